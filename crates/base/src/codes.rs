@@ -1,0 +1,140 @@
+//! The table of diagnostic codes. A code is never reused; its page is `docs/diagnostics/<code>.md`.
+
+/// What a Python program sees a diagnostic as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The kernel's source is at fault: `CompilationError`.
+    Compilation,
+    /// A `static_assert` failed: `CompileTimeAssertionFailure`, a `CompilationError`.
+    StaticAssertion,
+    /// Python that kernels do not have: `UnsupportedLanguageConstruct`, a `CompilationError`.
+    Unsupported,
+    /// The launch has arguments of a wrong kind: `LaunchError`, a `TypeError`.
+    LaunchType,
+    /// The launch has a wrong value: `LaunchError`, a `ValueError`.
+    LaunchValue,
+    /// The launch names something unknown: `LaunchError`, a `KeyError`.
+    LaunchKey,
+    /// The launch is not possible like this: `LaunchError`, a `RuntimeError`.
+    LaunchState,
+    /// A running kernel touched memory outside its arguments: `OutOfBoundsError`, an `IndexError`.
+    OutOfBounds,
+    /// A running kernel did something else that it must not: `ExecutionError`, a `RuntimeError`.
+    Execution,
+    /// A `device_assert` failed: `DeviceAssertionError`, an `AssertionError`.
+    DeviceAssertion,
+}
+
+macro_rules! codes {
+    ($($code:literal $name:ident $kind:ident $title:literal;)*) => {
+        /// The code of a diagnostic.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Code {
+            $(#[doc = $title] $name,)*
+        }
+
+        impl Code {
+            /// Every code, in order.
+            pub const ALL: &[Code] = &[$(Code::$name,)*];
+
+            /// The code as it is printed, `TW0001`.
+            pub fn name(self) -> &'static str {
+                match self { $(Code::$name => $code,)* }
+            }
+
+            /// A short title.
+            pub fn title(self) -> &'static str {
+                match self { $(Code::$name => $title,)* }
+            }
+
+            /// What Python sees.
+            pub fn kind(self) -> Kind {
+                match self { $(Code::$name => Kind::$kind,)* }
+            }
+
+            /// The page that `tilewright explain` prints, in Markdown.
+            pub fn page(self) -> &'static str {
+                match self {
+                    $(Code::$name => include_str!(concat!("../../../docs/diagnostics/", $code, ".md")),)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    // 00xx: the kernel's source.
+    "TW0001" UndefinedName Compilation "undefined name";
+    "TW0002" SyntaxError Compilation "not valid Python";
+    "TW0003" UnsupportedConstruct Unsupported "Python that kernels do not have";
+    "TW0004" IncompatibleShapes Compilation "incompatible shapes";
+    "TW0005" TypeMismatch Compilation "operand of the wrong type";
+    "TW0006" InvalidArange Compilation "invalid range in arange";
+    "TW0007" MaskMismatch Compilation "mask or other does not fit the pointer";
+    "TW0008" NotConstexpr Compilation "compile-time value expected";
+    "TW0009" WrongArguments Compilation "call does not fit the signature";
+    "TW0010" NotCallable Compilation "not callable in a kernel";
+    "TW0011" LoopTypeChange Compilation "name changes its type across iterations";
+    "TW0012" ReturnMismatch Compilation "return types differ";
+    "TW0013" InvalidStore Compilation "value cannot be stored there";
+    "TW0014" InvalidIndex Compilation "invalid index or pointer offset";
+    "TW0015" UnknownAttribute Compilation "no such attribute";
+    "TW0016" InvalidValue Compilation "argument value not allowed";
+    "TW0017" StaticAssertFailed StaticAssertion "static assertion failed";
+    "TW0018" BranchMismatch Compilation "name has different types after the branches";
+    "TW0019" DotMismatch Compilation "operands of dot do not fit";
+    "TW0020" ConstexprError Compilation "compile-time expression failed";
+    "TW0021" RecursiveCall Compilation "recursion in a kernel";
+    "TW0022" TooLarge Compilation "tile or program too large";
+    "TW0023" GlobalNotConstexpr Compilation "global variable is not a constexpr";
+    "TW0024" NotOnThisDevice Unsupported "feature not available on this device";
+    "TW0025" MalformedIr Compilation "malformed IR text";
+    // 01xx: the launch.
+    "TW0101" MissingArgument LaunchType "missing argument at launch";
+    "TW0102" UnknownOption LaunchKey "unknown launch option";
+    "TW0103" InvalidGrid LaunchValue "invalid grid";
+    "TW0104" NoGrid LaunchState "kernel called without a grid";
+    "TW0105" InvalidArgument LaunchType "argument of an unsupported type";
+    "TW0106" WrongDevice LaunchValue "tensor on the wrong device";
+    "TW0107" TooManyArguments LaunchType "too many arguments at launch";
+    "TW0108" InvalidOption LaunchValue "launch option with an invalid value";
+    "TW0109" NoDevice LaunchState "no such device on this machine";
+    "TW0110" KernelNotFound LaunchKey "no such kernel";
+    // 02xx: the running kernel.
+    "TW0201" OutOfBounds OutOfBounds "memory access out of bounds";
+    "TW0202" DivisionByZero Execution "integer division by zero";
+    "TW0203" DeviceAssertFailed DeviceAssertion "device assertion failed";
+    "TW0204" Interrupted Execution "interrupted";
+    "TW0205" InvalidLoop Execution "loop with a step of zero";
+    "TW0206" OutOfMemory Execution "not enough memory for the tiles of a program";
+}
+
+impl Code {
+    /// The code with this name, in any case.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|code| code.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Where the page stands on the web.
+    pub fn url(self) -> String {
+        let root = env!("CARGO_PKG_REPOSITORY");
+        format!("{root}/blob/main/docs/diagnostics/{}.md", self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_sorted_and_pages_carry_their_title() {
+        for pair in Code::ALL.windows(2) {
+            assert!(pair[0].name() < pair[1].name());
+        }
+        for code in Code::ALL {
+            assert_eq!(Code::parse(&code.name().to_lowercase()), Some(*code));
+            let heading = format!("# {}: {}\n", code.name(), code.title());
+            assert!(code.page().starts_with(&heading), "{} must begin with {heading:?}", code.name());
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! A diagnostic: what was found, what was expected, where, and what to do about it.
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+use crate::{Code, SourceMap, Span};
+
+/// A place in the source and what is to be said about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Label {
+    /// The columns that are underlined.
+    pub span: Span,
+    /// The text beside the underline; may be empty.
+    pub text: String,
+}
+
+/// One finding about a user's program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Diagnostic {
+    /// Which kind of finding; the key of its page.
+    pub code: Code,
+    /// One sentence: what is wrong.
+    pub message: String,
+    /// Where; absent where no source is to blame (a launch without arguments, say).
+    pub primary: Option<Label>,
+    /// Other places that explain the finding, such as the definition of a value or the calls that led here.
+    pub secondary: Vec<Label>,
+    /// Facts: what was found, what was expected.
+    pub notes: Vec<String>,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+/// Whether rendered text carries ANSI colours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Color {
+    /// Plain text.
+    Never,
+    /// ANSI escapes, for a terminal.
+    Always,
+}
+
+impl Diagnostic {
+    /// A diagnostic without a place.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            primary: None,
+            secondary: Vec::new(),
+            notes: Vec::new(),
+            hint: None,
+        }
+    }
+
+    /// A diagnostic at a place.
+    pub fn at(code: Code, span: Span, message: impl Into<String>) -> Self {
+        Self::new(code, message).primary(span, "")
+    }
+
+    /// Sets the primary place.
+    #[must_use]
+    pub fn primary(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.primary = Some(Label { span, text: text.into() });
+        self
+    }
+
+    /// Adds a secondary place.
+    #[must_use]
+    pub fn secondary(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.secondary.push(Label { span, text: text.into() });
+        self
+    }
+
+    /// Adds a fact.
+    #[must_use]
+    pub fn note(mut self, text: impl Into<String>) -> Self {
+        self.notes.push(text.into());
+        self
+    }
+
+    /// Sets the advice.
+    #[must_use]
+    pub fn hint(mut self, text: impl Into<String>) -> Self {
+        self.hint = Some(text.into());
+        self
+    }
+
+    /// The text for a terminal: the code and message, the source with carets, the notes and the hint.
+    pub fn render(&self, sources: &SourceMap, color: Color) -> String {
+        let mut title = Level::ERROR.primary_title(self.message.as_str()).id(self.code.name());
+        if color == Color::Always {
+            title = title.id_url(self.code.url());
+        }
+        let mut group = Group::with_title(title);
+        for file in self.files() {
+            let source = sources.file(file);
+            let labels = (self.primary.iter().map(|label| (AnnotationKind::Primary, label)))
+                .chain(self.secondary.iter().map(|label| (AnnotationKind::Context, label)))
+                .filter(|(_, label)| label.span.file == file);
+            let annotations = labels.map(|(kind, label)| {
+                let range = clamp(label.span, &source.text);
+                let text = (!label.text.is_empty()).then_some(label.text.as_str());
+                kind.span(range).label(text)
+            });
+            let snippet = Snippet::source(source.text.as_str())
+                .line_start(source.first_line as usize)
+                .path(source.name.as_str())
+                .annotations(annotations);
+            group = group.element(snippet);
+        }
+        for note in &self.notes {
+            group = group.element(Level::NOTE.message(note.as_str()));
+        }
+        if let Some(hint) = &self.hint {
+            group = group.element(Level::HELP.message(hint.as_str()));
+        }
+        let renderer = match color {
+            Color::Never => Renderer::plain(),
+            Color::Always => Renderer::styled(),
+        };
+        renderer.render(&[group])
+    }
+
+    /// The files that the labels point into, the primary one first.
+    fn files(&self) -> Vec<crate::FileId> {
+        let mut files = Vec::new();
+        for label in self.primary.iter().chain(&self.secondary) {
+            if !files.contains(&label.span.file) {
+                files.push(label.span.file);
+            }
+        }
+        files
+    }
+}
+
+/// The bytes of a span that exist in the text, cut at character boundaries.
+fn clamp(span: Span, text: &str) -> std::ops::Range<usize> {
+    let boundary = |mut byte: usize| {
+        byte = byte.min(text.len());
+        while !text.is_char_boundary(byte) {
+            byte -= 1;
+        }
+        byte
+    };
+    let start = boundary(span.start as usize);
+    start..boundary(span.end as usize).max(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SourceFile;
+
+    #[test]
+    fn carets_stand_under_the_columns() {
+        let mut sources = SourceMap::default();
+        let file = sources.add(SourceFile { first_line: 7, ..SourceFile::new("k.py", "z = x + y\n") });
+        let diagnostic = Diagnostic::at(Code::IncompatibleShapes, Span::new(file, 6, 7), "shapes differ")
+            .secondary(Span::new(file, 4, 5), "this has shape [128]")
+            .note("found [128] and [64]")
+            .hint("add an axis");
+        let expected = "\
+error[TW0004]: shapes differ
+ --> k.py:7:7
+  |
+7 | z = x + y
+  |     - ^
+  |     |
+  |     this has shape [128]
+  |
+  = note: found [128] and [64]
+  = help: add an axis";
+        let text = diagnostic.render(&sources, Color::Never);
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn spans_outside_the_text_do_not_panic() {
+        let mut sources = SourceMap::default();
+        let file = sources.add(SourceFile::new("k.py", "é"));
+        let diagnostic = Diagnostic::at(Code::UndefinedName, Span::new(file, 1, 99), "?");
+        assert!(!diagnostic.render(&sources, Color::Always).is_empty());
+    }
+}

@@ -1,0 +1,15 @@
+//! The ground that every other crate stands on: source files and spans, typed indices, and diagnostics with their codes.
+//!
+//! Nothing here knows the language or the IR. A [`Diagnostic`] is data; [`Diagnostic::render`] is the one place where it
+//! becomes text.
+
+mod codes;
+mod diagnostic;
+mod source;
+
+pub use codes::{Code, Kind};
+pub use diagnostic::{Color, Diagnostic, Label};
+pub use source::{FileId, SourceFile, SourceMap, Span};
+
+/// Typed indices and the dense tables keyed by them (from Cranelift).
+pub use cranelift_entity as entity;

@@ -1,0 +1,122 @@
+//! Source files, and spans of bytes in them.
+
+use std::sync::Arc;
+
+use cranelift_entity::{PrimaryMap, entity_impl};
+
+/// A source file of one compilation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(u32);
+entity_impl!(FileId, "file");
+
+/// A range of bytes in a source file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Span {
+    /// The file.
+    pub file: FileId,
+    /// The first byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+impl Span {
+    /// The span from `start` to `end` (exclusive) of `file`.
+    pub fn new(file: FileId, start: u32, end: u32) -> Self {
+        Self { file, start, end }
+    }
+}
+
+/// A piece of source: a whole file, or one function of it as it stands there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceFile {
+    /// The path, as it is shown to the user.
+    pub name: String,
+    /// The text; where it is indented in the file, the common indentation is removed.
+    pub text: String,
+    /// The line of the file that `text` begins at, counted from 1.
+    pub first_line: u32,
+    /// How many columns of common indentation were removed from each line.
+    pub removed_columns: u32,
+}
+
+impl SourceFile {
+    /// A whole file.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { name: name.into(), text: text.into(), first_line: 1, removed_columns: 0 }
+    }
+
+    /// The line and column, both from 1, columns in characters, of a byte of `text`.
+    pub fn line_column(&self, byte: u32) -> (u32, u32) {
+        let mut end = (byte as usize).min(self.text.len());
+        while !self.text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let before = &self.text[..end];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = before.matches('\n').count() as u32;
+        let column = before[line_start..].chars().count() as u32 + 1;
+        (self.first_line + line, column + self.removed_columns)
+    }
+}
+
+/// The source files of one compilation.
+#[derive(Clone, Default, Debug)]
+pub struct SourceMap {
+    files: PrimaryMap<FileId, Arc<SourceFile>>,
+}
+
+impl SourceMap {
+    /// Adds a file; one with equal content that is there already keeps its id.
+    pub fn add(&mut self, file: impl Into<Arc<SourceFile>>) -> FileId {
+        let file = file.into();
+        let known = self.files.iter().find(|(_, other)| **other == file).map(|(id, _)| id);
+        known.unwrap_or_else(|| self.files.push(file))
+    }
+
+    /// The file with this id.
+    pub fn file(&self, id: FileId) -> &SourceFile {
+        &self.files[id]
+    }
+
+    /// Every file, in the order in which they were added.
+    pub fn files(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
+        self.files.iter().map(|(id, file)| (id, file.as_ref()))
+    }
+
+    /// `path:line:column` of the first byte of a span.
+    pub fn position(&self, span: Span) -> String {
+        let file = self.file(span.file);
+        let (line, column) = file.line_column(span.start);
+        format!("{}:{line}:{column}", file.name)
+    }
+
+    /// The text that a span covers.
+    pub fn text(&self, span: Span) -> &str {
+        self.file(span.file).text.get(span.start as usize..span.end as usize).unwrap_or("")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_count_characters_and_respect_the_first_line() {
+        let file =
+            SourceFile { first_line: 10, removed_columns: 4, ..SourceFile::new("k.py", "é = 1\nab = é\n") };
+        assert_eq!(file.line_column(0), (10, 5));
+        assert_eq!(file.line_column(3), (10, 7));
+        assert_eq!(file.line_column(7), (11, 5));
+        assert_eq!(file.line_column(1_000), (12, 5));
+    }
+
+    #[test]
+    fn a_file_is_kept_once() {
+        let mut map = SourceMap::default();
+        let first = map.add(SourceFile::new("a.py", "x"));
+        assert_eq!(map.add(SourceFile::new("a.py", "x")), first);
+        assert_ne!(map.add(SourceFile::new("b.py", "x")), first);
+        assert_eq!(map.position(Span::new(first, 0, 1)), "a.py:1:1");
+    }
+}

@@ -1,0 +1,1 @@
+//! The whole path of a kernel as one function.

@@ -1,0 +1,1 @@
+//! Python-syntax source to typed tile IR.

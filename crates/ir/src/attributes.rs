@@ -1,0 +1,350 @@
+//! Typed attributes of ops, and how each is written in the text form.
+
+use std::fmt::Write;
+
+use half::{bf16, f16};
+use smallvec::SmallVec;
+
+use crate::elementwise::ElementwiseFn;
+use crate::function::FuncId;
+use crate::types::{Dtype, Element, Shape};
+
+/// An attribute: a value that is part of the op, can be compared and hashed, and round-trips through text.
+pub trait Attribute: Sized + Clone + Eq {
+    /// Writes the text form.
+    fn print(&self, out: &mut String);
+    /// Reads the text form; `None` where the text is not of it.
+    fn parse(text: &str) -> Option<Self>;
+}
+
+macro_rules! number_attributes {
+    ($($ty:ty)*) => {$(
+        impl Attribute for $ty {
+            fn print(&self, out: &mut String) {
+                write!(out, "{self}").expect("writing to a string does not fail");
+            }
+            fn parse(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+        }
+    )*};
+}
+number_attributes!(bool u8 u32 i64);
+
+impl Attribute for String {
+    fn print(&self, out: &mut String) {
+        write!(out, "{self:?}").expect("writing to a string does not fail");
+    }
+    fn parse(text: &str) -> Option<Self> {
+        let mut chars = text.strip_prefix('"')?.strip_suffix('"')?.chars();
+        let mut value = String::new();
+        while let Some(c) = chars.next() {
+            value.push(match c {
+                '\\' => match chars.next()? {
+                    'n' => '\n',
+                    't' => '\t',
+                    'r' => '\r',
+                    '0' => '\0',
+                    'u' => {
+                        let digits: String = chars.by_ref().skip(1).take_while(|&c| c != '}').collect();
+                        char::from_u32(u32::from_str_radix(&digits, 16).ok()?)?
+                    }
+                    other => other,
+                },
+                other => other,
+            });
+        }
+        Some(value)
+    }
+}
+
+impl Attribute for Dtype {
+    fn print(&self, out: &mut String) {
+        out.push_str(self.name());
+    }
+    fn parse(text: &str) -> Option<Self> {
+        Dtype::parse(text)
+    }
+}
+
+impl Attribute for Element {
+    fn print(&self, out: &mut String) {
+        write!(out, "{self}").expect("writing to a string does not fail");
+    }
+    fn parse(text: &str) -> Option<Self> {
+        match text.strip_prefix('*') {
+            Some(pointee) => Dtype::parse(pointee).map(Element::Pointer),
+            None => Dtype::parse(text).map(Element::Value),
+        }
+    }
+}
+
+impl Attribute for ElementwiseFn {
+    fn print(&self, out: &mut String) {
+        out.push_str(self.name());
+    }
+    fn parse(text: &str) -> Option<Self> {
+        ElementwiseFn::parse(text)
+    }
+}
+
+impl Attribute for FuncId {
+    fn print(&self, out: &mut String) {
+        write!(out, "{self}").expect("writing to a string does not fail");
+    }
+    fn parse(text: &str) -> Option<Self> {
+        text.strip_prefix("func")?.parse().ok().map(FuncId::from_u32)
+    }
+}
+
+/// A list of integers: a permutation, hint values.
+pub type IntList = SmallVec<[i64; 4]>;
+
+fn print_list(items: impl Iterator<Item = impl std::fmt::Display>, out: &mut String) {
+    out.push('[');
+    for (index, item) in items.enumerate() {
+        let separator = if index == 0 { "" } else { ", " };
+        write!(out, "{separator}{item}").expect("writing to a string does not fail");
+    }
+    out.push(']');
+}
+
+fn parse_list<T: std::str::FromStr>(text: &str) -> Option<Vec<T>> {
+    let inner = text.strip_prefix('[')?.strip_suffix(']')?;
+    if inner.trim().is_empty() {
+        return Some(Vec::new());
+    }
+    inner.split(',').map(|item| item.trim().parse().ok()).collect()
+}
+
+impl Attribute for IntList {
+    fn print(&self, out: &mut String) {
+        print_list(self.iter(), out);
+    }
+    fn parse(text: &str) -> Option<Self> {
+        parse_list(text).map(SmallVec::from_vec)
+    }
+}
+
+impl Attribute for Shape {
+    fn print(&self, out: &mut String) {
+        print_list(self.iter(), out);
+    }
+    fn parse(text: &str) -> Option<Self> {
+        parse_list(text).map(|extents| extents.into_iter().collect())
+    }
+}
+
+/// A number of a known type, as its bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Literal {
+    /// The type.
+    pub dtype: Dtype,
+    /// The bits; those above the width are zero.
+    pub bits: u64,
+}
+
+impl Literal {
+    /// An integer, wrapped to the width of the type. The type must be an integer type.
+    pub fn int(dtype: Dtype, value: i128) -> Self {
+        debug_assert!(dtype.is_int());
+        Self { dtype, bits: value as u64 & mask(dtype.bits()) }
+    }
+
+    /// A boolean.
+    pub fn bool(value: bool) -> Self {
+        Self { dtype: Dtype::I1, bits: u64::from(value) }
+    }
+
+    /// A floating-point number rounded to nearest even; `None` for integer types and the 8-bit formats, whose constants
+    /// are written as a cast of a wider one.
+    pub fn float(dtype: Dtype, value: f64) -> Option<Self> {
+        let bits = match dtype {
+            Dtype::F64 => value.to_bits(),
+            Dtype::F32 => u64::from((value as f32).to_bits()),
+            Dtype::F16 => u64::from(f16::from_f64(value).to_bits()),
+            Dtype::BF16 => u64::from(bf16::from_f64(value).to_bits()),
+            _ => return None,
+        };
+        Some(Self { dtype, bits })
+    }
+
+    /// The integer, sign-extended for signed types; `None` for floating point.
+    pub fn as_int(self) -> Option<i128> {
+        let bits = self.dtype.bits();
+        if self.dtype.is_float() {
+            None
+        } else if self.dtype.is_signed() {
+            Some(i128::from((self.bits << (64 - bits)) as i64 >> (64 - bits)))
+        } else {
+            Some(i128::from(self.bits))
+        }
+    }
+
+    /// The number as a binary64; `None` for integers and the 8-bit formats.
+    pub fn as_float(self) -> Option<f64> {
+        match self.dtype {
+            Dtype::F64 => Some(f64::from_bits(self.bits)),
+            Dtype::F32 => Some(f64::from(f32::from_bits(self.bits as u32))),
+            Dtype::F16 => Some(f16::from_bits(self.bits as u16).to_f64()),
+            Dtype::BF16 => Some(bf16::from_bits(self.bits as u16).to_f64()),
+            _ => None,
+        }
+    }
+}
+
+fn mask(bits: u32) -> u64 {
+    if bits == 64 { u64::MAX } else { (1 << bits) - 1 }
+}
+
+impl Attribute for Literal {
+    fn print(&self, out: &mut String) {
+        let result = match (self.as_int(), self.as_float()) {
+            (Some(value), _) => write!(out, "{value}"),
+            (_, Some(value)) if value.is_finite() => write!(out, "{value:?}"),
+            _ => write!(out, "{:#x}", self.bits),
+        };
+        result.and_then(|()| write!(out, ":{}", self.dtype)).expect("writing to a string does not fail");
+    }
+    fn parse(text: &str) -> Option<Self> {
+        let (value, dtype) = text.rsplit_once(':')?;
+        let dtype = Dtype::parse(dtype.trim())?;
+        if let Some(hex) = value.strip_prefix("0x") {
+            let bits = u64::from_str_radix(hex, 16).ok()?;
+            return (bits & !mask(dtype.bits()) == 0).then_some(Self { dtype, bits });
+        }
+        if dtype.is_float() {
+            return Self::float(dtype, value.parse().ok()?);
+        }
+        let value: i128 = value.parse().ok()?;
+        let (low, high) = dtype.int_range()?;
+        (low..=high).contains(&value).then(|| Self::int(dtype, value))
+    }
+}
+
+macro_rules! choices {
+    ($($(#[doc = $doc:literal])* $name:ident { $($(#[$meta:meta])* $variant:ident = $text:literal,)* })*) => {$(
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        pub enum $name {
+            $($(#[$meta])* $variant,)*
+        }
+        impl $name {
+            /// Every choice.
+            pub const ALL: &[$name] = &[$($name::$variant,)*];
+            /// The text form, which is also what Triton calls it.
+            pub fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+            /// The choice with this name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|choice| choice.name() == name)
+            }
+        }
+        impl Attribute for $name {
+            fn print(&self, out: &mut String) {
+                write!(out, "{:?}", self.name()).expect("writing to a string does not fail");
+            }
+            fn parse(text: &str) -> Option<Self> {
+                Self::from_name(&String::parse(text)?)
+            }
+        }
+    )*};
+}
+
+choices! {
+    /// Which caches a load or store goes through (PTX ISA, "Cache Operators").
+    CacheModifier {
+        /// The target's default.
+        #[default]
+        Default = "",
+        /// Cache at all levels.
+        All = ".ca",
+        /// Cache at L2 and below.
+        Global = ".cg",
+        /// Streaming: likely to be touched once.
+        Streaming = ".cs",
+        /// Do not cache, fetch again.
+        Volatile = ".cv",
+        /// Write back at all levels.
+        WriteBack = ".wb",
+        /// Write through.
+        WriteThrough = ".wt",
+    }
+    /// How soon a cache line may be evicted (PTX ISA, "Cache Eviction Priority Hints").
+    EvictionPolicy {
+        /// The target's default.
+        #[default]
+        Default = "",
+        /// Evict late.
+        Last = "evict_last",
+        /// Evict early.
+        First = "evict_first",
+    }
+    /// How a narrowing floating-point cast rounds.
+    Rounding {
+        /// To nearest, ties to even.
+        #[default]
+        NearestEven = "rtne",
+        /// Towards zero.
+        TowardsZero = "rtz",
+    }
+    /// How a dot of binary32 operands uses tensor cores.
+    InputPrecision {
+        /// TF32 inputs.
+        #[default]
+        Tf32 = "tf32",
+        /// Three TF32 products.
+        Tf32x3 = "tf32x3",
+        /// IEEE binary32.
+        Ieee = "ieee",
+        /// Three bf16 products.
+        Bf16x3 = "bf16x3",
+        /// Six bf16 products.
+        Bf16x6 = "bf16x6",
+    }
+    /// What a program promises about the values of a tile.
+    HintKind {
+        /// Each value is a multiple of the number given for each axis.
+        #[default]
+        MultipleOf = "multiple_of",
+        /// Runs of the length given for each axis are contiguous.
+        MaxContiguous = "max_contiguous",
+        /// Runs of the length given for each axis are constant.
+        MaxConstancy = "max_constancy",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip<A: Attribute + std::fmt::Debug>(value: A) {
+        let mut text = String::new();
+        value.print(&mut text);
+        assert_eq!(A::parse(&text), Some(value), "{text}");
+    }
+
+    #[test]
+    fn attributes_round_trip() {
+        round_trip(String::from("a\"b\\c\nd\té\u{1}"));
+        round_trip(Shape::from([16, 32]));
+        round_trip(IntList::from_slice(&[-1, 7]));
+        round_trip(CacheModifier::Streaming);
+        round_trip(Element::Pointer(Dtype::F16));
+        for &dtype in Dtype::ALL {
+            for bits in [0, 1, mask(dtype.bits()), mask(dtype.bits()) >> 1, 0x7fc0_0001 & mask(dtype.bits())]
+            {
+                round_trip(Literal { dtype, bits });
+            }
+        }
+    }
+
+    #[test]
+    fn literals_wrap_and_extend() {
+        assert_eq!(Literal::int(Dtype::I8, 200).as_int(), Some(-56));
+        assert_eq!(Literal::int(Dtype::U8, -1).as_int(), Some(255));
+        assert_eq!(Literal::float(Dtype::F16, 1.5).and_then(Literal::as_float), Some(1.5));
+        assert_eq!(Literal::parse("300:int8"), None);
+    }
+}

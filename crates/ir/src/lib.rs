@@ -1,0 +1,33 @@
+//! The tile IR: SSA on tiles with structured control flow. Two tables of ops ([`OPS`], [`ElementwiseFn`]) and what
+//! follows from them: types and their rules, the builder, the verifier, the printer and the parser.
+//!
+//! A [`Module`] holds [`Function`]s; a function holds dense tables of values, instructions and blocks, keyed by typed
+//! indices. Control flow is structured: an instruction may have regions, each a block with parameters that ends in
+//! `yield_values`. The text form is a language: [`print()`] and [`parse()`] are inverse at every stage. The IR knows no target.
+
+mod attributes;
+mod builder;
+mod elementwise;
+mod function;
+mod ops;
+mod parse;
+mod print;
+mod rules;
+mod types;
+mod verify;
+
+pub use attributes::{
+    Attribute, CacheModifier, EvictionPolicy, HintKind, InputPrecision, IntList, Literal, Rounding,
+};
+pub use builder::{Builder, IrBuilder, Results};
+pub use elementwise::{Accuracy, Domain, ElementwiseFn, ElementwiseInfo, Signature};
+pub use function::{
+    Block, BlockData, Definition, FuncId, Function, Inst, InstData, Location, LocationData, Module,
+    Parameter, Value, ValueData,
+};
+pub use ops::{Effect, LoopOptions, OPS, Op, OpInfo, OpVisitor, Regions, TypeList, visit};
+pub use parse::{ParseError, parse};
+pub use print::print;
+pub use rules::{MAX_RANK, MAX_TILE_ELEMENTS, RegionTypes, RuleError, RuleInput};
+pub use types::{Dtype, DtypeKind, Element, Shape, Type};
+pub use verify::{VerifyError, verify};

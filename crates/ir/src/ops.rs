@@ -1,0 +1,320 @@
+//! The first op table: one row an op. From a row follow the [`Op`] variant with its typed attributes, the method of
+//! [`Builder`](crate::Builder), the method of [`OpVisitor`], and the plain data in [`OPS`].
+//!
+//! To add an op: a row here, its type rule in `rules.rs`, and a method in each backend's visitor, which does not compile
+//! without it.
+
+use crate::attributes::{
+    CacheModifier, EvictionPolicy, HintKind, InputPrecision, IntList, Literal, Rounding,
+};
+use crate::elementwise::ElementwiseFn;
+use crate::function::{Block, FuncId, Function, Inst, Value};
+use crate::rules::{self, RuleInput};
+use crate::types::{Element, Shape, Type};
+use crate::{Attribute, RuleError};
+
+/// What an op does besides computing its results.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Nothing: it may be removed, repeated, merged and moved.
+    Pure,
+    /// It reads memory.
+    Read,
+    /// It writes memory or is otherwise seen from outside.
+    Write,
+    /// It runs its regions, and has their effects.
+    Control,
+    /// It ends a block.
+    Terminator,
+}
+
+/// A row of the op table, as plain data.
+#[derive(Clone, Copy, Debug)]
+pub struct OpInfo {
+    /// The mnemonic of the text form.
+    pub name: &'static str,
+    /// The exact meaning, one line an item.
+    pub docs: &'static [&'static str],
+    /// The operands that are always there.
+    pub operands: &'static [&'static str],
+    /// The operands that may be left out, from the last one.
+    pub optional: &'static [&'static str],
+    /// The name of the operands that may follow in any number.
+    pub variadic: Option<&'static str>,
+    /// The attributes: name and type.
+    pub attributes: &'static [(&'static str, &'static str)],
+    /// How many regions it has.
+    pub regions: usize,
+    /// What it does besides computing its results.
+    pub effect: Effect,
+}
+
+/// Looks up attribute text by name while an op is parsed.
+pub(crate) type AttributeText<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
+
+macro_rules! opt_variadic {
+    () => {
+        None
+    };
+    ($name:ident) => {
+        Some(stringify!($name))
+    };
+}
+
+macro_rules! define_ops {
+    ($($(#[doc = $doc:literal])*
+       $variant:ident $method:ident ($($operand:ident),*) [$($optional:ident),*] $(*$variadic:ident)?
+       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:literal $effect:ident;)*) => {
+        /// An operation with its attributes. Operands, results and regions are in the instruction.
+        #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+        pub enum Op {
+            $($(#[doc = $doc])* $variant {
+                $(#[doc = concat!("The attribute `", stringify!($attribute), "`.")] $attribute: $attribute_ty,)*
+            },)*
+        }
+
+        /// Every row, in the order of the table.
+        pub const OPS: &[OpInfo] = &[$(OpInfo {
+            name: stringify!($method),
+            docs: &[$($doc,)*],
+            operands: &[$(stringify!($operand),)*],
+            optional: &[$(stringify!($optional),)*],
+            variadic: opt_variadic!($($variadic)?),
+            attributes: &[$((stringify!($attribute), stringify!($attribute_ty)),)*],
+            regions: $regions,
+            effect: Effect::$effect,
+        },)*];
+
+        #[derive(Clone, Copy)]
+        enum Row { $($variant,)* }
+
+        impl Op {
+            /// Its row.
+            pub fn info(&self) -> &'static OpInfo {
+                match self { $(Op::$variant { .. } => &OPS[Row::$variant as usize],)* }
+            }
+
+            /// Calls back with the name and the text form of each attribute.
+            pub fn print_attributes(&self, mut each: impl FnMut(&'static str, &str)) {
+                let mut text = String::new();
+                match self { $(Op::$variant { $($attribute),* } => {
+                    $(text.clear(); $attribute.print(&mut text); each(stringify!($attribute), &text);)*
+                })* }
+                let _ = &mut text;
+                let _ = &mut each;
+            }
+
+            /// The op with this mnemonic; `Err` names the attribute that is missing or malformed.
+            pub(crate) fn parse(name: &str, attributes: &AttributeText<'_>) -> Option<Result<Op, &'static str>> {
+                $(if name == stringify!($method) {
+                    $(let Some($attribute) = attributes(stringify!($attribute)).and_then(<$attribute_ty>::parse) else {
+                        return Some(Err(stringify!($attribute)));
+                    };)*
+                    return Some(Ok(Op::$variant { $($attribute),* }));
+                })*
+                let _ = attributes;
+                None
+            }
+
+            /// The types of its results.
+            pub fn result_types(&self, input: &RuleInput<'_>) -> Result<Vec<Type>, RuleError> {
+                rules::check_arity(self.info(), input)?;
+                match self { $(Op::$variant { $($attribute),* } => rules::$method(input, $($attribute),*),)* }
+            }
+        }
+
+        /// One method an op, with named operands. Implementing it is what makes a backend complete.
+        pub trait OpVisitor {
+            /// What each method returns.
+            type Output;
+            $($(#[doc = $doc])*
+            #[expect(clippy::allow_attributes, reason = "which rows need the next line is the table's business")]
+            #[allow(clippy::too_many_arguments, clippy::ptr_arg, reason = "they are the row's operands and attributes")]
+            fn $method(
+                &mut self, inst: Inst $(, $operand: Value)* $(, $optional: Option<Value>)* $(, $variadic: &[Value])?
+                $(, $attribute: &$attribute_ty)*
+            ) -> Self::Output;)*
+        }
+
+        /// Calls the visitor's method for an instruction.
+        ///
+        /// The instruction must have as many operands as its row says, which the verifier guarantees.
+        pub fn visit<V: OpVisitor + ?Sized>(function: &Function, inst: Inst, visitor: &mut V) -> V::Output {
+            let data = &function.insts[inst];
+            let operands: &[Value] = &data.operands;
+            match &data.op { $(Op::$variant { $($attribute),* } => {
+                let mut rest = operands.iter();
+                $(let $operand = *rest.next().expect("the verifier checks the number of operands");)*
+                $(let $optional = rest.next().copied();)*
+                $(let $variadic = rest.as_slice();)?
+                let _ = &mut rest;
+                visitor.$method(inst $(, $operand)* $(, $optional)* $(, $variadic)? $(, $attribute)*)
+            })* }
+        }
+    };
+}
+
+define_ops! {
+    /// A scalar constant.
+    Constant constant () [] {value: Literal} regions 0 Pure;
+    /// The position of this program in the grid along an axis (0, 1 or 2), int32.
+    ProgramId program_id () [] {axis: u8} regions 0 Pure;
+    /// The extent of the grid along an axis (0, 1 or 2), int32.
+    NumPrograms num_programs () [] {axis: u8} regions 0 Pure;
+    /// The int32 tile start, start + 1, …, end - 1.
+    Arange arange () [] {start: i64, end: i64} regions 0 Pure;
+    /// A tile with this scalar at every place.
+    Splat splat (scalar) [] {shape: Shape} regions 0 Pure;
+    /// The tile with a new axis of extent 1.
+    ExpandDims expand_dims (tile) [] {axis: u32} regions 0 Pure;
+    /// The tile repeated along its axes of extent 1 until it has the shape.
+    Broadcast broadcast (tile) [] {shape: Shape} regions 0 Pure;
+    /// The elements in row-major order under another shape of as many elements.
+    Reshape reshape (tile) [] {shape: Shape} regions 0 Pure;
+    /// Axis i of the result is axis permutation[i] of the tile.
+    Transpose transpose (tile) [] {permutation: IntList} regions 0 Pure;
+    /// A function of the second table applied at each place.
+    Elementwise elementwise () [] *operands {function: ElementwiseFn} regions 0 Pure;
+    /// Conversion to another element type. Integers wrap or extend; float to integer truncates towards zero and
+    /// saturates, NaN gives 0; to int1 is the comparison with zero; integer to float and narrowing of floats round as
+    /// said; fp8 saturates to the largest finite value. Integer to pointer and back keep the bits.
+    Cast cast (value) [] {element: Element, rounding: Rounding} regions 0 Pure;
+    /// The same bits read as another element type of the same width.
+    Bitcast bitcast (value) [] {element: Element} regions 0 Pure;
+    /// A pointer moved by an integer number of elements of its pointee; computed in 64 bits.
+    PtrAdd ptr_add (pointer, offset) [] {} regions 0 Pure;
+    /// Reads memory where the mask holds (everywhere without one); elsewhere gives `other`, or zero without one.
+    Load load (pointer) [mask, other] {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool} regions 0 Read;
+    /// Writes memory where the mask holds. Where two elements of a tile have one address, either is written.
+    Store store (pointer, value) [mask] {cache: CacheModifier, eviction: EvictionPolicy} regions 0 Write;
+    /// acc + a @ b over the last two axes; products and sums in the type of acc (fp16 and bf16 operands are exact in
+    /// fp32), in any order.
+    Dot dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Pure;
+    /// The tiles combined along an axis by an associative region: it takes an element of each tile on the left, then on
+    /// the right, and yields one of each. The order of combination is fixed for a shape.
+    Reduce reduce () [] *tiles {axis: u32} regions 1 Pure;
+    /// What the program promises about the values; the value itself.
+    Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure;
+    /// The program promises that the condition holds.
+    Assume assume (condition) [] {} regions 0 Write;
+    /// All threads of the program have come here.
+    Barrier barrier () [] {} regions 0 Write;
+    /// Stops the launch with the message where the condition does not hold and the mask does.
+    Assert assert (condition) [mask] {message: String} regions 0 Write;
+    /// Calls another function of the module.
+    Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control;
+    /// Counts a scalar integer from lower to upper (exclusive) by step, downwards if step is negative; the region takes
+    /// it and the carried values and yields the next ones; the results are the last ones. A step of zero is an error.
+    For for_loop (lower, upper, step) [] *carried {options: LoopOptions} regions 1 Control;
+    /// While the first region, which takes the carried values, yields true, the second takes them and yields the next.
+    While while_loop () [] *carried {} regions 2 Control;
+    /// The values that the first region yields if the scalar condition holds, else those of the second.
+    If if_else (condition) [] {} regions 2 Control;
+    /// Ends a region with its values.
+    Yield yield_values () [] *values {} regions 0 Terminator;
+    /// Ends a function with its results.
+    Return return_values () [] *values {} regions 0 Terminator;
+}
+
+/// The result types of a call.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct TypeList(pub Vec<Type>);
+
+impl Attribute for TypeList {
+    fn print(&self, out: &mut String) {
+        out.push('(');
+        for (index, ty) in self.0.iter().enumerate() {
+            out.push_str(if index == 0 { "" } else { "; " });
+            out.push_str(&ty.to_string());
+        }
+        out.push(')');
+    }
+    fn parse(text: &str) -> Option<Self> {
+        let inner = text.strip_prefix('(')?.strip_suffix(')')?;
+        let parts = inner.split(';').map(str::trim).filter(|part| !part.is_empty());
+        parts.map(Type::parse).collect::<Option<_>>().map(Self)
+    }
+}
+
+/// What a program asks of the compilation of a loop; the results do not depend on it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent switches of the language")]
+pub struct LoopOptions {
+    /// How many iterations are in flight; 0 where the launch decides.
+    pub num_stages: u32,
+    /// How many copies of the body make one iteration; 0 where the compiler decides.
+    pub unroll_factor: u32,
+    /// Merge with the loop directly inside.
+    pub flatten: bool,
+    /// Give parts of the body to different warps.
+    pub warp_specialize: bool,
+    /// Keep one buffer for the accumulator.
+    pub disallow_acc_multi_buffer: bool,
+    /// Leave invariant code in the loop.
+    pub disable_licm: bool,
+}
+
+impl Attribute for LoopOptions {
+    fn print(&self, out: &mut String) {
+        let flags = [
+            ("flatten", self.flatten),
+            ("warp_specialize", self.warp_specialize),
+            ("disallow_acc_multi_buffer", self.disallow_acc_multi_buffer),
+            ("disable_licm", self.disable_licm),
+        ];
+        let mut words = vec![format!("stages={}", self.num_stages), format!("unroll={}", self.unroll_factor)];
+        words.extend(flags.iter().filter(|(_, set)| *set).map(|(name, _)| String::from(*name)));
+        words.join(" ").print(out);
+    }
+    fn parse(text: &str) -> Option<Self> {
+        let mut options = Self::default();
+        for word in String::parse(text)?.split_whitespace() {
+            match word.split_once('=') {
+                Some(("stages", count)) => options.num_stages = count.parse().ok()?,
+                Some(("unroll", count)) => options.unroll_factor = count.parse().ok()?,
+                Some(_) => return None,
+                None => match word {
+                    "flatten" => options.flatten = true,
+                    "warp_specialize" => options.warp_specialize = true,
+                    "disallow_acc_multi_buffer" => options.disallow_acc_multi_buffer = true,
+                    "disable_licm" => options.disable_licm = true,
+                    _ => return None,
+                },
+            }
+        }
+        Some(options)
+    }
+}
+
+impl Op {
+    /// Whether it ends a block.
+    pub fn is_terminator(&self) -> bool {
+        self.info().effect == Effect::Terminator
+    }
+
+    /// The mnemonic: for an elementwise op, that of its function.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Elementwise { function } => function.name(),
+            other => other.info().name,
+        }
+    }
+
+    /// Whether it may be removed when its results are not used, and merged with an equal one. Ops that can fail at run
+    /// time count as pure: what is not used is not computed.
+    pub fn is_pure(&self) -> bool {
+        self.info().effect == Effect::Pure
+    }
+
+    /// Whether it may be executed where the program would not execute it.
+    pub fn is_speculatable(&self) -> bool {
+        match self {
+            Op::Elementwise { function } => !function.can_fail(),
+            Op::Reduce { .. } => false,
+            other => other.is_pure(),
+        }
+    }
+}
+
+/// The regions of an instruction, for rules and visitors.
+pub type Regions = smallvec::SmallVec<[Block; 2]>;

@@ -1,0 +1,153 @@
+//! The printer: a module as text that [`parse`](crate::parse()) reads back.
+//!
+//! ```text
+//! func @add_kernel(%x_ptr: *fp32 {divisibility = 16}, %n: int32) {
+//!   %pid = program_id {axis = 0} : int32
+//!   %0 = arange {start = 0, end = 1024} : int32[1024]
+//!   …
+//!   return_values
+//! }
+//! ```
+//! The first function is the kernel. An instruction is `results = op operands {attributes} regions : types`; a region is
+//! `(parameters) { instructions }`. A value is written by the name that the user gave it, with a number where the name
+//! is taken. A source location is written as `@file:start..end`, innermost call first, and the files' names stand at
+//! the end.
+
+use std::fmt::Write;
+
+use rustc_hash::FxHashMap;
+use tilewright_base::entity::SecondaryMap;
+
+use crate::function::{Block, FuncId, Function, Inst, Module, Value};
+use crate::ops::Op;
+
+/// The text of a module. With `locations`, also where each instruction comes from.
+pub fn print(module: &Module, locations: bool) -> String {
+    let mut out = String::new();
+    for (id, function) in &module.functions {
+        let mut printer = Printer {
+            function,
+            out: &mut out,
+            names: SecondaryMap::new(),
+            used: FxHashMap::default(),
+            locations,
+        };
+        printer.function(id, id == module.entry);
+    }
+    if locations {
+        for (id, file) in module.sources.files() {
+            let _ = writeln!(out, "{id} = {:?} line {}", file.name, file.first_line);
+        }
+    }
+    out
+}
+
+struct Printer<'a> {
+    function: &'a Function,
+    out: &'a mut String,
+    names: SecondaryMap<Value, String>,
+    used: FxHashMap<String, u32>,
+    locations: bool,
+}
+
+impl Printer<'_> {
+    fn function(&mut self, id: FuncId, is_entry: bool) {
+        let function = self.function;
+        let entry = if is_entry { "kernel " } else { "" };
+        self.write(&format!("{entry}{id} @{}(", function.name));
+        for (index, &value) in function.blocks[function.entry].parameters.iter().enumerate() {
+            let parameter = &function.parameters[index];
+            let name = self.define(value);
+            let separator = if index == 0 { "" } else { ", " };
+            self.write(&format!("{separator}{name}: {}", function.ty(value)));
+            if parameter.divisibility != 1 {
+                self.write(&format!(" {{divisibility = {}}}", parameter.divisibility));
+            }
+        }
+        self.write(") {\n");
+        self.block(function.entry, 1);
+        self.write("}\n");
+    }
+
+    fn block(&mut self, block: Block, depth: usize) {
+        for &inst in &self.function.blocks[block].insts {
+            self.inst(inst, depth);
+        }
+    }
+
+    fn inst(&mut self, inst: Inst, depth: usize) {
+        let data = &self.function.insts[inst];
+        self.write(&"  ".repeat(depth));
+        for (index, &result) in data.results.iter().enumerate() {
+            let name = self.define(result);
+            self.write(if index == 0 { "" } else { ", " });
+            self.write(&name);
+        }
+        self.write(if data.results.is_empty() { "" } else { " = " });
+        self.write(data.op.name());
+        for (index, &operand) in data.operands.iter().enumerate() {
+            self.write(if index == 0 { " " } else { ", " });
+            self.reference(operand);
+        }
+        if !matches!(data.op, Op::Elementwise { .. }) {
+            let mut attributes = Vec::new();
+            data.op.print_attributes(|name, text| attributes.push(format!("{name} = {text}")));
+            if !attributes.is_empty() {
+                self.write(&format!(" {{{}}}", attributes.join(", ")));
+            }
+        }
+        for &region in &data.regions {
+            self.region(region, depth);
+        }
+        for (index, &result) in data.results.iter().enumerate() {
+            self.write(if index == 0 { " : " } else { ", " });
+            self.write(&self.function.ty(result).to_string());
+        }
+        if self.locations {
+            for span in self.function.call_chain(inst) {
+                self.write(&format!(" @{}:{}..{}", span.file, span.start, span.end));
+            }
+        }
+        self.write("\n");
+    }
+
+    fn region(&mut self, region: Block, depth: usize) {
+        self.write(" (");
+        for (index, &parameter) in self.function.blocks[region].parameters.iter().enumerate() {
+            let name = self.define(parameter);
+            let separator = if index == 0 { "" } else { ", " };
+            self.write(&format!("{separator}{name}: {}", self.function.ty(parameter)));
+        }
+        self.write(") {\n");
+        self.block(region, depth + 1);
+        self.write(&"  ".repeat(depth));
+        self.write("}");
+    }
+
+    /// Chooses the name of a value where it is defined.
+    fn define(&mut self, value: Value) -> String {
+        let base = self.function.values[value].name.as_deref().unwrap_or("").to_owned();
+        let count = self.used.entry(base.clone()).or_insert(0);
+        let name = match (base.as_str(), *count) {
+            ("", count) => format!("%{count}"),
+            (base, 0) => format!("%{base}"),
+            (base, count) => format!("%{base}.{count}"),
+        };
+        *count += 1;
+        self.names[value].clone_from(&name);
+        name
+    }
+
+    fn reference(&mut self, value: Value) {
+        let name = &self.names[value];
+        if name.is_empty() {
+            let _ = write!(self.out, "%<undefined {value}>");
+        } else {
+            self.out.push_str(name);
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        self.out.push_str(text);
+    }
+}

@@ -1,0 +1,371 @@
+//! The type rules: for each op, the types of its results, or what is wrong with its operands.
+#![expect(clippy::trivially_copy_pass_by_ref, reason = "attributes come to every rule by reference")]
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use crate::attributes::{
+    CacheModifier, EvictionPolicy, HintKind, InputPrecision, IntList, Literal, Rounding,
+};
+use crate::elementwise::ElementwiseFn;
+use crate::function::FuncId;
+use crate::ops::{LoopOptions, OpInfo, TypeList};
+use crate::types::{Dtype, Element, Shape, Type};
+
+/// The most elements that a tile may have.
+pub const MAX_TILE_ELEMENTS: usize = 1 << 20;
+
+/// The most axes that a tile may have.
+pub const MAX_RANK: usize = 8;
+
+/// What a rule sees of an instruction.
+pub struct RuleInput<'a> {
+    /// The types of the operands.
+    pub operands: &'a [Type],
+    /// The regions' parameter types and the types that they yield.
+    pub regions: &'a [RegionTypes],
+}
+
+/// The types at the entry and the exit of a region.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct RegionTypes {
+    /// What it is entered with.
+    pub parameters: Vec<Type>,
+    /// What it yields.
+    pub yields: Vec<Type>,
+}
+
+/// What is wrong with the operands, attributes or regions of an op.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuleError {
+    /// One sentence.
+    pub message: String,
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for RuleError {}
+
+type Result<T = Vec<Type>> = std::result::Result<T, RuleError>;
+
+fn fail<T>(message: impl Into<String>) -> Result<T> {
+    Err(RuleError { message: message.into() })
+}
+
+fn one(ty: Type) -> Result {
+    check_size(&ty.shape)?;
+    Ok(vec![ty])
+}
+
+fn check_size(shape: &Shape) -> Result<()> {
+    if shape.len() > MAX_RANK {
+        return fail(format!("a tile has at most {MAX_RANK} axes, found {shape}"));
+    }
+    let elements = shape.iter().try_fold(1_usize, |product, &extent| product.checked_mul(extent as usize));
+    match elements {
+        Some(count) if count <= MAX_TILE_ELEMENTS => Ok(()),
+        _ => fail(format!("a tile has at most {MAX_TILE_ELEMENTS} elements, found {shape}")),
+    }
+}
+
+fn scalar_int(ty: &Type, what: &str) -> Result<()> {
+    match ty.dtype() {
+        Some(dtype) if ty.is_scalar() && dtype.is_int() && !dtype.is_bool() => Ok(()),
+        _ => fail(format!("{what} must be a scalar integer, found {ty}")),
+    }
+}
+
+fn same_types(found: &[Type], expected: &[Type], what: &str) -> Result<()> {
+    if found == expected { Ok(()) } else { fail(format!("{what}: found {found:?}, expected {expected:?}")) }
+}
+
+pub(crate) fn check_arity(info: &OpInfo, input: &RuleInput<'_>) -> Result<()> {
+    let count = input.operands.len();
+    let most = if info.variadic.is_some() { usize::MAX } else { info.operands.len() + info.optional.len() };
+    if count < info.operands.len() || count > most {
+        return fail(format!("{} takes {} operands, found {count}", info.name, info.operands.len()));
+    }
+    if input.regions.len() != info.regions {
+        return fail(format!("{} has {} regions, found {}", info.name, info.regions, input.regions.len()));
+    }
+    Ok(())
+}
+
+pub(crate) fn constant(_: &RuleInput<'_>, value: &Literal) -> Result {
+    one(Type::scalar(value.dtype))
+}
+
+fn grid_axis(axis: u8) -> Result {
+    if axis < 3 {
+        one(Type::scalar(Dtype::I32))
+    } else {
+        fail(format!("a grid has axes 0 to 2, found {axis}"))
+    }
+}
+
+pub(crate) fn program_id(_: &RuleInput<'_>, axis: &u8) -> Result {
+    grid_axis(*axis)
+}
+
+pub(crate) fn num_programs(_: &RuleInput<'_>, axis: &u8) -> Result {
+    grid_axis(*axis)
+}
+
+pub(crate) fn arange(_: &RuleInput<'_>, start: &i64, end: &i64) -> Result {
+    match u32::try_from(end - start) {
+        Ok(extent) if extent > 0 && i32::try_from(*start).is_ok() && i32::try_from(*end).is_ok() => {
+            one(Type::tile(Dtype::I32, [extent]))
+        }
+        _ => fail(format!("arange needs start < end within int32, found {start} and {end}")),
+    }
+}
+
+pub(crate) fn splat(input: &RuleInput<'_>, shape: &Shape) -> Result {
+    let scalar = &input.operands[0];
+    if !scalar.is_scalar() {
+        return fail(format!("splat takes a scalar, found {scalar}"));
+    }
+    one(scalar.with_shape(shape.clone()))
+}
+
+pub(crate) fn expand_dims(input: &RuleInput<'_>, axis: &u32) -> Result {
+    let tile = &input.operands[0];
+    if *axis as usize > tile.rank() {
+        return fail(format!("axis {axis} is not in {tile}"));
+    }
+    let mut shape = tile.shape.clone();
+    shape.0.insert(*axis as usize, 1);
+    one(tile.with_shape(shape))
+}
+
+pub(crate) fn broadcast(input: &RuleInput<'_>, shape: &Shape) -> Result {
+    let tile = &input.operands[0];
+    let fits = tile.rank() == shape.len()
+        && tile.shape.iter().zip(shape.iter()).all(|(&from, &to)| from == to || from == 1);
+    if !fits {
+        return fail(format!("{tile} does not broadcast to {shape}"));
+    }
+    one(tile.with_shape(shape.clone()))
+}
+
+pub(crate) fn reshape(input: &RuleInput<'_>, shape: &Shape) -> Result {
+    let tile = &input.operands[0];
+    check_size(shape)?;
+    if tile.shape.elements() != shape.elements() {
+        return fail(format!(
+            "{tile} has {} elements, {shape} has {}",
+            tile.shape.elements(),
+            shape.elements()
+        ));
+    }
+    one(tile.with_shape(shape.clone()))
+}
+
+pub(crate) fn transpose(input: &RuleInput<'_>, permutation: &IntList) -> Result {
+    let tile = &input.operands[0];
+    let mut seen: SmallVec<[bool; 8]> = smallvec::smallvec![false; tile.rank()];
+    let mut shape = Shape::scalar();
+    for &axis in permutation {
+        let slot = usize::try_from(axis).ok().filter(|&axis| axis < tile.rank() && !seen[axis]);
+        let Some(axis) = slot else {
+            return fail(format!("{permutation:?} is not a permutation of the axes of {tile}"));
+        };
+        seen[axis] = true;
+        shape.0.push(tile.shape[axis]);
+    }
+    if shape.len() != tile.rank() {
+        return fail(format!("{permutation:?} is not a permutation of the axes of {tile}"));
+    }
+    one(tile.with_shape(shape))
+}
+
+pub(crate) fn elementwise(input: &RuleInput<'_>, function: &ElementwiseFn) -> Result {
+    let expected = function.info().operands.len();
+    if input.operands.len() != expected {
+        return fail(format!(
+            "{} takes {expected} operands, found {}",
+            function.name(),
+            input.operands.len()
+        ));
+    }
+    function.result_type(input.operands).map_or_else(fail, one)
+}
+
+pub(crate) fn cast(input: &RuleInput<'_>, element: &Element, _rounding: &Rounding) -> Result {
+    let from = &input.operands[0];
+    let address = |dtype: Option<Dtype>| matches!(dtype, Some(Dtype::I64 | Dtype::U64));
+    let allowed = match (from.element, element) {
+        (Element::Value(_), Element::Value(_)) | (Element::Pointer(_), Element::Pointer(_)) => true,
+        (Element::Value(dtype), Element::Pointer(_)) => address(Some(dtype)),
+        (Element::Pointer(_), Element::Value(dtype)) => address(Some(*dtype)) || dtype.is_bool(),
+    };
+    if allowed {
+        one(from.with_element(*element))
+    } else {
+        fail(format!("{from} cannot be cast to {element}"))
+    }
+}
+
+pub(crate) fn bitcast(input: &RuleInput<'_>, element: &Element) -> Result {
+    let from = &input.operands[0];
+    let bits = |element: Element| element.value().map_or(64, Dtype::bits);
+    if bits(from.element) != bits(*element) {
+        return fail(format!("{from} and {element} differ in width"));
+    }
+    one(from.with_element(*element))
+}
+
+pub(crate) fn ptr_add(input: &RuleInput<'_>) -> Result {
+    let [pointer, offset] = input.operands else { return fail("ptr_add takes a pointer and an offset") };
+    let integer = offset.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool());
+    if pointer.element.pointee().is_none() || !integer || pointer.shape != offset.shape {
+        return fail(format!(
+            "ptr_add takes pointers and integers of one shape, found {pointer} and {offset}"
+        ));
+    }
+    one(pointer.clone())
+}
+
+fn check_mask(pointer: &Type, mask: Option<&Type>) -> Result<()> {
+    match mask {
+        Some(mask) if !mask.is_bool() || mask.shape != pointer.shape => {
+            fail(format!("the mask of {pointer} must be {}, found {mask}", pointer.with_dtype(Dtype::I1)))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn load(
+    input: &RuleInput<'_>,
+    _cache: &CacheModifier,
+    _eviction: &EvictionPolicy,
+    _volatile: &bool,
+) -> Result {
+    let pointer = &input.operands[0];
+    let Some(dtype) = pointer.element.pointee() else {
+        return fail(format!("load takes pointers, found {pointer}"));
+    };
+    check_mask(pointer, input.operands.get(1))?;
+    let result = pointer.with_dtype(dtype);
+    match input.operands.get(2) {
+        Some(other) if *other != result => fail(format!("other must be {result}, found {other}")),
+        _ => one(result),
+    }
+}
+
+pub(crate) fn store(input: &RuleInput<'_>, _cache: &CacheModifier, _eviction: &EvictionPolicy) -> Result {
+    let (pointer, value) = (&input.operands[0], &input.operands[1]);
+    if pointer.element.pointee() != value.dtype() || value.dtype().is_none() || pointer.shape != value.shape {
+        return fail(format!("{value} cannot be stored through {pointer}"));
+    }
+    check_mask(pointer, input.operands.get(2))?;
+    Ok(Vec::new())
+}
+
+pub(crate) fn dot(input: &RuleInput<'_>, _precision: &InputPrecision, _max_imprecise_acc: &u32) -> Result {
+    let [a, b, acc] = input.operands else { return fail("dot takes a, b and acc") };
+    let rank = a.rank();
+    let fits = (rank == 2 || rank == 3)
+        && b.rank() == rank
+        && acc.rank() == rank
+        && a.shape[rank - 1] == b.shape[rank - 2]
+        && acc.shape[rank - 2] == a.shape[rank - 2]
+        && acc.shape[rank - 1] == b.shape[rank - 1]
+        && (rank == 2 || (a.shape[0] == b.shape[0] && a.shape[0] == acc.shape[0]));
+    let (Some(left), Some(right), Some(sum)) = (a.dtype(), b.dtype(), acc.dtype()) else {
+        return fail(format!("dot takes numbers, found {a}, {b} and {acc}"));
+    };
+    let types_fit = match sum {
+        Dtype::I32 => left.is_int() && right.is_int() && left.bits() == 8 && right.bits() == 8,
+        Dtype::F64 => left == sum && right == sum,
+        Dtype::F32 | Dtype::F16 | Dtype::BF16 => {
+            let narrow = left.is_float() && right.is_float() && left != Dtype::F64;
+            narrow && (left == right || (left.is_fp8() && right.is_fp8()))
+        }
+        _ => false,
+    };
+    if fits && types_fit { one(acc.clone()) } else { fail(format!("dot does not take {a}, {b} and {acc}")) }
+}
+
+pub(crate) fn reduce(input: &RuleInput<'_>, axis: &u32) -> Result {
+    let Some(first) = input.operands.first() else { return fail("reduce takes tiles") };
+    if *axis as usize >= first.rank() || input.operands.iter().any(|tile| tile.shape != first.shape) {
+        return fail(format!("reduce along axis {axis} does not take {:?}", input.operands));
+    }
+    let scalars: Vec<Type> = input.operands.iter().map(|tile| tile.with_shape(Shape::scalar())).collect();
+    let parameters: Vec<Type> = scalars.iter().chain(&scalars).cloned().collect();
+    same_types(&input.regions[0].parameters, &parameters, "parameters of the combine region")?;
+    same_types(&input.regions[0].yields, &scalars, "results of the combine region")?;
+    let shape = first.shape.without(*axis as usize);
+    Ok(input.operands.iter().map(|tile| tile.with_shape(shape.clone())).collect())
+}
+
+pub(crate) fn hint(input: &RuleInput<'_>, _kind: &HintKind, _values: &IntList) -> Result {
+    one(input.operands[0].clone())
+}
+
+pub(crate) fn assume(input: &RuleInput<'_>) -> Result {
+    let condition = &input.operands[0];
+    if condition.is_bool() { Ok(Vec::new()) } else { fail(format!("assume takes int1, found {condition}")) }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]
+pub(crate) fn barrier(_: &RuleInput<'_>) -> Result {
+    Ok(Vec::new())
+}
+
+pub(crate) fn assert(input: &RuleInput<'_>, _message: &str) -> Result {
+    if input.operands.iter().any(|ty| !ty.is_bool() || ty.shape != input.operands[0].shape) {
+        return fail(format!("assert takes int1 of one shape, found {:?}", input.operands));
+    }
+    Ok(Vec::new())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]
+pub(crate) fn call(_: &RuleInput<'_>, _callee: &FuncId, results: &TypeList) -> Result {
+    Ok(results.0.clone())
+}
+
+pub(crate) fn for_loop(input: &RuleInput<'_>, _options: &LoopOptions) -> Result {
+    let [lower, upper, step, carried @ ..] = input.operands else { return fail("for_loop takes bounds") };
+    scalar_int(lower, "the lower bound")?;
+    same_types(&[upper.clone(), step.clone()], &[lower.clone(), lower.clone()], "bounds of the loop")?;
+    let mut parameters = vec![lower.clone()];
+    parameters.extend_from_slice(carried);
+    same_types(&input.regions[0].parameters, &parameters, "parameters of the loop body")?;
+    same_types(&input.regions[0].yields, carried, "values that the loop body yields")?;
+    Ok(carried.to_vec())
+}
+
+pub(crate) fn while_loop(input: &RuleInput<'_>) -> Result {
+    let [condition, body] = input.regions else { return fail("while_loop has two regions") };
+    same_types(&condition.parameters, input.operands, "parameters of the loop condition")?;
+    same_types(&condition.yields, &[Type::scalar(Dtype::I1)], "result of the loop condition")?;
+    same_types(&body.parameters, input.operands, "parameters of the loop body")?;
+    same_types(&body.yields, input.operands, "values that the loop body yields")?;
+    Ok(input.operands.to_vec())
+}
+
+pub(crate) fn if_else(input: &RuleInput<'_>) -> Result {
+    let [then, otherwise] = input.regions else { return fail("if_else has two regions") };
+    same_types(input.operands, &[Type::scalar(Dtype::I1)], "condition")?;
+    same_types(&then.parameters, &[], "parameters of the first region")?;
+    same_types(&otherwise.parameters, &[], "parameters of the second region")?;
+    same_types(&otherwise.yields, &then.yields, "values that the second region yields")?;
+    Ok(then.yields.clone())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]
+pub(crate) fn yield_values(_: &RuleInput<'_>) -> Result {
+    Ok(Vec::new())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]
+pub(crate) fn return_values(_: &RuleInput<'_>) -> Result {
+    Ok(Vec::new())
+}

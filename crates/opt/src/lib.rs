@@ -1,0 +1,1 @@
+//! Passes from tile IR to tile IR.

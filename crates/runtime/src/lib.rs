@@ -1,0 +1,1 @@
+//! Devices, specialization and launch.

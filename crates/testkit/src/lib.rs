@@ -1,0 +1,1 @@
+//! Test runners; a development dependency only.

@@ -1,0 +1,1 @@
+//! Compile and launch Triton kernels from Rust.

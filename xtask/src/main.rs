@@ -1,0 +1,2 @@
+//! Checks of the project's own invariants.
+fn main() {}
