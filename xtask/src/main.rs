@@ -1,2 +1,68 @@
-//! Checks of the project's own invariants.
-fn main() {}
+//! Checks of the project's own invariants: `cargo xtask tidy`.
+//!
+//! What the compiler and clippy can enforce is in `Cargo.toml` and `clippy.toml`; what they cannot is here. Each check
+//! is a function from the text of the tree to findings, and has a test that shows it go red.
+
+mod checks;
+mod tree;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use tree::Tree;
+
+const USAGE: &str = "usage: cargo xtask tidy    check the project's invariants";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["tidy"] => tidy(),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn tidy() -> ExitCode {
+    let root = project_root();
+    let tree = match Tree::read(&root) {
+        Ok(tree) => tree,
+        Err(error) => {
+            eprintln!("tidy: cannot read {}: {error}", root.display());
+            return ExitCode::from(2);
+        }
+    };
+    let mut findings: Vec<_> = checks::ALL.iter().flat_map(|check| check(&tree)).collect();
+    match checks::licences::dependencies(&root) {
+        Ok(dependencies) => findings.extend(checks::licences::check(&dependencies)),
+        Err(error) => {
+            eprintln!("tidy: cannot list the dependencies: {error}");
+            return ExitCode::from(2);
+        }
+    }
+    findings.sort();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    let (files, checks) = (tree.files.len(), checks::ALL.len() + 1);
+    if findings.is_empty() {
+        println!("tidy: {files} files, {checks} checks, nothing found");
+        ExitCode::SUCCESS
+    } else {
+        println!("tidy: {files} files, {checks} checks, {} found", findings.len());
+        ExitCode::FAILURE
+    }
+}
+
+/// The root of the workspace. Cargo says at run time where this package lies; it is not compiled in, because checkouts
+/// may share one target directory.
+fn project_root() -> PathBuf {
+    let package =
+        std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("xtask"), PathBuf::from);
+    package.parent().map_or_else(|| PathBuf::from("."), PathBuf::from)
+}

@@ -296,6 +296,7 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Op::Elementwise { function } => function.name(),
+            // tidy: wildcard because every other op is named by its row.
             other => other.info().name,
         }
     }
@@ -311,6 +312,7 @@ impl Op {
         match self {
             Op::Elementwise { function } => !function.can_fail(),
             Op::Reduce { .. } => false,
+            // tidy: wildcard because the effect of the row decides.
             other => other.is_pure(),
         }
     }

@@ -1,0 +1,132 @@
+# The commands of the project. Needs a Rust toolchain, python3 (3.10 or newer) and make; everything else is fetched into
+# .venv and target. A stamp file in .venv stands for each finished step, so that a second run does only what changed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+
+# Everything that the compiled extension is made of. The Python side is not: it is installed in place, so that an edit
+# of python/tilewright takes effect at once.
+EXTENSION_SOURCES := $(shell find crates -type f \( -name '*.rs' -o -name '*.py' -o -name Cargo.toml \)) \
+    Cargo.toml Cargo.lock pyproject.toml
+
+# The unit tests of the extension crate would need a libpython to link with; pytest tests it.
+RUST_TEST_CRATES := --workspace --exclude tilewright-python
+
+PYTHON_CODE := $(wildcard python tests examples benches)
+
+# Maturin takes the environment from VIRTUAL_ENV, and refuses to choose when conda names one as well.
+MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## Show this list
+	@echo "make <target>:"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: $(VENV)/.extension ## Set up everything and run a vector addition on the CPU
+	$(BIN)/python examples/01_vector_add.py
+
+.PHONY: test
+test: lint test-rust test-python ## Set up everything and run every check: what CI runs
+
+.PHONY: lint
+lint: lint-rust lint-python ## The checks that run no test: formatting, clippy, docs, invariants, types
+
+.PHONY: lint-rust
+lint-rust: fmt-check tidy clippy doc
+
+.PHONY: fmt-check
+fmt-check:
+	cargo fmt --all --check
+
+.PHONY: tidy
+tidy: ## The project's own invariants (xtask)
+	cargo xtask tidy
+
+.PHONY: clippy
+clippy:
+	cargo clippy --workspace --all-targets -- -D warnings
+
+.PHONY: doc
+doc: ## The documentation of the crates, in target/doc
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# Ruff judges what there is; mypy imports nothing, it reads the stubs of the extension.
+.PHONY: lint-python
+lint-python: $(VENV)/.test-tools
+	$(BIN)/ruff check $(PYTHON_CODE)
+	$(BIN)/ruff format --check $(PYTHON_CODE)
+	$(BIN)/mypy
+
+.PHONY: test-rust
+test-rust: ## The tests of the crates
+	cargo test $(RUST_TEST_CRATES) --no-fail-fast
+
+.PHONY: test-python
+test-python: $(VENV)/.test-tools $(VENV)/.extension ## The tests across the Python boundary; ARGS are passed on
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: bench
+bench: $(VENV)/.bench-tools $(VENV)/.extension ## Time tilewright beside torch and triton; ARGS are passed on
+	$(BIN)/python benches/run.py $(ARGS)
+
+.PHONY: fmt
+fmt: $(VENV)/.test-tools ## Format everything
+	cargo fmt --all
+	$(BIN)/ruff check --fix-only --quiet $(PYTHON_CODE)
+	$(BIN)/ruff format $(PYTHON_CODE)
+
+.PHONY: wheel
+wheel: $(VENV)/.build-tools ## Build the wheel that users install, in dist/
+	$(MATURIN) build --release --out dist
+	@ls -l dist/*.whl
+
+.PHONY: deny
+deny: ## Licences, sources and bans of the dependencies, where cargo-deny is installed
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
+	else echo "cargo-deny is not installed: skipped (make tidy checks the licences)"; fi
+
+.PHONY: miri
+miri: ## The unsafe code of the CPU executor under Miri, where the toolchain has it
+	@if cargo miri --version >/dev/null 2>&1; then cargo miri test --package tilewright-cpu --lib memory; \
+	else echo "this toolchain has no Miri: skipped"; fi
+
+.PHONY: clean
+clean: ## Remove everything that the other targets made
+	cargo clean
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache python/tilewright/*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- The Python environment ---
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "tilewright needs Python 3.10 or newer: make PYTHON=python3.12 ..."; exit 1; }
+	rm -rf $(VENV)
+	@# Some distributions split ensurepip off; a pip of the system can stand in for it.
+	$(PYTHON) -m venv $(VENV) || { $(PYTHON) -m venv --clear --without-pip $(VENV) \
+	  && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
+	@touch $@
+
+$(VENV)/.build-tools: $(VENV)/.created requirements.txt
+	$(PIP) install --quiet --requirement requirements.txt
+	@touch $@
+
+$(VENV)/.test-tools: $(VENV)/.build-tools tests/requirements.txt
+	$(PIP) install --quiet --requirement tests/requirements.txt
+	@touch $@
+
+$(VENV)/.bench-tools: $(VENV)/.build-tools benches/requirements.txt
+	$(PIP) install --quiet --requirement benches/requirements.txt
+	@touch $@
+
+# Installed in place: the library lands in python/tilewright, which the environment points to.
+$(VENV)/.extension: $(VENV)/.build-tools $(EXTENSION_SOURCES)
+	$(MATURIN) develop --release
+	@touch $@

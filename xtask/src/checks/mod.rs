@@ -1,0 +1,35 @@
+//! The list of checks.
+
+mod codes;
+mod layering;
+pub mod licences;
+mod python;
+mod text;
+mod tokens;
+mod wildcard;
+
+use crate::tree::{Finding, Tree};
+
+/// A check: the whole tree in, what is wrong with it out.
+pub type Check = fn(&Tree) -> Vec<Finding>;
+
+/// Every check of the source text, in the order in which they run.
+pub const ALL: &[Check] = &[
+    layering::dependencies,
+    tokens::confined_words,
+    wildcard::on_op_enums,
+    codes::pages,
+    text::headers,
+    text::lengths,
+    text::markers,
+    text::machine_paths,
+    python::suppressions,
+    python::function_lengths,
+    python::optional_packages,
+];
+
+/// Runs a check on a small tree and returns `path:line: rule` of each finding.
+#[cfg(test)]
+fn found(run: Check, files: &[(&str, &str)]) -> Vec<String> {
+    run(&Tree::of(files)).iter().map(|f| format!("{}:{}: {}", f.path, f.line, f.rule)).collect()
+}
