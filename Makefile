@@ -103,6 +103,10 @@ clean: ## Remove everything that the other targets made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache python/tilewright/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+.PHONY: fuzz
+fuzz: ## Each fuzz target for a minute
+	BOLERO_RANDOM_TEST_TIME_MS=60000 cargo test --package tilewright-fuzz -- --test-threads=1
+
 # --- The Python environment ---
 
 $(VENV)/.created:

@@ -1,0 +1,61 @@
+//! Fuzz targets, one a file in `tests/`: nothing that a user writes may panic, abort or hang.
+//!
+//! They are ordinary tests: `cargo test -p tilewright-fuzz` gives each a second of random inputs, `make fuzz` a minute,
+//! and `cargo bolero` runs them under a coverage-guided fuzzer. This crate holds what they share: [`mutate`] turns random
+//! bytes into text that is nearly right, which gets further than random text.
+
+/// Changes a text token by token, as the bytes say: each four bytes name an action, two places and a length.
+pub fn mutate(text: &str, dictionary: &[&str], bytes: &[u8]) -> String {
+    let mut tokens: Vec<&str> = split(text);
+    for step in bytes.chunks_exact(4).take(64) {
+        if tokens.is_empty() {
+            break;
+        }
+        let count = tokens.len();
+        let place = |byte: u8, extra: u8| (usize::from(byte) * 256 + usize::from(extra)) % count;
+        let at = place(step[1], step[2]);
+        let word = usize::from(step[3]);
+        match step[0] % 6 {
+            0 => drop(tokens.remove(at)),
+            1 => tokens.insert(at, tokens[word % count]),
+            2 => tokens.swap(at, word % count),
+            3 => tokens[at] = dictionary[word % dictionary.len()],
+            4 => tokens.insert(at, dictionary[word % dictionary.len()]),
+            _ => tokens.truncate(count - word % count.min(8)),
+        }
+    }
+    tokens.concat()
+}
+
+/// The tokens of a text: words, runs of blanks, and single characters.
+fn split(text: &str) -> Vec<&str> {
+    let class = |c: char| match c {
+        _ if c.is_alphanumeric() || c == '_' || c == '.' => 0,
+        ' ' => 1,
+        _ => 2,
+    };
+    let mut tokens = Vec::new();
+    let mut start = 0;
+    let mut last = None;
+    for (index, c) in text.char_indices() {
+        if index > start && (last != Some(class(c)) || class(c) == 2) {
+            tokens.push(&text[start..index]);
+            start = index;
+        }
+        last = Some(class(c));
+    }
+    tokens.push(&text[start..]);
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_bytes_change_nothing() {
+        let text = "%a = add %b, %c : int32[16]\n  é\n";
+        assert_eq!(mutate(text, &["x"], &[]), text);
+        assert_ne!(mutate(text, &["x"], &[3, 0, 2, 0]), text);
+    }
+}
