@@ -23,6 +23,8 @@ pub enum Kind {
     Execution,
     /// A `device_assert` failed: `DeviceAssertionError`, an `AssertionError`.
     DeviceAssertion,
+    /// The launch is legal, and seldom what was meant: `LaunchWarning`, a `UserWarning`.
+    Warning,
 }
 
 macro_rules! codes {
@@ -100,6 +102,9 @@ codes! {
     "TW0108" InvalidOption LaunchValue "launch option with an invalid value";
     "TW0109" NoDevice LaunchState "no such device on this machine";
     "TW0110" KernelNotFound LaunchKey "no such kernel";
+    "TW0111" OutsideKernel LaunchState "language function called outside a kernel";
+    "TW0112" EmptyGrid Warning "empty grid";
+    "TW0113" GridNotATuple Warning "grid is not a tuple";
     // 02xx: the running kernel.
     "TW0201" OutOfBounds OutOfBounds "memory access out of bounds";
     "TW0202" DivisionByZero Execution "integer division by zero";

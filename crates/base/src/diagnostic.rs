@@ -2,7 +2,7 @@
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use crate::{Code, SourceMap, Span};
+use crate::{Code, Kind, SourceMap, Span};
 
 /// A place in the source and what is to be said about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -87,7 +87,8 @@ impl Diagnostic {
 
     /// The text for a terminal: the code and message, the source with carets, the notes and the hint.
     pub fn render(&self, sources: &SourceMap, color: Color) -> String {
-        let mut title = Level::ERROR.primary_title(self.message.as_str()).id(self.code.name());
+        let level = if self.code.kind() == Kind::Warning { Level::WARNING } else { Level::ERROR };
+        let mut title = level.primary_title(self.message.as_str()).id(self.code.name());
         if color == Color::Always {
             title = title.id_url(self.code.url());
         }

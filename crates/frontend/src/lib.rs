@@ -1,1 +1,82 @@
-//! Python-syntax source to typed tile IR.
+//! Stage 1: Python-syntax source to typed tile IR. Names, compile-time evaluation, type inference, and the standard
+//! library, which is written in the kernel language (`lib/*.py`).
+//!
+//! [`lower`] is the entry. `host.rs` says what the surroundings must know; `lower/` walks the syntax; `semantic/` holds
+//! the rules of the language, generic over the builder.
+
+mod constexpr;
+mod dump;
+mod format;
+mod host;
+mod lower;
+pub mod semantic;
+mod source_host;
+mod suggest;
+mod value;
+
+pub use dump::dump_ast;
+pub use host::{FunctionRef, FunctionSource, Host, HostValue, ObjectRef};
+pub use lower::lower;
+pub use semantic::{Caller, Semantic, SemanticError};
+pub use source_host::SourceHost;
+pub use suggest::suggest;
+pub use value::{Constant, Operand, Range};
+
+use tilewright_base::{Diagnostic, SourceMap};
+use tilewright_ir::Dtype;
+
+/// What a kernel is compiled for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Request {
+    /// The kernel.
+    pub kernel: FunctionRef,
+    /// Its arguments, one for each parameter, in order.
+    pub arguments: Vec<Argument>,
+    /// Options.
+    pub options: Options,
+}
+
+/// What is known of an argument when a kernel is compiled.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Argument {
+    /// A pointer to global memory whose address is a multiple of `divisibility` bytes.
+    Pointer {
+        /// What it points to.
+        pointee: Dtype,
+        /// The address is a multiple of this; 1 if nothing is known.
+        divisibility: u32,
+    },
+    /// A number at run time, a multiple of `divisibility`.
+    Scalar {
+        /// Its type.
+        dtype: Dtype,
+        /// It is a multiple of this; 1 if nothing is known.
+        divisibility: u32,
+    },
+    /// A compile-time value.
+    Constexpr(HostValue),
+}
+
+/// Options that the language sees.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// Whether `assert` and `tl.device_assert` are checked (`debug=True`, `TRITON_DEBUG=1`).
+    pub debug: bool,
+    /// Globals that are not `tl.constexpr` may be read (`TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1`).
+    pub allow_plain_globals: bool,
+    /// The precision of a dot of binary32 operands that does not say.
+    pub default_dot_precision: tilewright_ir::InputPrecision,
+    /// Stages and warps of the launch, where a kernel asks.
+    pub num_warps: u32,
+    /// See `num_warps`.
+    pub num_stages: u32,
+}
+
+/// Why a kernel does not compile: every finding, and the sources that they point into.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The findings, at least one.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The sources.
+    pub sources: SourceMap,
+}

@@ -162,8 +162,8 @@ impl Literal {
         let bits = match dtype {
             Dtype::F64 => value.to_bits(),
             Dtype::F32 => u64::from((value as f32).to_bits()),
-            Dtype::F16 => u64::from(f16::from_f64(value).to_bits()),
-            Dtype::BF16 => u64::from(bf16::from_f64(value).to_bits()),
+            Dtype::F16 => u64::from(f16::from_f32(round_to_odd(value)).to_bits()),
+            Dtype::BF16 => u64::from(bf16::from_f32(round_to_odd(value)).to_bits()),
             _ => return None,
         };
         Some(Self { dtype, bits })
@@ -191,6 +191,17 @@ impl Literal {
             _ => None,
         }
     }
+}
+
+/// Rounds to binary32 towards zero, and sets the last bit if that was inexact: rounding this again to a format with at
+/// least two bits less is rounding once.
+fn round_to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    if f64::from(nearest) == value || value.is_nan() {
+        return nearest;
+    }
+    let away = f64::from(nearest).abs() > value.abs();
+    f32::from_bits((nearest.to_bits() - u32::from(away)) | 1)
 }
 
 fn mask(bits: u32) -> u64 {
@@ -346,5 +357,21 @@ mod tests {
         assert_eq!(Literal::int(Dtype::U8, -1).as_int(), Some(255));
         assert_eq!(Literal::float(Dtype::F16, 1.5).and_then(Literal::as_float), Some(1.5));
         assert_eq!(Literal::parse("300:int8"), None);
+    }
+
+    #[test]
+    fn floats_are_rounded_once() {
+        let just_above_a_tie = 1.0 + 2.0_f64.powi(-11) + 2.0_f64.powi(-40);
+        assert_eq!(
+            Literal::float(Dtype::F16, just_above_a_tie).and_then(Literal::as_float),
+            Some(1.0 + 2.0_f64.powi(-10))
+        );
+        let just_above_a_tie = 1.0 + 2.0_f64.powi(-8) + 2.0_f64.powi(-40);
+        assert_eq!(
+            Literal::float(Dtype::BF16, just_above_a_tie).and_then(Literal::as_float),
+            Some(1.0 + 2.0_f64.powi(-7))
+        );
+        assert_eq!(Literal::float(Dtype::F16, 1e300).and_then(Literal::as_float), Some(f64::INFINITY));
+        assert_eq!(Literal::float(Dtype::BF16, -1e-300).and_then(Literal::as_float), Some(-0.0));
     }
 }

@@ -171,7 +171,7 @@ define_ops! {
     Broadcast broadcast (tile) [] {shape: Shape} regions 0 Pure;
     /// The elements in row-major order under another shape of as many elements.
     Reshape reshape (tile) [] {shape: Shape} regions 0 Pure;
-    /// Axis i of the result is axis permutation[i] of the tile.
+    /// Axis i of the result is the axis of the tile that stands at i in the permutation.
     Transpose transpose (tile) [] {permutation: IntList} regions 0 Pure;
     /// A function of the second table applied at each place.
     Elementwise elementwise () [] *operands {function: ElementwiseFn} regions 0 Pure;

@@ -253,11 +253,14 @@ impl<'a> Parser<'a> {
             return Err("expected an op".into());
         }
         let mut operands: SmallVec<[Value; 4]> = SmallVec::new();
-        while self.eat("%") {
+        // An op without operands may be followed by a line that begins with a result.
+        let mut more = self.rest().trim_start_matches([' ', '\t']).starts_with('%');
+        while more {
+            self.expect("%")?;
             let name = self.word();
             let value = scope.values.get(name).ok_or_else(|| format!("%{name} is not defined"))?;
             operands.push(*value);
-            self.eat(",");
+            more = self.eat(",");
         }
         let attributes = self.attributes()?;
         let op = Self::op(mnemonic, &attributes).inspect_err(|_| self.at = start)?;
@@ -388,6 +391,9 @@ kernel func0 @k(%x_ptr: *fp32 {divisibility = 16}, %n: int32) {
   } : int32
   %6 = call %4 {callee = func1, results = (int32)} : int32
   %7 = lt %6, %n : int1
+  assume %7
+  barrier
+  %8 = not %7 : int1
   if_else %7 () {
     store %x_ptr, %acc.1 {cache = \"\", eviction = \"evict_last\"}
     yield_values
@@ -419,7 +425,7 @@ file0 = \"k.py\" line 3
         check("%p = ptr_add %x_ptr, %i", "%p = ptr_add %x, %i", "6:20: %x is not defined");
         check("= 0.5:fp32", "= 0.5", "4:9: attribute `value` of constant is missing or malformed");
         check("arange", "arrange", "11:7: unknown op `arrange`");
-        check("  return_values\n", "", "29:1: in function k: block0 must end in its only terminator");
+        check("  return_values\n", "", "32:1: in function k: block0 must end in its only terminator");
     }
 
     #[test]

@@ -1,0 +1,93 @@
+//! The host: who knows what the free names of a kernel mean. Live Python objects are one host; a module's own source,
+//! without Python, is the other ([`SourceHost`](crate::SourceHost)).
+
+use std::sync::Arc;
+
+use tilewright_base::SourceFile;
+
+use crate::value::Constant;
+
+/// An object of the host that only the host understands: a module, a class, a plain Python function.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ObjectRef(pub u32);
+
+/// A `@jit` function of the host.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FunctionRef(pub u32);
+
+/// What a name or attribute of the host is.
+#[derive(Clone, PartialEq, Debug)]
+pub enum HostValue {
+    /// A compile-time value that kernels may use: a `tl.constexpr`, a `tl` dtype, `None`, or an attribute of a module.
+    Constant(Constant),
+    /// A tuple or list of such.
+    Tuple(Vec<HostValue>),
+    /// A name of `triton.language`, by its dotted path below it: `load`, `math.exp`, `extra.libdevice.tanh`; empty for the
+    /// module itself. Library functions, which are written in the kernel language, are among them.
+    Language(Arc<str>),
+    /// A `@jit` function.
+    Function(FunctionRef),
+    /// A function that the host runs at compile time on compile-time arguments, such as `math.log2`. (A function
+    /// decorated with `constexpr_function` may also be given as a `Function`: its source is evaluated then.)
+    ConstexprFunction(ObjectRef),
+    /// A global that is a plain number, string or such, not declared `tl.constexpr`.
+    PlainGlobal(Constant),
+    /// A plain Python function or class, which kernels cannot call.
+    Callable(ObjectRef),
+    /// Anything else; its attributes may be asked for.
+    Object(ObjectRef),
+}
+
+/// The source of a `@jit` function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FunctionSource {
+    /// The name, for messages and the IR.
+    pub name: String,
+    /// The text that holds the function: its own text from the first decorator on, or a whole module.
+    pub file: Arc<SourceFile>,
+    /// The byte in `file.text` at or before the `def`, and after the `def` of any other function of this name.
+    pub offset: u32,
+    /// Whether the user asked for a call that stays one (`noinline=True`). All calls are inlined all the same: it asks for
+    /// smaller code on a GPU, it never changes a result, and the executor of the CPU has no calls.
+    pub noinline: bool,
+}
+
+/// Resolves what a kernel's source alone does not say.
+pub trait Host {
+    /// The source of a function; an error is a sentence for the user.
+    fn source(&mut self, function: FunctionRef) -> Result<FunctionSource, String>;
+
+    /// What a free name means in a function: its closure, then its globals. Python's builtins (`len`, `min`) are not
+    /// asked for: the frontend knows them. `triton.cdiv` and `triton.next_power_of_2` are best given as
+    /// `Language("builtins.triton.cdiv")` and `Language("builtins.triton.next_power_of_2")`.
+    fn name(&mut self, function: FunctionRef, name: &str) -> Option<HostValue>;
+
+    /// The names that are visible in a function, to suggest one that was mistyped.
+    fn names(&mut self, function: FunctionRef) -> Vec<String>;
+
+    /// An attribute of an object.
+    fn attribute(&mut self, object: ObjectRef, name: &str) -> Option<HostValue>;
+
+    /// The default of a parameter of a function, evaluated by the host.
+    fn default(&mut self, function: FunctionRef, parameter: &str) -> Option<HostValue>;
+
+    /// Calls a compile-time function; an error is the text of the exception.
+    fn call(
+        &mut self,
+        callee: ObjectRef,
+        arguments: &[Constant],
+        keywords: &[(String, Constant)],
+    ) -> Result<HostValue, String>;
+
+    /// What a user calls an object, for messages: `function 'helper'`, `module 'math'`.
+    fn describe(&mut self, object: ObjectRef) -> String;
+
+    /// Prints text for the user while a kernel is compiled (`tl.static_print`); it ends in its own newline.
+    fn print(&mut self, text: &str);
+
+    /// Whether the user wants no more of it (Ctrl-C). It is asked now and then while a kernel is lowered, and ends that with
+    /// one finding of the code `Interrupted`.
+    fn interrupted(&mut self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,609 @@
+//! `if`, the ternary, and early returns: compile-time conditions choose, run-time ones make regions whose ends are merged.
+//!
+//! Control flow is structured, so what follows an `if` that returns must become part of it. Where at most one way through
+//! the `if` goes on, the rest of the function is taken into that way (`tail`). Where several do, taking it into each would
+//! double the code at every such `if`: there the ways carry whether they have returned and with what ([`Exit`]), and the
+//! rest stands once, guarded.
+
+use ruff_python_ast::{ElifElseClause, Expr, ExprIf, Stmt, StmtReturn};
+use smallvec::smallvec;
+use tilewright_base::{Code, Diagnostic, Span};
+use tilewright_ir::{Block, Builder, Dtype, Element, Literal, Op, Rounding, RuleError, Shape, Type, Value};
+
+use super::expression::constant_truth;
+use super::scope::{self, Binding, Scope, State, open_ways, returns};
+use super::template::{self, Template};
+use super::{IrOperand, Lower, Lowerer, Reported};
+use crate::value::{Constant, Operand};
+
+/// The statements that follow an `if` which may return, up to the end of the function.
+pub(crate) struct Rest<'a, 'r> {
+    body: &'a [Stmt],
+    next: Option<&'r Rest<'a, 'r>>,
+}
+
+impl Rest<'_, '_> {
+    fn is_empty(&self) -> bool {
+        self.body.is_empty() && self.next.is_none_or(Rest::is_empty)
+    }
+}
+
+/// What a function returns, and where it says so.
+#[derive(Clone)]
+pub(crate) struct Returned {
+    pub value: IrOperand,
+    pub span: Span,
+    /// Whether there is a `return`, not just the end of the function.
+    pub is_explicit: bool,
+}
+
+/// Whether a way through a function has returned, and with what.
+#[derive(Clone)]
+pub(crate) struct Exit {
+    /// A compile-time bool, or an int1.
+    done: IrOperand,
+    /// What it returned; a stand-in where it has not.
+    result: Option<Returned>,
+}
+
+impl Default for Exit {
+    fn default() -> Self {
+        Self { done: Operand::Constant(Constant::Bool(false)), result: None }
+    }
+}
+
+impl Exit {
+    fn returned(result: Returned) -> Self {
+        Self { done: Operand::Constant(Constant::Bool(true)), result: Some(result) }
+    }
+
+    /// Whether it certainly has or has not returned.
+    pub fn is_done(&self) -> Option<bool> {
+        constant_truth(&self.done)
+    }
+}
+
+/// The end of one of two ways: its block, what the names are there, and whether it has returned.
+struct End<'a> {
+    block: Block,
+    scope: Scope<'a>,
+    exit: Exit,
+}
+
+/// What two ways yield, and the names that get the results.
+#[derive(Default)]
+struct Joined<'a> {
+    yields: [Vec<Value>; 2],
+    names: Vec<(&'a str, Template, Span)>,
+}
+
+/// One of two ways: its block, and what a name or expression is at its end.
+struct Way {
+    block: Block,
+    value: IrOperand,
+    span: Span,
+}
+
+/// Two values merged: their common type, and the parts that each way yields.
+struct Merged {
+    template: Template,
+    parts: [Vec<Value>; 2],
+}
+
+const ONE_BRANCH: &str = "only assigned in this branch";
+
+impl<'a> Lowerer<'a, '_, '_> {
+    /// An `if`. Where a `return` stands in it, [`Lowerer::exit`] tells afterwards whether it was reached.
+    pub(crate) fn branch(
+        &mut self,
+        test: &'a Expr,
+        body: &'a [Stmt],
+        clauses: &'a [ElifElseClause],
+    ) -> Lower<()> {
+        let span = self.span_of(test);
+        let condition = self.expression(test)?;
+        match constant_truth(&condition) {
+            Some(true) => {
+                self.block(body);
+                return Ok(());
+            }
+            Some(false) => {
+                self.otherwise(clauses, span);
+                return Ok(());
+            }
+            None => {}
+        }
+        let condition = self.truth(&condition, test)?;
+        let mut names = scope::assigned(body, &|_| None);
+        for clause in clauses {
+            let tested = clause.test.iter().flat_map(scope::assigned_in);
+            for name in tested.chain(scope::assigned(&clause.body, &|_| None)) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        let then = self.way(|this| this.block(body));
+        let otherwise = self.way(|this| this.otherwise(clauses, span));
+        self.at(span);
+        self.join(condition, [then, otherwise], &names)
+    }
+
+    /// Lowers one way of two into a region of its own.
+    fn way(&mut self, lower: impl FnOnce(&mut Self)) -> End<'a> {
+        let before = self.scope.clone();
+        let (block, outer) = self.begin_region([]);
+        lower(self);
+        self.end_region(outer);
+        let scope = std::mem::replace(&mut self.scope, before);
+        End { block, scope, exit: std::mem::take(&mut self.exit) }
+    }
+
+    /// The statements after an `if` that may have returned: they are executed if it has not.
+    pub(crate) fn guarded(&mut self, rest: &'a [Stmt], span: Span) -> Lower<()> {
+        let exit = std::mem::take(&mut self.exit);
+        let (Operand::Tensor(done), Some(result)) = (exit.done, exit.result) else { return Err(Reported) };
+        let names = scope::assigned(rest, &|_| None);
+        let then = self.way(|this| this.exit = Exit::returned(result));
+        let otherwise = self.way(|this| this.block(rest));
+        self.at(span);
+        self.join(done, [then, otherwise], &names)
+    }
+
+    fn otherwise(&mut self, clauses: &'a [ElifElseClause], span: Span) {
+        let Some((first, rest)) = clauses.split_first() else { return };
+        match &first.test {
+            None => self.block(&first.body),
+            Some(test) => {
+                let result = self.deeper(span, |this| this.branch(test, &first.body, rest));
+                if result.is_err() {
+                    for clause in clauses {
+                        self.poison(&clause.body);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends two branches: each name that either assigned gets the value of the branch taken. A branch that has returned
+    /// has no say in that.
+    fn join(&mut self, condition: Value, mut ends: [End<'a>; 2], names: &[&'a str]) -> Lower<()> {
+        let blocks = [ends[0].block, ends[1].block];
+        let mut joined = Joined::default();
+        for &name in names {
+            let bindings = ends.each_mut().map(|end| end.scope.remove(name));
+            match ends.each_ref().map(|end| end.exit.is_done() == Some(true)) {
+                [true, true] => {}
+                [true, false] => self.adopt(name, bindings, 1, blocks, &mut joined)?,
+                [false, true] => self.adopt(name, bindings, 0, blocks, &mut joined)?,
+                [false, false] => self.join_name(name, bindings, blocks, &mut joined),
+            }
+        }
+        let span = self.span;
+        let exit = self.join_exits(ends.map(|end| end.exit), blocks, &mut joined.yields)?;
+        let mut results = self.emit_if(condition, blocks, joined.yields, span)?.into_iter();
+        for (name, template, span) in joined.names {
+            if let Some(value) = template::fill(&template, &mut results) {
+                self.bind(name, Binding::value(value, span));
+            }
+        }
+        let mut fill = |template: &Template| template::fill(template, &mut results).ok_or(Reported);
+        let done = fill(&exit.0)?;
+        let result = match exit.1 {
+            Some((template, returned)) => Some(Returned { value: fill(&template)?, ..returned }),
+            None => None,
+        };
+        self.exit = Exit { done, result };
+        Ok(())
+    }
+
+    /// Joins what a name is at the ends of two ways.
+    fn join_name(
+        &mut self,
+        name: &'a str,
+        bindings: [Option<Binding>; 2],
+        blocks: [Block; 2],
+        joined: &mut Joined<'a>,
+    ) {
+        let [left, right] = match bindings {
+            [None, None] => return,
+            [Some(binding), None] | [None, Some(binding)] => {
+                let is_poisoned = matches!(binding.state, State::Poisoned);
+                let lost = Binding::lost(binding.span, ONE_BRANCH);
+                self.scope.insert(name, if is_poisoned { binding } else { lost });
+                return;
+            }
+            [Some(left), Some(right)] => [left, right],
+        };
+        let (left_span, right_span) = (left.span, right.span);
+        let binding = match (left.state, right.state) {
+            (State::Poisoned, _) | (_, State::Poisoned) => Binding::poisoned(left_span),
+            (State::Lost(why), _) => Binding::lost(left_span, why),
+            (_, State::Lost(why)) => Binding::lost(right_span, why),
+            (State::Value(left), State::Value(right)) => {
+                if template::same(&left, &right, &|left, right| left == right) {
+                    Binding::value(left, left_span)
+                } else {
+                    let ways = [
+                        Way { block: blocks[0], value: left, span: left_span },
+                        Way { block: blocks[1], value: right, span: right_span },
+                    ];
+                    match self.merge(ways, &format!("'{name}'"), Code::BranchMismatch) {
+                        Ok(Merged { template, parts: [left, right] }) => {
+                            joined.yields[0].extend(left);
+                            joined.yields[1].extend(right);
+                            joined.names.push((name, template, left_span));
+                            return;
+                        }
+                        Err(Reported) => Binding::poisoned(left_span),
+                    }
+                }
+            }
+        };
+        self.scope.insert(name, binding);
+    }
+
+    /// Gives a name what it is at the end of one way, because the other way has returned.
+    fn adopt(
+        &mut self,
+        name: &'a str,
+        mut bindings: [Option<Binding>; 2],
+        way: usize,
+        blocks: [Block; 2],
+        joined: &mut Joined<'a>,
+    ) -> Lower<()> {
+        let Some(binding) = bindings[way].take() else {
+            self.scope.remove(name);
+            return Ok(());
+        };
+        let State::Value(value) = &binding.state else {
+            self.scope.insert(name, binding);
+            return Ok(());
+        };
+        let values = template::values(value);
+        let is_unchanged = self.scope.get(name).is_some_and(|before| match &before.state {
+            State::Value(before) => template::same(before, value, &|left, right| left == right),
+            _ => false,
+        });
+        if values.is_empty() || is_unchanged {
+            self.scope.insert(name, binding);
+            return Ok(());
+        }
+        let template = template::of(value, &self.builder.function);
+        joined.yields[1 - way].extend(self.stand_ins(&template, blocks[1 - way])?);
+        joined.yields[way].extend(values);
+        joined.names.push((name, template, binding.span));
+        Ok(())
+    }
+
+    /// Joins whether two ways have returned, and with what; gives the templates of both.
+    fn join_exits(
+        &mut self,
+        exits: [Exit; 2],
+        blocks: [Block; 2],
+        yields: &mut [Vec<Value>; 2],
+    ) -> Lower<(Template, Option<(Template, Returned)>)> {
+        let done = match exits.each_ref().map(Exit::is_done) {
+            [Some(left), Some(right)] if left == right => Operand::Constant(Constant::Bool(left)),
+            _ => {
+                for ((exit, block), yields) in exits.iter().zip(blocks).zip(yields.iter_mut()) {
+                    yields.push(self.flag(&exit.done, block)?);
+                }
+                Operand::Tensor(Type::scalar(Dtype::I1))
+            }
+        };
+        let (template, returned) = match exits.map(|exit| exit.result) {
+            [None, None] => return Ok((done, None)),
+            [Some(left), Some(right)] => {
+                let returned = left.clone();
+                let ways = [
+                    Way { block: blocks[0], value: left.value, span: left.span },
+                    Way { block: blocks[1], value: right.value, span: right.span },
+                ];
+                let merged = self.merge(ways, "the result", Code::ReturnMismatch)?;
+                for (yields, part) in yields.iter_mut().zip(merged.parts) {
+                    yields.extend(part);
+                }
+                (merged.template, returned)
+            }
+            [Some(returned), None] => {
+                let template = template::of(&returned.value, &self.builder.function);
+                yields[0].extend(template::values(&returned.value));
+                yields[1].extend(self.stand_ins(&template, blocks[1])?);
+                (template, returned)
+            }
+            [None, Some(returned)] => {
+                let template = template::of(&returned.value, &self.builder.function);
+                yields[0].extend(self.stand_ins(&template, blocks[0])?);
+                yields[1].extend(template::values(&returned.value));
+                (template, returned)
+            }
+        };
+        Ok((done, Some((template, returned))))
+    }
+
+    /// A compile-time bool or int1 as an int1 at the end of a block.
+    fn flag(&mut self, value: &IrOperand, block: Block) -> Lower<Value> {
+        if let Operand::Tensor(value) = value {
+            return Ok(*value);
+        }
+        let literal = Literal::bool(constant_truth(value) == Some(true));
+        let outer = self.builder.switch_to(block);
+        let constant = self.builder.constant(literal);
+        self.builder.switch_to(outer);
+        let span = self.span;
+        constant.map_err(|error| self.rule_error(span, error))
+    }
+
+    /// Values of these types that nobody will use, at the end of a block.
+    fn stand_ins(&mut self, template: &Template, block: Block) -> Lower<Vec<Value>> {
+        let outer = self.builder.switch_to(block);
+        let values: Result<Vec<Value>, _> =
+            template::values(template).iter().map(|ty| self.stand_in(ty)).collect();
+        self.builder.switch_to(outer);
+        let span = self.span;
+        values.map_err(|error| self.rule_error(span, error))
+    }
+
+    fn stand_in(&mut self, ty: &Type) -> Result<Value, RuleError> {
+        let scalar = match ty.element {
+            Element::Value(dtype) => {
+                let zero = Literal::float(dtype, 0.0).unwrap_or_else(|| Literal::int(dtype, 0));
+                self.builder.constant(zero)?
+            }
+            // A pointer keeps telling what it points into, if it may.
+            Element::Pointer(_) => {
+                let function = &self.builder.function;
+                let parameters = &function.blocks[function.entry].parameters;
+                let pointer = Type { element: ty.element, shape: Shape::scalar() };
+                let same = parameters.iter().find(|&&parameter| *function.ty(parameter) == pointer);
+                if let Some(&parameter) = same {
+                    parameter
+                } else {
+                    let zero = self.builder.constant(Literal::int(Dtype::I64, 0))?;
+                    self.builder.cast(zero, ty.element, Rounding::default())?
+                }
+            }
+        };
+        if ty.is_scalar() { Ok(scalar) } else { self.builder.splat(scalar, ty.shape.clone()) }
+    }
+
+    fn emit_if(
+        &mut self,
+        condition: Value,
+        blocks: [Block; 2],
+        yields: [Vec<Value>; 2],
+        span: Span,
+    ) -> Lower<Vec<Value>> {
+        let mut result = Ok(());
+        for (block, values) in blocks.into_iter().zip(yields) {
+            let outer = self.builder.switch_to(block);
+            result = result.and(self.builder.yield_values(values));
+            self.builder.switch_to(outer);
+        }
+        self.at(span);
+        let emitted = result
+            .and_then(|()| self.builder.emit(Op::If {}, smallvec![condition], blocks.into_iter().collect()));
+        emitted.map(|results| results.to_vec()).map_err(|error| self.rule_error(span, error))
+    }
+
+    /// Makes two values of one type: compile-time numbers that differ become scalars.
+    fn merge(&mut self, ways: [Way; 2], what: &str, code: Code) -> Lower<Merged> {
+        let [left, right] = ways;
+        let mut decayed = |way: &Way| {
+            let outer = self.builder.switch_to(way.block);
+            let value = self.decay_all(&way.value);
+            self.builder.switch_to(outer);
+            value
+        };
+        let (left_value, right_value) = (decayed(&left), decayed(&right));
+        let (left_value, right_value) = (left_value?, right_value?);
+        let function = &self.builder.function;
+        let template = template::of(&left_value, function);
+        let other = template::of(&right_value, function);
+        if template::same(&template, &other, &|left, right| left == right) {
+            let parts = [template::values(&left_value), template::values(&right_value)];
+            return Ok(Merged { template, parts });
+        }
+        let (found, expected) = (template::describe(&other), template::describe(&template));
+        let message = match code {
+            Code::ReturnMismatch => "the function returns values of different types".to_owned(),
+            _ => format!("{what} has different types after the branches"),
+        };
+        let diagnostic = Diagnostic::new(code, message)
+            .primary(right.span, format!("{found} here"))
+            .secondary(left.span, format!("{expected} here"))
+            .note(format!("found {found}, expected {expected}"))
+            .hint(template::how_to_unify(&template, &other));
+        Err(self.report(diagnostic))
+    }
+
+    /// The ternary with a run-time condition.
+    pub(crate) fn conditional_value(
+        &mut self,
+        condition: Value,
+        ternary: &'a ExprIf,
+        span: Span,
+    ) -> Lower<IrOperand> {
+        let mut way = |expression: &'a Expr| {
+            let before = self.scope.clone();
+            let (block, outer) = self.begin_region([]);
+            let value = self.expression(expression);
+            self.end_region(outer);
+            self.scope = before;
+            value.map(|value| Way { block, value, span: self.span_of(expression) })
+        };
+        let (left, right) = (way(&ternary.body), way(&ternary.orelse));
+        let (left, right) = (left?, right?);
+        if template::same(&left.value, &right.value, &|left, right| left == right)
+            && template::values(&left.value).is_empty()
+        {
+            return Ok(left.value);
+        }
+        let blocks = [left.block, right.block];
+        self.at(span);
+        let merged = self.merge([left, right], "the conditional expression", Code::BranchMismatch)?;
+        let results = self.emit_if(condition, blocks, merged.parts, span)?;
+        template::fill(&merged.template, &mut results.into_iter()).ok_or(Reported)
+    }
+
+    /// Lowers statements and what follows them, to the end of the function: all that a `return` may stand in.
+    pub(crate) fn tail(&mut self, body: &'a [Stmt], rest: Option<&Rest<'a, '_>>) -> Lower<Returned> {
+        for (index, statement) in body.iter().enumerate() {
+            match statement {
+                Stmt::Return(statement) => return self.returned(statement),
+                Stmt::If(branch) if returns(std::slice::from_ref(statement)) => {
+                    let rest = Rest { body: &body[index + 1..], next: rest };
+                    let span = self.span_of(statement);
+                    if self.is_too_large() {
+                        return Err(self.too_large(span));
+                    }
+                    let decide = |test: &Expr| self.foreseen(test);
+                    if rest.is_empty() || open_ways(std::slice::from_ref(statement), &decide) <= 1 {
+                        return self.deeper(span, |this| {
+                            this.tail_branch(&branch.test, &branch.body, &branch.elif_else_clauses, &rest)
+                        });
+                    }
+                    return self.tail_after(statement, &rest, span);
+                }
+                other => self.statement(other),
+            }
+        }
+        if let Some(rest) = rest {
+            self.tail(rest.body, rest.next)
+        } else {
+            let name = self.span_of(&self.definition.name);
+            let span = body.last().map_or(name, |last| self.span_of(last));
+            Ok(Returned { value: Operand::Constant(Constant::None), span, is_explicit: false })
+        }
+    }
+
+    /// An `if` that several ways lead out of, and what follows it, which stands once.
+    fn tail_after(&mut self, statement: &'a Stmt, rest: &Rest<'a, '_>, span: Span) -> Lower<Returned> {
+        let errors = self.session.diagnostics.len();
+        self.statement(statement);
+        let Exit { done, result } = std::mem::take(&mut self.exit);
+        match (done, result) {
+            (Operand::Tensor(done), Some(result)) => self.deeper(span, |this| {
+                let (then, outer) = this.begin_region([]);
+                this.end_region(outer);
+                let (otherwise, outer) = this.begin_region([]);
+                let right = this.tail(rest.body, rest.next);
+                this.end_region(outer);
+                this.merge_returned(done, (then, result), (otherwise, right?), span)
+            }),
+            (done, Some(result)) if constant_truth(&done) == Some(true) => Ok(result),
+            _ => {
+                let returned = self.tail(rest.body, rest.next);
+                if self.session.diagnostics.len() > errors { Err(Reported) } else { returned }
+            }
+        }
+    }
+
+    /// A `return` in an `if` that several ways lead out of.
+    pub(crate) fn early_return(&mut self, statement: &'a StmtReturn) -> Lower<()> {
+        self.exit = Exit::returned(self.returned(statement)?);
+        Ok(())
+    }
+
+    fn returned(&mut self, statement: &'a StmtReturn) -> Lower<Returned> {
+        let span = self.span_of(statement);
+        let Some(expression) = &statement.value else {
+            return Ok(Returned { value: Operand::Constant(Constant::None), span, is_explicit: true });
+        };
+        let value = self.expression(expression)?;
+        self.at(span);
+        let value = self.decay_all(&value)?;
+        if let Operand::Range(_) = value {
+            return Err(self.unsupported(span, "a range as the result of a function", ""));
+        }
+        Ok(Returned { value, span: self.span_of(&**expression), is_explicit: true })
+    }
+
+    fn tail_branch(
+        &mut self,
+        test: &'a Expr,
+        body: &'a [Stmt],
+        clauses: &'a [ElifElseClause],
+        rest: &Rest<'a, '_>,
+    ) -> Lower<Returned> {
+        let span = self.span_of(test);
+        let condition = self.expression(test);
+        let truth = condition.as_ref().ok().and_then(constant_truth);
+        match truth {
+            Some(true) => return self.tail(body, Some(rest)),
+            Some(false) => return self.tail_otherwise(clauses, rest),
+            None => {}
+        }
+        let condition = match condition.and_then(|condition| self.truth(&condition, test)) {
+            Ok(condition) => condition,
+            Err(reported) => {
+                self.poison(body);
+                for clause in clauses {
+                    self.poison(&clause.body);
+                }
+                return self.tail(rest.body, rest.next).and(Err(reported));
+            }
+        };
+        let before = self.scope.clone();
+        let (then, outer) = self.begin_region([]);
+        let left = self.tail(body, Some(rest));
+        self.end_region(outer);
+        self.scope = before;
+        let (otherwise, outer) = self.begin_region([]);
+        let right = self.tail_otherwise(clauses, rest);
+        self.end_region(outer);
+        self.merge_returned(condition, (then, left?), (otherwise, right?), span)
+    }
+
+    /// What a function returns that does so on two ways.
+    fn merge_returned(
+        &mut self,
+        condition: Value,
+        (then, left): (Block, Returned),
+        (otherwise, right): (Block, Returned),
+        span: Span,
+    ) -> Lower<Returned> {
+        let (left_span, is_explicit) = (left.span, left.is_explicit);
+        if left.is_explicit != right.is_explicit {
+            self.check_end(&left, &right)?;
+        }
+        let ways = [
+            Way { block: then, value: left.value, span: left.span },
+            Way { block: otherwise, value: right.value, span: right.span },
+        ];
+        self.at(span);
+        let merged = self.merge(ways, "the result", Code::ReturnMismatch)?;
+        let results = self.emit_if(condition, [then, otherwise], merged.parts, span)?;
+        let value = template::fill(&merged.template, &mut results.into_iter()).ok_or(Reported)?;
+        Ok(Returned { value, span: left_span, is_explicit })
+    }
+
+    /// Reports a function that returns a value on one way and comes to its end on another.
+    fn check_end(&mut self, left: &Returned, right: &Returned) -> Lower<()> {
+        let (end, value) = if left.is_explicit { (right, left) } else { (left, right) };
+        if matches!(value.value, Operand::Constant(Constant::None)) {
+            return Ok(());
+        }
+        let found = self.describe(&value.value);
+        let message = "the function returns a value on some ways only";
+        let diagnostic = Diagnostic::new(Code::ReturnMismatch, message)
+            .primary(end.span, "after this it ends without a value")
+            .secondary(value.span, format!("{found} here"))
+            .hint("return a value of this type at the end, too");
+        Err(self.report(diagnostic))
+    }
+
+    fn tail_otherwise(&mut self, clauses: &'a [ElifElseClause], rest: &Rest<'a, '_>) -> Lower<Returned> {
+        let Some((first, others)) = clauses.split_first() else {
+            return self.tail(rest.body, rest.next);
+        };
+        match &first.test {
+            None => self.tail(&first.body, Some(rest)),
+            Some(test) => {
+                let span = self.span_of(test);
+                self.deeper(span, |this| this.tail_branch(test, &first.body, others, rest))
+            }
+        }
+    }
+}

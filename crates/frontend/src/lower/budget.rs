@@ -1,0 +1,165 @@
+//! What one compilation may take: steps of evaluation, so that it comes to an end and can be interrupted, and instructions
+//! and nesting of the code that it makes, counted as if every call were inlined already.
+
+use tilewright_base::{Code, Diagnostic, Span};
+use tilewright_ir::{FuncId, Value};
+
+use super::{Lower, Lowerer, Reported};
+use crate::value::Operand;
+
+/// The most statements that are executed and expressions that are evaluated while a kernel is compiled.
+const MAX_STEPS: u64 = 1 << 22;
+
+/// The host is asked once in so many steps whether to go on: often enough for a human, and too seldom to cost anything.
+const STEPS_BETWEEN_POLLS: u64 = 1 << 12;
+
+/// The most instructions of a kernel into which all that it calls is inlined.
+const MAX_INSTRUCTIONS: usize = 1 << 18;
+
+/// The most instructions of all functions, each with what it calls inlined.
+const MAX_INSTRUCTIONS_OF_ALL: usize = 1 << 20;
+
+/// The deepest that loops, branches and the bodies of calls may nest after inlining.
+const MAX_NESTING: usize = 256;
+
+/// The extent of code into which all calls are inlined.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Extent {
+    pub instructions: usize,
+    /// Levels of regions.
+    pub nesting: usize,
+}
+
+/// What has been used.
+#[derive(Default)]
+pub(crate) struct Budget {
+    steps: u64,
+    next_poll: u64,
+    /// Of all functions that are done, each with what it calls.
+    instructions: usize,
+    /// Of the functions that are done.
+    extents: tilewright_base::entity::SecondaryMap<FuncId, Extent>,
+    stopped: Option<Code>,
+}
+
+impl Budget {
+    /// Why nothing is lowered any more, if that is so.
+    pub fn stopped(&self) -> Option<Code> {
+        self.stopped
+    }
+}
+
+impl Lowerer<'_, '_, '_> {
+    /// Counts a step; an error if it is the last one.
+    pub(crate) fn step(&mut self, span: Span) -> Lower<()> {
+        self.steps(1, span)
+    }
+
+    /// Counts what it costs to make a compile-time value: as much as it is large.
+    pub(crate) fn pay_for(&mut self, value: &Operand<Value>, span: Span) -> Lower<()> {
+        let size = value.size();
+        if size < 4 {
+            return Ok(());
+        }
+        self.check_size(size, span)?;
+        self.steps(size as u64 / 4, span)
+    }
+
+    fn steps(&mut self, count: u64, span: Span) -> Lower<()> {
+        let budget = &mut self.session.budget;
+        if budget.stopped.is_some() {
+            return Err(Reported);
+        }
+        budget.steps += count;
+        if budget.steps > MAX_STEPS {
+            budget.stopped = Some(Code::TooLarge);
+            let message = "compiling this kernel takes too long";
+            let diagnostic = Diagnostic::at(Code::TooLarge, span, message)
+                .note(format!("{MAX_STEPS} statements and expressions were evaluated before this one"))
+                .hint("let compile-time loops run less often, or use range, which makes a loop at run time");
+            return Err(self.report(diagnostic));
+        }
+        if budget.steps < budget.next_poll {
+            return Ok(());
+        }
+        budget.next_poll = budget.steps + STEPS_BETWEEN_POLLS;
+        if !self.session.host.interrupted() {
+            return Ok(());
+        }
+        self.session.budget.stopped = Some(Code::Interrupted);
+        self.session.diagnostics.clear();
+        let message = "interrupted while the kernel was compiled";
+        Err(self.report(Diagnostic::at(Code::Interrupted, span, message)))
+    }
+
+    /// Whether the function, with all that it calls, has become larger than a kernel may be.
+    pub(crate) fn is_too_large(&self) -> bool {
+        let own = self.builder.function.insts.len() + self.inlined.instructions;
+        own > MAX_INSTRUCTIONS || own + self.session.budget.instructions > MAX_INSTRUCTIONS_OF_ALL
+    }
+
+    pub(crate) fn too_large(&mut self, span: Span) -> Reported {
+        let message = format!("the kernel has more than {MAX_INSTRUCTIONS} operations");
+        let diagnostic = Diagnostic::at(Code::TooLarge, span, message);
+        self.report(
+            diagnostic.hint("use range in the place of static_range where the loop need not be unrolled"),
+        )
+    }
+
+    /// Counts the code of a call, which will be inlined; an error if that makes too much of it.
+    pub(crate) fn count_call(&mut self, callee: FuncId, name: &str, span: Span) -> Lower<()> {
+        let Extent { instructions, nesting } = self.session.budget.extents[callee];
+        let nesting = self.region_depth + nesting;
+        let Extent { instructions: before, nesting: deepest } = self.inlined;
+        let after = before.saturating_add(instructions);
+        self.inlined = Extent { instructions: after, nesting: deepest.max(nesting) };
+        if nesting > MAX_NESTING {
+            let message =
+                format!("loops and branches nest more than {MAX_NESTING} deep, with those of '{name}'");
+            let diagnostic = Diagnostic::at(Code::TooLarge, span, message);
+            return Err(self.report(diagnostic.hint("call it outside of some of the loops and branches")));
+        }
+        if !self.is_too_large() {
+            return Ok(());
+        }
+        let message = format!("the kernel has more than {MAX_INSTRUCTIONS} operations");
+        let diagnostic = Diagnostic::at(Code::TooLarge, span, message)
+            .note(format!(
+                "calls are inlined, and '{name}' has {instructions} operations with all that it calls"
+            ))
+            .hint("compute the result once and use it again, or call the function in a loop at run time");
+        Err(self.report(diagnostic))
+    }
+
+    /// The extent of the function, now that it is lowered.
+    pub(crate) fn extent(&self) -> Extent {
+        Extent {
+            instructions: self.builder.function.insts.len() + self.inlined.instructions,
+            nesting: self.inlined.nesting,
+        }
+    }
+
+    /// Opens a region; [`end_region`](Self::end_region) goes back to the block before.
+    pub(crate) fn begin_region(
+        &mut self,
+        parameters: impl IntoIterator<Item = tilewright_ir::Type>,
+    ) -> (tilewright_ir::Block, tilewright_ir::Block) {
+        self.region_depth += 1;
+        self.inlined.nesting = self.inlined.nesting.max(self.region_depth);
+        self.builder.begin_region(parameters)
+    }
+
+    /// Goes back to the block outside of a region.
+    pub(crate) fn end_region(&mut self, outer: tilewright_ir::Block) {
+        self.region_depth -= 1;
+        self.builder.switch_to(outer);
+    }
+}
+
+impl Budget {
+    /// Counts a function that is done.
+    pub fn count_function(&mut self, function: FuncId, extent: Extent) {
+        self.instructions = self.instructions.saturating_add(extent.instructions);
+        self.extents[function] = extent;
+    }
+}

@@ -1,0 +1,414 @@
+//! Calls: binding arguments to parameters, and what each kind of callee does.
+
+use std::sync::Arc;
+
+use ruff_python_ast::{Expr, ExprCall, StmtFunctionDef};
+use tilewright_base::{Code, Diagnostic, Span};
+use tilewright_ir::{Block, IrBuilder, Type};
+
+use super::function::{Loaded, is_constexpr};
+use super::names::BUILTINS;
+use super::report::Place;
+use super::{Callee, IrOperand, Lower, Lowerer, Reported, template};
+use crate::Options;
+use crate::host::ObjectRef;
+use crate::semantic::{self, BuiltinSpec, Caller, LanguageItem, Op, ParameterKind, Semantic, SemanticError};
+use crate::suggest::suggest;
+use crate::value::{Constant, Operand};
+
+/// An argument, with the expression that it was computed from where the source has one.
+pub(crate) type Passed<'a> = (IrOperand, Option<&'a Expr>);
+
+/// The arguments of a call.
+#[derive(Default)]
+pub(crate) struct Arguments<'a> {
+    pub positional: Vec<Passed<'a>>,
+    pub keywords: Vec<(Arc<str>, Passed<'a>, Span)>,
+}
+
+/// A parameter, as far as binding is concerned.
+struct Slot<'p> {
+    name: &'p str,
+    kind: ParameterKind,
+    is_required: bool,
+}
+
+impl<'a> Lowerer<'a, '_, '_> {
+    pub(crate) fn call_expression(&mut self, call: &'a ExprCall) -> Lower<IrOperand> {
+        let span = self.span_of(call);
+        let callee = self.expression(&call.func);
+        let arguments = self.arguments(call);
+        let (callee, arguments) = (callee?, arguments?);
+        self.at(span);
+        self.call_operand(&callee, arguments, span, self.span_of(&*call.func))
+    }
+
+    /// Evaluates all arguments, even if one is wrong.
+    fn arguments(&mut self, call: &'a ExprCall) -> Lower<Arguments<'a>> {
+        let mut arguments = Arguments::default();
+        let mut failed = None;
+        for expression in &call.arguments.args {
+            match expression {
+                Expr::Starred(starred) => match self.starred(&starred.value) {
+                    Ok(items) => {
+                        arguments.positional.extend(items.into_iter().map(|item| (item, Some(expression))));
+                    }
+                    Err(reported) => failed = Some(reported),
+                },
+                other => match self.expression(other) {
+                    Ok(value) => arguments.positional.push((value, Some(other))),
+                    Err(reported) => failed = Some(reported),
+                },
+            }
+        }
+        for keyword in &call.arguments.keywords {
+            let span = self.span_of(keyword);
+            let Some(name) = &keyword.arg else {
+                failed = Some(self.unsupported(span, "'**' in a call", "name the arguments"));
+                continue;
+            };
+            match self.expression(&keyword.value) {
+                Ok(value) => {
+                    let name_span = self.span_of(name);
+                    arguments.keywords.push((
+                        Arc::from(name.as_str()),
+                        (value, Some(&keyword.value)),
+                        name_span,
+                    ));
+                }
+                Err(reported) => failed = Some(reported),
+            }
+        }
+        failed.map_or(Ok(arguments), Err)
+    }
+
+    /// Calls what an expression evaluated to.
+    pub(crate) fn call_operand(
+        &mut self,
+        callee: &IrOperand,
+        mut arguments: Arguments<'a>,
+        span: Span,
+        callee_span: Span,
+    ) -> Lower<IrOperand> {
+        match callee {
+            Operand::Language(path) => match path.strip_prefix(BUILTINS) {
+                Some(name) => self.python_builtin(name, arguments, span, callee_span),
+                None => self.call_language(path, arguments, span, callee_span),
+            },
+            Operand::Method(receiver, path) => {
+                arguments.positional.insert(0, ((**receiver).clone(), None));
+                self.call_language(path, arguments, span, callee_span)
+            }
+            Operand::Function(function) => self.call_function(Callee::User(*function), arguments, span),
+            Operand::ConstexprFunction(object) => self.call_host(*object, &arguments, span),
+            Operand::Callable(object) => {
+                let what = self.session.host.describe(*object);
+                let message = format!("{what} is plain Python, which a kernel cannot call");
+                let diagnostic = Diagnostic::at(Code::NotCallable, callee_span, message);
+                Err(self.report(diagnostic.hint(
+                    "decorate it with @triton.jit; or, if it computes a compile-time value from compile-time \
+                     values, with @triton.constexpr_function",
+                )))
+            }
+            other => Err(self.not_callable(other, callee_span)),
+        }
+    }
+
+    fn not_callable(&mut self, callee: &IrOperand, span: Span) -> Reported {
+        let what = self.describe(callee);
+        self.error(Code::NotCallable, span, format!("{what} cannot be called"))
+    }
+
+    /// Calls a name of `triton.language`.
+    pub(crate) fn call_language(
+        &mut self,
+        path: &str,
+        arguments: Arguments<'a>,
+        span: Span,
+        callee_span: Span,
+    ) -> Lower<IrOperand> {
+        match self.language(path) {
+            Some(LanguageItem::Builtin(spec)) => {
+                self.call_spec(spec, arguments, Place { whole: span, focus: callee_span })
+            }
+            Some(LanguageItem::Library(function)) => {
+                self.call_function(Callee::Library(function), arguments, span)
+            }
+            Some(_) => {
+                let name = if path.is_empty() { "tl".into() } else { format!("tl.{path}") };
+                Err(self.error(Code::NotCallable, callee_span, format!("{name} cannot be called")))
+            }
+            None => {
+                let message = format!("tl.{path} is not available yet");
+                Err(self.error(Code::NotCallable, callee_span, message))
+            }
+        }
+    }
+
+    /// Calls a compile-time function of the host.
+    fn call_host(&mut self, object: ObjectRef, arguments: &Arguments<'a>, span: Span) -> Lower<IrOperand> {
+        let mut constant = |(value, at): &Passed<'a>| match self.as_constant(value) {
+            Some(constant) => Ok(constant),
+            None => Err(match at {
+                Some(at) => {
+                    let what = "an argument of a compile-time function";
+                    self.not_constant(self.span_of(at), at, value, what)
+                }
+                None => {
+                    self.error(Code::NotConstexpr, span, "a compile-time function takes compile-time values")
+                }
+            }),
+        };
+        let positional: Vec<Constant> =
+            arguments.positional.iter().map(&mut constant).collect::<Lower<_>>()?;
+        let keywords: Vec<(String, Constant)> = arguments
+            .keywords
+            .iter()
+            .map(|(name, passed, _)| Ok((name.to_string(), constant(passed)?)))
+            .collect::<Lower<_>>()?;
+        match self.session.host.call(object, &positional, &keywords) {
+            Ok(crate::HostValue::PlainGlobal(constant)) => Ok(Operand::Constant(constant)),
+            Ok(value) => Ok(super::names::from_host(value)),
+            Err(message) => {
+                let what = self.session.host.describe(object);
+                Err(self.error(Code::ConstexprError, span, format!("{what} failed: {message}")))
+            }
+        }
+    }
+
+    /// Calls a builtin of the language.
+    fn call_spec(
+        &mut self,
+        spec: &'static BuiltinSpec,
+        arguments: Arguments<'a>,
+        place: Place,
+    ) -> Lower<IrOperand> {
+        let span = place.whole;
+        let slots: Vec<Slot<'_>> = spec
+            .parameters
+            .iter()
+            .map(|parameter| Slot {
+                name: parameter.name,
+                kind: parameter.kind,
+                is_required: parameter.default.is_none(),
+            })
+            .collect();
+        let bound = self.bind_arguments(spec.name, &slots, arguments, span, None)?;
+        let mut values = Vec::with_capacity(bound.len());
+        let mut places = Vec::with_capacity(bound.len());
+        for (passed, parameter) in bound.into_iter().zip(spec.parameters.iter()) {
+            let (value, at) = passed.unwrap_or_else(|| {
+                (Operand::Constant(parameter.default.clone().unwrap_or(Constant::None)), None)
+            });
+            values.push(value);
+            places.push(at);
+        }
+        self.at(span);
+        let result = semantic::call_builtin(self, spec, &values);
+        result.map_err(|error| self.semantic_error(error, place, &places))
+    }
+
+    /// Calls a `@jit` function of the user or the library.
+    pub(crate) fn call_function(
+        &mut self,
+        callee: Callee,
+        arguments: Arguments<'a>,
+        span: Span,
+    ) -> Lower<IrOperand> {
+        let loaded = self.session.load(callee, Some(span))?;
+        let definition = self.session.definition(&loaded, Some(span))?;
+        let bound = {
+            let parameters = &definition.parameters;
+            let slot = |parameter: &'_ ruff_python_ast::ParameterWithDefault, kind| {
+                (parameter.parameter.name.as_str().to_owned(), kind, parameter.default.is_none())
+            };
+            let positional = parameters.posonlyargs.iter().chain(&parameters.args);
+            let mut slots: Vec<(String, ParameterKind, bool)> =
+                positional.map(|parameter| slot(parameter, ParameterKind::Positional)).collect();
+            if let Some(rest) = &parameters.vararg {
+                slots.push((rest.name.as_str().to_owned(), ParameterKind::Variadic, false));
+            }
+            let keyword_only = parameters.kwonlyargs.iter();
+            slots.extend(keyword_only.map(|parameter| slot(parameter, ParameterKind::KeywordOnly)));
+            let slots: Vec<Slot<'_>> = slots
+                .iter()
+                .map(|(name, kind, is_required)| Slot { name, kind: *kind, is_required: *is_required })
+                .collect();
+            let defined = matches!(callee, Callee::User(_)).then(|| {
+                let range = super::parse::bytes(definition.name.range);
+                Span::new(loaded.file, range.start, range.end)
+            });
+            self.bind_arguments(&loaded.name, &slots, arguments, span, defined)?
+        };
+        let values = self.complete(callee, &loaded, definition, bound, span)?;
+        self.call_specialised(callee, &loaded, &values, span)
+    }
+
+    /// Adds defaults, and gives parameters annotated `tl.constexpr` their compile-time values.
+    fn complete(
+        &mut self,
+        callee: Callee,
+        loaded: &Loaded,
+        definition: &StmtFunctionDef,
+        bound: Vec<Option<Passed<'a>>>,
+        span: Span,
+    ) -> Lower<Vec<IrOperand>> {
+        let defaults =
+            |name: &str| definition.parameters.find(name).and_then(|parameter| parameter.default.as_deref());
+        let mut values = Vec::with_capacity(bound.len());
+        for (parameter, passed) in super::function::parameters(definition).zip(bound) {
+            let name = parameter.name.as_str();
+            let value = match (passed, defaults(name)) {
+                (Some((value, _)), _) => value,
+                (None, Some(default)) => {
+                    if let Some(value) = self.default(callee, name, default) {
+                        value
+                    } else {
+                        let range = super::parse::bytes(parameter.name.range);
+                        let defined = Span::new(loaded.file, range.start, range.end);
+                        let message = format!("the default of '{name}' is not a compile-time value");
+                        let diagnostic = Diagnostic::at(Code::NotConstexpr, span, message);
+                        return Err(self.report(diagnostic.secondary(defined, "this parameter")));
+                    }
+                }
+                (None, None) => template::tuple(Vec::new()),
+            };
+            // As in Triton, the annotation of a function that a kernel calls demands nothing: what needs a compile-time
+            // value says so itself.
+            let known =
+                is_constexpr(parameter.annotation.as_deref()).then(|| self.as_constant(&value)).flatten();
+            values.push(known.map_or(value, Operand::Constant));
+        }
+        Ok(values)
+    }
+
+    /// Gives each parameter its argument; `None` where the call has none.
+    fn bind_arguments(
+        &mut self,
+        name: &str,
+        slots: &[Slot<'_>],
+        arguments: Arguments<'a>,
+        span: Span,
+        defined: Option<Span>,
+    ) -> Lower<Vec<Option<Passed<'a>>>> {
+        let mut bound: Vec<Option<Passed<'a>>> = slots.iter().map(|_| None).collect();
+        let by_place = slots.iter().position(|slot| slot.kind != ParameterKind::Positional);
+        let by_place = by_place.unwrap_or(slots.len());
+        let mut rest = Vec::new();
+        let given = arguments.positional.len();
+        for (index, passed) in arguments.positional.into_iter().enumerate() {
+            if index < by_place {
+                bound[index] = Some(passed);
+            } else {
+                rest.push(passed);
+            }
+        }
+        if let Some(variadic) = slots.iter().position(|slot| slot.kind == ParameterKind::Variadic) {
+            let at = rest.first().and_then(|(_, at)| *at);
+            let values = rest.into_iter().map(|(value, _)| value).collect();
+            bound[variadic] = Some((template::tuple(values), at));
+        } else if let Some((_, at)) = rest.first() {
+            let place = at.map_or(span, |at| self.span_of(at));
+            let message = format!("{name} takes at most {by_place} positional arguments, found {given}");
+            return Err(self.wrong_arguments(message, place, defined, None));
+        }
+        for (keyword, passed, at) in arguments.keywords {
+            let index = slots.iter().position(|slot| *slot.name == *keyword);
+            match index.filter(|&index| slots[index].kind != ParameterKind::Variadic) {
+                Some(index) if bound[index].is_some() => {
+                    let message = format!("{name} got two values for '{keyword}'");
+                    return Err(self.wrong_arguments(message, at, defined, None));
+                }
+                Some(index) => bound[index] = Some(passed),
+                None => {
+                    let nearest = suggest(&keyword, slots.iter().map(|slot| slot.name));
+                    let hint = nearest.map(|nearest| format!("did you mean '{nearest}'?")).or_else(|| {
+                        let names: Vec<&str> = slots.iter().map(|slot| slot.name).collect();
+                        Some(format!("its parameters are {}", names.join(", ")))
+                    });
+                    let message = format!("{name} has no parameter '{keyword}'");
+                    return Err(self.wrong_arguments(message, at, defined, hint));
+                }
+            }
+        }
+        let missing: Vec<String> = slots
+            .iter()
+            .zip(&bound)
+            .filter(|(slot, passed)| {
+                slot.is_required && slot.kind != ParameterKind::Variadic && passed.is_none()
+            })
+            .map(|(slot, _)| format!("'{}'", slot.name))
+            .collect();
+        if missing.is_empty() {
+            return Ok(bound);
+        }
+        let plural = if missing.len() == 1 { "argument" } else { "arguments" };
+        let message = format!("missing {plural} {} of {name}", missing.join(", "));
+        Err(self.wrong_arguments(message, span, defined, None))
+    }
+
+    fn wrong_arguments(
+        &mut self,
+        message: String,
+        span: Span,
+        defined: Option<Span>,
+        hint: Option<String>,
+    ) -> Reported {
+        let mut diagnostic = Diagnostic::at(Code::WrongArguments, span, message);
+        if let Some(defined) = defined {
+            diagnostic = diagnostic.secondary(defined, "defined here");
+        }
+        diagnostic.hint = hint;
+        self.report(diagnostic)
+    }
+}
+
+impl Caller for Lowerer<'_, '_, '_> {
+    type Builder = IrBuilder;
+
+    fn builder(&mut self) -> &mut IrBuilder {
+        &mut self.builder
+    }
+
+    fn region(&mut self, function: &Op<Self>, types: &[Type]) -> Semantic<Block> {
+        let (block, previous) = self.begin_region(types.iter().cloned());
+        let parameters = self.builder.function.blocks[block].parameters.clone();
+        let arguments = parameters.iter().map(|&value| Operand::Tensor(value)).collect();
+        let span = self.span;
+        let result = self.call(function, arguments, Vec::new()).and_then(|value| {
+            let value = self.decay(&value).map_err(|_| SemanticError::reported(Code::ReturnMismatch))?;
+            self.at(span);
+            Ok(self.builder.yield_values(template::values(&value))?)
+        });
+        self.end_region(previous);
+        result.map(|()| block)
+    }
+
+    fn call(
+        &mut self,
+        function: &Op<Self>,
+        arguments: Vec<Op<Self>>,
+        keywords: Vec<(Arc<str>, Op<Self>)>,
+    ) -> Semantic<Op<Self>> {
+        let span = self.span;
+        let arguments = Arguments {
+            positional: arguments.into_iter().map(|value| (value, None)).collect(),
+            keywords: keywords.into_iter().map(|(name, value)| (name, (value, None), span)).collect(),
+        };
+        let result = self.call_operand(function, arguments, span, span);
+        self.at(span);
+        result.map_err(|_| SemanticError::reported(Code::NotCallable))
+    }
+
+    fn options(&self) -> &Options {
+        self.session.options
+    }
+
+    fn print(&mut self, text: &str) {
+        self.session.host.print(text);
+    }
+
+    fn known(&mut self, operand: &Op<Self>) -> Option<Constant> {
+        self.as_constant(operand)
+    }
+}

@@ -1,0 +1,581 @@
+//! Expressions.
+
+use ruff_python_ast::{
+    BoolOp, CmpOp, Expr, ExprBinOp, ExprBoolOp, ExprCompare, ExprIf, ExprListComp, ExprNamed, ExprSubscript,
+    Operator, UnaryOp,
+};
+use tilewright_base::{Code, Diagnostic, Span};
+
+use super::scope::Binding;
+use super::{IrOperand, Lower, Lowerer, Reported, template};
+use crate::constexpr::{self, Evaluated};
+use crate::semantic::{self, BinaryOperator, BooleanOperator, CompareOperator, Index, UnaryOperator};
+use crate::value::{Constant, Operand};
+
+pub(crate) fn binary_operator(operator: Operator) -> BinaryOperator {
+    match operator {
+        Operator::Add => BinaryOperator::Add,
+        Operator::Sub => BinaryOperator::Sub,
+        Operator::Mult => BinaryOperator::Mul,
+        Operator::MatMult => BinaryOperator::MatMul,
+        Operator::Div => BinaryOperator::Div,
+        Operator::Mod => BinaryOperator::Mod,
+        Operator::Pow => BinaryOperator::Pow,
+        Operator::LShift => BinaryOperator::Shl,
+        Operator::RShift => BinaryOperator::Shr,
+        Operator::BitOr => BinaryOperator::Or,
+        Operator::BitXor => BinaryOperator::Xor,
+        Operator::BitAnd => BinaryOperator::And,
+        Operator::FloorDiv => BinaryOperator::FloorDiv,
+    }
+}
+
+impl<'a> Lowerer<'a, '_, '_> {
+    /// Evaluates an expression.
+    pub(crate) fn expression(&mut self, expression: &'a Expr) -> Lower<IrOperand> {
+        let span = self.span_of(expression);
+        self.deeper(span, |this| {
+            this.at(span);
+            let value = this.evaluate(expression, span)?;
+            this.pay_for(&value, span)?;
+            Ok(value)
+        })
+    }
+
+    fn evaluate(&mut self, expression: &'a Expr, span: Span) -> Lower<IrOperand> {
+        match expression {
+            Expr::Name(name) => self.name(name),
+            Expr::NumberLiteral(literal) => self.number_literal(literal),
+            Expr::BooleanLiteral(literal) => Ok(Constant::Bool(literal.value).into()),
+            Expr::NoneLiteral(_) => Ok(Constant::None.into()),
+            Expr::StringLiteral(literal) => Ok(Constant::Str(literal.value.to_str().into()).into()),
+            Expr::FString(string) => self.f_string(string),
+            Expr::BinOp(binary) => self.binary_chain(binary),
+            Expr::UnaryOp(unary) => self.unary(unary.op, &unary.operand, span),
+            Expr::Compare(compare) => self.comparison(compare, span),
+            Expr::BoolOp(boolean) => self.boolean(boolean, span),
+            Expr::If(ternary) => self.ternary(ternary, span),
+            Expr::Call(call) => self.call_expression(call),
+            Expr::Attribute(attribute) => self.attribute(attribute),
+            Expr::Subscript(subscript) => self.subscript(subscript, span),
+            Expr::Tuple(tuple) => self.sequence(&tuple.elts).map(template::tuple),
+            Expr::List(list) => self.sequence(&list.elts).map(template::tuple),
+            Expr::ListComp(list) => self.list_comprehension(list, span),
+            Expr::Named(named) => self.walrus(named),
+            Expr::Starred(_) => Err(self.unsupported(span, "'*' here", "unpack in a call or a tuple only")),
+            _ => Err(self.unsupported_expression(expression, span)),
+        }
+    }
+
+    fn unsupported_expression(&mut self, expression: &Expr, span: Span) -> Reported {
+        let (construct, hint) = match expression {
+            Expr::Lambda(_) => ("a lambda", "define the function outside of the kernel, with @triton.jit"),
+            Expr::Dict(_) | Expr::DictComp(_) => ("a dict", "use a tuple"),
+            Expr::Set(_) | Expr::SetComp(_) => ("a set", "use a tuple"),
+            Expr::Generator(_) => {
+                ("a generator expression", "use a list comprehension over compile-time values")
+            }
+            Expr::Await(_) => ("'await'", ""),
+            Expr::Yield(_) | Expr::YieldFrom(_) => ("'yield'", "return a tuple of values"),
+            Expr::BytesLiteral(_) => ("a bytes literal", ""),
+            Expr::TString(_) => ("a t-string", "use an f-string"),
+            Expr::EllipsisLiteral(_) => ("'...'", ""),
+            Expr::Slice(_) => ("a slice", ""),
+            _ => ("this syntax", ""),
+        };
+        self.unsupported(span, construct, hint)
+    }
+
+    /// The values of expressions; a starred one is replaced by its items. All are evaluated even if one is wrong.
+    pub(crate) fn sequence(&mut self, expressions: &'a [Expr]) -> Lower<Vec<IrOperand>> {
+        let mut values = Vec::with_capacity(expressions.len());
+        let mut failed = None;
+        let mut size = 0_usize;
+        for expression in expressions {
+            let result = match expression {
+                Expr::Starred(starred) => self.starred(&starred.value),
+                other => self.expression(other).map(|value| vec![value]),
+            };
+            match result {
+                Ok(items) => {
+                    size += items.iter().map(Operand::size).sum::<usize>();
+                    self.check_size(size, self.span_of(expression))?;
+                    values.extend(items);
+                }
+                Err(reported) => failed = Some(reported),
+            }
+        }
+        failed.map_or(Ok(values), Err)
+    }
+
+    /// The items of `*expression`.
+    pub(crate) fn starred(&mut self, expression: &'a Expr) -> Lower<Vec<IrOperand>> {
+        let value = self.expression(expression)?;
+        template::items(&value).ok_or_else(|| {
+            let what = self.describe(&value);
+            self.error(
+                Code::TypeMismatch,
+                self.span_of(expression),
+                format!("'*' unpacks a tuple, found {what}"),
+            )
+        })
+    }
+
+    /// Reports a compile-time value that is larger than one may be.
+    pub(crate) fn check_size(&mut self, size: usize, span: Span) -> Lower<()> {
+        let limited = constexpr::limited(size, || ());
+        limited.map_err(|message| self.error(Code::ConstexprError, span, message))
+    }
+
+    /// Reports the exception of a compile-time evaluation.
+    pub(crate) fn evaluated(&mut self, result: Evaluated, span: Span) -> Lower<IrOperand> {
+        result.map(Operand::Constant).map_err(|message| self.error(Code::ConstexprError, span, message))
+    }
+
+    /// A chain such as `a + b - c`, which leans to the left as deep as it is long.
+    fn binary_chain(&mut self, last: &'a ExprBinOp) -> Lower<IrOperand> {
+        let mut chain = vec![last];
+        while let Some(Expr::BinOp(inner)) = chain.last().map(|node| &*node.left) {
+            chain.push(inner);
+        }
+        let mut value = match chain.last() {
+            Some(first) => self.expression(&first.left),
+            None => return Err(Reported),
+        };
+        for node in chain.into_iter().rev() {
+            let right = self.expression(&node.right);
+            value = match (value, right) {
+                (Ok(left), Ok(right)) => self.binary_node(node, &left, &right),
+                _ => Err(Reported),
+            };
+        }
+        value
+    }
+
+    fn binary_node(&mut self, node: &'a ExprBinOp, left: &IrOperand, right: &IrOperand) -> Lower<IrOperand> {
+        let span = self.span_of(node);
+        self.binary(binary_operator(node.op), (left, &node.left), (right, &node.right), span)
+    }
+
+    /// `left op right`, each with the expression to blame.
+    pub(crate) fn binary(
+        &mut self,
+        operator: BinaryOperator,
+        (left, left_at): (&IrOperand, &'a Expr),
+        (right, right_at): (&IrOperand, &'a Expr),
+        span: Span,
+    ) -> Lower<IrOperand> {
+        self.at(span);
+        if let (Operand::Constant(left), Operand::Constant(right)) = (left, right) {
+            return self.evaluated(constexpr::binary(operator, left, right), span);
+        }
+        if let (Some(mut items), Some(more)) = (template::items(left), template::items(right))
+            && operator == BinaryOperator::Add
+        {
+            self.check_size(left.size() + right.size(), span)?;
+            items.extend(more);
+            return Ok(template::tuple(items));
+        }
+        if operator == BinaryOperator::Mul
+            && let (Operand::Tuple(items), count) | (count, Operand::Tuple(items)) = (left, right)
+            && let Some(Constant::Int(count)) = self.as_constant(count)
+        {
+            let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
+            let size = items.iter().map(Operand::size).sum::<usize>();
+            self.check_size(size.saturating_mul(count), span)?;
+            return Ok(template::tuple(std::iter::repeat_n(items, count).flatten().cloned().collect()));
+        }
+        let result = semantic::binary(self, operator, left, right);
+        result.map_err(|error| {
+            let place = self.operator_place(span, left_at, right_at, operator.symbol());
+            self.semantic_error(error, place, &[Some(left_at), Some(right_at)])
+        })
+    }
+
+    fn unary(&mut self, operator: UnaryOp, operand: &'a Expr, span: Span) -> Lower<IrOperand> {
+        let value = self.expression(operand)?;
+        self.at(span);
+        let operator = match operator {
+            UnaryOp::Invert => UnaryOperator::Invert,
+            UnaryOp::Not => UnaryOperator::Not,
+            UnaryOp::UAdd => UnaryOperator::Plus,
+            UnaryOp::USub => UnaryOperator::Neg,
+        };
+        match &value {
+            Operand::Constant(constant) => self.evaluated(constexpr::unary(operator, constant), span),
+            Operand::Tuple(items) if operator == UnaryOperator::Not => {
+                Ok(Constant::Bool(items.is_empty()).into())
+            }
+            _ => {
+                let result = semantic::unary(self, operator, &value);
+                result.map_err(|error| self.semantic_error(error, span, &[Some(operand)]))
+            }
+        }
+    }
+
+    /// A comparison; `a < b < c` evaluates each operand once and joins the parts with `and`.
+    fn comparison(&mut self, compare: &'a ExprCompare, span: Span) -> Lower<IrOperand> {
+        let mut left = self.expression(&compare.left);
+        let mut left_at = &*compare.left;
+        let mut all: Option<Lower<IrOperand>> = None;
+        for (&operator, right_at) in compare.ops.iter().zip(&compare.comparators[..]) {
+            let right = self.expression(right_at);
+            let part = match (&left, &right) {
+                (Ok(left), Ok(right)) => self.compare(operator, (left, left_at), (right, right_at), span),
+                _ => Err(Reported),
+            };
+            all = Some(match (all, part) {
+                (None, part) => part,
+                (Some(Ok(all)), Ok(part)) => self.boolean_pair(BoolOp::And, &all, &part, span, &[]),
+                _ => Err(Reported),
+            });
+            (left, left_at) = (right, right_at);
+        }
+        all.unwrap_or(Err(Reported))
+    }
+
+    fn compare(
+        &mut self,
+        operator: CmpOp,
+        (left, left_at): (&IrOperand, &'a Expr),
+        (right, right_at): (&IrOperand, &'a Expr),
+        span: Span,
+    ) -> Lower<IrOperand> {
+        self.at(span);
+        let operator = match operator {
+            CmpOp::Is | CmpOp::IsNot => {
+                let is_same = template::same(left, right, &|left, right| left == right);
+                return Ok(Constant::Bool(is_same == (operator == CmpOp::Is)).into());
+            }
+            CmpOp::In | CmpOp::NotIn => {
+                let found = match (self.as_constant(left), self.as_constant(right)) {
+                    (Some(item), Some(container)) => constexpr::contains(&container, &item),
+                    _ => Err("'in' compares compile-time values only".into()),
+                };
+                let found = found.map(|found| Constant::Bool(found == (operator == CmpOp::In)));
+                return self.evaluated(found, span);
+            }
+            CmpOp::Eq => CompareOperator::Eq,
+            CmpOp::NotEq => CompareOperator::Ne,
+            CmpOp::Lt => CompareOperator::Lt,
+            CmpOp::LtE => CompareOperator::Le,
+            CmpOp::Gt => CompareOperator::Gt,
+            CmpOp::GtE => CompareOperator::Ge,
+        };
+        if let (Operand::Constant(left), Operand::Constant(right)) = (left, right) {
+            return self.evaluated(constexpr::compare(operator, left, right), span);
+        }
+        // A run-time value is not None, and functions and modules are what they are.
+        let is_none = |operand: &IrOperand| matches!(operand, Operand::Constant(Constant::None));
+        let is_value = |operand: &IrOperand| {
+            matches!(operand, Operand::Tensor(_) | Operand::Constant(_) | Operand::Tuple(_))
+        };
+        if is_none(left) || is_none(right) || !is_value(left) || !is_value(right) {
+            let is_same = template::same(left, right, &|left, right| left == right);
+            match operator {
+                CompareOperator::Eq => return Ok(Constant::Bool(is_same).into()),
+                CompareOperator::Ne => return Ok(Constant::Bool(!is_same).into()),
+                _ => {}
+            }
+        }
+        let result = semantic::compare(self, operator, left, right);
+        result.map_err(|error| {
+            let place = self.operator_place(span, left_at, right_at, operator.symbol());
+            self.semantic_error(error, place, &[Some(left_at), Some(right_at)])
+        })
+    }
+
+    /// `and`, `or`: compile-time values decide or drop out, as in Triton; run-time ones are all evaluated.
+    fn boolean(&mut self, boolean: &'a ExprBoolOp, span: Span) -> Lower<IrOperand> {
+        let stops_at = boolean.op == BoolOp::Or;
+        let mut result: Option<(IrOperand, &'a Expr)> = None;
+        let mut last = None;
+        for expression in &boolean.values {
+            let value = self.expression(expression)?;
+            let truth = match &value {
+                Operand::Constant(constant) => Some(constant.is_true()),
+                Operand::Tensor(_) => None,
+                Operand::Tuple(items) => Some(!items.is_empty()),
+                _ => Some(true),
+            };
+            match truth {
+                Some(truth) if truth == stops_at => return Ok(value),
+                Some(_) => last = Some(value),
+                None => {
+                    result = Some(match result {
+                        None => (value, expression),
+                        Some((left, at)) => {
+                            let parts = [Some(at), Some(expression)];
+                            (self.boolean_pair(boolean.op, &left, &value, span, &parts)?, expression)
+                        }
+                    });
+                }
+            }
+        }
+        result.map(|(value, _)| value).or(last).ok_or(Reported)
+    }
+
+    fn boolean_pair(
+        &mut self,
+        operator: BoolOp,
+        left: &IrOperand,
+        right: &IrOperand,
+        span: Span,
+        parts: &[Option<&'a Expr>],
+    ) -> Lower<IrOperand> {
+        self.at(span);
+        let stops_at = operator == BoolOp::Or;
+        match (left, right) {
+            (Operand::Constant(constant), other) | (other, Operand::Constant(constant)) => {
+                let decided = constant.is_true() == stops_at;
+                return Ok(if decided { constant.clone().into() } else { other.clone() });
+            }
+            _ => {}
+        }
+        let operator = if stops_at { BooleanOperator::Or } else { BooleanOperator::And };
+        let result = semantic::boolean(self, operator, left, right);
+        result.map_err(|error| self.semantic_error(error, span, parts))
+    }
+
+    /// `a if condition else b`: a compile-time condition picks; otherwise only the branch taken is executed.
+    fn ternary(&mut self, ternary: &'a ExprIf, span: Span) -> Lower<IrOperand> {
+        let condition = self.expression(&ternary.test)?;
+        if let Some(truth) = constant_truth(&condition) {
+            return self.expression(if truth { &ternary.body } else { &ternary.orelse });
+        }
+        let condition = self.truth(&condition, &ternary.test)?;
+        self.conditional_value(condition, ternary, span)
+    }
+
+    /// A run-time condition as a scalar int1.
+    pub(crate) fn truth(
+        &mut self,
+        condition: &IrOperand,
+        expression: &'a Expr,
+    ) -> Lower<tilewright_ir::Value> {
+        let span = self.span_of(expression);
+        self.at(span);
+        let result = semantic::truth(self, condition);
+        result.map_err(|error| self.semantic_error(error, span, &[Some(expression)]))
+    }
+
+    fn walrus(&mut self, named: &'a ExprNamed) -> Lower<IrOperand> {
+        let value = self.expression(&named.value);
+        if let Expr::Name(target) = &*named.target {
+            let span = self.span_of(target);
+            let binding = match &value {
+                Ok(value) => Binding::value(value.clone(), span),
+                Err(_) => Binding::poisoned(span),
+            };
+            self.bind(target.id.as_str(), binding);
+        }
+        value
+    }
+
+    /// A list comprehension over compile-time items.
+    fn list_comprehension(&mut self, list: &'a ExprListComp, span: Span) -> Lower<IrOperand> {
+        let [generator] = &list.generators[..] else {
+            return Err(self.unsupported(span, "a list comprehension with several 'for'", ""));
+        };
+        let iterated = self.expression(&generator.iter)?;
+        let items = self.unrolled_items(&iterated, &generator.iter)?;
+        let mut names = super::scope::assigned_in(&generator.target);
+        names.sort_unstable();
+        let before: Vec<_> = names.iter().map(|name| (*name, self.scope.get(name).cloned())).collect();
+        let mut values = Vec::new();
+        let mut failed = None;
+        let mut size = 0;
+        for item in items {
+            self.assign_target(&generator.target, Ok(item), span);
+            let value = self.comprehension_item(list, &generator.ifs).and_then(|value| {
+                size += value.as_ref().map_or(0, Operand::size);
+                self.check_size(size, span).map(|()| value)
+            });
+            match value {
+                Ok(value) => values.extend(value),
+                Err(reported) => {
+                    failed = Some(reported);
+                    break;
+                }
+            }
+        }
+        for (name, binding) in before {
+            match binding {
+                Some(binding) => self.scope.insert(name, binding),
+                None => self.scope.remove(name),
+            };
+        }
+        failed.map_or_else(|| Ok(template::tuple(values)), Err)
+    }
+
+    fn comprehension_item(&mut self, list: &'a ExprListComp, ifs: &'a [Expr]) -> Lower<Option<IrOperand>> {
+        for condition in ifs {
+            let value = self.expression(condition)?;
+            match constant_truth(&value) {
+                Some(true) => {}
+                Some(false) => return Ok(None),
+                None => {
+                    let at = self.span_of(condition);
+                    return Err(self.not_constant(
+                        at,
+                        condition,
+                        &value,
+                        "the condition of a list comprehension",
+                    ));
+                }
+            }
+        }
+        self.expression(&list.elt).map(Some)
+    }
+
+    fn subscript(&mut self, subscript: &'a ExprSubscript, span: Span) -> Lower<IrOperand> {
+        let value = self.expression(&subscript.value)?;
+        let parts: &'a [Expr] = match &*subscript.slice {
+            Expr::Tuple(tuple) if !tuple.elts.is_empty() => &tuple.elts,
+            one => std::slice::from_ref(one),
+        };
+        if let Operand::Tensor(_) = value {
+            let mut indices = Vec::with_capacity(parts.len());
+            for part in parts {
+                indices.push(self.index(part)?);
+            }
+            self.at(span);
+            let result = semantic::subscript(self, &value, &indices);
+            let places: Vec<_> = std::iter::once(&*subscript.value).chain(parts).map(Some).collect();
+            return result.map_err(|error| self.semantic_error(error, span, &places));
+        }
+        let [part] = parts else {
+            return Err(self.error(Code::InvalidIndex, span, "a tuple takes one index"));
+        };
+        self.tuple_subscript(&value, part, span)
+    }
+
+    fn index(&mut self, part: &'a Expr) -> Lower<Index<tilewright_ir::Value>> {
+        match part {
+            Expr::NoneLiteral(_) => Ok(Index::NewAxis),
+            Expr::EllipsisLiteral(_) => Ok(Index::Ellipsis),
+            Expr::Slice(slice) => {
+                let mut bound = |bound: &'a Option<Box<Expr>>| match bound {
+                    Some(expression) => match self.expression(expression)? {
+                        Operand::Constant(Constant::None) => Ok(None),
+                        value => Ok(Some(value)),
+                    },
+                    None => Ok(None),
+                };
+                let (first, end, by) = (bound(&slice.lower)?, bound(&slice.upper)?, bound(&slice.step)?);
+                if first.is_none() && end.is_none() && by.is_none() {
+                    return Ok(Index::All);
+                }
+                Ok(Index::Slice { start: first, stop: end, step: by })
+            }
+            other => match self.expression(other)? {
+                Operand::Constant(Constant::None) => Ok(Index::NewAxis),
+                value => Ok(Index::Value(value)),
+            },
+        }
+    }
+
+    /// `sequence[index]` where the sequence is a tuple or a compile-time value.
+    fn tuple_subscript(&mut self, value: &IrOperand, part: &'a Expr, span: Span) -> Lower<IrOperand> {
+        if let Expr::Slice(slice) = part {
+            let mut bound = |bound: &'a Option<Box<Expr>>| match bound {
+                Some(expression) => self.constant_int(expression, "a bound of a slice").map(Some),
+                None => Ok(None),
+            };
+            let (first, end, by) = (bound(&slice.lower)?, bound(&slice.upper)?, bound(&slice.step)?);
+            let Some(items) = template::items(value) else { return Err(self.no_items(value, span)) };
+            return match constexpr::slice_places(items.len(), first, end, by) {
+                Ok(places) => {
+                    Ok(template::tuple(places.into_iter().map(|place| items[place].clone()).collect()))
+                }
+                Err(message) => Err(self.error(Code::ConstexprError, span, message)),
+            };
+        }
+        let index_value = self.expression(part)?;
+        let Some(index) = self.as_constant(&index_value) else {
+            return Err(self.not_constant(self.span_of(part), part, &index_value, "the index of a tuple"));
+        };
+        match value {
+            Operand::Constant(constant) => self.evaluated(constexpr::subscript(constant, &index), span),
+            Operand::Tuple(items) => {
+                let places =
+                    Constant::Tuple((0..items.len()).map(|place| Constant::Int(place as i128)).collect());
+                match constexpr::subscript(&places, &index) {
+                    Ok(Constant::Int(place)) => Ok(items[place as usize].clone()),
+                    Ok(_) => Err(Reported),
+                    Err(message) => Err(self.error(Code::ConstexprError, span, message)),
+                }
+            }
+            other => Err(self.no_items(other, span)),
+        }
+    }
+
+    fn no_items(&mut self, value: &IrOperand, span: Span) -> Reported {
+        let what = self.describe(value);
+        self.error(Code::InvalidIndex, span, format!("{what} has no items"))
+    }
+
+    /// A compile-time integer.
+    pub(crate) fn constant_int(&mut self, expression: &'a Expr, what: &str) -> Lower<i128> {
+        let value = self.expression(expression)?;
+        let span = self.span_of(expression);
+        match self.as_constant(&value) {
+            Some(Constant::Int(value)) => Ok(value),
+            Some(Constant::Bool(value)) => Ok(i128::from(value)),
+            Some(other) => {
+                let message = format!("{what} must be an int, found {} {other}", other.type_name());
+                Err(self.error(Code::TypeMismatch, span, message))
+            }
+            None => Err(self.not_constant(span, expression, &value, what)),
+        }
+    }
+
+    /// Reports a run-time value where a compile-time one is needed.
+    pub(crate) fn not_constant(
+        &mut self,
+        span: Span,
+        expression: &'a Expr,
+        value: &IrOperand,
+        what: &str,
+    ) -> Reported {
+        let found = self.describe(value);
+        let message = format!("{what} must be known when the kernel is compiled");
+        let diagnostic = Diagnostic::new(Code::NotConstexpr, message)
+            .primary(span, format!("this is {found}, known at run time only"));
+        let diagnostic = self.explain_run_time(diagnostic, &[expression]);
+        self.report(diagnostic)
+    }
+
+    /// The compile-time value of an operand: also of a tuple whose parts all have one, and of a scalar that a plain
+    /// assignment made of one.
+    pub(crate) fn as_constant(&self, operand: &IrOperand) -> Option<Constant> {
+        match operand {
+            Operand::Constant(constant) => Some(constant.clone()),
+            Operand::Tensor(value) => {
+                let function = &self.builder.function;
+                let Some(tilewright_ir::Op::Constant { value: literal }) = function.defining_op(*value)
+                else {
+                    return None;
+                };
+                if literal.dtype.is_bool() {
+                    return literal.as_int().map(|value| Constant::Bool(value != 0));
+                }
+                literal.as_int().map(Constant::Int).or_else(|| literal.as_float().map(Constant::Float))
+            }
+            Operand::Tuple(items) => {
+                items.iter().map(|item| self.as_constant(item)).collect::<Option<_>>().map(Constant::Tuple)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Python's truth of an operand that is not a run-time value.
+pub(crate) fn constant_truth(operand: &IrOperand) -> Option<bool> {
+    match operand {
+        Operand::Tensor(_) => None,
+        Operand::Constant(constant) => Some(constant.is_true()),
+        Operand::Tuple(items) => Some(!items.is_empty()),
+        _ => Some(true),
+    }
+}

@@ -1,0 +1,467 @@
+//! Functions: their source, their specialisations, and the calls between them.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use ruff_python_ast::{Expr, Parameter as Argument, Stmt, StmtFunctionDef, UnaryOp};
+use ruff_text_size::Ranged;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tilewright_base::{Code, Diagnostic, FileId, SourceFile, Span};
+use tilewright_ir::{Builder, FuncId, Function, IrBuilder, Op, Parameter, TypeList, Value};
+
+use super::branch::{Exit, Returned};
+use super::budget::Extent;
+use super::parse::{Tree, bytes, find_function, find_lambda, parse};
+use super::report::Frame;
+use super::scope::{Binding, Scope};
+use super::template::{self, Template};
+use super::{Callee, IrOperand, Lower, Lowerer, Reported, Session, names};
+use crate::constexpr;
+use crate::host::HostValue;
+use crate::semantic::{self, LanguageItem, LibraryFunction, UnaryOperator};
+use crate::value::{Constant, Operand};
+use crate::{Argument as KernelArgument, Request};
+
+/// How deep calls may nest.
+const MAX_CALLS: usize = 64;
+
+/// A parsed file.
+pub(crate) struct SyntaxTree {
+    pub module: Tree,
+    pub source: Arc<SourceFile>,
+}
+
+/// A function whose source has been read.
+pub(crate) struct Loaded {
+    pub file: FileId,
+    pub tree: Arc<SyntaxTree>,
+    pub name: String,
+    offset: u32,
+}
+
+impl Loaded {
+    pub fn definition(&self) -> Option<&StmtFunctionDef> {
+        let body = &self.tree.module.body;
+        let is_it = |function: &&StmtFunctionDef| function.name.as_str() == self.name;
+        let only = if let [Stmt::FunctionDef(function)] = &body[..] { Some(function) } else { None };
+        let starts = |function: &&StmtFunctionDef| u32::from(function.name.start()) >= self.offset;
+        match only.filter(is_it).filter(starts) {
+            Some(function) => Some(function),
+            None => find_function(&self.tree.module, &self.name, self.offset),
+        }
+    }
+}
+
+/// A function lowered for certain arguments.
+struct Specialisation {
+    arguments: Vec<Template>,
+    state: State,
+}
+
+/// The specialisations of all functions, by the function and the hash of the arguments.
+#[derive(Default)]
+pub(crate) struct Specialisations(FxHashMap<(Callee, u64), Vec<Specialisation>>);
+
+/// Where a specialisation stands.
+type Place = ((Callee, u64), usize);
+
+impl Specialisations {
+    /// The specialisation for these arguments, if it has been begun; otherwise where it is from now on.
+    fn find_or_open(&mut self, callee: Callee, arguments: &[Template]) -> Result<State, Place> {
+        let key = (callee, template::hash(arguments));
+        let of_hash = self.0.entry(key).or_default();
+        let same = |known: &&Specialisation| {
+            let mut pairs = known.arguments.iter().zip(arguments);
+            known.arguments.len() == arguments.len()
+                && pairs.all(|(left, right)| template::same(left, right, &|left, right| left == right))
+        };
+        if let Some(known) = of_hash.iter().find(same) {
+            return Ok(known.state.clone());
+        }
+        of_hash.push(Specialisation { arguments: arguments.to_vec(), state: State::Open });
+        Err((key, of_hash.len() - 1))
+    }
+
+    fn close(&mut self, (key, index): Place, state: State) {
+        if let Some(known) = self.0.get_mut(&key) {
+            known[index].state = state;
+        }
+    }
+}
+
+#[derive(Clone)]
+enum State {
+    /// It is being lowered: a call of it now is recursion.
+    Open,
+    Failed,
+    Done(Option<FuncId>, Template),
+}
+
+/// The syntax tree of the library file that a function stands in, parsed once per process.
+pub(crate) fn library_tree(function: LibraryFunction) -> Option<Arc<SyntaxTree>> {
+    type Trees = FxHashMap<&'static str, Option<Arc<SyntaxTree>>>;
+    static TREES: OnceLock<Mutex<Trees>> = OnceLock::new();
+    let mut trees = TREES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    let tree = trees.entry(function.file).or_insert_with(|| {
+        let module = parse(function.text).ok()?;
+        let name = format!("tilewright/lib/{}", function.file);
+        Some(Arc::new(SyntaxTree { module, source: Arc::new(SourceFile::new(name, function.text)) }))
+    });
+    tree.clone()
+}
+
+/// The value of a literal: what a default or a constant of a library file may be.
+pub(crate) fn literal(expression: &Expr) -> Option<Constant> {
+    match expression {
+        Expr::NoneLiteral(_) => Some(Constant::None),
+        Expr::BooleanLiteral(literal) => Some(Constant::Bool(literal.value)),
+        Expr::NumberLiteral(literal) => super::literals::number(&literal.value).ok(),
+        Expr::StringLiteral(literal) => Some(Constant::Str(literal.value.to_str().into())),
+        Expr::Tuple(tuple) => tuple.elts.iter().map(literal).collect::<Option<_>>().map(Constant::Tuple),
+        Expr::UnaryOp(unary) if unary.op == UnaryOp::USub => {
+            constexpr::unary(UnaryOperator::Neg, &literal(&unary.operand)?).ok()
+        }
+        Expr::Call(call) if call.arguments.args.len() == 1 => {
+            let callee = call.func.as_attribute_expr().map(|attribute| attribute.attr.as_str());
+            (callee == Some("constexpr")).then(|| literal(&call.arguments.args[0]))?
+        }
+        Expr::Attribute(attribute) => match semantic::language(attribute.attr.as_str()) {
+            Some(LanguageItem::Constant(constant)) => Some(constant),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether an annotation says that a parameter is a compile-time value: `tl.constexpr`, `constexpr`, `"tl.constexpr"`.
+pub(crate) fn is_constexpr(annotation: Option<&Expr>) -> bool {
+    match annotation {
+        Some(Expr::Name(name)) => name.id.as_str() == "constexpr",
+        Some(Expr::Attribute(attribute)) => attribute.attr.as_str() == "constexpr",
+        Some(Expr::StringLiteral(text)) => {
+            text.value.to_str().rsplit('.').next().is_some_and(|last| last.trim() == "constexpr")
+        }
+        Some(Expr::Subscript(subscript)) => is_constexpr(Some(&subscript.value)),
+        _ => false,
+    }
+}
+
+/// Whether a function is evaluated while the kernel is compiled.
+fn keeps_constants(definition: &StmtFunctionDef) -> bool {
+    definition.decorator_list.iter().any(|decorator| {
+        let expression = match &decorator.expression {
+            Expr::Call(call) => &*call.func,
+            other => other,
+        };
+        match expression {
+            Expr::Name(name) => name.id.as_str() == "constexpr_function",
+            Expr::Attribute(attribute) => attribute.attr.as_str() == "constexpr_function",
+            _ => false,
+        }
+    })
+}
+
+/// The parameters of a function that take one value each, and the one that takes the rest.
+pub(crate) fn parameters(definition: &StmtFunctionDef) -> impl Iterator<Item = &Argument> {
+    let parameters = &definition.parameters;
+    let positional = parameters.posonlyargs.iter().chain(&parameters.args);
+    let positional = positional.map(|parameter| &parameter.parameter);
+    let keyword_only = parameters.kwonlyargs.iter().map(|parameter| &parameter.parameter);
+    positional.chain(parameters.vararg.as_deref()).chain(keyword_only)
+}
+
+impl Session<'_> {
+    /// Lowers the kernel.
+    pub(crate) fn kernel(&mut self, request: &Request) -> Lower<FuncId> {
+        let callee = Callee::User(request.kernel);
+        let loaded = self.load(callee, None)?;
+        let definition = self.definition(&loaded, None)?;
+        let count = parameters(definition).count();
+        if count != request.arguments.len() {
+            let range = bytes(definition.name.range());
+            let span = Span::new(loaded.file, range.start, range.end);
+            let message = format!(
+                "the kernel takes {count} arguments, its specialisation has {}",
+                request.arguments.len()
+            );
+            return Err(self.report(Diagnostic::at(Code::WrongArguments, span, message)));
+        }
+        let mut divisibility = Vec::new();
+        let mut arguments = Vec::new();
+        for argument in &request.arguments {
+            arguments.push(match argument {
+                KernelArgument::Pointer { pointee, divisibility: known } => {
+                    divisibility.push(*known);
+                    Operand::Tensor(tilewright_ir::Type::pointer(*pointee))
+                }
+                KernelArgument::Scalar { dtype, divisibility: known } => {
+                    divisibility.push(*known);
+                    Operand::Tensor(tilewright_ir::Type::scalar(*dtype))
+                }
+                KernelArgument::Constexpr(value) => names::from_host(value.clone()),
+            });
+        }
+        let (id, _) = self.specialise(callee, &loaded, &arguments, &divisibility, true, None)?;
+        id.ok_or(Reported)
+    }
+
+    /// Reads and parses the source of a function.
+    pub(crate) fn load(&mut self, callee: Callee, call: Option<Span>) -> Lower<Arc<Loaded>> {
+        if let Some(loaded) = self.loaded.get(&callee) {
+            return Ok(loaded.clone());
+        }
+        let loaded = Arc::new(match callee {
+            Callee::Library(function) => self.load_library(function)?,
+            Callee::User(function) => {
+                let source = self.host.source(function).map_err(|message| match call {
+                    Some(span) => self.report(Diagnostic::at(Code::NotCallable, span, message)),
+                    None => self.report(Diagnostic::new(Code::KernelNotFound, message)),
+                })?;
+                let file = self.sources.add(source.file.clone());
+                let tree = self.parse(file, source.file)?;
+                Loaded { file, tree, name: source.name, offset: source.offset }
+            }
+        });
+        self.loaded.insert(callee, loaded.clone());
+        Ok(loaded)
+    }
+
+    fn load_library(&mut self, function: LibraryFunction) -> Lower<Loaded> {
+        let Some(tree) = library_tree(function) else {
+            let message = format!("the library file {} is not valid Python", function.file);
+            return Err(self.report(Diagnostic::new(Code::SyntaxError, message)));
+        };
+        let file = self.sources.add(tree.source.clone());
+        Ok(Loaded { file, tree, name: function.function.to_owned(), offset: 0 })
+    }
+
+    fn parse(&mut self, file: FileId, source: Arc<SourceFile>) -> Lower<Arc<SyntaxTree>> {
+        if let Some(tree) = self.parsed.get(&file) {
+            return Ok(tree.clone());
+        }
+        let module = parse(&source.text).map_err(|failure| self.report(failure.diagnostic(file)))?;
+        let tree = Arc::new(SyntaxTree { module, source });
+        self.parsed.insert(file, tree.clone());
+        Ok(tree)
+    }
+
+    /// The definition in a loaded source.
+    pub(crate) fn definition<'l>(
+        &mut self,
+        loaded: &'l Loaded,
+        call: Option<Span>,
+    ) -> Lower<&'l StmtFunctionDef> {
+        if let Some(definition) = loaded.definition() {
+            return Ok(definition);
+        }
+        if let Some(lambda) = find_lambda(&loaded.tree.module) {
+            let range = bytes(lambda.range());
+            let span = Span::new(loaded.file, range.start, range.end);
+            let diagnostic = Diagnostic::at(Code::UnsupportedConstruct, span, "a lambda cannot be a kernel");
+            return Err(self.report(diagnostic.hint("write it as a `def` with @triton.jit")));
+        }
+        let message = format!("there is no function '{}' in {}", loaded.name, loaded.tree.source.name);
+        Err(self.report(match call {
+            Some(span) => Diagnostic::at(Code::NotCallable, span, message),
+            None => Diagnostic::new(Code::KernelNotFound, message),
+        }))
+    }
+
+    /// Lowers a function for certain arguments, unless that was done before.
+    fn specialise(
+        &mut self,
+        callee: Callee,
+        loaded: &Loaded,
+        arguments: &[Template],
+        divisibility: &[u32],
+        is_entry: bool,
+        call: Option<Span>,
+    ) -> Lower<(Option<FuncId>, Template)> {
+        let definition = self.definition(loaded, call)?;
+        let place = match self.specialisations.find_or_open(callee, arguments) {
+            Ok(State::Done(id, result)) => return Ok((id, result)),
+            Ok(State::Failed) => return Err(Reported),
+            Ok(State::Open) => return Err(self.recursion(loaded, call)),
+            Err(place) => place,
+        };
+        if self.frames.len() >= MAX_CALLS {
+            self.specialisations.close(place, State::Failed);
+            return Err(self.recursion(loaded, call));
+        }
+        let keeps_constants = !is_entry && keeps_constants(definition);
+        let id = (!keeps_constants).then(|| self.functions.push(Function::new(loaded.name.as_str())));
+        let is_library = matches!(callee, Callee::Library(_));
+        if let Some(call) = call {
+            self.frames.push(Frame { call, name: loaded.name.clone(), is_library });
+        }
+        let lowered =
+            self.function(callee, loaded, definition, arguments, divisibility, (is_entry, keeps_constants));
+        if call.is_some() {
+            self.frames.pop();
+        }
+        let (state, result) = match lowered {
+            Ok((function, extent, result)) => {
+                if let Some(id) = id {
+                    self.budget.count_function(id, extent);
+                    self.functions[id] = function;
+                }
+                (State::Done(id, result.clone()), Ok((id, result)))
+            }
+            Err(reported) => (State::Failed, Err(reported)),
+        };
+        self.specialisations.close(place, state);
+        result
+    }
+
+    fn recursion(&mut self, loaded: &Loaded, call: Option<Span>) -> Reported {
+        let message = format!("'{}' calls itself without end", loaded.name);
+        let diagnostic = match call {
+            Some(span) => Diagnostic::at(Code::RecursiveCall, span, message),
+            None => Diagnostic::new(Code::RecursiveCall, message),
+        };
+        self.report(diagnostic.hint("write it as a loop"))
+    }
+
+    fn function(
+        &mut self,
+        callee: Callee,
+        loaded: &Loaded,
+        definition: &StmtFunctionDef,
+        arguments: &[Template],
+        divisibility: &[u32],
+        (is_entry, keeps_constants): (bool, bool),
+    ) -> Lower<(Function, Extent, Template)> {
+        let range = bytes(definition.name.range());
+        let span = Span::new(loaded.file, range.start, range.end);
+        let mut function = Function::new(loaded.name.as_str());
+        function.span = Some(span);
+        let mut lowerer = Lowerer {
+            session: self,
+            builder: IrBuilder::new(function),
+            callee,
+            file: loaded.file,
+            definition,
+            scope: Scope::default(),
+            span,
+            loop_depth: 0,
+            syntax_depth: 0,
+            region_depth: 0,
+            inlined: Extent::default(),
+            exit: Exit::default(),
+            keeps_constants,
+        };
+        lowerer.check_definition()?;
+        lowerer.bind_parameters(arguments, divisibility)?;
+        let returned = lowerer.tail(lowerer.body(), None)?;
+        lowerer.at(returned.span);
+        if is_entry {
+            lowerer.check_kernel_result(&returned)?;
+        }
+        let result = if is_entry { Operand::Constant(Constant::None) } else { returned.value };
+        let values = template::values(&result);
+        if let Err(error) = lowerer.builder.return_values(values) {
+            return Err(lowerer.rule_error(returned.span, error));
+        }
+        let template = template::of(&result, &lowerer.builder.function);
+        let extent = lowerer.extent();
+        Ok((lowerer.builder.function, extent, template))
+    }
+}
+
+impl Lowerer<'_, '_, '_> {
+    /// Reports what the head of a function must not have.
+    fn check_definition(&mut self) -> Lower<()> {
+        let definition = self.definition;
+        let name = self.span_of(&definition.name);
+        if definition.is_async {
+            return Err(self.unsupported(name, "'async def'", "remove 'async'"));
+        }
+        if let Some(parameter) = &definition.parameters.kwarg {
+            let span = self.span_of(&**parameter);
+            return Err(self.unsupported(span, "a '**' parameter", "name the parameters"));
+        }
+        Ok(())
+    }
+
+    /// Reports a kernel that returns a value, which nobody would get.
+    fn check_kernel_result(&mut self, returned: &Returned) -> Lower<()> {
+        if matches!(returned.value, Operand::Constant(Constant::None)) {
+            return Ok(());
+        }
+        let found = self.describe(&returned.value);
+        let diagnostic = Diagnostic::new(Code::ReturnMismatch, "a kernel returns nothing")
+            .primary(returned.span, format!("{found} here"))
+            .hint("write the value to memory, with tl.store");
+        Err(self.report(diagnostic))
+    }
+
+    fn bind_parameters(&mut self, arguments: &[Template], divisibility: &[u32]) -> Lower<()> {
+        let mut known = divisibility.iter().copied();
+        let entry = self.builder.function.entry;
+        for (parameter, argument) in parameters(self.definition).zip(arguments) {
+            let name = parameter.name.as_str();
+            let span = self.span_of(&parameter.name);
+            let count = template::values(argument).len();
+            let is_kernel = self.session.frames.is_empty();
+            if is_kernel && count > 0 && is_constexpr(parameter.annotation.as_deref()) {
+                let message =
+                    format!("'{name}' is a tl.constexpr, but its argument is known at run time only");
+                return Err(self.error(Code::NotConstexpr, span, message));
+            }
+            let mut index = 0;
+            let function = &mut self.builder.function;
+            let value = template::map(argument, &mut |ty| {
+                let part: Arc<str> =
+                    if count == 1 { Arc::from(name) } else { Arc::from(format!("{name}.{index}")) };
+                index += 1;
+                let divisibility = known.next().unwrap_or(1).max(1);
+                function.parameters.push(Parameter { name: part.clone(), divisibility });
+                function.add_parameter(entry, ty.clone(), Some(part))
+            });
+            self.scope.insert(name, Binding { is_parameter: true, ..Binding::value(value, span) });
+        }
+        Ok(())
+    }
+
+    /// Calls a function with one argument for each parameter.
+    pub(crate) fn call_specialised(
+        &mut self,
+        callee: Callee,
+        loaded: &Loaded,
+        arguments: &[IrOperand],
+        span: Span,
+    ) -> Lower<IrOperand> {
+        let templates: Vec<Template> =
+            arguments.iter().map(|argument| template::of(argument, &self.builder.function)).collect();
+        let depth = self.session.depth;
+        let result = self
+            .deeper(span, |this| this.session.specialise(callee, loaded, &templates, &[], false, Some(span)));
+        self.session.depth = depth;
+        let (id, result) = result?;
+        let Some(id) = id else {
+            return template::fill(&result, &mut std::iter::empty()).ok_or_else(|| {
+                self.error(Code::NotConstexpr, span, format!("'{}' gives a run-time value", loaded.name))
+            });
+        };
+        self.count_call(id, &loaded.name, span)?;
+        self.at(span);
+        let operands: SmallVec<[Value; 4]> = arguments.iter().flat_map(template::values).collect();
+        let op = Op::Call { callee: id, results: TypeList(template::values(&result)) };
+        match self.builder.emit(op, operands, SmallVec::new()) {
+            Ok(values) => template::fill(&result, &mut values.into_iter()).ok_or(Reported),
+            Err(error) => Err(self.rule_error(span, error)),
+        }
+    }
+
+    /// The default of a parameter, or the wrong thing to say of it.
+    pub(crate) fn default(&mut self, callee: Callee, name: &str, expression: &Expr) -> Option<IrOperand> {
+        match callee {
+            Callee::User(function) => match self.session.host.default(function, name) {
+                Some(HostValue::PlainGlobal(constant)) => Some(Operand::Constant(constant)),
+                Some(value) => Some(names::from_host(value)),
+                None => literal(expression).map(Operand::Constant),
+            },
+            Callee::Library(_) => literal(expression).map(Operand::Constant),
+        }
+    }
+}

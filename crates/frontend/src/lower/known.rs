@@ -1,0 +1,117 @@
+//! Which way a condition goes, judged from names that are compile-time values already, without lowering anything. It only
+//! keeps names out of the values that a loop carries, so "unknown" is always a right answer.
+
+use ruff_python_ast::{BoolOp, CmpOp, Expr, UnaryOp};
+
+use super::Lowerer;
+use super::literals::number;
+use super::scope::State;
+use crate::constexpr;
+use crate::semantic::CompareOperator;
+use crate::value::{Constant, Operand};
+
+/// What is known of an expression.
+enum Known {
+    Constant(Constant),
+    /// A run-time value, hence not `None`.
+    RunTime,
+}
+
+impl Lowerer<'_, '_, '_> {
+    /// The names that may be assigned in the statements, where conditions on compile-time values leave branches out.
+    pub(crate) fn assigned<'b>(&self, body: &'b [ruff_python_ast::Stmt]) -> Vec<&'b str> {
+        // A name that the body itself assigns may be anything when a condition reads it.
+        let any = super::scope::assigned(body, &|_| None);
+        super::scope::assigned(body, &|test| match self.foresee(test, &any, 0)? {
+            Known::Constant(constant) => Some(constant.is_true()),
+            Known::RunTime => None,
+        })
+    }
+
+    /// Which way a condition goes that is about to be evaluated, if that is known.
+    pub(crate) fn foreseen(&self, test: &Expr) -> Option<bool> {
+        match self.foresee(test, &[], 0)? {
+            Known::Constant(constant) => Some(constant.is_true()),
+            Known::RunTime => None,
+        }
+    }
+
+    fn foresee(&self, expression: &Expr, assigned: &[&str], depth: usize) -> Option<Known> {
+        if depth > 20 {
+            return None;
+        }
+        let constant = |expression: &Expr| match self.foresee(expression, assigned, depth + 1)? {
+            Known::Constant(constant) => Some(constant),
+            Known::RunTime => None,
+        };
+        match expression {
+            Expr::Name(name) if !assigned.contains(&name.id.as_str()) => {
+                match &self.scope.get(name.id.as_str())?.state {
+                    State::Value(Operand::Constant(constant)) => Some(Known::Constant(constant.clone())),
+                    State::Value(Operand::Tensor(_)) => Some(Known::RunTime),
+                    _ => None,
+                }
+            }
+            Expr::BooleanLiteral(literal) => Some(Known::Constant(Constant::Bool(literal.value))),
+            Expr::NoneLiteral(_) => Some(Known::Constant(Constant::None)),
+            Expr::StringLiteral(literal) => {
+                Some(Known::Constant(Constant::Str(literal.value.to_str().into())))
+            }
+            Expr::NumberLiteral(literal) => number(&literal.value).ok().map(Known::Constant),
+            Expr::UnaryOp(unary) if unary.op == UnaryOp::Not => {
+                Some(Known::Constant(Constant::Bool(!constant(&unary.operand)?.is_true())))
+            }
+            Expr::BoolOp(bool_op) => {
+                let stops_at = bool_op.op == BoolOp::Or;
+                let values: Vec<Option<Constant>> = bool_op.values.iter().map(constant).collect();
+                let decided = values.iter().flatten().any(|value| value.is_true() == stops_at);
+                let all_known = values.iter().all(Option::is_some);
+                let value = if decided { stops_at } else { !stops_at };
+                (decided || all_known).then_some(Known::Constant(Constant::Bool(value)))
+            }
+            Expr::Compare(compare) => {
+                let ([operator], [right]) = (&compare.ops[..], &compare.comparators[..]) else { return None };
+                let left = self.foresee(&compare.left, assigned, depth + 1)?;
+                let right = self.foresee(right, assigned, depth + 1)?;
+                Some(Known::Constant(Constant::Bool(compare_known(*operator, &left, &right)?)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn compare_known(operator: CmpOp, left: &Known, right: &Known) -> Option<bool> {
+    let (left, right) = match (left, right) {
+        (Known::Constant(left), Known::Constant(right)) => (left, right),
+        (Known::RunTime, Known::Constant(Constant::None))
+        | (Known::Constant(Constant::None), Known::RunTime) => {
+            return match operator {
+                CmpOp::Is => Some(false),
+                CmpOp::IsNot => Some(true),
+                _ => None,
+            };
+        }
+        _ => return None,
+    };
+    compare_constants(operator, left, right)
+}
+
+/// `left op right` of compile-time values, where that is defined.
+pub(crate) fn compare_constants(operator: CmpOp, left: &Constant, right: &Constant) -> Option<bool> {
+    let ordered = |operator| match constexpr::compare(operator, left, right).ok()? {
+        Constant::Bool(holds) => Some(holds),
+        _ => None,
+    };
+    match operator {
+        CmpOp::Is => Some(constexpr::identical(left, right)),
+        CmpOp::IsNot => Some(!constexpr::identical(left, right)),
+        CmpOp::In => constexpr::contains(right, left).ok(),
+        CmpOp::NotIn => constexpr::contains(right, left).ok().map(|found| !found),
+        CmpOp::Eq => ordered(CompareOperator::Eq),
+        CmpOp::NotEq => ordered(CompareOperator::Ne),
+        CmpOp::Lt => ordered(CompareOperator::Lt),
+        CmpOp::LtE => ordered(CompareOperator::Le),
+        CmpOp::Gt => ordered(CompareOperator::Gt),
+        CmpOp::GtE => ordered(CompareOperator::Ge),
+    }
+}

@@ -1,0 +1,197 @@
+//! From syntax to IR: one IR function for each specialisation of each `@jit` function that the kernel reaches.
+//!
+//! `mod.rs` holds what all functions of one compilation share; `function.rs` specialises and calls; `statement.rs`,
+//! `branch.rs` and `loops.rs` walk statements; `expression.rs`, `call.rs` and `python.rs` evaluate expressions;
+//! `names.rs` resolves names; `scope.rs` is what a name stands for at a point; `report.rs` words findings.
+
+mod branch;
+mod budget;
+mod call;
+pub(crate) mod expression;
+pub(crate) mod function;
+pub(crate) mod known;
+pub(crate) mod literals;
+mod loops;
+mod names;
+pub(crate) mod parse;
+pub(crate) mod python;
+mod report;
+pub(crate) mod scope;
+mod statement;
+mod template;
+
+use std::sync::Arc;
+
+use ruff_python_ast::StmtFunctionDef;
+use ruff_text_size::Ranged;
+use rustc_hash::FxHashMap;
+use tilewright_base::entity::PrimaryMap;
+use tilewright_base::{Code, Diagnostic, FileId, SourceMap, Span};
+use tilewright_ir::{FuncId, Function, IrBuilder, Module, Value};
+
+use crate::host::{FunctionRef, Host};
+use crate::semantic::LibraryFunction;
+use crate::value::Operand;
+use crate::{Failure, Options, Request};
+
+use branch::Exit;
+use budget::{Budget, Extent};
+use function::{Loaded, Specialisations};
+use report::Frame;
+use scope::Scope;
+
+/// An error that has been put among the diagnostics already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reported;
+
+/// What lowering a piece of syntax gives.
+pub(crate) type Lower<T> = Result<T, Reported>;
+
+/// What an expression evaluates to here.
+pub(crate) type IrOperand = Operand<Value>;
+
+/// How many levels of expressions, statements and calls may be open at once.
+const MAX_DEPTH: usize = 400;
+
+/// How many levels of syntax one function may have.
+const MAX_SYNTAX_DEPTH: usize = 200;
+
+/// The most findings that are reported at once.
+const MAX_FINDINGS: usize = 50;
+
+/// Lowers a kernel and all that it calls to IR; the module's entry is the kernel.
+///
+/// If the host says that the user wants no more of it, the failure holds one finding with the code `Interrupted`.
+pub fn lower(request: &Request, host: &mut dyn Host) -> Result<Module, Box<Failure>> {
+    let mut session = Session::new(host, &request.options);
+    let entry = session.kernel(request);
+    let Session { mut diagnostics, sources, functions, budget, .. } = session;
+    // Who stopped it asks for no other findings.
+    if budget.stopped() == Some(Code::Interrupted) {
+        diagnostics.retain(|diagnostic| diagnostic.code == Code::Interrupted);
+    }
+    match entry {
+        Ok(entry) if diagnostics.is_empty() => Ok(Module { functions, entry, sources: Arc::new(sources) }),
+        _ => Err(Box::new(Failure { diagnostics, sources })),
+    }
+}
+
+/// A function of the kernel language: a user's or the library's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Callee {
+    User(FunctionRef),
+    Library(LibraryFunction),
+}
+
+impl Callee {
+    /// What tells it from others: not the text of a whole library file.
+    fn key(&self) -> (Option<FunctionRef>, &'static str, &'static str) {
+        match self {
+            Callee::User(function) => (Some(*function), "", ""),
+            Callee::Library(function) => (None, function.file, function.function),
+        }
+    }
+}
+
+impl PartialEq for Callee {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Callee {}
+
+impl std::hash::Hash for Callee {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+/// What all functions of one compilation share.
+pub(crate) struct Session<'h> {
+    host: &'h mut dyn Host,
+    options: &'h Options,
+    sources: SourceMap,
+    loaded: FxHashMap<Callee, Arc<Loaded>>,
+    parsed: FxHashMap<FileId, Arc<function::SyntaxTree>>,
+    specialisations: Specialisations,
+    functions: PrimaryMap<FuncId, Function>,
+    diagnostics: Vec<Diagnostic>,
+    /// The calls that are being lowered, outermost first.
+    frames: Vec<Frame>,
+    /// Open levels of expressions, statements and calls.
+    depth: usize,
+    budget: Budget,
+}
+
+impl<'h> Session<'h> {
+    fn new(host: &'h mut dyn Host, options: &'h Options) -> Self {
+        Self {
+            host,
+            options,
+            sources: SourceMap::default(),
+            loaded: FxHashMap::default(),
+            parsed: FxHashMap::default(),
+            specialisations: Specialisations::default(),
+            functions: PrimaryMap::new(),
+            diagnostics: Vec::new(),
+            frames: Vec::new(),
+            depth: 0,
+            budget: Budget::default(),
+        }
+    }
+}
+
+/// Lowers one specialisation of one function. `'a` is the life of its syntax tree.
+pub(crate) struct Lowerer<'a, 's, 'h> {
+    session: &'s mut Session<'h>,
+    builder: IrBuilder,
+    callee: Callee,
+    file: FileId,
+    definition: &'a StmtFunctionDef,
+    scope: Scope<'a>,
+    /// Of the expression that is being evaluated.
+    span: Span,
+    loop_depth: usize,
+    syntax_depth: usize,
+    /// How many regions are open.
+    region_depth: usize,
+    /// What the calls until now come to when they are inlined.
+    inlined: Extent,
+    /// Whether the way to the current place may have returned already.
+    exit: Exit,
+    /// Whether assigned and returned numbers stay compile-time values: in a `constexpr_function`.
+    keeps_constants: bool,
+}
+
+impl<'a> Lowerer<'a, '_, '_> {
+    fn span_of(&self, node: &impl Ranged) -> Span {
+        let range = parse::bytes(node.range());
+        Span::new(self.file, range.start, range.end)
+    }
+
+    /// Runs a step one level deeper, on a stack that suffices, or says that the nesting is too deep.
+    fn deeper<T>(&mut self, span: Span, step: impl FnOnce(&mut Self) -> Lower<T>) -> Lower<T> {
+        self.step(span)?;
+        if self.syntax_depth >= MAX_SYNTAX_DEPTH || self.session.depth >= MAX_DEPTH {
+            return Err(self.too_deep(span));
+        }
+        self.syntax_depth += 1;
+        self.session.depth += 1;
+        let result = stacker::maybe_grow(128 << 10, 2 << 20, || step(self));
+        self.session.depth -= 1;
+        self.syntax_depth -= 1;
+        result
+    }
+
+    /// Says where the next instructions come from.
+    fn at(&mut self, span: Span) {
+        self.span = span;
+        self.builder.set_span(span);
+    }
+
+    /// The statements of the function, which outlive this struct.
+    fn body(&self) -> &'a [ruff_python_ast::Stmt] {
+        &self.definition.body
+    }
+}

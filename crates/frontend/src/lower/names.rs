@@ -1,0 +1,248 @@
+//! What names and attributes mean: local names, then the host's or the library's, then Python's builtins.
+
+use std::sync::Arc;
+
+use ruff_python_ast::{Expr, ExprAttribute, ExprName, Stmt};
+use tilewright_base::{Code, Diagnostic};
+
+use super::scope::State;
+use super::{Callee, IrOperand, Lower, Lowerer, Reported, python, template};
+use crate::host::HostValue;
+use crate::semantic::{self, LanguageItem, LibraryFunction};
+use crate::suggest::suggest;
+use crate::value::{Constant, Operand};
+
+/// The prefix of the paths that stand for Python's builtins, beside those of `triton.language`.
+pub(crate) const BUILTINS: &str = "builtins.";
+
+impl<'a> Lowerer<'a, '_, '_> {
+    /// What a name stands for here.
+    pub(crate) fn name(&mut self, name: &'a ExprName) -> Lower<IrOperand> {
+        let id = name.id.as_str();
+        if let Some(binding) = self.scope.get(id) {
+            return match &binding.state {
+                State::Value(value) => Ok(value.clone()),
+                State::Poisoned => Err(Reported),
+                State::Lost(why) => {
+                    let diagnostic = Diagnostic::at(
+                        Code::UndefinedName,
+                        self.span_of(name),
+                        format!("'{id}' is not defined on every way that leads here"),
+                    )
+                    .secondary(binding.span, *why)
+                    .hint(format!("give '{id}' a value before, for example zeros of its final type"));
+                    Err(self.report(diagnostic))
+                }
+            };
+        }
+        let found = match self.callee {
+            Callee::User(function) => match self.session.host.name(function, id) {
+                Some(value) => Some(self.global(name, value)?),
+                None => None,
+            },
+            Callee::Library(function) => library_name(function, id),
+        };
+        if let Some(value) = found {
+            return Ok(value);
+        }
+        if python::is_builtin(id) {
+            return Ok(Operand::Language(Arc::from(format!("{BUILTINS}{id}"))));
+        }
+        Err(self.undefined(name))
+    }
+
+    fn undefined(&mut self, name: &ExprName) -> Reported {
+        let id = name.id.as_str();
+        let mut known: Vec<String> = self.scope.keys().map(|&name| name.to_owned()).collect();
+        known.sort_unstable();
+        if let Callee::User(function) = self.callee {
+            known.extend(self.session.host.names(function));
+        }
+        let candidates = known.iter().map(String::as_str).chain(python::BUILTIN_NAMES.iter().copied());
+        let span = self.span_of(name);
+        let mut diagnostic = Diagnostic::at(Code::UndefinedName, span, format!("'{id}' is not defined"));
+        if let Some(nearest) = suggest(id, candidates) {
+            diagnostic = diagnostic.hint(format!("did you mean '{nearest}'?"));
+        } else {
+            let hint = format!(
+                "assign '{id}' before, pass it as an argument, or define it in the module as a tl.constexpr"
+            );
+            diagnostic = diagnostic.hint(hint);
+        }
+        self.report(diagnostic)
+    }
+
+    /// A name that the host knows.
+    fn global(&mut self, name: &ExprName, value: HostValue) -> Lower<IrOperand> {
+        let allowed = self.session.options.allow_plain_globals;
+        match value {
+            HostValue::PlainGlobal(constant) if !allowed => {
+                let id = name.id.as_str();
+                let message = format!("the global variable '{id}' is not a constexpr");
+                let diagnostic = Diagnostic::at(Code::GlobalNotConstexpr, self.span_of(name), message)
+                    .note(format!(
+                        "its value is {constant} now; a kernel is compiled once and would not see it change"
+                    ))
+                    .hint(format!(
+                        "write `{id}: tl.constexpr = {constant}` or `{id} = tl.constexpr({constant})` where it is \
+                         defined, or pass it as an argument"
+                    ));
+                Err(self.report(diagnostic))
+            }
+            value => Ok(from_host(value)),
+        }
+    }
+
+    /// What a path of `triton.language` is. A path with a colon is a function of a library file.
+    pub(crate) fn language(&self, path: &str) -> Option<LanguageItem> {
+        if let Some((file, name)) = path.split_once(':') {
+            let Callee::Library(current) = self.callee else { return library_function(file, name) };
+            if current.file != file {
+                return library_function(file, name);
+            }
+            return function_of_file(current, name);
+        }
+        semantic::language(path)
+    }
+
+    /// `value.name`.
+    pub(crate) fn attribute(&mut self, attribute: &'a ExprAttribute) -> Lower<IrOperand> {
+        let value = self.expression(&attribute.value)?;
+        let name = attribute.attr.as_str();
+        let span = self.span_of(attribute);
+        match &value {
+            Operand::Language(path) => self.language_attribute(path, attribute),
+            Operand::Object(object) | Operand::Constant(Constant::Object(object)) => {
+                if let Some(found) = self.session.host.attribute(*object, name) {
+                    // What a module holds is as fixed as the module.
+                    return Ok(match found {
+                        HostValue::PlainGlobal(constant) => Operand::Constant(constant),
+                        other => from_host(other),
+                    });
+                }
+                let what = self.session.host.describe(*object);
+                let at = self.span_of(&attribute.attr);
+                Err(self.error(Code::UnknownAttribute, at, format!("{what} has no attribute '{name}'")))
+            }
+            Operand::Constant(constant) if name == "value" && !matches!(constant, Constant::Type(_)) => {
+                Ok(value.clone())
+            }
+            Operand::Tensor(_) | Operand::Constant(Constant::Type(_)) => {
+                self.at(span);
+                let result = semantic::attribute(self, &value, name);
+                result.map_err(|mut error| {
+                    // The message names the value's type; the name is to blame.
+                    error.arguments.clear();
+                    self.semantic_error(error, self.span_of(&attribute.attr), &[])
+                })
+            }
+            other => {
+                let what = self.describe(other);
+                let at = self.span_of(&attribute.attr);
+                Err(self.error(Code::UnknownAttribute, at, format!("{what} has no attribute '{name}'")))
+            }
+        }
+    }
+
+    fn language_attribute(&mut self, path: &str, attribute: &ExprAttribute) -> Lower<IrOperand> {
+        let name = attribute.attr.as_str();
+        let full = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        match self.language(&full) {
+            Some(LanguageItem::Constant(constant)) => Ok(Operand::Constant(constant)),
+            Some(_) => Ok(Operand::Language(Arc::from(full))),
+            None => {
+                let prefix = if path.is_empty() { String::new() } else { format!("{path}.") };
+                let candidates = semantic::language_names()
+                    .filter_map(|candidate| candidate.strip_prefix(prefix.as_str()))
+                    .filter(|candidate| !candidate.contains('.'));
+                let nearest = suggest(name, candidates);
+                let module = if path.is_empty() { "tl".into() } else { format!("tl.{path}") };
+                let message = format!("{module} has no attribute '{name}'");
+                let mut diagnostic =
+                    Diagnostic::at(Code::UnknownAttribute, self.span_of(&attribute.attr), message);
+                if let Some(nearest) = nearest {
+                    diagnostic = diagnostic.hint(format!("did you mean '{module}.{nearest}'?"));
+                }
+                Err(self.report(diagnostic))
+            }
+        }
+    }
+
+    /// How an operand is called in a message.
+    pub(crate) fn describe(&mut self, operand: &IrOperand) -> String {
+        match operand {
+            Operand::Object(object) | Operand::Callable(object) | Operand::ConstexprFunction(object) => {
+                self.session.host.describe(*object)
+            }
+            Operand::Function(function) => match self.session.host.source(*function) {
+                Ok(source) => format!("function '{}'", source.name),
+                Err(_) => "a function".into(),
+            },
+            other => template::describe(&template::of(other, &self.builder.function)),
+        }
+    }
+}
+
+fn is_name(target: &Expr, id: &str) -> bool {
+    target.as_name_expr().is_some_and(|name| name.id.as_str() == id)
+}
+
+/// A name of a library file: its own functions and constants, and the language.
+fn library_name(function: LibraryFunction, id: &str) -> Option<IrOperand> {
+    match id {
+        "tl" | "core" => return Some(Operand::Language(Arc::from(""))),
+        "math" => return Some(Operand::Language(Arc::from("math"))),
+        "libdevice" => return Some(Operand::Language(Arc::from("extra.libdevice"))),
+        _ => {}
+    }
+    let tree = super::function::library_tree(function)?;
+    for statement in &tree.module.body {
+        match statement {
+            Stmt::FunctionDef(definition) if definition.name.as_str() == id => {
+                return Some(Operand::Language(Arc::from(format!("{}:{id}", function.file))));
+            }
+            Stmt::AnnAssign(assign) if is_name(&assign.target, id) => {
+                return super::function::literal(assign.value.as_deref()?).map(Operand::Constant);
+            }
+            Stmt::Assign(assign) if assign.targets.iter().any(|target| is_name(target, id)) => {
+                return super::function::literal(&assign.value).map(Operand::Constant);
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn library_function(file: &str, name: &str) -> Option<LanguageItem> {
+    let any = semantic::library_file(file)?;
+    function_of_file(any, name)
+}
+
+/// The function of this name in the file of another library function.
+fn function_of_file(sibling: LibraryFunction, name: &str) -> Option<LanguageItem> {
+    let tree = super::function::library_tree(sibling)?;
+    tree.module.body.iter().find_map(|statement| match statement {
+        Stmt::FunctionDef(definition) if definition.name.as_str() == name => {
+            let range = super::parse::bytes(definition.name.range);
+            let function = sibling.text.get(range.start as usize..range.end as usize)?;
+            Some(LanguageItem::Library(LibraryFunction { function, ..sibling }))
+        }
+        _ => None,
+    })
+}
+
+/// A value of the host as an operand.
+pub(crate) fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
+    match value {
+        HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => Operand::Constant(constant),
+        HostValue::Tuple(items) => template::tuple(items.into_iter().map(from_host).collect()),
+        HostValue::Language(path) => match semantic::language(&path) {
+            Some(LanguageItem::Constant(constant)) => Operand::Constant(constant),
+            _ => Operand::Language(path),
+        },
+        HostValue::Function(function) => Operand::Function(function),
+        HostValue::ConstexprFunction(object) => Operand::ConstexprFunction(object),
+        HostValue::Callable(object) => Operand::Callable(object),
+        HostValue::Object(object) => Operand::Object(object),
+    }
+}

@@ -1,0 +1,311 @@
+//! Parsing: a guard against nesting that would exhaust the stack, ruff's parser, and finding a function in the result.
+
+use std::ops::Range;
+
+use ruff_python_ast::token::{Token, TokenKind};
+use ruff_python_ast::visitor::{self, Visitor};
+use ruff_python_ast::{Expr, ModModule, Stmt, StmtFunctionDef};
+use ruff_python_parser::{Mode, ParseOptions, lexer, parse_unchecked};
+use ruff_text_size::{Ranged, TextRange};
+use tilewright_base::{Code, Diagnostic, FileId, Span};
+
+use super::scope::with_stack;
+
+/// The largest source file, in bytes.
+const MAX_TEXT: usize = 1 << 26;
+
+/// The deepest that brackets, operators and such may nest in one logical line.
+const MAX_EXPRESSION_DEPTH: u32 = 1_000;
+
+/// The deepest that blocks may nest, as in CPython.
+const MAX_INDENTATION: u32 = 100;
+
+/// Why a text is not taken.
+pub(crate) struct ParseFailure {
+    code: Code,
+    range: Range<u32>,
+    message: String,
+    /// A bracket on an earlier line that is still open.
+    open: Option<Range<u32>>,
+}
+
+impl ParseFailure {
+    /// What the user is told, if the text is this file.
+    pub fn diagnostic(self, file: FileId) -> Diagnostic {
+        let span = |range: Range<u32>| Span::new(file, range.start, range.end);
+        let diagnostic = Diagnostic::at(self.code, span(self.range), self.message);
+        match self.open {
+            Some(open) => diagnostic.secondary(span(open), "this bracket is still open"),
+            None => diagnostic,
+        }
+    }
+}
+
+pub(crate) fn bytes(range: TextRange) -> Range<u32> {
+    u32::from(range.start())..u32::from(range.end())
+}
+
+/// The syntax tree of a text.
+pub(crate) struct Tree(ModModule);
+
+impl std::ops::Deref for Tree {
+    type Target = ModModule;
+
+    fn deref(&self) -> &ModModule {
+        &self.0
+    }
+}
+
+/// A deep tree is dropped as deep as it is: on a stack that suffices.
+impl Drop for Tree {
+    fn drop(&mut self) {
+        with_stack(|| drop(std::mem::take(&mut self.0.body)));
+    }
+}
+
+/// Parses a text.
+pub(crate) fn parse(text: &str) -> Result<Tree, ParseFailure> {
+    with_stack(|| parse_here(text))
+}
+
+fn parse_here(text: &str) -> Result<Tree, ParseFailure> {
+    if text.len() > MAX_TEXT {
+        let message = format!("a source file has at most {MAX_TEXT} bytes, found {}", text.len());
+        return Err(ParseFailure { code: Code::TooLarge, range: 0..0, message, open: None });
+    }
+    check_nesting(text)?;
+    let parsed = parse_unchecked(text, ParseOptions::from(Mode::Module));
+    if let Some(error) = parsed.errors().first() {
+        let message = sentence(&error.error.to_string());
+        let mut range = bytes(error.location);
+        // Where a line ends too early, its end is the place, not the start of the next one.
+        let covered = text.get(range.start as usize..range.end as usize).unwrap_or("");
+        if let Some(newline) = covered.find(['\n', '\r']) {
+            range.end = range.start + newline as u32;
+        }
+        let open = open_bracket(text, parsed.tokens(), range.start);
+        return Err(ParseFailure { code: Code::SyntaxError, range, message, open });
+    }
+    match parsed.try_into_module() {
+        Some(module) => Ok(Tree(module.into_syntax())),
+        None => Err(ParseFailure {
+            code: Code::SyntaxError,
+            range: 0..0,
+            message: "not a module".into(),
+            open: None,
+        }),
+    }
+}
+
+/// The innermost bracket that is open at a byte, if it stands on an earlier line.
+fn open_bracket(text: &str, tokens: &[Token], byte: u32) -> Option<Range<u32>> {
+    let mut open = Vec::new();
+    for token in tokens.iter().take_while(|token| u32::from(token.range().start()) < byte) {
+        match token.kind() {
+            TokenKind::Lpar | TokenKind::Lsqb | TokenKind::Lbrace => open.push(bytes(token.range())),
+            TokenKind::Rpar | TokenKind::Rsqb | TokenKind::Rbrace => drop(open.pop()),
+            _ => {}
+        }
+    }
+    let bracket = open.pop()?;
+    text.get(bracket.end as usize..byte as usize)?.contains('\n').then_some(bracket)
+}
+
+/// The first letter in lower case, as in all other messages.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_ascii_lowercase());
+    first.into_iter().chain(chars).collect()
+}
+
+/// How deep the syntax tree of a bracket's content can be.
+#[derive(Clone, Copy, Default)]
+struct Nesting {
+    /// Where the bracket itself stands.
+    base: u32,
+    /// The depth that the next token would have.
+    now: u32,
+    /// The deepest until now.
+    most: u32,
+}
+
+/// Bounds the depth of the tree before it is built: each operator, keyword and bracket adds at most one level until a
+/// comma or the end of the line starts a sibling.
+fn check_nesting(text: &str) -> Result<(), ParseFailure> {
+    let mut lexer = lexer::lex(text, Mode::Module);
+    let mut outer: Vec<Nesting> = Vec::new();
+    let mut here = Nesting::default();
+    let mut indentation = 0_u32;
+    let mut line = 0;
+    loop {
+        let kind = lexer.next_token();
+        if matches!(kind, TokenKind::Newline | TokenKind::NonLogicalNewline) {
+            line += 1;
+        }
+        match kind {
+            TokenKind::EndOfFile => return Ok(()),
+            TokenKind::Indent => indentation += 1,
+            TokenKind::Dedent => indentation = indentation.saturating_sub(1),
+            TokenKind::Newline | TokenKind::Semi if outer.is_empty() => here = Nesting::default(),
+            TokenKind::Comma => here.now = here.base,
+            TokenKind::Lpar
+            | TokenKind::Lsqb
+            | TokenKind::Lbrace
+            | TokenKind::FStringStart
+            | TokenKind::TStringStart => {
+                outer.push(here);
+                let depth = here.now + 1;
+                here = Nesting { base: depth, now: depth, most: depth };
+            }
+            TokenKind::Rpar
+            | TokenKind::Rsqb
+            | TokenKind::Rbrace
+            | TokenKind::FStringEnd
+            | TokenKind::TStringEnd => {
+                if let Some(before) = outer.pop() {
+                    let depth = here.most + 1;
+                    here = Nesting { base: before.base, now: depth, most: before.most.max(depth) };
+                }
+            }
+            TokenKind::Name | TokenKind::Int | TokenKind::Float | TokenKind::String | TokenKind::Comment => {}
+            _ => {
+                here.now += 1;
+                here.most = here.most.max(here.now);
+            }
+        }
+        if here.most > MAX_EXPRESSION_DEPTH || indentation > MAX_INDENTATION {
+            let message = if indentation > MAX_INDENTATION {
+                format!("blocks nest at most {MAX_INDENTATION} deep")
+            } else {
+                format!("expressions nest at most {MAX_EXPRESSION_DEPTH} deep")
+            };
+            return Err(ParseFailure {
+                code: Code::TooLarge,
+                range: line_start(text, line),
+                message,
+                open: None,
+            });
+        }
+    }
+}
+
+/// The first bytes of a line, counted from 0. (The lexer does not tell where it stands.)
+fn line_start(text: &str, line: usize) -> Range<u32> {
+    let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
+    let length = text[start..].bytes().take(60).take_while(|&byte| byte != b'\n').count();
+    start as u32..(start + length) as u32
+}
+
+/// The function of this name whose `def` stands first at or after a byte.
+pub(crate) fn find_function<'a>(
+    module: &'a ModModule,
+    name: &str,
+    offset: u32,
+) -> Option<&'a StmtFunctionDef> {
+    let mut best: Option<&StmtFunctionDef> = None;
+    visit_functions(&module.body, &mut |function| {
+        let start = u32::from(function.name.start());
+        let is_nearer = best.is_none_or(|best| start < u32::from(best.name.start()));
+        if function.name.as_str() == name && start >= offset && is_nearer {
+            best = Some(function);
+        }
+    });
+    best
+}
+
+/// The first lambda of a text, which may be what a user tried to compile.
+pub(crate) fn find_lambda(module: &ModModule) -> Option<&Expr> {
+    let mut finder = Lambda(None);
+    with_stack(|| finder.visit_body(&module.body));
+    finder.0
+}
+
+struct Lambda<'a>(Option<&'a Expr>);
+
+impl<'a> Visitor<'a> for Lambda<'a> {
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Lambda(_) if self.0.is_none() => self.0 = Some(expression),
+            other => visitor::walk_expr(self, other),
+        }
+    }
+}
+
+/// Every function of a module, at any depth of classes, functions and conditions.
+pub(crate) fn visit_functions<'a>(body: &'a [Stmt], each: &mut impl FnMut(&'a StmtFunctionDef)) {
+    let mut blocks: Vec<&[Stmt]> = vec![body];
+    while let Some(block) = blocks.pop() {
+        for statement in block {
+            if let Stmt::FunctionDef(function) = statement {
+                each(function);
+            }
+            blocks.extend(blocks_of(statement));
+        }
+    }
+}
+
+/// The blocks directly inside a statement.
+pub(crate) fn blocks_of(statement: &Stmt) -> Vec<&[Stmt]> {
+    match statement {
+        Stmt::FunctionDef(function) => vec![&function.body],
+        Stmt::ClassDef(class) => vec![&class.body],
+        Stmt::If(branch) => {
+            let mut blocks: Vec<&[Stmt]> = vec![&branch.body];
+            blocks.extend(branch.elif_else_clauses.iter().map(|clause| &clause.body[..]));
+            blocks
+        }
+        Stmt::For(each) => vec![&each.body, &each.orelse],
+        Stmt::While(each) => vec![&each.body, &each.orelse],
+        Stmt::With(with) => vec![&with.body],
+        Stmt::Try(attempt) => {
+            let mut blocks: Vec<&[Stmt]> = vec![&attempt.body, &attempt.orelse, &attempt.finalbody];
+            let handlers = attempt.handlers.iter().filter_map(|handler| handler.as_except_handler());
+            blocks.extend(handlers.map(|handler| &handler.body[..]));
+            blocks
+        }
+        Stmt::Match(choice) => choice.cases.iter().map(|case| &case.body[..]).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(text: &str) -> Option<Code> {
+        parse(text).err().map(|failure| failure.code)
+    }
+
+    #[test]
+    fn deep_nesting_is_an_error_and_not_an_overflow() {
+        for text in [
+            "(".repeat(100_000),
+            format!("x = {}1{}", "(".repeat(100_000), ")".repeat(100_000)),
+            format!("x = {}1", "-".repeat(100_000)),
+            format!("x = {}1", "not ".repeat(100_000)),
+            format!("x = 1{}", " + 1".repeat(100_000)),
+            format!("x = a{}", ".b".repeat(100_000)),
+            format!("x = a{}", "()".repeat(100_000)),
+            format!("x = {}1", "1 if y else ".repeat(100_000)),
+            format!("x = {}1", "lambda: ".repeat(100_000)),
+            (0..2_000).fold(String::new(), |text, depth| text + &" ".repeat(depth) + "if x:\n"),
+        ] {
+            assert_eq!(code(&text), Some(Code::TooLarge), "{}", &text[..20]);
+        }
+    }
+
+    #[test]
+    fn long_flat_texts_are_fine() {
+        assert_eq!(code(&format!("x = [{}]", "1 + 2, ".repeat(100_000))), None);
+        assert_eq!(code(&"x = f(a + b)[c]\n".repeat(10_000)), None);
+    }
+
+    #[test]
+    fn functions_are_found_at_or_after_an_offset() {
+        let text = "@jit\ndef f(): pass\nif 1:\n  @jit\n  def f(): pass\n";
+        let module = parse(text).ok().expect("the text is Python");
+        let found =
+            |offset| find_function(&module, "f", offset).map(|function| function.name.start().to_u32());
+        assert_eq!((found(0), found(10), found(30), found(50)), (Some(9), Some(38), Some(38), None));
+    }
+}

@@ -1,0 +1,216 @@
+//! Words findings: where they stand, how the calls led there, and what to say of an argument.
+
+use ruff_python_ast::Expr;
+use ruff_python_ast::visitor::{self, Visitor};
+use tilewright_base::{Code, Diagnostic, Label, Span};
+use tilewright_ir::RuleError;
+
+use super::function::is_constexpr;
+use super::scope::{State, with_stack};
+use super::{Callee, Lowerer, MAX_FINDINGS, Reported, Session};
+use crate::semantic::SemanticError;
+use crate::value::Operand;
+
+/// Where an operation stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    /// The whole expression.
+    pub whole: Span,
+    /// What to point at where several operands are to blame: the operator, or the name of what is called.
+    pub focus: Span,
+}
+
+impl From<Span> for Place {
+    fn from(whole: Span) -> Self {
+        Self { whole, focus: whole }
+    }
+}
+
+/// A call that is being lowered.
+pub(crate) struct Frame {
+    /// Where the call stands, in the caller's source.
+    pub call: Span,
+    /// The function that is called.
+    pub name: String,
+    /// Whether the function is of the library.
+    pub is_library: bool,
+}
+
+impl Session<'_> {
+    /// Adds a finding that stands in the function which the innermost frame calls.
+    pub(crate) fn report(&mut self, diagnostic: Diagnostic) -> Reported {
+        let diagnostic = self.with_calls(diagnostic);
+        let place = |diagnostic: &Diagnostic| diagnostic.primary.as_ref().map(|label| label.span);
+        let is_known = |known: &Diagnostic| {
+            known.code == diagnostic.code
+                && place(known) == place(&diagnostic)
+                && (known.primary.is_some() || known.message == diagnostic.message)
+        };
+        if self.diagnostics.len() < MAX_FINDINGS && !self.diagnostics.iter().any(is_known) {
+            self.diagnostics.push(diagnostic);
+        }
+        Reported
+    }
+
+    /// Adds the calls that led to a place, innermost first. A place in the library becomes the user's call of it.
+    fn with_calls(&self, mut diagnostic: Diagnostic) -> Diagnostic {
+        let outermost_library = self.frames.iter().rposition(|frame| !frame.is_library);
+        let user_frames = outermost_library.map_or(0, |index| index + 1);
+        if let Some(frame) = self.frames.get(user_frames) {
+            self.blame_call(&mut diagnostic, frame);
+        }
+        for frame in self.frames[..user_frames].iter().rev() {
+            diagnostic.secondary.push(Label { span: frame.call, text: "called from here".into() });
+        }
+        diagnostic
+    }
+
+    /// Moves a finding in the library to the call of the library.
+    fn blame_call(&self, diagnostic: &mut Diagnostic, frame: &Frame) {
+        let inside = std::mem::take(&mut diagnostic.secondary);
+        let primary = diagnostic.primary.take();
+        if let Some(primary) = &primary {
+            let place = self.sources.position(primary.span);
+            let line = line_at(&self.sources.file(primary.span.file).text, primary.span.start);
+            diagnostic.notes.push(format!("in {} of the library, at {place}: {line}", frame.name));
+        }
+        for label in primary.iter().chain(&inside).filter(|label| !label.text.is_empty()) {
+            diagnostic.notes.push(format!("{}: {}", self.sources.text(label.span).trim(), label.text));
+        }
+        diagnostic.primary =
+            Some(Label { span: frame.call, text: format!("in this call of {}", frame.name) });
+    }
+}
+
+/// The line that a byte stands in.
+fn line_at(text: &str, byte: u32) -> &str {
+    let byte = byte as usize;
+    let start = text.get(..byte).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1);
+    text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or("").trim()
+}
+
+impl<'a> Lowerer<'a, '_, '_> {
+    /// Reports an error at a place of this function.
+    pub(crate) fn error(&mut self, code: Code, span: Span, message: impl Into<String>) -> Reported {
+        self.report(Diagnostic::at(code, span, message))
+    }
+
+    pub(crate) fn report(&mut self, diagnostic: Diagnostic) -> Reported {
+        self.session.report(diagnostic)
+    }
+
+    /// Reports Python that kernels do not have.
+    pub(crate) fn unsupported(&mut self, span: Span, construct: &str, hint: &str) -> Reported {
+        let diagnostic = Diagnostic::at(Code::UnsupportedConstruct, span, format!("{construct} in a kernel"));
+        self.report(if hint.is_empty() { diagnostic } else { diagnostic.hint(hint) })
+    }
+
+    pub(crate) fn too_deep(&mut self, span: Span) -> Reported {
+        let message = "expressions, statements or calls nest too deep";
+        let diagnostic = Diagnostic::at(Code::TooLarge, span, message);
+        self.report(diagnostic.hint("give parts of it names, or move them into helper functions"))
+    }
+
+    /// Reports what a rule of the IR says, which the semantic rules should have said before.
+    pub(crate) fn rule_error(&mut self, span: Span, error: RuleError) -> Reported {
+        self.error(Code::TypeMismatch, span, error.message)
+    }
+
+    /// Reports what a semantic rule says. `arguments` are the expressions that the rule knows by number, where the source
+    /// has them.
+    pub(crate) fn semantic_error(
+        &mut self,
+        error: SemanticError,
+        place: impl Into<Place>,
+        arguments: &[Option<&'a Expr>],
+    ) -> Reported {
+        if error.is_reported {
+            return Reported;
+        }
+        let place = place.into();
+        let at = if error.arguments.len() > 1 { place.focus } else { place.whole };
+        let mut diagnostic = Diagnostic::at(error.code, at, error.message);
+        diagnostic.notes = error.notes;
+        diagnostic.hint = error.hint;
+        let blamed: Vec<(Option<&'a Expr>, String)> = error
+            .arguments
+            .into_iter()
+            .map(|(index, text)| (arguments.get(index).copied().flatten(), text))
+            .collect();
+        let is_only = blamed.len() == 1;
+        for (expression, text) in &blamed {
+            match expression {
+                Some(expression) if is_only => {
+                    diagnostic = diagnostic.primary(self.span_of(expression), text.clone());
+                }
+                Some(expression) => {
+                    diagnostic.secondary.push(Label { span: self.span_of(expression), text: text.clone() });
+                }
+                None if text.is_empty() => {}
+                None => diagnostic.notes.push(text.clone()),
+            }
+        }
+        if error.code == Code::NotConstexpr {
+            let expressions: Vec<&Expr> = blamed.iter().filter_map(|(expression, _)| *expression).collect();
+            diagnostic = self.explain_run_time(diagnostic, &expressions);
+        }
+        self.report(diagnostic)
+    }
+
+    /// Points at the parameter that makes an expression a run-time value.
+    pub(crate) fn explain_run_time(&self, mut diagnostic: Diagnostic, expressions: &[&Expr]) -> Diagnostic {
+        let mut names = Names(Vec::new());
+        for expression in expressions {
+            with_stack(|| names.visit_expr(expression));
+        }
+        for name in names.0 {
+            let Some(binding) = self.scope.get(name) else { continue };
+            let State::Value(Operand::Tensor(_)) = binding.state else { continue };
+            if binding.is_parameter {
+                let parameter = super::function::parameters(self.definition)
+                    .find(|parameter| parameter.name.as_str() == name);
+                if is_constexpr(parameter.and_then(|parameter| parameter.annotation.as_deref())) {
+                    return diagnostic
+                        .secondary(binding.span, "this parameter gets a run-time value")
+                        .hint(format!("pass a compile-time value as '{name}'"));
+                }
+                diagnostic = diagnostic.secondary(binding.span, "this parameter is a run-time value");
+                if matches!(self.callee, Callee::User(_)) {
+                    diagnostic = diagnostic.hint(format!("annotate it: `{name}: tl.constexpr`"));
+                }
+                return diagnostic;
+            }
+            if !diagnostic.secondary.iter().any(|label| label.span == binding.span) {
+                diagnostic = diagnostic.secondary(binding.span, format!("{name} is a run-time value"));
+            }
+        }
+        diagnostic
+    }
+}
+
+impl Lowerer<'_, '_, '_> {
+    /// Where an operator stands between its operands.
+    pub(crate) fn operator_place(&self, whole: Span, left: &Expr, right: &Expr, symbol: &str) -> Place {
+        let (left, right) = (self.span_of(left), self.span_of(right));
+        let between = Span { start: left.end, end: right.start, ..whole };
+        let text = self.session.sources.text(between);
+        let focus = text.find(symbol).map_or(whole, |offset| {
+            let start = between.start + offset as u32;
+            Span { start, end: start + symbol.len() as u32, ..whole }
+        });
+        Place { whole, focus }
+    }
+}
+
+/// The names that an expression reads.
+struct Names<'a>(Vec<&'a str>);
+
+impl<'a> Visitor<'a> for Names<'a> {
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Name(name) if !self.0.contains(&name.id.as_str()) => self.0.push(name.id.as_str()),
+            Expr::Name(_) => {}
+            _ => visitor::walk_expr(self, expression),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What a name stands for at a point of a function, and which names a piece of syntax assigns.
+
+use ruff_python_ast::visitor::{self, Visitor};
+use ruff_python_ast::{Expr, ExprContext, Stmt};
+use rustc_hash::FxHashMap;
+use tilewright_base::Span;
+
+use super::IrOperand;
+use super::parse::blocks_of;
+
+/// The names of a function at a point.
+pub(crate) type Scope<'a> = FxHashMap<&'a str, Binding>;
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(crate) struct Binding {
+    pub state: State,
+    /// Where the name was given this value.
+    pub span: Span,
+    /// Whether it is a parameter that has not been assigned since.
+    pub is_parameter: bool,
+}
+
+/// Whether a name has a value.
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    /// It has.
+    Value(IrOperand),
+    /// Its value is an error that has been reported.
+    Poisoned,
+    /// It was assigned at the binding's span, but not on all ways that lead here; the text says so.
+    Lost(&'static str),
+}
+
+impl Binding {
+    pub fn value(value: IrOperand, span: Span) -> Self {
+        Self { state: State::Value(value), span, is_parameter: false }
+    }
+
+    pub fn poisoned(span: Span) -> Self {
+        Self { state: State::Poisoned, span, is_parameter: false }
+    }
+
+    pub fn lost(span: Span, why: &'static str) -> Self {
+        Self { state: State::Lost(why), span, is_parameter: false }
+    }
+}
+
+/// Which way a condition goes, where that is known before the code is lowered.
+pub(crate) type Decide<'f> = dyn Fn(&Expr) -> Option<bool> + 'f;
+
+/// The names that statements may assign, each once, in order.
+pub(crate) fn assigned<'a>(body: &'a [Stmt], decide: &Decide<'_>) -> Vec<&'a str> {
+    let mut collector = Assigned { names: Vec::new(), decide };
+    with_stack(|| collector.visit_body(body));
+    collector.names
+}
+
+/// The names that an expression assigns (`:=`), or that a target stores to.
+pub(crate) fn assigned_in(expression: &Expr) -> Vec<&str> {
+    let mut collector = Assigned { names: Vec::new(), decide: &|_| None };
+    with_stack(|| collector.visit_expr(expression));
+    collector.names
+}
+
+/// Walks syntax, which the guard before the parser lets nest a thousand deep, on a stack that suffices.
+pub(crate) fn with_stack<T>(walk: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(512 << 10, 4 << 20, walk)
+}
+
+struct Assigned<'a, 'f> {
+    names: Vec<&'a str>,
+    decide: &'f Decide<'f>,
+}
+
+impl<'a> Visitor<'a> for Assigned<'a, '_> {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        match statement {
+            Stmt::FunctionDef(_) | Stmt::ClassDef(_) => {}
+            Stmt::If(branch) => {
+                self.visit_expr(&branch.test);
+                let mut taken = (self.decide)(&branch.test);
+                if taken != Some(false) {
+                    self.visit_body(&branch.body);
+                }
+                for clause in &branch.elif_else_clauses {
+                    if taken == Some(true) {
+                        break;
+                    }
+                    if let Some(test) = &clause.test {
+                        self.visit_expr(test);
+                    }
+                    taken = clause.test.as_ref().and_then(|test| (self.decide)(test));
+                    if taken != Some(false) {
+                        self.visit_body(&clause.body);
+                    }
+                }
+            }
+            _ => visitor::walk_stmt(self, statement),
+        }
+    }
+
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Name(name) if name.ctx == ExprContext::Store => {
+                if !self.names.contains(&name.id.as_str()) {
+                    self.names.push(name.id.as_str());
+                }
+            }
+            Expr::ListComp(list) => {
+                self.visit_expr(&list.elt);
+                for generator in &list.generators {
+                    self.visit_expr(&generator.iter);
+                }
+            }
+            Expr::Lambda(_) | Expr::Name(_) => {}
+            _ => visitor::walk_expr(self, expression),
+        }
+    }
+}
+
+/// On how many ways statements come to their end without a `return`, where an `if` without one counts as one way.
+pub(crate) fn open_ways(body: &[Stmt], decide: &Decide<'_>) -> usize {
+    let mut ways = 1_usize;
+    for statement in body {
+        match statement {
+            Stmt::Return(_) => return 0,
+            Stmt::If(branch) if returns(std::slice::from_ref(statement)) => {
+                let others =
+                    branch.elif_else_clauses.iter().map(|clause| (clause.test.as_ref(), &clause.body));
+                let arms = std::iter::once((Some(&*branch.test), &branch.body)).chain(others);
+                let mut open = 0_usize;
+                let mut is_left = true;
+                for (test, body) in arms {
+                    let taken = test.map_or(Some(true), decide);
+                    if taken != Some(false) {
+                        open = open.saturating_add(open_ways(body, decide));
+                    }
+                    if taken == Some(true) {
+                        is_left = false;
+                        break;
+                    }
+                }
+                ways = ways.saturating_mul(open.saturating_add(usize::from(is_left)));
+            }
+            _ => {}
+        }
+    }
+    ways
+}
+
+/// Whether a `return` stands in the statements, outside of loops and nested functions.
+pub(crate) fn returns(body: &[Stmt]) -> bool {
+    body.iter().any(|statement| match statement {
+        Stmt::Return(_) => true,
+        Stmt::If(_) => blocks_of(statement).into_iter().any(returns),
+        _ => false,
+    })
+}

@@ -1,0 +1,291 @@
+//! Statements other than branches and loops. A statement that is wrong is reported, and the names that it assigns are
+//! poisoned, so that the rest is checked without follow-up errors.
+
+use ruff_python_ast::{Expr, Stmt, StmtAnnAssign, StmtAssert, StmtAugAssign};
+use ruff_text_size::Ranged;
+use tilewright_base::{Code, Diagnostic, Span};
+
+use super::expression::binary_operator;
+use super::function::is_constexpr;
+use super::scope::{self, Binding};
+use super::{IrOperand, Lower, Lowerer, Reported, template};
+use crate::semantic;
+use crate::value::{Constant, Operand};
+
+impl<'a> Lowerer<'a, '_, '_> {
+    /// Lowers statements, up to a `return`.
+    pub(crate) fn block(&mut self, body: &'a [Stmt]) {
+        for (index, statement) in body.iter().enumerate() {
+            self.statement(statement);
+            match self.exit.is_done() {
+                Some(false) => {}
+                Some(true) => return,
+                None => {
+                    let rest = &body[index + 1..];
+                    let span = self.span_of(statement);
+                    if !rest.is_empty() && self.deeper(span, |this| this.guarded(rest, span)).is_err() {
+                        self.poison(rest);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn statement(&mut self, statement: &'a Stmt) {
+        let span = self.span_of(statement);
+        let result = self.deeper(span, |this| {
+            this.at(span);
+            if this.is_too_large() {
+                return Err(this.too_large(span));
+            }
+            this.execute(statement, span)
+        });
+        if result.is_err() {
+            self.poison(std::slice::from_ref(statement));
+        }
+    }
+
+    /// Marks the names that statements assign as known to be wrong.
+    pub(crate) fn poison(&mut self, body: &'a [Stmt]) {
+        for name in scope::assigned(body, &|_| None) {
+            self.scope.insert(name, Binding::poisoned(self.span));
+        }
+    }
+
+    fn execute(&mut self, statement: &'a Stmt, span: Span) -> Lower<()> {
+        match statement {
+            Stmt::Assign(assign) => {
+                let value = self.expression(&assign.value);
+                let at = self.span_of(&*assign.value);
+                for target in &assign.targets {
+                    let value = match &value {
+                        Ok(value) => self.decay_all(value),
+                        Err(reported) => Err(*reported),
+                    };
+                    self.assign_target(target, value, at);
+                }
+                Ok(())
+            }
+            Stmt::AnnAssign(assign) => {
+                self.annotated(assign);
+                Ok(())
+            }
+            Stmt::AugAssign(assign) => self.augmented(assign, span),
+            Stmt::Expr(expression) => {
+                // A docstring or another literal.
+                if expression.value.is_literal_expr() || expression.value.is_ellipsis_literal_expr() {
+                    return Ok(());
+                }
+                self.expression(&expression.value).map(|_| ())
+            }
+            Stmt::If(branch) => self.branch(&branch.test, &branch.body, &branch.elif_else_clauses),
+            Stmt::For(each) => self.for_statement(each, span),
+            Stmt::While(each) => self.while_statement(each, span),
+            Stmt::Pass(_) => Ok(()),
+            Stmt::Return(statement) if self.loop_depth == 0 => self.early_return(statement),
+            Stmt::Assert(assert) => self.assertion(assert, span),
+            _ => Err(self.unsupported_statement(statement, span)),
+        }
+    }
+
+    fn unsupported_statement(&mut self, statement: &Stmt, span: Span) -> Reported {
+        const OUTSIDE: &str = "move it out of the kernel, to the top of the module";
+        let (keyword, construct, hint) = match statement {
+            Stmt::Return(_) => (
+                6,
+                "'return' inside a loop",
+                "assign the result to a name and return it after the loop; mask what must not happen any more",
+            ),
+            Stmt::Break(_) => (
+                5,
+                "'break'",
+                "all programs of a tile run the same iterations: use `while` with the condition, or mask the rest",
+            ),
+            Stmt::Continue(_) => (8, "'continue'", "put the rest of the body under an `if`, or mask it"),
+            Stmt::FunctionDef(function) => {
+                let at = self.span_of(&function.name);
+                return self.unsupported(at, "a nested function", OUTSIDE);
+            }
+            Stmt::ClassDef(class) => {
+                let at = self.span_of(&class.name);
+                return self.unsupported(at, "a class", OUTSIDE);
+            }
+            Stmt::Import(_) | Stmt::ImportFrom(_) => (6, "an import", OUTSIDE),
+            Stmt::Global(_) => (6, "'global'", "pass the value as an argument and return the new one"),
+            Stmt::Nonlocal(_) => (8, "'nonlocal'", "pass the value as an argument and return the new one"),
+            Stmt::Try(_) => (3, "'try'", "a kernel raises no exceptions: test the condition with `if`"),
+            Stmt::Raise(_) => (5, "'raise'", "use tl.static_assert or tl.device_assert"),
+            Stmt::With(_) => (4, "'with'", ""),
+            Stmt::Match(_) => (5, "'match'", "use if, elif and else"),
+            Stmt::Delete(_) => (3, "'del'", "leave it out: values live as long as they are used"),
+            Stmt::TypeAlias(_) => (4, "a type alias", OUTSIDE),
+            _ => (0, "this statement", ""),
+        };
+        let mut at = span;
+        if keyword > 0 {
+            at.end = at.end.min(at.start + keyword);
+        }
+        self.unsupported(at, construct, hint)
+    }
+
+    /// `name: annotation = value`.
+    fn annotated(&mut self, assign: &'a StmtAnnAssign) {
+        let Some(expression) = &assign.value else { return };
+        let at = self.span_of(&**expression);
+        let value = self.expression(expression);
+        if !is_constexpr(Some(&assign.annotation)) {
+            let value = value.and_then(|value| self.decay_all(&value));
+            self.assign_target(&assign.target, value, at);
+            return;
+        }
+        let value = value.and_then(|value| {
+            if template::values(&value).is_empty() {
+                return Ok(value);
+            }
+            self.as_constant(&value)
+                .map(Operand::Constant)
+                .ok_or_else(|| self.not_constant(at, expression, &value, "the value of a tl.constexpr"))
+        });
+        self.assign_target(&assign.target, value, at);
+    }
+
+    /// `name op= value`.
+    fn augmented(&mut self, assign: &'a StmtAugAssign, span: Span) -> Lower<()> {
+        let Expr::Name(target) = &*assign.target else {
+            return Err(self.bad_target(&assign.target));
+        };
+        let old = self.name(target);
+        let value = self.expression(&assign.value);
+        let result = match (old, value) {
+            (Ok(old), Ok(value)) => {
+                let operator = binary_operator(assign.op);
+                self.binary(operator, (&old, &assign.target), (&value, &assign.value), span)
+                    .and_then(|value| self.decay_all(&value))
+            }
+            _ => Err(Reported),
+        };
+        self.assign_target(&assign.target, result, span);
+        Ok(())
+    }
+
+    /// Gives the names of a target their values, or poisons them.
+    pub(crate) fn assign_target(&mut self, target: &'a Expr, value: Lower<IrOperand>, at: Span) {
+        match target {
+            Expr::Name(name) => {
+                let span = self.span_of(name);
+                let binding = match value {
+                    Ok(value) => Binding::value(value, span),
+                    Err(Reported) => Binding::poisoned(span),
+                };
+                self.bind(name.id.as_str(), binding);
+            }
+            Expr::Tuple(tuple) => self.unpack(&tuple.elts, value, at),
+            Expr::List(list) => self.unpack(&list.elts, value, at),
+            other => {
+                self.bad_target(other);
+            }
+        }
+    }
+
+    fn bad_target(&mut self, target: &Expr) -> Reported {
+        let span = self.span_of(target);
+        match target {
+            Expr::Subscript(_) => {
+                let hint = "a tile does not change: write to memory with tl.store, or choose with tl.where";
+                self.unsupported(span, "an assignment to an element", hint)
+            }
+            Expr::Starred(_) => self.unsupported(span, "'*' in an assignment", "name the items"),
+            _ => self.unsupported(span, "an assignment to an attribute", "use a name of its own"),
+        }
+    }
+
+    fn unpack(&mut self, targets: &'a [Expr], value: Lower<IrOperand>, at: Span) {
+        let items = value.and_then(|value| {
+            let Some(items) = template::items(&value) else {
+                let what = self.describe(&value);
+                let message = format!("{what} cannot be unpacked into {} names", targets.len());
+                return Err(self.error(Code::TypeMismatch, at, message));
+            };
+            if items.len() == targets.len() {
+                return Ok(items);
+            }
+            let message = format!("{} values cannot be unpacked into {} names", items.len(), targets.len());
+            let diagnostic = Diagnostic::new(Code::TypeMismatch, message)
+                .primary(at, format!("this is a tuple of {}", items.len()));
+            Err(self.report(diagnostic))
+        });
+        match items {
+            Ok(items) => {
+                for (target, item) in targets.iter().zip(items) {
+                    self.assign_target(target, Ok(item), at);
+                }
+            }
+            Err(reported) => {
+                for target in targets {
+                    self.assign_target(target, Err(reported), at);
+                }
+            }
+        }
+    }
+
+    /// Gives a name its value, and the value the name.
+    pub(crate) fn bind(&mut self, name: &'a str, binding: Binding) {
+        if let scope::State::Value(Operand::Tensor(value)) = binding.state {
+            self.builder.name(value, name);
+        }
+        self.scope.insert(name, binding);
+    }
+
+    /// A compile-time number as a scalar of its natural type.
+    pub(crate) fn decay(&mut self, value: &IrOperand) -> Lower<IrOperand> {
+        match value {
+            Operand::Constant(Constant::Bool(_) | Constant::Int(_) | Constant::Float(_))
+                if !self.keeps_constants =>
+            {
+                let span = self.span;
+                let result = semantic::to_tensor(self, value);
+                result.map(Operand::Tensor).map_err(|error| self.semantic_error(error, span, &[]))
+            }
+            other => Ok(other.clone()),
+        }
+    }
+
+    /// What a plain assignment makes of a value, as in Triton: a compile-time number becomes a scalar of its natural type,
+    /// also in a tuple. (Where a compile-time value is needed, [`as_constant`](Self::as_constant) still sees it.)
+    pub(crate) fn decay_all(&mut self, value: &IrOperand) -> Lower<IrOperand> {
+        match template::items(value) {
+            Some(items) if !self.keeps_constants => {
+                let items: Lower<Vec<_>> = items.iter().map(|item| self.decay_all(item)).collect();
+                items.map(template::tuple)
+            }
+            _ => self.decay(value),
+        }
+    }
+
+    /// `assert`: checked while the kernel runs, if it is compiled with `debug`; also where the condition is known at compile
+    /// time, since that may be by specialization to an argument of 1. What must hold always is a `tl.static_assert`.
+    fn assertion(&mut self, assert: &'a StmtAssert, span: Span) -> Lower<()> {
+        let condition = self.expression(&assert.test)?;
+        let message = match &assert.msg {
+            Some(expression) => {
+                let value = self.expression(expression)?;
+                let Some(constant) = self.as_constant(&value) else {
+                    let at = self.span_of(&**expression);
+                    return Err(self.not_constant(at, expression, &value, "the message of an assertion"));
+                };
+                crate::constexpr::to_str(&constant)
+            }
+            None => String::new(),
+        };
+        self.at(span);
+        let result = semantic::assert_(self, &condition, &message);
+        result.map_err(|error| self.semantic_error(error, span, &[Some(&assert.test)]))
+    }
+
+    /// The end of a range as a place of no width: where something is missing.
+    pub(crate) fn start_of(&self, node: &impl Ranged) -> Span {
+        let span = self.span_of(node);
+        Span { end: span.start, ..span }
+    }
+}

@@ -1,0 +1,190 @@
+//! Operands apart from their run-time values: what a specialisation is keyed by, and what a call gives back.
+
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
+use tilewright_ir::{Dtype, Function, Type, Value};
+
+use super::IrOperand;
+use crate::constexpr::identical;
+use crate::value::{Constant, Operand, Range};
+
+/// An operand with types in the place of run-time values.
+pub(crate) type Template = Operand<Type>;
+
+/// Replaces each run-time value.
+pub(crate) fn map<V, W>(operand: &Operand<V>, each: &mut impl FnMut(&V) -> W) -> Operand<W> {
+    match operand {
+        Operand::Tensor(value) => Operand::Tensor(each(value)),
+        Operand::Constant(constant) => Operand::Constant(constant.clone()),
+        Operand::Tuple(items) => Operand::Tuple(items.iter().map(|item| map(item, each)).collect()),
+        Operand::Language(path) => Operand::Language(path.clone()),
+        Operand::Method(receiver, name) => Operand::Method(Box::new(map(receiver, each)), name.clone()),
+        Operand::Function(function) => Operand::Function(*function),
+        Operand::ConstexprFunction(object) => Operand::ConstexprFunction(*object),
+        Operand::Object(object) => Operand::Object(*object),
+        Operand::Callable(object) => Operand::Callable(*object),
+        Operand::Range(range) => Operand::Range(Box::new(Range {
+            lower: map(&range.lower, each),
+            upper: map(&range.upper, each),
+            step: map(&range.step, each),
+            is_static: range.is_static,
+            options: range.options.clone(),
+        })),
+    }
+}
+
+/// The operand with the types of its values.
+pub(crate) fn of(operand: &IrOperand, function: &Function) -> Template {
+    map(operand, &mut |&value| function.ty(value).clone())
+}
+
+/// The run-time values, in order.
+pub(crate) fn values<V: Clone>(operand: &Operand<V>) -> Vec<V> {
+    let mut values = Vec::new();
+    map(operand, &mut |value| values.push(value.clone()));
+    values
+}
+
+/// The operand with the next of `values` in each place.
+pub(crate) fn fill(template: &Template, values: &mut impl Iterator<Item = Value>) -> Option<IrOperand> {
+    let mut complete = true;
+    let filled = map(template, &mut |_| {
+        values.next().unwrap_or_else(|| {
+            complete = false;
+            Value::from_u32(0)
+        })
+    });
+    complete.then_some(filled)
+}
+
+/// Whether two operands differ in nothing, where `tensors` compares run-time values.
+pub(crate) fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl Fn(&V, &W) -> bool) -> bool {
+    match (left, right) {
+        (Operand::Tensor(left), Operand::Tensor(right)) => tensors(left, right),
+        (Operand::Constant(left), Operand::Constant(right)) => identical(left, right),
+        (Operand::Tuple(left), Operand::Tuple(right)) => {
+            left.len() == right.len()
+                && left.iter().zip(right).all(|(left, right)| same(left, right, tensors))
+        }
+        (Operand::Language(left), Operand::Language(right)) => left == right,
+        (Operand::Method(left, left_name), Operand::Method(right, right_name)) => {
+            left_name == right_name && same(left, right, tensors)
+        }
+        (Operand::Function(left), Operand::Function(right)) => left == right,
+        (Operand::ConstexprFunction(left), Operand::ConstexprFunction(right))
+        | (Operand::Object(left), Operand::Object(right))
+        | (Operand::Callable(left), Operand::Callable(right)) => left == right,
+        _ => false,
+    }
+}
+
+/// A hash that is equal for arguments that are the [`same`].
+pub(crate) fn hash(arguments: &[Template]) -> u64 {
+    let mut hasher = FxHasher::default();
+    for argument in arguments {
+        hash_operand(argument, &mut hasher);
+    }
+    hasher.finish()
+}
+
+fn hash_operand(operand: &Template, hasher: &mut FxHasher) {
+    std::mem::discriminant(operand).hash(hasher);
+    match operand {
+        Operand::Tensor(ty) => ty.hash(hasher),
+        Operand::Constant(constant) => hash_constant(constant, hasher),
+        Operand::Tuple(items) => items.iter().for_each(|item| hash_operand(item, hasher)),
+        Operand::Language(path) => path.hash(hasher),
+        Operand::Method(receiver, name) => {
+            hash_operand(receiver, hasher);
+            name.hash(hasher);
+        }
+        Operand::Function(function) => function.hash(hasher),
+        Operand::ConstexprFunction(object) | Operand::Object(object) | Operand::Callable(object) => {
+            object.hash(hasher);
+        }
+        // Ranges are never the same.
+        Operand::Range(_) => {}
+    }
+}
+
+fn hash_constant(constant: &Constant, hasher: &mut FxHasher) {
+    std::mem::discriminant(constant).hash(hasher);
+    match constant {
+        Constant::None => {}
+        Constant::Bool(value) => value.hash(hasher),
+        Constant::Int(value) => value.hash(hasher),
+        Constant::Float(value) => value.to_bits().hash(hasher),
+        Constant::Str(text) => text.hash(hasher),
+        Constant::Type(ty) => ty.hash(hasher),
+        Constant::Tuple(items) => items.iter().for_each(|item| hash_constant(item, hasher)),
+        Constant::Object(object) => object.hash(hasher),
+    }
+}
+
+/// A tuple: a constant one if all items are.
+pub(crate) fn tuple<V>(items: Vec<Operand<V>>) -> Operand<V> {
+    if items.iter().all(|item| item.constant().is_some()) {
+        let constants = items.into_iter().filter_map(|item| match item {
+            Operand::Constant(constant) => Some(constant),
+            _ => None,
+        });
+        return Operand::Constant(Constant::Tuple(constants.collect()));
+    }
+    Operand::Tuple(items)
+}
+
+/// The items of a tuple.
+pub(crate) fn items<V: Clone>(operand: &Operand<V>) -> Option<Vec<Operand<V>>> {
+    match operand {
+        Operand::Tuple(items) => Some(items.clone()),
+        Operand::Constant(Constant::Tuple(items)) => {
+            Some(items.iter().cloned().map(Operand::Constant).collect())
+        }
+        _ => None,
+    }
+}
+
+/// How a type or compile-time value is called in a message.
+pub(crate) fn describe(template: &Template) -> String {
+    match template {
+        Operand::Tensor(ty) => ty.to_string(),
+        Operand::Constant(Constant::None) => "None".into(),
+        Operand::Constant(Constant::Tuple(items)) => format!("a tuple of {}", items.len()),
+        Operand::Constant(constant) => format!("the {} {constant}", constant.type_name()),
+        Operand::Tuple(items) => {
+            let items: Vec<String> = items.iter().map(describe).collect();
+            format!("({})", items.join(", "))
+        }
+        Operand::Language(path) => format!("tl.{path}"),
+        Operand::Method(..) => "a method".into(),
+        Operand::Function(_) | Operand::ConstexprFunction(_) | Operand::Callable(_) => "a function".into(),
+        Operand::Object(_) => "an object".into(),
+        Operand::Range(_) => "a range".into(),
+    }
+}
+
+/// The advice where two values should have one type and have not.
+pub(crate) fn how_to_unify(expected: &Template, found: &Template) -> String {
+    match (expected, found) {
+        (Operand::Tensor(expected), Operand::Tensor(found)) if expected.element != found.element => {
+            match expected.dtype() {
+                Some(dtype) => format!("convert one of them, for example with `.to(tl.{})`", tl_name(dtype)),
+                None => "use the same pointers on both ways".into(),
+            }
+        }
+        (Operand::Tensor(_), Operand::Tensor(_)) => {
+            "give both the same shape, for example with tl.full or tl.broadcast_to".into()
+        }
+        _ => "give both a value of one type".into(),
+    }
+}
+
+/// What `triton.language` calls a type: `float32`.
+fn tl_name(dtype: Dtype) -> String {
+    let name = dtype.name();
+    match name.strip_prefix("fp") {
+        Some(rest) => format!("float{rest}"),
+        None => name.replace("bf16", "bfloat16"),
+    }
+}

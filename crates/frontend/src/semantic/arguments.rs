@@ -1,0 +1,252 @@
+//! What a builtin gets: its arguments, one for each parameter, and how it reads compile-time ones.
+
+use tilewright_base::Code;
+use tilewright_ir::{Builder, Dtype, Element, Shape, Type};
+
+use super::convert::{check_size, describe, tensor};
+use super::{BuiltinSpec, Caller, Op, Semantic, SemanticError, ValueOf};
+use crate::value::{Constant, Operand};
+
+/// The arguments of a call of a builtin, in the order of its parameters.
+pub(crate) struct Arguments<'a, C: Caller + ?Sized> {
+    /// What is called.
+    pub spec: &'static BuiltinSpec,
+    /// One for each parameter.
+    pub values: &'a [Op<C>],
+}
+
+impl<C: Caller + ?Sized> Arguments<'_, C> {
+    /// An argument.
+    pub fn at(&self, index: usize) -> Semantic<&Op<C>> {
+        self.values.get(index).ok_or_else(|| {
+            SemanticError::new(Code::WrongArguments, format!("`{}` misses an argument", self.spec.name))
+        })
+    }
+
+    /// The name of a parameter.
+    pub fn name(&self, index: usize) -> &'static str {
+        self.spec.parameters.get(index).map_or("argument", |parameter| parameter.name)
+    }
+
+    /// Whether an argument is `None`.
+    pub fn is_none(&self, index: usize) -> bool {
+        matches!(self.values.get(index), None | Some(Operand::Constant(Constant::None)))
+    }
+
+    /// A number or tensor.
+    pub fn tensor(&self, c: &mut C, index: usize) -> Semantic<ValueOf<C>> {
+        tensor(c, self.at(index)?, index)
+    }
+
+    /// A number or tensor, and its type.
+    pub fn typed(&self, c: &mut C, index: usize) -> Semantic<(ValueOf<C>, Type)> {
+        let value = self.tensor(c, index)?;
+        let ty = c.builder().type_of(&value);
+        Ok((value, ty))
+    }
+
+    /// A compile-time value.
+    pub fn constant(&self, c: &mut C, index: usize) -> Semantic<Constant> {
+        let operand = self.at(index)?;
+        match constant_of(c, operand) {
+            Some(constant) => Ok(constant),
+            None => Err(self.not_constexpr(c, operand, index)),
+        }
+    }
+
+    fn not_constexpr(&self, c: &mut C, operand: &Op<C>, index: usize) -> SemanticError {
+        let found = describe(c, operand);
+        let name = self.name(index);
+        SemanticError::new(
+            Code::NotConstexpr,
+            format!("`{name}` of `{}` must be known at compile time", self.spec.name),
+        )
+        .argument(index, format!("this is {found}, known only at run time"))
+        .note("expected a compile-time value, such as a number or a `tl.constexpr` parameter")
+        .hint("if it is a parameter of the kernel, annotate it in the signature: `BLOCK: tl.constexpr`")
+    }
+
+    /// A value of the wrong kind.
+    fn wrong(&self, index: usize, expected: &str, found: &Constant) -> SemanticError {
+        let message = format!("`{}` of `{}` must be {expected}", self.name(index), self.spec.name);
+        SemanticError::new(Code::InvalidValue, message)
+            .argument(index, format!("this is {found}"))
+            .note(format!("found {found}, expected {expected}"))
+    }
+
+    /// A compile-time integer.
+    pub fn int(&self, c: &mut C, index: usize) -> Semantic<i128> {
+        match self.constant(c, index)? {
+            Constant::Int(value) => Ok(value),
+            Constant::Bool(value) => Ok(i128::from(value)),
+            other => Err(self.wrong(index, "an integer", &other)),
+        }
+    }
+
+    /// A compile-time truth value.
+    pub fn flag(&self, c: &mut C, index: usize) -> Semantic<bool> {
+        Ok(self.constant(c, index)?.is_true())
+    }
+
+    /// A compile-time string; none for `None`.
+    pub fn string(&self, c: &mut C, index: usize) -> Semantic<Option<String>> {
+        match self.constant(c, index)? {
+            Constant::None => Ok(None),
+            Constant::Str(text) => Ok(Some(text.to_string())),
+            other => Err(self.wrong(index, "a string", &other)),
+        }
+    }
+
+    /// One of several strings; the default for `None`.
+    pub fn choice<T: Copy + Default>(
+        &self,
+        c: &mut C,
+        index: usize,
+        choices: &[(&'static str, T)],
+    ) -> Semantic<T> {
+        let Some(text) = self.string(c, index)? else { return Ok(T::default()) };
+        if let Some((_, choice)) = choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(&text)) {
+            return Ok(*choice);
+        }
+        let message = format!("`{}` of `{}` cannot be {text:?}", self.name(index), self.spec.name);
+        let names: Vec<String> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
+        let error = SemanticError::new(Code::InvalidValue, message)
+            .argument(index, "this is none of the values that it may have")
+            .note(format!("expected one of {}", names.join(", ")));
+        Err(match crate::suggest::suggest(&text, choices.iter().map(|(name, _)| *name)) {
+            Some(name) => error.hint(format!("did you mean {name:?}?")),
+            None => error,
+        })
+    }
+
+    /// A type, such as `tl.float32` or `tl.pointer_type(tl.float32)`.
+    pub fn element(&self, c: &mut C, index: usize) -> Semantic<Element> {
+        match self.constant(c, index)? {
+            Constant::Type(ty) => Ok(ty.element),
+            Constant::Str(text) => {
+                let name = text.as_ref();
+                let error = self.wrong(index, "a type", &Constant::Str(text.clone()));
+                Err(error.hint(format!("write `tl.{name}`, without quotes")))
+            }
+            other => {
+                let error = self.wrong(index, "a type", &other);
+                Err(error.hint("write a type such as `tl.float32`, or `x.dtype`"))
+            }
+        }
+    }
+
+    /// A number type.
+    pub fn dtype(&self, c: &mut C, index: usize) -> Semantic<Dtype> {
+        let element = self.element(c, index)?;
+        element.value().ok_or_else(|| {
+            let found = Constant::Type(Type { element, shape: Shape::scalar() });
+            self.wrong(index, "a number type", &found)
+        })
+    }
+
+    /// The items of a compile-time tuple; a single value is a tuple of one. A tuple of one tuple, which `*shape` makes
+    /// of a shape that is given as one argument, is that tuple.
+    pub fn ints(&self, c: &mut C, index: usize) -> Semantic<Vec<i128>> {
+        let mut constant = self.constant(c, index)?;
+        while let Constant::Tuple(items) = &constant {
+            match items.as_slice() {
+                [Constant::Tuple(inner)] => constant = Constant::Tuple(inner.clone()),
+                _ => break,
+            }
+        }
+        let items = match constant {
+            Constant::Tuple(items) => items,
+            other => vec![other],
+        };
+        let int = |item: Constant| match item {
+            Constant::Int(value) => Ok(value),
+            Constant::Bool(value) => Ok(i128::from(value)),
+            other => Err(self.wrong(index, "integers", &other)),
+        };
+        items.into_iter().map(int).collect()
+    }
+
+    /// A shape: every extent a power of two.
+    pub fn shape(&self, c: &mut C, index: usize) -> Semantic<Shape> {
+        let extents = self.ints(c, index)?;
+        check_shape(index, &extents)
+    }
+
+    /// An axis of a tile, counted from the end where it is negative.
+    pub fn axis(&self, c: &mut C, index: usize, rank: usize) -> Semantic<usize> {
+        let value = self.int(c, index)?;
+        self.wrap_axis(index, value, rank)
+    }
+
+    /// An axis of a tile of this rank.
+    pub fn wrap_axis(&self, index: usize, value: i128, rank: usize) -> Semantic<usize> {
+        let wrapped = if value < 0 { value + rank as i128 } else { value };
+        usize::try_from(wrapped).ok().filter(|axis| *axis < rank).ok_or_else(|| {
+            let message = format!(
+                "axis {value} of `{}` does not exist: the tile has {}",
+                self.spec.name,
+                count(rank, "axis", "axes")
+            );
+            let expected = match rank {
+                0 => "found a scalar, which has no axes".to_string(),
+                _ => format!("expected an axis from {} to {}", -(rank as i128), rank - 1),
+            };
+            SemanticError::new(Code::InvalidValue, message)
+                .argument(index, format!("this is {value}"))
+                .note(expected)
+        })
+    }
+}
+
+/// Checks the extents of the shape that is an argument: every one a power of two.
+pub(crate) fn check_shape(index: usize, extents: &[i128]) -> Semantic<Shape> {
+    let mut shape = Shape::scalar();
+    for (axis, &extent) in extents.iter().enumerate() {
+        let valid = u32::try_from(extent).ok().filter(|extent| extent.is_power_of_two());
+        let Some(valid) = valid else { return Err(bad_extent(index, axis, extent)) };
+        shape.0.push(valid);
+    }
+    check_size(&shape).map_err(|error| error.argument(index, "this shape"))?;
+    Ok(shape)
+}
+
+fn bad_extent(index: usize, axis: usize, extent: i128) -> SemanticError {
+    let message = format!("extents of a tile must be powers of two, and axis {axis} has {extent}");
+    let error = SemanticError::new(Code::InvalidValue, message)
+        .argument(index, format!("axis {axis} of this has extent {extent}"))
+        .note(format!("found {extent}, expected 1, 2, 4, 8, …"));
+    match u32::try_from(extent).ok().and_then(u32::checked_next_power_of_two) {
+        Some(next) if extent > 0 => error.hint(format!("use {next} and mask what is too much")),
+        _ => error,
+    }
+}
+
+/// `1 axis`, `2 axes`.
+pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// The compile-time value of an operand, tuples of compile-time values among them.
+fn constant_of<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> Option<Constant> {
+    match operand {
+        Operand::Constant(constant) => Some(constant.clone()),
+        Operand::Tuple(items) => {
+            items.iter().map(|item| constant_of(c, item)).collect::<Option<_>>().map(Constant::Tuple)
+        }
+        Operand::Object(object) => Some(Constant::Object(*object)),
+        Operand::Language(name) => match super::language(name) {
+            Some(super::LanguageItem::Constant(constant)) => Some(constant),
+            _ => None,
+        },
+        other => c.known(other),
+    }
+}
+
+/// The run-time values of an operand: those of a tuple, or the one of a single tensor.
+pub(crate) fn flatten<V: Clone>(operand: &Operand<V>) -> Vec<Operand<V>> {
+    match operand {
+        Operand::Tuple(items) => items.clone(),
+        Operand::Constant(Constant::Tuple(items)) => items.iter().cloned().map(Operand::Constant).collect(),
+        other => vec![other.clone()],
+    }
+}

@@ -1,0 +1,286 @@
+//! Attributes and methods of tensors and types, and subscripts.
+
+use tilewright_base::Code;
+use tilewright_ir::{Builder, Dtype, Element, Type};
+
+use super::arguments::count;
+use super::convert::{kind_of, tensor};
+use super::shape::{expand, transpose_last};
+use super::table::{TYPE_METHODS, dtype_name, methods};
+use super::{Caller, Index, Op, Semantic, SemanticError, ValueOf};
+use crate::suggest::suggest;
+use crate::value::{Constant, Operand};
+
+/// The attributes of tensors that are no methods.
+const TENSOR_ATTRIBUTES: &[&str] = &["dtype", "shape", "type", "T", "numel"];
+
+/// The attributes of types that are no methods.
+const TYPE_ATTRIBUTES: &[&str] = &[
+    "scalar",
+    "element_ty",
+    "name",
+    "shape",
+    "numel",
+    "primitive_bitwidth",
+    "int_bitwidth",
+    "itemsize",
+    "nbytes",
+    "fp_mantissa_width",
+    "exponent_bias",
+];
+
+/// What other libraries call an attribute, and what it is here.
+const OTHER_NAMES: &[(&str, &str)] = &[
+    ("astype", "x.to(dtype)"),
+    ("type_as", "x.to(y.dtype)"),
+    ("float", "x.to(tl.float32)"),
+    ("half", "x.to(tl.float16)"),
+    ("int", "x.to(tl.int32)"),
+    ("long", "x.to(tl.int64)"),
+    ("bool", "x != 0"),
+    ("size", "x.shape[axis], or x.numel"),
+    ("ndim", "len(x.shape)"),
+    ("transpose", "tl.trans(x)"),
+    ("t", "tl.trans(x)"),
+    ("mean", "tl.sum(x, axis) / n"),
+    ("unsqueeze", "tl.expand_dims(x, axis)"),
+    ("flatten", "tl.ravel(x)"),
+    ("clamp", "tl.clamp(x, low, high)"),
+    ("pow", "tl.exp2(y * tl.log2(x))"),
+    ("maximum", "tl.maximum(x, y)"),
+    ("minimum", "tl.minimum(x, y)"),
+];
+
+/// `value.name`.
+pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Semantic<Op<C>> {
+    match value {
+        Operand::Tensor(tensor) => {
+            let ty = c.builder().type_of(tensor);
+            tensor_attribute(c, tensor, &ty, name)
+        }
+        Operand::Constant(Constant::Type(ty)) => {
+            if let Some(found) = type_attribute(ty, name) {
+                return found.map(Operand::Constant);
+            }
+            if super::language(&format!("dtype.{name}")).is_some() {
+                return Ok(Operand::Method(Box::new(value.clone()), format!("dtype.{name}").into()));
+            }
+            let names = TYPE_ATTRIBUTES.iter().chain(TYPE_METHODS).copied();
+            Err(unknown(&format!("the type {ty}"), name, names))
+        }
+        // A compile-time number: its methods are those of the tensor that it becomes.
+        Operand::Constant(Constant::Int(_) | Constant::Float(_) | Constant::Bool(_)) => match name {
+            "value" => Ok(value.clone()),
+            "dtype" | "type" | "shape" | "numel" => {
+                let scalar = tensor(c, value, 0)?;
+                let ty = c.builder().type_of(&scalar);
+                tensor_attribute(c, &scalar, &ty, name)
+            }
+            _ => match method(name) {
+                Some(path) => Ok(Operand::Method(Box::new(value.clone()), path.into())),
+                None => Err(unknown(&kind_of(value), name, methods().map(|(method, _)| method))),
+            },
+        },
+        Operand::Constant(Constant::None | Constant::Str(_) | Constant::Tuple(_)) if name == "value" => {
+            Ok(value.clone())
+        }
+        other => Err(unknown(&kind_of(other), name, [])),
+    }
+}
+
+/// The name of `triton.language` that a method of tensors calls.
+fn method(name: &str) -> Option<String> {
+    methods().find(|(method, _)| *method == name).map(|(_, path)| path.to_string())
+}
+
+fn tensor_attribute<C: Caller + ?Sized>(
+    c: &mut C,
+    value: &ValueOf<C>,
+    ty: &Type,
+    name: &str,
+) -> Semantic<Op<C>> {
+    let constant = |constant| Ok(Operand::Constant(constant));
+    match name {
+        "dtype" => constant(Constant::Type(ty.with_shape(tilewright_ir::Shape::scalar()))),
+        "type" => constant(Constant::Type(ty.clone())),
+        "shape" => constant(shape_constant(ty)),
+        "numel" => constant(Constant::Int(ty.shape.elements() as i128)),
+        "T" => transpose_last(c, value.clone(), ty),
+        _ => {
+            if let Some(path) = method(name) {
+                Ok(Operand::Method(Box::new(Operand::Tensor(value.clone())), path.into()))
+            } else {
+                let names = TENSOR_ATTRIBUTES.iter().copied().chain(methods().map(|(method, _)| method));
+                Err(unknown(&format!("a tensor of type {ty}"), name, names))
+            }
+        }
+    }
+}
+
+fn shape_constant(ty: &Type) -> Constant {
+    Constant::Tuple(ty.shape.iter().map(|&extent| Constant::Int(i128::from(extent))).collect())
+}
+
+fn unknown<'a>(what: &str, name: &str, names: impl IntoIterator<Item = &'a str>) -> SemanticError {
+    let error = SemanticError::new(Code::UnknownAttribute, format!("{what} has no attribute `{name}`"))
+        .argument(0, format!("this is {what}"));
+    if let Some((_, here)) = OTHER_NAMES.iter().find(|(known, _)| *known == name) {
+        return error.hint(format!("write `{here}`"));
+    }
+    let names: Vec<&str> = names.into_iter().collect();
+    let longer = |candidate: &&str| name.len() > 2 && candidate.starts_with(name);
+    match suggest(name, names.iter().copied()).or_else(|| names.iter().copied().find(longer)) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error,
+    }
+}
+
+/// An attribute of a type that is no method; `None` where there is none of the name.
+fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
+    let bits = |element: Element| element.value().map_or(64, Dtype::bits);
+    let int = |value: usize| Some(Ok(Constant::Int(value as i128)));
+    match name {
+        "scalar" => Some(Ok(Constant::Type(ty.with_shape(tilewright_ir::Shape::scalar())))),
+        "element_ty" => Some(match (ty.is_scalar(), ty.element) {
+            (false, element) => Ok(Constant::Type(Type { element, shape: tilewright_ir::Shape::scalar() })),
+            (true, Element::Pointer(pointee)) => Ok(Constant::dtype(pointee)),
+            (true, Element::Value(dtype)) => Err(unknown(&format!("the type {dtype}"), name, [])
+                .note("pointers and tiles have an element type")
+                .hint("the type is the element type itself; of a pointer `p` it is `p.dtype.element_ty`")),
+        }),
+        "name" => Some(Ok(Constant::Str(ty.to_string().into()))),
+        "shape" => Some(Ok(shape_constant(ty))),
+        "numel" => int(ty.shape.elements()),
+        "primitive_bitwidth" | "int_bitwidth" => int(bits(ty.element) as usize),
+        "itemsize" => int(ty.element.bytes()),
+        "nbytes" => int(ty.element.bytes() * ty.shape.elements()),
+        "fp_mantissa_width" => ty.dtype().and_then(float_format).map(|(width, _)| Ok(Constant::Int(width))),
+        "exponent_bias" => ty.dtype().and_then(float_format).map(|(_, bias)| Ok(Constant::Int(bias))),
+        _ => None,
+    }
+}
+
+/// The bits of the fraction, and the bias of the exponent.
+fn float_format(dtype: Dtype) -> Option<(i128, i128)> {
+    Some(match dtype {
+        Dtype::F8E5 => (2, 15),
+        Dtype::F8E5B16 => (2, 16),
+        Dtype::F8E4NV => (3, 7),
+        Dtype::F8E4B8 => (3, 8),
+        Dtype::F8E4B15 => (3, 15),
+        Dtype::F16 => (10, 15),
+        Dtype::BF16 => (7, 127),
+        Dtype::F32 => (23, 127),
+        Dtype::F64 => (52, 1023),
+        _ => return None,
+    })
+}
+
+/// The result of a method of a type that takes no arguments.
+pub(super) fn type_method(name: &str, ty: &Type) -> Option<Constant> {
+    let scalar = if ty.is_scalar() { ty.dtype() } else { None };
+    let is = |predicate: fn(Dtype) -> bool| Some(Constant::Bool(scalar.is_some_and(predicate)));
+    let standard = |dtype| matches!(dtype, Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64);
+    let range = scalar.and_then(Dtype::int_range);
+    match name {
+        "is_floating" => is(Dtype::is_float),
+        "is_standard_floating" => Some(Constant::Bool(scalar.is_some_and(standard))),
+        "is_int" => is(Dtype::is_int),
+        "is_int_signed" => is(Dtype::is_signed),
+        "is_int_unsigned" => is(|dtype| dtype.is_int() && !dtype.is_signed()),
+        "is_bool" => is(Dtype::is_bool),
+        "is_fp8" => is(Dtype::is_fp8),
+        "is_ptr" => Some(Constant::Bool(ty.is_scalar() && ty.element.pointee().is_some())),
+        "is_block" => Some(Constant::Bool(!ty.is_scalar())),
+        "is_dtype" => Some(Constant::Bool(true)),
+        "is_const" | "is_void" => Some(Constant::Bool(false)),
+        "get_int_min_value" => range.map(|(low, _)| Constant::Int(low)),
+        "get_int_max_value" => range.map(|(_, high)| Constant::Int(high)),
+        "get_block_shapes" => Some(shape_constant(ty)),
+        "codegen_name" => scalar.map(|dtype| Constant::Str(dtype_name(dtype).into())),
+        // `is_fp16()` and the like: the name of the type.
+        _ => {
+            let wanted = name.strip_prefix("is_")?;
+            Dtype::parse(wanted).map(|dtype| Constant::Bool(scalar == Some(dtype)))
+        }
+    }
+}
+
+/// `value[indices]`: argument 0 is the value, then come the indices.
+pub fn subscript<C: Caller + ?Sized>(
+    c: &mut C,
+    value: &Op<C>,
+    indices: &[Index<ValueOf<C>>],
+) -> Semantic<Op<C>> {
+    let mut tile = tensor(c, value, 0)?;
+    let ty = c.builder().type_of(&tile);
+    let used = indices.iter().filter(|index| matches!(index, Index::All)).count();
+    for (number, index) in indices.iter().enumerate() {
+        match index {
+            Index::NewAxis | Index::All | Index::Ellipsis => {}
+            Index::Value(found) => return Err(element_index(c, &ty, found, number + 1)),
+            Index::Slice { .. } => {
+                return Err(SemanticError::new(Code::InvalidIndex, "a tile has no slices but `:`")
+                    .argument(number + 1, "this would take a part of an axis")
+                    .note("expected `:` or `None`")
+                    .hint("load only the part that is needed, or mask the rest with `tl.where`"));
+            }
+        }
+    }
+    if used > ty.rank() {
+        return Err(SemanticError::new(
+            Code::InvalidIndex,
+            format!("{} indexed, and the tensor has {}", count(used, "axis is", "axes are"), ty.rank()),
+        )
+        .argument(0, format!("this is {ty}"))
+        .note(format!("found {used} times `:`, expected at most {}", ty.rank()))
+        .hint("each `:` keeps one axis, each `None` adds one"));
+    }
+    let mut axis = 0;
+    for index in indices {
+        match index {
+            Index::NewAxis => {
+                tile = expand(c, tile, axis)?;
+                axis += 1;
+            }
+            Index::Ellipsis => axis += ty.rank() - used,
+            Index::All | Index::Value(_) | Index::Slice { .. } => axis += 1,
+        }
+    }
+    Ok(Operand::Tensor(tile))
+}
+
+fn element_index<C: Caller + ?Sized>(c: &mut C, ty: &Type, found: &Op<C>, number: usize) -> SemanticError {
+    let (text, index_ty) = match found {
+        Operand::Tensor(value) => {
+            let index_ty = c.builder().type_of(value);
+            (format!("this is {index_ty}"), Some(index_ty))
+        }
+        other => (format!("this is {}", kind_of(other)), None),
+    };
+    let is_float = index_ty.as_ref().and_then(Type::dtype).is_some_and(Dtype::is_float);
+    let is_pointer = ty.element.pointee().is_some();
+    let message = match (is_pointer, is_float) {
+        (true, _) => "a pointer is not indexed".to_string(),
+        (false, true) => "a float is no index".to_string(),
+        (false, false) => "a tensor is not indexed by numbers".to_string(),
+    };
+    let hint = match (is_pointer, is_float) {
+        (true, true) => "add an integer offset and load: `tl.load(ptr + i.to(tl.int32))`",
+        (true, false) => "add the offset and load: `tl.load(ptr + i)`",
+        (false, true) => {
+            "load the elements through a pointer, with an integer offset: `tl.load(ptr + i.to(tl.int32))`"
+        }
+        (false, false) if index_ty.as_ref().is_some_and(|ty| !ty.is_scalar()) => {
+            "load through pointers, `tl.load(ptr + i)`, or gather: `tl.gather(x, i, axis)`"
+        }
+        (false, false) => {
+            "load the element through a pointer, or pick it: `tl.sum(tl.where(tl.arange(0, N) == i, x, 0))`"
+        }
+    };
+    SemanticError::new(Code::InvalidIndex, message)
+        .argument(0, format!("this is {ty}"))
+        .argument(number, text)
+        .note("expected `:` or `None`")
+        .hint(hint)
+}

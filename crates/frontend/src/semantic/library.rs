@@ -1,0 +1,120 @@
+//! The library: the functions of `triton.language` that are written in the kernel language, in `lib/*.py`.
+//!
+//! Every function of a file whose name does not begin with `_` is a name of the language; a new one needs no other change.
+
+use std::sync::LazyLock;
+
+use ruff_python_ast::{Expr, Stmt, StmtFunctionDef};
+use ruff_text_size::Ranged;
+
+/// A function of a library file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct LibraryFunction {
+    /// The name of the file, `standard.py`.
+    pub file: &'static str,
+    /// The whole file.
+    pub text: &'static str,
+    /// The function's name.
+    pub function: &'static str,
+}
+
+/// A file, and where its functions stand in the language.
+struct LibraryFile {
+    name: &'static str,
+    text: &'static str,
+    prefix: &'static str,
+}
+
+static FILES: [LibraryFile; 3] = [
+    LibraryFile { name: "standard.py", text: include_str!("../lib/standard.py"), prefix: "" },
+    LibraryFile { name: "random.py", text: include_str!("../lib/random.py"), prefix: "" },
+    LibraryFile {
+        name: "libdevice.py",
+        text: include_str!("../lib/libdevice.py"),
+        prefix: "extra.libdevice.",
+    },
+];
+
+/// What is known of a function before it is compiled.
+#[derive(Clone, Debug)]
+pub(super) struct Scanned {
+    /// The function.
+    pub function: LibraryFunction,
+    /// Its path in the language.
+    pub path: String,
+    /// Its name and parameters, as they stand in the file.
+    pub signature: &'static str,
+    /// The first string of its body.
+    pub doc: String,
+    /// Whether tensors have it as a method.
+    pub is_method: bool,
+}
+
+/// Every public function of the library.
+pub(super) static LIBRARY: LazyLock<Vec<Scanned>> = LazyLock::new(|| FILES.iter().flat_map(scan).collect());
+
+/// A function of a library file, to reach the file's other functions from.
+pub fn library_file(file: &str) -> Option<LibraryFunction> {
+    FILES.iter().find(|known| known.name == file).map(|known| LibraryFunction {
+        file: known.name,
+        text: known.text,
+        function: "",
+    })
+}
+
+fn scan(file: &'static LibraryFile) -> Vec<Scanned> {
+    // The files are part of the program: a test proves that they parse.
+    let Ok(parsed) = ruff_python_parser::parse_module(file.text) else { return Vec::new() };
+    let functions = parsed.syntax().body.iter().filter_map(|statement| match statement {
+        Stmt::FunctionDef(function) => Some(function),
+        _ => None,
+    });
+    functions.filter(|function| !function.name.starts_with('_')).filter_map(|f| describe(file, f)).collect()
+}
+
+fn describe(file: &'static LibraryFile, function: &StmtFunctionDef) -> Option<Scanned> {
+    let start = function.name.range().start().to_usize();
+    let end = function.parameters.range().end().to_usize();
+    let name =
+        file.text.get(function.name.range().start().to_usize()..function.name.range().end().to_usize())?;
+    let is_method = function.decorator_list.iter().any(|decorator| match &decorator.expression {
+        Expr::Attribute(attribute) => attribute.attr.as_str() == "_tensor_member_fn",
+        _ => false,
+    });
+    let doc = match function.body.first() {
+        Some(Stmt::Expr(first)) => match first.value.as_ref() {
+            Expr::StringLiteral(text) => text.value.to_str().to_string(),
+            _ => String::new(),
+        },
+        _ => String::new(),
+    };
+    Some(Scanned {
+        function: LibraryFunction { file: file.name, text: file.text, function: name },
+        path: format!("{}{name}", file.prefix),
+        signature: file.text.get(start..end)?,
+        doc,
+        is_method,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_parses_and_every_function_has_a_doc() {
+        for file in &FILES {
+            assert!(ruff_python_parser::parse_module(file.text).is_ok(), "{}", file.name);
+            assert!(file.text.starts_with("\"\"\""), "{}", file.name);
+            for scanned in scan(file) {
+                assert!(!scanned.doc.is_empty(), "{}", scanned.path);
+            }
+        }
+        let sum = LIBRARY.iter().find(|scanned| scanned.path == "sum").expect("sum is in the library");
+        assert!(sum.is_method);
+        assert_eq!(
+            sum.signature,
+            "sum(input, axis: tl.constexpr = None, keep_dims: tl.constexpr = False, dtype: tl.constexpr = None)"
+        );
+    }
+}

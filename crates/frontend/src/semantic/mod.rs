@@ -1,0 +1,200 @@
+//! The semantic rules: what each operator and each name of `triton.language` means, in terms of ops.
+//!
+//! Written once, generic over the [`Builder`]: one builder emits IR, another computes at once. They know no syntax: an
+//! error names the argument to blame, and the caller knows where that stands in the source.
+
+mod arguments;
+mod attribute;
+mod convert;
+mod library;
+mod math;
+mod memory;
+mod not_yet;
+mod operators;
+mod program;
+mod promote;
+mod reduce;
+mod shape;
+mod signature;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use tilewright_base::Code;
+use tilewright_ir::{Builder, RuleError, Type};
+
+use crate::value::{Constant, Operand};
+
+pub use attribute::{attribute, subscript};
+pub use convert::to_tensor;
+pub use library::{LibraryFunction, library_file};
+pub use operators::{binary, boolean, compare, loop_dtype, select, truth, unary};
+pub use program::assert_;
+pub use signature::{BuiltinParameter, ParameterKind};
+pub use table::{
+    BuiltinSpec, EntryKind, LanguageEntry, LanguageItem, Special, call_builtin, language, language_entries,
+    language_names,
+};
+
+/// What a rule finds wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SemanticError {
+    /// The kind of finding.
+    pub code: Code,
+    /// One sentence.
+    pub message: String,
+    /// Arguments to point at, by number, each with a text such as `this has shape [64]`.
+    pub arguments: Vec<(usize, String)>,
+    /// What was found, what was expected.
+    pub notes: Vec<String>,
+    /// What to do.
+    pub hint: Option<String>,
+    /// Whether it has been reported already, because it arose in a function that was called on the way.
+    pub is_reported: bool,
+}
+
+impl SemanticError {
+    /// An error without details.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            arguments: Vec::new(),
+            notes: Vec::new(),
+            hint: None,
+            is_reported: false,
+        }
+    }
+
+    /// Stands for an error that the user has been told of already: pass it on unchanged.
+    pub fn reported(code: Code) -> Self {
+        Self { is_reported: true, ..Self::new(code, "reported already") }
+    }
+
+    /// Adds an argument to point at.
+    #[must_use]
+    pub fn argument(mut self, index: usize, text: impl Into<String>) -> Self {
+        self.arguments.push((index, text.into()));
+        self
+    }
+
+    /// Adds a fact.
+    #[must_use]
+    pub fn note(mut self, text: impl Into<String>) -> Self {
+        self.notes.push(text.into());
+        self
+    }
+
+    /// Sets the advice.
+    #[must_use]
+    pub fn hint(mut self, text: impl Into<String>) -> Self {
+        self.hint = Some(text.into());
+        self
+    }
+}
+
+/// A type rule that the semantic rules did not foresee.
+impl From<RuleError> for SemanticError {
+    fn from(error: RuleError) -> Self {
+        Self::new(Code::TypeMismatch, error.message)
+    }
+}
+
+/// The result of a rule.
+pub type Semantic<T> = Result<T, SemanticError>;
+
+/// What a rule needs of its surroundings: the builder, and calls of functions of the kernel language from within a rule,
+/// such as the combine function of a reduction.
+pub trait Caller {
+    /// What makes the values.
+    type Builder: Builder;
+
+    /// The builder.
+    fn builder(&mut self) -> &mut Self::Builder;
+
+    /// Makes a region that takes values of `types`, calls `function` on them and yields what it returns.
+    fn region(&mut self, function: &Op<Self>, types: &[Type]) -> Semantic<RegionOf<Self>>;
+
+    /// Calls a library function or a `@jit` function.
+    fn call(
+        &mut self,
+        function: &Op<Self>,
+        arguments: Vec<Op<Self>>,
+        keywords: Vec<(Arc<str>, Op<Self>)>,
+    ) -> Semantic<Op<Self>>;
+
+    /// Options of the compilation that rules look at, such as whether `debug` assertions are on.
+    fn options(&self) -> &crate::Options;
+
+    /// Prints for the user while the kernel is compiled.
+    fn print(&mut self, text: &str);
+
+    /// The compile-time value of an operand, also where a plain assignment (`x = 128`) has made a run-time scalar of it:
+    /// for arguments that must be known while the kernel is compiled.
+    fn known(&mut self, operand: &Op<Self>) -> Option<Constant> {
+        operand.constant().cloned()
+    }
+}
+
+/// The value of a caller's builder.
+pub type ValueOf<C> = <<C as Caller>::Builder as Builder>::Value;
+
+/// The region of a caller's builder.
+pub type RegionOf<C> = <<C as Caller>::Builder as Builder>::Region;
+
+/// The operand that a caller's expressions evaluate to.
+pub type Op<C> = Operand<ValueOf<C>>;
+
+macro_rules! operators {
+    ($($(#[doc = $doc:literal])* $name:ident { $($variant:ident $symbol:literal,)* })*) => {$(
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum $name {
+            $(#[doc = concat!("`", $symbol, "`.")] $variant,)*
+        }
+        impl $name {
+            /// How it is written.
+            pub fn symbol(self) -> &'static str {
+                match self { $($name::$variant => $symbol,)* }
+            }
+        }
+    )*};
+}
+
+operators! {
+    /// An operator between two values.
+    BinaryOperator {
+        Add "+", Sub "-", Mul "*", MatMul "@", Div "/", FloorDiv "//", Mod "%", Pow "**", Shl "<<", Shr ">>", And "&",
+        Or "|", Xor "^",
+    }
+    /// An operator before a value.
+    UnaryOperator { Plus "+", Neg "-", Invert "~", Not "not", }
+    /// A comparison.
+    CompareOperator { Eq "==", Ne "!=", Lt "<", Le "<=", Gt ">", Ge ">=", }
+    /// `and`, `or`.
+    BooleanOperator { And "and", Or "or", }
+}
+
+/// One index of a subscript.
+#[derive(Clone, Debug)]
+pub enum Index<V> {
+    /// `None`: a new axis of extent 1.
+    NewAxis,
+    /// `:`: a whole axis.
+    All,
+    /// `...`: the axes that the others leave.
+    Ellipsis,
+    /// A value.
+    Value(Operand<V>),
+    /// `start:stop:step` with at least one of them.
+    Slice {
+        /// The first.
+        start: Option<Operand<V>>,
+        /// The end, exclusive.
+        stop: Option<Operand<V>>,
+        /// The increment.
+        step: Option<Operand<V>>,
+    },
+}

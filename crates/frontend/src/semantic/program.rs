@@ -1,0 +1,255 @@
+//! The program's place in the grid, hints, assertions, loops, and functions of compile-time values.
+
+use tilewright_base::Code;
+use tilewright_ir::{Builder, Dtype, Element, HintKind, IntList, LoopOptions, Shape, Type};
+
+use super::arguments::{Arguments, flatten};
+use super::convert::{broadcast_to, common_shape, describe, shape_mismatch, tensor, to_bool};
+use super::{Caller, Op, Semantic, SemanticError};
+use crate::constexpr::{self, to_str, type_str};
+use crate::value::{Constant, Operand, Range};
+
+/// `program_id(axis)`, `num_programs(axis)`.
+pub(super) fn grid<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, is_count: bool) -> Semantic<Op<C>> {
+    let axis = a.int(c, 0)?;
+    let Some(axis) = u8::try_from(axis).ok().filter(|axis| *axis < 3) else {
+        return Err(SemanticError::new(Code::InvalidValue, format!("a grid has no axis {axis}"))
+            .argument(0, format!("this is {axis}"))
+            .note(format!("found {axis}, expected 0, 1 or 2")));
+    };
+    let builder = c.builder();
+    let value = if is_count { builder.num_programs(axis) } else { builder.program_id(axis) };
+    Ok(Operand::Tensor(value?))
+}
+
+/// `multiple_of(input, values)`, `max_contiguous(input, values)`, `max_constancy(input, values)`.
+pub(super) fn hint<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, kind: HintKind) -> Semantic<Op<C>> {
+    let operand = a.at(0)?.clone();
+    let values = a.ints(c, 1)?;
+    if operand.constant().is_some() {
+        return Ok(operand);
+    }
+    let (value, ty) = a.typed(c, 0)?;
+    let expected = ty.rank().max(1);
+    if values.len() != expected {
+        let message = format!("`{}` takes one number for each axis", a.spec.name);
+        return Err(SemanticError::new(Code::InvalidValue, message)
+            .argument(0, format!("this is {ty}"))
+            .argument(1, format!("this has {} numbers", values.len()))
+            .note(format!("found {} numbers, expected {expected}", values.len())));
+    }
+    let mut list = IntList::new();
+    for number in values {
+        let positive = i64::try_from(number).ok().filter(|number| *number > 0);
+        let Some(number) = positive else {
+            let message = format!("`{}` takes positive numbers, found {number}", a.spec.name);
+            return Err(
+                SemanticError::new(Code::InvalidValue, message).argument(1, format!("this holds {number}"))
+            );
+        };
+        list.push(number);
+    }
+    Ok(Operand::Tensor(c.builder().hint(value, kind, list)?))
+}
+
+/// `assume(cond)`.
+pub(super) fn assume<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    if a.at(0)?.constant().is_none() {
+        let condition = a.tensor(c, 0)?;
+        let condition = to_bool(c, condition)?;
+        c.builder().assume(condition)?;
+    }
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// `debug_barrier()`.
+pub(super) fn barrier<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    c.builder().barrier()?;
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// `device_assert(cond, msg, mask)`: checked where the kernel is compiled with `debug=True`.
+pub(super) fn device_assert<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let message = a.string(c, 1)?.unwrap_or_default();
+    let mask = if a.is_none(2) { None } else { Some(a.at(2)?.clone()) };
+    check(c, a.at(0)?, &message, mask.as_ref())?;
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// `assert condition, message`: checked where the kernel is compiled with `debug=True`.
+pub fn assert_<C: Caller + ?Sized>(c: &mut C, condition: &Op<C>, message: &str) -> Semantic<()> {
+    check(c, condition, message, None)
+}
+
+fn check<C: Caller + ?Sized>(
+    c: &mut C,
+    condition: &Op<C>,
+    message: &str,
+    mask: Option<&Op<C>>,
+) -> Semantic<()> {
+    if !c.options().debug {
+        return Ok(());
+    }
+    let condition = tensor(c, condition, 0)?;
+    let mut condition = to_bool(c, condition)?;
+    let mut mask_value = None;
+    if let Some(mask) = mask {
+        let mask = tensor(c, mask, 2)?;
+        let mask = to_bool(c, mask)?;
+        let (left, right) = (c.builder().type_of(&condition).shape, c.builder().type_of(&mask).shape);
+        let shape = common_shape(&left, &right)
+            .map_err(|axis| shape_mismatch("`device_assert`", (0, &left), (2, &right), axis))?;
+        condition = broadcast_to(c, condition, &shape)?;
+        mask_value = Some(broadcast_to(c, mask, &shape)?);
+    }
+    Ok(c.builder().assert(condition, mask_value, message.to_string())?)
+}
+
+/// `static_assert(cond, msg)`.
+pub(super) fn static_assert<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    if a.flag(c, 0)? {
+        return Ok(Operand::Constant(Constant::None));
+    }
+    let text = to_str(&a.constant(c, 1)?);
+    let message = if text.is_empty() { "static assertion failed".to_string() } else { text };
+    Err(SemanticError::new(Code::StaticAssertFailed, message).argument(0, "this is false"))
+}
+
+/// `static_print(*values, sep, end, file, flush)`.
+pub(super) fn static_print<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let separator = a.string(c, 1)?.unwrap_or_else(|| " ".into());
+    let end = a.string(c, 2)?.unwrap_or_else(|| "\n".into());
+    let mut words = Vec::new();
+    for item in flatten(a.at(0)?) {
+        words.push(match &item {
+            Operand::Constant(constant) => to_str(constant),
+            Operand::Tensor(value) => type_str(&c.builder().type_of(value), true),
+            other => describe(c, other),
+        });
+    }
+    let text = words.join(&separator) + &end;
+    c.print(&text);
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// `range(arg1, arg2, step, num_stages, loop_unroll_factor, disallow_acc_multi_buffer, flatten, warp_specialize,
+/// disable_licm)`, `static_range(arg1, arg2, step)`.
+pub(super) fn range<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, is_static: bool) -> Semantic<Op<C>> {
+    let zero = || Operand::Constant(Constant::Int(0));
+    let (lower, upper) =
+        if a.is_none(1) { (zero(), a.at(0)?.clone()) } else { (a.at(0)?.clone(), a.at(1)?.clone()) };
+    let step = if a.is_none(2) { Operand::Constant(Constant::Int(1)) } else { a.at(2)?.clone() };
+    let mut options = LoopOptions::default();
+    if is_static {
+        for index in 0..3 {
+            if !a.is_none(index) {
+                a.int(c, index)?;
+            }
+        }
+    } else {
+        let count = |c: &mut C, index: usize| {
+            if a.is_none(index) { Ok(0) } else { a.int(c, index).map(|value| value.clamp(0, 1 << 16) as u32) }
+        };
+        options.num_stages = count(c, 3)?;
+        options.unroll_factor = count(c, 4)?;
+        options.disallow_acc_multi_buffer = a.flag(c, 5)?;
+        options.flatten = a.flag(c, 6)?;
+        options.warp_specialize = a.flag(c, 7)?;
+        options.disable_licm = a.flag(c, 8)?;
+    }
+    Ok(Operand::Range(Box::new(Range { lower, upper, step, is_static, options })))
+}
+
+/// `constexpr(value)`: the value, which must be known at compile time.
+pub(super) fn constexpr<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    a.constant(c, 0).map(Operand::Constant)
+}
+
+/// Gives its argument back: `condition(arg1)`, `_unwrap_if_constexpr(o)`.
+pub(super) fn identity<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    a.at(0).cloned()
+}
+
+/// `tuple(args)`.
+pub(super) fn tuple<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    match a.at(0)? {
+        whole @ Operand::Constant(Constant::Tuple(_)) => Ok(whole.clone()),
+        other => Ok(Operand::Tuple(flatten(other))),
+    }
+}
+
+/// `pointer_type(element_ty)`.
+pub(super) fn pointer_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let pointee = a.dtype(c, 0)?;
+    Ok(Operand::Constant(Constant::Type(Type::pointer(pointee))))
+}
+
+/// `block_type(element_ty, shape)`.
+pub(super) fn block_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let element = a.element(c, 0)?;
+    let shape = a.shape(c, 1)?;
+    Ok(Operand::Constant(Constant::Type(Type { element, shape })))
+}
+
+/// `get_int_dtype(bitwidth, signed)`.
+pub(super) fn int_dtype<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let bits = a.int(c, 0)?;
+    let signed = a.flag(c, 1)?;
+    let found = Dtype::ALL
+        .iter()
+        .find(|dtype| dtype.is_int() && i128::from(dtype.bits()) == bits && dtype.is_signed() == signed);
+    match found {
+        Some(dtype) => Ok(Operand::Constant(Constant::dtype(*dtype))),
+        None => {
+            Err(SemanticError::new(Code::InvalidValue, format!("there is no integer type of {bits} bits"))
+                .argument(0, format!("this is {bits}"))
+                .note("expected 8, 16, 32 or 64 (and 1, unsigned)"))
+        }
+    }
+}
+
+/// `next_power_of_2(n)`.
+pub(super) fn next_power_of_two<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let value = a.int(c, 0)?;
+    let next = constexpr::next_power_of_two(&Constant::Int(value));
+    next.map(Operand::Constant).map_err(|message| {
+        SemanticError::new(Code::ConstexprError, message).argument(0, format!("this is {value}"))
+    })
+}
+
+/// `_log2(i)`: the binary logarithm, rounded down.
+pub(super) fn log_two<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let value = a.int(c, 0)?;
+    Ok(Operand::Constant(Constant::Int(value.checked_ilog2().map_or(0, i128::from))))
+}
+
+/// A method of a type, such as `dtype.is_floating()`.
+pub(super) fn type_method<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    match a.constant(c, 0)? {
+        Constant::Type(ty) => {
+            super::attribute::type_method(a.spec.name, &ty).map(Operand::Constant).ok_or_else(|| {
+                SemanticError::new(Code::UnknownAttribute, format!("{ty} has no method `{}`", a.spec.name))
+            })
+        }
+        other => Err(SemanticError::new(Code::TypeMismatch, format!("{other} is not a type"))
+            .argument(0, format!("this is {other}"))),
+    }
+}
+
+/// `dtype.with_element_ty(element_ty)`.
+pub(super) fn with_element<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let element: Element = a.element(c, 1)?;
+    let shape = match a.constant(c, 0)? {
+        Constant::Type(ty) => ty.shape,
+        _ => Shape::scalar(),
+    };
+    Ok(Operand::Constant(Constant::Type(Type { element, shape })))
+}
+
+/// A name that is known but not there yet.
+pub(super) fn not_yet<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let feature = a.spec.docs.first().copied().unwrap_or(a.spec.name).trim();
+    let message = format!("`{}` is not there yet: {feature}", a.spec.name);
+    Err(SemanticError::new(Code::NotOnThisDevice, message)
+        .note(format!("its signature is {}", a.spec.signature)))
+}

@@ -1,0 +1,142 @@
+//! Which element type an operator computes in.
+
+use tilewright_ir::Dtype;
+
+use crate::value::Constant;
+
+/// What an operator asks of the types of its operands, besides having a common one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rule {
+    /// fp16 and bf16 are computed, and returned, in fp32.
+    pub upcast_halves: bool,
+    /// Integers must agree in signedness.
+    pub same_sign: bool,
+}
+
+impl Rule {
+    /// `+`, `-`, `*`, comparisons, bitwise operators.
+    pub const PLAIN: Rule = Rule { upcast_halves: false, same_sign: false };
+    /// `/`.
+    pub const DIVIDE: Rule = Rule { upcast_halves: true, same_sign: false };
+    /// `//` and `%`.
+    pub const REMAINDER: Rule = Rule { upcast_halves: true, same_sign: true };
+}
+
+/// Why two types have no common type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NoCommonType {
+    /// An 8-bit float and an integer.
+    Fp8WithInteger,
+    /// A signed and an unsigned integer where that is refused.
+    MixedSign,
+}
+
+/// An operand's element type, and whether it is that of a compile-time number, which gives way to a tensor's type of its
+/// own or a higher kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Side {
+    /// The type.
+    pub dtype: Dtype,
+    /// Whether it belongs to a compile-time number.
+    pub is_weak: bool,
+}
+
+/// bool < integer < float.
+fn kind(dtype: Dtype) -> u8 {
+    if dtype.is_bool() {
+        0
+    } else if dtype.is_int() {
+        1
+    } else {
+        2
+    }
+}
+
+/// The type that both operands are converted to.
+pub(crate) fn common_dtype(lhs: Side, rhs: Side, rule: Rule) -> Result<Dtype, NoCommonType> {
+    let half = |dtype: Dtype| if rule.upcast_halves { Dtype::F32 } else { dtype };
+    if lhs.is_weak != rhs.is_weak {
+        let (weak, strong) = if lhs.is_weak { (lhs.dtype, rhs.dtype) } else { (rhs.dtype, lhs.dtype) };
+        if kind(weak) <= kind(strong) {
+            return Ok(if matches!(strong, Dtype::F16 | Dtype::BF16) { half(strong) } else { strong });
+        }
+    }
+    let (a, b) = (lhs.dtype, rhs.dtype);
+    let either = |dtype: Dtype| a == dtype || b == dtype;
+    for wide in [Dtype::F64, Dtype::F32] {
+        if either(wide) {
+            return Ok(wide);
+        }
+    }
+    if either(Dtype::F16) {
+        return Ok(half(Dtype::F16));
+    }
+    if a == Dtype::BF16 && b == Dtype::BF16 {
+        return Ok(half(Dtype::BF16));
+    }
+    if either(Dtype::BF16) {
+        return Ok(Dtype::F32);
+    }
+    if a.is_fp8() && b.is_fp8() {
+        return Ok(if a == b { a } else { Dtype::F16 });
+    }
+    if a.is_float() || b.is_float() {
+        return Err(NoCommonType::Fp8WithInteger);
+    }
+    if rule.same_sign && a.is_signed() != b.is_signed() {
+        return Err(NoCommonType::MixedSign);
+    }
+    Ok(common_integer(a, b))
+}
+
+/// The wider type; of two types of one width the unsigned one; `int1` counts as unsigned.
+pub(crate) fn common_integer(a: Dtype, b: Dtype) -> Dtype {
+    match (a.is_signed(), b.is_signed()) {
+        (true, true) | (false, false) => {
+            if a.bits() > b.bits() {
+                a
+            } else {
+                b
+            }
+        }
+        (false, true) => {
+            if a.bits() >= b.bits() {
+                a
+            } else {
+                b
+            }
+        }
+        (true, false) => {
+            if b.bits() >= a.bits() {
+                b
+            } else {
+                a
+            }
+        }
+    }
+}
+
+/// The type that a compile-time number has as a tensor: `int1`, the narrowest of int32, uint32, int64 and uint64 that
+/// holds it, or fp32, or fp64 where it is too large or too small for a normal fp32. `None` for what is no number.
+pub(crate) fn natural_dtype(constant: &Constant) -> Option<Dtype> {
+    match constant {
+        Constant::Bool(_) => Some(Dtype::I1),
+        Constant::Int(value) => {
+            [Dtype::I32, Dtype::U32, Dtype::I64, Dtype::U64].into_iter().find(|dtype| holds(*dtype, *value))
+        }
+        Constant::Float(value) => {
+            let size = value.abs();
+            let normal = (f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX)).contains(&size);
+            let special = size == 0.0 || !size.is_finite();
+            Some(if normal || special { Dtype::F32 } else { Dtype::F64 })
+        }
+        Constant::None | Constant::Str(_) | Constant::Type(_) | Constant::Tuple(_) | Constant::Object(_) => {
+            None
+        }
+    }
+}
+
+/// Whether an integer type holds a value; floating-point types hold every value.
+pub(crate) fn holds(dtype: Dtype, value: i128) -> bool {
+    dtype.int_range().is_none_or(|(low, high)| (low..=high).contains(&value))
+}

@@ -1,0 +1,610 @@
+//! The names of `triton.language`: the one table that calls, attributes, stubs and "did you mean" are made from.
+//!
+//! A builtin is a row here and a function in the module of its family; a library function is a `def` in `lib/*.py`.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use tilewright_ir::{Dtype, ElementwiseFn as F, HintKind, Type};
+
+use super::arguments::Arguments;
+use super::library::{LIBRARY, LibraryFunction};
+use super::not_yet::NOT_YET;
+use super::signature::{BuiltinParameter, parse_signature};
+use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
+use super::{math, memory, program, reduce, shape};
+use crate::value::Constant;
+
+/// What a name of `triton.language` is.
+#[derive(Clone, Debug)]
+pub enum LanguageItem {
+    /// A function that the semantic rules implement.
+    Builtin(&'static BuiltinSpec),
+    /// A function that is written in the kernel language.
+    Library(LibraryFunction),
+    /// A prefix of other names: `math`, `extra.libdevice`.
+    Module,
+    /// A compile-time value.
+    Constant(Constant),
+    /// A class.
+    Special(Special),
+}
+
+/// A class, which kernels name in annotations and in `isinstance`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Special {
+    /// `tensor`.
+    Tensor,
+    /// `dtype`.
+    Dtype,
+    /// `const`.
+    Const,
+    /// `slice`.
+    Slice,
+    /// `tensor_descriptor`.
+    TensorDescriptor,
+    /// `constexpr_type`.
+    ConstexprType,
+}
+
+/// A builtin: its signature, as plain data, and which rule implements it.
+#[derive(Debug)]
+pub struct BuiltinSpec {
+    /// The name, without a prefix.
+    pub name: &'static str,
+    /// The signature, as Python writes it.
+    pub signature: &'static str,
+    /// The parameters.
+    pub parameters: Vec<BuiltinParameter>,
+    /// The doc, one line an item.
+    pub docs: &'static [&'static str],
+    /// Where it stands in the language.
+    places: &'static [Place],
+    implementation: Builtin,
+}
+
+/// Where a row stands in the language.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// `tl.name`.
+    Root,
+    /// `tl.math.name`.
+    Math,
+    /// `tl.extra.libdevice.name`.
+    Libdevice,
+    /// `x.name` on a tensor `x`.
+    Method,
+    /// `x.name` on a tensor, under a name that is not also one of the module.
+    OnlyMethod,
+    /// `dtype.name` on a type.
+    TypeMethod,
+}
+
+macro_rules! builtins {
+    ($($(#[doc = $doc:literal])* $id:ident $signature:literal [$($place:ident)*]
+       => $function:path $(, $extra:expr)?;)*) => {
+        /// Which rule implements a builtin.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        enum Builtin {
+            $($id,)*
+            TypeMethod,
+            NotYet,
+        }
+
+        struct Row {
+            implementation: Builtin,
+            signature: &'static str,
+            docs: &'static [&'static str],
+            places: &'static [Place],
+        }
+
+        static ROWS: &[Row] = &[$(Row {
+            implementation: Builtin::$id,
+            signature: $signature,
+            docs: &[$($doc,)*],
+            places: &[$(Place::$place,)*],
+        },)*];
+
+        fn dispatch<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+            match a.spec.implementation {
+                $(Builtin::$id => $function(c, a $(, $extra)?),)*
+                Builtin::TypeMethod => program::type_method(c, a),
+                Builtin::NotYet => program::not_yet(c, a),
+            }
+        }
+    };
+}
+
+builtins! {
+    // The program's place in the grid.
+
+    /// The position of this program along an axis (0, 1 or 2) of the grid, as int32.
+    ProgramId "program_id(axis)" [Root] => program::grid, false;
+    /// The number of programs along an axis (0, 1 or 2) of the grid, as int32.
+    NumPrograms "num_programs(axis)" [Root] => program::grid, true;
+
+    // Memory.
+
+    /// Reads memory through a pointer or a tile of pointers. Where the mask is false nothing is read and the result is
+    /// `other`, or 0 without one; the mask and `other` broadcast to the pointers' shape.
+    Load "load(pointer, mask=None, other=None, boundary_check=(), padding_option='', cache_modifier='', \
+          eviction_policy='', volatile=False)" [Root] => memory::load;
+    /// Writes a value through a pointer or a tile of pointers, where the mask is true. The value is converted to the
+    /// type of the memory, and it and the mask broadcast to the pointers' shape.
+    Store "store(pointer, value, mask=None, boundary_check=(), cache_modifier='', eviction_policy='')"
+        [Root Method] => memory::store;
+
+    // Making tiles, and changing their shape.
+
+    /// The int32 tile start, start + 1, …, end - 1. Its length is a power of two.
+    Arange "arange(start, end)" [Root] => shape::arange;
+    /// A tile with this value at every place.
+    Full "full(shape, value, dtype)" [Root] => shape::full;
+    /// The tile with new axes of extent 1 at these places (an integer or a tuple) of the result's shape.
+    ExpandDims "expand_dims(input, axis)" [Root Method] => shape::expand_dims;
+    /// Both operands, broadcast to their common shape.
+    Broadcast "broadcast(input, other)" [Root] => shape::broadcast;
+    /// The tile repeated along its axes of extent 1 until it has the shape.
+    BroadcastTo "broadcast_to(input, *shape)" [Root Method] => shape::broadcast_to_shape;
+    /// The elements, in row-major order, under another shape; one extent may be -1.
+    Reshape "reshape(input, *shape, can_reorder=False)" [Root Method] => shape::reshape;
+    /// The same as `reshape`.
+    View "view(input, *shape)" [Root Method] => shape::reshape;
+    /// The tile with its axes in another order; without one, the last two swapped.
+    Trans "trans(input, *dims)" [Root Method] => shape::trans;
+    /// The tile with its axes in another order.
+    Permute "permute(input, *dims)" [Root Method] => shape::permute;
+    /// The only element, as a scalar.
+    Item "item(self)" [OnlyMethod] => shape::item;
+
+    // Conversions.
+
+    /// Conversion to another type. Integers wrap; a float becomes an integer by truncation towards zero; int1 is the
+    /// comparison with zero. `bitcast=True` keeps the bits instead. `fp_downcast_rounding` is "rtne" or "rtz".
+    Cast "cast(input, dtype, fp_downcast_rounding=None, bitcast=False)" [Root Method] => math::convert;
+    /// Conversion to another type; the same as `cast`.
+    To "to(self, dtype, fp_downcast_rounding=None, bitcast=False)" [OnlyMethod] => math::convert;
+    /// A compile-time number as a scalar.
+    ToTensor "to_tensor(x)" [Root] => math::to_tensor;
+
+    // Functions of each element.
+
+    /// x + y, as the operator.
+    Add "add(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Add;
+    /// x - y, as the operator.
+    Sub "sub(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Sub;
+    /// x * y, as the operator.
+    Mul "mul(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Mul;
+    /// x where the condition holds, else y. The three broadcast; x and y are converted to their common type.
+    Where "where(condition, x, y)" [Root] => math::where_;
+    /// The larger one. Where one is NaN, the other; with `PropagateNan.ALL`, NaN.
+    Maximum "maximum(x, y, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::extremum, true;
+    /// The smaller one. Where one is NaN, the other; with `PropagateNan.ALL`, NaN.
+    Minimum "minimum(x, y, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::extremum, false;
+    /// x, but at least `min` and at most `max`. Undefined where min > max.
+    Clamp "clamp(x, min, max, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::clamp;
+    /// Absolute value. The smallest signed integer stays itself.
+    Abs "abs(x)" [Root Math Libdevice Method] => math::abs;
+    /// e to the power of x.
+    Exp "exp(x)" [Root Math Libdevice Method] => math::float, F::Exp;
+    /// 2 to the power of x.
+    Exp2 "exp2(x)" [Root Math Libdevice Method] => math::float, F::Exp2;
+    /// Natural logarithm.
+    Log "log(x)" [Root Math Libdevice Method] => math::float, F::Log;
+    /// Binary logarithm.
+    Log2 "log2(x)" [Root Math Libdevice Method] => math::float, F::Log2;
+    /// Sine of radians.
+    Sin "sin(x)" [Root Math Libdevice Method] => math::float, F::Sin;
+    /// Cosine of radians.
+    Cos "cos(x)" [Root Math Libdevice Method] => math::float, F::Cos;
+    /// Square root, fast.
+    Sqrt "sqrt(x)" [Root Math Libdevice Method] => math::float, F::Sqrt;
+    /// Square root, rounded to nearest.
+    SqrtRn "sqrt_rn(x)" [Root Math Libdevice Method] => math::float, F::SqrtRn;
+    /// 1 / sqrt(x).
+    Rsqrt "rsqrt(x)" [Root Math Libdevice Method] => math::float, F::Rsqrt;
+    /// The largest integer not above x.
+    Floor "floor(x)" [Root Math Libdevice Method] => math::float, F::Floor;
+    /// The smallest integer not below x.
+    Ceil "ceil(x)" [Root Math Libdevice Method] => math::float, F::Ceil;
+    /// Error function.
+    Erf "erf(x)" [Root Math Libdevice Method] => math::float, F::Erf;
+    /// Hyperbolic tangent.
+    Tanh "tanh(x)" [Math Libdevice] => math::float, F::Tanh;
+    /// x * y + z, rounded once.
+    Fma "fma(x, y, z)" [Root Math Libdevice] => math::fma;
+    /// x / y of floats, fast, or with `ieee_rounding=True` rounded to nearest.
+    Fdiv "fdiv(x, y, ieee_rounding=False, approx=False)" [Root Math] => math::fdiv;
+    /// x / y, rounded to nearest.
+    DivRn "div_rn(x, y)" [Root Math Libdevice] => math::div_rn;
+    /// The upper half of the product of 32- or 64-bit integers, taken as unsigned.
+    Umulhi "umulhi(x, y)" [Root Math] => math::unsigned_mul_high;
+    /// The upper half of the product of 32- or 64-bit integers.
+    Mulhi "mulhi(x, y)" [Libdevice] => math::mul_high;
+    /// Whether both are true.
+    LogicalAnd "logical_and(self, other)" [OnlyMethod] => math::logical, BooleanOperator::And;
+    /// Whether one is true.
+    LogicalOr "logical_or(self, other)" [OnlyMethod] => math::logical, BooleanOperator::Or;
+
+    // Combining elements.
+
+    /// The elements along an axis (all of them for None) combined by an associative `@jit` function. For a tuple of
+    /// tiles the function takes an element of each, then again an element of each, and returns one of each.
+    Reduce "reduce(input, axis, combine_fn, keep_dims=False)" [Root Method] => reduce::reduce;
+    /// acc + input @ other: matrices, or stacks of matrices. The operands have one type; sums are in fp32 (int32 for
+    /// 8-bit integers, fp64 for fp64, fp16 where asked for).
+    Dot "dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, \
+         out_dtype=None)" [Root] => reduce::dot;
+
+    // What the program says about itself.
+
+    /// The values are multiples of these numbers, one for each axis.
+    MultipleOf "multiple_of(input, values)" [Root] => program::hint, HintKind::MultipleOf;
+    /// Runs of these lengths, one for each axis, are contiguous.
+    MaxContiguous "max_contiguous(input, values)" [Root] => program::hint, HintKind::MaxContiguous;
+    /// Runs of these lengths, one for each axis, are constant.
+    MaxConstancy "max_constancy(input, values)" [Root] => program::hint, HintKind::MaxConstancy;
+    /// The condition holds.
+    Assume "assume(cond)" [Root] => program::assume;
+    /// All threads of the program have come here.
+    DebugBarrier "debug_barrier()" [Root] => program::barrier;
+    /// Stops the launch where the condition does not hold and the mask does, if compiled with `debug=True`.
+    DeviceAssert "device_assert(cond, msg='', mask=None)" [Root] => program::device_assert;
+    /// Stops the compilation if the condition does not hold.
+    StaticAssert "static_assert(cond, msg='')" [Root] => program::static_assert;
+    /// Prints while the kernel is compiled.
+    StaticPrint "static_print(*values, sep=' ', end='\\n', file=None, flush=False)" [Root]
+        => program::static_print;
+
+    // Loops and compile-time values.
+
+    /// What a `for` counts through, with options for the compilation of the loop.
+    Range "range(arg1, arg2=None, step=None, num_stages=None, loop_unroll_factor=None, \
+           disallow_acc_multi_buffer=False, flatten=False, warp_specialize=False, disable_licm=False)"
+        [Root] => program::range, false;
+    /// What a `for` counts through while the kernel is compiled: the loop is unrolled.
+    StaticRange "static_range(arg1, arg2=None, step=None)" [Root] => program::range, true;
+    /// The condition of a `while`.
+    Condition "condition(arg1, disable_licm=False)" [Root] => program::identity;
+    /// A value known at compile time.
+    Constexpr "constexpr(value)" [Root] => program::constexpr;
+    /// Its argument.
+    UnwrapIfConstexpr "_unwrap_if_constexpr(o)" [Root] => program::identity;
+    /// A tuple.
+    Tuple "tuple(args, type=None)" [Root] => program::tuple;
+    /// The type of pointers to a type.
+    PointerType "pointer_type(element_ty, address_space='global', const=False)" [Root] => program::pointer_type;
+    /// The type of tiles.
+    BlockType "block_type(element_ty, shape)" [Root] => program::block_type;
+    /// The integer type of a width.
+    GetIntDtype "get_int_dtype(bitwidth, signed)" [Root] => program::int_dtype;
+    /// The smallest power of two that is not below a compile-time integer.
+    NextPowerOf2 "next_power_of_2(n)" [Root] => program::next_power_of_two;
+    /// The binary logarithm of a compile-time integer, rounded down.
+    LogTwo "_log2(i)" [Root] => program::log_two;
+    /// The type with another element type.
+    WithElementTy "with_element_ty(self, element_ty)" [TypeMethod] => program::with_element;
+}
+
+/// The methods of types that take no arguments.
+pub(super) const TYPE_METHODS: &[&str] = &[
+    "is_floating",
+    "is_standard_floating",
+    "is_int",
+    "is_int_signed",
+    "is_int_unsigned",
+    "is_bool",
+    "is_int1",
+    "is_int8",
+    "is_int16",
+    "is_int32",
+    "is_int64",
+    "is_uint8",
+    "is_uint16",
+    "is_uint32",
+    "is_uint64",
+    "is_fp8",
+    "is_fp8e5",
+    "is_fp8e4nv",
+    "is_fp8e4b15",
+    "is_fp8e4b8",
+    "is_fp8e5b16",
+    "is_fp16",
+    "is_bf16",
+    "is_fp32",
+    "is_fp64",
+    "is_ptr",
+    "is_block",
+    "is_const",
+    "is_void",
+    "is_dtype",
+    "get_int_min_value",
+    "get_int_max_value",
+    "get_block_shapes",
+    "codegen_name",
+];
+
+/// The names of the element types.
+const DTYPES: &[(&str, Dtype)] = &[
+    ("int1", Dtype::I1),
+    ("int8", Dtype::I8),
+    ("int16", Dtype::I16),
+    ("int32", Dtype::I32),
+    ("int64", Dtype::I64),
+    ("uint8", Dtype::U8),
+    ("uint16", Dtype::U16),
+    ("uint32", Dtype::U32),
+    ("uint64", Dtype::U64),
+    ("float8e5", Dtype::F8E5),
+    ("float8e4nv", Dtype::F8E4NV),
+    ("float8e4b15", Dtype::F8E4B15),
+    ("float8e4b8", Dtype::F8E4B8),
+    ("float8e5b16", Dtype::F8E5B16),
+    ("float16", Dtype::F16),
+    ("bfloat16", Dtype::BF16),
+    ("float32", Dtype::F32),
+    ("float64", Dtype::F64),
+];
+
+const SPECIALS: &[(&str, Special)] = &[
+    ("tensor", Special::Tensor),
+    ("dtype", Special::Dtype),
+    ("const", Special::Const),
+    ("slice", Special::Slice),
+    ("tensor_descriptor", Special::TensorDescriptor),
+    ("constexpr_type", Special::ConstexprType),
+];
+
+/// Prefixes that mean the root: the modules that Triton keeps the names in.
+const ROOTS: &[&str] = &["core", "standard", "random", "semantic"];
+
+/// What `tl.<dtype>` calls an element type.
+pub(super) fn dtype_name(dtype: Dtype) -> &'static str {
+    DTYPES.iter().find(|(_, known)| *known == dtype).map_or("float32", |(name, _)| name)
+}
+
+/// A compile-time value of the language by its name.
+pub(super) fn named_constant(name: &str) -> Option<Constant> {
+    if let Some((_, dtype)) = DTYPES.iter().find(|(known, _)| *known == name) {
+        return Some(Constant::dtype(*dtype));
+    }
+    match name {
+        "pi32_t" => Some(Constant::Type(Type::pointer(Dtype::I32))),
+        "TRITON_MAX_TENSOR_NUMEL" => Some(Constant::Int(tilewright_ir::MAX_TILE_ELEMENTS as i128)),
+        "N_ROUNDS_DEFAULT" => Some(Constant::Int(10)),
+        "PropagateNan.NONE" => Some(Constant::Int(0)),
+        "PropagateNan.ALL" => Some(Constant::Int(0xFFFF)),
+        _ => None,
+    }
+}
+
+static SPECS: LazyLock<Vec<BuiltinSpec>> = LazyLock::new(|| {
+    let rows = ROWS.iter().filter_map(|row| spec(row.signature, row.docs, row.places, row.implementation));
+    let missing = NOT_YET.iter().flat_map(|family| {
+        family.signatures.iter().filter_map(|text| spec(text, family.docs, family.places, Builtin::NotYet))
+    });
+    let predicates = TYPE_METHODS.iter().map(|name| BuiltinSpec {
+        name,
+        signature: "(self)",
+        parameters: vec![BuiltinParameter {
+            name: "self",
+            kind: super::signature::ParameterKind::Positional,
+            default: None,
+        }],
+        docs: &["What its name says of the type."],
+        places: &[Place::TypeMethod],
+        implementation: Builtin::TypeMethod,
+    });
+    rows.chain(missing).chain(predicates).collect()
+});
+
+fn spec(
+    signature: &'static str,
+    docs: &'static [&'static str],
+    places: &'static [Place],
+    implementation: Builtin,
+) -> Option<BuiltinSpec> {
+    let (name, parameters) = parse_signature(signature)?;
+    Some(BuiltinSpec { name, signature, parameters, docs, places, implementation })
+}
+
+/// Every path, and what it is.
+static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::new(|| {
+    let mut names = BTreeMap::new();
+    for module in [
+        "math",
+        "target_info",
+        "extra",
+        "extra.libdevice",
+        "extra.cuda",
+        "extra.cuda.libdevice",
+        "PropagateNan",
+    ] {
+        names.insert(module.to_string(), LanguageItem::Module);
+    }
+    for module in ROOTS {
+        names.insert((*module).to_string(), LanguageItem::Module);
+    }
+    for (name, special) in SPECIALS {
+        names.insert((*name).to_string(), LanguageItem::Special(*special));
+    }
+    let constants =
+        ["pi32_t", "TRITON_MAX_TENSOR_NUMEL", "N_ROUNDS_DEFAULT", "PropagateNan.NONE", "PropagateNan.ALL"];
+    for name in constants.into_iter().chain(DTYPES.iter().map(|(name, _)| *name)) {
+        if let Some(constant) = named_constant(name) {
+            names.insert(name.to_string(), LanguageItem::Constant(constant));
+        }
+    }
+    for spec in SPECS.iter() {
+        for place in spec.places {
+            let path = match place {
+                Place::Root => spec.name.to_string(),
+                Place::Math => format!("math.{}", spec.name),
+                Place::Libdevice => format!("extra.libdevice.{}", spec.name),
+                Place::OnlyMethod => format!("tensor.{}", spec.name),
+                Place::TypeMethod => format!("dtype.{}", spec.name),
+                Place::Method => continue,
+            };
+            names.entry(path).or_insert(LanguageItem::Builtin(spec));
+        }
+    }
+    // The library comes last: writing a function there replaces a row that says that it is not there yet.
+    for scanned in LIBRARY.iter() {
+        names.insert(scanned.path.clone(), LanguageItem::Library(scanned.function));
+    }
+    names
+});
+
+/// The methods of tensors: the name, and the path that it calls.
+static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
+    let of_rows = SPECS.iter().flat_map(|spec| {
+        spec.places.iter().filter_map(|place| match place {
+            Place::Method => Some((spec.name, spec.name.to_string())),
+            Place::OnlyMethod => Some((spec.name, format!("tensor.{}", spec.name))),
+            Place::Root | Place::Math | Place::Libdevice | Place::TypeMethod => None,
+        })
+    });
+    let of_library = LIBRARY.iter().filter(|scanned| scanned.is_method);
+    of_rows.chain(of_library.map(|scanned| (scanned.function.function, scanned.path.clone()))).collect()
+});
+
+/// The methods of tensors: the name, and the path that it calls.
+pub(super) fn methods() -> impl Iterator<Item = (&'static str, &'static str)> {
+    METHODS.iter().map(|(name, path)| (*name, path.as_str()))
+}
+
+/// What a name of `triton.language` is, by its dotted path below it.
+pub fn language(path: &str) -> Option<LanguageItem> {
+    if let Some(item) = NAMES.get(path) {
+        return Some(item.clone());
+    }
+    let (first, rest) = path.split_once('.')?;
+    if ROOTS.contains(&first) {
+        return language(rest);
+    }
+    if first == "math" {
+        // Older versions had the functions of libdevice there.
+        return NAMES.get(&format!("extra.libdevice.{rest}")).cloned();
+    }
+    if first != "extra" || rest.starts_with("libdevice.") {
+        return None;
+    }
+    // `extra.<backend>.libdevice.<name>` is the same as `extra.libdevice.<name>`.
+    match rest.split_once('.') {
+        None | Some((_, "libdevice")) => Some(LanguageItem::Module),
+        Some((_, below)) => NAMES.get(&format!("extra.{below}")).cloned(),
+    }
+}
+
+/// The paths of the language, for "did you mean".
+pub fn language_names() -> impl Iterator<Item = &'static str> {
+    NAMES.keys().map(String::as_str)
+}
+
+/// What kind of name an entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EntryKind {
+    /// A function.
+    Function,
+    /// A function that is known but not there yet.
+    NotYet,
+    /// A compile-time value.
+    Constant,
+    /// A class.
+    Class,
+    /// A prefix of other names.
+    Module,
+}
+
+/// A name of the language, as plain data: for stubs and documentation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LanguageEntry {
+    /// The dotted path.
+    pub path: &'static str,
+    /// What it is.
+    pub kind: EntryKind,
+    /// For a function, its name and parameters.
+    pub signature: String,
+    /// What it does.
+    pub doc: String,
+    /// Whether tensors have it as a method.
+    pub is_method: bool,
+}
+
+/// Every name of the language.
+pub fn language_entries() -> impl Iterator<Item = LanguageEntry> {
+    NAMES.iter().map(|(path, item)| {
+        let is_method = methods().any(|(_, method)| method == path);
+        let (kind, signature, doc) = match item {
+            LanguageItem::Builtin(spec) => {
+                let missing = spec.implementation == Builtin::NotYet;
+                let kind = if missing { EntryKind::NotYet } else { EntryKind::Function };
+                let lines: Vec<&str> = spec.docs.iter().map(|line| line.trim()).collect();
+                (kind, spec.signature.to_string(), lines.join("\n"))
+            }
+            LanguageItem::Library(function) => {
+                let scanned = LIBRARY.iter().find(|scanned| scanned.function == *function);
+                let doc = scanned.map(|scanned| scanned.doc.clone()).unwrap_or_default();
+                let signature = scanned.map(|scanned| scanned.signature.to_string()).unwrap_or_default();
+                (EntryKind::Function, signature, doc)
+            }
+            LanguageItem::Constant(constant) => (EntryKind::Constant, String::new(), constant.to_string()),
+            LanguageItem::Special(_) => (EntryKind::Class, String::new(), String::new()),
+            LanguageItem::Module => (EntryKind::Module, String::new(), String::new()),
+        };
+        LanguageEntry { path, kind, signature, doc, is_method }
+    })
+}
+
+/// Calls a builtin with one argument for each of its parameters, in their order; a variadic one is a tuple. Arguments in
+/// an error are numbered so too.
+pub fn call_builtin<C: Caller + ?Sized>(
+    c: &mut C,
+    spec: &'static BuiltinSpec,
+    arguments: &[Op<C>],
+) -> Semantic<Op<C>> {
+    dispatch(c, &Arguments { spec, values: arguments })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_well_formed_and_found() {
+        assert_eq!(
+            SPECS.len(),
+            ROWS.len()
+                + NOT_YET.iter().map(|family| family.signatures.len()).sum::<usize>()
+                + TYPE_METHODS.len()
+        );
+        for row in ROWS {
+            assert!(!row.docs.is_empty(), "{}", row.signature);
+        }
+        for name in TYPE_METHODS {
+            assert!(matches!(language(&format!("dtype.{name}")), Some(LanguageItem::Builtin(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn paths_have_their_aliases() {
+        let name = |path: &str| match language(path) {
+            Some(LanguageItem::Builtin(spec)) => Some(spec.name),
+            Some(LanguageItem::Library(function)) => Some(function.function),
+            _ => None,
+        };
+        assert_eq!(name("load"), Some("load"));
+        assert_eq!(name("core.load"), Some("load"));
+        assert_eq!(name("math.exp"), Some("exp"));
+        assert_eq!(name("math.tanh"), Some("tanh"));
+        assert_eq!(name("extra.libdevice.tanh"), Some("tanh"));
+        assert_eq!(name("extra.cuda.libdevice.tanh"), Some("tanh"));
+        assert_eq!(name("tanh"), None);
+        assert_eq!(name("standard.sum"), Some("sum"));
+        assert_eq!(name("tensor.to"), Some("to"));
+        assert!(matches!(language("extra.hip.libdevice"), Some(LanguageItem::Module)));
+        assert!(matches!(language("float32"), Some(LanguageItem::Constant(_))));
+        assert!(language("").is_none());
+        assert!(language("nonsense.load").is_none());
+    }
+}

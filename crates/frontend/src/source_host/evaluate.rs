@@ -1,0 +1,204 @@
+//! The expressions of a module that are known without Python: constants, imported names, decorators.
+
+use std::sync::Arc;
+
+use ruff_python_ast::{BoolOp, Expr, ExprCall, UnaryOp};
+
+use super::math::{call_math, math_constant, math_function};
+use super::{Decorator, MAX_DEPTH, SourceHost};
+use crate::constexpr;
+use crate::host::HostValue;
+use crate::lower::expression::binary_operator;
+use crate::lower::known::compare_constants;
+use crate::lower::literals::number;
+use crate::lower::parse::visit_functions;
+use crate::semantic::UnaryOperator;
+use crate::value::Constant;
+
+impl SourceHost {
+    /// What a decorator, with or without arguments, does to a function.
+    pub(super) fn decorator(&self, expression: &Expr) -> Option<Decorator> {
+        let (callee, call) = match expression {
+            Expr::Call(call) => (&*call.func, Some(call)),
+            other => (other, None),
+        };
+        match self.dotted(callee)?.as_str() {
+            "triton.jit" | "triton.runtime.jit" | "triton.runtime.jit.jit" => {
+                let keyword = call.and_then(|call| call.arguments.find_keyword("noinline"));
+                let is_true = |value: &Expr| matches!(value, Expr::BooleanLiteral(literal) if literal.value);
+                Some(Decorator::Jit { noinline: keyword.is_some_and(|keyword| is_true(&keyword.value)) })
+            }
+            "triton.constexpr_function" | "triton.runtime.jit.constexpr_function" => {
+                Some(Decorator::Constexpr)
+            }
+            "triton.autotune" | "triton.heuristics" => Some(Decorator::Wrapper),
+            _ => None,
+        }
+    }
+
+    /// `triton.jit(function)` and `triton.autotune(…)(kernel)`.
+    pub(super) fn decorated_by_call(&mut self, call: &ExprCall, depth: usize) -> Option<HostValue> {
+        let decorator = self.decorator(&call.func)?;
+        let [argument] = &call.arguments.args[..] else { return None };
+        match self.evaluate(argument, depth + 1)? {
+            HostValue::Callable(object) => {
+                let name = self.path(object).trim_matches('\'').to_owned();
+                let module = self.module.clone();
+                let mut definition = None;
+                visit_functions(&module.body, &mut |function| {
+                    if function.name.as_str() == name {
+                        definition = Some(function);
+                    }
+                });
+                self.decorated(definition?, &[decorator])
+            }
+            function @ HostValue::Function(_) => Some(function),
+            _ => None,
+        }
+    }
+
+    /// The path that a decorator or callee stands for: `triton.jit`, whatever it was imported as.
+    pub(super) fn dotted(&self, expression: &Expr) -> Option<String> {
+        match expression {
+            Expr::Name(name) => match self.names.get(name.id.as_str())? {
+                HostValue::Object(object) | HostValue::ConstexprFunction(object) => {
+                    Some(self.path(*object).to_owned())
+                }
+                HostValue::Language(path) if path.is_empty() => Some("triton.language".into()),
+                HostValue::Language(path) => Some(format!("triton.language.{path}")),
+                _ => None,
+            },
+            Expr::Attribute(attribute) => {
+                Some(format!("{}.{}", self.dotted(&attribute.value)?, attribute.attr.as_str()))
+            }
+            _ => None,
+        }
+    }
+
+    /// What an imported path is.
+    pub(super) fn module_value(&mut self, path: &str) -> HostValue {
+        let path = match path.strip_prefix("tilewright") {
+            Some(rest) if rest.is_empty() || rest.starts_with('.') => format!("triton{rest}"),
+            _ => path.to_owned(),
+        };
+        if let Some(rest) = path.strip_prefix("triton.language") {
+            if rest.is_empty() {
+                return HostValue::Language(Arc::from(""));
+            }
+            if let Some(name) = rest.strip_prefix('.') {
+                return HostValue::Language(Arc::from(name));
+            }
+        }
+        match path.as_str() {
+            "triton.cdiv" => return HostValue::Language(Arc::from("builtins.triton.cdiv")),
+            "triton.next_power_of_2" => {
+                return HostValue::Language(Arc::from("builtins.triton.next_power_of_2"));
+            }
+            _ => {}
+        }
+        if let Some(name) = path.strip_prefix("math.") {
+            if let Some(value) = math_constant(name) {
+                return HostValue::Constant(Constant::Float(value));
+            }
+            if math_function(name, 1.0).is_some() {
+                return HostValue::ConstexprFunction(self.object(path));
+            }
+        }
+        HostValue::Object(self.object(path))
+    }
+
+    /// The value of a constant expression of the module.
+    pub(super) fn evaluate(&mut self, expression: &Expr, depth: usize) -> Option<HostValue> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        let mut constant = |expression: &Expr| match self.evaluate(expression, depth + 1)? {
+            HostValue::PlainGlobal(constant) | HostValue::Constant(constant) => Some(constant),
+            _ => None,
+        };
+        let plain = match expression {
+            Expr::NumberLiteral(literal) => number(&literal.value).ok()?,
+            Expr::BooleanLiteral(literal) => Constant::Bool(literal.value),
+            Expr::NoneLiteral(_) => Constant::None,
+            Expr::StringLiteral(literal) => Constant::Str(literal.value.to_str().into()),
+            Expr::Tuple(tuple) => Constant::Tuple(tuple.elts.iter().map(constant).collect::<Option<_>>()?),
+            Expr::List(list) => Constant::Tuple(list.elts.iter().map(constant).collect::<Option<_>>()?),
+            Expr::UnaryOp(unary) => {
+                let operator = match unary.op {
+                    UnaryOp::USub => UnaryOperator::Neg,
+                    UnaryOp::UAdd => UnaryOperator::Plus,
+                    UnaryOp::Invert => UnaryOperator::Invert,
+                    UnaryOp::Not => UnaryOperator::Not,
+                };
+                constexpr::unary(operator, &constant(&unary.operand)?).ok()?
+            }
+            Expr::BinOp(binary) => {
+                let (left, right) = (constant(&binary.left)?, constant(&binary.right)?);
+                constexpr::binary(binary_operator(binary.op), &left, &right).ok()?
+            }
+            Expr::Compare(compare) => {
+                let mut left = constant(&compare.left)?;
+                let mut holds = true;
+                for (operator, right) in compare.ops.iter().zip(&compare.comparators[..]) {
+                    let right = constant(right)?;
+                    holds &= compare_constants(*operator, &left, &right)?;
+                    left = right;
+                }
+                Constant::Bool(holds)
+            }
+            Expr::BoolOp(boolean) => {
+                let stops_at = boolean.op == BoolOp::Or;
+                let mut last = None;
+                for value in &boolean.values {
+                    let value = constant(value)?;
+                    let stops = value.is_true() == stops_at;
+                    last = Some(value);
+                    if stops {
+                        break;
+                    }
+                }
+                last?
+            }
+            Expr::If(ternary) => {
+                let chosen = if constant(&ternary.test)?.is_true() { &ternary.body } else { &ternary.orelse };
+                return self.evaluate(chosen, depth + 1);
+            }
+            Expr::Name(name) => return self.names.get(name.id.as_str()).cloned(),
+            Expr::Attribute(_) => {
+                let path = self.dotted(expression)?;
+                return Some(self.module_value(&path));
+            }
+            Expr::Call(call) => return self.evaluate_call(call, depth),
+            _ => return None,
+        };
+        Some(HostValue::PlainGlobal(plain))
+    }
+
+    fn evaluate_call(&mut self, call: &ExprCall, depth: usize) -> Option<HostValue> {
+        if let Some(function) = self.decorated_by_call(call, depth) {
+            return Some(function);
+        }
+        let path = match &*call.func {
+            Expr::Name(name) if !self.names.contains_key(name.id.as_str()) => name.id.as_str().to_owned(),
+            other => self.dotted(other)?,
+        };
+        let is_constexpr =
+            matches!(path.as_str(), "triton.language.constexpr" | "triton.language.core.constexpr");
+        let mut values = Vec::new();
+        for argument in &call.arguments.args {
+            match self.evaluate(argument, depth + 1)? {
+                HostValue::PlainGlobal(constant) | HostValue::Constant(constant) => values.push(constant),
+                other if is_constexpr => return Some(other),
+                _ => return None,
+            }
+        }
+        if is_constexpr {
+            return values.pop().map(HostValue::Constant);
+        }
+        if path.starts_with("math.") {
+            return call_math(&path, &values).ok().map(HostValue::PlainGlobal);
+        }
+        let name = path.strip_prefix("triton.language.builtins.").unwrap_or(&path);
+        crate::lower::python::evaluate(name, &values).ok().map(HostValue::PlainGlobal)
+    }
+}

@@ -1,0 +1,162 @@
+//! What an expression of a kernel evaluates to: a run-time value, or something known at compile time.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tilewright_ir::{Dtype, Type};
+
+use crate::host::{FunctionRef, ObjectRef};
+
+/// A value known at compile time, with Python's meaning.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Constant {
+    /// `None`.
+    None,
+    /// `True` and `False`.
+    Bool(bool),
+    /// An integer. Wider ones than 128 bits are an error where they arise.
+    Int(i128),
+    /// A float.
+    Float(f64),
+    /// A string.
+    Str(Arc<str>),
+    /// `tl.float32`, or with a shape, a `tl.block_type`; a pointer element is a `tl.pointer_type`.
+    Type(Type),
+    /// A tuple or list.
+    Tuple(Vec<Constant>),
+    /// An object of the host, such as an instance of a user's class.
+    Object(ObjectRef),
+}
+
+impl Constant {
+    /// A `tl` dtype.
+    pub fn dtype(dtype: Dtype) -> Self {
+        Self::Type(Type::scalar(dtype))
+    }
+
+    /// Python's truth.
+    pub fn is_true(&self) -> bool {
+        match self {
+            Constant::None => false,
+            Constant::Bool(value) => *value,
+            Constant::Int(value) => *value != 0,
+            Constant::Float(value) => *value != 0.0,
+            Constant::Str(value) => !value.is_empty(),
+            Constant::Tuple(items) => !items.is_empty(),
+            Constant::Type(_) | Constant::Object(_) => true,
+        }
+    }
+
+    /// How large it is: numbers and such count 1, strings by their length, tuples what they hold.
+    pub fn size(&self) -> usize {
+        match self {
+            Constant::Str(text) => 1 + text.len() / 16,
+            Constant::Tuple(items) => items.iter().map(Constant::size).fold(1, usize::saturating_add),
+            _ => 1,
+        }
+    }
+
+    /// The name of its Python type, for messages.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Constant::None => "None",
+            Constant::Bool(_) => "bool",
+            Constant::Int(_) => "int",
+            Constant::Float(_) => "float",
+            Constant::Str(_) => "str",
+            Constant::Type(_) => "dtype",
+            Constant::Tuple(_) => "tuple",
+            Constant::Object(_) => "object",
+        }
+    }
+}
+
+/// Python's `repr`.
+impl fmt::Display for Constant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Constant::None => f.write_str("None"),
+            Constant::Bool(true) => f.write_str("True"),
+            Constant::Bool(false) => f.write_str("False"),
+            Constant::Int(value) => write!(f, "{value}"),
+            Constant::Float(value) => f.write_str(&crate::format::float_repr(*value)),
+            Constant::Str(value) => f.write_str(&crate::format::string_repr(value, false)),
+            Constant::Type(ty) => write!(f, "{ty}"),
+            Constant::Object(_) => f.write_str("<object>"),
+            Constant::Tuple(items) => {
+                f.write_str("(")?;
+                for (index, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", if index == 0 { "" } else { ", " })?;
+                }
+                f.write_str(if items.len() == 1 { ",)" } else { ")" })
+            }
+        }
+    }
+}
+
+/// What an expression evaluates to. `V` is the builder's value.
+#[derive(Clone, Debug)]
+pub enum Operand<V> {
+    /// A scalar or tile at run time.
+    Tensor(V),
+    /// Known at compile time.
+    Constant(Constant),
+    /// A tuple with at least one run-time part, or with functions.
+    Tuple(Vec<Operand<V>>),
+    /// A name of `triton.language`, by its dotted path.
+    Language(Arc<str>),
+    /// A method of a run-time value, such as `x.to`: the value, and the name of `triton.language` that it calls.
+    Method(Box<Operand<V>>, Arc<str>),
+    /// A `@jit` function.
+    Function(FunctionRef),
+    /// A compile-time function of the host.
+    ConstexprFunction(ObjectRef),
+    /// Something else of the host.
+    Object(ObjectRef),
+    /// A plain Python callable, which kernels cannot call.
+    Callable(ObjectRef),
+    /// What `range`, `tl.range` or `tl.static_range` gives.
+    Range(Box<Range<V>>),
+}
+
+/// The bounds of a `for`, and what is asked of its compilation.
+#[derive(Clone, Debug)]
+pub struct Range<V> {
+    /// The first value.
+    pub lower: Operand<V>,
+    /// Where it ends, exclusive.
+    pub upper: Operand<V>,
+    /// The increment.
+    pub step: Operand<V>,
+    /// Whether the loop is unrolled while it is compiled (`tl.static_range`).
+    pub is_static: bool,
+    /// The other arguments of `tl.range`.
+    pub options: tilewright_ir::LoopOptions,
+}
+
+impl<V> Operand<V> {
+    /// The compile-time value, if it is one.
+    pub fn constant(&self) -> Option<&Constant> {
+        match self {
+            Operand::Constant(constant) => Some(constant),
+            _ => None,
+        }
+    }
+}
+
+impl<V> Operand<V> {
+    /// How large it is as a compile-time value, as [`Constant::size`] counts.
+    pub fn size(&self) -> usize {
+        match self {
+            Operand::Constant(constant) => constant.size(),
+            Operand::Tuple(items) => items.iter().map(Operand::size).fold(1, usize::saturating_add),
+            _ => 1,
+        }
+    }
+}
+
+impl<V> From<Constant> for Operand<V> {
+    fn from(constant: Constant) -> Self {
+        Operand::Constant(constant)
+    }
+}

@@ -1,0 +1,78 @@
+//! Lowers a kernel of a module's text and gives the IR, or the findings, as text.
+#![allow(dead_code, reason = "each test file uses some of these")]
+
+use expect_test::Expect;
+use tilewright_base::Color;
+use tilewright_frontend::{Argument, Constant, HostValue, Options, Request, SourceHost, lower};
+use tilewright_ir::{Dtype, Module, Type};
+
+/// What the tests' modules begin with.
+pub const HEADER: &str = "import triton\nimport triton.language as tl\n\n";
+
+/// One argument: `*fp32`, `i32`-like scalar names (`int32`), a number, `True`, `None`, `"text"`; `:16` at the end of a
+/// pointer or scalar says that it is a multiple of 16.
+pub fn argument(text: &str) -> Argument {
+    let (name, divisibility) = text.split_once(':').unwrap_or((text, "1"));
+    let divisibility = divisibility.parse().expect("a divisibility is a number");
+    if let Some(pointee) = name.strip_prefix('*').and_then(Dtype::parse) {
+        return Argument::Pointer { pointee, divisibility };
+    }
+    if let Some(dtype) = Dtype::parse(name) {
+        return Argument::Scalar { dtype, divisibility };
+    }
+    let constant = match name {
+        "True" => Constant::Bool(true),
+        "False" => Constant::Bool(false),
+        "None" => Constant::None,
+        "tl.float32" => Constant::Type(Type::scalar(Dtype::F32)),
+        "tl.float16" => Constant::Type(Type::scalar(Dtype::F16)),
+        _ => match (name.parse(), name.parse()) {
+            (Ok(int), _) => Constant::Int(int),
+            (_, Ok(float)) => Constant::Float(float),
+            _ => Constant::Str(name.into()),
+        },
+    };
+    Argument::Constexpr(HostValue::Constant(constant))
+}
+
+/// Lowers the kernel `name` for arguments written as for [`argument`], separated by commas.
+pub fn module(text: &str, name: &str, arguments: &str, options: Options) -> Result<Module, String> {
+    let rendered = |failure: Box<tilewright_frontend::Failure>| {
+        let mut texts: Vec<String> = Vec::new();
+        for diagnostic in &failure.diagnostics {
+            texts.push(diagnostic.render(&failure.sources, Color::Never));
+        }
+        texts.join("\n\n") + "\n"
+    };
+    let mut host = SourceHost::new("k.py", text).map_err(rendered)?;
+    let kernel = host.function(name).unwrap_or_else(|| panic!("there is no kernel {name}"));
+    let arguments =
+        arguments.split(',').map(str::trim).filter(|text| !text.is_empty()).map(argument).collect();
+    let module = lower(&Request { kernel, arguments, options }, &mut host).map_err(rendered)?;
+    if let Err(error) = tilewright_ir::verify(&module) {
+        panic!("{error}\n{}", tilewright_ir::print(&module, false));
+    }
+    Ok(module)
+}
+
+/// The IR of the kernel `k` of a text that [`HEADER`] is put before, or its findings.
+pub fn lowered(text: &str, arguments: &str) -> String {
+    let text = format!("{HEADER}{text}");
+    match module(&text, "k", arguments, Options::default()) {
+        Ok(module) => tilewright_ir::print(&module, false),
+        Err(findings) => findings,
+    }
+}
+
+/// The folder of users' programs beside the project, if it is there.
+#[allow(dead_code, reason = "not every test file that shares this module uses it")]
+pub fn user_programs() -> Option<std::path::PathBuf> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/seed-programs");
+    folder.is_dir().then_some(folder)
+}
+
+/// Compares that with what is expected; `UPDATE_EXPECT=1 cargo test` rewrites it.
+#[expect(clippy::needless_pass_by_value, reason = "expectations are written at the call")]
+pub fn check(text: &str, arguments: &str, expected: Expect) {
+    expected.assert_eq(&lowered(text, arguments));
+}
