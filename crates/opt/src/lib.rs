@@ -1,1 +1,16 @@
-//! Passes from tile IR to tile IR.
+//! Passes from tile IR to tile IR, and what is known of integers and pointers.
+//!
+//! [`optimize`] runs the passes that `pipeline.rs` lists, one file a pass. [`analysis`] says, for each value, how its
+//! elements lie: contiguity, divisibility, constancy, range. Nothing here knows a target.
+
+mod aliases;
+pub mod analysis;
+mod canonicalize;
+mod cse;
+mod dce;
+mod fold;
+mod inline;
+mod licm;
+mod pipeline;
+
+pub use pipeline::{Level, Options, PASSES, Pass, optimize};

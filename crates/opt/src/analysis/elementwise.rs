@@ -1,0 +1,266 @@
+//! What the elementwise functions make of what is known of their operands.
+//!
+//! The rules for quotients, remainders and comparisons all rest on one fact: a run of q consecutive numbers that begins
+//! at a multiple of q does not cross any other multiple of q. Dividing by a multiple of q, or comparing with one, is
+//! the same all along the run. (Division truncates towards zero, so that below zero this is true only between
+//! multiples: those rules ask for numbers that are not negative.)
+
+use tilewright_ir::{Dtype, ElementwiseFn, Literal, Signature, Type, Value};
+
+use super::walk::Walk;
+use super::{Axis, AxisInfo, MAX_DIVISIBILITY, Range, power_of_two_in, unit};
+use crate::fold;
+
+impl Walk<'_> {
+    pub(super) fn elementwise(&self, function: ElementwiseFn, operands: &[Value], ty: &Type) -> AxisInfo {
+        if let Some(constant) = self.fold(function, operands) {
+            return AxisInfo::of_constant(ty, constant);
+        }
+        match *operands {
+            [condition, x, y] if function == ElementwiseFn::Select => self.select(condition, x, y, ty),
+            [x, y] if function.info().signature == Signature::Compare => self.compare(function, x, y, ty),
+            [x, y] if is_int(ty) => self.int_binary(function, x, y, ty),
+            [x] if is_int(ty) => self.int_unary(function, x, ty),
+            _ => self.constancy_of(operands, ty),
+        }
+    }
+
+    fn fold(&self, function: ElementwiseFn, operands: &[Value]) -> Option<i128> {
+        let mut literals = [Literal::bool(false); 3];
+        for (index, &operand) in operands.iter().enumerate() {
+            let dtype = self.function.ty(operand).dtype().filter(|dtype| dtype.is_int())?;
+            *literals.get_mut(index)? = Literal::int(dtype, self.infos[operand].constant?);
+        }
+        fold::elementwise(function, literals.get(..operands.len())?)?.as_int()
+    }
+
+    fn int_unary(&self, function: ElementwiseFn, x: Value, ty: &Type) -> AxisInfo {
+        use ElementwiseFn as F;
+        let mut info = self.constancy_of(&[x], ty);
+        let (known, Some(dtype)) = (&self.infos[x], ty.dtype()) else { return info };
+        let Range { low, high } = known.range;
+        let saturate = self.assumptions.no_signed_overflow && dtype.is_signed();
+        let range = match function {
+            F::Neg => Range { low: -high, high: -low }.wrapped(dtype, saturate),
+            F::Abs => {
+                let least = if low <= 0 && 0 <= high { 0 } else { low.abs().min(high.abs()) };
+                Range { low: least, high: low.abs().max(high.abs()) }.wrapped(dtype, false)
+            }
+            F::Not if dtype.is_signed() => Range { low: !high, high: !low },
+            // tidy: wildcard because nothing is known of the others
+            _ => return info,
+        };
+        info.range = range;
+        if function != F::Not {
+            info.divide_everywhere(known.divisibility_everywhere(1));
+        }
+        info
+    }
+
+    fn int_binary(&self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> AxisInfo {
+        use ElementwiseFn as F;
+        let mut info = self.constancy_of(&[x, y], ty);
+        let (a, b) = (&self.infos[x], &self.infos[y]);
+        if let Some(dtype) = ty.dtype() {
+            info.range = self.range(function, a, b, dtype);
+        }
+        let (everywhere_a, everywhere_b) = (a.divisibility_everywhere(1), b.divisibility_everywhere(1));
+        match function {
+            F::Add => Self::sum(&mut info, a, b, true),
+            F::Sub => Self::sum(&mut info, a, b, false),
+            F::Mul => {
+                let product = everywhere_a.saturating_mul(everywhere_b).min(MAX_DIVISIBILITY);
+                info.divide_everywhere(product);
+            }
+            F::Shl => {
+                let shift = b.range.low.clamp(0, 62) as u32;
+                let shift = if b.range.low < 0 { 0 } else { shift };
+                let shifted = everywhere_a.saturating_mul(1 << shift).min(MAX_DIVISIBILITY);
+                info.divide_everywhere(shifted);
+            }
+            F::Shr => Self::shift_right(&mut info, a, b),
+            F::IntDiv => Self::quotient(&mut info, a, b),
+            F::IntRem => Self::remainder(&mut info, a, b),
+            F::And => Self::and(&mut info, a, b, ty),
+            F::Or | F::Xor | F::Min | F::Max => {
+                info.divide_everywhere(everywhere_a.min(everywhere_b));
+            }
+            // tidy: wildcard because nothing but constancy is known of the others
+            _ => {}
+        }
+        if info.range.low == info.range.high {
+            return AxisInfo::of_constant(ty, info.range.low);
+        }
+        info
+    }
+
+    /// Runs of one operand where the other is constant.
+    fn sum(info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo, is_sum: bool) {
+        for (place, known) in info.axes.iter_mut().enumerate() {
+            let (x, y) = (a.axis(place), b.axis(place));
+            let right = if is_sum { y.contiguity.min(x.constancy) } else { 1 };
+            let contiguity = x.contiguity.min(y.constancy).max(right);
+            let divisibility =
+                a.divisibility_at(place, contiguity, 1).min(b.divisibility_at(place, contiguity, 1));
+            *known = Axis { contiguity, divisibility, ..*known };
+        }
+    }
+
+    /// The longest runs of consecutive numbers of `a`, begun at multiples of their length, along which `b` is constant
+    /// and a multiple of their length.
+    fn aligned_run(place: usize, a: &AxisInfo, b: &AxisInfo) -> u32 {
+        let (x, y) = (a.axis(place), b.axis(place));
+        let longest = x.contiguity.min(y.constancy);
+        let run = u64::from(longest).min(x.divisibility).min(b.divisibility_at(place, longest, 1)) as u32;
+        if b.divisibility_at(place, run, 1) >= u64::from(run) { run } else { 1 }
+    }
+
+    fn quotient(info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo) {
+        if a.range.is_nonnegative() {
+            for (place, known) in info.axes.iter_mut().enumerate() {
+                known.constancy = known.constancy.max(Self::aligned_run(place, a, b));
+            }
+        }
+        if let Some(divisor) = b.constant
+            && divisor.unsigned_abs().is_power_of_two()
+        {
+            info.divide_everywhere((a.divisibility_everywhere(1) / power_of_two_in(divisor)).max(1));
+        }
+    }
+
+    fn remainder(info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo) {
+        let is_nonnegative = a.range.is_nonnegative();
+        for (place, known) in info.axes.iter_mut().enumerate() {
+            let contiguity = if is_nonnegative { Self::aligned_run(place, a, b) } else { 1 };
+            let divisibility =
+                a.divisibility_at(place, contiguity, 1).min(b.divisibility_at(place, contiguity, 1));
+            *known = Axis { contiguity, divisibility, ..*known };
+        }
+    }
+
+    fn and(info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo, ty: &Type) {
+        info.divide_everywhere(a.divisibility_everywhere(1).max(b.divisibility_everywhere(1)));
+        let (Some(mask), Some(dtype)) = (b.constant, ty.dtype()) else { return };
+        let bits = Literal::int(dtype, mask).bits;
+        let inverse = Literal::int(dtype, !mask).bits;
+        for (place, known) in info.axes.iter_mut().enumerate() {
+            let x = a.axis(place);
+            let run = |multiple: u64| u64::from(x.contiguity).min(x.divisibility).min(multiple) as u32;
+            if bits < u64::MAX / 2 && (bits + 1).is_power_of_two() {
+                // x modulo a power of two
+                let contiguity = run(bits + 1);
+                let divisibility = a.divisibility_at(place, contiguity, 1);
+                *known = Axis { contiguity, divisibility: divisibility.max(known.divisibility), ..*known };
+            } else if inverse < u64::MAX / 2 && (inverse + 1).is_power_of_two() {
+                // x rounded down to a multiple of a power of two
+                known.constancy = known.constancy.max(run(inverse + 1));
+            }
+        }
+    }
+
+    fn shift_right(info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo) {
+        let Some(shift) = b.constant.filter(|shift| (0..62).contains(shift)) else { return };
+        let divisor = 1_u64 << shift;
+        for (place, known) in info.axes.iter_mut().enumerate() {
+            let x = a.axis(place);
+            let run = u64::from(x.contiguity).min(x.divisibility).min(divisor) as u32;
+            known.constancy = known.constancy.max(run);
+        }
+        info.divide_everywhere((a.divisibility_everywhere(1) / divisor).max(1));
+    }
+
+    fn range(&self, function: ElementwiseFn, a: &AxisInfo, b: &AxisInfo, dtype: Dtype) -> Range {
+        use ElementwiseFn as F;
+        let (x, y) = (a.range, b.range);
+        let saturate = self.assumptions.no_signed_overflow && dtype.is_signed();
+        let all = Range::of_dtype(dtype);
+        match function {
+            F::Add => Range { low: x.low + y.low, high: x.high + y.high }.wrapped(dtype, saturate),
+            F::Sub => Range { low: x.low - y.high, high: x.high - y.low }.wrapped(dtype, saturate),
+            // Corners of 64-bit numbers fit 128 bits but for two that are unsigned.
+            F::Mul => x.corners(y, i128::saturating_mul).wrapped(dtype, saturate),
+            F::Shl if y.low >= 0 && y.high < i128::from(dtype.bits().min(62)) => {
+                x.corners(y, |x, y| x.saturating_mul(1 << y)).wrapped(dtype, false)
+            }
+            F::Shr if y.low >= 0 => x.corners(y, |x, y| x >> y.min(64)),
+            F::IntDiv if y.low > 0 => x.corners(y, |x, y| x / y),
+            F::IntRem => {
+                let most = (y.low.abs().max(y.high.abs()) - 1).max(0);
+                Range { low: if x.low < 0 { x.low.max(-most) } else { 0 }, high: x.high.clamp(0, most) }
+            }
+            F::And if x.low >= 0 || y.low >= 0 => {
+                let most = |range: Range| if range.low >= 0 { range.high } else { all.high };
+                Range { low: 0, high: most(x).min(most(y)) }
+            }
+            F::Or | F::Xor if x.low >= 0 && y.low >= 0 => {
+                let bits = 128 - (x.high.max(y.high)).leading_zeros();
+                Range { low: 0, high: (1 << bits) - 1 }.wrapped(dtype, false)
+            }
+            F::Min => Range { low: x.low.min(y.low), high: x.high.min(y.high) },
+            F::Max => Range { low: x.low.max(y.low), high: x.high.max(y.high) },
+            // tidy: wildcard because nothing is known of the range of the others
+            _ => all,
+        }
+    }
+
+    fn compare(&self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> AxisInfo {
+        use ElementwiseFn as F;
+        let mut info = self.constancy_of(&[x, y], ty);
+        if !is_int(self.function.ty(x)) {
+            return info;
+        }
+        let (a, b) = (&self.infos[x], &self.infos[y]);
+        if let Some(known) = decide(function, a.range, b.range) {
+            return AxisInfo::of_constant(ty, i128::from(known));
+        }
+        for (place, known) in info.axes.iter_mut().enumerate() {
+            let run = match function {
+                F::Lt | F::Ge => Self::aligned_run(place, a, b),
+                F::Gt | F::Le => Self::aligned_run(place, b, a),
+                // tidy: wildcard because only the first of a run may be equal
+                _ => 1,
+            };
+            known.constancy = known.constancy.max(run);
+        }
+        info
+    }
+
+    fn select(&self, condition: Value, x: Value, y: Value, ty: &Type) -> AxisInfo {
+        let mut info = self.constancy_of(&[condition, x, y], ty);
+        let (which, a, b) = (&self.infos[condition], &self.infos[x], &self.infos[y]);
+        if let Some(known) = which.constant {
+            return if known != 0 { a.clone() } else { b.clone() };
+        }
+        info.range = a.range.union(b.range);
+        let unit = unit(ty);
+        for (place, known) in info.axes.iter_mut().enumerate() {
+            let contiguity = a.contiguity(place).min(b.contiguity(place)).min(which.constancy(place));
+            let divisibility =
+                a.divisibility_at(place, contiguity, unit).min(b.divisibility_at(place, contiguity, unit));
+            *known = Axis { contiguity, divisibility, ..*known };
+        }
+        info
+    }
+}
+
+fn is_int(ty: &Type) -> bool {
+    ty.dtype().is_some_and(Dtype::is_int)
+}
+
+/// What a comparison gives for all numbers of two ranges, if that is one thing.
+fn decide(function: ElementwiseFn, x: Range, y: Range) -> Option<bool> {
+    use ElementwiseFn as F;
+    let (below, above) = (x.high < y.low, x.low > y.high);
+    let (not_above, not_below) = (x.high <= y.low, x.low >= y.high);
+    let (holds, fails) = match function {
+        F::Lt => (below, not_below),
+        F::Le => (not_above, above),
+        F::Gt => (above, not_above),
+        F::Ge => (not_below, below),
+        F::Eq => (false, below || above),
+        F::Ne => (below || above, false),
+        // tidy: wildcard because the others are not comparisons
+        _ => (false, false),
+    };
+    if holds { Some(true) } else { fails.then_some(false) }
+}

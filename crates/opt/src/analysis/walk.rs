@@ -1,0 +1,311 @@
+//! The walk over a function: straight code in order, and loops until nothing changes.
+//!
+//! What a loop carries begins as what is known of its first value, and is weakened by what the body yields. The whole
+//! function is walked again until no carried value is weakened, so nested loops cost no more than others. Each may be
+//! weakened a few times; then it is given up.
+
+use rustc_hash::FxHashMap;
+use tilewright_base::entity::SecondaryMap;
+use tilewright_ir::{Block, Dtype, ElementwiseFn, Function, Inst, Op, Value};
+
+use super::{Assumptions, AxisInfo, Range, power_of_two_in};
+
+/// After so many walks, ranges that still grow are given up.
+const PRECISE_RANGE_WALKS: u32 = 2;
+/// After so many walks, a value that is still weakened is given up.
+const PRECISE_WALKS: u32 = 6;
+
+pub fn analyze(function: &Function, assumptions: Assumptions) -> SecondaryMap<Value, AxisInfo> {
+    let mut walk = Walk {
+        function,
+        assumptions,
+        infos: SecondaryMap::with_capacity(function.values.len()),
+        promises: FxHashMap::default(),
+        walks: 0,
+        changed: true,
+    };
+    walk.collect_promises();
+    while std::mem::take(&mut walk.changed) {
+        walk.parameters();
+        walk.block(function.entry);
+        walk.walks += 1;
+    }
+    walk.infos
+}
+
+/// What the program promises of a scalar.
+#[derive(Clone, Copy)]
+struct Promise {
+    range: Range,
+    divisibility: u64,
+}
+
+pub(super) struct Walk<'f> {
+    pub(super) function: &'f Function,
+    pub(super) assumptions: Assumptions,
+    pub(super) infos: SecondaryMap<Value, AxisInfo>,
+    promises: FxHashMap<Value, Promise>,
+    walks: u32,
+    changed: bool,
+}
+
+impl Walk<'_> {
+    fn parameters(&mut self) {
+        let values = &self.function.blocks[self.function.entry].parameters;
+        for (&value, parameter) in values.iter().zip(&self.function.parameters) {
+            let ty = self.function.ty(value);
+            let mut info = AxisInfo::unknown(ty);
+            if !ty.dtype().is_some_and(Dtype::is_float) {
+                for axis in &mut info.axes {
+                    axis.divisibility = power_of_two_in(i128::from(parameter.divisibility.max(1)));
+                }
+            }
+            self.set(value, info);
+        }
+    }
+
+    fn block(&mut self, block: Block) {
+        let function = self.function;
+        for &inst in &function.blocks[block].insts {
+            match &function.insts[inst].op {
+                Op::For { .. } => self.for_loop(inst),
+                Op::While {} => self.while_loop(inst),
+                Op::If {} => self.if_else(inst),
+                // tidy: wildcard because the other ops are straight code
+                _ => self.straight(inst),
+            }
+        }
+    }
+
+    /// Sets what is known of a value, with what is promised of it.
+    fn set(&mut self, value: Value, info: AxisInfo) {
+        let mut info = info.finish(self.function.ty(value));
+        if let Some(promise) = self.promises.get(&value) {
+            info.range = promise.range.intersection(info.range);
+            for axis in &mut info.axes {
+                axis.divisibility = axis.divisibility.max(promise.divisibility);
+            }
+        }
+        self.infos[value] = info;
+    }
+
+    fn straight(&mut self, inst: Inst) {
+        let function = self.function;
+        let data = &function.insts[inst];
+        match data.results[..] {
+            [] => {}
+            [result] => {
+                let info = self.transfer(inst, function.ty(result));
+                self.set(result, info);
+            }
+            [..] => {
+                for &result in &data.results {
+                    let info = self.transfer(inst, function.ty(result));
+                    self.set(result, info);
+                }
+            }
+        }
+        for &region in &data.regions {
+            // The elements that a reduction combines: nothing is known of them.
+            for &parameter in &function.blocks[region].parameters {
+                self.set(parameter, AxisInfo::unknown(function.ty(parameter)));
+            }
+            self.block(region);
+        }
+    }
+
+    /// Weakens what is known of a value to what holds of another value too.
+    fn weaken(&mut self, value: Value, other: Value) {
+        let ty = self.function.ty(value);
+        let (known, other) = (&self.infos[value], &self.infos[other]);
+        if known.axes.is_empty() {
+            let first = other.clone();
+            self.set(value, first);
+            self.changed = true;
+            return;
+        }
+        let mut joined = known.join(other, ty);
+        if joined == *known {
+            return;
+        }
+        if joined.range != known.range && self.walks >= PRECISE_RANGE_WALKS {
+            joined.range = Range::of(ty);
+        }
+        if self.walks >= PRECISE_WALKS {
+            joined = AxisInfo::unknown(ty);
+        }
+        let known = known.clone();
+        self.set(value, joined);
+        self.changed |= self.infos[value] != known;
+    }
+
+    fn copy(&mut self, from: &[Value], to: &[Value]) {
+        for (&from, &to) in from.iter().zip(to) {
+            let info = self.infos[from].clone();
+            self.set(to, info);
+        }
+    }
+
+    fn for_loop(&mut self, inst: Inst) {
+        let function = self.function;
+        let data = &function.insts[inst];
+        let (&[lower, upper, step, ref carried @ ..], &[body]) = (&data.operands[..], &data.regions[..])
+        else {
+            return;
+        };
+        let [index, parameters @ ..] = &function.blocks[body].parameters[..] else { return };
+        let info = self.index(*index, lower, upper, step);
+        self.set(*index, info);
+        for (&parameter, &first) in parameters.iter().zip(carried) {
+            self.weaken(parameter, first);
+        }
+        self.block(body);
+        for (&parameter, &next) in parameters.iter().zip(function.yielded(body)) {
+            self.weaken(parameter, next);
+        }
+        self.copy(parameters, &data.results);
+    }
+
+    /// The index of a loop: lower + i * step, between the bounds.
+    fn index(&self, index: Value, lower: Value, upper: Value, step: Value) -> AxisInfo {
+        let [lower, upper, step] = [lower, upper, step].map(|value| &self.infos[value]);
+        let (up, down) = (step.range.high > 0, step.range.low < 0);
+        let ends = Range {
+            low: if down { lower.range.low.min(upper.range.low.saturating_add(1)) } else { lower.range.low },
+            high: if up {
+                lower.range.high.max(upper.range.high.saturating_sub(1))
+            } else {
+                lower.range.high
+            },
+        };
+        let mut info = AxisInfo::unknown(self.function.ty(index));
+        // An index that counts up stays below the upper bound, one that counts down above it.
+        let ends = match (up, down) {
+            (true, false) => Range { high: upper.range.high.saturating_sub(1), ..ends },
+            (false, true) => Range { low: upper.range.low.saturating_add(1), ..ends },
+            _ => ends,
+        };
+        // Where the ends cross, the body never runs.
+        info.range = ends.intersection(info.range);
+        info.axes[0].divisibility = lower.divisibility_everywhere(1).min(step.divisibility_everywhere(1));
+        info
+    }
+
+    fn while_loop(&mut self, inst: Inst) {
+        let function = self.function;
+        let data = &function.insts[inst];
+        let &[condition, body] = &data.regions[..] else { return };
+        let parameters = &function.blocks[condition].parameters;
+        for (&parameter, &first) in parameters.iter().zip(&data.operands) {
+            self.weaken(parameter, first);
+        }
+        self.block(condition);
+        self.copy(parameters, &function.blocks[body].parameters);
+        self.block(body);
+        for (&parameter, &next) in parameters.iter().zip(function.yielded(body)) {
+            self.weaken(parameter, next);
+        }
+        self.copy(parameters, &data.results);
+    }
+
+    fn if_else(&mut self, inst: Inst) {
+        let function = self.function;
+        let data = &function.insts[inst];
+        let &[then, otherwise] = &data.regions[..] else { return };
+        self.block(then);
+        self.block(otherwise);
+        let yields = function.yielded(then).iter().zip(function.yielded(otherwise));
+        for (&result, (&x, &y)) in data.results.iter().zip(yields) {
+            let info = self.infos[x].join(&self.infos[y], function.ty(result));
+            self.set(result, info);
+        }
+    }
+
+    /// The promises of `assume`s that every run of the program meets.
+    fn collect_promises(&mut self) {
+        let function = self.function;
+        for &inst in &function.blocks[function.entry].insts {
+            let data = &function.insts[inst];
+            if let (Op::Assume {}, &[condition]) = (&data.op, &data.operands[..]) {
+                self.promise(condition);
+            }
+        }
+    }
+
+    fn promise(&mut self, condition: Value) {
+        use ElementwiseFn as F;
+        let Some((comparison, x, y)) = self.scalar_function(condition) else { return };
+        if comparison == F::And {
+            self.promise(x);
+            self.promise(y);
+            return;
+        }
+        let (Some(all), Some(bound)) = (self.function.ty(x).dtype(), self.constant(y)) else { return };
+        if !all.is_int() {
+            return;
+        }
+        let all = Range::of_dtype(all);
+        let range = match comparison {
+            F::Lt => Range { high: bound - 1, ..all },
+            F::Le => Range { high: bound, ..all },
+            F::Gt => Range { low: bound + 1, ..all },
+            F::Ge => Range { low: bound, ..all },
+            F::Eq if bound == 0 => {
+                // x % n == 0, also written as x & (n - 1) == 0
+                let Some((function, inner, divisor)) = self.scalar_function(x) else { return };
+                let Some(divisor) = self.constant(divisor) else { return };
+                match function {
+                    F::IntRem => self.add_promise(inner, all, power_of_two_in(divisor)),
+                    F::And => self.add_promise(inner, all, power_of_two_in(divisor.wrapping_add(1))),
+                    // tidy: wildcard because no other function says what divides its operand
+                    _ => {}
+                }
+                return;
+            }
+            // tidy: wildcard because no other condition says anything of a range
+            _ => return,
+        };
+        self.add_promise(x, range, 1);
+    }
+
+    fn add_promise(&mut self, value: Value, range: Range, divisibility: u64) {
+        let all = Range::of(self.function.ty(value));
+        let promise = self.promises.entry(value).or_insert(Promise { range: all, divisibility: 1 });
+        promise.range = range.intersection(promise.range);
+        promise.divisibility = promise.divisibility.max(divisibility);
+    }
+
+    /// The function of two scalars that defines a value.
+    fn scalar_function(&self, value: Value) -> Option<(ElementwiseFn, Value, Value)> {
+        let data = &self.function.insts[self.function.defining_inst(value)?];
+        match (&data.op, &data.operands[..]) {
+            (Op::Elementwise { function }, &[x, y]) if self.function.ty(x).is_scalar() => {
+                Some((*function, x, y))
+            }
+            // tidy: wildcard because nothing else is a function
+            _ => None,
+        }
+    }
+
+    fn constant(&self, value: Value) -> Option<i128> {
+        match self.function.defining_op(value) {
+            Some(Op::Constant { value }) => value.as_int(),
+            // tidy: wildcard because only a constant is known before the walk
+            _ => None,
+        }
+    }
+
+    /// The runs of an integer tile as they are after an extension to 64 bits: those that may wrap around inside are
+    /// cut to what is aligned, which does not.
+    pub(super) fn extended(&self, value: Value) -> AxisInfo {
+        let ty = self.function.ty(value);
+        let mut info = self.infos[value].clone();
+        let all = Range::of(ty);
+        let is_signed = ty.dtype().is_some_and(Dtype::is_signed);
+        let may_wrap = info.range.low == all.low && info.range.high == all.high;
+        if may_wrap && !(is_signed && self.assumptions.no_signed_overflow) {
+            info.cut_to_aligned();
+        }
+        info
+    }
+}

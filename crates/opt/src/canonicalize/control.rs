@@ -1,0 +1,183 @@
+//! Structured control flow: branches and loops whose course is known become straight code; what a loop carries
+//! without changing it becomes what it was before the loop.
+
+use tilewright_ir::{Block, ElementwiseFn, Inst, Literal, Op, Value};
+
+use super::{Canonicalizer, Operands};
+
+/// How many times a loop with constant bounds runs.
+enum Trips {
+    None,
+    One,
+    Unknown,
+}
+
+impl Canonicalizer<'_> {
+    pub(super) fn for_loop(&mut self, inst: Inst) {
+        let data = &self.function.insts[inst];
+        let (operands, results, regions) =
+            (data.operands.clone(), data.results.clone(), data.regions.clone());
+        let (&[lower, upper, step, ref carried @ ..], &[body]) = (&operands[..], &regions[..]) else {
+            return self.out.push(inst);
+        };
+        match self.trips(lower, upper, step) {
+            Trips::None => {
+                self.changed = true;
+                self.replace_all(&results, carried);
+            }
+            Trips::One => {
+                self.changed = true;
+                let parameters = self.function.blocks[body].parameters.clone();
+                self.replace_all(&parameters[..1], &[lower]);
+                self.replace_all(&parameters[1..], carried);
+                let yielded = self.splice(body);
+                self.replace_all(&results, &yielded);
+            }
+            Trips::Unknown => {
+                let parameters = self.function.blocks[body].parameters.clone();
+                let yielded = Operands::from_slice(self.function.yielded(body));
+                self.replace_invariants(carried, &[&parameters[1..], &results], &yielded);
+                self.block(body);
+                self.out.push(inst);
+            }
+        }
+    }
+
+    fn trips(&self, lower: Value, upper: Value, step: Value) -> Trips {
+        let number = |value| self.constant(value).and_then(Literal::as_int);
+        let Some(step) = number(step).filter(|&step| step != 0) else { return Trips::Unknown };
+        if lower == upper {
+            return Trips::None;
+        }
+        let (Some(lower), Some(upper)) = (number(lower), number(upper)) else { return Trips::Unknown };
+        let distance = if step > 0 { upper - lower } else { lower - upper };
+        if distance <= 0 {
+            Trips::None
+        } else if distance <= step.abs() {
+            Trips::One
+        } else {
+            Trips::Unknown
+        }
+    }
+
+    pub(super) fn while_loop(&mut self, inst: Inst) {
+        let data = &self.function.insts[inst];
+        let (carried, results, regions) = (data.operands.clone(), data.results.clone(), data.regions.clone());
+        let &[condition, body] = &regions[..] else { return self.out.push(inst) };
+        let holds = self.function.yielded(condition).first().map(|&value| self.aliases.resolve(value));
+        let parameters = self.function.blocks[condition].parameters.clone();
+        if holds.is_some_and(|holds| self.is_constant(holds, |constant| constant.bits == 0)) {
+            // The condition is computed once; it may store.
+            self.changed = true;
+            self.replace_all(&parameters, &carried);
+            self.splice(condition);
+            self.replace_all(&results, &carried);
+            return;
+        }
+        let body_parameters = self.function.blocks[body].parameters.clone();
+        let yielded = Operands::from_slice(self.function.yielded(body));
+        self.replace_invariants(&carried, &[&body_parameters, &parameters, &results], &yielded);
+        self.block(condition);
+        self.block(body);
+        self.out.push(inst);
+    }
+
+    /// Lets what a loop carries but never changes be what it was before. `copies` holds the body's parameters first.
+    fn replace_invariants(&mut self, carried: &[Value], copies: &[&[Value]], yielded: &[Value]) {
+        for (index, (&before, &after)) in carried.iter().zip(yielded).enumerate() {
+            let after = self.aliases.resolve(after);
+            let is_unchanged =
+                after == before || copies.first().is_some_and(|body| body.get(index) == Some(&after));
+            if !is_unchanged {
+                continue;
+            }
+            for copy in copies.iter().filter_map(|copies| copies.get(index)) {
+                if self.uses[*copy] > 0 {
+                    self.changed = true;
+                }
+                self.aliases.replace(self.function, *copy, before);
+            }
+        }
+    }
+
+    pub(super) fn if_else(&mut self, inst: Inst) {
+        let data = &self.function.insts[inst];
+        let (results, mut regions) = (data.results.clone(), data.regions.clone());
+        let &[mut condition] = &data.operands[..] else { return self.out.push(inst) };
+        if regions.len() != 2 {
+            return self.out.push(inst);
+        }
+        if let Some(constant) = self.constant(condition) {
+            self.changed = true;
+            let taken = if constant.bits != 0 { regions[0] } else { regions[1] };
+            let yielded = self.splice(taken);
+            self.replace_all(&results, &yielded);
+            return;
+        }
+        if let Some(inner) = self.argument_of(condition, ElementwiseFn::Not) {
+            condition = inner;
+            regions.swap(0, 1);
+            self.function.insts[inst].operands[0] = condition;
+            self.function.insts[inst].regions.clone_from(&regions);
+            self.changed = true;
+        }
+        for &region in &regions {
+            self.block(region);
+        }
+        self.hoist_constants(&regions);
+        self.out.push(inst);
+        self.if_results(inst, condition, &regions);
+    }
+
+    /// Moves constants before the `if` whose regions hold nothing else.
+    fn hoist_constants(&mut self, regions: &[Block]) {
+        let is_constant =
+            |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Constant { .. } | Op::Yield {});
+        if regions.iter().all(|&region| self.function.blocks[region].insts.iter().all(is_constant)) {
+            for &region in regions {
+                let insts = &mut self.function.blocks[region].insts;
+                let constants = insts.len().saturating_sub(1);
+                self.changed |= constants > 0;
+                self.out.extend(insts.drain(..constants));
+            }
+        }
+    }
+
+    /// Results that are the same on both ways, and scalars between which nothing but the condition decides.
+    fn if_results(&mut self, inst: Inst, condition: Value, regions: &[Block]) {
+        let results = self.function.insts[inst].results.clone();
+        let is_empty = regions.iter().all(|&region| self.function.blocks[region].insts.len() == 1);
+        for (index, &result) in results.iter().enumerate() {
+            let yielded = |region: Option<&Block>| {
+                region.and_then(|&region| self.function.yielded(region).get(index).copied())
+            };
+            let (Some(x), Some(y)) = (yielded(regions.first()), yielded(regions.get(1))) else { continue };
+            if self.uses[result] == 0 {
+                continue;
+            }
+            if x == y {
+                self.replace(result, x);
+            } else if is_empty && self.function.ty(result).is_scalar() {
+                let ty = self.function.ty(result).clone();
+                let value =
+                    self.make(Op::Elementwise { function: ElementwiseFn::Select }, &[condition, x, y], &ty);
+                self.replace(result, value);
+            }
+        }
+    }
+
+    /// Puts the instructions of a region where the current instruction stands; what the region yields.
+    fn splice(&mut self, region: Block) -> Operands {
+        let mut insts = std::mem::take(&mut self.function.blocks[region].insts);
+        let Some(terminator) = insts.pop() else { return Operands::new() };
+        self.insts(&insts);
+        self.aliases.resolve_operands(self.function, terminator);
+        self.function.insts[terminator].operands.clone()
+    }
+
+    fn replace_all(&mut self, old: &[Value], new: &[Value]) {
+        for (&old, &new) in old.iter().zip(new) {
+            self.aliases.replace(self.function, old, new);
+        }
+    }
+}

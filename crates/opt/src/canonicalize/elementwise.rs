@@ -1,0 +1,220 @@
+//! Elementwise functions: constants, selections, comparisons, and the move of work to scalars and small tiles. The
+//! identities of integers and floats are in `integer.rs` and `float.rs`.
+
+use tilewright_ir::{Dtype, ElementwiseFn, Literal, Op, Shape, Signature, Type, Value};
+
+use super::{Canonicalizer, Operands, fold};
+
+impl Canonicalizer<'_> {
+    pub(super) fn elementwise(
+        &mut self,
+        function: ElementwiseFn,
+        operands: &[Value],
+        ty: &Type,
+    ) -> Option<Value> {
+        if let Some(value) = self.fold_elementwise(function, operands) {
+            return Some(self.make_constant(value, &ty.shape));
+        }
+        let simpler = match *operands {
+            [condition, x, y] if function == ElementwiseFn::Select => self.select(condition, x, y, ty),
+            [x, y] if function.info().signature == Signature::Compare => self.compare(function, x, y, ty),
+            [x, y] => self.binary(function, x, y, ty),
+            [x] => self.unary(function, x, ty),
+            _ => None,
+        };
+        simpler.or_else(|| self.before_splat(function, operands, ty)).or_else(|| {
+            let op = Op::Elementwise { function };
+            self.before_broadcast(&op, operands, ty)
+        })
+    }
+
+    fn fold_elementwise(&self, function: ElementwiseFn, operands: &[Value]) -> Option<Literal> {
+        let mut literals = [Literal::bool(false); 3];
+        for (index, &operand) in operands.iter().enumerate() {
+            *literals.get_mut(index)? = self.constant(operand)?;
+        }
+        fold::elementwise(function, literals.get(..operands.len())?)
+    }
+
+    fn binary(&mut self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
+        let dtype = ty.dtype()?;
+        if let Some(value) = self.accumulate(function, x, y, ty) {
+            return Some(value);
+        }
+        if dtype.is_int() {
+            self.int_binary(function, x, y, ty)
+        } else if !dtype.is_fp8() {
+            self.float_binary(function, x, y, ty)
+        } else {
+            // An 8-bit format saturates: x * 1 is not x where x is an infinity.
+            None
+        }
+    }
+
+    fn unary(&mut self, function: ElementwiseFn, x: Value, ty: &Type) -> Option<Value> {
+        use ElementwiseFn as F;
+        match function {
+            // Exact on floats, NaN and -0 too: only the sign changes.
+            F::Neg | F::Not => self.argument_of(x, function),
+            F::Abs if self.argument_of(x, F::Abs).is_some() => Some(x),
+            F::Abs => {
+                let inner = self.argument_of(x, F::Neg)?;
+                Some(self.make_elementwise(F::Abs, &[inner], ty))
+            }
+            F::Floor | F::Ceil => {
+                let is_whole =
+                    self.argument_of(x, F::Floor).or_else(|| self.argument_of(x, F::Ceil)).is_some();
+                is_whole.then_some(x)
+            }
+            // tidy: wildcard because the others have no identity with themselves
+            _ => None,
+        }
+        .or_else(|| (function == F::Not).then(|| self.inverted(x, ty)).flatten())
+    }
+
+    /// The comparison that holds exactly where the comparison `x` does not.
+    fn inverted(&mut self, x: Value, ty: &Type) -> Option<Value> {
+        use ElementwiseFn as F;
+        let data = &self.function.insts[self.function.defining_inst(x)?];
+        let (&Op::Elementwise { function }, &[a, b]) = (&data.op, &data.operands[..]) else { return None };
+        let has_nan = self.function.ty(a).dtype().is_some_and(Dtype::is_float);
+        let inverse = match function {
+            F::Eq => F::Ne,
+            F::Ne => F::Eq,
+            // Where one is NaN, both x < y and x >= y are false.
+            _ if has_nan => return None,
+            F::Lt => F::Ge,
+            F::Ge => F::Lt,
+            F::Le => F::Gt,
+            F::Gt => F::Le,
+            // tidy: wildcard because the others are not comparisons
+            _ => return None,
+        };
+        Some(self.make_elementwise(inverse, &[a, b], ty))
+    }
+
+    fn select(&mut self, condition: Value, x: Value, y: Value, ty: &Type) -> Option<Value> {
+        use ElementwiseFn as F;
+        if x == y {
+            return Some(x);
+        }
+        if let Some(literal) = self.constant(condition) {
+            return Some(if literal.bits != 0 { x } else { y });
+        }
+        if let Some(inner) = self.argument_of(condition, F::Not) {
+            return Some(self.make_elementwise(F::Select, &[inner, y, x], ty));
+        }
+        let (a, b) = (self.constant(x), self.constant(y));
+        if ty.is_bool() {
+            return match (a.map(|x| x.bits != 0), b.map(|y| y.bits != 0)) {
+                (Some(true), Some(false)) => Some(condition),
+                (Some(false), Some(true)) => Some(self.make_elementwise(F::Not, &[condition], ty)),
+                (Some(true), _) => Some(self.make_elementwise(F::Or, &[condition, y], ty)),
+                (_, Some(false)) => Some(self.make_elementwise(F::And, &[condition, x], ty)),
+                _ => None,
+            };
+        }
+        (a.is_some() && a == b).then_some(x)
+    }
+
+    fn compare(&mut self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
+        use ElementwiseFn as F;
+        let dtype = self.function.ty(x).dtype();
+        let has_nan = dtype.is_some_and(Dtype::is_float);
+        if x == y {
+            let known = match function {
+                F::Lt | F::Gt => Some(false),
+                F::Ne if !has_nan => Some(false),
+                F::Eq | F::Le | F::Ge if !has_nan => Some(true),
+                // tidy: wildcard because NaN is not equal to itself
+                _ => None,
+            };
+            return known.map(|known| self.make_constant(Literal::bool(known), &ty.shape));
+        }
+        if self.constant(x).is_some() && self.constant(y).is_none() {
+            let mirrored = match function {
+                F::Lt => F::Gt,
+                F::Gt => F::Lt,
+                F::Le => F::Ge,
+                F::Ge => F::Le,
+                // tidy: wildcard because the others are not comparisons by order
+                _ => return None,
+            };
+            return Some(self.make_elementwise(mirrored, &[y, x], ty));
+        }
+        let bound = self.constant(y)?.as_int()?;
+        let (low, high) = dtype?.int_range()?;
+        if dtype?.is_bool() && matches!(function, F::Eq | F::Ne) {
+            let is_x = (bound != 0) == (function == F::Eq);
+            return Some(if is_x { x } else { self.make_elementwise(F::Not, &[x], ty) });
+        }
+        let known = match function {
+            F::Lt if bound == low => false,
+            F::Ge if bound == low => true,
+            F::Gt if bound == high => false,
+            F::Le if bound == high => true,
+            // tidy: wildcard because the others depend on x
+            _ => return None,
+        };
+        Some(self.make_constant(Literal::bool(known), &ty.shape))
+    }
+
+    /// The function of splats is the splat of the function.
+    fn before_splat(&mut self, function: ElementwiseFn, operands: &[Value], ty: &Type) -> Option<Value> {
+        if ty.is_scalar() || function.can_fail() && ty.shape.elements() == 0 {
+            return None;
+        }
+        let scalars: Operands =
+            operands.iter().map(|&operand| self.uniform(operand)).collect::<Option<_>>()?;
+        let scalar_ty = ty.with_shape(Shape::scalar());
+        let result = self.make_elementwise(function, &scalars, &scalar_ty);
+        Some(self.make_splat(result, &ty.shape))
+    }
+
+    /// The function of tiles that are broadcast alike is the broadcast of the function.
+    pub(super) fn before_broadcast(&mut self, op: &Op, operands: &[Value], ty: &Type) -> Option<Value> {
+        let mut shape: Option<Shape> = None;
+        let mut sources = Operands::new();
+        for &operand in operands {
+            if let Some(source) = self.operand_of(operand, |op| matches!(op, Op::Broadcast { .. })) {
+                let found = &self.function.ty(source).shape;
+                if shape.as_ref().is_some_and(|shape| shape != found) {
+                    return None;
+                }
+                shape = Some(found.clone());
+                sources.push(source);
+            } else {
+                // A splat has any shape; its scalar waits here until the shape is known.
+                sources.push(self.operand_of(operand, |op| matches!(op, Op::Splat { .. }))?);
+            }
+        }
+        let shape = shape.filter(|_| ty.shape.elements() > 0)?;
+        for source in &mut sources {
+            if self.function.ty(*source).is_scalar() {
+                *source = self.make_splat(*source, &shape);
+            }
+        }
+        let result = self.make(op.clone(), &sources, &ty.with_shape(shape));
+        Some(self.make(Op::Broadcast { shape: ty.shape.clone() }, &[result], ty))
+    }
+
+    /// `c + dot(a, b, 0)` is `dot(a, b, c)`: the order of a dot's sum is free.
+    fn accumulate(&mut self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
+        if function != ElementwiseFn::Add {
+            return None;
+        }
+        for (dot, other) in [(x, y), (y, x)] {
+            let Some(inst) = self.function.defining_inst(dot) else { continue };
+            let data = &self.function.insts[inst];
+            let (Op::Dot { max_imprecise_acc: 0, .. }, &[a, b, acc]) = (&data.op, &data.operands[..]) else {
+                continue;
+            };
+            let is_zero = self.is_constant(acc, |acc| acc.bits == 0 || acc.as_float() == Some(0.0));
+            if is_zero && self.is_used_once(dot) {
+                let op = data.op.clone();
+                return Some(self.make(op, &[a, b, other], ty));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,255 @@
+//! Canonicalisation: each instruction in its simplest form. Constants are folded, identities removed, arithmetic on
+//! splats done on scalars, arithmetic on broadcasts done before the broadcast, masks that always hold dropped,
+//! branches that are known taken.
+//!
+//! One forward walk. A pure instruction is never changed: `simplify` gives a value that can stand for its result,
+//! built from simpler instructions; those go through `simplify` themselves.
+
+mod cast;
+mod control;
+mod elementwise;
+mod float;
+mod integer;
+mod memory;
+mod shape;
+
+use smallvec::SmallVec;
+use tilewright_base::entity::{SecondaryMap, packed_option::PackedOption};
+use tilewright_ir::{
+    Block, Element, ElementwiseFn, Function, Inst, Literal, Location, Op, Regions, Rounding, Shape, Type,
+    Value,
+};
+
+use crate::aliases::Aliases;
+use crate::fold;
+
+/// How deeply one simplification may lead to others; deeper ones wait for the next round.
+const MAX_DEPTH: u32 = 16;
+
+/// Runs the pass; whether it changed anything.
+pub fn run(function: &mut Function) -> bool {
+    let entry = function.entry;
+    let mut uses: SecondaryMap<Value, u32> = SecondaryMap::with_capacity(function.values.len());
+    function.walk(entry, &mut |inst| {
+        for &operand in &function.insts[inst].operands {
+            uses[operand] += 1;
+        }
+    });
+    let mut pass = Canonicalizer {
+        function,
+        aliases: Aliases::default(),
+        uses,
+        out: Vec::new(),
+        location: None.into(),
+        depth: 0,
+        changed: false,
+    };
+    pass.block(entry);
+    pass.changed
+}
+
+/// The operands of an instruction.
+type Operands = SmallVec<[Value; 4]>;
+
+struct Canonicalizer<'f> {
+    function: &'f mut Function,
+    aliases: Aliases,
+    /// How often a value was used before the pass: where this decides whether a rewrite pays, it need not be exact.
+    uses: SecondaryMap<Value, u32>,
+    /// What the current block holds so far.
+    out: Vec<Inst>,
+    /// Where the current instruction comes from; what it is rewritten to comes from there too.
+    location: PackedOption<Location>,
+    depth: u32,
+    changed: bool,
+}
+
+impl Canonicalizer<'_> {
+    fn block(&mut self, block: Block) {
+        let insts = std::mem::take(&mut self.function.blocks[block].insts);
+        let outer = std::mem::replace(&mut self.out, Vec::with_capacity(insts.len()));
+        self.insts(&insts);
+        self.function.blocks[block].insts = std::mem::replace(&mut self.out, outer);
+    }
+
+    fn insts(&mut self, insts: &[Inst]) {
+        for &inst in insts {
+            self.aliases.resolve_operands(self.function, inst);
+            self.location = self.function.insts[inst].location;
+            self.inst(inst);
+        }
+    }
+
+    fn inst(&mut self, inst: Inst) {
+        match &self.function.insts[inst].op {
+            Op::For { .. } => self.for_loop(inst),
+            Op::While {} => self.while_loop(inst),
+            Op::If {} => self.if_else(inst),
+            Op::Load { .. } => self.load(inst),
+            Op::Store { .. } => self.store(inst),
+            Op::Assert { .. } => self.assert(inst),
+            Op::Assume {} => self.assume(inst),
+            Op::Reduce { .. } => {
+                for region in self.function.insts[inst].regions.clone() {
+                    self.block(region);
+                }
+                self.out.push(inst);
+            }
+            Op::Barrier {} | Op::Call { .. } | Op::Yield {} | Op::Return {} => self.out.push(inst),
+            Op::Constant { .. }
+            | Op::ProgramId { .. }
+            | Op::NumPrograms { .. }
+            | Op::Arange { .. }
+            | Op::Splat { .. }
+            | Op::ExpandDims { .. }
+            | Op::Broadcast { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. }
+            | Op::Elementwise { .. }
+            | Op::Cast { .. }
+            | Op::Bitcast { .. }
+            | Op::PtrAdd {}
+            | Op::Dot { .. }
+            | Op::Hint { .. } => self.pure(inst),
+        }
+    }
+
+    /// A pure instruction with one result and no regions.
+    fn pure(&mut self, inst: Inst) {
+        let Some(result) = self.function.result(inst) else { return self.out.push(inst) };
+        // The op is put back if it stays; nothing looks at it meanwhile.
+        let op = std::mem::replace(&mut self.function.insts[inst].op, Op::Barrier {});
+        let mut operands = std::mem::take(&mut self.function.insts[inst].operands);
+        self.changed |= self.order(&op, &mut operands);
+        let ty = self.function.ty(result).clone();
+        let simpler = self.simplify(&op, &operands, &ty);
+        self.function.insts[inst].op = op;
+        self.function.insts[inst].operands = operands;
+        match simpler {
+            Some(value) => self.replace(result, value),
+            None => self.out.push(inst),
+        }
+    }
+
+    /// Lets a value stand for another from now on.
+    fn replace(&mut self, old: Value, new: Value) {
+        self.changed = true;
+        self.aliases.replace(self.function, old, new);
+    }
+
+    /// Brings the constant operand of a commutative function to the right; whether it had to.
+    fn order(&self, op: &Op, operands: &mut [Value]) -> bool {
+        let Op::Elementwise { function } = op else { return false };
+        let swap = function.is_commutative()
+            && matches!(operands, [x, y] if self.constant(*x).is_some() && self.constant(*y).is_none());
+        if swap {
+            operands.reverse();
+        }
+        swap
+    }
+
+    /// A value of type `ty` that equals the op applied to the operands, if there is a simpler way to it.
+    fn simplify(&mut self, op: &Op, operands: &[Value], ty: &Type) -> Option<Value> {
+        match (op, operands) {
+            (Op::Elementwise { function }, _) => self.elementwise(*function, operands, ty),
+            (Op::Cast { element, rounding }, &[value]) => self.cast(value, *element, *rounding, ty),
+            (Op::Bitcast { element }, &[value]) => self.bitcast(value, *element, ty),
+            (Op::PtrAdd {}, &[pointer, offset]) => self.ptr_add(pointer, offset, ty),
+            (Op::Arange { start, end }, _) => self.arange(*start, *end, ty),
+            (Op::Splat { .. }, &[scalar]) => ty.is_scalar().then_some(scalar),
+            (Op::ExpandDims { .. }, &[tile]) => self.expand_dims(tile, ty),
+            (Op::Broadcast { .. }, &[tile]) => self.broadcast(tile, ty),
+            (Op::Reshape { .. }, &[tile]) => self.reshape(tile, ty),
+            (Op::Transpose { permutation }, &[tile]) => self.transpose(tile, permutation, ty),
+            // tidy: wildcard because the other ops are leaves, or opaque, or not pure
+            _ => None,
+        }
+    }
+
+    /// The value of an op of operands, in its simplest form.
+    fn make(&mut self, op: Op, operands: &[Value], ty: &Type) -> Value {
+        let mut operands = Operands::from_slice(operands);
+        self.order(&op, &mut operands);
+        if self.depth < MAX_DEPTH {
+            self.depth += 1;
+            let simpler = self.simplify(&op, &operands, ty);
+            self.depth -= 1;
+            if let Some(value) = simpler {
+                return value;
+            }
+        }
+        let inst = self.function.create_inst(op, operands, Regions::new(), [ty.clone()], self.location);
+        self.out.push(inst);
+        self.function.insts[inst].results[0]
+    }
+
+    fn make_elementwise(&mut self, function: ElementwiseFn, operands: &[Value], ty: &Type) -> Value {
+        self.make(Op::Elementwise { function }, operands, ty)
+    }
+
+    fn make_cast(&mut self, value: Value, element: Element, rounding: Rounding, ty: &Type) -> Value {
+        self.make(Op::Cast { element, rounding }, &[value], ty)
+    }
+
+    /// The scalar at every place of a tile of the shape; the scalar itself for the shape of a scalar.
+    fn make_splat(&mut self, scalar: Value, shape: &Shape) -> Value {
+        let ty = self.function.ty(scalar).with_shape(shape.clone());
+        self.make(Op::Splat { shape: shape.clone() }, &[scalar], &ty)
+    }
+
+    /// The constant at every place of a tile of the shape.
+    fn make_constant(&mut self, value: Literal, shape: &Shape) -> Value {
+        let scalar = self.make(Op::Constant { value }, &[], &Type::scalar(value.dtype));
+        self.make_splat(scalar, shape)
+    }
+
+    /// The only operand of the op that defines a value, if `is` says yes to the op.
+    fn operand_of(&self, value: Value, is: impl FnOnce(&Op) -> bool) -> Option<Value> {
+        let data = &self.function.insts[self.function.defining_inst(value)?];
+        match data.operands[..] {
+            [operand] if is(&data.op) => Some(operand),
+            _ => None,
+        }
+    }
+
+    /// The two operands of the elementwise function that defines a value.
+    fn operands_of(&self, value: Value, function: ElementwiseFn) -> Option<(Value, Value)> {
+        let data = &self.function.insts[self.function.defining_inst(value)?];
+        match (&data.op, &data.operands[..]) {
+            (Op::Elementwise { function: found }, &[x, y]) if *found == function => Some((x, y)),
+            // tidy: wildcard because only one function is asked for
+            _ => None,
+        }
+    }
+
+    /// The operand of the elementwise function of one operand that defines a value.
+    fn argument_of(&self, value: Value, function: ElementwiseFn) -> Option<Value> {
+        self.operand_of(value, |op| matches!(op, Op::Elementwise { function: found } if *found == function))
+    }
+
+    /// The scalar that a value has at every place: of a splat, or a scalar itself.
+    fn uniform(&self, value: Value) -> Option<Value> {
+        if self.function.ty(value).is_scalar() {
+            return Some(value);
+        }
+        self.operand_of(value, |op| matches!(op, Op::Splat { .. }))
+    }
+
+    /// The constant that a value has at every place.
+    fn constant(&self, value: Value) -> Option<Literal> {
+        match self.function.defining_op(self.uniform(value)?) {
+            Some(Op::Constant { value }) => Some(*value),
+            // tidy: wildcard because only a constant has a known value
+            _ => None,
+        }
+    }
+
+    fn is_constant(&self, value: Value, is: impl FnOnce(Literal) -> bool) -> bool {
+        self.constant(value).is_some_and(is)
+    }
+
+    /// Whether a value was used at most once before the pass.
+    fn is_used_once(&self, value: Value) -> bool {
+        self.uses[value] <= 1
+    }
+}

@@ -1,0 +1,257 @@
+//! Inlining: every call becomes a copy of its callee's body, callees first. Afterwards the module holds what is still
+//! called: the kernel, and functions that call themselves.
+//!
+//! The copy of an instruction keeps its place in the source and gains the place of the call; names are kept, and the
+//! name that the caller gives a result wins.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tilewright_base::entity::{EntitySet, PrimaryMap, SecondaryMap, packed_option::PackedOption};
+use tilewright_ir::{Block, BlockData, FuncId, Function, Inst, Location, LocationData, Module, Op, Value};
+
+use crate::aliases::Aliases;
+
+/// So many instructions are made at the most. The frontend stays far below; where a module that was written by hand does
+/// not, its calls remain, and are a backend's error.
+const MAX_INSTS: usize = 1 << 21;
+
+/// The deepest that regions may nest, for the same reason.
+const MAX_NESTING: usize = 512;
+
+/// Inlines all calls; whether anything changed.
+pub fn run(module: &mut Module) -> bool {
+    let order = callees_first(module);
+    if !is_small_enough(module, &order) {
+        return false;
+    }
+    let mut is_done: EntitySet<FuncId> = EntitySet::new();
+    let mut changed = false;
+    for id in order {
+        let mut function = std::mem::replace(&mut module.functions[id], Function::new(""));
+        let can_inline = |callee: FuncId| is_done.contains(callee);
+        let mut caller =
+            Caller { function: &mut function, module, can_inline: &can_inline, aliases: Aliases::default() };
+        changed |= caller.block(caller.function.entry);
+        module.functions[id] = function;
+        is_done.insert(id);
+    }
+    let before = module.functions.len();
+    remove_uncalled(module);
+    changed || module.functions.len() != before
+}
+
+/// The functions that the kernel reaches, each after those that it calls (but for those that call it in turn).
+fn callees_first(module: &Module) -> Vec<FuncId> {
+    let mut order = Vec::new();
+    let mut seen: EntitySet<FuncId> = EntitySet::new();
+    let mut stack = vec![(module.entry, callees(&module.functions[module.entry]))];
+    seen.insert(module.entry);
+    while let Some((id, rest)) = stack.last_mut() {
+        match rest.pop() {
+            Some(callee) if seen.insert(callee) => stack.push((callee, callees(&module.functions[callee]))),
+            Some(_) => {}
+            None => {
+                order.push(*id);
+                stack.pop();
+            }
+        }
+    }
+    order
+}
+
+/// Whether all functions together stay in bounds when their calls are inlined, computed before anything is copied: the code
+/// may double from one function to the next.
+fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
+    let mut extents: SecondaryMap<FuncId, Option<Extent>> = SecondaryMap::new();
+    let mut total = 0_usize;
+    for &id in callees_first {
+        let mut extent = Extent { insts: 0, nesting: 0 };
+        let mut blocks = vec![(module.functions[id].entry, 0)];
+        while let Some((block, depth)) = blocks.pop() {
+            extent.nesting = extent.nesting.max(depth);
+            for &inst in &module.functions[id].blocks[block].insts {
+                let data = &module.functions[id].insts[inst];
+                extent.insts = extent.insts.saturating_add(1);
+                blocks.extend(data.regions.iter().map(|&region| (region, depth + 1)));
+                // A function that is not done yet calls this one in turn: its call stays.
+                if let Op::Call { callee, .. } = data.op
+                    && let Some(inner) = extents[callee]
+                {
+                    extent.insts = extent.insts.saturating_add(inner.insts);
+                    extent.nesting = extent.nesting.max(depth + inner.nesting);
+                }
+            }
+        }
+        total = total.saturating_add(extent.insts);
+        if total > MAX_INSTS || extent.nesting > MAX_NESTING {
+            return false;
+        }
+        extents[id] = Some(extent);
+    }
+    true
+}
+
+/// A function's instructions and levels of regions, with those of all that it calls.
+#[derive(Clone, Copy)]
+struct Extent {
+    insts: usize,
+    nesting: usize,
+}
+
+/// The functions that a function calls.
+fn callees(function: &Function) -> Vec<FuncId> {
+    let mut callees = Vec::new();
+    function.walk(function.entry, &mut |inst| {
+        if let Op::Call { callee, .. } = function.insts[inst].op {
+            callees.push(callee);
+        }
+    });
+    callees
+}
+
+struct Caller<'a> {
+    function: &'a mut Function,
+    module: &'a Module,
+    can_inline: &'a dyn Fn(FuncId) -> bool,
+    aliases: Aliases,
+}
+
+impl Caller<'_> {
+    /// Inlines the calls in a block; whether there were any.
+    fn block(&mut self, block: Block) -> bool {
+        let insts = std::mem::take(&mut self.function.blocks[block].insts);
+        let mut out = Vec::with_capacity(insts.len());
+        let mut changed = false;
+        for inst in insts {
+            self.aliases.resolve_operands(self.function, inst);
+            let regions = self.function.insts[inst].regions.clone();
+            for region in regions {
+                changed |= self.block(region);
+            }
+            match self.function.insts[inst].op {
+                Op::Call { callee, .. } if (self.can_inline)(callee) => {
+                    self.call(inst, &self.module.functions[callee], &mut out);
+                    changed = true;
+                }
+                // tidy: wildcard because every op but a call stays as it is
+                _ => out.push(inst),
+            }
+        }
+        self.function.blocks[block].insts = out;
+        changed
+    }
+
+    fn call(&mut self, call: Inst, callee: &Function, out: &mut Vec<Inst>) {
+        let data = &self.function.insts[call];
+        let (call_location, arguments, results) =
+            (data.location, data.operands.clone(), data.results.clone());
+        let mut copier = Copier {
+            callee,
+            into: self.function,
+            call_location,
+            values: FxHashMap::default(),
+            locations: FxHashMap::default(),
+        };
+        copier.values.extend(callee.blocks[callee.entry].parameters.iter().copied().zip(arguments));
+        let Some((&last, body)) = callee.blocks[callee.entry].insts.split_last() else { return };
+        for &inst in body {
+            out.push(copier.inst(inst));
+        }
+        for (&result, &returned) in results.iter().zip(&callee.insts[last].operands) {
+            let value = copier.value(returned);
+            let name = copier.into.values[result].name.clone();
+            if name.is_some() && callee.defining_inst(returned).is_some() {
+                copier.into.values[value].name = name;
+            }
+            self.aliases.replace(copier.into, result, value);
+        }
+    }
+}
+
+/// Copies the body of a callee into a caller.
+struct Copier<'a> {
+    callee: &'a Function,
+    into: &'a mut Function,
+    call_location: PackedOption<Location>,
+    values: FxHashMap<Value, Value>,
+    locations: FxHashMap<Location, Location>,
+}
+
+impl Copier<'_> {
+    fn value(&self, value: Value) -> Value {
+        self.values.get(&value).copied().expect("the verifier checks that definitions come before uses")
+    }
+
+    fn inst(&mut self, inst: Inst) -> Inst {
+        let callee = self.callee;
+        let data = &callee.insts[inst];
+        let operands: SmallVec<[Value; 4]> = data.operands.iter().map(|&value| self.value(value)).collect();
+        let regions = data.regions.iter().map(|&region| self.block(region)).collect();
+        let location = self.location(data.location);
+        let types = data.results.iter().map(|&value| callee.ty(value).clone());
+        let copy = self.into.create_inst(data.op.clone(), operands, regions, types, location);
+        for (index, &result) in data.results.iter().enumerate() {
+            let new = self.into.insts[copy].results[index];
+            self.into.values[new].name.clone_from(&callee.values[result].name);
+            self.values.insert(result, new);
+        }
+        copy
+    }
+
+    fn block(&mut self, block: Block) -> Block {
+        let callee = self.callee;
+        let copy = self.into.blocks.push(BlockData::default());
+        for &parameter in &callee.blocks[block].parameters {
+            let data = &callee.values[parameter];
+            let new = self.into.add_parameter(copy, data.ty.clone(), data.name.clone());
+            self.values.insert(parameter, new);
+        }
+        let insts = callee.blocks[block].insts.iter().map(|&inst| self.inst(inst)).collect();
+        self.into.blocks[copy].insts = insts;
+        copy
+    }
+
+    /// The place, reached through the call; the call's own where the callee has none.
+    fn location(&mut self, location: PackedOption<Location>) -> PackedOption<Location> {
+        let Some(location) = location.expand() else { return self.call_location };
+        if let Some(&known) = self.locations.get(&location) {
+            return known.into();
+        }
+        let LocationData { span, caller } = self.callee.locations[location];
+        let caller = self.location(caller);
+        let new = self.into.locations.push(LocationData { span, caller });
+        self.locations.insert(location, new);
+        new.into()
+    }
+}
+
+/// Removes the functions that the kernel does not reach, and numbers the others anew.
+fn remove_uncalled(module: &mut Module) {
+    let mut kept: Vec<FuncId> = vec![module.entry];
+    let mut new_ids: FxHashMap<FuncId, FuncId> = FxHashMap::default();
+    new_ids.insert(module.entry, FuncId::from_u32(0));
+    let mut next = 0;
+    while let Some(&id) = kept.get(next) {
+        for callee in callees(&module.functions[id]) {
+            new_ids.entry(callee).or_insert_with(|| {
+                kept.push(callee);
+                FuncId::from_u32(kept.len() as u32 - 1)
+            });
+        }
+        next += 1;
+    }
+    let mut functions = PrimaryMap::with_capacity(kept.len());
+    for id in kept {
+        let mut function = std::mem::replace(&mut module.functions[id], Function::new(""));
+        for data in function.insts.values_mut() {
+            if let Op::Call { callee, .. } = &mut data.op
+                && let Some(&new) = new_ids.get(callee)
+            {
+                *callee = new;
+            }
+        }
+        functions.push(function);
+    }
+    module.functions = functions;
+    module.entry = FuncId::from_u32(0);
+}

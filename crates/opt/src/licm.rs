@@ -1,0 +1,124 @@
+//! Loop-invariant code motion: a pure instruction that cannot fail moves out of the loops that its operands do not
+//! depend on, except loops that ask to be left alone. Nothing moves out of an `if`, whose region may never run, and
+//! loads stay where they are.
+
+use tilewright_base::entity::SecondaryMap;
+use tilewright_ir::{Block, ElementwiseFn, Function, Inst, Op, Value};
+
+/// Runs the pass; whether it changed anything.
+pub fn run(function: &mut Function) -> bool {
+    let entry = function.entry;
+    let mut pass = Licm { function, depths: SecondaryMap::new(), scopes: Vec::new(), changed: false };
+    pass.block(entry, false);
+    pass.changed
+}
+
+/// A block that is being walked.
+struct Scope {
+    /// What the block holds so far.
+    insts: Vec<Inst>,
+    /// Whether instructions may leave it.
+    is_open: bool,
+}
+
+struct Licm<'f> {
+    function: &'f mut Function,
+    /// The number of scopes around the definition of a value, after the move.
+    depths: SecondaryMap<Value, u32>,
+    scopes: Vec<Scope>,
+    changed: bool,
+}
+
+impl Licm<'_> {
+    fn block(&mut self, block: Block, is_open: bool) {
+        let insts = std::mem::take(&mut self.function.blocks[block].insts);
+        self.scopes.push(Scope { insts: Vec::with_capacity(insts.len()), is_open });
+        let depth = self.scopes.len() as u32;
+        for &parameter in &self.function.blocks[block].parameters {
+            self.depths[parameter] = depth;
+        }
+        for inst in insts {
+            self.inst(inst, depth);
+        }
+        if let Some(scope) = self.scopes.pop() {
+            self.function.blocks[block].insts = scope.insts;
+        }
+    }
+
+    fn inst(&mut self, inst: Inst, depth: u32) {
+        let target = if is_speculatable(self.function, inst) { self.target(inst, depth) } else { depth };
+        let is_loop = match &self.function.insts[inst].op {
+            Op::For { options } => !options.disable_licm,
+            Op::While {} => true,
+            // tidy: wildcard because there are two loops
+            _ => false,
+        };
+        let data = &self.function.insts[inst];
+        if target == depth || data.regions.is_empty() {
+            for region in data.regions.clone() {
+                self.block(region, is_loop);
+            }
+        }
+        for &result in &self.function.insts[inst].results {
+            self.depths[result] = target;
+        }
+        self.changed |= target != depth;
+        if let Some(scope) = self.scopes.get_mut(target as usize - 1) {
+            scope.insts.push(inst);
+        }
+    }
+
+    /// The number of scopes around the outermost block that an instruction may move to.
+    fn target(&self, inst: Inst, depth: u32) -> u32 {
+        let open = self.scopes.iter().rev().take_while(|scope| scope.is_open).count() as u32;
+        // The outermost block is never open.
+        let outermost = depth.saturating_sub(open).max(1);
+        outermost.max(self.needed(inst))
+    }
+
+    /// The depth of the innermost operand, those of instructions in regions too.
+    fn needed(&self, inst: Inst) -> u32 {
+        let data = &self.function.insts[inst];
+        let operands = data.operands.iter().map(|&value| self.depths[value]);
+        let mut depth = operands.max().unwrap_or(0);
+        for &region in &data.regions {
+            // What the region itself defines has no depth yet, which is 0.
+            self.function.walk(region, &mut |inner| {
+                let operands = self.function.insts[inner].operands.iter();
+                depth = operands.map(|&value| self.depths[value]).max().unwrap_or(0).max(depth);
+            });
+        }
+        depth
+    }
+}
+
+/// Whether an instruction may run where the program would not run it.
+fn is_speculatable(function: &Function, inst: Inst) -> bool {
+    let data = &function.insts[inst];
+    match &data.op {
+        Op::Elementwise { function: ElementwiseFn::IntDiv | ElementwiseFn::IntRem } => {
+            data.operands.get(1).is_some_and(|&divisor| is_nonzero_constant(function, divisor))
+        }
+        Op::Reduce { .. } => {
+            let mut all = true;
+            for &region in &data.regions {
+                function.walk(region, &mut |inner| {
+                    all &=
+                        matches!(function.insts[inner].op, Op::Yield {}) || is_speculatable(function, inner);
+                });
+            }
+            all
+        }
+        // tidy: wildcard because the table says it of the others
+        op => op.is_speculatable(),
+    }
+}
+
+fn is_nonzero_constant(function: &Function, mut value: Value) -> bool {
+    if let Some(inst) = function.defining_inst(value)
+        && matches!(function.insts[inst].op, Op::Splat { .. })
+    {
+        value = function.insts[inst].operands[0];
+    }
+    matches!(function.defining_op(value), Some(Op::Constant { value }) if value.bits != 0)
+}

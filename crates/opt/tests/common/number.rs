@@ -1,0 +1,245 @@
+//! Elements as bits, and functions of them by definition: integers in 128 bits, floats in binary64 and rounded.
+
+use tilewright_ir::{Dtype, ElementwiseFn, Rounding};
+
+/// The integer that bits of a type stand for.
+pub fn integer(dtype: Dtype, bits: u64) -> i128 {
+    let (low, _) = dtype.int_range().expect("it is an integer");
+    let value = i128::from(bits);
+    if low < 0 && value >= 1 << (dtype.bits() - 1) { value - (1 << dtype.bits()) } else { value }
+}
+
+/// The bits of an integer modulo the width of a type.
+pub fn wrap(dtype: Dtype, value: i128) -> u64 {
+    value.rem_euclid(1 << dtype.bits()) as u64
+}
+
+/// Bits of exponent and stored mantissa.
+fn format(dtype: Dtype) -> (i32, i32) {
+    match dtype {
+        Dtype::F16 => (5, 10),
+        Dtype::BF16 => (8, 7),
+        Dtype::F32 => (8, 23),
+        Dtype::F64 => (11, 52),
+        other => panic!("{other} is not a float of this test"),
+    }
+}
+
+/// The number that bits of a float type stand for.
+pub fn float(dtype: Dtype, bits: u64) -> f64 {
+    let (exponent_bits, mantissa_bits) = format(dtype);
+    let negative = bits >> (exponent_bits + mantissa_bits) & 1 == 1;
+    let exponent = (bits >> mantissa_bits & ((1 << exponent_bits) - 1)) as i32;
+    let mantissa = (bits & ((1 << mantissa_bits) - 1)) as f64;
+    let offset = (1 << (exponent_bits - 1)) - 1;
+    let magnitude = match exponent {
+        _ if dtype == Dtype::F64 => return f64::from_bits(bits),
+        0 => mantissa * 2_f64.powi(1 - offset - mantissa_bits),
+        e if e == (1 << exponent_bits) - 1 => {
+            if mantissa == 0.0 {
+                f64::INFINITY
+            } else {
+                f64::NAN
+            }
+        }
+        e => (mantissa + 2_f64.powi(mantissa_bits)) * 2_f64.powi(e - offset - mantissa_bits),
+    };
+    if negative { -magnitude } else { magnitude }
+}
+
+/// The bits of the nearest number of a float type, ties to even.
+pub fn round(dtype: Dtype, value: f64) -> u64 {
+    if dtype == Dtype::F64 {
+        return value.to_bits();
+    }
+    let (exponent_bits, mantissa_bits) = format(dtype);
+    let offset = (1 << (exponent_bits - 1)) - 1;
+    let sign = u64::from(value.is_sign_negative()) << (exponent_bits + mantissa_bits);
+    let infinity = ((1_u64 << exponent_bits) - 1) << mantissa_bits;
+    if value.is_nan() {
+        return infinity | 1 << (mantissa_bits - 1);
+    }
+    if value == 0.0 || value.is_infinite() {
+        return sign | if value == 0.0 { 0 } else { infinity };
+    }
+    let exponent = ((value.to_bits() >> 52 & 0x7ff) as i32 - 1023).max(1 - offset);
+    // In units of the last place; scaled in two steps that stay within binary64.
+    let scale = mantissa_bits - exponent;
+    let units =
+        (value.abs() * 2_f64.powi(scale / 2) * 2_f64.powi(scale - scale / 2)).round_ties_even() as u64;
+    let hidden = 1_u64 << mantissa_bits;
+    // A carry out of the mantissa goes into the exponent by itself.
+    let magnitude =
+        if units < hidden { units } else { units - hidden + (((exponent + offset) as u64) << mantissa_bits) };
+    sign | magnitude.min(infinity)
+}
+
+/// A function of integers; none where it fails.
+pub fn int_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> Option<u64> {
+    use ElementwiseFn as F;
+    let x = integer(dtype, operands[0]);
+    let y = operands.get(1).map_or(0, |&bits| integer(dtype, bits));
+    let count = operands.get(1).copied().unwrap_or(0);
+    let width = u64::from(dtype.bits());
+    let boolean = |value: bool| Some(u64::from(value));
+    let (low, _) = dtype.int_range().expect("it is an integer");
+    let value = match function {
+        F::Add => x + y,
+        F::Sub => x - y,
+        F::Mul => return Some(wrap_product(dtype, x, y)),
+        F::IntDiv => (y != 0).then(|| x / y)?,
+        F::IntRem => (y != 0).then(|| x - x / y * y)?,
+        F::Neg => -x,
+        F::Abs => {
+            if x < 0 {
+                -x
+            } else {
+                x
+            }
+        }
+        F::Min => {
+            if x < y {
+                x
+            } else {
+                y
+            }
+        }
+        F::Max => {
+            if x < y {
+                y
+            } else {
+                x
+            }
+        }
+        F::And => x & y,
+        F::Or => x | y,
+        F::Xor => x ^ y,
+        F::Not => -1 - x,
+        F::Shl if count < width => return Some(wrap_product(dtype, x, 1 << count)),
+        F::Shl => 0,
+        F::Shr => {
+            if count < width {
+                x.div_euclid(1 << count)
+            } else if low < 0 && x < 0 {
+                -1
+            } else {
+                0
+            }
+        }
+        F::Eq => return boolean(x == y),
+        F::Ne => return boolean(x != y),
+        F::Lt => return boolean(x < y),
+        F::Le => return boolean(x <= y),
+        F::Gt => return boolean(x > y),
+        F::Ge => return boolean(x >= y),
+        F::MulHigh if low < 0 => (x * y).div_euclid(1 << width),
+        F::MulHigh => return Some(((x as u128 * y as u128) >> width) as u64),
+        other => panic!("{other:?} does not take integers"),
+    };
+    Some(wrap(dtype, value))
+}
+
+fn wrap_product(dtype: Dtype, x: i128, y: i128) -> u64 {
+    let modulus = 1_i128 << dtype.bits();
+    let (x, y) = (x.rem_euclid(modulus) as u128, y.rem_euclid(modulus) as u128);
+    (x.wrapping_mul(y) % modulus as u128) as u64
+}
+
+/// A function of floats that gives a float.
+pub fn float_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> u64 {
+    use ElementwiseFn as F;
+    let numbers: Vec<f64> = operands.iter().map(|&bits| float(dtype, bits)).collect();
+    let (x, y) = (numbers[0], numbers.get(1).copied().unwrap_or(0.0));
+    let minimum = |x: f64, y: f64| {
+        if x < y || (x == y && x.is_sign_negative()) { x } else { y }
+    };
+    let number = |x: f64, y: f64, both: &dyn Fn(f64, f64) -> f64| {
+        if x.is_nan() {
+            y
+        } else if y.is_nan() {
+            x
+        } else {
+            both(x, y)
+        }
+    };
+    let keeping = |x: f64, y: f64, both: &dyn Fn(f64, f64) -> f64| {
+        if x.is_nan() || y.is_nan() { f64::NAN } else { both(x, y) }
+    };
+    let maximum = |x: f64, y: f64| -minimum(-x, -y);
+    let value = match function {
+        F::Add => x + y,
+        F::Sub => x - y,
+        F::Mul => x * y,
+        F::Div | F::DivRn => x / y,
+        F::FloatRem => x % y,
+        F::Neg => -x,
+        F::Abs => x.abs(),
+        F::Min => number(x, y, &minimum),
+        F::Max => number(x, y, &maximum),
+        F::MinNan => keeping(x, y, &minimum),
+        F::MaxNan => keeping(x, y, &maximum),
+        F::Fma if dtype == Dtype::F32 => f64::from((x as f32).mul_add(y as f32, numbers[2] as f32)),
+        F::Fma => x.mul_add(y, numbers[2]),
+        F::Sqrt | F::SqrtRn => x.sqrt(),
+        F::Floor => x.floor(),
+        F::Ceil => x.ceil(),
+        F::Exp => x.exp(),
+        other => panic!("{other:?} is not of this test"),
+    };
+    round(dtype, value)
+}
+
+pub fn float_compare(function: ElementwiseFn, x: f64, y: f64) -> bool {
+    use ElementwiseFn as F;
+    match function {
+        F::Eq => x == y,
+        F::Ne => x != y,
+        F::Lt => x < y,
+        F::Le => x <= y,
+        F::Gt => x > y,
+        F::Ge => x >= y,
+        other => panic!("{other:?} is not a comparison"),
+    }
+}
+
+pub fn cast(from: Dtype, to: Dtype, rounding: Rounding, bits: u64) -> u64 {
+    assert_eq!(rounding, Rounding::NearestEven);
+    match (from.is_int(), to.int_range()) {
+        (true, _) if to.is_bool() => u64::from(bits != 0),
+        (false, _) if to.is_bool() => u64::from(float(from, bits) != 0.0),
+        (true, Some(_)) => wrap(to, integer(from, bits)),
+        (true, None) => int_to_float(integer(from, bits), to),
+        (false, Some((low, high))) => {
+            let value = float(from, bits);
+            if value.is_nan() { 0 } else { wrap(to, (value.trunc() as i128).max(low).min(high)) }
+        }
+        (false, None) => round(to, float(from, bits)),
+    }
+}
+
+/// The nearest of the candidates around an integer, ties to the even one.
+fn int_to_float(value: i128, to: Dtype) -> u64 {
+    let near = round(to, value as f64);
+    let candidates = [near.wrapping_sub(1), near, near.wrapping_add(1)];
+    let distance = |&bits: &u64| {
+        let number = float(to, bits);
+        if number.is_finite() {
+            (number as i128 - value).unsigned_abs() * 2 + u128::from(bits & 1)
+        } else {
+            u128::MAX
+        }
+    };
+    if float(to, near).is_infinite() || value == 0 {
+        return near;
+    }
+    candidates
+        .into_iter()
+        .filter(|bits| bits >> (to.bits() - 1) == near >> (to.bits() - 1))
+        .min_by_key(distance)
+        .unwrap_or(near)
+}
+
+/// Whether two elements are the same to a program: of NaN, the bits do not matter.
+pub fn same(dtype: Dtype, x: u64, y: u64) -> bool {
+    x == y || (dtype.is_float() && float(dtype, x).is_nan() && float(dtype, y).is_nan())
+}

@@ -1,0 +1,229 @@
+//! Runs `tests/ir/*.ir`: one pass on text, compared with text.
+//!
+//! A file is a row of cases. A case is lines of prose that begin with `//`, a line `// RUN: canonicalize` (several
+//! passes are separated by commas), a module, a line `// ----`, and the expected module. Besides the passes there are
+//! `inline`, `optimize` (the whole pipeline), `axis` (the analysis, as comments under each line) and `axis-no-overflow`.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use tilewright_base::entity::SecondaryMap;
+use tilewright_ir::{Block, Dtype, Function, Module, Value, parse, print};
+use tilewright_opt::analysis::{self, Assumptions, AxisInfo};
+use tilewright_opt::{Level, Options, PASSES, optimize};
+
+const BLESS: &str = "TILEWRIGHT_BLESS";
+
+struct Case {
+    prose: String,
+    run: String,
+    input: String,
+    expected: String,
+}
+
+#[test]
+fn files() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/ir");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .expect("the folder of tests exists")
+        .map(|entry| entry.expect("the folder can be read").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "ir"))
+        .collect();
+    paths.sort();
+    assert!(paths.len() >= 8, "found {} files in {}", paths.len(), folder.display());
+    let failures: Vec<String> = paths.iter().filter_map(|path| file(path).err()).collect();
+    assert!(failures.is_empty(), "\n{}\nRun with {BLESS}=1 to accept the new text.", failures.join("\n"));
+}
+
+fn file(path: &Path) -> Result<(), String> {
+    let text = std::fs::read_to_string(path).expect("the file can be read");
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (mut blessed, mut failures) = (String::new(), String::new());
+    for case in cases(&text) {
+        let found = run(&case).unwrap_or_else(|error| panic!("{name}: // RUN: {}: {error}", case.run));
+        let Case { prose, run, input, expected } = &case;
+        if found != *expected {
+            let _ = write!(failures, "{name}:\n{prose}// RUN: {run}\n{}\n", difference(expected, &found));
+        }
+        let _ = write!(blessed, "{prose}// RUN: {run}\n{input}// ----\n{found}\n");
+    }
+    let blessed = blessed.trim_end().to_owned() + "\n";
+    if std::env::var_os(BLESS).is_some() {
+        std::fs::write(path, blessed).expect("the file can be written");
+        return Ok(());
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures) }
+}
+
+/// The lines that differ, after the ones that both begin with.
+fn difference(expected: &str, found: &str) -> String {
+    let (expected, found): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), found.lines().collect());
+    let same = expected.iter().zip(&found).take_while(|(x, y)| x == y).count();
+    let tail = expected.iter().rev().zip(found.iter().rev()).take_while(|(x, y)| x == y).count();
+    let tail = tail.min(expected.len() - same).min(found.len() - same);
+    let mut text = String::new();
+    for line in &expected[same..expected.len() - tail] {
+        let _ = writeln!(text, "- {line}");
+    }
+    for line in &found[same..found.len() - tail] {
+        let _ = writeln!(text, "+ {line}");
+    }
+    text
+}
+
+fn cases(text: &str) -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    let mut prose = String::new();
+    let mut is_expected = true;
+    for line in text.lines() {
+        let line = line.to_owned() + "\n";
+        if let Some(run) = line.strip_prefix("// RUN:") {
+            let run = run.trim().to_owned();
+            let prose = std::mem::take(&mut prose);
+            cases.push(Case { prose, run, input: String::new(), expected: String::new() });
+            is_expected = false;
+        } else if line.trim_end() == "// ----" {
+            is_expected = true;
+        } else if is_expected && line.starts_with("//") {
+            prose += &line;
+        } else if let Some(case) = cases.last_mut()
+            && !(is_expected && line.trim().is_empty())
+        {
+            let part = if is_expected { &mut case.expected } else { &mut case.input };
+            *part += &line;
+        }
+    }
+    cases
+}
+
+fn run(case: &Case) -> Result<String, String> {
+    let mut module = parse(&case.input).map_err(|error| error.to_string())?;
+    let with_locations = case.input.contains("@file");
+    for pass in case.run.split(',').map(str::trim) {
+        match pass {
+            "inline" => optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {}),
+            "optimize" => optimize(&mut module, &Options::default(), &mut |_, _| {}),
+            "axis" => return Ok(annotated(&module, Assumptions::default())),
+            "axis-no-overflow" => return Ok(annotated(&module, Assumptions { no_signed_overflow: true })),
+            name => {
+                let pass = PASSES.iter().find(|pass| pass.name == name).ok_or("there is no such pass")?;
+                for function in module.functions.values_mut() {
+                    (pass.run)(function);
+                }
+            }
+        }
+        tilewright_ir::verify(&module).map_err(|error| format!("{error}\n{}", print(&module, false)))?;
+    }
+    let text = print(&module, with_locations);
+    parse(&text).map_err(|error| format!("{error}\n{text}"))?;
+    Ok(text)
+}
+
+/// The text of the kernel with what is known of each value under the line that defines it.
+fn annotated(module: &Module, assumptions: Assumptions) -> String {
+    let function = module.kernel();
+    let infos = analysis::analyze_assuming(function, assumptions);
+    let mut values = Vec::new();
+    definitions(function, function.entry, &mut values);
+    let mut values = values.into_iter();
+    let mut text = String::new();
+    for line in print(module, false).lines() {
+        let _ = writeln!(text, "{line}");
+        let indent = &line[..line.len() - line.trim_start().len()];
+        for name in defined_names(line) {
+            let value = values.next().expect("the text defines each value once");
+            let ty = function.ty(value);
+            if ty.dtype().is_none_or(Dtype::is_int) {
+                let _ = writeln!(text, "{indent}  // {name}: {}", describe(value, function, &infos));
+            }
+        }
+    }
+    text
+}
+
+/// The values in the order in which the printer names them.
+fn definitions(function: &Function, block: Block, values: &mut Vec<Value>) {
+    values.extend(&function.blocks[block].parameters);
+    for &inst in &function.blocks[block].insts {
+        values.extend(&function.insts[inst].results);
+        for &region in &function.insts[inst].regions {
+            definitions(function, region, values);
+        }
+    }
+}
+
+/// The names that a line of printed text defines.
+fn defined_names(line: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    if let Some((results, _)) = line.split_once(" = ").filter(|_| line.trim_start().starts_with('%')) {
+        names.extend(results.split(", ").map(|name| name.trim().to_owned()));
+    }
+    if let Some((_, parameters)) = line.split_once('(').filter(|_| line.ends_with(") {")) {
+        let words = parameters.split([' ', ',', ')', '(']).filter(|word| word.starts_with('%'));
+        names.extend(words.filter_map(|word| word.strip_suffix(':')).map(str::to_owned));
+    }
+    names
+}
+
+fn describe(value: Value, function: &Function, infos: &SecondaryMap<Value, AxisInfo>) -> String {
+    let (info, ty) = (&infos[value], function.ty(value));
+    if let Some(constant) = info.constant {
+        return format!("constant {constant}");
+    }
+    let mut text = Vec::new();
+    let mut list = |what: &str, items: Vec<u64>| {
+        if items.iter().any(|&item| item != 1) {
+            text.push(format!("{what} {items:?}"));
+        }
+    };
+    list("contiguity", info.axes.iter().map(|axis| u64::from(axis.contiguity)).collect());
+    list("divisibility", info.axes.iter().map(|axis| axis.divisibility).collect());
+    list("constancy", info.axes.iter().map(|axis| u64::from(axis.constancy)).collect());
+    if let Some((low, high)) = ty.dtype().and_then(Dtype::int_range)
+        && (info.range.low, info.range.high) != (low, high)
+    {
+        text.push(format!("range {}..={}", info.range.low, info.range.high));
+    }
+    if text.is_empty() { "unknown".into() } else { text.join(", ") }
+}
+
+#[test]
+fn the_dump_names_the_passes_that_change_something() {
+    let text = "kernel func0 @k(%x: int32, %p: *int32) {
+        %0 = constant {value = 0:int32} : int32
+        %1 = add %x, %0 : int32
+        store %p, %1 {cache = \"\", eviction = \"\"}
+        return_values
+    }";
+    let mut module = parse(text).expect("it is well-formed");
+    let mut names = Vec::new();
+    optimize(&mut module, &Options::default(), &mut |name, _| names.push(name.to_owned()));
+    assert_eq!(names, ["canonicalize", "dce"]);
+    names.clear();
+    optimize(&mut module, &Options::default(), &mut |name, _| names.push(name.to_owned()));
+    assert!(names.is_empty(), "{names:?}");
+}
+
+/// Each function calls the one before twice: inlining would make 2^40 instructions.
+#[test]
+fn calls_that_double_the_code_stay() {
+    let mut text = "kernel func0 @k(%x: int32) {\n  %0 = call %x {callee = func40, results = (int32)} : int32\n  return_values\n}\n".to_owned();
+    for i in 1..=40 {
+        let body = match i {
+            1 => "  %0 = add %x, %x : int32\n  return_values %0\n".to_owned(),
+            _ => format!(
+                "  %0 = call %x {{callee = func{0}, results = (int32)}} : int32\n  %1 = call %0 {{callee = func{0}, results = (int32)}} : int32\n  return_values %1\n",
+                i - 1
+            ),
+        };
+        let _ = write!(text, "func{i} @h{i}(%x: int32) {{\n{body}}}\n");
+    }
+    let mut module = parse(&text).expect("it is well-formed");
+    optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
+    assert_eq!(module.functions.len(), 41);
+    // So far down it is small enough.
+    let text = text.replace("callee = func40", "callee = func16");
+    let mut module = parse(&text).expect("it is well-formed");
+    optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
+    assert_eq!(module.functions.len(), 1);
+}
