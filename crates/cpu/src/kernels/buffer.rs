@@ -1,0 +1,96 @@
+//! Storage of tiles, aligned to a cache line, so that no vector access straddles two.
+//!
+//! Buffers of a page or more begin at different places of their pages: a processor takes a load for one of a store that
+//! is still under way if their addresses differ by a multiple of the page, and a loop over two tiles that lie so takes
+//! twice as long.
+
+use std::cell::Cell;
+
+use bytemuck::{Pod, Zeroable};
+
+/// The alignment of tiles in bytes.
+pub const ALIGNMENT: usize = 64;
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; ALIGNMENT]);
+
+/// The lines of a page.
+const PAGE: usize = 4096 / ALIGNMENT;
+
+/// Buffers that are made one after the other begin so many lines apart in their pages. It is odd, so that every place is
+/// taken before one is taken again, and far from a small fraction of a page, so that neighbours stay apart.
+const STAGGER: usize = 25;
+
+/// The line of the page that a new buffer of so many lines is to begin at.
+fn next_place(lines: usize) -> usize {
+    thread_local! {
+        static PLACE: Cell<usize> = const { Cell::new(0) };
+    }
+    if lines < PAGE / 2 {
+        return 0;
+    }
+    PLACE.try_with(|place| place.replace((place.get() + STAGGER) % PAGE)).unwrap_or(0)
+}
+
+/// Bytes that begin at a multiple of [`ALIGNMENT`].
+#[derive(Clone, Default)]
+pub struct Buffer {
+    lines: Vec<Line>,
+    /// The lines before the first byte.
+    skipped: usize,
+    len: usize,
+}
+
+impl Buffer {
+    /// A buffer of so many zero bytes.
+    pub fn new(len: usize) -> Self {
+        let lines = len.div_ceil(ALIGNMENT);
+        let skipped = next_place(lines);
+        Self { lines: vec![Line::zeroed(); skipped + lines], skipped, len }
+    }
+
+    /// Makes it at least so long, and exactly so long to those who read it. What it holds is unspecified afterwards.
+    pub fn resize(&mut self, len: usize) {
+        let lines = self.skipped + len.div_ceil(ALIGNMENT);
+        if lines > self.lines.len() {
+            self.lines.resize(lines, Line::zeroed());
+        }
+        self.len = len;
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.lines)[self.skipped * ALIGNMENT..][..self.len]
+    }
+
+    /// The bytes, to be written.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[self.skipped * ALIGNMENT..][..self.len]
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_buffers_begin_at_different_places_of_their_pages() {
+        let buffers: Vec<Buffer> = (0..8).map(|_| Buffer::new(4096)).collect();
+        let places: Vec<usize> = buffers.iter().map(|buffer| buffer.skipped).collect();
+        for (index, place) in places.iter().enumerate() {
+            assert!(!places[..index].contains(place), "{places:?}");
+            assert_eq!(buffers[index].bytes().as_ptr() as usize % ALIGNMENT, 0);
+            assert_eq!(buffers[index].bytes().len(), 4096);
+        }
+        assert_eq!(Buffer::new(64).skipped, 0);
+    }
+}

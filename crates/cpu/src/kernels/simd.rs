@@ -1,0 +1,427 @@
+//! The instruction set, and the loops over blocks of elements that it is applied to.
+//!
+//! Every loop here works on blocks of [`BLOCK`] elements. The last, partial block is padded, so that the function is
+//! compiled once per loop and always as vector code: nothing is left to a scalar remainder loop.
+
+use super::Source;
+
+/// The elements in a block: one or two registers of AVX-512 for 32-bit elements.
+pub(super) const BLOCK: usize = 32;
+
+/// Runs a function compiled for the best instruction set of this processor.
+///
+/// What it calls must be inlined into it: mark it `#[inline(always)]`.
+#[inline(always)]
+pub(super) fn vectorize<R>(function: impl FnOnce() -> R) -> R {
+    pulp::Arch::new().dispatch(function)
+}
+
+impl<T: Copy + Default> Source<'_, T> {
+    /// The element of an operand of one element.
+    #[inline(always)]
+    fn only(&self) -> T {
+        match self {
+            Source::Tile(tile) => tile[0],
+            Source::Scalar(value) => *value,
+            Source::Out => T::default(),
+        }
+    }
+}
+
+/// The blocks of a tile (step 1), or a block of copies of a scalar (step 0).
+#[derive(Clone, Copy)]
+struct Feed<'a, T> {
+    blocks: &'a [[T; BLOCK]],
+    tail: &'a [T],
+    step: usize,
+}
+
+impl<'a, T: Copy> Feed<'a, T> {
+    /// `splat` receives the copies of a scalar. [`Source::Out`] reads as an unspecified scalar: the loops that allow
+    /// for it treat it themselves.
+    #[inline(always)]
+    fn new(source: Source<'a, T>, splat: &'a mut [T; BLOCK], elements: usize) -> Self {
+        if let Source::Tile(data) = source {
+            assert!(data.len() == elements, "an operand has as many elements as the result");
+            let (blocks, tail) = data.as_chunks();
+            return Feed { blocks, tail, step: 1 };
+        }
+        if let Source::Scalar(value) = source {
+            *splat = [value; BLOCK];
+        }
+        Feed { blocks: std::slice::from_ref(splat), tail: &splat[..elements % BLOCK], step: 0 }
+    }
+
+    #[inline(always)]
+    fn block(&self, index: usize) -> &'a [T; BLOCK] {
+        &self.blocks[index * self.step]
+    }
+
+    /// The partial block.
+    #[inline(always)]
+    fn padded(&self) -> [T; BLOCK]
+    where
+        T: Default,
+    {
+        padded(self.tail)
+    }
+}
+
+/// A partial block with the default value behind it.
+#[inline(always)]
+fn padded<T: Copy + Default>(tail: &[T]) -> [T; BLOCK] {
+    let mut pad = [T::default(); BLOCK];
+    pad[..tail.len()].copy_from_slice(tail);
+    pad
+}
+
+/// `out[i] = f(x[i])` on whole blocks, as [`update1`].
+#[inline(always)]
+fn apply1<T: Copy, R>(out: &mut [R], x: &[T], f: impl Fn(T) -> R) {
+    let whole = out.len() & !(BLOCK - 1);
+    for (out, &x) in out[..whole].iter_mut().zip(&x[..whole]) {
+        *out = f(x);
+    }
+}
+
+#[inline(always)]
+fn apply2<T: Copy, R>(out: &mut [R; BLOCK], x: &[T; BLOCK], y: &[T; BLOCK], f: impl Fn(T, T) -> R) {
+    for i in 0..BLOCK {
+        out[i] = f(x[i], y[i]);
+    }
+}
+
+#[inline(always)]
+fn apply3<C: Copy, T: Copy>(
+    out: &mut [T; BLOCK],
+    x: &[C; BLOCK],
+    y: &[T; BLOCK],
+    z: &[T; BLOCK],
+    f: impl Fn(C, T, T) -> T,
+) {
+    for i in 0..BLOCK {
+        out[i] = f(x[i], y[i], z[i]);
+    }
+}
+
+#[inline(always)]
+fn update2<T: Copy>(out: &mut [T; BLOCK], y: &[T; BLOCK], f: impl Fn(T, T) -> T) {
+    for i in 0..BLOCK {
+        out[i] = f(out[i], y[i]);
+    }
+}
+
+/// `out[i] = f(x[i], y[i])`; neither operand is [`Source::Out`].
+#[inline(always)]
+pub(super) fn map2<T, R>(out: &mut [R], x: Source<'_, T>, y: Source<'_, T>, f: impl Fn(T, T) -> R)
+where
+    T: Copy + Default,
+    R: Copy + Default,
+{
+    if let [out] = out {
+        *out = f(x.only(), y.only());
+        return;
+    }
+    let (mut splat_x, mut splat_y) = ([T::default(); BLOCK], [T::default(); BLOCK]);
+    let x = Feed::new(x, &mut splat_x, out.len());
+    let y = Feed::new(y, &mut splat_y, out.len());
+    let (blocks, tail) = out.as_chunks_mut();
+    for (index, block) in blocks.iter_mut().enumerate() {
+        apply2(block, x.block(index), y.block(index), &f);
+    }
+    if !tail.is_empty() {
+        let mut pad = [R::default(); BLOCK];
+        apply2(&mut pad, &x.padded(), &y.padded(), &f);
+        tail.copy_from_slice(&pad[..tail.len()]);
+    }
+}
+
+/// `out[i] = f(out[i], y[i])`; the operand is not [`Source::Out`].
+#[inline(always)]
+pub(super) fn fold2<T: Copy + Default>(out: &mut [T], y: Source<'_, T>, f: impl Fn(T, T) -> T) {
+    if let [out] = out {
+        *out = f(*out, y.only());
+        return;
+    }
+    let mut splat = [T::default(); BLOCK];
+    let y = Feed::new(y, &mut splat, out.len());
+    let (blocks, tail) = out.as_chunks_mut();
+    for (index, block) in blocks.iter_mut().enumerate() {
+        update2(block, y.block(index), &f);
+    }
+    if !tail.is_empty() {
+        let mut pad = padded(tail);
+        update2(&mut pad, &y.padded(), &f);
+        tail.copy_from_slice(&pad[..tail.len()]);
+    }
+}
+
+/// `out[i] = f(x[i], y[i], z[i])`, where y and z may be [`Source::Out`].
+#[inline(always)]
+pub(super) fn map3<C: Copy + Default, T: Copy + Default>(
+    out: &mut [T],
+    x: Source<'_, C>,
+    y: Source<'_, T>,
+    z: Source<'_, T>,
+    f: impl Fn(C, T, T) -> T,
+) {
+    let y_is_out = matches!(y, Source::Out);
+    let z_is_out = matches!(z, Source::Out);
+    let mut splat_x = [C::default(); BLOCK];
+    let (mut splat_y, mut splat_z) = ([T::default(); BLOCK], [T::default(); BLOCK]);
+    let x = Feed::new(x, &mut splat_x, out.len());
+    let y = Feed::new(y, &mut splat_y, out.len());
+    let z = Feed::new(z, &mut splat_z, out.len());
+    let (blocks, tail) = out.as_chunks_mut();
+    for (index, block) in blocks.iter_mut().enumerate() {
+        let (mut in_y, mut in_z) = (y.block(index), z.block(index));
+        let before;
+        if y_is_out || z_is_out {
+            before = *block;
+            in_y = if y_is_out { &before } else { in_y };
+            in_z = if z_is_out { &before } else { in_z };
+        }
+        apply3(block, x.block(index), in_y, in_z, &f);
+    }
+    if !tail.is_empty() {
+        let mut pad = padded(tail);
+        let in_y = if y_is_out { pad } else { y.padded() };
+        let in_z = if z_is_out { pad } else { z.padded() };
+        apply3(&mut pad, &x.padded(), &in_y, &in_z, &f);
+        tail.copy_from_slice(&pad[..tail.len()]);
+    }
+}
+
+/// `out[i] = f(x[i])` between two element types.
+#[inline(always)]
+pub(super) fn convert<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[T], f: impl Fn(T) -> R) {
+    assert!(x.len() == out.len(), "the operand has as many elements as the result");
+    let whole = out.len() & !(BLOCK - 1);
+    let (blocks, tail) = out.split_at_mut(whole);
+    let (x_blocks, x_tail) = x.split_at(whole);
+    if !blocks.is_empty() {
+        apply1(blocks, x_blocks, &f);
+    }
+    if !tail.is_empty() {
+        let mut pad = [R::default(); BLOCK];
+        apply1(&mut pad, &padded(x_tail), &f);
+        tail.copy_from_slice(&pad[..tail.len()]);
+    }
+}
+
+/// `out[i] = f(out[i])` on whole blocks. The number of blocks is unknown to the compiler: it would unroll a single one
+/// before it makes vectors of it.
+#[inline(always)]
+fn update1<T: Copy>(out: &mut [T], f: impl Fn(T) -> T) {
+    let whole = out.len() & !(BLOCK - 1);
+    for value in &mut out[..whole] {
+        *value = f(*value);
+    }
+}
+
+/// Brings the operand of a function into its result, to be replaced there.
+#[inline(always)]
+fn bring<T: Copy>(out: &mut [T], x: Source<'_, T>) {
+    match x {
+        Source::Tile(x) => out.copy_from_slice(x),
+        Source::Scalar(value) => out.fill(value),
+        Source::Out => {}
+    }
+}
+
+/// `out[i] = f(x[i])`, or `f(out[i])` for [`Source::Out`].
+///
+/// The operand is copied into the result and the function applied there, and partial blocks take the same path as whole
+/// ones, so that the function is compiled once: it may be long.
+#[inline(always)]
+pub(super) fn map1<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl Fn(T) -> T) {
+    bring(out, x);
+    let whole = out.len() & !(BLOCK - 1);
+    let (blocks, tail) = out.split_at_mut(whole);
+    let mut pad = padded(tail);
+    let padded = if tail.is_empty() { &mut [] } else { &mut pad[..] };
+    for part in [blocks, padded] {
+        update1(part, &f);
+    }
+    tail.copy_from_slice(&pad[..tail.len()]);
+}
+
+/// `out[i] = f(out[i], y[i])` on whole blocks, as [`update1`].
+#[inline(always)]
+fn update2_long<T: Copy>(out: &mut [T], y: &[T], f: impl Fn(T, T) -> T) {
+    let whole = out.len() & !(BLOCK - 1);
+    for (value, &y) in out[..whole].iter_mut().zip(&y[..whole]) {
+        *value = f(*value, y);
+    }
+}
+
+/// `out[i] = f(x[i])` where f is right unless the argument is hard; those elements get `slow(x[i])`.
+#[inline(always)]
+pub(super) fn map1_guarded<T: Copy + Default>(
+    out: &mut [T],
+    x: Source<'_, T>,
+    f: impl Fn(T) -> T,
+    is_hard: impl Fn(T) -> bool,
+    slow: impl Fn(T) -> T,
+) {
+    bring(out, x);
+    for chunk in out.chunks_mut(CHUNK) {
+        let mut before = [T::default(); CHUNK];
+        let before = &mut before[..chunk.len()];
+        before.copy_from_slice(chunk);
+        let hard = before.iter().fold(0, |hard, &x| hard | u32::from(is_hard(x)));
+        map1(chunk, Source::Out, &f);
+        if hard != 0 {
+            for (out, &x) in chunk.iter_mut().zip(&*before) {
+                if is_hard(x) {
+                    *out = slow(x);
+                }
+            }
+        }
+    }
+}
+
+/// How many elements are copied aside at a time where a function takes its own result twice.
+pub(super) const CHUNK: usize = 256;
+
+/// `out[i] = f(x[i], y[i])` for a function that may be given swapped operands.
+pub(super) fn binary_commutative<T: Copy + Default>(
+    out: &mut [T],
+    x: Source<'_, T>,
+    y: Source<'_, T>,
+    f: impl Fn(T, T) -> T + Copy,
+) {
+    match (x, y) {
+        (Source::Out, Source::Out) => {
+            on_itself(out, |out, copy| binary_commutative(out, Source::Out, copy, f));
+        }
+        (Source::Out, other) | (other, Source::Out) => {
+            vectorize(
+                #[inline(always)]
+                || fold2(out, other, f),
+            );
+        }
+        (x, y) => vectorize(
+            #[inline(always)]
+            || map2(out, x, y, f),
+        ),
+    }
+}
+
+/// `out[i] = f(x[i], y[i])`.
+pub(super) fn binary<T: Copy + Default>(
+    out: &mut [T],
+    x: Source<'_, T>,
+    y: Source<'_, T>,
+    f: impl Fn(T, T) -> T + Copy,
+) {
+    match (x, y) {
+        (Source::Out, Source::Out) => on_itself(out, |out, copy| binary(out, Source::Out, copy, f)),
+        (Source::Out, y) => vectorize(
+            #[inline(always)]
+            || fold2(out, y, f),
+        ),
+        (x, Source::Out) => vectorize(
+            #[inline(always)]
+            || {
+                fold2(
+                    out,
+                    x,
+                    #[inline(always)]
+                    |y, x| f(x, y),
+                );
+            },
+        ),
+        (x, y) => vectorize(
+            #[inline(always)]
+            || map2(out, x, y, f),
+        ),
+    }
+}
+
+/// `out[i] = f(x[i], y[i])` for long functions, which are compiled fewer times and run over the result in place.
+pub(super) fn binary_long<T: Copy + Default>(
+    out: &mut [T],
+    x: Source<'_, T>,
+    y: Source<'_, T>,
+    f: impl Fn(T, T) -> T + Copy,
+) {
+    match y {
+        Source::Out => {
+            let mut copy = [T::default(); CHUNK];
+            for (index, chunk) in out.chunks_mut(CHUNK).enumerate() {
+                let copy = &mut copy[..chunk.len()];
+                copy.copy_from_slice(chunk);
+                let x = match x {
+                    Source::Tile(x) => Source::Tile(&x[index * CHUNK..][..chunk.len()]),
+                    other => other,
+                };
+                binary_long(chunk, x, Source::Tile(copy), f);
+            }
+        }
+        Source::Scalar(y) => vectorize(
+            #[inline(always)]
+            || map1(out, x, |x| f(x, y)),
+        ),
+        Source::Tile(y) => {
+            bring(out, x);
+            assert!(y.len() == out.len(), "an operand has as many elements as the result");
+            let (blocks, tail) = out.split_at_mut(y.len() & !(BLOCK - 1));
+            let (y_blocks, y_tail) = y.split_at(blocks.len());
+            let mut pad = padded(tail);
+            let update = |part: &mut [T], y: &[T]| {
+                vectorize(
+                    #[inline(always)]
+                    || update2_long(part, y, f),
+                );
+            };
+            if !blocks.is_empty() {
+                update(blocks, y_blocks);
+            }
+            if !tail.is_empty() {
+                update(&mut pad, &padded(y_tail));
+                tail.copy_from_slice(&pad[..tail.len()]);
+            }
+        }
+    }
+}
+
+/// Calls a function with each chunk of the result and a copy of it.
+fn on_itself<T: Copy + Default>(out: &mut [T], each: impl Fn(&mut [T], Source<'_, T>)) {
+    let mut copy = [T::default(); CHUNK];
+    for chunk in out.chunks_mut(CHUNK) {
+        let copy = &mut copy[..chunk.len()];
+        copy.copy_from_slice(chunk);
+        each(chunk, Source::Tile(copy));
+    }
+}
+
+/// `out[i] = f(x[i])`.
+pub(super) fn unary<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl Fn(T) -> T) {
+    vectorize(
+        #[inline(always)]
+        || map1(out, x, f),
+    );
+}
+
+/// `out[i] = f(x[i], y[i])` with a boolean result; the operands are not [`Source::Out`].
+pub(super) fn compare<T: Copy + Default>(
+    out: &mut [u8],
+    x: Source<'_, T>,
+    y: Source<'_, T>,
+    f: impl Fn(T, T) -> bool,
+) {
+    assert!(!matches!((&x, &y), (Source::Out, _) | (_, Source::Out)), "a comparison does not work in place");
+    vectorize(
+        #[inline(always)]
+        || {
+            map2(
+                out,
+                x,
+                y,
+                #[inline(always)]
+                |x, y| u8::from(f(x, y)),
+            );
+        },
+    );
+}

@@ -1,0 +1,160 @@
+//! Functions of the elementwise table on values of any form.
+#![allow(clippy::inline_always, reason = "a value that is not returned through memory is not moved there")]
+
+use tilewright_ir::{Dtype, ElementwiseFn};
+
+use crate::fault::{Fault, FaultKind, Outcome};
+use crate::kernels::elementwise::apply;
+use crate::kernels::{Operand, ZeroDivisor};
+use crate::machine::Machine;
+use crate::program::{Step, Use};
+use crate::tile::Tile;
+use crate::value::{Form, Source, TileType, Value, View};
+use crate::{scalar, symbolic};
+
+use super::dense::{only_element, write_out};
+
+/// The op: its meaning is in the row of the function.
+pub(crate) fn elementwise(machine: &mut Machine<'_>, step: &Step, function: ElementwiseFn) -> Outcome {
+    let result = step.results[0];
+    let to = machine.ty(result);
+    if let [x, y] = step.operands[..]
+        && let (&Form::Uniform(x), &Form::Uniform(y)) = (machine.form(x), machine.form(y))
+    {
+        let number = machine.type_of(step.operands[1]).number;
+        if let Ok(bits) = scalar::elementwise(function, number, &[x, y]) {
+            machine.set_uniform(result, bits);
+            return Ok(());
+        }
+    }
+    let known = match step.operands[..] {
+        [x] => without_elements(machine, step, function, &[machine.form(x)]),
+        [x, y] => without_elements(machine, step, function, &[machine.form(x), machine.form(y)]),
+        [x, y, z] => {
+            if function == ElementwiseFn::Select
+                && let Form::Uniform(condition) = *machine.form(x)
+            {
+                let chosen = machine.take(if condition == 0 { z } else { y });
+                machine.release(&step.operands);
+                machine.set(result, chosen);
+                return Ok(());
+            }
+            without_elements(machine, step, function, &[machine.form(x), machine.form(y), machine.form(z)])
+        }
+        _ => None,
+    };
+    if let Some(form) = known {
+        machine.set(result, form.into());
+        return Ok(());
+    }
+    let dtype = machine.type_of(step.operands[step.operands.len() - 1]).dtype();
+    let source = match (function, &step.operands[..]) {
+        (ElementwiseFn::Select, &[_, x, y]) => machine.source(x).or(machine.source(y)),
+        // tidy: wildcard because of the functions only `select` gives pointers.
+        _ => Source::UNKNOWN,
+    };
+    let first = usize::from(function == ElementwiseFn::Select);
+    let mut inputs = [Input::Bits(0), Input::Bits(0), Input::Bits(0)];
+    let inputs = &mut inputs[..step.operands.len()];
+    for (index, (input, &operand)) in inputs.iter_mut().zip(&step.operands).enumerate() {
+        *input = take_input(machine, operand, to, if index < first { Dtype::I1 } else { dtype });
+    }
+    let tile = dense(function, to, dtype, inputs)
+        .map_err(|zero| Fault::new(FaultKind::DivisionByZero).at(to.lane(zero.element)))?;
+    if to.is_scalar() {
+        machine.set(result, Value::uniform(only_element(to.size, tile.bytes())).with_source(source));
+    } else if source == Source::UNKNOWN {
+        machine.set_dense(result, tile);
+    } else {
+        machine.set(result, Value::dense(tile).with_source(source));
+    }
+    Ok(())
+}
+
+/// An operand of a loop over the elements.
+enum Input {
+    Tile(Tile),
+    /// One value for all elements.
+    Bits(u64),
+}
+
+/// An operand as a loop over the elements takes it: the elements are of this type, their places those of the result.
+#[inline(always)]
+fn take_input(machine: &mut Machine<'_>, operand: Use, to: &TileType, dtype: Dtype) -> Input {
+    if let Form::Uniform(bits) = *machine.form(operand) {
+        return Input::Bits(bits);
+    }
+    match machine.take_tile(operand) {
+        Some(tile) => Input::Tile(tile),
+        None => Input::Tile(write_out(&to.of(dtype), machine.take(operand))),
+    }
+}
+
+/// The result where no operand has to be written out. An error is found again by the loop over the elements.
+#[inline(always)]
+fn without_elements<const N: usize>(
+    machine: &Machine<'_>,
+    step: &Step,
+    function: ElementwiseFn,
+    operands: &[&Form; N],
+) -> Option<Form> {
+    let number = machine.type_of(step.operands[N - 1]).number;
+    let mut bits = [0; N];
+    let mut uniform = true;
+    for (bits, form) in bits.iter_mut().zip(operands) {
+        match form {
+            Form::Uniform(known) => *bits = *known,
+            Form::Dense(_) => return None,
+            _ => uniform = false,
+        }
+    }
+    if uniform {
+        return scalar::elementwise(function, number, &bits).ok().map(Form::Uniform);
+    }
+    if number.dtype.is_float() {
+        return None;
+    }
+    // The shape is the result's, the elements are the operands'.
+    let ty = View { number, extents: &machine.ty(step.results[0]).extents };
+    symbolic::elementwise(function, ty, operands)
+}
+
+fn is_comparison(function: ElementwiseFn) -> bool {
+    use ElementwiseFn as F;
+    matches!(function, F::Eq | F::Ne | F::Lt | F::Le | F::Gt | F::Ge)
+}
+
+/// By a loop over the elements, in the buffer of an operand that nobody else needs, if there is one.
+fn dense(
+    function: ElementwiseFn,
+    to: &TileType,
+    dtype: Dtype,
+    operands: &mut [Input],
+) -> Result<Tile, ZeroDivisor> {
+    let first = usize::from(function == ElementwiseFn::Select);
+    let mut out = None;
+    if !is_comparison(function) {
+        for (index, input) in operands.iter_mut().enumerate().skip(first) {
+            if let Input::Tile(tile) = input
+                && tile.is_unique()
+            {
+                out = Some((index, std::mem::take(tile)));
+                break;
+            }
+        }
+    }
+    let (in_place, mut out) = match out {
+        Some((index, tile)) => (index, tile),
+        None => (usize::MAX, Tile::new(to.bytes())),
+    };
+    let mut inputs = [Operand::Scalar(0); 3];
+    for (index, (input, operand)) in inputs.iter_mut().zip(&*operands).enumerate() {
+        *input = match operand {
+            _ if index == in_place => Operand::Out,
+            Input::Tile(tile) => Operand::Tile(tile.bytes()),
+            Input::Bits(bits) => Operand::Scalar(*bits),
+        };
+    }
+    apply(function, dtype, out.bytes_mut(), &inputs[..operands.len()])?;
+    Ok(out)
+}

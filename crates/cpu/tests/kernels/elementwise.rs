@@ -1,0 +1,377 @@
+//! The exact functions of the table, on all element types and operand forms.
+
+use std::cmp::Ordering;
+
+use tilewright_cpu::kernels::elementwise::{apply, fill, ramp};
+use tilewright_cpu::kernels::{Operand, ZeroDivisor};
+use tilewright_ir::{Dtype, ElementwiseFn as F};
+
+use crate::oracle::{Number, Random, decode, encode, pack, same, unpack};
+
+/// The sign of zero decides between equal floats.
+fn smaller(x: f64, y: f64) -> f64 {
+    if x < y || (x == y && x.is_sign_negative()) { x } else { y }
+}
+
+fn float(function: F, x: f64, y: f64, dtype: Dtype) -> f64 {
+    let single = |f: fn(f32, f32) -> f32| f64::from(f(x as f32, y as f32));
+    match (function, dtype) {
+        // Rounded twice, these would be wrong: the wide result is not exact.
+        (F::Add, Dtype::F32) => single(|x, y| x + y),
+        (F::Sub, Dtype::F32) => single(|x, y| x - y),
+        (F::Div | F::DivRn, Dtype::F32) => single(|x, y| x / y),
+        (F::Add, _) => x + y,
+        (F::Sub, _) => x - y,
+        (F::Mul, _) => x * y,
+        (F::Div | F::DivRn, _) => x / y,
+        (F::FloatRem, _) => x % y,
+        (F::Min | F::Max, _) if x.is_nan() => y,
+        (F::Min | F::Max, _) if y.is_nan() => x,
+        (F::MinNan | F::MaxNan, _) if x.is_nan() || y.is_nan() => f64::NAN,
+        (F::Min | F::MinNan, _) => smaller(x, y),
+        (F::Max | F::MaxNan, _) => -smaller(-x, -y),
+        (F::Neg, _) => -x,
+        (F::Abs, _) => x.abs(),
+        (F::Floor, _) => x.floor(),
+        (F::Ceil, _) => x.ceil(),
+        (F::Sqrt | F::SqrtRn, Dtype::F32) => (x as f32).sqrt().into(),
+        (F::Sqrt | F::SqrtRn, _) => x.sqrt(),
+        _ => panic!("{function:?} is not an exact function of floats"),
+    }
+}
+
+fn int(function: F, x: i128, y: i128, dtype: Dtype) -> i128 {
+    let bits = dtype.bits();
+    // A count is unsigned.
+    let count = (y & ((1_i128 << bits) - 1)).min(127) as u32;
+    match function {
+        F::Add => x + y,
+        F::Sub => x - y,
+        F::Mul => x.wrapping_mul(y),
+        F::IntDiv => x / y,
+        F::IntRem => x % y,
+        F::Neg => -x,
+        F::Abs => x.abs(),
+        F::Min | F::MinNan => x.min(y),
+        F::Max | F::MaxNan => x.max(y),
+        F::And => x & y,
+        F::Or => x | y,
+        F::Xor => x ^ y,
+        F::Not => !x,
+        F::Shl => {
+            if count >= bits {
+                0
+            } else {
+                x << count
+            }
+        }
+        F::Shr => x >> count,
+        F::MulHigh => {
+            if dtype == Dtype::U64 {
+                ((x as u128 * y as u128) >> 64) as i128
+            } else {
+                (x * y) >> bits
+            }
+        }
+        _ => panic!("{function:?} is not a function of integers"),
+    }
+}
+
+fn expect(function: F, dtype: Dtype, x: u64, y: u64) -> u64 {
+    let ordering = |order: Option<Ordering>| {
+        u64::from(match function {
+            F::Eq => order.is_some_and(Ordering::is_eq),
+            F::Ne => order.is_none_or(Ordering::is_ne),
+            F::Lt => order.is_some_and(Ordering::is_lt),
+            F::Le => order.is_some_and(Ordering::is_le),
+            F::Gt => order.is_some_and(Ordering::is_gt),
+            F::Ge => order.is_some_and(Ordering::is_ge),
+            _ => panic!("{function:?} is not a comparison"),
+        })
+    };
+    let compares = matches!(function, F::Eq | F::Ne | F::Lt | F::Le | F::Gt | F::Ge);
+    match (decode(dtype, x), decode(dtype, y)) {
+        (Number::Float(x), Number::Float(y)) if compares => ordering(x.partial_cmp(&y)),
+        (Number::Int(x), Number::Int(y)) if compares => ordering(Some(x.cmp(&y))),
+        (Number::Float(x), Number::Float(y)) => encode(dtype, Number::Float(float(function, x, y, dtype))),
+        (Number::Int(x), Number::Int(y)) => {
+            let value = int(function, x, y, dtype);
+            encode(dtype, Number::Int(if dtype == Dtype::I1 { value & 1 } else { value }))
+        }
+        _ => unreachable!("one type"),
+    }
+}
+
+/// All operand forms at one length.
+fn check(function: F, dtype: Dtype, elements: usize, random: &mut Random) {
+    let bit = |x: u64| if dtype == Dtype::I1 { x & 1 } else { x };
+    let nonzero = |y: u64| if function.can_fail() && decode(dtype, y) == Number::Int(0) { 1 } else { y };
+    let x: Vec<u64> = random.tile(dtype, elements).into_iter().map(bit).map(nonzero).collect();
+    let y: Vec<u64> = random.tile(dtype, elements).into_iter().map(bit).map(nonzero).collect();
+    let unary = function.info().operands.len() == 1;
+    let result = function.info().signature;
+    let compares = result == tilewright_ir::Signature::Compare;
+    let out_dtype = if compares { Dtype::I1 } else { dtype };
+    let (tile_x, tile_y) = (pack(dtype, &x), pack(dtype, &y));
+    let operand = |form: char, tile: &'_ [u64], packed: &'static [u8]| match form {
+        't' => Operand::Tile(packed),
+        's' => Operand::Scalar(tile.first().copied().unwrap_or(1) | garbage(dtype)),
+        _ => Operand::Out,
+    };
+    let forms = if compares { "tt ts st ss" } else { "tt ts st ss ot os to so oo" };
+    for form in forms.split(' ') {
+        let forms: Vec<char> = form.chars().collect();
+        // The operands of the packed tiles live long enough: leaking them keeps the helper above simple.
+        let leak = |buffer: &tilewright_cpu::kernels::buffer::Buffer| -> &'static [u8] {
+            let copy: &'static mut tilewright_cpu::kernels::buffer::Buffer =
+                Box::leak(Box::new(buffer.clone()));
+            copy.bytes()
+        };
+        let operands = [operand(forms[0], &x, leak(&tile_x)), operand(forms[1], &y, leak(&tile_y))];
+        let before = if forms[0] == 'o' { &x } else { &y };
+        let mut out = if compares { pack(Dtype::I1, &vec![7; elements]) } else { pack(dtype, before) };
+        let done = apply(function, dtype, out.bytes_mut(), if unary { &operands[..1] } else { &operands });
+        assert_eq!(done, Ok(()));
+        for (index, out) in unpack(out_dtype, out.bytes()).into_iter().enumerate() {
+            let pick = |form: char, tile: &[u64]| match form {
+                't' => tile[index],
+                's' => tile[0],
+                _ => before[index],
+            };
+            let (x, y) = (pick(forms[0], &x), pick(forms[1], &y));
+            let expect = expect(function, dtype, x, y);
+            assert!(
+                same(out_dtype, out, expect),
+                "{function:?} {dtype} {form} element {index} of {elements}: {x:#x} {y:#x} ({:?} {:?}) gives {out:#x}, expected {expect:#x}",
+                decode(dtype, x),
+                decode(dtype, y),
+            );
+        }
+    }
+}
+
+/// Bits above the width of a scalar, to be ignored.
+fn garbage(dtype: Dtype) -> u64 {
+    if dtype.bytes() == 8 { 0 } else { 0xa5 << 56 }
+}
+
+#[test]
+fn exact_functions_of_floats() {
+    let mut random = Random(10);
+    let functions = [
+        F::Add,
+        F::Sub,
+        F::Mul,
+        F::Div,
+        F::DivRn,
+        F::FloatRem,
+        F::Neg,
+        F::Abs,
+        F::Min,
+        F::Max,
+        F::MinNan,
+        F::MaxNan,
+        F::Sqrt,
+        F::SqrtRn,
+        F::Floor,
+        F::Ceil,
+        F::Eq,
+        F::Ne,
+        F::Lt,
+        F::Le,
+        F::Gt,
+        F::Ge,
+    ];
+    for &dtype in Dtype::ALL.iter().filter(|dtype| dtype.is_float()) {
+        for function in functions {
+            for elements in [1, 2, 7, 31, 32, 33, 64, 257, 1024] {
+                check(function, dtype, elements, &mut random);
+            }
+        }
+    }
+}
+
+#[test]
+fn functions_of_integers() {
+    let mut random = Random(11);
+    let functions = [
+        F::Add,
+        F::Sub,
+        F::Mul,
+        F::IntDiv,
+        F::IntRem,
+        F::Neg,
+        F::Abs,
+        F::Min,
+        F::Max,
+        F::And,
+        F::Or,
+        F::Xor,
+        F::Not,
+        F::Shl,
+        F::Shr,
+        F::MulHigh,
+        F::Eq,
+        F::Ne,
+        F::Lt,
+        F::Le,
+        F::Gt,
+        F::Ge,
+    ];
+    for &dtype in Dtype::ALL.iter().filter(|dtype| dtype.is_int()) {
+        for function in functions {
+            if function == F::MulHigh && dtype == Dtype::I1 {
+                continue;
+            }
+            for elements in [1, 2, 7, 31, 32, 33, 64, 257, 1024] {
+                check(function, dtype, elements, &mut random);
+            }
+        }
+    }
+}
+
+/// Every pair of 8-bit integers.
+#[test]
+fn small_division_is_exhaustive() {
+    for dtype in [Dtype::I8, Dtype::U8] {
+        for function in [F::IntDiv, F::IntRem] {
+            for y in 1..256 {
+                let x: Vec<u64> = (0..256).collect();
+                let mut out = pack(dtype, &x);
+                apply(function, dtype, out.bytes_mut(), &[Operand::Out, Operand::Scalar(y)])
+                    .expect("y is not 0");
+                for (&x, out) in x.iter().zip(unpack(dtype, out.bytes())) {
+                    assert_eq!(out, expect(function, dtype, x, y), "{function:?} {dtype} {x} {y}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn zero_divisors_are_found_before_anything_is_written() {
+    for dtype in [Dtype::I1, Dtype::I8, Dtype::U16, Dtype::I32, Dtype::U64] {
+        let x = pack(dtype, &[1; 100]);
+        let mut divisor = vec![1; 100];
+        (divisor[41], divisor[70]) = (0, 0);
+        let y = pack(dtype, &divisor);
+        for function in [F::IntDiv, F::IntRem] {
+            let mut out = pack(dtype, &[1; 100]);
+            let done = apply(
+                function,
+                dtype,
+                out.bytes_mut(),
+                &[Operand::Tile(x.bytes()), Operand::Tile(y.bytes())],
+            );
+            assert_eq!(done, Err(ZeroDivisor { element: 41 }));
+            assert_eq!(unpack(dtype, out.bytes()), [1; 100]);
+            let done = apply(function, dtype, out.bytes_mut(), &[Operand::Out, Operand::Scalar(0)]);
+            assert_eq!(done, Err(ZeroDivisor { element: 0 }));
+            let mut out = y.clone();
+            let done = apply(function, dtype, out.bytes_mut(), &[Operand::Tile(x.bytes()), Operand::Out]);
+            assert_eq!(done, Err(ZeroDivisor { element: 41 }));
+        }
+    }
+}
+
+#[test]
+fn selection() {
+    let mut random = Random(12);
+    for &dtype in Dtype::ALL {
+        for elements in [1, 5, 32, 33, 100] {
+            let condition: Vec<u64> = (0..elements).map(|_| random.word() & 1).collect();
+            let (x, y) = (random.tile(dtype, elements), random.tile(dtype, elements));
+            let packed = (pack(Dtype::I1, &condition), pack(dtype, &x), pack(dtype, &y));
+            let (tile_c, tile_x, tile_y) = (
+                Operand::Tile(packed.0.bytes()),
+                Operand::Tile(packed.1.bytes()),
+                Operand::Tile(packed.2.bytes()),
+            );
+            for (operands, before, pick) in [
+                ([tile_c, tile_x, tile_y], &x, None),
+                ([tile_c, Operand::Out, tile_y], &x, None),
+                ([tile_c, tile_x, Operand::Out], &y, None),
+                ([Operand::Scalar(1), tile_x, tile_y], &y, Some(1)),
+                ([Operand::Scalar(0), tile_x, Operand::Out], &y, Some(0)),
+            ] {
+                let mut out = pack(dtype, before);
+                apply(F::Select, dtype, out.bytes_mut(), &operands).expect("it cannot fail");
+                for (index, out) in unpack(dtype, out.bytes()).into_iter().enumerate() {
+                    let on = pick.unwrap_or(condition[index]) != 0;
+                    assert_eq!(out, if on { x[index] } else { y[index] });
+                }
+            }
+        }
+    }
+}
+
+/// x * y + z of binary16 with integers: all are multiples of 2^-48 that fit 128 bits.
+#[test]
+fn fma_of_binary16_is_rounded_once() {
+    let mut random = Random(13);
+    let scaled = |bits: u64, by: i32| match decode(Dtype::F16, bits) {
+        Number::Float(x) => (x * 2f64.powi(by)) as i128,
+        Number::Int(_) => unreachable!("a float type"),
+    };
+    let finite = |random: &mut Random| loop {
+        let bits = random.element(Dtype::F16);
+        if bits & 0x7c00 != 0x7c00 {
+            return bits;
+        }
+    };
+    let n = 40_000;
+    let tiles: [Vec<u64>; 3] = std::array::from_fn(|_| (0..n).map(|_| finite(&mut random)).collect());
+    let packed = tiles.each_ref().map(|tile| pack(Dtype::F16, tile));
+    let mut out = pack(Dtype::F16, &tiles[2]);
+    let operands = [Operand::Tile(packed[0].bytes()), Operand::Tile(packed[1].bytes()), Operand::Out];
+    apply(F::Fma, Dtype::F16, out.bytes_mut(), &operands).expect("it cannot fail");
+    for (index, out) in unpack(Dtype::F16, out.bytes()).into_iter().enumerate() {
+        let [x, y, z] = tiles.each_ref().map(|tile| tile[index]);
+        let exact = scaled(x, 24) * scaled(y, 24) + (scaled(z, 24) << 24);
+        if exact == 0 {
+            assert_eq!(out & 0x7fff, 0);
+            continue;
+        }
+        // Rounded to odd, 53 bits are enough for the oracle.
+        let excess = (128 - exact.unsigned_abs().leading_zeros()).saturating_sub(53);
+        let kept = exact.unsigned_abs() >> excess;
+        let odd = kept | u128::from(kept << excess != exact.unsigned_abs());
+        let value = odd as f64 * 2f64.powi(excess as i32 - 48) * if exact < 0 { -1.0 } else { 1.0 };
+        assert_eq!(out, encode(Dtype::F16, Number::Float(value)), "{x:#x} * {y:#x} + {z:#x}");
+    }
+}
+
+#[test]
+fn fma_of_native_floats() {
+    let mut random = Random(14);
+    for elements in [1, 33, 100] {
+        let tiles: [Vec<u64>; 3] = std::array::from_fn(|_| random.tile(Dtype::F32, elements));
+        let packed = tiles.each_ref().map(|tile| pack(Dtype::F32, tile));
+        let all = packed.each_ref().map(|buffer| Operand::Tile(buffer.bytes()));
+        for place in 0..4 {
+            let mut operands = all;
+            let mut out = pack(Dtype::F32, &tiles[place % 3]);
+            if place < 3 {
+                operands[place] = Operand::Out;
+            }
+            apply(F::Fma, Dtype::F32, out.bytes_mut(), &operands).expect("it cannot fail");
+            for (index, out) in unpack(Dtype::F32, out.bytes()).into_iter().enumerate() {
+                let [x, y, z] = tiles.each_ref().map(|tile| f32::from_bits(tile[index] as u32));
+                let expect = x.mul_add(y, z).to_bits();
+                assert!(same(Dtype::F32, out, expect.into()), "{x} * {y} + {z}");
+            }
+        }
+    }
+}
+
+#[test]
+fn fills_and_ramps() {
+    for dtype in [Dtype::I8, Dtype::I16, Dtype::I32, Dtype::I64] {
+        let mut out = pack(dtype, &[9; 300]);
+        ramp(dtype.bytes(), out.bytes_mut(), -3, 7);
+        let expect: Vec<u64> = (0..300).map(|i| encode(dtype, Number::Int(i * 7 - 3))).collect();
+        assert_eq!(unpack(dtype, out.bytes()), expect);
+        fill(dtype.bytes(), out.bytes_mut(), u64::MAX - 4);
+        assert_eq!(unpack(dtype, out.bytes()), [encode(dtype, Number::Int(-5)); 300]);
+    }
+}

@@ -1,0 +1,144 @@
+//! The transcendental functions within the errors that they state.
+
+use tilewright_cpu::kernels::Operand;
+use tilewright_cpu::kernels::elementwise::apply;
+use tilewright_ir::{Dtype, ElementwiseFn as F};
+
+use crate::oracle::{Random, pack, specials, unpack};
+
+/// The function in binary64, with an error far below an ulp of binary32.
+fn exact(function: F, x: f64) -> f64 {
+    match function {
+        F::Exp => x.exp(),
+        F::Exp2 => x.exp2(),
+        F::Log => x.ln(),
+        F::Log2 => x.log2(),
+        F::Sin => x.sin(),
+        F::Cos => x.cos(),
+        F::Rsqrt => 1.0 / x.sqrt(),
+        F::Erf => libm::erf(x),
+        F::Tanh => x.tanh(),
+        _ => panic!("{function:?} is exact"),
+    }
+}
+
+/// The error bounds that `math32` and `math64` state, in ulp; those of binary64 against functions that may be wrong by
+/// one themselves.
+const BOUNDS: [(F, f64, f64); 9] = [
+    (F::Exp, 1.0, 2.0),
+    (F::Exp2, 1.0, 2.0),
+    (F::Log, 1.0, 2.0),
+    (F::Log2, 1.5, 2.0),
+    (F::Sin, 1.6, 2.0),
+    (F::Cos, 1.6, 2.0),
+    (F::Rsqrt, 1.5, 2.0),
+    (F::Erf, 1.0, 1.0),
+    (F::Tanh, 2.0, 3.0),
+];
+
+/// The largest error in ulp of binary32 over these arguments; the same special values are demanded.
+fn worst_32(function: F, x: &[u32]) -> (f64, f32) {
+    let words: Vec<u64> = x.iter().map(|&x| x.into()).collect();
+    let mut out = pack(Dtype::F32, &words);
+    apply(function, Dtype::F32, out.bytes_mut(), &[Operand::Out]).expect("it cannot fail");
+    let mut worst = (0.0, 0.0);
+    for (&x, out) in x.iter().zip(unpack(Dtype::F32, out.bytes())) {
+        let (x, out) = (f32::from_bits(x), f32::from_bits(out as u32));
+        let expect = exact(function, x.into());
+        let rounded = expect as f32;
+        if rounded.is_nan() || rounded.is_infinite() || rounded == 0.0 {
+            let next_to_infinite = rounded.is_infinite() && out.abs() == f32::MAX;
+            let next_to_zero = rounded == 0.0 && out.abs() == f32::from_bits(1);
+            let same = out.to_bits() == rounded.to_bits() || (out.is_nan() && rounded.is_nan());
+            assert!(
+                same || next_to_infinite || next_to_zero,
+                "{function:?} of {x:e}: {out:e}, expected {rounded:e}"
+            );
+            continue;
+        }
+        // One ulp of the binade of the result; subnormal numbers have that of the smallest normal one.
+        let exponent = (rounded.to_bits() >> 23 & 0xff).max(1);
+        let inverse_ulp = f64::from_bits(u64::from(127 + 23 + 1023 - exponent) << 52);
+        let error = (f64::from(out) - expect).abs() * inverse_ulp;
+        if error > worst.0 || error.is_nan() {
+            worst = (error, x);
+        }
+    }
+    worst
+}
+
+#[test]
+fn binary32_is_within_its_bounds() {
+    let mut sample: Vec<u32> = specials(Dtype::F32).into_iter().map(|x| x as u32).collect();
+    sample.extend((0..u32::MAX).step_by(9973));
+    // The neighbourhood of 1, where logarithms are small, and the range where exponentials are finite.
+    sample.extend((0x3f80_0000 - 20_000)..(0x3f80_0000 + 20_000));
+    sample.extend((0..40_000).map(|i| (i as f32 * 0.005 - 100.0).to_bits()));
+    for (function, bound, _) in BOUNDS {
+        let (error, x) = worst_32(function, &sample);
+        assert!(error <= bound, "{function:?} of {x:e} is wrong by {error} ulp");
+    }
+}
+
+/// All arguments: minutes.
+#[test]
+#[ignore = "takes minutes, with --release; run it after a change of math32"]
+fn binary32_is_within_its_bounds_everywhere() {
+    for (function, bound, _) in BOUNDS {
+        let mut worst = (0.0, 0.0);
+        for high in 0..1 << 12 {
+            let sample: Vec<u32> = (0..1 << 20).map(|low| high << 20 | low).collect();
+            let found = worst_32(function, &sample);
+            if found.0 > worst.0 {
+                worst = found;
+            }
+        }
+        println!("{function:?}: {} ulp at {:e}", worst.0, worst.1);
+        assert!(worst.0 <= bound, "{function:?} of {:e} is wrong by {} ulp", worst.1, worst.0);
+    }
+}
+
+#[test]
+fn binary64_is_within_its_bounds() {
+    let mut random = Random(20);
+    let mut sample = specials(Dtype::F64);
+    sample.extend(random.tile(Dtype::F64, 100_000));
+    sample.extend((0..100_000).map(|i| (f64::from(i) * 0.0149 - 745.0).to_bits()));
+    sample.extend((0..20_000).map(|i| (1.0 + f64::from(i - 10_000) * 1e-6).to_bits()));
+    sample.extend((0..20_000).map(|_| ((random.word() % 1_000_000_007) as f64 * 1.7e-3).to_bits()));
+    // Near multiples of pi/2, where sine and cosine lose digits.
+    sample.extend((0..600_000).step_by(7).map(|i| (f64::from(i) * std::f64::consts::FRAC_PI_2).to_bits()));
+    for (function, _, bound) in BOUNDS {
+        let mut out = pack(Dtype::F64, &sample);
+        apply(function, Dtype::F64, out.bytes_mut(), &[Operand::Out]).expect("it cannot fail");
+        for (&x, out) in sample.iter().zip(unpack(Dtype::F64, out.bytes())) {
+            let (x, out) = (f64::from_bits(x), f64::from_bits(out));
+            let expect = exact(function, x);
+            let distance = out.to_bits().abs_diff(expect.to_bits());
+            let same = distance as f64 <= bound || (out.is_nan() && expect.is_nan());
+            assert!(same, "{function:?} of {x:e}: {out:e}, expected {expect:e}, {distance} ulp");
+        }
+    }
+}
+
+#[test]
+fn narrow_floats_are_rounded_once() {
+    for dtype in [Dtype::F16, Dtype::BF16] {
+        let all: Vec<u64> = (0..1 << 16).collect();
+        for (function, ..) in BOUNDS {
+            let mut out = pack(dtype, &all);
+            apply(function, dtype, out.bytes_mut(), &[Operand::Out]).expect("it cannot fail");
+            let value = |bits| match crate::oracle::decode(dtype, bits) {
+                crate::oracle::Number::Float(x) => x,
+                crate::oracle::Number::Int(_) => unreachable!("a float type"),
+            };
+            for (&x, out) in all.iter().zip(unpack(dtype, out.bytes())) {
+                let expect =
+                    crate::oracle::encode(dtype, crate::oracle::Number::Float(exact(function, value(x))));
+                // The error of binary32 may move a result that lies on a boundary.
+                let close = out.abs_diff(expect) <= 1 || (value(out).is_nan() && value(expect).is_nan());
+                assert!(close, "{function:?} {dtype} of {:e}: {out:#x}, expected {expect:#x}", value(x));
+            }
+        }
+    }
+}

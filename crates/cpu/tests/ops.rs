@@ -1,0 +1,465 @@
+//! Each op of the table does what its row says; and every op of the table is in some test.
+#![allow(clippy::format_push_string, reason = "kernels are put together of lines of text")]
+
+mod common;
+
+use common::{Arg, f32s, f64s, i8s, i32s, i64s, int, run, u8s, u16s};
+use tilewright_ir::OPS;
+
+const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
+const STORE: &str = "{cache = \"\", eviction = \"\"}";
+
+/// A kernel of these parameters and this body. `load NAME from PTR: TYPE[N]` and `store NAME to PTR: TYPE[N]` stand for
+/// accesses to the first N elements.
+fn kernel(parameters: &str, body: &str) -> String {
+    let mut text = format!("kernel func0 @k({parameters}) {{\n");
+    for (number, line) in body.lines().map(str::trim).enumerate() {
+        let words: Vec<&str> = line.split([' ', ':']).filter(|word| !word.is_empty()).collect();
+        let access = match words[..] {
+            ["load", name, "from", pointer, ty] => Some((name, pointer, ty, true)),
+            ["store", name, "to", pointer, ty] => Some((name, pointer, ty, false)),
+            _ => None,
+        };
+        let Some((name, pointer, ty, is_load)) = access else {
+            text += &format!("  {line}\n");
+            continue;
+        };
+        let (element, count) = ty.trim_end_matches(']').split_once('[').expect("a tile of one axis");
+        text += &format!("  %i{number} = arange {{start = 0, end = {count}}} : int32[{count}]\n");
+        text += &format!("  %s{number} = splat {pointer} {{shape = [{count}]}} : *{ty}\n");
+        text += &format!("  %p{number} = ptr_add %s{number}, %i{number} : *{element}[{count}]\n");
+        if is_load {
+            text += &format!("  {name} = load %p{number} {LOAD} : {ty}\n");
+        } else {
+            text += &format!("  store %p{number}, {name} {STORE}\n");
+        }
+    }
+    text + "  return_values\n}\n"
+}
+
+#[test]
+fn every_op_is_tested() {
+    let sources = [
+        include_str!("ops.rs"),
+        include_str!("programs.rs"),
+        include_str!("faults.rs"),
+        include_str!("elementwise.rs"),
+        include_str!("symbolic.rs"),
+        include_str!("kernels/matmul_fp32.ir"),
+        include_str!("kernels/attention.ir"),
+    ];
+    for op in OPS {
+        let is_used = sources.iter().any(|source| {
+            source.contains(&format!("= {} ", op.name)) || source.contains(&format!("  {}", op.name))
+        });
+        // The functions of the other table are run, every one, by `elementwise.rs`.
+        assert!(is_used || op.name == "elementwise", "{} is in no test", op.name);
+    }
+}
+
+#[test]
+fn program_id_counts_x_fastest_and_num_programs_is_the_grid() {
+    let text = kernel(
+        "%out: *int32",
+        "%x = program_id {axis = 0} : int32
+         %y = program_id {axis = 1} : int32
+         %z = program_id {axis = 2} : int32
+         %nx = num_programs {axis = 0} : int32
+         %ny = num_programs {axis = 1} : int32
+         %nz = num_programs {axis = 2} : int32
+         %a = mul %z, %ny : int32
+         %b = add %a, %y : int32
+         %c = mul %b, %nx : int32
+         %d = add %c, %x : int32
+         %p = ptr_add %out, %d : *int32
+         %ten = constant {value = 10:int32} : int32
+         %e = mul %nz, %ten : int32
+         %f = add %e, %d : int32
+         store %p, %f {cache = \"\", eviction = \"\"}",
+    );
+    let mut args = [i32s(&[0; 24])];
+    run(&text, [4, 3, 2], &mut args);
+    assert_eq!(args[0].as_i32(), (20..44).collect::<Vec<_>>());
+}
+
+#[test]
+fn shapes() {
+    // The transposed table of products, through every op that moves elements.
+    let text = kernel(
+        "%in: *int32, %out: *int32",
+        "load %v from %in: int32[12]
+         %t = reshape %v {shape = [3, 4]} : int32[3, 4]
+         %u = transpose %t {permutation = [1, 0]} : int32[4, 3]
+         %r = arange {start = 10, end = 14} : int32[4]
+         %c = expand_dims %r {axis = 1} : int32[4, 1]
+         %b = broadcast %c {shape = [4, 3]} : int32[4, 3]
+         %m = mul %u, %b : int32[4, 3]
+         %w = reshape %m {shape = [12]} : int32[12]
+         store %w to %out: int32[12]",
+    );
+    let mut args = [i32s(&(0..12).collect::<Vec<_>>()), i32s(&[0; 12])];
+    run(&text, [1, 1, 1], &mut args);
+    let expected: Vec<i32> = (0..4).flat_map(|i| (0..3).map(move |j| (j * 4 + i) * (10 + i))).collect();
+    assert_eq!(args[1].as_i32(), expected);
+}
+
+#[test]
+fn tiles_of_many_axes() {
+    let text = kernel(
+        "%in: *int32, %out: *int32",
+        "load %v from %in: int32[32]
+         %t = reshape %v {shape = [2, 2, 2, 2, 2]} : int32[2, 2, 2, 2, 2]
+         %i = arange {start = 0, end = 32} : int32[32]
+         %j = reshape %i {shape = [2, 2, 2, 2, 2]} : int32[2, 2, 2, 2, 2]
+         %s = add %t, %j : int32[2, 2, 2, 2, 2]
+         %u = transpose %s {permutation = [4, 3, 2, 1, 0]} : int32[2, 2, 2, 2, 2]
+         %k = transpose %j {permutation = [4, 3, 2, 1, 0]} : int32[2, 2, 2, 2, 2]
+         %p = splat %out {shape = [2, 2, 2, 2, 2]} : *int32[2, 2, 2, 2, 2]
+         %q = ptr_add %p, %k : *int32[2, 2, 2, 2, 2]
+         %m = lt %k, %j : int1[2, 2, 2, 2, 2]
+         %n = not %m : int1[2, 2, 2, 2, 2]
+         store %q, %u, %n {cache = \"\", eviction = \"\"}",
+    );
+    let mut args = [i32s(&(0..32).map(|i| 100 * i).collect::<Vec<_>>()), i32s(&[0; 32])];
+    run(&text, [1, 1, 1], &mut args);
+    let reversed = |i: i32| i.reverse_bits().cast_unsigned() >> 27;
+    let expected: Vec<i32> =
+        (0..32_i32).map(|i| if i.cast_unsigned() >= reversed(i) { 101 * i } else { 0 }).collect();
+    assert_eq!(args[1].as_i32(), expected);
+}
+
+#[test]
+fn casts() {
+    let text = kernel(
+        "%in: *fp32, %out: *int8, %half: *fp16, %bits: *int32, %same: *fp32, %truth: *int1",
+        "load %v from %in: fp32[4]
+         %a = cast %v {element = int8, rounding = \"rtne\"} : int8[4]
+         store %a to %out: int8[4]
+         %b = cast %v {element = fp16, rounding = \"rtz\"} : fp16[4]
+         store %b to %half: fp16[4]
+         %c = bitcast %v {element = int32} : int32[4]
+         store %c to %bits: int32[4]
+         %d = bitcast %c {element = fp32} : fp32[4]
+         store %d to %same: fp32[4]
+         %e = cast %v {element = int1, rounding = \"rtne\"} : int1[4]
+         store %e to %truth: int1[4]",
+    );
+    let x = [1.9_f32, -300.0, f32::NAN, 0.0];
+    let mut args = [f32s(&x), i8s(&[0; 4]), u16s(&[0; 4]), i32s(&[0; 4]), f32s(&[0.0; 4]), u8s(&[0; 4])];
+    run(&text, [1, 1, 1], &mut args);
+    assert_eq!(args[1].as_i8(), [1, -128, 0, 0]);
+    assert_eq!(args[2].as_u16()[0], 0x3f99);
+    assert_eq!(args[3].as_i32(), x.map(|x| x.to_bits().cast_signed()));
+    assert_eq!(args[4].as_u8(), args[0].as_u8());
+    assert_eq!(args[5].as_u8(), [1, 1, 1, 0]);
+}
+
+#[test]
+fn pointers_as_integers() {
+    // A pointer that went through an integer may point into any argument.
+    let text = kernel(
+        "%a: *int32, %out: *int32, %address: *int64",
+        "%n = cast %a {element = int64, rounding = \"rtne\"} : int64
+         store %address, %n {cache = \"\", eviction = \"\"}
+         %four = constant {value = 4:int64} : int64
+         %m = add %n, %four : int64
+         %p = cast %m {element = *int32, rounding = \"rtne\"} : *int32
+         %q = cast %p {element = *int8, rounding = \"rtne\"} : *int8
+         %r = cast %q {element = *int32, rounding = \"rtne\"} : *int32
+         load %v from %r: int32[3]
+         %s = cast %a {element = int1, rounding = \"rtne\"} : int1
+         %t = splat %s {shape = [3]} : int1[3]
+         %u = cast %t {element = int32, rounding = \"rtne\"} : int32[3]
+         %w = add %u, %v : int32[3]
+         store %w to %out: int32[3]",
+    );
+    let mut args = [i32s(&[1, 2, 3, 4]), i32s(&[0; 3]), i64s(&[0])];
+    let program = common::program(&text);
+    common::launch(&program, [1, 1, 1], &mut args).expect("it is in bounds");
+    assert_eq!(args[1].as_i32(), [3, 4, 5]);
+}
+
+#[test]
+fn loads_under_masks() {
+    // An affine block, single addresses, and one address for all, each under a box and under a written-out mask.
+    let text = kernel(
+        "%in: *int32, %out: *int32, %n: int32",
+        "%i = arange {start = 0, end = 8} : int32[8]
+         %ns = splat %n {shape = [8]} : int32[8]
+         %box = lt %i, %ns : int1[8]
+         %two = constant {value = 2:int32} : int32
+         %twos = splat %two {shape = [8]} : int32[8]
+         %rem = int_rem %i, %twos : int32[8]
+         %even = cast %rem {element = int1, rounding = \"rtne\"} : int1[8]
+         %base = splat %in {shape = [8]} : *int32[8]
+         %seven = constant {value = 7:int32} : int32
+         %sevens = splat %seven {shape = [8]} : int32[8]
+         %back = sub %sevens, %i : int32[8]
+         %p = ptr_add %base, %back : *int32[8]
+         %x = xor %i, %twos : int32[8]
+         %q = ptr_add %base, %x : *int32[8]
+         %a = load %p, %box, %i {cache = \"\", eviction = \"\", volatile = false} : int32[8]
+         %b = load %p, %even, %i {cache = \"\", eviction = \"\", volatile = false} : int32[8]
+         %c = load %q, %box {cache = \"\", eviction = \"\", volatile = false} : int32[8]
+         %d = load %q, %even, %twos {cache = \"\", eviction = \"\", volatile = false} : int32[8]
+         %e = load %base, %box, %sevens {cache = \"\", eviction = \"\", volatile = false} : int32[8]
+         %o = splat %out {shape = [8]} : *int32[8]
+         %eight = constant {value = 8:int32} : int32
+         %step = splat %eight {shape = [8]} : int32[8]
+         %o0 = ptr_add %o, %i : *int32[8]
+         store %o0, %a {cache = \"\", eviction = \"\"}
+         %o1 = ptr_add %o0, %step : *int32[8]
+         store %o1, %b, %even {cache = \"\", eviction = \"\"}
+         %o2 = ptr_add %o1, %step : *int32[8]
+         store %o2, %c, %box {cache = \"\", eviction = \"\"}
+         %o3 = ptr_add %o2, %step : *int32[8]
+         store %o3, %d {cache = \"\", eviction = \"\"}
+         %o4 = ptr_add %o3, %step : *int32[8]
+         store %o4, %e {cache = \"\", eviction = \"\"}",
+    );
+    let mut args = [i32s(&[10, 11, 12, 13, 14, 15, 16, 17]), i32s(&[-1; 40]), int(3)];
+    run(&text, [1, 1, 1], &mut args);
+    let out = args[1].as_i32();
+    assert_eq!(out[0..8], [17, 16, 15, 3, 4, 5, 6, 7]);
+    assert_eq!(out[8..16], [-1, 16, -1, 14, -1, 12, -1, 10]);
+    assert_eq!(out[16..24], [12, 13, 10, -1, -1, -1, -1, -1]);
+    assert_eq!(out[24..32], [2, 13, 2, 11, 2, 17, 2, 15]);
+    assert_eq!(out[32..40], [10, 10, 10, 7, 7, 7, 7, 7]);
+}
+
+#[test]
+fn booleans_in_memory_are_true_where_not_zero() {
+    let text = kernel(
+        "%in: *int1, %out: *int32",
+        "load %v from %in: int1[4]
+         %i = cast %v {element = int32, rounding = \"rtne\"} : int32[4]
+         store %i to %out: int32[4]",
+    );
+    let mut args = [u8s(&[0, 1, 2, 255]), i32s(&[0; 4])];
+    run(&text, [1, 1, 1], &mut args);
+    assert_eq!(args[1].as_i32(), [0, 1, 1, 1]);
+}
+
+#[test]
+fn dot_of_transposed_and_of_batches() {
+    let text = kernel(
+        "%a: *fp32, %b: *fp32, %out: *fp32",
+        "load %x from %a: fp32[12]
+         load %y from %b: fp32[12]
+         %x1 = reshape %x {shape = [2, 3, 2]} : fp32[2, 3, 2]
+         %x2 = transpose %x1 {permutation = [0, 2, 1]} : fp32[2, 2, 3]
+         %y1 = reshape %y {shape = [2, 3, 2]} : fp32[2, 3, 2]
+         %one = constant {value = 1.0:fp32} : fp32
+         %acc = splat %one {shape = [2, 2, 2]} : fp32[2, 2, 2]
+         %z = dot %x2, %y1, %acc {precision = \"ieee\", max_imprecise_acc = 0} : fp32[2, 2, 2]
+         %w = reshape %z {shape = [8]} : fp32[8]
+         store %w to %out: fp32[8]",
+    );
+    let x: Vec<f32> = (0..12).map(|i| i as f32).collect();
+    let y: Vec<f32> = (0..12).map(|i| (i * i % 7) as f32).collect();
+    let mut args = [f32s(&x), f32s(&y), f32s(&[0.0; 8])];
+    run(&text, [1, 1, 1], &mut args);
+    let mut expected = Vec::new();
+    for batch in 0..2 {
+        for i in 0..2 {
+            for j in 0..2 {
+                let products = (0..3).map(|k| x[batch * 6 + k * 2 + i] * y[batch * 6 + k * 2 + j]);
+                expected.push(1.0 + products.sum::<f32>());
+            }
+        }
+    }
+    assert_eq!(args[2].as_f32(), expected);
+}
+
+#[test]
+fn reductions_along_each_axis() {
+    let reduce = |axis: u32, extent: u32| {
+        kernel(
+            "%in: *int32, %sum: *int32, %last: *int32",
+            &format!(
+                "load %v from %in: int32[30]
+                 %t = reshape %v {{shape = [2, 3, 5]}} : int32[2, 3, 5]
+                 %s = reduce %t {{axis = {axis}}} (%x: int32, %y: int32) {{
+                 %z = add %y, %x : int32
+                 yield_values %z
+                 }} : int32{shape}
+                 %r = reshape %s {{shape = [{extent}]}} : int32[{extent}]
+                 store %r to %sum: int32[{extent}]
+                 %u = reduce %t {{axis = {axis}}} (%x: int32, %y: int32) {{
+                 %w = sub %y, %x : int32
+                 %z = add %w, %x : int32
+                 yield_values %z
+                 }} : int32{shape}
+                 %q = reshape %u {{shape = [{extent}]}} : int32[{extent}]
+                 store %q to %last: int32[{extent}]",
+                shape = ["[3, 5]", "[2, 5]", "[2, 3]"][axis as usize],
+            ),
+        )
+    };
+    let input: Vec<i32> = (0..30).map(|i| i * i % 31).collect();
+    let at = |i: usize, j: usize, k: usize| input[(i * 3 + j) * 5 + k];
+    let expected = |axis: usize, last: bool| -> Vec<i32> {
+        let extents = [2, 3, 5];
+        let others: Vec<usize> = (0..3).filter(|&other| other != axis).collect();
+        let mut result = Vec::new();
+        for a in 0..extents[others[0]] {
+            for b in 0..extents[others[1]] {
+                let element = |n: usize| {
+                    let mut index = [0; 3];
+                    (index[axis], index[others[0]], index[others[1]]) = (n, a, b);
+                    at(index[0], index[1], index[2])
+                };
+                let elements: Vec<i32> = (0..extents[axis]).map(element).collect();
+                result.push(if last { elements[extents[axis] - 1] } else { elements.iter().sum() });
+            }
+        }
+        result
+    };
+    for (axis, extent) in [(0, 15), (1, 10), (2, 6)] {
+        let mut args = [i32s(&input), i32s(&vec![0; extent]), i32s(&vec![0; extent])];
+        run(&reduce(axis, extent as u32), [1, 1, 1], &mut args);
+        assert_eq!(args[1].as_i32(), expected(axis as usize, false), "sum along {axis}");
+        // "The right one" is associative and not commutative: the order of the elements is kept.
+        assert_eq!(args[2].as_i32(), expected(axis as usize, true), "last along {axis}");
+    }
+}
+
+#[test]
+fn reductions_with_control_flow_calls_and_captures() {
+    let mut text = kernel(
+        "%in: *int32, %out: *int32, %n: int32",
+        "load %v from %in: int32[7]
+         %a = reduce %v {axis = 0} (%x: int32, %y: int32) {
+         %c = lt %x, %y : int1
+         %z = if_else %c () {
+         yield_values %y
+         } () {
+         yield_values %x
+         } : int32
+         yield_values %z
+         } : int32
+         store %out, %a {cache = \"\", eviction = \"\"}
+         %b = reduce %v {axis = 0} (%x: int32, %y: int32) {
+         %s = call %x, %y {callee = func1, results = (int32)} : int32
+         %t = min %s, %n : int32
+         yield_values %t
+         } : int32
+         %one = constant {value = 1:int32} : int32
+         %p = ptr_add %out, %one : *int32
+         store %p, %b {cache = \"\", eviction = \"\"}",
+    );
+    text += "func1 @helper(%x: int32, %y: int32) {\n  %z = add %x, %y : int32\n  return_values %z\n}\n";
+    let mut args = [i32s(&[3, 1, 4, 1, 5, 9, 2]), i32s(&[0; 2]), int(11)];
+    run(&text, [1, 1, 1], &mut args);
+    assert_eq!(args[1].as_i32(), [9, 11]);
+}
+
+#[test]
+fn loops() {
+    // Counts down by 3, swaps two carried values each time, and sums.
+    let text = kernel(
+        "%out: *int64, %from: int64, %to: int64, %step: int64",
+        "%zero = constant {value = 0:int64} : int64
+         %one = constant {value = 1:int64} : int64
+         %s, %x, %y = for_loop %from, %to, %step, %zero, %zero, %one {options = \"stages=0 unroll=0\"} (%i: int64, %sum: int64, %a: int64, %b: int64) {
+         %t = add %sum, %i : int64
+         yield_values %t, %b, %a
+         } : int64, int64, int64
+         store %out, %s {cache = \"\", eviction = \"\"}
+         %p = ptr_add %out, %one : *int64
+         store %p, %x {cache = \"\", eviction = \"\"}",
+    );
+    let check = |from: i64, to: i64, step: i64, expected: [i64; 2]| {
+        let mut args = [i64s(&[-1; 2]), int(from), int(to), int(step)];
+        run(&text, [1, 1, 1], &mut args);
+        assert_eq!(args[0].as_i64(), expected, "from {from} to {to} by {step}");
+    };
+    check(10, 0, -3, [10 + 7 + 4 + 1, 0]);
+    check(0, 5, 2, [6, 1]);
+    check(5, 5, 1, [0, 0]);
+    check(5, 0, 1, [0, 0]);
+    // The counter does not wrap: this ends.
+    check(i64::MAX - 1, i64::MAX, 2, [i64::MAX - 1, 1]);
+}
+
+#[test]
+fn while_loops_and_nested_branches() {
+    // The number of Collatz steps, and the tile that is carried along.
+    let text = kernel(
+        "%out: *int32, %n: int32, %tile: *int32",
+        "%zero = constant {value = 0:int32} : int32
+         %one = constant {value = 1:int32} : int32
+         %two = constant {value = 2:int32} : int32
+         %three = constant {value = 3:int32} : int32
+         %i = arange {start = 0, end = 4} : int32[4]
+         %last, %steps, %t = while_loop %n, %zero, %i (%x: int32, %count: int32, %u: int32[4]) {
+         %more = ne %x, %one : int1
+         yield_values %more
+         } (%x: int32, %count: int32, %u: int32[4]) {
+         %r = int_rem %x, %two : int32
+         %odd = ne %r, %zero : int1
+         %y = if_else %odd () {
+         %big = gt %x, %three : int1
+         %w = if_else %big () {
+         %a = mul %x, %three : int32
+         %b = add %a, %one : int32
+         yield_values %b
+         } () {
+         %a = mul %x, %three : int32
+         %b = add %a, %one : int32
+         yield_values %b
+         } : int32
+         yield_values %w
+         } () {
+         %a = int_div %x, %two : int32
+         yield_values %a
+         } : int32
+         %c = add %count, %one : int32
+         %v = add %u, %i : int32[4]
+         yield_values %y, %c, %v
+         } : int32, int32, int32[4]
+         store %out, %steps {cache = \"\", eviction = \"\"}
+         store %t to %tile: int32[4]",
+    );
+    let mut args = [i32s(&[0]), int(27), i32s(&[0; 4])];
+    run(&text, [1, 1, 1], &mut args);
+    assert_eq!(args[0].as_i32(), [111]);
+    assert_eq!(args[2].as_i32(), [0, 112, 224, 336]);
+}
+
+#[test]
+fn promises_and_barriers_do_nothing() {
+    let text = kernel(
+        "%in: *fp64, %out: *fp64",
+        "load %v from %in: fp64[4]
+         %h = hint %v {kind = \"multiple_of\", values = [4]} : fp64[4]
+         %c = gt %h, %v : int1[4]
+         store %h to %out: fp64[4]
+         assume %c
+         barrier",
+    );
+    let mut args = [f64s(&[1.0, 2.0, 3.0, 4.0]), f64s(&[0.0; 4])];
+    run(&text, [1, 1, 1], &mut args);
+    assert_eq!(args[1].as_f64(), [1.0, 2.0, 3.0, 4.0]);
+}
+
+#[test]
+fn a_tile_that_is_still_needed_is_not_overwritten() {
+    let text = kernel(
+        "%in: *fp32, %a: *fp32, %b: *fp32, %c: *fp32",
+        "load %v from %in: fp32[4]
+         %w = add %v, %v : fp32[4]
+         %x = mul %w, %v : fp32[4]
+         %y = sub %w, %x : fp32[4]
+         %z = neg %y : fp32[4]
+         store %w to %a: fp32[4]
+         store %y to %b: fp32[4]
+         store %z to %c: fp32[4]",
+    );
+    let mut args: Vec<Arg> =
+        vec![f32s(&[1.0, 2.0, 3.0, 4.0]), f32s(&[0.0; 4]), f32s(&[0.0; 4]), f32s(&[0.0; 4])];
+    run(&text, [1, 1, 1], &mut args);
+    assert_eq!(args[1].as_f32(), [2.0, 4.0, 6.0, 8.0]);
+    assert_eq!(args[2].as_f32(), [0.0, -4.0, -12.0, -24.0]);
+    assert_eq!(args[3].as_f32(), [-0.0, 4.0, 12.0, 24.0]);
+}
