@@ -1,1 +1,93 @@
-//! The tilewright command.
+//! The `tilewright` command: `compile`, `explain`, `devices`, `run`.
+//!
+//! [`main`] is the whole of it, so that the binary and the Python package share it. What is printed to stdout is the
+//! result, findings go to stderr; the exit code is 0, 1 where the user's program is at fault, or 2 where the command is.
+
+mod compile;
+mod explain;
+mod output;
+mod run;
+
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use output::Failure;
+
+/// Compiles and explains Triton kernels.
+#[derive(Parser)]
+#[command(name = "tilewright", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Compile(compile::Arguments),
+    Explain(explain::Arguments),
+    /// List the devices of this machine
+    Devices,
+    Run(run::Arguments),
+}
+
+/// Runs the command; the first argument is its name. Gives the exit code.
+pub fn main<I>(arguments: I) -> u8
+where
+    I: IntoIterator,
+    I::Item: Into<OsString> + Clone,
+{
+    let parsed = match Arguments::try_parse_from(arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            // Help and version are "errors" that go to stdout; a reader that is gone is no mistake of ours.
+            let _ = error.print();
+            let is_answer = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            return if is_answer { 0 } else { output::USAGE };
+        }
+    };
+    let result = match parsed.command {
+        Command::Compile(arguments) => compile::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Devices => devices(),
+        Command::Run(arguments) => run::run(&arguments),
+    };
+    match result {
+        Ok(()) => 0,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn devices() -> Result<(), Failure> {
+    let mut lines = Vec::new();
+    for device in tilewright::Device::available() {
+        let target = device.target()?;
+        let (architecture, features) = (target.architecture(), target.features().join(" "));
+        let threads = tilewright::num_threads();
+        lines.push(format!("{device}: {architecture}, {threads} threads, {features}\n"));
+    }
+    output::print(&lines.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interface_is_consistent() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn exit_codes() {
+        assert_eq!(main(["tilewright", "--version"]), 0);
+        assert_eq!(main(["tilewright", "explain", "TW0001"]), 0);
+        assert_eq!(main(["tilewright", "explain", "tw0201"]), 0);
+        assert_eq!(main(["tilewright", "explain", "TW9999"]), 2);
+        assert_eq!(main(["tilewright", "nonsense"]), 2);
+        assert_eq!(main(["tilewright", "compile", "no-such-file.py"]), 1);
+        assert_eq!(main(["tilewright", "devices"]), 0);
+    }
+}

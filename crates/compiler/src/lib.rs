@@ -1,1 +1,141 @@
-//! The whole path of a kernel as one function.
+//! The whole path of a kernel as one function, [`compile`]: source, typed tile IR, optimised tile IR, CPU program.
+//!
+//! ```text
+//! Job ──lower──> Module ──verify──> Module ──optimize──> Module ──cpu──> Program
+//!  ast             ir                          opt                         cpu       (the stages that can be looked at)
+//! ```
+//! Compiling needs no Python and keeps no state: who compiles what, and how often, is the runtime's business.
+
+mod ast;
+mod compiled;
+mod stage;
+mod target;
+
+pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions, syntax_tree};
+pub use compiled::{CompiledKernel, Metadata, ParameterType, Resources};
+pub use stage::{DumpHook, Stage};
+pub use target::Target;
+
+use std::fmt;
+use std::sync::Arc;
+
+use tilewright_base::{Diagnostic, SourceMap};
+use tilewright_frontend::{Failure, FunctionSource, Host, Request};
+use tilewright_ir::Module;
+
+/// What is to be compiled.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Job {
+    /// The kernel, what is known of its arguments, and the options that the language sees.
+    pub request: Request,
+    /// The name of each parameter, in order.
+    pub parameters: Vec<Arc<str>>,
+    /// What for.
+    pub target: Target,
+    /// The options that only back ends see.
+    pub codegen: CodegenOptions,
+}
+
+/// Options of a launch that change the code and that the language does not see.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CodegenOptions {
+    /// Blocks in a cluster.
+    pub num_ctas: u32,
+    /// The most registers that a thread may use.
+    pub max_registers: Option<u32>,
+}
+
+impl Default for CodegenOptions {
+    fn default() -> Self {
+        Self { num_ctas: 1, max_registers: None }
+    }
+}
+
+/// Why there is no program.
+#[derive(Clone, Debug)]
+pub enum CompileError {
+    /// The kernel is at fault.
+    Kernel(Box<Failure>),
+    /// Tilewright is at fault: a stage made IR that breaks the rules.
+    Internal(Box<InternalError>),
+}
+
+/// A mistake of tilewright's own.
+#[derive(Clone, Debug)]
+pub struct InternalError {
+    /// The stage that made the IR.
+    pub stage: Stage,
+    /// What is wrong with it.
+    pub message: String,
+    /// The IR.
+    pub ir: String,
+}
+
+impl fmt::Display for InternalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stage, message, ir } = self;
+        write!(
+            f,
+            "internal error of tilewright at stage '{}': {message}\nplease report this, with the IR:\n{ir}",
+            stage.name()
+        )
+    }
+}
+
+/// Compiles a kernel: the whole path. The hook sees each stage as it is reached, also those before a failure.
+pub fn compile(
+    job: &Job,
+    host: &mut dyn Host,
+    dump: &mut DumpHook<'_>,
+) -> Result<CompiledKernel, CompileError> {
+    let source = host.source(job.request.kernel).ok();
+    dump(Stage::Ast, &|| syntax_tree(source.as_ref()));
+
+    let lowered = tilewright_frontend::lower(&job.request, host).map_err(CompileError::Kernel)?;
+    // Lowering, which calls the host, looks after its stack itself.
+    with_stack(|| finish(job, source, lowered, dump))
+}
+
+/// The stages after lowering.
+fn finish(
+    job: &Job,
+    source: Option<FunctionSource>,
+    lowered: Module,
+    dump: &mut DumpHook<'_>,
+) -> Result<CompiledKernel, CompileError> {
+    dump(Stage::Ir, &|| tilewright_ir::print(&lowered, false));
+    verify(&lowered, Stage::Ir)?;
+
+    let mut optimized = lowered.clone();
+    tilewright_opt::optimize(&mut optimized, &tilewright_opt::Options::default(), &mut |_, _| {});
+    dump(Stage::Opt, &|| tilewright_ir::print(&optimized, false));
+    verify(&optimized, Stage::Opt)?;
+
+    let program = match job.target {
+        Target::Cpu => {
+            tilewright_cpu::Program::new(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?
+        }
+    };
+    dump(Stage::Cpu, &|| program.to_string());
+
+    Ok(CompiledKernel::new(job, source, lowered, optimized, program))
+}
+
+/// Runs a stage on a stack that suffices for the deepest nesting that the frontend lets through: passes, printer and
+/// executor walk it recursively.
+fn with_stack<T>(stage: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(2 << 20, 8 << 20, stage)
+}
+
+fn failure(diagnostic: Diagnostic, module: &Module) -> CompileError {
+    let sources = SourceMap::clone(&module.sources);
+    CompileError::Kernel(Box::new(Failure { diagnostics: vec![diagnostic], sources }))
+}
+
+/// The rules of the IR hold after every stage; if not, that is our mistake, not the user's.
+fn verify(module: &Module, stage: Stage) -> Result<(), CompileError> {
+    tilewright_ir::verify(module).map_err(|error| {
+        let ir = tilewright_ir::print(module, false);
+        CompileError::Internal(Box::new(InternalError { stage, message: error.to_string(), ir }))
+    })
+}

@@ -1,1 +1,49 @@
-//! Test runners; a development dependency only.
+//! The test runners, for development only.
+//!
+//! [`check_snapshot`] compares text with a file. [`run_markdown`] runs the cases in a Markdown page: the pages of
+//! `docs/diagnostics` and the tests in `tests/kernels` are written in the same form.
+//!
+//! # A case
+//!
+//! Fenced blocks, with any prose between them:
+//!
+//! ````text
+//! ```python kernel=scale signature=*fp32,i32      the program; `signature` if it is only compiled
+//! import triton
+//! …
+//! ```
+//!
+//! ```inputs                                       if it is run: an argument a line, and the grid
+//! x: fp32[4, 8] = i * 8 + j                       a tensor: the indices are i, j, k, l
+//! out: fp32[32] = 0
+//! n: i64 = 32                                     a number of a type
+//! BLOCK = 16                                      a number, bool, string, None or dtype; options too
+//! grid = (2, 1)
+//! ```
+//!
+//! ```expect                                       what is in a tensor afterwards
+//! out = 2 * x[i // 8, i % 8]                      exactly, after rounding to its dtype
+//! out ~ sum(k, 32, x[0, k])                       within 1e-5, relative to the larger of 1 and the value; `~1e-3` says else
+//! ```
+//!
+//! ```text                                         or the diagnostics, as the terminal shows them
+//! error[TW0004]: …
+//! ```
+//! ````
+//! A case without `expect` and without `text` must compile, and run if it has `inputs`. What is expected is computed
+//! from the inputs as they were before the launch. Each case that runs does so before and after optimisation, and
+//! without symbolic tiles.
+//!
+//! `TILEWRIGHT_BLESS=1` writes what was found into the snapshots and into the `text` blocks.
+
+mod array;
+mod case;
+mod expression;
+mod markdown;
+mod snapshot;
+
+pub use array::Array;
+pub use case::{Case, Input, Outcome};
+pub use expression::Expression;
+pub use markdown::{Fence, cases, fences, project_root, run_directory, run_markdown};
+pub use snapshot::{check_snapshot, is_blessing};

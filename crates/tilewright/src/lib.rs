@@ -1,1 +1,56 @@
-//! Compile and launch Triton kernels from Rust.
+//! Compile and launch Triton kernels from Rust, without Python.
+//!
+//! ```
+//! use tilewright::{Module, args};
+//!
+//! # fn main() -> Result<(), tilewright::Error> {
+//! let module = Module::from_source(
+//!     "scale.py",
+//!     "
+//! import triton
+//! import triton.language as tl
+//!
+//! @triton.jit
+//! def scale(x_ptr, out_ptr, factor, n, BLOCK: tl.constexpr):
+//!     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+//!     mask = offsets < n
+//!     tl.store(out_ptr + offsets, factor * tl.load(x_ptr + offsets, mask=mask), mask=mask)
+//! ",
+//! )?;
+//! let scale = module.kernel("scale")?;
+//!
+//! let x: Vec<f32> = (0..1000).map(|i| i as f32).collect();
+//! let mut out = vec![0.0_f32; x.len()];
+//! let blocks = x.len().div_ceil(256);
+//! scale.launch(blocks, args![&x, &mut out, 2.5, x.len(), BLOCK = 256])?;
+//! assert_eq!(out[999], 2497.5);
+//! # Ok(())
+//! # }
+//! ```
+//! Arguments are what `kernel[grid](...)` takes in Python: slices for tensors, numbers, `bool`s, and for parameters that
+//! are `tl.constexpr` also strings; by position first, then by name, options such as `num_warps = 8` among them. Memory
+//! is safe: a kernel that leaves its slices, or stores to one that is not `&mut`, ends in an [`Error`] that names the
+//! line, the program and the argument.
+//!
+//! For what is beneath see [`runtime`] (values, options, handles), [`compiler`] (the stages) and [`ir`].
+
+mod arguments;
+mod module;
+
+pub use arguments::{Arguments, Element, IntoArgument, IntoGrid};
+pub use module::{Kernel, Module};
+
+pub use tilewright_base::{Code, Color, Diagnostic, Kind, SourceFile, SourceMap, Span};
+pub use tilewright_ir::Dtype;
+pub use tilewright_runtime::{
+    Device, Error, Grid, Handle, Knobs, Options, Stage, Target, num_threads, set_num_threads,
+};
+
+/// The path of a kernel, and its stages as text.
+pub use tilewright_compiler as compiler;
+/// From source to IR: hosts and compile-time values.
+pub use tilewright_frontend as frontend;
+/// The tile IR.
+pub use tilewright_ir as ir;
+/// Values, specialization, handles and launches.
+pub use tilewright_runtime as runtime;

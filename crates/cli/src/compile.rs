@@ -1,0 +1,99 @@
+//! `tilewright compile k.py::kernel --signature …`: the text of a stage.
+
+use std::path::PathBuf;
+
+use tilewright::frontend::Constant;
+use tilewright::{Code, Diagnostic, Error, Kernel, Knobs, Module, Options, Stage, Target};
+
+use crate::output::{self, Failure};
+
+/// Compile a kernel and print a stage of it
+#[derive(clap::Args)]
+#[command(after_help = "\
+Arguments in --signature, one for each parameter, separated by commas:
+  *fp32  *i64  *bf16       a tensor
+  i32  u8  fp32  u1        a number at run time
+  *fp32:16  i32:16         its address, or itself, is a multiple of 16
+  1024  -1.5  'text'       a compile-time value; also True, None, (1, 2), and fp16 for a tl.constexpr
+  BLOCK=1024               by name, behind those by position")]
+pub struct Arguments {
+    #[arg(help = "The file and the kernel: k.py::add_kernel (k.py alone, if it has one kernel)")]
+    kernel: String,
+    /// What the arguments are: '*fp32,*fp32:16,i32,BLOCK=1024'
+    #[arg(long, short, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    signature: String,
+    /// What to compile for
+    #[arg(long, default_value = "cpu", value_parser = Target::NAMES.to_vec())]
+    target: String,
+    /// The stage to print
+    #[arg(long, default_value = "opt", value_parser = Stage::ALL.iter().map(|stage| stage.name()).collect::<Vec<_>>())]
+    emit: String,
+    /// The file to write it to
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+    #[arg(
+        long = "option",
+        value_name = "NAME=VALUE",
+        help = "A launch option, such as num_warps=8; may be repeated"
+    )]
+    options: Vec<String>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let usage = |what: &str| Failure::Usage(format!("unknown {what}"));
+    let stage = Stage::parse(&arguments.emit).ok_or_else(|| usage("stage"))?;
+    Target::parse(&arguments.target).ok_or_else(|| usage("target"))?;
+    let (path, name) = match arguments.kernel.rsplit_once("::") {
+        Some((path, name)) => (path, Some(name)),
+        None => (arguments.kernel.as_str(), None),
+    };
+    let module = Module::from_file(path)?;
+    let name = match name {
+        Some(name) => name,
+        None => only_kernel(&module, path)?,
+    };
+    let text = match stage {
+        // The tree is there even where the kernel does not compile.
+        Stage::Ast => module.syntax_tree(name)?,
+        Stage::Ir | Stage::Opt | Stage::Cpu => compile(&module.kernel(name)?, arguments, stage)?,
+    };
+    match &arguments.output {
+        None => output::print(&text),
+        Some(path) => std::fs::write(path, text)
+            .map_err(|error| Failure::Io(format!("cannot write {}: {error}", path.display()))),
+    }
+}
+
+fn compile(kernel: &Kernel, arguments: &Arguments, stage: Stage) -> Result<String, Failure> {
+    let mut options = Options::new(&Knobs::current());
+    for option in &arguments.options {
+        let (name, value) = option
+            .split_once('=')
+            .ok_or_else(|| Failure::Usage(format!("an option is NAME=VALUE, not '{option}'")))?;
+        options.set_named(name.trim(), &option_value(value.trim()))?;
+    }
+    Ok(kernel.compile(&arguments.signature, &options)?.compiled.asm(stage))
+}
+
+/// A number, a bool or `None`; anything else is a string.
+fn option_value(text: &str) -> Constant {
+    match text {
+        "True" | "true" => Constant::Bool(true),
+        "False" | "false" => Constant::Bool(false),
+        "None" | "none" => Constant::None,
+        _ => text.parse().map_or_else(|_| Constant::Str(text.into()), Constant::Int),
+    }
+}
+
+fn only_kernel<'a>(module: &'a Module, path: &str) -> Result<&'a str, Error> {
+    match module.kernel_names()[..] {
+        [name] => Ok(name),
+        [] => Err(Diagnostic::new(Code::KernelNotFound, format!("{path} has no kernel"))
+            .note("it has no function with the decorator @triton.jit")
+            .into()),
+        [first, ..] => Err(Diagnostic::new(Code::KernelNotFound, format!("{path} has several kernels"))
+            .note(format!("they are {}", module.kernel_names().join(", ")))
+            .hint(format!("name one: {path}::{first}"))
+            .into()),
+    }
+}

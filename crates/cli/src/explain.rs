@@ -1,0 +1,57 @@
+//! `tilewright explain TW0004`: the page of a code.
+
+use tilewright::Code;
+
+use crate::output::{self, Failure};
+
+/// Print what a diagnostic's code means, or the list of codes
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A code, such as TW0004
+    code: Option<String>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Some(name) = &arguments.code else { return output::print(&list(Code::ALL)) };
+    if let Some(code) = Code::parse(name) {
+        return output::print(code.page());
+    }
+    let similar = similar(name);
+    let advice = if similar.is_empty() {
+        "`tilewright explain` lists all of them".to_owned()
+    } else {
+        format!("did you mean\n{}", list(&similar).trim_end())
+    };
+    Err(Failure::Usage(format!("there is no code '{name}'; {advice}")))
+}
+
+fn list(codes: &[Code]) -> String {
+    let lines: Vec<String> = codes.iter().map(|code| format!("{}  {}", code.name(), code.title())).collect();
+    lines.join("\n") + "\n"
+}
+
+/// Codes with the digits that were given (`4`, `W004`), or with one of the words in their title.
+fn similar(name: &str) -> Vec<Code> {
+    let digits: String = name.chars().filter(char::is_ascii_digit).collect();
+    let number = digits.parse::<u32>().map(|number| format!("TW{number:04}"));
+    let words = name.to_lowercase();
+    let is_similar = |code: &Code| {
+        number.as_ref().is_ok_and(|number| code.name() == number)
+            || words.len() > 2 && code.title().to_lowercase().contains(&words)
+    };
+    Code::ALL.iter().copied().filter(is_similar).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_found_by_number_and_by_word() {
+        assert_eq!(similar("4"), [Code::IncompatibleShapes]);
+        assert_eq!(similar("W0004"), [Code::IncompatibleShapes]);
+        assert!(similar("grid").contains(&Code::InvalidGrid));
+        assert!(similar("zzz").is_empty());
+        assert!(list(Code::ALL).starts_with("TW0001  undefined name\n"));
+    }
+}

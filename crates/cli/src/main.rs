@@ -1,0 +1,7 @@
+//! The `tilewright` command, without Python.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(tilewright_cli::main(std::env::args_os()))
+}

@@ -1,0 +1,58 @@
+//! Where text goes: results to stdout, findings to stderr, in colour on a terminal.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+
+use tilewright::{Color, Error};
+
+/// The exit code where the command is at fault.
+pub const USAGE: u8 = 2;
+
+/// The exit code where the user's program is.
+const FAULT: u8 = 1;
+
+/// Why the command ends without a result.
+pub enum Failure {
+    /// A finding about the user's program.
+    Program(Error),
+    /// The command line asks for something that is not there.
+    Usage(String),
+    /// The result cannot be written.
+    Io(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Program(error)
+    }
+}
+
+impl Failure {
+    /// Tells the user. Gives the exit code.
+    pub fn report(self) -> u8 {
+        let (text, code) = match self {
+            Failure::Program(error) => (error.render(color()), FAULT),
+            Failure::Usage(message) => (format!("error: {message}"), USAGE),
+            Failure::Io(message) => (format!("error: {message}"), FAULT),
+        };
+        // If stderr is closed there is nobody to tell.
+        let _ = writeln!(std::io::stderr(), "{text}");
+        code
+    }
+}
+
+/// Writes a result to stdout. A reader that has seen enough (`| head`) is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::Io(format!("cannot write: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether findings are in colour: on a terminal, unless `NO_COLOR` is set.
+fn color() -> Color {
+    let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if std::io::stderr().is_terminal() && !is_refused { Color::Always } else { Color::Never }
+}

@@ -1,0 +1,129 @@
+//! The command as users start it: what goes to stdout, what to stderr, and the exit code.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const KERNELS: &str = "
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy(x_ptr, out_ptr, n, BLOCK: tl.constexpr = 16):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n), mask=offsets < n)
+
+
+@triton.jit
+def zero(x_ptr):
+    tl.store(x_ptr, 0)
+";
+
+/// A file in a folder of this test's own.
+fn file(name: &str, content: &[u8]) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("tilewright-cli-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
+    let path = folder.join(name);
+    std::fs::write(&path, content).expect("the folder is writable");
+    path
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    command.env("NO_COLOR", "1").args(arguments).output().expect("the command starts")
+}
+
+/// The exit code, and the text: of stdout where it is 0, else of stderr, with nothing on stdout.
+fn outcome(arguments: &[&str]) -> (i32, String) {
+    let output = run(arguments);
+    let code = output.status.code().expect("it exits");
+    let text = if code == 0 {
+        output.stdout
+    } else {
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{arguments:?}");
+        output.stderr
+    };
+    (code, String::from_utf8(text).expect("the text is UTF-8"))
+}
+
+#[test]
+fn every_stage_is_printed() {
+    let path = file("stages.py", KERNELS.as_bytes());
+    let kernel = format!("{}::copy", path.display());
+    for (stage, begins) in [
+        ("ast", "StmtFunctionDef"),
+        ("ir", "kernel func0 @copy("),
+        ("opt", "kernel func0 @copy("),
+        ("cpu", "cpu program copy("),
+    ] {
+        let (code, text) =
+            outcome(&["compile", &kernel, "--signature", "*fp32,*fp32:16,i32,BLOCK=8", "--emit", stage]);
+        assert_eq!(code, 0);
+        assert!(text.starts_with(begins), "{stage}: {text}");
+    }
+}
+
+#[test]
+fn the_result_goes_to_a_file() {
+    let path = file("output.py", KERNELS.as_bytes());
+    let target = file("output.ir", b"");
+    let kernel = format!("{}::zero", path.display());
+    let (code, text) = outcome(&["compile", &kernel, "-s", "*i64", "-o", &target.display().to_string()]);
+    assert_eq!((code, text.as_str()), (0, ""));
+    let written = std::fs::read_to_string(&target).expect("it is written");
+    assert!(written.contains("*int64"), "{written}");
+}
+
+#[test]
+fn mistakes_end_in_one_diagnostic() {
+    let path = file("mistakes.py", KERNELS.as_bytes());
+    let copy = format!("{}::copy", path.display());
+    let cases: [(&[&str], i32, &str); 9] = [
+        (&["compile", &path.display().to_string()], 1, "error[TW0110]"),
+        (&["compile", &format!("{}::cpoy", path.display())], 1, "did you mean 'copy'?"),
+        (&["compile", &copy, "-s", "*fp32"], 1, "error[TW0101]"),
+        (&["compile", &copy, "-s", "*fp32,*fp32,i32,12"], 1, "error[TW0006]"),
+        (&["compile", &copy, "-s", "*fp32,*fp32,what"], 1, "error[TW0105]"),
+        (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "num_warp=4"], 1, "error[TW0102]"),
+        (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "num_warps=3"], 1, "error[TW0108]"),
+        (&["compile", &copy, "--emit", "ptx"], 2, "possible values: ast, ir, opt, cpu"),
+        (&["explain", "TW0999"], 2, "there is no code 'TW0999'"),
+    ];
+    for (arguments, expected, part) in cases {
+        let (code, text) = outcome(arguments);
+        assert_eq!(code, expected, "{arguments:?}: {text}");
+        assert!(text.contains(part), "{arguments:?}: {text}");
+        assert!(!text.contains('\u{1b}'), "no colours where there is no terminal");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read_say_so() {
+    let not_text = file("not_text.py", b"import \xff\xfe");
+    let not_python = file("not_python.py", b"def (:\n");
+    for (path, part) in [
+        (not_text, "byte 7 is not UTF-8"),
+        (not_python, "error[TW0002]"),
+        ("/no/such.py".into(), "cannot read"),
+    ] {
+        let (code, text) = outcome(&["compile", &path.display().to_string()]);
+        assert_eq!(code, 1);
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn run_hands_over_to_python() {
+    let output = Command::new(env!("CARGO_BIN_EXE_tilewright"))
+        .env("PYTHON", "echo")
+        .args(["run", "--device", "cpu", "script.py", "--help"])
+        .output()
+        .expect("the command starts");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "-m tilewright run --device cpu script.py --help\n");
+    let missing = Command::new(env!("CARGO_BIN_EXE_tilewright"))
+        .env("PYTHON", "/no/such/python")
+        .args(["run", "script.py"])
+        .output()
+        .expect("the command starts");
+    assert_eq!(missing.status.code(), Some(2));
+}

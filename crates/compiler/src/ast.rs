@@ -1,0 +1,122 @@
+//! The syntax of a kernel as it stands in its source: the signature, for messages about launches, and the tree as text.
+
+use ruff_python_ast::visitor::source_order::{SourceOrderVisitor, walk_body, walk_stmt};
+use ruff_python_ast::{Decorator, Expr, Stmt, StmtFunctionDef};
+use ruff_python_parser::parse_module;
+use ruff_text_size::{Ranged, TextRange};
+use tilewright_frontend::{FunctionSource, dump_ast};
+
+/// A function as it is written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FunctionSyntax {
+    /// The name.
+    pub name: String,
+    /// The bytes of the name.
+    pub name_range: (u32, u32),
+    /// The byte of the `def`, or of the first decorator.
+    pub offset: u32,
+    /// The text of each decorator, without the `@`.
+    pub decorators: Vec<String>,
+    /// The parameters, in order; `*args` and `**kwargs` are not among them.
+    pub parameters: Vec<ParameterSyntax>,
+}
+
+/// A parameter as it is written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ParameterSyntax {
+    /// The name.
+    pub name: String,
+    /// The bytes of the whole parameter, with annotation and default.
+    pub range: (u32, u32),
+    /// The text of the annotation; of a string, what it says.
+    pub annotation: Option<String>,
+    /// The text of the default.
+    pub default: Option<String>,
+}
+
+/// Every function of a text, nested ones too, in order; none if the text is not valid Python.
+pub fn functions(text: &str) -> Vec<FunctionSyntax> {
+    struct Collector<'t>(&'t str, Vec<FunctionSyntax>);
+    impl<'a> SourceOrderVisitor<'a> for Collector<'_> {
+        fn visit_stmt(&mut self, stmt: &'a Stmt) {
+            if let Stmt::FunctionDef(definition) = stmt {
+                self.1.push(function(self.0, definition));
+            }
+            walk_stmt(self, stmt);
+        }
+
+        // No function is defined in an expression, and expressions may nest deeply.
+        fn visit_expr(&mut self, _expression: &'a Expr) {}
+    }
+    // The parser recurses as the text nests; the frontend accepts a thousand levels.
+    stacker::maybe_grow(4 << 20, 16 << 20, || {
+        let mut collector = Collector(text, Vec::new());
+        if let Ok(parsed) = parse_module(text) {
+            walk_body(&mut collector, &parsed.syntax().body);
+        }
+        collector.1
+    })
+}
+
+/// The signature of a function.
+pub fn function_syntax(source: &FunctionSource) -> Option<FunctionSyntax> {
+    let found = functions(&source.file.text);
+    found.into_iter().find(|function| function.name == source.name && function.name_range.0 >= source.offset)
+}
+
+/// The tree of a function as text: a line for each node, with its place and its source. Empty where the source is not
+/// known.
+pub fn syntax_tree(source: Option<&FunctionSource>) -> String {
+    source.and_then(|source| dump_ast(&source.file, Some(&source.name)).ok()).unwrap_or_default()
+}
+
+fn function(text: &str, definition: &StmtFunctionDef) -> FunctionSyntax {
+    let slice = |range: TextRange| text.get(range.to_std_range()).unwrap_or("").to_owned();
+    let bytes = |range: TextRange| (range.start().to_u32(), range.end().to_u32());
+    let parameters = definition.parameters.iter_non_variadic_params().map(|parameter| {
+        let annotation = parameter.parameter.annotation.as_deref();
+        ParameterSyntax {
+            name: parameter.parameter.name.to_string(),
+            range: bytes(parameter.range()),
+            annotation: annotation.map(|annotation| match annotation.as_string_literal_expr() {
+                Some(literal) => literal.value.to_str().to_owned(),
+                None => slice(annotation.range()),
+            }),
+            default: parameter.default.as_deref().map(|default| slice(default.range())),
+        }
+    });
+    FunctionSyntax {
+        name: definition.name.to_string(),
+        name_range: bytes(definition.name.range()),
+        offset: definition.range.start().to_u32(),
+        decorators: definition
+            .decorator_list
+            .iter()
+            .map(|d: &Decorator| slice(d.expression.range()))
+            .collect(),
+        parameters: parameters.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODE: &str =
+        "import triton\n\n@triton.jit\ndef k(x_ptr, n: \"i64\", B: tl.constexpr = 8):\n    pid = f(0)\n";
+
+    #[test]
+    fn the_signature_is_read() {
+        let found = functions(CODE);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].decorators, ["triton.jit"]);
+        let parameters: Vec<_> = (found[0].parameters.iter())
+            .map(|p| (p.name.as_str(), p.annotation.as_deref(), p.default.as_deref()))
+            .collect();
+        assert_eq!(
+            parameters,
+            [("x_ptr", None, None), ("n", Some("i64"), None), ("B", Some("tl.constexpr"), Some("8"))]
+        );
+        assert!(functions("def (").is_empty());
+    }
+}

@@ -1,0 +1,175 @@
+//! The result of a compilation: the program, and what can be asked about it.
+
+use std::sync::Arc;
+
+use tilewright_frontend::{Argument, FunctionSource};
+use tilewright_ir::{Dtype, Module};
+
+use crate::{Job, Stage, Target, syntax_tree, with_stack};
+
+/// A compiled kernel.
+#[derive(Debug)]
+pub struct CompiledKernel {
+    /// The kernel's name.
+    pub name: String,
+    /// Each parameter's name and type, in order.
+    pub signature: Vec<(Arc<str>, ParameterType)>,
+    /// The optimised IR; its entry takes the parameters that are not compile-time values.
+    pub module: Module,
+    /// What the CPU executes.
+    pub program: tilewright_cpu::Program,
+    /// What was asked for, and what it came to.
+    pub metadata: Metadata,
+    /// The IR before optimisation.
+    pub lowered: Module,
+    source: Option<FunctionSource>,
+}
+
+/// What a parameter is in one compiled kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ParameterType {
+    /// A pointer to numbers of this type.
+    Pointer(Dtype),
+    /// A number at run time.
+    Scalar(Dtype),
+    /// Part of the code.
+    Constexpr,
+}
+
+/// The options of a compiled kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Metadata {
+    /// What it runs on.
+    pub target: Target,
+    /// Warps of a program, as asked for; a CPU has none.
+    pub num_warps: u32,
+    /// Stages of software pipelines, as asked for.
+    pub num_stages: u32,
+    /// Blocks in a cluster, as asked for.
+    pub num_ctas: u32,
+    /// Whether assertions are checked.
+    pub debug: bool,
+    /// What it takes of the machine.
+    pub resources: Resources,
+}
+
+/// What a program of the grid takes of the machine.
+///
+/// Programs divide by these numbers to choose a grid: `max_num_regs // (n_regs * warp_size * num_warps)` and
+/// `max_shared_mem // shared` are the programs that a multiprocessor can hold. A CPU runs a program with none of either,
+/// so the numbers are the least that such a division allows: never zero, and small enough that at least one program
+/// always fits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Resources {
+    /// Registers of a thread; on a CPU 32, the vector registers of AVX-512 and NEON.
+    pub registers: u32,
+    /// Registers spilled to memory; none on a CPU.
+    pub spills: u32,
+    /// Bytes of shared memory; on a CPU 1.
+    pub shared: u32,
+}
+
+impl Resources {
+    /// Those of any program on a CPU.
+    pub const CPU: Self = Self { registers: 32, spills: 0, shared: 1 };
+}
+
+impl CompiledKernel {
+    pub(crate) fn new(
+        job: &Job,
+        source: Option<FunctionSource>,
+        lowered: Module,
+        module: Module,
+        program: tilewright_cpu::Program,
+    ) -> Self {
+        let types = job.request.arguments.iter().map(|argument| match argument {
+            Argument::Pointer { pointee, .. } => ParameterType::Pointer(*pointee),
+            Argument::Scalar { dtype, .. } => ParameterType::Scalar(*dtype),
+            Argument::Constexpr(_) => ParameterType::Constexpr,
+        });
+        Self {
+            name: module.kernel().name.clone(),
+            signature: job.parameters.iter().cloned().zip(types).collect(),
+            metadata: Metadata {
+                target: job.target,
+                num_warps: job.request.options.num_warps,
+                num_stages: job.request.options.num_stages,
+                num_ctas: job.codegen.num_ctas,
+                debug: job.request.options.debug,
+                resources: match job.target {
+                    Target::Cpu => Resources::CPU,
+                },
+            },
+            module,
+            program,
+            source,
+            lowered,
+        }
+    }
+
+    /// The text of a stage; made anew at each call.
+    pub fn asm(&self, stage: Stage) -> String {
+        with_stack(|| match stage {
+            Stage::Ast => syntax_tree(self.source.as_ref()),
+            Stage::Ir => tilewright_ir::print(&self.lowered, false),
+            Stage::Opt => tilewright_ir::print(&self.module, false),
+            Stage::Cpu => self.program.to_string(),
+        })
+    }
+
+    /// A number in hexadecimal that is equal for equal code, options and target, on every machine; computed anew at each
+    /// call.
+    pub fn hash(&self) -> String {
+        let Metadata { target, num_warps, num_stages, num_ctas, debug, .. } = self.metadata;
+        let ir = self.asm(Stage::Ir);
+        let text = format!("{target} {num_warps} {num_stages} {num_ctas} {debug}\n{ir}");
+        format!("{:032x}", fnv1a(text.as_bytes()))
+    }
+}
+
+/// FNV-1a in 128 bits: equal on every machine and in every version, which the hash maps' hashes are not.
+fn fnv1a(bytes: &[u8]) -> u128 {
+    const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
+}
+
+impl ParameterType {
+    /// Triton's name for it: `*fp32`, `i32`, `constexpr`.
+    pub fn name(self) -> String {
+        match self {
+            ParameterType::Pointer(dtype) => format!("*{}", short_name(dtype)),
+            ParameterType::Scalar(dtype) => short_name(dtype),
+            ParameterType::Constexpr => "constexpr".into(),
+        }
+    }
+}
+
+/// `int32` is `i32` and `uint8` is `u8` in signatures; booleans are `u1`.
+fn short_name(dtype: Dtype) -> String {
+    match dtype {
+        Dtype::I1 => "u1".into(),
+        _ if dtype.is_float() => dtype.name().into(),
+        _ => dtype.name().replace("int", "i").replace("ui", "u"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_parameters_are_those_of_triton() {
+        assert_eq!(ParameterType::Pointer(Dtype::F32).name(), "*fp32");
+        assert_eq!(ParameterType::Pointer(Dtype::U8).name(), "*u8");
+        assert_eq!(ParameterType::Scalar(Dtype::I64).name(), "i64");
+        assert_eq!(ParameterType::Scalar(Dtype::I1).name(), "u1");
+        assert_eq!(ParameterType::Scalar(Dtype::F8E4NV).name(), "fp8e4nv");
+    }
+
+    #[test]
+    fn the_hash_is_fnv1a() {
+        // From the reference implementation.
+        assert_eq!(fnv1a(b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
+    }
+}

@@ -1,0 +1,37 @@
+//! The stages of a kernel's path that can be looked at.
+
+/// A form that a kernel passes through.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Stage {
+    /// The syntax tree of the kernel's source.
+    Ast,
+    /// Typed tile IR as the frontend makes it.
+    Ir,
+    /// Tile IR after the passes.
+    Opt,
+    /// The steps that the CPU executes.
+    Cpu,
+}
+
+impl Stage {
+    /// Every stage, in the order of the path.
+    pub const ALL: &[Stage] = &[Stage::Ast, Stage::Ir, Stage::Opt, Stage::Cpu];
+
+    /// The name, which is also the key in a handle's `asm` and the extension of a dumped file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Ast => "ast",
+            Stage::Ir => "ir",
+            Stage::Opt => "opt",
+            Stage::Cpu => "cpu",
+        }
+    }
+
+    /// The stage with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|stage| stage.name() == name)
+    }
+}
+
+/// What is called with each stage as it is reached. The text is made only if the function is called.
+pub type DumpHook<'a> = dyn FnMut(Stage, &dyn Fn() -> String) + 'a;

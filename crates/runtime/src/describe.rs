@@ -1,0 +1,199 @@
+//! Arguments described in text, for those that have none at hand: `*fp32:16, i32, 1024, 'text'`.
+//!
+//! This is the language of `tilewright compile --signature`, of Triton's ahead-of-time compiler, and of the types in
+//! `ASTSource(signature=...)`:
+//!
+//! | text | argument |
+//! |---|---|
+//! | `*fp32`, `*i64`, `*bf16` | a tensor |
+//! | `i32`, `u8`, `fp32`, `u1` | a number at run time; for a `tl.constexpr` parameter, the dtype itself |
+//! | `*fp32:16`, `i32:16` | its address, or itself, is a multiple of 16 |
+//! | `i32:1` | the int 1, which is part of the code |
+//! | `1024`, `-1.5`, `'text'`, `True`, `None`, `(1, 2)` | a compile-time value |
+//! | `name=…` | the argument of this parameter; those before it go by position |
+
+use tilewright_base::{Code, Diagnostic};
+use tilewright_frontend::{Argument, Constant, HostValue};
+use tilewright_ir::Element;
+
+use crate::signature::{Annotation, ArgumentSource, Signature};
+use crate::{Error, Value, parse_dtype};
+
+impl Signature {
+    /// The arguments that a text describes, one for each parameter; defaults fill what is left out.
+    pub fn parse_arguments(&self, text: &str) -> Result<Vec<Argument>, Error> {
+        let mut positional = Vec::new();
+        let mut keywords = Vec::new();
+        for item in split(text) {
+            match split_name(item) {
+                Some((name, value)) => keywords.push((name, value)),
+                None if keywords.is_empty() => positional.push(item),
+                None => {
+                    return Err(invalid(item, "an argument without a name stands behind one with a name"));
+                }
+            }
+        }
+        let names: Vec<&str> = keywords.iter().map(|(name, _)| *name).collect();
+        let binding = self.bind(positional.len(), &names)?;
+        if let Some((number, _)) = binding.options.first() {
+            return Err(invalid(names[*number], "this is an option, not an argument"));
+        }
+        let arguments = binding.parameters.iter().zip(&self.parameters).map(|(source, parameter)| {
+            let is_constexpr = parameter.annotation == Annotation::Constexpr;
+            match source {
+                ArgumentSource::Positional(index) => parse_argument(positional[*index], is_constexpr),
+                ArgumentSource::Keyword(index) => parse_argument(keywords[*index].1, is_constexpr),
+                ArgumentSource::Default => {
+                    let value = parameter.default.as_ref().and_then(Value::to_host_value);
+                    Ok(Argument::Constexpr(value.unwrap_or(HostValue::Constant(Constant::None))))
+                }
+            }
+        });
+        arguments.collect()
+    }
+}
+
+/// One argument; for a parameter that is a `tl.constexpr`, the name of a type means the dtype.
+pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error> {
+    let text = text.trim();
+    if let Some(constant) = parse_constant(text, is_constexpr) {
+        return Ok(Argument::Constexpr(HostValue::Constant(constant)));
+    }
+    let (ty, divisibility) = match text.split_once(':') {
+        None => (text, 1),
+        Some((ty, hint)) => match hint.trim().parse::<u32>() {
+            Ok(divisibility) if divisibility.is_power_of_two() => (ty.trim(), divisibility),
+            _ => return Err(invalid(text, "the hint behind ':' must be a power of two")),
+        },
+    };
+    let is_one = divisibility == 1 && text.contains(':');
+    let element = match ty.strip_prefix('*') {
+        Some(pointee) => parse_dtype(pointee.trim()).map(Element::Pointer),
+        None => parse_dtype(ty).map(Element::Value),
+    };
+    match element {
+        Some(Element::Pointer(pointee)) => Ok(Argument::Pointer { pointee, divisibility }),
+        Some(Element::Value(_)) if is_one => Ok(Argument::Constexpr(HostValue::Constant(Constant::Int(1)))),
+        Some(Element::Value(dtype)) => Ok(Argument::Scalar { dtype, divisibility }),
+        None => Err(invalid(text, "this is neither a type nor a value")),
+    }
+}
+
+fn parse_constant(text: &str, is_constexpr: bool) -> Option<Constant> {
+    let quoted = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    match text {
+        "None" => return Some(Constant::None),
+        "True" => return Some(Constant::Bool(true)),
+        "False" => return Some(Constant::Bool(false)),
+        _ => {}
+    }
+    if let Some(string) = quoted('"').or_else(|| quoted('\'')) {
+        return Some(Constant::Str(string.into()));
+    }
+    if let Some(items) = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+        let items = split(items).into_iter().map(|item| parse_constant(item, is_constexpr));
+        return items.collect::<Option<_>>().map(Constant::Tuple);
+    }
+    if let Ok(value) = text.replace('_', "").parse::<i128>() {
+        return Some(Constant::Int(value));
+    }
+    let is_number =
+        text.trim_start_matches('-').starts_with(|first: char| first.is_ascii_digit() || first == '.');
+    if is_number && let Ok(value) = text.parse::<f64>() {
+        return Some(Constant::Float(value));
+    }
+    let dtype = text.rsplit('.').next().and_then(parse_dtype);
+    dtype.filter(|_| is_constexpr || text.contains('.')).map(Constant::dtype)
+}
+
+/// The parts between commas that stand in no quotes and no brackets; an empty text has none.
+fn split(text: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut depth, mut quote) = (Vec::new(), 0, 0_i32, None);
+    for (index, c) in text.char_indices() {
+        match (quote, c) {
+            (Some(open), _) => {
+                if c == open {
+                    quote = None;
+                }
+            }
+            (None, '\'' | '"') => quote = Some(c),
+            (None, '(' | '[') => depth += 1,
+            (None, ')' | ']') => depth -= 1,
+            (None, ',') if depth == 0 => {
+                parts.push(text[start..index].trim());
+                start = index + 1;
+            }
+            (None, _) => {}
+        }
+    }
+    let last = text[start..].trim();
+    if !last.is_empty() {
+        parts.push(last);
+    }
+    parts
+}
+
+fn split_name(item: &str) -> Option<(&str, &str)> {
+    let (name, value) = item.split_once('=')?;
+    let name = name.trim();
+    let is_name = !name.is_empty() && name.chars().all(|c| c == '_' || c.is_alphanumeric());
+    is_name.then_some((name, value.trim()))
+}
+
+fn invalid(text: &str, why: &str) -> Error {
+    Diagnostic::new(Code::InvalidArgument, format!("'{text}' does not describe an argument: {why}"))
+        .note("types are written as `*fp32`, `i32`, `u8`, `fp16`, `*bf16:16`; values as `1024`, `'text'`, `True`, `None`")
+        .hint("example: --signature '*fp32,*fp32:16,i32,BLOCK=1024'")
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Parameter;
+    use tilewright_ir::Dtype;
+
+    fn constant(constant: Constant) -> Argument {
+        Argument::Constexpr(HostValue::Constant(constant))
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        let parse = |text| parse_argument(text, false).unwrap();
+        assert_eq!(parse("*fp32"), Argument::Pointer { pointee: Dtype::F32, divisibility: 1 });
+        assert_eq!(parse(" *u8 : 16 "), Argument::Pointer { pointee: Dtype::U8, divisibility: 16 });
+        assert_eq!(parse("i64:8"), Argument::Scalar { dtype: Dtype::I64, divisibility: 8 });
+        assert_eq!(parse("i32:1"), constant(Constant::Int(1)));
+        assert_eq!(parse("-12"), constant(Constant::Int(-12)));
+        assert_eq!(parse("-.5"), constant(Constant::Float(-0.5)));
+        assert_eq!(parse("1e-3"), constant(Constant::Float(1e-3)));
+        assert_eq!(parse("'a, b'"), constant(Constant::Str("a, b".into())));
+        assert_eq!(parse("fp16"), Argument::Scalar { dtype: Dtype::F16, divisibility: 1 });
+        assert_eq!(parse("tl.float16"), constant(Constant::dtype(Dtype::F16)));
+        assert_eq!(parse_argument("fp16", true).unwrap(), constant(Constant::dtype(Dtype::F16)));
+        for bad in ["", "*", "fp33", "i32:3", "i32:x", "'", "inf", "(1", "\u{1F980}"] {
+            assert_eq!(parse_argument(bad, false).unwrap_err().code(), Some(Code::InvalidArgument), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_whole_signature_is_bound() {
+        let parameters = vec![
+            Parameter::new("x", Annotation::None),
+            Parameter::new("t", Annotation::Constexpr),
+            Parameter { default: Some(Value::Int(8)), ..Parameter::new("B", Annotation::Constexpr) },
+        ];
+        let signature = Signature { name: "k".into(), parameters, source: None };
+        let arguments = signature.parse_arguments("*fp32, t=(1, 'a,b')").unwrap();
+        let tuple = Constant::Tuple(vec![Constant::Int(1), Constant::Str("a,b".into())]);
+        assert_eq!(arguments[1..], [constant(tuple), constant(Constant::Int(8))]);
+        let code = |text| signature.parse_arguments(text).unwrap_err().code();
+        assert_eq!(code("*fp32"), Some(Code::MissingArgument));
+        assert_eq!(code(""), Some(Code::MissingArgument));
+        assert_eq!(code("*fp32,1,2,3"), Some(Code::TooManyArguments));
+        assert_eq!(code("*fp32,x=1,t=2"), Some(Code::TooManyArguments));
+        assert_eq!(code("*fp32,1,b=2"), Some(Code::UnknownOption));
+        assert_eq!(code("*fp32,1,num_warps=2"), Some(Code::InvalidArgument));
+        assert_eq!(code("x=*fp32,1"), Some(Code::InvalidArgument));
+    }
+}

@@ -1,0 +1,51 @@
+//! Where the stages of a compilation are written to, if the knobs ask for it.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tilewright_compiler::Stage;
+
+use crate::Knobs;
+
+/// The hook for one compilation of a kernel. What cannot be written is reported on stderr and does not stop anything.
+pub(crate) fn hook<'a>(knobs: &'a Knobs, kernel: &'a str) -> impl FnMut(Stage, &dyn Fn() -> String) + 'a {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = if knobs.dump.is_empty() { 0 } else { NUMBER.fetch_add(1, Ordering::Relaxed) };
+    move |stage, text| {
+        if !knobs.dump.contains(&stage) {
+            return;
+        }
+        match &knobs.dump_directory {
+            None => eprintln!("// {kernel}, stage '{}'\n{}", stage.name(), text()),
+            Some(directory) => write(directory, &format!("{kernel}-{number}.{}", stage.name()), &text()),
+        }
+    }
+}
+
+fn write(directory: &Path, name: &str, text: &str) {
+    let path = directory.join(name);
+    if let Err(error) = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, text)) {
+        eprintln!("tilewright: cannot write {}: {error}", path.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_that_are_asked_for_are_written() {
+        let directory = std::env::temp_dir().join(format!("tilewright-dump-{}", std::process::id()));
+        let knobs =
+            Knobs { dump: vec![Stage::Opt], dump_directory: Some(directory.clone()), ..Knobs::default() };
+        let mut hook = hook(&knobs, "kernel");
+        hook(Stage::Ir, &|| unreachable!("nobody asked for it"));
+        hook(Stage::Opt, &|| "text".into());
+        let written: Vec<_> =
+            std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(written.len(), 1);
+        assert_eq!(written[0].extension().and_then(|extension| extension.to_str()), Some("opt"));
+        assert_eq!(std::fs::read_to_string(&written[0]).unwrap(), "text");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,82 @@
+//! What can go wrong, as one type.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tilewright_base::{Code, Color, Diagnostic, Kind, SourceMap};
+use tilewright_compiler::{CompileError, InternalError};
+use tilewright_frontend::Failure;
+
+/// Why a kernel was not compiled, not launched, or did not finish.
+#[derive(Clone, Debug)]
+pub enum Error {
+    /// The user's program is at fault: coded findings, and the sources that they point into.
+    Diagnostics(Box<Failure>),
+    /// Tilewright is at fault.
+    Internal(Arc<InternalError>),
+}
+
+impl Error {
+    /// One finding, with the sources that it points into.
+    pub fn new(diagnostic: Diagnostic, sources: SourceMap) -> Self {
+        Error::Diagnostics(Box::new(Failure { diagnostics: vec![diagnostic], sources }))
+    }
+
+    /// The findings; empty for an internal error.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        match self {
+            Error::Diagnostics(failure) => &failure.diagnostics,
+            Error::Internal(_) => &[],
+        }
+    }
+
+    /// The code of the first finding.
+    pub fn code(&self) -> Option<Code> {
+        self.diagnostics().first().map(|diagnostic| diagnostic.code)
+    }
+
+    /// What Python sees it as; `None` for an internal error.
+    pub fn kind(&self) -> Option<Kind> {
+        self.code().map(Code::kind)
+    }
+
+    /// The whole text for a terminal; the same as `Display`, with colours if asked for.
+    pub fn render(&self, color: Color) -> String {
+        match self {
+            Error::Diagnostics(failure) => {
+                let render = |diagnostic: &Diagnostic| diagnostic.render(&failure.sources, color);
+                failure.diagnostics.iter().map(render).collect::<Vec<_>>().join("\n\n")
+            }
+            Error::Internal(error) => error.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(Color::Never))
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Diagnostic> for Error {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Error::new(diagnostic, SourceMap::default())
+    }
+}
+
+impl From<Box<Failure>> for Error {
+    fn from(failure: Box<Failure>) -> Self {
+        Error::Diagnostics(failure)
+    }
+}
+
+impl From<CompileError> for Error {
+    fn from(error: CompileError) -> Self {
+        match error {
+            CompileError::Kernel(failure) => Error::Diagnostics(failure),
+            CompileError::Internal(error) => Error::Internal(Arc::from(error)),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! A compiled kernel that can be launched: what `kernel[grid](...)` and `kernel.warmup(...)` return.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tilewright_base::{Code, Diagnostic, SourceMap};
+use tilewright_compiler::CompiledKernel;
+use tilewright_cpu::{Interrupt, Launch, Program};
+use tilewright_frontend::Argument;
+use tilewright_ir::Element;
+
+use crate::key::is_same_value;
+use crate::options::OptionId;
+use crate::signature::{Annotation, ArgumentSource, Signature};
+use crate::specialize::{Class, CpuArguments, cpu_argument};
+use crate::{Device, Error, Grid, Options, Value, num_threads};
+
+/// What a caller keeps with a compiled form, such as what it was made from.
+pub type Attachment = Box<dyn Any + Send + Sync>;
+
+/// A compiled form of a kernel.
+#[derive(Debug)]
+pub struct Handle {
+    /// What was compiled.
+    pub compiled: CompiledKernel,
+    signature: Arc<Signature>,
+    /// What the compiler was told of each parameter.
+    arguments: Vec<Argument>,
+    /// The parameters that are passed at run time: their number and type.
+    passed: SmallVec<[(usize, Element); 16]>,
+    options: Options,
+    pub(crate) attachment: Option<Attachment>,
+}
+
+/// For each parameter of a handle, where its argument comes from.
+pub type Bound = SmallVec<[Option<ArgumentSource>; 16]>;
+
+impl Handle {
+    pub(crate) fn new(
+        compiled: CompiledKernel,
+        signature: Arc<Signature>,
+        arguments: Vec<Argument>,
+        options: Options,
+    ) -> Self {
+        let passed = arguments.iter().enumerate().filter_map(|(index, argument)| match argument {
+            Argument::Pointer { pointee, .. } => Some((index, Element::Pointer(*pointee))),
+            Argument::Scalar { dtype, .. } => Some((index, Element::Value(*dtype))),
+            Argument::Constexpr(_) => None,
+        });
+        Self { passed: passed.collect(), compiled, signature, arguments, options, attachment: None }
+    }
+
+    /// The name and parameters of the kernel.
+    pub fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// The options that it was compiled with.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// What the caller that had it compiled keeps with it.
+    pub fn attachment<T: 'static>(&self) -> Option<&T> {
+        self.attachment.as_ref()?.downcast_ref()
+    }
+
+    /// What the compiler was told of each parameter, in order.
+    pub fn arguments(&self) -> &[Argument] {
+        &self.arguments
+    }
+
+    /// Runs the kernel for every program of the grid, with arguments that [`Kernel::lookup`](crate::Kernel::lookup)
+    /// found this handle for. Returns when all programs have ended. Needs no Python: callers release the GIL around it.
+    pub fn launch(&self, grid: Grid, arguments: &[Value<'_>], interrupt: Interrupt<'_>) -> Result<(), Error> {
+        self.launch_program(&self.compiled.program, grid, arguments, interrupt)
+    }
+
+    /// As [`launch`](Self::launch), with another program that was made of the same kernel: tests run the IR before
+    /// optimisation like this.
+    pub fn launch_program(
+        &self,
+        program: &Program,
+        grid: Grid,
+        arguments: &[Value<'_>],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Error> {
+        if grid.is_empty() {
+            return Ok(());
+        }
+        let mut passed = CpuArguments::new();
+        for &(index, element) in &self.passed {
+            match arguments.get(index).and_then(|value| cpu_argument(element, value)) {
+                Some(argument) => passed.push(argument),
+                None => return Err(self.other_argument(index, arguments.get(index))),
+            }
+        }
+        let launch = Launch {
+            grid: grid.extents(),
+            arguments: &passed,
+            foreign: &[],
+            threads: num_threads(),
+            interrupt,
+        };
+        program
+            .launch(&launch)
+            .map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(program.sources())))
+    }
+
+    /// Says which argument of a call of this handle belongs to which parameter; a parameter without one has been given its
+    /// value when the handle was compiled, or has a default. Arguments by position are those of the parameters that are
+    /// no `tl.constexpr`, or those of all parameters: both are common. Options have had their say at compilation.
+    pub fn bind(&self, positional: usize, keywords: &[&str]) -> Result<Bound, Error> {
+        let parameters = &self.signature.parameters;
+        if positional > self.signature.most_positional() {
+            return Err(self.signature.too_many(positional));
+        }
+        let mut named: Bound = SmallVec::from_elem(None, parameters.len());
+        for (number, &keyword) in keywords.iter().enumerate() {
+            match self.signature.position(keyword) {
+                Some(index) => named[index] = Some(ArgumentSource::Keyword(number)),
+                None if OptionId::parse(keyword).is_some() => {}
+                None => return Err(self.signature.unknown_keyword(keyword)),
+            }
+        }
+        let all: SmallVec<[usize; 16]> = (0..parameters.len()).collect();
+        let short = all.iter().copied().filter(|&index| !self.is_constexpr(index)).collect();
+        self.bind_to(positional, &named, &short).or_else(|_| self.bind_to(positional, &named, &all))
+    }
+
+    /// Binds with the positional arguments being those of these parameters.
+    fn bind_to(
+        &self,
+        positional: usize,
+        named: &Bound,
+        targets: &SmallVec<[usize; 16]>,
+    ) -> Result<Bound, Error> {
+        if positional > targets.len() {
+            return Err(self.signature.too_many(positional));
+        }
+        let mut bound = named.clone();
+        for (number, &index) in targets.iter().take(positional).enumerate() {
+            if bound[index].is_some() {
+                return Err(self.signature.given_twice(index));
+            }
+            bound[index] = Some(ArgumentSource::Positional(number));
+        }
+        for (index, source) in bound.iter_mut().enumerate() {
+            if source.is_none() && self.signature.parameters[index].default.is_some() {
+                // That of a constexpr is as good as the value that was compiled in, which may be another.
+                *source = (!self.is_constexpr(index)).then_some(ArgumentSource::Default);
+            }
+        }
+        let lacking = |&index: &usize| bound[index].is_none() && !self.is_constexpr(index);
+        let missing: Vec<usize> = (0..bound.len()).filter(lacking).collect();
+        if missing.is_empty() { Ok(bound) } else { Err(self.signature.missing(&missing)) }
+    }
+
+    fn is_constexpr(&self, index: usize) -> bool {
+        self.signature.parameters[index].annotation == Annotation::Constexpr
+    }
+
+    /// Checks arguments that come from elsewhere (a handle launched by itself), and completes them: they may be given
+    /// with or without those of `tl.constexpr` parameters. The code is right for arguments only if they are what it was
+    /// compiled for, so anything else is an error.
+    pub fn complete<'m>(&self, given: &[Value<'m>]) -> Result<Vec<Value<'m>>, Error> {
+        let parameters = &self.signature.parameters;
+        let short = (0..parameters.len()).filter(|&index| !self.is_constexpr(index)).count();
+        if given.len() != parameters.len() && given.len() != short {
+            return Err(self.signature.wrong_number(given.len()));
+        }
+        let mut rest = given.iter();
+        let all = (0..parameters.len()).map(|index| {
+            let is_left_out = self.is_constexpr(index) && given.len() != parameters.len();
+            if is_left_out { None } else { rest.next().cloned() }
+        });
+        self.complete_bound(all.collect::<Vec<_>>())
+    }
+
+    /// As [`complete`](Self::complete), of one argument for each parameter or nothing.
+    pub fn complete_bound<'m>(
+        &self,
+        given: impl IntoIterator<Item = Option<Value<'m>>>,
+    ) -> Result<Vec<Value<'m>>, Error> {
+        let mut complete = Vec::with_capacity(self.arguments.len());
+        for (index, value) in given.into_iter().enumerate() {
+            if let Some(value) = &value {
+                self.check(index, value)?;
+            }
+            complete.push(match (value, &self.arguments[index]) {
+                (Some(value), _) => value,
+                (None, Argument::Constexpr(value)) => {
+                    Value::Constant { value: value.clone(), is_explicit: true }
+                }
+                (None, Argument::Pointer { .. } | Argument::Scalar { .. }) => Value::None,
+            });
+        }
+        Ok(complete)
+    }
+
+    /// Whether an argument is what the code was compiled for: of the same type, equal where it is part of the code, and
+    /// a multiple of what it was promised to be.
+    fn check(&self, index: usize, value: &Value<'_>) -> Result<(), Error> {
+        let parameter = &self.signature.parameters[index];
+        let fits = match (&self.arguments[index], value) {
+            (Argument::Pointer { pointee, divisibility }, Value::Pointer(pointer)) => {
+                let has_size = pointee.bytes() == pointer.pointee.bytes();
+                has_size && pointer.address.is_multiple_of(u64::from(*divisibility))
+            }
+            (Argument::Scalar { dtype, divisibility }, value) => {
+                let multiple = match value {
+                    Value::Int(value) => value % i128::from(*divisibility) == 0,
+                    Value::Scalar(literal) => {
+                        literal.as_int().is_none_or(|v| v % i128::from(*divisibility) == 0)
+                    }
+                    _ => true,
+                };
+                multiple && cpu_argument(Element::Value(*dtype), value).is_some()
+            }
+            (argument @ Argument::Constexpr(_), value) => {
+                let class = Class::of(parameter, value, Device::Cpu);
+                class.is_ok_and(|class| is_same_argument(&class.argument(value), argument))
+            }
+            (Argument::Pointer { .. }, _) => false,
+        };
+        if fits { Ok(()) } else { Err(self.other_argument(index, Some(value))) }
+    }
+
+    #[cold]
+    fn other_argument(&self, index: usize, value: Option<&Value<'_>>) -> Error {
+        let name = &self.signature.parameters[index].name;
+        let found = value.map_or_else(|| "nothing".into(), Value::describe);
+        let expected = match &self.arguments[index] {
+            Argument::Pointer { pointee, divisibility: 1 } => format!("a tensor of {pointee}"),
+            Argument::Pointer { pointee, divisibility } => {
+                format!("a tensor of {pointee} at a multiple of {divisibility} bytes")
+            }
+            Argument::Scalar { dtype, divisibility: 1 } => format!("a number of type {dtype}"),
+            Argument::Scalar { dtype, divisibility } => {
+                format!("a number of type {dtype} that is a multiple of {divisibility}")
+            }
+            Argument::Constexpr(tilewright_frontend::HostValue::Constant(constant)) => {
+                format!("the value that is part of its code, {constant}")
+            }
+            Argument::Constexpr(_) => "the value that is part of its code".into(),
+        };
+        let message = format!(
+            "argument '{name}' is not what this handle of kernel '{}' was compiled for",
+            self.signature.name
+        );
+        let diagnostic = Diagnostic::new(Code::InvalidArgument, message)
+            .note(format!("found {found}, expected {expected}"))
+            .hint(format!(
+                "launch with `{}[grid](...)`, which compiles anew where needed",
+                self.signature.name
+            ));
+        self.signature.at(diagnostic, Some(index), "this parameter")
+    }
+}
+
+fn is_same_argument(one: &Argument, other: &Argument) -> bool {
+    match (one, other) {
+        (Argument::Constexpr(one), Argument::Constexpr(other)) => is_same_value(one, other),
+        _ => one == other,
+    }
+}

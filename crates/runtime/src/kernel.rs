@@ -1,0 +1,269 @@
+//! A kernel, and its cache of compiled forms.
+
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::thread::ThreadId;
+
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use tilewright_compiler::{Job, compile};
+use tilewright_frontend::{Argument, FunctionRef, Host, Request};
+
+use crate::handle::{Attachment, Handle};
+use crate::key::Key;
+use crate::signature::{Binding, Signature};
+use crate::specialize::{Class, Misfit};
+use crate::{Device, Error, Grid, Interrupt, Knobs, Options, Value, dump};
+
+/// One `@jit` function and everything that was compiled from it. Shared between threads; nothing here needs Python,
+/// except what the host does while a kernel is compiled.
+///
+/// ```text
+/// bind      which argument belongs to which parameter           (errors TW0101, TW0102, TW0107)
+/// lookup    arguments and options -> handle, if it is compiled  (TW0105, TW0106); never blocks
+/// specialize                         the same, and compiles if it is not; may wait for another thread that does
+/// Handle::launch                     runs it (TW02xx)
+/// ```
+#[derive(Debug)]
+pub struct Kernel {
+    signature: Arc<Signature>,
+    function: FunctionRef,
+    device: Device,
+    compiled: RwLock<FxHashMap<Key, Arc<Handle>>>,
+    in_flight: Mutex<FxHashMap<Key, Flight>>,
+    landed: Condvar,
+}
+
+/// A compilation that runs at the moment.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    thread: ThreadId,
+}
+
+impl Kernel {
+    /// A kernel that was not compiled yet. The function is what the host will be asked about.
+    pub fn new(signature: Signature, function: FunctionRef, device: Device) -> Self {
+        Self {
+            signature: Arc::new(signature),
+            function,
+            device,
+            compiled: RwLock::new(FxHashMap::with_hasher(FxBuildHasher)),
+            in_flight: Mutex::default(),
+            landed: Condvar::new(),
+        }
+    }
+
+    /// The name and the parameters.
+    pub fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// Where it runs.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Says which argument of a call belongs to which parameter; see [`Signature::bind`].
+    pub fn bind(&self, positional: usize, keywords: &[&str]) -> Result<Binding, Error> {
+        self.signature.bind(positional, keywords)
+    }
+
+    /// The compiled form for these arguments, one for each parameter, and these options; `None` if there is none yet.
+    /// Neither blocks nor allocates.
+    pub fn lookup(&self, arguments: &[Value<'_>], options: &Options) -> Result<Option<Arc<Handle>>, Error> {
+        let key = self.key(arguments, options)?;
+        Ok(self.find(&key))
+    }
+
+    /// The compiled form; compiles it if there is none. Of threads that want the same one at the same time, one
+    /// compiles and the others wait: a Python caller releases the GIL around this call, and its host takes it back in
+    /// each method.
+    pub fn specialize(
+        &self,
+        arguments: &[Value<'_>],
+        options: &Options,
+        host: &mut dyn Host,
+    ) -> Result<Arc<Handle>, Error> {
+        self.specialize_with(arguments, options, host, &mut || Some(Box::new(())))
+    }
+
+    /// As [`specialize`](Self::specialize). What `attach` returns after the compilation belongs to the handle from then on;
+    /// no other launch finds the handle without it. If it returns nothing, the handle is not kept.
+    pub fn specialize_with(
+        &self,
+        arguments: &[Value<'_>],
+        options: &Options,
+        host: &mut dyn Host,
+        attach: &mut dyn FnMut() -> Option<Attachment>,
+    ) -> Result<Arc<Handle>, Error> {
+        let key = self.key(arguments, options)?;
+        if let Some(handle) = self.find(&key) {
+            return Ok(handle);
+        }
+        let _landing = match self.take_off(&key) {
+            TakeOff::Landed(handle) => return Ok(handle),
+            TakeOff::Ours(landing) => Some(landing),
+            TakeOff::Nested => None,
+        };
+        let mut handle = self.compile(arguments, options, host)?;
+        handle.attachment = attach();
+        let is_kept = handle.attachment.is_some();
+        let handle = Arc::new(handle);
+        if is_kept {
+            self.compiled.write().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&handle));
+        }
+        Ok(handle)
+    }
+
+    /// The whole launch: looks the kernel up, compiles it if need be, and runs it.
+    pub fn run(
+        &self,
+        grid: Grid,
+        arguments: &[Value<'_>],
+        options: &Options,
+        host: &mut dyn Host,
+    ) -> Result<Arc<Handle>, Error> {
+        let handle = self.specialize(arguments, options, host)?;
+        handle.launch(grid, arguments, Interrupt::Never)?;
+        Ok(handle)
+    }
+
+    /// Every compiled form.
+    pub fn handles(&self) -> Vec<Arc<Handle>> {
+        self.compiled.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// As [`handles`](Self::handles); `None` if another thread changes them at the moment.
+    pub fn try_handles(&self) -> Option<Vec<Arc<Handle>>> {
+        Some(self.compiled.try_read().ok()?.values().cloned().collect())
+    }
+
+    /// Forgets every compiled form, because the source has changed.
+    pub fn clear(&self) {
+        // What they hold is dropped after the lock is released: dropping may run a program's code.
+        let forgotten = std::mem::take(&mut *self.compiled.write().unwrap_or_else(PoisonError::into_inner));
+        drop(forgotten);
+    }
+
+    /// Forgets one compiled form, because something that it was made from has changed.
+    pub fn forget(&self, handle: &Arc<Handle>) {
+        let mut compiled = self.compiled.write().unwrap_or_else(PoisonError::into_inner);
+        let key = compiled.iter().find(|(_, other)| Arc::ptr_eq(other, handle)).map(|(key, _)| key.clone());
+        let forgotten = key.and_then(|key| compiled.remove(&key));
+        drop(compiled);
+        drop(forgotten);
+    }
+
+    fn find(&self, key: &Key) -> Option<Arc<Handle>> {
+        self.compiled.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    fn key(&self, arguments: &[Value<'_>], options: &Options) -> Result<Key, Error> {
+        let mut key = Key::default();
+        options.encode(&mut key);
+        let parameters = &self.signature.parameters;
+        if arguments.len() != parameters.len() {
+            return Err(self.signature.wrong_number(arguments.len()));
+        }
+        for (index, (parameter, value)) in parameters.iter().zip(arguments).enumerate() {
+            match Class::of(parameter, value, self.device) {
+                Ok(class) => class.encode(value, &mut key),
+                Err(misfit) => return Err(self.misfit(index, misfit)),
+            }
+        }
+        Ok(key)
+    }
+
+    #[cold]
+    fn misfit(&self, index: usize, misfit: Misfit) -> Error {
+        match misfit {
+            Misfit::Value { found, note, hint } => self.signature.misfit(index, &found, &note, &hint),
+            Misfit::Device(found) => {
+                self.signature.wrong_device(index, &found.to_string(), &self.device.to_string())
+            }
+        }
+    }
+
+    fn compile(
+        &self,
+        arguments: &[Value<'_>],
+        options: &Options,
+        host: &mut dyn Host,
+    ) -> Result<Handle, Error> {
+        let parameters = &self.signature.parameters;
+        let mut classified = Vec::with_capacity(parameters.len());
+        for (index, (parameter, value)) in parameters.iter().zip(arguments).enumerate() {
+            let class =
+                Class::of(parameter, value, self.device).map_err(|misfit| self.misfit(index, misfit))?;
+            classified.push(class.argument(value));
+        }
+        self.compile_for(classified, options, host)
+    }
+
+    /// Compiles it for arguments that are described, not given, one for each parameter; the cache is left alone.
+    pub fn compile_for(
+        &self,
+        arguments: Vec<Argument>,
+        options: &Options,
+        host: &mut dyn Host,
+    ) -> Result<Handle, Error> {
+        let target = self.device.target()?;
+        let job = Job {
+            request: Request { kernel: self.function, arguments, options: options.language() },
+            parameters: self
+                .signature
+                .parameters
+                .iter()
+                .map(|parameter| Arc::clone(&parameter.name))
+                .collect(),
+            target,
+            codegen: options.codegen(),
+        };
+        let knobs = Knobs::current();
+        let compiled = compile(&job, host, &mut dump::hook(&knobs, &self.signature.name))?;
+        Ok(Handle::new(compiled, Arc::clone(&self.signature), job.request.arguments, options.clone()))
+    }
+
+    /// Becomes the one that compiles this key, or waits for the one that does.
+    fn take_off(&self, key: &Key) -> TakeOff<'_> {
+        let thread = std::thread::current().id();
+        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(handle) = self.find(key) {
+                return TakeOff::Landed(handle);
+            }
+            match in_flight.entry(key.clone()) {
+                Entry::Vacant(entry) => {
+                    entry.insert(Flight { thread });
+                    return TakeOff::Ours(Landing { kernel: self, key: key.clone() });
+                }
+                Entry::Occupied(entry) if entry.get().thread == thread => return TakeOff::Nested,
+                Entry::Occupied(_) => {
+                    in_flight = self.landed.wait(in_flight).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+/// What a thread that found nothing in the cache is to do.
+enum TakeOff<'a> {
+    /// Take this: another thread compiled it meanwhile.
+    Landed(Arc<Handle>),
+    /// Compile; the others wait until the landing is dropped, however that comes.
+    Ours(Landing<'a>),
+    /// Compile: this thread compiles the same kernel already, and its host launched it. Waiting would be forever.
+    Nested,
+}
+
+/// Ends a flight, whether there is a handle now or not: those who waited look again.
+struct Landing<'a> {
+    kernel: &'a Kernel,
+    key: Key,
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        self.kernel.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.kernel.landed.notify_all();
+    }
+}

@@ -1,0 +1,175 @@
+//! The key of a compiled kernel in its cache: numbers that tell apart whatever must be compiled apart.
+
+use std::borrow::Borrow;
+
+use smallvec::SmallVec;
+use tilewright_frontend::{Constant, HostValue};
+use tilewright_ir::{Element, Type};
+
+/// A sequence of words; two are equal exactly if what they were made of is. Kernels of up to a dozen parameters need no
+/// allocation.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Key(SmallVec<[u64; 16]>);
+
+impl Borrow<[u64]> for Key {
+    fn borrow(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+/// What a compile-time value is, as the first word of its encoding. Values that Python calls equal (`1`, `1.0`, `True`)
+/// are different here: they have different types in a kernel.
+#[derive(Clone, Copy)]
+enum Tag {
+    None = 1,
+    Bool,
+    Int,
+    Float,
+    Str,
+    Type,
+    Tuple,
+    Object,
+    Language,
+    Function,
+    ConstexprFunction,
+    PlainGlobal,
+    Callable,
+    Other,
+}
+
+impl Key {
+    /// Adds a word.
+    #[inline]
+    pub(crate) fn push(&mut self, word: u64) {
+        self.0.push(word);
+    }
+
+    /// Adds a value that the host knows.
+    pub(crate) fn push_host_value(&mut self, value: &HostValue) {
+        match value {
+            HostValue::Constant(constant) => self.push_constant(constant),
+            HostValue::Tuple(items) => {
+                self.push_tag(Tag::Tuple, items.len() as u64);
+                for item in items {
+                    self.push_host_value(item);
+                }
+            }
+            HostValue::Language(path) => self.push_text(Tag::Language, path),
+            HostValue::Function(function) => self.push_tag(Tag::Function, function.0.into()),
+            HostValue::ConstexprFunction(object) => self.push_tag(Tag::ConstexprFunction, object.0.into()),
+            HostValue::PlainGlobal(constant) => {
+                self.push_tag(Tag::PlainGlobal, 0);
+                self.push_constant(constant);
+            }
+            HostValue::Callable(object) => self.push_tag(Tag::Callable, object.0.into()),
+            HostValue::Object(object) => self.push_tag(Tag::Other, object.0.into()),
+        }
+    }
+
+    /// Adds a compile-time value.
+    pub(crate) fn push_constant(&mut self, constant: &Constant) {
+        match constant {
+            Constant::None => self.push_tag(Tag::None, 0),
+            Constant::Bool(value) => self.push_tag(Tag::Bool, u64::from(*value)),
+            Constant::Int(value) => {
+                let is_wide = i64::try_from(*value).is_err();
+                self.push_tag(Tag::Int, u64::from(is_wide));
+                self.push(*value as u64);
+                if is_wide {
+                    self.push((*value >> 64) as u64);
+                }
+            }
+            Constant::Float(value) => {
+                self.push_tag(Tag::Float, 0);
+                self.push(value.to_bits());
+            }
+            Constant::Str(text) => self.push_text(Tag::Str, text),
+            Constant::Type(ty) => self.push_type(ty),
+            Constant::Tuple(items) => {
+                self.push_tag(Tag::Tuple, items.len() as u64);
+                for item in items {
+                    self.push_constant(item);
+                }
+            }
+            Constant::Object(object) => self.push_tag(Tag::Object, object.0.into()),
+        }
+    }
+
+    fn push_tag(&mut self, tag: Tag, detail: u64) {
+        self.push(tag as u64 | detail << 8);
+    }
+
+    fn push_type(&mut self, ty: &Type) {
+        let element = match ty.element {
+            Element::Value(dtype) => dtype as u64,
+            Element::Pointer(dtype) => dtype as u64 | 1 << 8,
+        };
+        self.push_tag(Tag::Type, element | (ty.rank() as u64) << 16);
+        ty.shape.iter().for_each(|&extent| self.push(extent.into()));
+    }
+
+    fn push_text(&mut self, tag: Tag, text: &str) {
+        self.push_tag(tag, text.len() as u64);
+        for chunk in text.as_bytes().chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.push(u64::from_le_bytes(word));
+        }
+    }
+}
+
+/// Whether two values are the same to a kernel: code that was compiled for one is right for the other. Other than `==` it
+/// tells `0.0` from `-0.0`, and a NaN is the same as itself.
+pub fn is_same_value(one: &HostValue, other: &HostValue) -> bool {
+    let key = |value: &HostValue| {
+        let mut key = Key::default();
+        key.push_host_value(value);
+        key
+    };
+    key(one) == key(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tilewright_ir::Dtype;
+
+    #[test]
+    fn different_values_have_different_keys() {
+        let values = [
+            Constant::None,
+            Constant::Bool(true),
+            Constant::Int(1),
+            Constant::Int(-1),
+            Constant::Int(1 << 64),
+            Constant::Int(1 << 65),
+            Constant::Float(1.0),
+            Constant::Float(-0.0),
+            Constant::Float(0.0),
+            Constant::Str("".into()),
+            Constant::Str("a".into()),
+            Constant::Str("a\0".into()),
+            Constant::Str("a longer text".into()),
+            Constant::Tuple(vec![]),
+            Constant::Tuple(vec![Constant::Int(1)]),
+            Constant::Tuple(vec![Constant::Tuple(vec![Constant::Int(1)])]),
+            Constant::dtype(Dtype::F32),
+            Constant::dtype(Dtype::F16),
+            Constant::Type(Type::pointer(Dtype::F32)),
+            Constant::Type(Type::tile(Dtype::F32, [1])),
+        ];
+        let keys: Vec<Key> = values
+            .iter()
+            .map(|value| {
+                let mut key = Key::default();
+                key.push_constant(value);
+                key
+            })
+            .collect();
+        for (index, key) in keys.iter().enumerate() {
+            for other in &keys[..index] {
+                assert_ne!(key, other);
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The environment, in one place: nothing else in the library reads environment variables.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `TILEWRIGHT_NUM_THREADS`, `OMP_NUM_THREADS` | threads that run programs on the CPU (the first one that is set) |
+//! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked |
+//! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each kernel that is compiled are written to stderr; `all` for every one |
+//! | `TILEWRIGHT_DUMP_DIR` | they are written to files in this folder instead: `<folder>/<kernel>-<number>.<stage>` |
+//! | `TRITON_KERNEL_DUMP=1`, `TRITON_DUMP_DIR` | every stage, to files in this folder (`~/.triton/dump`) |
+//! | `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1` | kernels may read globals that are not `tl.constexpr` |
+//! | `TRITON_F32_DEFAULT` | precision of `tl.dot` on binary32: `ieee`, `tf32`, `tf32x3`, `bf16x3`, `bf16x6` |
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tilewright_compiler::Stage;
+use tilewright_ir::InputPrecision;
+
+/// What the environment says, and what a program may change while it runs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Knobs {
+    /// `TRITON_DEBUG`: assertions are checked, unless a kernel or launch says otherwise.
+    pub debug: bool,
+    /// `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS`.
+    pub allow_plain_globals: bool,
+    /// `TRITON_F32_DEFAULT`.
+    pub default_dot_precision: InputPrecision,
+    /// The stages to write out when a kernel is compiled.
+    pub dump: Vec<Stage>,
+    /// The folder that they are written to; stderr if there is none.
+    pub dump_directory: Option<PathBuf>,
+    /// Threads asked for.
+    pub num_threads: Option<usize>,
+    /// What `TILEWRIGHT_NUM_THREADS` says and is no number of threads.
+    pub invalid_threads: Option<String>,
+}
+
+static CURRENT: RwLock<Option<Arc<Knobs>>> = RwLock::new(None);
+
+impl Knobs {
+    /// The knobs in force. The environment is read at the first call.
+    pub fn current() -> Arc<Self> {
+        if let Some(knobs) = CURRENT.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            return Arc::clone(knobs);
+        }
+        let mut current = CURRENT.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(current.get_or_insert_with(|| Arc::new(Self::from_environment())))
+    }
+
+    /// Puts other knobs in force, for launches from now on.
+    pub fn set(self) {
+        *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(self));
+    }
+
+    /// Reads the environment.
+    pub fn from_environment() -> Self {
+        Self::read(|name| std::env::var(name).ok())
+    }
+
+    fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let flag = |name: &str| variable(name).is_some_and(|value| is_true(&value));
+        let kernel_dump = flag("TRITON_KERNEL_DUMP");
+        let mut dump = variable("TILEWRIGHT_DUMP").map(|list| parse_stages(&list)).unwrap_or_default();
+        let mut dump_directory = variable("TILEWRIGHT_DUMP_DIR").map(PathBuf::from);
+        if kernel_dump {
+            dump = Stage::ALL.to_vec();
+            let home = || variable("HOME").map(|home| PathBuf::from(home).join(".triton").join("dump"));
+            let triton = variable("TRITON_DUMP_DIR").map(PathBuf::from);
+            dump_directory = dump_directory.or(triton).or_else(home);
+        }
+        // Of nested parallelism in OpenMP, such as `4,2`, the outer level.
+        let openmp = variable("OMP_NUM_THREADS")
+            .and_then(|list| list.split(',').next()?.trim().parse().ok())
+            .filter(|&count| count > 0);
+        let threads = variable("TILEWRIGHT_NUM_THREADS").filter(|text| !text.trim().is_empty());
+        let is_number = |text: &String| matches!(text.trim().parse::<usize>(), Ok(1..));
+        let invalid_threads = threads.clone().filter(|text| !is_number(text));
+        Self {
+            debug: flag("TILEWRIGHT_DEBUG") || flag("TRITON_DEBUG"),
+            allow_plain_globals: flag("TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"),
+            default_dot_precision: variable("TRITON_F32_DEFAULT")
+                .and_then(|name| InputPrecision::from_name(&name))
+                .unwrap_or_default(),
+            dump,
+            dump_directory,
+            num_threads: threads
+                .and_then(|text| text.trim().parse().ok())
+                .filter(|&count| count > 0)
+                .or(openmp),
+            invalid_threads,
+        }
+    }
+}
+
+/// Triton's reading of a flag.
+fn is_true(value: &str) -> bool {
+    matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on" | "y")
+}
+
+/// The stages in a list such as `ir,opt`; `all` and `1` are every stage, and names that are none are passed over.
+fn parse_stages(list: &str) -> Vec<Stage> {
+    if matches!(list, "all" | "1") {
+        return Stage::ALL.to_vec();
+    }
+    list.split(',').filter_map(|name| Stage::parse(name.trim())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn knobs(variables: &[(&str, &str)]) -> Knobs {
+        Knobs::read(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string()))
+    }
+
+    #[test]
+    fn variables_are_read() {
+        assert_eq!(knobs(&[]), Knobs::default());
+        assert!(knobs(&[("TRITON_DEBUG", "1")]).debug);
+        assert!(!knobs(&[("TRITON_DEBUG", "0")]).debug);
+        assert_eq!(knobs(&[("TILEWRIGHT_DUMP", "ir, opt,nonsense")]).dump, [Stage::Ir, Stage::Opt]);
+        assert_eq!(knobs(&[("OMP_NUM_THREADS", "3,2")]).num_threads, Some(3));
+        assert_eq!(knobs(&[("TILEWRIGHT_NUM_THREADS", "5"), ("OMP_NUM_THREADS", "3")]).num_threads, Some(5));
+        assert_eq!(knobs(&[("OMP_NUM_THREADS", "0")]).num_threads, None);
+        for bad in ["0", "-2", "many", "1.5"] {
+            let knobs = knobs(&[("TILEWRIGHT_NUM_THREADS", bad), ("OMP_NUM_THREADS", "3")]);
+            assert_eq!((knobs.num_threads, knobs.invalid_threads.as_deref()), (Some(3), Some(bad)));
+        }
+        assert_eq!(knobs(&[("TRITON_F32_DEFAULT", "ieee")]).default_dot_precision, InputPrecision::Ieee);
+        let dump = knobs(&[("TRITON_KERNEL_DUMP", "1"), ("HOME", "/h")]);
+        assert_eq!(dump.dump_directory, Some(PathBuf::from("/h/.triton/dump")));
+        assert_eq!(dump.dump.len(), Stage::ALL.len());
+    }
+}

@@ -1,0 +1,349 @@
+//! The parameters of a kernel, and how the arguments of a call are bound to them.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tilewright_base::{Code, Diagnostic, FileId, SourceMap, Span};
+use tilewright_compiler::{FunctionSyntax, function_syntax};
+use tilewright_frontend::{FunctionSource, suggest};
+use tilewright_ir::{Dtype, Element};
+
+use crate::options::{OPTIONS, OptionId};
+use crate::{Error, Grid, Value};
+
+/// A parameter of a kernel.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// The name.
+    pub name: Arc<str>,
+    /// What is written after the colon.
+    pub annotation: Annotation,
+    /// How arguments are given for it.
+    pub kind: ParameterKind,
+    /// The default. A caller that keeps the defaults itself says `Value::None` where there is one.
+    pub default: Option<Value<'static>>,
+    /// Whether code may depend on the argument being 1 or a multiple of 16 (not in `do_not_specialize`).
+    pub specialize: bool,
+    /// Whether code may depend on the argument being a multiple of 16 (not in `do_not_specialize_on_alignment`).
+    pub specialize_alignment: bool,
+}
+
+impl Parameter {
+    /// A parameter without a default that is specialized.
+    pub fn new(name: impl Into<Arc<str>>, annotation: Annotation) -> Self {
+        Self {
+            name: name.into(),
+            annotation,
+            kind: ParameterKind::default(),
+            default: None,
+            specialize: true,
+            specialize_alignment: true,
+        }
+    }
+}
+
+/// How arguments are given for a parameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ParameterKind {
+    /// By position or by name.
+    #[default]
+    Any,
+    /// By name: it stands behind a `*`.
+    KeywordOnly,
+    /// It takes any number of them, `*xs` or `**xs`, which kernels do not have.
+    Variadic,
+}
+
+/// What a parameter is declared as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Annotation {
+    /// Nothing that tilewright knows: the argument decides.
+    #[default]
+    None,
+    /// `tl.constexpr`.
+    Constexpr,
+    /// `tl.const`: a pointer that is only read.
+    Const,
+    /// A type: `tl.int64`, `"*fp32"`, `"u32"`.
+    Type(Element),
+}
+
+impl Annotation {
+    /// The annotation with this text: what `tl.constexpr` and the dtypes are called in source, and Triton's short names
+    /// (`i64`, `*fp16`, `const *fp32`). Anything else says nothing.
+    pub fn parse(text: &str) -> Self {
+        let text = text.trim();
+        if let Some(pointer) = text.strip_prefix("const ") {
+            return Self::parse(pointer);
+        }
+        let name = text.rsplit('.').next().unwrap_or(text);
+        match name {
+            "constexpr" => Self::Constexpr,
+            "const" => Self::Const,
+            _ => match text.strip_prefix('*') {
+                Some(pointee) => parse_dtype(pointee).map(Element::Pointer),
+                None => parse_dtype(name).map(Element::Value),
+            }
+            .map_or(Self::None, Self::Type),
+        }
+    }
+}
+
+/// A dtype by any name that Triton knows: `fp32`, `float32`, `i32`, `int32`, `u1`, `bool`.
+pub fn parse_dtype(name: &str) -> Option<Dtype> {
+    let number = |prefix: &str, long: &str| {
+        name.strip_prefix(prefix)
+            .filter(|bits| bits.bytes().all(|b| b.is_ascii_digit()))
+            .and_then(|bits| Dtype::parse(&format!("{long}{bits}")))
+    };
+    Dtype::parse(name).or_else(|| match name {
+        "bool" | "i1" | "u1" => Some(Dtype::I1),
+        "half" => Some(Dtype::F16),
+        "bfloat16" => Some(Dtype::BF16),
+        "float" => Some(Dtype::F32),
+        "double" => Some(Dtype::F64),
+        _ if name.starts_with("float8") => Dtype::parse(&name.replacen("float8", "fp8", 1)),
+        _ => number("float", "fp").or_else(|| number("i", "int")).or_else(|| number("u", "uint")),
+    })
+}
+
+/// Where the argument of a parameter comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ArgumentSource {
+    /// The positional argument with this number.
+    Positional(usize),
+    /// The keyword argument with this number.
+    Keyword(usize),
+    /// The parameter's default.
+    Default,
+}
+
+/// How the arguments of a call are used. It depends on the number of positional arguments and the keywords only, so a
+/// caller may keep it for the next call of the same form.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Binding {
+    /// For each parameter, in order.
+    pub parameters: SmallVec<[ArgumentSource; 16]>,
+    /// The keyword arguments that are options, by their number. A keyword that is both, such as `num_stages` where the
+    /// kernel has a parameter of this name, is used for both.
+    pub options: SmallVec<[(usize, OptionId); 4]>,
+}
+
+/// A kernel's name and parameters, and where it is written.
+#[derive(Clone, Debug)]
+pub struct Signature {
+    /// The name.
+    pub name: Arc<str>,
+    /// The parameters, in order.
+    pub parameters: Vec<Parameter>,
+    /// The source, for messages.
+    pub source: Option<FunctionSource>,
+}
+
+impl Signature {
+    /// Binds a call with so many positional arguments and these keywords.
+    pub fn bind(&self, positional: usize, keywords: &[&str]) -> Result<Binding, Error> {
+        let is_variadic = |parameter: &Parameter| parameter.kind == ParameterKind::Variadic;
+        if let Some(index) = self.parameters.iter().position(is_variadic) {
+            return Err(self.variadic(index));
+        }
+        if positional > self.most_positional() {
+            return Err(self.too_many(positional));
+        }
+        let mut bound: SmallVec<[Option<ArgumentSource>; 16]> = (0..self.parameters.len())
+            .map(|index| (index < positional).then_some(ArgumentSource::Positional(index)))
+            .collect();
+        let mut options = SmallVec::new();
+        for (number, &keyword) in keywords.iter().enumerate() {
+            let parameter = self.parameters.iter().position(|parameter| *parameter.name == *keyword);
+            let option = OptionId::parse(keyword);
+            match parameter {
+                Some(index) if bound[index].is_some() => return Err(self.given_twice(index)),
+                Some(index) => bound[index] = Some(ArgumentSource::Keyword(number)),
+                None if option.is_none() => return Err(self.unknown_keyword(keyword)),
+                None => {}
+            }
+            if let Some(option) = option.filter(|option| parameter.is_none() || !option.is_for_launcher()) {
+                options.push((number, option));
+            }
+        }
+        let has_default = |index: usize| self.parameters[index].default.is_some();
+        let mut missing =
+            (0..bound.len()).filter(|&index| bound[index].is_none() && !has_default(index)).peekable();
+        if missing.peek().is_some() {
+            return Err(self.missing(&missing.collect::<Vec<_>>()));
+        }
+        let parameters = bound.into_iter().map(|source| source.unwrap_or(ArgumentSource::Default)).collect();
+        Ok(Binding { parameters, options })
+    }
+
+    /// The number of the parameter with this name.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.parameters.iter().position(|parameter| *parameter.name == *name)
+    }
+
+    /// `TW0105`: the argument of a parameter is of a type that kernels do not take; `found` names it.
+    pub fn invalid_argument(&self, index: usize, found: &str, hint: &str) -> Error {
+        let taken = "tensors, ints, floats, bools, None, and anything hashable for a tl.constexpr";
+        self.misfit(index, found, &format!("a kernel takes {taken}"), hint)
+    }
+
+    /// `TW0105`: the argument of a parameter is none that it takes; the note says what is.
+    pub(crate) fn misfit(&self, index: usize, found: &str, note: &str, hint: &str) -> Error {
+        let name = self.parameter_name(index);
+        let message = format!("argument '{name}' of kernel '{}' is {found}", self.name);
+        let diagnostic = Diagnostic::new(Code::InvalidArgument, message).note(note).hint(hint);
+        self.at(diagnostic, Some(index), "this parameter")
+    }
+
+    /// `TW0106`: a tensor is on another device than the launch.
+    pub fn wrong_device(&self, index: usize, found: &str, expected: &str) -> Error {
+        let name = self.parameter_name(index);
+        let message = format!("argument '{name}' of kernel '{}' is on device '{found}'", self.name);
+        let diagnostic = Diagnostic::new(Code::WrongDevice, message)
+            .note(format!("found a tensor on '{found}', expected one on '{expected}', where the kernel runs"))
+            .hint(format!("move it with `.to('{expected}')`"));
+        self.at(diagnostic, Some(index), "this parameter")
+    }
+
+    /// `TW0104`: the kernel is called like a function.
+    pub fn no_grid(&self) -> Error {
+        let diagnostic =
+            Diagnostic::new(Code::NoGrid, format!("kernel '{}' is called without a grid", self.name))
+                .note("a kernel runs once for every program of a grid")
+                .hint(format!("write `{}[grid](...)`, with the number of programs as grid", self.name));
+        self.at(diagnostic, None, "this is a kernel")
+    }
+
+    /// The most arguments that can be given by position: keyword-only parameters stand last.
+    pub(crate) fn most_positional(&self) -> usize {
+        self.parameters.iter().filter(|parameter| parameter.kind == ParameterKind::Any).count()
+    }
+
+    /// `TW0107`: more arguments are given by position than there are parameters.
+    pub(crate) fn too_many(&self, positional: usize) -> Error {
+        let (expected, all) = (self.most_positional(), self.parameters.len());
+        let how = if expected < all { " by position" } else { "" };
+        let message =
+            format!("kernel '{}' takes {expected} arguments{how}, and {positional} were given", self.name);
+        let mut diagnostic = Diagnostic::new(Code::TooManyArguments, message)
+            .note(format!("its parameters are {}", self.list((0..all).collect::<Vec<_>>().as_slice())))
+            .hint("options such as num_warps are passed by keyword");
+        if expected < all {
+            let names = self.list((expected..all).collect::<Vec<_>>().as_slice());
+            diagnostic.hint = Some(format!("behind the `*`, pass by keyword: {names}"));
+        }
+        self.at(diagnostic, None, "defined here")
+    }
+
+    fn variadic(&self, index: usize) -> Error {
+        let name = self.parameter_name(index);
+        let message = format!("kernel '{}' takes any number of arguments, '{name}'", self.name);
+        let diagnostic = Diagnostic::new(Code::UnsupportedConstruct, message)
+            .note("the parameters of a kernel become those of its code: their number is fixed")
+            .hint("name each parameter, or pass a tuple of numbers; functions that kernels call may take `*args`");
+        self.at(diagnostic, None, "this is a kernel")
+    }
+
+    /// `TW0112`: the grid has no programs.
+    pub fn empty_grid(&self, grid: Grid) -> Error {
+        let [x, y, z] = grid.extents();
+        let message = format!("kernel '{}' is launched with the empty grid ({x}, {y}, {z})", self.name);
+        let diagnostic = Diagnostic::new(Code::EmptyGrid, message)
+            .note("found 0 programs along an axis, expected at least 1: nothing runs, and outputs stay as they are")
+            .hint("`triton.cdiv(n, BLOCK_SIZE)` rounds up, `n // BLOCK_SIZE` does not; skip the launch if inputs may be empty");
+        self.at(diagnostic, None, "this kernel does not run")
+    }
+
+    /// `TW0113`: the grid is a number.
+    pub fn grid_not_a_tuple(&self, grid: Grid) -> Error {
+        let [count, ..] = grid.extents();
+        let message = format!("kernel '{}' is launched with the int {count} as its grid", self.name);
+        let diagnostic = Diagnostic::new(Code::GridNotATuple, message)
+            .note("found an int, expected a tuple of 1 to 3 ints, or a function that returns one; Triton takes nothing else")
+            .hint(format!("write `{}[({count},)](...)`", self.name));
+        self.at(diagnostic, None, format!("it runs {count} programs").as_str())
+    }
+
+    /// For callers that pass one value for each parameter: another number of values.
+    pub(crate) fn wrong_number(&self, given: usize) -> Error {
+        if given > self.parameters.len() {
+            self.too_many(given)
+        } else {
+            self.missing(&(given..self.parameters.len()).collect::<Vec<_>>())
+        }
+    }
+
+    pub(crate) fn given_twice(&self, index: usize) -> Error {
+        let name = self.parameter_name(index);
+        let message = format!("kernel '{}' got two values for argument '{name}'", self.name);
+        let diagnostic = Diagnostic::new(Code::TooManyArguments, message)
+            .hint(format!("pass '{name}' by position or by keyword, not both"));
+        self.at(diagnostic, Some(index), "this parameter")
+    }
+
+    pub(crate) fn missing(&self, missing: &[usize]) -> Error {
+        let plural = if missing.len() == 1 { "" } else { "s" };
+        let list = self.list(missing);
+        let message = format!("kernel '{}' is launched without argument{plural} {list}", self.name);
+        let first = missing.first().copied();
+        let is_constexpr =
+            first.is_some_and(|index| self.parameters[index].annotation == Annotation::Constexpr);
+        let name = first.map_or("", |index| self.parameter_name(index));
+        let hint = if is_constexpr {
+            format!("a compile-time value is passed by keyword: `{}[grid](..., {name}=1024)`", self.name)
+        } else {
+            format!("pass it by position or by keyword: `{}[grid](..., {name}=...)`", self.name)
+        };
+        self.at(
+            Diagnostic::new(Code::MissingArgument, message).hint(hint),
+            first,
+            "no value for this parameter",
+        )
+    }
+
+    pub(crate) fn unknown_keyword(&self, keyword: &str) -> Error {
+        let parameters = self.parameters.iter().map(|parameter| &*parameter.name);
+        let options = OPTIONS.iter().map(|info| info.name);
+        let message =
+            format!("'{keyword}' is neither a parameter of kernel '{}' nor a launch option", self.name);
+        let mut diagnostic = Diagnostic::new(Code::UnknownOption, message).note(format!(
+            "the parameters are {}",
+            self.list((0..self.parameters.len()).collect::<Vec<_>>().as_slice())
+        ));
+        diagnostic.hint = Some(match suggest(keyword, parameters.chain(options)) {
+            Some(similar) => format!("did you mean '{similar}'?"),
+            None => {
+                "options are num_warps, num_stages, num_ctas, maxnreg, debug and others of Triton's".into()
+            }
+        });
+        self.at(diagnostic, None, "defined here")
+    }
+
+    fn parameter_name(&self, index: usize) -> &str {
+        self.parameters.get(index).map_or("", |parameter| &parameter.name)
+    }
+
+    fn list(&self, indices: &[usize]) -> String {
+        let names: Vec<_> =
+            indices.iter().map(|&index| format!("'{}'", self.parameter_name(index))).collect();
+        names.join(", ")
+    }
+
+    /// Places a finding at a parameter, or at the kernel's name, where the source is known.
+    pub(crate) fn at(&self, diagnostic: Diagnostic, parameter: Option<usize>, label: &str) -> Error {
+        let mut sources = SourceMap::default();
+        let Some((source, syntax)) = self.source.as_ref().and_then(|s| Some((s, function_syntax(s)?))) else {
+            return Error::new(diagnostic, sources);
+        };
+        let file = sources.add(source.file.clone());
+        let span = span_of(file, &syntax, parameter.map(|index| self.parameter_name(index)));
+        Error::new(diagnostic.primary(span, label), sources)
+    }
+}
+
+fn span_of(file: FileId, syntax: &FunctionSyntax, parameter: Option<&str>) -> Span {
+    let written = parameter.and_then(|name| syntax.parameters.iter().find(|written| written.name == name));
+    let (start, end) = written.map_or(syntax.name_range, |written| written.range);
+    Span::new(file, start, end)
+}

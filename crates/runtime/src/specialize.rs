@@ -1,0 +1,351 @@
+//! Specialization: what of an argument becomes part of the code, by Triton's rules.
+//!
+//! | argument | type | what the code knows |
+//! |---|---|---|
+//! | tensor | pointer to its dtype | whether the address is a multiple of 16 |
+//! | int that fits 32 bits, 64 bits, 64 bits unsigned | `int32`, `int64`, `uint64` | whether it is a multiple of 16; 1 is a constant |
+//! | float, also one by another name such as `np.float64` | `fp32` | |
+//! | bool | `int1` | |
+//! | number with a type (the other scalars of numpy) | that type | whether it is a multiple of 16 |
+//! | `None`, `tl.constexpr(...)`, a `@jit` function, any argument of a `tl.constexpr` parameter | constant | all of it |
+//!
+//! An annotation with a type decides the type; the int 1 is then no constant. `do_not_specialize` takes away both things
+//! that the code may know of an int, `do_not_specialize_on_alignment` the second.
+
+use smallvec::SmallVec;
+use tilewright_cpu as cpu;
+use tilewright_frontend::{Argument, Constant, HostValue};
+use tilewright_ir::{Dtype, Element, Literal};
+
+use crate::key::Key;
+use crate::signature::{Annotation, Parameter};
+use crate::{Device, Value};
+
+/// What one argument is to the compiler.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Class {
+    Pointer {
+        pointee: Dtype,
+        is_aligned: bool,
+    },
+    Scalar {
+        dtype: Dtype,
+        is_multiple: bool,
+    },
+    /// The int 1.
+    One,
+    Constant,
+}
+
+/// Why an argument does not fit its parameter.
+#[derive(Debug)]
+pub(crate) enum Misfit {
+    /// What was found, what is expected, and the advice.
+    Value { found: String, note: String, hint: String },
+    /// It is on this device.
+    Device(Device),
+}
+
+impl Misfit {
+    fn new(found: impl Into<String>, note: impl Into<String>, hint: impl Into<String>) -> Self {
+        Misfit::Value { found: found.into(), note: note.into(), hint: hint.into() }
+    }
+}
+
+/// What makes two launches share code.
+const ALIGNMENT: u32 = 16;
+
+impl Class {
+    /// The class of an argument of a launch on a device.
+    pub(crate) fn of(parameter: &Parameter, value: &Value<'_>, device: Device) -> Result<Self, Misfit> {
+        if parameter.annotation == Annotation::Constexpr {
+            return if contains_pointer(value) {
+                Err(Misfit::new(
+                    format!("{}, and the parameter is a tl.constexpr", value.describe()),
+                    "expected a compile-time value: a number, string, dtype, function or tuple of such",
+                    "a tensor is known at run time only: remove the annotation",
+                ))
+            } else {
+                Ok(Class::Constant)
+            };
+        }
+        let annotated = match parameter.annotation {
+            Annotation::Type(element) => Some(element),
+            Annotation::None | Annotation::Const | Annotation::Constexpr => None,
+        };
+        match value {
+            Value::Pointer(tensor) => {
+                if tensor.device != device {
+                    return Err(Misfit::Device(tensor.device));
+                }
+                let is_aligned = tensor.address.is_multiple_of(ALIGNMENT.into());
+                let pointee = declared_pointee(annotated, tensor.pointee)?;
+                let is_aligned = is_aligned && parameter.specialize && parameter.specialize_alignment;
+                Ok(Class::Pointer { pointee, is_aligned })
+            }
+            Value::Int(value) => int(parameter, annotated, *value),
+            Value::Float(value) => float(annotated, *value),
+            Value::Bool(value) => match annotated {
+                None => Ok(Class::Scalar { dtype: Dtype::I1, is_multiple: false }),
+                Some(_) => int(parameter, annotated, i128::from(*value)),
+            },
+            Value::Scalar(literal) => match (annotated, literal.as_int(), literal.as_float()) {
+                (None, value, _) => {
+                    let is_multiple =
+                        !literal.dtype.is_bool() && value.is_some_and(|value| is_multiple(parameter, value));
+                    Ok(Class::Scalar { dtype: literal.dtype, is_multiple })
+                }
+                (_, Some(value), _) => int(parameter, annotated, value),
+                (_, _, Some(value)) => float(annotated, value),
+                (_, None, None) => {
+                    Err(Misfit::new(value.describe(), "expected a number", "pass a Python float"))
+                }
+            },
+            Value::Constant { is_explicit: false, .. } => Err(Misfit::new(
+                value.describe(),
+                "expected a tensor, number, bool or None: something that exists at run time",
+                format!("declare the parameter as `{}: tl.constexpr`", parameter.name),
+            )),
+            Value::Tuple(_) if contains_pointer(value) => Err(Misfit::new(
+                "a tuple with a tensor in it",
+                "a tuple is a compile-time value, and a tensor is not",
+                "pass each tensor as an argument of its own",
+            )),
+            Value::None | Value::Constant { is_explicit: true, .. } | Value::Tuple(_) => Ok(Class::Constant),
+        }
+    }
+
+    /// Adds what tells it from others to a key; the value only where it is part of the code.
+    #[inline]
+    pub(crate) fn encode(self, value: &Value<'_>, key: &mut Key) {
+        match self {
+            Class::Pointer { pointee, is_aligned } => {
+                key.push(1 | (pointee as u64) << 8 | u64::from(is_aligned) << 16);
+            }
+            Class::Scalar { dtype, is_multiple } => {
+                key.push(2 | (dtype as u64) << 8 | u64::from(is_multiple) << 16);
+            }
+            Class::One => key.push(3),
+            Class::Constant => {
+                key.push(4);
+                encode_constant(value, key);
+            }
+        }
+    }
+
+    /// What the compiler is told.
+    pub(crate) fn argument(self, value: &Value<'_>) -> Argument {
+        let divisibility = |is_multiple: bool| if is_multiple { ALIGNMENT } else { 1 };
+        match self {
+            Class::Pointer { pointee, is_aligned } => {
+                Argument::Pointer { pointee, divisibility: divisibility(is_aligned) }
+            }
+            Class::Scalar { dtype, is_multiple } => {
+                Argument::Scalar { dtype, divisibility: divisibility(is_multiple) }
+            }
+            Class::One => Argument::Constexpr(HostValue::Constant(Constant::Int(1))),
+            Class::Constant => {
+                Argument::Constexpr(value.to_host_value().unwrap_or(HostValue::Constant(Constant::None)))
+            }
+        }
+    }
+}
+
+/// The arguments of a CPU launch; no allocation up to 16.
+pub(crate) type CpuArguments<'m> = SmallVec<[cpu::Argument<'m>; 16]>;
+
+/// What the CPU gets for an argument of a parameter of this type, if the value is of its kind and in its range.
+#[inline]
+pub(crate) fn cpu_argument<'m>(element: Element, value: &Value<'m>) -> Option<cpu::Argument<'m>> {
+    match (element, value) {
+        (Element::Pointer(_), Value::Pointer(pointer)) => {
+            Some(cpu::Argument::Pointer { address: pointer.address, region: pointer.region })
+        }
+        (Element::Value(dtype), value) => bits(dtype, value).map(cpu::Argument::Scalar),
+        (Element::Pointer(_), _) => None,
+    }
+}
+
+#[inline]
+fn bits(dtype: Dtype, value: &Value<'_>) -> Option<u64> {
+    match value {
+        Value::Int(value) if dtype.is_int() => int_bits(dtype, *value),
+        Value::Bool(value) if dtype.is_int() => Some(u64::from(*value)),
+        Value::Int(value) => Literal::float(dtype, *value as f64).map(|literal| literal.bits),
+        Value::Bool(value) => Literal::float(dtype, f64::from(u8::from(*value))).map(|literal| literal.bits),
+        Value::Float(value) => Literal::float(dtype, *value).map(|literal| literal.bits),
+        Value::Scalar(literal) if literal.dtype == dtype => Some(literal.bits),
+        Value::Scalar(literal) => match (literal.as_int(), literal.as_float()) {
+            (Some(value), _) => bits(dtype, &Value::Int(value)),
+            (_, Some(value)) => bits(dtype, &Value::Float(value)),
+            (None, None) => None,
+        },
+        Value::Pointer(_) | Value::None | Value::Constant { .. } | Value::Tuple(_) => None,
+    }
+}
+
+#[inline]
+fn int_bits(dtype: Dtype, value: i128) -> Option<u64> {
+    let (low, high) = dtype.int_range()?;
+    (low..=high).contains(&value).then(|| Literal::int(dtype, value).bits)
+}
+
+fn int(parameter: &Parameter, annotated: Option<Element>, value: i128) -> Result<Class, Misfit> {
+    let dtype = match annotated {
+        Some(Element::Value(dtype)) if dtype.is_float() => return float(annotated, value as f64),
+        Some(Element::Value(dtype)) => dtype,
+        Some(element @ Element::Pointer(_)) => {
+            return Err(Misfit::new(
+                format!("the int {value}, and the parameter is declared as {element}"),
+                "an int is no address: the memory that it points to is not known",
+                "pass a tensor",
+            ));
+        }
+        None if value == 1 && parameter.specialize => return Ok(Class::One),
+        None if i32::try_from(value).is_ok() => Dtype::I32,
+        None if i64::try_from(value).is_ok() => Dtype::I64,
+        None => Dtype::U64,
+    };
+    if int_bits(dtype, value).is_none() {
+        let hint = match annotated {
+            Some(_) => "declare a wider type, or none",
+            None => "ints at run time have 64 bits; a tl.constexpr may be larger",
+        };
+        let found = format!("the int {value}, which {dtype} does not hold");
+        let note = match dtype.int_range() {
+            Some((low, high)) => format!("expected an int from {low} to {high}"),
+            None => "expected an int".into(),
+        };
+        return Err(Misfit::new(found, note, hint));
+    }
+    Ok(Class::Scalar { dtype, is_multiple: !dtype.is_bool() && is_multiple(parameter, value) })
+}
+
+fn float(annotated: Option<Element>, value: f64) -> Result<Class, Misfit> {
+    match annotated {
+        None => Ok(Class::Scalar { dtype: Dtype::F32, is_multiple: false }),
+        Some(Element::Value(dtype @ (Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64))) => {
+            Ok(Class::Scalar { dtype, is_multiple: false })
+        }
+        Some(element) => Err(Misfit::new(
+            format!("the float {value:?}, and the parameter is declared as {element}"),
+            format!("expected {element}"),
+            "pass a value of the declared type, or declare fp32",
+        )),
+    }
+}
+
+fn declared_pointee(annotated: Option<Element>, found: Dtype) -> Result<Dtype, Misfit> {
+    match annotated {
+        None => Ok(found),
+        Some(Element::Pointer(declared)) if declared.bytes() == found.bytes() => Ok(declared),
+        Some(element) => Err(Misfit::new(
+            format!("a tensor of {found}, and the parameter is declared as {element}"),
+            format!("expected {element}"),
+            "pass a tensor of the declared type, or remove the annotation",
+        )),
+    }
+}
+
+fn is_multiple(parameter: &Parameter, value: i128) -> bool {
+    // A power of two: no division of 128 bits.
+    parameter.specialize && parameter.specialize_alignment && value & i128::from(ALIGNMENT - 1) == 0
+}
+
+fn contains_pointer(value: &Value<'_>) -> bool {
+    match value {
+        Value::Pointer(_) => true,
+        Value::Tuple(items) => items.iter().any(contains_pointer),
+        _ => false,
+    }
+}
+
+fn encode_constant(value: &Value<'_>, key: &mut Key) {
+    match value {
+        // The common ones without the detour over a host value.
+        Value::Int(value) => key.push_constant(&Constant::Int(*value)),
+        Value::Bool(value) => key.push_constant(&Constant::Bool(*value)),
+        Value::None => key.push_constant(&Constant::None),
+        Value::Constant { value, .. } => key.push_host_value(value),
+        _ => {
+            if let Some(value) = value.to_host_value() {
+                key.push_host_value(&value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(parameter: &Parameter, value: &Value<'_>) -> Option<Class> {
+        Class::of(parameter, value, Device::Cpu).ok()
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "it is compared with what may be none")]
+    fn scalar(dtype: Dtype, is_multiple: bool) -> Option<Class> {
+        Some(Class::Scalar { dtype, is_multiple })
+    }
+
+    #[test]
+    fn ints_are_typed_by_their_size() {
+        let plain = Parameter::new("n", Annotation::None);
+        let of = |value: i128| class(&plain, &Value::Int(value));
+        assert_eq!(of(1), Some(Class::One));
+        assert_eq!(of(0), scalar(Dtype::I32, true));
+        assert_eq!(of(-32), scalar(Dtype::I32, true));
+        assert_eq!(of(i128::from(i32::MIN)), scalar(Dtype::I32, true));
+        assert_eq!(of(i128::from(i32::MAX)), scalar(Dtype::I32, false));
+        assert_eq!(of(i128::from(i32::MAX) + 1), scalar(Dtype::I64, true));
+        assert_eq!(of(i128::from(u64::MAX)), scalar(Dtype::U64, false));
+        assert_eq!(of(i128::from(u64::MAX) + 1), None);
+        assert_eq!(of(i128::from(i64::MIN) - 1), None);
+        assert_eq!(of(i128::MIN), None);
+    }
+
+    #[test]
+    fn specialization_can_be_declined() {
+        let fixed = Parameter { specialize: false, ..Parameter::new("n", Annotation::None) };
+        assert_eq!(class(&fixed, &Value::Int(1)), scalar(Dtype::I32, false));
+        assert_eq!(class(&fixed, &Value::Int(16)), scalar(Dtype::I32, false));
+        let unaligned = Parameter { specialize_alignment: false, ..Parameter::new("n", Annotation::None) };
+        assert_eq!(class(&unaligned, &Value::Int(1)), Some(Class::One));
+        assert_eq!(class(&unaligned, &Value::Int(16)), scalar(Dtype::I32, false));
+    }
+
+    #[test]
+    fn numbers_keep_the_type_that_they_bring() {
+        let plain = Parameter::new("n", Annotation::None);
+        let wide = Value::Scalar(Literal::int(Dtype::I64, 1));
+        assert_eq!(class(&plain, &wide), scalar(Dtype::I64, false));
+        assert_eq!(class(&plain, &Value::Scalar(Literal::bool(false))), scalar(Dtype::I1, false));
+        assert_eq!(class(&plain, &Value::Float(0.5)), scalar(Dtype::F32, false));
+        let double = Parameter::new("n", Annotation::parse("fp64"));
+        assert_eq!(class(&double, &Value::Int(3)), scalar(Dtype::F64, false));
+        assert_eq!(bits(Dtype::F64, &Value::Int(3)), Some(3.0_f64.to_bits()));
+        let byte = Parameter::new("n", Annotation::parse("u8"));
+        assert_eq!(class(&byte, &Value::Int(256)), None);
+        assert_eq!(class(&byte, &Value::Int(1)), scalar(Dtype::U8, false));
+    }
+
+    #[test]
+    fn tensors_have_their_device_and_declared_type() {
+        let mut memory = [0_u8; 64];
+        let region = crate::Region::of(&mut memory);
+        let tensor = |device| {
+            let address = region.address().next_multiple_of(16);
+            Value::Pointer(crate::Pointer { pointee: Dtype::F16, address, region, device })
+        };
+        let plain = Parameter::new("x", Annotation::None);
+        let pointer = |pointee| Some(Class::Pointer { pointee, is_aligned: true });
+        assert_eq!(class(&plain, &tensor(Device::Cpu)), pointer(Dtype::F16));
+        assert!(matches!(Class::of(&plain, &tensor(Device::Cuda(1)), Device::Cpu), Err(Misfit::Device(_))));
+        let declared = |text| Parameter::new("x", Annotation::parse(text));
+        assert_eq!(class(&declared("*bf16"), &tensor(Device::Cpu)), pointer(Dtype::BF16));
+        assert_eq!(class(&declared("*fp32"), &tensor(Device::Cpu)), None);
+        assert_eq!(class(&declared("tl.constexpr"), &tensor(Device::Cpu)), None);
+        let tuple = Value::Tuple(vec![Value::Int(1), tensor(Device::Cpu)]);
+        assert_eq!(class(&plain, &tuple), None);
+    }
+}

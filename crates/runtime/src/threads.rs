@@ -1,0 +1,37 @@
+//! How many threads run the programs of a grid on the CPU.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::Knobs;
+
+/// More than a machine of today has; what is beyond is a mistake, and would exhaust the system.
+const MOST: usize = 1024;
+
+/// 0 while nobody has asked.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of threads that launches use: what was set, else `TILEWRIGHT_NUM_THREADS`, else `OMP_NUM_THREADS`, else as
+/// many as the machine runs at once.
+pub fn num_threads() -> usize {
+    match THREADS.load(Ordering::Relaxed) {
+        0 => {
+            let available = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            let knobs = Knobs::current();
+            let count = knobs.num_threads.unwrap_or_else(available).clamp(1, MOST);
+            if let Some(text) = &knobs.invalid_threads {
+                eprintln!(
+                    "tilewright: TILEWRIGHT_NUM_THREADS is '{text}', expected an int from 1 to {MOST}: running on {count}"
+                );
+            }
+            THREADS.store(count, Ordering::Relaxed);
+            count
+        }
+        count => count,
+    }
+}
+
+/// Sets the number of threads of later launches; 0 goes back to the default, and more than 1024 are 1024.
+pub fn set_num_threads(count: usize) {
+    THREADS.store(count.min(MOST), Ordering::Relaxed);
+}

@@ -1,0 +1,125 @@
+//! Arguments of a launch, as the caller converts them: one enum, no Python.
+
+use tilewright_cpu::memory::Region;
+use tilewright_frontend::{Constant, HostValue};
+use tilewright_ir::{Dtype, Literal};
+
+use crate::Device;
+
+/// An argument.
+#[derive(Clone, Debug)]
+pub enum Value<'m> {
+    /// A tensor.
+    Pointer(Pointer<'m>),
+    /// A Python int; its size decides between `int32`, `int64` and `uint64`.
+    Int(i128),
+    /// A Python float: `fp32`, unless the parameter is annotated.
+    Float(f64),
+    /// A Python bool.
+    Bool(bool),
+    /// A number that brings its type: a numpy scalar.
+    Scalar(Literal),
+    /// `None`: a compile-time value.
+    None,
+    /// A compile-time value: a string, a dtype, a function, or what is wrapped in `tl.constexpr`. For a parameter that
+    /// is not a constexpr, strings and dtypes are refused, unless `is_explicit`.
+    Constant {
+        /// The value.
+        value: HostValue,
+        /// It was wrapped in `tl.constexpr`, or is a `@jit` function.
+        is_explicit: bool,
+    },
+    /// A tuple or list.
+    Tuple(Vec<Value<'m>>),
+}
+
+/// A pointer argument.
+#[derive(Clone, Copy, Debug)]
+pub struct Pointer<'m> {
+    /// The type of the elements.
+    pub pointee: Dtype,
+    /// The address of the first element (of a view, that of its element `[0, …]`).
+    pub address: u64,
+    /// The whole allocation, which accesses through this pointer must stay in.
+    pub region: Region<'m>,
+    /// Where the memory is.
+    pub device: Device,
+}
+
+impl Value<'_> {
+    /// The value as a compile-time one; `None` if a tensor is in it.
+    pub fn to_host_value(&self) -> Option<HostValue> {
+        Some(match self {
+            Value::Pointer(_) => return None,
+            Value::Int(value) => HostValue::Constant(Constant::Int(*value)),
+            Value::Float(value) => HostValue::Constant(Constant::Float(*value)),
+            Value::Bool(value) => HostValue::Constant(Constant::Bool(*value)),
+            Value::Scalar(literal) => HostValue::Constant(constant_of(*literal)),
+            Value::None => HostValue::Constant(Constant::None),
+            Value::Constant { value, .. } => value.clone(),
+            Value::Tuple(items) => {
+                let items: Option<Vec<_>> = items.iter().map(Value::to_host_value).collect();
+                HostValue::Tuple(items?)
+            }
+        })
+    }
+
+    /// What it is called in messages: `an int`, `a float`.
+    pub fn describe(&self) -> String {
+        match self {
+            Value::Pointer(pointer) => format!("a tensor of {}", pointer.pointee),
+            Value::Int(value) => format!("the int {value}"),
+            Value::Float(value) => format!("the float {value:?}"),
+            Value::Bool(true) => "the bool True".into(),
+            Value::Bool(false) => "the bool False".into(),
+            Value::Scalar(literal) => format!("a number of type {}", literal.dtype),
+            Value::None => "None".into(),
+            Value::Constant { value: HostValue::Constant(Constant::Str(text)), .. } => {
+                format!("the string '{text}'")
+            }
+            Value::Constant { value: HostValue::Constant(constant), .. } => {
+                format!("{constant}, a compile-time value of type {}", constant.type_name())
+            }
+            Value::Constant { value: HostValue::Function(_), .. } => "a @jit function".into(),
+            Value::Constant { .. } => "a compile-time value".into(),
+            Value::Tuple(_) => "a tuple".into(),
+        }
+    }
+}
+
+/// A number as Python has it.
+fn constant_of(literal: Literal) -> Constant {
+    match (literal.dtype, literal.as_int(), literal.as_float()) {
+        (Dtype::I1, _, _) => Constant::Bool(literal.bits != 0),
+        (_, Some(value), _) => Constant::Int(value),
+        (_, _, Some(value)) => Constant::Float(value),
+        // 8-bit formats, which no numpy scalar has.
+        (..) => Constant::None,
+    }
+}
+
+macro_rules! from_numbers {
+    ($($ty:ty => $variant:ident;)*) => {$(
+        impl From<$ty> for Value<'_> {
+            fn from(value: $ty) -> Self {
+                Value::$variant(value.into())
+            }
+        }
+    )*};
+}
+from_numbers! {
+    i8 => Int; i16 => Int; i32 => Int; i64 => Int; u8 => Int; u16 => Int; u32 => Int; u64 => Int; i128 => Int;
+    f32 => Float; f64 => Float; bool => Bool;
+}
+
+impl From<usize> for Value<'_> {
+    fn from(value: usize) -> Self {
+        Value::Int(value as i128)
+    }
+}
+
+impl<'m> From<Pointer<'m>> for Value<'m> {
+    fn from(pointer: Pointer<'m>) -> Self {
+        Value::Pointer(pointer)
+    }
+}

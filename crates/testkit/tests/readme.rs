@@ -1,0 +1,61 @@
+//! The README shows what tilewright really prints. `TILEWRIGHT_BLESS=1` brings it up to date.
+
+use tilewright::{Color, Kernel, Module, Options, Stage, args};
+use tilewright_testkit::{check_snapshot, fences, project_root};
+
+/// The word of a block's first line that begins with `name=`.
+fn attribute<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+}
+
+fn kernel(code: &str, name: &str) -> Kernel {
+    let module = Module::from_source("kernels.py", code).expect("the program of the README is valid");
+    module.kernel(name).expect("the README has the kernel")
+}
+
+/// What the kernel says without its mask.
+fn without_mask(code: &str, name: &str) -> String {
+    let kernel = kernel(&code.replace(", mask=mask)", ")"), name);
+    let (x, y, mut output) = (vec![0.0_f32; 98_432], vec![0.0_f32; 98_432], vec![0.0_f32; 98_432]);
+    let result = kernel.launch(97, args![&x, &y, &mut output, x.len(), 1024]);
+    result.expect_err("it leaves its memory").render(Color::Never)
+}
+
+/// The lines from the first one with a word on, and a mark that there are more.
+fn excerpt(text: &str, from: &str, lines: &str) -> String {
+    let count = lines.parse().expect("lines is a number");
+    let excerpt: Vec<&str> = text.lines().skip_while(|line| !line.contains(from)).take(count).collect();
+    format!("  …\n{}\n  …\n", excerpt.join("\n"))
+}
+
+#[test]
+fn the_readme_is_true() {
+    let path = project_root().join("README.md");
+    let page = std::fs::read_to_string(&path).expect("there is a README");
+    let blocks = fences(&page);
+    let program = blocks.iter().find(|block| attribute(&block.info, "kernel").is_some());
+    let program = program.expect("the README has a kernel");
+    let (code, info) = (&page[program.body.clone()], program.info.as_str());
+    let name = attribute(info, "kernel").unwrap_or_default();
+    let signature = attribute(info, "signature").unwrap_or_default();
+    let handle = kernel(code, name).compile(signature, &Options::default()).expect("it compiles");
+
+    let mut expected = page.clone();
+    for block in blocks.iter().rev() {
+        let text =
+            match (attribute(&block.info, "emit").and_then(Stage::parse), attribute(&block.info, "run")) {
+                (Some(stage), _) => {
+                    let text = handle.compiled.asm(stage);
+                    match (attribute(&block.info, "from"), attribute(&block.info, "lines")) {
+                        (Some(from), Some(lines)) => excerpt(&text, from, lines),
+                        _ => text,
+                    }
+                }
+                (None, Some(_)) => without_mask(code, name) + "\n",
+                (None, None) => continue,
+            };
+        let text = text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n";
+        expected.replace_range(block.body.clone(), &text);
+    }
+    check_snapshot(&path, &expected);
+}

@@ -1,0 +1,199 @@
+//! Arguments and grids, from Rust's types.
+
+use half::{bf16, f16};
+use tilewright_base::{Code, Diagnostic};
+use tilewright_frontend::{Constant, HostValue};
+use tilewright_ir::Dtype;
+use tilewright_runtime::{Device, Error, Grid, Pointer, Region, Value};
+
+/// The arguments of a launch; made by [`args!`](crate::args).
+#[derive(Clone, Debug, Default)]
+pub struct Arguments<'m> {
+    /// By position.
+    pub positional: Vec<Value<'m>>,
+    /// By name.
+    pub keywords: Vec<(&'static str, Value<'m>)>,
+}
+
+impl<'m> Arguments<'m> {
+    /// Adds an argument by position.
+    #[must_use]
+    pub fn argument(mut self, value: impl IntoArgument<'m>) -> Self {
+        self.positional.push(value.into_argument());
+        self
+    }
+
+    /// Adds an argument or option by name.
+    #[must_use]
+    pub fn keyword(mut self, name: &'static str, value: impl IntoArgument<'m>) -> Self {
+        self.keywords.push((name, value.into_argument()));
+        self
+    }
+}
+
+/// The arguments of a launch: `args![&x, &mut out, n, BLOCK = 1024, num_warps = 8]`.
+#[macro_export]
+macro_rules! args {
+    (@add $built:expr $(,)?) => { $built };
+    (@add $built:expr, $name:ident = $value:expr $(, $($rest:tt)*)?) => {
+        $crate::args!(@add $built.keyword(stringify!($name), $value) $(, $($rest)*)?)
+    };
+    (@add $built:expr, $value:expr $(, $($rest:tt)*)?) => {
+        $crate::args!(@add $built.argument($value) $(, $($rest)*)?)
+    };
+    ($($rest:tt)*) => { $crate::args!(@add $crate::Arguments::default(), $($rest)*) };
+}
+
+/// What can be an element of a tensor.
+pub trait Element: bytemuck::Pod {
+    /// Its type in a kernel.
+    const DTYPE: Dtype;
+}
+
+macro_rules! elements {
+    ($($ty:ty => $dtype:ident,)*) => {$(
+        impl Element for $ty {
+            const DTYPE: Dtype = Dtype::$dtype;
+        }
+    )*};
+}
+elements! {
+    f16 => F16, bf16 => BF16, f32 => F32, f64 => F64,
+    i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16, u32 => U32, u64 => U64,
+}
+
+/// What can be an argument.
+pub trait IntoArgument<'m> {
+    /// As the launcher takes it.
+    fn into_argument(self) -> Value<'m>;
+}
+
+impl<'m, T: Element> IntoArgument<'m> for &'m mut [T] {
+    fn into_argument(self) -> Value<'m> {
+        let region = Region::of(bytemuck::cast_slice_mut(self));
+        let address = region.address();
+        Value::Pointer(Pointer { pointee: T::DTYPE, address, region, device: Device::Cpu })
+    }
+}
+
+/// A tensor that is only read: a store to it is an error.
+impl<'m, T: Element> IntoArgument<'m> for &'m [T] {
+    fn into_argument(self) -> Value<'m> {
+        let region = Region::read_only(bytemuck::cast_slice(self));
+        let address = region.address();
+        Value::Pointer(Pointer { pointee: T::DTYPE, address, region, device: Device::Cpu })
+    }
+}
+
+impl<'m, T: Element> IntoArgument<'m> for &'m Vec<T> {
+    fn into_argument(self) -> Value<'m> {
+        self.as_slice().into_argument()
+    }
+}
+
+impl<'m, T: Element> IntoArgument<'m> for &'m mut Vec<T> {
+    fn into_argument(self) -> Value<'m> {
+        self.as_mut_slice().into_argument()
+    }
+}
+
+impl<'m, T: Element, const N: usize> IntoArgument<'m> for &'m [T; N] {
+    fn into_argument(self) -> Value<'m> {
+        self.as_slice().into_argument()
+    }
+}
+
+impl<'m, T: Element, const N: usize> IntoArgument<'m> for &'m mut [T; N] {
+    fn into_argument(self) -> Value<'m> {
+        self.as_mut_slice().into_argument()
+    }
+}
+
+macro_rules! plain_arguments {
+    ($($ty:ty)*) => {$(
+        impl<'m> IntoArgument<'m> for $ty {
+            fn into_argument(self) -> Value<'m> {
+                self.into()
+            }
+        }
+    )*};
+}
+plain_arguments!(i8 i16 i32 i64 i128 u8 u16 u32 u64 usize f32 f64 bool);
+
+/// A string, for a parameter that is a `tl.constexpr`.
+impl<'m> IntoArgument<'m> for &str {
+    fn into_argument(self) -> Value<'m> {
+        constant(Constant::Str(self.into()))
+    }
+}
+
+/// A dtype, for a parameter that is a `tl.constexpr`.
+impl<'m> IntoArgument<'m> for Dtype {
+    fn into_argument(self) -> Value<'m> {
+        constant(Constant::dtype(self))
+    }
+}
+
+/// `None` is Python's `None`.
+impl<'m, T: IntoArgument<'m>> IntoArgument<'m> for Option<T> {
+    fn into_argument(self) -> Value<'m> {
+        self.map_or(Value::None, T::into_argument)
+    }
+}
+
+impl<'m> IntoArgument<'m> for Value<'m> {
+    fn into_argument(self) -> Value<'m> {
+        self
+    }
+}
+
+fn constant<'m>(constant: Constant) -> Value<'m> {
+    Value::Constant { value: HostValue::Constant(constant), is_explicit: false }
+}
+
+/// What can be a grid: a number of programs, or an array or tuple of one to three.
+pub trait IntoGrid {
+    /// The checked grid.
+    fn into_grid(self) -> Result<Grid, Error>;
+}
+
+impl IntoGrid for Grid {
+    fn into_grid(self) -> Result<Grid, Error> {
+        Ok(self)
+    }
+}
+
+macro_rules! grids {
+    ($($ty:ty)*) => {$(
+        impl IntoGrid for $ty {
+            fn into_grid(self) -> Result<Grid, Error> {
+                Grid::new(&[self as i128])
+            }
+        }
+        impl<const N: usize> IntoGrid for [$ty; N] {
+            fn into_grid(self) -> Result<Grid, Error> {
+                Grid::new(&self.map(|extent| extent as i128))
+            }
+        }
+        impl IntoGrid for ($ty, $ty) {
+            fn into_grid(self) -> Result<Grid, Error> {
+                [self.0, self.1].into_grid()
+            }
+        }
+        impl IntoGrid for ($ty, $ty, $ty) {
+            fn into_grid(self) -> Result<Grid, Error> {
+                [self.0, self.1, self.2].into_grid()
+            }
+        }
+    )*};
+}
+grids!(i32 i64 u32 u64 usize);
+
+/// The compile-time value of an argument, for an option.
+pub(crate) fn to_constant(name: &str, value: &Value<'_>) -> Result<Constant, Error> {
+    if let Some(HostValue::Constant(constant)) = value.to_host_value() {
+        return Ok(constant);
+    }
+    let message = format!("the launch option {name} is {}", value.describe());
+    Err(Diagnostic::new(Code::InvalidOption, message).into())
+}

@@ -1,0 +1,212 @@
+//! A Python source file with kernels, and one kernel of it.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+use tilewright_base::{Code, Diagnostic, SourceFile};
+use tilewright_compiler::{FunctionSyntax, functions, syntax_tree};
+use tilewright_frontend::{Constant, FunctionSource, Host, HostValue, SourceHost, suggest};
+use tilewright_runtime as runtime;
+use tilewright_runtime::{
+    Annotation, ArgumentSource, Device, Error, Handle, Interrupt, Options, Parameter, Signature, Value,
+};
+
+use crate::arguments::to_constant;
+use crate::{Arguments, IntoGrid};
+
+/// The text of a Python module that defines kernels. Its imports of `triton` or `tilewright`, its constants and its
+/// `@jit` functions are understood; nothing of it is executed.
+#[derive(Clone, Debug)]
+pub struct Module {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    file: Arc<SourceFile>,
+    functions: Vec<FunctionSyntax>,
+    host: Mutex<SourceHost>,
+    kernels: Mutex<FxHashMap<String, Arc<runtime::Kernel>>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Module").field("file", &self.file.name).finish_non_exhaustive()
+    }
+}
+
+impl Module {
+    /// Reads a file.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            unreadable(path, &format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
+        })?;
+        Self::from_source(path.display().to_string(), text)
+    }
+
+    /// Takes a text; the name stands in messages.
+    pub fn from_source(name: impl Into<String>, text: impl Into<String>) -> Result<Self, Error> {
+        let file = Arc::new(SourceFile::new(name, text));
+        let host = SourceHost::from_file(Arc::clone(&file))?;
+        let functions = functions(&file.text);
+        let shared = Shared { host: Mutex::new(host), functions, file, kernels: Mutex::default() };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The names of the `@jit` functions, in order.
+    pub fn kernel_names(&self) -> Vec<&str> {
+        self.kernels().map(|function| function.name.as_str()).collect()
+    }
+
+    /// The syntax tree of a kernel as text, a line for each node. Nothing is compiled.
+    pub fn syntax_tree(&self, name: &str) -> Result<String, Error> {
+        let kernel = self.kernel(name)?;
+        Ok(syntax_tree(kernel.signature().source.as_ref()))
+    }
+
+    /// The `@jit` function with this name.
+    pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
+        let mut kernels = self.shared.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let kernel = if let Some(kernel) = kernels.get(name) {
+            Arc::clone(kernel)
+        } else {
+            let kernel = Arc::new(self.make_kernel(name)?);
+            kernels.insert(name.to_owned(), Arc::clone(&kernel));
+            kernel
+        };
+        Ok(Kernel { kernel, module: self.clone() })
+    }
+
+    fn kernels(&self) -> impl Iterator<Item = &FunctionSyntax> {
+        self.shared.functions.iter().filter(|function| is_jit(function))
+    }
+
+    fn make_kernel(&self, name: &str) -> Result<runtime::Kernel, Error> {
+        // Of two definitions the later one counts, as in Python.
+        let syntax = self.kernels().filter(|function| function.name == name).last();
+        let syntax = syntax.ok_or_else(|| self.no_such_kernel(name))?;
+        let mut host = self.shared.host.lock().unwrap_or_else(PoisonError::into_inner);
+        let function = host.function(name).ok_or_else(|| self.no_such_kernel(name))?;
+        let parameters = syntax.parameters.iter().map(|written| {
+            let annotation = written.annotation.as_deref().map_or(Annotation::None, Annotation::parse);
+            let default = written.default.as_ref().and_then(|_| host.default(function, &written.name));
+            Parameter { default: default.map(to_value), ..Parameter::new(written.name.as_str(), annotation) }
+        });
+        let parameters = parameters.collect();
+        let source = FunctionSource {
+            name: name.to_owned(),
+            file: Arc::clone(&self.shared.file),
+            offset: syntax.offset,
+            noinline: false,
+        };
+        let signature = Signature { name: name.into(), parameters, source: Some(source) };
+        Ok(runtime::Kernel::new(signature, function, Device::Cpu))
+    }
+
+    fn no_such_kernel(&self, name: &str) -> Error {
+        let names = self.kernel_names();
+        let file = &self.shared.file.name;
+        let diagnostic = Diagnostic::new(Code::KernelNotFound, format!("{file} has no kernel '{name}'"));
+        let diagnostic = if names.is_empty() {
+            diagnostic.note("it has no function with the decorator @triton.jit")
+        } else {
+            diagnostic.note(format!("its kernels are {}", names.join(", ")))
+        };
+        match suggest(name, names.iter().copied()) {
+            Some(similar) => diagnostic.hint(format!("did you mean '{similar}'?")),
+            None => diagnostic,
+        }
+        .into()
+    }
+}
+
+/// A kernel of a module. What it is compiled to is kept, for each form of its arguments.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    kernel: Arc<runtime::Kernel>,
+    module: Module,
+}
+
+impl Kernel {
+    /// The name and the parameters.
+    pub fn signature(&self) -> &Signature {
+        self.kernel.signature()
+    }
+
+    /// Runs the kernel for every program of a grid, and compiles it before where needed. Returns when all have ended.
+    pub fn launch(&self, grid: impl IntoGrid, arguments: Arguments<'_>) -> Result<(), Error> {
+        let grid = grid.into_grid()?;
+        let (values, options) = self.bind(arguments)?;
+        self.handle(&values, &options)?.launch(grid, &values, Interrupt::Never)
+    }
+
+    /// Compiles the kernel for these arguments and does not run it.
+    pub fn warmup(&self, arguments: Arguments<'_>) -> Result<Arc<Handle>, Error> {
+        let (values, options) = self.bind(arguments)?;
+        self.handle(&values, &options)
+    }
+
+    /// Compiles the kernel for arguments that a text describes: `*fp32,*fp32:16,i32,BLOCK=1024`. (The language is that
+    /// of `tilewright compile --signature`.)
+    pub fn compile(&self, signature: &str, options: &Options) -> Result<Handle, Error> {
+        let arguments = self.signature().parse_arguments(signature)?;
+        let mut host = self.module.shared.host.lock().unwrap_or_else(PoisonError::into_inner);
+        self.kernel.compile_for(arguments, options, &mut *host)
+    }
+
+    /// The compiled form for these values, one for each parameter; compiles it where needed.
+    pub fn handle(&self, values: &[Value<'_>], options: &Options) -> Result<Arc<Handle>, Error> {
+        if let Some(handle) = self.kernel.lookup(values, options)? {
+            return Ok(handle);
+        }
+        let mut host = self.module.shared.host.lock().unwrap_or_else(PoisonError::into_inner);
+        self.kernel.specialize(values, options, &mut *host)
+    }
+
+    /// One value for each parameter, and the options.
+    fn bind<'m>(&self, arguments: Arguments<'m>) -> Result<(Vec<Value<'m>>, Options), Error> {
+        let Arguments { positional, keywords } = arguments;
+        let names: Vec<&str> = keywords.iter().map(|(name, _)| *name).collect();
+        let binding = self.kernel.bind(positional.len(), &names)?;
+        let mut options = Options::default();
+        for &(index, option) in &binding.options {
+            options.set(option, &to_constant(option.info().name, &keywords[index].1)?)?;
+        }
+        let values =
+            binding.parameters.iter().zip(&self.signature().parameters).map(|(source, parameter)| {
+                match *source {
+                    ArgumentSource::Positional(index) => positional[index].clone(),
+                    ArgumentSource::Keyword(index) => keywords[index].1.clone(),
+                    ArgumentSource::Default => parameter.default.clone().unwrap_or(Value::None),
+                }
+            });
+        Ok((values.collect(), options))
+    }
+}
+
+fn unreadable(path: &Path, why: &str) -> Error {
+    let message = format!("cannot read {}: {why}", path.display());
+    Diagnostic::new(Code::KernelNotFound, message).into()
+}
+
+/// Whether a decorator is `jit`, by whatever path, with or without arguments. Decorators around it (`autotune`,
+/// `heuristics`) are for Python's launcher.
+fn is_jit(function: &FunctionSyntax) -> bool {
+    function.decorators.iter().any(|decorator| {
+        let callee = decorator.split('(').next().unwrap_or("").trim();
+        callee.rsplit('.').next() == Some("jit")
+    })
+}
+
+/// A default as an argument: numbers are as if they were passed.
+fn to_value(value: HostValue) -> Value<'static> {
+    match value {
+        HostValue::Constant(Constant::None) => Value::None,
+        HostValue::Constant(Constant::Bool(value)) => Value::Bool(value),
+        HostValue::Constant(Constant::Int(value)) => Value::Int(value),
+        HostValue::Constant(Constant::Float(value)) => Value::Float(value),
+        value => Value::Constant { value, is_explicit: true },
+    }
+}
