@@ -1,1 +1,52 @@
-//! The native module of the Python package.
+//! The native module of the Python package, `tilewright._native`: conversion and error mapping, nothing else.
+//!
+//! ```text
+//! kernel[grid](...) ── launcher ──> convert (arguments to values) ──> runtime ──> handle
+//!                                     torch, array: who the memory of an argument belongs to
+//! compiling ── host: what the free names of a kernel mean ──> objects (Python objects to values and back)
+//!              reads: whether they still mean that at a later launch
+//! errors: diagnostics to exceptions
+//! ```
+//! The Python side (`python/tilewright`) holds what is not on the path of a launch: decorators, names, the commands.
+
+mod array;
+mod convert;
+mod device;
+mod errors;
+mod handle;
+mod hooks;
+mod host;
+mod kernel;
+mod launch;
+mod names;
+mod objects;
+mod reads;
+mod torch;
+
+use pyo3::prelude::*;
+
+/// The module `tilewright._native`.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::convert::describe_argument;
+    #[pymodule_export]
+    use crate::device::{command_line, current_target, device, device_properties, reload_knobs, set_device};
+    #[pymodule_export]
+    use crate::errors::outside_kernel;
+    #[pymodule_export]
+    use crate::handle::{CompiledKernel, HandleLauncher};
+    #[pymodule_export]
+    use crate::hooks::set_hooks;
+    #[pymodule_export]
+    use crate::kernel::{JitKernel, Launcher};
+    #[pymodule_export]
+    use crate::names::language_names;
+    #[pymodule_export]
+    use crate::torch::set_torch_function_mode;
+
+    /// The version of tilewright.
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "the name that Python gives it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

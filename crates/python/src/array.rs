@@ -1,0 +1,383 @@
+//! Arrays that are not torch's: numpy, `__array_interface__`, `__cuda_array_interface__`, DLPack.
+#![expect(unsafe_code, reason = "DLPack is a C structure behind a pointer")]
+
+use std::ffi::{c_char, c_int, c_void};
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyType};
+use tilewright_ir::{Dtype, Literal};
+
+use crate::torch::{Tensor, Unfit};
+
+/// What is kept of numpy, which this crate never imports.
+pub(crate) struct Numpy {
+    array: Py<PyType>,
+    scalar: Py<PyType>,
+}
+
+impl Numpy {
+    /// Numpy, if it has been imported.
+    pub(crate) fn get(py: Python<'_>) -> Option<&'static Numpy> {
+        static NUMPY: PyOnceLock<Numpy> = PyOnceLock::new();
+        if let Some(numpy) = NUMPY.get(py) {
+            return Some(numpy);
+        }
+        let modules = py.import(intern!(py, "sys")).ok()?.getattr(intern!(py, "modules")).ok()?;
+        let module = modules.get_item(intern!(py, "numpy")).ok()?;
+        let class = |name: &str| Some(module.getattr(name).ok()?.cast_into::<PyType>().ok()?.unbind());
+        NUMPY.set(py, Numpy { array: class("ndarray")?, scalar: class("generic")? }).ok();
+        NUMPY.get(py)
+    }
+
+    /// Whether an object is an array.
+    pub(crate) fn is_array(&self, object: &Bound<'_, PyAny>) -> bool {
+        object.is_instance(self.array.bind(object.py())).unwrap_or(false)
+    }
+
+    /// Whether an object is an array and nothing derived from it.
+    #[inline]
+    pub(crate) fn is_exact_array(&self, object: &Bound<'_, PyAny>) -> bool {
+        object.get_type_ptr().cast() == self.array.as_ptr()
+    }
+
+    /// Whether an object is a number with a dtype, such as `np.float32(1)`.
+    pub(crate) fn is_scalar(&self, object: &Bound<'_, PyAny>) -> bool {
+        object.is_instance(self.scalar.bind(object.py())).unwrap_or(false)
+    }
+}
+
+/// The number that a numpy scalar is; `None` if the language has no such type.
+pub(crate) fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Literal>> {
+    let py = object.py();
+    let name: String = object.getattr(intern!(py, "dtype"))?.getattr(intern!(py, "name"))?.extract()?;
+    let Some(dtype) = dtype_of_name(&name) else { return Ok(None) };
+    let value = object.call_method0(intern!(py, "item"))?;
+    Ok(if dtype.is_bool() {
+        Some(Literal::int(dtype, value.is_truthy()?.into()))
+    } else if dtype.is_int() {
+        Some(Literal::int(dtype, value.extract()?))
+    } else {
+        Literal::float(dtype, value.extract()?)
+    })
+}
+
+/// The dtype that numpy and `ml_dtypes` call so.
+fn dtype_of_name(name: &str) -> Option<Dtype> {
+    Some(match name {
+        "bool" => Dtype::I1,
+        "float16" => Dtype::F16,
+        "bfloat16" => Dtype::BF16,
+        "float32" => Dtype::F32,
+        "float64" => Dtype::F64,
+        "float8_e5m2" => Dtype::F8E5,
+        "float8_e4m3fn" => Dtype::F8E4NV,
+        "float8_e4m3fnuz" => Dtype::F8E4B8,
+        "float8_e5m2fnuz" => Dtype::F8E5B16,
+        "float8_e4m3b11fnuz" => return None,
+        name => Dtype::parse(name).filter(|dtype| dtype.is_int())?,
+    })
+}
+
+/// Numpy's description of an array in C (`PyArrayInterface`).
+#[repr(C)]
+struct ArrayInterface {
+    two: c_int,
+    nd: c_int,
+    typekind: c_char,
+    itemsize: c_int,
+    flags: c_int,
+    shape: *const isize,
+    strides: *const isize,
+    data: *mut c_void,
+    descr: *mut c_void,
+}
+
+const NOT_SWAPPED: c_int = 0x200;
+const WRITEABLE: c_int = 0x400;
+
+/// Reads an array of numpy itself, and runs nobody's code.
+pub(crate) fn read_struct(array: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
+    let (description, own) = describe_struct(array)?;
+    let (kind, size) = (description.typekind as u8, description.itemsize);
+    let dtype = match (kind, size) {
+        _ if description.flags & NOT_SWAPPED == 0 && size > 1 => None,
+        (b'f', 4) => Some(Dtype::F32),
+        (b'f', 2) => Some(Dtype::F16),
+        (b'f', 8) => Some(Dtype::F64),
+        (b'i', 1) => Some(Dtype::I8),
+        (b'i', 2) => Some(Dtype::I16),
+        (b'i', 4) => Some(Dtype::I32),
+        (b'i', 8) => Some(Dtype::I64),
+        (b'u', 1) => Some(Dtype::U8),
+        (b'u', 2) => Some(Dtype::U16),
+        (b'u', 4) => Some(Dtype::U32),
+        (b'u', 8) => Some(Dtype::U64),
+        (b'b', 1) => Some(Dtype::I1),
+        _ => None,
+    };
+    // What numpy itself has no letter for (bfloat16 of ml_dtypes), and what no kernel takes: by the name.
+    let Some(dtype) = dtype else { return read(array) };
+    let (low, high) = owner_range(array)?.filter(|owner| owner.0 <= own.0 && own.1 <= owner.1).unwrap_or(own);
+    let is_read_only = description.flags & WRITEABLE == 0;
+    Ok(Tensor { dtype, address: description.address, allocation: (low, high - low), is_read_only })
+}
+
+/// What of an `ArrayInterface` is needed after the capsule is gone.
+struct Description {
+    typekind: c_char,
+    itemsize: c_int,
+    flags: c_int,
+    address: usize,
+}
+
+/// The description of an array of numpy itself, and the bytes that its elements take.
+fn describe_struct(array: &Bound<'_, PyAny>) -> Result<(Description, (usize, usize)), Unfit> {
+    let capsule = array.getattr(intern!(array.py(), "__array_struct__"))?;
+    let capsule = capsule.cast::<PyCapsule>().map_err(PyErr::from)?;
+    let pointer = capsule.pointer_checked(None)?;
+    // SAFETY: the caller has made sure that this is numpy's own array: its capsule holds an `ArrayInterface`, which is valid
+    // while the capsule lives.
+    let interface = unsafe { pointer.cast::<ArrayInterface>().as_ref() };
+    let rank = usize::try_from(interface.nd).unwrap_or(0);
+    let list = |items: *const isize| match rank {
+        0 => &[][..],
+        // SAFETY: numpy's shape and strides have `nd` items.
+        _ => unsafe { std::slice::from_raw_parts(items, rank) },
+    };
+    let address = interface.data.addr();
+    let axes = list(interface.shape).iter().zip(list(interface.strides));
+    let axes = axes.map(|(&extent, &stride)| (extent as usize, stride));
+    let own = range(address, interface.itemsize as usize, axes)?;
+    let ArrayInterface { typekind, itemsize, flags, .. } = *interface;
+    Ok((Description { typekind, itemsize, flags, address }, own))
+}
+
+/// The bytes that the elements of an array take, of an address, the size of an element, and for each axis its extent and the
+/// bytes from one element to the next.
+fn range(
+    address: usize,
+    size: usize,
+    axes: impl Iterator<Item = (usize, isize)> + Clone,
+) -> Result<(usize, usize), Unfit> {
+    if axes.clone().any(|(extent, _)| extent == 0) {
+        return Ok((address, address));
+    }
+    let bounds = || {
+        let (mut low, mut high) = (address, address.checked_add(size)?);
+        for (extent, stride) in axes {
+            let reach = isize::try_from(extent - 1).ok()?.checked_mul(stride)?;
+            low = low.checked_add_signed(reach.min(0))?;
+            high = high.checked_add_signed(reach.max(0))?;
+        }
+        isize::try_from(high - low).is_ok().then_some((low, high))
+    };
+    bounds().ok_or_else(|| Unfit::Malformed("whose shape and strides reach beyond the address space".into()))
+}
+
+/// Reads an array by its `__array_interface__`.
+pub(crate) fn read(object: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
+    let py = object.py();
+    let interface = object.getattr(intern!(py, "__array_interface__"))?;
+    let interface = interface.cast_into::<PyDict>().map_err(PyErr::from)?;
+    let item = |name: &str| -> PyResult<Bound<'_, PyAny>> {
+        interface
+            .get_item(name)?
+            .ok_or_else(|| PyValueError::new_err(format!("__array_interface__ without '{name}'")))
+    };
+    let (address, is_read_only): (usize, bool) = item("data")?.extract()?;
+    let dtype = dtype_of_interface(object, &item("typestr")?)?;
+    let shape: Vec<usize> = item("shape")?.extract()?;
+    let strides = interface.get_item(intern!(py, "strides"))?.filter(|strides| !strides.is_none());
+    let strides = match strides {
+        Some(strides) => strides.extract()?,
+        None => contiguous(&shape, dtype.bytes())?,
+    };
+    let own = range(address, dtype.bytes(), axes(&shape, &strides)?)?;
+    let owner = owner_range(object)?;
+    let (low, high) = owner.filter(|owner| owner.0 <= own.0 && own.1 <= owner.1).unwrap_or(own);
+    Ok(Tensor { dtype, address, allocation: (low, high - low), is_read_only })
+}
+
+/// The axes of a shape and strides that somebody else states.
+fn axes<'a>(
+    shape: &'a [usize],
+    strides: &'a [isize],
+) -> Result<impl Iterator<Item = (usize, isize)> + Clone + use<'a>, Unfit> {
+    if shape.len() != strides.len() {
+        return Err(Unfit::Malformed("whose shape and strides differ in length".into()));
+    }
+    Ok(shape.iter().copied().zip(strides.iter().copied()))
+}
+
+fn dtype_of_interface(object: &Bound<'_, PyAny>, typestr: &Bound<'_, PyAny>) -> Result<Dtype, Unfit> {
+    let py = object.py();
+    let text: String = typestr.extract()?;
+    let (order, rest) = text.split_at_checked(1).unwrap_or(("|", ""));
+    let native = if cfg!(target_endian = "little") { "<" } else { ">" };
+    let named = || object.getattr(intern!(py, "dtype"))?.getattr(intern!(py, "name"))?.extract::<String>();
+    let found = match (order == native || order == "|", rest.split_at_checked(1)) {
+        (true, Some(("b", "1"))) => Some(Dtype::I1),
+        (true, Some(("i", bytes))) => dtype_of_name(&format!("int{}", bits(bytes))),
+        (true, Some(("u", bytes))) => dtype_of_name(&format!("uint{}", bits(bytes))),
+        (true, Some(("f", bytes))) => dtype_of_name(&format!("float{}", bits(bytes))),
+        // Types that numpy itself does not know: bfloat16 and the 8-bit floats of ml_dtypes.
+        (true, Some(("V", _))) => named().ok().and_then(|name| dtype_of_name(&name)),
+        _ => None,
+    };
+    let is_foreign = order != native && order != "|";
+    let note = if is_foreign { " in another byte order" } else { "" };
+    found.ok_or_else(|| Unfit::Dtype(format!("dtype {}{note}", named().unwrap_or(text))))
+}
+
+fn bits(bytes: &str) -> usize {
+    bytes.parse::<usize>().map_or(0, |bytes| bytes * 8)
+}
+
+fn contiguous(shape: &[usize], size: usize) -> Result<Vec<isize>, Unfit> {
+    let too_large = || Unfit::Malformed("whose shape has more elements than memory could hold".into());
+    let mut stride = size as isize;
+    let mut strides: Vec<isize> = Vec::with_capacity(shape.len());
+    for &extent in shape.iter().rev() {
+        strides.push(stride);
+        let extent = isize::try_from(extent.max(1)).map_err(|_| too_large())?;
+        stride = stride.checked_mul(extent).ok_or_else(too_large)?;
+    }
+    strides.reverse();
+    Ok(strides)
+}
+
+/// The memory of the array that an array is a view of.
+fn owner_range(object: &Bound<'_, PyAny>) -> Result<Option<(usize, usize)>, Unfit> {
+    let py = object.py();
+    let Some(numpy) = Numpy::get(py) else { return Ok(None) };
+    let mut owner: Option<Bound<'_, PyAny>> = None;
+    let mut next = object.getattr_opt(intern!(py, "base"))?;
+    while let Some(base) = next.filter(|base| numpy.is_exact_array(base)) {
+        next = base.getattr_opt(intern!(py, "base"))?;
+        owner = Some(base);
+    }
+    owner.map(|owner| describe_struct(&owner).map(|(_, range)| range)).transpose()
+}
+
+/// Whether an object says that its memory is a GPU's.
+pub(crate) fn cuda_device(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    object.hasattr(intern!(object.py(), "__cuda_array_interface__"))
+}
+
+/// DLPack's description of a tensor (version 0 of the structure, which the later ones extend behind a header).
+#[repr(C)]
+struct DlTensor {
+    data: *mut c_void,
+    device_type: i32,
+    device_id: i32,
+    ndim: i32,
+    code: u8,
+    bits: u8,
+    lanes: u16,
+    shape: *const i64,
+    strides: *const i64,
+    byte_offset: u64,
+}
+
+/// What stands before the description from version 1 on (`DLManagedTensorVersioned`).
+#[repr(C)]
+struct DlVersioned {
+    major: u32,
+    minor: u32,
+    context: *mut c_void,
+    deleter: *mut c_void,
+    flags: u64,
+    tensor: DlTensor,
+}
+
+const DL_CPU: i32 = 1;
+const DL_READ_ONLY: u64 = 1;
+
+/// Reads an array by DLPack. The capsule owns the memory and must live until the launch has ended.
+pub(crate) fn read_dlpack<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bound<'py, PyAny>), Unfit> {
+    let py = object.py();
+    if let Some(device) = object.getattr_opt(intern!(py, "__dlpack_device__"))? {
+        let (kind, index): (i32, i32) = device.call0()?.extract()?;
+        if kind != DL_CPU {
+            return Err(Unfit::Device(dl_device(kind, index)));
+        }
+    }
+    let capsule = dlpack_capsule(object)?;
+    let handle = capsule.cast::<PyCapsule>().map_err(PyErr::from)?;
+    let (tensor, is_read_only) = if handle.is_valid_checked(Some(c"dltensor_versioned")) {
+        let pointer = handle.pointer_checked(Some(c"dltensor_versioned"))?;
+        // SAFETY: by DLPack's specification, a capsule of this name holds a `DLManagedTensorVersioned`, whose first fields
+        // are the same in every version, and which is valid while the capsule lives.
+        let versioned = unsafe { pointer.cast::<DlVersioned>().as_ref() };
+        if versioned.major != 1 {
+            let version = (versioned.major, versioned.minor);
+            return Err(Unfit::Malformed(format!("of version {version:?} of DLPack")));
+        }
+        (&versioned.tensor, versioned.flags & DL_READ_ONLY != 0)
+    } else {
+        let pointer = handle.pointer_checked(Some(c"dltensor"))?;
+        // SAFETY: by DLPack's specification, a capsule of this name holds a `DLManagedTensor`, which begins with a
+        // `DLTensor` and is valid while the capsule lives.
+        (unsafe { pointer.cast::<DlTensor>().as_ref() }, false)
+    };
+    if tensor.device_type != DL_CPU {
+        return Err(Unfit::Device(dl_device(tensor.device_type, tensor.device_id)));
+    }
+    let dtype = match (tensor.code, tensor.bits, tensor.lanes) {
+        (0, bits, 1) => dtype_of_name(&format!("int{bits}")),
+        (1, bits, 1) => dtype_of_name(&format!("uint{bits}")),
+        (2, bits, 1) => dtype_of_name(&format!("float{bits}")),
+        (4, 16, 1) => Some(Dtype::BF16),
+        (6, 8, 1) => Some(Dtype::I1),
+        _ => None,
+    };
+    let dtype = dtype.ok_or_else(|| {
+        Unfit::Dtype(format!("DLPack type {}/{}x{}", tensor.code, tensor.bits, tensor.lanes))
+    })?;
+    let rank = usize::try_from(tensor.ndim).unwrap_or(0);
+    let list = |items: *const i64| {
+        if items.is_null() || rank == 0 {
+            return Vec::new();
+        }
+        // SAFETY: by the specification, shape and strides have `ndim` items, unless strides is null.
+        unsafe { std::slice::from_raw_parts(items, rank) }.to_vec()
+    };
+    let shape: Vec<usize> = list(tensor.shape).into_iter().map(|extent| extent.max(0) as usize).collect();
+    let size = dtype.bytes();
+    let strides: Vec<isize> = if tensor.strides.is_null() {
+        contiguous(&shape, size)?
+    } else {
+        let bytes = |stride: i64| isize::try_from(stride).ok()?.checked_mul(size as isize);
+        let strides: Option<Vec<isize>> = list(tensor.strides).into_iter().map(bytes).collect();
+        strides.ok_or_else(|| Unfit::Malformed("whose strides reach beyond the address space".into()))?
+    };
+    let address = tensor.data.addr().checked_add(tensor.byte_offset as usize);
+    let address = address.ok_or_else(|| Unfit::Malformed("that ends beyond the address space".into()))?;
+    let (low, high) = range(address, size, axes(&shape, &strides)?)?;
+    Ok((Tensor { dtype, address, allocation: (low, high - low), is_read_only }, capsule))
+}
+
+/// Asks for the newest form, which says whether the memory may be written; older libraries know no versions.
+fn dlpack_capsule<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let versions = PyDict::new(py);
+    versions.set_item(intern!(py, "max_version"), (1, 0))?;
+    match object.call_method(intern!(py, "__dlpack__"), (), Some(&versions)) {
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+            object.call_method0(intern!(py, "__dlpack__"))
+        }
+        found => found,
+    }
+}
+
+fn dl_device(kind: i32, index: i32) -> String {
+    match kind {
+        2 => format!("cuda:{index}"),
+        10 => format!("rocm:{index}"),
+        8 => format!("metal:{index}"),
+        _ => format!("DLPack device {kind}:{index}"),
+    }
+}

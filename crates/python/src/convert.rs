@@ -1,0 +1,371 @@
+//! Arguments of a launch: Python objects to values of the runtime.
+#![expect(unsafe_code, reason = "a region is made of the address and size that an argument states")]
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
+use smallvec::SmallVec;
+use tilewright_frontend::{Constant, HostValue};
+use tilewright_ir::{Dtype, Type};
+use tilewright_runtime::{Annotation, Device, Pointer, Region, Signature, Value};
+
+use crate::array::{self, Numpy};
+use crate::errors::to_exception;
+use crate::kernel::JitKernel;
+use crate::objects::{self, Classes};
+use crate::torch::{self, Tensor, Torch, Unfit, Unwatched};
+
+/// The arguments of a launch, one for each parameter. Regions are valid while the Python objects live that they were
+/// made of, which the call holds.
+pub(crate) type Values = SmallVec<[Value<'static>; 16]>;
+
+/// Converts the arguments of one launch.
+pub(crate) struct Converter<'a, 'py> {
+    py: Python<'py>,
+    signature: &'a Signature,
+    torch: Option<&'static Torch>,
+    /// Whether nothing is run: dtypes may stand for tensors.
+    is_warmup: bool,
+    /// Lets tensors be read past a `TorchFunctionMode` of ours.
+    unwatched: Option<Unwatched<'py>>,
+    /// What must live until the launch has ended.
+    kept: SmallVec<[Py<PyAny>; 0]>,
+    /// Whether an argument may have run code of the program: then those before it may lie elsewhere by now.
+    has_run_code: bool,
+}
+
+/// What must live until the launch has ended.
+#[derive(Default)]
+pub(crate) struct Kept {
+    _objects: SmallVec<[Py<PyAny>; 0]>,
+}
+
+impl<'a, 'py> Converter<'a, 'py> {
+    pub(crate) fn new(py: Python<'py>, signature: &'a Signature, is_warmup: bool) -> Self {
+        Self {
+            py,
+            signature,
+            torch: Torch::get(py),
+            is_warmup,
+            unwatched: None,
+            kept: SmallVec::new(),
+            has_run_code: false,
+        }
+    }
+
+    /// Converts every argument, into a list that has a place already: it is large. A parameter without an object gets `None`.
+    #[inline]
+    pub(crate) fn all(
+        mut self,
+        values: &mut Values,
+        count: usize,
+        argument: impl Fn(usize) -> PyResult<Option<Bound<'py, PyAny>>>,
+    ) -> PyResult<Kept> {
+        values.clear();
+        for index in 0..count {
+            values.push(match argument(index)? {
+                Some(object) => self.value(index, &object)?,
+                None => Value::None,
+            });
+        }
+        if self.has_run_code {
+            self.look_again(values, argument)?;
+        }
+        Ok(self.finish())
+    }
+
+    /// Reads the memory of tensors and arrays once more, which runs no code of the program.
+    #[cold]
+    fn look_again(
+        &mut self,
+        values: &mut Values,
+        argument: impl Fn(usize) -> PyResult<Option<Bound<'py, PyAny>>>,
+    ) -> PyResult<()> {
+        for index in 0..values.len() {
+            let Some(object) = argument(index)? else { continue };
+            let is_tensor = self.torch.is_some_and(|torch| torch.is_plain_tensor(&object));
+            if is_tensor || Numpy::get(self.py).is_some_and(|numpy| numpy.is_exact_array(&object)) {
+                values[index] = self.value(index, &object)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the conversion.
+    fn finish(self) -> Kept {
+        Kept { _objects: self.kept }
+    }
+
+    /// The value of the argument for a parameter.
+    #[inline]
+    pub(crate) fn value(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
+        if let Some(torch) = self.torch
+            && torch.is_plain_tensor(object)
+        {
+            return self.tensor(torch, index, object);
+        }
+        if object.is_exact_instance_of::<PyInt>() {
+            return self.int(index, object);
+        }
+        if object.is_exact_instance_of::<PyFloat>() {
+            return Ok(Value::Float(object.extract()?));
+        }
+        if object.is_exact_instance_of::<PyBool>() {
+            return Ok(Value::Bool(object.is_truthy()?));
+        }
+        if object.is_none() {
+            return Ok(Value::None);
+        }
+        if object.is_exact_instance_of::<PyString>() {
+            return Ok(text(object));
+        }
+        self.other(index, object)
+    }
+
+    #[inline]
+    fn tensor(
+        &mut self,
+        torch: &Torch,
+        index: usize,
+        object: &Bound<'py, PyAny>,
+    ) -> PyResult<Value<'static>> {
+        if self.unwatched.is_none() {
+            self.unwatched = torch.unwatched(self.py)?;
+        }
+        match torch::read(torch, object) {
+            Ok(tensor) => Ok(pointer(&tensor)),
+            Err(unfit) => Err(self.unfit(index, unfit, "tensor")),
+        }
+    }
+
+    #[inline]
+    fn int(&self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
+        match object.extract::<i64>() {
+            Ok(value) => Ok(Value::Int(value.into())),
+            Err(_) => match object.extract::<i128>() {
+                Ok(value) => Ok(Value::Int(value)),
+                Err(_) => Err(self.invalid(index, "an int of more than 128 bits", "pass a smaller one")),
+            },
+        }
+    }
+
+    /// Everything that is not common.
+    #[cold]
+    fn other(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
+        let py = self.py;
+        if let Some(numpy) = Numpy::get(py)
+            && numpy.is_exact_array(object)
+        {
+            return match array::read_struct(object) {
+                Ok(tensor) => Ok(pointer(&tensor)),
+                Err(unfit) => Err(self.unfit(index, unfit, "array")),
+            };
+        }
+        // A Python float by any other name, such as `np.float64(0.5)`: Triton passes all of them as fp32.
+        if object.is_instance_of::<PyFloat>() {
+            return Ok(Value::Float(object.extract()?));
+        }
+        if object.is_instance_of::<PyInt>() {
+            return self.int(index, object);
+        }
+        self.has_run_code = true;
+        if let Some(torch) = self.torch {
+            if torch.is_tensor(object) {
+                return self.tensor(torch, index, object);
+            }
+            if self.is_warmup && torch.is_dtype(object) {
+                return self.dtype_for_tensor(index, torch.dtype(object), object);
+            }
+        }
+        let classes = Classes::get(py)?;
+        if object.is_instance(classes.constexpr.bind(py))? {
+            let value = objects::constant(&object.getattr(intern!(py, "value"))?)?;
+            return Ok(Value::Constant { value, is_explicit: true });
+        }
+        if object.is_instance_of::<JitKernel>() {
+            return Ok(Value::Constant { value: objects::classify(object)?, is_explicit: true });
+        }
+        if let Some(numpy) = Numpy::get(py) {
+            if numpy.is_array(object) {
+                return self.array(index, object);
+            }
+            if numpy.is_scalar(object) {
+                let literal = array::scalar(object)?;
+                let refuse = || self.invalid(index, &class_of(object), "convert it to a Python number");
+                return literal.map(Value::Scalar).ok_or_else(refuse);
+            }
+        }
+        if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
+            let items =
+                object.try_iter()?.map(|item| self.value(index, &item?)).collect::<PyResult<Vec<_>>>()?;
+            return Ok(Value::Tuple(items));
+        }
+        if object.is_instance_of::<PyString>() {
+            return Ok(text(object));
+        }
+        if let Some(ty) = objects::language_type(classes, object)? {
+            if self.is_warmup && !self.is_constexpr(index) && ty.is_scalar() {
+                return self.dtype_for_tensor(index, ty.element.pointee().or(ty.dtype()), object);
+            }
+            let value = HostValue::Constant(Constant::Type(Type::clone(&ty)));
+            return Ok(Value::Constant { value, is_explicit: false });
+        }
+        self.foreign(index, object)
+    }
+
+    /// Objects of other libraries, by the protocols that they offer.
+    fn foreign(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
+        let py = self.py;
+        if object.hasattr(intern!(py, "data_ptr"))? && object.hasattr(intern!(py, "dtype"))? {
+            return self.similar(index, object);
+        }
+        if array::cuda_device(object)? {
+            return Err(self.unfit(index, Unfit::Device("cuda".into()), "array"));
+        }
+        if object.hasattr(intern!(py, "__array_interface__"))? {
+            return self.array(index, object);
+        }
+        if object.hasattr(intern!(py, "__dlpack__"))? {
+            return match array::read_dlpack(object) {
+                Ok((tensor, capsule)) => {
+                    self.kept.push(capsule.unbind());
+                    Ok(pointer(&tensor))
+                }
+                Err(unfit) => Err(self.unfit(index, unfit, "array")),
+            };
+        }
+        if object.hasattr(intern!(py, "__index__"))? {
+            return self.int(index, &object.call_method0(intern!(py, "__index__"))?);
+        }
+        if self.is_constexpr(index) {
+            if object.hash().is_err() {
+                let found = format!("{}, which has no hash", class_of(object));
+                return Err(self.invalid(index, &found, "pass a value that never changes, such as a tuple"));
+            }
+            return Ok(Value::Constant { value: objects::constant(object)?, is_explicit: false });
+        }
+        Err(self.invalid(index, &class_of(object), "pass a tensor or a number, or declare a tl.constexpr"))
+    }
+
+    fn array(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
+        match array::read(object) {
+            Ok(tensor) => Ok(pointer(&tensor)),
+            Err(unfit) => Err(self.unfit(index, unfit, "array")),
+        }
+    }
+
+    /// A wrapper around a tensor.
+    fn similar(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
+        let py = self.py;
+        let stated = object.getattr(intern!(py, "dtype"))?;
+        let dtype = match self.torch.and_then(|torch| torch.dtype(&stated)) {
+            Some(dtype) => Some(dtype),
+            None => objects::language_type(Classes::get(py)?, &stated)?.and_then(|ty| ty.dtype()),
+        };
+        let Some(dtype) = dtype else {
+            return Err(self.unfit(index, Unfit::Dtype(stated.to_string()), "tensor"));
+        };
+        match torch::read_similar(object, dtype) {
+            Ok(tensor) => Ok(pointer(&tensor)),
+            Err(unfit) => Err(self.unfit(index, unfit, "tensor")),
+        }
+    }
+
+    /// A dtype that stands for a tensor of it, in a warm-up.
+    fn dtype_for_tensor(
+        &self,
+        index: usize,
+        dtype: Option<Dtype>,
+        object: &Bound<'py, PyAny>,
+    ) -> PyResult<Value<'static>> {
+        let refuse = || self.unfit(index, Unfit::Dtype(object.to_string()), "tensor");
+        let dtype = dtype.ok_or_else(refuse)?;
+        Ok(pointer(&Tensor { dtype, address: 0, allocation: (0, 0), is_read_only: false }))
+    }
+
+    fn is_constexpr(&self, index: usize) -> bool {
+        self.signature
+            .parameters
+            .get(index)
+            .is_some_and(|parameter| parameter.annotation == Annotation::Constexpr)
+    }
+
+    #[cold]
+    fn invalid(&self, index: usize, found: &str, hint: &str) -> PyErr {
+        to_exception(self.py, &self.signature.invalid_argument(index, found, hint))
+    }
+
+    #[cold]
+    fn unfit(&self, index: usize, unfit: Unfit, what: &str) -> PyErr {
+        match unfit {
+            Unfit::Raised(error) => error,
+            Unfit::Malformed(found) => {
+                let article = if what.starts_with('a') { "an" } else { "a" };
+                let hint = "the library that made it is at fault: pass a copy";
+                self.invalid(index, &format!("{article} {what} {found}"), hint)
+            }
+            Unfit::Dtype(name) => {
+                let article = if what.starts_with('a') { "an" } else { "a" };
+                let hint = "convert it to a type that kernels have, such as float32 or int32";
+                self.invalid(index, &format!("{article} {what} of {name}"), hint)
+            }
+            Unfit::Device(found) => {
+                let expected = crate::device::current().to_string();
+                to_exception(self.py, &self.signature.wrong_device(index, &found, &expected))
+            }
+        }
+    }
+}
+
+fn text(object: &Bound<'_, PyAny>) -> Value<'static> {
+    let constant = objects::plain(object).unwrap_or(Constant::None);
+    Value::Constant { value: HostValue::Constant(constant), is_explicit: false }
+}
+
+fn class_of(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "an object".into(), |name| format!("of class '{name}'"))
+}
+
+/// The value for memory.
+#[inline]
+fn pointer(tensor: &Tensor) -> Value<'static> {
+    let (address, bytes) = tensor.allocation;
+    let base = std::ptr::with_exposed_provenance_mut(address);
+    // The library that made the tensor says that this is its memory, and the call holds a reference to the tensor until
+    // the launch has ended.
+    let region = if tensor.is_read_only && bytes > 0 {
+        // SAFETY: as above; the slice is gone once the region has its address.
+        Region::read_only(unsafe { std::slice::from_raw_parts(base, bytes) })
+    } else {
+        // SAFETY: as above; no Rust reference to that memory exists.
+        unsafe { Region::new(base, bytes) }
+    };
+    Value::Pointer(Pointer {
+        pointee: tensor.dtype,
+        address: tensor.address as u64,
+        region,
+        device: Device::Cpu,
+    })
+}
+
+/// The type of an argument as a signature writes it: `*fp32`, `i32`, `constexpr`.
+#[pyfunction]
+pub(crate) fn describe_argument(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    let py = object.py();
+    let signature = Signature {
+        name: "kernel".into(),
+        parameters: vec![tilewright_runtime::Parameter::new("argument", Annotation::None)],
+        source: None,
+    };
+    let short = |dtype: Dtype| tilewright_runtime::ParameterType::Scalar(dtype).name();
+    Ok(match Converter::new(py, &signature, true).value(0, object)? {
+        Value::Pointer(pointer) => format!("*{}", short(pointer.pointee)),
+        Value::Int(value) if i32::try_from(value).is_ok() => "i32".into(),
+        Value::Int(value) if i64::try_from(value).is_ok() => "i64".into(),
+        Value::Int(_) => "u64".into(),
+        Value::Float(_) => "fp32".into(),
+        Value::Bool(_) => "u1".into(),
+        Value::Scalar(literal) => short(literal.dtype),
+        Value::None | Value::Constant { .. } | Value::Tuple(_) => "constexpr".into(),
+    })
+}

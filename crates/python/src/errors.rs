@@ -1,0 +1,94 @@
+//! Diagnostics as Python exceptions.
+
+use std::ffi::CString;
+use std::io::IsTerminal;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use tilewright_base::{Code, Color, Diagnostic, SourceMap, Span};
+use tilewright_runtime::Error;
+
+/// The exception for an error; its class follows from the code.
+#[cold]
+pub(crate) fn to_exception(py: Python<'_>, error: &Error) -> PyErr {
+    exception(py, error).unwrap_or_else(|failure| failure)
+}
+
+/// Gives a warning that points to the line of the program that runs at the moment. An error if the program wants warnings to
+/// be errors.
+#[cold]
+pub(crate) fn warn(py: Python<'_>, warning: &Error) -> PyResult<()> {
+    let class = py.import(intern!(py, "tilewright.errors"))?.getattr(intern!(py, "LaunchWarning"))?;
+    let text = CString::new(warning.render(Color::Never).replace('\0', ""))?;
+    PyErr::warn(py, &class, &text, 1)
+}
+
+fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+    let (Error::Diagnostics(failure), Some(kind)) = (error, error.kind()) else {
+        return Ok(PyRuntimeError::new_err(error.to_string()));
+    };
+    let module = py.import(intern!(py, "tilewright.errors"))?;
+    let class = module.getattr(intern!(py, "Diagnostic"))?;
+    let color = color();
+    let mut findings = Vec::new();
+    for diagnostic in &failure.diagnostics {
+        let text = diagnostic.render(&failure.sources, color);
+        let attributes = attributes(py, diagnostic, &failure.sources)?;
+        findings.push(class.call((text,), Some(&attributes))?);
+    }
+    let findings = PyTuple::new(py, findings)?;
+    let exception =
+        module.getattr(intern!(py, "from_diagnostics"))?.call1((format!("{kind:?}"), findings))?;
+    Ok(PyErr::from_value(exception))
+}
+
+/// What a finding says, one by one.
+fn attributes<'py>(
+    py: Python<'py>,
+    diagnostic: &Diagnostic,
+    sources: &SourceMap,
+) -> PyResult<Bound<'py, PyDict>> {
+    let place = |span: Span| {
+        let file = sources.file(span.file);
+        let (line, column) = file.line_column(span.start);
+        (file.name.as_str(), line, column)
+    };
+    let span = diagnostic.primary.as_ref().map(|label| label.span);
+    let start = span.map(place);
+    let end = span.map(|span| place(Span { start: span.end, ..span }));
+    let end_column = start.zip(end).and_then(|(start, end)| (start.1 == end.1).then_some(end.2));
+    let label = diagnostic.primary.as_ref().map_or("", |label| label.text.as_str());
+    let labels = diagnostic.secondary.iter().map(|label| {
+        let (file, line, column) = place(label.span);
+        (file, line, column, label.text.as_str())
+    });
+    let attributes = PyDict::new(py);
+    attributes.set_item("code", diagnostic.code.name())?;
+    attributes.set_item("message", &diagnostic.message)?;
+    attributes.set_item("file", start.map(|start| start.0))?;
+    attributes.set_item("line", start.map(|start| start.1))?;
+    attributes.set_item("column", start.map(|start| start.2))?;
+    attributes.set_item("end_column", end_column)?;
+    attributes.set_item("label", label)?;
+    attributes.set_item("labels", PyTuple::new(py, labels.collect::<Vec<_>>())?)?;
+    attributes.set_item("notes", PyTuple::new(py, &diagnostic.notes)?)?;
+    attributes.set_item("hint", diagnostic.hint.as_deref())?;
+    Ok(attributes)
+}
+
+/// Colours only where a person reads the text.
+fn color() -> Color {
+    let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    if is_wanted && std::io::stderr().is_terminal() { Color::Always } else { Color::Never }
+}
+
+/// The exception for a function of the language that Python calls.
+#[pyfunction]
+pub(crate) fn outside_kernel(py: Python<'_>, name: &str) -> Py<PyAny> {
+    let diagnostic = Diagnostic::new(Code::OutsideKernel, format!("'{name}' is called outside of a kernel"))
+        .note("the functions of the language are compiled; Python cannot run them")
+        .hint("call it in a function that is decorated with @triton.jit");
+    to_exception(py, &diagnostic.into()).into_value(py).into_any()
+}

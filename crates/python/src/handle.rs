@@ -1,0 +1,233 @@
+//! `CompiledKernel`: the handle that a launch or a warm-up returns.
+
+use std::sync::Arc;
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use tilewright_frontend::{Argument, HostValue};
+use tilewright_runtime::{ArgumentSource, Handle, OPTIONS, OptionId, Stage, Value};
+
+use crate::convert::{Converter, Kept, Values};
+use crate::errors::to_exception;
+use crate::kernel::{JitKernel, State, state};
+use crate::launch::{ask, extents, run};
+use crate::objects::to_python;
+
+/// A compiled form of a kernel.
+#[pyclass(frozen, dict, weakref, module = "tilewright._native")]
+pub(crate) struct CompiledKernel {
+    handle: Arc<Handle>,
+    kernel: Py<JitKernel>,
+}
+
+impl CompiledKernel {
+    pub(crate) fn new(handle: Arc<Handle>, kernel: Py<JitKernel>) -> Self {
+        Self { handle, kernel }
+    }
+
+    fn stage(name: &str) -> Option<Stage> {
+        Stage::ALL.iter().copied().find(|stage| stage.name() == name)
+    }
+}
+
+#[pymethods]
+impl CompiledKernel {
+    /// The name of the kernel.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.handle.compiled.name
+    }
+
+    /// The `@jit` function.
+    #[getter]
+    fn function(&self, py: Python<'_>) -> Py<JitKernel> {
+        self.kernel.clone_ref(py)
+    }
+
+    /// The same for equal code, options and target.
+    #[getter]
+    fn hash(&self) -> String {
+        self.handle.compiled.hash()
+    }
+
+    /// Registers of a thread.
+    #[getter]
+    fn n_regs(&self) -> u32 {
+        self.handle.compiled.metadata.resources.registers
+    }
+
+    /// Registers that are kept in memory.
+    #[getter]
+    fn n_spills(&self) -> u32 {
+        self.handle.compiled.metadata.resources.spills
+    }
+
+    /// The most threads that a program may have.
+    #[classattr]
+    fn n_max_threads() -> u32 {
+        1024
+    }
+
+    /// The options that it was compiled with, and what it takes of the device; its entries are attributes.
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let compiled = &self.handle.compiled;
+        let entries = PyDict::new(py);
+        for info in OPTIONS {
+            if let Some(option) = OptionId::parse(info.name).filter(|option| !option.is_for_launcher()) {
+                entries.set_item(info.name, to_python(py, &self.handle.options().get(option))?)?;
+            }
+        }
+        let target = compiled.metadata.target;
+        let class = py.import("tilewright.backends.compiler")?.getattr("GPUTarget")?;
+        entries.set_item("target", class.call1((target.backend(), target.architecture(), 0))?)?;
+        entries.set_item("name", &compiled.name)?;
+        entries.set_item("hash", compiled.hash())?;
+        entries.set_item("shared", compiled.metadata.resources.shared)?;
+        entries.set_item("tmem_size", 0)?;
+        entries.set_item("cluster_dims", (1, 1, 1))?;
+        let class = py.import("tilewright.compiler.compiler")?.getattr("KernelMetadata")?;
+        class.call((), Some(&entries))
+    }
+
+    /// The text of each stage, by its name.
+    #[getter]
+    fn asm<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("tilewright.compiler.compiler")?.getattr("AsmDict")?.call1((slf,))
+    }
+
+    /// The names of the stages.
+    #[staticmethod]
+    fn _stages() -> Vec<&'static str> {
+        Stage::ALL.iter().map(|stage| stage.name()).collect()
+    }
+
+    /// The text of a stage.
+    fn _stage(&self, name: &str) -> Option<String> {
+        Self::stage(name).map(|stage| self.handle.compiled.asm(stage))
+    }
+
+    /// Nothing is left to be loaded on the processor.
+    #[staticmethod]
+    fn _init_handles() {}
+
+    /// `handle[grid]`: launches this form, with or without the arguments that are part of its code.
+    fn __getitem__(slf: Bound<'_, Self>, grid: Py<PyAny>) -> HandleLauncher {
+        HandleLauncher { compiled: slf.unbind(), grid }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.kernel)
+    }
+
+    fn __repr__(&self) -> String {
+        let signature: Vec<String> = self
+            .handle
+            .compiled
+            .signature
+            .iter()
+            .map(|(name, ty)| format!("{name}: {}", ty.name()))
+            .collect();
+        format!("<compiled kernel {}({})>", self.name(), signature.join(", "))
+    }
+}
+
+/// `handle[grid]`.
+#[pyclass(frozen, module = "tilewright._native")]
+pub(crate) struct HandleLauncher {
+    compiled: Py<CompiledKernel>,
+    grid: Py<PyAny>,
+}
+
+#[pymethods]
+impl HandleLauncher {
+    /// Runs the kernel for every program of the grid.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let CompiledKernel { handle, kernel } = self.compiled.get();
+        let state = state(kernel.bind(py))?;
+        let call = BoundCall::new(py, handle, state, args, kwargs)?;
+        // A grid function is code of the program, so it runs before anything is read of the memory of tensors.
+        let grid = self.grid.bind(py);
+        let grid = match extents(grid)? {
+            Some(grid) => grid,
+            None => ask(grid, call.meta()?)?,
+        };
+        let grid = grid.warn(py, state)?;
+        let (values, _kept) = call.values()?;
+        run(py, handle, grid, &values)
+    }
+}
+
+/// The arguments of a handle's launch.
+struct BoundCall<'a, 'py> {
+    py: Python<'py>,
+    handle: &'a Handle,
+    state: &'a State,
+    args: &'a Bound<'py, PyTuple>,
+    kwargs: Option<&'a Bound<'py, PyDict>>,
+    named: Vec<Bound<'py, PyAny>>,
+    bound: tilewright_runtime::Bound,
+}
+
+impl<'a, 'py> BoundCall<'a, 'py> {
+    fn new(
+        py: Python<'py>,
+        handle: &'a Handle,
+        state: &'a State,
+        args: &'a Bound<'py, PyTuple>,
+        kwargs: Option<&'a Bound<'py, PyDict>>,
+    ) -> PyResult<Self> {
+        let mut keywords: Vec<String> = Vec::new();
+        let mut named = Vec::new();
+        for (keyword, value) in kwargs.into_iter().flatten() {
+            keywords.push(keyword.extract()?);
+            named.push(value);
+        }
+        let keywords: Vec<&str> = keywords.iter().map(String::as_str).collect();
+        let bound = handle.bind(args.len(), &keywords).map_err(|error| to_exception(py, &error))?;
+        Ok(Self { py, handle, state, args, kwargs, named, bound })
+    }
+
+    fn argument(&self, index: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(match self.bound[index] {
+            Some(ArgumentSource::Positional(number)) => Some(self.args.get_item(number)?),
+            Some(ArgumentSource::Keyword(number)) => Some(self.named[number].clone()),
+            Some(ArgumentSource::Default) => self.state.default(self.py, index),
+            None => None,
+        })
+    }
+
+    /// The values for the code, checked to be what it was compiled for.
+    fn values(&self) -> PyResult<(Vec<Value<'static>>, Kept)> {
+        let converter = Converter::new(self.py, self.handle.signature(), false);
+        let mut values = Values::new();
+        let kept = converter.all(&mut values, self.bound.len(), |index| self.argument(index))?;
+        let given = values.into_iter().zip(&self.bound).map(|(value, bound)| bound.map(|_| value));
+        let values = self.handle.complete_bound(given).map_err(|error| to_exception(self.py, &error))?;
+        Ok((values, kept))
+    }
+
+    /// The dict that a grid function gets.
+    fn meta(&self) -> PyResult<Bound<'py, PyDict>> {
+        let meta = match self.kwargs {
+            Some(kwargs) => kwargs.copy()?,
+            None => PyDict::new(self.py),
+        };
+        for (index, argument) in self.handle.arguments().iter().enumerate() {
+            let name = self.state.name(self.py, index);
+            if let Some(object) = self.argument(index)? {
+                meta.set_item(name, object)?;
+            } else if let Argument::Constexpr(HostValue::Constant(constant)) = argument {
+                meta.set_item(name, to_python(self.py, constant)?)?;
+            }
+        }
+        Ok(meta)
+    }
+}

@@ -1,0 +1,55 @@
+//! The functions of `triton.knobs.runtime` that are called around launches and compilations. The Python side
+//! (`tilewright.runtime._hooks`) knows them; here is whether there are any, so that a launch without pays nothing.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::handle::CompiledKernel;
+use crate::kernel::JitKernel;
+
+static AROUND_LAUNCHES: AtomicBool = AtomicBool::new(false);
+static AROUND_COMPILATIONS: AtomicBool = AtomicBool::new(false);
+
+/// Says which hooks there are.
+#[pyfunction]
+pub(crate) fn set_hooks(launch: bool, compilation: bool) {
+    AROUND_LAUNCHES.store(launch, Ordering::Relaxed);
+    AROUND_COMPILATIONS.store(compilation, Ordering::Relaxed);
+}
+
+/// Whether something is to be called around launches.
+#[inline]
+pub(crate) fn around_launches() -> bool {
+    AROUND_LAUNCHES.load(Ordering::Relaxed)
+}
+
+/// Whether something is to be called around compilations.
+pub(crate) fn around_compilations() -> bool {
+    AROUND_COMPILATIONS.load(Ordering::Relaxed)
+}
+
+/// Calls the hook before (`launch_enter`) or after (`launch_exit`) a launch.
+#[cold]
+pub(crate) fn launch(py: Python<'_>, name: &str, handle: &Py<CompiledKernel>) -> PyResult<()> {
+    module(py)?.call_method1(name, (handle,))?;
+    Ok(())
+}
+
+/// Calls the hook before (`before_compile`) or after (`after_compile`) a compilation; whether it says that there shall be
+/// none.
+#[cold]
+pub(crate) fn compilation(
+    name: &str,
+    kernel: &Bound<'_, JitKernel>,
+    arguments: &Bound<'_, PyDict>,
+    is_warmup: bool,
+) -> PyResult<bool> {
+    module(kernel.py())?.call_method1(name, (kernel, arguments, is_warmup))?.is_truthy()
+}
+
+fn module(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import(intern!(py, "tilewright.runtime._hooks"))
+}

@@ -1,0 +1,324 @@
+//! Live Python objects as the host of a compilation: what the free names of a kernel mean.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::{PyAttributeError, PyException};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyModule, PyString, PyTuple, PyType};
+use tilewright_frontend::{Constant, FunctionRef, FunctionSource, Host, HostValue, ObjectRef};
+
+use crate::kernel::JitKernel;
+use crate::objects::{as_constant, classify, constant, function, object, to_python};
+use crate::reads::{Place, Variable};
+
+/// The host. The compiler runs without the GIL; each method takes it.
+#[derive(Default)]
+pub(crate) struct PyHost {
+    findings: Arc<Mutex<Findings>>,
+    last_check: Option<Instant>,
+}
+
+/// What a compilation finds out beside the code.
+#[derive(Default)]
+pub(crate) struct Findings {
+    /// The variables that the code was made from.
+    pub(crate) read: Vec<Variable>,
+    /// What ended the compilation and is no error of the kernel: Ctrl-C.
+    pub(crate) raised: Option<PyErr>,
+    /// Exceptions of the program's own code, which are part of the story if the compilation fails.
+    pub(crate) caught: Vec<Caught>,
+}
+
+/// An exception of the program's own code.
+pub(crate) struct Caught {
+    /// The name that was asked for; nothing if a function was called.
+    pub(crate) name: Option<String>,
+    /// What was tried, and what it raised.
+    pub(crate) text: String,
+    pub(crate) error: PyErr,
+}
+
+impl PyHost {
+    /// How often signals are looked for: taking the GIL may mean to wait for another thread.
+    const INTERVAL: Duration = Duration::from_millis(50);
+
+    /// What is found out, now and later.
+    pub(crate) fn findings(&self) -> Arc<Mutex<Findings>> {
+        Arc::clone(&self.findings)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Findings> {
+        self.findings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is not meant to be caught stops the compilation; the error comes back if it is another.
+    fn stop(&self, py: Python<'_>, error: PyErr) -> Option<PyErr> {
+        // Before a text is made of the error, which would swallow a Ctrl-C.
+        if let Err(signal) = py.check_signals() {
+            self.lock().raised.get_or_insert(signal);
+        }
+        if error.is_instance_of::<PyException>(py) {
+            return Some(error);
+        }
+        self.lock().raised.get_or_insert(error);
+        None
+    }
+
+    /// The value of what Python found, if it found it. Properties of users' objects may raise, which is as if they were
+    /// not there; a diagnostic about the name then says so.
+    fn found<T>(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        what: impl Fn() -> String,
+        result: PyResult<Option<T>>,
+    ) -> Option<T> {
+        result.unwrap_or_else(|error| {
+            let is_plainly_absent =
+                error.is_instance_of::<PyAttributeError>(py) && error.traceback(py).is_none();
+            let error = self.stop(py, error).filter(|_| !is_plainly_absent)?;
+            let text = format!("{} raised {}", what(), one_line(&error.to_string()));
+            self.lock().caught.push(Caught { name: Some(name.to_owned()), text, error });
+            None
+        })
+    }
+
+    /// The closure, then the globals. Python's builtins are the compiler's.
+    fn find_name(&self, python: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<HostValue>> {
+        let py = python.py();
+        let free: Vec<String> =
+            python.getattr(intern!(py, "__code__"))?.getattr(intern!(py, "co_freevars"))?.extract()?;
+        if let Some(position) = free.iter().position(|variable| variable == name) {
+            let cell = python.getattr(intern!(py, "__closure__"))?.get_item(position)?;
+            // An empty cell: the variable has no value yet.
+            let Ok(value) = cell.getattr(intern!(py, "cell_contents")) else { return Ok(None) };
+            let classified = classify(&value)?;
+            self.note(Place::Cell(cell.unbind()), &value, &classified);
+            return Ok(Some(classified));
+        }
+        let globals = python.getattr(intern!(py, "__globals__"))?.cast_into::<PyDict>()?;
+        let Some(value) = globals.get_item(name)? else { return Ok(None) };
+        let classified = classify(&value)?;
+        let place = Place::Global(globals.clone().unbind(), PyString::intern(py, name).unbind());
+        self.note(place, &value, &classified);
+        Ok(Some(if is_annotated(&globals, name)? { as_constant(classified) } else { classified }))
+    }
+
+    fn find_attribute(&self, object: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<HostValue>> {
+        let py = object.py();
+        let name = PyString::intern(py, name);
+        let value = object.getattr(&name)?;
+        let classified = classify(&value)?;
+        let place = match module_dict(object, &name) {
+            Some(dict) => Place::Global(dict.unbind(), name.unbind()),
+            None => Place::Attribute(object.clone().unbind(), name.unbind()),
+        };
+        self.note(place, &value, &classified);
+        Ok(Some(classified))
+    }
+
+    /// Remembers a variable, unless it is a name of the language or a module, which nobody assigns to again.
+    fn note(&self, place: Place, value: &Bound<'_, PyAny>, classified: &HostValue) {
+        if matches!(classified, HostValue::Language(_)) || value.is_instance_of::<PyModule>() {
+            return;
+        }
+        let variable = Variable::new(place, value, classified.clone());
+        let mut findings = self.lock();
+        if !findings.read.iter().any(|known| known.is_same_place(&variable)) {
+            findings.read.push(variable);
+        }
+    }
+}
+
+/// The dict that an attribute of a module is in: to read it there runs nobody's code.
+fn module_dict<'py>(object: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyDict>> {
+    let dict = object.cast::<PyModule>().ok()?.dict();
+    dict.contains(name).is_ok_and(|is_there| is_there).then_some(dict)
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+impl Host for PyHost {
+    fn source(&mut self, number: FunctionRef) -> Result<FunctionSource, String> {
+        Python::attach(|py| {
+            let kernel = function(py, number).ok_or("the function does not exist any more")?;
+            kernel.get().source().cloned().ok_or_else(|| "the function has no source".into())
+        })
+    }
+
+    fn name(&mut self, number: FunctionRef, name: &str) -> Option<HostValue> {
+        Python::attach(|py| {
+            let found = self.find_name(&python_function(py, number)?, name);
+            self.found(py, name, || format!("reading '{name}'"), found)
+        })
+    }
+
+    fn names(&mut self, number: FunctionRef) -> Vec<String> {
+        Python::attach(|py| {
+            let Some(python) = python_function(py, number) else { return Vec::new() };
+            visible_names(&python).unwrap_or_default()
+        })
+    }
+
+    fn attribute(&mut self, number: ObjectRef, name: &str) -> Option<HostValue> {
+        Python::attach(|py| {
+            let object = object(py, number).ok()?;
+            let what = || {
+                let owner = describe(&object).unwrap_or_else(|_| "an object".into());
+                format!("reading '{name}' of {owner}")
+            };
+            self.found(py, name, what, self.find_attribute(&object, name))
+        })
+    }
+
+    fn default(&mut self, number: FunctionRef, parameter: &str) -> Option<HostValue> {
+        Python::attach(|py| {
+            let found = default(&function(py, number)?, parameter);
+            self.found(py, parameter, || format!("the default of '{parameter}'"), found)
+        })
+    }
+
+    fn call(
+        &mut self,
+        callee: ObjectRef,
+        arguments: &[Constant],
+        keywords: &[(String, Constant)],
+    ) -> Result<HostValue, String> {
+        Python::attach(|py| {
+            call(py, callee, arguments, keywords).map_err(|error| {
+                let text = error.to_string();
+                if let Some(error) = self.stop(py, error) {
+                    self.lock().caught.push(Caught { name: None, text: text.clone(), error });
+                }
+                text
+            })
+        })
+    }
+
+    fn describe(&mut self, number: ObjectRef) -> String {
+        Python::attach(|py| {
+            let text = object(py, number).and_then(|object| describe(&object));
+            text.unwrap_or_else(|_| "an object".into())
+        })
+    }
+
+    fn print(&mut self, text: &str) {
+        Python::attach(|py| {
+            if let Err(error) = write(py, text) {
+                error.write_unraisable(py, None);
+            }
+        });
+    }
+
+    fn interrupted(&mut self) -> bool {
+        let now = Instant::now();
+        if self.lock().raised.is_some() {
+            return true;
+        }
+        if self.last_check.is_some_and(|last| now - last < Self::INTERVAL) {
+            return false;
+        }
+        self.last_check = Some(now);
+        Python::attach(|py| match py.check_signals() {
+            Ok(()) => false,
+            Err(error) => {
+                self.lock().raised = Some(error);
+                true
+            }
+        })
+    }
+}
+
+/// Writes what a kernel prints while it is compiled; the text brings its own end of line.
+fn write(py: Python<'_>, text: &str) -> PyResult<()> {
+    let how = PyDict::new(py);
+    how.set_item(intern!(py, "end"), "")?;
+    py.import(intern!(py, "builtins"))?.getattr(intern!(py, "print"))?.call((text,), Some(&how))?;
+    Ok(())
+}
+
+fn python_function(py: Python<'_>, number: FunctionRef) -> Option<Bound<'_, PyAny>> {
+    function(py, number)?.getattr(intern!(py, "fn")).ok()
+}
+
+/// Whether a module says `NAME: tl.constexpr = ...`.
+fn is_annotated(globals: &Bound<'_, PyDict>, name: &str) -> PyResult<bool> {
+    let py = globals.py();
+    let Some(annotations) = annotations(globals)? else { return Ok(false) };
+    let Some(annotation) = annotations.get_item(name)? else { return Ok(false) };
+    Ok(match annotation.cast::<PyType>() {
+        Ok(class) => class.name()?.to_cow()? == "constexpr",
+        Err(_) => {
+            annotation.str()?.to_cow()?.rsplit('.').next()
+                == Some(intern!(py, "constexpr").to_cow()?.as_ref())
+        }
+    })
+}
+
+/// The annotations of a module: a dict from the start, or from Python 3.14 on a function that makes it.
+fn annotations<'py>(globals: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let py = globals.py();
+    if let Some(annotations) = globals.get_item(intern!(py, "__annotations__"))? {
+        return Ok(annotations.cast_into::<PyDict>().ok());
+    }
+    let annotate = globals.get_item(intern!(py, "__annotate__"))?;
+    let annotate = annotate.filter(|annotate| !annotate.is_none());
+    // 1: the values themselves, as `inspect.get_annotations` has them.
+    Ok(annotate
+        .and_then(|annotate| annotate.call1((1,)).ok())
+        .and_then(|made| made.cast_into::<PyDict>().ok()))
+}
+
+fn visible_names(python: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let py = python.py();
+    let free = python.getattr(intern!(py, "__code__"))?.getattr(intern!(py, "co_freevars"))?;
+    let mut names: Vec<String> = free.extract()?;
+    let globals = python.getattr(intern!(py, "__globals__"))?.cast_into::<PyDict>()?;
+    for name in globals.keys() {
+        names.extend(name.extract::<String>().ok().filter(|name| !name.starts_with("__")));
+    }
+    Ok(names)
+}
+
+fn default(kernel: &Bound<'_, JitKernel>, parameter: &str) -> PyResult<Option<HostValue>> {
+    let py = kernel.py();
+    let parameters = kernel.getattr(intern!(py, "signature"))?.getattr(intern!(py, "parameters"))?;
+    let found = parameters.get_item(parameter)?;
+    let value = found.getattr(intern!(py, "default"))?;
+    if value.is(found.getattr(intern!(py, "empty"))?) {
+        return Ok(None);
+    }
+    constant(&value).map(Some)
+}
+
+fn call(
+    py: Python<'_>,
+    callee: ObjectRef,
+    arguments: &[Constant],
+    keywords: &[(String, Constant)],
+) -> PyResult<HostValue> {
+    let callee = object(py, callee)?;
+    let arguments = arguments.iter().map(|argument| to_python(py, argument)).collect::<PyResult<Vec<_>>>()?;
+    let named = PyDict::new(py);
+    for (name, value) in keywords {
+        named.set_item(name, to_python(py, value)?)?;
+    }
+    constant(&callee.call(PyTuple::new(py, arguments)?, Some(&named))?)
+}
+
+fn describe(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    let py = object.py();
+    if let Ok(module) = object.cast::<PyModule>() {
+        return Ok(format!("module '{}'", module.name()?.to_cow()?));
+    }
+    let name = object.getattr_opt(intern!(py, "__qualname__"))?;
+    Ok(match (object.cast::<PyType>(), name) {
+        (Ok(class), _) => format!("class '{}'", class.name()?.to_cow()?),
+        (Err(_), Some(name)) => format!("function '{name}'"),
+        (Err(_), None) => format!("an object of class '{}'", object.get_type().name()?.to_cow()?),
+    })
+}

@@ -1,0 +1,387 @@
+//! `JitKernel`, the base of Python's `JITFunction`, and `Launcher`, which `kernel[grid]` returns.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tilewright_base::{Code, SourceFile};
+use tilewright_frontend::{FunctionRef, FunctionSource};
+use tilewright_runtime::{
+    Annotation, Binding, Handle, Kernel, Knobs, Options, Parameter, ParameterKind, Signature, Value,
+};
+
+use crate::device::reload_knobs;
+use crate::errors::to_exception;
+use crate::handle::CompiledKernel;
+use crate::launch::launch;
+use crate::objects::register_function;
+use crate::reads::ReadSet;
+
+/// A `@jit` function: the part of it that launches need.
+#[pyclass(subclass, dict, weakref, frozen, module = "tilewright._native")]
+#[derive(Default)]
+pub(crate) struct JitKernel {
+    definition: OnceLock<Definition>,
+    state: OnceLock<State>,
+    pre_run_hooks: Mutex<Option<Py<PyTuple>>>,
+}
+
+/// What the decorator knows.
+struct Definition {
+    function: FunctionRef,
+    source: FunctionSource,
+    parameters: Vec<Parameter>,
+    debug: bool,
+}
+
+/// What the first launch adds.
+pub(crate) struct State {
+    pub(crate) kernel: Kernel,
+    /// The defaults of the parameters as Python has them, for the dict that a grid function gets.
+    defaults: Vec<Option<Py<PyAny>>>,
+    names: Vec<Py<PyString>>,
+    bindings: Mutex<Vec<KnownCall>>,
+    handles: Mutex<FxHashMap<usize, Py<CompiledKernel>>>,
+    /// Which warnings were given, a bit each.
+    warned: AtomicU8,
+}
+
+/// How the arguments of a call of one form are bound.
+struct KnownCall {
+    positional: usize,
+    /// The keywords, which are the same objects at each execution of a call.
+    keywords: SmallVec<[Py<PyString>; 8]>,
+    binding: Arc<Binding>,
+}
+
+/// The most forms of a call that are kept for a kernel.
+const MOST_KNOWN_CALLS: usize = 32;
+
+type DefinedParameter = (String, bool, String, bool, bool, u8);
+
+#[pymethods]
+impl JitKernel {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+        Self::default()
+    }
+
+    /// Says what the function is; Python's `JITFunction.__init__` calls it. Each parameter is its name, whether it is a
+    /// constexpr, its annotation, whether it is in `do_not_specialize` and `do_not_specialize_on_alignment`, and its kind as
+    /// `inspect` numbers them.
+    #[pyo3(signature = (*, name, file, text, first_line, removed_columns, noinline, debug, params))]
+    #[expect(clippy::too_many_arguments, reason = "they are passed by keyword")]
+    fn _define(
+        slf: &Bound<'_, Self>,
+        name: String,
+        file: String,
+        text: String,
+        first_line: u32,
+        removed_columns: u32,
+        noinline: bool,
+        debug: bool,
+        params: Vec<DefinedParameter>,
+    ) -> PyResult<()> {
+        let parameters =
+            params.into_iter().map(|(name, is_constexpr, annotation, unspecialized, unaligned, kind)| {
+                let annotation =
+                    if is_constexpr { Annotation::Constexpr } else { Annotation::parse(&annotation) };
+                let kind = match kind {
+                    2 | 4 => ParameterKind::Variadic,
+                    3 => ParameterKind::KeywordOnly,
+                    _ => ParameterKind::Any,
+                };
+                Parameter {
+                    kind,
+                    specialize: !unspecialized,
+                    specialize_alignment: !unaligned,
+                    ..Parameter::new(name, annotation)
+                }
+            });
+        let file = SourceFile { name: file, text, first_line, removed_columns };
+        let definition = Definition {
+            function: register_function(slf)?,
+            source: FunctionSource { name, file: Arc::new(file), offset: 0, noinline },
+            parameters: parameters.collect(),
+            debug,
+        };
+        slf.get()
+            .definition
+            .set(definition)
+            .map_err(|_| PyRuntimeError::new_err("the function is defined already"))
+    }
+
+    /// Sets the functions that are called with the arguments before each launch.
+    fn _set_pre_run_hooks(&self, hooks: Bound<'_, PyTuple>) {
+        let hooks = (!hooks.is_empty()).then(|| hooks.unbind());
+        *self.pre_run_hooks.lock().unwrap_or_else(PoisonError::into_inner) = hooks;
+    }
+
+    /// `kernel[grid]`: what launches with this grid.
+    fn __getitem__(slf: Bound<'_, Self>, grid: Py<PyAny>) -> Launcher {
+        Launcher { kernel: slf.unbind(), grid }
+    }
+
+    /// A kernel cannot be called without a grid.
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn __call__(
+        slf: &Bound<'_, Self>,
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let state = state(slf)?;
+        Err(to_exception(slf.py(), &state.kernel.signature().no_grid()))
+    }
+
+    /// Launches with a grid, or with `warmup=True` only compiles.
+    #[pyo3(signature = (*args, grid = None, warmup = false, **kwargs))]
+    fn run(
+        slf: &Bound<'_, Self>,
+        args: &Bound<'_, PyTuple>,
+        grid: Option<&Bound<'_, PyAny>>,
+        warmup: bool,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Option<Py<CompiledKernel>>> {
+        launch(slf, grid, args, kwargs, warmup)
+    }
+
+    /// Compiles for arguments like these, and does not run.
+    #[pyo3(signature = (*args, grid = None, **kwargs))]
+    fn warmup(
+        slf: &Bound<'_, Self>,
+        args: &Bound<'_, PyTuple>,
+        grid: Option<&Bound<'_, PyAny>>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Option<Py<CompiledKernel>>> {
+        launch(slf, grid, args, kwargs, true)
+    }
+
+    /// Forgets what was compiled.
+    fn clear_cache(&self) {
+        if let Some(state) = self.state.get() {
+            state.forget_all();
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let hooks = self.pre_run_hooks.try_lock();
+        if let Some(hooks) = hooks.ok().as_ref().and_then(|hooks| hooks.as_ref()) {
+            visit.call(hooks)?;
+        }
+        self.state.get().map_or(Ok(()), |state| state.visit(&visit))
+    }
+
+    fn __clear__(&self) {
+        *self.pre_run_hooks.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.clear_cache();
+    }
+}
+
+impl JitKernel {
+    /// The number that the compiler knows it by.
+    pub(crate) fn function(&self) -> Option<FunctionRef> {
+        self.definition.get().map(|definition| definition.function)
+    }
+
+    /// Its source.
+    pub(crate) fn source(&self) -> Option<&FunctionSource> {
+        self.definition.get().map(|definition| &definition.source)
+    }
+
+    /// The functions that are called before each launch.
+    #[inline]
+    pub(crate) fn pre_run_hooks(&self, py: Python<'_>) -> Option<Py<PyTuple>> {
+        let hooks = self.pre_run_hooks.lock().unwrap_or_else(PoisonError::into_inner);
+        hooks.as_ref().map(|hooks| hooks.clone_ref(py))
+    }
+
+    /// The options of a launch that says nothing about them.
+    pub(crate) fn options(&self) -> Options {
+        let mut knobs = Knobs::current();
+        if self.definition.get().is_some_and(|definition| definition.debug) && !knobs.debug {
+            knobs = Arc::new(Knobs { debug: true, ..Knobs::clone(&knobs) });
+        }
+        Options::new(&knobs)
+    }
+}
+
+/// What a launch needs, made by the first one.
+#[inline]
+pub(crate) fn state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
+    match kernel.get().state.get() {
+        Some(state) => Ok(state),
+        None => make_state(kernel),
+    }
+}
+
+#[cold]
+fn make_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
+    let py = kernel.py();
+    // A program may have set variables since it imported tilewright.
+    reload_knobs();
+    let inner = kernel.get();
+    let definition =
+        inner.definition.get().ok_or_else(|| PyRuntimeError::new_err("the kernel is not defined"))?;
+    let mut signature = Signature {
+        name: kernel.getattr(intern!(py, "__name__"))?.extract::<String>()?.into(),
+        parameters: definition.parameters.clone(),
+        source: Some(definition.source.clone()),
+    };
+    let given = kernel.getattr(intern!(py, "signature"))?.getattr(intern!(py, "parameters"))?;
+    let mut defaults = Vec::new();
+    for index in 0..signature.parameters.len() {
+        let parameter = given.get_item(&*signature.parameters[index].name)?;
+        let default = parameter.getattr(intern!(py, "default"))?;
+        let is_there = !default.is(parameter.getattr(intern!(py, "empty"))?);
+        if is_there {
+            // Converted at each launch: what it refers to may have moved.
+            signature.parameters[index].default = Some(Value::None);
+        }
+        defaults.push(is_there.then(|| default.unbind()));
+    }
+    let names = signature.parameters.iter().map(|p| PyString::intern(py, &p.name).unbind()).collect();
+    let state = State {
+        kernel: Kernel::new(signature, definition.function, crate::device::current()),
+        defaults,
+        names,
+        bindings: Mutex::default(),
+        handles: Mutex::default(),
+        warned: AtomicU8::new(0),
+    };
+    // Another thread may have been faster.
+    Ok(inner.state.get_or_init(|| state))
+}
+
+impl State {
+    /// Forgets what was compiled.
+    #[cold]
+    fn forget_all(&self) {
+        self.kernel.clear();
+        // They are dropped after the lock is released: dropping may run the program's code.
+        let handles = std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(handles);
+    }
+
+    /// Forgets one compiled form.
+    #[cold]
+    pub(crate) fn forget(&self, handle: &Arc<Handle>) {
+        self.kernel.forget(handle);
+        let key = Arc::as_ptr(handle).addr();
+        let forgotten = self.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        drop(forgotten);
+    }
+
+    /// Whether this is the first time that the kernel warns of something, which it does once.
+    pub(crate) fn is_first_warning(&self, code: Code) -> bool {
+        let bit = if code == Code::EmptyGrid { 1 } else { 2 };
+        self.warned.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Ok(handles) = self.handles.try_lock() {
+            handles.values().try_for_each(|handle| visit.call(handle))?;
+        }
+        for handle in self.kernel.try_handles().unwrap_or_default() {
+            if let Some(reads) = handle.attachment::<ReadSet>() {
+                reads.visit(visit)?;
+            }
+        }
+        self.defaults.iter().flatten().try_for_each(|default| visit.call(default))
+    }
+
+    /// How the arguments of a call are bound to the parameters.
+    #[inline]
+    pub(crate) fn bind(
+        &self,
+        py: Python<'_>,
+        positional: usize,
+        keywords: &[Bound<'_, PyString>],
+    ) -> PyResult<Arc<Binding>> {
+        let known = self.bindings.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known.iter().find(|call| {
+            call.positional == positional
+                && call.keywords.len() == keywords.len()
+                && call.keywords.iter().zip(keywords).all(|(known, keyword)| known.is(keyword))
+        });
+        if let Some(call) = found {
+            return Ok(Arc::clone(&call.binding));
+        }
+        drop(known);
+        self.bind_new(py, positional, keywords)
+    }
+
+    #[cold]
+    fn bind_new(
+        &self,
+        py: Python<'_>,
+        positional: usize,
+        keywords: &[Bound<'_, PyString>],
+    ) -> PyResult<Arc<Binding>> {
+        let names = keywords.iter().map(|keyword| keyword.extract()).collect::<PyResult<Vec<String>>>()?;
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let binding = self.kernel.bind(positional, &names).map_err(|error| to_exception(py, &error))?;
+        let binding = Arc::new(binding);
+        let keywords = keywords.iter().map(|keyword| keyword.clone().unbind()).collect();
+        let call = KnownCall { positional, keywords, binding: Arc::clone(&binding) };
+        let mut known = self.bindings.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < MOST_KNOWN_CALLS {
+            known.push(call);
+        }
+        Ok(binding)
+    }
+
+    /// The default of a parameter as Python has it.
+    pub(crate) fn default<'py>(&self, py: Python<'py>, index: usize) -> Option<Bound<'py, PyAny>> {
+        self.defaults.get(index)?.as_ref().map(|default| default.bind(py).clone())
+    }
+
+    /// The name of a parameter.
+    pub(crate) fn name<'a, 'py>(&'a self, py: Python<'py>, index: usize) -> &'a Bound<'py, PyString> {
+        self.names[index].bind(py)
+    }
+
+    /// The Python object for a handle, the same one each time.
+    #[inline]
+    pub(crate) fn python_handle(
+        &self,
+        kernel: &Bound<'_, JitKernel>,
+        handle: Arc<Handle>,
+    ) -> PyResult<Py<CompiledKernel>> {
+        let py = kernel.py();
+        let key = Arc::as_ptr(&handle).addr();
+        if let Some(known) = self.handles.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(known.clone_ref(py));
+        }
+        let made = Py::new(py, CompiledKernel::new(handle, kernel.clone().unbind()))?;
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone_ref(py));
+        Ok(made)
+    }
+}
+
+/// `kernel[grid]`.
+#[pyclass(frozen, module = "tilewright._native")]
+pub(crate) struct Launcher {
+    kernel: Py<JitKernel>,
+    grid: Py<PyAny>,
+}
+
+#[pymethods]
+impl Launcher {
+    /// Runs the kernel for every program of the grid.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Option<Py<CompiledKernel>>> {
+        launch(self.kernel.bind(py), Some(self.grid.bind(py)), args, kwargs, false)
+    }
+}

@@ -1,0 +1,380 @@
+//! The path of a launch: arguments, compiled form, grid, run.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
+use smallvec::SmallVec;
+use tilewright_base::{Code, Diagnostic};
+use tilewright_frontend::{Constant, HostValue};
+use tilewright_runtime::{
+    ArgumentSource, Attachment, Binding, Error, Grid, Handle, Interrupt, Options, Value,
+};
+
+use crate::convert::{Converter, Kept, Values};
+use crate::errors::{to_exception, warn};
+use crate::handle::CompiledKernel;
+use crate::hooks;
+use crate::host::{Caught, Findings, PyHost};
+use crate::kernel::{JitKernel, State, state};
+use crate::reads::{Freshness, ReadSet};
+
+/// The arguments of a call.
+struct Call<'a, 'py> {
+    positional: &'a Bound<'py, PyTuple>,
+    keywords: SmallVec<[Bound<'py, PyString>; 8]>,
+    named: SmallVec<[Bound<'py, PyAny>; 8]>,
+}
+
+impl<'a, 'py> Call<'a, 'py> {
+    #[inline]
+    fn new(positional: &'a Bound<'py, PyTuple>, named: Option<&Bound<'py, PyDict>>) -> PyResult<Self> {
+        let mut call = Self { positional, keywords: SmallVec::new(), named: SmallVec::new() };
+        for (keyword, value) in named.into_iter().flatten() {
+            call.keywords.push(keyword.cast_into()?);
+            call.named.push(value);
+        }
+        Ok(call)
+    }
+
+    /// The argument that a parameter gets; `None` if that is its default.
+    #[inline]
+    fn argument(&self, source: ArgumentSource) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(match source {
+            ArgumentSource::Positional(number) => Some(self.positional.get_item(number)?),
+            ArgumentSource::Keyword(number) => Some(self.named[number].clone()),
+            ArgumentSource::Default => None,
+        })
+    }
+}
+
+/// `kernel[grid](*args, **kwargs)`, or with `is_warmup` its compilation alone. Returns nothing if a hook of the program has
+/// said that nothing is to be compiled.
+pub(crate) fn launch(
+    kernel: &Bound<'_, JitKernel>,
+    grid: Option<&Bound<'_, PyAny>>,
+    args: &Bound<'_, PyTuple>,
+    kwargs: Option<&Bound<'_, PyDict>>,
+    is_warmup: bool,
+) -> PyResult<Option<Py<CompiledKernel>>> {
+    let py = kernel.py();
+    let state = state(kernel)?;
+    if let Some(pre_run_hooks) = kernel.get().pre_run_hooks(py) {
+        for hook in pre_run_hooks.bind(py) {
+            hook.call(args, kwargs)?;
+        }
+    }
+    let call = Call::new(args, kwargs)?;
+    let binding = state.bind(py, args.len(), &call.keywords)?;
+    let launch = Prepared { kernel, state, binding: &binding, call: &call, is_warmup };
+    let options = launch.options()?;
+    // A grid function is code of the program, so it runs before anything is read of the memory of tensors.
+    let grid = match grid {
+        _ if is_warmup => None,
+        Some(grid) => Some(launch.grid(grid)?),
+        None => return Err(to_exception(py, &state.kernel.signature().no_grid())),
+    };
+    let mut values = Values::new();
+    let Some((mut handle, mut kept)) = launch.prepare(&options, &mut values)? else { return Ok(None) };
+    let Some(grid) = grid else { return state.python_handle(kernel, handle).map(Some) };
+    if !hooks::around_launches() {
+        run(py, &handle, grid, &values)?;
+        drop(kept);
+        return state.python_handle(kernel, handle).map(Some);
+    }
+    hooks::launch(py, "launch_enter", &state.python_handle(kernel, handle)?)?;
+    // The hook was code of the program too.
+    match launch.prepare(&options, &mut values)? {
+        Some(again) => (handle, kept) = again,
+        None => return Ok(None),
+    }
+    run(py, &handle, grid, &values)?;
+    drop(kept);
+    let handle = state.python_handle(kernel, handle)?;
+    hooks::launch(py, "launch_exit", &handle)?;
+    Ok(Some(handle))
+}
+
+/// A launch whose arguments are bound.
+struct Prepared<'a, 'py> {
+    kernel: &'a Bound<'py, JitKernel>,
+    state: &'a State,
+    binding: &'a Binding,
+    call: &'a Call<'a, 'py>,
+    is_warmup: bool,
+}
+
+/// How often a launch looks again at what its own preparation may have changed.
+const MOST_ATTEMPTS: usize = 16;
+
+impl<'py> Prepared<'_, 'py> {
+    /// The argument for a parameter.
+    #[inline]
+    fn argument(&self, index: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.binding.parameters[index] {
+            ArgumentSource::Default => Ok(self.state.default(self.kernel.py(), index)),
+            source => self.call.argument(source),
+        }
+    }
+
+    /// The compiled form for the arguments, and their values. Nothing of the program runs between the values being read and
+    /// the return, so that memory stays where they say it is; nothing if a hook does not want it compiled.
+    #[inline]
+    fn prepare(&self, options: &Options, values: &mut Values) -> PyResult<Option<(Arc<Handle>, Kept)>> {
+        let py = self.kernel.py();
+        let kernel = &self.state.kernel;
+        let signature = kernel.signature();
+        let mut checked: Option<Arc<Handle>> = None;
+        for _ in 0..MOST_ATTEMPTS {
+            let converter = Converter::new(py, signature, self.is_warmup);
+            let kept = converter.all(values, signature.parameters.len(), |index| self.argument(index))?;
+            let found = kernel.lookup(values, options).map_err(|error| to_exception(py, &error))?;
+            let Some(handle) = found else {
+                match self.compile(values, options)? {
+                    Some(handle) => checked = Some(handle),
+                    None => return Ok(None),
+                }
+                continue;
+            };
+            if checked.as_ref().is_some_and(|checked| Arc::ptr_eq(checked, &handle)) {
+                return Ok(Some((handle, kept)));
+            }
+            match handle.attachment::<ReadSet>().map(|reads| reads.freshness(py)) {
+                None | Some(Freshness::Same) => return Ok(Some((handle, kept))),
+                Some(Freshness::SameByCode) => checked = Some(handle),
+                Some(Freshness::Changed) => self.state.forget(&handle),
+            }
+        }
+        let message =
+            format!("the arguments or globals of kernel '{}' change while it is launched", signature.name);
+        Err(PyRuntimeError::new_err(message))
+    }
+
+    #[cold]
+    fn compile(&self, values: &Values, options: &Options) -> PyResult<Option<Arc<Handle>>> {
+        let py = self.kernel.py();
+        let call_hook = |name: &str| -> PyResult<bool> {
+            hooks::compilation(name, self.kernel, &self.meta()?, self.is_warmup)
+        };
+        if hooks::around_compilations() && call_hook("before_compile")? {
+            return Ok(None);
+        }
+        let mut host = PyHost::default();
+        let findings = host.findings();
+        let lock = || findings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attach = || {
+            let mut findings = lock();
+            let reads = std::mem::take(&mut findings.read);
+            // Not kept if it was made while something was meant to end the program.
+            findings.raised.is_none().then(|| Box::new(ReadSet::new(reads)) as Attachment)
+        };
+        let kernel = &self.state.kernel;
+        let compiled = py.detach(|| kernel.specialize_with(values, options, &mut host, &mut attach));
+        let Findings { raised, caught, .. } = std::mem::take(&mut *lock());
+        if let Some(raised) = raised {
+            return Err(raised);
+        }
+        // The user may have pressed Ctrl-C meanwhile.
+        py.check_signals()?;
+        let handle = compiled.map_err(|error| failure(py, error, caught))?;
+        if hooks::around_compilations() {
+            call_hook("after_compile")?;
+        }
+        Ok(Some(handle))
+    }
+
+    /// The options that the call sets.
+    #[inline]
+    fn options(&self) -> PyResult<Options> {
+        let mut options = self.kernel.get().options();
+        for &(number, option) in &self.binding.options {
+            let value = &self.call.named[number];
+            let constant = match crate::objects::constant(value)? {
+                HostValue::Constant(constant) => constant,
+                _ => Constant::Object(crate::objects::object_ref(value)?),
+            };
+            options.set(option, &constant).map_err(|error| to_exception(self.kernel.py(), &error))?;
+        }
+        Ok(options)
+    }
+
+    /// The grid. One that is legal and seldom meant is warned of.
+    #[inline]
+    fn grid(&self, object: &Bound<'py, PyAny>) -> PyResult<Grid> {
+        let found = match extents(object)? {
+            Some(found) => found,
+            None => ask(object, self.meta()?)?,
+        };
+        found.warn(self.kernel.py(), self.state)
+    }
+
+    /// The arguments by name, defaults included, and the options that are set.
+    #[cold]
+    fn meta(&self) -> PyResult<Bound<'py, PyDict>> {
+        let py = self.kernel.py();
+        let meta = PyDict::new(py);
+        for &(number, _) in &self.binding.options {
+            meta.set_item(&self.call.keywords[number], &self.call.named[number])?;
+        }
+        for index in 0..self.binding.parameters.len() {
+            if let Some(value) = self.argument(index)? {
+                meta.set_item(self.state.name(py, index), value)?;
+            }
+        }
+        Ok(meta)
+    }
+}
+
+/// The exception for a compilation that failed, with what the program's own code raised meanwhile.
+#[cold]
+fn failure(py: Python<'_>, mut error: Error, caught: Vec<Caught>) -> PyErr {
+    let mut cause = None;
+    if let Error::Diagnostics(failure) = &mut error {
+        for Caught { name, text, error } in caught {
+            let is_about = |diagnostic: &&mut Diagnostic| match &name {
+                Some(name) => diagnostic.message.contains(&format!("'{name}'")),
+                None => diagnostic.code == Code::ConstexprError,
+            };
+            let Some(diagnostic) = failure.diagnostics.iter_mut().find(is_about) else { continue };
+            if name.is_some() {
+                diagnostic.notes.push(text);
+            }
+            cause.get_or_insert(error);
+        }
+    }
+    let exception = to_exception(py, &error);
+    if cause.is_some() {
+        exception.set_cause(py, cause);
+    }
+    exception
+}
+
+/// Runs a compiled kernel, without the GIL; Ctrl-C stops it.
+pub(crate) fn run(py: Python<'_>, handle: &Handle, grid: Grid, values: &[Value<'static>]) -> PyResult<()> {
+    let signal = SignalCheck::default();
+    let result = py.detach(|| handle.launch(grid, values, Interrupt::Poll(&|| signal.poll())));
+    if let Some(raised) = signal.raised() {
+        return Err(raised);
+    }
+    result.map_err(|error| to_exception(py, &error))
+}
+
+/// Whether a signal handler of Python has raised an exception while a kernel ran.
+#[derive(Default)]
+struct SignalCheck {
+    last: Mutex<Option<Instant>>,
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl SignalCheck {
+    /// Taking the GIL may mean to wait for another thread, so it is not done at each call.
+    const INTERVAL: Duration = Duration::from_millis(50);
+
+    fn poll(&self) -> bool {
+        let now = Instant::now();
+        {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.is_some_and(|last| now - last < Self::INTERVAL) {
+                return false;
+            }
+            *last = Some(now);
+        }
+        Python::attach(|py| {
+            let Err(error) = py.check_signals() else { return false };
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            true
+        })
+    }
+
+    fn raised(self) -> Option<PyErr> {
+        self.raised.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A grid as it was given.
+pub(crate) struct Found {
+    grid: Grid,
+    is_number: bool,
+}
+
+impl Found {
+    /// The grid. One that is legal and seldom meant is warned of, once for a kernel.
+    #[inline]
+    pub(crate) fn warn(self, py: Python<'_>, state: &State) -> PyResult<Grid> {
+        if self.is_number || self.grid.is_empty() {
+            self.warn_of(py, state)?;
+        }
+        Ok(self.grid)
+    }
+
+    #[cold]
+    fn warn_of(&self, py: Python<'_>, state: &State) -> PyResult<()> {
+        let signature = state.kernel.signature();
+        if self.is_number && state.is_first_warning(Code::GridNotATuple) {
+            warn(py, &signature.grid_not_a_tuple(self.grid))?;
+        }
+        if self.grid.is_empty() && state.is_first_warning(Code::EmptyGrid) {
+            warn(py, &signature.empty_grid(self.grid))?;
+        }
+        Ok(())
+    }
+}
+
+/// The grid that an object is; `None` if it is a function that has to be asked.
+#[inline]
+pub(crate) fn extents(object: &Bound<'_, PyAny>) -> PyResult<Option<Found>> {
+    let py = object.py();
+    let mut extents: SmallVec<[i128; 4]> = SmallVec::new();
+    let mut is_number = false;
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        for extent in tuple.iter_borrowed() {
+            extents.push(self::extent(&extent, "a tuple")?);
+        }
+    } else if let Ok(list) = object.cast::<PyList>() {
+        for extent in list {
+            extents.push(self::extent(&extent, "a list")?);
+        }
+    } else if object.is_callable() && !object.hasattr(intern!(py, "__index__"))? {
+        return Ok(None);
+    } else {
+        extents.push(extent(object, "")?);
+        is_number = true;
+    }
+    let grid = Grid::new(&extents).map_err(|error| to_exception(py, &error))?;
+    Ok(Some(Found { grid, is_number }))
+}
+
+#[inline]
+fn extent(object: &Bound<'_, PyAny>, within: &str) -> PyResult<i128> {
+    if object.is_exact_instance_of::<PyInt>()
+        && let Ok(extent) = object.extract::<i64>()
+    {
+        return Ok(extent.into());
+    }
+    unusual_extent(object, within)
+}
+
+/// Anything with `__index__` counts: numpy's ints, constexprs, tensors with one int.
+#[cold]
+fn unusual_extent(object: &Bound<'_, PyAny>, within: &str) -> PyResult<i128> {
+    let py = object.py();
+    let index = object.getattr_opt(intern!(py, "__index__"))?;
+    if let Some(Ok(index)) = index.map(|index| index.call0()) {
+        // A number that does not fit is too large by any means.
+        return Ok(index.extract().unwrap_or(i128::MAX));
+    }
+    let name: String = object.get_type().name()?.extract()?;
+    let name = if name == "NoneType" { "None".into() } else { format!("a {name}") };
+    let found = if within.is_empty() { name } else { format!("{within} with {name} in it") };
+    Err(to_exception(py, &Grid::not_a_grid(&found)))
+}
+
+/// The grid that a function returns.
+pub(crate) fn ask<'py>(function: &Bound<'py, PyAny>, meta: Bound<'py, PyDict>) -> PyResult<Found> {
+    let found = extents(&function.call1((meta,))?)?;
+    let refuse = || to_exception(function.py(), &Grid::not_a_grid("a function that returns a function"));
+    found.ok_or_else(refuse)
+}

@@ -1,0 +1,412 @@
+//! Python objects that kernels refer to: what each is to the compiler, and a number for those that only Python
+//! understands.
+
+use std::sync::Arc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{
+    PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PyString, PyTuple, PyType,
+    PyWeakrefReference,
+};
+use tilewright_frontend::{Constant, FunctionRef, HostValue, ObjectRef};
+use tilewright_ir::{Element, Shape, Type};
+use tilewright_runtime::parse_dtype;
+
+use crate::kernel::JitKernel;
+
+/// Numbers for objects. Objects that are equal in every part have one number, so that a value of a user's class is the
+/// same compile-time value each time it is passed. An object is kept as long as code may have been compiled for it, which
+/// is until the program ends; there are as many as there are compiled forms and names that these read.
+struct Registry {
+    /// From `(type, object)`, or from the address of an object without a hash, to the first of its numbers.
+    numbers: Py<PyDict>,
+    objects: Mutex<Vec<Numbered>>,
+}
+
+struct Numbered {
+    object: Py<PyAny>,
+    /// Another object that Python calls equal, and that differs in a part, such as `2` from `2.0`.
+    next: Option<u32>,
+}
+
+static REGISTRY: PyOnceLock<Registry> = PyOnceLock::new();
+
+/// The `@jit` functions, by their number. They live as long as the program holds them.
+static FUNCTIONS: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
+
+fn registry(py: Python<'_>) -> &'static Registry {
+    REGISTRY.get_or_init(py, || Registry { numbers: PyDict::new(py).unbind(), objects: Mutex::default() })
+}
+
+impl Registry {
+    fn objects(&self) -> MutexGuard<'_, Vec<Numbered>> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get<'py>(&self, py: Python<'py>, number: u32) -> Option<(Bound<'py, PyAny>, Option<u32>)> {
+        self.objects().get(number as usize).map(|known| (known.object.bind(py).clone(), known.next))
+    }
+
+    fn add(&self, object: &Bound<'_, PyAny>) -> u32 {
+        let mut objects = self.objects();
+        objects.push(Numbered { object: object.clone().unbind(), next: None });
+        objects.len() as u32 - 1
+    }
+}
+
+/// The number of an object, which is kept alive from now on.
+pub(crate) fn object_ref(object: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
+    let py = object.py();
+    let registry = registry(py);
+    let numbers = registry.numbers.bind(py);
+    let by_value = PyTuple::new(py, [object.get_type().as_any(), object])?.into_any();
+    let key = match by_value.hash() {
+        Ok(_) => by_value,
+        Err(_) => PyInt::new(py, object.as_ptr().addr()).into_any(),
+    };
+    let Some(first) = numbers.get_item(&key)? else {
+        let number = registry.add(object);
+        numbers.set_item(key, number)?;
+        return Ok(ObjectRef(number));
+    };
+    let mut number = first.extract()?;
+    while let Some((known, next)) = registry.get(py, number) {
+        if is_same(&known, object, MOST_NESTED)? {
+            return Ok(ObjectRef(number));
+        }
+        match next {
+            Some(next) => number = next,
+            None => break,
+        }
+    }
+    let added = registry.add(object);
+    // Another thread may have added one meanwhile; then an equal object may get a number of its own, which costs no more
+    // than a compilation.
+    if let Some(last) = registry.objects().get_mut(number as usize) {
+        last.next.get_or_insert(added);
+    }
+    Ok(ObjectRef(added))
+}
+
+const MOST_NESTED: u32 = 8;
+
+/// Whether two objects are the same in every part: Python's `==` says so of `2` and `2.0`, which kernels compute with in
+/// different types. The parts of an object are those that Python would copy it by.
+fn is_same(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyResult<bool> {
+    if one.is(other) {
+        return Ok(true);
+    }
+    if depth == 0 || !one.get_type().is(other.get_type()) {
+        return Ok(false);
+    }
+    if one.is_exact_instance_of::<PyFloat>() {
+        return Ok(one.extract::<f64>()?.to_bits() == other.extract::<f64>()?.to_bits());
+    }
+    if one.is_exact_instance_of::<PyInt>() || one.is_exact_instance_of::<PyString>() {
+        return one.eq(other);
+    }
+    if one.is_exact_instance_of::<PyTuple>() || one.is_exact_instance_of::<PyList>() {
+        return is_same_sequence(one, other, depth);
+    }
+    if let (Ok(one), Ok(other)) = (one.cast_exact::<PyDict>(), other.cast_exact::<PyDict>()) {
+        return is_same_sequence(one.items().as_any(), other.items().as_any(), depth);
+    }
+    let py = one.py();
+    let reduce = intern!(py, "__reduce_ex__");
+    let one = quiet(py, one.call_method1(reduce, (2,)))?;
+    let other = quiet(py, other.call_method1(reduce, (2,)))?;
+    let (Some(one), Some(other)) = (one, other) else { return Ok(false) };
+    // A text stands for a global variable: an object that is there once. Items of lists and dicts come by iterators.
+    let has_items = |parts: &Bound<'_, PyTuple>| parts.iter().skip(3).any(|items| !items.is_none());
+    match (one.cast::<PyTuple>(), other.cast::<PyTuple>()) {
+        (Ok(one), Ok(other)) if !has_items(one) && !has_items(other) => {
+            is_same_sequence(one.as_any(), other.as_any(), depth)
+        }
+        _ => Ok(false),
+    }
+}
+
+fn is_same_sequence(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyResult<bool> {
+    if one.len()? != other.len()? {
+        return Ok(false);
+    }
+    for (one, other) in one.try_iter()?.zip(other.try_iter()?) {
+        if !is_same(&one?, &other?, depth - 1)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What there is, where a failure means that there is nothing; Ctrl-C stays what it is.
+fn quiet<T>(py: Python<'_>, result: PyResult<T>) -> PyResult<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The object with a number.
+pub(crate) fn object(py: Python<'_>, number: ObjectRef) -> PyResult<Bound<'_, PyAny>> {
+    let found = registry(py).get(py, number.0).map(|(object, _)| object);
+    found.ok_or_else(|| PyValueError::new_err("an object of another program"))
+}
+
+/// A number for a `@jit` function.
+pub(crate) fn register_function(function: &Bound<'_, JitKernel>) -> PyResult<FunctionRef> {
+    let reference = PyWeakrefReference::new(function)?.unbind();
+    let mut functions = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    functions.push(reference);
+    Ok(FunctionRef(functions.len() as u32 - 1))
+}
+
+/// The `@jit` function with a number, if the program still has it.
+pub(crate) fn function(py: Python<'_>, number: FunctionRef) -> Option<Bound<'_, JitKernel>> {
+    use pyo3::types::PyWeakrefMethods;
+    let functions = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let reference = functions.get(number.0 as usize)?.bind(py).clone();
+    drop(functions);
+    reference.upgrade_as::<JitKernel>().ok().flatten()
+}
+
+/// The classes of the Python side that mean something to the compiler.
+pub(crate) struct Classes {
+    pub(crate) constexpr: Py<PyType>,
+    dtype: Py<PyType>,
+    missing: Py<PyType>,
+    constexpr_function: Py<PyType>,
+    block_type: Py<PyAny>,
+}
+
+impl Classes {
+    pub(crate) fn get(py: Python<'_>) -> PyResult<&'static Classes> {
+        static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
+        CLASSES.get_or_try_init(py, || {
+            let class = |module: &str, name: &str| -> PyResult<Py<PyType>> {
+                Ok(py.import(module)?.getattr(name)?.cast_into::<PyType>()?.unbind())
+            };
+            let types = py.import("tilewright.language._types")?;
+            Ok(Classes {
+                constexpr: class("tilewright.language._constexpr", "constexpr")?,
+                dtype: class("tilewright.language._types", "dtype")?,
+                missing: class("tilewright._missing", "Missing")?,
+                constexpr_function: class("tilewright.runtime.jit", "ConstexprFunction")?,
+                block_type: types.getattr("block_type")?.unbind(),
+            })
+        })
+    }
+}
+
+/// The value of a plain number, string or such; `None` if the object is something else.
+pub(crate) fn plain(object: &Bound<'_, PyAny>) -> Option<Constant> {
+    if object.is_none() {
+        return Some(Constant::None);
+    }
+    if object.is_exact_instance_of::<PyBool>() {
+        return object.is_truthy().ok().map(Constant::Bool);
+    }
+    if object.is_instance_of::<PyInt>() {
+        return object.extract().ok().map(Constant::Int);
+    }
+    if object.is_instance_of::<PyFloat>() {
+        return object.extract().ok().map(Constant::Float);
+    }
+    let text = object.cast::<PyString>().ok()?;
+    Some(Constant::Str(Arc::from(&*text.to_cow().ok()?)))
+}
+
+/// What an object is to a kernel that reads it as a global, from a closure, or as an attribute.
+pub(crate) fn classify(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
+    let py = object.py();
+    if object.is_none() {
+        return Ok(HostValue::Constant(Constant::None));
+    }
+    if let Some(constant) = plain(object) {
+        return Ok(HostValue::PlainGlobal(constant));
+    }
+    let classes = Classes::get(py)?;
+    if is_constexpr(classes, object) {
+        return constant(&object.getattr(intern!(py, "value"))?);
+    }
+    if let Some(ty) = language_type(classes, object)? {
+        return Ok(HostValue::Constant(Constant::Type(ty)));
+    }
+    if let Ok(kernel) = object.cast::<JitKernel>() {
+        return Ok(match kernel.get().function() {
+            Some(function) => HostValue::Function(function),
+            None => HostValue::Object(object_ref(object)?),
+        });
+    }
+    if let Some(path) = language_path(classes, object)? {
+        return Ok(HostValue::Language(path));
+    }
+    if object.is_instance(classes.constexpr_function.bind(py))? {
+        return Ok(HostValue::ConstexprFunction(object_ref(object)?));
+    }
+    if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
+        return sequence(object);
+    }
+    let number = object_ref(object)?;
+    // Classes are objects: an `Enum` is asked for its members.
+    let is_native = || object.get_type().name().is_ok_and(|name| name == "builtin_function_or_method");
+    Ok(if object.is_instance_of::<PyFunction>() || (!object.is_instance_of::<PyModule>() && is_native()) {
+        HostValue::Callable(number)
+    } else {
+        HostValue::Object(number)
+    })
+}
+
+/// A tuple or list: a plain global if something in it is plain.
+fn sequence(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
+    let items = object.try_iter()?.map(|item| classify(&item?)).collect::<PyResult<Vec<_>>>()?;
+    let is_plain = items.iter().any(|item| matches!(item, HostValue::PlainGlobal(_)));
+    let constants: Option<Vec<Constant>> = items
+        .iter()
+        .map(|item| match item {
+            HostValue::PlainGlobal(constant) | HostValue::Constant(constant) => Some(constant.clone()),
+            _ => None,
+        })
+        .collect();
+    Ok(match constants {
+        Some(constants) if is_plain => HostValue::PlainGlobal(Constant::Tuple(constants)),
+        Some(constants) => HostValue::Constant(Constant::Tuple(constants)),
+        None => HostValue::Tuple(items),
+    })
+}
+
+/// What an object is as a compile-time value: a default, an argument, what `tl.constexpr(...)` holds.
+pub(crate) fn constant(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
+    Ok(as_constant(classify(object)?))
+}
+
+/// The same value, where a plain number may be read.
+pub(crate) fn as_constant(value: HostValue) -> HostValue {
+    match value {
+        HostValue::PlainGlobal(constant) => HostValue::Constant(constant),
+        HostValue::Tuple(items) => HostValue::Tuple(items.into_iter().map(as_constant).collect()),
+        other => other,
+    }
+}
+
+fn is_constexpr(classes: &Classes, object: &Bound<'_, PyAny>) -> bool {
+    let py = object.py();
+    object.is_instance(classes.constexpr.bind(py)).unwrap_or(false) || is_official(object, "constexpr")
+}
+
+/// Whether an object is an instance of a class of the official triton's language: programs may have got one before
+/// tilewright took the name.
+fn is_official(object: &Bound<'_, PyAny>, class: &str) -> bool {
+    let found = object.get_type();
+    found.name().is_ok_and(|name| name == class)
+        && found.module().is_ok_and(|module| module == "triton.language.core")
+}
+
+/// The type that a dtype of the language stands for.
+pub(crate) fn language_type(classes: &Classes, object: &Bound<'_, PyAny>) -> PyResult<Option<Type>> {
+    let py = object.py();
+    let is_type = object.is_instance(classes.dtype.bind(py))?
+        || ["dtype", "pointer_type", "block_type"].iter().any(|class| is_official(object, class));
+    if !is_type {
+        return Ok(None);
+    }
+    if object.call_method0(intern!(py, "is_block"))?.is_truthy()? {
+        let element = language_type(classes, &object.getattr(intern!(py, "element_ty"))?)?;
+        let shape: Vec<u32> = object.getattr(intern!(py, "shape"))?.extract()?;
+        return Ok(element.map(|ty| ty.with_shape(Shape::from_iter(shape))));
+    }
+    let is_pointer = object.call_method0(intern!(py, "is_ptr"))?.is_truthy()?;
+    let scalar = if is_pointer { object.getattr(intern!(py, "element_ty"))? } else { object.clone() };
+    let name: String = scalar.getattr(intern!(py, "name"))?.extract()?;
+    Ok(parse_dtype(&name).map(|dtype| if is_pointer { Type::pointer(dtype) } else { Type::scalar(dtype) }))
+}
+
+/// The path below `triton.language` of a function, class or module of the language.
+fn language_path(classes: &Classes, object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
+    let py = object.py();
+    let path = |text: String| Some(Arc::from(text.strip_prefix("triton.language.").unwrap_or(&text)));
+    if let Ok(module) = object.cast::<PyModule>() {
+        // Not by `Display`, which would swallow a Ctrl-C that Python notices when it makes the text.
+        let name: String = module.name()?.extract()?;
+        let below = name.strip_prefix("tilewright.language").or_else(|| name.strip_prefix("triton.language"));
+        return Ok(match below {
+            Some("" | ".core" | ".standard" | ".semantic" | ".random") => Some(Arc::from("")),
+            Some(".extra.cuda.libdevice" | ".extra.hip.libdevice") => Some(Arc::from("extra.libdevice")),
+            Some(".math" | ".extra" | ".extra.libdevice") => path(name.replacen("tilewright", "triton", 1)),
+            _ => None,
+        });
+    }
+    if object.is_instance(classes.missing.bind(py))? {
+        return Ok(path(object.getattr(intern!(py, "_path"))?.extract()?));
+    }
+    // A class has it itself; its instances and the classes that users derive from it do not have it.
+    let own = match object.cast::<PyType>() {
+        Ok(class) => class.getattr(intern!(py, "__dict__"))?,
+        Err(_) => match object.getattr_opt(intern!(py, "__dict__"))? {
+            Some(dict) => dict,
+            None => return builtin_path(object),
+        },
+    };
+    if let Ok(text) = own.get_item(intern!(py, "_tilewright_path")) {
+        return Ok(path(text.extract()?));
+    }
+    if let Some(module) = object.getattr_opt(intern!(py, "__module__"))?
+        && let Ok(module) = module.extract::<String>()
+        && module.starts_with("triton.language")
+        && let Some(name) = object.getattr_opt(intern!(py, "__name__"))?
+    {
+        return Ok(path(name.extract()?));
+    }
+    builtin_path(object)
+}
+
+/// A function of Python itself that was found under another name, such as `from builtins import max`.
+fn builtin_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
+    let py = object.py();
+    let module = object.getattr_opt(intern!(py, "__module__"))?;
+    if !module.is_some_and(|module| module.eq("builtins").unwrap_or(false)) {
+        return Ok(None);
+    }
+    let Some(name) = object.getattr_opt(intern!(py, "__name__"))? else { return Ok(None) };
+    let name: String = name.extract()?;
+    let found = py.import(intern!(py, "builtins"))?.getattr_opt(name.as_str())?;
+    Ok(found.is_some_and(|found| found.is(object)).then(|| Arc::from(format!("builtins.{name}"))))
+}
+
+/// The Python object for a compile-time value.
+pub(crate) fn to_python<'py>(py: Python<'py>, constant: &Constant) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match constant {
+        Constant::None => py.None().into_bound(py),
+        Constant::Bool(value) => PyBool::new(py, *value).to_owned().into_any(),
+        Constant::Int(value) => value.into_pyobject(py)?.into_any(),
+        Constant::Float(value) => PyFloat::new(py, *value).into_any(),
+        Constant::Str(value) => PyString::new(py, value).into_any(),
+        Constant::Type(ty) => type_to_python(py, ty)?,
+        Constant::Tuple(items) => {
+            let items = items.iter().map(|item| to_python(py, item)).collect::<PyResult<Vec<_>>>()?;
+            PyTuple::new(py, items)?.into_any()
+        }
+        Constant::Object(number) => object(py, *number)?,
+    })
+}
+
+fn type_to_python<'py>(py: Python<'py>, ty: &Type) -> PyResult<Bound<'py, PyAny>> {
+    let classes = Classes::get(py)?;
+    let dtype = |name: &str| py.import("tilewright.language._types")?.getattr("dtype")?.call1((name,));
+    let element = match ty.element {
+        Element::Value(dtype_) => dtype(dtype_.name())?,
+        Element::Pointer(pointee) => py
+            .import("tilewright.language._types")?
+            .getattr("pointer_type")?
+            .call1((dtype(pointee.name())?,))?,
+    };
+    if ty.is_scalar() {
+        return Ok(element);
+    }
+    let shape = PyTuple::new(py, ty.shape.iter())?;
+    classes.block_type.bind(py).call1((element, shape))
+}

@@ -1,0 +1,216 @@
+//! Tensors of torch, which this crate never imports: if a tensor is passed, the program has.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+use tilewright_ir::Dtype;
+
+/// What is kept of the module.
+pub(crate) struct Torch {
+    tensor: Py<PyType>,
+    parameter: Py<PyType>,
+    dtype: Py<PyType>,
+    dtypes: Vec<(Py<PyAny>, Dtype)>,
+    disable_torch_function: Py<PyAny>,
+}
+
+static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
+
+/// Whether a `TorchFunctionMode` of ours watches every access to a tensor.
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// Says whether a `TorchFunctionMode` is on: launches then read tensors past it.
+#[pyfunction]
+pub(crate) fn set_torch_function_mode(on: bool) {
+    IS_WATCHED.store(on, Ordering::Relaxed);
+}
+
+const DTYPES: &[(&str, Dtype)] = &[
+    ("float32", Dtype::F32),
+    ("float16", Dtype::F16),
+    ("bfloat16", Dtype::BF16),
+    ("int32", Dtype::I32),
+    ("int64", Dtype::I64),
+    ("float64", Dtype::F64),
+    ("bool", Dtype::I1),
+    ("uint8", Dtype::U8),
+    ("int8", Dtype::I8),
+    ("int16", Dtype::I16),
+    ("uint16", Dtype::U16),
+    ("uint32", Dtype::U32),
+    ("uint64", Dtype::U64),
+    ("float8_e5m2", Dtype::F8E5),
+    ("float8_e4m3fn", Dtype::F8E4NV),
+    ("float8_e4m3fnuz", Dtype::F8E4B8),
+    ("float8_e5m2fnuz", Dtype::F8E5B16),
+];
+
+impl Torch {
+    /// Torch, if it has been imported.
+    #[inline]
+    pub(crate) fn get(py: Python<'_>) -> Option<&'static Torch> {
+        match TORCH.get(py) {
+            Some(torch) => Some(torch),
+            None => Self::find(py),
+        }
+    }
+
+    #[cold]
+    fn find(py: Python<'_>) -> Option<&'static Torch> {
+        let modules = py.import(intern!(py, "sys")).ok()?.getattr(intern!(py, "modules")).ok()?;
+        let module = modules.get_item(intern!(py, "torch")).ok()?;
+        // Fails while torch is still being imported.
+        let torch = Self::new(&module).ok()?;
+        TORCH.set(py, torch).ok();
+        TORCH.get(py)
+    }
+
+    fn new(module: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let class = |module: &Bound<'_, PyAny>, name: &str| -> PyResult<Py<PyType>> {
+            Ok(module.getattr(name)?.cast_into::<PyType>()?.unbind())
+        };
+        let dtypes =
+            DTYPES.iter().filter_map(|(name, dtype)| Some((module.getattr(*name).ok()?.unbind(), *dtype)));
+        Ok(Self {
+            tensor: class(module, "Tensor")?,
+            parameter: class(&module.getattr("nn")?, "Parameter")?,
+            dtype: class(module, "dtype")?,
+            dtypes: dtypes.collect(),
+            disable_torch_function: module.getattr("_C")?.getattr("DisableTorchFunction")?.unbind(),
+        })
+    }
+
+    /// Whether an object is a tensor and nothing derived from it, except a parameter.
+    #[inline]
+    pub(crate) fn is_plain_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
+        let class = object.get_type_ptr().cast();
+        class == self.tensor.as_ptr() || class == self.parameter.as_ptr()
+    }
+
+    /// Whether an object is a tensor of any class.
+    pub(crate) fn is_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
+        object.is_instance(self.tensor.bind(object.py())).unwrap_or(false)
+    }
+
+    /// The dtype that a `torch.dtype` stands for; `None` if the object is something else, or the dtype has no equal here.
+    pub(crate) fn dtype(&self, object: &Bound<'_, PyAny>) -> Option<Dtype> {
+        self.dtypes.iter().find(|(known, _)| known.is(object)).map(|(_, dtype)| *dtype)
+    }
+
+    /// Whether an object is a `torch.dtype`.
+    pub(crate) fn is_dtype(&self, object: &Bound<'_, PyAny>) -> bool {
+        object.is_exact_instance(self.dtype.bind(object.py()))
+    }
+
+    /// Lets attributes of tensors be read past our `TorchFunctionMode`, until it is dropped.
+    pub(crate) fn unwatched<'py>(&self, py: Python<'py>) -> PyResult<Option<Unwatched<'py>>> {
+        if !IS_WATCHED.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let guard = self.disable_torch_function.bind(py).call0()?;
+        guard.call_method0(intern!(py, "__enter__"))?;
+        Ok(Some(Unwatched(guard)))
+    }
+}
+
+/// See [`Torch::unwatched`].
+pub(crate) struct Unwatched<'py>(Bound<'py, PyAny>);
+
+impl Drop for Unwatched<'_> {
+    fn drop(&mut self) {
+        let py = self.0.py();
+        let none = py.None();
+        if let Err(error) = self.0.call_method1(intern!(py, "__exit__"), (&none, &none, &none)) {
+            error.write_unraisable(py, Some(&self.0));
+        }
+    }
+}
+
+/// A tensor in main memory.
+pub(crate) struct Tensor {
+    /// The type of its elements.
+    pub(crate) dtype: Dtype,
+    /// The address of the first element.
+    pub(crate) address: usize,
+    /// The allocation that it is part of: address and bytes.
+    pub(crate) allocation: (usize, usize),
+    /// Whether it must not be written.
+    pub(crate) is_read_only: bool,
+}
+
+/// Why a tensor cannot be passed.
+pub(crate) enum Unfit {
+    /// Its dtype: the name.
+    Dtype(String),
+    /// It is on another device: the name.
+    Device(String),
+    /// It says something impossible of its memory: what, as in "an array whose …".
+    Malformed(String),
+    /// Python raised this.
+    Raised(PyErr),
+}
+
+impl From<PyErr> for Unfit {
+    fn from(error: PyErr) -> Self {
+        Unfit::Raised(error)
+    }
+}
+
+/// Reads what a kernel needs of a tensor.
+#[inline]
+pub(crate) fn read(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
+    let py = tensor.py();
+    if !tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
+        return Err(Unfit::Device(text(&tensor.getattr(intern!(py, "device"))?)?));
+    }
+    let dtype = tensor.getattr(intern!(py, "dtype"))?;
+    let dtype = torch.dtype(&dtype).ok_or_else(|| Unfit::Dtype(dtype.to_string()))?;
+    let address = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
+    Ok(Tensor { dtype, address, allocation: allocation(tensor)?, is_read_only: false })
+}
+
+/// The storage of a tensor: address and bytes.
+#[inline]
+pub(crate) fn allocation(tensor: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
+    let py = tensor.py();
+    let storage = tensor.call_method0(intern!(py, "untyped_storage"))?;
+    let address = storage.call_method0(intern!(py, "data_ptr"))?.extract()?;
+    let bytes = storage.call_method0(intern!(py, "nbytes"))?.extract()?;
+    Ok((address, bytes))
+}
+
+fn text(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    Ok(object.str()?.to_cow()?.into_owned())
+}
+
+/// What lies in main memory for an object of a class that behaves like a tensor: it has `data_ptr()` and a dtype of
+/// torch or of the language. Wrappers that take memory as of another dtype are such.
+pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Tensor, Unfit> {
+    let py = object.py();
+    let address: usize = object.call_method0(intern!(py, "data_ptr"))?.extract()?;
+    if let Ok(device) = object.getattr(intern!(py, "device")) {
+        let name = text(&device)?;
+        if name != "cpu" && !is_claimed(&name) {
+            return Err(Unfit::Device(name));
+        }
+    }
+    let allocation = if object.hasattr(intern!(py, "untyped_storage"))? {
+        allocation(object)?
+    } else if address == 0 {
+        // It stands for memory and has none, such as `MockTensor`.
+        (0, 0)
+    } else {
+        let message = "an object with data_ptr() and without untyped_storage(): its size is unknown";
+        return Err(Unfit::Raised(PyValueError::new_err(message)));
+    };
+    Ok(Tensor { dtype, address, allocation, is_read_only: false })
+}
+
+/// While programs that say `cuda` run on the processor, wrappers repeat what their tensors say.
+fn is_claimed(device: &str) -> bool {
+    IS_WATCHED.load(Ordering::Relaxed) && device.starts_with("cuda")
+}

@@ -1,0 +1,100 @@
+"""Tilewright: the Triton language, compiler and launcher, written from scratch in Rust.
+
+``import tilewright as triton`` and ``import tilewright.language as tl`` run programs written for Triton; so does
+``tilewright run script.py``, without a change to them.
+"""
+
+from tilewright import errors, runtime
+from tilewright import language as language
+from tilewright._alias import install_as_triton
+from tilewright._missing import missing_names
+from tilewright._native import __version__
+from tilewright.errors import (
+    CompilationError,
+    InterpreterError,
+    LaunchWarning,
+    OutOfResources,
+    TritonError,
+)
+from tilewright.language.core import must_use_result
+from tilewright.runtime import (
+    Config,
+    JITFunction,
+    KernelInterface,
+    MockTensor,
+    TensorWrapper,
+    reinterpret,
+)
+from tilewright.runtime._allocation import set_allocator
+from tilewright.runtime.jit import constexpr_function, jit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tilewright import backends, compiler, knobs, testing, tools
+
+__all__ = [
+    "CompilationError",
+    "Config",
+    "InterpreterError",
+    "JITFunction",
+    "KernelInterface",
+    "LaunchWarning",
+    "MockTensor",
+    "OutOfResources",
+    "TensorWrapper",
+    "TritonError",
+    "__version__",
+    "backends",
+    "cdiv",
+    "compiler",
+    "constexpr_function",
+    "errors",
+    "install_as_triton",
+    "jit",
+    "knobs",
+    "language",
+    "must_use_result",
+    "next_power_of_2",
+    "reinterpret",
+    "runtime",
+    "set_allocator",
+    "testing",
+    "tools",
+]
+
+_lacking = missing_names(
+    "tilewright",
+    "AsyncCompileMode Autotuner FutureKernel Heuristics aggregate autotune compile experimental heuristics",
+)
+
+_LAZY = frozenset(("backends", "compiler", "knobs", "testing", "tools"))
+"""Loaded when they are asked for: most programs need none of them."""
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        import importlib
+
+        return importlib.import_module(f"tilewright.{name}")
+    return _lacking(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+@constexpr_function
+def cdiv(x: int, y: int) -> int:
+    """``x / y``, rounded up."""
+    return (x + y - 1) // y
+
+
+@constexpr_function
+def next_power_of_2(n: int) -> int:
+    """The smallest power of two that is at least ``n``; 0 for 0."""
+    return 1 << (n - 1).bit_length() if n > 0 else 0
+
+
+# Kernels may call them as well; there they also take values that are known only at run time.
+cdiv._tilewright_path = "builtins.triton.cdiv"
+next_power_of_2._tilewright_path = "builtins.triton.next_power_of_2"

@@ -1,0 +1,114 @@
+"""``install_as_triton``: from then on ``import triton`` is tilewright.
+
+A finder on ``sys.meta_path`` answers for ``triton`` and all below it, so the files of an official package, if there is
+one, are neither read nor touched. ``triton.language`` *is* the module ``tilewright.language``; only the top has a
+module of its own, because it reports the version of Triton that its API is that of.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+TRITON_VERSION = "3.9.0"
+"""The version of Triton whose API this is."""
+
+
+class _Top(ModuleType):
+    """The module ``triton``."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.modules["tilewright"], name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*self.__dict__, *dir(sys.modules["tilewright"])})
+
+
+class _AliasLoader:
+    """Gives a module of tilewright another name."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        import importlib
+
+        name = "tilewright" + spec.name.removeprefix("triton")
+        module = importlib.import_module(name)
+        if spec.name == "triton":
+            top = _Top("triton", module.__doc__)
+            own = vars(module)
+            top.__dict__.update(
+                {key: own[key] for key in own if not key.startswith("__") or key == "__all__"}
+            )
+            top.__dict__.update(
+                __version__=TRITON_VERSION, __file__=module.__file__, __path__=module.__path__
+            )
+            return top
+        # The import system is about to write the other name into the module's spec.
+        spec.loader_state = (module.__spec__, module.__loader__)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        spec = module.__spec__
+        if spec is not None and spec.loader_state is not None:
+            module.__spec__, module.__loader__ = spec.loader_state
+
+
+class _TritonFinder:
+    """Answers for ``triton`` and all below it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != "triton" and not fullname.startswith("triton."):
+            return None
+        import importlib.util
+
+        try:
+            real = importlib.util.find_spec("tilewright" + fullname.removeprefix("triton"))
+        except ModuleNotFoundError:
+            real = None
+        if real is None:
+            # The others are asked next, and find nothing: they look in the folders of tilewright. A finder that goes by
+            # the name alone, as those of editable installations do, must not find an official package.
+            _refuse_others(fullname, path, target)
+            return None
+        # A loader by what it does: importlib.abc would cost half of the import of tilewright.
+        loader: Any = _AliasLoader()
+        is_package = real.submodule_search_locations is not None
+        spec = ModuleSpec(fullname, loader, origin=real.origin, is_package=is_package)
+        spec.has_location = real.has_location
+        spec.submodule_search_locations = real.submodule_search_locations
+        return spec
+
+
+def _refuse_others(fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> None:
+    for finder in sys.meta_path:
+        if isinstance(finder, _TritonFinder):
+            continue
+        find_spec = getattr(finder, "find_spec", None)
+        if find_spec is not None and find_spec(fullname, path, target) is not None:
+            raise ModuleNotFoundError(f"No module named {fullname!r} (tilewright has none)", name=fullname)
+
+
+def install_as_triton() -> None:
+    """Makes ``import triton`` and imports of all below it resolve to tilewright, for this process.
+
+    Call it before anything imports ``triton``; a second call changes nothing. An official package may be installed
+    beside tilewright: it is left alone. If it is imported already, this is an ``ImportError``, since kernels of two
+    systems in one program could not call each other.
+    """
+    loaded = sys.modules.get("triton")
+    if loaded is not None and not isinstance(loaded, _Top):
+        where = getattr(loaded, "__file__", None) or "unknown place"
+        raise ImportError(
+            f"the official triton is already imported (from {where}): call tilewright.install_as_triton() before "
+            "anything imports triton (torch.compile does), or start the program with `tilewright run`"
+        )
+    if not any(isinstance(finder, _TritonFinder) for finder in sys.meta_path):
+        finder: Any = _TritonFinder()
+        sys.meta_path.insert(0, finder)

@@ -1,0 +1,255 @@
+"""``tilewright run``: runs a Python program as ``python`` would, with tilewright as its Triton.
+
+``sys.argv``, ``sys.path``, ``__main__``, exit codes and tracebacks are those of ``python script.py``, ``python -m
+module``, ``python -c code`` or ``python -``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import sys
+from importlib.machinery import SourceFileLoader
+from types import CodeType, ModuleType, TracebackType
+from typing import Any, NoReturn
+
+USAGE = """\
+Run a Python program with tilewright as its Triton
+
+Usage: tilewright run [--device <device>] <script.py> [argument]...
+       tilewright run [--device <device>] -m <module> [argument]...
+       tilewright run [--device <device>] -c <code> [argument]...
+
+The script may be a folder or an archive with a __main__.py; - is standard input.
+
+Options:
+      --device <device>  where kernels run: cpu [default]; cuda refuses to run without a GPU
+  -h, --help             print help
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the program; its exceptions leave this function, whose frame is the only one of ours below the program."""
+    device: str | None = None
+    kind = ""
+    rest = list(arguments)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        option = rest.pop(0)
+        if option in ("-h", "--help"):
+            print(USAGE, end="")
+            return 0
+        if option in ("-m", "-c"):
+            kind = option
+            break
+        if option == "--":
+            break
+        name, has_value, value = option.partition("=")
+        if name != "--device":
+            return _usage_error(f"unknown option '{option}'")
+        if not has_value:
+            if not rest:
+                return _usage_error("--device needs the name of a device")
+            value = rest.pop(0)
+        device = value
+    if not rest:
+        return _usage_error({"-m": "no module to run", "-c": "no code to run"}.get(kind, "no program to run"))
+
+    if (failure := _prepare(device)) is not None:
+        print(failure, file=sys.stderr)
+        return 1
+    try:
+        execute, *values = _program(kind, rest)
+        del arguments, device, kind, rest
+        execute(*values)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        _end(error)
+    return 0
+
+
+def _usage_error(message: str) -> int:
+    print(f"error: {message}\n\n{USAGE}", end="", file=sys.stderr)
+    return 2
+
+
+def _prepare(device: str | None) -> str | None:
+    """Makes tilewright the program's Triton; returns what is wrong."""
+    from tilewright import _native, _spawn, install_as_triton
+    from tilewright.errors import TritonError
+
+    if device is not None:
+        try:
+            _native.set_device(device)
+        except TritonError as error:
+            return str(error)
+    install_as_triton()
+    _spawn.install(_native.device())
+
+    if _native.device() == "cpu":
+        from tilewright._cuda_on_cpu import use_cpu_as_cuda
+
+        use_cpu_as_cuda()
+    return None
+
+
+def _program(kind: str, argv: list[str]) -> tuple[Any, ...]:
+    """What is to be called, and with what, once all is as Python has it before the first line."""
+    if kind == "-m":
+        sys.argv = ["-m", *argv[1:]]
+        _set_path(os.getcwd())
+        return _as_main(argv[0], True)
+    path = argv[0]
+    if kind == "-c":
+        sys.argv = ["-c", *argv[1:]]
+        _set_path("")
+        # Kernels are found by their source.
+        import linecache
+
+        linecache.cache["<string>"] = (len(path), None, path.splitlines(keepends=True), "<string>")
+        return exec, compile(path, "<string>", "exec", dont_inherit=True), _new_main().__dict__
+    sys.argv = argv
+    if os.path.isdir(path) or _is_archive(path):
+        sys.path.insert(0, os.path.abspath(path) + "/" * path.endswith("/"))
+        return _as_main("__main__", False)
+    if path == "-":
+        return _standard_input()
+    _set_path(os.path.dirname(os.path.realpath(path)))
+    full = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+    try:
+        with io.open_code(full) as file:
+            source = file.read()
+    except OSError as error:
+        sys.stderr.write(
+            f"{sys.executable}: can't open file {full!r}: [Errno {error.errno}] {error.strerror}\n"
+        )
+        raise SystemExit(2) from None
+    main_module = _new_main()
+    main_module.__file__ = full
+    main_module.__loader__ = SourceFileLoader("__main__", full)
+    main_module.__dict__["__cached__"] = None
+    return exec, _compile(source, full), main_module.__dict__
+
+
+def _as_main(module: str, is_named: bool) -> tuple[Any, ...]:
+    """What ``python -m module`` calls, and ``python folder``."""
+    import runpy
+
+    _new_main()
+    run_module_as_main: Any = runpy._run_module_as_main  # type: ignore[attr-defined]
+    return run_module_as_main, module, is_named
+
+
+def _standard_input() -> tuple[Any, ...]:
+    """The program is what is read there; kernels in it are found by their source."""
+    import linecache
+
+    _set_path("")
+    source = sys.stdin.buffer.read()
+    code = _compile(source, "<stdin>")
+    lines = source.decode(errors="replace").splitlines(keepends=True)
+    linecache.cache["<stdin>"] = (len(source), None, lines, "<stdin>")
+    main_module = _new_main()
+    main_module.__dict__.update(__file__="<stdin>", __cached__=None)
+    return exec, code, main_module.__dict__
+
+
+def _compile(source: bytes, path: str) -> CodeType:
+    """The program's code; what cannot be read is told as Python tells it of a file."""
+    try:
+        return compile(source, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        before, is_null, _ = source.partition(b"\0")
+        if is_null:
+            lines = before.decode(errors="replace").splitlines() or [""]
+            place = (path, len(lines), 0, lines[-1])
+            raise SyntaxError("source code cannot contain null bytes", place) from None
+        if isinstance(error, SyntaxError) and "(unicode error)" in str(error):
+            _check_encoding(source, path)
+        raise
+
+
+def _check_encoding(source: bytes, path: str) -> None:
+    """Refuses text that is not UTF-8 and does not say what it is."""
+    import tokenize
+
+    try:
+        tokenize.detect_encoding(iter(source.splitlines(keepends=True)).__next__)
+        source.decode()
+    except UnicodeDecodeError as error:
+        line, byte = source[: error.start].count(b"\n") + 1, source[error.start]
+    except SyntaxError:
+        # The first two lines are not UTF-8.
+        start = next((at for at, byte in enumerate(source) if byte >= 0x80), 0)
+        line, byte = source[:start].count(b"\n") + 1, source[start]
+    else:
+        return
+    raise SyntaxError(
+        f"Non-UTF-8 code starting with '\\x{byte:02x}' in file {path} on line {line}, but no encoding declared; "
+        "see https://peps.python.org/pep-0263/ for details"
+    ) from None
+
+
+def _is_archive(path: str) -> bool:
+    if path.endswith((".py", ".pyw")) or not os.path.isfile(path):
+        return False
+    import zipfile
+
+    return zipfile.is_zipfile(path)
+
+
+def _set_path(first: str) -> None:
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0:1] = [first]
+
+
+def _new_main() -> ModuleType:
+    """A fresh ``__main__``."""
+    module = ModuleType("__main__")
+    module.__dict__.update(__builtins__=builtins, __annotations__={})
+    sys.modules["__main__"] = module
+    return module
+
+
+def _end(error: BaseException) -> NoReturn:
+    """Ends as Python would: prints the traceback, and lets the interpreter do the rest."""
+    seen: set[int] = set()
+    errors: list[BaseException | None] = [error]
+    while errors:
+        one = errors.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        one.__traceback__ = _of_program(one.__traceback__)
+        errors += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        # The interpreter is about to print it once more, with our frames.
+        sys.excepthook = lambda *_: None
+    raise error
+
+
+_FOLDER = os.path.dirname(__file__)
+_OWN = frozenset(
+    os.path.join(_FOLDER, name)
+    for name in ("_run.py", "_cuda_on_cpu.py", "_cuda_marks.py", "_torch_autocast.py", "_torch_classes.py")
+)
+
+
+def _of_program(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback without the frames that started the program, and without those that stand in for a GPU."""
+    kept: list[TracebackType] = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_filename not in _OWN:
+            kept.append(trace)
+        elif kept and kept[-1].tb_frame.f_code.co_name == "handle_torch_function":
+            # The function of torch that asked us is about to come again.
+            del kept[-2:]
+        trace = trace.tb_next
+    whole = None
+    for part in reversed(kept):
+        whole = TracebackType(whole, part.tb_frame, part.tb_lasti, part.tb_lineno)
+    return whole

@@ -1,0 +1,176 @@
+"""The exceptions of tilewright: those that Triton users catch, and one class for each kind of diagnostic.
+
+``str(error)`` is the rendered diagnostic: the source with carets, what was found and expected, and a hint. ``code`` is
+its code (``TW0004``); ``python -m tilewright explain TW0004`` tells more about it.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from typing_extensions import Self
+
+
+class Diagnostic(str):
+    """One finding: the text that is printed, and what it says as attributes."""
+
+    code: str
+    """Such as ``TW0004``."""
+
+    message: str
+    """The first line."""
+
+    file: str | None
+    """The file that it points into, if any; so for the three that follow."""
+
+    line: int | None
+    column: int | None
+    """From 1, in characters."""
+
+    end_column: int | None
+    """Behind the last underlined one; None if that is on another line."""
+
+    label: str
+    """What is written beside the underlining."""
+
+    labels: tuple[tuple[str, int, int, str], ...]
+    """Other places that explain the finding: file, line, column, text."""
+
+    notes: tuple[str, ...]
+    hint: str | None
+
+    def __new__(cls, text: str, **_attributes: Any) -> Self:
+        """The text alone is the string."""
+        return super().__new__(cls, text)
+
+    def __init__(self, _text: str, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+class TritonError(Exception):
+    """The base of every error that the language, the compiler or a launch raises."""
+
+    code: str | None = None
+    """The code of the diagnostic, such as ``TW0004``; None where there is none."""
+
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """Every finding; a compilation may have several."""
+
+
+class CompilationError(TritonError):
+    """A kernel does not compile."""
+
+
+class CompileTimeAssertionFailure(CompilationError):
+    """A ``tl.static_assert`` does not hold."""
+
+
+class UnsupportedLanguageConstruct(CompilationError):
+    """A kernel uses Python that the language does not have."""
+
+
+class LaunchError(TritonError):
+    """A launch is not possible as it was asked for."""
+
+
+class LaunchTypeError(LaunchError, TypeError):
+    """An argument is missing, superfluous or of a kind that kernels do not take."""
+
+
+class LaunchValueError(LaunchError, ValueError):
+    """A grid, an option or the place of a tensor is not valid."""
+
+
+class LaunchKeyError(LaunchError, KeyError):
+    """An option or a kernel has an unknown name."""
+
+    # KeyError prints the repr of its argument; a diagnostic has lines.
+    __str__ = Exception.__str__
+
+
+class LaunchStateError(LaunchError, RuntimeError):
+    """A kernel or a function of the language was called where that cannot be done."""
+
+
+class LaunchWarning(UserWarning):
+    """A launch is legal, and seldom what was meant: its grid is empty, or is not a tuple."""
+
+
+class ExecutionError(TritonError, RuntimeError):
+    """A running kernel did something that it must not."""
+
+
+class OutOfBoundsError(ExecutionError, IndexError):
+    """A running kernel touched memory that does not belong to its arguments."""
+
+
+class DeviceAssertionError(ExecutionError, AssertionError):
+    """A ``tl.device_assert`` does not hold."""
+
+
+class OutOfResources(TritonError):
+    """A kernel needs more of something than the device has."""
+
+    def __init__(self, required: int, limit: int, name: str) -> None:
+        super().__init__(
+            f"out of resource: {name}, Required: {required}, Hardware limit: {limit}. "
+            "Reducing block sizes or `num_stages` may help."
+        )
+        self.required = required
+        self.limit = limit
+        self.name = name
+
+    def __reduce__(self) -> tuple[type[OutOfResources], tuple[int, int, str]]:
+        return (type(self), (self.required, self.limit, self.name))
+
+
+class InterpreterError(TritonError):
+    """A kernel failed in interpret mode."""
+
+    def __init__(self, error_message: str | None = None) -> None:
+        super().__init__(error_message or "")
+        self.error_message = error_message
+
+
+class AutotunerError(TritonError):
+    """Autotuning failed."""
+
+    def __init__(self, error_message: str | None = None) -> None:
+        super().__init__(error_message or "")
+        self.error_message = error_message
+
+
+class PTXASError(TritonError):
+    """The assembler of the driver refused a kernel."""
+
+    def __init__(self, error_message: str | None = None) -> None:
+        super().__init__(error_message or "")
+        self.error_message = error_message
+
+
+class NotAvailableError(TritonError, NotImplementedError):
+    """A part of Triton that this version of tilewright does not have."""
+
+
+_BY_KIND: dict[str, type[TritonError]] = {
+    "Compilation": CompilationError,
+    "StaticAssertion": CompileTimeAssertionFailure,
+    "Unsupported": UnsupportedLanguageConstruct,
+    "LaunchType": LaunchTypeError,
+    "LaunchValue": LaunchValueError,
+    "LaunchKey": LaunchKeyError,
+    "LaunchState": LaunchStateError,
+    "OutOfBounds": OutOfBoundsError,
+    "Execution": ExecutionError,
+    "DeviceAssertion": DeviceAssertionError,
+}
+
+
+def from_diagnostics(kind: str, diagnostics: tuple[Diagnostic, ...]) -> TritonError:
+    """The exception for findings, of which the first has this kind; the native module calls it."""
+    error = _BY_KIND[kind]("\n\n".join(diagnostics))
+    error.code = diagnostics[0].code
+    error.diagnostics = diagnostics
+    return error

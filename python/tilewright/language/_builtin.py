@@ -1,0 +1,112 @@
+"""The functions of the language as Python objects.
+
+Inside a kernel they are what the compiler knows by their path; Python itself cannot run them, and a call from outside a
+kernel says so. Which there are is the table of the compiler: ``tilewright._native.language_names()``.
+"""
+
+from __future__ import annotations
+
+from tilewright import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+NAMES: dict[str, tuple[str, str, bool]] = {path: rest for path, *rest in _native.language_names()}  # type: ignore[misc]
+"""The functions by their path below ``triton.language``: parameters (``(x, axis=None)``), doc, is it a method."""
+
+
+class LanguageFunction:
+    """A function of the language, such as ``tl.load``."""
+
+    def __init__(self, path: str, parameters: str, doc: str) -> None:
+        module, _, name = path.rpartition(".")
+        self._tilewright_path = path
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = f"triton.language.{module}" if module else "triton.language"
+        self._parameters = parameters
+        self.__doc__ = f"{name}{parameters}\n\n{doc}"
+
+    @property
+    def __signature__(self) -> Any:
+        """What inspect and help() show."""
+        return _signature(self._parameters)
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        raise _native.outside_kernel(f"tl.{self._tilewright_path}")
+
+    def __repr__(self) -> str:
+        return f"<function triton.language.{self._tilewright_path}>"
+
+    def __reduce__(self) -> Any:
+        return (_find, (self._tilewright_path,))
+
+
+def _find(path: str) -> LanguageFunction:
+    """The function with a path."""
+    import importlib
+
+    module, _, name = path.rpartition(".")
+    found: LanguageFunction = getattr(
+        importlib.import_module(f"tilewright.language.{module}".rstrip(".")), name
+    )
+    return found
+
+
+def functions(prefix: str = "") -> dict[str, LanguageFunction]:
+    """The functions directly below a path: ``""`` for ``tl`` itself, ``"math."``."""
+    return {
+        path[len(prefix) :]: LanguageFunction(path, parameters, doc)
+        for path, (parameters, doc, _) in NAMES.items()
+        if path.startswith(prefix) and "." not in path[len(prefix) :]
+    }
+
+
+class _Text:
+    """A default or annotation that is a name of the language."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _signature(parameters: str) -> Any:
+    """The signature that a text such as ``(x, axis=None)`` stands for."""
+    import ast
+    import inspect
+
+    function = ast.parse(f"def f{parameters}: ...").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    arguments = function.args
+
+    def value(node: ast.expr | None) -> Any:
+        if node is None:
+            return inspect.Parameter.empty
+        try:
+            return ast.literal_eval(node)
+        except ValueError:
+            return _Text(ast.unparse(node))
+
+    def parameter(argument: ast.arg, kind: Any, default: ast.expr | None = None) -> inspect.Parameter:
+        return inspect.Parameter(
+            argument.arg, kind, default=value(default), annotation=value(argument.annotation)
+        )
+
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(positional) - len(arguments.defaults)) + [*arguments.defaults]
+    kind = inspect.Parameter
+    found = [
+        parameter(argument, kind.POSITIONAL_OR_KEYWORD, default)
+        for argument, default in zip(positional, defaults, strict=True)
+    ]
+    if arguments.vararg:
+        found.append(parameter(arguments.vararg, kind.VAR_POSITIONAL))
+    found += [
+        parameter(argument, kind.KEYWORD_ONLY, default)
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
+    if arguments.kwarg:
+        found.append(parameter(arguments.kwarg, kind.VAR_KEYWORD))
+    return inspect.Signature(found)

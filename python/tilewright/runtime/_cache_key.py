@@ -1,0 +1,93 @@
+"""``JITFunction.cache_key``: a digest that changes whenever the code of a kernel may."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from tilewright import _native
+
+
+def cache_key(kernel: Any) -> str:
+    """A digest of a kernel, the functions that it calls, the values that it reads, and tilewright's version."""
+    lines = [f"tilewright {_native.__version__}"]
+    _function(kernel, lines, set())
+    return hashlib.sha256("\0".join(lines).encode(errors="surrogatepass")).hexdigest()
+
+
+def _function(function: Any, lines: list[str], seen: set[int]) -> None:
+    """Adds a function, and what it reads."""
+    if id(function) in seen:
+        lines.append(f"again {function.__qualname__}")
+        return
+    seen.add(id(function))
+    fn = function.fn if hasattr(function, "fn") else function
+    source = getattr(function, "_src", None)
+    if source is None:
+        import inspect
+
+        try:
+            source = inspect.getsource(fn)
+        except (OSError, TypeError):
+            source = fn.__code__.co_code.hex() + repr(fn.__code__.co_consts)
+    first_line = getattr(function, "starting_line_number", fn.__code__.co_firstlineno)
+    lines.append(f"{fn.__qualname__} {first_line} {getattr(function, 'noinline', None)} {source}")
+    names = sorted(set(_names(fn.__code__)))
+    for name, value in _values(fn, names):
+        _value(name, value, names, lines, seen)
+    for name, value in sorted((fn.__kwdefaults__ or {}).items()):
+        _value(name, value, (), lines, seen)
+    for number, value in enumerate(fn.__defaults__ or ()):
+        _value(str(number), value, (), lines, seen)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The variables and attributes in a function and those inside of it."""
+    yield from code.co_names
+    yield from code.co_freevars
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _values(fn: FunctionType, names: list[str]) -> Iterator[tuple[str, Any]]:
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    for name in names:
+        if name in cells:
+            try:
+                yield name, cells[name].cell_contents
+            except ValueError:  # it is empty
+                continue
+        elif name in fn.__globals__:
+            yield name, fn.__globals__[name]
+
+
+def _value(name: str, value: Any, attributes: Any, lines: list[str], seen: set[int]) -> None:
+    """Adds a value that is read, with the attributes of it that may be."""
+    from tilewright.language._constexpr import constexpr
+    from tilewright.language._types import dtype
+    from tilewright.runtime.jit import ConstexprFunction, JITFunction
+
+    while isinstance(value, constexpr):
+        value = value.value
+    module = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    if isinstance(value, (JITFunction, ConstexprFunction)):
+        lines.append(f"{name}:")
+        _function(value, lines, seen)
+    elif isinstance(value, (bool, int, float, str, bytes, type(None), dtype)):
+        lines.append(f"{name} = {type(value).__name__} {value!r}")
+    elif isinstance(value, (tuple, list)):
+        lines.append(f"{name}: {len(value)} items")
+        for number, item in enumerate(value):
+            _value(f"{name}[{number}]", item, attributes, lines, seen)
+    elif str(module).partition(".")[0] in ("tilewright", "triton"):
+        lines.append(f"{name} = {module}.{getattr(value, '__qualname__', '')}")
+    elif id(value) not in seen:
+        seen.add(id(value))
+        lines.append(f"{name}: {type(value).__qualname__} {getattr(value, '__qualname__', '')}")
+        own = getattr(value, "__dict__", {})
+        for attribute in attributes:
+            if attribute in own:
+                _value(f"{name}.{attribute}", own[attribute], attributes, lines, seen)

@@ -1,0 +1,80 @@
+"""The hooks of ``triton.knobs.runtime``, as the native module calls them: around launches and around compilations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright import _native, knobs
+
+
+class JitFunctionInfo:
+    """What hooks get to know of a kernel."""
+
+    def __init__(self, module: str, name: str, jit_function: Any) -> None:
+        self.module = module
+        self.name = name
+        self.jit_function = jit_function
+
+
+def _metadata(handle: Any) -> Any:
+    from tilewright.compiler.compiler import LazyDict
+
+    return LazyDict({"name": handle.name, "function": handle.function, "stream": 0})
+
+
+def launch_enter(handle: Any) -> None:
+    """Before the programs of a grid run."""
+    if (hook := knobs.runtime.launch_enter_hook) is not None:
+        hook(_metadata(handle))
+
+
+def launch_exit(handle: Any) -> None:
+    """When all have ended."""
+    if (hook := knobs.runtime.launch_exit_hook) is not None:
+        hook(_metadata(handle))
+
+
+def before_compile(kernel: Any, arguments: dict[str, Any], is_warmup: bool) -> bool:
+    """Before a form of a kernel is compiled; true if the hook says that there shall be none."""
+    return _call(knobs.runtime.jit_cache_hook, kernel, arguments, is_warmup)
+
+
+def after_compile(kernel: Any, arguments: dict[str, Any], is_warmup: bool) -> bool:
+    """After it was compiled."""
+    return _call(knobs.runtime.jit_post_compile_hook, kernel, arguments, is_warmup)
+
+
+def _call(hook: Any, kernel: Any, arguments: dict[str, Any], is_warmup: bool) -> bool:
+    if hook is None:
+        return False
+    signature: dict[str, str] = {}
+    constants: dict[str, Any] = {}
+    for param in kernel.params:
+        value = arguments.get(param.name, param.default)
+        signature[param.name] = "constexpr" if param.is_constexpr else _native.describe_argument(value)
+        if signature[param.name] == "constexpr":
+            constants[param.name] = value
+    options = {name: value for name, value in arguments.items() if name not in signature}
+    options = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, **options}
+    listed = ", ".join(f"{name}: {kind}" for name, kind in signature.items())
+    settings = ", ".join(f"{name}={value}" for name, value in options.items())
+    representation = f"{kernel.fn.__qualname__}[{settings}]({listed})"
+    key = f"{kernel.cache_key}-{representation}-{constants}"
+    info = JitFunctionInfo(kernel.fn.__module__, kernel.fn.__qualname__, kernel)
+    compilation = {
+        "key": key,
+        "signature": signature,
+        "constants": constants,
+        "device": 0,
+        "is_warmup": is_warmup,
+        **options,
+    }
+    found = hook(
+        key=key,
+        repr=representation,
+        fn=info,
+        compile=compilation,
+        is_manual_warmup=is_warmup,
+        already_compiled=False,
+    )
+    return bool(found)

@@ -1,0 +1,72 @@
+"""``triton.Config``, and the names of the autotuner, which is still to come."""
+
+from __future__ import annotations
+
+from tilewright._missing import missing_names
+from tilewright.errors import AutotunerError as AutotunerError
+from tilewright.errors import OutOfResources as OutOfResources
+from tilewright.errors import PTXASError as PTXASError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__getattr__ = missing_names("tilewright.runtime.autotuner", "Autotuner Heuristics autotune heuristics")
+
+
+class Config:
+    """One choice of compile-time arguments and options for an autotuned kernel."""
+
+    def __init__(
+        self,
+        kwargs: dict[str, Any],
+        num_warps: int = 4,
+        num_stages: int = 3,
+        num_ctas: int = 1,
+        maxnreg: int | None = None,
+        pre_hook: Callable[..., Any] | None = None,
+        ir_override: str | None = None,
+    ) -> None:
+        self.kwargs = kwargs
+        self.num_warps = num_warps
+        self.num_stages = num_stages
+        self.num_ctas = num_ctas
+        self.maxnreg = maxnreg
+        self.pre_hook = pre_hook
+        self.ir_override = ir_override
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "num_warps": self.num_warps,
+            "num_ctas": self.num_ctas,
+            "num_stages": self.num_stages,
+            "maxnreg": self.maxnreg,
+            "ir_override": self.ir_override,
+        }
+
+    def all_kwargs(self) -> dict[str, Any]:
+        """The compile-time arguments and the options that are set."""
+        return {
+            **self.kwargs,
+            **{name: value for name, value in self._options().items() if value is not None},
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state.get("kwargs", {}))  # type: ignore[misc]
+        self.__dict__.update(state)
+
+    def __hash__(self) -> int:
+        return hash((*self.all_kwargs().items(), self.pre_hook))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Config):
+            return NotImplemented
+        return (self.all_kwargs(), self.pre_hook) == (other.all_kwargs(), other.pre_hook)
+
+    def __str__(self) -> str:
+        options = {**self.kwargs, **self._options()}
+        return ", ".join(f"{name}: {value}" for name, value in options.items())
+
+    def __repr__(self) -> str:
+        return f"Config({self})"

@@ -1,0 +1,440 @@
+"""``@jit``: a Python function becomes a kernel.
+
+The class here gathers what Python knows of the function. What happens at a launch, from ``kernel[grid](...)``
+on, is in its base class, in Rust.
+"""
+
+from __future__ import annotations
+
+from tilewright import _native
+from tilewright._missing import missing_names
+from tilewright.errors import LaunchValueError
+from tilewright.language._constexpr import constexpr
+from tilewright.language._types import dtype, pointer_type
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import inspect
+    from collections.abc import Callable
+    from typing import Any, Generic, TypeVar, overload
+
+    T = TypeVar("T")
+else:
+    # The module typing would cost a quarter of the import of tilewright.
+    from types import GenericAlias
+
+    class _Generic:
+        __class_getitem__ = classmethod(GenericAlias)
+
+    T = None
+    Generic = {T: _Generic}
+
+    def overload(function):  # noqa: D103
+        return function
+
+
+__getattr__ = missing_names(
+    "tilewright.runtime.jit", "DependenciesFinder JitFunctionInfo create_function_from_signature"
+)
+
+
+class KernelInterface(Generic[T]):
+    """What can be launched: ``kernel[grid](...)``, ``kernel.run(..., grid=, warmup=)``, ``kernel.warmup(...)``."""
+
+    run: T
+
+    def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
+        """Compiles without running; tensors may be replaced by their dtypes."""
+        return self.run(*args, grid=grid, warmup=True, **kwargs)  # type: ignore[operator]
+
+    def __getitem__(self, grid: Any) -> T:
+        def launch(*args: Any, **kwargs: Any) -> Any:
+            return self.run(*args, grid=grid, warmup=False, **kwargs)  # type: ignore[operator]
+
+        return launch  # type: ignore[return-value]
+
+
+class KernelParam:
+    """A parameter of a kernel."""
+
+    def __init__(
+        self,
+        num: int,
+        param: inspect.Parameter,
+        do_not_specialize: bool = False,
+        do_not_specialize_on_alignment: bool = False,
+    ) -> None:
+        self.num = num
+        self._param = param
+        self.name: str = param.name
+        self.do_not_specialize = do_not_specialize
+        self.do_not_specialize_on_alignment = do_not_specialize_on_alignment
+        self.has_default: bool = param.default is not param.empty
+        self.default: Any = param.default
+        self.annotation: str = "" if param.annotation is param.empty else _annotation_text(param.annotation)
+        last = self.annotation.rpartition(".")[2]
+        self.is_constexpr: bool = last == "constexpr" or "constexpr[" in self.annotation
+        self.is_const: bool = last == "const" or self.annotation.startswith("*k")
+        self.annotation_type: str = _annotation_type(self.annotation)
+
+    def __repr__(self) -> str:
+        return f"KernelParam({self._param})"
+
+
+def _annotation_text(annotation: Any) -> str:
+    """``tl.constexpr`` is ``constexpr``, ``tl.int64`` is ``i64``, a string is itself."""
+    if isinstance(annotation, str):
+        return annotation.strip().strip("'\"")
+    if isinstance(annotation, type):
+        return annotation.__name__
+    if isinstance(annotation, dtype):
+        return mangle_type(annotation)
+    return str(annotation)
+
+
+def _annotation_type(annotation: str) -> str:
+    """The type that an annotation forces upon an argument, as in a signature: ``i64``; empty if none."""
+    name = annotation.rpartition(".")[2]
+    name = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}.get(name, name)
+    if name.startswith(("int", "uint")) and name[-1:].isdigit():
+        name = name.replace("uint", "u").replace("int", "i")
+    name = {"i1": "u1", "bool": "u1"}.get(name, name)
+    return name if name in _SCALARS else ""
+
+
+_SCALARS = frozenset(
+    ("u1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64"),
+)
+
+
+def mangle_type(arg: Any, specialize: bool = False) -> str:
+    """The type of an argument as a signature writes it: ``*fp32``, ``i32``."""
+    if isinstance(arg, pointer_type):
+        return f"*{mangle_type(arg.element_ty)}"
+    if isinstance(arg, dtype):
+        if arg.is_int():
+            return "u1" if arg.is_int1() else arg.mangle()
+        return arg.name
+    described: str = _native.describe_argument(arg)
+    return described
+
+
+class JITFunction(_native.JitKernel, KernelInterface[T]):  # type: ignore[misc]
+    """A kernel, or a function that kernels call."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        version: Any = None,
+        do_not_specialize: Any = None,
+        do_not_specialize_on_alignment: Any = None,
+        debug: bool | None = None,
+        noinline: bool | None = None,
+        repr: Callable[[Any], str] | None = None,
+        launch_metadata: Any = None,
+    ) -> None:
+        import inspect
+
+        _say_that_kernels_are_compiled()
+        unspecialized, unaligned = do_not_specialize or [], do_not_specialize_on_alignment or []
+        self.fn = fn
+        self.module: str = fn.__module__
+        self.version = version
+        self.signature = inspect.signature(fn)
+        self.do_not_specialize = unspecialized
+        self.do_not_specialize_on_alignment = unaligned
+        self.params: list[KernelParam] = [
+            KernelParam(
+                number,
+                param,
+                number in unspecialized or name in unspecialized,
+                number in unaligned or name in unaligned,
+            )
+            for number, (name, param) in enumerate(self.signature.parameters.items())
+        ]
+        self.arg_names: list[str] = [param.name for param in self.params]
+        self.constexprs: list[int] = [param.num for param in self.params if param.is_constexpr]
+        self.debug = debug
+        self.noinline = noinline
+        self.launch_metadata = launch_metadata
+        self._repr = repr
+        self._src, self.starting_line_number, removed_columns = _source(fn)
+        self.file_name: str = fn.__code__.co_filename
+        self.hash: str | None = None
+        self.kernel: Any = None
+        self.device_caches: dict[Any, Any] = {}
+        self.pre_run_hooks: list[Callable[..., Any]] = []
+
+        # What users ask functions for.
+        self.__name__: str = fn.__name__
+        self.__qualname__ = fn.__qualname__
+        self.__module__ = fn.__module__
+        self.__doc__ = fn.__doc__
+        self.__globals__ = fn.__globals__
+        self._fn_name = f"{fn.__module__}.{fn.__qualname__}"
+
+        self._define(
+            name=fn.__code__.co_name,
+            file=self.file_name,
+            text=self._src,
+            first_line=self.starting_line_number,
+            removed_columns=removed_columns,
+            noinline=bool(noinline),
+            debug=bool(debug),
+            params=[
+                (
+                    p.name,
+                    p.is_constexpr,
+                    p.annotation_type,
+                    p.do_not_specialize,
+                    p.do_not_specialize_on_alignment,
+                    int(p._param.kind),
+                )
+                for p in self.params
+            ],
+        )
+
+    @property
+    def src(self) -> str:
+        """The source, from the ``def`` on."""
+        at = self._src.find("def ")
+        return self._src[max(at, 0) :]
+
+    @property
+    def raw_src(self) -> list[str]:
+        """The lines of the source, decorators included."""
+        return self._src.splitlines(keepends=True)
+
+    @property
+    def cache_key(self) -> str:
+        """A digest of the source and where it stands, of what it reads of the program, and of tilewright's version."""
+        from tilewright.runtime._cache_key import cache_key
+
+        return cache_key(self)
+
+    @property
+    def type(self) -> constexpr:
+        """Kernels pass functions as compile-time values."""
+        return constexpr(self)
+
+    def repr(self, specialization: Any) -> str:
+        """The name of a compiled variant."""
+        return self._fn_name if self._repr is None else self._repr(specialization)
+
+    def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
+        """Calls ``hook(*args, **kwargs)`` before each launch."""
+        self.pre_run_hooks.append(hook)
+        self._set_pre_run_hooks(tuple(self.pre_run_hooks))
+
+    def is_gluon(self) -> bool:
+        """Whether this is a function of another language than Triton; never."""
+        return False
+
+    def __repr__(self) -> str:
+        return f"JITFunction({self.module}:{self.__qualname__})"
+
+
+_has_said = False
+
+
+def _say_that_kernels_are_compiled() -> None:
+    """Says once that interpret mode, which the user asks for, is not there yet."""
+    global _has_said
+    if _has_said:
+        return
+    import os
+
+    for name in ("TILEWRIGHT_INTERPRET", "TRITON_INTERPRET"):
+        if os.environ.get(name, "").lower() in ("1", "true", "yes", "on", "y"):
+            import sys
+
+            _has_said = True
+            print(
+                f"tilewright: {name} is set, and this version has no interpret mode yet: kernels are compiled for the "
+                f"{_native.device().upper()}",
+                file=sys.stderr,
+            )
+            return
+
+
+def _source(fn: Callable[..., Any]) -> tuple[str, int, int]:
+    """The text of a function without its indentation, its first line, and the columns of that indentation."""
+    import inspect
+
+    try:
+        lines, first_line = inspect.getsourcelines(fn)
+    except (OSError, TypeError) as error:
+        raise LaunchValueError(
+            f"the source of '{getattr(fn, '__name__', fn)}' is not available: @triton.jit compiles the source of a "
+            "function, so it must be defined in a file or in a notebook cell, not in exec() or with python -c"
+        ) from error
+    indentation = len(lines[0]) - len(lines[0].lstrip())
+    prefix = lines[0][:indentation]
+    # Lines that are indented less are comments, or continue a string or an expression: they stay as they are.
+    return "".join(line.removeprefix(prefix) for line in lines), max(first_line, 1), indentation
+
+
+# ruff knows `overload` only as what it imports itself.
+@overload
+def jit(fn: Callable[..., T]) -> JITFunction[T]: ...  # noqa: D103
+@overload
+def jit(  # noqa: D103, F811
+    *,
+    version: Any = None,
+    repr: Callable[[Any], str] | None = None,
+    launch_metadata: Any = None,
+    do_not_specialize: Any = None,
+    do_not_specialize_on_alignment: Any = None,
+    debug: bool | None = None,
+    noinline: bool | None = None,
+) -> Callable[[Callable[..., T]], JITFunction[T]]: ...
+def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
+    """Makes a function a kernel: ``@triton.jit``, or ``@triton.jit(noinline=True)``.
+
+    Its body is compiled, not run by Python. What it may use are the functions of ``triton.language``, other ``@jit``
+    functions, and globals declared ``tl.constexpr``.
+    """
+    if fn is None:
+        return lambda function: jit(function, **options)
+    if isinstance(fn, JITFunction):
+        return fn
+    if not hasattr(fn, "__code__"):
+        raise TypeError(f"@triton.jit takes a function, not a {type(fn).__name__}")
+    return JITFunction(fn, **options)
+
+
+class ConstexprFunction(Generic[T]):
+    """A Python function that kernels call at compile time, on compile-time values."""
+
+    _tilewright_path: str
+    """Set where the language has the function as well."""
+
+    def __init__(self, fn: Callable[..., T]) -> None:
+        self.fn = fn
+        self.__name__: str = fn.__name__
+        self.__qualname__ = fn.__qualname__
+        self.__module__ = fn.__module__
+        self.__doc__ = fn.__doc__
+        self.__wrapped__ = fn
+
+    def __call__(self, *args: Any, **kwargs: Any) -> T:
+        """Calls it; values of ``tl.constexpr`` are taken as what they hold."""
+        plain = (_plain(arg) for arg in args)
+        return self.fn(*plain, **{name: _plain(value) for name, value in kwargs.items()})
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else BoundConstexprFunction(instance, self.fn)
+
+    def __repr__(self) -> str:
+        return f"ConstexprFunction({self.__module__}:{self.__qualname__})"
+
+
+class BoundConstexprFunction(ConstexprFunction[T]):
+    """A compile-time function with the object that it was asked of."""
+
+    def __init__(self, instance: Any, fn: Callable[..., T]) -> None:
+        super().__init__(fn)
+        self.__self__ = instance
+
+    def __call__(self, *args: Any, **kwargs: Any) -> T:
+        """Calls it with the object."""
+        return super().__call__(self.__self__, *args, **kwargs)
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, constexpr) else value
+
+
+def constexpr_function(fn: Callable[..., T]) -> ConstexprFunction[T]:
+    """Makes a Python function one that kernels can call at compile time."""
+    return ConstexprFunction(fn)
+
+
+class MockTensor:
+    """Stands for a tensor where only its dtype counts: ``kernel.warmup(MockTensor(torch.float32), ...)``."""
+
+    def __init__(self, dtype: Any, shape: Any = None) -> None:
+        self.dtype = dtype
+        self.shape = [1] if shape is None else shape
+
+    @staticmethod
+    def wrap_dtype(arg: Any) -> Any:
+        """A ``MockTensor`` for a torch dtype, anything else as it is."""
+        kind = type(arg)
+        return MockTensor(arg) if (kind.__module__, kind.__name__) == ("torch", "dtype") else arg
+
+    def stride(self) -> tuple[int, ...]:
+        """Those of a contiguous tensor."""
+        strides = [1]
+        for extent in self.shape[1:][::-1]:
+            strides.append(strides[-1] * extent)
+        return tuple(strides[::-1])
+
+    @staticmethod
+    def data_ptr() -> int:
+        """Aligned, and not memory."""
+        return 0
+
+    @staticmethod
+    def ptr_range() -> int:
+        """No memory."""
+        return 0
+
+
+class TensorWrapper:
+    """A tensor whose memory is taken as of another dtype; see ``reinterpret``."""
+
+    def __init__(self, base: Any, dtype: Any) -> None:
+        self.dtype = dtype
+        self.base = base
+        self.data = base.data
+        self.device = base.device
+        self.shape = base.shape
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return int(self.base.data_ptr())
+
+    def untyped_storage(self) -> Any:
+        """The memory that the tensor is part of."""
+        return self.base.untyped_storage()
+
+    def stride(self, *args: Any) -> Any:
+        """Those of the tensor."""
+        return self.base.stride(*args)
+
+    def element_size(self) -> int:
+        """The size of an element."""
+        return int(self.base.element_size())
+
+    def cpu(self) -> TensorWrapper:
+        """The same in main memory."""
+        return TensorWrapper(self.base.cpu(), self.dtype)
+
+    def to(self, device: Any) -> TensorWrapper:
+        """The same on a device."""
+        return TensorWrapper(self.base.to(device), self.dtype)
+
+    def clone(self) -> TensorWrapper:
+        """A copy."""
+        return TensorWrapper(self.base.clone(), self.dtype)
+
+    def copy_(self, other: Any) -> None:
+        """Takes the values of another."""
+        self.base.copy_(other.base)
+
+    def new_empty(self, sizes: Any) -> TensorWrapper:
+        """One of another shape."""
+        return TensorWrapper(self.base.new_empty(sizes), self.dtype)
+
+    def __str__(self) -> str:
+        return f"TensorWrapper[{self.dtype}]({self.base})"
+
+
+def reinterpret(tensor: Any, dtype: Any) -> Any:
+    """The memory of a tensor, taken as of another dtype of the same size, such as an 8-bit float."""
+    if isinstance(tensor, TensorWrapper):
+        return tensor.base if dtype == tensor.base.dtype else TensorWrapper(tensor.base, dtype)
+    if hasattr(tensor, "data_ptr"):
+        return TensorWrapper(tensor, dtype)
+    raise TypeError(f"a {type(tensor).__name__} cannot be reinterpreted")

@@ -1,0 +1,5 @@
+"""``triton.tools``."""
+
+from tilewright.tools import tensor_descriptor
+
+__all__ = ["tensor_descriptor"]

@@ -1,0 +1,139 @@
+"""Programs that say ``cuda`` on a machine without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+
+NOTICE = (
+    "tilewright: this machine has no CUDA device: what the program puts on 'cuda' is on the CPU "
+    "(`tilewright run --device cuda` refuses that)\n"
+)
+
+MOVES = """
+import torch, triton
+a = torch.arange(4.0)
+assert not a.is_cuda and a.is_cpu and a.device == torch.device("cpu")
+for b in (a.cuda(), a.to("cuda"), a.to(torch.device("cuda:0")), a.to(device="cuda"), a.cuda(0), a.to(0)):
+    assert b.is_cuda and not b.is_cpu and b.device == torch.device("cuda:0") and b.get_device() == 0
+    assert b.data_ptr() != a.data_ptr() and torch.equal(a, b)
+    assert f"{b.device} {b.device.type} {b.device.index}" == "cuda:0 cuda 0"
+    # What is computed from it is where it is.
+    made = (torch.empty_like(b), b.new_zeros(2), torch.cat([b, b]), b.split(2)[0])
+    for c in (b + 1, b[1:], b.clone(), b.view(2, 2), *made):
+        assert c.is_cuda, c
+    assert b.cuda() is b and b.to("cuda") is b and b.to(torch.float64).is_cuda
+    d = b.cpu()
+    assert not d.is_cuda and d.data_ptr() != b.data_ptr() and d.device.type == "cpu"
+    b += 5
+    assert d[0] == 0 and a[0] == 0 and b.cpu().numpy()[0] == 5
+    assert a.to(b).is_cuda and not b.to(a).is_cuda
+    assert torch.zeros(3, device=b.device).is_cuda and not torch.zeros(3, device=a.device).is_cuda
+    assert repr(b) == "tensor([5., 6., 7., 8.])"
+for x in (
+    torch.rand(3, device="cuda"), torch.tensor([1], device="cuda"), torch.randint(0, 3, (2,), device="cuda:0"),
+    torch.empty(2, 2, dtype=torch.float16, device=torch.device("cuda")), torch.ones(2, device=0),
+    torch.zeros(2, device="cuda", pin_memory=False), torch.full((2,), 3, device="cuda"),
+):
+    assert x.is_cuda
+with torch.device("cuda"):
+    assert torch.ones(2).is_cuda
+torch.set_default_device("cuda")
+assert torch.ones(2).is_cuda and torch.tensor([1]).is_cuda
+torch.set_default_device("cpu")
+assert not torch.ones(2).is_cuda
+
+model = torch.nn.Linear(3, 2).cuda()
+assert next(model.parameters()).is_cuda
+y = model(torch.ones(1, 3, device="cuda"))
+assert y.is_cuda
+y.sum().backward()
+assert model.weight.grad is not None
+import copy, io
+assert torch.nn.Parameter(torch.ones(2, device="cuda")).is_cuda and torch.nn.Parameter(torch.ones(2)).is_cpu
+assert copy.deepcopy(model.weight).is_cuda and copy.deepcopy(a).is_cpu
+file = io.BytesIO()
+torch.save(model.state_dict(), file)
+file.seek(0)
+assert torch.load(file, map_location="cuda")["weight"].is_cuda
+file.seek(0)
+assert not torch.load(file, map_location="cpu")["weight"].is_cuda
+model = model.to("cpu")
+assert not next(model.parameters()).is_cuda
+print("fine")
+"""
+
+FUNCTIONS = """
+import torch, triton
+assert torch.cuda.is_available() and torch.cuda.device_count() == 1 and torch.cuda.current_device() == 0
+torch.cuda.synchronize()
+torch.cuda.set_device(0)
+torch.cuda.empty_cache()
+torch.cuda.manual_seed(0)
+torch.cuda.manual_seed_all(0)
+properties = torch.cuda.get_device_properties(torch.device("cuda"))
+assert properties.multi_processor_count >= 1 and properties.total_memory > 0
+assert torch.cuda.get_device_capability() == (8, 0) and torch.cuda.get_device_name()
+start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+start.record()
+end.record()
+torch.cuda.synchronize()
+assert start.elapsed_time(end) >= 0
+stream = torch.cuda.Stream()
+with torch.cuda.stream(stream):
+    x = torch.ones(3, device="cuda")
+stream.wait_stream(torch.cuda.current_stream())
+stream.synchronize()
+with torch.cuda.device(0):
+    pass
+DEVICE = triton.runtime.driver.active.get_active_torch_device()
+assert torch.rand(3, device=DEVICE).device == DEVICE == x.device
+properties = triton.runtime.driver.active.utils.get_device_properties(DEVICE.index)
+assert {"multiprocessor_count", "max_num_regs", "max_shared_mem", "warpSize"} <= set(properties)
+print("fine")
+"""
+
+LAUNCH = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def double(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n) * 2, mask=offsets < n)
+
+x = torch.arange(5, dtype=torch.float32).cuda()
+assert x.is_cuda
+y = torch.empty_like(x)
+double[(1,)](x, y, 5, BLOCK=8)
+torch.cuda.synchronize()
+double[(1,)](y, triton.reinterpret(y, tl.float32), 5, BLOCK=8)
+print(y.cpu().tolist())
+"""
+
+
+@pytest.mark.parametrize("text", [MOVES, FUNCTIONS])
+def test_programs_find_what_a_gpu_gives(run, script, text):
+    done = run("-m", "tilewright", "run", script(text))
+    assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
+
+
+def test_kernels_run(run, script):
+    done = run("-m", "tilewright", "run", script(LAUNCH))
+    assert (done.code, done.out, done.err) == (0, "[0.0, 4.0, 8.0, 12.0, 16.0]\n", NOTICE)
+
+
+def test_programs_that_do_not_say_cuda_hear_nothing(run, script):
+    done = run("-m", "tilewright", "run", script("import torch\nprint(torch.ones(2) + 1)\n"))
+    assert (done.code, done.out, done.err) == (0, "tensor([2., 2.])\n", "")
+
+
+def test_nothing_happens_without_the_command(run, script):
+    path = script(
+        "import tilewright, torch\nprint(torch.cuda.is_available())\ntorch.ones(2, device='cuda')\n"
+    )
+    done = run(path)
+    assert done.code == 1
+    assert done.out == "False\n"
+    assert NOTICE not in done.err

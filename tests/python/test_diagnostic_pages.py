@@ -1,0 +1,46 @@
+"""The examples in ``docs/diagnostics`` that are Python sessions: each ends in the error that the page shows."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import pytest
+from conftest import ROOT
+
+import tilewright
+
+KERNEL = """
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+"""
+
+# Ctrl-C has a test of its own; running out of memory would take the machine's.
+APART = {"TW0204", "TW0206"}
+
+SESSIONS = [
+    pytest.param(statement, shown, id=f"{page.stem}-{number}")
+    for page in sorted((ROOT / "docs" / "diagnostics").glob("*.md"))
+    for block in re.findall(r"```pycon\n(.*?)```", page.read_text(), re.DOTALL)
+    for number, (statement, shown) in enumerate(
+        re.findall(r">>> (.*)\n(?:(?!>>>).*\n)*?(\w+\.errors\..*)", block)
+    )
+    if page.stem not in APART
+]
+
+
+@pytest.mark.parametrize(("statement", "shown"), SESSIONS)
+def test_sessions(module, statement, shown):
+    torch = pytest.importorskip("torch")
+    names = vars(module(KERNEL))
+    names.update(torch=torch, tilewright=tilewright, x=torch.ones(100), out=torch.zeros(100), n=100)
+    with warnings.catch_warnings():
+        # Pages show warnings as well.
+        warnings.simplefilter("error", tilewright.LaunchWarning)
+        with pytest.raises((tilewright.TritonError, tilewright.LaunchWarning)) as caught:
+            exec(statement, names)
+    kind = type(caught.value)
+    assert f"{kind.__module__}.{kind.__qualname__}: {str(caught.value).splitlines()[0]}" == shown

@@ -1,0 +1,312 @@
+"""Operators of tensors: every operator on every pair of element types, against numpy, with the type of the result.
+
+A kernel asserts at compile time that its result has the element type of `out`, so each case tests promotion as well.
+"""
+
+import numpy as np
+import pytest
+from helpers import (
+    CARRIER,
+    DTYPES,
+    FLOATS,
+    INTEGERS,
+    assert_same,
+    assert_within,
+    bits,
+    convert,
+    elementwise,
+    is_float,
+    is_unsigned,
+    moderate_values,
+    pairs,
+    promote,
+    promote_scalar,
+    round_to,
+    sample,
+)
+from helpers_oracle import ARITHMETIC, BITWISE, COMPARISONS, arithmetic, c_quotient, c_remainder, shifted
+
+
+@pytest.mark.parametrize("right", DTYPES)
+@pytest.mark.parametrize("left", DTYPES)
+def test_arithmetic_of_every_pair_of_types(left, right, device):
+    x, y = pairs(left, right, 200)
+    dtype = promote(left, right)
+    a, b = convert(x, dtype), convert(y, dtype)
+    for symbol in ARITHMETIC:
+        found = elementwise(f"x {symbol} y", {"x": (x, left), "y": (y, right)}, dtype, device=device)
+        assert_same(found, arithmetic(symbol, a, b, dtype), (x, y), f"{left} {symbol} {right}")
+
+
+@pytest.mark.parametrize("right", DTYPES)
+@pytest.mark.parametrize("left", DTYPES)
+def test_comparison_of_every_pair_of_types(left, right, device):
+    x, y = pairs(left, right, 200)
+    dtype = promote(left, right)
+    a, b = convert(x, dtype), convert(y, dtype)
+    expression = " | ".join(
+        f"((x {symbol} y).to(tl.uint8) << {position})" for position, symbol in enumerate(COMPARISONS)
+    )
+    found = elementwise(expression, {"x": (x, left), "y": (y, right)}, "uint8", device=device)
+    expected = sum(
+        compare(a, b).astype(np.uint8) << position for position, compare in enumerate(COMPARISONS.values())
+    )
+    assert_same(found, expected.astype(np.uint8), (x, y), f"{left} ? {right}")
+
+
+@pytest.mark.parametrize("symbol", COMPARISONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_comparison_gives_booleans(symbol, dtype, device):
+    x, y = pairs(dtype, dtype, 100)
+    found = elementwise(f"x {symbol} y", {"x": (x, dtype), "y": (y, dtype)}, "int1", device=device)
+    assert_same(found, COMPARISONS[symbol](x, y), (x, y), symbol)
+
+
+@pytest.mark.parametrize("right", ["int1", *INTEGERS])
+@pytest.mark.parametrize("left", ["int1", *INTEGERS])
+def test_bitwise_operators_of_every_pair_of_types(left, right, device):
+    x, y = pairs(left, right, 200)
+    dtype = promote(left, right)
+    a, b = convert(x, dtype), convert(y, dtype)
+    for symbol, function in BITWISE.items():
+        found = elementwise(f"x {symbol} y", {"x": (x, left), "y": (y, right)}, dtype, device=device)
+        assert_same(found, function(a, b), (x, y), f"{left} {symbol} {right}")
+
+
+@pytest.mark.parametrize("symbol", ["<<", ">>"])
+@pytest.mark.parametrize("right", INTEGERS)
+@pytest.mark.parametrize("left", INTEGERS)
+def test_shifts_by_any_number_of_bits(symbol, left, right, device):
+    x, y = pairs(left, right, 200)
+    dtype = promote(left, right)
+    # `>>` keeps the sign where the left operand has one.
+    a, b = convert(x, dtype), convert(y, dtype)
+    expected = shifted(symbol, a, b)
+    if symbol == ">>" and not is_unsigned(left) and is_unsigned(dtype):
+        signed = a.view(f"i{a.dtype.itemsize}")
+        expected = shifted(symbol, signed, b).view(a.dtype)
+    found = elementwise(f"x {symbol} y", {"x": (x, left), "y": (y, right)}, dtype, device=device)
+    assert_same(found, expected, (x, y), f"{left} {symbol} {right}")
+
+
+@pytest.mark.parametrize("right", INTEGERS)
+@pytest.mark.parametrize("left", INTEGERS)
+def test_integer_division_truncates(left, right, device):
+    dtype = promote(left, right, division=True)
+    if dtype is None:
+        pytest.skip("the language refuses operands of different signedness: see test_language_errors.py")
+    x, y = pairs(left, right, 400)
+    y = np.where(y == 0, np.asarray(5, y.dtype), y)
+    a, b = convert(x, dtype), convert(y, dtype)
+    inputs = {"x": (x, left), "y": (y, right)}
+    assert_same(elementwise("x // y", inputs, dtype, device=device), c_quotient(a, b), (x, y), "//")
+    assert_same(elementwise("x % y", inputs, dtype, device=device), c_remainder(a, b), (x, y), "%")
+
+
+@pytest.mark.parametrize("right", DTYPES)
+@pytest.mark.parametrize("left", DTYPES)
+def test_true_division(left, right, device):
+    dtype = promote(left, right, division=True)
+    if dtype is None:
+        pytest.skip("the language refuses operands of different signedness: see test_language_errors.py")
+    x, y = pairs(left, right, 300)
+    common = dtype if is_float(dtype) else "float32"
+    a, b = convert(convert(x, dtype), common), convert(convert(y, dtype), common)
+    with np.errstate(all="ignore"):
+        wide = np.longdouble if common == "float64" else np.float64
+        truth = a.astype(wide) / b.astype(wide)
+    found = elementwise("x / y", {"x": (x, left), "y": (y, right)}, common, device=device)
+    assert_within(found, truth, common, 2, (x, y), f"{left} / {right}")
+    # What is exact must be exact: infinities, zeros with their signs, NaN.
+    edge = ~np.isfinite(truth) | (truth == 0)
+    assert_same(found[edge], truth[edge].astype(CARRIER[common]), (x[edge], y[edge]), "edges of /")
+
+
+@pytest.mark.parametrize("right", DTYPES)
+@pytest.mark.parametrize("left", FLOATS)
+def test_float_remainder_has_the_sign_of_the_dividend(left, right, device):
+    dtype = promote(left, right, division=True)
+    x, y = pairs(left, right, 300)
+    a, b = convert(x, dtype), convert(y, dtype)
+    with np.errstate(all="ignore"):
+        expected = np.fmod(a, b)
+    found = elementwise("x % y", {"x": (x, left), "y": (y, right)}, dtype, device=device)
+    assert_same(found, expected, (x, y), f"{left} % {right}")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_unary_operators(dtype, device):
+    x = sample(dtype, 300)
+    inputs = {"x": (x, dtype)}
+    with np.errstate(all="ignore"):
+        negated = x if dtype == "int1" else -x
+    assert_same(elementwise("-x", inputs, dtype, device=device), negated, (x,), "-")
+    assert_same(elementwise("+x", inputs, dtype, device=device), x, (x,), "+")
+    if not is_float(dtype):
+        assert_same(elementwise("~x", inputs, dtype, device=device), ~x, (x,), "~")
+
+
+def test_and_or_not_of_booleans(device):
+    x, y = pairs("int1", "int1", 60)
+    inputs = {"x": (x, "int1"), "y": (y, "int1")}
+    assert_same(elementwise("x and y", inputs, "int1", device=device), x & y)
+    assert_same(elementwise("x or y", inputs, "int1", device=device), x | y)
+    assert_same(elementwise("not x", inputs, "int1", device=device), ~x)
+    assert_same(elementwise("not x and (y or not y)", inputs, "int1", device=device), ~x)
+
+
+SCALARS = [
+    0,
+    1,
+    3,
+    -1,
+    100,
+    255,
+    40_000,
+    2**31 - 1,
+    2**31,
+    2**40,
+    -(2**40),
+    2**63,
+    True,
+    0.5,
+    2.0,
+    -1.5,
+    1e30,
+    1e300,
+]
+
+
+def fits(value, dtype) -> bool:
+    if is_float(dtype):
+        return True
+    if is_float(scalar_kind(value)):
+        return False
+    low, high = (0, 1) if dtype == "int1" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return low <= value <= high
+
+
+def scalar_kind(value) -> str:
+    return "float32" if isinstance(value, float) else "int32"
+
+
+def as_element(value, dtype):
+    """A Python number as one element of a type."""
+    if dtype == "int1":
+        return np.bool_(value)
+    if is_float(dtype):
+        return round_to(np.float64(value), dtype).astype(CARRIER[dtype])[()]
+    return CARRIER[dtype].type(value)
+
+
+@pytest.mark.parametrize("value", SCALARS, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_python_scalar_takes_the_type_of_the_tensor_where_its_kind_is_no_higher(dtype, value, device):
+    common = promote_scalar(dtype, value)
+    if not fits(value, common):
+        pytest.skip("the scalar does not fit: see test_language_errors.py")
+    x = sample(dtype, 60)
+    a, scalar = convert(x, common), as_element(value, common)
+    s = np.broadcast_to(np.asarray(scalar), a.shape)
+    text = f"({value!r})"
+    for symbol in ARITHMETIC:
+        for expression, left, right in ((f"x {symbol} {text}", a, s), (f"{text} {symbol} x", s, a)):
+            found = elementwise(expression, {"x": (x, dtype)}, common, device=device)
+            assert_same(found, arithmetic(symbol, left, right, common), (x,), expression)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint16", "int64", "uint64"])
+def test_reversed_operators_with_a_scalar(dtype, device):
+    x = sample(dtype, 100)
+    x = np.where(x == 0, np.asarray(3, x.dtype), x)
+    inputs = {"x": (x, dtype)}
+    seven = np.full_like(x, 7)
+    assert_same(elementwise("7 // x", inputs, dtype, device=device), c_quotient(seven, x), (x,))
+    assert_same(elementwise("7 % x", inputs, dtype, device=device), c_remainder(seven, x), (x,))
+    assert_same(elementwise("7 << x", inputs, dtype, device=device), shifted("<<", seven, x), (x,))
+    assert_same(elementwise("7 & x", inputs, dtype, device=device), seven & x, (x,))
+    assert_same(elementwise("7 < x", inputs, "int1", device=device), seven < x, (x,))
+    with np.errstate(all="ignore"):
+        truth = 1.0 / convert(x, "float32").astype(np.float64)
+    assert_within(elementwise("1 / x", inputs, "float32", device=device), truth, "float32", 2, (x,))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_reversed_division_of_floats(dtype, device):
+    x = sample(dtype, 200)
+    out = promote_scalar(dtype, 1.0, division=True)
+    wide = np.longdouble if dtype == "float64" else np.float64
+    with np.errstate(all="ignore"):
+        truth = 1 / x.astype(wide)
+        remainder = np.fmod(np.asarray(5.5, CARRIER[out]), x.astype(CARRIER[out]))
+    assert_within(elementwise("1 / x", {"x": (x, dtype)}, out, device=device), truth, out, 2, (x,))
+    assert_same(elementwise("5.5 % x", {"x": (x, dtype)}, out, device=device), remainder, (x,))
+
+
+def test_a_chain_of_operators_binds_as_in_python(device):
+    x, y = pairs("int32", "int32", 100)
+    x, y = x % 1000, y % 1000
+    found = elementwise("x + y * 2 - -x & y | x ^ 3 << 1", {"x": (x, "int32"), "y": (y, "int32")}, "int32")
+    assert_same(found, x + y * 2 - -x & y | x ^ 3 << 1)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_wrap_around(dtype, device):
+    info = np.iinfo(dtype)
+    x = np.array([info.max, info.min, info.max, info.min], dtype)
+    inputs = {"x": (x, dtype)}
+    width = bits(dtype)
+    with np.errstate(over="ignore"):
+        assert_same(elementwise("x + 1", inputs, dtype, device=device), x + np.asarray(1, dtype))
+        assert_same(elementwise("x - 1", inputs, dtype, device=device), x - np.asarray(1, dtype))
+        assert_same(elementwise("x * x", inputs, dtype, device=device), x * x)
+    exact = [int(value) * int(value) % 2**width for value in x]
+    assert [int(value) % 2**width for value in x * x] == exact
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "tl.maximum(x, 3)",
+        "tl.minimum(3, x)",
+        "tl.where(x > 3, x, 3)",
+        "tl.where(x > 3, 3, x)",
+        "tl.clamp(x, 1, 3)",
+        "tl.add(x, 3)",
+        "tl.mul(x, 3)",
+        "tl.sub(3, x)",
+    ],
+)
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
+def test_a_python_scalar_does_not_widen_in_functions_either(expression, dtype, device):
+    x = moderate_values(dtype, 100)
+    three, one = np.asarray(3, x.dtype), np.asarray(1, x.dtype)
+    with np.errstate(all="ignore"):
+        expected = {
+            "tl.maximum": np.maximum(x, three),
+            "tl.minimum": np.minimum(x, three),
+            "tl.where": np.where(x > three, x, three)
+            if "x, 3)" in expression
+            else np.where(x > three, three, x),
+            "tl.clamp": np.clip(x, one, three),
+            "tl.add": round_to(x + three, dtype) if is_float(dtype) else x + three,
+            "tl.mul": round_to(x * three, dtype) if is_float(dtype) else x * three,
+            "tl.sub": round_to(three - x, dtype) if is_float(dtype) else three - x,
+        }[expression.split("(")[0]]
+    assert_same(elementwise(expression, {"x": (x, dtype)}, dtype, device=device), expected, (x,))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_a_float_scalar_does_not_widen_a_narrow_float_in_functions(dtype, device):
+    x = moderate_values(dtype, 100)
+    half = np.asarray(0.5, x.dtype)
+    for expression, expected in (
+        ("tl.maximum(x, 0.5)", np.maximum(x, half)),
+        ("tl.minimum(0.5, x)", np.minimum(x, half)),
+        ("tl.where(x > 0.5, x, 0.5)", np.maximum(x, half)),
+        ("tl.where(x > 0.5, float('inf'), x)", np.where(x > half, np.asarray(np.inf, x.dtype), x)),
+        ("tl.clamp(x, -0.5, 0.5)", np.clip(x, -half, half)),
+    ):
+        assert_same(
+            elementwise(expression, {"x": (x, dtype)}, dtype, device=device), expected, (x,), expression
+        )

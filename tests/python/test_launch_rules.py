@@ -1,0 +1,422 @@
+"""Rules of a launch beyond its arguments: warnings, handles, hooks, knobs, what compile-time code raises."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import tilewright as triton
+import tilewright.language as tl
+from tilewright import LaunchWarning
+
+
+@pytest.fixture
+def fill():
+    @triton.jit
+    def fill(out_ptr, value, BLOCK: tl.constexpr):
+        tl.store(out_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), value)
+
+    return fill
+
+
+def test_an_empty_grid_is_warned_of_once(fill):
+    out = np.zeros(4, np.float32)
+
+    def launch():
+        for _ in range(3):
+            fill[(0,)](out, 1.0, BLOCK=4)
+            fill[lambda meta: (0, 1)](out, 1.0, BLOCK=4)
+
+    with pytest.warns(LaunchWarning) as caught:
+        launch()
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    text = str(caught[0].message)
+    assert text.startswith("warning[TW0112]: kernel 'fill' is launched with the empty grid (0, 1, 1)\n")
+    assert "test_launch_rules.py:" in text
+    assert "^^^^ this kernel does not run" in text
+    assert not out.any()
+
+
+def test_a_grid_that_is_no_tuple_is_warned_of_once(fill):
+    out = np.zeros(512, np.float32)
+
+    def launch():
+        for _ in range(3):
+            fill[128](out, 1.0, BLOCK=4)
+
+    with pytest.warns(LaunchWarning) as caught:
+        launch()
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    text = str(caught[0].message)
+    assert text.startswith("warning[TW0113]: kernel 'fill' is launched with the int 128 as its grid\n")
+    assert "^^^^ it runs 128 programs" in text
+    assert "write `fill[(128,)](...)`" in text
+    assert out.all()
+
+
+def test_usual_grids_are_not_warned_of(fill):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for grid in [(1,), [1], lambda meta: (1,), (1, 1, 1)]:
+            fill[grid](np.zeros(4, np.float32), 1.0, BLOCK=4)
+
+
+def test_warnings_may_be_errors(fill):
+    out = np.zeros(4, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(LaunchWarning, match="TW0113"):
+            fill[1](out, 1.0, BLOCK=4)
+    assert not out.any()
+
+
+def test_floats_of_numpy_are_python_floats():
+    @triton.jit
+    def kernel(out_ptr, x):
+        tl.static_assert(x.dtype == tl.float32)
+        tl.store(out_ptr, x)
+
+    out = np.zeros(1, np.float32)
+    kernel[(1,)](out, np.float64(0.1))
+    assert kernel[(1,)](out, 0.1) is kernel[(1,)](out, np.float64(0.1))
+    assert out[0] == np.float32(0.1)
+
+
+def test_keyword_only_parameters():
+    @triton.jit
+    def kernel(out_ptr, x=1, *, y, z=3):
+        tl.store(out_ptr, x * 100 + y * 10 + z)
+
+    out = np.zeros(1, np.float32)
+    kernel[(1,)](out, 4, y=5)
+    assert out[0] == 453
+    with pytest.raises(triton.TritonError) as caught:
+        kernel[(1,)](out, 4, 5)
+    assert caught.value.code == "TW0107"
+    assert "takes 2 arguments by position, and 3 were given" in str(caught.value)
+    with pytest.raises(TypeError, match="TW0101"):
+        kernel[(1,)](out, 4)
+
+
+def test_variadic_kernels_are_refused():
+    @triton.jit
+    def kernel(out_ptr, *values):
+        tl.store(out_ptr, 1)
+
+    with pytest.raises(triton.CompilationError) as caught:
+        kernel[(1,)](np.zeros(1, np.float32), 1, 2)
+    assert caught.value.code == "TW0003"
+    assert "takes any number of arguments, 'values'" in str(caught.value)
+
+
+@triton.jit
+def scaled(out_ptr, SCALE: tl.constexpr, x, y=2):
+    tl.store(out_ptr, SCALE * 100 + x * 10 + y)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        ((3, 4), {}),
+        ((7, 3, 4), {}),
+        ((3,), {"y": 4}),
+        ((3,), {"y": 4, "SCALE": 7}),
+        ((), {"x": 3, "y": 4}),
+        ((7,), {"x": 3, "y": 4}),
+        ((3, 4), {"num_warps": 4}),
+    ],
+)
+def test_arguments_of_handles(args, kwargs):
+    out = np.zeros(1, np.float32)
+    handle = scaled.warmup(out, 7, 5, 5)
+    handle[(1,)](out, *args, **kwargs)
+    assert out[0] == 734
+    seen = {}
+
+    def grid(meta):
+        seen.update(meta)
+        return (1,)
+
+    handle[grid](out, *args, **kwargs)
+    assert {name: seen[name] for name in ("SCALE", "x", "y")} == {"SCALE": 7, "x": 3, "y": 4}
+    assert seen["out_ptr"] is out
+
+
+def test_defaults_of_handles():
+    out = np.zeros(1, np.float32)
+    scaled.warmup(out, 7, 5)[(1,)](out, 3)
+    assert out[0] == 732
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "code"),
+    [
+        ((3, 4), {"num_wraps": 4}, "TW0102"),
+        ((3, 4, 5, 6), {}, "TW0107"),
+        ((3,), {"x": 4}, "TW0105"),
+        ((7, 3), {"x": 4}, "TW0107"),
+        ((), {}, "TW0101"),
+        ((8, 3, 4), {}, "TW0105"),
+    ],
+)
+def test_wrong_arguments_of_handles(args, kwargs, code):
+    out = np.zeros(1, np.float32)
+    handle = scaled.warmup(out, 7, 5, 5)
+    with pytest.raises(triton.runtime.errors.LaunchError) as caught:
+        handle[(1,)](out, *args, **kwargs)
+    assert caught.value.code == code
+
+
+def test_exceptions_of_compile_time_functions_are_the_cause():
+    @triton.constexpr_function
+    def fails(x):
+        raise LookupError(f"no {x}")
+
+    @triton.jit
+    def kernel(out_ptr):
+        tl.store(out_ptr, fails(3))
+
+    with pytest.raises(triton.CompilationError) as caught:
+        kernel[(1,)](np.zeros(1, np.float32))
+    cause = caught.value.__cause__
+    assert isinstance(cause, LookupError)
+    assert cause.__traceback__.tb_frame.f_code is not None
+    assert "no 3" in str(caught.value)
+
+
+def test_exceptions_of_properties_are_told():
+    class Settings:
+        @property
+        def size(self):
+            raise RuntimeError("the file is missing")
+
+        @property
+        def other(self):
+            return self.missing
+
+    settings = Settings()
+
+    @triton.jit
+    def kernel(out_ptr):
+        tl.store(out_ptr, settings.size)
+
+    @triton.jit
+    def other(out_ptr):
+        tl.store(out_ptr, settings.other)
+
+    with pytest.raises(triton.CompilationError) as caught:
+        kernel[(1,)](np.zeros(1, np.float32))
+    assert "reading 'size' of an object of class 'Settings' raised RuntimeError: the file is missing" in str(
+        caught.value
+    )
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    with pytest.raises(
+        triton.CompilationError, match="AttributeError: 'Settings' object has no attribute 'mi"
+    ):
+        other[(1,)](np.zeros(1, np.float32))
+
+
+@pytest.fixture
+def knobs():
+    yield triton.knobs
+    for group in (triton.knobs.runtime, triton.knobs.compilation, triton.knobs.language):
+        group.reset()
+
+
+def test_knobs_set_from_python_have_an_effect(knobs, monkeypatch):
+    import os
+
+    @triton.jit
+    def kernel(out_ptr):
+        tl.device_assert(tl.load(out_ptr) == 1, "it is not 1")
+
+    monkeypatch.delenv("TRITON_DEBUG", raising=False)
+    out = np.zeros(1, np.float32)
+    kernel[(1,)](out)
+    knobs.runtime.debug = True
+    with pytest.raises(AssertionError):
+        kernel[(1,)](out)
+    assert knobs.runtime.reset() is knobs.runtime
+    assert "TRITON_DEBUG" not in os.environ
+    kernel[(1,)](out)
+    with knobs.runtime.scope():
+        knobs.runtime.debug = True
+        with pytest.raises(AssertionError):
+            kernel[(1,)](out)
+    kernel[(1,)](out)
+    knobs.runtime.debug = True
+    del knobs.runtime.debug
+    kernel[(1,)](out)
+
+
+PLAIN = 3
+
+
+def test_plain_globals_may_be_allowed(knobs):
+    @triton.jit
+    def kernel(out_ptr):
+        tl.store(out_ptr, PLAIN)
+
+    out = np.zeros(1, np.float32)
+    with pytest.raises(triton.CompilationError):
+        kernel[(1,)](out)
+    knobs.compilation.allow_non_constexpr_globals = True
+    kernel[(1,)](out)
+    assert out[0] == 3
+
+
+def test_a_variable_that_is_set_before_the_first_launch_counts(monkeypatch, knobs):
+    monkeypatch.setenv("TRITON_DEBUG", "1")
+
+    @triton.jit
+    def kernel(out_ptr):
+        tl.device_assert(tl.load(out_ptr) == 1, "it is not 1")
+
+    with pytest.raises(AssertionError):
+        kernel[(1,)](np.zeros(1, np.float32))
+
+
+def test_launch_hooks(knobs, fill):
+    seen = []
+
+    def enter(metadata):
+        seen.append(("enter", metadata.get()["name"]))
+
+    def leave(metadata):
+        seen.append(("exit", metadata.get()["name"]))
+
+    knobs.runtime.launch_enter_hook.add(enter)
+    knobs.runtime.launch_exit_hook.add(leave)
+    out = np.zeros(4, np.float32)
+    fill[(1,)](out, 1.0, BLOCK=4)
+    assert seen == [("enter", "fill"), ("exit", "fill")]
+    knobs.runtime.launch_enter_hook.remove(enter)
+    knobs.runtime.launch_exit_hook.remove(leave)
+    fill[(1,)](out, 1.0, BLOCK=4)
+    assert len(seen) == 2
+    with knobs.runtime.scope():
+        knobs.runtime.launch_enter_hook = enter
+        fill[(1,)](out, 1.0, BLOCK=4)
+    assert len(seen) == 3
+    fill[(1,)](out, 1.0, BLOCK=4)
+    assert len(seen) == 3
+
+
+def test_compile_hooks(knobs, fill):
+    seen = []
+
+    def before(*, key, repr, fn, compile, is_manual_warmup, already_compiled):
+        seen.append((fn.name.rpartition(".")[2], is_manual_warmup, already_compiled, compile["key"] == key))
+        assert "out_ptr: *fp32" in repr
+        return compile["constants"]["BLOCK"] == 8
+
+    knobs.runtime.jit_cache_hook = before
+    knobs.runtime.jit_post_compile_hook = lambda **about: seen.append(about["compile"]["signature"])
+    out = np.zeros(8, np.float32)
+    fill[(1,)](out, 1.0, BLOCK=4)
+    fill[(1,)](out, 1.0, BLOCK=4)
+    assert seen == [
+        ("fill", False, False, True),
+        {"out_ptr": "*fp32", "value": "fp32", "BLOCK": "constexpr"},
+    ]
+    assert fill[(1,)](out, 2.0, BLOCK=8) is None
+    assert out.tolist() == [1] * 4 + [0] * 4
+
+
+def test_hooks_that_are_not_there_yet_say_so(knobs):
+    with pytest.raises(NotImplementedError, match="add_stages_inspection_hook"):
+        knobs.runtime.add_stages_inspection_hook = print
+
+
+@pytest.mark.parametrize("variable", ["TRITON_INTERPRET", "TILEWRIGHT_INTERPRET"])
+def test_interpret_mode_is_not_ignored_silently(run, script, variable):
+    program = script(
+        """
+        import tilewright as triton
+
+        @triton.jit
+        def one(x_ptr):
+            pass
+
+        @triton.jit
+        def two(x_ptr):
+            pass
+        """
+    )
+    done = run(program, env={variable: "1"})
+    assert done.err == (
+        f"tilewright: {variable} is set, and this version has no interpret mode yet: kernels are compiled for the CPU\n"
+    )
+    assert run(program, env={variable: "0"}).err == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("many", None), ("0", None), ("-3", None), ("99999999", "1024"), ("2", "2")]
+)
+def test_numbers_of_threads_are_checked(run, script, text, count):
+    program = script(
+        """
+        from tilewright.runtime.driver import driver
+        print(driver.active.utils.get_device_properties(0)["multiprocessor_count"])
+        print(driver.active.utils.get_device_properties(0)["multiprocessor_count"])
+        """
+    )
+    done = run(program, env={"TILEWRIGHT_NUM_THREADS": text})
+    if count is None:
+        assert done.err.startswith(
+            f"tilewright: TILEWRIGHT_NUM_THREADS is '{text}', expected an int from 1 to 1024: running on "
+        )
+        assert done.err.count("\n") == 1
+    else:
+        assert (done.out, done.err) == (f"{count}\n{count}\n", "")
+
+
+class Hostile:
+    def __init__(self, **interface):
+        array = np.zeros(4, np.float32)
+        self.array = array
+        self.__array_interface__ = {**array.__array_interface__, **interface}
+
+
+@pytest.mark.parametrize(
+    "interface",
+    [
+        {"shape": (1 << 62, 1 << 62)},
+        {"shape": (2, 2), "strides": (4,)},
+        {"shape": (1 << 40,), "strides": (1 << 40,)},
+        {"shape": (3,), "strides": (-(1 << 62),)},
+        {"data": ((1 << 64) - 4, False), "shape": (1 << 10,)},
+    ],
+)
+def test_arrays_that_state_the_impossible(fill, interface):
+    with pytest.raises(TypeError, match="TW0105"):
+        fill[(1,)](Hostile(**interface), 1.0, BLOCK=4)
+
+
+def test_dlpack_says_what_must_not_be_written(fill):
+    class Wrapped:
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **how):
+            return self.array.__dlpack__(**how)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    array = np.zeros(4, np.float32)
+    fill[(1,)](Wrapped(array), 1.0, BLOCK=4)
+    assert array.all()
+    try:
+        array.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        pytest.skip("this numpy has no versions of DLPack")
+    array = np.zeros(4, np.float32)
+    array.flags.writeable = False
+    with pytest.raises(triton.TritonError, match=r"read-only|read only"):
+        fill[(1,)](Wrapped(array), 1.0, BLOCK=4)
+    assert not array.any()
