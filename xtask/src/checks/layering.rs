@@ -22,7 +22,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("python", &["base", "ir", "frontend", "cpu", "compiler", "runtime", "tilewright", "cli"]),
     (
         "testkit",
-        &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "sim", "compiler", "runtime"],
+        &[
+            "base",
+            "ir",
+            "frontend",
+            "opt",
+            "cpu",
+            "layout",
+            "gpu",
+            "ptx",
+            "sim",
+            "compiler",
+            "runtime",
+            "tilewright",
+        ],
     ),
     ("xtask", &[]),
 ];
