@@ -133,6 +133,32 @@ class ArrayInterface:
         return list(self._memory)
 
 
+@triton.jit
+def mark_kernel(x_ptr, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), 1.0)
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+def test_tensors_without_memory_are_refused_and_never_touched():
+    torch = pytest.importorskip("torch")
+    fake_tensor = pytest.importorskip("torch._subclasses.fake_tensor")
+    with fake_tensor.FakeTensorMode():
+        fake = torch.ones(16)
+    with pytest.raises(triton.OutOfBoundsError, match="0 bytes"):
+        mark_kernel[(1,)](fake, BLOCK=16)
+    for tensor in (torch.eye(4).to_sparse(), torch.eye(4).to_sparse_csr()):
+        with pytest.raises(TypeError) as caught:
+            mark_kernel[(1,)](tensor, BLOCK=4)
+        assert caught.value.code == "TW0105"
+
+
+@pytest.mark.parametrize("cls", [int, np.float32, object])
+def test_a_class_is_not_taken_for_its_instances(cls):
+    with pytest.raises(TypeError) as caught:
+        mark_kernel[(1,)](cls, BLOCK=4)
+    assert caught.value.code == "TW0105"
+
+
 def test_array_interface():
     x, y = ArrayInterface([1, 2, 3]), ArrayInterface([0, 0, 0])
     add[(1,)](x, y, 3, BLOCK=4)

@@ -3,7 +3,7 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use smallvec::SmallVec;
 use tilewright_frontend::{Constant, HostValue};
 use tilewright_ir::{Dtype, Type};
@@ -216,6 +216,10 @@ impl<'a, 'py> Converter<'a, 'py> {
     /// Objects of other libraries, by the protocols that they offer.
     fn foreign(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
         let py = self.py;
+        if object.is_instance_of::<PyType>() {
+            // What its instances offer, a class does not.
+            return self.opaque(index, object);
+        }
         if object.hasattr(intern!(py, "data_ptr"))? && object.hasattr(intern!(py, "dtype"))? {
             return self.similar(index, object);
         }
@@ -237,6 +241,11 @@ impl<'a, 'py> Converter<'a, 'py> {
         if object.hasattr(intern!(py, "__index__"))? {
             return self.int(index, &object.call_method0(intern!(py, "__index__"))?);
         }
+        self.opaque(index, object)
+    }
+
+    /// An object that only the compile-time part of a kernel can use.
+    fn opaque(&self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
         if self.is_constexpr(index) {
             if object.hash().is_err() {
                 let found = format!("{}, which has no hash", class_of(object));
@@ -299,6 +308,16 @@ impl<'a, 'py> Converter<'a, 'py> {
     fn unfit(&self, index: usize, unfit: Unfit, what: &str) -> PyErr {
         match unfit {
             Unfit::Raised(error) => error,
+            Unfit::NoMemory => {
+                let found = format!(
+                    "a {what} whose memory is not known: it has no storage that says its address and size"
+                );
+                self.invalid(
+                    index,
+                    &found,
+                    "pass a dense tensor that owns its memory: `x.to_dense()`, `x.contiguous()`",
+                )
+            }
             Unfit::Malformed(found) => {
                 let article = if what.starts_with('a') { "an" } else { "a" };
                 let hint = "the library that made it is at fault: pass a copy";

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -150,6 +150,8 @@ pub(crate) enum Unfit {
     Device(String),
     /// It says something impossible of its memory: what, as in "an array whose …".
     Malformed(String),
+    /// It has no memory of its own.
+    NoMemory,
     /// Python raised this.
     Raised(PyErr),
 }
@@ -169,8 +171,19 @@ pub(crate) fn read(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Tensor, U
     }
     let dtype = tensor.getattr(intern!(py, "dtype"))?;
     let dtype = torch.dtype(&dtype).ok_or_else(|| Unfit::Dtype(dtype.to_string()))?;
-    let address = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
-    Ok(Tensor { dtype, address, allocation: allocation(tensor)?, is_read_only: false })
+    let address = tensor.call_method0(intern!(py, "data_ptr")).map_err(without_memory)?.extract()?;
+    let allocation = allocation(tensor).map_err(without_memory)?;
+    Ok(Tensor { dtype, address, allocation, is_read_only: false })
+}
+
+/// What torch says of a tensor that has no memory of its own, such as a sparse one.
+#[cold]
+fn without_memory(error: PyErr) -> Unfit {
+    Python::attach(|py| {
+        let says_so =
+            error.is_instance_of::<PyRuntimeError>(py) || error.is_instance_of::<PyNotImplementedError>(py);
+        if says_so { Unfit::NoMemory } else { Unfit::Raised(error) }
+    })
 }
 
 /// The storage of a tensor: address and bytes.
@@ -180,7 +193,8 @@ pub(crate) fn allocation(tensor: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> 
     let storage = tensor.call_method0(intern!(py, "untyped_storage"))?;
     let address = storage.call_method0(intern!(py, "data_ptr"))?.extract()?;
     let bytes = storage.call_method0(intern!(py, "nbytes"))?.extract()?;
-    Ok((address, bytes))
+    // A tensor that only stands for another (`FakeTensor`) says a size and has no memory.
+    Ok((address, if address == 0 { 0 } else { bytes }))
 }
 
 fn text(object: &Bound<'_, PyAny>) -> PyResult<String> {
@@ -204,8 +218,7 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
         // It stands for memory and has none, such as `MockTensor`.
         (0, 0)
     } else {
-        let message = "an object with data_ptr() and without untyped_storage(): its size is unknown";
-        return Err(Unfit::Raised(PyValueError::new_err(message)));
+        return Err(Unfit::NoMemory);
     };
     Ok(Tensor { dtype, address, allocation, is_read_only: false })
 }
