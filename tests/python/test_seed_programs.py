@@ -127,10 +127,11 @@ def test_naive_matmul_lacks_a_name(program):
 
 
 def test_naive_matmul_completed(program, script):
+    # The program allows a difference of 0.05, less than the last place of an fp16 above 64, which some random inputs
+    # reach: a seed makes it the same test each time.
     old = "a = torch.randn((512, 512)"
-    path = completed(
-        script, "003_naive_matmul", old, f"naive_matmul = partial(matmul, matmul_k_fn=naive_matmul_k)\n{old}"
-    )
+    new = f"naive_matmul = partial(matmul, matmul_k_fn=naive_matmul_k)\ntorch.manual_seed(0)\n{old}"
+    path = completed(script, "003_naive_matmul", old, new)
     assert succeed(program("", path)) == "✅ Triton and Torch match\n"
 
 
