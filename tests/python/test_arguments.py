@@ -144,7 +144,7 @@ def test_tensors_without_memory_are_refused_and_never_touched():
     fake_tensor = pytest.importorskip("torch._subclasses.fake_tensor")
     with fake_tensor.FakeTensorMode():
         fake = torch.ones(16)
-    with pytest.raises(IndexError, match="0 bytes"):
+    with pytest.raises(IndexError, match="has no elements"):
         mark_kernel[(1,)](fake, BLOCK=16)
     for tensor in (torch.eye(4).to_sparse(), torch.eye(4).to_sparse_csr()):
         with pytest.raises(TypeError) as caught:
