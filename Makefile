@@ -93,9 +93,9 @@ deny: ## Licences, sources and bans of the dependencies, where cargo-deny is ins
 	else echo "cargo-deny is not installed: skipped (make tidy checks the licences)"; fi
 
 .PHONY: miri
-miri: ## The unsafe code of the CPU executor under Miri, where the toolchain has it
-	@if cargo miri --version >/dev/null 2>&1; then cargo miri test --package tilewright-cpu --lib memory; \
-	else echo "this toolchain has no Miri: skipped"; fi
+miri: ## The unsafe code of the CPU executor under Miri, where a nightly toolchain has it
+	@if cargo +nightly miri --version >/dev/null 2>&1; then cargo +nightly miri test --package tilewright-cpu --lib memory; \
+	else echo "there is no nightly toolchain with Miri: skipped"; fi
 
 .PHONY: clean
 clean: ## Remove everything that the other targets made
