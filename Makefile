@@ -33,7 +33,7 @@ demo: $(VENV)/.extension ## Set up everything and run a vector addition on the C
 	$(BIN)/python examples/01_vector_add.py
 
 .PHONY: test
-test: lint test-rust test-python ## Set up everything and run every check: what CI runs
+test: lint test-rust miri test-python ## Set up everything and run every check: what CI runs
 
 .PHONY: lint
 lint: lint-rust lint-python ## The checks that run no test: formatting, clippy, docs, invariants, types
