@@ -1,7 +1,7 @@
 //! Fuzz targets, one a file in `tests/`: nothing that a user writes may panic, abort or hang.
 //!
-//! They are ordinary tests: `cargo test -p tilewright-fuzz` gives each a second of random inputs, `make fuzz` a minute,
-//! and `cargo bolero` runs them under a coverage-guided fuzzer. This crate holds what they share: [`mutate`] turns random
+//! They are ordinary tests: `cargo test -p tilewright-fuzz` gives each a second of random inputs, `make test` ten, `make
+//! fuzz` a minute, and `cargo bolero` runs them under a coverage-guided fuzzer. This crate holds what they share: [`mutate`] turns random
 //! bytes into text that is nearly right, which gets further than random text.
 
 /// Changes a text token by token, as the bytes say: each four bytes name an action, two places and a length.

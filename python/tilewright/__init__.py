@@ -31,6 +31,7 @@ from tilewright.runtime.jit import constexpr_function, jit
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tilewright import backends, compiler, knobs, testing, tools
+    from tilewright._cuda_on_cpu import use_cpu_as_cuda
 
 __all__ = [
     "CompilationError",
@@ -60,6 +61,7 @@ __all__ = [
     "set_allocator",
     "testing",
     "tools",
+    "use_cpu_as_cuda",
 ]
 
 _lacking = missing_names(
@@ -76,6 +78,10 @@ def __getattr__(name: str) -> object:
         import importlib
 
         return importlib.import_module(f"tilewright.{name}")
+    if name == "use_cpu_as_cuda":
+        from tilewright._cuda_on_cpu import use_cpu_as_cuda
+
+        return use_cpu_as_cuda
     return _lacking(name)
 
 

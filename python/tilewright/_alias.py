@@ -98,6 +98,8 @@ def _refuse_others(fullname: str, path: Sequence[str] | None, target: ModuleType
 def install_as_triton() -> None:
     """Makes ``import triton`` and imports of all below it resolve to tilewright, for this process.
 
+    With :func:`tilewright.use_cpu_as_cuda` beside it, a program does for itself what ``tilewright run`` does.
+
     Call it before anything imports ``triton``; a second call changes nothing. An official package may be installed
     beside tilewright: it is left alone. If it is imported already, this is an ``ImportError``, since kernels of two
     systems in one program could not call each other.

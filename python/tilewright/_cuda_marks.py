@@ -46,6 +46,10 @@ class Marks:
             return self.assumptions > 0 and self.assumption.holds
         return bool(marked)
 
+    def is_on_cpu(self, value: Any) -> bool:
+        """Whether the program has put a tensor where a GPU cannot read it."""
+        return not self.has(value) and not self.is_pinned(value)
+
     def is_cuda(self, device: Any) -> bool:
         """Whether a device, as programs name it, is the GPU; an error if it is a second one."""
         if isinstance(device, str):
@@ -202,7 +206,8 @@ class Marks:
 
     def is_pinned(self, value: Any) -> bool:
         """``x.is_pinned()``."""
-        return _PINNED in value.__dict__
+        base = value._base
+        return _PINNED in value.__dict__ or (base is not None and _PINNED in base.__dict__)
 
     def as_tensor(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``torch.as_tensor`` and ``torch.asarray``, which share memory where the device stays the same."""

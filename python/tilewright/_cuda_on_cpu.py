@@ -16,9 +16,10 @@ thread, and again where torch calls back into the program: hooks and ``backward`
 ``__torch_function__`` of classes derived from tensors. Gradients come from C++ without a mark: within the backward pass
 of a marked tensor, a tensor that is neither marked nor known to be on the CPU counts as marked.
 
-It is one machine with one memory, and some programs work here that fail on a GPU: ``x.numpy()`` of a tensor on
-``cuda``, operations on and launches with tensors of both devices, generators of the other device. Random numbers of
-``cuda`` come from the generator of the CPU: they are not those of a GPU, and ``torch.cuda.manual_seed`` seeds both.
+A launch with tensors of both devices is refused, as on a GPU. But it is one machine with one memory, and some programs
+work here that fail on a GPU: ``x.numpy()`` of a tensor on ``cuda``, operations of torch on tensors of both devices,
+launches with tensors of the CPU alone, generators of the other device. Random numbers of ``cuda`` come from the
+generator of the CPU: they are not those of a GPU, and ``torch.cuda.manual_seed`` seeds both.
 
 Not in reach: threads that were running when torch was imported or that ``threading`` did not start; and
 ``__torch_dispatch__`` and what ``torch.compile`` compiles, which see the CPU.
@@ -96,7 +97,7 @@ def install(torch: Any) -> None:
     torch.nn.Parameter.__new__ = staticmethod(mark.parameters(torch.nn.Parameter.__new__))
     _watch_callbacks(torch, mark, mode)
     _watch_new_threads(mode)
-    _native.set_torch_function_mode(True)
+    _native.set_torch_function_mode(mark.is_on_cpu)
     mode.__enter__()
 
 

@@ -4,45 +4,28 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from tilewright.errors import NotAvailableError
+from tilewright._native import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, NoReturn
+    from typing import Any
+
+_TIMING = "time it with time.perf_counter(): a launch on the CPU returns when the kernel has run"
+_HINTS = {
+    "autotune": "leave the decorator out, and pass the values of one configuration at the launch: "
+    "kernel[grid](..., BLOCK_SIZE=128, num_warps=4)",
+    "heuristics": "leave the decorator out, and pass the values at the launch: kernel[grid](..., BLOCK_SIZE=128)",
+    "do_bench": _TIMING,
+    "do_bench_cudagraph": _TIMING,
+    "perf_report": _TIMING,
+    "compile": "kernel.warmup(..., grid=(1,)) compiles without running; the stages are in its .asm",
+}
 
 
-class Missing:
-    """Stands for a function or class that is not there yet; a call or an attribute says so."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self.__name__ = self.__qualname__ = path.rpartition(".")[2]
-
-    def _refuse(self) -> NoReturn:
-        raise NotAvailableError(f"{self._path} is not available in this version of tilewright")
-
-    def __call__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        self._refuse()
-
-    def __mro_entries__(self, _bases: tuple[Any, ...]) -> NoReturn:
-        self._refuse()
-
-    def __getattr__(self, name: str) -> Any:
-        # Probes for protocols (copying, signatures, doctests) get the answer of any other object.
-        if name.startswith("_"):
-            raise AttributeError(name)
-        self._refuse()
-
-    # isinstance(x, triton.runtime.Autotuner) is a question that has an answer: no.
-    def __instancecheck__(self, _instance: Any) -> bool:
-        return False
-
-    def __subclasscheck__(self, _subclass: Any) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return f"<{self._path}, not available in this version of tilewright>"
+def missing(path: str) -> Missing:
+    """What stands for a name of Triton."""
+    return Missing(path, _HINTS.get(path.rpartition(".")[2]))
 
 
 class MissingModule(ModuleType):
@@ -51,7 +34,7 @@ class MissingModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return Missing(f"{self.__name__}.{name}")
+        return missing(f"{self.__name__}.{name}")
 
 
 def missing_names(module: str, names: str) -> Callable[[str], Missing]:
@@ -60,7 +43,11 @@ def missing_names(module: str, names: str) -> Callable[[str], Missing]:
 
     def __getattr__(name: str) -> Missing:
         if name in known:
-            return Missing(f"{module.replace('tilewright', 'triton', 1)}.{name}")
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            return missing(f"{module.replace('tilewright', 'triton', 1)}.{name}")
+        import sys
+
+        # With these Python says which name is near.
+        own = sys.modules[module.replace("triton", "tilewright", 1)]
+        raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=own)
 
     return __getattr__

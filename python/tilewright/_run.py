@@ -76,7 +76,7 @@ def _usage_error(message: str) -> int:
 
 def _prepare(device: str | None) -> str | None:
     """Makes tilewright the program's Triton; returns what is wrong."""
-    from tilewright import _native, _spawn, install_as_triton
+    from tilewright import _native, _spawn, install_as_triton, use_cpu_as_cuda
     from tilewright.errors import TritonError
 
     if device is not None:
@@ -88,8 +88,6 @@ def _prepare(device: str | None) -> str | None:
     _spawn.install(_native.device())
 
     if _native.device() == "cpu":
-        from tilewright._cuda_on_cpu import use_cpu_as_cuda
-
         use_cpu_as_cuda()
     return None
 

@@ -2,6 +2,10 @@
 
 A knob is read from the environment when it is asked for, unless the program has assigned a value; an assigned value is
 written to the environment as well, so that child processes see it. ``with knobs.runtime.scope():`` takes changes back.
+
+The compiler and the launcher read the environment at the first launch of each kernel, when a knob is assigned, and in
+``refresh_knobs()``; what they read then counts for all kernels, also for those that were launched before. So a
+program that changes ``os.environ`` while it runs calls ``refresh_knobs()``, or assigns the knob.
 """
 
 from __future__ import annotations
@@ -279,3 +283,8 @@ amd = Knobs(
     {"use_buffer_ops": _Flag("AMDGCN_USE_BUFFER_OPS", True), "libhip_path": _Text("TRITON_LIBHIP_PATH")}
 )
 proton = Knobs({"disable": _Flag("TRITON_PROTON_DISABLE")})
+
+
+def refresh_knobs() -> None:
+    """Reads the environment anew, after a program has changed ``os.environ``; for launches from now on."""
+    runtime._changed()

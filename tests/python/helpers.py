@@ -312,13 +312,13 @@ def elementwise(
 ) -> np.ndarray:
     """`expression` over tensors of one size; `inputs` maps a name to (values, dtype). The result must have type `out`.
 
-    Elements beyond the end are loaded as 1, so that they divide.
+    Elements beyond the end are loaded as 0.
     """
     values = [value for value, _ in inputs.values()]
     count = len(values[0])
     text = ELEMENTWISE.format(
         parameters=", ".join(f"{name}_ptr" for name in inputs),
-        loads="\n".join(f"    {name} = tl.load({name}_ptr + i, mask=mask, other=1)" for name in inputs),
+        loads="\n".join(f"    {name} = tl.load({name}_ptr + i, mask=mask)" for name in inputs),
         expression=expression,
     )
     tensors = [to_device(value, dtype, device) for value, dtype in inputs.values()]

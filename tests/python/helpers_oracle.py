@@ -21,15 +21,16 @@ INT1_ARITHMETIC = {"+": operator.xor, "-": operator.xor, "*": operator.and_}
 
 
 def c_quotient(x, y):
-    """Integer division that truncates, as in C."""
+    """Integer division that truncates, as in C; by zero all bits are one."""
     with np.errstate(all="ignore"):
         floored = x // y
         inexact = floored * y != x
-        return np.where(inexact & ((x < 0) != (y < 0)), floored + np.asarray(1, x.dtype), floored)
+        truncated = np.where(inexact & ((x < 0) != (y < 0)), floored + np.asarray(1, x.dtype), floored)
+        return np.where(y == 0, ~np.asarray(0, x.dtype), truncated)
 
 
 def c_remainder(x, y):
-    """The remainder of `c_quotient`, which has the sign of x."""
+    """The remainder of `c_quotient`, which has the sign of x; by zero it is x."""
     with np.errstate(all="ignore"):
         return (x - c_quotient(x, y) * y).astype(x.dtype)
 

@@ -301,10 +301,9 @@ def test_without_the_command_a_function_does_it(run, script, order):
     path = script(
         f"""
         import {order}
-        from tilewright._cuda_on_cpu import use_cpu_as_cuda
         tilewright.install_as_triton()
-        use_cpu_as_cuda()
-        use_cpu_as_cuda()
+        tilewright.use_cpu_as_cuda()
+        tilewright.use_cpu_as_cuda()
         assert torch.ones(2, device="cuda").is_cuda and torch.cuda.is_available()
         print("fine")
         """

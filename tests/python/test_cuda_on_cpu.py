@@ -124,6 +124,43 @@ def test_kernels_run(run, script):
     assert (done.code, done.out, done.err) == (0, "[0.0, 4.0, 8.0, 12.0, 16.0]\n", NOTICE)
 
 
+TWO_DEVICES = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def add(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets) + tl.load(y_ptr + offsets))
+
+on_cpu, on_cuda = torch.ones(4), torch.ones(4, device="cuda")
+out = torch.zeros_like(on_cuda)
+for y in (on_cpu, torch.nn.Parameter(on_cpu), on_cpu[:]):
+    try:
+        add[(1,)](on_cuda, y, out, BLOCK=4)
+    except ValueError as error:
+        assert isinstance(error, triton.TritonError) and error.code == "TW0106"
+        [finding] = error.diagnostics
+        assert finding.message == (
+            "kernel 'add' gets tensors on two devices: 'x_ptr', 'out_ptr' on 'cuda:0', 'y_ptr' on 'cpu'"
+        ), finding.message
+        assert "`.to('cuda')`" in finding.hint
+    else:
+        raise AssertionError
+assert out.tolist() == [0.0] * 4
+# A GPU reads memory that is pinned; and all on one device is no mixture.
+add[(1,)](on_cuda, torch.ones(8).pin_memory()[4:], out, BLOCK=4)
+assert out.tolist() == [2.0] * 4
+add[(1,)](on_cpu, on_cpu, torch.empty(4), BLOCK=4)
+add.warmup(on_cuda, on_cpu, out, BLOCK=4, grid=(1,))
+print("fine")
+"""
+
+
+def test_a_launch_with_tensors_of_two_devices_is_refused(run, script):
+    done = run("-m", "tilewright", "run", script(TWO_DEVICES))
+    assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
+
+
 def test_programs_that_do_not_say_cuda_hear_nothing(run, script):
     done = run("-m", "tilewright", "run", script("import torch\nprint(torch.ones(2) + 1)\n"))
     assert (done.code, done.out, done.err) == (0, "tensor([2., 2.])\n", "")

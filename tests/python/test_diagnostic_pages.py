@@ -18,7 +18,7 @@ def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
 """
 
-# Ctrl-C has a test of its own; running out of memory would take the machine's.
+# Ctrl-C and running out of memory have tests of their own.
 APART = {"TW0204", "TW0206"}
 
 SESSIONS = [

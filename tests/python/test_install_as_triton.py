@@ -45,7 +45,7 @@ else:
 try:
     triton.autotune([], [])
 except NotImplementedError as error:
-    assert str(error) == "triton.autotune is not available in this version of tilewright"
+    assert str(error).startswith("triton.autotune is not available in this version of tilewright\\n")
 assert str(eval(repr(tl.float32))) == "fp32"
 assert "fake" not in sys.modules
 print("fine")

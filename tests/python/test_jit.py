@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
+import inspect
 import math
+import pickle
+import pydoc
 
 import numpy as np
 import pytest
@@ -259,6 +263,25 @@ def test_methods_in_classes_and_indented_functions():
             tl.store(y_ptr, 6)
 
     assert value_of(Kernels.fill) == 6
+
+
+def test_a_kernel_is_shown_and_copied_like_a_function():
+    assert inspect.signature(documented) == documented.signature == inspect.signature(documented.fn)
+    assert repr(tl.constexpr) == "<class 'tilewright.language.constexpr'>"
+    assert inspect.getsource(documented).startswith("@triton.jit\ndef documented(")
+    shown = pydoc.plain(pydoc.render_doc(documented)).splitlines()
+    assert shown[2:] == [f"documented{documented.signature}", "    What it does."]
+    for copied in (
+        copy.copy(documented),
+        copy.deepcopy([documented])[0],
+        pickle.loads(pickle.dumps(documented)),
+    ):
+        assert copied is documented
+
+    class Holder:
+        kernel = documented
+
+    assert Holder.kernel is Holder().kernel is documented
 
 
 def test_options_of_the_decorator():

@@ -6,6 +6,7 @@ In the text of a kernel, «…» marks what the carets must stand under; `helper
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from helpers import module
@@ -274,6 +275,20 @@ def kernel(x_ptr):
         assert word in facts(found)
 
 
+def test_a_keyword_for_a_parameter_before_the_slash():
+    text = """@triton.jit
+def helper(a, /, b):
+    return a + b
+
+
+@triton.jit
+def kernel(x_ptr):
+    tl.store(x_ptr, helper(1.0, b=2.0) + helper(«a»=1.0, b=2.0))
+"""
+    [found] = failing(text, X)
+    assert (found.code, found.message) == ("TW0009", "helper takes 'a' by position, not by keyword")
+
+
 def test_recursion():
     text = """@triton.jit
 def helper(a):
@@ -285,6 +300,55 @@ def kernel(x_ptr):
     tl.store(x_ptr, helper(1.0))
 """
     assert failing(text, X)[0].code == "TW0021"
+
+
+@pytest.mark.parametrize("called", ["np.exp", "torch.exp", "math.exp"])
+def test_a_function_of_another_library_that_the_language_has_too(called):
+    text = """import math
+import numpy as np
+import torch
+
+
+@triton.jit
+def kernel(x_ptr):
+    tl.store(x_ptr, «CALLED»(tl.load(x_ptr)))
+"""
+    [found] = failing(text.replace("CALLED", called), X)
+    assert found.code == "TW0010"
+    assert found.hint == "use `tl.exp`, or decorate the function with @triton.jit if it is yours"
+
+
+TYPES = [
+    (np.float16, "class 'float16'", "tl.float16"),
+    (np.dtype("int32"), "dtype('int32')", "tl.int32"),
+    ("fp16", "'fp16'", "tl.float16`, without quotes"),
+    (float, "float", "tl.float32"),
+    (print, "print", "a type such as `tl.float32`"),
+]
+
+
+def check_type(given, shown, hint):
+    text = """@triton.jit
+def kernel(x_ptr, DTYPE: tl.constexpr):
+    tl.store(x_ptr, tl.load(x_ptr).to(«DTYPE»))
+"""
+    [found] = failing(text, X, DTYPE=given)
+    assert found.code == "TW0016"
+    assert (found.label, found.notes[0]) == (f"this is {shown}", f"found {shown}, expected a type")
+    assert hint in found.hint
+
+
+@pytest.mark.parametrize(("given", "shown", "hint"), TYPES)
+def test_a_type_of_python_or_numpy_for_one_of_the_language(given, shown, hint):
+    check_type(given, shown, hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"), [("float16", "float16"), ("bool", "int1"), ("float8_e5m2", "float8e5")]
+)
+def test_a_type_of_torch_for_one_of_the_language(name, known):
+    torch = pytest.importorskip("torch")
+    check_type(getattr(torch, name), f"torch.{name}", f"tl.{known}`")
 
 
 def test_several_mistakes_are_all_told():

@@ -1,9 +1,11 @@
 """What a running kernel must not do: each fault names its line, program, argument and offset, and writes nothing."""
 
+import linecache
+
 import numpy as np
 import pytest
 import torch
-from helpers import TORCH, module
+from helpers import INTEGERS, TORCH, module
 from helpers_errors import facts, failing, unmarked
 
 import tilewright
@@ -182,8 +184,8 @@ def test_programs_before_the_faulty_one_may_have_run_and_the_next_launch_works(d
 
 
 @pytest.mark.parametrize("operator", ["//", "%"])
-@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint32"])
-def test_integer_division_by_zero(dtype, operator, device):
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integer_division_by_zero_under_debug(dtype, operator, device):
     text = f"""@triton.jit
 def kernel(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
@@ -195,7 +197,7 @@ def kernel(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
     y[5] = 0
     y = y.to(TORCH[dtype])
     out = torch.zeros(32, dtype=torch.int32, device=device).to(TORCH[dtype])
-    (found,) = failing(text, x, y, out, error=Execution, BLOCK=32)
+    (found,) = failing(text, x, y, out, error=Execution, BLOCK=32, debug=True)
     assert found.code == "TW0202"
     assert "[5]" in facts(found)
     assert "program (0, 0, 0)" in facts(found)
@@ -203,13 +205,55 @@ def kernel(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
     assert (out.to(torch.int32) == 0).all()
 
 
-def test_division_of_scalars_by_zero(device):
+@pytest.mark.parametrize("division", ["n // d", "n % d", "n // (d * 0)", "n % 0", "n // ZERO"])
+def test_division_of_numbers_by_zero_under_debug(division, device):
+    text = f"""@triton.jit
+def kernel(out_ptr, n, d, ZERO: tl.constexpr):
+    tl.store(out_ptr, «{division}»)
+"""
+    out = torch.full((1,), 3, dtype=torch.int32, device=device)
+    assert failing(text, out, 5, 0, error=Execution, ZERO=0, debug=True)[0].code == "TW0202"
+    assert out.item() == 3
+    module(unmarked(text)).kernel[(1,)](out, 5, 0, ZERO=0)
+    assert out.item() == (5 if "%" in division else -1)
+
+
+AVERAGE = """@triton.jit
+def kernel(total_ptr, count_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = i < n
+    total = tl.load(total_ptr + i, mask=mask)
+    count = tl.load(count_ptr + i, mask=mask)
+    tl.store(out_ptr + i, «total // count», mask=mask)
+"""
+
+
+def test_lanes_that_a_mask_discards_may_divide_by_zero(device):
+    total = torch.arange(-50, 50, dtype=torch.int32, device=device) * 1000
+    count = torch.arange(100, dtype=torch.int32, device=device) % 7 + 1
+    out = torch.zeros_like(total)
+    module(unmarked(AVERAGE)).kernel[(4,)](total, count, out, 100, BLOCK=32)
+    assert torch.equal(out, torch.div(total, count, rounding_mode="trunc"))
+    # Under debug, lane 4 of the last program is reported: it is the first beyond the end.
+    (found,) = failing(AVERAGE, total, count, out, 100, error=Execution, grid=(4,), BLOCK=32, debug=True)
+    assert found.code == "TW0202"
+    assert "in program (3, 0, 0), at element [4] of the tile" in found.notes
+
+
+def test_division_by_zero_in_a_library_function_names_the_caller(device):
     text = """@triton.jit
 def kernel(out_ptr, n, d):
-    tl.store(out_ptr, «n // d»)
+    tl.store(out_ptr, tl.cdiv(n, d))
 """
+    kernel = module(text).kernel
     out = torch.zeros(1, dtype=torch.int32, device=device)
-    assert failing(text, out, 5, 0, error=Execution)[0].code == "TW0202"
+    kernel[(1,)](out, 5, 0)
+    assert out.item() == -1
+    with pytest.raises(Execution) as raised:
+        kernel[(1,)](out, 5, 0, debug=True)
+    (found,) = raised.value.diagnostics
+    assert found.code == "TW0202"
+    assert any("tl.cdiv(n, d)" in linecache.getline(file, line) for file, line, *_ in found.labels)
 
 
 def test_the_smallest_number_by_minus_one_wraps(device):

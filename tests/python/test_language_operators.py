@@ -18,11 +18,14 @@ from helpers import (
     is_float,
     is_unsigned,
     moderate_values,
+    module,
     pairs,
     promote,
     promote_scalar,
     round_to,
     sample,
+    to_device,
+    to_host,
 )
 from helpers_oracle import ARITHMETIC, BITWISE, COMPARISONS, arithmetic, c_quotient, c_remainder, shifted
 
@@ -91,16 +94,53 @@ def test_shifts_by_any_number_of_bits(symbol, left, right, device):
 
 @pytest.mark.parametrize("right", INTEGERS)
 @pytest.mark.parametrize("left", INTEGERS)
-def test_integer_division_truncates(left, right, device):
+def test_integer_division_truncates_and_takes_zero(left, right, device):
     dtype = promote(left, right, division=True)
     if dtype is None:
         pytest.skip("the language refuses operands of different signedness: see test_language_errors.py")
     x, y = pairs(left, right, 400)
-    y = np.where(y == 0, np.asarray(5, y.dtype), y)
+    assert (y == 0).any()
     a, b = convert(x, dtype), convert(y, dtype)
     inputs = {"x": (x, left), "y": (y, right)}
     assert_same(elementwise("x // y", inputs, dtype, device=device), c_quotient(a, b), (x, y), "//")
     assert_same(elementwise("x % y", inputs, dtype, device=device), c_remainder(a, b), (x, y), "%")
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_division_by_zero_in_every_form(dtype, device):
+    x = sample(dtype, 60)
+    full = "tl.full(x.shape, {}, x.dtype)"
+    seven, zero = full.format(7), full.format(0)
+    ones = ~np.zeros_like(x)
+    for quotient, remainder, dividend in (
+        (f"x // {zero}", f"x % {zero}", x),
+        ("x // (x ^ x)", "x % (x ^ x)", x),
+        ("x // 0", "x % 0", x),
+        (f"{seven} // {zero}", f"{seven} % {zero}", np.full_like(x, 7)),
+        ("7 // (x - x)", "7 % (x - x)", np.full_like(x, 7)),
+    ):
+        assert_same(elementwise(quotient, {"x": (x, dtype)}, dtype, device=device), ones, (x,), quotient)
+        assert_same(
+            elementwise(remainder, {"x": (x, dtype)}, dtype, device=device), dividend, (x,), remainder
+        )
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_division_of_numbers_by_zero(dtype, device):
+    text = """@triton.jit
+def kernel(x_ptr, out_ptr):
+    n, zero = tl.load(x_ptr), tl.load(x_ptr + 1)
+    tl.store(out_ptr, n // zero)
+    tl.store(out_ptr + 1, n % zero)
+    tl.store(out_ptr + 2, zero // zero)
+    tl.store(out_ptr + 3, zero % zero)
+"""
+    kernel = module(text).kernel
+    for n in sample(dtype, 20):
+        out = to_device(np.full(4, 3, CARRIER[dtype]), dtype, device)
+        kernel[(1,)](to_device(np.asarray([n, 0], CARRIER[dtype]), dtype, device), out)
+        ones = ~np.zeros_like(n)
+        assert to_host(out).tolist() == [ones, n, ones, 0]
 
 
 @pytest.mark.parametrize("right", DTYPES)
@@ -218,7 +258,6 @@ def test_a_python_scalar_takes_the_type_of_the_tensor_where_its_kind_is_no_highe
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint16", "int64", "uint64"])
 def test_reversed_operators_with_a_scalar(dtype, device):
     x = sample(dtype, 100)
-    x = np.where(x == 0, np.asarray(3, x.dtype), x)
     inputs = {"x": (x, dtype)}
     seven = np.full_like(x, 7)
     assert_same(elementwise("7 // x", inputs, dtype, device=device), c_quotient(seven, x), (x,))

@@ -108,7 +108,7 @@ class Generator:
 
     def division(self):
         text, values, dtype = self.operand(lambda dtype: not is_float(dtype) and dtype != "int1")
-        divisor = int(self.choose([1, 2, 3, 7, 16, 100]))
+        divisor = int(self.choose([0, 1, 2, 3, 7, 16, 100]))
         symbol, function = self.choose([("//", c_quotient), ("%", c_remainder)])
         return f"{text} {symbol} {divisor}", function(values, np.full_like(values, divisor)), dtype
 

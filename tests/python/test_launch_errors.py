@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -235,9 +237,9 @@ def test_tensor_without_memory(fill):
         (np.zeros(8, ">f4"), "an array of dtype float32 in another byte order"),
         (np.zeros(8, "M8[s]"), "an array of dtype datetime64[s]"),
         (1 << 130, "an int of more than 128 bits"),
-        (1 << 80, f"the int {1 << 80}, which uint64 does not hold"),
+        (1 << 64, f"the int {1 << 64}, which 64 bits do not hold"),
+        (-(1 << 63) - 1, f"the int {-(1 << 63) - 1}, which 64 bits do not hold"),
         (triton.language.float32, "fp32, a compile-time value of type dtype"),
-        ((np.zeros(8),), "a tuple with a tensor in it"),
     ],
 )
 def test_arguments_of_unsupported_types(fill, argument, found):
@@ -364,7 +366,18 @@ def test_names_that_are_not_there_yet_say_so():
     with pytest.raises(NotImplementedError) as caught:
         autotune(configs=[], key=[])
     assert isinstance(caught.value, errors.TritonError)
-    assert str(caught.value) == "triton.autotune is not available in this version of tilewright"
+    text = str(caught.value)
+    assert text.startswith(
+        "triton.autotune is not available in this version of tilewright\n  = help: leave the"
+    )
+    # The traceback ends in the line of the program.
+    assert caught.traceback[-1].path == Path(__file__)
+    with pytest.raises(NotImplementedError, match=r"^triton.testing.do_bench is .*\n  = help: time it"):
+        triton.testing.do_bench(lambda: None)
+    assert copy.deepcopy(autotune).__name__ == "autotune"
     assert not isinstance(3, tilewright.runtime.autotuner.Autotuner)
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         triton.nonsense
+    with pytest.raises(AttributeError) as caught:
+        triton.cdivv
+    assert (caught.value.name, caught.value.obj) == ("cdivv", triton)

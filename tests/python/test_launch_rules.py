@@ -102,6 +102,24 @@ def test_keyword_only_parameters():
         kernel[(1,)](out, 4)
 
 
+def test_positional_only_parameters():
+    @triton.jit
+    def kernel(out_ptr, num_warps, /, x, *, y=1):
+        tl.store(out_ptr, num_warps * 100 + x * 10 + y)
+
+    out = np.zeros(1, np.float32)
+    kernel[(1,)](out, 4, 5)
+    assert out[0] == 451
+    # As in Python, a keyword of such a name is another thing: here the option.
+    kernel[(1,)](out, 3, x=5, num_warps=8)
+    assert out[0] == 351
+    for launch in (lambda: kernel[(1,)](out_ptr=out, x=5), lambda: kernel[(1,)](4, out_ptr=out, x=5)):
+        with pytest.raises(TypeError) as caught:
+            launch()
+        assert caught.value.code == "TW0101"
+        assert "takes argument 'out_ptr' by position, not by keyword" in str(caught.value)
+
+
 def test_variadic_kernels_are_refused():
     @triton.jit
     def kernel(out_ptr, *values):
@@ -250,6 +268,30 @@ def test_knobs_set_from_python_have_an_effect(knobs, monkeypatch):
     kernel[(1,)](out)
     knobs.runtime.debug = True
     del knobs.runtime.debug
+    kernel[(1,)](out)
+
+
+def test_the_environment_is_read_when_it_is_asked_for(knobs, monkeypatch):
+    @triton.jit(debug=True)
+    def checked(out_ptr):
+        tl.device_assert(tl.load(out_ptr) == 1, "it is not 1")
+
+    kernel = triton.jit(checked.fn)
+    monkeypatch.delenv("TRITON_DEBUG", raising=False)
+    out = np.zeros(1, np.float32)
+    knobs.refresh_knobs()
+    kernel[(1,)](out)
+    checked[(1,)](out, debug=False)
+    with pytest.raises(AssertionError):
+        checked[(1,)](out)
+    monkeypatch.setenv("TRITON_DEBUG", "1")
+    knobs.refresh_knobs()
+    # Whoever sets it wants it, whatever a launch says.
+    for launch in (lambda: kernel[(1,)](out), lambda: checked[(1,)](out, debug=False)):
+        with pytest.raises(AssertionError):
+            launch()
+    monkeypatch.delenv("TRITON_DEBUG")
+    knobs.refresh_knobs()
     kernel[(1,)](out)
 
 

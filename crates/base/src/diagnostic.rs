@@ -98,10 +98,13 @@ impl Diagnostic {
             let labels = (self.primary.iter().map(|label| (AnnotationKind::Primary, label)))
                 .chain(self.secondary.iter().map(|label| (AnnotationKind::Context, label)))
                 .filter(|(_, label)| label.span.file == file);
-            let annotations = labels.map(|(kind, label)| {
+            let annotations = count_equal(labels).into_iter().map(|(kind, label, count)| {
                 let range = clamp(label.span, &source.text);
-                let text = (!label.text.is_empty()).then_some(label.text.as_str());
-                kind.span(range).label(text)
+                let text = match count {
+                    1 => label.text.clone(),
+                    _ => format!("{}, {count} times", label.text),
+                };
+                kind.span(range).label((!label.text.is_empty()).then_some(text))
             });
             let snippet = Snippet::source(source.text.as_str())
                 .line_start(source.first_line as usize)
@@ -132,6 +135,20 @@ impl Diagnostic {
         }
         files
     }
+}
+
+/// Each label once, with how often it is there: the calls of a recursion come from one place.
+fn count_equal<'a>(
+    labels: impl Iterator<Item = (AnnotationKind, &'a Label)>,
+) -> Vec<(AnnotationKind, &'a Label, usize)> {
+    let mut counted: Vec<(AnnotationKind, &Label, usize)> = Vec::new();
+    for (kind, label) in labels {
+        match counted.iter_mut().find(|(_, known, _)| *known == label) {
+            Some((_, _, count)) => *count += 1,
+            None => counted.push((kind, label, 1)),
+        }
+    }
+    counted
 }
 
 /// The bytes of a span that exist in the text, cut at character boundaries.
@@ -173,6 +190,26 @@ error[TW0004]: shapes differ
   = help: add an axis";
         let text = diagnostic.render(&sources, Color::Never);
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn equal_labels_are_one() {
+        let mut sources = SourceMap::default();
+        let file = sources.add(SourceFile::new("k.py", "f(f(x))\n"));
+        let mut diagnostic =
+            Diagnostic::at(Code::RecursiveCall, Span::new(file, 2, 6), "calls nest too deep");
+        for _ in 0..60 {
+            diagnostic = diagnostic.secondary(Span::new(file, 2, 6), "called from here");
+        }
+        let expected = "\
+error[TW0021]: calls nest too deep
+ --> k.py:1:3
+  |
+1 | f(f(x))
+  |   ^^^^
+  |   |
+  |   called from here, 60 times";
+        assert_eq!(diagnostic.render(&sources, Color::Never), expected);
     }
 
     #[test]

@@ -14,7 +14,8 @@ Arguments in --signature, one for each parameter, separated by commas:
   *fp32  *i64  *bf16       a tensor
   i32  u8  fp32  u1        a number at run time
   *fp32:16  i32:16         its address, or itself, is a multiple of 16
-  1024  -1.5  'text'       a compile-time value; also True, None, (1, 2), and fp16 for a tl.constexpr
+  1024  -1.5  'text'       a compile-time value; also True, None, and fp16 for a tl.constexpr
+  (*fp32, i32, 2)          a tuple of these; with fields, of a NamedTuple: (x=*fp32, n=i32)
   BLOCK=1024               by name, behind those by position")]
 pub struct Arguments {
     #[arg(help = "The file and the kernel: k.py::add_kernel (k.py alone, if it has one kernel)")]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tilewright_frontend::{Argument, FunctionSource};
+use tilewright_frontend::{Argument, FunctionSource, Tuple};
 use tilewright_ir::{Dtype, Module};
 
 use crate::{Job, Stage, Target, syntax_tree, with_stack};
@@ -26,7 +26,7 @@ pub struct CompiledKernel {
 }
 
 /// What a parameter is in one compiled kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ParameterType {
     /// A pointer to numbers of this type.
     Pointer(Dtype),
@@ -34,6 +34,8 @@ pub enum ParameterType {
     Scalar(Dtype),
     /// Part of the code.
     Constexpr,
+    /// A tuple of these.
+    Tuple(Tuple<ParameterType>),
 }
 
 /// The options of a compiled kernel.
@@ -82,11 +84,7 @@ impl CompiledKernel {
         module: Module,
         program: tilewright_cpu::Program,
     ) -> Self {
-        let types = job.request.arguments.iter().map(|argument| match argument {
-            Argument::Pointer { pointee, .. } => ParameterType::Pointer(*pointee),
-            Argument::Scalar { dtype, .. } => ParameterType::Scalar(*dtype),
-            Argument::Constexpr(_) => ParameterType::Constexpr,
-        });
+        let types = job.request.arguments.iter().map(ParameterType::of);
         Self {
             name: module.kernel().name.clone(),
             signature: job.parameters.iter().cloned().zip(types).collect(),
@@ -135,12 +133,32 @@ fn fnv1a(bytes: &[u8]) -> u128 {
 }
 
 impl ParameterType {
-    /// Triton's name for it: `*fp32`, `i32`, `constexpr`.
-    pub fn name(self) -> String {
+    fn of(argument: &Argument) -> Self {
+        match argument {
+            Argument::Pointer { pointee, .. } => ParameterType::Pointer(*pointee),
+            Argument::Scalar { dtype, .. } => ParameterType::Scalar(*dtype),
+            Argument::Constexpr(_) => ParameterType::Constexpr,
+            Argument::Tuple(items) => ParameterType::Tuple(items.map(Self::of)),
+        }
+    }
+
+    /// Triton's name for it: `*fp32`, `i32`, `constexpr`; a tuple is `(*fp32, i32)`, with fields `(x=*fp32, n=i32)`.
+    pub fn name(&self) -> String {
         match self {
-            ParameterType::Pointer(dtype) => format!("*{}", short_name(dtype)),
-            ParameterType::Scalar(dtype) => short_name(dtype),
+            ParameterType::Pointer(dtype) => format!("*{}", short_name(*dtype)),
+            ParameterType::Scalar(dtype) => short_name(*dtype),
             ParameterType::Constexpr => "constexpr".into(),
+            ParameterType::Tuple(items) => {
+                let names = items.iter().map(Self::name);
+                let names: Vec<String> = match items.fields() {
+                    Some(fields) => {
+                        fields.iter().zip(names).map(|(field, name)| format!("{field}={name}")).collect()
+                    }
+                    None => names.collect(),
+                };
+                let comma = if names.len() == 1 && items.fields().is_none() { "," } else { "" };
+                format!("({}{comma})", names.join(", "))
+            }
         }
     }
 }
@@ -165,6 +183,11 @@ mod tests {
         assert_eq!(ParameterType::Scalar(Dtype::I64).name(), "i64");
         assert_eq!(ParameterType::Scalar(Dtype::I1).name(), "u1");
         assert_eq!(ParameterType::Scalar(Dtype::F8E4NV).name(), "fp8e4nv");
+        let (pointer, int) = (ParameterType::Pointer(Dtype::F32), ParameterType::Scalar(Dtype::I32));
+        let inner = ParameterType::Tuple(vec![ParameterType::Constexpr].into());
+        assert_eq!(ParameterType::Tuple(vec![pointer.clone(), inner].into()).name(), "(*fp32, (constexpr,))");
+        let fields = Some(["x".into(), "n".into()].into());
+        assert_eq!(ParameterType::Tuple(Tuple::new(vec![pointer, int], fields)).name(), "(x=*fp32, n=i32)");
     }
 
     #[test]

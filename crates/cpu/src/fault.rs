@@ -2,9 +2,10 @@
 
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, Span};
+use tilewright_ir::Failure;
 
 use crate::launch::Argument;
-use crate::program::Program;
+use crate::program::{Program, Step};
 use crate::value::Source;
 
 /// A program of the grid that cannot go on.
@@ -21,9 +22,9 @@ pub(crate) struct Fault {
 #[derive(Clone, Debug)]
 pub(crate) enum FaultKind {
     OutOfBounds { is_store: bool, address: u64, size: usize, source: Source },
-    DivisionByZero,
-    Assertion(Box<str>),
+    Assertion(Failure),
     LoopStep,
+    OutOfMemory,
     Interrupted,
 }
 
@@ -43,6 +44,15 @@ impl Fault {
         self
     }
 
+    /// The fault in a step, unless it is one in a step inside of it.
+    #[must_use]
+    pub(crate) fn in_step(mut self: Box<Self>, step: &Step) -> Box<Self> {
+        if self.site == u32::MAX {
+            self.site = step.site;
+        }
+        self
+    }
+
     /// The diagnostic of a fault in the program of the grid at these coordinates.
     pub(crate) fn diagnostic(
         &self,
@@ -55,16 +65,20 @@ impl Fault {
                 let access = Access { is_store: *is_store, address: *address, size: *size, source: *source };
                 self.out_of_bounds(program, arguments, &access)
             }
-            FaultKind::DivisionByZero => self
+            FaultKind::Assertion(Failure::DivisionByZero) => self
                 .located(program, Code::DivisionByZero, "integer division by zero", "the divisor is 0 here")
                 .hint("keep the divisor away from 0, also where the result is not used: `tl.where(d == 0, 1, d)`"),
-            FaultKind::Assertion(message) => {
+            FaultKind::Assertion(Failure::Assertion(message)) => {
                 let text = format!("device assertion failed: {message}");
                 self.located(program, Code::DeviceAssertFailed, text, "does not hold")
             }
             FaultKind::LoopStep => self
                 .located(program, Code::InvalidLoop, "the step of a loop is zero", "this loop would never end")
                 .hint("pass a step that is not 0"),
+            FaultKind::OutOfMemory => {
+                Diagnostic::new(Code::OutOfMemory, format!("not enough memory for the tiles of `{}`", program.name))
+                    .hint("use smaller blocks, or fewer threads (`TILEWRIGHT_NUM_THREADS`)")
+            }
             FaultKind::Interrupted => {
                 return Diagnostic::new(Code::Interrupted, format!("the kernel `{}` was interrupted", program.name));
             }

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use tilewright_base::Diagnostic;
 
 use crate::fault::{Fault, FaultKind, Outcome};
+use crate::kernels::buffer::OutOfMemory;
 use crate::machine::Machine;
 use crate::memory::Region;
 use crate::program::Program;
@@ -277,8 +278,10 @@ impl<'a> Shared<'a> {
             last_poll: None,
         };
         let grid = self.launch.grid;
-        let mut machine = match Machine::new(self.program, self.launch.arguments, self.regions, grid, control)
-        {
+        let machine = unless_out_of_memory(|| {
+            Machine::new(self.program, self.launch.arguments, self.regions, grid, control)
+        });
+        let mut machine = match machine {
             Ok(machine) => machine,
             Err(fault) => {
                 self.fail(0, fault);
@@ -288,7 +291,11 @@ impl<'a> Shared<'a> {
         while let Some((first, end)) = self.take(probe.as_ref().map_or(MAX_CHUNK, |probe| probe.chunk)) {
             let mut id = coordinates(grid, first);
             for number in first..end {
-                if let Err(fault) = machine.control.check().and_then(|()| machine.run_at(id)) {
+                let outcome = unless_out_of_memory(|| {
+                    machine.control.check()?;
+                    machine.run_at(id)
+                });
+                if let Err(fault) = outcome {
                     self.fail(number, fault);
                     return false;
                 }
@@ -330,6 +337,17 @@ impl<'a> Shared<'a> {
             *first = Some((number, fault));
         }
     }
+}
+
+/// The outcome of a program of the grid, whose end by an allocation that failed is a fault like others.
+fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    // What the program leaves behind are values that nobody reads any more.
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|payload| {
+        if payload.is::<OutOfMemory>() {
+            return Err(Fault::new(FaultKind::OutOfMemory));
+        }
+        std::panic::resume_unwind(payload)
+    })
 }
 
 /// The point of the grid with this number, x counted fastest.

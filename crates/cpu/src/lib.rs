@@ -4,7 +4,7 @@
 //! ir::Module ── lower ──> Program ── launch ──> threads ── machine ──> ops ── kernels, memory
 //! ```
 //! - [`Program::new`] lowers a module, before or after optimisation, to straight lists of steps over dense slots
-//!   (`lower`, `liveness`, `program`). A program is compiled once and launched often, from any thread.
+//!   (`lower`, `liveness`, `fuse`, `program`). A program is compiled once and launched often, from any thread.
 //! - [`Program::launch`] runs it for every point of a grid (`launch`); each thread has a machine that executes the steps
 //!   (`machine`) over values (`value`): tiles that stay symbolic while they can (`symbolic`), otherwise dense buffers
 //!   that are recycled (`tile`).
@@ -16,6 +16,7 @@
 //! fails has written nothing; the result of a launch does not depend on the number of threads, unless the program races.
 
 mod fault;
+mod fuse;
 pub mod kernels;
 mod launch;
 mod liveness;

@@ -4,17 +4,54 @@ use crate::program::{Action, Block, BlockId, Program, Slot, Step, Use};
 
 /// Splits the body into preamble and body, drops what nobody reads, and marks last uses.
 pub(crate) fn analyse(program: &mut Program) {
+    split(program);
+    mark(program);
+}
+
+/// Drops what nobody reads, and marks last uses, whatever was marked before.
+pub(crate) fn mark(program: &mut Program) {
     let mut analysis = Analysis {
         owner: vec![PINNED; program.slots.len()],
         live: vec![false; program.slots.len()],
         blocks: std::mem::take(&mut program.blocks),
     };
-    analysis.split(program);
+    analysis.blocks.iter_mut().for_each(unmark);
     let (preamble, body) = (program.preamble, program.body);
     analysis.own(body, body);
     analysis.block(body, body);
     analysis.preamble(preamble);
     program.blocks = analysis.blocks;
+}
+
+/// Moves the steps that give the same for every program from the body to the preamble.
+fn split(program: &mut Program) {
+    let mut same = vec![false; program.slots.len()];
+    for parameter in &program.parameters {
+        same[parameter.slot as usize] = true;
+    }
+    let steps = std::mem::take(&mut program.blocks[program.body as usize].steps);
+    let (once, each): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(|step| {
+        let is_same = step.action.is_uniform_over_grid()
+            && step.operands.iter().all(|operand| same[operand.slot as usize]);
+        for &result in &step.results {
+            same[result as usize] |= is_same;
+        }
+        is_same
+    });
+    program.blocks[program.preamble as usize].steps = once;
+    program.blocks[program.body as usize].steps = each;
+}
+
+/// Forgets what was marked.
+fn unmark(block: &mut Block) {
+    let operands = block.steps.iter_mut().flat_map(|step| &mut step.operands);
+    for operand in operands.chain(&mut block.yields) {
+        operand.last = false;
+    }
+    block.kills.clear();
+    for step in &mut block.steps {
+        step.kills.clear();
+    }
 }
 
 struct Analysis {
@@ -28,25 +65,6 @@ struct Analysis {
 const PINNED: BlockId = BlockId::MAX;
 
 impl Analysis {
-    /// Moves the steps that give the same for every program from the body to the preamble.
-    fn split(&mut self, program: &Program) {
-        let mut same = vec![false; self.owner.len()];
-        for parameter in &program.parameters {
-            same[parameter.slot as usize] = true;
-        }
-        let steps = std::mem::take(&mut self.blocks[program.body as usize].steps);
-        let (once, each): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(|step| {
-            let is_same = step.action.is_uniform_over_grid()
-                && step.operands.iter().all(|operand| same[operand.slot as usize]);
-            for &result in &step.results {
-                same[result as usize] |= is_same;
-            }
-            is_same
-        });
-        self.blocks[program.preamble as usize].steps = once;
-        self.blocks[program.body as usize].steps = each;
-    }
-
     /// Notes which repeated block each slot belongs to.
     fn own(&mut self, block: BlockId, root: BlockId) {
         let data = &self.blocks[block as usize];

@@ -6,9 +6,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{
-    Block as IrBlock, CacheModifier, Element, ElementwiseFn, EvictionPolicy, FuncId, Function, HintKind,
-    InputPrecision, Inst, IntList, Literal, LoopOptions, Module, Op, OpVisitor, Rounding, Shape, Type,
-    TypeList, Value, visit,
+    Block as IrBlock, CacheModifier, Element, ElementwiseFn, EvictionPolicy, Failure, FuncId, Function,
+    HintKind, InputPrecision, Inst, IntList, Literal, LoopOptions, Module, Op, OpVisitor, Rounding, Shape,
+    Type, TypeList, Value, visit,
 };
 
 use crate::kernels::reduce::Combine;
@@ -454,6 +454,13 @@ impl OpVisitor for Lowering<'_> {
         Ok(())
     }
 
+    /// One thread has all elements.
+    fn relayout(&mut self, inst: Inst, tile: Value) -> Result {
+        let known = self.slots[&tile];
+        self.alias(inst, &[known]);
+        Ok(())
+    }
+
     /// A promise is nothing to do.
     fn assume(&mut self, _inst: Inst, _condition: Value) -> Result {
         Ok(())
@@ -464,8 +471,8 @@ impl OpVisitor for Lowering<'_> {
         Ok(())
     }
 
-    fn assert(&mut self, inst: Inst, _condition: Value, _mask: Option<Value>, message: &String) -> Result {
-        self.step(inst, Action::Assert(message.as_str().into()))
+    fn assert(&mut self, inst: Inst, _condition: Value, _mask: Option<Value>, failure: &Failure) -> Result {
+        self.step(inst, Action::Assert(failure.clone()))
     }
 
     /// Lowers the body of the callee in place.

@@ -97,6 +97,12 @@ impl<'a> Machine<'a> {
         &self.slots[operand.slot as usize].form
     }
 
+    /// What is known of the value of a slot.
+    #[inline]
+    pub(crate) fn form_of(&self, slot: Slot) -> &Form {
+        &self.slots[slot as usize].form
+    }
+
     /// Where the pointers of an operand come from.
     #[inline]
     pub(crate) fn source(&self, operand: Use) -> Source {
@@ -114,6 +120,13 @@ impl<'a> Machine<'a> {
     pub(crate) fn release(&mut self, operands: &[Use]) {
         for operand in operands.iter().filter(|operand| operand.last) {
             self.slots[operand.slot as usize] = Value::EMPTY;
+        }
+    }
+
+    /// Lets go of what slots hold.
+    pub(crate) fn clear(&mut self, slots: &[Slot]) {
+        for &slot in slots {
+            self.slots[slot as usize] = Value::EMPTY;
         }
     }
 
@@ -188,19 +201,19 @@ impl<'a> Machine<'a> {
     /// Executes the steps of a block. Its parameters are set.
     pub(crate) fn run(&mut self, block: BlockId) -> Outcome {
         let block: &'a Block = &self.program.blocks[block as usize];
-        for &slot in &block.kills {
-            self.slots[slot as usize] = Value::EMPTY;
-        }
-        for step in &block.steps {
-            if let Err(mut fault) = self.step(step) {
-                if fault.site == u32::MAX {
-                    fault.site = step.site;
+        self.clear(&block.kills);
+        let mut steps = &block.steps[..];
+        while let [step, rest @ ..] = steps {
+            steps = rest;
+            if let Action::Chain(chain) = &step.action {
+                let (members, others) = rest.split_at(chain.members);
+                if ops::chain::chain(self, chain, members)? {
+                    steps = others;
                 }
-                return Err(fault);
+                continue;
             }
-            for &slot in &step.kills {
-                self.slots[slot as usize] = Value::EMPTY;
-            }
+            self.step(step).map_err(|fault| fault.in_step(step))?;
+            self.clear(&step.kills);
         }
         Ok(())
     }
@@ -225,7 +238,7 @@ impl<'a> Machine<'a> {
             Action::Broadcast => ops::shape::broadcast(self, step),
             Action::Reshape => ops::shape::reshape(self, step),
             Action::Transpose(permutation) => ops::shape::transpose(self, step, permutation),
-            Action::Elementwise(function) => return ops::elementwise::elementwise(self, step, *function),
+            Action::Elementwise(function) => ops::elementwise::elementwise(self, step, *function),
             Action::Cast(rounding) => ops::cast::cast(self, step, *rounding),
             Action::Bitcast => ops::cast::bitcast(self, step),
             Action::PtrAdd => ops::cast::ptr_add(self, step),
@@ -237,6 +250,8 @@ impl<'a> Machine<'a> {
             Action::For(body) => return self.for_loop(step, *body),
             Action::While(condition, body) => return self.while_loop(step, *condition, *body),
             Action::If(then, otherwise) => return self.if_else(step, *then, *otherwise),
+            // `run` treats it, because it passes over steps.
+            Action::Chain(_) => {}
         }
         Ok(())
     }

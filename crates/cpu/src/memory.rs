@@ -23,9 +23,11 @@ use crate::kernels::copy::{Axis, Plan, extent, plan};
 use crate::kernels::shuffle::{SIDE, Word};
 
 mod atomics;
+mod run;
 mod scattered;
 
 pub use atomics::{AtomicOp, compare_exchange, read_modify_write};
+pub(crate) use run::{RunReader, RunWriter};
 pub use scattered::{gather, scatter};
 
 /// User memory that may be touched, for as long as `'a`.

@@ -9,11 +9,12 @@ use std::sync::atomic::AtomicU64;
 
 use smallvec::SmallVec;
 use tilewright_base::{Diagnostic, SourceMap, Span};
-use tilewright_ir::{ElementwiseFn, IntList, Module, Rounding};
+use tilewright_ir::{ElementwiseFn, Failure, IntList, Module, Rounding};
 
+use crate::kernels::chain::{Function, Total};
 use crate::kernels::reduce::Combine;
 use crate::value::TileType;
-use crate::{liveness, lower};
+use crate::{fuse, liveness, lower};
 
 /// The number of a slot.
 pub(crate) type Slot = u32;
@@ -112,11 +113,53 @@ pub(crate) enum Action {
     /// Which of a and b are to be transposed first, in their last two axes.
     Dot([bool; 2]),
     Reduce(Box<Reduce>),
-    Assert(Box<str>),
+    Assert(Failure),
     For(BlockId),
     /// The condition and the body.
     While(BlockId, BlockId),
     If(BlockId, BlockId),
+    /// Does what the steps after it do, if it can; they are then passed over.
+    Chain(Box<Chain>),
+}
+
+/// Steps on binary32 tiles as one loop: see [`crate::fuse`].
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Chain {
+    /// The number of steps after it that it stands for.
+    pub members: usize,
+    /// The elements of the tiles.
+    pub elements: usize,
+    pub links: Vec<ChainLink>,
+    /// What is read for the last time by its members.
+    pub frees: Vec<Slot>,
+}
+
+/// A link of a chain. What it gives is the operand of the next one.
+#[derive(Clone, Debug)]
+pub(crate) enum ChainLink {
+    Apply(Function, ChainOperand),
+    /// The element where the first operand holds, else the second one.
+    Select(Use, Use),
+    /// The elements are the value of a slot.
+    Write(Slot),
+    /// The elements are combined as the member with this number does.
+    Total(Total, usize),
+    /// The elements are stored by the member with this number.
+    Store(usize),
+}
+
+/// The operand of a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ChainOperand {
+    Slot(Use),
+    /// What the member with this number loads.
+    Load(usize),
+    /// Each element of a slot for so many elements.
+    Rows(Use, usize),
+    /// What the link before gave.
+    Itself,
+    /// What an earlier [`ChainLink::Write`] put into this slot.
+    Written(Slot),
 }
 
 /// How a reduction is done.
@@ -146,7 +189,8 @@ impl Action {
             | Action::Assert(_)
             | Action::For(_)
             | Action::While(..)
-            | Action::If(..) => false,
+            | Action::If(..)
+            | Action::Chain(_) => false,
             Action::Constant(_)
             | Action::ProgramId(_)
             | Action::NumPrograms(_)
@@ -178,8 +222,8 @@ impl Action {
             | Action::Transpose(_)
             | Action::Cast(_)
             | Action::Bitcast
-            | Action::PtrAdd => true,
-            Action::Elementwise(function) => !function.can_fail(),
+            | Action::PtrAdd
+            | Action::Elementwise(_) => true,
             Action::ProgramId(_)
             | Action::Load
             | Action::Store
@@ -188,7 +232,8 @@ impl Action {
             | Action::Assert(_)
             | Action::For(_)
             | Action::While(..)
-            | Action::If(..) => false,
+            | Action::If(..)
+            | Action::Chain(_) => false,
         }
     }
 
@@ -219,7 +264,8 @@ impl Action {
             | Action::Load
             | Action::Store
             | Action::Dot(_)
-            | Action::Assert(_) => SmallVec::new(),
+            | Action::Assert(_)
+            | Action::Chain(_) => SmallVec::new(),
         }
     }
 }
@@ -231,10 +277,11 @@ impl Program {
     pub fn new(module: &Module) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, true)?;
         liveness::analyse(&mut program);
+        fuse::fuse(&mut program);
         Ok(program)
     }
 
-    /// The same program that writes every tile out. For tests: the results must be the same.
+    /// The same program that writes every tile out, and takes one step at a time. For tests: the results must be the same.
     #[doc(hidden)]
     pub fn without_symbolic_forms(module: &Module) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, false)?;
@@ -335,10 +382,11 @@ impl fmt::Display for ActionText<'_> {
                 How::Tiles(levels) => write!(f, "reduce axis {} in {} levels", reduce.axis, levels.len()),
                 How::Elements(_) => write!(f, "reduce axis {} by elements", reduce.axis),
             },
-            Action::Assert(message) => write!(f, "assert {message:?}"),
+            Action::Assert(failure) => write!(f, "assert {failure}"),
             Action::For(_) => f.write_str("for"),
             Action::While(..) => f.write_str("while"),
             Action::If(..) => f.write_str("if"),
+            Action::Chain(chain) => write!(f, "chain of the next {} steps", chain.members),
         }
     }
 }

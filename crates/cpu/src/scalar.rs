@@ -6,29 +6,22 @@
 use tilewright_ir::{Dtype, ElementwiseFn, Rounding};
 
 use crate::kernels::elementwise::apply;
-use crate::kernels::{Operand, ZeroDivisor, cast};
+use crate::kernels::{Operand, cast};
 use crate::value::Number;
 
 /// The function of these numbers, whose type is `dtype` (that of `x` and `y` for `select`).
-pub(crate) fn elementwise(
-    function: ElementwiseFn,
-    number: Number,
-    operands: &[u64],
-) -> Result<u64, ZeroDivisor> {
+pub(crate) fn elementwise(function: ElementwiseFn, number: Number, operands: &[u64]) -> u64 {
     let dtype = number.dtype;
     match (function, operands) {
-        (ElementwiseFn::Select, &[condition, x, y]) => return Ok(if condition == 0 { y } else { x }),
+        (ElementwiseFn::Select, &[condition, x, y]) => return if condition == 0 { y } else { x },
         (_, &[x, y]) if dtype.is_int() => {
-            if function.can_fail() && y == 0 {
-                return Err(ZeroDivisor { element: 0 });
-            }
             if let Some(result) = integers(function, number, x, y) {
-                return Ok(result);
+                return result;
             }
         }
         (_, &[x, y]) if dtype == Dtype::F32 => {
             if let Some(result) = floats(function, x, y) {
-                return Ok(result);
+                return result;
             }
         }
         // tidy: wildcard because the loop over tiles computes what is not written here.
@@ -37,7 +30,7 @@ pub(crate) fn elementwise(
     by_kernel(function, dtype, operands)
 }
 
-/// A function of two integers; the divisor is not zero.
+/// The functions of two integers that are a few instructions.
 fn integers(function: ElementwiseFn, number: Number, x: u64, y: u64) -> Option<u64> {
     use ElementwiseFn as F;
     let (signed, width) = (number.is_signed(), u64::from(number.bits()));
@@ -47,6 +40,8 @@ fn integers(function: ElementwiseFn, number: Number, x: u64, y: u64) -> Option<u
         F::Add => number.truncate(x.wrapping_add(y)),
         F::Sub => number.truncate(x.wrapping_sub(y)),
         F::Mul => number.truncate(x.wrapping_mul(y)),
+        F::IntDiv if y == 0 => number.truncate(u64::MAX),
+        F::IntRem if y == 0 => x,
         F::IntDiv if signed => number.truncate(left.wrapping_div(right) as u64),
         F::IntDiv => x / y,
         F::IntRem if signed => number.truncate(left.wrapping_rem(right) as u64),
@@ -115,7 +110,7 @@ fn floats(function: ElementwiseFn, x: u64, y: u64) -> Option<u64> {
 }
 
 /// By the loop over tiles, on a tile of one element.
-pub(crate) fn by_kernel(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> Result<u64, ZeroDivisor> {
+pub(crate) fn by_kernel(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> u64 {
     use ElementwiseFn as F;
     let mut scalars = [Operand::Scalar(0); 3];
     for (scalar, &bits) in scalars.iter_mut().zip(operands) {
@@ -126,8 +121,8 @@ pub(crate) fn by_kernel(function: ElementwiseFn, dtype: Dtype, operands: &[u64])
         _ => dtype.bytes(),
     };
     let mut out = [0_u64];
-    apply(function, dtype, &mut bytemuck::cast_slice_mut(&mut out)[..size], &scalars[..operands.len()])?;
-    Ok(u64::from_le(out[0]))
+    apply(function, dtype, &mut bytemuck::cast_slice_mut(&mut out)[..size], &scalars[..operands.len()]);
+    u64::from_le(out[0])
 }
 
 /// The conversion of one number.

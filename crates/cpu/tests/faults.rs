@@ -131,6 +131,8 @@ kernel func0 @k(%in: *int32, %out: *int32) {
   %a = splat %in {shape = [2, 3]} : *int32[2, 3]
   %p = ptr_add %a, %t : *int32[2, 3]
   %x = load %p {cache = \"\", eviction = \"\", volatile = false} : int32[2, 3]
+  %c = cast %x {element = int1, rounding = \"rtne\"} : int1[2, 3]
+  assert %c {failure = division_by_zero}
   %y = int_div %t, %x : int32[2, 3]
   %b = splat %out {shape = [2, 3]} : *int32[2, 3]
   %q = ptr_add %b, %t : *int32[2, 3]
@@ -140,7 +142,7 @@ kernel func0 @k(%in: *int32, %out: *int32) {
 ";
 
 #[test]
-fn division_by_zero() {
+fn division_by_zero_where_it_is_checked() {
     let mut args = [i32s(&[1, 1, 1, 1, 0, 1]), i32s(&[0; 6])];
     let error = fault(DIVIDE, [1, 1, 1], &mut args);
     assert_eq!(error.code, Code::DivisionByZero);
@@ -159,8 +161,8 @@ kernel func0 @k(%n: int32, %m: int32) {
   %c = lt %i, %ns : int1[8]
   %ms = splat %m {shape = [8]} : int32[8]
   %mask = lt %i, %ms : int1[8]
-  assert %c, %mask {message = \"too many\"}
-  assert %mask {message = \"too few\"}
+  assert %c, %mask {failure = \"too many\"}
+  assert %mask {failure = \"too few\"}
   return_values
 }
 ";

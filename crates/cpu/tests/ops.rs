@@ -93,7 +93,8 @@ fn shapes() {
          %r = arange {start = 10, end = 14} : int32[4]
          %c = expand_dims %r {axis = 1} : int32[4, 1]
          %b = broadcast %c {shape = [4, 3]} : int32[4, 3]
-         %m = mul %u, %b : int32[4, 3]
+         %n = mul %u, %b : int32[4, 3]
+         %m = relayout %n : int32[4, 3]
          %w = reshape %m {shape = [12]} : int32[12]
          store %w to %out: int32[12]",
     );

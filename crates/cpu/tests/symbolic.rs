@@ -108,8 +108,9 @@ impl Kernel {
         let ty = self.ty(dtype);
         match self.random.below(12) {
             0..4 => {
-                let function =
-                    self.random.pick(&["add", "sub", "mul", "shl", "min", "max", "and", "xor", "shr"]);
+                let function = self.random.pick(&[
+                    "add", "sub", "mul", "shl", "min", "max", "and", "xor", "shr", "int_div", "int_rem",
+                ]);
                 let name = self.define(&format!("{function} {x}, {y}"), &ty);
                 self.ints.push((name, dtype));
             }
@@ -120,7 +121,7 @@ impl Kernel {
             }
             5 => {
                 let function = self.random.pick(&["int_div", "int_rem"]);
-                let divisor = self.random.pick(&[1, 2, 3, 7, 64, 100]);
+                let divisor = self.random.pick(&[0, 1, 2, 3, 7, 64, 100]);
                 let scalar = self.define(&format!("constant {{value = {divisor}:{dtype}}}"), dtype);
                 let divisor = self.define(&format!("splat {scalar} {{shape = {:?}}}", self.shape), &ty);
                 let name = self.define(&format!("{function} {x}, {divisor}"), &ty);

@@ -256,7 +256,9 @@ pub fn identical(left: &Constant, right: &Constant) -> bool {
     match (left, right) {
         (Constant::Float(left), Constant::Float(right)) => left.to_bits() == right.to_bits(),
         (Constant::Tuple(left), Constant::Tuple(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| identical(left, right))
+            left.len() == right.len()
+                && left.fields() == right.fields()
+                && left.iter().zip(right).all(|(left, right)| identical(left, right))
         }
         _ => left == right,
     }
@@ -438,14 +440,15 @@ mod tests {
 
     #[test]
     fn large_values_are_errors_and_take_no_memory() {
-        let many = Constant::Tuple(vec![Constant::Int(1); 1 << 16]);
-        let nested = Constant::Tuple(vec![many.clone()]);
+        let tuple = |items: Vec<Constant>| Constant::Tuple(items.into());
+        let many = tuple(vec![Constant::Int(1); 1 << 16]);
+        let nested = tuple(vec![many.clone()]);
         let (text, count) = (Constant::Str("x".repeat(1 << 16).into()), Constant::Int(1 << 20));
         for value in [&many, &nested, &text] {
             assert!(binary(B::Mul, value, &count).is_err());
         }
-        assert!(binary(B::Add, &Constant::Tuple(vec![many.clone(), many.clone()]), &nested).is_err());
-        assert_eq!(binary(B::Mul, &Constant::Tuple(Vec::new()), &count), Ok(Constant::Tuple(Vec::new())));
+        assert!(binary(B::Add, &tuple(vec![many.clone(), many.clone()]), &nested).is_err());
+        assert_eq!(binary(B::Mul, &tuple(Vec::new()), &count), Ok(tuple(Vec::new())));
     }
 
     #[test]
@@ -482,7 +485,7 @@ mod tests {
     #[test]
     fn sequences() {
         let text = |text: &str| Constant::Str(text.into());
-        let tuple = Constant::Tuple(vec![Constant::Int(1), Constant::Int(2)]);
+        let tuple = Constant::Tuple(vec![Constant::Int(1), Constant::Int(2)].into());
         assert_eq!(binary(B::Add, &text("a"), &text("b")), Ok(text("ab")));
         assert_eq!(binary(B::Mul, &text("a"), &Constant::Int(3)), Ok(text("aaa")));
         assert!(binary(B::Mul, &text("a"), &Constant::Int(1 << 40)).is_err());
@@ -492,7 +495,7 @@ mod tests {
         assert_eq!(slice_places(5, Some(1), Some(-1), None), Ok(vec![1, 2, 3]));
         assert_eq!(contains(&tuple, &Constant::Float(1.0)), Ok(true));
         assert_eq!(
-            compare(CompareOperator::Lt, &tuple, &Constant::Tuple(vec![Constant::Int(3)])),
+            compare(CompareOperator::Lt, &tuple, &Constant::Tuple(vec![Constant::Int(3)].into())),
             Ok(Constant::Bool(true))
         );
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tilewright_base::SourceFile;
 
+use crate::tuple::{Fields, Tuple};
 use crate::value::Constant;
 
 /// An object of the host that only the host understands: a module, a class, a plain Python function.
@@ -21,7 +22,7 @@ pub enum HostValue {
     /// A compile-time value that kernels may use: a `tl.constexpr`, a `tl` dtype, `None`, or an attribute of a module.
     Constant(Constant),
     /// A tuple or list of such.
-    Tuple(Vec<HostValue>),
+    Tuple(Tuple<HostValue>),
     /// A name of `triton.language`, by its dotted path below it: `load`, `math.exp`, `extra.libdevice.tanh`; empty for the
     /// module itself. Library functions, which are written in the kernel language, are among them.
     Language(Arc<str>),
@@ -47,9 +48,19 @@ pub struct FunctionSource {
     pub file: Arc<SourceFile>,
     /// The byte in `file.text` at or before the `def`, and after the `def` of any other function of this name.
     pub offset: u32,
-    /// Whether the user asked for a call that stays one (`noinline=True`). All calls are inlined all the same: it asks for
-    /// smaller code on a GPU, it never changes a result, and the executor of the CPU has no calls.
+    /// Whether calls of it stay calls (`noinline=True`): the passes do not inline it, a back end may.
     pub noinline: bool,
+}
+
+/// A class that makes tuples with named fields.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NamedTuple {
+    /// Its name, for messages.
+    pub name: String,
+    /// The names of the fields.
+    pub fields: Fields,
+    /// The defaults of the last fields.
+    pub defaults: Vec<HostValue>,
 }
 
 /// Resolves what a kernel's source alone does not say.
@@ -78,6 +89,11 @@ pub trait Host {
         arguments: &[Constant],
         keywords: &[(String, Constant)],
     ) -> Result<HostValue, String>;
+
+    /// The fields of a `NamedTuple` class, which kernels may call, with their defaults.
+    fn named_tuple(&mut self, _class: ObjectRef) -> Option<NamedTuple> {
+        None
+    }
 
     /// What a user calls an object, for messages: `function 'helper'`, `module 'math'`.
     fn describe(&mut self, object: ObjectRef) -> String;

@@ -12,14 +12,16 @@ mod lower;
 pub mod semantic;
 mod source_host;
 mod suggest;
+mod tuple;
 mod value;
 
 pub use dump::dump_ast;
-pub use host::{FunctionRef, FunctionSource, Host, HostValue, ObjectRef};
+pub use host::{FunctionRef, FunctionSource, Host, HostValue, NamedTuple, ObjectRef};
 pub use lower::lower;
 pub use semantic::{Caller, Semantic, SemanticError};
 pub use source_host::SourceHost;
 pub use suggest::suggest;
+pub use tuple::{Fields, Tuple, place};
 pub use value::{Constant, Operand, Range};
 
 use tilewright_base::{Diagnostic, SourceMap};
@@ -55,12 +57,14 @@ pub enum Argument {
     },
     /// A compile-time value.
     Constexpr(HostValue),
+    /// A tuple. What is known at run time in it becomes parameters of the code, in order.
+    Tuple(Tuple<Argument>),
 }
 
 /// Options that the language sees.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// Whether `assert` and `tl.device_assert` are checked (`debug=True`, `TRITON_DEBUG=1`).
+    /// Whether `assert`, `tl.device_assert` and the divisors of integers are checked (`debug=True`, `TRITON_DEBUG=1`).
     pub debug: bool,
     /// Globals that are not `tl.constexpr` may be read (`TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1`).
     pub allow_plain_globals: bool,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tilewright_ir::{Dtype, Type};
 
 use crate::host::{FunctionRef, ObjectRef};
+use crate::tuple::Tuple;
 
 /// A value known at compile time, with Python's meaning.
 #[derive(Clone, PartialEq, Debug)]
@@ -23,7 +24,7 @@ pub enum Constant {
     /// `tl.float32`, or with a shape, a `tl.block_type`; a pointer element is a `tl.pointer_type`.
     Type(Type),
     /// A tuple or list.
-    Tuple(Vec<Constant>),
+    Tuple(Tuple<Constant>),
     /// An object of the host, such as an instance of a user's class.
     Object(ObjectRef),
 }
@@ -94,6 +95,18 @@ impl fmt::Display for Constant {
     }
 }
 
+/// The prefix of the paths that stand for Python's builtins, beside those of `triton.language`.
+pub(crate) const BUILTINS: &str = "builtins.";
+
+/// How a user writes the name with the path that an [`Operand::Language`] holds.
+pub(crate) fn language_name(path: &str) -> String {
+    match path.strip_prefix(BUILTINS) {
+        Some(builtin) => builtin.to_owned(),
+        None if path.is_empty() => "tl".to_owned(),
+        None => format!("tl.{path}"),
+    }
+}
+
 /// What an expression evaluates to. `V` is the builder's value.
 #[derive(Clone, Debug)]
 pub enum Operand<V> {
@@ -102,7 +115,7 @@ pub enum Operand<V> {
     /// Known at compile time.
     Constant(Constant),
     /// A tuple with at least one run-time part, or with functions.
-    Tuple(Vec<Operand<V>>),
+    Tuple(Tuple<Operand<V>>),
     /// A name of `triton.language`, by its dotted path.
     Language(Arc<str>),
     /// A method of a run-time value, such as `x.to`: the value, and the name of `triton.language` that it calls.

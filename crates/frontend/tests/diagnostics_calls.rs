@@ -212,7 +212,7 @@ def k(x_ptr, n):
 "#,
         "*fp32, int32",
         expect![[r#"
-            error[TW0021]: 'even' calls itself without end
+            error[TW0021]: 'even' calls itself
               --> k.py:11:12
                |
              7 |     return odd(n - 1)
@@ -224,7 +224,40 @@ def k(x_ptr, n):
             15 |     tl.store(x_ptr, even(n))
                |                     ------- called from here
                |
+               = note: calls are compiled into the kernel, and nothing that is known at compile time ends this recursion
                = help: write it as a loop
+        "#]],
+    );
+}
+
+#[test]
+fn recursion_with_compile_time_arguments() {
+    check(
+        r#"
+@triton.jit
+def down(x, N: tl.constexpr):
+    if N == 0:
+        return x
+    return down(x, N - 1) + 1
+
+@triton.jit
+def k(x_ptr, n):
+    tl.store(x_ptr, down(n, 300))
+"#,
+        "*fp32, int32",
+        expect![[r#"
+            error[TW0021]: calls nest more than 64 deep, up to this one of 'down'
+              --> k.py:9:12
+               |
+             9 |     return down(x, N - 1) + 1
+               |            ^^^^^^^^^^^^^^
+               |            |
+               |            called from here, 63 times
+            ...
+            13 |     tl.store(x_ptr, down(n, 300))
+               |                     ------------ called from here
+               |
+               = help: write the recursion as a loop, or see that its compile-time arguments end it sooner
         "#]],
     );
 }

@@ -516,7 +516,7 @@ def k(x_ptr, n):
                |         -------------------------- called from here
                |
                = note: expected an axis from -1 to 0
-               = note: in softmax of the library, at tilewright/lib/standard.py:206:66: return tl.reduce(input.to(_extremum_dtype(input.dtype)), axis, _larger, keep_dims=keep_dims)
+               = note: in softmax of the library, at tilewright/lib/standard.py:183:66: return tl.reduce(input.to(_extremum_dtype(input.dtype)), axis, combine, keep_dims=keep_dims)
                = note: axis: this is 3
         "#]],
     );

@@ -425,10 +425,44 @@ fn asserts_are_checked_with_debug_only() {
         kernel func0 @k(%n: int32) {
           %0 = constant {value = 0:int32} : int32
           %1 = gt %n, %0 : int1
-          assert %1 {message = "n must be positive"}
+          assert %1 {failure = "n must be positive"}
           %2 = constant {value = 5:int32} : int32
           %3 = lt %n, %2 : int1
-          assert %3 {message = ""}
+          assert %3 {failure = ""}
+          return_values
+        }
+    "#]]
+    .assert_eq(&format!("{}{}", print(false).expect("valid"), print(true).expect("valid")));
+}
+
+#[test]
+fn divisors_are_checked_with_debug_only() {
+    let text = format!("{}@triton.jit\ndef k(n, d):\n    n // d\n    n % 4\n    n / d\n", common::HEADER);
+    let print = |debug| {
+        let options = tilewright_frontend::Options { debug, ..tilewright_frontend::Options::default() };
+        common::module(&text, "k", "int32,int32", options).map(|module| tilewright_ir::print(&module, false))
+    };
+    expect![[r#"
+        kernel func0 @k(%n: int32, %d: int32) {
+          %0 = int_div %n, %d : int32
+          %1 = constant {value = 4:int32} : int32
+          %2 = int_rem %n, %1 : int32
+          %3 = cast %n {element = fp32, rounding = "rtne"} : fp32
+          %4 = cast %d {element = fp32, rounding = "rtne"} : fp32
+          %5 = div %3, %4 : fp32
+          return_values
+        }
+        kernel func0 @k(%n: int32, %d: int32) {
+          %0 = cast %d {element = int1, rounding = "rtne"} : int1
+          assert %0 {failure = division_by_zero}
+          %1 = int_div %n, %d : int32
+          %2 = constant {value = 4:int32} : int32
+          %3 = cast %2 {element = int1, rounding = "rtne"} : int1
+          assert %3 {failure = division_by_zero}
+          %4 = int_rem %n, %2 : int32
+          %5 = cast %n {element = fp32, rounding = "rtne"} : fp32
+          %6 = cast %d {element = fp32, rounding = "rtne"} : fp32
+          %7 = div %5, %6 : fp32
           return_values
         }
     "#]]

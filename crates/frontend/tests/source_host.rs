@@ -30,12 +30,9 @@ fn constants_of_the_module() {
     plain("max(A, 7)", Constant::Int(7));
     plain(
         "('a', A, None, True)",
-        Constant::Tuple(vec![
-            Constant::Str("a".into()),
-            Constant::Int(3),
-            Constant::None,
-            Constant::Bool(true),
-        ]),
+        Constant::Tuple(
+            vec![Constant::Str("a".into()), Constant::Int(3), Constant::None, Constant::Bool(true)].into(),
+        ),
     );
     let constexpr = |text: &str| name(&format!("import triton.language as tl\n{text}\n"), "x");
     let three = Some(HostValue::Constant(Constant::Int(3)));

@@ -326,6 +326,36 @@ choices! {
     }
 }
 
+/// What an assertion that does not hold reports.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Failure {
+    /// What the program asserts, with its message.
+    Assertion(String),
+    /// The divisor of integers is zero.
+    DivisionByZero,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Assertion(message) => write!(f, "{message:?}"),
+            Failure::DivisionByZero => f.write_str("division_by_zero"),
+        }
+    }
+}
+
+impl Attribute for Failure {
+    fn print(&self, out: &mut String) {
+        write!(out, "{self}").expect("writing to a string does not fail");
+    }
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "division_by_zero" => Some(Failure::DivisionByZero),
+            _ => String::parse(text).map(Failure::Assertion),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,6 +372,8 @@ mod tests {
         round_trip(Shape::from([16, 32]));
         round_trip(IntList::from_slice(&[-1, 7]));
         round_trip(CacheModifier::Streaming);
+        round_trip(Failure::Assertion(String::from("division_by_zero")));
+        round_trip(Failure::DivisionByZero);
         round_trip(Element::Pointer(Dtype::F16));
         for &dtype in Dtype::ALL {
             for bits in [0, 1, mask(dtype.bits()), mask(dtype.bits()) >> 1, 0x7fc0_0001 & mask(dtype.bits())]

@@ -7,7 +7,7 @@ use tilewright_base::Span;
 use tilewright_base::entity::packed_option::PackedOption;
 
 use crate::attributes::{
-    CacheModifier, EvictionPolicy, HintKind, InputPrecision, IntList, Literal, Rounding,
+    CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
 };
 use crate::elementwise::ElementwiseFn;
 use crate::function::{Block, Function, InstData, Location, LocationData, Value};
@@ -193,6 +193,11 @@ pub trait Builder {
         self.emit_one(Op::Hint { kind, values }, smallvec![value])
     }
 
+    /// See [`Op::Relayout`].
+    fn relayout(&mut self, tile: Self::Value) -> Result<Self::Value, RuleError> {
+        self.emit_one(Op::Relayout {}, smallvec![tile])
+    }
+
     /// See [`Op::Assume`].
     fn assume(&mut self, condition: Self::Value) -> Result<(), RuleError> {
         self.emit(Op::Assume {}, smallvec![condition], SmallVec::new()).map(|_| ())
@@ -208,10 +213,10 @@ pub trait Builder {
         &mut self,
         condition: Self::Value,
         mask: Option<Self::Value>,
-        message: String,
+        failure: Failure,
     ) -> Result<(), RuleError> {
         let operands = std::iter::once(condition).chain(mask).collect();
-        self.emit(Op::Assert { message }, operands, SmallVec::new()).map(|_| ())
+        self.emit(Op::Assert { failure }, operands, SmallVec::new()).map(|_| ())
     }
 }
 

@@ -108,9 +108,9 @@ elementwise! {
     Div "div" (x y) Float Same Accuracy::Ulp(2.0);
     /// Quotient rounded to nearest even.
     DivRn "div_rn" (x y) Float Same Accuracy::Exact;
-    /// Quotient truncated towards zero, as in C. A zero divisor is an error; the smallest value by -1 wraps.
+    /// Quotient truncated towards zero, as in C. By zero all bits of it are one; the smallest value by -1 wraps.
     IntDiv "int_div" (x y) Bits Same Accuracy::Exact;
-    /// Remainder with the sign of x, as in C. A zero divisor is an error; the remainder by -1 is 0.
+    /// Remainder with the sign of x, as in C: x less the quotient times y, which by zero is x, and by -1 is 0.
     IntRem "int_rem" (x y) Bits Same Accuracy::Exact;
     /// Remainder with the sign of x, exact, as C's fmod.
     FloatRem "float_rem" (x y) Float Same Accuracy::Exact;
@@ -214,11 +214,6 @@ impl ElementwiseFn {
                 | F::Ne
                 | F::MulHigh
         )
-    }
-
-    /// Whether it can fail at run time, so that it must not be executed where the program does not.
-    pub fn can_fail(self) -> bool {
-        matches!(self, ElementwiseFn::IntDiv | ElementwiseFn::IntRem)
     }
 
     /// The result type for these operand types, or what is wrong with them.

@@ -105,6 +105,8 @@ pub struct Function {
     pub span: Option<Span>,
     /// What is known of each parameter of the entry block.
     pub parameters: Vec<Parameter>,
+    /// Whether calls of it stay calls; a back end may put its body in their place all the same.
+    pub noinline: bool,
     /// The types that it returns.
     pub results: Vec<Type>,
     /// The body.
@@ -128,6 +130,7 @@ impl Function {
             name: name.into(),
             span: None,
             parameters: Vec::new(),
+            noinline: false,
             results: Vec::new(),
             entry,
             values: PrimaryMap::new(),

@@ -17,7 +17,7 @@ mod types;
 mod verify;
 
 pub use attributes::{
-    Attribute, CacheModifier, EvictionPolicy, HintKind, InputPrecision, IntList, Literal, Rounding,
+    Attribute, CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
 };
 pub use builder::{Builder, IrBuilder, Results};
 pub use elementwise::{Accuracy, Domain, ElementwiseFn, ElementwiseInfo, Signature};

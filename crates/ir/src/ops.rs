@@ -5,7 +5,7 @@
 //! without it.
 
 use crate::attributes::{
-    CacheModifier, EvictionPolicy, HintKind, InputPrecision, IntList, Literal, Rounding,
+    CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
 };
 use crate::elementwise::ElementwiseFn;
 use crate::function::{Block, FuncId, Function, Inst, Value};
@@ -195,12 +195,14 @@ define_ops! {
     Reduce reduce () [] *tiles {axis: u32} regions 1 Pure;
     /// What the program promises about the values; the value itself.
     Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure;
+    /// The value itself, where the elements are held by other threads: made and read by the GPU path alone.
+    Relayout relayout (tile) [] {} regions 0 Pure;
     /// The program promises that the condition holds.
     Assume assume (condition) [] {} regions 0 Write;
     /// All threads of the program have come here.
     Barrier barrier () [] {} regions 0 Write;
-    /// Stops the launch with the message where the condition does not hold and the mask does.
-    Assert assert (condition) [mask] {message: String} regions 0 Write;
+    /// Stops the launch with the failure where the condition does not hold and the mask does.
+    Assert assert (condition) [mask] {failure: Failure} regions 0 Write;
     /// Calls another function of the module.
     Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control;
     /// Counts a scalar integer from lower to upper (exclusive) by step, downwards if step is negative; the region takes
@@ -301,8 +303,7 @@ impl Op {
         }
     }
 
-    /// Whether it may be removed when its results are not used, and merged with an equal one. Ops that can fail at run
-    /// time count as pure: what is not used is not computed.
+    /// Whether it may be removed when its results are not used, and merged with an equal one.
     pub fn is_pure(&self) -> bool {
         self.info().effect == Effect::Pure
     }
@@ -310,7 +311,7 @@ impl Op {
     /// Whether it may be executed where the program would not execute it.
     pub fn is_speculatable(&self) -> bool {
         match self {
-            Op::Elementwise { function } => !function.can_fail(),
+            // Its region may have effects.
             Op::Reduce { .. } => false,
             // tidy: wildcard because the effect of the row decides.
             other => other.is_pure(),

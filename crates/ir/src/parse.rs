@@ -166,13 +166,16 @@ impl<'a> Parser<'a> {
                 divisibility = self.number()?;
                 self.expect("}")?;
             }
+            // That of a part of a tuple has dots in it.
+            let written = user_name(&name).map(|_| Arc::from(name.as_str()));
             scope
                 .function
                 .parameters
-                .push(Parameter { name: user_name(&name).unwrap_or_default(), divisibility });
-            scope.parameter(entry, name, ty);
+                .push(Parameter { name: written.clone().unwrap_or_default(), divisibility });
+            scope.parameter(entry, name, ty, written);
             self.eat(",");
         }
+        scope.function.noinline = self.eat("noinline");
         self.expect("{")?;
         self.body(&mut scope, entry, 0)?;
         if let Some(terminator) = scope.function.terminator(entry) {
@@ -323,7 +326,8 @@ impl<'a> Parser<'a> {
         let block = scope.function.blocks.push(BlockData::default());
         while !self.eat(")") {
             let (name, ty) = self.typed_name()?;
-            scope.parameter(block, name, ty);
+            let written = user_name(&name);
+            scope.parameter(block, name, ty, written);
             self.eat(",");
         }
         self.expect("{")?;
@@ -349,8 +353,8 @@ impl<'a> Parser<'a> {
 }
 
 impl Scope {
-    fn parameter(&mut self, block: Block, name: String, ty: Type) {
-        let value = self.function.add_parameter(block, ty, user_name(&name));
+    fn parameter(&mut self, block: Block, name: String, ty: Type, written: Option<Arc<str>>) {
+        let value = self.function.add_parameter(block, ty, written);
         self.values.insert(name, value);
     }
 }
@@ -413,6 +417,26 @@ file0 = \"k.py\" line 3
         let module = parse(LOOP).expect("it is well-formed");
         assert_eq!(print(&module, true), LOOP);
         assert_eq!(module.kernel().parameters[0].divisibility, 16);
+    }
+
+    #[test]
+    fn parts_of_tuples_and_calls_that_stay_round_trip() {
+        let text = "\
+kernel func0 @k(%xs.0: *int32, %xs.1: int32, %args.x_ptr: *int32) {
+  %xs = call %xs.1 {callee = func1, results = (int32)} : int32
+  %xs.2 = add %xs, %xs : int32
+  store %args.x_ptr, %xs.2 {cache = \"\", eviction = \"\"}
+  return_values
+}
+func1 @helper(%x: int32) noinline {
+  return_values %x
+}
+";
+        let module = parse(text).expect("it is well-formed");
+        assert_eq!(print(&module, true), text);
+        let names: Vec<&str> = module.kernel().parameters.iter().map(|parameter| &*parameter.name).collect();
+        assert_eq!(names, ["xs.0", "xs.1", "args.x_ptr"]);
+        assert!(module.functions.values().last().is_some_and(|function| function.noinline));
     }
 
     #[test]

@@ -10,12 +10,13 @@
 //! ```
 //! The first function is the kernel. An instruction is `results = op operands {attributes} regions : types`; a region is
 //! `(parameters) { instructions }`. A value is written by the name that the user gave it, with a number where the name
-//! is taken. A source location is written as `@file:start..end`, innermost call first, and the files' names stand at
-//! the end.
+//! is taken; a parameter that is a part of a tuple as `%xs.0`, `%args.x_ptr`. Behind the parameters of a function whose
+//! calls stay calls stands `noinline`. A source location is written as `@file:start..end`, innermost call first, and the
+//! files' names stand at the end.
 
 use std::fmt::Write;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_base::entity::SecondaryMap;
 
 use crate::function::{Block, FuncId, Function, Inst, Module, Value};
@@ -30,6 +31,7 @@ pub fn print(module: &Module, locations: bool) -> String {
             out: &mut out,
             names: SecondaryMap::new(),
             used: FxHashMap::default(),
+            taken: FxHashSet::default(),
             locations,
         };
         printer.function(id, id == module.entry);
@@ -47,6 +49,7 @@ struct Printer<'a> {
     out: &'a mut String,
     names: SecondaryMap<Value, String>,
     used: FxHashMap<String, u32>,
+    taken: FxHashSet<String>,
     locations: bool,
 }
 
@@ -64,7 +67,7 @@ impl Printer<'_> {
                 self.write(&format!(" {{divisibility = {}}}", parameter.divisibility));
             }
         }
-        self.write(") {\n");
+        self.write(if function.noinline { ") noinline {\n" } else { ") {\n" });
         self.block(function.entry, 1);
         self.write("}\n");
     }
@@ -128,12 +131,20 @@ impl Printer<'_> {
     fn define(&mut self, value: Value) -> String {
         let base = self.function.values[value].name.as_deref().unwrap_or("").to_owned();
         let count = self.used.entry(base.clone()).or_insert(0);
-        let name = match (base.as_str(), *count) {
-            ("", count) => format!("%{count}"),
-            (base, 0) => format!("%{base}"),
-            (base, count) => format!("%{base}.{count}"),
-        };
+        let mut number = *count;
         *count += 1;
+        let name = loop {
+            let name = match (base.as_str(), number) {
+                ("", number) => format!("%{number}"),
+                (base, 0) => format!("%{base}"),
+                (base, number) => format!("%{base}.{number}"),
+            };
+            // A part of a tuple may have the name: `%xs.1`.
+            if self.taken.insert(name.clone()) {
+                break name;
+            }
+            number += 1;
+        };
         self.names[value].clone_from(&name);
         name
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use crate::attributes::{
-    CacheModifier, EvictionPolicy, HintKind, InputPrecision, IntList, Literal, Rounding,
+    CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
 };
 use crate::elementwise::ElementwiseFn;
 use crate::function::FuncId;
@@ -309,6 +309,11 @@ pub(crate) fn hint(input: &RuleInput<'_>, _kind: &HintKind, _values: &IntList) -
     one(input.operands[0].clone())
 }
 
+pub(crate) fn relayout(input: &RuleInput<'_>) -> Result {
+    let tile = &input.operands[0];
+    if tile.is_scalar() { fail(format!("relayout takes a tile, found {tile}")) } else { one(tile.clone()) }
+}
+
 pub(crate) fn assume(input: &RuleInput<'_>) -> Result {
     let condition = &input.operands[0];
     if condition.is_bool() { Ok(Vec::new()) } else { fail(format!("assume takes int1, found {condition}")) }
@@ -319,7 +324,7 @@ pub(crate) fn barrier(_: &RuleInput<'_>) -> Result {
     Ok(Vec::new())
 }
 
-pub(crate) fn assert(input: &RuleInput<'_>, _message: &str) -> Result {
+pub(crate) fn assert(input: &RuleInput<'_>, _failure: &Failure) -> Result {
     if input.operands.iter().any(|ty| !ty.is_bool() || ty.shape != input.operands[0].shape) {
         return fail(format!("assert takes int1 of one shape, found {:?}", input.operands));
     }

@@ -1,8 +1,7 @@
 //! Evaluation of ops on constants, exactly as the CPU executor computes them.
 //!
-//! What is not exactly specified is left alone: transcendental functions, the 8-bit formats, and what fails at run time
-//! (a zero divisor). Division and square root of floats are the correctly rounded ones, which every target's error bound
-//! allows.
+//! What is not exactly specified is left alone: transcendental functions and the 8-bit formats. Division and square root
+//! of floats are the correctly rounded ones, which every target's error bound allows.
 
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Literal, Rounding};
 
@@ -43,8 +42,10 @@ fn int_binary(function: ElementwiseFn, x: Literal, y: Literal) -> Option<Literal
         F::Sub => a - b,
         // The product of two unsigned 64-bit numbers needs 128 bits without a sign; the low bits are the same.
         F::Mul => a.wrapping_mul(b),
-        F::IntDiv if b != 0 => a / b,
-        F::IntRem if b != 0 => a % b,
+        F::IntDiv if b == 0 => -1,
+        F::IntDiv => a / b,
+        F::IntRem if b == 0 => a,
+        F::IntRem => a % b,
         F::Min => a.min(b),
         F::Max => a.max(b),
         F::And => a & b,

@@ -1,5 +1,5 @@
 //! Inlining: every call becomes a copy of its callee's body, callees first. Afterwards the module holds what is still
-//! called: the kernel, and functions that call themselves.
+//! called: the kernel, functions marked `noinline`, and functions that call themselves.
 //!
 //! The copy of an instruction keeps its place in the source and gains the place of the call; names are kept, and the
 //! name that the caller gives a result wins.
@@ -18,7 +18,7 @@ const MAX_INSTS: usize = 1 << 21;
 /// The deepest that regions may nest, for the same reason.
 const MAX_NESTING: usize = 512;
 
-/// Inlines all calls; whether anything changed.
+/// Inlines all calls but those of functions marked `noinline`; whether anything changed.
 pub fn run(module: &mut Module) -> bool {
     let order = callees_first(module);
     if !is_small_enough(module, &order) {
@@ -28,7 +28,7 @@ pub fn run(module: &mut Module) -> bool {
     let mut changed = false;
     for id in order {
         let mut function = std::mem::replace(&mut module.functions[id], Function::new(""));
-        let can_inline = |callee: FuncId| is_done.contains(callee);
+        let can_inline = |callee: FuncId| is_done.contains(callee) && !module.functions[callee].noinline;
         let mut caller =
             Caller { function: &mut function, module, can_inline: &can_inline, aliases: Aliases::default() };
         changed |= caller.block(caller.function.entry);
@@ -226,7 +226,7 @@ impl Copier<'_> {
 }
 
 /// Removes the functions that the kernel does not reach, and numbers the others anew.
-fn remove_uncalled(module: &mut Module) {
+pub(crate) fn remove_uncalled(module: &mut Module) {
     let mut kept: Vec<FuncId> = vec![module.entry];
     let mut new_ids: FxHashMap<FuncId, FuncId> = FxHashMap::default();
     new_ids.insert(module.entry, FuncId::from_u32(0));

@@ -1,9 +1,9 @@
-//! Loop-invariant code motion: a pure instruction that cannot fail moves out of the loops that its operands do not
-//! depend on, except loops that ask to be left alone. Nothing moves out of an `if`, whose region may never run, and
-//! loads stay where they are.
+//! Loop-invariant code motion: a pure instruction moves out of the loops that its operands do not depend on, except
+//! loops that ask to be left alone. Nothing moves out of an `if`, whose region may never run, and loads stay where they
+//! are.
 
 use tilewright_base::entity::SecondaryMap;
-use tilewright_ir::{Block, ElementwiseFn, Function, Inst, Op, Value};
+use tilewright_ir::{Block, Function, Inst, Op, Value};
 
 /// Runs the pass; whether it changed anything.
 pub fn run(function: &mut Function) -> bool {
@@ -96,9 +96,6 @@ impl Licm<'_> {
 fn is_speculatable(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     match &data.op {
-        Op::Elementwise { function: ElementwiseFn::IntDiv | ElementwiseFn::IntRem } => {
-            data.operands.get(1).is_some_and(|&divisor| is_nonzero_constant(function, divisor))
-        }
         Op::Reduce { .. } => {
             let mut all = true;
             for &region in &data.regions {
@@ -112,13 +109,4 @@ fn is_speculatable(function: &Function, inst: Inst) -> bool {
         // tidy: wildcard because the table says it of the others
         op => op.is_speculatable(),
     }
-}
-
-fn is_nonzero_constant(function: &Function, mut value: Value) -> bool {
-    if let Some(inst) = function.defining_inst(value)
-        && matches!(function.insts[inst].op, Op::Splat { .. })
-    {
-        value = function.insts[inst].operands[0];
-    }
-    matches!(function.defining_op(value), Some(Op::Constant { value }) if value.bits != 0)
 }

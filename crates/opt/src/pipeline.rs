@@ -4,7 +4,7 @@ use tilewright_ir::{FuncId, Function, Module, verify};
 
 use crate::{canonicalize, cse, dce, inline, licm};
 
-/// A pass on one function without calls.
+/// A pass on one function.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass {
     /// What it is called in dumps and tests.
@@ -27,7 +27,7 @@ const MAX_ROUNDS: usize = 8;
 /// How much is done.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Level {
-    /// Calls are inlined, because the backends take the kernel alone; nothing else.
+    /// Calls are inlined; nothing else.
     Inline,
     /// Everything.
     #[default]
@@ -41,10 +41,10 @@ pub struct Options {
     pub level: Level,
 }
 
-/// Inlines all calls and runs the [`PASSES`]; afterwards the module holds the kernel alone.
+/// Inlines all calls and runs the [`PASSES`]; afterwards the module holds the kernel alone, but for functions that are
+/// marked `noinline` (and functions that call themselves): their calls stay, and so do they.
 ///
-/// `dump` is called with the name of each pass that changed something and the module after it. (A function that calls
-/// itself cannot be inlined: its call stays, and so does the function.)
+/// `dump` is called with the name of each pass that changed something and the module after it.
 pub fn optimize(module: &mut Module, options: &Options, dump: &mut dyn FnMut(&str, &Module)) {
     check("the frontend", module);
     if inline::run(module) {
@@ -57,6 +57,10 @@ pub fn optimize(module: &mut Module, options: &Options, dump: &mut dyn FnMut(&st
     let functions: Vec<FuncId> = module.functions.keys().collect();
     for id in functions {
         run_passes(module, id, dump);
+    }
+    // A call may have been dead.
+    if module.functions.len() > 1 {
+        inline::remove_uncalled(module);
     }
 }
 

@@ -43,7 +43,7 @@ fn arguments(module: &Module, random: &mut Random) -> Vec<u64> {
     values.enumerate().map(argument).collect()
 }
 
-/// The memory after a program has run, and whether anything overflowed; none if it fails or runs too long.
+/// The memory after a program has run, and whether anything overflowed; none if it runs too long.
 fn run(
     module: &Module,
     seed: u64,
@@ -60,7 +60,7 @@ fn run(
     match evaluator.run(&arguments) {
         Ok(()) => Some((evaluator.memory, evaluator.overflowed)),
         Err(stopped) => {
-            assert!(["too long", "division by zero"].contains(&stopped.0), "{}", stopped.0);
+            assert_eq!(stopped.0, "too long");
             None
         }
     }
@@ -268,7 +268,7 @@ fn folding_agrees_with_the_definition() {
             continue;
         }
         let expected = if dtype.is_int() {
-            number::int_function(function, dtype, &bits)
+            Some(number::int_function(function, dtype, &bits))
         } else if function.info().signature == tilewright_ir::Signature::Compare {
             let [x, y] = [0, 1].map(|place| number::float(dtype, bits[place]));
             Some(u64::from(number::float_compare(function, x, y)))

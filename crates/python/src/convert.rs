@@ -5,14 +5,14 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use smallvec::SmallVec;
-use tilewright_frontend::{Constant, HostValue};
+use tilewright_frontend::{Constant, Fields, HostValue, Tuple, place};
 use tilewright_ir::{Dtype, Type};
-use tilewright_runtime::{Annotation, Device, Pointer, Region, Signature, Value};
+use tilewright_runtime::{Annotation, Device, ParameterType, Pointer, Region, Signature, Value};
 
 use crate::array::{self, Numpy};
 use crate::errors::to_exception;
 use crate::kernel::JitKernel;
-use crate::objects::{self, Classes};
+use crate::objects::{self, Classes, MAX_NESTING};
 use crate::torch::{self, Tensor, Torch, Unfit, Unwatched};
 
 /// The arguments of a launch, one for each parameter. Regions are valid while the Python objects live that they were
@@ -28,16 +28,25 @@ pub(crate) struct Converter<'a, 'py> {
     is_warmup: bool,
     /// Lets tensors be read past a `TorchFunctionMode` of ours.
     unwatched: Option<Unwatched<'py>>,
+    /// The parameters that get tensors on `cuda`, while that is the processor.
+    on_cuda: SmallVec<[usize; 8]>,
+    /// Those that get others.
+    elsewhere: SmallVec<[(usize, Bound<'py, PyAny>); 0]>,
     /// What must live until the launch has ended.
     kept: SmallVec<[Py<PyAny>; 0]>,
     /// Whether an argument may have run code of the program: then those before it may lie elsewhere by now.
     has_run_code: bool,
+    /// The tuples that the object is in which is converted at the moment, outermost first: their fields, and which item it is.
+    path: SmallVec<[(Option<Fields>, usize); 0]>,
+    /// The items of the lists, in the order in which they were met: another thread may change a list while a kernel runs.
+    lists: SmallVec<[Py<PyTuple>; 0]>,
 }
 
 /// What must live until the launch has ended.
 #[derive(Default)]
 pub(crate) struct Kept {
     _objects: SmallVec<[Py<PyAny>; 0]>,
+    _lists: SmallVec<[Py<PyTuple>; 0]>,
 }
 
 impl<'a, 'py> Converter<'a, 'py> {
@@ -48,8 +57,12 @@ impl<'a, 'py> Converter<'a, 'py> {
             torch: Torch::get(py),
             is_warmup,
             unwatched: None,
+            on_cuda: SmallVec::new(),
+            elsewhere: SmallVec::new(),
             kept: SmallVec::new(),
             has_run_code: false,
+            path: SmallVec::new(),
+            lists: SmallVec::new(),
         }
     }
 
@@ -71,6 +84,9 @@ impl<'a, 'py> Converter<'a, 'py> {
         if self.has_run_code {
             self.look_again(values, argument)?;
         }
+        if !self.elsewhere.is_empty() && !self.on_cuda.is_empty() && !self.is_warmup {
+            self.check_places()?;
+        }
         Ok(self.finish())
     }
 
@@ -81,19 +97,62 @@ impl<'a, 'py> Converter<'a, 'py> {
         values: &mut Values,
         argument: impl Fn(usize) -> PyResult<Option<Bound<'py, PyAny>>>,
     ) -> PyResult<()> {
-        for index in 0..values.len() {
-            let Some(object) = argument(index)? else { continue };
-            let is_tensor = self.torch.is_some_and(|torch| torch.is_plain_tensor(&object));
-            if is_tensor || Numpy::get(self.py).is_some_and(|numpy| numpy.is_exact_array(&object)) {
-                values[index] = self.value(index, &object)?;
+        let mut lists = std::mem::take(&mut self.lists).into_iter();
+        for (index, value) in values.iter_mut().enumerate() {
+            if let Some(object) = argument(index)? {
+                self.read_again(index, &object, value, &mut lists)?;
             }
         }
         Ok(())
     }
 
+    fn read_again(
+        &mut self,
+        index: usize,
+        object: &Bound<'py, PyAny>,
+        value: &mut Value<'static>,
+        lists: &mut impl Iterator<Item = Py<PyTuple>>,
+    ) -> PyResult<()> {
+        if let Value::Tuple(values) = value {
+            let items = if let Ok(tuple) = object.cast::<PyTuple>() {
+                tuple.clone()
+            } else {
+                let Some(items) = lists.next() else { return Ok(()) };
+                let tuple = items.bind(self.py).clone();
+                self.lists.push(items);
+                tuple
+            };
+            for (item, value) in items.iter_borrowed().zip(values.iter_mut()) {
+                self.read_again(index, &item, value, lists)?;
+            }
+            return Ok(());
+        }
+        let is_tensor = self.torch.is_some_and(|torch| torch.is_plain_tensor(object));
+        if is_tensor || Numpy::get(self.py).is_some_and(|numpy| numpy.is_exact_array(object)) {
+            *value = self.value(index, object)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses tensors of two devices: a GPU could not read what the program has put on the processor.
+    #[cold]
+    fn check_places(&mut self) -> PyResult<()> {
+        let mut on_cpu = Vec::new();
+        for (index, tensor) in std::mem::take(&mut self.elsewhere) {
+            if torch::is_on_cpu(&tensor)? && !on_cpu.contains(&index) {
+                on_cpu.push(index);
+            }
+        }
+        if on_cpu.is_empty() {
+            return Ok(());
+        }
+        self.on_cuda.dedup();
+        Err(to_exception(self.py, &self.signature.two_devices(&self.on_cuda, &on_cpu)))
+    }
+
     /// Ends the conversion.
     fn finish(self) -> Kept {
-        Kept { _objects: self.kept }
+        Kept { _objects: self.kept, _lists: self.lists }
     }
 
     /// The value of the argument for a parameter.
@@ -132,6 +191,12 @@ impl<'a, 'py> Converter<'a, 'py> {
         if self.unwatched.is_none() {
             self.unwatched = torch.unwatched(self.py)?;
         }
+        if self.unwatched.is_some() {
+            match torch::mark(object)? {
+                Some(true) => self.on_cuda.push(index),
+                Some(false) | None => self.elsewhere.push((index, object.clone())),
+            }
+        }
         match torch::read(torch, object) {
             Ok(tensor) => Ok(pointer(&tensor)),
             Err(unfit) => Err(self.unfit(index, unfit, "tensor")),
@@ -144,7 +209,11 @@ impl<'a, 'py> Converter<'a, 'py> {
             Ok(value) => Ok(Value::Int(value.into())),
             Err(_) => match object.extract::<i128>() {
                 Ok(value) => Ok(Value::Int(value)),
-                Err(_) => Err(self.invalid(index, "an int of more than 128 bits", "pass a smaller one")),
+                Err(_) => Err(self.invalid(
+                    index,
+                    "an int of more than 128 bits",
+                    "an int at run time has at most 64 bits; a tl.constexpr may have 128",
+                )),
             },
         }
     }
@@ -167,6 +236,14 @@ impl<'a, 'py> Converter<'a, 'py> {
         }
         if object.is_instance_of::<PyInt>() {
             return self.int(index, object);
+        }
+        if let Ok(tuple) = object.cast::<PyTuple>() {
+            return self.items(index, tuple, objects::fields(tuple)?);
+        }
+        if let Ok(list) = object.cast::<PyList>() {
+            let items = list.to_tuple();
+            self.lists.push(items.clone().unbind());
+            return self.items(index, &items, None);
         }
         self.has_run_code = true;
         if let Some(torch) = self.torch {
@@ -195,11 +272,6 @@ impl<'a, 'py> Converter<'a, 'py> {
                 return literal.map(Value::Scalar).ok_or_else(refuse);
             }
         }
-        if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
-            let items =
-                object.try_iter()?.map(|item| self.value(index, &item?)).collect::<PyResult<Vec<_>>>()?;
-            return Ok(Value::Tuple(items));
-        }
         if object.is_instance_of::<PyString>() {
             return Ok(text(object));
         }
@@ -211,6 +283,35 @@ impl<'a, 'py> Converter<'a, 'py> {
             return Ok(Value::Constant { value, is_explicit: false });
         }
         self.foreign(index, object)
+    }
+
+    /// The value of a tuple: those of its items.
+    fn items(
+        &mut self,
+        index: usize,
+        tuple: &Bound<'py, PyTuple>,
+        fields: Option<Fields>,
+    ) -> PyResult<Value<'static>> {
+        if self.path.len() == MAX_NESTING {
+            self.path.clear();
+            let found = format!("more than {MAX_NESTING} tuples or lists in one another");
+            return Err(self.invalid(index, &found, "pass what is in them as a flat tuple"));
+        }
+        self.path.push((fields, 0));
+        let mut values = Vec::with_capacity(tuple.len());
+        for (place, item) in tuple.iter_borrowed().enumerate() {
+            if let Some((_, current)) = self.path.last_mut() {
+                *current = place;
+            }
+            values.push(self.value(index, &item)?);
+        }
+        let fields = self.path.pop().and_then(|(fields, _)| fields);
+        Ok(Value::Tuple(Tuple::new(values, fields)))
+    }
+
+    /// Where in the argument the object is that is converted at the moment: `[0].name`.
+    fn place(&self) -> String {
+        self.path.iter().map(|(fields, index)| place(fields.as_ref(), *index)).collect()
     }
 
     /// Objects of other libraries, by the protocols that they offer.
@@ -301,7 +402,7 @@ impl<'a, 'py> Converter<'a, 'py> {
 
     #[cold]
     fn invalid(&self, index: usize, found: &str, hint: &str) -> PyErr {
-        to_exception(self.py, &self.signature.invalid_argument(index, found, hint))
+        to_exception(self.py, &self.signature.invalid_argument(index, &self.place(), found, hint))
     }
 
     #[cold]
@@ -330,7 +431,7 @@ impl<'a, 'py> Converter<'a, 'py> {
             }
             Unfit::Device(found) => {
                 let expected = crate::device::current().to_string();
-                to_exception(self.py, &self.signature.wrong_device(index, &found, &expected))
+                to_exception(self.py, &self.signature.wrong_device(index, &self.place(), &found, &expected))
             }
         }
     }
@@ -376,15 +477,21 @@ pub(crate) fn describe_argument(object: &Bound<'_, PyAny>) -> PyResult<String> {
         parameters: vec![tilewright_runtime::Parameter::new("argument", Annotation::None)],
         source: None,
     };
-    let short = |dtype: Dtype| tilewright_runtime::ParameterType::Scalar(dtype).name();
-    Ok(match Converter::new(py, &signature, true).value(0, object)? {
-        Value::Pointer(pointer) => format!("*{}", short(pointer.pointee)),
-        Value::Int(value) if i32::try_from(value).is_ok() => "i32".into(),
-        Value::Int(value) if i64::try_from(value).is_ok() => "i64".into(),
-        Value::Int(_) => "u64".into(),
-        Value::Float(_) => "fp32".into(),
-        Value::Bool(_) => "u1".into(),
-        Value::Scalar(literal) => short(literal.dtype),
-        Value::None | Value::Constant { .. } | Value::Tuple(_) => "constexpr".into(),
-    })
+    Ok(type_of(&Converter::new(py, &signature, true).value(0, object)?).name())
+}
+
+fn type_of(value: &Value<'_>) -> ParameterType {
+    match value {
+        Value::Pointer(pointer) => ParameterType::Pointer(pointer.pointee),
+        Value::Int(value) => ParameterType::Scalar(match (i32::try_from(*value), i64::try_from(*value)) {
+            (Ok(_), _) => Dtype::I32,
+            (_, Ok(_)) => Dtype::I64,
+            _ => Dtype::U64,
+        }),
+        Value::Float(_) => ParameterType::Scalar(Dtype::F32),
+        Value::Bool(_) => ParameterType::Scalar(Dtype::I1),
+        Value::Scalar(literal) => ParameterType::Scalar(literal.dtype),
+        Value::None | Value::Constant { .. } => ParameterType::Constexpr,
+        Value::Tuple(items) => ParameterType::Tuple(items.map(type_of)),
+    }
 }

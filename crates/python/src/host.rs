@@ -7,10 +7,10 @@ use pyo3::exceptions::{PyAttributeError, PyException};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyModule, PyString, PyTuple, PyType};
-use tilewright_frontend::{Constant, FunctionRef, FunctionSource, Host, HostValue, ObjectRef};
+use tilewright_frontend::{Constant, FunctionRef, FunctionSource, Host, HostValue, NamedTuple, ObjectRef};
 
 use crate::kernel::JitKernel;
-use crate::objects::{as_constant, classify, constant, function, object, to_python};
+use crate::objects::{as_constant, classify, constant, function, named_tuple, object, to_python};
 use crate::reads::{Place, Variable};
 
 /// The host. The compiler runs without the GIL; each method takes it.
@@ -175,6 +175,13 @@ impl Host for PyHost {
         })
     }
 
+    fn named_tuple(&mut self, number: ObjectRef) -> Option<NamedTuple> {
+        Python::attach(|py| {
+            let class = object(py, number).ok()?;
+            self.found(py, "_fields", || "reading the fields of a tuple".into(), named_tuple(&class))
+        })
+    }
+
     fn default(&mut self, number: FunctionRef, parameter: &str) -> Option<HostValue> {
         Python::attach(|py| {
             let found = default(&function(py, number)?, parameter);
@@ -316,6 +323,10 @@ fn describe(object: &Bound<'_, PyAny>) -> PyResult<String> {
         return Ok(format!("module '{}'", module.name()?.to_cow()?));
     }
     let name = object.getattr_opt(intern!(py, "__qualname__"))?;
+    // That of torch or numpy, which is often given for one of the language.
+    if object.get_type().name()?.to_cow()?.to_ascii_lowercase().ends_with("dtype") {
+        return Ok(object.repr()?.to_cow()?.into_owned());
+    }
     Ok(match (object.cast::<PyType>(), name) {
         (Ok(class), _) => format!("class '{}'", class.name()?.to_cow()?),
         (Err(_), Some(name)) => format!("function '{name}'"),

@@ -94,6 +94,7 @@ impl JitKernel {
                 let annotation =
                     if is_constexpr { Annotation::Constexpr } else { Annotation::parse(&annotation) };
                 let kind = match kind {
+                    0 => ParameterKind::PositionalOnly,
                     2 | 4 => ParameterKind::Variadic,
                     3 => ParameterKind::KeywordOnly,
                     _ => ParameterKind::Any,
@@ -204,11 +205,9 @@ impl JitKernel {
 
     /// The options of a launch that says nothing about them.
     pub(crate) fn options(&self) -> Options {
-        let mut knobs = Knobs::current();
-        if self.definition.get().is_some_and(|definition| definition.debug) && !knobs.debug {
-            knobs = Arc::new(Knobs { debug: true, ..Knobs::clone(&knobs) });
-        }
-        Options::new(&knobs)
+        let options = Options::new(&Knobs::current());
+        let is_debug = self.definition.get().is_some_and(|definition| definition.debug);
+        if is_debug { options.with_debug() } else { options }
     }
 }
 

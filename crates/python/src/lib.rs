@@ -18,6 +18,7 @@ mod hooks;
 mod host;
 mod kernel;
 mod launch;
+mod missing;
 mod names;
 mod objects;
 mod reads;
@@ -40,6 +41,8 @@ mod _native {
     use crate::hooks::set_hooks;
     #[pymodule_export]
     use crate::kernel::{JitKernel, Launcher};
+    #[pymodule_export]
+    use crate::missing::Missing;
     #[pymodule_export]
     use crate::names::language_names;
     #[pymodule_export]

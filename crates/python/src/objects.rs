@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::exceptions::{PyException, PyRecursionError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -12,11 +12,12 @@ use pyo3::types::{
     PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PyString, PyTuple, PyType,
     PyWeakrefReference,
 };
-use tilewright_frontend::{Constant, FunctionRef, HostValue, ObjectRef};
+use tilewright_frontend::{Constant, Fields, FunctionRef, HostValue, NamedTuple, ObjectRef, Tuple};
 use tilewright_ir::{Element, Shape, Type};
 use tilewright_runtime::parse_dtype;
 
 use crate::kernel::JitKernel;
+use crate::missing::Missing;
 
 /// Numbers for objects. Objects that are equal in every part have one number, so that a value of a user's class is the
 /// same compile-time value each time it is passed. An object is kept as long as code may have been compiled for it, which
@@ -178,7 +179,6 @@ pub(crate) fn function(py: Python<'_>, number: FunctionRef) -> Option<Bound<'_, 
 pub(crate) struct Classes {
     pub(crate) constexpr: Py<PyType>,
     dtype: Py<PyType>,
-    missing: Py<PyType>,
     constexpr_function: Py<PyType>,
     block_type: Py<PyAny>,
 }
@@ -194,7 +194,6 @@ impl Classes {
             Ok(Classes {
                 constexpr: class("tilewright.language._constexpr", "constexpr")?,
                 dtype: class("tilewright.language._types", "dtype")?,
-                missing: class("tilewright._missing", "Missing")?,
                 constexpr_function: class("tilewright.runtime.jit", "ConstexprFunction")?,
                 block_type: types.getattr("block_type")?.unbind(),
             })
@@ -220,9 +219,22 @@ pub(crate) fn plain(object: &Bound<'_, PyAny>) -> Option<Constant> {
     Some(Constant::Str(Arc::from(&*text.to_cow().ok()?)))
 }
 
+/// How deep tuples and lists may nest: a list may hold itself.
+pub(crate) const MAX_NESTING: usize = 64;
+
 /// What an object is to a kernel that reads it as a global, from a closure, or as an attribute.
 pub(crate) fn classify(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
+    classify_within(object, 0)
+}
+
+/// The same for an object in so many others.
+fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValue> {
     let py = object.py();
+    if depth > MAX_NESTING {
+        return Err(PyRecursionError::new_err(format!(
+            "more than {MAX_NESTING} tuples or lists in one another"
+        )));
+    }
     if object.is_none() {
         return Ok(HostValue::Constant(Constant::None));
     }
@@ -231,7 +243,7 @@ pub(crate) fn classify(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
     }
     let classes = Classes::get(py)?;
     if is_constexpr(classes, object) {
-        return constant(&object.getattr(intern!(py, "value"))?);
+        return classify_within(&object.getattr(intern!(py, "value"))?, depth + 1).map(as_constant);
     }
     if let Some(ty) = language_type(classes, object)? {
         return Ok(HostValue::Constant(Constant::Type(ty)));
@@ -242,14 +254,14 @@ pub(crate) fn classify(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
             None => HostValue::Object(object_ref(object)?),
         });
     }
-    if let Some(path) = language_path(classes, object)? {
+    if let Some(path) = language_path(object)? {
         return Ok(HostValue::Language(path));
     }
     if object.is_instance(classes.constexpr_function.bind(py))? {
         return Ok(HostValue::ConstexprFunction(object_ref(object)?));
     }
     if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
-        return sequence(object);
+        return sequence(object, depth);
     }
     let number = object_ref(object)?;
     // Classes are objects: an `Enum` is asked for its members.
@@ -261,9 +273,42 @@ pub(crate) fn classify(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
     })
 }
 
+/// The names of the fields, if the class of a tuple is a `NamedTuple`.
+pub(crate) fn fields(tuple: &Bound<'_, PyTuple>) -> PyResult<Option<Fields>> {
+    if tuple.is_exact_instance_of::<PyTuple>() {
+        return Ok(None);
+    }
+    fields_of(&tuple.get_type())
+}
+
+fn fields_of(class: &Bound<'_, PyType>) -> PyResult<Option<Fields>> {
+    let Some(fields) = class.getattr_opt(intern!(class.py(), "_fields"))? else { return Ok(None) };
+    let Ok(fields) = fields.cast_into::<PyTuple>() else { return Ok(None) };
+    let names = fields.iter().map(|name| Some(Arc::from(&*name.cast::<PyString>().ok()?.to_cow().ok()?)));
+    Ok(names.collect::<Option<Vec<_>>>().map(Fields::from))
+}
+
+/// What kernels need of a `NamedTuple` class to call it; nothing of any other object.
+pub(crate) fn named_tuple(object: &Bound<'_, PyAny>) -> PyResult<Option<NamedTuple>> {
+    let py = object.py();
+    let Ok(class) = object.cast::<PyType>() else { return Ok(None) };
+    if !class.is_subclass_of::<PyTuple>()? {
+        return Ok(None);
+    }
+    let Some(fields) = fields_of(class)? else { return Ok(None) };
+    let defaults = class.getattr_opt(intern!(py, "_field_defaults"))?;
+    let defaults = match defaults.as_ref().and_then(|defaults| defaults.cast::<PyDict>().ok()) {
+        Some(defaults) => defaults.values().iter().map(|value| constant(&value)).collect::<PyResult<_>>()?,
+        None => Vec::new(),
+    };
+    Ok(Some(NamedTuple { name: class.name()?.extract()?, fields, defaults }))
+}
+
 /// A tuple or list: a plain global if something in it is plain.
-fn sequence(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
-    let items = object.try_iter()?.map(|item| classify(&item?)).collect::<PyResult<Vec<_>>>()?;
+fn sequence(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValue> {
+    let items = object.try_iter()?.map(|item| classify_within(&item?, depth + 1));
+    let items = items.collect::<PyResult<Vec<_>>>()?;
+    let fields = object.cast::<PyTuple>().map_or(Ok(None), fields)?;
     let is_plain = items.iter().any(|item| matches!(item, HostValue::PlainGlobal(_)));
     let constants: Option<Vec<Constant>> = items
         .iter()
@@ -273,9 +318,11 @@ fn sequence(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
         })
         .collect();
     Ok(match constants {
-        Some(constants) if is_plain => HostValue::PlainGlobal(Constant::Tuple(constants)),
-        Some(constants) => HostValue::Constant(Constant::Tuple(constants)),
-        None => HostValue::Tuple(items),
+        Some(constants) => {
+            let tuple = Constant::Tuple(Tuple::new(constants, fields));
+            if is_plain { HostValue::PlainGlobal(tuple) } else { HostValue::Constant(tuple) }
+        }
+        None => HostValue::Tuple(Tuple::new(items, fields)),
     })
 }
 
@@ -288,7 +335,7 @@ pub(crate) fn constant(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
 pub(crate) fn as_constant(value: HostValue) -> HostValue {
     match value {
         HostValue::PlainGlobal(constant) => HostValue::Constant(constant),
-        HostValue::Tuple(items) => HostValue::Tuple(items.into_iter().map(as_constant).collect()),
+        HostValue::Tuple(items) => HostValue::Tuple(items.map(|item| as_constant(item.clone()))),
         other => other,
     }
 }
@@ -326,7 +373,7 @@ pub(crate) fn language_type(classes: &Classes, object: &Bound<'_, PyAny>) -> PyR
 }
 
 /// The path below `triton.language` of a function, class or module of the language.
-fn language_path(classes: &Classes, object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
+fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     let py = object.py();
     let path = |text: String| Some(Arc::from(text.strip_prefix("triton.language.").unwrap_or(&text)));
     if let Ok(module) = object.cast::<PyModule>() {
@@ -340,8 +387,8 @@ fn language_path(classes: &Classes, object: &Bound<'_, PyAny>) -> PyResult<Optio
             _ => None,
         });
     }
-    if object.is_instance(classes.missing.bind(py))? {
-        return Ok(path(object.getattr(intern!(py, "_path"))?.extract()?));
+    if let Ok(missing) = object.cast::<Missing>() {
+        return Ok(path(missing.get().path().to_owned()));
     }
     // A class has it itself; its instances and the classes that users derive from it do not have it.
     let own = match object.cast::<PyType>() {
@@ -387,8 +434,16 @@ pub(crate) fn to_python<'py>(py: Python<'py>, constant: &Constant) -> PyResult<B
         Constant::Str(value) => PyString::new(py, value).into_any(),
         Constant::Type(ty) => type_to_python(py, ty)?,
         Constant::Tuple(items) => {
-            let items = items.iter().map(|item| to_python(py, item)).collect::<PyResult<Vec<_>>>()?;
-            PyTuple::new(py, items)?.into_any()
+            let values = items.iter().map(|item| to_python(py, item)).collect::<PyResult<Vec<_>>>()?;
+            let values = PyTuple::new(py, values)?;
+            match items.fields() {
+                None => values.into_any(),
+                Some(fields) => {
+                    let fields = PyTuple::new(py, fields.iter().map(|field| &**field))?;
+                    let class = py.import("collections")?.call_method1("namedtuple", ("tuple", fields))?;
+                    class.call1(values)?
+                }
+            }
         }
         Constant::Object(number) => object(py, *number)?,
     })

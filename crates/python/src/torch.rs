@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyType;
+use pyo3::types::{PyDict, PyType};
 use tilewright_ir::Dtype;
 
 /// What is kept of the module.
@@ -23,10 +23,33 @@ static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
 /// Whether a `TorchFunctionMode` of ours watches every access to a tensor.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Says whether a `TorchFunctionMode` is on: launches then read tensors past it.
+/// Tells for a tensor without a mark whether a GPU could not read it.
+static IS_ON_CPU: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Says that a `TorchFunctionMode` is on, which marks the tensors that the program puts on `cuda`: launches read tensors
+/// past it, and ask `is_on_cpu` of those without a mark.
 #[pyfunction]
-pub(crate) fn set_torch_function_mode(on: bool) {
-    IS_WATCHED.store(on, Ordering::Relaxed);
+pub(crate) fn set_torch_function_mode(py: Python<'_>, is_on_cpu: Py<PyAny>) {
+    // The mode is never switched off, and on once.
+    IS_ON_CPU.set(py, is_on_cpu).ok();
+    IS_WATCHED.store(true, Ordering::Relaxed);
+}
+
+/// Whether the program has put a tensor on `cuda`; `None` if it is not marked.
+#[inline]
+pub(crate) fn mark(tensor: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
+    let py = tensor.py();
+    let attributes = tensor.getattr(intern!(py, "__dict__"))?.cast_into::<PyDict>()?;
+    let mark = attributes.get_item(intern!(py, "_tilewright_on_cuda"))?;
+    mark.map(|mark| mark.is_truthy()).transpose()
+}
+
+/// Whether a GPU could not read a tensor that is not marked.
+pub(crate) fn is_on_cpu(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    match IS_ON_CPU.get(tensor.py()) {
+        Some(function) => function.bind(tensor.py()).call1((tensor,))?.is_truthy(),
+        None => Ok(false),
+    }
 }
 
 const DTYPES: &[(&str, Dtype)] = &[

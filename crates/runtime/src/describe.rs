@@ -9,11 +9,12 @@
 //! | `i32`, `u8`, `fp32`, `u1` | a number at run time; for a `tl.constexpr` parameter, the dtype itself |
 //! | `*fp32:16`, `i32:16` | its address, or itself, is a multiple of 16 |
 //! | `i32:1` | the int 1, which is part of the code |
-//! | `1024`, `-1.5`, `'text'`, `True`, `None`, `(1, 2)` | a compile-time value |
+//! | `1024`, `-1.5`, `'text'`, `True`, `None` | a compile-time value |
+//! | `(*fp32, i32)`, `(x=*fp32, n=i32)` | a tuple of these, a `NamedTuple` with these fields |
 //! | `name=…` | the argument of this parameter; those before it go by position |
 
 use tilewright_base::{Code, Diagnostic};
-use tilewright_frontend::{Argument, Constant, HostValue};
+use tilewright_frontend::{Argument, Constant, HostValue, Tuple};
 use tilewright_ir::Element;
 
 use crate::signature::{Annotation, ArgumentSource, Signature};
@@ -56,6 +57,12 @@ impl Signature {
 /// One argument; for a parameter that is a `tl.constexpr`, the name of a type means the dtype.
 pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error> {
     let text = text.trim();
+    if nesting(text) > MAX_NESTING {
+        return Err(invalid("(((…", &format!("it has more than {MAX_NESTING} tuples in one another")));
+    }
+    if !is_constexpr && let Some(items) = bracketed(text) {
+        return parse_tuple(text, &items);
+    }
     if let Some(constant) = parse_constant(text, is_constexpr) {
         return Ok(Argument::Constexpr(HostValue::Constant(constant)));
     }
@@ -79,6 +86,37 @@ pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error>
     }
 }
 
+/// How deep tuples may nest.
+const MAX_NESTING: i32 = 64;
+
+/// How deep brackets nest in a text.
+fn nesting(text: &str) -> i32 {
+    let open = |depth: &mut i32, c| {
+        *depth += i32::from(c == '(') - i32::from(c == ')');
+        Some(*depth)
+    };
+    text.chars().scan(0, open).max().unwrap_or(0)
+}
+
+fn parse_tuple(text: &str, items: &[&str]) -> Result<Argument, Error> {
+    let named: Vec<_> = items.iter().filter_map(|item| split_name(item)).collect();
+    if named.is_empty() {
+        let items = items.iter().map(|item| parse_argument(item, false)).collect::<Result<Vec<_>, _>>()?;
+        return Ok(Argument::Tuple(items.into()));
+    }
+    if named.len() < items.len() {
+        return Err(invalid(text, "some items of the tuple have a name, and some have none"));
+    }
+    let fields = named.iter().map(|(name, _)| (*name).into()).collect();
+    let items = named.iter().map(|(_, item)| parse_argument(item, false)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Argument::Tuple(Tuple::new(items, Some(fields))))
+}
+
+/// The items of a tuple.
+fn bracketed(text: &str) -> Option<Vec<&str>> {
+    Some(split(text.strip_prefix('(')?.strip_suffix(')')?))
+}
+
 fn parse_constant(text: &str, is_constexpr: bool) -> Option<Constant> {
     let quoted = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
     match text {
@@ -90,8 +128,8 @@ fn parse_constant(text: &str, is_constexpr: bool) -> Option<Constant> {
     if let Some(string) = quoted('"').or_else(|| quoted('\'')) {
         return Some(Constant::Str(string.into()));
     }
-    if let Some(items) = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
-        let items = split(items).into_iter().map(|item| parse_constant(item, is_constexpr));
+    if let Some(items) = bracketed(text) {
+        let items = items.into_iter().map(|item| parse_constant(item, is_constexpr));
         return items.collect::<Option<_>>().map(Constant::Tuple);
     }
     if let Ok(value) = text.replace('_', "").parse::<i128>() {
@@ -142,7 +180,8 @@ fn split_name(item: &str) -> Option<(&str, &str)> {
 
 fn invalid(text: &str, why: &str) -> Error {
     Diagnostic::new(Code::InvalidArgument, format!("'{text}' does not describe an argument: {why}"))
-        .note("types are written as `*fp32`, `i32`, `u8`, `fp16`, `*bf16:16`; values as `1024`, `'text'`, `True`, `None`")
+        .note("types are written as `*fp32`, `i32`, `u8`, `fp16`, `*bf16:16`; values as `1024`, `'text'`, `True`, `None`; \
+               tuples as `(*fp32, i32)`")
         .hint("example: --signature '*fp32,*fp32:16,i32,BLOCK=1024'")
         .into()
 }
@@ -177,6 +216,31 @@ mod tests {
     }
 
     #[test]
+    fn tuples_are_read() {
+        let parse = |text| parse_argument(text, false).unwrap();
+        let pointer = |divisibility| Argument::Pointer { pointee: Dtype::F32, divisibility };
+        let int = || Argument::Scalar { dtype: Dtype::I32, divisibility: 1 };
+        let tuple = |items: Vec<Argument>| Argument::Tuple(items.into());
+        assert_eq!(parse("()"), tuple(vec![]));
+        assert_eq!(parse("(i32,)"), tuple(vec![int()]));
+        assert_eq!(
+            parse("(*fp32:16, (i32, 7))"),
+            tuple(vec![pointer(16), tuple(vec![int(), constant(Constant::Int(7))])])
+        );
+        let fields = Some(["x".into(), "n".into()].into());
+        assert_eq!(parse("(x=*fp32, n = i32)"), Argument::Tuple(Tuple::new(vec![pointer(1), int()], fields)));
+        let dtypes = Constant::Tuple(vec![Constant::dtype(Dtype::F32), Constant::Int(2)].into());
+        assert_eq!(parse_argument("(fp32, 2)", true).unwrap(), constant(dtypes));
+        let deep = format!("{}{}", "(".repeat(1 << 20), ")".repeat(1 << 20));
+        for bad in ["(i33)", "(x=i32, i32)", "(i32", "(*fp32, )x", &deep] {
+            for is_constexpr in [false, true] {
+                let error = parse_argument(bad, is_constexpr).unwrap_err();
+                assert_eq!(error.code(), Some(Code::InvalidArgument), "{error}");
+            }
+        }
+    }
+
+    #[test]
     fn a_whole_signature_is_bound() {
         let parameters = vec![
             Parameter::new("x", Annotation::None),
@@ -185,7 +249,7 @@ mod tests {
         ];
         let signature = Signature { name: "k".into(), parameters, source: None };
         let arguments = signature.parse_arguments("*fp32, t=(1, 'a,b')").unwrap();
-        let tuple = Constant::Tuple(vec![Constant::Int(1), Constant::Str("a,b".into())]);
+        let tuple = Constant::Tuple(vec![Constant::Int(1), Constant::Str("a,b".into())].into());
         assert_eq!(arguments[1..], [constant(tuple), constant(Constant::Int(8))]);
         let code = |text| signature.parse_arguments(text).unwrap_err().code();
         assert_eq!(code("*fp32"), Some(Code::MissingArgument));

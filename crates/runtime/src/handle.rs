@@ -13,7 +13,7 @@ use tilewright_ir::Element;
 use crate::key::is_same_value;
 use crate::options::OptionId;
 use crate::signature::{Annotation, ArgumentSource, Signature};
-use crate::specialize::{Class, CpuArguments, cpu_argument};
+use crate::specialize::{self, CpuArguments, cpu_argument};
 use crate::{Device, Error, Grid, Options, Value, num_threads};
 
 /// What a caller keeps with a compiled form, such as what it was made from.
@@ -27,10 +27,18 @@ pub struct Handle {
     signature: Arc<Signature>,
     /// What the compiler was told of each parameter.
     arguments: Vec<Argument>,
-    /// The parameters that are passed at run time: their number and type.
-    passed: SmallVec<[(usize, Element); 16]>,
+    /// The parameters that are passed at run time: their number and what they are.
+    passed: SmallVec<[(usize, Passed); 16]>,
     options: Options,
     pub(crate) attachment: Option<Attachment>,
+}
+
+/// What is passed for a parameter.
+#[derive(Clone, Copy, Debug)]
+enum Passed {
+    One(Element),
+    /// What is known at run time of a tuple.
+    Tuple,
 }
 
 /// For each parameter of a handle, where its argument comes from.
@@ -44,9 +52,10 @@ impl Handle {
         options: Options,
     ) -> Self {
         let passed = arguments.iter().enumerate().filter_map(|(index, argument)| match argument {
-            Argument::Pointer { pointee, .. } => Some((index, Element::Pointer(*pointee))),
-            Argument::Scalar { dtype, .. } => Some((index, Element::Value(*dtype))),
+            Argument::Pointer { pointee, .. } => Some((index, Passed::One(Element::Pointer(*pointee)))),
+            Argument::Scalar { dtype, .. } => Some((index, Passed::One(Element::Value(*dtype)))),
             Argument::Constexpr(_) => None,
+            Argument::Tuple(_) => Some((index, Passed::Tuple)),
         });
         Self { passed: passed.collect(), compiled, signature, arguments, options, attachment: None }
     }
@@ -90,10 +99,18 @@ impl Handle {
             return Ok(());
         }
         let mut passed = CpuArguments::new();
-        for &(index, element) in &self.passed {
-            match arguments.get(index).and_then(|value| cpu_argument(element, value)) {
+        for &(index, what) in &self.passed {
+            let value = arguments.get(index);
+            let argument = match what {
+                Passed::One(element) => value.and_then(|value| cpu_argument(element, value)),
+                Passed::Tuple => match pass(&self.arguments[index], value, &mut passed) {
+                    Some(()) => continue,
+                    None => None,
+                },
+            };
+            match argument {
                 Some(argument) => passed.push(argument),
-                None => return Err(self.other_argument(index, arguments.get(index))),
+                None => return Err(self.other_argument(index, value)),
             }
         }
         let launch = Launch {
@@ -193,7 +210,9 @@ impl Handle {
                 (None, Argument::Constexpr(value)) => {
                     Value::Constant { value: value.clone(), is_explicit: true }
                 }
-                (None, Argument::Pointer { .. } | Argument::Scalar { .. }) => Value::None,
+                (None, Argument::Pointer { .. } | Argument::Scalar { .. } | Argument::Tuple(_)) => {
+                    Value::None
+                }
             });
         }
         Ok(complete)
@@ -202,8 +221,15 @@ impl Handle {
     /// Whether an argument is what the code was compiled for: of the same type, equal where it is part of the code, and
     /// a multiple of what it was promised to be.
     fn check(&self, index: usize, value: &Value<'_>) -> Result<(), Error> {
-        let parameter = &self.signature.parameters[index];
-        let fits = match (&self.arguments[index], value) {
+        if self.fits(index, &self.arguments[index], value) {
+            Ok(())
+        } else {
+            Err(self.other_argument(index, Some(value)))
+        }
+    }
+
+    fn fits(&self, index: usize, argument: &Argument, value: &Value<'_>) -> bool {
+        match (argument, value) {
             (Argument::Pointer { pointee, divisibility }, Value::Pointer(pointer)) => {
                 let has_size = pointee.bytes() == pointer.pointee.bytes();
                 has_size && pointer.address.is_multiple_of(u64::from(*divisibility))
@@ -218,20 +244,35 @@ impl Handle {
                 };
                 multiple && cpu_argument(Element::Value(*dtype), value).is_some()
             }
-            (argument @ Argument::Constexpr(_), value) => {
-                let class = Class::of(parameter, value, Device::Cpu);
-                class.is_ok_and(|class| is_same_argument(&class.argument(value), argument))
+            (Argument::Constexpr(_), value) => {
+                let given = specialize::argument(&self.signature.parameters[index], value, Device::Cpu);
+                given.is_ok_and(|given| is_same_argument(&given, argument))
             }
-            (Argument::Pointer { .. }, _) => false,
-        };
-        if fits { Ok(()) } else { Err(self.other_argument(index, Some(value))) }
+            (Argument::Tuple(items), Value::Tuple(values)) => {
+                items.len() == values.len()
+                    && items.fields() == values.fields()
+                    && items.iter().zip(values).all(|(item, value)| self.fits(index, item, value))
+            }
+            (Argument::Pointer { .. } | Argument::Tuple(_), _) => false,
+        }
     }
 
     #[cold]
     fn other_argument(&self, index: usize, value: Option<&Value<'_>>) -> Error {
-        let name = &self.signature.parameters[index].name;
+        let mut name = self.signature.parameters[index].name.to_string();
+        let (mut argument, mut value) = (&self.arguments[index], value);
+        // Of a tuple of the right form, the item is to blame.
+        while let (Argument::Tuple(items), Some(Value::Tuple(values))) = (argument, value)
+            && items.len() == values.len()
+            && items.fields() == values.fields()
+            && let Some(place) =
+                (0..items.len()).find(|&place| !self.fits(index, &items[place], &values[place]))
+        {
+            name.push_str(&items.place(place));
+            (argument, value) = (&items[place], Some(&values[place]));
+        }
         let found = value.map_or_else(|| "nothing".into(), Value::describe);
-        let expected = match &self.arguments[index] {
+        let expected = match argument {
             Argument::Pointer { pointee, divisibility: 1 } => format!("a tensor of {pointee}"),
             Argument::Pointer { pointee, divisibility } => {
                 format!("a tensor of {pointee} at a multiple of {divisibility} bytes")
@@ -244,6 +285,10 @@ impl Handle {
                 format!("the value that is part of its code, {constant}")
             }
             Argument::Constexpr(_) => "the value that is part of its code".into(),
+            Argument::Tuple(items) => match items.fields() {
+                Some(fields) => format!("a tuple with the fields {}", fields.join(", ")),
+                None => format!("a tuple of {}", items.len()),
+            },
         };
         let message = format!(
             "argument '{name}' is not what this handle of kernel '{}' was compiled for",
@@ -259,9 +304,30 @@ impl Handle {
     }
 }
 
+/// Adds what is passed for a tuple, in order; nothing if the value is another tuple than the code was compiled for.
+fn pass<'m>(argument: &Argument, value: Option<&Value<'m>>, passed: &mut CpuArguments<'m>) -> Option<()> {
+    let element = match (argument, value?) {
+        (Argument::Tuple(items), Value::Tuple(values)) if items.len() == values.len() => {
+            let mut pairs = items.iter().zip(values);
+            return pairs.try_for_each(|(item, value)| pass(item, Some(value), passed));
+        }
+        (Argument::Tuple(_), _) => return None,
+        (Argument::Constexpr(_), _) => return Some(()),
+        (Argument::Pointer { pointee, .. }, _) => Element::Pointer(*pointee),
+        (Argument::Scalar { dtype, .. }, _) => Element::Value(*dtype),
+    };
+    passed.push(cpu_argument(element, value?)?);
+    Some(())
+}
+
 fn is_same_argument(one: &Argument, other: &Argument) -> bool {
     match (one, other) {
         (Argument::Constexpr(one), Argument::Constexpr(other)) => is_same_value(one, other),
+        (Argument::Tuple(one), Argument::Tuple(other)) => {
+            one.len() == other.len()
+                && one.fields() == other.fields()
+                && one.iter().zip(other).all(|(one, other)| is_same_argument(one, other))
+        }
         _ => one == other,
     }
 }

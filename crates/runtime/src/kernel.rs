@@ -11,7 +11,7 @@ use tilewright_frontend::{Argument, FunctionRef, Host, Request};
 use crate::handle::{Attachment, Handle};
 use crate::key::Key;
 use crate::signature::{Binding, Signature};
-use crate::specialize::{Class, Misfit};
+use crate::specialize::{Misfit, Why, argument, encode};
 use crate::{Device, Error, Grid, Interrupt, Knobs, Options, Value, dump};
 
 /// One `@jit` function and everything that was compiled from it. Shared between threads; nothing here needs Python,
@@ -165,20 +165,19 @@ impl Kernel {
             return Err(self.signature.wrong_number(arguments.len()));
         }
         for (index, (parameter, value)) in parameters.iter().zip(arguments).enumerate() {
-            match Class::of(parameter, value, self.device) {
-                Ok(class) => class.encode(value, &mut key),
-                Err(misfit) => return Err(self.misfit(index, misfit)),
-            }
+            encode(parameter, value, self.device, &mut key).map_err(|misfit| self.misfit(index, misfit))?;
         }
         Ok(key)
     }
 
     #[cold]
     fn misfit(&self, index: usize, misfit: Misfit) -> Error {
-        match misfit {
-            Misfit::Value { found, note, hint } => self.signature.misfit(index, &found, &note, &hint),
-            Misfit::Device(found) => {
-                self.signature.wrong_device(index, &found.to_string(), &self.device.to_string())
+        let Misfit { place, why } = misfit;
+        match why {
+            Why::Value { found, note, hint } => self.signature.misfit(index, &place, &found, &note, &hint),
+            Why::Device(found) => {
+                let expected = self.device.to_string();
+                self.signature.wrong_device(index, &place, &found.to_string(), &expected)
             }
         }
     }
@@ -192,9 +191,9 @@ impl Kernel {
         let parameters = &self.signature.parameters;
         let mut classified = Vec::with_capacity(parameters.len());
         for (index, (parameter, value)) in parameters.iter().zip(arguments).enumerate() {
-            let class =
-                Class::of(parameter, value, self.device).map_err(|misfit| self.misfit(index, misfit))?;
-            classified.push(class.argument(value));
+            let argument =
+                argument(parameter, value, self.device).map_err(|misfit| self.misfit(index, misfit))?;
+            classified.push(argument);
         }
         self.compile_for(classified, options, host)
     }

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use smallvec::SmallVec;
-use tilewright_frontend::{Constant, HostValue};
+use tilewright_frontend::{Constant, Fields, HostValue};
 use tilewright_ir::{Element, Type};
 
 /// A sequence of words; two are equal exactly if what they were made of is. Kernels of up to a dozen parameters need no
@@ -28,6 +28,7 @@ enum Tag {
     Str,
     Type,
     Tuple,
+    NamedTuple,
     Object,
     Language,
     Function,
@@ -49,7 +50,7 @@ impl Key {
         match value {
             HostValue::Constant(constant) => self.push_constant(constant),
             HostValue::Tuple(items) => {
-                self.push_tag(Tag::Tuple, items.len() as u64);
+                self.push_tuple(items.len(), items.fields());
                 for item in items {
                     self.push_host_value(item);
                 }
@@ -86,12 +87,23 @@ impl Key {
             Constant::Str(text) => self.push_text(Tag::Str, text),
             Constant::Type(ty) => self.push_type(ty),
             Constant::Tuple(items) => {
-                self.push_tag(Tag::Tuple, items.len() as u64);
+                self.push_tuple(items.len(), items.fields());
                 for item in items {
                     self.push_constant(item);
                 }
             }
             Constant::Object(object) => self.push_tag(Tag::Object, object.0.into()),
+        }
+    }
+
+    /// Adds the head of a tuple; its items follow.
+    pub(crate) fn push_tuple(&mut self, length: usize, fields: Option<&Fields>) {
+        match fields {
+            None => self.push_tag(Tag::Tuple, length as u64),
+            Some(fields) => {
+                self.push_tag(Tag::NamedTuple, length as u64);
+                fields.iter().for_each(|field| self.push_text(Tag::Str, field));
+            }
         }
     }
 
@@ -132,6 +144,7 @@ pub fn is_same_value(one: &HostValue, other: &HostValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tilewright_frontend::Tuple;
     use tilewright_ir::Dtype;
 
     #[test]
@@ -150,9 +163,11 @@ mod tests {
             Constant::Str("a".into()),
             Constant::Str("a\0".into()),
             Constant::Str("a longer text".into()),
-            Constant::Tuple(vec![]),
-            Constant::Tuple(vec![Constant::Int(1)]),
-            Constant::Tuple(vec![Constant::Tuple(vec![Constant::Int(1)])]),
+            Constant::Tuple(vec![].into()),
+            Constant::Tuple(vec![Constant::Int(1)].into()),
+            Constant::Tuple(Tuple::new(vec![Constant::Int(1)], Some(["a".into()].into()))),
+            Constant::Tuple(Tuple::new(vec![Constant::Int(1)], Some(["b".into()].into()))),
+            Constant::Tuple(vec![Constant::Tuple(vec![Constant::Int(1)].into())].into()),
             Constant::dtype(Dtype::F32),
             Constant::dtype(Dtype::F16),
             Constant::Type(Type::pointer(Dtype::F32)),

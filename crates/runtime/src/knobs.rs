@@ -3,7 +3,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `TILEWRIGHT_NUM_THREADS`, `OMP_NUM_THREADS` | threads that run programs on the CPU (the first one that is set) |
-//! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked |
+//! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked, whatever a kernel or launch says |
 //! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each kernel that is compiled are written to stderr; `all` for every one |
 //! | `TILEWRIGHT_DUMP_DIR` | they are written to files in this folder instead: `<folder>/<kernel>-<number>.<stage>` |
 //! | `TRITON_KERNEL_DUMP=1`, `TRITON_DUMP_DIR` | every stage, to files in this folder (`~/.triton/dump`) |
@@ -19,7 +19,7 @@ use tilewright_ir::InputPrecision;
 /// What the environment says, and what a program may change while it runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Knobs {
-    /// `TRITON_DEBUG`: assertions are checked, unless a kernel or launch says otherwise.
+    /// `TRITON_DEBUG`: assertions are checked, whatever a kernel or launch says.
     pub debug: bool,
     /// `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS`.
     pub allow_plain_globals: bool,

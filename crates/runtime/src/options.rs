@@ -126,6 +126,8 @@ pub struct Options {
     pub(crate) num_ctas: u32,
     pub(crate) max_registers: Option<u32>,
     pub(crate) debug: bool,
+    /// `TRITON_DEBUG` is on, which no launch takes back.
+    is_always_debug: bool,
     pub(crate) allow_plain_globals: bool,
     pub(crate) default_dot_precision: InputPrecision,
     /// The others, as they were set.
@@ -141,10 +143,18 @@ impl Options {
             num_ctas: 1,
             max_registers: None,
             debug: knobs.debug,
+            is_always_debug: knobs.debug,
             allow_plain_globals: knobs.allow_plain_globals,
             default_dot_precision: knobs.default_dot_precision,
             others: SmallVec::new(),
         }
+    }
+
+    /// Checks assertions, unless a launch says otherwise.
+    #[must_use]
+    pub fn with_debug(mut self) -> Self {
+        self.debug = true;
+        self
     }
 
     /// Sets an option; fails if it does not take this value. Options of the launcher are passed over.
@@ -174,7 +184,7 @@ impl Options {
             "num_stages" => self.num_stages = number,
             "num_ctas" => self.num_ctas = number,
             "maxnreg" => self.max_registers = (*value != Constant::None).then_some(number),
-            "debug" => self.debug = value.is_true(),
+            "debug" => self.debug = value.is_true() || self.is_always_debug,
             "default_dot_input_precision" => {
                 if let Constant::Str(name) = value {
                     self.default_dot_precision = InputPrecision::from_name(name).unwrap_or_default();
@@ -325,7 +335,7 @@ mod tests {
     fn values_are_checked() {
         assert_eq!(set("num_warps", &Constant::Int(8)).unwrap().num_warps, 8);
         assert_eq!(set("maxnreg", &Constant::None).unwrap().max_registers, None);
-        assert_eq!(set("extern_libs", &Constant::Tuple(vec![])).unwrap().others.len(), 1);
+        assert_eq!(set("extern_libs", &Constant::Tuple(vec![].into())).unwrap().others.len(), 1);
         for (name, value) in [
             ("num_warps", Constant::Int(3)),
             ("num_warps", Constant::Int(0)),

@@ -48,6 +48,8 @@ pub enum ParameterKind {
     /// By position or by name.
     #[default]
     Any,
+    /// By position: it stands before a `/`.
+    PositionalOnly,
     /// By name: it stands behind a `*`.
     KeywordOnly,
     /// It takes any number of them, `*xs` or `**xs`, which kernels do not have.
@@ -155,13 +157,20 @@ impl Signature {
             .collect();
         let mut options = SmallVec::new();
         for (number, &keyword) in keywords.iter().enumerate() {
-            let parameter = self.parameters.iter().position(|parameter| *parameter.name == *keyword);
+            let is_named = |parameter: &Parameter| *parameter.name == *keyword;
+            let takes = |p: &Parameter| is_named(p) && p.kind != ParameterKind::PositionalOnly;
+            let parameter = self.parameters.iter().position(takes);
             let option = OptionId::parse(keyword);
             match parameter {
                 Some(index) if bound[index].is_some() => return Err(self.given_twice(index)),
                 Some(index) => bound[index] = Some(ArgumentSource::Keyword(number)),
-                None if option.is_none() => return Err(self.unknown_keyword(keyword)),
-                None => {}
+                None if option.is_some() => {}
+                None => {
+                    return Err(match self.parameters.iter().position(is_named) {
+                        Some(index) => self.given_by_keyword(index),
+                        None => self.unknown_keyword(keyword),
+                    });
+                }
             }
             if let Some(option) = option.filter(|option| parameter.is_none() || !option.is_for_launcher()) {
                 options.push((number, option));
@@ -182,28 +191,42 @@ impl Signature {
         self.parameters.iter().position(|parameter| *parameter.name == *name)
     }
 
-    /// `TW0105`: the argument of a parameter is of a type that kernels do not take; `found` names it.
-    pub fn invalid_argument(&self, index: usize, found: &str, hint: &str) -> Error {
-        let taken = "tensors, ints, floats, bools, None, and anything hashable for a tl.constexpr";
-        self.misfit(index, found, &format!("a kernel takes {taken}"), hint)
+    /// `TW0105`: the argument of a parameter is of a type that kernels do not take; `found` names it. The place is that in
+    /// the tuple that the argument is (`[0].name`), or nothing.
+    pub fn invalid_argument(&self, index: usize, place: &str, found: &str, hint: &str) -> Error {
+        let taken =
+            "tensors, ints, floats, bools, None, tuples of these, and anything hashable for a tl.constexpr";
+        self.misfit(index, place, found, &format!("a kernel takes {taken}"), hint)
     }
 
     /// `TW0105`: the argument of a parameter is none that it takes; the note says what is.
-    pub(crate) fn misfit(&self, index: usize, found: &str, note: &str, hint: &str) -> Error {
+    pub(crate) fn misfit(&self, index: usize, place: &str, found: &str, note: &str, hint: &str) -> Error {
         let name = self.parameter_name(index);
-        let message = format!("argument '{name}' of kernel '{}' is {found}", self.name);
+        let message = format!("argument '{name}{place}' of kernel '{}' is {found}", self.name);
         let diagnostic = Diagnostic::new(Code::InvalidArgument, message).note(note).hint(hint);
         self.at(diagnostic, Some(index), "this parameter")
     }
 
-    /// `TW0106`: a tensor is on another device than the launch.
-    pub fn wrong_device(&self, index: usize, found: &str, expected: &str) -> Error {
+    /// `TW0106`: a tensor is on another device than the launch; for the place see
+    /// [`invalid_argument`](Self::invalid_argument).
+    pub fn wrong_device(&self, index: usize, place: &str, found: &str, expected: &str) -> Error {
         let name = self.parameter_name(index);
-        let message = format!("argument '{name}' of kernel '{}' is on device '{found}'", self.name);
+        let message = format!("argument '{name}{place}' of kernel '{}' is on device '{found}'", self.name);
         let diagnostic = Diagnostic::new(Code::WrongDevice, message)
             .note(format!("found a tensor on '{found}', expected one on '{expected}', where the kernel runs"))
             .hint(format!("move it with `.to('{expected}')`"));
         self.at(diagnostic, Some(index), "this parameter")
+    }
+
+    /// `TW0106`: some parameters get tensors on `cuda`, which is the CPU here, and others get tensors on the CPU.
+    pub fn two_devices(&self, on_cuda: &[usize], on_cpu: &[usize]) -> Error {
+        let (cuda, cpu) = (self.list(on_cuda), self.list(on_cpu));
+        let message =
+            format!("kernel '{}' gets tensors on two devices: {cuda} on 'cuda:0', {cpu} on 'cpu'", self.name);
+        let diagnostic = Diagnostic::new(Code::WrongDevice, message)
+            .note("'cuda' is the CPU here; on a GPU, the kernel could not read what is on 'cpu'")
+            .hint("put all tensors of a launch on one device, with `device='cuda'` or `.to('cuda')`");
+        self.at(diagnostic, on_cpu.first().copied(), "this one is on 'cpu'")
     }
 
     /// `TW0104`: the kernel is called like a function.
@@ -217,7 +240,8 @@ impl Signature {
 
     /// The most arguments that can be given by position: keyword-only parameters stand last.
     pub(crate) fn most_positional(&self) -> usize {
-        self.parameters.iter().filter(|parameter| parameter.kind == ParameterKind::Any).count()
+        let is_positional = |kind| matches!(kind, ParameterKind::Any | ParameterKind::PositionalOnly);
+        self.parameters.iter().filter(|parameter| is_positional(parameter.kind)).count()
     }
 
     /// `TW0107`: more arguments are given by position than there are parameters.
@@ -241,7 +265,7 @@ impl Signature {
         let message = format!("kernel '{}' takes any number of arguments, '{name}'", self.name);
         let diagnostic = Diagnostic::new(Code::UnsupportedConstruct, message)
             .note("the parameters of a kernel become those of its code: their number is fixed")
-            .hint("name each parameter, or pass a tuple of numbers; functions that kernels call may take `*args`");
+            .hint("name each parameter, or pass a tuple; functions that kernels call may take `*args`");
         self.at(diagnostic, None, "this is a kernel")
     }
 
@@ -280,6 +304,14 @@ impl Signature {
         let diagnostic = Diagnostic::new(Code::TooManyArguments, message)
             .hint(format!("pass '{name}' by position or by keyword, not both"));
         self.at(diagnostic, Some(index), "this parameter")
+    }
+
+    fn given_by_keyword(&self, index: usize) -> Error {
+        let name = self.parameter_name(index);
+        let message = format!("kernel '{}' takes argument '{name}' by position, not by keyword", self.name);
+        let diagnostic = Diagnostic::new(Code::MissingArgument, message)
+            .hint(format!("pass it by position, or move '{name}' behind the `/` of the signature"));
+        self.at(diagnostic, Some(index), "this parameter stands before the `/`")
     }
 
     pub(crate) fn missing(&self, missing: &[usize]) -> Error {

@@ -9,12 +9,15 @@
 //! | number with a type (the other scalars of numpy) | that type | whether it is a multiple of 16 |
 //! | `None`, `tl.constexpr(...)`, a `@jit` function, any argument of a `tl.constexpr` parameter | constant | all of it |
 //!
+//! A tuple is as many arguments as it has items, each of them specialized for itself; its length and its fields are part of
+//! the code.
+//!
 //! An annotation with a type decides the type; the int 1 is then no constant. `do_not_specialize` takes away both things
 //! that the code may know of an int, `do_not_specialize_on_alignment` the second.
 
 use smallvec::SmallVec;
 use tilewright_cpu as cpu;
-use tilewright_frontend::{Argument, Constant, HostValue};
+use tilewright_frontend::{Argument, Constant, HostValue, Tuple};
 use tilewright_ir::{Dtype, Element, Literal};
 
 use crate::key::Key;
@@ -35,11 +38,20 @@ pub(crate) enum Class {
     /// The int 1.
     One,
     Constant,
+    /// Each item has a class of its own.
+    Tuple,
 }
 
 /// Why an argument does not fit its parameter.
 #[derive(Debug)]
-pub(crate) enum Misfit {
+pub(crate) struct Misfit {
+    /// Where in the tuple that the argument is: `[0].name`.
+    pub(crate) place: String,
+    pub(crate) why: Why,
+}
+
+#[derive(Debug)]
+pub(crate) enum Why {
     /// What was found, what is expected, and the advice.
     Value { found: String, note: String, hint: String },
     /// It is on this device.
@@ -48,7 +60,17 @@ pub(crate) enum Misfit {
 
 impl Misfit {
     fn new(found: impl Into<String>, note: impl Into<String>, hint: impl Into<String>) -> Self {
-        Misfit::Value { found: found.into(), note: note.into(), hint: hint.into() }
+        let why = Why::Value { found: found.into(), note: note.into(), hint: hint.into() };
+        Self { place: String::new(), why }
+    }
+}
+
+impl Misfit {
+    /// The same of an item of a tuple.
+    #[cold]
+    fn within(mut self, tuple: &Tuple<Value<'_>>, index: usize) -> Self {
+        self.place.insert_str(0, &tuple.place(index));
+        self
     }
 }
 
@@ -76,7 +98,7 @@ impl Class {
         match value {
             Value::Pointer(tensor) => {
                 if tensor.device != device {
-                    return Err(Misfit::Device(tensor.device));
+                    return Err(Misfit { place: String::new(), why: Why::Device(tensor.device) });
                 }
                 let is_aligned = tensor.address.is_multiple_of(ALIGNMENT.into());
                 let pointee = declared_pointee(annotated, tensor.pointee)?;
@@ -106,18 +128,21 @@ impl Class {
                 "expected a tensor, number, bool or None: something that exists at run time",
                 format!("declare the parameter as `{}: tl.constexpr`", parameter.name),
             )),
-            Value::Tuple(_) if contains_pointer(value) => Err(Misfit::new(
-                "a tuple with a tensor in it",
-                "a tuple is a compile-time value, and a tensor is not",
-                "pass each tensor as an argument of its own",
-            )),
-            Value::None | Value::Constant { is_explicit: true, .. } | Value::Tuple(_) => Ok(Class::Constant),
+            Value::Tuple(_) => match annotated {
+                None => Ok(Class::Tuple),
+                Some(element) => Err(Misfit::new(
+                    format!("a tuple, and the parameter is declared as {element}"),
+                    format!("expected {element}"),
+                    "remove the annotation: each item of a tuple has its own type",
+                )),
+            },
+            Value::None | Value::Constant { is_explicit: true, .. } => Ok(Class::Constant),
         }
     }
 
-    /// Adds what tells it from others to a key; the value only where it is part of the code.
+    /// Adds what tells it from others to a key; the value only where it is part of the code, and no items.
     #[inline]
-    pub(crate) fn encode(self, value: &Value<'_>, key: &mut Key) {
+    fn encode(self, value: &Value<'_>, key: &mut Key) {
         match self {
             Class::Pointer { pointee, is_aligned } => {
                 key.push(1 | (pointee as u64) << 8 | u64::from(is_aligned) << 16);
@@ -130,11 +155,12 @@ impl Class {
                 key.push(4);
                 encode_constant(value, key);
             }
+            Class::Tuple => key.push(5),
         }
     }
 
-    /// What the compiler is told.
-    pub(crate) fn argument(self, value: &Value<'_>) -> Argument {
+    /// What the compiler is told of what is no tuple.
+    fn argument(self, value: &Value<'_>) -> Argument {
         let divisibility = |is_multiple: bool| if is_multiple { ALIGNMENT } else { 1 };
         match self {
             Class::Pointer { pointee, is_aligned } => {
@@ -144,11 +170,43 @@ impl Class {
                 Argument::Scalar { dtype, divisibility: divisibility(is_multiple) }
             }
             Class::One => Argument::Constexpr(HostValue::Constant(Constant::Int(1))),
-            Class::Constant => {
+            Class::Constant | Class::Tuple => {
                 Argument::Constexpr(value.to_host_value().unwrap_or(HostValue::Constant(Constant::None)))
             }
         }
     }
+}
+
+/// Adds what tells an argument from others to a key.
+#[inline]
+pub(crate) fn encode(
+    parameter: &Parameter,
+    value: &Value<'_>,
+    device: Device,
+    key: &mut Key,
+) -> Result<(), Misfit> {
+    let class = Class::of(parameter, value, device)?;
+    class.encode(value, key);
+    match (class, value) {
+        (Class::Tuple, Value::Tuple(items)) => {
+            key.push_tuple(items.len(), items.fields());
+            items.iter().enumerate().try_for_each(|(index, item)| {
+                encode(parameter, item, device, key).map_err(|misfit| misfit.within(items, index))
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the compiler is told of an argument.
+pub(crate) fn argument(parameter: &Parameter, value: &Value<'_>, device: Device) -> Result<Argument, Misfit> {
+    let class = Class::of(parameter, value, device)?;
+    let (Class::Tuple, Value::Tuple(items)) = (class, value) else { return Ok(class.argument(value)) };
+    let parts = items
+        .iter()
+        .enumerate()
+        .map(|(index, item)| argument(parameter, item, device).map_err(|misfit| misfit.within(items, index)));
+    Ok(Argument::Tuple(items.with_items(parts.collect::<Result<_, _>>()?)))
 }
 
 /// The arguments of a CPU launch; no allocation up to 16.
@@ -203,20 +261,23 @@ fn int(parameter: &Parameter, annotated: Option<Element>, value: i128) -> Result
         }
         None if value == 1 && parameter.specialize => return Ok(Class::One),
         None if i32::try_from(value).is_ok() => Dtype::I32,
-        None if i64::try_from(value).is_ok() => Dtype::I64,
+        None if value < 0 || i64::try_from(value).is_ok() => Dtype::I64,
         None => Dtype::U64,
     };
     if int_bits(dtype, value).is_none() {
-        let hint = match annotated {
-            Some(_) => "declare a wider type, or none",
-            None => "ints at run time have 64 bits; a tl.constexpr may be larger",
-        };
+        if annotated.is_none() {
+            return Err(Misfit::new(
+                format!("the int {value}, which 64 bits do not hold"),
+                format!("expected an int from {} to {}", i64::MIN, u64::MAX),
+                "an int at run time has at most 64 bits; a tl.constexpr may have 128",
+            ));
+        }
         let found = format!("the int {value}, which {dtype} does not hold");
         let note = match dtype.int_range() {
             Some((low, high)) => format!("expected an int from {low} to {high}"),
             None => "expected an int".into(),
         };
-        return Err(Misfit::new(found, note, hint));
+        return Err(Misfit::new(found, note, "declare a wider type, or none"));
     }
     Ok(Class::Scalar { dtype, is_multiple: !dtype.is_bool() && is_multiple(parameter, value) })
 }
@@ -340,12 +401,76 @@ mod tests {
         let plain = Parameter::new("x", Annotation::None);
         let pointer = |pointee| Some(Class::Pointer { pointee, is_aligned: true });
         assert_eq!(class(&plain, &tensor(Device::Cpu)), pointer(Dtype::F16));
-        assert!(matches!(Class::of(&plain, &tensor(Device::Cuda(1)), Device::Cpu), Err(Misfit::Device(_))));
+        let elsewhere = Class::of(&plain, &tensor(Device::Cuda(1)), Device::Cpu).map_err(|misfit| misfit.why);
+        assert!(matches!(elsewhere, Err(Why::Device(_))));
         let declared = |text| Parameter::new("x", Annotation::parse(text));
         assert_eq!(class(&declared("*bf16"), &tensor(Device::Cpu)), pointer(Dtype::BF16));
         assert_eq!(class(&declared("*fp32"), &tensor(Device::Cpu)), None);
         assert_eq!(class(&declared("tl.constexpr"), &tensor(Device::Cpu)), None);
-        let tuple = Value::Tuple(vec![Value::Int(1), tensor(Device::Cpu)]);
-        assert_eq!(class(&plain, &tuple), None);
+    }
+
+    #[test]
+    fn each_item_of_a_tuple_is_an_argument() {
+        let mut memory = [0_u8; 64];
+        let region = crate::Region::of(&mut memory);
+        let address = region.address().next_multiple_of(16);
+        let tensor = |device| Value::Pointer(crate::Pointer { pointee: Dtype::F16, address, region, device });
+        let text =
+            || Value::Constant { value: HostValue::Constant(Constant::Str("a".into())), is_explicit: false };
+        let plain = Parameter::new("t", Annotation::None);
+        let of = |parameter: &Parameter, items: Vec<Value<'_>>| {
+            argument(parameter, &Value::Tuple(items.into()), Device::Cpu).map_err(|misfit| misfit.place)
+        };
+        let constant = |constant| Argument::Constexpr(HostValue::Constant(constant));
+        let inner = Value::Tuple(Tuple::new(
+            vec![Value::Int(32), Value::Bool(true)],
+            Some(["a".into(), "b".into()].into()),
+        ));
+        let items = vec![tensor(Device::Cpu), Value::Int(1), Value::Int(5), Value::None, inner];
+        let scalar = |dtype, divisibility| Argument::Scalar { dtype, divisibility };
+        let named = vec![scalar(Dtype::I32, 16), scalar(Dtype::I1, 1)];
+        let expected = vec![
+            Argument::Pointer { pointee: Dtype::F16, divisibility: 16 },
+            constant(Constant::Int(1)),
+            scalar(Dtype::I32, 1),
+            constant(Constant::None),
+            Argument::Tuple(Tuple::new(named, Some(["a".into(), "b".into()].into()))),
+        ];
+        assert_eq!(of(&plain, items), Ok(Argument::Tuple(expected.into())));
+        let fixed = Parameter { specialize: false, ..Parameter::new("t", Annotation::None) };
+        assert_eq!(of(&fixed, vec![Value::Int(1)]), Ok(Argument::Tuple(vec![scalar(Dtype::I32, 1)].into())));
+        let bad =
+            Value::Tuple(Tuple::new(vec![Value::Int(2), text()], Some(["a".into(), "b".into()].into())));
+        assert_eq!(of(&plain, vec![Value::None, bad]), Err("[1].b".into()));
+        assert_eq!(of(&plain, vec![tensor(Device::Cuda(0))]), Err("[0]".into()));
+        assert_eq!(of(&Parameter::new("t", Annotation::parse("i32")), vec![]), Err(String::new()));
+        assert_eq!(
+            of(&Parameter::new("t", Annotation::Constexpr), vec![tensor(Device::Cpu)]),
+            Err(String::new())
+        );
+    }
+
+    #[test]
+    fn tuples_of_another_form_have_another_key() {
+        let plain = Parameter::new("t", Annotation::None);
+        let values = [
+            Value::Tuple(vec![].into()),
+            Value::Tuple(vec![Value::Int(5)].into()),
+            Value::Tuple(vec![Value::Int(16)].into()),
+            Value::Tuple(vec![Value::Int(1)].into()),
+            Value::Tuple(vec![Value::Int(5), Value::Int(5)].into()),
+            Value::Tuple(vec![Value::Tuple(vec![Value::Int(5)].into())].into()),
+            Value::Tuple(Tuple::new(vec![Value::Int(5)], Some(["a".into()].into()))),
+            Value::Tuple(Tuple::new(vec![Value::Int(5)], Some(["b".into()].into()))),
+        ];
+        let key = |value: &Value<'_>| {
+            let mut key = Key::default();
+            encode(&plain, value, Device::Cpu, &mut key).expect("it fits");
+            key
+        };
+        for (index, value) in values.iter().enumerate() {
+            assert!(values[..index].iter().all(|other| key(other) != key(value)), "{value:?}");
+        }
+        assert_eq!(key(&Value::Tuple(vec![Value::Int(6)].into())), key(&values[1]));
     }
 }

@@ -1,7 +1,7 @@
 //! Arguments of a launch, as the caller converts them: one enum, no Python.
 
 use tilewright_cpu::memory::Region;
-use tilewright_frontend::{Constant, HostValue};
+use tilewright_frontend::{Constant, HostValue, Tuple};
 use tilewright_ir::{Dtype, Literal};
 
 use crate::Device;
@@ -29,8 +29,8 @@ pub enum Value<'m> {
         /// It was wrapped in `tl.constexpr`, or is a `@jit` function.
         is_explicit: bool,
     },
-    /// A tuple or list.
-    Tuple(Vec<Value<'m>>),
+    /// A tuple or list: each item is an argument of its own, unless the parameter is a constexpr.
+    Tuple(Tuple<Value<'m>>),
 }
 
 /// A pointer argument.
@@ -57,9 +57,9 @@ impl Value<'_> {
             Value::Scalar(literal) => HostValue::Constant(constant_of(*literal)),
             Value::None => HostValue::Constant(Constant::None),
             Value::Constant { value, .. } => value.clone(),
-            Value::Tuple(items) => {
-                let items: Option<Vec<_>> = items.iter().map(Value::to_host_value).collect();
-                HostValue::Tuple(items?)
+            Value::Tuple(tuple) => {
+                let items: Option<Vec<_>> = tuple.iter().map(Value::to_host_value).collect();
+                HostValue::Tuple(tuple.with_items(items?))
             }
         })
     }

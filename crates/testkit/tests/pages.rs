@@ -30,7 +30,8 @@ fn kernels() {
 /// Each op of the table appears in a kernel of `tests/kernels`, and so is run in every way.
 #[test]
 fn every_op_is_in_a_kernel() {
-    let mut missing: Vec<&str> = OPS.iter().map(|op| op.name).collect();
+    // The language cannot say `relayout`: the GPU path puts it between values.
+    let mut missing: Vec<&str> = OPS.iter().map(|op| op.name).filter(|&name| name != "relayout").collect();
     let folder = std::fs::read_dir(project_root().join("tests/kernels")).expect("the folder is there");
     for page in folder.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok()) {
         for case in cases(&page).expect("the pages are well formed") {

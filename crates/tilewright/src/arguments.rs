@@ -141,6 +141,32 @@ impl<'m, T: IntoArgument<'m>> IntoArgument<'m> for Option<T> {
     }
 }
 
+/// A list becomes a tuple.
+impl<'m, T: IntoArgument<'m>> IntoArgument<'m> for Vec<T> {
+    fn into_argument(self) -> Value<'m> {
+        Value::Tuple(self.into_iter().map(T::into_argument).collect())
+    }
+}
+
+macro_rules! tuples {
+    ($($($name:ident)*;)*) => {$(
+        impl<'m, $($name: IntoArgument<'m>),*> IntoArgument<'m> for ($($name,)*) {
+            fn into_argument(self) -> Value<'m> {
+                #[expect(non_snake_case, reason = "a variable has the name of its type")]
+                let ($($name,)*) = self;
+                Value::Tuple(vec![$($name.into_argument()),*].into())
+            }
+        }
+    )*};
+}
+tuples! { A; A B; A B C; A B C D; A B C D E; A B C D E F; }
+
+impl<'m> IntoArgument<'m> for () {
+    fn into_argument(self) -> Value<'m> {
+        Value::Tuple(Vec::new().into())
+    }
+}
+
 impl<'m> IntoArgument<'m> for Value<'m> {
     fn into_argument(self) -> Value<'m> {
         self

@@ -46,6 +46,12 @@ def optional(out_ptr, bias_ptr):
     tl.store(out_ptr, value)
 
 
+@triton.jit
+def spread(out_ptrs, values):
+    for i in tl.static_range(len(out_ptrs)):
+        tl.store(out_ptrs[i], values[i])
+
+
 def not_a_kernel(x):
     return x
 "#;
@@ -61,7 +67,7 @@ fn code<T>(result: Result<T, Error>) -> Option<Code> {
 #[test]
 fn kernels_are_listed_and_launched() {
     let module = module();
-    assert_eq!(module.kernel_names(), ["scale", "fill", "where_am_i", "typed", "optional"]);
+    assert_eq!(module.kernel_names(), ["scale", "fill", "where_am_i", "typed", "optional", "spread"]);
     let x: Vec<f32> = (0..200).map(|i| i as f32).collect();
     let mut out = vec![0.0_f32; 200];
     module.kernel("scale").unwrap().launch(4, args![&x, &mut out, 0.5, x.len()]).unwrap();
@@ -97,7 +103,7 @@ fn annotations_decide_types() {
     kernel.launch(1, args![&mut out, 255, 1, 0.1]).unwrap();
     assert_eq!(out, [256.1]);
     let handle = kernel.warmup(args![&mut out, 255, 1, 0.1]).unwrap();
-    let types: Vec<ParameterType> = handle.compiled.signature.iter().map(|(_, ty)| *ty).collect();
+    let types: Vec<ParameterType> = handle.compiled.signature.iter().map(|(_, ty)| ty.clone()).collect();
     let scalar = ParameterType::Scalar;
     assert_eq!(
         types,
@@ -210,4 +216,28 @@ fn described_arguments_compile() {
     let handle = kernel.compile("*fp32:16,*fp32:16,fp32,i32", &options).unwrap();
     assert!(handle.compiled.asm(Stage::Ir).contains("divisibility = 16"));
     assert_eq!(code(kernel.compile("*fp32,*fp32,fp32,i32,0", &options)), Some(Code::InvalidArange));
+}
+
+#[test]
+fn tuples_are_as_many_arguments_as_they_have_items() {
+    let module = module();
+    let kernel = module.kernel("spread").expect("it is there");
+    let (mut x, mut y) = ([0.0_f32; 1], [0_i64; 1]);
+    kernel.launch(1, args![(&mut x, &mut y), (1.5, 7)]).expect("it runs");
+    assert_eq!((x[0], y[0]), (1.5, 7));
+    kernel.launch(1, args![(&mut x, &mut y), (2.5, 9)]).expect("it runs");
+    assert_eq!((x[0], y[0]), (2.5, 9));
+    let mut all = [[0_i32; 1], [0; 1], [0; 1]];
+    let pointers: Vec<_> = all.iter_mut().collect();
+    kernel.launch(1, args![pointers, vec![1, 2, 3]]).expect("it runs");
+    assert_eq!(all, [[1], [2], [3]]);
+    kernel.launch(1, args![(), ()]).expect("it runs");
+    assert_eq!(code(kernel.launch(1, args![(1, ("text",)), ()])), Some(Code::InvalidArgument));
+    let handle = kernel.compile("(*fp32, *i64), (fp32, i32)", &tilewright::Options::default());
+    let compiled = &handle.expect("it compiles").compiled;
+    assert_eq!(compiled.signature[0].1.name(), "(*fp32, *i64)");
+    let ir = compiled.asm(Stage::Ir);
+    assert!(ir.starts_with(
+        "kernel func0 @spread(%out_ptrs.0: *fp32, %out_ptrs.1: *int64, %values.0: fp32, %values.1: int32)"
+    ));
 }

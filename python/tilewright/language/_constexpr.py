@@ -66,6 +66,8 @@ class constexpr:
     """A value that is known when a kernel is compiled; as an annotation, a parameter that takes one."""
 
     _tilewright_path = "constexpr"
+    # Where programs get it from: signatures are shown with it.
+    __module__ = "tilewright.language"
 
     def __init__(self, value: Any) -> None:
         while isinstance(value, constexpr):

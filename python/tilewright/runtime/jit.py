@@ -171,6 +171,8 @@ class JITFunction(_native.JitKernel, KernelInterface[T]):  # type: ignore[misc]
         self.__module__ = fn.__module__
         self.__doc__ = fn.__doc__
         self.__globals__ = fn.__globals__
+        # `inspect.signature`, `inspect.getsource` and doctest look there.
+        self.__wrapped__ = fn
         self._fn_name = f"{fn.__module__}.{fn.__qualname__}"
 
         self._define(
@@ -221,6 +223,10 @@ class JITFunction(_native.JitKernel, KernelInterface[T]):  # type: ignore[misc]
         """The name of a compiled variant."""
         return self._fn_name if self._repr is None else self._repr(specialization)
 
+    def __get__(self, instance: Any, owner: Any = None) -> JITFunction[T]:
+        """Itself: a kernel has no ``self``. What has this method is shown as a function by ``help()``."""
+        return self
+
     def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
         """Calls ``hook(*args, **kwargs)`` before each launch."""
         self.pre_run_hooks.append(hook)
@@ -229,6 +235,10 @@ class JITFunction(_native.JitKernel, KernelInterface[T]):  # type: ignore[misc]
     def is_gluon(self) -> bool:
         """Whether this is a function of another language than Triton; never."""
         return False
+
+    def __reduce__(self) -> str:
+        """Copied and pickled as functions are: as itself, and by its name."""
+        return self.__qualname__
 
     def __repr__(self) -> str:
         return f"JITFunction({self.module}:{self.__qualname__})"
@@ -266,7 +276,8 @@ def _source(fn: Callable[..., Any]) -> tuple[str, int, int]:
     except (OSError, TypeError) as error:
         raise LaunchValueError(
             f"the source of '{getattr(fn, '__name__', fn)}' is not available: @triton.jit compiles the source of a "
-            "function, so it must be defined in a file or in a notebook cell, not in exec() or with python -c"
+            "function, so it must be defined in a file or in a notebook cell, not in exec(), at the prompt or with "
+            "python -c (tilewright run -c finds it)"
         ) from error
     indentation = len(lines[0]) - len(lines[0].lstrip())
     prefix = lines[0][:indentation]
@@ -292,7 +303,8 @@ def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
     """Makes a function a kernel: ``@triton.jit``, or ``@triton.jit(noinline=True)``.
 
     Its body is compiled, not run by Python. What it may use are the functions of ``triton.language``, other ``@jit``
-    functions, and globals declared ``tl.constexpr``.
+    functions, and globals declared ``tl.constexpr``. With ``noinline=True``, calls from other functions stay calls, for
+    smaller code on a GPU; results are the same.
     """
     if fn is None:
         return lambda function: jit(function, **options)

@@ -15,6 +15,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ptx", &["base", "ir", "layout", "gpu"]),
     ("sim", &["base", "ptx"]),
     ("cuda", &["base"]),
+    // Development only: the stand-in for the driver library.
+    ("cuda/stub", &[]),
     ("compiler", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx"]),
     ("runtime", &["base", "ir", "frontend", "opt", "cpu", "ptx", "sim", "cuda", "compiler"]),
     ("tilewright", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "compiler", "runtime"]),

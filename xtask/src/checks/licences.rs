@@ -1,4 +1,4 @@
-//! Every dependency carries a licence that a permissively licensed project may ship.
+//! Every dependency carries a licence that a permissively licensed project may ship, and comes from the registry.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,11 +25,13 @@ pub const ACCEPTED: &[&str] = &[
     "Zlib",
 ];
 
-/// A package that the workspace depends on, and the licence that it states.
+/// A package that the workspace depends on: the licence that it states, and where cargo gets it.
 #[derive(Debug)]
 pub struct Dependency {
     pub name: String,
     pub licence: Option<String>,
+    /// None for a package of this workspace.
+    pub source: Option<String>,
 }
 
 /// Asks cargo for the packages of every platform.
@@ -50,16 +52,17 @@ pub fn dependencies(root: &Path) -> Result<Vec<Dependency>, String> {
 
 fn dependency(package: &Value) -> Dependency {
     let name = format!("{} {}", text(&package["name"]), text(&package["version"]));
-    Dependency { name, licence: package["license"].as_str().map(str::to_owned) }
+    let string = |key: &str| package[key].as_str().map(str::to_owned);
+    Dependency { name, licence: string("license"), source: string("source") }
 }
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 
-/// Every stated licence can be met by accepted ones.
+/// Every stated licence can be met by accepted ones, and nothing comes from a repository, which may change or go away.
 pub fn check(dependencies: &[Dependency]) -> Vec<Finding> {
-    let finding = |dependency: &Dependency| {
+    let licence = |dependency: &Dependency| {
         let problem = match &dependency.licence {
             Some(licence) if is_accepted(licence) => return None,
             Some(licence) => format!("{} is licensed `{licence}`, which is not accepted", dependency.name),
@@ -67,7 +70,12 @@ pub fn check(dependencies: &[Dependency]) -> Vec<Finding> {
         };
         Some(Finding::new("Cargo.lock", 1, "licence", problem))
     };
-    dependencies.iter().filter_map(finding).collect()
+    let source = |dependency: &Dependency| {
+        let source = dependency.source.as_ref().filter(|source| !source.starts_with("registry+"))?;
+        let problem = format!("{} comes from `{source}`, not from the registry", dependency.name);
+        Some(Finding::new("Cargo.lock", 1, "source", problem))
+    };
+    dependencies.iter().flat_map(|dependency| [licence(dependency), source(dependency)]).flatten().collect()
 }
 
 /// Evaluates an SPDX expression; the old form `MIT/Apache-2.0` means `OR`. What does not parse is not accepted.
@@ -152,14 +160,30 @@ mod tests {
 
     #[test]
     fn a_dependency_without_an_accepted_licence_is_found() {
-        let dependency =
-            |licence: Option<&str>| Dependency { name: "x 1.0".into(), licence: licence.map(Into::into) };
+        let dependency = |licence: Option<&str>| Dependency {
+            name: "x 1.0".into(),
+            licence: licence.map(Into::into),
+            source: None,
+        };
         let findings = check(&[dependency(Some("MIT")), dependency(Some("GPL-3.0")), dependency(None)]);
         let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
         assert_eq!(
             messages,
             ["x 1.0 is licensed `GPL-3.0`, which is not accepted", "x 1.0 states no licence"]
         );
+    }
+
+    #[test]
+    fn a_dependency_from_a_repository_is_found() {
+        let dependency = |source: Option<&str>| Dependency {
+            name: "x 1.0".into(),
+            licence: Some("MIT".into()),
+            source: source.map(Into::into),
+        };
+        let sources = [None, Some("registry+sparse"), Some("git+ssh://somewhere/x")];
+        let findings = check(&sources.map(dependency));
+        let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+        assert_eq!(messages, ["x 1.0 comes from `git+ssh://somewhere/x`, not from the registry"]);
     }
 
     #[test]

@@ -33,6 +33,13 @@ fn next_place(lines: usize) -> usize {
     PLACE.try_with(|place| place.replace((place.get() + STAGGER) % PAGE)).unwrap_or(0)
 }
 
+/// There is no memory for a tile.
+///
+/// This is the only thing that unwinds: from the allocation, of which nobody between can do without, to the loop over the
+/// programs of the grid, which makes it an error of the launch.
+#[derive(Clone, Copy, Debug)]
+pub struct OutOfMemory;
+
 /// Bytes that begin at a multiple of [`ALIGNMENT`].
 #[derive(Clone, Default)]
 pub struct Buffer {
@@ -44,16 +51,22 @@ pub struct Buffer {
 
 impl Buffer {
     /// A buffer of so many zero bytes.
+    ///
+    /// Where there is no memory for it, the program of the grid ends: see [`OutOfMemory`].
     pub fn new(len: usize) -> Self {
-        let lines = len.div_ceil(ALIGNMENT);
-        let skipped = next_place(lines);
-        Self { lines: vec![Line::zeroed(); skipped + lines], skipped, len }
+        let skipped = next_place(len.div_ceil(ALIGNMENT));
+        let mut buffer = Self { lines: Vec::new(), skipped, len: 0 };
+        buffer.resize(len);
+        buffer
     }
 
     /// Makes it at least so long, and exactly so long to those who read it. What it holds is unspecified afterwards.
     pub fn resize(&mut self, len: usize) {
         let lines = self.skipped + len.div_ceil(ALIGNMENT);
         if lines > self.lines.len() {
+            if self.lines.try_reserve_exact(lines - self.lines.len()).is_err() {
+                std::panic::resume_unwind(Box::new(OutOfMemory));
+            }
             self.lines.resize(lines, Line::zeroed());
         }
         self.len = len;

@@ -4,7 +4,6 @@
 //!
 //! - `shl` and `shr` read the shift count as an unsigned number of the operand's width, so a negative count is a large
 //!   one.
-//! - `int_div` and `int_rem` look for a zero divisor first and write nothing if there is one.
 //! - A NaN result is some quiet or signalling NaN: its payload is unspecified, but does not depend on the processor's
 //!   vector width.
 //! - Booleans are integers modulo 2: `add` and `sub` are exclusive or, `neg` and `abs` are the identity.
@@ -18,7 +17,7 @@
 
 use tilewright_ir::{Dtype, ElementwiseFn};
 
-use super::{Operand, ZeroDivisor, float, integer, narrow};
+use super::{Operand, float, integer, narrow};
 
 /// Applies a function of the table: `out[i] = function(operands[0][i], operands[1][i], …)`.
 ///
@@ -27,38 +26,26 @@ use super::{Operand, ZeroDivisor, float, integer, narrow};
 /// `int1` for comparisons. [`Operand::Out`] may stand for any operand but those of a comparison and the condition of a
 /// selection.
 ///
-/// Fails if an integer is divided by zero; nothing is written then. Panics if the function does not take the element
-/// type or so many operands, or if a tile has the wrong length or alignment: the verifier excludes all that.
+/// Panics if the function does not take the element type or so many operands, or if a tile has the wrong length or
+/// alignment: the verifier excludes all that.
 #[inline]
-pub fn apply(
-    function: ElementwiseFn,
-    dtype: Dtype,
-    out: &mut [u8],
-    operands: &[Operand<'_>],
-) -> Result<(), ZeroDivisor> {
+pub fn apply(function: ElementwiseFn, dtype: Dtype, out: &mut [u8], operands: &[Operand<'_>]) {
     use ElementwiseFn as F;
     match (function, operands) {
         (F::Select, &[condition, x, y]) => {
             integer::select(dtype.bytes(), out, condition, x, y);
-            Ok(())
         }
-        (F::Fma, &[x, y, z]) => {
-            match dtype {
-                Dtype::F32 => float::fma_f32(out, x, y, z),
-                Dtype::F64 => float::fma_f64(out, x, y, z),
-                _ => narrow::fma(dtype, out, x, y, z),
-            }
-            Ok(())
-        }
-        (F::Eq | F::Ne | F::Lt | F::Le | F::Gt | F::Ge, &[x, y]) => {
-            match dtype {
-                Dtype::F32 => float::compare_f32(function, out, x, y),
-                Dtype::F64 => float::compare_f64(function, out, x, y),
-                _ if dtype.is_float() => narrow::compare(function, dtype, out, x, y),
-                _ => integer::compare_integers(function, dtype.bytes(), dtype.is_signed(), out, x, y),
-            }
-            Ok(())
-        }
+        (F::Fma, &[x, y, z]) => match dtype {
+            Dtype::F32 => float::fma_f32(out, x, y, z),
+            Dtype::F64 => float::fma_f64(out, x, y, z),
+            _ => narrow::fma(dtype, out, x, y, z),
+        },
+        (F::Eq | F::Ne | F::Lt | F::Le | F::Gt | F::Ge, &[x, y]) => match dtype {
+            Dtype::F32 => float::compare_f32(function, out, x, y),
+            Dtype::F64 => float::compare_f64(function, out, x, y),
+            _ if dtype.is_float() => narrow::compare(function, dtype, out, x, y),
+            _ => integer::compare_integers(function, dtype.bytes(), dtype.is_signed(), out, x, y),
+        },
         (_, &[x, y]) => binary(function, dtype, out, x, y),
         (_, &[x]) => binary(function, dtype, out, x, Operand::Scalar(0)),
         _ => panic!("{} does not take {} operands", function.name(), operands.len()),
@@ -66,13 +53,7 @@ pub fn apply(
 }
 
 /// A function of one operand, for which `y` is not read, or of two.
-fn binary(
-    function: ElementwiseFn,
-    dtype: Dtype,
-    out: &mut [u8],
-    x: Operand<'_>,
-    y: Operand<'_>,
-) -> Result<(), ZeroDivisor> {
+fn binary(function: ElementwiseFn, dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
     use ElementwiseFn as F;
     let done = match (dtype, function) {
         (Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64, F::Neg | F::Abs) => {
@@ -82,21 +63,10 @@ fn binary(
         (Dtype::F32, _) => float::apply_32(function, out, x, y),
         (Dtype::F64, _) => float::apply_64(function, out, x, y),
         _ if dtype.is_float() => narrow::apply(function, dtype, out, x, y),
-        _ => {
-            if function.can_fail()
-                && let Some(element) = integer::find_zero(dtype.bytes(), y, out)
-            {
-                return Err(ZeroDivisor { element });
-            }
-            if dtype.is_bool() {
-                integer::apply_bool(function, out, x, y)
-            } else {
-                integer::apply(function, dtype.bytes(), dtype.is_signed(), out, x, y)
-            }
-        }
+        _ if dtype.is_bool() => integer::apply_bool(function, out, x, y),
+        _ => integer::apply(function, dtype.bytes(), dtype.is_signed(), out, x, y),
     };
     assert!(done, "{} does not take {dtype}", function.name());
-    Ok(())
 }
 
 /// Writes a scalar to every element: the splat. `bits` are those of the scalar.

@@ -37,7 +37,7 @@ common!(common_16, u16);
 common!(common_32, u32);
 common!(common_64, u64);
 
-/// The functions that depend on signedness. `$quotient` must be total.
+/// The functions that depend on signedness. `$quotient` may be anything by zero, but must not panic.
 macro_rules! typed_functions {
     ($name:ident, $ty:ty, $wide:ty, |$x:ident, $y:ident| $quotient:expr, $shr:expr) => {
         fn $name(function: F, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) -> bool {
@@ -52,7 +52,13 @@ macro_rules! typed_functions {
                 F::Min => binary_commutative(out, x, y, |x, y| if x < y { x } else { y }),
                 F::Max => binary_commutative(out, x, y, |x, y| if x > y { x } else { y }),
                 F::Shr => binary(out, x, y, $shr),
-                F::IntDiv => binary_long(out, x, y, quotient),
+                F::IntDiv => binary_long(
+                    out,
+                    x,
+                    y,
+                    #[inline(always)]
+                    |x, y| if y == 0 { !0 } else { quotient(x, y) },
+                ),
                 F::IntRem => binary_long(
                     out,
                     x,
@@ -245,6 +251,8 @@ pub(super) fn apply_bool(function: F, out: &mut [u8], x: Operand<'_>, y: Operand
         F::Neg | F::Abs => common_8(F::Or, out, x, Operand::Scalar(0)),
         // One bit shifted by one or more leaves the width.
         F::Shl => typed_u8(F::Shr, out, x, y),
+        // The quotient by zero has one bit.
+        F::IntDiv => typed_u8(function, out, x, y) && common_8(F::And, out, Operand::Out, Operand::Scalar(1)),
         _ => apply(function, 1, false, out, x, y),
     }
 }
@@ -270,30 +278,6 @@ pub(super) fn select(bytes: usize, out: &mut [u8], condition: Operand<'_>, x: Op
         2 => select_width::<u16>(out, condition, x, y),
         4 => select_width::<u32>(out, condition, x, y),
         _ => select_width::<u64>(out, condition, x, y),
-    }
-}
-
-/// The first zero of a divisor.
-pub(super) fn find_zero(bytes: usize, divisor: Operand<'_>, out: &[u8]) -> Option<usize> {
-    fn first<T: super::Element + PartialEq>(divisor: Operand<'_>, out: &[u8]) -> Option<usize> {
-        let zero = T::default();
-        let tile = match Source::<T>::new(divisor) {
-            Source::Scalar(value) => return (value == zero && !out.is_empty()).then_some(0),
-            Source::Tile(tile) => tile,
-            Source::Out => typed(out),
-        };
-        let mut any = 0;
-        vectorize(
-            #[inline(always)]
-            || any = tile.iter().fold(0, |any, &value| any | u8::from(value == zero)),
-        );
-        if any == 0 { None } else { tile.iter().position(|&value| value == zero) }
-    }
-    match bytes {
-        1 => first::<u8>(divisor, out),
-        2 => first::<u16>(divisor, out),
-        4 => first::<u32>(divisor, out),
-        _ => first::<u64>(divisor, out),
     }
 }
 

@@ -33,6 +33,7 @@
 
 pub mod buffer;
 pub mod cast;
+pub(crate) mod chain;
 pub mod copy;
 pub mod dot;
 pub mod elementwise;
@@ -58,13 +59,6 @@ pub enum Operand<'a> {
     Scalar(u64),
     /// What the result buffer holds before: the function works in place.
     Out,
-}
-
-/// An integer was divided by zero.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ZeroDivisor {
-    /// The row-major index of the first element whose divisor is zero.
-    pub element: usize,
 }
 
 /// A native element type of tiles.

@@ -101,12 +101,12 @@ fn moved(ty: &TileType, pointer: Value, offset_ty: &TileType, offset: Value, siz
         Form::Dense(tile) => Operand::Tile(tile.bytes()),
         _ => Operand::Scalar(pointer.scalar()),
     };
-    let mut infallible = |function: ElementwiseFn, operand: Operand<'_>| {
-        apply(function, Dtype::I64, out.bytes_mut(), &[Operand::Out, operand]).expect("it does not divide");
+    let mut update = |function: ElementwiseFn, operand: Operand<'_>| {
+        apply(function, Dtype::I64, out.bytes_mut(), &[Operand::Out, operand]);
     };
     if size > 1 {
-        infallible(ElementwiseFn::Shl, shift);
+        update(ElementwiseFn::Shl, shift);
     }
-    infallible(ElementwiseFn::Add, base);
+    update(ElementwiseFn::Add, base);
     out
 }

@@ -1,5 +1,7 @@
 //! `assert`. Loops and branches are in the machine, because they run blocks.
 
+use tilewright_ir::Failure;
+
 use crate::fault::{Fault, FaultKind, Outcome};
 use crate::machine::Machine;
 use crate::program::Step;
@@ -7,8 +9,8 @@ use crate::value::Form;
 
 use super::dense::write_out;
 
-/// Fails with the message where the condition does not hold and the mask does.
-pub(crate) fn assert(machine: &mut Machine<'_>, step: &Step, message: &str) -> Outcome {
+/// Fails where the condition does not hold and the mask does.
+pub(crate) fn assert(machine: &mut Machine<'_>, step: &Step, failure: &Failure) -> Outcome {
     let ty = machine.type_of(step.operands[0]);
     let condition = machine.take(step.operands[0]);
     let mask = machine.take_optional(step, 1);
@@ -23,6 +25,6 @@ pub(crate) fn assert(machine: &mut Machine<'_>, step: &Step, message: &str) -> O
     });
     match failed {
         None => Ok(()),
-        Some(element) => Err(Fault::new(FaultKind::Assertion(message.into())).at(ty.lane(element))),
+        Some(element) => Err(Fault::new(FaultKind::Assertion(failure.clone())).at(ty.lane(element))),
     }
 }

@@ -3,9 +3,8 @@
 
 use tilewright_ir::{Dtype, ElementwiseFn};
 
-use crate::fault::{Fault, FaultKind, Outcome};
+use crate::kernels::Operand;
 use crate::kernels::elementwise::apply;
-use crate::kernels::{Operand, ZeroDivisor};
 use crate::machine::Machine;
 use crate::program::{Step, Use};
 use crate::tile::Tile;
@@ -15,17 +14,15 @@ use crate::{scalar, symbolic};
 use super::dense::{only_element, write_out};
 
 /// The op: its meaning is in the row of the function.
-pub(crate) fn elementwise(machine: &mut Machine<'_>, step: &Step, function: ElementwiseFn) -> Outcome {
+pub(crate) fn elementwise(machine: &mut Machine<'_>, step: &Step, function: ElementwiseFn) {
     let result = step.results[0];
     let to = machine.ty(result);
     if let [x, y] = step.operands[..]
         && let (&Form::Uniform(x), &Form::Uniform(y)) = (machine.form(x), machine.form(y))
     {
         let number = machine.type_of(step.operands[1]).number;
-        if let Ok(bits) = scalar::elementwise(function, number, &[x, y]) {
-            machine.set_uniform(result, bits);
-            return Ok(());
-        }
+        machine.set_uniform(result, scalar::elementwise(function, number, &[x, y]));
+        return;
     }
     let known = match step.operands[..] {
         [x] => without_elements(machine, step, function, &[machine.form(x)]),
@@ -37,7 +34,7 @@ pub(crate) fn elementwise(machine: &mut Machine<'_>, step: &Step, function: Elem
                 let chosen = machine.take(if condition == 0 { z } else { y });
                 machine.release(&step.operands);
                 machine.set(result, chosen);
-                return Ok(());
+                return;
             }
             without_elements(machine, step, function, &[machine.form(x), machine.form(y), machine.form(z)])
         }
@@ -45,7 +42,7 @@ pub(crate) fn elementwise(machine: &mut Machine<'_>, step: &Step, function: Elem
     };
     if let Some(form) = known {
         machine.set(result, form.into());
-        return Ok(());
+        return;
     }
     let dtype = machine.type_of(step.operands[step.operands.len() - 1]).dtype();
     let source = match (function, &step.operands[..]) {
@@ -59,8 +56,7 @@ pub(crate) fn elementwise(machine: &mut Machine<'_>, step: &Step, function: Elem
     for (index, (input, &operand)) in inputs.iter_mut().zip(&step.operands).enumerate() {
         *input = take_input(machine, operand, to, if index < first { Dtype::I1 } else { dtype });
     }
-    let tile = dense(function, to, dtype, inputs)
-        .map_err(|zero| Fault::new(FaultKind::DivisionByZero).at(to.lane(zero.element)))?;
+    let tile = dense(function, to, dtype, inputs);
     if to.is_scalar() {
         machine.set(result, Value::uniform(only_element(to.size, tile.bytes())).with_source(source));
     } else if source == Source::UNKNOWN {
@@ -68,7 +64,6 @@ pub(crate) fn elementwise(machine: &mut Machine<'_>, step: &Step, function: Elem
     } else {
         machine.set(result, Value::dense(tile).with_source(source));
     }
-    Ok(())
 }
 
 /// An operand of a loop over the elements.
@@ -90,7 +85,7 @@ fn take_input(machine: &mut Machine<'_>, operand: Use, to: &TileType, dtype: Dty
     }
 }
 
-/// The result where no operand has to be written out. An error is found again by the loop over the elements.
+/// The result where no operand has to be written out.
 #[inline(always)]
 fn without_elements<const N: usize>(
     machine: &Machine<'_>,
@@ -109,7 +104,7 @@ fn without_elements<const N: usize>(
         }
     }
     if uniform {
-        return scalar::elementwise(function, number, &bits).ok().map(Form::Uniform);
+        return Some(Form::Uniform(scalar::elementwise(function, number, &bits)));
     }
     if number.dtype.is_float() {
         return None;
@@ -125,12 +120,7 @@ fn is_comparison(function: ElementwiseFn) -> bool {
 }
 
 /// By a loop over the elements, in the buffer of an operand that nobody else needs, if there is one.
-fn dense(
-    function: ElementwiseFn,
-    to: &TileType,
-    dtype: Dtype,
-    operands: &mut [Input],
-) -> Result<Tile, ZeroDivisor> {
+fn dense(function: ElementwiseFn, to: &TileType, dtype: Dtype, operands: &mut [Input]) -> Tile {
     let first = usize::from(function == ElementwiseFn::Select);
     let mut out = None;
     if !is_comparison(function) {
@@ -155,6 +145,6 @@ fn dense(
             Input::Bits(bits) => Operand::Scalar(*bits),
         };
     }
-    apply(function, dtype, out.bytes_mut(), &inputs[..operands.len()])?;
-    Ok(out)
+    apply(function, dtype, out.bytes_mut(), &inputs[..operands.len()]);
+    out
 }

@@ -12,7 +12,9 @@ use crate::kernels::copy::Axis;
 use crate::kernels::elementwise::fill;
 use crate::launch::Argument;
 use crate::machine::Machine;
-use crate::memory::{AccessError, Region, gather, load_block, load_run, scatter, store_block, store_run};
+use crate::memory::{
+    AccessError, Region, RunReader, RunWriter, gather, load_block, load_run, scatter, store_block, store_run,
+};
 use crate::program::{Step, Use};
 use crate::tile::Tile;
 use crate::value::{Affine, BoxMask, Form, SYMBOLIC_RANK, Source, TileType, Value};
@@ -298,6 +300,60 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let mask = mask.as_ref().map(Tile::bytes);
     scatter(regions_of(machine, source), ty.size, addresses, mask, tile.bytes())
         .map_err(|error| out_of_bounds(&error, true, ty.size, source).at(ty.lane(error.element)))
+}
+
+/// A load of the first elements of a tile of one axis, which are contiguous in memory.
+pub(crate) struct DirectLoad<'a> {
+    pub run: RunReader<'a>,
+    /// What the other elements are.
+    pub other: f32,
+}
+
+impl<'a> DirectLoad<'a> {
+    /// The load of a step on binary32 tiles, if it is one. Fails as the step does.
+    pub(crate) fn new(machine: &Machine<'a>, step: &Step) -> Outcome<Option<Self>> {
+        let [pointer, rest @ ..] = &step.operands[..] else { return Ok(None) };
+        let other = match rest.get(1).map(|&other| machine.form(other)) {
+            None => 0.0,
+            Some(&Form::Uniform(bits)) => f32::from_bits(bits as u32),
+            Some(_) => return Ok(None),
+        };
+        let Some((region, run)) = direct(machine, *pointer, rest.first().copied()) else { return Ok(None) };
+        let source = machine.source(*pointer);
+        let reader = RunReader::new(&region, size_of::<f32>(), run.address, run.high * size_of::<f32>())
+            .map_err(|error| {
+                out_of_bounds(&error, false, size_of::<f32>(), source).at(run.lane(error.element))
+            })?;
+        Ok(Some(Self { run: reader, other }))
+    }
+}
+
+/// A store of the first elements of a tile of one axis, which are contiguous in memory.
+pub(crate) struct DirectStore<'a> {
+    pub run: RunWriter<'a>,
+    pub elements: usize,
+}
+
+impl<'a> DirectStore<'a> {
+    /// The store of a step on binary32 tiles, if it is one. Fails as the step does.
+    pub(crate) fn new(machine: &Machine<'a>, step: &Step) -> Outcome<Option<Self>> {
+        let [pointer, _, rest @ ..] = &step.operands[..] else { return Ok(None) };
+        let Some((region, run)) = direct(machine, *pointer, rest.first().copied()) else { return Ok(None) };
+        let source = machine.source(*pointer);
+        let bytes = run.high * size_of::<f32>();
+        let passes_caches = machine.passes_caches(&region, bytes);
+        let writer = RunWriter::new(&region, size_of::<f32>(), run.address, bytes, passes_caches).map_err(
+            |error| out_of_bounds(&error, true, size_of::<f32>(), source).at(run.lane(error.element)),
+        )?;
+        Ok(Some(Self { run: writer, elements: run.high }))
+    }
+}
+
+/// The memory of an access to the first elements of a binary32 tile, if they are a run.
+fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<(Region<'a>, Run)> {
+    let part = Where::new(mask.map(|mask| machine.form(mask)));
+    let run = Run::new(machine.type_of(pointer), machine.form(pointer), part, size_of::<f32>())?;
+    (run.low == 0).then(|| (region_of(machine, machine.source(pointer), run.address), run))
 }
 
 /// The bits of a scalar that was computed as a tile of one element.

@@ -2,6 +2,7 @@
 //! operands out and calls a kernel.
 
 pub(crate) mod cast;
+pub(crate) mod chain;
 pub(crate) mod control;
 pub(crate) mod dense;
 pub(crate) mod dot;

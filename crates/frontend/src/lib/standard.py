@@ -173,20 +173,34 @@ def _with_positions(input, axis: tl.constexpr, combine: tl.constexpr, keep_dims:
 
 
 @triton.jit
+def _extremum(input, axis: tl.constexpr, return_indices: tl.constexpr, tie_break_left: tl.constexpr,
+              keep_dims: tl.constexpr, combine: tl.constexpr, first: tl.constexpr, any: tl.constexpr):
+    # `combine` takes two elements, `first` and `any` take them with their positions: of equal ones, the first or either.
+    if return_indices:
+        value = input.to(_indexed_dtype(input.dtype))
+        return _with_positions(value, axis, first if tie_break_left else any, keep_dims)
+    else:
+        return tl.reduce(input.to(_extremum_dtype(input.dtype)), axis, combine, keep_dims=keep_dims)
+
+
+@triton.jit
+def _choose(left, a, i, b, j):
+    return tl.where(left, a, b), tl.where(left, i, j)
+
+
+@triton.jit
 def _larger(a, b):
     return tl.maximum(a, b)
 
 
 @triton.jit
 def _first_larger(a, i, b, j):
-    left = (a > b) | ((a == b) & (i < j))
-    return tl.where(left, a, b), tl.where(left, i, j)
+    return _choose((a > b) | ((a == b) & (i < j)), a, i, b, j)
 
 
 @triton.jit
 def _any_larger(a, i, b, j):
-    left = a > b
-    return tl.where(left, a, b), tl.where(left, i, j)
+    return _choose(a > b, a, i, b, j)
 
 
 @tl.core._tensor_member_fn
@@ -196,14 +210,8 @@ def max(input, axis: tl.constexpr = None, return_indices: tl.constexpr = False,
     """The largest element along an axis, or of all; with its position if asked, the first one of equal elements unless
     `return_indices_tie_break_left=False`. NaN is left out. Types of less than 32 bits give fp32 or int32; with positions,
     only bf16 gives fp32."""
-    if return_indices:
-        value = input.to(_indexed_dtype(input.dtype))
-        if return_indices_tie_break_left:
-            return _with_positions(value, axis, _first_larger, keep_dims)
-        else:
-            return _with_positions(value, axis, _any_larger, keep_dims)
-    else:
-        return tl.reduce(input.to(_extremum_dtype(input.dtype)), axis, _larger, keep_dims=keep_dims)
+    return _extremum(input, axis, return_indices, return_indices_tie_break_left, keep_dims, _larger, _first_larger,
+                     _any_larger)
 
 
 @tl.core._tensor_member_fn
@@ -222,14 +230,12 @@ def _smaller(a, b):
 
 @triton.jit
 def _first_smaller(a, i, b, j):
-    left = (a < b) | ((a == b) & (i < j))
-    return tl.where(left, a, b), tl.where(left, i, j)
+    return _choose((a < b) | ((a == b) & (i < j)), a, i, b, j)
 
 
 @triton.jit
 def _any_smaller(a, i, b, j):
-    left = a < b
-    return tl.where(left, a, b), tl.where(left, i, j)
+    return _choose(a < b, a, i, b, j)
 
 
 @tl.core._tensor_member_fn
@@ -237,14 +243,8 @@ def _any_smaller(a, i, b, j):
 def min(input, axis: tl.constexpr = None, return_indices: tl.constexpr = False,
         return_indices_tie_break_left: tl.constexpr = True, keep_dims: tl.constexpr = False):
     """The smallest element along an axis, or of all; otherwise as `max`."""
-    if return_indices:
-        value = input.to(_indexed_dtype(input.dtype))
-        if return_indices_tie_break_left:
-            return _with_positions(value, axis, _first_smaller, keep_dims)
-        else:
-            return _with_positions(value, axis, _any_smaller, keep_dims)
-    else:
-        return tl.reduce(input.to(_extremum_dtype(input.dtype)), axis, _smaller, keep_dims=keep_dims)
+    return _extremum(input, axis, return_indices, return_indices_tie_break_left, keep_dims, _smaller, _first_smaller,
+                     _any_smaller)
 
 
 @tl.core._tensor_member_fn

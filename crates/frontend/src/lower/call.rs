@@ -7,14 +7,14 @@ use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{Block, IrBuilder, Type};
 
 use super::function::{Loaded, is_constexpr};
-use super::names::BUILTINS;
 use super::report::Place;
 use super::{Callee, IrOperand, Lower, Lowerer, Reported, template};
 use crate::Options;
-use crate::host::ObjectRef;
+use crate::host::{NamedTuple, ObjectRef};
 use crate::semantic::{self, BuiltinSpec, Caller, LanguageItem, Op, ParameterKind, Semantic, SemanticError};
 use crate::suggest::suggest;
-use crate::value::{Constant, Operand};
+use crate::tuple::Tuple;
+use crate::value::{BUILTINS, Constant, Operand, language_name};
 
 /// An argument, with the expression that it was computed from where the source has one.
 pub(crate) type Passed<'a> = (IrOperand, Option<&'a Expr>);
@@ -90,6 +90,11 @@ impl<'a> Lowerer<'a, '_, '_> {
         span: Span,
         callee_span: Span,
     ) -> Lower<IrOperand> {
+        if let Operand::Object(object) | Operand::Callable(object) = callee
+            && let Some(class) = self.session.host.named_tuple(*object)
+        {
+            return self.call_named_tuple(class, arguments, span);
+        }
         match callee {
             Operand::Language(path) => match path.strip_prefix(BUILTINS) {
                 Some(name) => self.python_builtin(name, arguments, span, callee_span),
@@ -105,18 +110,60 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let what = self.session.host.describe(*object);
                 let message = format!("{what} is plain Python, which a kernel cannot call");
                 let diagnostic = Diagnostic::at(Code::NotCallable, callee_span, message);
-                Err(self.report(diagnostic.hint(
+                let hint = self.namesake(callee_span).unwrap_or_else(|| {
                     "decorate it with @triton.jit; or, if it computes a compile-time value from compile-time \
-                     values, with @triton.constexpr_function",
-                )))
+                     values, with @triton.constexpr_function"
+                        .into()
+                });
+                Err(self.report(diagnostic.hint(hint)))
             }
             other => Err(self.not_callable(other, callee_span)),
         }
     }
 
+    /// Makes a tuple with named fields.
+    fn call_named_tuple(
+        &mut self,
+        class: NamedTuple,
+        arguments: Arguments<'a>,
+        span: Span,
+    ) -> Lower<IrOperand> {
+        let NamedTuple { name, fields, defaults } = class;
+        let required = fields.len().saturating_sub(defaults.len());
+        let slot = |(index, name): (usize, &'_ Arc<str>)| (name.clone(), index < required);
+        let slots: Vec<(Arc<str>, bool)> = fields.iter().enumerate().map(slot).collect();
+        let slots: Vec<Slot<'_>> = slots
+            .iter()
+            .map(|(name, is_required)| Slot {
+                name,
+                kind: ParameterKind::Positional,
+                is_required: *is_required,
+            })
+            .collect();
+        let bound = self.bind_arguments(&name, &slots, arguments, span, None)?;
+        let mut defaults = defaults.into_iter().map(super::names::from_host);
+        let items = bound.into_iter().enumerate().map(|(index, passed)| {
+            let default = if index < required { None } else { defaults.next() };
+            passed.map(|(value, _)| value).or(default).ok_or(Reported)
+        });
+        Ok(template::whole(Tuple::new(items.collect::<Lower<_>>()?, Some(fields))))
+    }
+
     fn not_callable(&mut self, callee: &IrOperand, span: Span) -> Reported {
-        let what = self.describe(callee);
-        self.error(Code::NotCallable, span, format!("{what} cannot be called"))
+        let message = format!("{} cannot be called", self.describe(callee));
+        let hint = self.namesake(span);
+        self.report(Diagnostic { hint, ..Diagnostic::at(Code::NotCallable, span, message) })
+    }
+
+    /// Advice where a function of another module is called, such as `math.exp`, and the language has one of this name.
+    fn namesake(&self, callee: Span) -> Option<String> {
+        let (_, name) = self.session.sources.text(callee).rsplit_once('.')?;
+        match self.language(name)? {
+            LanguageItem::Builtin(_) | LanguageItem::Library(_) => {
+                Some(format!("use `tl.{name}`, or decorate the function with @triton.jit if it is yours"))
+            }
+            LanguageItem::Module | LanguageItem::Constant(_) | LanguageItem::Special(_) => None,
+        }
     }
 
     /// Calls a name of `triton.language`.
@@ -135,8 +182,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 self.call_function(Callee::Library(function), arguments, span)
             }
             Some(_) => {
-                let name = if path.is_empty() { "tl".into() } else { format!("tl.{path}") };
-                Err(self.error(Code::NotCallable, callee_span, format!("{name} cannot be called")))
+                let message = format!("{} cannot be called", language_name(path));
+                Err(self.error(Code::NotCallable, callee_span, message))
             }
             None => {
                 let message = format!("tl.{path} is not available yet");
@@ -238,6 +285,13 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let range = super::parse::bytes(definition.name.range);
                 Span::new(loaded.file, range.start, range.end)
             });
+            let by_place = |name: &str| {
+                parameters.posonlyargs.iter().any(|parameter| parameter.parameter.name.as_str() == name)
+            };
+            if let Some((keyword, _, at)) = arguments.keywords.iter().find(|(name, ..)| by_place(name)) {
+                let message = format!("{} takes '{keyword}' by position, not by keyword", loaded.name);
+                return Err(self.wrong_arguments(message, *at, defined, None));
+            }
             self.bind_arguments(&loaded.name, &slots, arguments, span, defined)?
         };
         let values = self.complete(callee, &loaded, definition, bound, span)?;
@@ -406,6 +460,13 @@ impl Caller for Lowerer<'_, '_, '_> {
 
     fn print(&mut self, text: &str) {
         self.session.host.print(text);
+    }
+
+    fn show(&mut self, constant: &Constant) -> String {
+        match constant {
+            Constant::Object(object) => self.session.host.describe(*object),
+            other => other.to_string(),
+        }
     }
 
     fn known(&mut self, operand: &Op<Self>) -> Option<Constant> {

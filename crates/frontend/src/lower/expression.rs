@@ -10,6 +10,7 @@ use super::scope::Binding;
 use super::{IrOperand, Lower, Lowerer, Reported, template};
 use crate::constexpr::{self, Evaluated};
 use crate::semantic::{self, BinaryOperator, BooleanOperator, CompareOperator, Index, UnaryOperator};
+use crate::tuple::Tuple;
 use crate::value::{Constant, Operand};
 
 pub(crate) fn binary_operator(operator: Operator) -> BinaryOperator {
@@ -111,7 +112,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     /// The items of `*expression`.
     pub(crate) fn starred(&mut self, expression: &'a Expr) -> Lower<Vec<IrOperand>> {
         let value = self.expression(expression)?;
-        template::items(&value).ok_or_else(|| {
+        template::items(&value).map(Tuple::into_vec).ok_or_else(|| {
             let what = self.describe(&value);
             self.error(
                 Code::TypeMismatch,
@@ -169,12 +170,11 @@ impl<'a> Lowerer<'a, '_, '_> {
         if let (Operand::Constant(left), Operand::Constant(right)) = (left, right) {
             return self.evaluated(constexpr::binary(operator, left, right), span);
         }
-        if let (Some(mut items), Some(more)) = (template::items(left), template::items(right))
+        if let (Some(items), Some(more)) = (template::items(left), template::items(right))
             && operator == BinaryOperator::Add
         {
             self.check_size(left.size() + right.size(), span)?;
-            items.extend(more);
-            return Ok(template::tuple(items));
+            return Ok(template::tuple(items.into_iter().chain(more).collect()));
         }
         if operator == BinaryOperator::Mul
             && let (Operand::Tuple(items), count) | (count, Operand::Tuple(items)) = (left, right)
@@ -563,7 +563,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 literal.as_int().map(Constant::Int).or_else(|| literal.as_float().map(Constant::Float))
             }
             Operand::Tuple(items) => {
-                items.iter().map(|item| self.as_constant(item)).collect::<Option<_>>().map(Constant::Tuple)
+                let constants = items.iter().map(|item| self.as_constant(item)).collect::<Option<_>>();
+                constants.map(|constants| Constant::Tuple(items.with_items(constants)))
             }
             _ => None,
         }

@@ -7,7 +7,7 @@ use ruff_text_size::Ranged;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, FileId, SourceFile, Span};
-use tilewright_ir::{Builder, FuncId, Function, IrBuilder, Op, Parameter, TypeList, Value};
+use tilewright_ir::{Builder, FuncId, Function, IrBuilder, Op, Parameter, Type, TypeList, Value};
 
 use super::branch::{Exit, Returned};
 use super::budget::Extent;
@@ -37,6 +37,7 @@ pub(crate) struct Loaded {
     pub tree: Arc<SyntaxTree>,
     pub name: String,
     offset: u32,
+    noinline: bool,
 }
 
 impl Loaded {
@@ -133,6 +134,22 @@ pub(crate) fn literal(expression: &Expr) -> Option<Constant> {
     }
 }
 
+/// An argument of a kernel as an operand, and what its parts that are known at run time are multiples of.
+fn of_argument(argument: &KernelArgument, divisibility: &mut Vec<u32>) -> Template {
+    match argument {
+        KernelArgument::Pointer { pointee, divisibility: known } => {
+            divisibility.push(*known);
+            Operand::Tensor(Type::pointer(*pointee))
+        }
+        KernelArgument::Scalar { dtype, divisibility: known } => {
+            divisibility.push(*known);
+            Operand::Tensor(Type::scalar(*dtype))
+        }
+        KernelArgument::Constexpr(value) => names::from_host(value.clone()),
+        KernelArgument::Tuple(items) => template::whole(items.map(|item| of_argument(item, divisibility))),
+    }
+}
+
 /// Whether an annotation says that a parameter is a compile-time value: `tl.constexpr`, `constexpr`, `"tl.constexpr"`.
 pub(crate) fn is_constexpr(annotation: Option<&Expr>) -> bool {
     match annotation {
@@ -187,20 +204,8 @@ impl Session<'_> {
             return Err(self.report(Diagnostic::at(Code::WrongArguments, span, message)));
         }
         let mut divisibility = Vec::new();
-        let mut arguments = Vec::new();
-        for argument in &request.arguments {
-            arguments.push(match argument {
-                KernelArgument::Pointer { pointee, divisibility: known } => {
-                    divisibility.push(*known);
-                    Operand::Tensor(tilewright_ir::Type::pointer(*pointee))
-                }
-                KernelArgument::Scalar { dtype, divisibility: known } => {
-                    divisibility.push(*known);
-                    Operand::Tensor(tilewright_ir::Type::scalar(*dtype))
-                }
-                KernelArgument::Constexpr(value) => names::from_host(value.clone()),
-            });
-        }
+        let arguments: Vec<Template> =
+            request.arguments.iter().map(|argument| of_argument(argument, &mut divisibility)).collect();
         let (id, _) = self.specialise(callee, &loaded, &arguments, &divisibility, true, None)?;
         id.ok_or(Reported)
     }
@@ -219,7 +224,7 @@ impl Session<'_> {
                 })?;
                 let file = self.sources.add(source.file.clone());
                 let tree = self.parse(file, source.file)?;
-                Loaded { file, tree, name: source.name, offset: source.offset }
+                Loaded { file, tree, name: source.name, offset: source.offset, noinline: source.noinline }
             }
         });
         self.loaded.insert(callee, loaded.clone());
@@ -232,7 +237,7 @@ impl Session<'_> {
             return Err(self.report(Diagnostic::new(Code::SyntaxError, message)));
         };
         let file = self.sources.add(tree.source.clone());
-        Ok(Loaded { file, tree, name: function.function.to_owned(), offset: 0 })
+        Ok(Loaded { file, tree, name: function.function.to_owned(), offset: 0, noinline: false })
     }
 
     fn parse(&mut self, file: FileId, source: Arc<SourceFile>) -> Lower<Arc<SyntaxTree>> {
@@ -286,7 +291,7 @@ impl Session<'_> {
         };
         if self.frames.len() >= MAX_CALLS {
             self.specialisations.close(place, State::Failed);
-            return Err(self.recursion(loaded, call));
+            return Err(self.nested_calls(loaded, call));
         }
         let keeps_constants = !is_entry && keeps_constants(definition);
         let id = (!keeps_constants).then(|| self.functions.push(Function::new(loaded.name.as_str())));
@@ -313,13 +318,31 @@ impl Session<'_> {
         result
     }
 
+    /// Reports a call with the arguments of a call that it is part of.
     fn recursion(&mut self, loaded: &Loaded, call: Option<Span>) -> Reported {
-        let message = format!("'{}' calls itself without end", loaded.name);
+        let message = format!("'{}' calls itself", loaded.name);
         let diagnostic = match call {
             Some(span) => Diagnostic::at(Code::RecursiveCall, span, message),
             None => Diagnostic::new(Code::RecursiveCall, message),
         };
-        self.report(diagnostic.hint("write it as a loop"))
+        let note = "calls are compiled into the kernel, and nothing that is known at compile time ends this recursion";
+        self.report(diagnostic.note(note).hint("write it as a loop"))
+    }
+
+    /// Reports a call within too many others: of a recursion whose compile-time arguments change, perhaps without end.
+    fn nested_calls(&mut self, loaded: &Loaded, call: Option<Span>) -> Reported {
+        let is_recursive = self.frames.iter().any(|frame| frame.name == loaded.name);
+        let code = if is_recursive { Code::RecursiveCall } else { Code::TooLarge };
+        let message = format!("calls nest more than {MAX_CALLS} deep, up to this one of '{}'", loaded.name);
+        let diagnostic = match call {
+            Some(span) => Diagnostic::at(code, span, message),
+            None => Diagnostic::new(code, message),
+        };
+        self.report(diagnostic.hint(if is_recursive {
+            "write the recursion as a loop, or see that its compile-time arguments end it sooner"
+        } else {
+            "call fewer functions within each other"
+        }))
     }
 
     fn function(
@@ -335,6 +358,7 @@ impl Session<'_> {
         let span = Span::new(loaded.file, range.start, range.end);
         let mut function = Function::new(loaded.name.as_str());
         function.span = Some(span);
+        function.noinline = loaded.noinline && !is_entry;
         let mut lowerer = Lowerer {
             session: self,
             builder: IrBuilder::new(function),
@@ -408,15 +432,17 @@ impl Lowerer<'_, '_, '_> {
                     format!("'{name}' is a tl.constexpr, but its argument is known at run time only");
                 return Err(self.error(Code::NotConstexpr, span, message));
             }
-            let mut index = 0;
+            let mut parts = Vec::new();
+            template::name_parts(argument, name, &mut parts);
+            let mut parts = parts.into_iter();
             let function = &mut self.builder.function;
             let value = template::map(argument, &mut |ty| {
-                let part: Arc<str> =
-                    if count == 1 { Arc::from(name) } else { Arc::from(format!("{name}.{index}")) };
-                index += 1;
+                let part = parts.next().unwrap_or_default();
                 let divisibility = known.next().unwrap_or(1).max(1);
-                function.parameters.push(Parameter { name: part.clone(), divisibility });
-                function.add_parameter(entry, ty.clone(), Some(part))
+                // In a name of the IR there are no brackets.
+                let short = part.replace('[', ".").replace(']', "");
+                function.parameters.push(Parameter { name: part.into(), divisibility });
+                function.add_parameter(entry, ty.clone(), Some(short.into()))
             });
             self.scope.insert(name, Binding { is_parameter: true, ..Binding::value(value, span) });
         }

@@ -66,7 +66,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         let span = self.span_of(expression);
         let Operand::Range(range) = iterated else {
             if let Some(items) = template::items(iterated) {
-                return Ok(items);
+                return Ok(items.into_vec());
             }
             let what = self.describe(iterated);
             let message = format!("a loop runs over a range or a tuple, found {what}");

@@ -10,10 +10,7 @@ use super::{Callee, IrOperand, Lower, Lowerer, Reported, python, template};
 use crate::host::HostValue;
 use crate::semantic::{self, LanguageItem, LibraryFunction};
 use crate::suggest::suggest;
-use crate::value::{Constant, Operand};
-
-/// The prefix of the paths that stand for Python's builtins, beside those of `triton.language`.
-pub(crate) const BUILTINS: &str = "builtins.";
+use crate::value::{BUILTINS, Constant, Operand, language_name};
 
 impl<'a> Lowerer<'a, '_, '_> {
     /// What a name stands for here.
@@ -110,6 +107,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         let value = self.expression(&attribute.value)?;
         let name = attribute.attr.as_str();
         let span = self.span_of(attribute);
+        if let Some(item) = template::items(&value).and_then(|items| items.field(name).cloned()) {
+            return Ok(item);
+        }
         match &value {
             Operand::Language(path) => self.language_attribute(path, attribute),
             Operand::Object(object) | Operand::Constant(Constant::Object(object)) => {
@@ -136,12 +136,24 @@ impl<'a> Lowerer<'a, '_, '_> {
                     self.semantic_error(error, self.span_of(&attribute.attr), &[])
                 })
             }
-            other => {
-                let what = self.describe(other);
-                let at = self.span_of(&attribute.attr);
-                Err(self.error(Code::UnknownAttribute, at, format!("{what} has no attribute '{name}'")))
-            }
+            other => Err(self.unknown_attribute(other, attribute)),
         }
+    }
+
+    /// Reports a name that a value has no attribute of.
+    fn unknown_attribute(&mut self, value: &IrOperand, attribute: &ExprAttribute) -> Reported {
+        let (name, at) = (attribute.attr.as_str(), self.span_of(&attribute.attr));
+        let what = self.describe(value);
+        let mut diagnostic =
+            Diagnostic::at(Code::UnknownAttribute, at, format!("{what} has no attribute '{name}'"));
+        if let Some(fields) = template::items(value).and_then(|items| items.fields().cloned()) {
+            let nearest = suggest(name, fields.iter().map(|field| &**field));
+            diagnostic = diagnostic.hint(match nearest {
+                Some(nearest) => format!("did you mean '{nearest}'?"),
+                None => format!("its fields are {}", fields.join(", ")),
+            });
+        }
+        self.report(diagnostic)
     }
 
     fn language_attribute(&mut self, path: &str, attribute: &ExprAttribute) -> Lower<IrOperand> {
@@ -156,7 +168,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                     .filter_map(|candidate| candidate.strip_prefix(prefix.as_str()))
                     .filter(|candidate| !candidate.contains('.'));
                 let nearest = suggest(name, candidates);
-                let module = if path.is_empty() { "tl".into() } else { format!("tl.{path}") };
+                let module = language_name(path);
                 let message = format!("{module} has no attribute '{name}'");
                 let mut diagnostic =
                     Diagnostic::at(Code::UnknownAttribute, self.span_of(&attribute.attr), message);
@@ -235,7 +247,7 @@ fn function_of_file(sibling: LibraryFunction, name: &str) -> Option<LanguageItem
 pub(crate) fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
     match value {
         HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => Operand::Constant(constant),
-        HostValue::Tuple(items) => template::tuple(items.into_iter().map(from_host).collect()),
+        HostValue::Tuple(items) => template::whole(items.map(|item| from_host(item.clone()))),
         HostValue::Language(path) => match semantic::language(&path) {
             Some(LanguageItem::Constant(constant)) => Operand::Constant(constant),
             _ => Operand::Language(path),

@@ -3,11 +3,11 @@
 use tilewright_base::{Code, Diagnostic, Span};
 
 use super::call::{Arguments, Passed};
-use super::names::{BUILTINS, from_host};
+use super::names::from_host;
 use super::{IrOperand, Lower, Lowerer, Reported, template};
 use crate::constexpr::{self, Evaluated};
 use crate::semantic::{self, BinaryOperator, CompareOperator, UnaryOperator};
-use crate::value::{Constant, Operand};
+use crate::value::{BUILTINS, Constant, Operand};
 
 /// Every builtin that a kernel may name.
 pub(crate) const BUILTIN_NAMES: &[&str] = &[
@@ -168,7 +168,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         span: Span,
     ) -> Lower<Vec<IrOperand>> {
         match (template::items(value), at) {
-            (Some(items), _) => Ok(items),
+            (Some(items), _) => Ok(items.into_vec()),
             (None, Some(at)) => self.unrolled_items(value, at),
             (None, None) => Err(self.error(Code::TypeMismatch, span, "a tuple is expected")),
         }
@@ -225,7 +225,7 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     fn is_instance(&mut self, value: &IrOperand, class: &IrOperand, span: Span) -> Lower<IrOperand> {
         let classes = match class {
-            Operand::Tuple(classes) => classes.clone(),
+            Operand::Tuple(classes) => classes.to_vec(),
             one => vec![one.clone()],
         };
         let mut found = false;
@@ -280,7 +280,10 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let full = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
                 self.language(&full).map(|_| from_host(crate::HostValue::Language(full.into())))
             }
-            other => semantic::attribute(self, other, name).ok(),
+            other => match template::items(other).and_then(|items| items.field(name).cloned()) {
+                Some(item) => Some(item),
+                None => semantic::attribute(self, other, name).ok(),
+            },
         };
         match (function, found, default) {
             ("hasattr", found, _) => Ok(Operand::Constant(Constant::Bool(found.is_some()))),
@@ -330,10 +333,11 @@ pub(crate) fn evaluate(name: &str, arguments: &[Constant]) -> Evaluated {
             _ => constexpr::unary(UnaryOperator::Plus, value),
         },
         ("pow", [base, power]) => constexpr::binary(BinaryOperator::Pow, base, power),
-        ("divmod", [left, right]) => Ok(Constant::Tuple(vec![
-            constexpr::binary(BinaryOperator::FloorDiv, left, right)?,
-            constexpr::binary(BinaryOperator::Mod, left, right)?,
-        ])),
+        ("divmod", [left, right]) => {
+            let quotient = constexpr::binary(BinaryOperator::FloorDiv, left, right)?;
+            let rest = constexpr::binary(BinaryOperator::Mod, left, right)?;
+            Ok(Constant::Tuple(vec![quotient, rest].into()))
+        }
         ("round", [Constant::Float(value)]) => to_int(&Constant::Float(value.round_ties_even())),
         ("triton.cdiv", [left, right]) => constexpr::ceil_div(left, right),
         ("triton.next_power_of_2", [value]) => constexpr::next_power_of_two(value),

@@ -255,9 +255,9 @@ impl<'a> Lowerer<'a, '_, '_> {
     /// also in a tuple. (Where a compile-time value is needed, [`as_constant`](Self::as_constant) still sees it.)
     pub(crate) fn decay_all(&mut self, value: &IrOperand) -> Lower<IrOperand> {
         match template::items(value) {
-            Some(items) if !self.keeps_constants => {
-                let items: Lower<Vec<_>> = items.iter().map(|item| self.decay_all(item)).collect();
-                items.map(template::tuple)
+            Some(all) if !self.keeps_constants => {
+                let items: Lower<Vec<_>> = all.iter().map(|item| self.decay_all(item)).collect();
+                items.map(|decayed| template::whole(all.with_items(decayed)))
             }
             _ => self.decay(value),
         }

@@ -7,7 +7,8 @@ use tilewright_ir::{Dtype, Function, Type, Value};
 
 use super::IrOperand;
 use crate::constexpr::identical;
-use crate::value::{Constant, Operand, Range};
+use crate::tuple::Tuple;
+use crate::value::{Constant, Operand, Range, language_name};
 
 /// An operand with types in the place of run-time values.
 pub(crate) type Template = Operand<Type>;
@@ -17,7 +18,7 @@ pub(crate) fn map<V, W>(operand: &Operand<V>, each: &mut impl FnMut(&V) -> W) ->
     match operand {
         Operand::Tensor(value) => Operand::Tensor(each(value)),
         Operand::Constant(constant) => Operand::Constant(constant.clone()),
-        Operand::Tuple(items) => Operand::Tuple(items.iter().map(|item| map(item, each)).collect()),
+        Operand::Tuple(items) => Operand::Tuple(items.map(|item| map(item, each))),
         Operand::Language(path) => Operand::Language(path.clone()),
         Operand::Method(receiver, name) => Operand::Method(Box::new(map(receiver, each)), name.clone()),
         Operand::Function(function) => Operand::Function(*function),
@@ -46,6 +47,31 @@ pub(crate) fn values<V: Clone>(operand: &Operand<V>) -> Vec<V> {
     values
 }
 
+/// What a user writes for each of the run-time values, in order: `xs[0]`, `args.x_ptr`.
+pub(crate) fn name_parts<V>(operand: &Operand<V>, name: &str, names: &mut Vec<String>) {
+    match operand {
+        Operand::Tensor(_) => names.push(name.to_owned()),
+        Operand::Tuple(items) => {
+            for (index, item) in items.iter().enumerate() {
+                name_parts(item, &format!("{name}{}", items.place(index)), names);
+            }
+        }
+        Operand::Method(receiver, _) => name_parts(receiver, name, names),
+        Operand::Range(range) => {
+            let parts = [(&range.lower, "start"), (&range.upper, "end"), (&range.step, "step")];
+            for (part, field) in parts {
+                name_parts(part, &format!("{name}.{field}"), names);
+            }
+        }
+        Operand::Constant(_)
+        | Operand::Language(_)
+        | Operand::Function(_)
+        | Operand::ConstexprFunction(_)
+        | Operand::Object(_)
+        | Operand::Callable(_) => {}
+    }
+}
+
 /// The operand with the next of `values` in each place.
 pub(crate) fn fill(template: &Template, values: &mut impl Iterator<Item = Value>) -> Option<IrOperand> {
     let mut complete = true;
@@ -65,6 +91,7 @@ pub(crate) fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl F
         (Operand::Constant(left), Operand::Constant(right)) => identical(left, right),
         (Operand::Tuple(left), Operand::Tuple(right)) => {
             left.len() == right.len()
+                && left.fields() == right.fields()
                 && left.iter().zip(right).all(|(left, right)| same(left, right, tensors))
         }
         (Operand::Language(left), Operand::Language(right)) => left == right,
@@ -122,25 +149,25 @@ fn hash_constant(constant: &Constant, hasher: &mut FxHasher) {
     }
 }
 
-/// A tuple: a constant one if all items are.
+/// A plain tuple; a constant one if all items are.
 pub(crate) fn tuple<V>(items: Vec<Operand<V>>) -> Operand<V> {
+    whole(items.into())
+}
+
+/// A tuple as an operand: a constant one if all items are.
+pub(crate) fn whole<V>(items: Tuple<Operand<V>>) -> Operand<V> {
     if items.iter().all(|item| item.constant().is_some()) {
-        let constants = items.into_iter().filter_map(|item| match item {
-            Operand::Constant(constant) => Some(constant),
-            _ => None,
-        });
-        return Operand::Constant(Constant::Tuple(constants.collect()));
+        let constants = items.iter().filter_map(|item| item.constant().cloned()).collect();
+        return Operand::Constant(Constant::Tuple(items.with_items(constants)));
     }
     Operand::Tuple(items)
 }
 
 /// The items of a tuple.
-pub(crate) fn items<V: Clone>(operand: &Operand<V>) -> Option<Vec<Operand<V>>> {
+pub(crate) fn items<V: Clone>(operand: &Operand<V>) -> Option<Tuple<Operand<V>>> {
     match operand {
         Operand::Tuple(items) => Some(items.clone()),
-        Operand::Constant(Constant::Tuple(items)) => {
-            Some(items.iter().cloned().map(Operand::Constant).collect())
-        }
+        Operand::Constant(Constant::Tuple(items)) => Some(items.map(|item| Operand::Constant(item.clone()))),
         _ => None,
     }
 }
@@ -156,7 +183,7 @@ pub(crate) fn describe(template: &Template) -> String {
             let items: Vec<String> = items.iter().map(describe).collect();
             format!("({})", items.join(", "))
         }
-        Operand::Language(path) => format!("tl.{path}"),
+        Operand::Language(path) => language_name(path),
         Operand::Method(..) => "a method".into(),
         Operand::Function(_) | Operand::ConstexprFunction(_) | Operand::Callable(_) => "a function".into(),
         Operand::Object(_) => "an object".into(),

@@ -4,8 +4,8 @@ use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Shape, Type};
 
 use super::convert::{check_size, describe, tensor};
-use super::{BuiltinSpec, Caller, Op, Semantic, SemanticError, ValueOf};
-use crate::value::{Constant, Operand};
+use super::{BuiltinSpec, Caller, LanguageItem, Op, Semantic, SemanticError, ValueOf, language};
+use crate::value::{Constant, Operand, language_name};
 
 /// The arguments of a call of a builtin, in the order of its parameters.
 pub(crate) struct Arguments<'a, C: Caller + ?Sized> {
@@ -67,7 +67,12 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
     }
 
     /// A value of the wrong kind.
-    fn wrong(&self, index: usize, expected: &str, found: &Constant) -> SemanticError {
+    fn wrong(&self, c: &mut C, index: usize, expected: &str, found: &Constant) -> SemanticError {
+        let found = c.show(found);
+        self.unexpected(index, expected, &found)
+    }
+
+    fn unexpected(&self, index: usize, expected: &str, found: &str) -> SemanticError {
         let message = format!("`{}` of `{}` must be {expected}", self.name(index), self.spec.name);
         SemanticError::new(Code::InvalidValue, message)
             .argument(index, format!("this is {found}"))
@@ -79,7 +84,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         match self.constant(c, index)? {
             Constant::Int(value) => Ok(value),
             Constant::Bool(value) => Ok(i128::from(value)),
-            other => Err(self.wrong(index, "an integer", &other)),
+            other => Err(self.wrong(c, index, "an integer", &other)),
         }
     }
 
@@ -93,7 +98,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         match self.constant(c, index)? {
             Constant::None => Ok(None),
             Constant::Str(text) => Ok(Some(text.to_string())),
-            other => Err(self.wrong(index, "a string", &other)),
+            other => Err(self.wrong(c, index, "a string", &other)),
         }
     }
 
@@ -121,18 +126,20 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
 
     /// A type, such as `tl.float32` or `tl.pointer_type(tl.float32)`.
     pub fn element(&self, c: &mut C, index: usize) -> Semantic<Element> {
-        match self.constant(c, index)? {
-            Constant::Type(ty) => Ok(ty.element),
-            Constant::Str(text) => {
-                let name = text.as_ref();
-                let error = self.wrong(index, "a type", &Constant::Str(text.clone()));
-                Err(error.hint(format!("write `tl.{name}`, without quotes")))
-            }
-            other => {
-                let error = self.wrong(index, "a type", &other);
-                Err(error.hint("write a type such as `tl.float32`, or `x.dtype`"))
-            }
-        }
+        let operand = self.at(index)?;
+        let found = match (constant_of(c, operand), operand) {
+            (Some(Constant::Type(ty)), _) => return Ok(ty.element),
+            (Some(constant), _) => c.show(&constant),
+            // Python's own `float` is not a type of the language.
+            (None, Operand::Language(path)) => language_name(path),
+            (None, _) => return Err(self.not_constexpr(c, operand, index)),
+        };
+        let error = self.unexpected(index, "a type", &found);
+        Err(error.hint(match type_named_in(&found) {
+            Some(name) if found.starts_with('\'') => format!("write `tl.{name}`, without quotes"),
+            Some(name) => format!("write `tl.{name}`"),
+            None => "write a type such as `tl.float32`, or `x.dtype`".into(),
+        }))
     }
 
     /// A number type.
@@ -140,7 +147,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         let element = self.element(c, index)?;
         element.value().ok_or_else(|| {
             let found = Constant::Type(Type { element, shape: Shape::scalar() });
-            self.wrong(index, "a number type", &found)
+            self.wrong(c, index, "a number type", &found)
         })
     }
 
@@ -149,19 +156,19 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
     pub fn ints(&self, c: &mut C, index: usize) -> Semantic<Vec<i128>> {
         let mut constant = self.constant(c, index)?;
         while let Constant::Tuple(items) = &constant {
-            match items.as_slice() {
+            match &items[..] {
                 [Constant::Tuple(inner)] => constant = Constant::Tuple(inner.clone()),
                 _ => break,
             }
         }
         let items = match constant {
-            Constant::Tuple(items) => items,
+            Constant::Tuple(items) => items.into_vec(),
             other => vec![other],
         };
         let int = |item: Constant| match item {
             Constant::Int(value) => Ok(value),
             Constant::Bool(value) => Ok(i128::from(value)),
-            other => Err(self.wrong(index, "integers", &other)),
+            other => Err(self.wrong(c, index, "integers", &other)),
         };
         items.into_iter().map(int).collect()
     }
@@ -198,6 +205,32 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
     }
 }
 
+/// The type of the language that a text names, as other libraries and Python call them: `torch.float16`, `'fp16'`.
+fn type_named_in(text: &str) -> Option<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let names = words
+        .map(|word| OTHER_NAMES.iter().find(|(other, _)| *other == word).map_or(word, |(_, name)| *name));
+    names.rev().find(|name| matches!(language(name), Some(LanguageItem::Constant(Constant::Type(_)))))
+}
+
+const OTHER_NAMES: &[(&str, &str)] = &[
+    ("fp16", "float16"),
+    ("half", "float16"),
+    ("bf16", "bfloat16"),
+    ("fp32", "float32"),
+    ("float", "float32"),
+    ("fp64", "float64"),
+    ("double", "float64"),
+    ("bool", "int1"),
+    ("bool_", "int1"),
+    ("int", "int32"),
+    ("long", "int64"),
+    ("float8_e4m3fn", "float8e4nv"),
+    ("float8_e4m3fnuz", "float8e4b8"),
+    ("float8_e5m2", "float8e5"),
+    ("float8_e5m2fnuz", "float8e5b16"),
+];
+
 /// Checks the extents of the shape that is an argument: every one a power of two.
 pub(crate) fn check_shape(index: usize, extents: &[i128]) -> Semantic<Shape> {
     let mut shape = Shape::scalar();
@@ -231,11 +264,12 @@ fn constant_of<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> Option<Constan
     match operand {
         Operand::Constant(constant) => Some(constant.clone()),
         Operand::Tuple(items) => {
-            items.iter().map(|item| constant_of(c, item)).collect::<Option<_>>().map(Constant::Tuple)
+            let constants = items.iter().map(|item| constant_of(c, item)).collect::<Option<_>>();
+            constants.map(|constants| Constant::Tuple(items.with_items(constants)))
         }
         Operand::Object(object) => Some(Constant::Object(*object)),
-        Operand::Language(name) => match super::language(name) {
-            Some(super::LanguageItem::Constant(constant)) => Some(constant),
+        Operand::Language(name) => match language(name) {
+            Some(LanguageItem::Constant(constant)) => Some(constant),
             _ => None,
         },
         other => c.known(other),
@@ -245,7 +279,7 @@ fn constant_of<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> Option<Constan
 /// The run-time values of an operand: those of a tuple, or the one of a single tensor.
 pub(crate) fn flatten<V: Clone>(operand: &Operand<V>) -> Vec<Operand<V>> {
     match operand {
-        Operand::Tuple(items) => items.clone(),
+        Operand::Tuple(items) => items.to_vec(),
         Operand::Constant(Constant::Tuple(items)) => items.iter().cloned().map(Operand::Constant).collect(),
         other => vec![other.clone()],
     }

@@ -5,7 +5,7 @@ use tilewright_ir::{Builder, Dtype, Element, Literal, MAX_RANK, MAX_TILE_ELEMENT
 
 use super::promote::natural_dtype;
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
-use crate::value::{Constant, Operand};
+use crate::value::{Constant, Operand, language_name};
 
 /// The value of a number or tensor; a number takes its natural type.
 pub fn to_tensor<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> Semantic<ValueOf<C>> {
@@ -48,7 +48,7 @@ pub(crate) fn kind_of<V>(x: &Operand<V>) -> String {
         Operand::Constant(Constant::Tuple(_)) | Operand::Tuple(_) => "a tuple".into(),
         Operand::Constant(Constant::Object(_)) | Operand::Object(_) => "a Python object".into(),
         Operand::Constant(constant) => format!("the constant {constant}"),
-        Operand::Language(name) => format!("`tl.{name}`"),
+        Operand::Language(name) => format!("`{}`", language_name(name)),
         Operand::Method(_, name) => format!("the method `{name}`"),
         Operand::Function(_) | Operand::ConstexprFunction(_) | Operand::Callable(_) => "a function".into(),
         Operand::Range(_) => "a range".into(),

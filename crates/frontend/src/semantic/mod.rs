@@ -131,6 +131,11 @@ pub trait Caller {
     /// Prints for the user while the kernel is compiled.
     fn print(&mut self, text: &str);
 
+    /// What a user calls a compile-time value, for messages.
+    fn show(&mut self, constant: &Constant) -> String {
+        constant.to_string()
+    }
+
     /// The compile-time value of an operand, also where a plain assignment (`x = 128`) has made a run-time scalar of it:
     /// for arguments that must be known while the kernel is compiled.
     fn known(&mut self, operand: &Op<Self>) -> Option<Constant> {

@@ -1,7 +1,7 @@
 //! The operators of tensors.
 
 use tilewright_base::Code;
-use tilewright_ir::{Builder, Dtype, Element, ElementwiseFn, Literal, Shape, Type};
+use tilewright_ir::{Builder, Dtype, Element, ElementwiseFn, Failure, Literal, Shape, Type};
 
 use super::convert::{
     broadcast_pair, broadcast_to, cast, cast_element, common_shape, describe, literal, number_dtype,
@@ -214,12 +214,28 @@ fn floor_divide<C: Caller + ?Sized>(c: &mut C, lhs: &Op<C>, rhs: &Op<C>) -> Sema
             .note(format!("found {dtype}, expected an integer type"))
             .hint("write `tl.floor(x / y)`"));
     }
-    Ok(c.builder().binary(ElementwiseFn::IntDiv, left, right)?)
+    divide_integers(c, ElementwiseFn::IntDiv, left, right)
 }
 
 fn remainder<C: Caller + ?Sized>(c: &mut C, lhs: &Op<C>, rhs: &Op<C>) -> Semantic<ValueOf<C>> {
     let (left, right, dtype) = common_pair(c, "%", lhs, rhs, Rule::REMAINDER)?;
-    let function = if dtype.is_float() { ElementwiseFn::FloatRem } else { ElementwiseFn::IntRem };
+    if dtype.is_float() {
+        return Ok(c.builder().binary(ElementwiseFn::FloatRem, left, right)?);
+    }
+    divide_integers(c, ElementwiseFn::IntRem, left, right)
+}
+
+/// Quotient or remainder; where the kernel is compiled with `debug=True`, the divisor is checked.
+fn divide_integers<C: Caller + ?Sized>(
+    c: &mut C,
+    function: ElementwiseFn,
+    left: ValueOf<C>,
+    right: ValueOf<C>,
+) -> Semantic<ValueOf<C>> {
+    if c.options().debug {
+        let nonzero = to_bool(c, right.clone())?;
+        c.builder().assert(nonzero, None, Failure::DivisionByZero)?;
+    }
     Ok(c.builder().binary(function, left, right)?)
 }
 

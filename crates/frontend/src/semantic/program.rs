@@ -1,7 +1,7 @@
 //! The program's place in the grid, hints, assertions, loops, and functions of compile-time values.
 
 use tilewright_base::Code;
-use tilewright_ir::{Builder, Dtype, Element, HintKind, IntList, LoopOptions, Shape, Type};
+use tilewright_ir::{Builder, Dtype, Element, Failure, HintKind, IntList, LoopOptions, Shape, Type};
 
 use super::arguments::{Arguments, flatten};
 use super::convert::{broadcast_to, common_shape, describe, shape_mismatch, tensor, to_bool};
@@ -102,7 +102,7 @@ fn check<C: Caller + ?Sized>(
         condition = broadcast_to(c, condition, &shape)?;
         mask_value = Some(broadcast_to(c, mask, &shape)?);
     }
-    Ok(c.builder().assert(condition, mask_value, message.to_string())?)
+    Ok(c.builder().assert(condition, mask_value, Failure::Assertion(message.to_string()))?)
 }
 
 /// `static_assert(cond, msg)`.
@@ -123,13 +123,25 @@ pub(super) fn static_print<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) 
     for item in flatten(a.at(0)?) {
         words.push(match &item {
             Operand::Constant(constant) => to_str(constant),
-            Operand::Tensor(value) => type_str(&c.builder().type_of(value), true),
-            other => describe(c, other),
+            other => printed(c, other),
         });
     }
     let text = words.join(&separator) + &end;
     c.print(&text);
     Ok(Operand::Constant(Constant::None))
+}
+
+/// What `static_print` writes of a part of a tuple.
+fn printed<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> String {
+    match operand {
+        Operand::Constant(constant) => constant.to_string(),
+        Operand::Tensor(value) => type_str(&c.builder().type_of(value), true),
+        Operand::Tuple(items) => {
+            let words: Vec<String> = items.iter().map(|item| printed(c, item)).collect();
+            format!("({}{})", words.join(", "), if words.len() == 1 { "," } else { "" })
+        }
+        other => describe(c, other),
+    }
 }
 
 /// `range(arg1, arg2, step, num_stages, loop_unroll_factor, disallow_acc_multi_buffer, flatten, warp_specialize,
@@ -173,8 +185,8 @@ pub(super) fn identity<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> S
 /// `tuple(args)`.
 pub(super) fn tuple<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     match a.at(0)? {
-        whole @ Operand::Constant(Constant::Tuple(_)) => Ok(whole.clone()),
-        other => Ok(Operand::Tuple(flatten(other))),
+        Operand::Constant(Constant::Tuple(items)) => Ok(Constant::Tuple(items.to_vec().into()).into()),
+        other => Ok(Operand::Tuple(flatten(other).into())),
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) fn reduce<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
         Some(single) if results.is_empty() && !is_tuple => single,
         last => {
             results.extend(last);
-            Operand::Tuple(results)
+            Operand::Tuple(results.into())
         }
     })
 }

@@ -128,7 +128,7 @@ pub(super) fn expand<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, axis: usi
 pub(super) fn broadcast<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (x, y) = (a.tensor(c, 0)?, a.tensor(c, 1)?);
     let (x, y) = broadcast_pair(c, "`broadcast`", x, y)?;
-    Ok(Operand::Tuple(vec![Operand::Tensor(x), Operand::Tensor(y)]))
+    Ok(Operand::Tuple(vec![Operand::Tensor(x), Operand::Tensor(y)].into()))
 }
 
 /// `broadcast_to(input, *shape)`.

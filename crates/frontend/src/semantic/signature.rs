@@ -84,7 +84,7 @@ fn parse_default(text: &str) -> Option<Constant> {
         "None" => Some(Constant::None),
         "True" => Some(Constant::Bool(true)),
         "False" => Some(Constant::Bool(false)),
-        "()" => Some(Constant::Tuple(Vec::new())),
+        "()" => Some(Constant::Tuple(Vec::new().into())),
         _ => text
             .parse()
             .map(Constant::Int)
@@ -115,7 +115,7 @@ mod tests {
                 ("f", ParameterKind::KeywordOnly),
             ]
         );
-        assert_eq!(parameters[1].default, Some(Constant::Tuple(Vec::new())));
+        assert_eq!(parameters[1].default, Some(Constant::Tuple(Vec::new().into())));
         assert_eq!(parameters[3].default, Some(Constant::Str("x, y".into())));
         assert_eq!(parameters[4].default, Some(Constant::Int(-1)));
         assert_eq!(parameters[5].default, Some(Constant::Float(1.5)));

@@ -8,13 +8,13 @@ mod math;
 use std::io::Write;
 use std::sync::Arc;
 
-use ruff_python_ast::StmtFunctionDef;
+use ruff_python_ast::{Expr, Stmt, StmtClassDef, StmtFunctionDef};
 use ruff_text_size::Ranged;
 use rustc_hash::FxHashMap;
 use tilewright_base::{SourceFile, SourceMap};
 
 use crate::Failure;
-use crate::host::{FunctionRef, FunctionSource, Host, HostValue, ObjectRef};
+use crate::host::{FunctionRef, FunctionSource, Host, HostValue, NamedTuple, ObjectRef};
 use crate::lower::function::is_constexpr;
 use crate::lower::parse::{Tree, find_function, parse, visit_functions};
 use crate::lower::scope::with_stack;
@@ -193,6 +193,23 @@ impl Host for SourceHost {
         }
         let path = format!("{path}.{name}");
         Some(self.module_value(&path))
+    }
+
+    fn named_tuple(&mut self, class: ObjectRef) -> Option<NamedTuple> {
+        let name = self.path(class).trim_matches('\'').to_owned();
+        let module = self.module.clone();
+        let is_it = |class: &&StmtClassDef| class.name.as_str() == name;
+        let class = module.body.iter().rev().filter_map(Stmt::as_class_def_stmt).find(is_it)?;
+        let is_named_tuple = |base: &Expr| self.dotted(base).is_some_and(|path| path == "typing.NamedTuple");
+        class.bases().iter().find(|base| is_named_tuple(base))?;
+        let (mut fields, mut defaults) = (Vec::new(), Vec::new());
+        for assign in class.body.iter().filter_map(Stmt::as_ann_assign_stmt) {
+            fields.push(Arc::from(assign.target.as_name_expr()?.id.as_str()));
+            if let Some(default) = &assign.value {
+                defaults.push(self.evaluate(default, 0)?);
+            }
+        }
+        Some(NamedTuple { name, fields: fields.into(), defaults })
     }
 
     fn default(&mut self, function: FunctionRef, parameter: &str) -> Option<HostValue> {

@@ -184,6 +184,8 @@ impl Walk<'_> {
             }
             F::Shr if y.low >= 0 => x.corners(y, |x, y| x >> y.min(64)),
             F::IntDiv if y.low > 0 => x.corners(y, |x, y| x / y),
+            // By zero it is x.
+            F::IntRem if y.low <= 0 && y.high >= 0 => Range { low: x.low.min(0), high: x.high.max(0) },
             F::IntRem => {
                 let most = (y.low.abs().max(y.high.abs()) - 1).max(0);
                 Range { low: if x.low < 0 { x.low.max(-most) } else { 0 }, high: x.high.clamp(0, most) }

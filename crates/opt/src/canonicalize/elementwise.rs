@@ -161,7 +161,7 @@ impl Canonicalizer<'_> {
 
     /// The function of splats is the splat of the function.
     fn before_splat(&mut self, function: ElementwiseFn, operands: &[Value], ty: &Type) -> Option<Value> {
-        if ty.is_scalar() || function.can_fail() && ty.shape.elements() == 0 {
+        if ty.is_scalar() {
             return None;
         }
         let scalars: Operands =

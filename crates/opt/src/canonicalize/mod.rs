@@ -110,7 +110,8 @@ impl Canonicalizer<'_> {
             | Op::Bitcast { .. }
             | Op::PtrAdd {}
             | Op::Dot { .. }
-            | Op::Hint { .. } => self.pure(inst),
+            | Op::Hint { .. }
+            | Op::Relayout {} => self.pure(inst),
         }
     }
 

@@ -353,22 +353,14 @@ impl Generator<'_> {
             return self.pool.push(value);
         }
         let mut y = self.value_of(&ty);
-        if function.can_fail() {
-            // A divisor is odd, so that it is not zero; or a power of two.
-            let constant = if self.random.chance(2) { 1 } else { self.random.pick(&[2, 4, 8]) };
-            let constant = self
-                .builder
-                .constant(Literal::int(dtype, constant.min(i128::from(dtype.bits()))))
-                .expect(RIGHT);
-            let constant = if ty.is_scalar() {
+        if matches!(function, F::IntDiv | F::IntRem) && self.random.chance(2) {
+            // Of division by a constant the passes and the analysis know most.
+            let constant = Literal::int(dtype, self.random.pick(&[0, 1, 2, 4, 8, -1]));
+            let constant = self.builder.constant(constant).expect(RIGHT);
+            y = if ty.is_scalar() {
                 constant
             } else {
                 self.builder.splat(constant, ty.shape.clone()).expect(RIGHT)
-            };
-            y = if self.random.chance(2) {
-                self.builder.binary(F::Or, y, constant).expect(RIGHT)
-            } else {
-                constant
             };
         }
         let result = match (function.info().operands.len(), function.info().signature) {

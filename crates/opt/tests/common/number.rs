@@ -74,21 +74,24 @@ pub fn round(dtype: Dtype, value: f64) -> u64 {
     sign | magnitude.min(infinity)
 }
 
-/// A function of integers; none where it fails.
-pub fn int_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> Option<u64> {
+/// A function of integers.
+pub fn int_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> u64 {
     use ElementwiseFn as F;
     let x = integer(dtype, operands[0]);
     let y = operands.get(1).map_or(0, |&bits| integer(dtype, bits));
     let count = operands.get(1).copied().unwrap_or(0);
     let width = u64::from(dtype.bits());
-    let boolean = |value: bool| Some(u64::from(value));
+    let boolean = u64::from;
     let (low, _) = dtype.int_range().expect("it is an integer");
     let value = match function {
         F::Add => x + y,
         F::Sub => x - y,
-        F::Mul => return Some(wrap_product(dtype, x, y)),
-        F::IntDiv => (y != 0).then(|| x / y)?,
-        F::IntRem => (y != 0).then(|| x - x / y * y)?,
+        F::Mul => return wrap_product(dtype, x, y),
+        // All bits one, and the dividend.
+        F::IntDiv if y == 0 => return wrap(dtype, (1 << width) - 1),
+        F::IntRem if y == 0 => x,
+        F::IntDiv => x / y,
+        F::IntRem => x - x / y * y,
         F::Neg => -x,
         F::Abs => {
             if x < 0 {
@@ -115,7 +118,7 @@ pub fn int_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> 
         F::Or => x | y,
         F::Xor => x ^ y,
         F::Not => -1 - x,
-        F::Shl if count < width => return Some(wrap_product(dtype, x, 1 << count)),
+        F::Shl if count < width => return wrap_product(dtype, x, 1 << count),
         F::Shl => 0,
         F::Shr => {
             if count < width {
@@ -133,10 +136,10 @@ pub fn int_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> 
         F::Gt => return boolean(x > y),
         F::Ge => return boolean(x >= y),
         F::MulHigh if low < 0 => (x * y).div_euclid(1 << width),
-        F::MulHigh => return Some(((x as u128 * y as u128) >> width) as u64),
+        F::MulHigh => return ((x as u128 * y as u128) >> width) as u64,
         other => panic!("{other:?} does not take integers"),
     };
-    Some(wrap(dtype, value))
+    wrap(dtype, value)
 }
 
 fn wrap_product(dtype: Dtype, x: i128, y: i128) -> u64 {

@@ -223,6 +223,28 @@ fn ranges() {
     "#]],
     );
     call(
+        "full",
+        &[],
+        &[ints(&[16]), int(0), text("torch.half")],
+        &expect![[r#"
+            TW0016: `dtype` of `full` must be a type
+              2: this is 'torch.half'
+              note: found 'torch.half', expected a type
+              hint: write `tl.float16`, without quotes
+        "#]],
+    );
+    call(
+        "full",
+        &[],
+        &[ints(&[16]), int(0), Operand::Language("builtins.float".into())],
+        &expect![[r#"
+            TW0016: `dtype` of `full` must be a type
+              2: this is float
+              note: found float, expected a type
+              hint: write `tl.float32`
+        "#]],
+    );
+    call(
         "program_id",
         &[],
         &[int(3)],

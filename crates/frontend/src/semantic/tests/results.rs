@@ -242,7 +242,7 @@ fn no_builtin_panics_on_strange_arguments() {
             vec![int(0), int(-1), int(1 << 100), number(f64::NAN), text("x"), ints(&[]), ints(&[3, -1])];
         operands.push(ints(&[1 << 40, 1 << 40, 1 << 40, 1 << 40]));
         operands.push(Operand::Constant(Constant::None));
-        operands.push(Operand::Tuple(Vec::new()));
+        operands.push(Operand::Tuple(Vec::new().into()));
         operands.push(Operand::Language("load".into()));
         operands.push(dtype("*fp32[8]"));
         for ty in ["int1", "fp8e5[8]", "*fp32", "*int1[8, 8]", "int64[1]", "uint8[2, 2, 2]", "fp16[16, 16]"] {

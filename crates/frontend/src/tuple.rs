@@ -1,0 +1,106 @@
+//! Tuples of anything (compile-time values, operands, arguments, types): the items in order, and the names of the fields
+//! where it is a `NamedTuple`.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// The names of the fields of a `NamedTuple`.
+pub type Fields = Arc<[Arc<str>]>;
+
+/// A tuple or list: a slice of its items. A tuple that is made of the items of another is a plain one, as in Python.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Tuple<T> {
+    items: Vec<T>,
+    fields: Option<Fields>,
+}
+
+impl<T> Tuple<T> {
+    /// A tuple of these items; a `NamedTuple` if there is a name for each of them.
+    pub fn new(items: Vec<T>, fields: Option<Fields>) -> Self {
+        let fields = fields.filter(|fields| fields.len() == items.len());
+        Self { items, fields }
+    }
+
+    /// The same kind of tuple, of other items.
+    pub fn with_items<U>(&self, items: Vec<U>) -> Tuple<U> {
+        Tuple::new(items, self.fields.clone())
+    }
+
+    /// The same kind of tuple, of what is made of each item.
+    pub fn map<U>(&self, each: impl FnMut(&T) -> U) -> Tuple<U> {
+        self.with_items(self.items.iter().map(each).collect())
+    }
+
+    /// The names of its fields.
+    pub fn fields(&self) -> Option<&Fields> {
+        self.fields.as_ref()
+    }
+
+    /// The item of the field with this name.
+    pub fn field(&self, name: &str) -> Option<&T> {
+        let place = self.fields.as_ref()?.iter().position(|field| **field == *name)?;
+        self.items.get(place)
+    }
+
+    /// How an item is reached: `[0]`, or `.name`.
+    pub fn place(&self, index: usize) -> String {
+        place(self.fields.as_ref(), index)
+    }
+
+    /// The items.
+    pub fn into_vec(self) -> Vec<T> {
+        self.items
+    }
+}
+
+/// How the item with this number is reached in a tuple with these fields: `[0]`, or `.name`.
+pub fn place(fields: Option<&Fields>, index: usize) -> String {
+    match fields.and_then(|fields| fields.get(index)) {
+        Some(field) => format!(".{field}"),
+        None => format!("[{index}]"),
+    }
+}
+
+impl<T> Deref for Tuple<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.items
+    }
+}
+
+impl<T> DerefMut for Tuple<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.items
+    }
+}
+
+impl<T> From<Vec<T>> for Tuple<T> {
+    fn from(items: Vec<T>) -> Self {
+        Self { items, fields: None }
+    }
+}
+
+impl<T> FromIterator<T> for Tuple<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        Vec::from_iter(items).into()
+    }
+}
+
+impl<T> IntoIterator for Tuple<T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.into_iter()
+    }
+}
+
+impl<'t, T> IntoIterator for &'t Tuple<T> {
+    type Item = &'t T;
+    type IntoIter = std::slice::Iter<'t, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.iter()
+    }
+}

@@ -1,0 +1,96 @@
+//! `Missing`: stands for a name of Triton that this version does not have. It is a class of Rust so that a traceback ends
+//! in the line of the program that uses the name.
+
+use pyo3::exceptions::PyAttributeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+/// Stands for a function or class that is not there yet; a call or an attribute says so.
+#[pyclass(frozen, module = "tilewright._native")]
+pub(crate) struct Missing {
+    /// Where Triton has it: `triton.autotune`.
+    path: String,
+    /// What to do without it.
+    hint: Option<String>,
+}
+
+impl Missing {
+    fn refuse(&self, py: Python<'_>) -> PyErr {
+        let hint = self.hint.as_ref().map(|hint| format!("\n  = help: {hint}")).unwrap_or_default();
+        let message = format!("{} is not available in this version of tilewright{hint}", self.path);
+        let class = py
+            .import(intern!(py, "tilewright.errors"))
+            .and_then(|errors| errors.getattr(intern!(py, "NotAvailableError"))?.call1((message,)));
+        class.map_or_else(|error| error, PyErr::from_value)
+    }
+}
+
+#[pymethods]
+impl Missing {
+    #[new]
+    #[pyo3(signature = (path, hint = None))]
+    fn new(path: String, hint: Option<String>) -> Self {
+        Self { path, hint }
+    }
+
+    /// Where Triton has it.
+    #[getter(_path)]
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    #[getter(__name__)]
+    fn name(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or(&self.path)
+    }
+
+    #[getter(__qualname__)]
+    fn qualified_name(&self) -> &str {
+        self.name()
+    }
+
+    /// It may be copied and pickled, as a function may.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (String, Option<String>)) {
+        let Missing { path, hint } = slf.get();
+        (slf.get_type(), (path.clone(), hint.clone()))
+    }
+
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn __call__(
+        &self,
+        py: Python<'_>,
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        Err(self.refuse(py))
+    }
+
+    /// A class cannot be derived from it.
+    fn __mro_entries__(&self, py: Python<'_>, _bases: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(self.refuse(py))
+    }
+
+    fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        // Probes for protocols (copying, signatures, doctests) get the answer of any other object.
+        if name.starts_with('_') {
+            return Err(PyAttributeError::new_err(name.to_owned()));
+        }
+        Err(self.refuse(py))
+    }
+
+    /// `isinstance(x, triton.runtime.Autotuner)` is a question that has an answer: no.
+    #[expect(clippy::unused_self, reason = "Python passes it")]
+    fn __instancecheck__(&self, _instance: &Bound<'_, PyAny>) -> bool {
+        false
+    }
+
+    #[expect(clippy::unused_self, reason = "Python passes it")]
+    fn __subclasscheck__(&self, _class: &Bound<'_, PyAny>) -> bool {
+        false
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{}, not available in this version of tilewright>", self.path)
+    }
+}
