@@ -1,0 +1,102 @@
+//! Counting bank conflicts of shared memory by carrying out the accesses: the judge of what the planner derives.
+//!
+//! Shared memory has 32 banks of four bytes. A warp's access of up to 4 bytes a lane is served at once, of 8 bytes by
+//! half warps, of 16 bytes by quarter warps. Lanes that are served together conflict if they touch different words of one
+//! bank; each further word of the bank costs a wavefront.
+
+use crate::map::Layout;
+use crate::memory::{CHUNK_BYTES, LINE_BYTES};
+use crate::space::Input;
+
+const BANKS: usize = 32;
+const WORD_BYTES: u32 = 4;
+
+/// What the accesses of a block to shared memory cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct BankUse {
+    /// Instructions, summed over the warps.
+    pub instructions: u32,
+    /// Passes of the memory that they take.
+    pub wavefronts: u32,
+    /// Passes that they would take without conflicts.
+    pub least_wavefronts: u32,
+}
+
+impl BankUse {
+    /// The passes that conflicts cost.
+    pub fn conflicts(self) -> u32 {
+        self.wavefronts - self.least_wavefronts
+    }
+
+    /// Serves lanes that are served together, each with the byte address of its access.
+    fn serve(&mut self, addresses: impl Iterator<Item = u32>, bytes: u32) {
+        let mut words = [const { Vec::new() }; BANKS];
+        for address in addresses {
+            for word in address / WORD_BYTES..=(address + bytes - 1) / WORD_BYTES {
+                let bank: &mut Vec<u32> = &mut words[word as usize % BANKS];
+                if !bank.contains(&word) {
+                    bank.push(word);
+                }
+            }
+        }
+        self.wavefronts += words.iter().map(Vec::len).max().unwrap_or_default() as u32;
+        self.least_wavefronts += 1;
+    }
+}
+
+/// The cost of reading or writing a tile with the layout `layout` in a buffer with the layout `memory`, in accesses of as
+/// many elements as the two allow, at most 16 bytes and at most `width` elements each.
+///
+/// # Panics
+/// If the buffer does not hold every element.
+pub fn bank_use(memory: &Layout, layout: &Layout, element_bits: u32, width: u32) -> BankUse {
+    let element_bytes = element_bits / 8;
+    let vector = layout.vector_in(memory).at_most(width.min(CHUNK_BYTES / element_bytes));
+    let offsets = layout.offsets_in(memory);
+    let bytes = vector.width() * element_bytes;
+    let (lanes, warps) = (1 << layout.bits_of(Input::Lane), 1 << layout.bits_of(Input::Warp));
+    let served_together = (LINE_BYTES / bytes).min(lanes);
+    let mut cost = BankUse::default();
+    for warp in 0..warps {
+        for access in 0..vector.accesses() {
+            cost.instructions += 1;
+            let register = vector.registers(access)[0];
+            for first in (0..lanes).step_by(served_together as usize) {
+                let address = |lane: u32| {
+                    let place = [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
+                    offsets.output().part(offsets.at(&place), Input::Offset) * element_bytes
+                };
+                cost.serve((first..first + served_together).map(address), bytes);
+            }
+        }
+    }
+    cost
+}
+
+/// The cost of reading a buffer `[rows, columns]` by `ldmatrix`: each matrix is eight consecutive rows, along `row_axis`, of
+/// 16 bytes along the other axis.
+///
+/// # Panics
+/// If 16 consecutive bytes of a row are not consecutive in memory, the tile is smaller than a matrix, or its rank is not 2.
+pub fn ldmatrix_bank_use(memory: &Layout, element_bits: u32, row_axis: usize) -> BankUse {
+    let tile = memory.output();
+    assert_eq!(tile.rank(), 2, "ldmatrix reads matrices");
+    let placement = memory.inverse().expect("a buffer holds each element once");
+    let column_axis = 1 - row_axis;
+    let chunk = CHUNK_BYTES * 8 / element_bits;
+    let offset = |row: u32, column: u32| {
+        placement.apply(row << tile.shift(row_axis) | column << tile.shift(column_axis))
+    };
+    let mut cost = BankUse::default();
+    for first_row in (0..tile.size(row_axis)).step_by(8) {
+        for column in (0..tile.size(column_axis)).step_by(chunk as usize) {
+            let start = offset(first_row, column);
+            let is_run = (0..chunk).all(|step| offset(first_row, column + step) == start + step);
+            assert!(is_run, "16 bytes of a row have to be consecutive");
+            cost.instructions += 1;
+            let address = |row: u32| offset(row, column) * element_bits / 8;
+            cost.serve((first_row..first_row + 8).map(address), CHUNK_BYTES);
+        }
+    }
+    cost
+}

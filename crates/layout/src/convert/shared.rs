@@ -1,0 +1,253 @@
+//! Conversions through shared memory: a buffer whose swizzle makes the accesses of both sides wide and free of conflicts.
+//!
+//! The bits of an offset fall in three parts: the element of a vector, the bank, and the line of 128 bytes. The buffer is a
+//! basis of the tile's space in that order, and what makes it good can be said of its spans (section 5.5 of the paper):
+//! - An access moves a vector at once if the elements of the vector are registers of one thread, and no lane or warp
+//!   reaches into the vector.
+//! - Two lanes that are served together conflict if they differ in the line but not in the bank. So there is no conflict if
+//!   the span of those lanes, with the vector, meets the span of the lines in zero.
+//!
+//! A space for the lines that meets two given spaces in zero always exists where there is room, and there is: the lanes that
+//! are served together move at most 128 bytes.
+
+use crate::convert::ConvertError;
+use crate::f2::{self, Columns, Span};
+use crate::map::{Layout, Transfer};
+use crate::memory::{CHUNK_BYTES, LINE_BYTES, buffer};
+use crate::query::Vector;
+use crate::space::Input;
+
+/// Logarithm of the bytes of a bank's word.
+const LOG_WORD_BYTES: usize = 2;
+
+/// A conversion through a buffer in shared memory: every thread stores the accesses of `store`, all wait, every thread
+/// loads the accesses of `load`. Replicas store the same value to the same place; threads that have one of the
+/// [`Layout::free_bits`] of the source set need not store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedPlan {
+    /// Which element is at which offset.
+    pub memory: Layout,
+    /// How the source is stored. Registers that [`Layout::representatives`] of the source does not name are not stored.
+    pub store: Access,
+    /// How the result is loaded. Registers that [`Layout::representatives`] of the target does not name are not loaded; they
+    /// are copies of those that it does.
+    pub load: Access,
+    /// The size of the buffer. It has to be aligned to 128 bytes, or to its size if that is less.
+    pub bytes: u32,
+}
+
+/// How the threads of a block access a buffer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// Which registers go together in one instruction.
+    pub vector: Vector,
+    /// The offset of each place, in elements: of a vector's first register it is where the vector begins. It is linear: the
+    /// offset of a register is XOR-ed to that of the thread.
+    pub offsets: Transfer,
+    /// Passes of the memory that each instruction takes.
+    pub wavefronts: u32,
+}
+
+impl Access {
+    /// Where access `number` begins, relative to the offset of the thread's register 0.
+    pub fn start(&self, number: u32) -> Start {
+        let register = self.vector.registers(number)[0];
+        let offset = self.offsets.at(&[(Input::Register, register)]);
+        let threads = [Input::Lane, Input::Warp].into_iter().flat_map(|input| self.offsets.bases(input));
+        let varying = threads.fold(0, |any, base| any | base);
+        Start { xor: offset & varying, add: offset & !varying }
+    }
+}
+
+/// How the offset of an access follows from that of its thread: `(offset ^ xor) + add`. The second is what an immediate
+/// offset of an instruction can hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Start {
+    /// What is XOR-ed, in elements: the bits that depend on the thread as well.
+    pub xor: u32,
+    /// What is added, in elements: the bits that are 0 in the offset of every thread.
+    pub add: u32,
+}
+
+/// The plan for a conversion through shared memory.
+///
+/// # Panics
+/// If the layouts are not of one tile or do not hold every element, or an element has no whole number of bytes or more
+/// than 16.
+pub fn shared_plan(from: &Layout, to: &Layout, element_bits: u32) -> Result<SharedPlan, ConvertError> {
+    assert_eq!(from.output(), to.output(), "a conversion keeps the tile");
+    assert!(
+        element_bits.is_power_of_two() && (8..=128).contains(&element_bits),
+        "elements have 8 to 128 bits"
+    );
+    let (store, load) = (Side::new(from), Side::new(to));
+    let held = store.all();
+    let same_elements = f2::rank(&held) == f2::rank(&load.all())
+        && f2::complement(&held, &load.all()).is_empty()
+        && from.bases(Input::Block) == to.bases(Input::Block);
+    if !same_elements {
+        return Err(ConvertError::AcrossBlocks);
+    }
+    let planner = Planner {
+        held: &held,
+        most: (CHUNK_BYTES * 8 / element_bits).ilog2() as usize,
+        log_bytes: (element_bits / 8).ilog2() as usize,
+    };
+    let narrow = planner.common_vector(&store, &load);
+    let candidates = [
+        Some(planner.buffer(&store, &load, &narrow, &[])),
+        planner.widened(&store, &load, &narrow),
+        planner.widened(&load, &store, &narrow).map(|candidate| Candidate {
+            widths: [candidate.widths[1], candidate.widths[0]],
+            wavefronts: [candidate.wavefronts[1], candidate.wavefronts[0]],
+            ..candidate
+        }),
+    ];
+    let best = candidates.into_iter().flatten().min_by_key(|candidate| candidate.cost);
+    let best = best.expect("the first candidate is always there");
+    let bytes = (element_bits / 8) << best.columns.len();
+    let memory = buffer(from.output(), best.columns);
+    let access = |layout: &Layout, side: usize| {
+        // Each block of a cluster has a buffer of its own.
+        let layout = layout.restrict(&[Input::Register, Input::Lane, Input::Warp]);
+        let vector = layout.vector_in(&memory).at_most(1 << best.widths[side]);
+        Access { vector, offsets: layout.offsets_in(&memory), wavefronts: best.wavefronts[side] }
+    };
+    let (store, load) = (access(from, 0), access(to, 1));
+    debug_assert_eq!([store.vector.width(), load.vector.width()], best.widths.map(|width| 1 << width));
+    Ok(SharedPlan { memory, store, load, bytes })
+}
+
+/// One of the two layouts.
+struct Side<'a> {
+    registers: &'a [u32],
+    lanes: &'a [u32],
+    /// Lanes and warps.
+    threads: Columns,
+}
+
+impl<'a> Side<'a> {
+    fn new(layout: &'a Layout) -> Self {
+        let threads = [layout.bases(Input::Lane), layout.bases(Input::Warp)].concat();
+        Self {
+            registers: layout.bases(Input::Register),
+            lanes: layout.bases(Input::Lane),
+            threads: threads.into(),
+        }
+    }
+
+    fn all(&self) -> Columns {
+        f2::independent(&concat(&[self.registers, &self.threads]))
+    }
+
+    /// The lanes that are served together when each accesses `2^log_bytes` bytes.
+    fn served_together(&self, log_bytes: usize) -> &[u32] {
+        let bits = LINE_BYTES.ilog2() as usize - log_bytes.max(LOG_WORD_BYTES);
+        &self.lanes[..bits.min(self.lanes.len())]
+    }
+}
+
+/// A buffer with what it costs. `widths` and `wavefronts` are those of the wider side, then of the other.
+struct Candidate {
+    columns: Columns,
+    /// Logarithms of the elements of an access.
+    widths: [usize; 2],
+    /// Of one instruction.
+    wavefronts: [u32; 2],
+    /// Wavefronts and instructions of a warp.
+    cost: u32,
+}
+
+struct Planner<'a> {
+    /// A basis of what a block holds.
+    held: &'a [u32],
+    /// Logarithm of the elements of the widest access.
+    most: usize,
+    /// Logarithm of the bytes of an element.
+    log_bytes: usize,
+}
+
+impl Planner<'_> {
+    /// The widest vector that both sides can move at once.
+    fn common_vector(&self, a: &Side, b: &Side) -> Columns {
+        let mut common: Columns =
+            a.registers.iter().copied().filter(|column| b.registers.contains(column)).collect();
+        common.extend(f2::intersection(a.registers, b.registers));
+        let threads = concat(&[&a.threads, &b.threads]);
+        let mut vector = f2::complement(&f2::intersection(&common, &threads), &f2::independent(&common));
+        vector.truncate(self.most);
+        vector
+    }
+
+    /// The candidate in which `wide` moves more than the common vector at once. Where the other side is then served
+    /// several lanes of one word or line, those are best lanes that are served together.
+    fn widened(&self, wide: &Side, other: &Side, narrow: &[u32]) -> Option<Candidate> {
+        let together = other.served_together(self.log_bytes + narrow.len());
+        let mut preferred = f2::intersection(wide.registers, together);
+        preferred.extend(f2::intersection(wide.registers, &other.threads));
+        preferred.extend_from_slice(wide.registers);
+        // No thread of `wide` reaches into its vector, and no thread of either into the common one: the vector adds to the
+        // space of the threads as many dimensions with the common one as without.
+        let mut of_wide = Span::of(&concat(&[narrow, &wide.threads]));
+        let mut of_both = Span::of(&concat(&[&wide.threads, &other.threads]));
+        let mut with_narrow = of_both.clone();
+        with_narrow.extend(narrow);
+        let mut extra = Columns::new();
+        for element in preferred {
+            let is_aligned =
+                !of_wide.contains(element) && of_both.contains(element) == with_narrow.contains(element);
+            if is_aligned && narrow.len() + extra.len() < self.most {
+                extra.push(element);
+                for span in [&mut of_wide, &mut of_both, &mut with_narrow] {
+                    span.insert(element);
+                }
+            }
+        }
+        (!extra.is_empty()).then(|| self.buffer(wide, other, narrow, &extra))
+    }
+
+    /// The buffer in which `wide` moves `narrow` and `extra` at once and `other` moves `narrow`.
+    fn buffer(&self, wide: &Side, other: &Side, narrow: &[u32], extra: &[u32]) -> Candidate {
+        let vector = concat(&[narrow, extra]);
+        let above = f2::complement(&vector, &concat(&[&wide.threads, &other.threads, self.held]));
+        // Vectors of less than a word leave room in the word.
+        let word = LOG_WORD_BYTES.saturating_sub(self.log_bytes);
+        let shared_lanes = f2::intersection(&f2::intersection(wide.lanes, other.lanes), &above);
+        let mut fill = f2::independent(&concat(&[&shared_lanes, &above]));
+        fill.truncate(word.saturating_sub(vector.len()));
+        let low = concat(&[&vector, &fill]);
+        let sides = [(wide, vector.len()), (other, narrow.len())];
+        let together = sides.map(|(side, width)| side.served_together(self.log_bytes + width));
+        // What the lines of each side have to stay clear of.
+        let clear = [0, 1].map(|side| {
+            let within = sides[side].1.max(word).min(low.len());
+            concat(&[&low[..within], together[side]])
+        });
+        let line_bits = LINE_BYTES.ilog2() as usize - self.log_bytes;
+        let lines = f2::complement_avoiding(
+            &f2::intersection(&above, &clear[0]),
+            &f2::intersection(&above, &clear[1]),
+            &above,
+            self.held.len().saturating_sub(line_bits),
+        );
+        let banks = f2::complement(&concat(&[&lines, &fill]), &above);
+        let wavefronts = [0, 1].map(|side| {
+            let conflicts = f2::intersection(&clear[side], &lines).len();
+            1 << (conflicts + sides[side].0.lanes.len() - together[side].len())
+        });
+        let cost = sides.iter().zip(wavefronts).map(|((side, width), wavefronts)| {
+            let instructions = 1 << (f2::rank(side.registers) - width);
+            instructions * (wavefronts + 1)
+        });
+        Candidate {
+            columns: concat(&[&low, &banks, &lines]),
+            widths: sides.map(|(_, width)| width),
+            wavefronts,
+            cost: cost.sum(),
+        }
+    }
+}
+
+fn concat(parts: &[&[u32]]) -> Columns {
+    parts.iter().flat_map(|part| part.iter().copied()).collect()
+}

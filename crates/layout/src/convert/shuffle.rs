@@ -1,0 +1,268 @@
+//! Conversions in which no element leaves its warp, by warp shuffles.
+//!
+//! In one shuffle every lane gives one element and takes one. The elements of a round therefore form a set that has at
+//! most one element in each lane before the conversion and exactly one in each lane after it. As a subspace: `U` is a
+//! complement of the span of the target's registers that meets the span of the source's registers in as little as
+//! possible, and each round moves one coset of `U` (section 5.4 of the paper). Within a round everything is linear again:
+//! from which lane a lane takes, which register a lane gives, and which it takes the element for. A register number that
+//! depends on the lane is an XOR with a linear function of the lane, which code does by conditional swaps: [`Select`].
+
+use smallvec::SmallVec;
+
+use crate::f2::{self, Columns, Span};
+use crate::map::{Layout, Transfer};
+use crate::space::{Hardware, Input};
+
+/// A condition on the thread under which a register number changes: in threads in which
+/// `parity(lane & lanes) ^ parity(warp & warps)` is 1, register `r ^ registers` is meant where `r` is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Select {
+    /// The bits of the lane that the condition reads.
+    pub lanes: u32,
+    /// The bits of the warp that the condition reads.
+    pub warps: u32,
+    /// What is XOR-ed to the register's number.
+    pub registers: u32,
+}
+
+impl Select {
+    /// What the select XORs to a register's number in this thread.
+    pub fn in_thread(&self, lane: u32, warp: u32) -> u32 {
+        let holds = (lane & self.lanes).count_ones() + (warp & self.warps).count_ones();
+        if holds % 2 == 1 { self.registers } else { 0 }
+    }
+}
+
+/// One shuffle of one element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Round {
+    /// The register of the source that a lane gives, before the selects of [`ShufflePlan::give`].
+    pub register: u32,
+    /// What is XOR-ed to the lane that a lane takes from, [`ShufflePlan::source_lane`].
+    pub lane: u32,
+}
+
+/// A conversion within warps. In thread (`lane`, `warp`), with `^` over all selects:
+/// ```text
+/// given[i]    = source[rounds[i].register ^ give.in_thread(lane, warp)...]
+/// received[i] = shuffle(given[i], from lane source_lane(lane, warp) ^ rounds[i].lane)
+/// result[r]   = received[results[r] ^ take.in_thread(lane, warp)...]
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShufflePlan {
+    /// How the register that a thread gives depends on the thread.
+    pub give: SmallVec<[Select; 4]>,
+    /// The shuffles.
+    pub rounds: SmallVec<[Round; 16]>,
+    /// The lane that a thread takes from, from (lane, warp) to lane.
+    pub source_lane: Transfer,
+    /// For each register of the result the round that brings it, before the selects of `take`.
+    pub results: SmallVec<[u32; 16]>,
+    /// How the round that brings a register depends on the thread.
+    pub take: SmallVec<[Select; 4]>,
+    /// So many rounds, counted from a multiple of it, take from the same lane: narrow elements travel packed in words.
+    pub rounds_per_lane: u32,
+}
+
+impl ShufflePlan {
+    /// Whether every lane takes from the lane whose number differs by the constant of the round: `shfl.bfly`. A round with
+    /// the constant 0 then moves nothing.
+    pub fn is_butterfly(&self) -> bool {
+        let is_own = |(bit, base): (usize, &u32)| *base == 1 << bit;
+        self.source_lane.bases(Input::Lane).iter().enumerate().all(is_own)
+            && self.source_lane.bases(Input::Warp).iter().all(|base| *base == 0)
+    }
+
+    /// The number of 32-bit shuffles of a thread, for elements of this width.
+    pub fn shuffles(&self, element_bits: u32) -> u32 {
+        let words = (self.rounds_per_lane * element_bits).div_ceil(32);
+        let is_butterfly = self.is_butterfly();
+        let lanes = self.rounds.iter().step_by(self.rounds_per_lane as usize);
+        lanes.filter(|round| !is_butterfly || round.lane != 0).count() as u32 * words
+    }
+
+    /// What the plan costs, in halves of the issue time of a shuffle: selects issue twice as fast.
+    pub(super) fn cost(&self, element_bits: u32) -> u32 {
+        let selects = self.give.len() * self.rounds.len() + self.take.len() * self.results.len();
+        2 * self.shuffles(element_bits) + selects as u32 * element_bits.div_ceil(32)
+    }
+}
+
+/// The plan for a conversion within warps, if no element has to leave its warp and each round can bring every lane an
+/// element. The latter fails only where different warps hold copies of the source and each warp's lanes need elements of
+/// few lanes.
+///
+/// # Panics
+/// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks.
+pub fn shuffle_plan(from: &Layout, to: &Layout) -> Option<ShufflePlan> {
+    assert_eq!(from.output(), to.output(), "a conversion keeps the tile");
+    for input in [Input::Lane, Input::Warp, Input::Block] {
+        assert_eq!(from.bits_of(input), to.bits_of(input), "a conversion keeps the number of {input}s");
+    }
+    if from.bases(Input::Block) != to.bases(Input::Block) {
+        return None;
+    }
+    let source = Source::new(from);
+    let (registers, lanes) = (to.bases(Input::Register), to.bases(Input::Lane));
+    let needed: Columns = lanes.iter().chain(registers).copied().collect();
+    if !needed.iter().all(|element| source.held.contains(*element)) {
+        return None;
+    }
+    let cosets = coset_basis(source.registers, registers);
+    let round = round_space(&source, &cosets, &needed, lanes);
+    let givers = source.givers(round)?;
+
+    // Which register and lane of the source hold an element, as the lane gives it.
+    let origin = |element: u32| {
+        let (register, lane) = source.place(element)?;
+        Some((register ^ f2::multiply(&givers.registers, lane), lane))
+    };
+    let known = |element: &u32| origin(*element).expect("the warp holds every element that it needs");
+    let (round_registers, round_lanes): (Columns, Columns) = cosets.iter().map(known).unzip();
+    let between = from.bases(Input::Warp).iter().zip(to.bases(Input::Warp)).map(|(a, b)| origin(a ^ b));
+    let (warp_registers, warp_lanes): (Columns, Columns) =
+        between.collect::<Option<Vec<_>>>()?.into_iter().unzip();
+
+    // Where an element goes: the round, and its vector of `round`, which says the lane that gives it.
+    let mut target = Span::of(&cosets);
+    target.extend(&givers.elements);
+    let destination = |element: &u32| {
+        let sum_of = target.solve(*element).expect("cosets and round span what the warp needs");
+        let (round, giver) = (sum_of & ((1 << cosets.len()) - 1), sum_of >> cosets.len());
+        (round as u32, f2::multiply(&givers.lanes, giver as u32))
+    };
+    let result_rounds: Columns = registers.iter().map(|element| destination(element).0).collect();
+    let (lane_rounds, lane_sources): (Columns, Columns) = lanes.iter().map(destination).unzip();
+
+    let rounds = 0..1_u32 << cosets.len();
+    let each_round = |round| Round {
+        register: f2::multiply(&round_registers, round),
+        lane: f2::multiply(&round_lanes, round),
+    };
+    let bits = |input| (input, from.bits_of(input));
+    Some(ShufflePlan {
+        give: selects(&givers.registers, &warp_registers),
+        rounds: rounds.map(each_round).collect(),
+        source_lane: Transfer::new(
+            Hardware::new(&[bits(Input::Lane), bits(Input::Warp)]),
+            Hardware::new(&[bits(Input::Lane)]),
+            lane_sources.into_iter().chain(warp_lanes).collect(),
+        ),
+        results: (0..to.registers()).map(|register| f2::multiply(&result_rounds, register)).collect(),
+        take: selects(&lane_rounds, &[]),
+        rounds_per_lane: 1 << round_lanes.iter().take_while(|lane| **lane == 0).count(),
+    })
+}
+
+/// A basis of the span of the target's registers, which numbers the rounds: first what the registers of the source span
+/// as well, so that consecutive rounds take from the same lane.
+fn coset_basis(source: &[u32], target: &[u32]) -> Columns {
+    let own = Span::of(source);
+    let stay: Columns = target.iter().copied().filter(|column| own.contains(*column)).collect();
+    let mut basis = f2::independent(&stay);
+    for more in [&f2::intersection(target, source)[..], target] {
+        basis.extend(f2::complement(&basis, more));
+    }
+    basis
+}
+
+/// The space `U` of the elements of one round, up to the coset.
+fn round_space(source: &Source, cosets: &[u32], needed: &[u32], lanes: &[u32]) -> Columns {
+    let mut preferred = f2::intersection(source.lanes, lanes);
+    preferred.extend_from_slice(needed);
+    let stay = f2::intersection(source.registers, needed);
+    f2::complement_avoiding(cosets, &stay, &preferred, f2::rank(needed) - cosets.len())
+}
+
+/// What a warp holds before the conversion.
+struct Source<'a> {
+    registers: &'a [u32],
+    lanes: &'a [u32],
+    /// Of the registers, then the lanes.
+    held: Span,
+}
+
+/// How the lanes of the source give a round: a basis of its elements, and for each the lane that gives it. No two lanes
+/// are asked for one element, no lane for two.
+struct Givers {
+    elements: Columns,
+    lanes: Columns,
+    /// For each bit of the lane, what it XORs to the register that the lane gives.
+    registers: Columns,
+}
+
+impl<'a> Source<'a> {
+    fn new(from: &'a Layout) -> Self {
+        let (registers, lanes) = (from.bases(Input::Register), from.bases(Input::Lane));
+        let mut held = Span::of(registers);
+        held.extend(lanes);
+        Self { registers, lanes, held }
+    }
+
+    /// A register and a lane that hold an element.
+    fn place(&self, element: u32) -> Option<(u32, u32)> {
+        let sum_of = self.held.solve(element)?;
+        let registers = self.registers.len();
+        Some(((sum_of & ((1 << registers) - 1)) as u32, (sum_of >> registers) as u32))
+    }
+
+    /// The lanes that hold the elements of lane 0: a basis.
+    fn replica_lanes(&self) -> Columns {
+        let mut span = Span::of(self.registers);
+        let registers = self.registers.len();
+        let replicas = |(bit, column): (usize, &u32)| {
+            let sum_of = span.insert_or_explain(*column).err()?;
+            Some((sum_of >> registers) as u32 | 1 << bit)
+        };
+        self.lanes.iter().enumerate().filter_map(replicas).collect()
+    }
+
+    /// Finds a lane for each element of a basis of a round such that the lanes are independent. [`f2::complement_avoiding`]
+    /// makes the elements that lane 0 does not hold independent of what it holds, so their lanes are. The others, where
+    /// `round` could not avoid them, are given by replicas of lane 0, if there are enough.
+    fn givers(&self, round: Columns) -> Option<Givers> {
+        let mut replicas = self.replica_lanes().into_iter();
+        let (mut lanes, mut registers) = (Columns::new(), Columns::new());
+        for element in &round {
+            let lane = match self.place(*element)?.1 {
+                0 => replicas.next()?,
+                lane => lane,
+            };
+            let (register, rest) = self.place(element ^ f2::multiply(self.lanes, lane))?;
+            debug_assert_eq!(rest, 0, "the lane holds the element");
+            lanes.push(lane);
+            registers.push(register);
+        }
+        // As a function of the lane. Outside of the span of the lanes that give, a lane keeps its registers.
+        let units: Columns = (0..self.lanes.len()).map(|bit| 1 << bit).collect();
+        let mut span = Span::of(&lanes);
+        debug_assert_eq!(span.rank(), lanes.len(), "no lane gives two elements");
+        span.extend(&units);
+        let of_lane = |unit: &u32| {
+            let sum_of = span.solve(*unit).expect("the unit vectors span every lane");
+            f2::multiply(&registers, sum_of as u32)
+        };
+        let registers = units.iter().map(of_lane).collect();
+        Some(Givers { elements: round, lanes, registers })
+    }
+}
+
+/// The selects that XOR to a register's number `lanes[i]` for bit `i` of the lane and `warps[i]` for bit `i` of the warp,
+/// as few as there are independent columns.
+fn selects(lanes: &[u32], warps: &[u32]) -> SmallVec<[Select; 4]> {
+    let all: Columns = lanes.iter().chain(warps).copied().collect();
+    let image = f2::independent(&all);
+    let span = Span::of(&image);
+    let reads = |columns: &[u32], number: usize| {
+        columns.iter().enumerate().fold(0, |mask, (bit, column)| {
+            let sum_of = span.solve(*column).expect("the image contains the columns");
+            mask | ((sum_of >> number & 1) as u32) << bit
+        })
+    };
+    let select = |(number, registers): (usize, &u32)| Select {
+        lanes: reads(lanes, number),
+        warps: reads(warps, number),
+        registers: *registers,
+    };
+    image.iter().enumerate().map(select).collect()
+}

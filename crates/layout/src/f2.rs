@@ -1,0 +1,181 @@
+//! Linear algebra over F2, the field of one bit, on vectors of at most 32 bits: addition is XOR, a subspace is a list of
+//! vectors that span it, a matrix is the list of its columns. Dimensions are tiny (a layout has at most some 30 columns),
+//! so everything is Gaussian elimination on machine words, without allocation.
+
+use smallvec::SmallVec;
+
+/// Vectors over F2: the columns of a matrix, or a list that spans a subspace. Bit `i` is component `i`.
+pub type Columns = SmallVec<[u32; 24]>;
+
+/// The matrix with these columns times a vector: the sum of the columns that the vector selects.
+pub fn multiply(columns: &[u32], vector: u32) -> u32 {
+    columns
+        .iter()
+        .enumerate()
+        .fold(0, |sum, (bit, column)| sum ^ if vector >> bit & 1 == 1 { *column } else { 0 })
+}
+
+/// The span of the vectors inserted so far, in echelon form. Each vector of the form remembers of which inserted vectors
+/// it is the sum, so that membership comes with its proof.
+#[derive(Debug, Clone, Default)]
+pub struct Span {
+    /// The vector whose highest bit is the index, or 0.
+    pivots: [u32; 32],
+    /// Of which inserted vectors it is the sum: bit `i` is the `i`-th.
+    sums: [u64; 32],
+    rank: u32,
+    inserted: u32,
+}
+
+impl Span {
+    /// The span of nothing: the zero space.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The span of the vectors.
+    pub fn of(vectors: &[u32]) -> Self {
+        let mut span = Self::new();
+        span.extend(vectors);
+        span
+    }
+
+    /// Inserts every vector.
+    pub fn extend(&mut self, vectors: &[u32]) {
+        for vector in vectors {
+            self.insert(*vector);
+        }
+    }
+
+    /// Inserts a vector, and says whether it was outside of the span.
+    ///
+    /// # Panics
+    /// On more than 64 vectors.
+    pub fn insert(&mut self, vector: u32) -> bool {
+        self.insert_or_explain(vector).is_ok()
+    }
+
+    /// Inserts a vector as number `i`, counted from 0. `Err` says that it was in the span: it is the sum of the earlier
+    /// vectors in the mask, which with bit `i` set is a vector of the kernel.
+    ///
+    /// # Panics
+    /// On more than 64 vectors.
+    pub fn insert_or_explain(&mut self, vector: u32) -> Result<(), u64> {
+        assert!(self.inserted < 64, "a span remembers at most 64 vectors");
+        let number = self.inserted;
+        self.inserted += 1;
+        let (rest, sum_of) = self.reduce(vector);
+        let Some(highest) = rest.checked_ilog2() else { return Err(sum_of) };
+        self.pivots[highest as usize] = rest;
+        self.sums[highest as usize] = sum_of | 1 << number;
+        self.rank += 1;
+        Ok(())
+    }
+
+    /// The dimension of the span.
+    pub fn rank(&self) -> usize {
+        self.rank as usize
+    }
+
+    /// Whether the vector is a sum of inserted vectors.
+    pub fn contains(&self, vector: u32) -> bool {
+        self.reduce(vector).0 == 0
+    }
+
+    /// The inserted vectors whose sum is `vector`, as a mask by their numbers. Of dependent vectors only the earliest are
+    /// used, so that the answer is a linear function of `vector`.
+    pub fn solve(&self, vector: u32) -> Option<u64> {
+        let (rest, sum_of) = self.reduce(vector);
+        (rest == 0).then_some(sum_of)
+    }
+
+    /// What is left of the vector when pivots are taken out until its highest bit has none, and the sum of what was taken
+    /// out. Nothing is left of a vector of the span.
+    fn reduce(&self, mut vector: u32) -> (u32, u64) {
+        let mut sum_of = 0;
+        while let Some(highest) = vector.checked_ilog2() {
+            let pivot = self.pivots[highest as usize];
+            if pivot == 0 {
+                break;
+            }
+            vector ^= pivot;
+            sum_of ^= self.sums[highest as usize];
+        }
+        (vector, sum_of)
+    }
+}
+
+/// The dimension of the span of the vectors.
+pub fn rank(vectors: &[u32]) -> usize {
+    Span::of(vectors).rank()
+}
+
+/// The vectors that are not in the span of those before them: a basis of the same space.
+pub fn independent(vectors: &[u32]) -> Columns {
+    let mut span = Span::new();
+    vectors.iter().copied().filter(|vector| span.insert(*vector)).collect()
+}
+
+/// A basis of the kernel: the sets of columns, as masks, whose sum is zero. There are at most 32 columns.
+pub fn kernel(columns: &[u32]) -> Columns {
+    let mut span = Span::new();
+    let dependent = |(number, column): (usize, &u32)| {
+        let sum_of = span.insert_or_explain(*column).err()?;
+        Some(
+            u32::try_from(sum_of | 1 << number)
+                .expect("a vector of the kernel has as many bits as there are columns"),
+        )
+    };
+    columns.iter().enumerate().filter_map(dependent).collect()
+}
+
+/// The columns of the inverse of a matrix with `rows` rows, if it has exactly one.
+pub fn inverse(columns: &[u32], rows: u32) -> Option<Columns> {
+    let span = Span::of(columns);
+    (span.rank() == columns.len()).then(|| right_inverse(&span, rows))?
+}
+
+/// The columns of the matrix `R` with `M R = 1`, for the matrix `M` whose columns were inserted into the span, if the
+/// span is the whole space of `rows` bits. Of dependent columns `R` uses the earliest.
+pub fn right_inverse(span: &Span, rows: u32) -> Option<Columns> {
+    (0..rows).map(|row| span.solve(1 << row).map(|sum_of| sum_of as u32)).collect()
+}
+
+/// A basis of the intersection of two spans.
+pub fn intersection(a: &[u32], b: &[u32]) -> Columns {
+    let a = independent(a);
+    let mut span = Span::of(&a);
+    // A sum of vectors of `a` that is a sum of vectors of `b`; one a dependence.
+    let own = (1_u64 << a.len()) - 1;
+    let dependent = independent(b).into_iter().filter_map(|vector| span.insert_or_explain(vector).err());
+    dependent.map(|sum_of| multiply(&a, (sum_of & own) as u32)).collect()
+}
+
+/// Those of the candidates, in their order, that together with `space` are independent: a basis of a complement of
+/// `space` in the span of `space` and the candidates.
+pub fn complement(space: &[u32], candidates: &[u32]) -> Columns {
+    let mut span = Span::of(space);
+    candidates.iter().copied().filter(|vector| span.insert(*vector)).collect()
+}
+
+/// A subspace of `within` of the given dimension that meets `p` in zero and `q` in as little as possible: in zero, if
+/// `dimension + dim q <= dim within`. It prefers the earlier vectors of `within`.
+///
+/// Two subspaces of equal dimension have a common complement: outside of `p + q` any vector will do, and vectors of `p`
+/// and `q` outside of `p ∩ q` are paired into sums, which are in neither.
+///
+/// # Panics
+/// If `p` leaves no room: `dimension + dim p > dim within`. `p` and `q` have to lie in `within`.
+pub fn complement_avoiding(p: &[u32], q: &[u32], within: &[u32], dimension: usize) -> Columns {
+    let common = intersection(p, q);
+    let only_p = complement(&common, p);
+    let only_q = complement(&common, q);
+    let mut both = Columns::from_slice(p);
+    both.extend_from_slice(&only_q);
+    let mut chosen = complement(&both, within);
+    chosen.extend(only_p.iter().zip(&only_q).map(|(a, b)| a ^ b));
+    chosen.extend(only_q.iter().skip(only_p.len()).copied());
+    assert!(chosen.len() >= dimension, "no subspace of this dimension avoids p");
+    chosen.truncate(dimension);
+    chosen
+}

@@ -1,0 +1,87 @@
+//! `ldmatrix` and `stmatrix`: whether a layout can be moved between registers and a buffer by them, and how.
+//!
+//! The instruction moves 1, 2 or 4 matrices of eight rows of 16 bytes. Lane `8 j + i` gives the address of row `i` of matrix
+//! `j`; word `w` of row `i` goes to lane `4 i + w`, one 32-bit register a matrix. Transposed, for 16-bit elements, element
+//! `c` of rows `2 w` and `2 w + 1` goes to lane `4 c + w`.
+
+use smallvec::SmallVec;
+
+use crate::f2;
+use crate::map::{Layout, Transfer};
+use crate::memory::CHUNK_BYTES;
+use crate::query::Vector;
+use crate::space::Input;
+
+const WORD_BITS: u32 = 32;
+/// Bits of the lane that count the words of a row, and those that count the rows: a warp is eight groups of four lanes.
+const WORD_LANES: usize = 2;
+const GROUP_LANES: usize = 3;
+
+/// How a value is moved by `ldmatrix` or `stmatrix`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MatrixAccess {
+    /// Whether the instruction has `.trans`.
+    pub is_transposed: bool,
+    /// Matrices that an instruction moves: 1, 2 or 4.
+    pub matrices: u32,
+    /// The registers of each instruction: of the first matrix those of the word, the lowest bits first, then of the next.
+    pub registers: Vector,
+    /// The offset, in elements, of the row whose address a lane gives; of (lane, warp), and of the first register of an
+    /// instruction, which is XOR-ed to it. Of fewer than four matrices the higher lanes give addresses again.
+    pub addresses: Transfer,
+}
+
+impl Layout {
+    /// How a value of this layout is moved from or to a buffer with the layout `memory` by `ldmatrix` or `stmatrix`, if it
+    /// can be: the lanes of each group of four hold the words of 16 consecutive bytes, or, transposed, the groups hold the
+    /// elements of 16 consecutive bytes.
+    ///
+    /// # Panics
+    /// If the buffer does not hold every element.
+    pub fn matrix_access(&self, memory: &Self, element_bits: u32) -> Option<MatrixAccess> {
+        let offsets = self.offsets_in(memory);
+        if self.bits_of(Input::Lane) as usize != WORD_LANES + GROUP_LANES || element_bits > WORD_BITS {
+            return None;
+        }
+        matrix_access(&offsets, element_bits, false)
+            .or_else(|| (element_bits == 16).then(|| matrix_access(&offsets, element_bits, true))?)
+    }
+}
+
+fn matrix_access(offsets: &Transfer, element_bits: u32, is_transposed: bool) -> Option<MatrixAccess> {
+    let registers = offsets.bases(Input::Register);
+    let (words, groups) = offsets.bases(Input::Lane).split_at(WORD_LANES);
+    let row_bits = (CHUNK_BYTES * 8 / element_bits).ilog2();
+    // What lies along the 16 bytes of a row: the elements of a word and the lanes of the words, or the groups of lanes.
+    let (word_bits, along, across) =
+        if is_transposed { (0, groups, words) } else { ((WORD_BITS / element_bits).ilog2(), words, groups) };
+    let (mut elements, mut firsts) = offsets.vector(0, word_bits).into_bases();
+    let is_row = elements.len() == word_bits as usize
+        && along.iter().zip(word_bits..row_bits).all(|(offset, bit)| *offset == 1 << bit);
+    // Everything else leads from row to row.
+    let starts = firsts.iter().map(|register| f2::multiply(registers, *register));
+    let others = starts.chain(across.iter().chain(offsets.bases(Input::Warp)).copied());
+    let within_row = others.fold(0, |any, offset| any | offset) & ((1 << row_bits) - 1);
+    if !is_row || within_row != 0 || (is_transposed && firsts.is_empty()) {
+        return None;
+    }
+    // The bits of the row in a matrix, then those of the matrix.
+    let mut rows: SmallVec<[u32; 8]> = across.into();
+    if is_transposed {
+        let pair = firsts.remove(0);
+        elements.push(pair);
+        rows.insert(0, f2::multiply(registers, pair));
+    }
+    let matrix_bits = firsts.len().min(2);
+    for matrix in firsts.drain(..matrix_bits) {
+        elements.push(matrix);
+        rows.push(f2::multiply(registers, matrix));
+    }
+    rows.resize(WORD_LANES + GROUP_LANES, 0);
+    Some(MatrixAccess {
+        is_transposed,
+        matrices: 1 << matrix_bits,
+        registers: Vector::new(elements, firsts),
+        addresses: offsets.with_bases(Input::Lane, &rows),
+    })
+}

@@ -1,0 +1,180 @@
+//! What code generation asks a layout: which elements of a thread are consecutive, who holds copies of what, and whether
+//! two layouts differ in the numbering of registers alone.
+
+use smallvec::SmallVec;
+
+use crate::f2::{self, Columns, Span};
+use crate::map::{Layout, Map, Transfer};
+use crate::space::{Hardware, Input, Space};
+
+/// The registers of one access, in the order of the elements in memory.
+pub type AccessRegisters = SmallVec<[u32; 16]>;
+
+/// How the registers of a thread combine into vector accesses: each access is an aligned run of `2^k` elements.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Vector {
+    /// Register `r ^ elements[j]` holds the element `2^j` behind the one of register `r`, if that is bit `j` of the run.
+    elements: SmallVec<[u32; 4]>,
+    /// The first registers of the accesses are the sums of these.
+    firsts: Columns,
+}
+
+impl Vector {
+    pub(crate) fn new(elements: SmallVec<[u32; 4]>, firsts: Columns) -> Self {
+        Self { elements, firsts }
+    }
+
+    pub(crate) fn into_bases(self) -> (SmallVec<[u32; 4]>, Columns) {
+        (self.elements, self.firsts)
+    }
+
+    /// The number of elements of an access.
+    pub fn width(&self) -> u32 {
+        1 << self.elements.len()
+    }
+
+    /// The number of accesses of a thread.
+    pub fn accesses(&self) -> u32 {
+        1 << self.firsts.len()
+    }
+
+    /// The registers of access `number`: the first is the one whose element comes first in memory.
+    pub fn registers(&self, number: u32) -> AccessRegisters {
+        let first = f2::multiply(&self.firsts, number);
+        (0..self.width()).map(|element| first ^ f2::multiply(&self.elements, element)).collect()
+    }
+
+    /// The same registers in accesses of at most `width` elements.
+    ///
+    /// # Panics
+    /// If the width is not a power of two.
+    #[must_use]
+    pub fn at_most(&self, width: u32) -> Self {
+        assert!(width.is_power_of_two(), "the width of a vector is a power of two, found {width}");
+        let mut elements = self.elements.clone();
+        let kept = elements.len().min(width.ilog2() as usize);
+        let mut firsts: Columns = elements.drain(kept..).collect();
+        firsts.extend_from_slice(&self.firsts);
+        Self { elements, firsts }
+    }
+}
+
+impl Layout {
+    /// The coordinates of the element at a place; see [`Map::at`] for its row-major index.
+    pub fn coordinates(&self, parts: &[(Input, u32)]) -> SmallVec<[u32; 6]> {
+        self.output().coordinates(self.at(parts))
+    }
+
+    /// The number of elements that a thread holds, replicas counted.
+    pub fn registers(&self) -> u32 {
+        1 << self.bits_of(Input::Register)
+    }
+
+    /// The bits of an input that only address replicas, as a mask: with these 0, the places hold each element exactly
+    /// once. To write a value, the threads whose free bits of lane, warp and block are 0 write the registers whose free
+    /// bits are 0. Registers are preferred over lanes, lanes over warps; the low bits of each over the high.
+    pub fn free_bits(&self, input: Input) -> u32 {
+        let mut span = Span::new();
+        let mut free = 0;
+        for (bit, column) in self.columns().iter().enumerate() {
+            free |= u32::from(!span.insert(*column)) << bit;
+        }
+        self.input().part(free, input)
+    }
+
+    /// The number of different elements that a thread holds.
+    pub fn unique_registers(&self) -> u32 {
+        1 << f2::rank(self.bases(Input::Register))
+    }
+
+    /// For each register the one that stands for it: the register without free bits that holds the same element.
+    pub fn representatives(&self) -> SmallVec<[u32; 16]> {
+        let bases = self.bases(Input::Register);
+        let span = Span::of(bases);
+        let own: Columns = bases
+            .iter()
+            .map(|column| span.solve(*column).expect("a vector that was inserted is in the span") as u32)
+            .collect();
+        (0..self.registers()).map(|register| f2::multiply(&own, register)).collect()
+    }
+
+    /// The layout without the register bits that only address replicas.
+    #[must_use]
+    pub fn without_duplicate_registers(&self) -> Self {
+        self.with_bases(Input::Register, &f2::independent(self.bases(Input::Register)))
+    }
+
+    /// The widest vectors for an access to memory in which the axis is contiguous and its rows are aligned: the longest
+    /// aligned runs along the axis that each thread holds.
+    pub fn vector_along(&self, axis: usize) -> Vector {
+        self.vector(self.output().shift(axis), self.output().bits_of(axis))
+    }
+
+    /// The widest vectors for an access to a buffer with the layout `memory`.
+    ///
+    /// # Panics
+    /// If the memory does not hold every element.
+    pub fn vector_in(&self, memory: &Self) -> Vector {
+        self.offsets_in(memory).vector(0, memory.bits_of(Input::Offset))
+    }
+
+    /// The offset in a buffer with the layout `memory` of the element at each place.
+    ///
+    /// # Panics
+    /// If the memory does not hold every element.
+    pub fn offsets_in(&self, memory: &Self) -> Transfer {
+        self.relative_to(memory).expect("the buffer holds every element of the tile")
+    }
+
+    /// For each register of this layout the register of `other` that holds the same element in the same thread, if there
+    /// is one: a conversion from `other` to this layout that only renames registers.
+    pub fn registers_from(&self, other: &Self) -> Option<SmallVec<[u32; 16]>> {
+        assert_eq!(self.output(), other.output(), "layouts of one tile");
+        let threads = [Input::Lane, Input::Warp, Input::Block, Input::Offset];
+        if threads.into_iter().any(|input| self.bases(input) != other.bases(input)) {
+            return None;
+        }
+        let span = Span::of(other.bases(Input::Register));
+        let columns: Option<Columns> = self
+            .bases(Input::Register)
+            .iter()
+            .map(|column| span.solve(*column).map(|sum| sum as u32))
+            .collect();
+        let columns = columns?;
+        Some((0..self.registers()).map(|register| f2::multiply(&columns, register)).collect())
+    }
+
+    /// Whether the layouts differ at most in the numbering of the registers.
+    pub fn is_equal_up_to_registers(&self, other: &Self) -> bool {
+        self.registers() == other.registers()
+            && self.registers_from(other).is_some()
+            && other.registers_from(self).is_some()
+    }
+}
+
+impl<O: Space> Map<Hardware, O> {
+    /// The widest vectors along the bits `low .. low + bits` of the output. The elements of a vector are registers of one
+    /// thread; that it is aligned means that nothing else reaches the low bits.
+    pub(crate) fn vector(&self, low: u32, bits: u32) -> Vector {
+        let registers = self.bases(Input::Register);
+        let span = Span::of(registers);
+        let others = self.columns()[registers.len()..].iter().fold(0, |any, column| any | column);
+        let mut elements = SmallVec::<[u32; 4]>::new();
+        for bit in low..low + bits {
+            let Some(element) = span.solve(1 << bit).filter(|_| others >> bit & 1 == 0) else { break };
+            elements.push(element as u32);
+        }
+        // A first register has the low bits 0; what another unit vector adds to them is taken back.
+        let run = (1_u64 << elements.len()) - 1;
+        let mut chosen =
+            Span::of(&elements.iter().map(|element| f2::multiply(registers, *element)).collect::<Columns>());
+        let mut firsts = Columns::new();
+        for (bit, column) in registers.iter().enumerate() {
+            if chosen.insert(*column) {
+                let excess = (u64::from(*column) >> low & run) as u32;
+                firsts.push(1 << bit ^ f2::multiply(&elements, excess));
+            }
+        }
+        Vector { elements, firsts }
+    }
+}

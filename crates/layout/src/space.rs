@@ -1,0 +1,214 @@
+//! The spaces that maps go between: [`Hardware`], the places that hold an element, and [`Tile`], the elements themselves.
+
+use std::fmt;
+use std::hash::Hash;
+
+use smallvec::SmallVec;
+
+/// What an element's place consists of. The order is the order of the bits of a place, lowest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Input {
+    /// An element's number among those of one thread. Elements, not machine registers: two 16-bit elements are two.
+    Register,
+    /// The thread's number in its warp.
+    Lane,
+    /// The warp's number in its block.
+    Warp,
+    /// The thread block's number in its cluster.
+    Block,
+    /// An offset into memory, in elements.
+    Offset,
+}
+
+impl Input {
+    /// Every input, in the order of the bits of a place.
+    pub const ALL: [Self; 5] = [Self::Register, Self::Lane, Self::Warp, Self::Block, Self::Offset];
+
+    /// The name in text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Register => "register",
+            Self::Lane => "lane",
+            Self::Warp => "warp",
+            Self::Block => "block",
+            Self::Offset => "offset",
+        }
+    }
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A vector space over F2 whose bits have names. A vector is one `u32`.
+pub trait Space: Clone + Eq + Hash + fmt::Debug {
+    /// The dimension.
+    fn bits(&self) -> u32;
+
+    /// A vector in parts for people: the coordinates of an element, the parts of a place that have bits.
+    fn parts(&self, vector: u32) -> SmallVec<[u32; 6]>;
+}
+
+/// The places that hold elements: so many bits of each [`Input`]. A place is all of them in one number, the bits of the
+/// register lowest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Hardware {
+    bits: [u8; Input::ALL.len()],
+}
+
+impl Hardware {
+    /// So many bits of each input; inputs that are not named have none.
+    ///
+    /// # Panics
+    /// On more than 32 bits.
+    pub fn new(bits: &[(Input, u32)]) -> Self {
+        let mut space = Self::default();
+        for (input, bits) in bits {
+            space.bits[*input as usize] += *bits as u8;
+        }
+        assert!(space.bits() <= 32, "a place has at most 32 bits");
+        space
+    }
+
+    /// The number of bits of an input.
+    pub fn bits_of(&self, input: Input) -> u32 {
+        u32::from(self.bits[input as usize])
+    }
+
+    /// The position of the lowest bit of an input in a place.
+    pub fn shift(&self, input: Input) -> u32 {
+        self.bits[..input as usize].iter().map(|bits| u32::from(*bits)).sum()
+    }
+
+    /// The positions of the bits of an input in a place.
+    pub fn range(&self, input: Input) -> std::ops::Range<usize> {
+        let start = self.shift(input) as usize;
+        start..start + self.bits_of(input) as usize
+    }
+
+    /// The place with these parts; parts that are not named are 0.
+    ///
+    /// # Panics
+    /// If a part is out of range.
+    pub fn place(&self, parts: &[(Input, u32)]) -> u32 {
+        parts.iter().fold(0, |place, (input, value)| {
+            let bits = self.bits_of(*input);
+            assert!(u64::from(*value) < 1 << bits, "{input} {value} is out of range: there are {bits} bits");
+            // An input without bits may lie behind the last bit.
+            place | value.checked_shl(self.shift(*input)).unwrap_or_default()
+        })
+    }
+
+    /// One part of a place.
+    pub fn part(&self, place: u32, input: Input) -> u32 {
+        let shifted = u64::from(place) >> self.shift(input);
+        (shifted & ((1 << self.bits_of(input)) - 1)) as u32
+    }
+}
+
+impl Space for Hardware {
+    fn bits(&self) -> u32 {
+        self.bits.iter().map(|bits| u32::from(*bits)).sum()
+    }
+
+    fn parts(&self, vector: u32) -> SmallVec<[u32; 6]> {
+        let parts = Input::ALL.into_iter().filter(|input| self.bits_of(*input) > 0);
+        parts.map(|input| self.part(vector, input)).collect()
+    }
+}
+
+/// The elements of a tile: a shape whose sizes are powers of two. An element is its row-major index, the last axis
+/// fastest, so that reshaping changes no vector.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Of each axis, the logarithm of its size.
+    log_sizes: SmallVec<[u8; 6]>,
+}
+
+impl Tile {
+    /// The tile with this shape.
+    ///
+    /// # Panics
+    /// If a size is not a power of two, or the tile has more than 2^32 elements.
+    pub fn new(shape: &[u32]) -> Self {
+        let log = |size: &u32| {
+            assert!(size.is_power_of_two(), "the sizes of a tile are powers of two, found {size}");
+            size.ilog2() as u8
+        };
+        Self::of_logs(shape.iter().map(log).collect())
+    }
+
+    pub(crate) fn of_logs(log_sizes: SmallVec<[u8; 6]>) -> Self {
+        let tile = Self { log_sizes };
+        assert!(tile.bits() <= 32, "a tile has at most 2^32 elements");
+        tile
+    }
+
+    pub(crate) fn logs(&self) -> &[u8] {
+        &self.log_sizes
+    }
+
+    /// The number of axes.
+    pub fn rank(&self) -> usize {
+        self.log_sizes.len()
+    }
+
+    /// The size of an axis.
+    pub fn size(&self, axis: usize) -> u32 {
+        1 << self.log_sizes[axis]
+    }
+
+    /// The sizes of the axes.
+    pub fn shape(&self) -> SmallVec<[u32; 6]> {
+        (0..self.rank()).map(|axis| self.size(axis)).collect()
+    }
+
+    /// The number of bits of an axis: the logarithm of its size.
+    pub fn bits_of(&self, axis: usize) -> u32 {
+        u32::from(self.log_sizes[axis])
+    }
+
+    /// The position of the lowest bit of an axis in an element's index.
+    pub fn shift(&self, axis: usize) -> u32 {
+        self.log_sizes[axis + 1..].iter().map(|log| u32::from(*log)).sum()
+    }
+
+    /// The row-major index of the element at these coordinates.
+    ///
+    /// # Panics
+    /// If a coordinate is out of range, or the rank is another.
+    pub fn index(&self, coordinates: &[u32]) -> u32 {
+        assert_eq!(coordinates.len(), self.rank(), "a coordinate for each axis");
+        coordinates.iter().zip(&self.log_sizes).fold(0, |index, (coordinate, log)| {
+            assert!(
+                u64::from(*coordinate) < 1 << log,
+                "coordinate {coordinate} is out of range: size {}",
+                1_u64 << log
+            );
+            ((u64::from(index) << log) as u32) | coordinate
+        })
+    }
+
+    /// One coordinate of the element with this row-major index.
+    pub fn coordinate(&self, index: u32, axis: usize) -> u32 {
+        let shifted = u64::from(index) >> self.shift(axis);
+        (shifted & ((1 << self.log_sizes[axis]) - 1)) as u32
+    }
+
+    /// The coordinates of the element with this row-major index.
+    pub fn coordinates(&self, index: u32) -> SmallVec<[u32; 6]> {
+        (0..self.rank()).map(|axis| self.coordinate(index, axis)).collect()
+    }
+}
+
+impl Space for Tile {
+    fn bits(&self) -> u32 {
+        self.log_sizes.iter().map(|log| u32::from(*log)).sum()
+    }
+
+    fn parts(&self, vector: u32) -> SmallVec<[u32; 6]> {
+        self.coordinates(vector)
+    }
+}

@@ -1,0 +1,136 @@
+//! The fragments of the tensor core instructions as layouts, after the PTX ISA: "Matrix Fragments for mma" and "Matrix
+//! Fragments for `wgmma.mma_async`". All shapes follow one pattern, so it is written once.
+//!
+//! A warp is eight groups of four lanes. The four lanes of a group lie along `k` (operands) or `n` (accumulator), each
+//! with one 32-bit word of operand elements or two elements of the accumulator; the eight groups lie along `m`, or along
+//! `n` in operand B. Further registers repeat that: first the second half of 16 rows, then along the other axis.
+
+use smallvec::SmallVec;
+
+use crate::map::Layout;
+use crate::space::Input;
+
+/// A matrix multiplication of the tensor cores, `m × n × k`. With `m` of 8 or 16 it is `mma.sync` of one warp; with `m` of
+/// 64 it is `wgmma` of the four warps of a warpgroup, 16 rows each.
+///
+/// Element `i` of an operand's fragment is the `i`-th from the low end of its registers: of 16-bit elements two in each
+/// 32-bit register, of 8-bit elements four.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mma {
+    /// Rows of A and of the accumulator: 8, 16 or 64.
+    pub m: u32,
+    /// Columns of B and of the accumulator: 8, or for `wgmma` any power of two from 8 to 256.
+    pub n: u32,
+    /// Columns of A, rows of B.
+    pub k: u32,
+    /// Bits of an element of A and B: 4, 8, 16, 32 (TF32) or 64.
+    pub operand_bits: u32,
+}
+
+impl Mma {
+    /// The instruction `m`n`n`k`k` on operands of this width.
+    pub const fn new(m: u32, n: u32, k: u32, operand_bits: u32) -> Self {
+        Self { m, n, k, operand_bits }
+    }
+
+    /// Operand A, a tile `[m, k]`.
+    ///
+    /// # Panics
+    /// If no instruction has this shape.
+    pub fn a(self) -> Layout {
+        let word = self.elements_per_word();
+        let rows = count(0, Input::Lane, 8);
+        count(1, Input::Register, word)
+            .product(&count(1, Input::Lane, 4))
+            .product(&rows)
+            .product(&self.upper_rows())
+            .product(&count(1, Input::Register, self.words_of_k()))
+    }
+
+    /// Operand B, a tile `[k, n]`.
+    ///
+    /// # Panics
+    /// If no instruction has this shape, or it takes B from shared memory alone.
+    pub fn b(self) -> Layout {
+        assert!(self.m < 64 && self.n == 8, "{self:?} takes no operand B from registers");
+        count(0, Input::Register, self.elements_per_word())
+            .product(&count(0, Input::Lane, 4))
+            .product(&count(1, Input::Lane, 8))
+            .product(&count(0, Input::Register, self.words_of_k()))
+    }
+
+    /// The accumulator, a tile `[m, n]`.
+    ///
+    /// # Panics
+    /// If no instruction has this shape.
+    pub fn accumulator(self) -> Layout {
+        assert!(self.n >= 8 && self.n.is_power_of_two(), "no instruction has the shape {self:?}");
+        count(1, Input::Register, 2)
+            .product(&count(1, Input::Lane, 4))
+            .product(&count(0, Input::Lane, 8))
+            .product(&self.upper_rows())
+            .product(&count(1, Input::Register, self.n / 8))
+    }
+
+    /// The layout of an operand or the accumulator of a larger product `[.., M, K]`, `[.., K, N]` or `[.., M, N]`, computed
+    /// by `warps[0]` times `warps[1]` warps along M and N (of `wgmma`: including the four of a warpgroup). The lowest bits
+    /// of the warp count along M. Leading axes and what the warps do not cover are repeated in registers, the last axis
+    /// fastest, each repetition with as many registers as the fragment has. Warps that need the same elements of an operand
+    /// hold copies.
+    ///
+    /// # Panics
+    /// If an axis is shorter than the instruction's, or no instruction has this shape.
+    pub fn layout(self, fragment: Fragment, shape: &[u32], warps: [u32; 2]) -> Layout {
+        let along = |axis: usize, size: u32| count(axis, Input::Warp, size);
+        let copies = |size: u32| Layout::replicated(2, Input::Warp, size);
+        let (m, n) = (warps[0] / (self.m / 16).max(1), warps[1]);
+        assert!(m > 0, "{self:?} needs the four warps of a warpgroup along M");
+        let layout = match fragment {
+            Fragment::A => self.a().product(&along(0, m)).product(&copies(n)),
+            Fragment::B => self.b().product(&copies(m)).product(&along(1, n)),
+            Fragment::Accumulator => self.accumulator().product(&along(0, m)).product(&along(1, n)),
+        };
+        let batch_axes = shape.len() - 2;
+        let instruction = match fragment {
+            Fragment::A => [self.m, self.k],
+            Fragment::B => [self.k, self.n],
+            Fragment::Accumulator => [self.m, self.n],
+        };
+        let fits = shape[batch_axes..].iter().zip(instruction).all(|(size, least)| *size >= least);
+        assert!(fits, "{shape:?} is smaller than the {fragment:?} of {self:?}");
+        let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
+        (0..batch_axes).fold(layout, |layout, _| layout.insert_axis(0)).cover(shape, &order)
+    }
+
+    /// The rows beyond the eight of the groups: eight more in further registers, then 16 for each further warp.
+    fn upper_rows(self) -> Layout {
+        assert!(matches!(self.m, 8 | 16 | 64), "no instruction has the shape {self:?}");
+        count(0, Input::Register, self.m.min(16) / 8).product(&count(0, Input::Warp, (self.m / 16).max(1)))
+    }
+
+    fn elements_per_word(self) -> u32 {
+        (32 / self.operand_bits).max(1)
+    }
+
+    /// How often the four lanes of a group go along `k`.
+    fn words_of_k(self) -> u32 {
+        let times = self.k / (4 * self.elements_per_word());
+        assert!(times > 0 && self.k.is_power_of_two(), "no instruction has the shape {self:?}");
+        times
+    }
+}
+
+/// The part of a matrix multiplication that a layout is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fragment {
+    /// The left operand.
+    A,
+    /// The right operand.
+    B,
+    /// The accumulator, and the result.
+    Accumulator,
+}
+
+fn count(axis: usize, input: Input, size: u32) -> Layout {
+    Layout::identity(2, axis, input, size)
+}

@@ -1,0 +1,208 @@
+//! Swizzled buffers against the address arithmetic of the PTX ISA, the counter of bank conflicts against known patterns,
+//! and `ldmatrix` carried out as the ISA describes it.
+
+use tilewright_layout::{
+    Fragment, Input, Layout, MatrixAccess, Mma, SwizzleMode, bank_use, blocked, ldmatrix_bank_use, swizzled,
+};
+
+/// Bytes of the rows in memory, which are 256 long in the tile, and which bits of the chunk are swizzled.
+const MODES: [(SwizzleMode, u32, u32); 4] = [
+    (SwizzleMode::None, 256, 0),
+    (SwizzleMode::Bytes32, 32, 0b1),
+    (SwizzleMode::Bytes64, 64, 0b11),
+    (SwizzleMode::Bytes128, 128, 0b111),
+];
+
+#[test]
+fn swizzles_permute_chunks_by_address_bits() {
+    for element_bits in [8, 16, 32, 64] {
+        for (mode, row_bytes, mask) in MODES {
+            let row = row_bytes * 8 / element_bits;
+            let columns = 256 * 8 / element_bits;
+            for order in [[1, 0], [0, 1]] {
+                let shape = if order[0] == 1 { [32, columns] } else { [columns, 32] };
+                let memory = swizzled(&shape, &order, element_bits, mode);
+                let placement = memory.inverse().expect("a buffer holds each element once");
+                for (line, position) in
+                    (0..32).flat_map(|line| (0..columns).map(move |column| (line, column)))
+                {
+                    // Without a swizzle: boxes of rows of the mode's length.
+                    let plain = position / row * row * 32 + line * row + position % row;
+                    let address = plain * element_bits / 8;
+                    let expected = address ^ (address >> 7 & mask) << 4;
+                    let coordinates = if order[0] == 1 { [line, position] } else { [position, line] };
+                    let offset = placement.apply(memory.output().index(&coordinates));
+                    assert_eq!(offset * element_bits / 8, expected, "{mode:?} {line} {position}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_widest_swizzle_serves_ldmatrix_without_conflicts() {
+    for element_bits in [8, 16, 32] {
+        for row_bytes in [16, 32, 64, 128, 256, 512] {
+            let columns = row_bytes * 8 / element_bits;
+            let mode = SwizzleMode::widest(row_bytes);
+            let memory = swizzled(&[64, columns], &[1, 0], element_bits, mode);
+            let cost = ldmatrix_bank_use(&memory, element_bits, 0);
+            assert_eq!((cost.instructions, cost.conflicts()), (8 * row_bytes / 16, 0), "{row_bytes} bytes");
+            let transposed = swizzled(&[columns, 64], &[0, 1], element_bits, mode);
+            assert_eq!(ldmatrix_bank_use(&transposed, element_bits, 1).conflicts(), 0);
+            // Without a swizzle the rows of a matrix meet in the banks of one 16 bytes.
+            let plain = ldmatrix_bank_use(&Layout::strided(&[64, columns], &[1, 0]), element_bits, 0);
+            let wavefronts = (row_bytes / 16).min(8);
+            assert_eq!(plain.wavefronts, plain.instructions * wavefronts, "{row_bytes} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_three_dimensional_buffer_repeats_the_matrix() {
+    let flat = swizzled(&[16, 64], &[1, 0], 16, SwizzleMode::Bytes128);
+    let deep = swizzled(&[4, 16, 64], &[2, 1, 0], 16, SwizzleMode::Bytes128);
+    let outer = Layout::identity(3, 0, Input::Offset, 4);
+    assert_eq!(deep, flat.insert_axis(0).product(&outer));
+}
+
+/// Patterns whose conflicts are known.
+#[test]
+fn known_bank_conflicts() {
+    let memory = Layout::strided(&[32, 32], &[1, 0]);
+    let row = blocked(&[32, 32], &[1, 1], &[1, 32], &[1, 1], &[1, 0]);
+    let column = blocked(&[32, 32], &[1, 1], &[32, 1], &[1, 1], &[0, 1]);
+    let broadcast = Layout::replicated(2, Input::Lane, 32).cover(&[32, 32], &[1, 0]);
+    let rows_of_four = blocked(&[32, 32], &[1, 4], &[4, 8], &[1, 1], &[1, 0]);
+    let columns_of_four = blocked(&[32, 32], &[1, 4], &[32, 1], &[1, 1], &[1, 0]);
+    // (layout, bits, width, instructions, wavefronts of each)
+    let cases = [
+        (&row, 32, 1, 32, 1),
+        (&column, 32, 1, 32, 32),
+        // Rows of 64 bytes: two lanes share each line, at different banks.
+        (&column, 16, 1, 32, 16),
+        (&column, 8, 1, 32, 8),
+        // Two words a lane, half a warp at a time.
+        (&row, 64, 1, 32, 2),
+        (&column, 64, 1, 32, 32),
+        (&broadcast, 32, 1, 1024, 1),
+        (&rows_of_four, 32, 4, 8, 4),
+        (&rows_of_four, 32, 2, 16, 4),
+        (&columns_of_four, 32, 4, 8, 32),
+    ];
+    for (layout, bits, width, instructions, wavefronts) in cases {
+        let cost = bank_use(&memory, layout, bits, width);
+        assert_eq!(
+            (cost.instructions, cost.wavefronts),
+            (instructions, instructions * wavefronts),
+            "{layout} {bits}"
+        );
+    }
+    let eight = bank_use(&memory, &rows_of_four, 32, 4);
+    assert_eq!((eight.least_wavefronts, eight.conflicts()), (32, 0));
+}
+
+/// `ldmatrix` as the ISA describes it, of 32-bit words in a memory of elements: for each matrix and lane the elements that
+/// the lane receives.
+fn ldmatrix(rows: &[u32], memory: &[u32], element_bits: u32, is_transposed: bool) -> Vec<Vec<Vec<u32>>> {
+    let per_word = 32 / element_bits;
+    let matrix = |number: usize| {
+        let row = |row: u32| rows[number * 8 + row as usize];
+        let lane = |lane: u32| {
+            let element = |element: u32| {
+                let address = if is_transposed {
+                    row(lane % 4 * 2 + element) + lane / 4
+                } else {
+                    row(lane / 4) + lane % 4 * per_word + element
+                };
+                memory[address as usize]
+            };
+            (0..per_word).map(element).collect()
+        };
+        (0..32).map(lane).collect()
+    };
+    (0..rows.len() / 8).map(matrix).collect()
+}
+
+/// Loads a fragment by the plan and compares it with its layout.
+fn check_matrix_access(layout: &Layout, memory: &Layout, element_bits: u32, plan: &MatrixAccess) {
+    let contents: Vec<u32> = (0..1 << memory.rank()).map(|offset| memory.apply(offset)).collect();
+    for warp in 0..1 << layout.bits_of(Input::Warp) {
+        for access in 0..plan.registers.accesses() {
+            let registers = plan.registers.registers(access);
+            let address = |lane| {
+                let place = [(Input::Register, registers[0]), (Input::Lane, lane), (Input::Warp, warp)];
+                plan.addresses.at(&place)
+            };
+            let rows: Vec<u32> = (0..8 * plan.matrices).map(address).collect();
+            assert!(rows.iter().all(|row| (row * element_bits / 8).is_multiple_of(16)), "rows are aligned");
+            let loaded = ldmatrix(&rows, &contents, element_bits, plan.is_transposed);
+            let per_word = 32 / element_bits as usize;
+            for (number, register) in registers.iter().enumerate() {
+                for lane in 0..32 {
+                    let place = [(Input::Register, *register), (Input::Lane, lane), (Input::Warp, warp)];
+                    let found = loaded[number / per_word][lane as usize][number % per_word];
+                    assert_eq!(found, layout.at(&place), "warp {warp} lane {lane} register {register}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn operands_are_loaded_by_ldmatrix() {
+    let shape = [64, 64];
+    for (mma, element_bits) in
+        [(Mma::new(16, 8, 16, 16), 16), (Mma::new(16, 8, 8, 32), 32), (Mma::new(16, 8, 32, 8), 8)]
+    {
+        for (fragment, contiguous) in [(Fragment::A, 1), (Fragment::B, 0), (Fragment::A, 0), (Fragment::B, 1)]
+        {
+            let layout = mma.layout(fragment, &shape, [2, 2]);
+            let order = [contiguous, 1 - contiguous];
+            let mode = SwizzleMode::widest(64 * element_bits / 8);
+            for memory in [swizzled(&shape, &order, element_bits, mode), Layout::strided(&shape, &order)] {
+                let plan = layout.matrix_access(&memory, element_bits);
+                // The product's own axis is contiguous, or the elements can be transposed.
+                let along_k = contiguous == usize::from(fragment == Fragment::A);
+                assert_eq!(plan.is_some(), along_k || element_bits == 16);
+                let Some(plan) = plan else { continue };
+                assert_eq!((plan.is_transposed, plan.matrices), (!along_k, 4));
+                check_matrix_access(&layout, &memory, element_bits, &plan);
+            }
+        }
+    }
+}
+
+#[test]
+fn small_operands_take_fewer_matrices() {
+    let mma = Mma::new(16, 8, 16, 16);
+    let memory = swizzled(&[16, 16], &[0, 1], 16, SwizzleMode::Bytes32);
+    for (layout, matrices) in [(mma.a(), 4), (mma.layout(Fragment::B, &[16, 16], [1, 2]), 2)] {
+        let plan = layout.matrix_access(&memory, 16).expect("16 bytes are consecutive along k");
+        assert_eq!(plan.matrices, matrices);
+        check_matrix_access(&layout, &memory, 16, &plan);
+    }
+    let rows = blocked(&[16, 16], &[1, 8], &[16, 2], &[1, 1], &[1, 0]);
+    assert_eq!(rows.matrix_access(&memory, 16), None);
+    assert_eq!(mma.a().matrix_access(&Layout::strided(&[16, 16], &[1, 0]), 64), None);
+}
+
+#[test]
+fn rows_that_are_not_whole_are_refused() {
+    let (a, memory) = (Mma::new(16, 8, 16, 16).a(), Layout::strided(&[16, 16], &[1, 0]));
+    assert!(a.matrix_access(&memory, 16).is_some());
+    // A lane of another row, a register or a warp that changes the order within the row.
+    let mixed = |input: Input, bit: usize, with: u32| {
+        let mut bases = a.bases(input).to_vec();
+        bases[bit] ^= with;
+        a.with_bases(input, &bases)
+    };
+    for layout in [mixed(Input::Lane, 2, 2), mixed(Input::Lane, 4, 1), mixed(Input::Register, 1, 4)] {
+        assert_eq!(layout.matrix_access(&memory, 16), None, "{layout}");
+    }
+    assert_eq!(a.with_bases(Input::Warp, &[4]).matrix_access(&memory, 16), None);
+    // A register that changes the order within the word is only another register.
+    let renamed = mixed(Input::Register, 2, 1);
+    let plan = renamed.matrix_access(&memory, 16).unwrap();
+    check_matrix_access(&renamed, &memory, 16, &plan);
+}
