@@ -1,0 +1,88 @@
+//! PTX to a cubin, by the assembler (`ptxas`) that is part of the driver. A cubin can be kept; see [`crate::Cache`].
+
+use crate::sys::jit_option;
+use crate::{Cache, Context, Error, Key};
+
+/// How the assembler works.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AssembleOptions {
+    /// 0 to 4.
+    pub optimization_level: u8,
+    /// Registers of a thread, at most; what does not fit is spilled.
+    pub max_registers: Option<u32>,
+    /// Keeps the lines of `.loc` directives for profilers.
+    pub line_info: bool,
+    /// Keeps everything for debuggers. The code is slow.
+    pub debug_info: bool,
+}
+
+impl Default for AssembleOptions {
+    fn default() -> Self {
+        Self { optimization_level: 4, max_registers: None, line_info: false, debug_info: false }
+    }
+}
+
+impl AssembleOptions {
+    /// Pairs of a `CUjit_option` and its value.
+    fn to_pairs(self) -> Vec<(i32, u32)> {
+        let mut pairs = vec![
+            (jit_option::OPTIMIZATION_LEVEL, u32::from(self.optimization_level)),
+            (jit_option::LOG_VERBOSE, 1),
+        ];
+        pairs.extend(self.max_registers.map(|count| (jit_option::MAX_REGISTERS, count)));
+        pairs.extend(self.line_info.then_some((jit_option::LINE_INFO, 1)));
+        pairs.extend(self.debug_info.then_some((jit_option::DEBUG_INFO, 1)));
+        pairs
+    }
+}
+
+/// A cubin, and what the assembler said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Assembled {
+    /// The cubin, an ELF file.
+    pub cubin: Vec<u8>,
+    /// Its messages. What a kernel takes of registers and memory is in [`crate::FunctionAttributes`].
+    pub log: String,
+}
+
+/// Assembles a PTX module for the device of a context. `kernel` is what errors call it.
+///
+/// # Errors
+/// [`Error::Assembler`] with the assembler's messages if it does not accept the module.
+pub fn assemble(
+    context: Context,
+    kernel: &str,
+    ptx: &str,
+    options: AssembleOptions,
+) -> Result<Assembled, Error> {
+    let _entered = context.enter()?;
+    let assembled = context
+        .driver()
+        .assemble(ptx, kernel, &options.to_pairs())
+        .map_err(|error| error.about_kernel(kernel))?;
+    match assembled.cubin {
+        Ok(cubin) => Ok(Assembled { cubin, log: assembled.info_log }),
+        Err(Error::Call(cause)) => {
+            Err(Error::Assembler { kernel: kernel.to_owned(), log: assembled.error_log, cause })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// [`assemble`], unless the cache has the cubin already.
+pub fn assemble_cached(
+    cache: &Cache,
+    context: Context,
+    kernel: &str,
+    ptx: &str,
+    options: AssembleOptions,
+) -> Result<Vec<u8>, Error> {
+    let device = context.device();
+    let key = Key::of(&[
+        ("driver", device.driver().identity().as_bytes()),
+        ("device", device.capability().to_string().as_bytes()),
+        ("options", format!("{options:?}").as_bytes()),
+        ("ptx", ptx.as_bytes()),
+    ]);
+    cache.get_or_build(&key, || assemble(context, kernel, ptx, options).map(|assembled| assembled.cubin))
+}

@@ -1,0 +1,295 @@
+//! The cache on disk: what took the assembler seconds, found again by what it was made from.
+//!
+//! ```text
+//! <directory>/tilewright-1/<first digit of the key>/<the key in hexadecimal>       an entry
+//!                                                  /<key>.<process>-<number>.new   an entry that is being written
+//!                                                  /lock-<second digit>            held while an entry is built
+//! ```
+//! - An entry is written under another name and renamed, so that readers see all of it or nothing; it carries its key and
+//!   a checksum, so that one that was damaged is noticed and built anew.
+//! - Who builds an entry holds the lock of its key's first two digits: of many processes or threads that want it, one
+//!   builds and the others wait and read. The system takes a lock back from a process that dies. A lock that cannot be
+//!   had costs double work, never an answer.
+//! - Each of the 16 folders takes a 16th of the limit. Who adds to one removes what was not used for longest, so that the
+//!   work depends on the size of one folder, and on nothing else.
+//! - Whatever is wrong with the disk, the cache answers what it was asked; [`Cache::take_warning`] says what was wrong.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::{Error, Settings};
+
+/// The folder of this format of entries, within one that others may use too.
+const FOLDER: &str = "tilewright-1";
+
+/// Entries are spread over so many folders, each with so many locks: hexadecimal digits.
+const DIGITS: usize = 16;
+
+/// What an entry begins with.
+const MAGIC: [u8; 8] = *b"TWCUBIN1";
+const HEADER_BYTES: usize = MAGIC.len() + 32 + 32;
+
+/// How long to wait for somebody else who builds an entry. Longer than an assembler takes; somebody who was stopped in a
+/// debugger must not stop everybody else.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A file of an entry that was being written and is this old belongs to a process that was killed.
+const ABANDONED: Duration = Duration::from_hours(1);
+
+/// What an entry was made from, as a number of 256 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Key([u8; 32]);
+
+impl Key {
+    /// The key of everything that determines an entry: pairs of what a thing is and the thing itself. The version of this
+    /// crate is part of every key.
+    pub fn of(parts: &[(&str, &[u8])]) -> Self {
+        let mut hasher =
+            blake3::Hasher::new_derive_key(concat!("tilewright cache ", env!("CARGO_PKG_VERSION")));
+        for (name, content) in parts {
+            for text in [name.as_bytes(), content] {
+                hasher.update(&(text.len() as u64).to_le_bytes());
+                hasher.update(text);
+            }
+        }
+        Self(*hasher.finalize().as_bytes())
+    }
+
+    /// In hexadecimal digits.
+    pub fn to_hex(self) -> String {
+        blake3::Hash::from_bytes(self.0).to_hex().to_string()
+    }
+}
+
+/// The cache of a folder. Any number of processes and threads may use one folder at a time.
+#[derive(Debug)]
+pub struct Cache {
+    /// `None` without a cache.
+    folder: Option<PathBuf>,
+    /// Bytes for each of the 16 folders.
+    limit: u64,
+    warning: Mutex<Warning>,
+}
+
+#[derive(Debug)]
+enum Warning {
+    None,
+    Waiting(String),
+    Given,
+}
+
+impl Cache {
+    /// The cache that the settings describe. Nothing is read or made until it is used.
+    pub fn new(settings: &Settings) -> Self {
+        let folder = settings.cache_directory.as_ref().filter(|_| settings.cache_limit > 0);
+        let warning = match folder {
+            None if settings.cache_limit > 0 => Warning::Waiting(
+                "no folder for the kernel cache: neither HOME nor TILEWRIGHT_CACHE_DIR is set; kernels are compiled anew \
+                 in each process"
+                    .to_owned(),
+            ),
+            _ => Warning::None,
+        };
+        Self {
+            folder: folder.map(|folder| folder.join(FOLDER)),
+            limit: settings.cache_limit / DIGITS as u64,
+            warning: Mutex::new(warning),
+        }
+    }
+
+    /// What keeps the cache from being used, the first time that it is asked for.
+    pub fn take_warning(&self) -> Option<String> {
+        let mut warning = self.warning.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(*warning, Warning::Waiting(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut *warning, Warning::Given) {
+            Warning::Waiting(text) => Some(text),
+            Warning::None | Warning::Given => None,
+        }
+    }
+
+    fn warn(&self, path: &Path, error: &io::Error) {
+        let mut warning = self.warning.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*warning, Warning::None) {
+            let path = path.display();
+            *warning = Warning::Waiting(format!("the kernel cache cannot be used: {path}: {error}"));
+        }
+    }
+
+    /// The entry of a key, built if there is none. `build` runs at most once; of everybody who asks at a time, it runs for
+    /// one.
+    ///
+    /// # Errors
+    /// Those of `build`, and no others.
+    pub fn get_or_build(
+        &self,
+        key: &Key,
+        build: impl FnOnce() -> Result<Vec<u8>, Error>,
+    ) -> Result<Vec<u8>, Error> {
+        let Some(place) = self.place(key) else { return build() };
+        if let Some(content) = place.read() {
+            return Ok(content);
+        }
+        let lock = match place.lock() {
+            Ok(lock) => lock,
+            Err(error) => {
+                self.warn(&place.folder, &error);
+                return build();
+            }
+        };
+        // Somebody else may have built it while this one waited.
+        if let Some(content) = place.read() {
+            return Ok(content);
+        }
+        let content = build()?;
+        if let Err(error) = self.write(&place, &content) {
+            self.warn(&place.folder, &error);
+        }
+        drop(lock);
+        Ok(content)
+    }
+
+    /// The entry of a key, if there is one.
+    pub fn get(&self, key: &Key) -> Option<Vec<u8>> {
+        self.place(key)?.read()
+    }
+
+    fn place(&self, key: &Key) -> Option<Place> {
+        let hex = key.to_hex();
+        let folder = self.folder.as_ref()?.join(&hex[..1]);
+        Some(Place {
+            entry: folder.join(&hex),
+            lock: folder.join(format!("lock-{}", &hex[1..2])),
+            folder,
+            key: *key,
+        })
+    }
+
+    fn write(&self, place: &Place, content: &[u8]) -> io::Result<()> {
+        let bytes = (HEADER_BYTES + content.len()) as u64;
+        if bytes > self.limit {
+            return Ok(());
+        }
+        place.make_room(self.limit - bytes)?;
+        place.write(content)
+    }
+}
+
+/// Where an entry is.
+struct Place {
+    key: Key,
+    folder: PathBuf,
+    entry: PathBuf,
+    lock: PathBuf,
+}
+
+/// Held while an entry is built.
+struct Lock(Option<File>);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that was forked meanwhile has the file open as well.
+        if let Some(file) = &self.0 {
+            let _ = file.unlock();
+        }
+    }
+}
+
+impl Place {
+    /// The content, if the entry is there and whole.
+    fn read(&self) -> Option<Vec<u8>> {
+        let mut file = File::open(&self.entry).ok()?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).ok()?;
+        let content = bytes.get(HEADER_BYTES..)?;
+        if bytes[..HEADER_BYTES] != self.header(content) {
+            return None;
+        }
+        // The time of the last use, for those that make room. Of a cache that cannot be written, nothing is removed.
+        let _ = file.set_modified(SystemTime::now());
+        bytes.drain(..HEADER_BYTES);
+        Some(bytes)
+    }
+
+    fn header(&self, content: &[u8]) -> [u8; HEADER_BYTES] {
+        let mut header = [0; HEADER_BYTES];
+        let (magic, rest) = header.split_at_mut(MAGIC.len());
+        let (key, checksum) = rest.split_at_mut(32);
+        magic.copy_from_slice(&MAGIC);
+        key.copy_from_slice(&self.key.0);
+        checksum.copy_from_slice(blake3::hash(content).as_bytes());
+        header
+    }
+
+    /// Waits for the lock, and makes the folder if there is none.
+    fn lock(&self) -> io::Result<Lock> {
+        fs::create_dir_all(&self.folder)?;
+        let file = File::options().create(true).truncate(false).write(true).open(&self.lock)?;
+        let (start, mut pause) = (Instant::now(), Duration::from_micros(200));
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock(Some(file))),
+                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(20));
+                }
+                // The patience is at its end, or the file system has no locks: then everybody builds for themselves.
+                Err(TryLockError::WouldBlock | TryLockError::Error(_)) => return Ok(Lock(None)),
+            }
+        }
+    }
+
+    fn write(&self, content: &[u8]) -> io::Result<()> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let temporary = self.entry.with_extension(format!("{}-{number}.new", std::process::id()));
+        let write = || {
+            let mut file = File::options().create_new(true).write(true).open(&temporary)?;
+            file.write_all(&self.header(content))?;
+            file.write_all(content)?;
+            drop(file);
+            fs::rename(&temporary, &self.entry)
+        };
+        let written = write();
+        if written.is_err() {
+            // It may not even have been made.
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+
+    /// Removes the entries of the folder that were not used for longest, until the rest takes no more than `limit` bytes;
+    /// and what processes that were killed have left behind.
+    fn make_room(&self, limit: u64) -> io::Result<()> {
+        let now = SystemTime::now();
+        let (mut entries, mut total) = (Vec::new(), 0);
+        for file in fs::read_dir(&self.folder)? {
+            let file = file?;
+            let Ok(about) = file.metadata() else { continue };
+            let (path, used) = (file.path(), about.modified().unwrap_or(now));
+            if path.extension().is_some_and(|extension| extension == "new") {
+                if now.duration_since(used).is_ok_and(|age| age > ABANDONED) {
+                    let _ = fs::remove_file(&path);
+                }
+            } else if !file.file_name().to_string_lossy().starts_with("lock-") {
+                total += about.len();
+                entries.push((used, about.len(), path));
+            }
+        }
+        entries.sort_unstable();
+        for (_, bytes, path) in entries {
+            if total <= limit {
+                break;
+            }
+            // Somebody else may have removed it already.
+            let _ = fs::remove_file(path);
+            total -= bytes;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! Devices and their properties.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use crate::driver::NEEDED_CAPABILITY;
+use crate::sys::{ContextHandle, device_attribute as attribute};
+use crate::{Capability, Driver, Error};
+
+/// What the driver keeps of a device: what is cheap at once, the rest when it is asked for.
+pub(crate) struct DeviceSlot {
+    pub(crate) handle: i32,
+    pub(crate) capability: Capability,
+    pub(crate) primary: OnceLock<ContextHandle>,
+    properties: OnceLock<Properties>,
+}
+
+impl DeviceSlot {
+    pub(crate) fn new(driver: &Driver, ordinal: u32) -> Result<Self, Error> {
+        let handle = driver.device_handle(ordinal)?;
+        let capability = Capability {
+            major: driver.device_attribute(handle, attribute::CAPABILITY_MAJOR)?,
+            minor: driver.device_attribute(handle, attribute::CAPABILITY_MINOR)?,
+        };
+        Ok(Self { handle, capability, primary: OnceLock::new(), properties: OnceLock::new() })
+    }
+}
+
+/// What a device is and has. Memory is in bytes, clock rates are in kHz.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Properties {
+    /// The product's name.
+    pub name: String,
+    /// Its compute capability.
+    pub capability: Capability,
+    /// Global memory.
+    pub memory: usize,
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Threads of a warp.
+    pub warp_size: u32,
+    /// Threads of a block, at most.
+    pub max_threads_per_block: u32,
+    /// Resident threads of a multiprocessor, at most.
+    pub max_threads_per_multiprocessor: u32,
+    /// Resident blocks of a multiprocessor, at most.
+    pub max_blocks_per_multiprocessor: u32,
+    /// Shared memory that a block can have without asking.
+    pub shared_memory_per_block: u32,
+    /// Shared memory that a block can have when its kernel opts in, as [`crate::Function::configure`] does
+    /// (`max_shared_mem` of Triton).
+    pub shared_memory_per_block_optin: u32,
+    /// Shared memory of a multiprocessor.
+    pub shared_memory_per_multiprocessor: u32,
+    /// Shared memory that the driver takes of each block.
+    pub reserved_shared_memory_per_block: u32,
+    /// 32-bit registers of a block, at most (`max_num_regs` of Triton).
+    pub registers_per_block: u32,
+    /// 32-bit registers of a multiprocessor.
+    pub registers_per_multiprocessor: u32,
+    /// Peak clock rate of the multiprocessors (`sm_clock_rate` of Triton).
+    pub clock_rate: u32,
+    /// Peak clock rate of the memory (`mem_clock_rate` of Triton).
+    pub memory_clock_rate: u32,
+    /// Width of the bus to the memory, in bits (`mem_bus_width` of Triton).
+    pub memory_bus_width: u32,
+    /// Second-level cache.
+    pub l2_cache: u32,
+    /// Whether cooperative launches work.
+    pub has_cooperative_launch: bool,
+    /// Whether thread block clusters work.
+    pub has_clusters: bool,
+    /// Whether tensor maps work.
+    pub has_tensor_maps: bool,
+}
+
+impl Properties {
+    fn read(driver: &Driver, handle: i32, capability: Capability) -> Result<Self, Error> {
+        let get = |name: i32| driver.device_attribute(handle, name);
+        // Drivers do not know the attributes of devices that came after them.
+        let has = |name: i32| get(name).unwrap_or(0) != 0;
+        Ok(Self {
+            name: driver.device_name(handle)?,
+            capability,
+            memory: driver.device_memory(handle)?,
+            multiprocessors: get(attribute::MULTIPROCESSOR_COUNT)?,
+            warp_size: get(attribute::WARP_SIZE)?,
+            max_threads_per_block: get(attribute::MAX_THREADS_PER_BLOCK)?,
+            max_threads_per_multiprocessor: get(attribute::MAX_THREADS_PER_MULTIPROCESSOR)?,
+            max_blocks_per_multiprocessor: get(attribute::MAX_BLOCKS_PER_MULTIPROCESSOR)?,
+            shared_memory_per_block: get(attribute::SHARED_MEMORY_PER_BLOCK)?,
+            shared_memory_per_block_optin: get(attribute::SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            shared_memory_per_multiprocessor: get(attribute::SHARED_MEMORY_PER_MULTIPROCESSOR)?,
+            reserved_shared_memory_per_block: get(attribute::RESERVED_SHARED_MEMORY_PER_BLOCK)?,
+            registers_per_block: get(attribute::REGISTERS_PER_BLOCK)?,
+            registers_per_multiprocessor: get(attribute::REGISTERS_PER_MULTIPROCESSOR)?,
+            clock_rate: get(attribute::CLOCK_RATE)?,
+            memory_clock_rate: get(attribute::MEMORY_CLOCK_RATE)?,
+            memory_bus_width: get(attribute::MEMORY_BUS_WIDTH)?,
+            l2_cache: get(attribute::L2_CACHE_SIZE)?,
+            has_cooperative_launch: has(attribute::COOPERATIVE_LAUNCH),
+            has_clusters: has(attribute::CLUSTER_LAUNCH),
+            has_tensor_maps: has(attribute::TENSOR_MAP_ACCESS),
+        })
+    }
+}
+
+/// A GPU.
+#[derive(Clone, Copy)]
+pub struct Device {
+    driver: &'static Driver,
+    ordinal: u32,
+}
+
+impl Device {
+    pub(crate) fn new(driver: &'static Driver, ordinal: u32) -> Self {
+        Self { driver, ordinal }
+    }
+
+    /// The driver that knows it.
+    pub fn driver(self) -> &'static Driver {
+        self.driver
+    }
+
+    /// Its number, counted from 0.
+    pub fn ordinal(self) -> u32 {
+        self.ordinal
+    }
+
+    /// Its compute capability.
+    pub fn capability(self) -> Capability {
+        self.slot().capability
+    }
+
+    /// Everything about it; read from the driver once.
+    pub fn properties(self) -> Result<&'static Properties, Error> {
+        let slot = self.slot();
+        if let Some(properties) = slot.properties.get() {
+            return Ok(properties);
+        }
+        let properties = Properties::read(self.driver, slot.handle, slot.capability)?;
+        Ok(slot.properties.get_or_init(|| properties))
+    }
+
+    /// An error if the device is older than `sm_75`.
+    pub fn check_supported(self) -> Result<(), Error> {
+        let found = self.capability();
+        if found >= NEEDED_CAPABILITY {
+            return Ok(());
+        }
+        let name = self.driver.device_name(self.slot().handle)?;
+        Err(Error::UnsupportedDevice { ordinal: self.ordinal, name, found })
+    }
+
+    pub(crate) fn slot(self) -> &'static DeviceSlot {
+        self.driver.slot(self.ordinal)
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.driver, other.driver) && self.ordinal == other.ordinal
+    }
+}
+
+impl Eq for Device {}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.ordinal)
+    }
+}

@@ -1,0 +1,183 @@
+//! Opening the driver: once a process, when it is first asked for; and what can be said about a machine that has none.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use crate::device::{Device, DeviceSlot};
+use crate::sys::{self, Functions};
+use crate::{Capability, Error, Settings, Version};
+
+/// The oldest driver that has every call that is not optional (`cuLaunchKernelEx` came with CUDA 11.8).
+pub(crate) const NEEDED: Version = Version { major: 11, minor: 8 };
+
+/// The oldest device that kernels are compiled for.
+pub(crate) const NEEDED_CAPABILITY: Capability = Capability { major: 7, minor: 5 };
+
+/// The CUDA driver of this process. It lives as long as the process: a driver cannot be unloaded.
+pub struct Driver {
+    functions: Functions,
+    library: String,
+    version: Version,
+    identity: String,
+    slots: Box<[DeviceSlot]>,
+}
+
+impl Driver {
+    /// The driver, opened by the first call as [`Settings::from_environment`] says. Later calls answer the same.
+    ///
+    /// # Errors
+    /// One line each: no driver library, a library that is none, a driver that is too old, no GPU.
+    pub fn get() -> Result<&'static Self, Error> {
+        static DRIVER: OnceLock<Result<&'static Driver, Error>> = OnceLock::new();
+        DRIVER.get_or_init(|| Self::open(Settings::from_environment().library.as_deref())).clone()
+    }
+
+    /// Opens a library: the given one, or the system's. For programs that have a driver of their own (tests, say);
+    /// others call [`Driver::get`].
+    pub fn open(library: Option<&Path>) -> Result<&'static Self, Error> {
+        let (opened, library) = open_library(library)?;
+        let functions = Functions::load(&opened, &library)?;
+        // The driver stays: its threads and exit handlers would not survive the end of its code.
+        std::mem::forget(opened);
+        let identity = String::new();
+        let mut driver = Self { functions, library, version: NEEDED, identity, slots: Box::default() };
+        driver.version = Version::from_code(driver.driver_version()?);
+        if driver.version < NEEDED {
+            return Err(Error::DriverTooOld { found: driver.version, needed: NEEDED });
+        }
+        let count =
+            driver.init().and_then(|()| driver.device_count()).map_err(|error| driver.explain_init(error))?;
+        if count == 0 {
+            return Err(Error::NoDevice { driver: driver.version });
+        }
+        fork::watch();
+        driver.identity = driver.identify();
+        driver.slots =
+            (0..count).map(|ordinal| DeviceSlot::new(&driver, ordinal)).collect::<Result<_, _>>()?;
+        Ok(Box::leak(Box::new(driver)))
+    }
+
+    /// The supported version of CUDA stays the same over many releases of the driver, whose assemblers differ; the name of
+    /// the library's file has the release in it on Linux.
+    fn identify(&self) -> String {
+        let file = crate::calls::file_of(self.functions.cuInit);
+        let name = file.as_ref().and_then(|file| file.file_name()).unwrap_or_default();
+        let bytes = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |about| about.len());
+        format!("CUDA {}, {}, {bytes} bytes", self.version, name.to_string_lossy())
+    }
+
+    fn explain_init(&self, error: Error) -> Error {
+        match &error {
+            Error::Call(call) if call.code == sys::NO_DEVICE => Error::NoDevice { driver: self.version },
+            Error::Call(call) if call.code == sys::STUB_LIBRARY => {
+                let reason =
+                    format!("{} is the stand-in of the CUDA toolkit, which is for linking", self.library);
+                Error::NoLibrary { reasons: vec![reason] }
+            }
+            _ => error,
+        }
+    }
+
+    /// The newest version of CUDA that the driver supports.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The name that the library was opened by.
+    pub fn library(&self) -> &str {
+        &self.library
+    }
+
+    /// Tells this release of the driver from others: part of the key of what its assembler makes.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// How many GPUs there are.
+    pub fn num_devices(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// A GPU by its number, counted from 0. That it is here does not say that it is new enough: a [`crate::Context`]
+    /// says so.
+    pub fn device(&'static self, ordinal: u32) -> Result<Device, Error> {
+        if ordinal < self.num_devices() {
+            return Ok(Device::new(self, ordinal));
+        }
+        Err(Error::NoSuchDevice { ordinal, count: self.num_devices() })
+    }
+
+    /// Every GPU.
+    pub fn devices(&'static self) -> impl Iterator<Item = Device> {
+        (0..self.num_devices()).map(move |ordinal| Device::new(self, ordinal))
+    }
+
+    pub(crate) fn slot(&self, ordinal: u32) -> &DeviceSlot {
+        &self.slots[ordinal as usize]
+    }
+
+    /// The functions, unless this process was forked from the one that initialised them.
+    pub(crate) fn functions(&self) -> Result<&Functions, Error> {
+        if fork::happened() { Err(Error::Forked) } else { Ok(&self.functions) }
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Driver({}, CUDA {})", self.library, self.version)
+    }
+}
+
+/// The names of the library. Windows' subsystem for Linux has it in a folder that the linker may not know.
+#[cfg(not(windows))]
+const NAMES: &[&str] = &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"];
+#[cfg(windows)]
+const NAMES: &[&str] = &["nvcuda.dll"];
+
+/// Opens the library; if `path` is a folder, the one in it.
+fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
+    let candidates: Vec<PathBuf> = match path {
+        Some(path) if path.is_dir() => {
+            NAMES[..NAMES.len().min(2)].iter().map(|name| path.join(name)).collect()
+        }
+        Some(path) => vec![path.to_owned()],
+        None => NAMES.iter().map(PathBuf::from).collect(),
+    };
+    let mut reasons = Vec::new();
+    for candidate in &candidates {
+        match crate::calls::open_library(candidate) {
+            Ok(library) => return Ok((library, candidate.display().to_string())),
+            // The first one is the usual name: what is wrong with the others is of no interest.
+            Err(reason) if reasons.is_empty() => reasons.push(reason),
+            Err(_) => {}
+        }
+    }
+    Err(Error::NoLibrary { reasons })
+}
+
+/// Noticing that the process was forked after the driver was initialised. CUDA does not survive that, and says so with
+/// errors that help nobody. A handler of the C library sets a flag, so that a launch costs no system call.
+mod fork {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    static HAPPENED: AtomicBool = AtomicBool::new(false);
+
+    pub(super) fn happened() -> bool {
+        HAPPENED.load(Ordering::Relaxed)
+    }
+
+    #[cfg(unix)]
+    pub(super) fn watch() {
+        extern "C" fn in_child() {
+            HAPPENED.store(true, Ordering::Relaxed);
+        }
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        ONCE.call_once(|| crate::calls::at_fork(in_child));
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn watch() {}
+}

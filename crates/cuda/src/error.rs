@@ -1,0 +1,311 @@
+//! What can go wrong, as one type. A condition of the machine (no driver, no GPU, too old) is one line that says what was
+//! found and what is needed; a failed call names the call, the driver's code and what it was about.
+
+use std::fmt;
+
+use crate::TensorMapRule;
+
+/// A version of CUDA, as the driver states the newest one that it supports.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Version {
+    /// The number before the dot.
+    pub major: u32,
+    /// The number behind the dot.
+    pub minor: u32,
+}
+
+impl Version {
+    /// The version that the driver writes as `1000 * major + 10 * minor`.
+    pub(crate) fn from_code(code: i32) -> Self {
+        let code = code.max(0) as u32;
+        Self { major: code / 1000, minor: code % 1000 / 10 }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Compute capability of a device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Capability {
+    /// The generation: 9 for Hopper.
+    pub major: u32,
+    /// The variant within it.
+    pub minor: u32,
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{} (sm_{}{})", self.major, self.minor, self.major, self.minor)
+    }
+}
+
+/// A call of the driver that answered with something other than success.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CallError {
+    /// The function of the driver, such as `cuLaunchKernel`.
+    pub call: &'static str,
+    /// The code (`CUresult`).
+    pub code: i32,
+    /// The code's name, such as `CUDA_ERROR_INVALID_VALUE`.
+    pub name: String,
+    /// The driver's description of it.
+    pub text: String,
+    /// What the call was for, such as ``kernel `add` ``; empty if there is nothing to say.
+    pub context: String,
+}
+
+/// Codes that a later call reports for work that failed on the device earlier; the context is lost then.
+const ASYNCHRONOUS: [i32; 10] = [700, 702, 710, 714, 715, 716, 717, 718, 719, 214];
+
+impl CallError {
+    /// Whether the failure happened on the device, in this or an earlier launch, and made the context unusable.
+    pub fn is_asynchronous(&self) -> bool {
+        ASYNCHRONOUS.contains(&self.code)
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.context.is_empty() {
+            write!(f, "{}: ", self.context)?;
+        }
+        write!(f, "{} answers {} ({})", self.call, self.name, self.code)?;
+        if !self.text.is_empty() {
+            write!(f, ": {}", self.text)?;
+        }
+        if self.is_asynchronous() {
+            f.write_str(
+                "; this launch or an earlier one failed on the device, and CUDA is unusable in this process",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Why the driver cannot be used, or did not do what it was asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// There is no driver library on this machine, or it cannot be opened.
+    NoLibrary {
+        /// The dynamic linker's words on each name that was tried.
+        reasons: Vec<String>,
+    },
+    /// The library lacks a function that every supported driver has.
+    NotADriver {
+        /// The library.
+        library: String,
+        /// The function that it lacks.
+        missing: &'static str,
+    },
+    /// There is a driver, and no GPU that it can use.
+    NoDevice {
+        /// What the driver supports.
+        driver: Version,
+    },
+    /// The driver is older than this crate needs.
+    DriverTooOld {
+        /// What the driver supports.
+        found: Version,
+        /// What is needed at least.
+        needed: Version,
+    },
+    /// The driver lacks a function that newer ones have.
+    NotInThisDriver {
+        /// The function.
+        call: &'static str,
+        /// What the driver supports.
+        found: Version,
+        /// The version that brought the function.
+        needed: Version,
+    },
+    /// The GPU is older than `sm_75`.
+    UnsupportedDevice {
+        /// Its number.
+        ordinal: u32,
+        /// Its product name.
+        name: String,
+        /// Its compute capability.
+        found: Capability,
+    },
+    /// No GPU has this number.
+    NoSuchDevice {
+        /// The number.
+        ordinal: u32,
+        /// How many there are.
+        count: u32,
+    },
+    /// This process was forked from one that had CUDA initialised.
+    Forked,
+    /// A call failed.
+    Call(Box<CallError>),
+    /// The driver's assembler does not accept a PTX module.
+    Assembler {
+        /// The kernel.
+        kernel: String,
+        /// The assembler's messages.
+        log: String,
+        /// The call that failed.
+        cause: Box<CallError>,
+    },
+    /// What is to be loaded is neither a complete cubin, nor a fat binary, nor PTX.
+    InvalidImage {
+        /// The kernel.
+        kernel: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A kernel needs more shared memory than a block can have.
+    OutOfSharedMemory {
+        /// The kernel.
+        kernel: String,
+        /// Bytes that the launch asks for.
+        dynamic: u32,
+        /// Bytes that the kernel declares itself.
+        fixed: u32,
+        /// Bytes that a block can have on this device.
+        limit: u32,
+    },
+    /// A block has more threads than the kernel's registers allow, or none.
+    InvalidBlock {
+        /// The kernel.
+        kernel: String,
+        /// Threads along each axis.
+        threads: [u32; 3],
+        /// Threads that a block of this kernel can have.
+        limit: u32,
+    },
+    /// A grid is longer than the device allows along one axis.
+    GridTooLarge {
+        /// The kernel.
+        kernel: String,
+        /// The axis: 0, 1 or 2.
+        axis: usize,
+        /// Blocks along it.
+        extent: u32,
+        /// Blocks that are allowed along it.
+        limit: u32,
+    },
+    /// The parameters of a launch are not those that the kernel has.
+    WrongParameters {
+        /// The kernel.
+        kernel: String,
+        /// Bytes that the launch gives.
+        found: usize,
+        /// Bytes that the kernel takes.
+        expected: usize,
+    },
+    /// A copy does not fit into its buffer.
+    CopyTooLarge {
+        /// Bytes to copy.
+        bytes: usize,
+        /// Bytes of the buffer.
+        capacity: usize,
+    },
+    /// A name has a NUL byte in it, which C cannot express.
+    InvalidName {
+        /// The name.
+        name: String,
+    },
+    /// A tensor map breaks a rule of the hardware.
+    TensorMap(TensorMapRule),
+}
+
+impl Error {
+    /// Says what a failed call was for; other errors say so themselves.
+    pub(crate) fn about(mut self, context: impl FnOnce() -> String) -> Self {
+        if let Error::Call(error) = &mut self {
+            error.context = context();
+        }
+        self
+    }
+
+    /// Says which kernel a failed call was for.
+    pub(crate) fn about_kernel(self, kernel: &str) -> Self {
+        self.about(|| format!("kernel `{kernel}`"))
+    }
+
+    /// Whether the error says that this machine cannot run kernels on a GPU at all.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(
+            self,
+            Error::NoLibrary { .. }
+                | Error::NotADriver { .. }
+                | Error::NoDevice { .. }
+                | Error::DriverTooOld { .. }
+                | Error::UnsupportedDevice { .. }
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NoLibrary { reasons } => {
+                write!(f, "there is no NVIDIA driver on this machine: {}", reasons.join("; "))
+            }
+            Error::NotADriver { library, missing } => {
+                write!(f, "`{library}` is no usable CUDA driver: it has no function `{missing}`")
+            }
+            Error::NoDevice { driver } => write!(
+                f,
+                "the NVIDIA driver (CUDA {driver}) finds no GPU: there is none, or CUDA_VISIBLE_DEVICES hides it"
+            ),
+            Error::DriverTooOld { found, needed } => write!(
+                f,
+                "the NVIDIA driver is too old: it supports CUDA {found}, and CUDA {needed} is needed; update the driver"
+            ),
+            Error::NotInThisDriver { call, found, needed } => {
+                write!(f, "the NVIDIA driver (CUDA {found}) has no {call}: CUDA {needed} is needed")
+            }
+            Error::UnsupportedDevice { ordinal, name, found } => write!(
+                f,
+                "GPU {ordinal} ({name}) has compute capability {found}; 7.5 (sm_75) or newer is needed"
+            ),
+            Error::NoSuchDevice { ordinal, count } => {
+                let noun = if *count == 1 { "GPU" } else { "GPUs" };
+                write!(f, "there is no GPU {ordinal}: the driver finds {count} {noun}, counted from 0")
+            }
+            Error::Forked => f.write_str(
+                "CUDA was initialised before this process was forked, and cannot be used in the child: start workers \
+                 with the `spawn` method, or use CUDA in the children only",
+            ),
+            Error::Call(error) => error.fmt(f),
+            Error::Assembler { kernel, log, cause } => {
+                write!(f, "kernel `{kernel}`: the driver's assembler refuses the PTX: {cause}")?;
+                if log.is_empty() { Ok(()) } else { write!(f, "\n{log}") }
+            }
+            Error::InvalidImage { kernel, reason } => {
+                write!(f, "kernel `{kernel}`: the device code cannot be loaded: {reason}")
+            }
+            Error::TensorMap(rule) => write!(f, "invalid tensor map: {rule}"),
+            Error::InvalidName { name } => write!(f, "the name {name:?} has a NUL byte in it"),
+            Error::CopyTooLarge { bytes, capacity } => {
+                write!(f, "a copy of {bytes} bytes does not fit into a buffer of {capacity} bytes")
+            }
+            Error::WrongParameters { kernel, found, expected } => write!(
+                f,
+                "kernel `{kernel}`: the launch gives {found} bytes of parameters, and the kernel takes {expected}"
+            ),
+            Error::OutOfSharedMemory { kernel, dynamic, fixed, limit } => {
+                let total = u64::from(*dynamic) + u64::from(*fixed);
+                write!(f, "kernel `{kernel}`: out of resource: shared memory, {total} bytes are required")?;
+                write!(f, ", the limit of a block is {limit}; reduce block sizes or `num_stages`")
+            }
+            Error::InvalidBlock { kernel, threads: [x, y, z], limit } => write!(
+                f,
+                "kernel `{kernel}`: a block of {x} x {y} x {z} threads cannot run: with the registers that the kernel \
+                 uses, a block has 1 to {limit} threads"
+            ),
+            Error::GridTooLarge { kernel, axis, extent, limit } => write!(
+                f,
+                "kernel `{kernel}`: the grid has {extent} blocks along axis {axis}, and at most {limit} are allowed"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,108 @@
+//! What can be loaded: cubins (ELF files) and fat binaries. Both state their size in their header and the driver believes
+//! it, so a file that was cut off would have the driver read beyond its end; that is found here.
+
+/// Device code that is as long as its header says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Image<'a>(&'a [u8]);
+
+/// The first bytes of a fat binary.
+const FAT_BINARY: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
+
+impl<'a> Image<'a> {
+    /// Whether the bytes begin as device code does; what does not is PTX.
+    pub(crate) fn is_binary(bytes: &[u8]) -> bool {
+        bytes.starts_with(b"\x7fELF") || bytes.starts_with(&FAT_BINARY)
+    }
+
+    /// Checks the header; the error says what is wrong.
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, &'static str> {
+        let end = if bytes.starts_with(&FAT_BINARY) {
+            let (header, body) = (number(bytes, 6, 2), number(bytes, 8, 8));
+            header.zip(body).and_then(|(header, body)| header.checked_add(body))
+        } else if bytes.starts_with(b"\x7fELF\x02\x01") {
+            elf_end(bytes)
+        } else {
+            return Err("it is neither a 64-bit ELF file nor a fat binary");
+        };
+        match end {
+            Some(end) if end <= bytes.len() as u64 => Ok(Self(bytes)),
+            _ => Err("it is cut off"),
+        }
+    }
+
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+/// Where the last part of a 64-bit ELF file ends: its tables of segments and sections, and what these describe.
+fn elf_end(bytes: &[u8]) -> Option<u64> {
+    // Of each table: where its offset, entry size and entry count stand in the header; then, of an entry, its offset and
+    // size. A section of type 8 takes no room in the file.
+    let tables = [(0x20, 0x36, 0x38, 0x08, 0x20, false), (0x28, 0x3a, 0x3c, 0x18, 0x20, true)];
+    let mut end = 0x40;
+    for (offset, entry_bytes, count, at, size, has_kind) in tables {
+        let (offset, entry_bytes, count) =
+            (number(bytes, offset, 8)?, number(bytes, entry_bytes, 2)?, number(bytes, count, 2)?);
+        end = end.max(offset.checked_add(entry_bytes * count)?);
+        for entry in 0..count {
+            let entry = usize::try_from(offset.checked_add(entry * entry_bytes)?).ok()?;
+            if has_kind && number(bytes, entry.checked_add(4)?, 4)? == 8 {
+                continue;
+            }
+            let (at, size) =
+                (number(bytes, entry.checked_add(at)?, 8)?, number(bytes, entry.checked_add(size)?, 8)?);
+            end = end.max(at.checked_add(size)?);
+        }
+    }
+    Some(end)
+}
+
+/// A little-endian number of `width` bytes.
+fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
+    let part = bytes.get(at..at.checked_add(width)?)?;
+    Some(part.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ELF file with one section of 16 bytes behind the header, and one that takes no room.
+    fn elf() -> Vec<u8> {
+        let mut file = vec![0; 0x40 + 16 + 2 * 0x40];
+        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        file[0x28] = 0x50;
+        file[0x3a] = 0x40;
+        file[0x3c] = 2;
+        let (section, empty) = (0x50, 0x90);
+        file[section + 4] = 1;
+        file[section + 0x18] = 0x40;
+        file[section + 0x20] = 16;
+        file[empty + 4] = 8;
+        file[empty + 0x21] = 0xff;
+        file
+    }
+
+    #[test]
+    fn whole_files_are_taken_and_every_shorter_one_refused() {
+        let elf = elf();
+        assert!(Image::new(&elf).is_ok());
+        let mut fat = FAT_BINARY.to_vec();
+        fat.extend([1, 0, 16, 0, 4, 0, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9]);
+        assert!(Image::new(&fat).is_ok());
+        for file in [elf, fat] {
+            for length in 0..file.len() {
+                assert!(Image::new(&file[..length]).is_err(), "{length} of {}", file.len());
+            }
+        }
+    }
+
+    #[test]
+    fn absurd_headers_are_refused() {
+        let mut elf = elf();
+        elf[0x28..0x30].fill(0xff);
+        assert!(Image::new(&elf).is_err());
+        assert!(Image::new(b".version 8.0").is_err());
+    }
+}

@@ -1,0 +1,233 @@
+//! Launches. What is the same each time is worked out once, in a [`LaunchConfiguration`]; a launch itself allocates nothing.
+
+use bytemuck::NoUninit;
+use smallvec::SmallVec;
+
+use crate::calls::Launch;
+use crate::stream::StreamRef;
+use crate::sys::{LaunchAttribute, StreamHandle, function_attribute};
+use crate::{Error, Function, TensorMap};
+
+/// Blocks that a grid can have along each axis.
+pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
+
+/// Shared memory that a kernel gets without asking for more.
+const SHARED_WITHOUT_OPTIN: u32 = 48 << 10;
+
+/// Blocks of a cluster that every device with clusters can run.
+const PORTABLE_CLUSTER: u32 = 8;
+
+/// How a kernel is launched, but for its grid, stream and arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaunchOptions {
+    /// Threads of a block along each axis.
+    pub threads: [u32; 3],
+    /// Shared memory of a block in bytes, beside what the kernel declares itself.
+    pub shared_bytes: u32,
+    /// Blocks of a cluster along each axis; without clusters `[1, 1, 1]`.
+    pub cluster: [u32; 3],
+    /// The kernel may start before the one before it on the stream has ended (programmatic dependent launch).
+    pub programmatic: bool,
+    /// All blocks are resident together, so that they can wait for each other.
+    pub cooperative: bool,
+}
+
+impl LaunchOptions {
+    /// Blocks of one axis, and nothing special.
+    pub fn new(threads: u32) -> Self {
+        Self {
+            threads: [threads, 1, 1],
+            shared_bytes: 0,
+            cluster: [1; 3],
+            programmatic: false,
+            cooperative: false,
+        }
+    }
+}
+
+impl Function {
+    /// Works out a launch, and opts in to large shared memory if it is needed.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSharedMemory`] and [`Error::InvalidBlock`] say what was asked for and what the limit is.
+    pub fn configure(&self, options: LaunchOptions) -> Result<LaunchConfiguration, Error> {
+        let (driver, limit) = (self.context().driver(), self.attributes().max_threads_per_block);
+        let threads = options.threads.iter().try_fold(1_u32, |product, &count| product.checked_mul(count));
+        if !threads.is_some_and(|threads| (1..=limit).contains(&threads)) {
+            return Err(Error::InvalidBlock {
+                kernel: self.name().to_owned(),
+                threads: options.threads,
+                limit,
+            });
+        }
+        let _entered = self.context().enter()?;
+        let set = |attribute, value| {
+            let set = driver.set_function_attribute(self.handle(), attribute, value);
+            set.map_err(|error| error.about_kernel(self.name()))
+        };
+        let (dynamic, fixed) = (options.shared_bytes, self.attributes().shared_bytes);
+        if dynamic.saturating_add(fixed) > SHARED_WITHOUT_OPTIN {
+            let limit = self.context().device().properties()?.shared_memory_per_block_optin;
+            if dynamic.saturating_add(fixed) > limit {
+                return Err(Error::OutOfSharedMemory {
+                    kernel: self.name().to_owned(),
+                    dynamic,
+                    fixed,
+                    limit,
+                });
+            }
+            driver.prefer_shared_memory(self.handle()).map_err(|error| error.about_kernel(self.name()))?;
+            // As much as there is, so that another configuration of the same kernel does not take back what this one needs.
+            set(function_attribute::MAX_DYNAMIC_SHARED_BYTES, limit - fixed)?;
+        }
+        let mut attributes = SmallVec::new();
+        if options.cluster != [1; 3] {
+            if options.cluster.iter().fold(1, |product: u32, &count| product.saturating_mul(count))
+                > PORTABLE_CLUSTER
+            {
+                set(function_attribute::NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
+            }
+            attributes.push(LaunchAttribute::new(LaunchAttribute::CLUSTER_DIMENSION, options.cluster));
+        }
+        for (is_set, id) in [
+            (options.programmatic, LaunchAttribute::PROGRAMMATIC_STREAM_SERIALIZATION),
+            (options.cooperative, LaunchAttribute::COOPERATIVE),
+        ] {
+            attributes.extend(is_set.then(|| LaunchAttribute::new(id, [1, 0, 0])));
+        }
+        Ok(LaunchConfiguration { function: self.clone(), options, attributes })
+    }
+}
+
+/// A kernel, ready to be launched, from any thread.
+#[derive(Clone, Debug)]
+pub struct LaunchConfiguration {
+    function: Function,
+    options: LaunchOptions,
+    attributes: SmallVec<[LaunchAttribute; 3]>,
+}
+
+impl LaunchConfiguration {
+    /// The kernel.
+    pub fn function(&self) -> &Function {
+        &self.function
+    }
+
+    /// What it was made from.
+    pub fn options(&self) -> LaunchOptions {
+        self.options
+    }
+
+    /// Starts the kernel on a stream; it runs later. A grid with an extent of 0 is legal and starts nothing.
+    ///
+    /// `parameters` are the kernel's parameters as they lie in its parameter memory; see [`Parameters`]. That the
+    /// kernel accesses only what they point to is for its compiler to ensure: it runs in the device's memory.
+    ///
+    /// # Errors
+    /// [`Error::GridTooLarge`] and [`Error::WrongParameters`]; and what the driver says, among it failures of kernels that were launched earlier.
+    #[inline]
+    pub fn launch(&self, grid: [u32; 3], stream: StreamRef<'_>, parameters: &[u8]) -> Result<(), Error> {
+        let ([x, y, z], [max_x, max_y, max_z]) = (grid, MAX_GRID);
+        if x == 0 || y == 0 || z == 0 {
+            return Ok(());
+        }
+        if x > max_x || y > max_y || z > max_z {
+            return Err(self.too_large(grid));
+        }
+        if self.function.attributes().parameter_bytes.is_some_and(|bytes| bytes != parameters.len()) {
+            return Err(self.wrong_parameters(parameters.len()));
+        }
+        let context = self.function.context();
+        let launch = self.describe(grid, stream.handle());
+        let launched = context
+            .enter()
+            .and_then(|_entered| context.driver().launch(self.function.handle(), launch, parameters));
+        launched.map_err(|error| error.about_kernel(self.function.name()))
+    }
+
+    /// Clusters of this launch that are resident on the device at a time.
+    pub fn max_active_clusters(&self) -> Result<u32, Error> {
+        let context = self.function.context();
+        let _entered = context.enter()?;
+        let launch = self.describe(self.options.cluster, StreamHandle::NULL);
+        let clusters = context.driver().max_active_clusters(self.function.handle(), launch);
+        clusters.map_err(|error| error.about_kernel(self.function.name()))
+    }
+
+    fn describe(&self, grid: [u32; 3], stream: StreamHandle) -> Launch<'_> {
+        let LaunchOptions { threads: block, shared_bytes, .. } = self.options;
+        Launch { grid, block, shared_bytes, stream, attributes: &self.attributes }
+    }
+
+    #[cold]
+    fn too_large(&self, grid: [u32; 3]) -> Error {
+        let axis =
+            (0..3).find(|&axis| grid[axis] > MAX_GRID[axis]).expect("called for a grid that is too large");
+        let kernel = self.function.name().to_owned();
+        Error::GridTooLarge { kernel, axis, extent: grid[axis], limit: MAX_GRID[axis] }
+    }
+
+    #[cold]
+    fn wrong_parameters(&self, found: usize) -> Error {
+        let expected = self.function.attributes().parameter_bytes.unwrap_or_default();
+        Error::WrongParameters { kernel: self.function.name().to_owned(), found, expected }
+    }
+}
+
+/// The parameters of a kernel, laid out as PTX lays out its `.param` space: one after the other, each aligned.
+///
+/// Make one and clear it for each launch: its room is kept.
+#[derive(Clone, Default, Debug)]
+pub struct Parameters {
+    /// The first `used` bytes count; the others are there to be written.
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Parameters {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends a number or an address, aligned as its type.
+    #[inline]
+    pub fn push<T: NoUninit>(&mut self, value: T) -> &mut Self {
+        self.push_bytes(bytemuck::bytes_of(&value), align_of::<T>())
+    }
+
+    /// Appends a tensor map, as a parameter that is passed by value.
+    pub fn push_tensor_map(&mut self, map: &TensorMap) -> &mut Self {
+        self.push_bytes(map.as_bytes(), TensorMap::ALIGNMENT)
+    }
+
+    /// Appends bytes at a multiple of `alignment`.
+    #[inline]
+    pub fn push_bytes(&mut self, bytes: &[u8], alignment: usize) -> &mut Self {
+        let start = self.used.next_multiple_of(alignment);
+        let end = start + bytes.len();
+        if end > self.bytes.len() {
+            self.grow(end);
+        }
+        self.bytes[self.used..start].fill(0);
+        self.bytes[start..end].copy_from_slice(bytes);
+        self.used = end;
+        self
+    }
+
+    #[cold]
+    fn grow(&mut self, least: usize) {
+        self.bytes.resize(least.next_power_of_two().max(256), 0);
+    }
+
+    /// Forgets them.
+    pub fn clear(&mut self) -> &mut Self {
+        self.used = 0;
+        self
+    }
+
+    /// What a launch wants.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
+}

@@ -1,0 +1,72 @@
+//! The CUDA driver, opened at run time: contexts, memory, modules, launches, and the cache of device code. Nothing of CUDA
+//! is needed to build this crate, and nothing happens before [`Driver::get`] is called.
+//!
+//! ```text
+//! PTX ──assemble(_cached)──> cubin ──Module::load──> Module ──function──> Function
+//!     ──configure──> LaunchConfiguration ──launch──> the device
+//! ```
+//!
+//! ```no_run
+//! use tilewright_cuda::{
+//!     AssembleOptions, Cache, Context, DeviceBuffer, Driver, LaunchOptions, Module, Parameters, Settings, StreamRef,
+//!     assemble_cached,
+//! };
+//!
+//! # fn main() -> Result<(), tilewright_cuda::Error> {
+//! # let ptx = "";
+//! let context = Context::current_or_primary(Driver::get()?.device(0)?)?;
+//! let cache = Cache::new(&Settings::from_environment());
+//! let cubin = assemble_cached(&cache, context, "scale", ptx, AssembleOptions::default())?;
+//! let scale = Module::load(context, "scale", &cubin)?.function("scale")?.configure(LaunchOptions::new(128))?;
+//!
+//! let buffer = DeviceBuffer::from_bytes(context, &[0; 4096])?;
+//! let mut parameters = Parameters::new();
+//! parameters.push(buffer.address()).push(1024_u32).push(2.0_f32);
+//! scale.launch([8, 1, 1], StreamRef::DEFAULT, parameters.as_bytes())?;
+//! context.synchronize()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - `sys` is the C interface; `calls` has one safe method for each function of it. `unsafe` is in these two, and in the
+//!   signatures of what only the caller can know to be right.
+//! - `driver`, `device`, `context`: what there is, and which device a thread works on.
+//! - `memory`, `stream`: buffers, streams, events.
+//! - `image`, `assemble`, `module`, `launch`, `tensor_map`: from device code to a running kernel.
+//! - `cache`, `settings`: the cache of cubins on disk, and where it is.
+//!
+//! Invariants: the driver is the only global state; every value may be used from any thread; the caller's current context
+//! stays current; a launch allocates nothing; each [`Error`] names the call and the kernel; after a fork every call is
+//! [`Error::Forked`].
+
+mod assemble;
+mod cache;
+mod calls;
+mod context;
+mod device;
+mod driver;
+mod error;
+mod image;
+mod launch;
+mod memory;
+mod module;
+mod settings;
+mod stream;
+mod sys;
+mod tensor_map;
+
+pub use assemble::{AssembleOptions, Assembled, assemble, assemble_cached};
+pub use cache::{Cache, Key};
+pub use context::Context;
+pub use device::{Device, Properties};
+pub use driver::Driver;
+pub use error::{CallError, Capability, Error, Version};
+pub use launch::{LaunchConfiguration, LaunchOptions, MAX_GRID, Parameters};
+pub use memory::DeviceBuffer;
+pub use module::{Function, FunctionAttributes, Module};
+pub use settings::Settings;
+pub use stream::{Event, Stream, StreamRef};
+pub use tensor_map::{
+    TensorMap, TensorMapElement, TensorMapFill, TensorMapInterleave, TensorMapPromotion, TensorMapRule,
+    TensorMapSource, TensorMapSwizzle,
+};

@@ -1,0 +1,128 @@
+//! Memory of a device, for the Rust API and for tests. Tensors of torch come with memory of their own.
+
+use crate::stream::StreamRef;
+use crate::{Context, Error};
+
+/// Bytes on a device; freed when dropped.
+#[derive(Debug)]
+pub struct DeviceBuffer {
+    context: Context,
+    address: u64,
+    bytes: usize,
+}
+
+impl DeviceBuffer {
+    /// Allocates, and does not initialise. The address is a multiple of 256; an empty buffer has the address 0.
+    pub fn new(context: Context, bytes: usize) -> Result<Self, Error> {
+        let _entered = context.enter()?;
+        let address = match bytes {
+            0 => 0,
+            _ => context
+                .driver()
+                .allocate(bytes)
+                .map_err(|e| e.about(|| format!("a buffer of {bytes} bytes")))?,
+        };
+        Ok(Self { context, address, bytes })
+    }
+
+    /// Allocates a copy of `bytes`.
+    pub fn from_bytes(context: Context, bytes: &[u8]) -> Result<Self, Error> {
+        let mut buffer = Self::new(context, bytes.len())?;
+        buffer.write(bytes)?;
+        Ok(buffer)
+    }
+
+    /// The address of its first byte on the device.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Its size in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Copies from the host to its start, and returns when the bytes have been read.
+    pub fn write(&mut self, from: &[u8]) -> Result<(), Error> {
+        self.copy(from.len(), || self.context.driver().copy_to_device(self.address, from))
+    }
+
+    /// Copies its start to the host, behind everything on the default stream, and returns when that is done.
+    pub fn read(&self, to: &mut [u8]) -> Result<(), Error> {
+        self.copy(to.len(), || self.context.driver().copy_to_host(to, self.address))
+    }
+
+    /// As [`Self::write`], on a stream and without waiting.
+    ///
+    /// # Safety
+    /// `from` lives and stays as it is until the stream has come past the copy.
+    #[expect(unsafe_code, reason = "the driver reads the slice after this has returned")]
+    pub unsafe fn write_async(&mut self, from: &[u8], stream: StreamRef<'_>) -> Result<(), Error> {
+        // SAFETY: the caller says the same.
+        let copy =
+            || unsafe { self.context.driver().copy_to_device_async(self.address, from, stream.handle()) };
+        self.copy(from.len(), copy)
+    }
+
+    /// As [`Self::read`], on a stream and without waiting.
+    ///
+    /// # Safety
+    /// `to` lives and nobody touches it until the stream has come past the copy.
+    #[expect(unsafe_code, reason = "the driver writes the slice after this has returned")]
+    pub unsafe fn read_async(&self, to: &mut [u8], stream: StreamRef<'_>) -> Result<(), Error> {
+        let bytes = to.len();
+        // SAFETY: the caller says the same.
+        let copy = || unsafe { self.context.driver().copy_to_host_async(to, self.address, stream.handle()) };
+        self.copy(bytes, copy)
+    }
+
+    /// Copies the start of another buffer to its start, on a stream and without waiting.
+    pub fn copy_from(&mut self, from: &Self, bytes: usize, stream: StreamRef<'_>) -> Result<(), Error> {
+        let capacity = self.bytes.min(from.bytes);
+        if bytes > capacity {
+            return Err(Error::CopyTooLarge { bytes, capacity });
+        }
+        self.copy(bytes, || {
+            self.context.driver().copy_on_device(self.address, from.address, bytes, stream.handle())
+        })
+    }
+
+    /// Sets every byte.
+    pub fn fill(&mut self, value: u8) -> Result<(), Error> {
+        self.copy(self.bytes, || self.context.driver().fill(self.address, value, self.bytes))
+    }
+
+    /// Sets every byte, on a stream and without waiting.
+    pub fn fill_async(&mut self, value: u8, stream: StreamRef<'_>) -> Result<(), Error> {
+        let fill = || self.context.driver().fill_async(self.address, value, self.bytes, stream.handle());
+        self.copy(self.bytes, fill)
+    }
+
+    /// Calls the driver about some bytes from its start, unless there are none.
+    fn copy(&self, bytes: usize, call: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        if bytes > self.bytes {
+            return Err(Error::CopyTooLarge { bytes, capacity: self.bytes });
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        let _entered = self.context.enter()?;
+        call().map_err(|error| error.about(|| format!("{bytes} bytes of a buffer of {}", self.bytes)))
+    }
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        // There is nobody to tell of an error, and the context may be gone.
+        if self.address != 0
+            && let Ok(_entered) = self.context.enter()
+        {
+            let _ = self.context.driver().free(self.address);
+        }
+    }
+}

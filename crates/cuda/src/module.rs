@@ -1,0 +1,146 @@
+//! Modules and their functions: device code on a device.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::assemble::{AssembleOptions, assemble};
+use crate::image::Image;
+use crate::sys::{FunctionHandle, ModuleHandle, function_attribute as attribute};
+use crate::{Context, Error};
+
+/// Device code, loaded. It is unloaded when the last [`Function`] of it is gone as well.
+#[derive(Clone, Debug)]
+pub struct Module(Arc<Loaded>);
+
+#[derive(Debug)]
+struct Loaded {
+    context: Context,
+    handle: ModuleHandle,
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // There is nobody to tell of an error, and the context may be gone.
+        if let Ok(_entered) = self.context.enter() {
+            let _ = self.context.driver().unload_module(self.handle);
+        }
+    }
+}
+
+impl Module {
+    /// Loads a cubin, a fat binary or PTX, which is assembled with the default options. `kernel` is what errors call it.
+    pub fn load(context: Context, kernel: &str, image: &[u8]) -> Result<Self, Error> {
+        let invalid = |reason| Error::InvalidImage { kernel: kernel.to_owned(), reason };
+        let image = if Image::is_binary(image) {
+            Cow::Borrowed(image)
+        } else {
+            let ptx = std::str::from_utf8(image).map_err(|_| invalid("it is neither a cubin nor PTX"))?;
+            Cow::Owned(assemble(context, kernel, ptx, AssembleOptions::default())?.cubin)
+        };
+        let image = Image::new(&image).map_err(invalid)?;
+        let _entered = context.enter()?;
+        let handle = context.driver().load_module(image).map_err(|error| error.about_kernel(kernel))?;
+        Ok(Self(Arc::new(Loaded { context, handle })))
+    }
+
+    /// The context that it is loaded in.
+    pub fn context(&self) -> Context {
+        self.0.context
+    }
+
+    /// A kernel by its name.
+    pub fn function(&self, name: &str) -> Result<Function, Error> {
+        let (context, driver) = (self.context(), self.context().driver());
+        let _entered = context.enter()?;
+        let named = |error: Error| error.about_kernel(name);
+        let handle = driver.function(self.0.handle, name).map_err(named)?;
+        let get = |attribute| driver.function_attribute(handle, attribute).map_err(named);
+        let attributes = FunctionAttributes {
+            registers: get(attribute::REGISTERS)?,
+            local_bytes: get(attribute::LOCAL_BYTES)?,
+            shared_bytes: get(attribute::SHARED_BYTES)?,
+            constant_bytes: get(attribute::CONSTANT_BYTES)?,
+            max_threads_per_block: get(attribute::MAX_THREADS_PER_BLOCK)?,
+            binary_version: get(attribute::BINARY_VERSION)?,
+            parameter_bytes: driver.parameter_bytes(handle).map_err(named)?,
+        };
+        Ok(Function { module: self.clone(), handle, name: name.into(), attributes })
+    }
+
+    /// Address and bytes of a global variable.
+    pub fn global(&self, name: &str) -> Result<(u64, usize), Error> {
+        let _entered = self.context().enter()?;
+        let find = self.context().driver().global(self.0.handle, name);
+        find.map_err(|error| error.about(|| format!("global variable `{name}`")))
+    }
+}
+
+/// What a kernel takes, as the driver says when it is loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FunctionAttributes {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Local memory of a thread in bytes: spilled registers, and arrays that are indexed.
+    pub local_bytes: u32,
+    /// Shared memory of a block in bytes that the kernel declares itself.
+    pub shared_bytes: u32,
+    /// Constant memory in bytes.
+    pub constant_bytes: u32,
+    /// Threads that a block can have with so many registers.
+    pub max_threads_per_block: u32,
+    /// The device that the code is for, as `10 * major + minor`.
+    pub binary_version: u32,
+    /// Bytes that the parameters take, where the driver says (CUDA 12.4).
+    pub parameter_bytes: Option<usize>,
+}
+
+impl FunctionAttributes {
+    /// Registers of a thread that are spilled, counted as Triton does: in words of local memory.
+    pub fn spills(&self) -> u32 {
+        self.local_bytes / 4
+    }
+}
+
+/// A kernel of a module, which it keeps loaded.
+#[derive(Clone, Debug)]
+pub struct Function {
+    module: Module,
+    handle: FunctionHandle,
+    name: Arc<str>,
+    attributes: FunctionAttributes,
+}
+
+impl Function {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it takes.
+    pub fn attributes(&self) -> FunctionAttributes {
+        self.attributes
+    }
+
+    /// The context that it is loaded in.
+    pub fn context(&self) -> Context {
+        self.module.context()
+    }
+
+    /// Its number for other libraries (`CUfunction`).
+    pub fn raw(&self) -> u64 {
+        self.handle.0.addr() as u64
+    }
+
+    pub(crate) fn handle(&self) -> FunctionHandle {
+        self.handle
+    }
+
+    /// Blocks that are resident on a multiprocessor at a time.
+    ///
+    /// `threads` and `shared_bytes` are those of a block, the latter without what the kernel declares itself.
+    pub fn max_active_blocks(&self, threads: u32, shared_bytes: u32) -> Result<u32, Error> {
+        let _entered = self.context().enter()?;
+        let blocks = self.context().driver().max_active_blocks(self.handle, threads, shared_bytes);
+        blocks.map_err(|error| error.about_kernel(&self.name))
+    }
+}

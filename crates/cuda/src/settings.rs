@@ -1,0 +1,81 @@
+//! What the environment says about the driver and the cache.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `TILEWRIGHT_LIBCUDA` | the driver library, or the folder that it is in |
+//! | `TRITON_LIBCUDA_PATH` | the same, if the first is not set |
+//! | `TILEWRIGHT_CACHE_DIR`, `TRITON_CACHE_DIR` | the folder of the cache (the first one that is set) |
+//! | `TRITON_HOME`, `HOME`, `USERPROFILE` | the cache is in `.triton/cache` of this folder, if neither of those is set |
+//! | `TILEWRIGHT_CACHE_LIMIT` | MiB that the cache may take, 1024 if it is not set; 0 turns the cache off |
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Where the driver is, and where and how large the cache is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The driver library or its folder; where the system has it if this is `None`.
+    pub library: Option<PathBuf>,
+    /// The folder of the cache; there is no cache if this is `None`.
+    pub cache_directory: Option<PathBuf>,
+    /// Bytes that the cache may take; none turns it off.
+    pub cache_limit: u64,
+}
+
+/// Bytes that the cache may take if nothing else is said.
+const CACHE_LIMIT: u64 = 1 << 30;
+
+impl Settings {
+    /// Reads the environment.
+    pub fn from_environment() -> Self {
+        Self::read(|name| std::env::var_os(name))
+    }
+
+    /// Reads the variables that `variable` knows; an empty one counts as unset.
+    pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let path = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let first = |names: &[&str]| names.iter().find_map(|name| path(name));
+        let home = || first(&["TRITON_HOME", "HOME", "USERPROFILE"]);
+        let limit = path("TILEWRIGHT_CACHE_LIMIT").and_then(|text| text.to_str()?.trim().parse::<u64>().ok());
+        Self {
+            library: first(&["TILEWRIGHT_LIBCUDA", "TRITON_LIBCUDA_PATH"]),
+            cache_directory: first(&["TILEWRIGHT_CACHE_DIR", "TRITON_CACHE_DIR"])
+                .or_else(|| home().map(|home| home.join(".triton").join("cache"))),
+            cache_limit: limit.map_or(CACHE_LIMIT, |mebibytes| mebibytes.saturating_mul(1 << 20)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Settings {
+        Settings::read(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()))
+    }
+
+    #[test]
+    fn the_first_variable_that_is_set_counts() {
+        let nothing = Settings { library: None, cache_directory: None, cache_limit: CACHE_LIMIT };
+        assert_eq!(read(&[]), nothing);
+        assert_eq!(read(&[("HOME", ""), ("TILEWRIGHT_LIBCUDA", "")]), nothing);
+        assert_eq!(read(&[("HOME", "h")]).cache_directory, Some(["h", ".triton", "cache"].iter().collect()));
+        assert_eq!(
+            read(&[("HOME", "h"), ("TRITON_HOME", "t")]).cache_directory,
+            Some(["t", ".triton", "cache"].iter().collect())
+        );
+        let both = [("TRITON_CACHE_DIR", "t"), ("TILEWRIGHT_CACHE_DIR", "w"), ("HOME", "h")];
+        assert_eq!(read(&both).cache_directory, Some("w".into()));
+        assert_eq!(read(&both[..1]).cache_directory, Some("t".into()));
+        let both = [("TRITON_LIBCUDA_PATH", "t"), ("TILEWRIGHT_LIBCUDA", "w")];
+        assert_eq!(read(&both).library, Some("w".into()));
+        assert_eq!(read(&both[..1]).library, Some("t".into()));
+    }
+
+    #[test]
+    fn the_limit_is_in_mebibytes() {
+        assert_eq!(read(&[("TILEWRIGHT_CACHE_LIMIT", "3")]).cache_limit, 3 << 20);
+        assert_eq!(read(&[("TILEWRIGHT_CACHE_LIMIT", "0")]).cache_limit, 0);
+        assert_eq!(read(&[("TILEWRIGHT_CACHE_LIMIT", "many")]).cache_limit, CACHE_LIMIT);
+    }
+}

@@ -1,0 +1,121 @@
+//! Streams and events: the order of work on a device, and its time.
+
+use std::marker::PhantomData;
+
+use crate::sys::{EventHandle, StreamHandle};
+use crate::{Context, Error};
+
+/// A stream of somebody: torch's current stream, one of this crate, or the default stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamRef<'stream> {
+    handle: StreamHandle,
+    lifetime: PhantomData<&'stream ()>,
+}
+
+impl StreamRef<'static> {
+    /// The default stream of the context that a launch is in.
+    pub const DEFAULT: Self = Self { handle: StreamHandle::NULL, lifetime: PhantomData };
+}
+
+impl StreamRef<'_> {
+    /// The stream that a number such as `torch.cuda.current_stream().cuda_stream` means.
+    ///
+    /// # Safety
+    /// The number is that of a stream that lives as long as this value: the driver takes it as a pointer.
+    #[expect(unsafe_code, reason = "the caller knows what the number means")]
+    pub const unsafe fn from_raw(number: u64) -> Self {
+        let handle = StreamHandle(std::ptr::without_provenance_mut(number as usize));
+        Self { handle, lifetime: PhantomData }
+    }
+
+    /// Its number for other libraries.
+    pub fn raw(self) -> u64 {
+        self.handle.0.addr() as u64
+    }
+
+    pub(crate) fn handle(self) -> StreamHandle {
+        self.handle
+    }
+}
+
+/// A stream of this crate's own, which does not wait for the default stream.
+#[derive(Debug)]
+pub struct Stream {
+    context: Context,
+    handle: StreamHandle,
+}
+
+impl Stream {
+    /// Makes one.
+    pub fn new(context: Context) -> Result<Self, Error> {
+        let _entered = context.enter()?;
+        Ok(Self { context, handle: context.driver().create_stream()? })
+    }
+
+    /// For launches.
+    pub fn borrow(&self) -> StreamRef<'_> {
+        StreamRef { handle: self.handle, lifetime: PhantomData }
+    }
+
+    /// Waits for everything on it.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        self.context.synchronize_stream(self.borrow())
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // Work that is still on it goes on. There is nobody to tell of an error, and the context may be gone.
+        if let Ok(_entered) = self.context.enter() {
+            let _ = self.context.driver().destroy_stream(self.handle);
+        }
+    }
+}
+
+/// A point in a stream, with the time when the device came past it.
+#[derive(Debug)]
+pub struct Event {
+    context: Context,
+    handle: EventHandle,
+}
+
+impl Event {
+    /// Makes one that was not recorded yet.
+    pub fn new(context: Context) -> Result<Self, Error> {
+        let _entered = context.enter()?;
+        Ok(Self { context, handle: context.driver().create_event()? })
+    }
+
+    /// Puts it behind what is on the stream now.
+    pub fn record(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+        let _entered = self.context.enter()?;
+        self.context.driver().record_event(self.handle, stream.handle())
+    }
+
+    /// Waits until the device has come past it.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        let _entered = self.context.enter()?;
+        self.context.driver().synchronize_event(self.handle)
+    }
+
+    /// Has what comes on `stream` from now on wait for it.
+    pub fn block(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+        let _entered = self.context.enter()?;
+        self.context.driver().wait_event(stream.handle(), self.handle)
+    }
+
+    /// Milliseconds from this event to a later one; the device has come past both.
+    pub fn milliseconds_until(&self, later: &Event) -> Result<f32, Error> {
+        let _entered = self.context.enter()?;
+        self.context.driver().elapsed_milliseconds(self.handle, later.handle)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // There is nobody to tell of an error, and the context may be gone.
+        if let Ok(_entered) = self.context.enter() {
+            let _ = self.context.driver().destroy_event(self.handle);
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! Tensor maps: what the tensor memory accelerator (`sm_90` and newer) knows of a tensor. The driver answers a broken rule
+//! with "invalid argument"; here the rules, those of the driver's manual for `cuTensorMapEncodeTiled`, are checked first
+//! and named.
+
+use std::fmt;
+
+use crate::calls::TensorMapCall;
+use crate::{Driver, Error};
+
+macro_rules! numbered {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $number:literal,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        #[repr(u32)]
+        pub enum $name { $($(#[$variant_doc])* $variant = $number,)* }
+
+        impl $name {
+            /// The value with a number of the driver's header.
+            pub fn from_number(number: u32) -> Option<Self> {
+                [$(Self::$variant),*].into_iter().find(|value| *value as u32 == number)
+            }
+        }
+    )*};
+}
+
+numbered! {
+    /// The type of a tensor's elements.
+    TensorMapElement {
+        /// 8-bit integers, and formats of 8 bits.
+        U8 = 0,
+        /// 16-bit integers.
+        U16 = 1,
+        /// 32-bit integers.
+        U32 = 2,
+        /// 32-bit signed integers.
+        I32 = 3,
+        /// 64-bit integers.
+        U64 = 4,
+        /// 64-bit signed integers.
+        I64 = 5,
+        /// binary16
+        F16 = 6,
+        /// binary32
+        #[default]
+        F32 = 7,
+        /// binary64
+        F64 = 8,
+        /// bfloat16
+        BF16 = 9,
+        /// binary32 whose subnormals become 0.
+        F32Ftz = 10,
+        /// binary32 that is rounded to tf32.
+        TF32 = 11,
+        /// Both of these.
+        TF32Ftz = 12,
+    }
+    /// How channels interleave in memory.
+    TensorMapInterleave {
+        /// They do not.
+        #[default]
+        None = 0,
+        /// In groups of 16 bytes.
+        Bytes16 = 1,
+        /// In groups of 32 bytes.
+        Bytes32 = 2,
+    }
+    /// How rows are swizzled in shared memory: 16-byte parts within a span.
+    TensorMapSwizzle {
+        /// They are not.
+        #[default]
+        None = 0,
+        /// Within 32 bytes.
+        Bytes32 = 1,
+        /// Within 64 bytes.
+        Bytes64 = 2,
+        /// Within 128 bytes.
+        Bytes128 = 3,
+    }
+    /// The granularity at which the second-level cache is filled.
+    TensorMapPromotion {
+        /// As the access asks.
+        None = 0,
+        /// 64 bytes.
+        Bytes64 = 1,
+        /// 128 bytes.
+        #[default]
+        Bytes128 = 2,
+        /// 256 bytes.
+        Bytes256 = 3,
+    }
+    /// What is read beyond the tensor.
+    TensorMapFill {
+        /// Zeros.
+        #[default]
+        Zero = 0,
+        /// A NaN that multiply-adds take for zero; for floating-point elements.
+        Nan = 1,
+    }
+}
+
+impl TensorMapElement {
+    /// Bytes of an element.
+    pub fn bytes(self) -> u32 {
+        match self {
+            Self::U8 => 1,
+            Self::U16 | Self::F16 | Self::BF16 => 2,
+            Self::U32 | Self::I32 | Self::F32 | Self::F32Ftz | Self::TF32 | Self::TF32Ftz => 4,
+            Self::U64 | Self::I64 | Self::F64 => 8,
+        }
+    }
+
+    fn is_float(self) -> bool {
+        !matches!(self, Self::U8 | Self::U16 | Self::U32 | Self::I32 | Self::U64 | Self::I64)
+    }
+}
+
+impl TensorMapSwizzle {
+    /// Bytes of a row, at most.
+    fn span(self) -> Option<u32> {
+        match self {
+            Self::None => None,
+            Self::Bytes32 => Some(32),
+            Self::Bytes64 => Some(64),
+            Self::Bytes128 => Some(128),
+        }
+    }
+}
+
+/// A tensor in global memory and the block of it that one copy moves. Axes are counted from the contiguous one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TensorMapSource<'a> {
+    /// The type of the elements.
+    pub element: TensorMapElement,
+    /// The address of the first element.
+    pub address: u64,
+    /// Elements along each axis: 1 to 5 axes.
+    pub shape: &'a [u64],
+    /// Bytes from one element to the next along each axis but the first.
+    pub strides: &'a [u64],
+    /// Elements of the block along each axis.
+    pub block: &'a [u32],
+    /// Every how many elements one is copied along each axis; empty for all of them.
+    pub steps: &'a [u32],
+    /// How channels interleave.
+    pub interleave: TensorMapInterleave,
+    /// How the block is swizzled in shared memory.
+    pub swizzle: TensorMapSwizzle,
+    /// How the second-level cache is filled.
+    pub promotion: TensorMapPromotion,
+    /// What is read beyond the tensor.
+    pub fill: TensorMapFill,
+}
+
+/// The rule that a tensor map breaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TensorMapRule {
+    /// 1 to 5 axes, with interleaving 3 to 5.
+    Rank {
+        /// The axes.
+        found: usize,
+        /// The fewest that are allowed.
+        least: usize,
+    },
+    /// A list has another length than the axes ask for.
+    Length {
+        /// The list.
+        list: &'static str,
+        /// Its length.
+        found: usize,
+        /// The length that it has to have.
+        expected: usize,
+    },
+    /// The address is a multiple of 16, with interleaving by 32 bytes of 32.
+    Address {
+        /// The address.
+        found: u64,
+        /// What it has to be a multiple of.
+        multiple: u64,
+    },
+    /// An axis has 1 to 2^32 elements.
+    Shape {
+        /// The axis.
+        axis: usize,
+        /// Its elements.
+        found: u64,
+    },
+    /// A stride is a multiple of 16 (with interleaving by 32 bytes of 32) below 2^40.
+    Stride {
+        /// The axis.
+        axis: usize,
+        /// Bytes.
+        found: u64,
+        /// What it has to be a multiple of.
+        multiple: u64,
+    },
+    /// A block has 1 to 256 elements along each axis.
+    Block {
+        /// The axis.
+        axis: usize,
+        /// Its elements.
+        found: u32,
+    },
+    /// A row of a block is a multiple of 16 bytes.
+    Row {
+        /// Its bytes.
+        found: u32,
+    },
+    /// A row of a block fits into the span of its swizzle.
+    SwizzledRow {
+        /// Its bytes.
+        found: u32,
+        /// The span.
+        span: u32,
+    },
+    /// Interleaving by 32 bytes goes with the swizzle of 32 bytes.
+    InterleavedSwizzle,
+    /// A step is 1 to 8.
+    Step {
+        /// The axis.
+        axis: usize,
+        /// The step.
+        found: u32,
+    },
+    /// Integers have no NaN.
+    Fill,
+}
+
+impl fmt::Display for TensorMapRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Rank { found, least } => {
+                write!(f, "the tensor has {found} axes, and {least} to 5 are allowed")
+            }
+            Self::Length { list, found, expected } => {
+                write!(f, "the {list} have {found} elements, and the tensor's axes ask for {expected}")
+            }
+            Self::Address { found, multiple } => {
+                write!(f, "the address {found:#x} is not a multiple of {multiple}")
+            }
+            Self::Shape { axis, found } => {
+                write!(f, "axis {axis} has {found} elements, and 1 to 2^32 are allowed")
+            }
+            Self::Stride { axis, found, multiple } => write!(
+                f,
+                "the stride of axis {axis} is {found} bytes, and it has to be a multiple of {multiple} below 2^40"
+            ),
+            Self::Block { axis, found } => {
+                write!(f, "the block has {found} elements along axis {axis}, and 1 to 256 are allowed")
+            }
+            Self::Row { found } => {
+                write!(f, "a row of the block has {found} bytes, and it has to be a multiple of 16")
+            }
+            Self::SwizzledRow { found, span } => {
+                write!(f, "a row of the block has {found} bytes, and its swizzle allows at most {span}")
+            }
+            Self::InterleavedSwizzle => f.write_str("interleaving by 32 bytes needs the swizzle of 32 bytes"),
+            Self::Step { axis, found } => {
+                write!(f, "the step along axis {axis} is {found}, and 1 to 8 are allowed")
+            }
+            Self::Fill => f.write_str("elements that are integers cannot be filled with NaN"),
+        }
+    }
+}
+
+impl TensorMapSource<'_> {
+    /// The first rule that is broken.
+    fn check(&self) -> Result<(), TensorMapRule> {
+        let (rank, interleaved) = (self.shape.len(), self.interleave != TensorMapInterleave::None);
+        let least = if interleaved { 3 } else { 1 };
+        if !(least..=5).contains(&rank) {
+            return Err(TensorMapRule::Rank { found: rank, least });
+        }
+        let steps = if self.steps.is_empty() { rank } else { self.steps.len() };
+        for (list, found, expected) in [
+            ("strides", self.strides.len(), rank - 1),
+            ("block's extents", self.block.len(), rank),
+            ("steps", steps, rank),
+        ] {
+            if found != expected {
+                return Err(TensorMapRule::Length { list, found, expected });
+            }
+        }
+        let by_32 = self.interleave == TensorMapInterleave::Bytes32;
+        let multiple = if by_32 { 32 } else { 16 };
+        if !self.address.is_multiple_of(multiple) {
+            return Err(TensorMapRule::Address { found: self.address, multiple });
+        }
+        self.check_axes(multiple)?;
+        let row = self.block[0] * self.element.bytes();
+        if !interleaved && !row.is_multiple_of(16) {
+            return Err(TensorMapRule::Row { found: row });
+        }
+        if let Some(span) = self.swizzle.span()
+            && !interleaved
+            && row > span
+        {
+            return Err(TensorMapRule::SwizzledRow { found: row, span });
+        }
+        if by_32 && self.swizzle != TensorMapSwizzle::Bytes32 {
+            return Err(TensorMapRule::InterleavedSwizzle);
+        }
+        if self.fill == TensorMapFill::Nan && !self.element.is_float() {
+            return Err(TensorMapRule::Fill);
+        }
+        Ok(())
+    }
+
+    fn check_axes(&self, multiple: u64) -> Result<(), TensorMapRule> {
+        for (axis, &found) in self.shape.iter().enumerate() {
+            if !(1..=1 << 32).contains(&found) {
+                return Err(TensorMapRule::Shape { axis, found });
+            }
+        }
+        for (axis, &found) in (1..).zip(self.strides) {
+            if !found.is_multiple_of(multiple) || found >= 1 << 40 {
+                return Err(TensorMapRule::Stride { axis, found, multiple });
+            }
+        }
+        for (axis, &found) in self.block.iter().enumerate() {
+            if !(1..=256).contains(&found) {
+                return Err(TensorMapRule::Block { axis, found });
+            }
+        }
+        for (axis, &found) in self.steps.iter().enumerate() {
+            if !(1..=8).contains(&found) {
+                return Err(TensorMapRule::Step { axis, found });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A tensor map: 128 bytes that only the hardware understands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TensorMap([u64; 16]);
+
+impl TensorMap {
+    /// What its address is a multiple of, on the device and among the parameters of a kernel, whose PTX says so too.
+    pub const ALIGNMENT: usize = 64;
+
+    /// Encodes one.
+    ///
+    /// # Errors
+    /// [`Error::TensorMap`] with the rule that is broken; a driver before CUDA 12.0.
+    pub fn encode(driver: &Driver, source: &TensorMapSource<'_>) -> Result<Self, Error> {
+        source.check().map_err(Error::TensorMap)?;
+        let mut call = TensorMapCall {
+            element: source.element as u32,
+            rank: source.shape.len() as u32,
+            address: source.address,
+            shape: [1; 5],
+            strides: [0; 5],
+            block: [1; 5],
+            steps: [1; 5],
+            interleave: source.interleave as u32,
+            swizzle: source.swizzle as u32,
+            promotion: source.promotion as u32,
+            fill: source.fill as u32,
+        };
+        call.shape[..source.shape.len()].copy_from_slice(source.shape);
+        call.strides[..source.strides.len()].copy_from_slice(source.strides);
+        call.block[..source.block.len()].copy_from_slice(source.block);
+        call.steps[..source.steps.len()].copy_from_slice(source.steps);
+        driver.encode_tensor_map(&call).map(Self)
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: [u64; 3] = [64, 128, 3];
+    const STRIDES: [u64; 2] = [128, 16384];
+
+    fn source() -> TensorMapSource<'static> {
+        TensorMapSource {
+            element: TensorMapElement::F16,
+            address: 0x1000,
+            shape: &SHAPE,
+            strides: &STRIDES,
+            block: &[64, 32, 1],
+            swizzle: TensorMapSwizzle::Bytes128,
+            ..TensorMapSource::default()
+        }
+    }
+
+    fn check(change: impl FnOnce(&mut TensorMapSource<'static>), expect: Result<(), TensorMapRule>) {
+        let mut source = source();
+        change(&mut source);
+        assert_eq!(source.check(), expect, "{source:?}");
+    }
+
+    #[test]
+    fn each_rule_has_its_edges() {
+        use TensorMapRule as Rule;
+        let (mul_32, by_32) = (TensorMapInterleave::Bytes32, TensorMapSwizzle::Bytes32);
+        check(|_| {}, Ok(()));
+        check(|s| s.shape = &[], Err(Rule::Rank { found: 0, least: 1 }));
+        check(|s| s.shape = &[1; 6], Err(Rule::Rank { found: 6, least: 1 }));
+        check(|s| (s.shape, s.interleave) = (&[1, 1], mul_32), Err(Rule::Rank { found: 2, least: 3 }));
+        check(|s| s.strides = &[128], Err(Rule::Length { list: "strides", found: 1, expected: 2 }));
+        check(|s| s.steps = &[1], Err(Rule::Length { list: "steps", found: 1, expected: 3 }));
+        check(|s| s.address = 0x1008, Err(Rule::Address { found: 0x1008, multiple: 16 }));
+        check(|s| s.address = 0x1010, Ok(()));
+        check(
+            |s| (s.address, s.interleave) = (0x1010, mul_32),
+            Err(Rule::Address { found: 0x1010, multiple: 32 }),
+        );
+        check(|s| s.shape = &[0, 1, 1], Err(Rule::Shape { axis: 0, found: 0 }));
+        check(|s| s.shape = &[1 << 32, 1, 1], Ok(()));
+        check(|s| s.shape = &[1, (1 << 32) + 1, 1], Err(Rule::Shape { axis: 1, found: (1 << 32) + 1 }));
+        check(|s| s.strides = &[128, 24], Err(Rule::Stride { axis: 2, found: 24, multiple: 16 }));
+        check(|s| s.strides = &[1 << 40, 16], Err(Rule::Stride { axis: 1, found: 1 << 40, multiple: 16 }));
+        check(|s| s.strides = &[(1 << 40) - 16, 0], Ok(()));
+        check(|s| s.block = &[64, 256, 1], Ok(()));
+        check(|s| s.block = &[64, 257, 1], Err(Rule::Block { axis: 1, found: 257 }));
+        check(|s| s.block = &[64, 32, 0], Err(Rule::Block { axis: 2, found: 0 }));
+        check(|s| s.block = &[4, 32, 1], Err(Rule::Row { found: 8 }));
+        check(|s| s.block = &[72, 32, 1], Err(Rule::SwizzledRow { found: 144, span: 128 }));
+        check(|s| s.swizzle = by_32, Err(Rule::SwizzledRow { found: 128, span: 32 }));
+        check(|s| (s.interleave, s.swizzle) = (mul_32, by_32), Ok(()));
+        check(|s| s.interleave = mul_32, Err(Rule::InterleavedSwizzle));
+        check(|s| s.steps = &[1, 8, 1], Ok(()));
+        check(|s| s.steps = &[1, 9, 1], Err(Rule::Step { axis: 1, found: 9 }));
+        check(|s| (s.element, s.fill) = (TensorMapElement::U16, TensorMapFill::Nan), Err(Rule::Fill));
+        check(|s| s.fill = TensorMapFill::Nan, Ok(()));
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_header() {
+        assert_eq!(TensorMapElement::from_number(9), Some(TensorMapElement::BF16));
+        assert_eq!(TensorMapElement::from_number(13), None);
+        assert_eq!(TensorMapSwizzle::from_number(3), Some(TensorMapSwizzle::Bytes128));
+    }
+}

@@ -1,0 +1,111 @@
+//! A stub of the driver for each test: a copy of its file, so that the system takes it for a library of its own.
+#![expect(unsafe_code, reason = "the stub is a C library")]
+
+use std::ffi::{CString, c_char};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use libloading::Library;
+use tilewright_cuda::{Context, Driver, Error, Module};
+
+/// A folder that is removed with what is in it.
+pub struct TemporaryFolder(pub PathBuf);
+
+impl TemporaryFolder {
+    pub fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name =
+            format!("tilewright-cuda-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).expect("the folder is new");
+        Self(folder)
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Where cargo puts the library of a dependency for development: next to the tests.
+pub fn stub_file() -> PathBuf {
+    let folder = std::env::current_exe().expect("a test knows its file");
+    let name =
+        format!("{}tilewright_cuda_stub{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    folder.with_file_name(name)
+}
+
+/// A stub of one test.
+pub struct Stub {
+    pub file: PathBuf,
+    library: Library,
+    _folder: TemporaryFolder,
+}
+
+impl Stub {
+    /// A stub of a machine that `words` describe; see the head of `stub/src/lib.rs`.
+    pub fn new(words: &str) -> Self {
+        let folder = TemporaryFolder::new();
+        let file = folder.0.join("libcuda.so.1");
+        std::fs::copy(stub_file(), &file).expect("cargo has built the stub");
+        // SAFETY: the stub has no initialisers.
+        let library = unsafe { Library::new(&file) }.expect("the stub is a library");
+        let stub = Self { file, library, _folder: folder };
+        stub.configure(words);
+        stub
+    }
+
+    pub fn configure(&self, words: &str) {
+        let words = CString::new(words).expect("no NUL in it");
+        self.symbol::<extern "C" fn(*const c_char)>("tilewright_stub_configure")(words.as_ptr());
+    }
+
+    /// The launches since the last call, a line each; remembered if the stub was told to `record`.
+    pub fn take_launches(&self) -> Vec<String> {
+        let mut buffer = vec![0_u8; 1 << 16];
+        let take = self.symbol::<extern "C" fn(*mut c_char, usize) -> usize>("tilewright_stub_take_launches");
+        let length = take(buffer.as_mut_ptr().cast(), buffer.len());
+        String::from_utf8_lossy(&buffer[..length]).lines().map(str::to_owned).collect()
+    }
+
+    /// Allocations, modules, streams and events that were not freed.
+    pub fn count_live(&self) -> usize {
+        self.symbol::<extern "C" fn() -> usize>("tilewright_stub_count_live")()
+    }
+
+    /// Calls a function of the driver that takes a number, or a place for one, behind the back of the crate.
+    pub fn call<T>(&self, function: &str, argument: T) -> i32 {
+        self.symbol::<extern "system" fn(T) -> i32>(function)(argument)
+    }
+
+    fn symbol<T: Copy>(&self, name: &str) -> T {
+        // SAFETY: the callers in this file give the type that the stub has.
+        *unsafe { self.library.get::<T>(name) }.expect("the stub has it")
+    }
+
+    /// The context that is current on this thread.
+    pub fn current_context(&self) -> usize {
+        let mut context = 0;
+        assert_eq!(self.call("cuCtxGetCurrent", &raw mut context), 0);
+        context
+    }
+
+    pub fn open(&self) -> Result<&'static Driver, Error> {
+        Driver::open(Some(&self.file))
+    }
+
+    /// The primary context of the first device.
+    pub fn context(&self) -> Context {
+        let device = self.open().and_then(|driver| driver.device(0));
+        device.and_then(Context::primary).expect("the stub has a device")
+    }
+}
+
+/// A kernel that no one runs.
+pub const PTX: &str = ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry scale() { ret; }\n";
+
+/// The module of [`PTX`], loaded.
+pub fn module(context: Context) -> Module {
+    Module::load(context, "scale", PTX.as_bytes()).expect("the stub takes every module")
+}

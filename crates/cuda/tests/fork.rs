@@ -1,0 +1,42 @@
+//! A child of a fork is told that CUDA does not survive that. Alone in its file: a fork copies one thread only.
+#![cfg(unix)]
+#![expect(unsafe_code, reason = "a fork")]
+
+#[expect(dead_code, reason = "this test needs a part of it")]
+mod common;
+
+use common::{Stub, module};
+use tilewright_cuda::{Context, DeviceBuffer, Driver, Error, LaunchOptions, StreamRef};
+
+#[test]
+fn after_a_fork_every_call_is_an_error() {
+    let stub = Stub::new("");
+    let context = stub.context();
+    let launch = module(context).function("scale").unwrap().configure(LaunchOptions::new(32)).unwrap();
+    let mut buffer = DeviceBuffer::new(context, 8).unwrap();
+    // SAFETY: the child calls the driver, compares, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let results = [
+            launch.launch([1; 3], StreamRef::DEFAULT, &[]),
+            buffer.write(&[1]),
+            Context::current(context.driver()).map(drop),
+            context.synchronize(),
+            Driver::open(Some(&stub.file)).map(drop),
+        ];
+        let is_right = results.iter().all(|result| *result == Err(Error::Forked));
+        drop((launch, buffer));
+        // SAFETY: ends the child without the exit handlers of the parent.
+        unsafe { libc::_exit(i32::from(!is_right)) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is ours, and the status is a place for an int.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child ended with {status:#x}");
+
+    // The parent goes on.
+    launch.launch([1; 3], StreamRef::DEFAULT, &[]).unwrap();
+    buffer.write(&[1]).unwrap();
+    let text = Error::Forked.to_string();
+    assert!(text.contains("`spawn`") && !text.contains('\n'), "{text}");
+}
