@@ -75,6 +75,11 @@ impl<'a> Region<'a> {
         self.base.addr() as u64
     }
 
+    /// Its first byte.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base
+    }
+
     /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.len

@@ -4,6 +4,8 @@
 //! where links say. The results are those of the ops one after the other, to the bit: a sum has the same order as that
 //! of [`reduce`](super::reduce), whose interleaved chains are as many as a block has elements.
 
+use std::ops::Range;
+
 use pulp::{Simd, WithSimd};
 use tilewright_ir::ElementwiseFn;
 
@@ -136,18 +138,31 @@ impl WithSimd for Chain<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Option<Totals> {
-        let is_long = |link: &Link<'_>| matches!(link, Link::Apply(function, _) if function.is_long());
-        let has_long = self.links.iter().any(is_long);
         // The number of registers in a block.
-        match (S::F32_LANES, has_long) {
-            (16, false) => self.blocks::<S, 4, false>(simd),
-            (16, true) => self.blocks::<S, 4, true>(simd),
-            (8, false) => self.blocks::<S, 8, false>(simd),
-            (8, true) => self.blocks::<S, 8, true>(simd),
-            (4, _) => self.blocks::<S, 16, true>(simd),
-            _ => self.blocks::<S, 64, true>(simd),
+        match S::F32_LANES {
+            16 => self.run::<S, 4>(simd),
+            8 => self.run::<S, 8>(simd),
+            4 => self.run::<S, 16>(simd),
+            _ => self.run::<S, 64>(simd),
         }
     }
+}
+
+/// The elements that go from one part of a chain to the next by way of memory: so many blocks that the call of a long
+/// function between them costs little.
+const AT_A_TIME: usize = 4 * BLOCK;
+
+/// Elements between two parts of a chain.
+#[repr(align(64))]
+struct Between([f32; AT_A_TIME]);
+
+/// What is known of the totals after some blocks.
+#[repr(align(64))]
+struct Sums {
+    kind: Option<Total>,
+    /// The elements of the blocks combined, and an element that is not a number where there was one.
+    sofar: [f32; BLOCK],
+    bad: [f32; BLOCK],
 }
 
 /// A block in N registers.
@@ -166,7 +181,7 @@ fn to_elements<S: Simd, const N: usize>(block: Block<S, N>) -> [f32; BLOCK] {
 
 /// The block of some elements.
 #[inline(always)]
-fn to_block<S: Simd, const N: usize>(elements: [f32; BLOCK]) -> Block<S, N> {
+fn to_block<S: Simd, const N: usize>(elements: &[f32; BLOCK]) -> Block<S, N> {
     let lanes = BLOCK / N;
     std::array::from_fn(|i| {
         bytemuck::pod_read_unaligned(bytemuck::cast_slice(&elements[i * lanes..][..lanes]))
@@ -174,50 +189,105 @@ fn to_block<S: Simd, const N: usize>(elements: [f32; BLOCK]) -> Block<S, N> {
 }
 
 impl Chain<'_, '_> {
-    /// Without `LONG`, no link is long: then nothing is called, and what a block and the totals are in stays in registers.
     #[inline(always)]
-    fn blocks<S: Simd, const N: usize, const LONG: bool>(self, simd: S) -> Option<Totals> {
+    fn run<S: Simd, const N: usize>(self, simd: S) -> Option<Totals> {
+        let mut sums = Sums { kind: None, sofar: [0.0; BLOCK], bad: [0.0; BLOCK] };
+        let mut between = Between([0.0; AT_A_TIME]);
+        let is_long = |link: &Link<'_>| matches!(link, Link::Apply(function, _) if function.is_long());
+        let most = if self.links.iter().any(is_long) { AT_A_TIME } else { self.elements };
+        for start in (0..self.elements).step_by(most.max(1)) {
+            let elements = start..(start + most).min(self.elements);
+            let mut rest = self.links;
+            let mut comes_from_memory = false;
+            loop {
+                let place = rest.iter().position(is_long);
+                let part = Part {
+                    links: &rest[..place.unwrap_or(rest.len())],
+                    elements: elements.clone(),
+                    comes_from_memory,
+                    goes_to_memory: place.is_some(),
+                };
+                part.run::<S, N>(simd, self.targets, &mut sums, &mut between.0);
+                let Some(place) = place else { break };
+                if let Link::Apply(function, _) = rest[place] {
+                    long(function, &mut between.0[..elements.len()]);
+                }
+                rest = &rest[place + 1..];
+                comes_from_memory = true;
+            }
+        }
+        sums.totals()
+    }
+}
+
+/// Links of which none is long, for some elements. Nothing is called on the way, so that what a block and the totals are in
+/// stays in registers.
+struct Part<'c, 'a> {
+    links: &'c [Link<'a>],
+    elements: Range<usize>,
+    comes_from_memory: bool,
+    goes_to_memory: bool,
+}
+
+impl Part<'_, '_> {
+    #[inline(always)]
+    fn run<S: Simd, const N: usize>(
+        self,
+        simd: S,
+        targets: &mut [Target<'_>],
+        sums: &mut Sums,
+        between: &mut [f32; AT_A_TIME],
+    ) {
         let zero = simd.splat_f32s(0.0);
-        let mut totals: Option<(Block<S, N>, Block<S, N>)> = None;
-        let mut kind = None;
-        for first in (0..self.elements).step_by(BLOCK) {
+        let mut sofar = to_block::<S, N>(&sums.sofar);
+        let mut bad = to_block::<S, N>(&sums.bad);
+        let mut kind = sums.kind;
+        for first in self.elements.clone().step_by(BLOCK) {
+            let place = (first - self.elements.start) * size_of::<f32>();
             let mut block = [zero; N];
+            if self.comes_from_memory {
+                block = RunReader::of(bytemuck::cast_slice(&between[..])).read(place);
+            }
             for link in self.links {
                 match *link {
-                    Link::Apply(function, _) if LONG && function.is_long() => {
-                        let mut elements = to_elements::<S, N>(block);
-                        long(function, &mut elements);
-                        block = to_block::<S, N>(elements);
-                    }
                     Link::Apply(function, feed) => {
-                        let operand = feed.block::<S, N>(simd, first, block, self.targets);
+                        let operand = feed.block::<S, N>(simd, first, block, targets);
                         block = apply::<S, N>(simd, function, block, operand);
                     }
                     Link::Cut(end, value) => {
                         if first + BLOCK > end {
                             let mut elements = to_elements::<S, N>(block);
                             elements[end.saturating_sub(first)..].fill(value);
-                            block = to_block::<S, N>(elements);
+                            block = to_block::<S, N>(&elements);
                         }
                     }
-                    Link::Write(target) => self.targets[target].write::<S, N>(first, block),
+                    Link::Write(target) => targets[target].write::<S, N>(first, block),
                     Link::Total(total) => {
-                        kind = Some(total);
-                        totals = Some(match totals {
-                            None => (block, [zero; N]),
-                            Some((sofar, bad)) => add_up::<S, N>(simd, total, sofar, bad, block),
-                        });
+                        if kind.is_none() {
+                            kind = Some(total);
+                            sofar = block;
+                        } else {
+                            (sofar, bad) = add_up::<S, N>(simd, total, sofar, bad, block);
+                        }
                     }
                 }
             }
+            if self.goes_to_memory {
+                RunWriter::of(bytemuck::cast_slice_mut(&mut between[..])).write(place, block);
+            }
         }
-        let (all, bad) = totals?;
-        let (mut all, bad) = (to_elements::<S, N>(all), to_elements::<S, N>(bad));
-        Some(match kind? {
-            Total::Sum => Totals { value: halve(&mut all, |x, y| x + y), is_certain: true },
+        *sums = Sums { kind, sofar: to_elements::<S, N>(sofar), bad: to_elements::<S, N>(bad) };
+    }
+}
+
+impl Sums {
+    #[inline(always)]
+    fn totals(mut self) -> Option<Totals> {
+        Some(match self.kind? {
+            Total::Sum => Totals { value: halve(&mut self.sofar, |x, y| x + y), is_certain: true },
             Total::Max => {
-                let has_nan = bad.iter().chain(&all).any(|x| x.is_nan());
-                let value = halve(&mut all, |x, y| if y > x { y } else { x });
+                let has_nan = self.bad.iter().chain(&self.sofar).any(|x| x.is_nan());
+                let value = halve(&mut self.sofar, |x, y| if y > x { y } else { x });
                 // There are two zeros, and which is the larger one a comparison does not say.
                 Totals { value, is_certain: !has_nan && value != 0.0 }
             }
@@ -373,7 +443,7 @@ impl Feed<'_> {
                 {
                     *element = run.read(offset + i * size_of::<f32>());
                 }
-                to_block::<S, N>(elements)
+                to_block::<S, N>(&elements)
             }
             Feed::Target(target) => targets[*target].run.reader().read(first * size_of::<f32>()),
         }
