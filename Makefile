@@ -88,6 +88,15 @@ wheel: $(VENV)/.build-tools ## Build the wheel that users install, in dist/
 	$(MATURIN) build --release --out dist
 	@ls -l dist/*.whl
 
+# Everything travels: where the GPU is there may be neither a network nor pytest. The tools are pure Python, and those for
+# the oldest Python that is supported.
+.PHONY: gpu
+gpu: wheel ## Pack wheel, tests and benchmarks for a machine with an NVIDIA GPU, in build/gpu
+	rm -rf build/gpu-tools
+	$(PIP) download --quiet --no-deps --only-binary=:all: --python-version 3.10 --implementation py --abi none \
+	  --platform any --requirement benches/gpu/requirements.txt --dest build/gpu-tools
+	$(BIN)/python benches/gpu/pack.py --tools build/gpu-tools
+
 .PHONY: deny
 deny: ## Licences, sources and bans of the dependencies, where cargo-deny is installed
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \

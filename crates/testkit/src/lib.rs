@@ -1,7 +1,8 @@
 //! The test runners, for development only.
 //!
 //! [`check_snapshot`] compares text with a file. [`run_markdown`] runs the cases in a Markdown page: the pages of
-//! `docs/diagnostics` and the tests in `tests/kernels` are written in the same form.
+//! `docs/diagnostics` and the tests in `tests/kernels` are written in the same form. [`Ptxas`] is NVIDIA's assembler as a
+//! judge of PTX.
 //!
 //! # A case
 //!
@@ -40,10 +41,12 @@ mod array;
 mod case;
 mod expression;
 mod markdown;
+mod ptxas;
 mod snapshot;
 
 pub use array::Array;
 pub use case::{Case, Input, Outcome};
 pub use expression::Expression;
 pub use markdown::{Fence, cases, fences, project_root, run_directory, run_markdown};
+pub use ptxas::{Assembled, Ptxas, Usage};
 pub use snapshot::{check_snapshot, is_blessing};

@@ -1,0 +1,606 @@
+//! The table of instructions: one row each, with its modifiers in the order of the opcode and its operands in the order
+//! of the text. From a row follow a struct with these as named fields, its variant of [`Instruction`], its method of
+//! [`InstructionVisitor`], and what printer and parser know of it.
+//!
+//! # To add an instruction
+//!
+//! Add a row:
+//!
+//! ```text
+//! /// What it does, with what is not obvious.
+//! Fma fma "fma" [rounding: Rounding, ftz = ".ftz", ty: ScalarType] (d: RegisterId, a: Source, b: Source, c: Source);
+//! ```
+//!
+//! - the name of the struct, the name of the visitor's method, the fixed beginning of the opcode;
+//! - in brackets the modifiers: `field = ".text"` is a `bool` that is true where the text stands, `field: Kind` is a
+//!   modifier of a kind of `modifier.rs`, `field: Option<Kind>` one that may be left out;
+//! - in parentheses the operands, by their roles: a [`RegisterId`] is written, a [`Source`] read, and so on; see
+//!   `operand.rs`. `Option<…>` is an operand that may be left out.
+//!
+//! Several rows may have one mnemonic; the first that fits is taken. A new kind of modifier is an enum in `modifier.rs`; a
+//! new kind of operand implements `Operand` in `operand_form.rs`. Nothing else is to be done: `tests/instructions.rs`
+//! asks for an example of each row.
+
+use super::modifier::{
+    AtomicOperation, BarrierReduction, BitOperation, BooleanOperation, BoundMode, Clamp, Comparison,
+    Completion, CopyCache, CtaGroup, DivisionPrecision, FloatTest, GridDependency, Half, L1Eviction,
+    L2Eviction, L2Prefetch, LdmatrixShape, LoadCache, LoadSemantics, MatchMode, MatrixCount, MatrixFormat,
+    MatrixLayout, MatrixShape, MembarLevel, Modifier, MultiplyMode, Opcode, PermuteMode, PolicyPriority,
+    PrefetchLevel, ProxyKind, RegisterCountChange, Rounding, Scope, Semantics, ShiftDirection, ShuffleMode,
+    StoreCache, StoreSemantics, SyncRestrict, TensorDimension, TensorMode, TensormapField, VectorWidth,
+    VoteMode, WarpReduction,
+};
+use super::module::RegisterId;
+use super::operand::{
+    Access, Accumulators, Address, BranchTableId, CachePolicy, CallOperands, Coordinates, Destination,
+    DestinationPair, Destinations, Predicate, Source, Sources, Target, TensorAddress,
+};
+use super::operand_form::{InstructionForm, Operand};
+use super::parse::operands::{Mismatch, OperandParser};
+use super::print::OperandPrinter;
+use super::types::{ScalarType, StateSpace};
+
+macro_rules! modifier_type {
+    ([$flag:literal] []) => {
+        bool
+    };
+    ([] [$ty:ty]) => {
+        $ty
+    };
+}
+
+macro_rules! print_modifier {
+    ($out:ident, $value:expr, [$flag:literal] []) => {
+        if $value {
+            $out.push_str($flag);
+        }
+    };
+    ($out:ident, $value:expr, [] [$ty:ty]) => {
+        Modifier::print(&$value, $out)
+    };
+}
+
+macro_rules! parse_modifier {
+    ($opcode:ident, [$flag:literal] []) => {
+        $opcode.take($flag)
+    };
+    ($opcode:ident, [] [$ty:ty]) => {
+        <$ty as Modifier>::parse($opcode).ok_or_else(|| $opcode.mismatch())?
+    };
+}
+
+macro_rules! instructions {
+    ($($(#[doc = $doc:literal])*
+       $name:ident $method:ident $mnemonic:literal
+       [$($modifier:ident $(= $flag:literal)? $(: $kind:ty)?),*]
+       ($($operand:ident: $role:ty),*);)*) => {
+        $(
+            $(#[doc = $doc])*
+            #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+            pub struct $name {
+                $(#[doc = concat!("The modifier `", stringify!($modifier), "`.")]
+                pub $modifier: modifier_type!([$($flag)?] [$($kind)?]),)*
+                $(#[doc = concat!("The operand `", stringify!($operand), "`.")]
+                pub $operand: $role,)*
+            }
+
+            impl From<$name> for Instruction {
+                fn from(instruction: $name) -> Self {
+                    Self::$name(instruction)
+                }
+            }
+
+            impl InstructionForm for $name {
+                fn print_opcode(&self, out: &mut String) {
+                    out.push_str($mnemonic);
+                    $(print_modifier!(out, self.$modifier, [$($flag)?] [$($kind)?]);)*
+                }
+
+                fn print_operands(&self, printer: &mut OperandPrinter<'_>) {
+                    $(printer.operand(&self.$operand);)*
+                    let _ = printer;
+                }
+
+                fn parse(opcode: &mut Opcode<'_>, parser: &mut OperandParser<'_, '_>) -> Result<Instruction, Mismatch> {
+                    $(let $modifier = parse_modifier!(opcode, [$($flag)?] [$($kind)?]);)*
+                    opcode.end()?;
+                    parser.begin(0 $(+ usize::from(<$role as Operand>::REQUIRED))*)?;
+                    $(let $operand = parser.operand::<$role>()?;)*
+                    parser.end()?;
+                    Ok(Instruction::$name(Self { $($modifier,)* $($operand,)* }))
+                }
+
+                fn visit_registers(&self, each: &mut dyn FnMut(RegisterId, Access)) {
+                    $(self.$operand.visit(each);)*
+                    let _ = each;
+                }
+
+                fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
+                    $(self.$operand.map_registers(each);)*
+                    let _ = each;
+                }
+            }
+        )*
+
+        /// An instruction.
+        #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+        pub enum Instruction {
+            $($(#[doc = $doc])* $name($name),)*
+        }
+
+        /// One method an instruction. Implementing it is what makes a consumer complete.
+        pub trait InstructionVisitor {
+            /// What each method returns.
+            type Output;
+            $($(#[doc = $doc])*
+            fn $method(&mut self, instruction: &$name) -> Self::Output;)*
+        }
+
+        impl Instruction {
+            /// The rows of the table: the name of the struct and the fixed beginning of the opcode.
+            pub const TABLE: &[(&'static str, &'static str)] = &[$((stringify!($name), $mnemonic),)*];
+
+            /// The name of its struct.
+            pub fn name(&self) -> &'static str {
+                match self { $(Self::$name(_) => stringify!($name),)* }
+            }
+
+            /// The fixed beginning of its opcode.
+            pub fn mnemonic(&self) -> &'static str {
+                match self { $(Self::$name(_) => $mnemonic,)* }
+            }
+
+            /// Calls the visitor's method for it.
+            pub fn accept<V: InstructionVisitor + ?Sized>(&self, visitor: &mut V) -> V::Output {
+                match self { $(Self::$name(instruction) => visitor.$method(instruction),)* }
+            }
+
+            pub(crate) fn form(&self) -> &dyn InstructionForm {
+                match self { $(Self::$name(instruction) => instruction,)* }
+            }
+
+            fn form_mut(&mut self) -> &mut dyn InstructionForm {
+                match self { $(Self::$name(instruction) => instruction,)* }
+            }
+
+            /// The parser of each row, with the mnemonic.
+            pub(crate) const ROWS: &[(&'static str, RowParser)] =
+                &[$(($mnemonic, <$name as InstructionForm>::parse),)*];
+        }
+    };
+}
+
+/// Parses what follows the mnemonic of a row.
+pub(crate) type RowParser = fn(&mut Opcode<'_>, &mut OperandParser<'_, '_>) -> Result<Instruction, Mismatch>;
+
+impl Instruction {
+    /// Calls back with each register that it reads or writes, in the order of the text; a register that stands twice
+    /// comes twice. The guard is not among them.
+    pub fn visit_registers(&self, mut each: impl FnMut(RegisterId, Access)) {
+        self.form().visit_registers(&mut each);
+    }
+
+    /// Calls back with each register, to replace it.
+    pub fn map_registers(&mut self, mut each: impl FnMut(&mut RegisterId, Access)) {
+        self.form_mut().map_registers(&mut each);
+    }
+
+    /// Its opcode with the modifiers.
+    pub fn opcode(&self) -> String {
+        let mut opcode = String::new();
+        self.form().print_opcode(&mut opcode);
+        opcode
+    }
+}
+
+instructions! {
+    // Integer and floating-point arithmetic.
+
+    /// d = a + b.
+    Add add "add" [carry_out = ".cc", rounding: Option<Rounding>, ftz = ".ftz", saturate = ".sat", ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source);
+    /// d = a + b + carry.
+    Addc addc "addc" [carry_out = ".cc", ty: ScalarType] (d: RegisterId, a: Source, b: Source);
+    /// d = a - b.
+    Sub sub "sub" [carry_out = ".cc", rounding: Option<Rounding>, ftz = ".ftz", saturate = ".sat", ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source);
+    /// d = a - b - borrow.
+    Subc subc "subc" [carry_out = ".cc", ty: ScalarType] (d: RegisterId, a: Source, b: Source);
+    /// d = a * b. Integers say which part; with `.wide`, d is twice as wide as `ty`.
+    Mul mul "mul" [mode: Option<MultiplyMode>, rounding: Option<Rounding>, ftz = ".ftz", saturate = ".sat", ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source);
+    /// d = a * b + c. Integers say which part; with `.wide`, c and d are twice as wide as `ty`.
+    Mad mad "mad" [mode: Option<MultiplyMode>, carry_out = ".cc", rounding: Option<Rounding>, ftz = ".ftz", saturate = ".sat", ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source, c: Source);
+    /// d = a * b + c + carry.
+    Madc madc "madc" [mode: MultiplyMode, carry_out = ".cc", ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source, c: Source);
+    /// d = 32 bits of the product of the low 24 bits of a and b.
+    Mul24 mul24 "mul24" [mode: MultiplyMode, ty: ScalarType] (d: RegisterId, a: Source, b: Source);
+    /// d = 32 bits of the product of the low 24 bits of a and b, plus c.
+    Mad24 mad24 "mad24" [mode: MultiplyMode, saturate = ".sat", ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source, c: Source);
+    /// d = |a - b| + c.
+    Sad sad "sad" [ty: ScalarType] (d: RegisterId, a: Source, b: Source, c: Source);
+    /// d = a / b.
+    Div div "div" [precision: Option<DivisionPrecision>, rounding: Option<Rounding>, ftz = ".ftz", ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source);
+    /// d = the remainder of a / b, with the sign of a.
+    Rem rem "rem" [ty: ScalarType] (d: RegisterId, a: Source, b: Source);
+    /// d = |a|.
+    Abs abs "abs" [ftz = ".ftz", ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = -a.
+    Neg neg "neg" [ftz = ".ftz", ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = the smallest of a, b and c. Of a number and NaN it is the number; with `.NaN`, NaN.
+    Min min "min" [ftz = ".ftz", nan = ".NaN", xorsign_abs = ".xorsign.abs", relu = ".relu", ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source, c: Option<Source>);
+    /// d = the largest of a, b and c. Of a number and NaN it is the number; with `.NaN`, NaN.
+    Max max "max" [ftz = ".ftz", nan = ".NaN", xorsign_abs = ".xorsign.abs", relu = ".relu", ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source, c: Option<Source>);
+    /// d = a * b + c, rounded once.
+    Fma fma "fma" [rounding: Rounding, ftz = ".ftz", saturate = ".sat", out_of_bounds = ".oob", relu = ".relu", ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source, c: Source);
+    /// d = the number of ones in a.
+    Popc popc "popc" [ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = the number of leading zeros in a.
+    Clz clz "clz" [ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = the place of the highest bit of a that differs from the sign, 0xffffffff if there is none.
+    Bfind bfind "bfind" [shift_amount = ".shiftamt", ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = the place of the n-th one in a from b on.
+    Fns fns "fns" [ty: ScalarType] (d: RegisterId, mask: Source, base: Source, offset: Source);
+    /// d = the bits of a reversed.
+    Brev brev "brev" [ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = c bits of a from b on, extended.
+    Bfe bfe "bfe" [ty: ScalarType] (d: RegisterId, a: Source, b: Source, c: Source);
+    /// d = b with its length bits from position on replaced by those of a.
+    Bfi bfi "bfi" [ty: ScalarType] (d: RegisterId, a: Source, b: Source, position: Source, length: Source);
+    /// d = a mask of b ones from a on.
+    Bmsk bmsk "bmsk" [mode: BoundMode, ty: ScalarType] (d: RegisterId, a: Source, b: Source);
+    /// d = the low b bits of a, extended.
+    Szext szext "szext" [mode: BoundMode, ty: ScalarType] (d: RegisterId, a: Source, b: Source);
+    /// d = c plus the scalar product of the four bytes of a and b.
+    Dp4a dp4a "dp4a" [a_ty: ScalarType, b_ty: ScalarType] (d: RegisterId, a: Source, b: Source, c: Source);
+    /// d = c plus the scalar product of the two halves of a and two bytes of b.
+    Dp2a dp2a "dp2a" [half: Half, a_ty: ScalarType, b_ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source, c: Source);
+
+    // Functions and classes of floating-point numbers.
+
+    /// d = the square root of a.
+    Sqrt sqrt "sqrt" [approx = ".approx", rounding: Option<Rounding>, ftz = ".ftz", ty: ScalarType]
+        (d: RegisterId, a: Source);
+    /// d = the reciprocal of the square root of a, approximately.
+    Rsqrt rsqrt "rsqrt" [approx = ".approx", ftz = ".ftz", ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = 1 / a.
+    Rcp rcp "rcp" [approx = ".approx", rounding: Option<Rounding>, ftz = ".ftz", ty: ScalarType]
+        (d: RegisterId, a: Source);
+    /// d = the sine of a, approximately.
+    Sin sin "sin" [approx = ".approx", ftz = ".ftz", ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = the cosine of a, approximately.
+    Cos cos "cos" [approx = ".approx", ftz = ".ftz", ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = the logarithm to base 2 of a, approximately.
+    Lg2 lg2 "lg2" [approx = ".approx", ftz = ".ftz", ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = 2 to the power of a, approximately.
+    Ex2 ex2 "ex2" [approx = ".approx", ftz = ".ftz", ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = the hyperbolic tangent of a, approximately.
+    Tanh tanh "tanh" [approx = ".approx", ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = whether a is of a class.
+    Testp testp "testp" [test: FloatTest, ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = b with the sign of a.
+    Copysign copysign "copysign" [ty: ScalarType] (d: RegisterId, a: Source, b: Source);
+
+    // Comparison and selection.
+
+    /// d = all ones or 1.0 if the comparison holds, else 0.
+    Set set "set" [comparison: Comparison, combine: Option<BooleanOperation>, ftz = ".ftz", to: ScalarType, ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source, c: Option<Predicate>);
+    /// d = whether the comparison holds, combined with c; the second result is its negation combined with c. On pairs
+    /// the two results are those of the two elements.
+    Setp setp "setp" [comparison: Comparison, combine: Option<BooleanOperation>, ftz = ".ftz", ty: ScalarType]
+        (d: DestinationPair, a: Source, b: Source, c: Option<Predicate>);
+    /// d = a if c holds, else b.
+    Selp selp "selp" [ty: ScalarType] (d: RegisterId, a: Source, b: Source, c: Predicate);
+    /// d = a if c is not negative, else b.
+    Slct slct "slct" [ftz = ".ftz", ty: ScalarType, selector_ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source, c: Source);
+
+    // Bits.
+
+    /// d = a & b.
+    And and "and" [ty: ScalarType] (d: RegisterId, a: Source, b: Source);
+    /// d = a | b.
+    Or or "or" [ty: ScalarType] (d: RegisterId, a: Source, b: Source);
+    /// d = a ^ b.
+    Xor xor "xor" [ty: ScalarType] (d: RegisterId, a: Source, b: Source);
+    /// d = ~a.
+    Not not "not" [ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = 1 if a is 0, else 0.
+    Cnot cnot "cnot" [ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = the function of a, b and c that the table of 8 bits says; the second result is whether it is not 0,
+    /// combined with q.
+    Lop3 lop3 "lop3" [combine: Option<BooleanOperation>, ty: ScalarType]
+        (d: DestinationPair, a: Source, b: Source, c: Source, table: Source, q: Option<Predicate>);
+    /// d = a part of the 64 bits with a below b, shifted by c.
+    Shf shf "shf" [direction: ShiftDirection, mode: BoundMode, ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source, c: Source);
+    /// d = a shifted to the left; amounts from the width on give 0.
+    Shl shl "shl" [ty: ScalarType] (d: RegisterId, a: Source, b: Source);
+    /// d = a shifted to the right; amounts from the width on give the sign or 0.
+    Shr shr "shr" [ty: ScalarType] (d: RegisterId, a: Source, b: Source);
+    /// d = bytes chosen of the eight of a and b.
+    Prmt prmt "prmt" [ty: ScalarType, mode: Option<PermuteMode>] (d: RegisterId, a: Source, b: Source, c: Source);
+
+    // Moves and conversions.
+
+    /// d = a; several registers are the parts of one, the lowest first.
+    Mov mov "mov" [ty: ScalarType] (d: Destinations, a: Sources);
+    /// d = a converted; of two operands the first becomes the upper element. With `.rs` the last operand is random bits.
+    Cvt cvt "cvt" [rounding: Option<Rounding>, ftz = ".ftz", saturate = ".sat", clamp: Option<Clamp>, to: ScalarType, from: ScalarType]
+        (d: RegisterId, a: Source, b: Option<Source>, c: Option<Source>);
+    /// d = a and b converted with saturation and packed, with c above them.
+    CvtPack cvt_pack "cvt.pack.sat" [to: ScalarType, from: ScalarType, c_ty: Option<ScalarType>]
+        (d: RegisterId, a: Source, b: Source, c: Option<Source>);
+    /// d = the generic address of an address in a space; with `.to`, the reverse.
+    Cvta cvta "cvta" [to = ".to", space: StateSpace, ty: ScalarType] (d: RegisterId, a: Source);
+    /// d = whether the generic address a is in the space.
+    Isspacep isspacep "isspacep" [space: StateSpace] (d: RegisterId, a: Source);
+    /// d = the address in the shared memory of block b of the cluster that a has in this block's.
+    Mapa mapa "mapa" [space: Option<StateSpace>, ty: ScalarType] (d: RegisterId, a: Source, b: Source);
+    /// d = the rank of the block whose shared memory a points to.
+    Getctarank getctarank "getctarank" [space: Option<StateSpace>, ty: ScalarType] (d: RegisterId, a: Source);
+
+    // Memory.
+
+    /// Loads.
+    Ld ld "ld" [semantics: Option<LoadSemantics>, scope: Option<Scope>, space: Option<StateSpace>,
+        cache: Option<LoadCache>, non_coherent = ".nc", l1_eviction: Option<L1Eviction>, l2_eviction: Option<L2Eviction>,
+        cache_hint = ".L2::cache_hint", prefetch: Option<L2Prefetch>, vector: Option<VectorWidth>, ty: ScalarType]
+        (d: Destinations, address: Address, policy: Option<CachePolicy>);
+    /// Loads what is the same for all lanes.
+    Ldu ldu "ldu" [space: Option<StateSpace>, vector: Option<VectorWidth>, ty: ScalarType]
+        (d: Destinations, address: Address);
+    /// Stores.
+    St st "st" [semantics: Option<StoreSemantics>, scope: Option<Scope>, space: Option<StateSpace>,
+        cache: Option<StoreCache>, l1_eviction: Option<L1Eviction>, l2_eviction: Option<L2Eviction>,
+        cache_hint = ".L2::cache_hint", vector: Option<VectorWidth>, ty: ScalarType]
+        (address: Address, b: Sources, policy: Option<CachePolicy>);
+    /// Stores to the shared memory of another block, counted by a barrier there.
+    StAsync st_async "st.async" [semantics: Option<StoreSemantics>, scope: Option<Scope>, space: Option<StateSpace>,
+        completion: Completion, vector: Option<VectorWidth>, ty: ScalarType]
+        (address: Address, b: Sources, mbarrier: Address);
+    /// Reads a line into a cache.
+    Prefetch prefetch "prefetch" [space: Option<StateSpace>, level: PrefetchLevel] (address: Address);
+    /// Reads a line into the uniform cache.
+    Prefetchu prefetchu "prefetchu" [level: PrefetchLevel] (address: Address);
+    /// Drops lines of L2 without writing them back.
+    Discard discard "discard" [space: Option<StateSpace>, level: PrefetchLevel] (address: Address, size: Source);
+    /// Gives lines of L2 a priority.
+    Applypriority applypriority "applypriority" [space: Option<StateSpace>, priority: L2Eviction]
+        (address: Address, size: Source);
+    /// d = a cache policy that gives a fraction of the accesses one priority and the rest another.
+    CreatepolicyFractional createpolicy_fractional "createpolicy.fractional"
+        [primary: PolicyPriority, secondary: Option<PolicyPriority>, ty: ScalarType]
+        (d: RegisterId, fraction: Option<Source>);
+    /// d = a cache policy for a range of addresses.
+    CreatepolicyRange createpolicy_range "createpolicy.range"
+        [space: Option<StateSpace>, primary: PolicyPriority, secondary: Option<PolicyPriority>, ty: ScalarType]
+        (d: RegisterId, address: Address, primary_size: Source, total_size: Source);
+    /// d = the cache policy of an access property of CUDA.
+    CreatepolicyCvt createpolicy_cvt "createpolicy.cvt.L2" [ty: ScalarType] (d: RegisterId, property: Source);
+    /// d = what was there before the operation.
+    Atom atom "atom" [semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>,
+        operation: AtomicOperation, no_ftz = ".noftz", cache_hint = ".L2::cache_hint", vector: Option<VectorWidth>, ty: ScalarType]
+        (d: Destinations, address: Address, b: Sources, c: Option<Source>, policy: Option<CachePolicy>);
+    /// An atomic operation without a result.
+    Red red "red" [semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>,
+        operation: AtomicOperation, no_ftz = ".noftz", cache_hint = ".L2::cache_hint", vector: Option<VectorWidth>, ty: ScalarType]
+        (address: Address, b: Sources, policy: Option<CachePolicy>);
+    /// An atomic operation on the shared memory of another block, counted by a barrier there.
+    RedAsync red_async "red.async" [semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>,
+        completion: Completion, operation: AtomicOperation, ty: ScalarType]
+        (address: Address, b: Source, mbarrier: Address);
+
+    // Asynchronous copies.
+
+    /// Copies from global to shared memory; bytes from `source_size` on are zero, all of them if it is a predicate that
+    /// holds.
+    CpAsync cp_async "cp.async" [cache: CopyCache, destination_space: StateSpace, source_space: StateSpace,
+        cache_hint = ".L2::cache_hint", prefetch: Option<L2Prefetch>]
+        (destination: Address, source: Address, size: Source, source_size: Option<Source>, policy: Option<CachePolicy>);
+    /// Makes the copies since the last one a group.
+    CpAsyncCommitGroup cp_async_commit_group "cp.async.commit_group" [] ();
+    /// Waits until at most n groups are on their way.
+    CpAsyncWaitGroup cp_async_wait_group "cp.async.wait_group" [] (n: Source);
+    /// Waits for all copies.
+    CpAsyncWaitAll cp_async_wait_all "cp.async.wait_all" [] ();
+    /// Arrives at the barrier when this thread's copies are done.
+    CpAsyncMbarrierArrive cp_async_mbarrier_arrive "cp.async.mbarrier.arrive"
+        [no_increment = ".noinc", space: Option<StateSpace>, ty: ScalarType] (mbarrier: Address);
+    /// Copies a block of bytes.
+    CpAsyncBulk cp_async_bulk "cp.async.bulk" [destination_space: StateSpace, source_space: StateSpace,
+        completion: Completion, multicast = ".multicast::cluster", cache_hint = ".L2::cache_hint", byte_mask = ".cp_mask"]
+        (destination: Address, source: Address, size: Source, mbarrier: Option<Address>, mask: Option<Source>,
+         policy: Option<CachePolicy>);
+    /// Reads a block of bytes into L2.
+    CpAsyncBulkPrefetch cp_async_bulk_prefetch "cp.async.bulk.prefetch.L2"
+        [source_space: StateSpace, cache_hint = ".L2::cache_hint"]
+        (source: Address, size: Source, policy: Option<CachePolicy>);
+    /// Copies a box of a tensor into shared memory.
+    CpAsyncBulkTensorLoad cp_async_bulk_tensor_load "cp.async.bulk.tensor" [dimension: TensorDimension,
+        destination_space: StateSpace, source_space: StateSpace, mode: Option<TensorMode>, completion: Completion,
+        multicast = ".multicast::cluster", cta_group: Option<CtaGroup>, cache_hint = ".L2::cache_hint"]
+        (destination: Address, source: TensorAddress, mbarrier: Address, offsets: Option<Coordinates>,
+         cta_mask: Option<Source>, policy: Option<CachePolicy>);
+    /// Copies a box of a tensor from shared memory.
+    CpAsyncBulkTensorStore cp_async_bulk_tensor_store "cp.async.bulk.tensor" [dimension: TensorDimension,
+        destination_space: StateSpace, source_space: StateSpace, mode: Option<TensorMode>, completion: Completion,
+        cache_hint = ".L2::cache_hint"]
+        (destination: TensorAddress, source: Address, policy: Option<CachePolicy>);
+    /// Reads a box of a tensor into L2.
+    CpAsyncBulkPrefetchTensor cp_async_bulk_prefetch_tensor "cp.async.bulk.prefetch.tensor" [dimension: TensorDimension,
+        level: PrefetchLevel, source_space: StateSpace, mode: Option<TensorMode>, cache_hint = ".L2::cache_hint"]
+        (source: TensorAddress, offsets: Option<Coordinates>, policy: Option<CachePolicy>);
+    /// Combines a block of bytes with what is at the destination.
+    CpReduceAsyncBulk cp_reduce_async_bulk "cp.reduce.async.bulk" [destination_space: StateSpace,
+        source_space: StateSpace, completion: Completion, cache_hint = ".L2::cache_hint", operation: AtomicOperation,
+        no_ftz = ".noftz", ty: ScalarType]
+        (destination: Address, source: Address, size: Source, mbarrier: Option<Address>, policy: Option<CachePolicy>);
+    /// Combines a box of a tensor with what is there.
+    CpReduceAsyncBulkTensor cp_reduce_async_bulk_tensor "cp.reduce.async.bulk.tensor" [dimension: TensorDimension,
+        destination_space: StateSpace, source_space: StateSpace, operation: AtomicOperation, mode: Option<TensorMode>,
+        completion: Completion, cache_hint = ".L2::cache_hint"]
+        (destination: TensorAddress, source: Address, policy: Option<CachePolicy>);
+    /// Makes the bulk copies since the last one a group.
+    CpAsyncBulkCommitGroup cp_async_bulk_commit_group "cp.async.bulk.commit_group" [] ();
+    /// Waits until at most n groups are on their way; with `.read`, until their sources are read.
+    CpAsyncBulkWaitGroup cp_async_bulk_wait_group "cp.async.bulk.wait_group" [read = ".read"] (n: Source);
+    /// Replaces a field of a tensor map; fields with one value a dimension say which.
+    TensormapReplace tensormap_replace "tensormap.replace.tile"
+        [field: TensormapField, space: Option<StateSpace>, map_ty: ScalarType, ty: ScalarType]
+        (address: Address, value: Source, dimension_value: Option<Source>);
+    /// Copies a tensor map from shared to global memory and publishes it.
+    TensormapCpFenceproxy tensormap_cp_fenceproxy "tensormap.cp_fenceproxy"
+        [destination_space: StateSpace, source_space: StateSpace, tensormap_generic = ".tensormap::generic",
+         semantics: Semantics, scope: Scope, sync_aligned = ".sync.aligned"]
+        (destination: Address, source: Address, size: Source);
+
+    // Barriers in shared memory.
+
+    /// Makes a barrier that count arrivals complete.
+    MbarrierInit mbarrier_init "mbarrier.init" [space: Option<StateSpace>, ty: ScalarType]
+        (address: Address, count: Source);
+    /// Ends the life of a barrier.
+    MbarrierInval mbarrier_inval "mbarrier.inval" [space: Option<StateSpace>, ty: ScalarType] (address: Address);
+    /// The phase waits for so many bytes more.
+    MbarrierExpectTx mbarrier_expect_tx "mbarrier.expect_tx"
+        [semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
+        (address: Address, bytes: Source);
+    /// So many bytes have come.
+    MbarrierCompleteTx mbarrier_complete_tx "mbarrier.complete_tx"
+        [semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
+        (address: Address, bytes: Source);
+    /// Arrives; d = the state of the barrier before. With `.expect_tx`, the count is of bytes that are waited for.
+    MbarrierArrive mbarrier_arrive "mbarrier.arrive" [expect_tx = ".expect_tx", no_complete = ".noComplete",
+        semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
+        (d: Destination, address: Address, count: Option<Source>);
+    /// Arrives for good: later phases wait for one arrival less.
+    MbarrierArriveDrop mbarrier_arrive_drop "mbarrier.arrive_drop" [expect_tx = ".expect_tx", no_complete = ".noComplete",
+        semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
+        (d: Destination, address: Address, count: Option<Source>);
+    /// d = whether the phase of the state, or of the parity, is complete.
+    MbarrierTestWait mbarrier_test_wait "mbarrier.test_wait" [parity = ".parity", semantics: Option<Semantics>,
+        scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
+        (d: RegisterId, address: Address, state: Source);
+    /// As `mbarrier.test_wait`, but it may wait, for so many nanoseconds if they are given.
+    MbarrierTryWait mbarrier_try_wait "mbarrier.try_wait" [parity = ".parity", semantics: Option<Semantics>,
+        scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
+        (d: RegisterId, address: Address, state: Source, suspend_time: Option<Source>);
+    /// d = the pending arrivals of a state.
+    MbarrierPendingCount mbarrier_pending_count "mbarrier.pending_count" [ty: ScalarType] (d: RegisterId, state: Source);
+
+    // Fences and barriers.
+
+    /// The old fence.
+    Membar membar "membar" [level: MembarLevel] ();
+    /// The old fence between proxies.
+    MembarProxy membar_proxy "membar.proxy" [kind: ProxyKind] ();
+    /// Orders this thread's accesses; without a word, as `.acq_rel`.
+    Fence fence "fence" [semantics: Option<Semantics>, restrict: Option<SyncRestrict>, scope: Scope] ();
+    /// Orders accesses through two proxies.
+    FenceProxy fence_proxy "fence.proxy" [kind: ProxyKind] ();
+    /// Orders the asynchronous and the generic proxy in one direction.
+    FenceProxyAsyncGeneric fence_proxy_async_generic "fence.proxy.async::generic"
+        [semantics: Semantics, restrict: SyncRestrict, scope: Scope] ();
+    /// Orders writes of a tensor map and its use.
+    FenceProxyTensormap fence_proxy_tensormap "fence.proxy.tensormap::generic" [semantics: Semantics, scope: Scope]
+        (address: Option<Address>, size: Option<Source>);
+    /// Makes the initialisation of barriers visible to the cluster.
+    FenceMbarrierInit fence_mbarrier_init "fence.mbarrier_init.release.cluster" [] ();
+    /// Waits for the threads of the block, or for so many. `bar.sync` is the aligned form.
+    BarrierSync barrier_sync "barrier.sync" [aligned = ".aligned"] (barrier: Source, threads: Option<Source>);
+    /// Arrives without waiting. `bar.arrive` is the aligned form.
+    BarrierArrive barrier_arrive "barrier.arrive" [aligned = ".aligned"] (barrier: Source, threads: Source);
+    /// Waits; d = what the predicates of all come to. `bar.red` is the aligned form.
+    BarrierReduce barrier_reduce "barrier.red" [operation: BarrierReduction, aligned = ".aligned", ty: ScalarType]
+        (d: RegisterId, barrier: Source, threads: Option<Source>, c: Predicate);
+    /// Waits for the lanes of the mask.
+    BarWarpSync bar_warp_sync "bar.warp.sync" [] (mask: Source);
+    /// Arrives at the barrier of the cluster.
+    BarrierClusterArrive barrier_cluster_arrive "barrier.cluster.arrive" [semantics: Option<Semantics>, aligned = ".aligned"]
+        ();
+    /// Waits at the barrier of the cluster.
+    BarrierClusterWait barrier_cluster_wait "barrier.cluster.wait" [semantics: Option<Semantics>, aligned = ".aligned"] ();
+    /// Lets dependent grids begin, or waits for those that this one depends on.
+    Griddepcontrol griddepcontrol "griddepcontrol" [action: GridDependency] ();
+
+    // Between the lanes of a warp.
+
+    /// d = the value of another lane; the second result is whether that lane is in range.
+    Shfl shfl "shfl.sync" [mode: ShuffleMode, ty: ScalarType]
+        (d: DestinationPair, a: Source, b: Source, c: Source, mask: Source);
+    /// d = what the lanes of the mask vote.
+    Vote vote "vote.sync" [mode: VoteMode, ty: ScalarType] (d: RegisterId, a: Predicate, mask: Source);
+    /// d = the mask of the lanes with the same value; the second result is whether all have it.
+    Match match_sync "match" [mode: MatchMode, ty: ScalarType] (d: DestinationPair, a: Source, mask: Source);
+    /// d = the mask of the lanes that are active.
+    Activemask activemask "activemask" [ty: ScalarType] (d: RegisterId);
+    /// d = the values of the lanes of the mask combined.
+    Redux redux "redux.sync" [operation: WarpReduction, abs = ".abs", nan = ".NaN", ty: ScalarType]
+        (d: RegisterId, a: Source, mask: Source);
+    /// d = a lane of the mask; the second result is whether this is it.
+    Elect elect "elect.sync" [] (d: DestinationPair, mask: Source);
+
+    // Matrices.
+
+    /// Loads matrices of 8 rows, a row an address.
+    Ldmatrix ldmatrix "ldmatrix.sync.aligned" [shape: LdmatrixShape, count: MatrixCount, transpose = ".trans",
+        space: Option<StateSpace>, format: Option<MatrixFormat>, ty: Option<ScalarType>]
+        (d: Destinations, address: Address);
+    /// Stores matrices of 8 rows, a row an address.
+    Stmatrix stmatrix "stmatrix.sync.aligned" [shape: LdmatrixShape, count: MatrixCount, transpose = ".trans",
+        space: Option<StateSpace>, ty: ScalarType]
+        (address: Address, a: Sources);
+    /// d = a transposed.
+    Movmatrix movmatrix "movmatrix.sync.aligned" [shape: LdmatrixShape, transpose = ".trans", ty: ScalarType]
+        (d: RegisterId, a: Source);
+    /// d = a * b + c on matrices spread over the lanes of a warp. Elements narrower than a byte, and mixtures of them, say
+    /// `.kind::f8f6f4`.
+    Mma mma "mma.sync.aligned" [shape: MatrixShape, a_layout: MatrixLayout, b_layout: MatrixLayout, saturate = ".satfinite",
+        mixed = ".kind::f8f6f4", d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType, c_ty: ScalarType, operation: Option<BitOperation>]
+        (d: Destinations, a: Sources, b: Sources, c: Sources);
+    /// d = a * b + d on matrices in shared memory and registers, for the four warps of a group. The immediates are the
+    /// signs of a and b and whether they are transposed, as far as their types have them.
+    Wgmma wgmma "wgmma.mma_async.sync.aligned"
+        [shape: MatrixShape, d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType, operation: Option<BitOperation>, saturate = ".satfinite"]
+        (d: Accumulators, a: Sources, b: Source, scale_d: Source, scale_a: Option<Source>, scale_b: Option<Source>,
+         transpose_a: Option<Source>, transpose_b: Option<Source>);
+    /// Orders accesses to the registers of `wgmma`.
+    WgmmaFence wgmma_fence "wgmma.fence.sync.aligned" [] ();
+    /// Makes the products since the last one a group.
+    WgmmaCommitGroup wgmma_commit_group "wgmma.commit_group.sync.aligned" [] ();
+    /// Waits until at most n groups are on their way.
+    WgmmaWaitGroup wgmma_wait_group "wgmma.wait_group.sync.aligned" [] (n: Source);
+    /// Asks for registers or gives them back, for the four warps of a group.
+    Setmaxnreg setmaxnreg "setmaxnreg" [change: RegisterCountChange, ty: ScalarType] (count: Source);
+
+    // Control.
+
+    /// Jumps.
+    Bra bra "bra" [uniform = ".uni"] (target: Target);
+    /// Jumps to a label of a list.
+    BrxIdx brx_idx "brx.idx" [uniform = ".uni"] (index: Source, targets: BranchTableId);
+    /// Calls a function.
+    Call call "call" [uniform = ".uni"] (call: CallOperands);
+    /// Returns.
+    Ret ret "ret" [uniform = ".uni"] ();
+    /// Ends the thread.
+    Exit exit "exit" [] ();
+    /// Aborts the kernel.
+    Trap trap "trap" [] ();
+    /// Stops for a debugger.
+    Brkpt brkpt "brkpt" [] ();
+    /// Suspends the thread for about so many nanoseconds.
+    Nanosleep nanosleep "nanosleep" [ty: ScalarType] (time: Source);
+    /// Triggers a performance event.
+    Pmevent pmevent "pmevent" [mask = ".mask"] (event: Source);
+}

@@ -1,0 +1,50 @@
+//! PTX as typed data: a [`Module`] of variables and [`Function`]s, whose bodies are lists of [`Statement`]s, most of them an
+//! [`Instruction`]. [`print()`] writes every module; [`parse`] reads what compilers write.
+//!
+//! # The table
+//!
+//! An instruction is one row in `instruction.rs`: mnemonic, modifiers, operands. From the row follow a struct with named
+//! fields ([`Add`], [`Ld`], [`Wgmma`] …), its variant of [`Instruction`], its method of [`InstructionVisitor`], the printer,
+//! the parser, and the walk over its registers. How to add one stands at the head of that file. `tests/corpus` has an
+//! example of every row and of every modifier, which NVIDIA's assembler accepts.
+//!
+//! # Names
+//!
+//! Registers, labels, variables and functions are typed indices. A register exists from its first use on: `.reg .b32
+//! %r<1000>;` makes none. Nested scopes are flattened; what an inner scope declares anew gets a number behind its name.
+//! All names are unique within a function, so that a name in a message is unambiguous.
+//!
+//! # What the text loses
+//!
+//! Comments; the order of declarations (functions that others name are declared first, then come the variables, then the
+//! definitions; a function's variables stand before its instructions); the spelling of constants; the order of modifiers,
+//! which the assembler does not mind; registers that are not used. Debug information in `.section` is kept as it was
+//! written and not understood. What is not supported is a [`ParseError`] that names it, with line and column: among others
+//! `tcgen05`, `wmma`, textures and surfaces, the video instructions, vector registers, parameters in registers.
+
+mod instruction;
+mod modifier;
+mod module;
+mod operand;
+mod operand_form;
+mod parse;
+mod print;
+mod special;
+mod types;
+
+pub use instruction::*;
+pub use modifier::{
+    AtomicOperation, BarrierReduction, BitOperation, BooleanOperation, BoundMode, Clamp, Comparison,
+    Completion, CopyCache, CtaGroup, DivisionPrecision, FloatTest, GridDependency, Half, L1Eviction,
+    L2Eviction, L2Prefetch, LdmatrixShape, LoadCache, LoadSemantics, MatchMode, MatrixCount, MatrixFormat,
+    MatrixLayout, MatrixShape, MembarLevel, MultiplyMode, PermuteMode, PolicyPriority, PrefetchLevel,
+    ProxyKind, RegisterCountChange, Rounding, Scope, Semantics, ShiftDirection, ShuffleMode, StoreCache,
+    StoreSemantics, SyncRestrict, TensorDimension, TensorMode, TensormapField, VectorWidth, VoteMode,
+    WarpReduction,
+};
+pub use module::*;
+pub use operand::*;
+pub use parse::{ParseError, ParseErrorKind, parse};
+pub use print::print;
+pub use special::SpecialRegister;
+pub use types::{ScalarType, StateSpace};

@@ -1,0 +1,746 @@
+//! The modifiers of opcodes: `.rn`, `.sat`, `.relaxed` … One enum a kind; a variant is a row with its text.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::fmt;
+
+use super::parse::operands::Mismatch;
+
+/// Declares enums of modifiers: each variant with its text, and `text`, `ALL` and [`Modifier`] for the enum.
+macro_rules! modifiers {
+    ($($(#[doc = $enum_doc:literal])* pub enum $name:ident {
+        $($(#[doc = $doc:literal])* $variant:ident = $text:literal,)*
+    })*) => { $(
+        $(#[doc = $enum_doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        pub enum $name {
+            $($(#[doc = $doc])* $variant,)*
+        }
+
+        impl $name {
+            /// Every value.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// Its text, with the leading dot.
+            pub fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str(self.text())
+            }
+        }
+
+        impl $crate::isa::modifier::Modifier for $name {
+            fn print(&self, out: &mut String) {
+                out.push_str(self.text());
+            }
+
+            fn parse(opcode: &mut $crate::isa::modifier::Opcode<'_>) -> Option<Self> {
+                opcode.take_first(Self::ALL, |value| value.text())
+            }
+        }
+    )* };
+}
+pub(crate) use modifiers;
+
+/// What is left to read of an opcode.
+#[derive(Clone, Debug)]
+pub(crate) struct Opcode<'a> {
+    /// The text that is left; empty or beginning with a dot.
+    rest: Cow<'a, str>,
+    /// Whether modifiers may come in any order: the vendor's assembler allows it, and compilers make use of that.
+    any_order: bool,
+}
+
+impl<'a> Opcode<'a> {
+    pub(crate) fn new(text: &'a str, any_order: bool) -> Self {
+        Self { rest: Cow::Borrowed(text), any_order }
+    }
+
+    /// What is left.
+    pub(crate) fn rest(&self) -> &str {
+        &self.rest
+    }
+
+    /// Where this modifier, which may be several joined, stands as a whole.
+    fn find(&self, text: &str) -> Option<usize> {
+        let stands_at = |&at: &usize| {
+            let after = self.rest[at..].strip_prefix(text);
+            after.is_some_and(|after| after.is_empty() || after.starts_with('.'))
+        };
+        if !self.any_order {
+            return Some(0).filter(stands_at);
+        }
+        self.rest.match_indices('.').map(|(at, _)| at).find(stands_at)
+    }
+
+    fn remove(&mut self, at: usize, length: usize) {
+        self.rest = match &self.rest {
+            Cow::Borrowed(rest) if at == 0 => Cow::Borrowed(&rest[length..]),
+            rest => Cow::Owned(format!("{}{}", &rest[..at], &rest[at + length..])),
+        };
+    }
+
+    /// Takes a modifier, which may be several joined.
+    pub(crate) fn take(&mut self, text: &str) -> bool {
+        let found = self.find(text);
+        if let Some(at) = found {
+            self.remove(at, text.len());
+        }
+        found.is_some()
+    }
+
+    /// Takes the fixed beginning of an opcode.
+    pub(crate) fn take_mnemonic(&mut self, mnemonic: &str) -> bool {
+        let first = mnemonic.find('.').unwrap_or(mnemonic.len());
+        if self.any_order && self.rest.starts_with(&mnemonic[..first]) {
+            self.remove(0, first);
+            return mnemonic[first..]
+                .split_terminator('.')
+                .skip(1)
+                .all(|word| self.take(&format!(".{word}")));
+        }
+        self.rest.starts_with(mnemonic) && {
+            self.remove(0, mnemonic.len());
+            self.rest.is_empty() || self.rest.starts_with('.')
+        }
+    }
+
+    /// Nothing may be left.
+    pub(crate) fn end(&self) -> Result<(), Mismatch> {
+        if self.rest.is_empty() { Ok(()) } else { Err(self.mismatch()) }
+    }
+
+    pub(crate) fn mismatch(&self) -> Mismatch {
+        Mismatch::Modifier(self.rest.len())
+    }
+
+    /// Takes the modifier that stands first, of several there the longest.
+    pub(crate) fn take_first<T: Copy>(&mut self, all: &[T], text: impl Fn(T) -> &'static str) -> Option<T> {
+        let found = all.iter().filter_map(|&value| Some((self.find(text(value))?, text(value).len(), value)));
+        let (at, length, value) = found.min_by_key(|&(at, length, _)| (at, Reverse(length)))?;
+        self.remove(at, length);
+        Some(value)
+    }
+}
+
+/// A part of an opcode.
+pub(crate) trait Modifier: Sized {
+    fn print(&self, out: &mut String);
+    fn parse(opcode: &mut Opcode<'_>) -> Option<Self>;
+}
+
+impl<T: Modifier> Modifier for Option<T> {
+    fn print(&self, out: &mut String) {
+        if let Some(modifier) = self {
+            modifier.print(out);
+        }
+    }
+
+    fn parse(opcode: &mut Opcode<'_>) -> Option<Self> {
+        Some(T::parse(opcode))
+    }
+}
+
+/// The shape of a matrix instruction, `.m16n8k16`; `k` is 0 where the instruction has none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct MatrixShape {
+    /// Rows of the result.
+    pub m: u32,
+    /// Columns of the result.
+    pub n: u32,
+    /// The dimension that is summed over.
+    pub k: u32,
+}
+
+impl fmt::Display for MatrixShape {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { m, n, k } = self;
+        write!(formatter, ".m{m}n{n}")?;
+        if *k == 0 { Ok(()) } else { write!(formatter, "k{k}") }
+    }
+}
+
+impl Modifier for MatrixShape {
+    fn print(&self, out: &mut String) {
+        out.push_str(&self.to_string());
+    }
+
+    fn parse(opcode: &mut Opcode<'_>) -> Option<Self> {
+        let of_word = |word: &str| {
+            let (m, rest) = word.strip_prefix('m')?.split_once('n')?;
+            let (n, k) = rest.split_once('k').unwrap_or((rest, "0"));
+            Some(Self { m: m.parse().ok()?, n: n.parse().ok()?, k: k.parse().ok()? })
+        };
+        let shape = opcode.rest().split('.').find_map(of_word)?;
+        opcode.take(&shape.to_string()).then_some(shape)
+    }
+}
+
+modifiers! {
+    /// How a result is rounded.
+    pub enum Rounding {
+        /// To nearest, ties to even.
+        Rn = ".rn",
+        /// Towards zero.
+        Rz = ".rz",
+        /// Towards negative infinity.
+        Rm = ".rm",
+        /// Towards positive infinity.
+        Rp = ".rp",
+        /// To nearest, ties away from zero.
+        Rna = ".rna",
+        /// Stochastically, by random bits.
+        Rs = ".rs",
+        /// To an integer, nearest, ties to even.
+        Rni = ".rni",
+        /// To an integer, towards zero.
+        Rzi = ".rzi",
+        /// To an integer, towards negative infinity.
+        Rmi = ".rmi",
+        /// To an integer, towards positive infinity.
+        Rpi = ".rpi",
+    }
+    /// Which part of an integer product is kept.
+    pub enum MultiplyMode {
+        /// The low half.
+        Lo = ".lo",
+        /// The high half.
+        Hi = ".hi",
+        /// All of it.
+        Wide = ".wide",
+    }
+    /// A division that is not rounded correctly.
+    pub enum DivisionPrecision {
+        /// Within 2 ulp, for divisors up to 2¹²⁶.
+        Approx = ".approx",
+        /// Within 2 ulp, for all divisors.
+        Full = ".full",
+    }
+    /// What happens outside the range.
+    pub enum BoundMode {
+        /// The bound is taken.
+        Clamp = ".clamp",
+        /// Bits above the range are dropped.
+        Wrap = ".wrap",
+    }
+    /// Which half of an operand is taken.
+    pub enum Half {
+        /// The low half.
+        Lo = ".lo",
+        /// The high half.
+        Hi = ".hi",
+    }
+    /// A test of a floating-point number.
+    pub enum FloatTest {
+        /// Neither infinite nor NaN.
+        Finite = ".finite",
+        /// Infinite.
+        Infinite = ".infinite",
+        /// Not NaN.
+        Number = ".number",
+        /// NaN.
+        NotANumber = ".notanumber",
+        /// Neither zero, subnormal, infinite nor NaN.
+        Normal = ".normal",
+        /// Subnormal.
+        Subnormal = ".subnormal",
+    }
+    /// A comparison. Those of floating-point numbers are false if one is NaN, but for the ones that say so.
+    pub enum Comparison {
+        /// Equal.
+        Eq = ".eq",
+        /// Not equal.
+        Ne = ".ne",
+        /// Less.
+        Lt = ".lt",
+        /// Less or equal.
+        Le = ".le",
+        /// Greater.
+        Gt = ".gt",
+        /// Greater or equal.
+        Ge = ".ge",
+        /// Less, unsigned.
+        Lo = ".lo",
+        /// Less or equal, unsigned.
+        Ls = ".ls",
+        /// Greater, unsigned.
+        Hi = ".hi",
+        /// Greater or equal, unsigned.
+        Hs = ".hs",
+        /// Equal, or one is NaN.
+        Equ = ".equ",
+        /// Not equal, or one is NaN.
+        Neu = ".neu",
+        /// Less, or one is NaN.
+        Ltu = ".ltu",
+        /// Less or equal, or one is NaN.
+        Leu = ".leu",
+        /// Greater, or one is NaN.
+        Gtu = ".gtu",
+        /// Greater or equal, or one is NaN.
+        Geu = ".geu",
+        /// Neither is NaN.
+        Num = ".num",
+        /// One is NaN.
+        Nan = ".nan",
+    }
+    /// How the result of a comparison is combined with a predicate.
+    pub enum BooleanOperation {
+        /// Conjunction.
+        And = ".and",
+        /// Disjunction.
+        Or = ".or",
+        /// Exclusive disjunction.
+        Xor = ".xor",
+    }
+    /// A direction of a funnel shift.
+    pub enum ShiftDirection {
+        /// To the left: the high word of the result.
+        Left = ".l",
+        /// To the right: the low word of the result.
+        Right = ".r",
+    }
+    /// How the selector of `prmt` is read.
+    pub enum PermuteMode {
+        /// Four bytes forward from the selected one.
+        F4e = ".f4e",
+        /// Four bytes backward.
+        B4e = ".b4e",
+        /// The selected byte in each place.
+        Rc8 = ".rc8",
+        /// Clamp to the left.
+        Ecl = ".ecl",
+        /// Clamp to the right.
+        Ecr = ".ecr",
+        /// The selected half in each place.
+        Rc16 = ".rc16",
+    }
+    /// How a conversion treats values out of range, in the order in which the opcode says it.
+    pub enum Clamp {
+        /// Negative results become zero.
+        Relu = ".relu",
+        /// Results that are too large become the largest finite number.
+        Satfinite = ".satfinite",
+        /// Both.
+        ReluSatfinite = ".relu.satfinite",
+        /// Both, as conversions to fp8 and narrower write it.
+        SatfiniteRelu = ".satfinite.relu",
+    }
+    /// How a load is ordered.
+    pub enum LoadSemantics {
+        /// Not at all: the default.
+        Weak = ".weak",
+        /// As a relaxed operation of the system's scope.
+        Volatile = ".volatile",
+        /// Atomically, without ordering others.
+        Relaxed = ".relaxed",
+        /// Before everything that follows.
+        Acquire = ".acquire",
+        /// Memory-mapped input and output.
+        MmioRelaxed = ".mmio.relaxed",
+    }
+    /// How a store is ordered.
+    pub enum StoreSemantics {
+        /// Not at all: the default.
+        Weak = ".weak",
+        /// As a relaxed operation of the system's scope.
+        Volatile = ".volatile",
+        /// Atomically, without ordering others.
+        Relaxed = ".relaxed",
+        /// After everything before.
+        Release = ".release",
+        /// Memory-mapped input and output.
+        MmioRelaxed = ".mmio.relaxed",
+    }
+    /// How an operation is ordered.
+    pub enum Semantics {
+        /// It is atomic without ordering others.
+        Relaxed = ".relaxed",
+        /// It comes before everything that follows.
+        Acquire = ".acquire",
+        /// It comes after everything before.
+        Release = ".release",
+        /// Both.
+        AcquireRelease = ".acq_rel",
+        /// Both, and in one order for all.
+        SequentiallyConsistent = ".sc",
+    }
+    /// The threads that an ordering holds for.
+    pub enum Scope {
+        /// The thread block.
+        Cta = ".cta",
+        /// The cluster.
+        Cluster = ".cluster",
+        /// The device.
+        Gpu = ".gpu",
+        /// The system.
+        Sys = ".sys",
+    }
+    /// Where a load is cached.
+    pub enum LoadCache {
+        /// At all levels.
+        All = ".ca",
+        /// In L2 and below.
+        Global = ".cg",
+        /// At all levels, likely to be read once.
+        Streaming = ".cs",
+        /// At all levels, not read again (registers spilled).
+        LastUse = ".lu",
+        /// Nowhere.
+        Volatile = ".cv",
+    }
+    /// Where a store is cached.
+    pub enum StoreCache {
+        /// At all coherent levels.
+        WriteBack = ".wb",
+        /// In L2 and below.
+        Global = ".cg",
+        /// At all levels, likely to be accessed once.
+        Streaming = ".cs",
+        /// Through L2 to the memory of the system.
+        WriteThrough = ".wt",
+    }
+    /// Which of the two caches an asynchronous copy goes through.
+    pub enum CopyCache {
+        /// All levels.
+        All = ".ca",
+        /// L2 alone.
+        Global = ".cg",
+    }
+    /// When L1 gives up the line.
+    pub enum L1Eviction {
+        /// The default.
+        Normal = ".L1::evict_normal",
+        /// As it was.
+        Unchanged = ".L1::evict_unchanged",
+        /// First.
+        First = ".L1::evict_first",
+        /// Last.
+        Last = ".L1::evict_last",
+        /// It is not taken into the cache.
+        NoAllocate = ".L1::no_allocate",
+    }
+    /// When L2 gives up the line.
+    pub enum L2Eviction {
+        /// The default.
+        Normal = ".L2::evict_normal",
+        /// First.
+        First = ".L2::evict_first",
+        /// Last.
+        Last = ".L2::evict_last",
+    }
+    /// The priorities that a cache policy is made of.
+    pub enum PolicyPriority {
+        /// Last.
+        Last = ".L2::evict_last",
+        /// The default.
+        Normal = ".L2::evict_normal",
+        /// First.
+        First = ".L2::evict_first",
+        /// As it was.
+        Unchanged = ".L2::evict_unchanged",
+    }
+    /// How much around an access is fetched into L2.
+    pub enum L2Prefetch {
+        /// 64 bytes.
+        Bytes64 = ".L2::64B",
+        /// 128 bytes.
+        Bytes128 = ".L2::128B",
+        /// 256 bytes.
+        Bytes256 = ".L2::256B",
+    }
+    /// How many elements an access moves.
+    pub enum VectorWidth {
+        /// Two.
+        V2 = ".v2",
+        /// Four.
+        V4 = ".v4",
+        /// Eight.
+        V8 = ".v8",
+    }
+    /// Where a prefetch goes.
+    pub enum PrefetchLevel {
+        /// L1.
+        L1 = ".L1",
+        /// L2.
+        L2 = ".L2",
+        /// L2, given up last.
+        L2EvictLast = ".L2::evict_last",
+        /// L2, with normal priority.
+        L2EvictNormal = ".L2::evict_normal",
+        /// The cache of tensor maps.
+        Tensormap = ".tensormap",
+    }
+    /// What an atomic operation does.
+    pub enum AtomicOperation {
+        /// Bitwise and.
+        And = ".and",
+        /// Bitwise or.
+        Or = ".or",
+        /// Bitwise exclusive or.
+        Xor = ".xor",
+        /// Stores the third operand where the second is there.
+        CompareAndSwap = ".cas",
+        /// Stores the operand.
+        Exchange = ".exch",
+        /// Sum.
+        Add = ".add",
+        /// Plus one, 0 after the operand.
+        Increment = ".inc",
+        /// Minus one, the operand after 0 and for all above.
+        Decrement = ".dec",
+        /// Minimum.
+        Min = ".min",
+        /// Maximum.
+        Max = ".max",
+    }
+    /// What a reduction over the lanes of a warp does.
+    pub enum WarpReduction {
+        /// Sum.
+        Add = ".add",
+        /// Minimum.
+        Min = ".min",
+        /// Maximum.
+        Max = ".max",
+        /// Bitwise and.
+        And = ".and",
+        /// Bitwise or.
+        Or = ".or",
+        /// Bitwise exclusive or.
+        Xor = ".xor",
+    }
+    /// What the threads of a barrier compute together.
+    pub enum BarrierReduction {
+        /// How many predicates hold.
+        Popc = ".popc",
+        /// Whether all hold.
+        And = ".and",
+        /// Whether one holds.
+        Or = ".or",
+    }
+    /// Where a lane reads from.
+    pub enum ShuffleMode {
+        /// A lane before it.
+        Up = ".up",
+        /// A lane after it.
+        Down = ".down",
+        /// The lane whose number differs in given bits.
+        Butterfly = ".bfly",
+        /// A given lane.
+        Index = ".idx",
+    }
+    /// What the lanes vote on.
+    pub enum VoteMode {
+        /// Whether all predicates hold.
+        All = ".all",
+        /// Whether one holds.
+        Any = ".any",
+        /// Whether all are equal.
+        Uniform = ".uni",
+        /// The mask of the lanes whose predicate holds.
+        Ballot = ".ballot",
+    }
+    /// Which lanes `match` finds.
+    pub enum MatchMode {
+        /// Those with the same value as this one.
+        Any = ".any.sync",
+        /// All, if all have the same value.
+        All = ".all.sync",
+    }
+    /// What `griddepcontrol` does.
+    pub enum GridDependency {
+        /// Lets the grids that depend on this one begin.
+        LaunchDependents = ".launch_dependents",
+        /// Waits for the grids that this one depends on.
+        Wait = ".wait",
+    }
+    /// The level of the old fence.
+    pub enum MembarLevel {
+        /// The thread block.
+        Cta = ".cta",
+        /// The device.
+        Gl = ".gl",
+        /// The system.
+        Sys = ".sys",
+    }
+    /// The proxies that a fence orders.
+    pub enum ProxyKind {
+        /// Aliased virtual addresses.
+        Alias = ".alias",
+        /// The asynchronous and the generic proxy, all spaces.
+        Async = ".async",
+        /// The asynchronous and the generic proxy, global memory.
+        AsyncGlobal = ".async.global",
+        /// The asynchronous and the generic proxy, the block's shared memory.
+        AsyncSharedCta = ".async.shared::cta",
+        /// The asynchronous and the generic proxy, the cluster's shared memory.
+        AsyncSharedCluster = ".async.shared::cluster",
+    }
+    /// The shared memory that a fence is restricted to.
+    pub enum SyncRestrict {
+        /// The thread block's.
+        SharedCta = ".sync_restrict::shared::cta",
+        /// The cluster's.
+        SharedCluster = ".sync_restrict::shared::cluster",
+    }
+    /// How an asynchronous copy tells that it is done.
+    pub enum Completion {
+        /// Its bytes are counted by a barrier in shared memory.
+        Mbarrier = ".mbarrier::complete_tx::bytes",
+        /// By the group that it belongs to.
+        BulkGroup = ".bulk_group",
+    }
+    /// The rank of a tensor.
+    pub enum TensorDimension {
+        /// One.
+        D1 = ".1d",
+        /// Two.
+        D2 = ".2d",
+        /// Three.
+        D3 = ".3d",
+        /// Four.
+        D4 = ".4d",
+        /// Five.
+        D5 = ".5d",
+    }
+    /// How coordinates select a box of a tensor.
+    pub enum TensorMode {
+        /// A tile.
+        Tile = ".tile",
+        /// A tile gathered from four rows.
+        TileGather4 = ".tile::gather4",
+        /// A tile scattered to four rows.
+        TileScatter4 = ".tile::scatter4",
+        /// The columns of a convolution.
+        Im2col = ".im2col",
+        /// The columns of a convolution along the width.
+        Im2colW = ".im2col::w",
+        /// The columns of a convolution along the width, 128 pixels.
+        Im2colW128 = ".im2col::w::128",
+        /// Columns written without offsets.
+        Im2colNoOffsets = ".im2col_no_offs",
+    }
+    /// How many thread blocks of a pair a copy serves.
+    pub enum CtaGroup {
+        /// This one.
+        One = ".cta_group::1",
+        /// Both.
+        Two = ".cta_group::2",
+    }
+    /// The field of a tensor map.
+    pub enum TensormapField {
+        /// The address of the tensor.
+        GlobalAddress = ".global_address",
+        /// The number of dimensions less one.
+        Rank = ".rank",
+        /// The extent of the box along a dimension.
+        BoxDim = ".box_dim",
+        /// The extent of the tensor along a dimension.
+        GlobalDim = ".global_dim",
+        /// The stride of a dimension.
+        GlobalStride = ".global_stride",
+        /// The step along a dimension.
+        ElementStride = ".element_stride",
+        /// The element type.
+        Elemtype = ".elemtype",
+        /// The interleaving.
+        InterleaveLayout = ".interleave_layout",
+        /// The swizzle.
+        SwizzleMode = ".swizzle_mode",
+        /// The granularity of the swizzle.
+        SwizzleAtomicity = ".swizzle_atomicity",
+        /// What is read outside the tensor.
+        FillMode = ".fill_mode",
+    }
+    /// The shape of the matrices that `ldmatrix` and `stmatrix` move.
+    pub enum LdmatrixShape {
+        /// 8 rows of 8 elements of 16 bits.
+        M8n8 = ".m8n8",
+        /// 16 rows of 8 elements of 8 bits.
+        M16n8 = ".m16n8",
+        /// 8 rows of 16 elements narrower than a byte.
+        M8n16 = ".m8n16",
+        /// 16 rows of 16 elements of 8 bits.
+        M16n16 = ".m16n16",
+    }
+    /// How many matrices are moved.
+    pub enum MatrixCount {
+        /// One.
+        X1 = ".x1",
+        /// Two.
+        X2 = ".x2",
+        /// Four.
+        X4 = ".x4",
+    }
+    /// How the elements of a matrix lie in memory, narrower than a byte, and how they are unpacked.
+    pub enum MatrixFormat {
+        /// 6 bits, padded, to 8.
+        B8x16B6x16P32 = ".b8x16.b6x16_p32",
+        /// 4 bits, padded, to 8.
+        B8x16B4x16P64 = ".b8x16.b4x16_p64",
+        /// 8 bits.
+        B8 = ".b8",
+    }
+    /// Which index of a matrix runs fastest.
+    pub enum MatrixLayout {
+        /// The column index.
+        Row = ".row",
+        /// The row index.
+        Column = ".col",
+    }
+    /// The product of single bits.
+    pub enum BitOperation {
+        /// Exclusive or, counted.
+        XorPopc = ".xor.popc",
+        /// And, counted.
+        AndPopc = ".and.popc",
+    }
+    /// Whether `setmaxnreg` asks for registers or gives them back.
+    pub enum RegisterCountChange {
+        /// More.
+        Increase = ".inc.sync.aligned",
+        /// Fewer.
+        Decrease = ".dec.sync.aligned",
+    }
+}
+
+impl Clamp {
+    /// Whether negative results become zero.
+    pub fn relu(self) -> bool {
+        self != Self::Satfinite
+    }
+
+    /// Whether results that are too large become the largest finite number.
+    pub fn satfinite(self) -> bool {
+        self != Self::Relu
+    }
+}
+
+impl VectorWidth {
+    /// The number of elements.
+    pub fn count(self) -> usize {
+        match self {
+            Self::V2 => 2,
+            Self::V4 => 4,
+            Self::V8 => 8,
+        }
+    }
+}
+
+impl TensorDimension {
+    /// The number of dimensions.
+    pub fn rank(self) -> usize {
+        self as usize + 1
+    }
+}
+
+impl MatrixCount {
+    /// The number of matrices.
+    pub fn count(self) -> usize {
+        1 << self as usize
+    }
+}

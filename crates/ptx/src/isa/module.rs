@@ -1,0 +1,388 @@
+//! A module: its directives, variables and functions.
+//!
+//! Names are resolved: an instruction refers to registers, labels, variables and functions by typed index. Nested scopes
+//! of the text are flattened, a name that an inner scope declares anew gets a number behind it.
+
+use cranelift_entity::{PrimaryMap, entity_impl};
+
+use super::instruction::Instruction;
+use super::operand::{BranchTable, BranchTableId, Immediate, Predicate, Prototype, PrototypeId, Symbol};
+use super::types::{ScalarType, StateSpace};
+
+/// A register of a function.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegisterId(u32);
+entity_impl!(RegisterId, "register");
+
+/// A label of a function.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LabelId(u32);
+entity_impl!(LabelId, "label");
+
+/// A variable or a parameter of a function.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VariableId(u32);
+entity_impl!(VariableId, "variable");
+
+/// A variable of the module.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GlobalId(u32);
+entity_impl!(GlobalId, "global");
+
+/// A function of the module.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FunctionId(u32);
+entity_impl!(FunctionId, "function");
+
+/// A PTX module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Module {
+    /// The version of the language: major, minor.
+    pub version: (u32, u32),
+    /// The target, `sm_90a`.
+    pub target: String,
+    /// The other words of `.target`: `debug`, `texmode_unified`.
+    pub target_options: Vec<String>,
+    /// Bits of an address: 32 or 64.
+    pub address_size: u32,
+    /// The files that `.loc` refers to.
+    pub files: Vec<File>,
+    /// The variables of the module.
+    pub globals: PrimaryMap<GlobalId, Variable>,
+    /// The functions, declared and defined. A declaration and its definition are one.
+    pub functions: PrimaryMap<FunctionId, Function>,
+    /// Other names of functions: `.alias name, function;`.
+    pub aliases: Vec<(String, FunctionId)>,
+    /// The strings of `.pragma` outside functions.
+    pub pragmas: Vec<String>,
+    /// Debug information, kept as it was written.
+    pub sections: Vec<Section>,
+}
+
+/// A row of the file table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct File {
+    /// The number that `.loc` names.
+    pub number: u32,
+    /// The path.
+    pub path: String,
+    /// Time stamp and size, where they are given.
+    pub stamp: Option<(u64, u64)>,
+}
+
+/// A section of debug information. Its text is not read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Section {
+    /// Its name, `.debug_info`.
+    pub name: String,
+    /// What stands between its braces.
+    pub text: String,
+}
+
+/// Who sees a symbol.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Linkage {
+    /// This module alone.
+    Internal,
+    /// `.visible`: other modules as well.
+    Visible,
+    /// `.extern`: it is defined elsewhere, or its size is given at the launch.
+    Extern,
+    /// `.weak`: of several definitions one is taken.
+    Weak,
+    /// `.common`: of several definitions the largest is taken.
+    Common,
+}
+
+/// A variable: of the module, of a function, or a parameter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Who sees it.
+    pub linkage: Linkage,
+    /// Where it lives.
+    pub space: StateSpace,
+    /// The alignment in bytes, where it is given; else that of the element.
+    pub alignment: Option<u32>,
+    /// The element type.
+    pub ty: ScalarType,
+    /// Elements of a vector type: 1, 2, 4.
+    pub vector: u32,
+    /// The extents of an array, the outermost first; `None` is `[]`, an extent that the initialiser or the launch gives.
+    /// Empty for a scalar.
+    pub extents: Vec<Option<u64>>,
+    /// The initial elements in row-major order, shorter than the array where the rest is zero.
+    pub initializer: Vec<Initializer>,
+    /// What is known of the pointer that a kernel's parameter holds.
+    pub pointer: Option<PointerAttribute>,
+    /// Whether it is in managed memory.
+    pub managed: bool,
+}
+
+/// What is known of the pointer that a parameter holds: `.ptr .global .align 16`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PointerAttribute {
+    /// The space that it points to, `None` for a generic address.
+    pub space: Option<StateSpace>,
+    /// The alignment of what it points to.
+    pub alignment: Option<u32>,
+}
+
+/// An initial element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Initializer {
+    /// A number.
+    Value(Immediate),
+    /// An address of a variable or function of the module, plus bytes.
+    Address {
+        /// The symbol; never a function's variable.
+        symbol: Symbol,
+        /// Bytes after it.
+        offset: i64,
+        /// Whether it is the generic address, `generic(name)`.
+        generic: bool,
+        /// The byte of the address that is meant, of an element `0xFF00(name)`: the mask.
+        mask: Option<u64>,
+    },
+}
+
+impl Variable {
+    /// A scalar without attributes.
+    pub fn scalar(name: impl Into<String>, space: StateSpace, ty: ScalarType) -> Self {
+        Self {
+            name: name.into(),
+            linkage: Linkage::Internal,
+            space,
+            alignment: None,
+            ty,
+            vector: 1,
+            extents: Vec::new(),
+            initializer: Vec::new(),
+            pointer: None,
+            managed: false,
+        }
+    }
+
+    /// An array with an alignment.
+    pub fn array(
+        name: impl Into<String>,
+        space: StateSpace,
+        ty: ScalarType,
+        count: u64,
+        alignment: u32,
+    ) -> Self {
+        Self { alignment: Some(alignment), extents: vec![Some(count)], ..Self::scalar(name, space, ty) }
+    }
+
+    /// Bytes that it takes, `u64::MAX` if they do not fit; 0 for an array whose extent the launch gives.
+    pub fn bytes(&self) -> u64 {
+        let element = u64::from(self.ty.bytes()) * u64::from(self.vector);
+        let given = self.initializer.len() as u64 / u64::from(self.vector.max(1));
+        let inner =
+            self.extents.iter().flatten().fold(1_u64, |product, &extent| product.saturating_mul(extent));
+        let count = if self.extents.first() == Some(&None) {
+            inner.saturating_mul(given.div_ceil(inner.max(1)))
+        } else {
+            inner
+        };
+        element.saturating_mul(count)
+    }
+
+    /// The alignment in bytes: what is given, or the size of the element.
+    pub fn alignment(&self) -> u32 {
+        self.alignment.unwrap_or(self.ty.bytes() * self.vector)
+    }
+}
+
+/// A kernel or a device function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// Kernel or device function.
+    pub kind: FunctionKind,
+    /// Who sees it.
+    pub linkage: Linkage,
+    /// The parameters, in order; they are among the variables.
+    pub parameters: Vec<VariableId>,
+    /// What a device function returns; they are among the variables.
+    pub returns: Vec<VariableId>,
+    /// Performance directives.
+    pub directives: Directives,
+    /// The registers.
+    pub registers: PrimaryMap<RegisterId, Register>,
+    /// The labels.
+    pub labels: PrimaryMap<LabelId, Label>,
+    /// Parameters, results, and the variables of the body: local, shared, and parameters of calls.
+    pub variables: PrimaryMap<VariableId, Variable>,
+    /// The lists of labels that indexed branches choose from.
+    pub branch_tables: PrimaryMap<BranchTableId, BranchTable>,
+    /// The signatures of indirect calls.
+    pub prototypes: PrimaryMap<PrototypeId, Prototype>,
+    /// The body; `None` for a declaration.
+    pub body: Option<Vec<Statement>>,
+}
+
+/// Kernel or device function.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FunctionKind {
+    /// `.entry`: launched from the host.
+    Entry,
+    /// `.func`: called from the device.
+    Function,
+}
+
+/// Performance directives of a function. Extents have 1 to 3 axes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Directives {
+    /// `.maxntid`: the block has at most this extent.
+    pub max_threads: Option<Vec<u32>>,
+    /// `.reqntid`: the block has exactly this extent.
+    pub required_threads: Option<Vec<u32>>,
+    /// `.minnctapersm`: so many blocks fit on a multiprocessor.
+    pub min_blocks: Option<u32>,
+    /// `.maxnctapersm`: at most so many blocks need to fit.
+    pub max_blocks: Option<u32>,
+    /// `.maxnreg`: at most so many registers a thread.
+    pub max_registers: Option<u32>,
+    /// `.reqnctapercluster`: the cluster has exactly this extent.
+    pub required_cluster: Option<Vec<u32>>,
+    /// `.maxclusterrank`: the cluster has at most so many blocks.
+    pub max_cluster_rank: Option<u32>,
+    /// `.explicitcluster`: the launch must give the cluster's extent.
+    pub explicit_cluster: bool,
+    /// `.blocksareclusters`: the grid is given in clusters.
+    pub blocks_are_clusters: bool,
+    /// `.noreturn`: the function does not return.
+    pub noreturn: bool,
+    /// `.abi_preserve` and `.abi_preserve_control`.
+    pub abi_preserve: Option<u32>,
+    /// `.abi_preserve_control`.
+    pub abi_preserve_control: Option<u32>,
+    /// The strings of `.pragma` between the head and the body.
+    pub pragmas: Vec<String>,
+}
+
+/// A virtual register.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Register {
+    /// Its name, `%r1`.
+    pub name: Box<str>,
+    /// The type it was declared with.
+    pub ty: ScalarType,
+}
+
+/// A label.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Label {
+    /// Its name.
+    pub name: Box<str>,
+}
+
+/// An element of a body.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Statement {
+    /// What it is.
+    pub kind: StatementKind,
+    /// Its line in the text that was parsed, from 1; 0 where it was not parsed.
+    pub line: u32,
+}
+
+/// What a statement is.
+#[expect(clippy::large_enum_variant, reason = "nearly every statement is an instruction")]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StatementKind {
+    /// The place of a label.
+    Label(LabelId),
+    /// An instruction, executed where the guard holds.
+    Instruction {
+        /// The guard, `@%p` or `@!%p`.
+        guard: Option<Predicate>,
+        /// The instruction.
+        instruction: Instruction,
+    },
+    /// The position in the source of what follows.
+    Location(Location),
+    /// `.pragma "…";`
+    Pragma(String),
+    /// A comment on a line of its own; the parser drops comments.
+    Comment(String),
+}
+
+/// A position in the source: `.loc file line column`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Location {
+    /// The number of the file.
+    pub file: u32,
+    /// The line, from 1; 0 where there is none.
+    pub line: u32,
+    /// The column, from 1; 0 where there is none.
+    pub column: u32,
+    /// Where the function that this is in was inlined.
+    pub inlined: Option<Box<Inlined>>,
+}
+
+/// `function_name label + offset, inlined_at file line column`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inlined {
+    /// The label of the function's name in the debug information.
+    pub function_name: String,
+    /// Bytes after the label.
+    pub offset: i64,
+    /// The file of the call.
+    pub file: u32,
+    /// The line of the call.
+    pub line: u32,
+    /// The column of the call.
+    pub column: u32,
+}
+
+impl Module {
+    /// An empty module of 64-bit addresses.
+    pub fn new(version: (u32, u32), target: impl Into<String>) -> Self {
+        Self {
+            version,
+            target: target.into(),
+            target_options: Vec::new(),
+            address_size: 64,
+            files: Vec::new(),
+            globals: PrimaryMap::new(),
+            functions: PrimaryMap::new(),
+            aliases: Vec::new(),
+            pragmas: Vec::new(),
+            sections: Vec::new(),
+        }
+    }
+
+    /// The function or kernel of this name.
+    pub fn function(&self, name: &str) -> Option<FunctionId> {
+        self.functions.iter().find(|(_, function)| function.name == name).map(|(id, _)| id)
+    }
+}
+
+impl Function {
+    /// A function without parameters whose body is empty.
+    pub fn new(name: impl Into<String>, kind: FunctionKind, linkage: Linkage) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            linkage,
+            parameters: Vec::new(),
+            returns: Vec::new(),
+            directives: Directives::default(),
+            registers: PrimaryMap::new(),
+            labels: PrimaryMap::new(),
+            variables: PrimaryMap::new(),
+            branch_tables: PrimaryMap::new(),
+            prototypes: PrimaryMap::new(),
+            body: Some(Vec::new()),
+        }
+    }
+}
+
+impl From<Instruction> for Statement {
+    fn from(instruction: Instruction) -> Self {
+        Self { kind: StatementKind::Instruction { guard: None, instruction }, line: 0 }
+    }
+}

@@ -1,0 +1,240 @@
+//! Operands: registers, immediates, symbols, addresses, and what is made of them.
+
+use cranelift_entity::entity_impl;
+use smallvec::SmallVec;
+
+use super::module::{FunctionId, GlobalId, LabelId, RegisterId, VariableId};
+use super::special::SpecialRegister;
+
+/// A constant. Its type is the instruction's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Immediate {
+    /// An integer; unsigned values from 2⁶³ on are the negative numbers with the same bits.
+    Integer(i64),
+    /// The bits of a binary32 number, `0f3F800000`.
+    F32(u32),
+    /// The bits of a binary64 number, `0d3FF0000000000000`. A decimal literal is this, and an instruction of
+    /// another floating-point type converts it.
+    F64(u64),
+}
+
+/// What a name that is not a register stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Symbol {
+    /// A variable of the module.
+    Global(GlobalId),
+    /// A variable or a parameter of the function.
+    Variable(VariableId),
+    /// A function.
+    Function(FunctionId),
+}
+
+/// An operand that is read, of one register's width.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Source {
+    /// A register.
+    Register(RegisterId),
+    /// A constant.
+    Immediate(Immediate),
+    /// A special register.
+    Special(SpecialRegister),
+    /// The address of a symbol, in the symbol's state space, plus bytes.
+    Symbol(Symbol, i64),
+}
+
+/// A predicate that is read, perhaps negated.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Predicate {
+    /// The predicate register.
+    pub register: RegisterId,
+    /// Whether its negation is meant.
+    pub negated: bool,
+}
+
+/// A register that is written, or `_`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Destination {
+    /// A register.
+    Register(RegisterId),
+    /// `_`: the result is dropped.
+    Sink,
+}
+
+/// Two results, `d|p`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct DestinationPair {
+    /// The first result.
+    pub first: Destination,
+    /// The second result, where it is asked for.
+    pub second: Option<Destination>,
+}
+
+/// Registers that are written together, `{%r0, %r1}`. One is written without braces, but for pieces of matrices.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Destinations(pub SmallVec<[Destination; 4]>);
+
+/// Operands that are read together, `{%r0, %r1}`. One is written without braces, but for pieces of matrices.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Sources(pub SmallVec<[Source; 4]>);
+
+/// Registers that are read and written, `{%f0, %f1, …}`, always in braces: the accumulator of `wgmma`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Accumulators(pub Vec<RegisterId>);
+
+/// Operands that are read together, always in braces: offsets and coordinates of tensors.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Coordinates(pub SmallVec<[Source; 5]>);
+
+/// What an address counts from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AddressBase {
+    /// A register.
+    Register(RegisterId),
+    /// A symbol.
+    Symbol(Symbol),
+    /// Nothing: the offset is the address.
+    Absolute,
+}
+
+/// A memory operand, `[base + offset]`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Address {
+    /// What it counts from.
+    pub base: AddressBase,
+    /// Bytes after the base.
+    pub offset: i64,
+}
+
+/// A place in a tensor, `[map, {c0, c1}]`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TensorAddress {
+    /// The address of the tensor map.
+    pub map: Address,
+    /// The coordinates, the contiguous dimension first.
+    pub coordinates: Coordinates,
+}
+
+/// The policy of the L2 cache that `.L2::cache_hint` announces: a 64-bit register.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CachePolicy(pub Source);
+
+/// A place to jump to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Target(pub LabelId);
+
+/// The list of labels that an indexed branch chooses from; see [`BranchTable`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BranchTableId(u32);
+entity_impl!(BranchTableId, "table");
+
+/// A list of labels, `name: .branchtargets l0, l1;`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BranchTable {
+    /// Its name in the text.
+    pub name: Box<str>,
+    /// The labels.
+    pub targets: Vec<LabelId>,
+}
+
+/// The signature of the functions that an indirect call may reach; see [`Prototype`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PrototypeId(u32);
+entity_impl!(PrototypeId, "prototype");
+
+/// A signature, `name: .callprototype (returns) _ (parameters);`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Prototype {
+    /// Its name in the text.
+    pub name: Box<str>,
+    /// What it returns.
+    pub returns: Vec<super::Variable>,
+    /// What it takes.
+    pub parameters: Vec<super::Variable>,
+    /// Whether it never returns.
+    pub noreturn: bool,
+}
+
+/// What a call reaches.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Callee {
+    /// A function of the module.
+    Direct(FunctionId),
+    /// The function whose address is in the register, with its signature.
+    Indirect(RegisterId, PrototypeId),
+}
+
+/// The operands of a call, `(result), function, (argument, …)`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct CallOperands {
+    /// Where the results go: `.param` variables or registers.
+    pub returns: Vec<Source>,
+    /// What is called.
+    pub callee: Callee,
+    /// The arguments: `.param` variables, registers or constants.
+    pub arguments: Vec<Source>,
+}
+
+/// Whether an instruction reads or writes a register.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Access {
+    /// It is read.
+    Read,
+    /// It is written.
+    Write,
+    /// It is read and written.
+    ReadWrite,
+}
+
+impl From<RegisterId> for Source {
+    fn from(register: RegisterId) -> Self {
+        Self::Register(register)
+    }
+}
+
+impl From<SpecialRegister> for Source {
+    fn from(register: SpecialRegister) -> Self {
+        Self::Special(register)
+    }
+}
+
+impl From<i64> for Source {
+    fn from(value: i64) -> Self {
+        Self::Immediate(Immediate::Integer(value))
+    }
+}
+
+impl From<RegisterId> for Destinations {
+    fn from(register: RegisterId) -> Self {
+        Self(smallvec::smallvec![Destination::Register(register)])
+    }
+}
+
+impl<S: Into<Source>> From<S> for Sources {
+    fn from(source: S) -> Self {
+        Self(smallvec::smallvec![source.into()])
+    }
+}
+
+impl FromIterator<RegisterId> for Destinations {
+    fn from_iter<I: IntoIterator<Item = RegisterId>>(registers: I) -> Self {
+        Self(registers.into_iter().map(Destination::Register).collect())
+    }
+}
+
+impl<S: Into<Source>> FromIterator<S> for Sources {
+    fn from_iter<I: IntoIterator<Item = S>>(sources: I) -> Self {
+        Self(sources.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<S: Into<Source>> FromIterator<S> for Coordinates {
+    fn from_iter<I: IntoIterator<Item = S>>(sources: I) -> Self {
+        Self(sources.into_iter().map(Into::into).collect())
+    }
+}
+
+impl From<RegisterId> for Address {
+    fn from(register: RegisterId) -> Self {
+        Self { base: AddressBase::Register(register), offset: 0 }
+    }
+}

@@ -1,0 +1,420 @@
+//! How each role of an operand is written, read and visited.
+
+use super::instruction::Instruction;
+use super::modifier::Opcode;
+use super::module::RegisterId;
+use super::operand::{
+    Access, Accumulators, Address, AddressBase, BranchTableId, CachePolicy, CallOperands, Callee,
+    Coordinates, Destination, DestinationPair, Destinations, Predicate, Source, Sources, Target,
+    TensorAddress,
+};
+use super::parse::operands::{Mismatch, OperandParser};
+use super::print::OperandPrinter;
+
+/// What the table makes of a row.
+pub(crate) trait InstructionForm {
+    fn print_opcode(&self, out: &mut String);
+    fn print_operands(&self, printer: &mut OperandPrinter<'_>);
+    fn parse(opcode: &mut Opcode<'_>, parser: &mut OperandParser<'_, '_>) -> Result<Instruction, Mismatch>
+    where
+        Self: Sized;
+    fn visit_registers(&self, each: &mut dyn FnMut(RegisterId, Access));
+    fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access));
+}
+
+/// A role of an operand.
+pub(crate) trait Operand: Sized {
+    /// Whether it must be there.
+    const REQUIRED: bool = true;
+
+    /// Its value if it is not there; `None` if it must be.
+    fn absent() -> Option<Self> {
+        None
+    }
+
+    /// Whether it is there.
+    fn is_present(&self) -> bool {
+        true
+    }
+
+    fn print(&self, printer: &mut OperandPrinter<'_>);
+
+    /// Whether what comes next can be this operand; asked of optional operands only.
+    fn begins(_parser: &OperandParser<'_, '_>) -> bool {
+        true
+    }
+
+    fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch>;
+
+    fn visit(&self, each: &mut dyn FnMut(RegisterId, Access));
+
+    fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access));
+}
+
+impl<T: Operand> Operand for Option<T> {
+    const REQUIRED: bool = false;
+
+    fn absent() -> Option<Self> {
+        Some(None)
+    }
+
+    fn is_present(&self) -> bool {
+        self.is_some()
+    }
+
+    fn print(&self, printer: &mut OperandPrinter<'_>) {
+        if let Some(operand) = self {
+            operand.print(printer);
+        }
+    }
+
+    fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch> {
+        T::parse(parser).map(Some)
+    }
+
+    fn begins(parser: &OperandParser<'_, '_>) -> bool {
+        T::begins(parser)
+    }
+
+    fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
+        if let Some(operand) = self {
+            operand.visit(each);
+        }
+    }
+
+    fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
+        if let Some(operand) = self {
+            operand.map_registers(each);
+        }
+    }
+}
+
+impl Operand for RegisterId {
+    fn print(&self, printer: &mut OperandPrinter<'_>) {
+        printer.register(*self);
+    }
+
+    fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch> {
+        parser.register()
+    }
+
+    fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
+        each(*self, Access::Write);
+    }
+
+    fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
+        each(self, Access::Write);
+    }
+}
+
+impl Operand for Source {
+    fn print(&self, printer: &mut OperandPrinter<'_>) {
+        match *self {
+            Self::Register(register) => printer.register(register),
+            Self::Immediate(immediate) => printer.immediate(immediate),
+            Self::Special(special) => printer.text(special.name()),
+            Self::Symbol(symbol, offset) => {
+                printer.symbol(symbol);
+                printer.offset(offset);
+            }
+        }
+    }
+
+    fn begins(parser: &OperandParser<'_, '_>) -> bool {
+        !parser.at("[") && !parser.at("{") && parser.has_spare()
+    }
+
+    fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch> {
+        parser.source()
+    }
+
+    fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
+        if let Self::Register(register) = self {
+            each(*register, Access::Read);
+        }
+    }
+
+    fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
+        if let Self::Register(register) = self {
+            each(register, Access::Read);
+        }
+    }
+}
+
+impl Operand for Predicate {
+    fn print(&self, printer: &mut OperandPrinter<'_>) {
+        if self.negated {
+            printer.text("!");
+        }
+        printer.register(self.register);
+    }
+
+    fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch> {
+        let negated = parser.take("!");
+        Ok(Self { negated, register: parser.register()? })
+    }
+
+    fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
+        each(self.register, Access::Read);
+    }
+
+    fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
+        each(&mut self.register, Access::Read);
+    }
+}
+
+impl Operand for Destination {
+    fn print(&self, printer: &mut OperandPrinter<'_>) {
+        match *self {
+            Self::Register(register) => printer.register(register),
+            Self::Sink => printer.text("_"),
+        }
+    }
+
+    fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch> {
+        if parser.take("_") { Ok(Self::Sink) } else { parser.register().map(Self::Register) }
+    }
+
+    fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
+        if let Self::Register(register) = self {
+            each(*register, Access::Write);
+        }
+    }
+
+    fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
+        if let Self::Register(register) = self {
+            each(register, Access::Write);
+        }
+    }
+}
+
+impl Operand for DestinationPair {
+    fn print(&self, printer: &mut OperandPrinter<'_>) {
+        self.first.print(printer);
+        if let Some(second) = &self.second {
+            printer.text("|");
+            second.print(printer);
+        }
+    }
+
+    fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch> {
+        let first = Destination::parse(parser)?;
+        let second = if parser.take("|") { Some(Destination::parse(parser)?) } else { None };
+        Ok(Self { first, second })
+    }
+
+    fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
+        self.first.visit(each);
+        self.second.visit(each);
+    }
+
+    fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
+        self.first.map_registers(each);
+        self.second.map_registers(each);
+    }
+}
+
+/// Operands in braces. A single one may stand without; `$bare` says that it then is printed so.
+macro_rules! list_operand {
+    ($name:ident, $item:ty, $bare:literal) => {
+        impl Operand for $name {
+            fn print(&self, printer: &mut OperandPrinter<'_>) {
+                match self.0.as_slice() {
+                    [only] if $bare && !printer.braces_single => Operand::print(only, printer),
+                    items => printer.braced(items),
+                }
+            }
+
+            fn begins(parser: &OperandParser<'_, '_>) -> bool {
+                parser.at("{")
+            }
+
+            fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch> {
+                if !parser.at("{") {
+                    return Ok(Self(std::iter::once(<$item as Operand>::parse(parser)?).collect()));
+                }
+                Ok(Self(parser.braced::<$item>()?.into_iter().collect()))
+            }
+
+            fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
+                for item in &self.0 {
+                    item.visit(each);
+                }
+            }
+
+            fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
+                for item in &mut self.0 {
+                    item.map_registers(each);
+                }
+            }
+        }
+    };
+}
+
+list_operand!(Destinations, Destination, true);
+list_operand!(Sources, Source, true);
+list_operand!(Coordinates, Source, false);
+
+impl Operand for Accumulators {
+    fn print(&self, printer: &mut OperandPrinter<'_>) {
+        printer.braced(&self.0);
+    }
+
+    fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch> {
+        Ok(Self(parser.braced()?.into_vec()))
+    }
+
+    fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
+        for register in &self.0 {
+            each(*register, Access::ReadWrite);
+        }
+    }
+
+    fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
+        for register in &mut self.0 {
+            each(register, Access::ReadWrite);
+        }
+    }
+}
+
+impl Operand for Address {
+    fn print(&self, printer: &mut OperandPrinter<'_>) {
+        printer.text("[");
+        printer.address(*self);
+        printer.text("]");
+    }
+
+    fn begins(parser: &OperandParser<'_, '_>) -> bool {
+        parser.at("[")
+    }
+
+    fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch> {
+        parser.expect("[")?;
+        let address = parser.address()?;
+        parser.expect("]")?;
+        Ok(address)
+    }
+
+    fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
+        if let AddressBase::Register(register) = self.base {
+            each(register, Access::Read);
+        }
+    }
+
+    fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
+        if let AddressBase::Register(register) = &mut self.base {
+            each(register, Access::Read);
+        }
+    }
+}
+
+impl Operand for TensorAddress {
+    fn print(&self, printer: &mut OperandPrinter<'_>) {
+        printer.text("[");
+        printer.address(self.map);
+        printer.text(", ");
+        self.coordinates.print(printer);
+        printer.text("]");
+    }
+
+    fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch> {
+        parser.expect("[")?;
+        let map = parser.address()?;
+        parser.expect(",")?;
+        let coordinates = Coordinates::parse(parser)?;
+        parser.expect("]")?;
+        Ok(Self { map, coordinates })
+    }
+
+    fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
+        self.map.visit(each);
+        self.coordinates.visit(each);
+    }
+
+    fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
+        self.map.map_registers(each);
+        self.coordinates.map_registers(each);
+    }
+}
+
+impl Operand for CachePolicy {
+    fn print(&self, printer: &mut OperandPrinter<'_>) {
+        self.0.print(printer);
+    }
+
+    fn begins(parser: &OperandParser<'_, '_>) -> bool {
+        parser.has_policy()
+    }
+
+    fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch> {
+        Source::parse(parser).map(Self)
+    }
+
+    fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
+        self.0.visit(each);
+    }
+
+    fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
+        self.0.map_registers(each);
+    }
+}
+
+/// An operand that names no register.
+macro_rules! name_operand {
+    ($name:ident, $print:ident, $parse:ident) => {
+        impl Operand for $name {
+            fn print(&self, printer: &mut OperandPrinter<'_>) {
+                printer.$print(*self);
+            }
+
+            fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch> {
+                parser.$parse()
+            }
+
+            fn visit(&self, _: &mut dyn FnMut(RegisterId, Access)) {}
+
+            fn map_registers(&mut self, _: &mut dyn FnMut(&mut RegisterId, Access)) {}
+        }
+    };
+}
+
+name_operand!(Target, target, target);
+name_operand!(BranchTableId, branch_table, branch_table);
+
+impl Operand for CallOperands {
+    fn print(&self, printer: &mut OperandPrinter<'_>) {
+        printer.call(self);
+    }
+
+    fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch> {
+        parser.call()
+    }
+
+    fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
+        for result in &self.returns {
+            if let Source::Register(register) = result {
+                each(*register, Access::Write);
+            }
+        }
+        if let Callee::Indirect(register, _) = self.callee {
+            each(register, Access::Read);
+        }
+        for argument in &self.arguments {
+            argument.visit(each);
+        }
+    }
+
+    fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
+        for result in &mut self.returns {
+            if let Source::Register(register) = result {
+                each(register, Access::Write);
+            }
+        }
+        if let Callee::Indirect(register, _) = &mut self.callee {
+            each(register, Access::Read);
+        }
+        for argument in &mut self.arguments {
+            argument.map_registers(each);
+        }
+    }
+}

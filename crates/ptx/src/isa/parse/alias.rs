@@ -1,0 +1,31 @@
+//! Opcodes that are written in two ways. The table has one, `barrier.sync.aligned`; the usual text of that is the other,
+//! `bar.sync`.
+
+/// The opcode as the table has it.
+pub(crate) fn canonical(opcode: &str) -> String {
+    if let Some(rest) = opcode.strip_prefix("barrier.cta.") {
+        return format!("barrier.{rest}");
+    }
+    let Some(rest) = opcode.strip_prefix("bar.") else { return opcode.to_owned() };
+    let rest = rest.strip_prefix("cta.").unwrap_or(rest);
+    let mut words = rest.split('.');
+    let kind = words.next().unwrap_or_default();
+    match kind {
+        "sync" | "arrive" => format!("barrier.{kind}.aligned{}", &rest[kind.len()..]),
+        "red" => {
+            let operation = words.next().unwrap_or_default();
+            let head = kind.len() + 1 + operation.len();
+            format!("barrier.red.{operation}.aligned{}", rest.get(head..).unwrap_or_default())
+        }
+        _ => opcode.to_owned(),
+    }
+}
+
+/// The opcode as it is printed.
+pub(crate) fn shorten(opcode: &mut String) {
+    let is_block_barrier =
+        ["barrier.sync.", "barrier.arrive.", "barrier.red."].iter().any(|start| opcode.starts_with(start));
+    if is_block_barrier && opcode.contains(".aligned") {
+        *opcode = opcode.replacen("barrier.", "bar.", 1).replacen(".aligned", "", 1);
+    }
+}

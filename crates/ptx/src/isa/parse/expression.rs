@@ -1,0 +1,80 @@
+//! Constant expressions: integers with the operators of C, and single floating-point numbers.
+
+use super::cursor::Cursor;
+use super::lexer::TokenKind;
+use super::{ParseError, ParseErrorKind};
+use crate::isa::operand::Immediate;
+
+/// The deepest nesting of parentheses and signs.
+const MAX_DEPTH: u32 = 32;
+
+/// The binary operators by precedence, the weakest first; the two characters of a shift are two tokens.
+const OPERATORS: &[&[&str]] = &[&["|"], &["^"], &["&"], &["<", ">"], &["+", "-"], &["*", "/", "%"]];
+
+/// Reads a constant expression.
+pub(crate) fn constant(cursor: &mut Cursor<'_>) -> Result<Immediate, ParseError> {
+    binary(cursor, 0, 0)
+}
+
+fn binary(cursor: &mut Cursor<'_>, level: usize, depth: u32) -> Result<Immediate, ParseError> {
+    let Some(operators) = OPERATORS.get(level) else { return unary(cursor, depth) };
+    let mut left = binary(cursor, level + 1, depth)?;
+    loop {
+        let Some(&operator) = operators.iter().find(|operator| cursor.at(operator)) else { return Ok(left) };
+        let position = cursor.position;
+        cursor.position += 1;
+        if matches!(operator, "<" | ">") {
+            cursor.expect(operator)?;
+        }
+        let right = binary(cursor, level + 1, depth)?;
+        let (Immediate::Integer(a), Immediate::Integer(b)) = (left, right) else {
+            return Err(cursor.error_at(position, ParseErrorKind::Expected("integers on both sides")));
+        };
+        let value = match operator {
+            "|" => Some(a | b),
+            "^" => Some(a ^ b),
+            "&" => Some(a & b),
+            "<" => Some(a.wrapping_shl(b as u32)),
+            ">" => Some(a.wrapping_shr(b as u32)),
+            "+" => Some(a.wrapping_add(b)),
+            "-" => Some(a.wrapping_sub(b)),
+            "*" => Some(a.wrapping_mul(b)),
+            "/" => a.checked_div(b),
+            _ => a.checked_rem(b),
+        };
+        let zero = || cursor.error_at(position, ParseErrorKind::Expected("a divisor other than 0"));
+        left = Immediate::Integer(value.ok_or_else(zero)?);
+    }
+}
+
+fn unary(cursor: &mut Cursor<'_>, depth: u32) -> Result<Immediate, ParseError> {
+    if depth == MAX_DEPTH {
+        return Err(cursor.error(ParseErrorKind::Nesting));
+    }
+    if cursor.take("(") {
+        // A cast, `(.u64) 1`, changes nothing: elements are cut to their type.
+        if cursor.text().starts_with('.') && cursor.kind() == TokenKind::Word {
+            cursor.position += 1;
+            cursor.expect(")")?;
+            return unary(cursor, depth + 1);
+        }
+        let value = binary(cursor, 0, depth + 1)?;
+        cursor.expect(")")?;
+        return Ok(value);
+    }
+    let Some(sign) = ["-", "+", "~", "!"].into_iter().find(|sign| cursor.take(sign)) else {
+        return cursor.number();
+    };
+    let value = unary(cursor, depth + 1)?;
+    match (sign, value) {
+        ("+", value) => Ok(value),
+        ("-", Immediate::Integer(value)) => Ok(Immediate::Integer(value.wrapping_neg())),
+        ("-", Immediate::F32(bits)) => Ok(Immediate::F32(bits ^ 1 << 31)),
+        ("-", Immediate::F64(bits)) => Ok(Immediate::F64(bits ^ 1 << 63)),
+        ("~", Immediate::Integer(value)) => Ok(Immediate::Integer(!value)),
+        (_, Immediate::Integer(value)) => Ok(Immediate::Integer(i64::from(value == 0))),
+        (_, Immediate::F32(_) | Immediate::F64(_)) => {
+            Err(cursor.error_before(ParseErrorKind::Expected("an integer")))
+        }
+    }
+}

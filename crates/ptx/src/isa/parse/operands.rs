@@ -1,0 +1,324 @@
+//! Reads the operands of one instruction.
+
+use smallvec::SmallVec;
+
+use super::function::FunctionParser;
+use super::lexer::TokenKind;
+use super::scope::Entity;
+use super::{ParseErrorKind, number};
+use crate::isa::module::RegisterId;
+use crate::isa::operand::{
+    Address, AddressBase, BranchTableId, CallOperands, Callee, Immediate, Source, Symbol, Target,
+};
+use crate::isa::operand_form::Operand;
+use crate::isa::special::SpecialRegister;
+
+/// Why a row of the table does not fit. Of several rows, the one that read most tells the error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mismatch {
+    /// A modifier; so many bytes of the opcode were left.
+    Modifier(usize),
+    /// An operand, at this token.
+    Operand(usize, ParseErrorKindAt),
+}
+
+/// What is wrong with an operand; the token says which name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ParseErrorKindAt {
+    Expected(&'static str),
+    /// The name is not declared; if it is that of a special register, that is not supported.
+    Undeclared,
+    Number,
+    Count,
+}
+
+impl ParseErrorKindAt {
+    pub(crate) fn at(self, token: &str) -> ParseErrorKind {
+        match self {
+            Self::Expected(what) => ParseErrorKind::Expected(what),
+            Self::Undeclared if is_special(token) => {
+                ParseErrorKind::Unsupported(format!("the special register `{token}`"))
+            }
+            Self::Undeclared => ParseErrorKind::Undeclared(token.to_owned()),
+            Self::Number => ParseErrorKind::Number(token.to_owned()),
+            Self::Count => ParseErrorKind::OperandCount,
+        }
+    }
+}
+
+/// Whether the name is that of a special register which [`SpecialRegister`] lacks: those of the driver, the performance
+/// counters, and the ones that are vectors as a whole.
+fn is_special(name: &str) -> bool {
+    let stem = name.trim_end_matches(|character: char| character.is_ascii_digit());
+    matches!(stem, "%envreg" | "%pm") || matches!(name, "%tid" | "%ntid" | "%ctaid" | "%nctaid")
+}
+
+/// Reads the operands of one instruction, up to the semicolon.
+pub(crate) struct OperandParser<'p, 'a> {
+    pub(crate) function: &'p mut FunctionParser<'a>,
+    /// Whether the opcode announces a cache policy.
+    hinted: bool,
+    is_first: bool,
+    /// How many of the optional operands are there.
+    extra: usize,
+}
+
+impl<'p, 'a> OperandParser<'p, 'a> {
+    pub(crate) fn new(function: &'p mut FunctionParser<'a>, opcode: &str) -> Self {
+        Self { function, hinted: opcode.contains(".L2::cache_hint"), is_first: true, extra: 0 }
+    }
+
+    fn mismatch(&self, kind: ParseErrorKindAt) -> Mismatch {
+        Mismatch::Operand(self.function.cursor.position, kind)
+    }
+
+    /// Counts the operands: those beyond the required ones are optional ones.
+    pub(crate) fn begin(&mut self, required: usize) -> Result<(), Mismatch> {
+        let mut depth = 0_usize;
+        let mut count = usize::from(!self.at(";"));
+        for token in &self.function.cursor.tokens[self.function.cursor.position..] {
+            match (token.kind, token.text) {
+                (TokenKind::End, _) | (TokenKind::Punctuation, ";") => break,
+                (TokenKind::Punctuation, "(" | "[" | "{") => depth += 1,
+                (TokenKind::Punctuation, ")" | "]" | "}") => depth = depth.saturating_sub(1),
+                (TokenKind::Punctuation, ",") if depth == 0 => count += 1,
+                _ => {}
+            }
+        }
+        self.is_first = true;
+        self.extra = count.saturating_sub(required);
+        if count < required { Err(self.mismatch(ParseErrorKindAt::Count)) } else { Ok(()) }
+    }
+
+    /// Reads an operand of the row, or finds that an optional one is absent.
+    pub(crate) fn operand<T: Operand>(&mut self) -> Result<T, Mismatch> {
+        let position = self.function.cursor.position;
+        if !self.is_first {
+            if self.at(",") {
+                self.function.cursor.position += 1;
+            } else if T::REQUIRED {
+                return Err(self.mismatch(ParseErrorKindAt::Expected("`,`")));
+            }
+        }
+        if let Some(absent) = T::absent() {
+            if self.extra == 0 || !T::begins(self) {
+                self.function.cursor.position = position;
+                return Ok(absent);
+            }
+            self.extra -= 1;
+        }
+        self.is_first = false;
+        T::parse(self)
+    }
+
+    /// The semicolon.
+    pub(crate) fn end(&mut self) -> Result<(), Mismatch> {
+        if self.at(",") {
+            return Err(self.mismatch(ParseErrorKindAt::Count));
+        }
+        self.expect(";")
+    }
+
+    /// Whether the optional operand that comes next is the cache policy.
+    pub(crate) fn has_policy(&self) -> bool {
+        self.hinted
+    }
+
+    /// Whether there is an optional operand besides the cache policy.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.extra > usize::from(self.hinted)
+    }
+
+    pub(crate) fn at(&self, text: &str) -> bool {
+        self.function.cursor.at(text)
+    }
+
+    pub(crate) fn take(&mut self, text: &str) -> bool {
+        self.function.cursor.take(text)
+    }
+
+    pub(crate) fn expect(&mut self, text: &'static str) -> Result<(), Mismatch> {
+        if self.take(text) { Ok(()) } else { Err(self.mismatch(ParseErrorKindAt::Expected(quoted(text)))) }
+    }
+
+    fn word(&mut self, what: &'static str) -> Result<&'a str, Mismatch> {
+        match self.function.cursor.take_kind(TokenKind::Word) {
+            Some(word) => Ok(word),
+            None => Err(self.mismatch(ParseErrorKindAt::Expected(what))),
+        }
+    }
+
+    /// The error about the token that was just read.
+    fn before<T>(&self, kind: ParseErrorKindAt) -> Result<T, Mismatch> {
+        Err(Mismatch::Operand(self.function.cursor.position - 1, kind))
+    }
+
+    fn entity(&mut self, what: &'static str) -> Result<Option<Entity>, Mismatch> {
+        let word = self.word(what)?;
+        Ok(self.function.names.find(&mut self.function.function, word))
+    }
+
+    pub(crate) fn register(&mut self) -> Result<RegisterId, Mismatch> {
+        match self.entity("a register")? {
+            Some(Entity::Register(register)) => Ok(register),
+            Some(_) => self.before(ParseErrorKindAt::Expected("a register")),
+            None => self.before(ParseErrorKindAt::Undeclared),
+        }
+    }
+
+    pub(crate) fn source(&mut self) -> Result<Source, Mismatch> {
+        if self.function.cursor.kind() != TokenKind::Word {
+            return self.immediate().map(Source::Immediate);
+        }
+        let word = self.word("an operand")?;
+        if let Some(special) = SpecialRegister::from_name(word) {
+            return Ok(Source::Special(special));
+        }
+        if word == "WARP_SZ" {
+            return Ok(Source::from(32));
+        }
+        let symbol = match self.function.names.find(&mut self.function.function, word) {
+            Some(Entity::Register(register)) => return Ok(Source::Register(register)),
+            Some(Entity::Variable(variable)) => Symbol::Variable(variable),
+            Some(_) => {
+                return self.before(ParseErrorKindAt::Expected("a register, a constant or a variable"));
+            }
+            None => match self.function.symbols.get(word) {
+                Some(&symbol) => symbol,
+                None => return self.before(ParseErrorKindAt::Undeclared),
+            },
+        };
+        Ok(Source::Symbol(symbol, self.offset()?))
+    }
+
+    fn immediate(&mut self) -> Result<Immediate, Mismatch> {
+        let negative = self.take("-");
+        let complement = !negative && self.take("~");
+        let Some(text) = self.function.cursor.take_kind(TokenKind::Number) else {
+            return Err(self.mismatch(ParseErrorKindAt::Expected("an operand")));
+        };
+        let Some(value) = number::parse(text) else { return self.before(ParseErrorKindAt::Number) };
+        Ok(match value {
+            Immediate::Integer(value) if negative => Immediate::Integer(value.wrapping_neg()),
+            Immediate::Integer(value) if complement => Immediate::Integer(!value),
+            Immediate::F32(bits) if negative => Immediate::F32(bits ^ 1 << 31),
+            Immediate::F64(bits) if negative => Immediate::F64(bits ^ 1 << 63),
+            value => value,
+        })
+    }
+
+    /// `+ 8`, `- 8`, `+ -8`, or nothing.
+    fn offset(&mut self) -> Result<i64, Mismatch> {
+        if !self.at("+") && !self.at("-") {
+            return Ok(0);
+        }
+        self.take("+");
+        match self.immediate()? {
+            Immediate::Integer(value) => Ok(value),
+            Immediate::F32(_) | Immediate::F64(_) => self.before(ParseErrorKindAt::Number),
+        }
+    }
+
+    /// What stands between the brackets of an address.
+    pub(crate) fn address(&mut self) -> Result<Address, Mismatch> {
+        let (base, start) = match self.source()? {
+            Source::Register(register) => (AddressBase::Register(register), 0),
+            Source::Symbol(symbol, offset) => (AddressBase::Symbol(symbol), offset),
+            Source::Immediate(Immediate::Integer(offset)) => (AddressBase::Absolute, offset),
+            Source::Immediate(_) | Source::Special(_) => {
+                return self.before(ParseErrorKindAt::Expected("an address"));
+            }
+        };
+        Ok(Address { base, offset: start.wrapping_add(self.offset()?) })
+    }
+
+    pub(crate) fn braced<T: Operand>(&mut self) -> Result<SmallVec<[T; 4]>, Mismatch> {
+        self.expect("{")?;
+        let mut items = SmallVec::new();
+        loop {
+            items.push(T::parse(self)?);
+            if !self.take(",") {
+                self.expect("}")?;
+                return Ok(items);
+            }
+        }
+    }
+
+    pub(crate) fn target(&mut self) -> Result<Target, Mismatch> {
+        match self.entity("a label")? {
+            Some(Entity::Label(label)) => Ok(Target(label)),
+            Some(_) => self.before(ParseErrorKindAt::Expected("a label")),
+            None => self.before(ParseErrorKindAt::Undeclared),
+        }
+    }
+
+    pub(crate) fn branch_table(&mut self) -> Result<BranchTableId, Mismatch> {
+        match self.entity("a list of branch targets")? {
+            Some(Entity::BranchTable(table)) => Ok(table),
+            Some(_) => self.before(ParseErrorKindAt::Expected("a list of branch targets")),
+            None => self.before(ParseErrorKindAt::Undeclared),
+        }
+    }
+
+    /// `(result), function, (argument, …), prototype`: all but the function may be absent.
+    pub(crate) fn call(&mut self) -> Result<CallOperands, Mismatch> {
+        let mut returns = Vec::new();
+        if self.at("(") {
+            returns = self.arguments()?;
+            self.expect(",")?;
+        }
+        let callee = self.source()?;
+        let callee_position = self.function.cursor.position - 1;
+        let mut arguments = Vec::new();
+        let mut prototype = None;
+        while self.take(",") {
+            if self.at("(") && prototype.is_none() {
+                arguments = self.arguments()?;
+            } else if let Some(Entity::Prototype(found)) = self.entity("a prototype")? {
+                prototype = Some(found);
+            } else {
+                return self.before(ParseErrorKindAt::Expected("a prototype"));
+            }
+        }
+        let callee = match (callee, prototype) {
+            (Source::Symbol(Symbol::Function(function), 0), _) => Callee::Direct(function),
+            (Source::Register(register), Some(prototype)) => Callee::Indirect(register, prototype),
+            _ => {
+                let kind = ParseErrorKindAt::Expected("a function, or a register with a prototype");
+                return Err(Mismatch::Operand(callee_position, kind));
+            }
+        };
+        Ok(CallOperands { returns, callee, arguments })
+    }
+
+    fn arguments(&mut self) -> Result<Vec<Source>, Mismatch> {
+        self.expect("(")?;
+        let mut arguments = Vec::new();
+        while !self.take(")") {
+            if !arguments.is_empty() {
+                self.expect(",")?;
+            }
+            arguments.push(self.source()?);
+        }
+        Ok(arguments)
+    }
+}
+
+/// A punctuation mark as messages show it.
+pub(crate) fn quoted(text: &'static str) -> &'static str {
+    match text {
+        "[" => "`[`",
+        "]" => "`]`",
+        "{" => "`{`",
+        "}" => "`}`",
+        "(" => "`(`",
+        ")" => "`)`",
+        "," => "`,`",
+        ";" => "`;`",
+        ":" => "`:`",
+        "=" => "`=`",
+        "<" => "`<`",
+        ">" => "`>`",
+        _ => text,
+    }
+}

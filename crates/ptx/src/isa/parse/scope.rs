@@ -1,0 +1,137 @@
+//! The names of a function: registers, labels and variables, in nested scopes that are flattened as they are read.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::isa::module::{Function, Label, LabelId, Register, RegisterId, Variable, VariableId};
+use crate::isa::operand::{BranchTableId, PrototypeId};
+use crate::isa::print::split_number;
+use crate::isa::types::ScalarType;
+
+/// What a name of a function stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entity {
+    Register(RegisterId),
+    Variable(VariableId),
+    Label(LabelId),
+    BranchTable(BranchTableId),
+    Prototype(PrototypeId),
+}
+
+#[derive(Default)]
+struct Scope<'a> {
+    entities: FxHashMap<&'a str, Entity>,
+    /// Registers that are declared and not used yet. A register is made when it is first used: a large range costs
+    /// nothing, and a register that is never used does not exist.
+    registers: FxHashMap<&'a str, ScalarType>,
+    /// `.reg .b32 %r<5>`: the number and the type of the registers with this prefix.
+    ranges: FxHashMap<&'a str, (u32, ScalarType)>,
+}
+
+/// The names of a function.
+#[derive(Default)]
+pub(crate) struct Names<'a> {
+    scopes: Vec<Scope<'a>>,
+    used: FxHashSet<String>,
+    /// How often a name has been given a number, so that finding a free one stays cheap.
+    suffixes: FxHashMap<String, u32>,
+}
+
+impl<'a> Names<'a> {
+    /// No names; `reserved` are those of the module.
+    pub(crate) fn new(reserved: FxHashSet<String>) -> Self {
+        Self { scopes: vec![Scope::default()], used: reserved, suffixes: FxHashMap::default() }
+    }
+
+    pub(crate) fn open(&mut self) {
+        self.scopes.push(Scope::default());
+    }
+
+    /// Closes the innermost scope; `false` if that is the function's.
+    pub(crate) fn close(&mut self) -> bool {
+        self.scopes.pop();
+        !self.scopes.is_empty()
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.scopes.len()
+    }
+
+    fn scope(&mut self) -> &mut Scope<'a> {
+        self.scopes.last_mut().expect("the function's scope is closed last")
+    }
+
+    /// The name itself, or with a number behind it if it is taken.
+    fn unique(&mut self, name: &str) -> String {
+        if self.used.insert(name.to_owned()) {
+            return name.to_owned();
+        }
+        let counter = self.suffixes.entry(name.to_owned()).or_default();
+        loop {
+            *counter += 1;
+            let candidate = format!("{name}_{counter}");
+            if self.used.insert(candidate.clone()) {
+                return candidate;
+            }
+        }
+    }
+
+    fn declare(&mut self, name: &'a str, entity: Entity) -> bool {
+        self.scope().entities.insert(name, entity).is_none()
+    }
+
+    pub(crate) fn declare_range(&mut self, prefix: &'a str, count: u32, ty: ScalarType) -> bool {
+        self.scope().ranges.insert(prefix, (count, ty)).is_none()
+    }
+
+    pub(crate) fn declare_register(&mut self, name: &'a str, ty: ScalarType) -> bool {
+        let scope = self.scope();
+        !scope.entities.contains_key(name) && scope.registers.insert(name, ty).is_none()
+    }
+
+    pub(crate) fn declare_label(&mut self, function: &mut Function, name: &'a str) -> bool {
+        let unique = self.unique(name).into_boxed_str();
+        let id = function.labels.push(Label { name: unique });
+        self.declare(name, Entity::Label(id))
+    }
+
+    /// `None` if the name is declared already.
+    pub(crate) fn declare_variable(
+        &mut self,
+        function: &mut Function,
+        name: &'a str,
+        variable: Variable,
+    ) -> Option<VariableId> {
+        let unique = self.unique(name);
+        let id = function.variables.push(Variable { name: unique, ..variable });
+        self.declare(name, Entity::Variable(id)).then_some(id)
+    }
+
+    /// Declares a list of branch targets or a prototype, which `make` adds to the function under a free name.
+    pub(crate) fn declare_other(&mut self, name: &'a str, make: impl FnOnce(Box<str>) -> Entity) -> bool {
+        let unique = self.unique(name).into_boxed_str();
+        let entity = make(unique);
+        self.declare(name, entity)
+    }
+
+    /// What a name stands for.
+    pub(crate) fn find(&mut self, function: &mut Function, name: &'a str) -> Option<Entity> {
+        for depth in (0..self.scopes.len()).rev() {
+            let scope = &self.scopes[depth];
+            if let Some(&entity) = scope.entities.get(name) {
+                return Some(entity);
+            }
+            let ty = scope.registers.get(name).copied().or_else(|| {
+                let (prefix, number) = split_number(name)?;
+                let &(count, ty) = scope.ranges.get(prefix)?;
+                (number < count).then_some(ty)
+            });
+            if let Some(ty) = ty {
+                let unique = self.unique(name).into_boxed_str();
+                let id = function.registers.push(Register { name: unique, ty });
+                self.scopes[depth].entities.insert(name, Entity::Register(id));
+                return Some(Entity::Register(id));
+            }
+        }
+        None
+    }
+}
