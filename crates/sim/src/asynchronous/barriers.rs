@@ -1,0 +1,297 @@
+//! The `mbarrier` instructions in executable form.
+//!
+//! The objects live in a table beside shared memory, and their bits in it: a barrier whose bits have changed since was
+//! overwritten by an ordinary store, which is a fault. To the race detector, making and ending a barrier are writes of
+//! its bytes and everything else atomic reads, so that a barrier that is used before it is made, in an order that nothing
+//! ensures, is a race.
+
+use super::mbarrier::{Mbarrier, Token};
+use super::pointer::Pointer;
+use super::{Barrier, illegal};
+use crate::context::{Context, Execute, Flow, Place, aligned};
+use crate::fault::{FaultKind, OfLane, Outcome};
+use crate::memory::shared::Accessor;
+use crate::memory::{Agent, Clock, Proxy};
+use crate::registers::{Slot, lanes_of};
+
+/// The bytes of a barrier.
+pub(super) const BARRIER_BYTES: usize = 8;
+
+/// Where a barrier is: the block's rank and the offset in its shared memory.
+pub(super) type BarrierPlace = (usize, u64);
+
+/// `mbarrier.init`.
+pub(crate) struct Init {
+    pub barrier: Pointer,
+    pub count: Slot,
+}
+
+impl Execute for Init {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        for lane in lanes_of(context.lanes) {
+            let (rank, offset) = self.barrier.shared(context, lane).of_lane(lane)?;
+            aligned(Place::Shared { rank, offset }, BARRIER_BYTES as u32, true).of_lane(lane)?;
+            let state = Mbarrier::new(context.get(self.count, lane) as u32, Clock::new(context.agents))
+                .map_err(Into::into)
+                .of_lane(lane)?;
+            write(context, (rank, offset), &state.bits().to_le_bytes()).of_lane(lane)?;
+            let barrier =
+                Barrier { bits: state.bits(), state, maker: (context.rank, context.warp), is_public: false };
+            if context.blocks[rank].asynchronous.barriers.insert(offset, barrier).is_some() {
+                return illegal(format!(
+                    "mbarrier.init of the mbarrier at {offset:#x} in shared memory, which was not invalidated before"
+                ))
+                .of_lane(lane);
+            }
+        }
+        Ok(Flow::Next)
+    }
+}
+
+/// `mbarrier.inval`.
+pub(crate) struct Invalidate {
+    pub barrier: Pointer,
+}
+
+impl Execute for Invalidate {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        for lane in lanes_of(context.lanes) {
+            let (rank, offset) = self.barrier.shared(context, lane).of_lane(lane)?;
+            with_barrier(context, (rank, offset), |_| Ok(())).of_lane(lane)?;
+            write(context, (rank, offset), &[0; BARRIER_BYTES]).of_lane(lane)?;
+            context.blocks[rank].asynchronous.barriers.remove(&offset);
+        }
+        Ok(Flow::Next)
+    }
+}
+
+fn write(context: &mut Context<'_>, (rank, offset): BarrierPlace, bytes: &[u8]) -> Outcome {
+    let accessor = Accessor {
+        agent: context.agent,
+        instruction: context.instruction,
+        proxy: Proxy::Generic,
+        is_atomic: false,
+    };
+    context.blocks[rank].shared.write(&accessor, offset, bytes)
+}
+
+/// Applies a change to a barrier on behalf of the warp.
+///
+/// # Errors
+/// If there is no barrier, or the warp does not know of its making, or the change is one.
+pub(super) fn with_barrier<T>(
+    context: &mut Context<'_>,
+    (rank, offset): BarrierPlace,
+    change: impl FnOnce(&mut Mbarrier) -> Result<T, FaultKind>,
+) -> Outcome<T> {
+    let accessor = Accessor {
+        agent: context.agent,
+        instruction: context.instruction,
+        proxy: Proxy::Generic,
+        is_atomic: true,
+    };
+    let memory = &mut context.blocks[rank];
+    let Some(barrier) = memory.asynchronous.barriers.get_mut(&offset) else {
+        return illegal(format!(
+            "there is no mbarrier at {offset:#x} in shared memory: no mbarrier.init made one"
+        ));
+    };
+    let mut bytes = [0; BARRIER_BYTES];
+    memory.shared.peek(offset, &mut bytes)?;
+    if u64::from_le_bytes(bytes) != barrier.bits {
+        return illegal(format!(
+            "the mbarrier at {offset:#x} in shared memory was overwritten by an ordinary store"
+        ));
+    }
+    memory.shared.read(&accessor, offset, &mut bytes)?;
+    let result = change(&mut barrier.state)?;
+    barrier.bits = barrier.state.bits();
+    memory.shared.poke(offset, &barrier.bits.to_le_bytes())?;
+    Ok(result)
+}
+
+/// Counts bytes that an asynchronous copy, begun by this warp, has brought.
+pub(super) fn complete(context: &mut Context<'_>, place: BarrierPlace, bytes: u32, copy: &Agent) -> Outcome {
+    let own = (context.rank, context.warp);
+    if let Some(barrier) = context.blocks[place.0].asynchronous.barriers.get(&place.1)
+        && !barrier.is_public
+        && barrier.maker == own
+    {
+        return illegal(format!(
+            "a bulk copy signals the mbarrier at {:#x} in shared memory, and neither fence.mbarrier_init, \
+             fence.proxy.async nor a barrier came since its mbarrier.init",
+            place.1
+        ));
+    }
+    with_barrier(context, place, |barrier| barrier.complete(bytes, &copy.clock))
+}
+
+/// `mbarrier.expect_tx` and `mbarrier.complete_tx`.
+pub(crate) struct Transact {
+    pub barrier: Pointer,
+    pub bytes: Slot,
+    /// Whether the bytes have come, else they are announced.
+    pub is_complete: bool,
+}
+
+impl Execute for Transact {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        for lane in lanes_of(context.lanes) {
+            let place = self.barrier.shared(context, lane).of_lane(lane)?;
+            let bytes = context.get(self.bytes, lane) as u32;
+            let clock = self.is_complete.then(|| context.agent.release());
+            with_barrier(context, place, |barrier| match &clock {
+                Some(clock) => barrier.complete(bytes, clock),
+                None => barrier.expect(bytes),
+            })
+            .of_lane(lane)?;
+        }
+        Ok(Flow::Next)
+    }
+}
+
+/// What else an arrival does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ArrivalKind {
+    /// `arrive_drop`.
+    pub drops: bool,
+    /// Not `.noComplete`.
+    pub may_complete: bool,
+}
+
+/// `mbarrier.arrive` and `mbarrier.arrive_drop`.
+pub(crate) struct Arrive {
+    pub barrier: Pointer,
+    pub kind: ArrivalKind,
+    /// How many arrivals; one if it is not given.
+    pub count: Option<Slot>,
+    /// `.expect_tx`: how many bytes the phase takes more.
+    pub expected_bytes: Option<Slot>,
+    /// Whether it orders what came before it (not `.relaxed`).
+    pub releases: bool,
+    pub token: Option<Slot>,
+}
+
+impl Execute for Arrive {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        let clock = if self.releases { context.agent.release() } else { Clock::new(context.agents) };
+        for lane in lanes_of(context.lanes) {
+            let place = self.barrier.shared(context, lane).of_lane(lane)?;
+            let count = self.count.map_or(1, |slot| context.get(slot, lane) as u32);
+            let bytes = self.expected_bytes.map(|slot| context.get(slot, lane) as u32);
+            let Token(token) = with_barrier(context, place, |barrier| {
+                if let Some(bytes) = bytes {
+                    barrier.expect(bytes)?;
+                }
+                if self.kind.drops {
+                    barrier.drop(count, self.kind.may_complete, &clock)
+                } else {
+                    barrier.arrive(count, self.kind.may_complete, &clock)
+                }
+            })
+            .of_lane(lane)?;
+            if let Some(slot) = self.token {
+                context.set(slot, lane, token);
+            }
+        }
+        Ok(Flow::Next)
+    }
+}
+
+/// How a wait says which phase it is for.
+#[derive(Clone, Copy)]
+pub(crate) enum Phase {
+    /// That of a token.
+    Token(Slot),
+    /// The current one or the one before, by its parity.
+    Parity(Slot),
+}
+
+/// `mbarrier.test_wait` and `mbarrier.try_wait`.
+///
+/// Both may say that a phase is not complete although it is, for a while, and copies are complete here as soon as they
+/// begin. So that a program that does not look at the answer is found, the first test of a phase by a warp fails.
+pub(crate) struct Test {
+    pub barrier: Pointer,
+    pub phase: Phase,
+    pub is_complete: Slot,
+    /// Whether it may wait (`try_wait`). It then waits until the phase is complete, never only for the time limit: a
+    /// program that counts on the limit deadlocks.
+    pub may_wait: bool,
+    /// Whether it orders what comes after it (not `.relaxed`).
+    pub acquires: bool,
+}
+
+/// After so many failures in a row at a barrier that does not change, a `test_wait` waits: a loop around it that nothing
+/// else can end is found to be a deadlock.
+const PATIENCE: u32 = 1 << 14;
+
+impl Test {
+    /// What a waiter of the phase learns, if it is complete, and the number of the barrier's current phase.
+    fn lookup(
+        &self,
+        context: &mut Context<'_>,
+        place: BarrierPlace,
+        phase: u64,
+    ) -> Outcome<(Option<Clock>, u64)> {
+        with_barrier(context, place, |barrier| {
+            let clock = match self.phase {
+                Phase::Token(_) => barrier.test(Token(phase))?,
+                Phase::Parity(_) => barrier.test_parity(phase & 1 == 1),
+            };
+            Ok((clock.cloned(), barrier.phase()))
+        })
+    }
+}
+
+impl Execute for Test {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        let (warp, mut is_first) = (context.warp, false);
+        let mut complete = Vec::new();
+        for lane in lanes_of(context.lanes) {
+            let place = self.barrier.shared(context, lane).of_lane(lane)?;
+            let (Phase::Token(slot) | Phase::Parity(slot)) = self.phase;
+            let phase = context.get(slot, lane);
+            let (clock, current) = self.lookup(context, place, phase).of_lane(lane)?;
+            if let Some(clock) = clock {
+                let tested = &mut context.block().asynchronous.warp(warp).tested;
+                is_first |= tested.insert(place, current) != Some(current);
+                complete.push((lane, clock));
+            }
+        }
+        if is_first {
+            complete.clear();
+        }
+        let failures = &mut context.block().asynchronous.warp(warp).failed_tests;
+        *failures = if complete.is_empty() { *failures + 1 } else { 0 };
+        if complete.is_empty() && !is_first && (self.may_wait || *failures > PATIENCE) {
+            return Ok(Flow::Wait);
+        }
+        for lane in lanes_of(context.lanes) {
+            context.set(self.is_complete, lane, 0);
+        }
+        for (lane, clock) in complete {
+            context.set(self.is_complete, lane, 1);
+            if self.acquires {
+                context.agent.acquire(&clock);
+            }
+        }
+        Ok(Flow::Next)
+    }
+}
+
+/// `mbarrier.pending_count`.
+pub(crate) struct PendingCount {
+    pub d: Slot,
+    pub token: Slot,
+}
+
+impl Execute for PendingCount {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        for lane in lanes_of(context.lanes) {
+            let token = Token(context.get(self.token, lane));
+            context.set(self.d, lane, token.pending().into());
+        }
+        Ok(Flow::Next)
+    }
+}

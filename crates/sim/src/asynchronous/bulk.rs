@@ -1,0 +1,267 @@
+//! Bulk copies and reductions of linear memory, and their groups.
+
+use super::barriers::{self, BarrierPlace};
+use super::pointer::Pointer;
+use super::{Channel, illegal};
+use crate::context::{Context, Execute, Flow, Place, aligned};
+use crate::fault::{OfLane, Outcome};
+use crate::memory::shared::Accessor;
+use crate::memory::{Agent, Proxy};
+use crate::registers::{Slot, lanes_of};
+
+/// Addresses and sizes of bulk copies are multiples of this.
+const GRANULE: u32 = 16;
+
+/// How a bulk copy tells that it is done.
+pub(crate) enum Completion {
+    /// By its bytes, at a barrier.
+    Barrier(Pointer),
+    /// By the group that its thread commits it to.
+    Group,
+}
+
+/// What becomes of an element at the destination: from what is there, and what comes.
+pub(crate) type Combine = Box<dyn Fn(u64, u64) -> u64 + Send + Sync>;
+
+/// An elementwise combination of the destination with the source.
+pub(crate) struct Reduction {
+    pub element_bytes: usize,
+    pub combine: Combine,
+}
+
+/// `cp.async.bulk` and `cp.reduce.async.bulk`.
+pub(crate) struct BulkCopy {
+    pub destination: Pointer,
+    pub source: Pointer,
+    pub bytes: Slot,
+    pub completion: Completion,
+    /// The blocks of the cluster that get the data, by their ranks; else the one that the destination says.
+    pub mask: Option<Slot>,
+    pub reduction: Option<Reduction>,
+}
+
+impl Execute for BulkCopy {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        for lane in lanes_of(context.lanes) {
+            self.execute_lane(context, lane).of_lane(lane)?;
+        }
+        Ok(Flow::Next)
+    }
+}
+
+impl BulkCopy {
+    fn execute_lane(&self, context: &mut Context<'_>, lane: usize) -> Outcome {
+        let size = context.get(self.bytes, lane) as u32;
+        if !size.is_multiple_of(GRANULE) {
+            return illegal(format!(
+                "a bulk copy of {size} bytes: the size has to be a multiple of {GRANULE}"
+            ));
+        }
+        let (source, destination) = (self.source.place(context, lane), self.destination.place(context, lane));
+        aligned(source, GRANULE, false)?;
+        aligned(destination, GRANULE, true)?;
+        let (agent, barrier) = begin(context, &self.completion, lane)?;
+        let mut data = vec![0; size as usize];
+        read(context, &agent, source, &mut data)?;
+        let targets = targets(context, self.mask, lane, destination, barrier)?;
+        for (destination, barrier) in targets {
+            write(context, &agent, destination, &data, self.reduction.as_ref())?;
+            if let Some(barrier) = barrier {
+                barriers::complete(context, barrier, size, &agent)?;
+            }
+        }
+        end(context, &self.completion, lane, agent);
+        Ok(())
+    }
+}
+
+/// Begins a copy of a lane: its agent, and its barrier if it has one.
+pub(super) fn begin(
+    context: &mut Context<'_>,
+    completion: &Completion,
+    lane: usize,
+) -> Outcome<(Agent, Option<BarrierPlace>)> {
+    Ok(match completion {
+        Completion::Group => {
+            let warp = context.warp;
+            (context.fork(Channel::Bulk(warp)), None)
+        }
+        Completion::Barrier(pointer) => {
+            let place = pointer.shared(context, lane)?;
+            (context.fork(Channel::Barrier(place.1)), Some(place))
+        }
+    })
+}
+
+/// Notes that a copy is on its way in a group, if that is how it completes.
+pub(super) fn end(context: &mut Context<'_>, completion: &Completion, lane: usize, agent: Agent) {
+    if matches!(completion, Completion::Group) {
+        let warp = context.warp;
+        context.block().asynchronous.warp(warp).bulk.begin(1 << lane, agent.clock);
+    }
+}
+
+/// Where the data go: the destination, or with a mask the same offset in each block of the cluster that it has.
+pub(super) fn targets(
+    context: &Context<'_>,
+    mask: Option<Slot>,
+    lane: usize,
+    destination: Place,
+    barrier: Option<BarrierPlace>,
+) -> Outcome<Vec<(Place, Option<BarrierPlace>)>> {
+    let Some(slot) = mask else { return Ok(vec![(destination, barrier)]) };
+    let mask = context.get(slot, lane) as u16;
+    let Place::Shared { offset, .. } = destination else {
+        return illegal("a multicast copy has to go to shared memory".into());
+    };
+    if mask == 0 || u32::from(mask) >> context.blocks.len() != 0 {
+        return illegal(format!(
+            "the mask {mask:#x} of a multicast copy in a cluster of {} blocks",
+            context.blocks.len()
+        ));
+    }
+    let ranks = (0..context.blocks.len()).filter(|rank| mask >> rank & 1 == 1);
+    Ok(ranks
+        .map(|rank| (Place::Shared { rank, offset }, barrier.map(|(_, barrier)| (rank, barrier))))
+        .collect())
+}
+
+/// Reads a copy's source.
+pub(super) fn read(context: &mut Context<'_>, agent: &Agent, place: Place, to: &mut [u8]) -> Outcome {
+    match place {
+        Place::Global(address) => {
+            context.global.read(context.hint, address, to)?;
+            if !to.is_empty() {
+                context.counters.global(std::iter::once((address, to.len() as u64)));
+            }
+        }
+        Place::Shared { rank, offset } => {
+            let accessor = accessor(context, agent);
+            context.blocks[rank].shared.read(&accessor, offset, to)?;
+        }
+        Place::Local(_) | Place::Param(_) => {
+            return illegal("a bulk copy has to read global or shared memory".into());
+        }
+    }
+    context.counters.bytes_read += to.len() as u64;
+    Ok(())
+}
+
+/// Writes the destination of an operation of the asynchronous proxy, or combines it with what is there.
+pub(super) fn write(
+    context: &mut Context<'_>,
+    agent: &Agent,
+    place: Place,
+    from: &[u8],
+    reduction: Option<&Reduction>,
+) -> Outcome {
+    write_by(context, (agent, Proxy::Async), place, from, reduction)
+}
+
+fn write_by(
+    context: &mut Context<'_>,
+    (agent, proxy): (&Agent, Proxy),
+    place: Place,
+    from: &[u8],
+    reduction: Option<&Reduction>,
+) -> Outcome {
+    let accessor = Accessor { is_atomic: reduction.is_some(), proxy, ..accessor(context, agent) };
+    let width = reduction.map_or(1, |reduction| reduction.element_bytes);
+    let elements = from.chunks_exact(width).map(|bytes| {
+        let mut element = [0; 8];
+        element[..width].copy_from_slice(bytes);
+        u64::from_le_bytes(element)
+    });
+    match (place, reduction) {
+        (Place::Global(address), None) => context.global.write(context.hint, address, from)?,
+        (Place::Global(address), Some(reduction)) => {
+            for (element, at) in elements.zip((address..).step_by(width)) {
+                context.global.update(context.hint, at, width, |old| (reduction.combine)(old, element))?;
+            }
+        }
+        (Place::Shared { rank, offset }, None) => {
+            context.blocks[rank].shared.write(&accessor, offset, from)?;
+        }
+        (Place::Shared { rank, offset }, Some(reduction)) => {
+            for (element, at) in elements.zip((offset..).step_by(width)) {
+                let combine = |old: u128| (reduction.combine)(old as u64, element).into();
+                context.blocks[rank].shared.update(&accessor, at, width, combine)?;
+            }
+        }
+        (Place::Local(_) | Place::Param(_), _) => {
+            return illegal("a bulk copy has to write global or shared memory".into());
+        }
+    }
+    if let Place::Global(address) = place
+        && !from.is_empty()
+    {
+        context.counters.global(std::iter::once((address, from.len() as u64)));
+    }
+    context.counters.bytes_written += from.len() as u64;
+    Ok(())
+}
+
+/// `st.async` and `red.async`: values that a barrier counts by their bytes. They are of the generic proxy.
+pub(crate) struct RemoteStore {
+    pub destination: Pointer,
+    pub values: Vec<Slot>,
+    pub element_bytes: usize,
+    pub barrier: Pointer,
+    pub reduction: Option<Reduction>,
+}
+
+impl Execute for RemoteStore {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        for lane in lanes_of(context.lanes) {
+            self.execute_lane(context, lane).of_lane(lane)?;
+        }
+        Ok(Flow::Next)
+    }
+}
+
+impl RemoteStore {
+    fn execute_lane(&self, context: &mut Context<'_>, lane: usize) -> Outcome {
+        let (rank, offset) = self.destination.shared(context, lane)?;
+        let mut bytes = Vec::new();
+        for &slot in &self.values {
+            bytes.extend_from_slice(&context.get(slot, lane).to_le_bytes()[..self.element_bytes]);
+        }
+        let place = Place::Shared { rank, offset };
+        aligned(place, bytes.len() as u32, true)?;
+        let barrier = self.barrier.shared(context, lane)?;
+        let agent = context.fork(Channel::Barrier(barrier.1));
+        write_by(context, (&agent, Proxy::Generic), place, &bytes, self.reduction.as_ref())?;
+        barriers::complete(context, barrier, bytes.len() as u32, &agent)
+    }
+}
+
+fn accessor<'a>(context: &Context<'_>, agent: &'a Agent) -> Accessor<'a> {
+    Accessor { agent, instruction: context.instruction, proxy: Proxy::Async, is_atomic: false }
+}
+
+/// `cp.async.bulk.commit_group`.
+pub(crate) struct Commit;
+
+impl Execute for Commit {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        let (warp, lanes) = (context.warp, context.lanes);
+        context.block().asynchronous.warp(warp).bulk.commit(lanes);
+        Ok(Flow::Next)
+    }
+}
+
+/// `cp.async.bulk.wait_group`, with `.read` or without: what a waiter may do with shared memory is the same.
+pub(crate) struct Wait {
+    /// How many groups may stay on their way.
+    pub keep: usize,
+}
+
+impl Execute for Wait {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        let (warp, lanes) = (context.warp, context.lanes);
+        for clock in context.block().asynchronous.warp(warp).bulk.wait(lanes, self.keep) {
+            context.agent.acquire(&clock);
+        }
+        Ok(Flow::Next)
+    }
+}

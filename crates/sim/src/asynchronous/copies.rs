@@ -1,0 +1,148 @@
+//! `cp.async`: copies of 4, 8 or 16 bytes a lane from global to shared memory, and their groups.
+
+use super::barriers::with_barrier;
+use super::pointer::Pointer;
+use super::{Channel, illegal};
+use crate::context::{Context, Execute, Flow, Place, aligned};
+use crate::fault::{OfLane, Outcome};
+use crate::memory::shared::Accessor;
+use crate::memory::{Clock, Proxy};
+use crate::registers::{Slot, lanes_of};
+
+/// How much of the source is copied; the rest of the destination is zero.
+pub(crate) enum SourceSize {
+    /// All of it.
+    All,
+    /// So many bytes.
+    Bytes(Slot),
+    /// Nothing where the predicate holds, else all of it.
+    IgnoredIf(Slot),
+}
+
+/// `cp.async.ca` and `cp.async.cg`.
+pub(crate) struct Copy {
+    pub destination: Pointer,
+    pub source: Pointer,
+    /// 4, 8 or 16.
+    pub bytes: usize,
+    pub source_size: SourceSize,
+}
+
+impl Copy {
+    /// How many bytes of the source a lane copies.
+    fn source_bytes(&self, context: &Context<'_>, lane: usize) -> Outcome<usize> {
+        match self.source_size {
+            SourceSize::All => Ok(self.bytes),
+            SourceSize::IgnoredIf(slot) => Ok(if context.get(slot, lane) & 1 == 1 { 0 } else { self.bytes }),
+            SourceSize::Bytes(slot) => {
+                let size = context.get(slot, lane) as u32 as usize;
+                if size > self.bytes {
+                    return illegal(format!("cp.async of {} bytes has a source of {size}", self.bytes))
+                        .of_lane(lane);
+                }
+                Ok(size)
+            }
+        }
+    }
+}
+
+impl Execute for Copy {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        let warp = context.warp;
+        let agent = context.fork(Channel::Copies(warp));
+        let (mut requests, mut offsets) = (Vec::new(), Vec::new());
+        for lane in lanes_of(context.lanes) {
+            let mut bytes = [0; 16];
+            let size = self.source_bytes(context, lane)?;
+            if size > 0 {
+                let source = self.source.global(context, lane).of_lane(lane)?;
+                aligned(Place::Global(source), self.bytes as u32, false).of_lane(lane)?;
+                context
+                    .global
+                    .read(context.hint, source, &mut bytes[..size])
+                    .map_err(Into::into)
+                    .of_lane(lane)?;
+                requests.push((source, size as u64));
+            }
+            let (rank, offset) = self.destination.shared(context, lane).of_lane(lane)?;
+            aligned(Place::Shared { rank, offset }, self.bytes as u32, true).of_lane(lane)?;
+            let accessor = Accessor {
+                agent: &agent,
+                instruction: context.instruction,
+                proxy: Proxy::Generic,
+                is_atomic: false,
+            };
+            context.blocks[rank].shared.write(&accessor, offset, &bytes[..self.bytes]).of_lane(lane)?;
+            offsets.push((lane, offset));
+        }
+        context.counters.bytes_read += requests.iter().map(|(_, size)| size).sum::<u64>();
+        if !requests.is_empty() {
+            context.counters.global(requests.into_iter());
+        }
+        context.counters.shared(&offsets, self.bytes);
+        let lanes = context.lanes;
+        context.block().asynchronous.warp(warp).copies.begin(lanes, agent.clock);
+        Ok(Flow::Next)
+    }
+}
+
+/// `cp.async.commit_group`.
+pub(crate) struct Commit;
+
+impl Execute for Commit {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        let (warp, lanes) = (context.warp, context.lanes);
+        context.block().asynchronous.warp(warp).copies.commit(lanes);
+        Ok(Flow::Next)
+    }
+}
+
+/// `cp.async.wait_group` and `cp.async.wait_all`.
+pub(crate) struct Wait {
+    /// How many groups may stay on their way; with `None`, what is not committed is waited for too.
+    pub keep: Option<usize>,
+}
+
+impl Execute for Wait {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        let (warp, lanes) = (context.warp, context.lanes);
+        let copies = &mut context.block().asynchronous.warp(warp).copies;
+        if self.keep.is_none() {
+            copies.commit(lanes);
+        }
+        for clock in copies.wait(lanes, self.keep.unwrap_or(0)) {
+            context.agent.acquire(&clock);
+        }
+        Ok(Flow::Next)
+    }
+}
+
+/// `cp.async.mbarrier.arrive`: the barrier's phase takes the copies of the lanes with it.
+pub(crate) struct ArriveAfterCopies {
+    pub barrier: Pointer,
+    /// Whether the arrivals are among those that the barrier expects (`.noinc`); else each counts itself up first.
+    pub is_expected: bool,
+}
+
+impl Execute for ArriveAfterCopies {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        let warp = context.warp;
+        for lane in lanes_of(context.lanes) {
+            let place = self.barrier.shared(context, lane).of_lane(lane)?;
+            let mut clock = Clock::new(context.agents);
+            for copy in context.block().asynchronous.warp(warp).copies.pending(1 << lane) {
+                clock.join(copy);
+            }
+            with_barrier(context, place, |barrier| {
+                if self.is_expected {
+                    barrier.arrive(1, true, &clock)?;
+                } else {
+                    barrier.track(&clock);
+                }
+                Ok(())
+            })
+            .of_lane(lane)?;
+        }
+        Ok(Flow::Next)
+    }
+}

@@ -1,0 +1,32 @@
+//! Fences between the generic and the asynchronous proxy, and of freshly made barriers.
+
+use crate::context::{Context, Execute, Flow};
+use crate::fault::Outcome;
+
+/// `fence.proxy.async`: what the generic proxy has done is visible to the asynchronous one.
+pub(crate) struct ProxyFence;
+
+impl Execute for ProxyFence {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        context.agent.fence_proxies();
+        publish(context);
+        Ok(Flow::Next)
+    }
+}
+
+/// `fence.mbarrier_init.release.cluster`: the barriers that this warp has made are visible to the asynchronous proxy.
+pub(crate) struct BarrierInitFence;
+
+impl Execute for BarrierInitFence {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        publish(context);
+        Ok(Flow::Next)
+    }
+}
+
+fn publish(context: &mut Context<'_>) {
+    let maker = (context.rank, context.warp);
+    for block in context.blocks.iter_mut() {
+        block.asynchronous.publish(maker);
+    }
+}

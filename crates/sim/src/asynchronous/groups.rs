@@ -1,0 +1,123 @@
+//! Groups of asynchronous operations: committed together, waited for in the order of their commits.
+//!
+//! `cp.async`, bulk copies and `wgmma` have the same rule, for each thread of its own: what it began since its last commit
+//! becomes a group, and a wait names how many of its most recent groups may still be on their way. Threads of a warp do
+//! this together most of the time, so a group is kept once, with the lanes that it belongs to.
+
+use std::collections::VecDeque;
+
+/// Operations of a warp on their way, each with what is known of it.
+#[derive(Debug)]
+pub struct Groups<T> {
+    /// Begun and not committed: by which lanes.
+    open: Vec<(u32, T)>,
+    committed: VecDeque<Group<T>>,
+}
+
+#[derive(Debug)]
+struct Group<T> {
+    /// The lanes that committed it.
+    lanes: u32,
+    /// The lanes of these that have waited for it.
+    waited: u32,
+    operations: Vec<T>,
+}
+
+impl<T> Default for Groups<T> {
+    fn default() -> Self {
+        Self { open: Vec::new(), committed: VecDeque::new() }
+    }
+}
+
+impl<T: Clone> Groups<T> {
+    /// Lanes begin an operation.
+    pub fn begin(&mut self, lanes: u32, operation: T) {
+        self.open.push((lanes, operation));
+    }
+
+    /// Lanes commit what they have begun, even if it is nothing.
+    pub fn commit(&mut self, lanes: u32) {
+        let begun = self.open.iter_mut().filter(|(theirs, _)| theirs & lanes != 0);
+        let operations = begun
+            .map(|(theirs, operation)| {
+                *theirs &= !lanes;
+                operation.clone()
+            })
+            .collect();
+        self.open.retain(|(theirs, _)| *theirs != 0);
+        self.committed.push_back(Group { lanes, waited: 0, operations });
+    }
+
+    /// Lanes wait until at most `keep` of their groups are on their way: the operations that are now complete.
+    pub fn wait(&mut self, lanes: u32, keep: usize) -> Vec<T> {
+        let mut kept = [0; 32];
+        let mut complete = Vec::new();
+        for group in self.committed.iter_mut().rev() {
+            let mut finishes = false;
+            for lane in (0..32).filter(|lane| group.lanes & lanes & 1 << lane != 0) {
+                if kept[lane] < keep {
+                    kept[lane] += 1;
+                } else {
+                    finishes |= group.waited & 1 << lane == 0;
+                    group.waited |= 1 << lane;
+                }
+            }
+            if finishes {
+                complete.extend(group.operations.iter().cloned());
+            }
+        }
+        self.committed.retain(|group| group.waited != group.lanes);
+        complete
+    }
+
+    /// What lanes have begun and not waited for, committed or not.
+    pub fn pending(&self, lanes: u32) -> impl Iterator<Item = &T> {
+        let committed = self.committed.iter().filter(move |group| group.lanes & lanes != 0);
+        let open = self.open.iter().filter(move |(theirs, _)| theirs & lanes != 0);
+        committed.flat_map(|group| &group.operations).chain(open.map(|(_, operation)| operation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_leave_the_most_recent_groups() {
+        let mut groups = Groups::default();
+        for number in 0..4 {
+            groups.begin(u32::MAX, number);
+            groups.commit(u32::MAX);
+        }
+        groups.begin(u32::MAX, 9);
+        assert_eq!(groups.wait(u32::MAX, 4), []);
+        assert_eq!(groups.wait(u32::MAX, 2), [1, 0]);
+        assert_eq!(groups.wait(u32::MAX, 2), []);
+        assert_eq!(groups.pending(1).copied().collect::<Vec<_>>(), [2, 3, 9]);
+        assert_eq!(groups.wait(u32::MAX, 0), [3, 2]);
+        assert_eq!(groups.pending(1).copied().collect::<Vec<_>>(), [9], "not committed");
+    }
+
+    #[test]
+    fn empty_groups_count() {
+        let mut groups = Groups::default();
+        groups.begin(u32::MAX, 1);
+        groups.commit(u32::MAX);
+        groups.commit(u32::MAX);
+        assert_eq!(groups.wait(u32::MAX, 1), [1]);
+    }
+
+    #[test]
+    fn lanes_have_groups_of_their_own() {
+        let mut groups = Groups::default();
+        groups.begin(0b11, 1);
+        groups.commit(0b01);
+        groups.begin(0b10, 2);
+        groups.commit(0b10);
+        // Lane 0 has one group, lane 1 has one with both operations.
+        assert_eq!(groups.wait(0b01, 0), [1]);
+        assert_eq!(groups.wait(0b11, 1), []);
+        assert_eq!(groups.wait(0b10, 0), [1, 2]);
+        assert_eq!(groups.pending(u32::MAX).count(), 0);
+    }
+}

@@ -1,0 +1,217 @@
+//! Tensor copies: boxes of a tensor, found by its map.
+
+use super::barriers;
+use super::bulk::{self, Completion, Reduction};
+use super::illegal;
+use super::pointer::Pointer;
+use super::tensor_map::{Field, TENSOR_MAP_BYTES, TensorDataType, TensorMap};
+use crate::context::{Context, Execute, Flow, Place, aligned};
+use crate::fault::{FaultKind, OfLane, Outcome};
+use crate::memory::Agent;
+use crate::registers::{Slot, lanes_of};
+
+/// `tensormap.replace`: gives a field of a map a value.
+pub(crate) struct Replace {
+    pub map: Pointer,
+    pub field: Field,
+    pub value: Slot,
+}
+
+impl Execute for Replace {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        for lane in lanes_of(context.lanes) {
+            let place = self.map.place(context, lane);
+            aligned(place, MAP_ALIGNMENT, true).of_lane(lane)?;
+            for (at, patch) in self.field.patches(context.get(self.value, lane)) {
+                let place = place.offset(at as u64);
+                context.write(place, lane, 1, false, &patch).of_lane(lane)?;
+            }
+        }
+        Ok(Flow::Next)
+    }
+}
+
+/// `tensormap.cp_fenceproxy`: copies a map from shared to global memory, for the warp as one.
+pub(crate) struct Publish {
+    pub destination: Pointer,
+    pub source: Pointer,
+}
+
+impl Execute for Publish {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        let lane = context.lanes.trailing_zeros() as usize;
+        let mut bytes = [0; TENSOR_MAP_BYTES];
+        let (source, destination) = (self.source.place(context, lane), self.destination.place(context, lane));
+        context.read(source, lane, MAP_ALIGNMENT, false, &mut bytes).of_lane(lane)?;
+        context.write(destination, lane, MAP_ALIGNMENT, false, &bytes).of_lane(lane)?;
+        Ok(Flow::Next)
+    }
+}
+
+/// Boxes in shared memory begin at multiples of this.
+const BOX_ALIGNMENT: u32 = 128;
+/// Tensor maps lie at multiples of this.
+const MAP_ALIGNMENT: u32 = 64;
+/// What a swizzle moves as one.
+const CHUNK: usize = 16;
+
+/// A box of a tensor, as an instruction names it.
+pub(crate) struct TensorBox {
+    pub map: Pointer,
+    /// One for each dimension, the contiguous one first.
+    pub coordinates: Vec<Slot>,
+}
+
+impl TensorBox {
+    /// The map, and the coordinates of a lane.
+    fn load(&self, context: &mut Context<'_>, lane: usize) -> Outcome<(TensorMap, Vec<i32>)> {
+        let place = self.map.place(context, lane);
+        let mut bytes = [0; TENSOR_MAP_BYTES];
+        context.read(place, lane, MAP_ALIGNMENT, false, &mut bytes)?;
+        let map = TensorMap::decode(&bytes).or_else(|error| illegal(error.to_string()))?;
+        if map.rank() != self.coordinates.len() {
+            return illegal(format!(
+                "a tensor copy with {} coordinates by a map of {} dimensions",
+                self.coordinates.len(),
+                map.rank()
+            ));
+        }
+        let coordinates: Vec<i32> =
+            self.coordinates.iter().map(|&slot| context.get(slot, lane) as i32).collect();
+        // The ISA does not say so, but Hopper stops here with an illegal instruction.
+        let start = i64::from(coordinates[0]) * i64::from(map.data_type.bytes());
+        if start % CHUNK as i64 != 0 {
+            return illegal(format!(
+                "a tensor copy from byte {start} of a row of the tensor: it has to be a multiple of {CHUNK}"
+            ));
+        }
+        Ok((map, coordinates))
+    }
+}
+
+/// The chunks of a row in shared memory: their places, and the bytes of the row that they hold.
+fn chunks(
+    map: &TensorMap,
+    start: u64,
+    row: u32,
+) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> + use<> {
+    let swizzle = map.swizzle;
+    (0..map.row_bytes() as usize).step_by(CHUNK).map(move |byte| {
+        let linear = start as u32 + row + byte as u32;
+        (u64::from(swizzle.apply(linear, 0)), byte..byte + CHUNK)
+    })
+}
+
+/// `cp.async.bulk.tensor` from global to shared memory.
+pub(crate) struct TensorLoad {
+    pub destination: Pointer,
+    pub source: TensorBox,
+    pub barrier: Pointer,
+    /// The blocks of the cluster that get the box.
+    pub mask: Option<Slot>,
+}
+
+impl Execute for TensorLoad {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        for lane in lanes_of(context.lanes) {
+            self.execute_lane(context, lane).of_lane(lane)?;
+        }
+        Ok(Flow::Next)
+    }
+}
+
+impl TensorLoad {
+    fn execute_lane(&self, context: &mut Context<'_>, lane: usize) -> Outcome {
+        let (map, coordinates) = self.source.load(context, lane)?;
+        let destination = self.destination.place(context, lane);
+        aligned(destination, BOX_ALIGNMENT, true)?;
+        let (agent, barrier) = bulk::begin(context, &Completion::Barrier(self.barrier), lane)?;
+        let targets = bulk::targets(context, self.mask, lane, destination, barrier)?;
+        let fill = map.fill_row();
+        for row in map.rows(&coordinates) {
+            let mut bytes = fill.clone();
+            let inside = row.inside.start as usize..row.inside.end as usize;
+            if !inside.is_empty() {
+                let place = Place::Global(row.address + u64::from(row.inside.start));
+                bulk::read(context, &agent, place, &mut bytes[inside])?;
+            }
+            for &(place, _) in &targets {
+                write_row(context, &agent, &map, place, row.offset, &bytes)?;
+            }
+        }
+        for (_, barrier) in targets {
+            let barrier = barrier.expect("a load completes at a barrier");
+            barriers::complete(context, barrier, map.box_bytes(), &agent)?;
+        }
+        Ok(())
+    }
+}
+
+fn write_row(
+    context: &mut Context<'_>,
+    agent: &Agent,
+    map: &TensorMap,
+    place: Place,
+    row: u32,
+    bytes: &[u8],
+) -> Outcome {
+    let Place::Shared { rank, offset } = place else {
+        return illegal("a tensor load has to go to shared memory".into());
+    };
+    for (offset, chunk) in chunks(map, offset, row) {
+        bulk::write(context, agent, Place::Shared { rank, offset }, &bytes[chunk], None)?;
+    }
+    Ok(())
+}
+
+/// How elements of a type are combined with what is there.
+pub(crate) type ReductionOf = Box<dyn Fn(TensorDataType) -> Result<Reduction, FaultKind> + Send + Sync>;
+
+/// `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor` from shared to global memory.
+pub(crate) struct TensorStore {
+    pub destination: TensorBox,
+    pub source: Pointer,
+    /// Of a reduction.
+    pub reduction: Option<ReductionOf>,
+}
+
+impl Execute for TensorStore {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        for lane in lanes_of(context.lanes) {
+            self.execute_lane(context, lane).of_lane(lane)?;
+        }
+        Ok(Flow::Next)
+    }
+}
+
+impl TensorStore {
+    fn execute_lane(&self, context: &mut Context<'_>, lane: usize) -> Outcome {
+        let (map, coordinates) = self.destination.load(context, lane)?;
+        // The CUDA programming guide says so, and Hopper stops here too.
+        if let Some(coordinate) = coordinates.iter().find(|&&coordinate| coordinate < 0) {
+            return illegal(format!(
+                "a tensor store to the coordinate {coordinate}: a box may reach over the end of the tensor, not over its start"
+            ));
+        }
+        let source = self.source.place(context, lane);
+        aligned(source, BOX_ALIGNMENT, false)?;
+        let Place::Shared { rank, offset } = source else {
+            return illegal("a tensor store has to come from shared memory".into());
+        };
+        let reduction = self.reduction.as_ref().map(|reduction| reduction(map.data_type)).transpose()?;
+        let (agent, _) = bulk::begin(context, &Completion::Group, lane)?;
+        for row in map.rows(&coordinates) {
+            let mut bytes = vec![0; map.row_bytes() as usize];
+            for (offset, chunk) in chunks(&map, offset, row.offset) {
+                bulk::read(context, &agent, Place::Shared { rank, offset }, &mut bytes[chunk])?;
+            }
+            let inside = row.inside.start as usize..row.inside.end as usize;
+            if !inside.is_empty() {
+                let place = Place::Global(row.address + u64::from(row.inside.start));
+                bulk::write(context, &agent, place, &bytes[inside], reduction.as_ref())?;
+            }
+        }
+        bulk::end(context, &Completion::Group, lane, agent);
+        Ok(())
+    }
+}

@@ -1,0 +1,375 @@
+//! Tensor maps: the 128-byte objects by which tensor copies know a tensor in global memory.
+//!
+//! NVIDIA does not document the bits of the object that its driver encodes, so the simulator has an encoding of its own:
+//! a launch on the simulator encodes its maps by [`TensorMap::encode`], which takes what `cuTensorMapEncodeTiled` takes
+//! and refuses what that refuses.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::tensor::Swizzle;
+
+/// The bytes of an encoded map.
+pub const TENSOR_MAP_BYTES: usize = 128;
+/// The most dimensions of a tensor.
+pub const MAX_RANK: usize = 5;
+/// The first bytes of an encoded map.
+const MAGIC: [u8; 4] = *b"TWTM";
+
+/// The type of a tensor's elements, as reductions and the fill see it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TensorDataType {
+    /// Unsigned 8 bits.
+    U8,
+    /// Unsigned 16 bits.
+    U16,
+    /// Unsigned 32 bits.
+    U32,
+    /// Signed 32 bits.
+    S32,
+    /// Unsigned 64 bits.
+    U64,
+    /// Signed 64 bits.
+    S64,
+    /// binary16.
+    F16,
+    /// binary32.
+    F32,
+    /// binary64.
+    F64,
+    /// bfloat16.
+    Bf16,
+    /// binary32, denormals flushed to zero.
+    F32Ftz,
+    /// TensorFloat-32.
+    Tf32,
+    /// TensorFloat-32, denormals flushed to zero.
+    Tf32Ftz,
+}
+
+impl TensorDataType {
+    /// Every type, in the order in which `tensormap.replace` numbers them.
+    pub const ALL: [Self; 13] = [
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::S32,
+        Self::U64,
+        Self::S64,
+        Self::F16,
+        Self::F32,
+        Self::F32Ftz,
+        Self::F64,
+        Self::Bf16,
+        Self::Tf32,
+        Self::Tf32Ftz,
+    ];
+
+    /// The bytes of an element.
+    pub fn bytes(self) -> u32 {
+        match self {
+            Self::U8 => 1,
+            Self::U16 | Self::F16 | Self::Bf16 => 2,
+            Self::U32 | Self::S32 | Self::F32 | Self::F32Ftz | Self::Tf32 | Self::Tf32Ftz => 4,
+            Self::U64 | Self::S64 | Self::F64 => 8,
+        }
+    }
+
+    /// The bits of a NaN, of a floating type.
+    fn nan(self) -> Option<u64> {
+        match self {
+            Self::F16 | Self::Bf16 => Some(0x7fff),
+            Self::F32 | Self::F32Ftz | Self::Tf32 | Self::Tf32Ftz => Some(0x7fff_ffff),
+            Self::F64 => Some(0x7fff_ffff_ffff_ffff),
+            Self::U8 | Self::U16 | Self::U32 | Self::S32 | Self::U64 | Self::S64 => None,
+        }
+    }
+}
+
+/// What a tensor copy gives for elements outside the tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum OutOfBoundsFill {
+    /// Zeros.
+    Zero,
+    /// NaN, of floating types.
+    Nan,
+}
+
+/// A tensor in global memory and the box that one copy moves. Dimension 0 is the contiguous one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TensorMap {
+    /// The element type.
+    pub data_type: TensorDataType,
+    /// The address of the first element, a multiple of 16.
+    pub address: u64,
+    /// The extents in elements, one for each of 1 to 5 dimensions.
+    pub extents: Vec<u64>,
+    /// The distances in bytes between neighbours along dimensions 1 and up, multiples of 16.
+    pub strides: Vec<u64>,
+    /// The extents of the box, 1 to 256 each.
+    pub box_extents: Vec<u32>,
+    /// Along each dimension, every how many elements one is taken, 1 to 8; dimension 0 takes all.
+    pub element_strides: Vec<u32>,
+    /// How the box is swizzled in shared memory.
+    pub swizzle: Swizzle,
+    /// What stands for elements outside.
+    pub fill: OutOfBoundsFill,
+}
+
+/// Why a tensor map cannot be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TensorMapError(String);
+
+impl fmt::Display for TensorMapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tensor map: {}", self.0)
+    }
+}
+
+impl std::error::Error for TensorMapError {}
+
+/// A field of an encoded map, as `tensormap.replace` names them. Dimensions count from 0; the stride of number 0 is that of
+/// dimension 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Field {
+    /// The address of the tensor.
+    Address,
+    /// The number of dimensions less one.
+    Rank,
+    /// The extent of the box.
+    BoxExtent(usize),
+    /// The extent of the tensor.
+    Extent(usize),
+    /// The stride in bytes.
+    Stride(usize),
+    /// The step along a dimension.
+    ElementStride(usize),
+    /// The element type, by its number in [`TensorDataType::ALL`].
+    ElementType,
+    /// The interleaving: 0 is none.
+    Interleave,
+    /// The swizzle: none, 32, 64, 128 bytes.
+    Swizzle,
+    /// The fill: zero, NaN.
+    Fill,
+}
+
+impl Field {
+    /// Its offset and length in the object.
+    fn place(self) -> (usize, usize) {
+        let dimension = |dimension: usize, offset: usize| 16 + dimension * 16 + offset;
+        match self {
+            Self::ElementType => (4, 1),
+            Self::Rank => (5, 1),
+            Self::Swizzle => (6, 1),
+            Self::Fill => (7, 1),
+            Self::Address => (8, 8),
+            Self::Extent(number) => (dimension(number, 0), 4),
+            Self::BoxExtent(number) => (dimension(number, 4), 2),
+            Self::ElementStride(number) => (dimension(number, 6), 2),
+            Self::Stride(number) => (dimension(number, 8), 8),
+            Self::Interleave => (dimension(MAX_RANK, 0), 1),
+        }
+    }
+
+    /// What has to be written where to give it a value: `tensormap.replace`. Among it is the mark of an encoded map.
+    pub fn patches(self, value: u64) -> [(usize, Vec<u8>); 2] {
+        let (at, len) = self.place();
+        [(0, MAGIC.to_vec()), (at, value.to_le_bytes()[..len].to_vec())]
+    }
+}
+
+/// One run of a box along dimension 0.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BoxRow {
+    /// Its first byte in the box, dense and unswizzled.
+    pub offset: u32,
+    /// The address of its first element, even where that is outside the tensor.
+    pub address: u64,
+    /// Its bytes that are inside the tensor.
+    pub inside: Range<u32>,
+}
+
+impl TensorMap {
+    /// The object that a tensor copy reads.
+    ///
+    /// # Errors
+    /// What `cuTensorMapEncodeTiled` refuses.
+    pub fn encode(&self) -> Result<[u8; TENSOR_MAP_BYTES], TensorMapError> {
+        self.check()?;
+        let mut bytes = [0; TENSOR_MAP_BYTES];
+        let mut put = |field: Field, value: u64| {
+            for (at, patch) in field.patches(value) {
+                bytes[at..at + patch.len()].copy_from_slice(&patch);
+            }
+        };
+        let data_type = TensorDataType::ALL.iter().position(|&ty| ty == self.data_type);
+        put(Field::ElementType, data_type.expect("ALL has every type") as u64);
+        put(Field::Rank, self.rank() as u64 - 1);
+        put(Field::Swizzle, self.swizzle as u64);
+        put(Field::Fill, self.fill as u64);
+        put(Field::Address, self.address);
+        for dimension in 0..self.rank() {
+            put(Field::Extent(dimension), self.extents[dimension]);
+            put(Field::BoxExtent(dimension), self.box_extents[dimension].into());
+            put(Field::ElementStride(dimension), self.element_strides[dimension].into());
+        }
+        for (dimension, &stride) in self.strides.iter().enumerate() {
+            put(Field::Stride(dimension), stride);
+        }
+        Ok(bytes)
+    }
+
+    /// The map that an object encodes.
+    ///
+    /// # Errors
+    /// If it was made neither by [`Self::encode`] nor by `tensormap.replace`, or is no map that the former would make.
+    pub fn decode(bytes: &[u8; TENSOR_MAP_BYTES]) -> Result<Self, TensorMapError> {
+        if bytes[..MAGIC.len()] != MAGIC {
+            return Err(TensorMapError("the bytes are none that the simulator has encoded".into()));
+        }
+        let number = |field: Field| {
+            let (at, len) = field.place();
+            let mut word = [0; 8];
+            word[..len].copy_from_slice(&bytes[at..at + len]);
+            u64::from_le_bytes(word)
+        };
+        let choice = |field: Field, name: &str, count: usize| {
+            let index = number(field) as usize;
+            (index < count).then_some(index).ok_or_else(|| TensorMapError(format!("{name} {index}")))
+        };
+        let swizzles = [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128];
+        let rank = choice(Field::Rank, "rank less one of", MAX_RANK)? + 1;
+        choice(Field::Interleave, "interleaved layout", 1)?;
+        let map = Self {
+            data_type: TensorDataType::ALL
+                [choice(Field::ElementType, "element type", TensorDataType::ALL.len())?],
+            address: number(Field::Address),
+            // Extents go up to 2^32, which is written as 0.
+            extents: (0..rank)
+                .map(|dimension| u64::from(number(Field::Extent(dimension)).wrapping_sub(1) as u32) + 1)
+                .collect(),
+            strides: (1..rank).map(|dimension| number(Field::Stride(dimension - 1))).collect(),
+            box_extents: (0..rank).map(|dimension| number(Field::BoxExtent(dimension)) as u32).collect(),
+            element_strides: (0..rank)
+                .map(|dimension| number(Field::ElementStride(dimension)) as u32)
+                .collect(),
+            swizzle: swizzles[choice(Field::Swizzle, "swizzle mode", swizzles.len())?],
+            fill: [OutOfBoundsFill::Zero, OutOfBoundsFill::Nan][choice(Field::Fill, "fill mode", 2)?],
+        };
+        map.check()?;
+        Ok(map)
+    }
+
+    fn check(&self) -> Result<(), TensorMapError> {
+        let refuse = |text: String| Err(TensorMapError(text));
+        let rank = self.extents.len();
+        if !(1..=MAX_RANK).contains(&rank) {
+            return refuse(format!("{rank} dimensions, there are 1 to {MAX_RANK}"));
+        }
+        let lengths = [self.strides.len() + 1, self.box_extents.len(), self.element_strides.len()];
+        if lengths != [rank; 3] {
+            return refuse(format!("strides, box or element strides do not fit {rank} dimensions"));
+        }
+        if !self.address.is_multiple_of(16) {
+            return refuse(format!("the address {:#x} is not a multiple of 16", self.address));
+        }
+        for (dimension, &extent) in self.extents.iter().enumerate() {
+            if !(1..=1 << 32).contains(&extent) {
+                return refuse(format!("extent {extent} of dimension {dimension}: it has to be 1 to 2^32"));
+            }
+            let (box_extent, step) = (self.box_extents[dimension], self.element_strides[dimension]);
+            if !(1..=256).contains(&box_extent) {
+                return refuse(format!(
+                    "box extent {box_extent} of dimension {dimension}: it has to be 1 to 256"
+                ));
+            }
+            if !(1..=8).contains(&step) {
+                return refuse(format!(
+                    "element stride {step} of dimension {dimension}: it has to be 1 to 8"
+                ));
+            }
+        }
+        for &stride in &self.strides {
+            if !stride.is_multiple_of(16) || stride >= 1 << 40 {
+                return refuse(format!(
+                    "a stride of {stride} bytes: it has to be a multiple of 16 below 2^40"
+                ));
+            }
+        }
+        let row = self.row_bytes();
+        if !row.is_multiple_of(16) {
+            return refuse(format!("a row of the box has {row} bytes: it has to be a multiple of 16"));
+        }
+        if self.swizzle != Swizzle::None && row > self.swizzle.line_bytes() {
+            return refuse(format!(
+                "a row of the box has {row} bytes: a swizzle of {} takes no more",
+                self.swizzle.line_bytes()
+            ));
+        }
+        if self.fill == OutOfBoundsFill::Nan && self.data_type.nan().is_none() {
+            return refuse(format!("{:?} has no NaN to fill with", self.data_type));
+        }
+        Ok(())
+    }
+
+    /// How many dimensions the tensor has.
+    pub fn rank(&self) -> usize {
+        self.extents.len()
+    }
+
+    /// The bytes of a row of the box.
+    pub fn row_bytes(&self) -> u32 {
+        self.box_extents[0] * self.data_type.bytes()
+    }
+
+    /// The elements that a copy takes along a dimension.
+    fn taken(&self, dimension: usize) -> u32 {
+        if dimension == 0 {
+            return self.box_extents[0];
+        }
+        self.box_extents[dimension].div_ceil(self.element_strides[dimension])
+    }
+
+    /// The bytes of the box in shared memory: what a copy adds to its barrier, whatever part of it is outside.
+    pub fn box_bytes(&self) -> u32 {
+        (1..self.rank()).map(|dimension| self.taken(dimension)).product::<u32>() * self.row_bytes()
+    }
+
+    /// What stands for a row outside the tensor.
+    pub fn fill_row(&self) -> Vec<u8> {
+        let element = match self.fill {
+            OutOfBoundsFill::Zero => 0,
+            OutOfBoundsFill::Nan => self.data_type.nan().unwrap_or(0),
+        };
+        let width = self.data_type.bytes() as usize;
+        element.to_le_bytes()[..width].repeat(self.box_extents[0] as usize)
+    }
+
+    /// The rows of the box at these coordinates, one for each dimension, in the order of shared memory.
+    pub fn rows<'m>(&'m self, coordinates: &'m [i32]) -> impl Iterator<Item = BoxRow> + 'm {
+        let width = u64::from(self.data_type.bytes());
+        let (row_bytes, count) = (self.row_bytes(), self.box_bytes() / self.row_bytes());
+        let start = i64::from(coordinates[0]);
+        let clip = |element: i64| element.clamp(0, i64::from(self.box_extents[0])) as u32 * width as u32;
+        let whole = clip(-start)..clip(self.extents[0] as i64 - start);
+        (0..count).map(move |row| {
+            let mut rest = row;
+            let mut address = self.address.wrapping_add_signed(start * width as i64);
+            let mut is_inside = true;
+            for (dimension, &coordinate) in coordinates.iter().enumerate().skip(1) {
+                let taken = self.taken(dimension);
+                let step = i64::from(rest % taken) * i64::from(self.element_strides[dimension]);
+                let index = i64::from(coordinate) + step;
+                is_inside &= (0..self.extents[dimension] as i64).contains(&index);
+                address = address.wrapping_add_signed(index.wrapping_mul(self.strides[dimension - 1] as i64));
+                rest /= taken;
+            }
+            let inside = if is_inside && whole.start < whole.end { whole.clone() } else { 0..0 };
+            BoxRow { offset: row * row_bytes, address, inside }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,409 @@
+//! The scheduler of a cluster of blocks, most often of one: its warps take turns until all have exited.
+//!
+//! A cluster runs on one thread of the host. A warp runs until it has to wait, or for a while; then the next one does. If
+//! a whole round goes by without a step, every warp waits for another: that is reported with where each stands.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tilewright_ptx::isa::BarrierReduction;
+
+use crate::barrier::{BARRIERS, BlockBarrier};
+use crate::context::{BlockMemory, Context, Flow};
+use crate::counters::StepCounters;
+use crate::decode::{Action, Barrier, BarrierKind, Gather, Program, Step};
+use crate::fault::{Cause, FaultKind, OfLane, Outcome, Stop};
+use crate::memory::Global;
+use crate::registers::{LANES, Lanes, Slot, lanes_of};
+use crate::warp::Warp;
+
+/// A warp gives way after so many steps.
+const TURN: u32 = 4096;
+
+/// What all clusters of a launch share.
+pub(crate) struct Machine<'a> {
+    pub program: &'a Program,
+    pub global: &'a Global<'a>,
+    pub parameters: &'a [u8],
+    /// The caller wants the launch to end.
+    pub interrupt: Option<&'a AtomicBool>,
+    /// Another cluster has failed.
+    pub stop: &'a AtomicBool,
+}
+
+/// The state of a cluster that runs.
+pub(crate) struct Cluster<'a> {
+    pub machine: &'a Machine<'a>,
+    pub blocks: Vec<BlockMemory>,
+    /// Of each block.
+    pub barriers: Vec<[BlockBarrier; BARRIERS]>,
+    /// The barrier of the cluster.
+    pub meeting: BlockBarrier,
+    /// Of all blocks, by rank.
+    pub warps: Vec<Warp>,
+    /// The warps of a block.
+    pub warps_per_block: usize,
+    pub agents: usize,
+    pub counters: &'a mut [StepCounters],
+    pub printed: String,
+}
+
+/// A fault and where it happened: the warp among those of the cluster, and the site in the program.
+pub(crate) struct Stopped {
+    pub stop: Box<Stop>,
+    pub warp: usize,
+    pub site: Option<u32>,
+}
+
+/// Where a warp waits, as far as the scheduler knows: warp, lanes, site.
+pub(crate) type WaitingGroup = (usize, u32, u32);
+
+impl Cluster<'_> {
+    /// Runs until all warps have exited. On a deadlock, the fault lists where all wait.
+    pub fn run(&mut self) -> Result<(), Stopped> {
+        loop {
+            let (mut is_running, mut has_progressed) = (false, false);
+            for warp in 0..self.warps.len() {
+                if self.warps[warp].groups.is_empty() {
+                    continue;
+                }
+                is_running = true;
+                has_progressed |= self.turn(warp)?;
+                if self.is_cancelled() {
+                    return Err(Stopped { stop: FaultKind::Cancelled.into(), warp, site: None });
+                }
+            }
+            if !is_running {
+                return Ok(());
+            }
+            if !has_progressed {
+                return Err(self.deadlock());
+            }
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        let machine = self.machine;
+        machine.stop.load(Ordering::Relaxed)
+            || machine.interrupt.is_some_and(|interrupt| interrupt.load(Ordering::Relaxed))
+    }
+
+    /// Where all groups wait.
+    pub fn waiting(&self) -> Vec<WaitingGroup> {
+        let of_warp = |(index, warp): (usize, &Warp)| {
+            let site = |step: u32| self.machine.program.steps[step as usize].site;
+            warp.groups.iter().map(|group| (index, group.lanes, site(group.step))).collect::<Vec<_>>()
+        };
+        self.warps.iter().enumerate().flat_map(of_warp).collect()
+    }
+
+    /// All wait: for lanes of their own warp that cannot come, or for each other.
+    fn deadlock(&self) -> Stopped {
+        for (index, warp) in self.warps.iter().enumerate() {
+            for group in &warp.groups {
+                let step = &self.machine.program.steps[group.step as usize];
+                if group.arrived.is_none() && step.gather == Gather::Warp && group.lanes != warp.alive {
+                    let kind = FaultKind::DivergentBarrier {
+                        present: group.lanes,
+                        missing: warp.existing & !group.lanes,
+                    };
+                    return Stopped { stop: kind.into(), warp: index, site: Some(step.site) };
+                }
+            }
+        }
+        let waiting = self.waiting();
+        let (warp, _, site) = waiting[0];
+        Stopped { stop: Cause::Deadlock(waiting).into(), warp, site: Some(site) }
+    }
+
+    /// A turn of a warp: whether it executed a step.
+    fn turn(&mut self, warp: usize) -> Result<bool, Stopped> {
+        for group in &mut self.warps[warp].groups {
+            group.is_waiting = false;
+        }
+        let mut has_progressed = false;
+        for _ in 0..TURN {
+            let Some(group) = self.warps[warp].next() else { break };
+            let here = self.warps[warp].groups[group].step;
+            match self.step(warp, group) {
+                Ok(progressed) => has_progressed |= progressed,
+                Err(stop) => {
+                    let site = Some(self.machine.program.steps[here as usize].site);
+                    return Err(Stopped { stop, warp, site });
+                }
+            }
+        }
+        Ok(has_progressed)
+    }
+
+    /// Executes the next step of a group, unless it has to wait. Returns whether anything happened.
+    #[inline]
+    fn step(&mut self, index: usize, group_index: usize) -> Outcome<bool> {
+        let warp = &mut self.warps[index];
+        let group = warp.groups[group_index];
+        let step = &self.machine.program.steps[group.step as usize];
+        let mut lanes = group.lanes;
+        if let Some((predicate, holds)) = step.guard {
+            let mask = warp.registers.mask(predicate);
+            lanes &= if holds { mask } else { !mask };
+            if lanes == 0 {
+                warp.send(group_index, group.lanes, group.step + 1);
+                return Ok(true);
+            }
+        }
+        let mut behind = 0;
+        if step.gather != Gather::Any && group.arrived.is_none() {
+            let present = gathered(warp, step, lanes)?;
+            if present == 0 {
+                warp.hold(group_index, lanes);
+                return Ok(lanes != group.lanes);
+            }
+            // Lanes whose members are not there yet stay behind.
+            behind = lanes & !present;
+            lanes = present;
+        }
+        let counters = &mut self.counters[step.site as usize];
+        if group.arrived.is_none() {
+            counters.executions += 1;
+            counters.lanes += u64::from(lanes.count_ones());
+        }
+        warp.time += 1;
+        if !step.product_registers.is_empty() {
+            let products = self.blocks[warp.rank].asynchronous.products(warp.index);
+            products.check_accesses(&step.product_registers)?;
+        }
+        match &step.action {
+            Action::Compute(compute) => compute(&mut warp.registers, lanes),
+            Action::Nothing => {}
+            Action::Execute(execute) => {
+                let (warp, machine) = (&mut self.warps[index], self.machine);
+                let mut context = Context {
+                    lanes,
+                    warp: warp.index,
+                    warps: self.warps_per_block,
+                    rank: warp.rank,
+                    instruction: step.site,
+                    registers: &mut warp.registers,
+                    global: machine.global,
+                    hint: &mut warp.hint,
+                    blocks: &mut self.blocks,
+                    local: &mut warp.local,
+                    parameters: machine.parameters,
+                    agent: &mut warp.agent,
+                    agents: self.agents,
+                    time: warp.time,
+                    counters: &mut self.counters[step.site as usize],
+                    printed: &mut self.printed,
+                };
+                if execute.execute(&mut context)? == Flow::Wait {
+                    self.counters[step.site as usize].executions -= 1;
+                    self.counters[step.site as usize].lanes -= u64::from(lanes.count_ones());
+                    warp.hold(group_index, lanes);
+                    return Ok(lanes != group.lanes);
+                }
+            }
+            Action::Branch(target) => {
+                let target = *target;
+                if lanes == group.lanes {
+                    warp.send(group_index, lanes, target);
+                } else {
+                    warp.groups[group_index].step += 1;
+                    warp.send(group_index, lanes, target);
+                }
+                return Ok(true);
+            }
+            Action::Choose { index: slot, targets } => {
+                return choose(warp, group_index, lanes, *slot, targets);
+            }
+            Action::Exit => {
+                warp.exit(group_index, lanes);
+                self.recheck(index);
+                return Ok(true);
+            }
+            Action::Barrier(barrier) => return self.barrier(index, group_index, lanes, barrier),
+            Action::ClusterArrive => self.cluster_arrive(index, lanes)?,
+            Action::ClusterWait => return self.cluster_wait(index, group_index, lanes),
+        }
+        self.warps[index].send(group_index, group.lanes & !behind, group.step + 1);
+        Ok(true)
+    }
+
+    fn warps_of(&self, rank: usize) -> &[Warp] {
+        &self.warps[rank * self.warps_per_block..(rank + 1) * self.warps_per_block]
+    }
+
+    /// An exit may complete barriers: those that wait for all threads.
+    fn recheck(&mut self, index: usize) {
+        let rank = self.warps[index].rank;
+        let alive = self.warps_of(rank).iter().map(|warp| warp.alive.count_ones()).sum();
+        for barrier in &mut self.barriers[rank] {
+            barrier.complete(alive);
+        }
+        let all = self.warps.iter().map(|warp| warp.alive.count_ones()).sum();
+        self.meeting.complete(all);
+    }
+
+    /// Arrives at a barrier of the block, and waits for it if it is asked to.
+    fn barrier(&mut self, index: usize, group_index: usize, lanes: u32, barrier: &Barrier) -> Outcome<bool> {
+        let (group, rank) = (self.warps[index].groups[group_index], self.warps[index].rank);
+        let (number, generation) = match group.arrived {
+            Some(arrived) => arrived,
+            None => self.arrive(index, lanes, barrier)?,
+        };
+        let state = &self.barriers[rank][number];
+        let warp = &mut self.warps[index];
+        if matches!(barrier.kind, BarrierKind::Arrive) {
+            warp.send(group_index, group.lanes, group.step + 1);
+            return Ok(true);
+        }
+        if state.generation == generation {
+            warp.groups[group_index].arrived = Some((number, generation));
+            warp.hold(group_index, lanes);
+            return Ok(group.arrived.is_none() || lanes != group.lanes);
+        }
+        warp.agent.acquire(&state.completed);
+        if let BarrierKind::Reduce { operation, destination, .. } = barrier.kind {
+            let (holding, threads) = state.result;
+            let value = match operation {
+                BarrierReduction::Popc => u64::from(holding),
+                BarrierReduction::And => u64::from(holding == threads),
+                BarrierReduction::Or => u64::from(holding != 0),
+            };
+            warp.registers.set(destination, lanes, &[value; LANES]);
+        }
+        warp.send(group_index, group.lanes, group.step + 1);
+        Ok(true)
+    }
+
+    /// The lanes of a warp arrive at a barrier: its number, and the generation that is complete when all have.
+    fn arrive(&mut self, index: usize, lanes: u32, barrier: &Barrier) -> Outcome<(usize, u64)> {
+        let rank = self.warps[index].rank;
+        let alive = self.warps_of(rank).iter().map(|warp| warp.alive.count_ones()).sum();
+        let warp = &mut self.warps[index];
+        if barrier.aligned && warp.alive != warp.existing {
+            let missing = warp.existing & !lanes;
+            return Err(FaultKind::DivergentBarrier { present: lanes, missing }.into());
+        }
+        let number = uniform(warp.registers.get(barrier.number), lanes, "the number of a barrier")? as usize;
+        if number >= BARRIERS {
+            return Err(FaultKind::Illegal(format!("barrier {number}: a block has {BARRIERS}")).into());
+        }
+        let expected = match barrier.threads {
+            None => None,
+            Some(threads) => {
+                Some(uniform(warp.registers.get(threads), lanes, "the threads of a barrier")? as u32)
+            }
+        };
+        if let Some(expected) = expected
+            && (expected == 0 || !expected.is_multiple_of(LANES as u32))
+        {
+            let text = format!("a barrier of {expected} threads: the number is a multiple of the warp's 32");
+            return Err(FaultKind::Illegal(text).into());
+        }
+        let holding = match barrier.kind {
+            BarrierKind::Reduce { predicate, negated, .. } => {
+                let mask = warp.registers.mask(predicate);
+                (lanes & if negated { !mask } else { mask }).count_ones()
+            }
+            BarrierKind::Arrive | BarrierKind::Wait => 0,
+        };
+        // Of an aligned barrier with a count, a warp counts whole, even the last one of a block that does not fill it.
+        let threads = if barrier.aligned && expected.is_some() { LANES as u32 } else { lanes.count_ones() };
+        let clock = warp.agent.release();
+        self.blocks[rank].asynchronous.publish((rank, warp.index));
+        let state = &mut self.barriers[rank][number];
+        let generation = state.generation;
+        state.arrive(threads, expected, holding, &clock)?;
+        state.complete(alive);
+        Ok((number, generation))
+    }
+
+    /// Barriers in shared memory that a warp has made are visible to asynchronous copies after the warp's next barrier.
+    fn publish_mbarriers(&mut self, maker: (usize, usize)) {
+        for block in &mut self.blocks {
+            block.asynchronous.publish(maker);
+        }
+    }
+
+    fn cluster_arrive(&mut self, index: usize, lanes: u32) -> Outcome {
+        let all = self.warps.iter().map(|warp| warp.alive.count_ones()).sum();
+        let warp = &mut self.warps[index];
+        let (maker, clock) = ((warp.rank, warp.index), warp.agent.release());
+        warp.cluster_arrival = Some(self.meeting.generation);
+        self.publish_mbarriers(maker);
+        self.meeting.arrive(lanes.count_ones(), None, 0, &clock)?;
+        self.meeting.complete(all);
+        Ok(())
+    }
+
+    fn cluster_wait(&mut self, index: usize, group_index: usize, lanes: u32) -> Outcome<bool> {
+        let warp = &mut self.warps[index];
+        let Some(generation) = warp.cluster_arrival else {
+            return Err(FaultKind::Illegal("`barrier.cluster.wait` without an arrival".into()).into());
+        };
+        let group = warp.groups[group_index];
+        if self.meeting.generation == generation {
+            warp.hold(group_index, lanes);
+            return Ok(lanes != group.lanes);
+        }
+        warp.agent.acquire(&self.meeting.completed);
+        warp.send(group_index, group.lanes, group.step + 1);
+        Ok(true)
+    }
+}
+
+/// The lanes that may execute a step that lanes execute together; none if others are still to come.
+fn gathered(warp: &Warp, step: &Step, lanes: u32) -> Outcome<u32> {
+    match step.gather {
+        Gather::Any => Ok(lanes),
+        Gather::Warp => Ok(if lanes == warp.alive { lanes } else { 0 }),
+        Gather::Members(slot) => {
+            let masks = warp.registers.get(slot);
+            let mut present = 0;
+            for lane in lanes_of(lanes) {
+                let members = masks[lane] as u32;
+                if members >> lane & 1 == 0 {
+                    let text = format!("lane {lane} is not in its own member mask {members:#010x}");
+                    return Err(FaultKind::Illegal(text).into()).of_lane(lane);
+                }
+                if members & warp.alive & !lanes == 0 {
+                    present |= 1 << lane;
+                }
+            }
+            Ok(present)
+        }
+    }
+}
+
+/// The value that all these lanes have.
+fn uniform(values: &Lanes, lanes: u32, what: &str) -> Outcome<u64> {
+    let first = values[lanes.trailing_zeros() as usize];
+    match lanes_of(lanes).find(|lane| values[*lane] != first) {
+        None => Ok(first),
+        Some(lane) => {
+            let text = format!("{what} differs between the lanes of a warp: {first} and {}", values[lane]);
+            Err(FaultKind::Unsupported(text).into()).of_lane(lane)
+        }
+    }
+}
+
+/// Each lane jumps to the target that its index chooses.
+fn choose(warp: &mut Warp, group_index: usize, lanes: u32, slot: Slot, targets: &[u32]) -> Outcome<bool> {
+    let indices = *warp.registers.get(slot);
+    let group = warp.groups[group_index];
+    warp.groups[group_index].step += 1;
+    let mut rest = lanes;
+    while rest != 0 {
+        let lane = rest.trailing_zeros() as usize;
+        let together = lanes_of(rest).filter(|other| indices[*other] == indices[lane]);
+        let together = together.fold(0, |mask, other| mask | 1 << other);
+        let Some(target) = targets.get(indices[lane] as usize) else {
+            let text = format!("`brx.idx` with the index {} of {} targets", indices[lane], targets.len());
+            return Err(FaultKind::Illegal(text).into()).of_lane(lane);
+        };
+        let holder = warp.groups.iter().position(|group| group.lanes & together != 0);
+        warp.send(holder.expect("the lanes are in a group"), together, *target);
+        rest &= !together;
+    }
+    debug_assert_eq!(group.lanes & lanes, lanes);
+    Ok(true)
+}

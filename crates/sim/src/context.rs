@@ -1,0 +1,282 @@
+//! What an instruction sees while it executes: the lanes, their registers, and all memory they can reach.
+
+use crate::asynchronous;
+use crate::counters::StepCounters;
+use crate::fault::{Cause, FaultKind, Outcome};
+use crate::memory::shared::Accessor;
+use crate::memory::{Agent, Global, Proxy, RANK_SHIFT, Shared, Space, WINDOW_BYTES, resolve};
+use crate::registers::{Registers, Slot};
+
+/// What happens after an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flow {
+    /// The lanes go on to the next instruction.
+    Next,
+    /// The instruction cannot complete yet and has changed nothing: the lanes execute it again when something else in
+    /// the cluster has happened. If nothing can happen any more, that is a deadlock.
+    Wait,
+}
+
+/// An instruction in executable form.
+pub(crate) trait Execute: Send + Sync {
+    /// Executes it for the lanes of the context.
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow>;
+}
+
+/// What the blocks of a cluster share with each other: per block, its shared memory and what is under way in it.
+pub(crate) struct BlockMemory {
+    pub shared: Shared,
+    pub asynchronous: asynchronous::State,
+}
+
+/// How many agents a cluster has: the warps of all blocks by rank, then the channels of their asynchronous operations.
+pub(crate) fn agents(blocks: usize, warps: usize) -> usize {
+    blocks * (warps + asynchronous::channels(warps))
+}
+
+/// A byte's place, after its address was resolved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Global memory, at this address.
+    Global(u64),
+    /// The shared memory of the block with this rank in the cluster, at this offset.
+    Shared { rank: usize, offset: u64 },
+    /// Memory of the lane, at this offset.
+    Local(u64),
+    /// The parameters of the kernel, at this offset.
+    Param(u64),
+}
+
+/// Which state space an address is in, as the instruction says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AddressSpace {
+    /// The address says itself.
+    Generic,
+    Global,
+    /// `.shared::cta` or `.shared::cluster`: addresses of the own block are the same in both.
+    Shared,
+    Local,
+    Param,
+}
+
+/// What the instruction sees.
+pub(crate) struct Context<'a> {
+    /// The lanes that execute it: never none.
+    pub lanes: u32,
+    /// The warp in its block.
+    pub warp: usize,
+    /// How many warps the block has.
+    pub warps: usize,
+    /// The rank of the block in its cluster.
+    pub rank: usize,
+    /// Its index in the program.
+    pub instruction: u32,
+    pub registers: &'a mut Registers,
+    pub global: &'a Global<'a>,
+    /// Remembers which region the warp accessed last.
+    pub hint: &'a mut usize,
+    /// By rank.
+    pub blocks: &'a mut [BlockMemory],
+    /// Local memory: so many bytes for each lane, one after the other.
+    pub local: &'a mut [u8],
+    /// The parameters of the kernel.
+    pub parameters: &'a [u8],
+    /// The warp, as the race detector sees it.
+    pub agent: &'a mut Agent,
+    /// How many agents the cluster has.
+    pub agents: usize,
+    /// How many instructions the warp has executed: its clock.
+    pub time: u64,
+    pub counters: &'a mut StepCounters,
+    /// What the kernel has printed.
+    pub printed: &'a mut String,
+}
+
+impl Context<'_> {
+    /// The value of a register in a lane.
+    #[inline]
+    pub fn get(&self, slot: Slot, lane: usize) -> u64 {
+        self.registers.get(slot)[lane]
+    }
+
+    /// Sets the register of a lane.
+    #[inline]
+    pub fn set(&mut self, slot: Slot, lane: usize, value: u64) {
+        self.registers.get_mut(slot)[lane] = value;
+    }
+
+    /// The own block's shared memory and operations under way.
+    pub fn block(&mut self) -> &mut BlockMemory {
+        &mut self.blocks[self.rank]
+    }
+
+    /// Where an address points. One that belongs to no block of the cluster is out of bounds of the own.
+    #[inline]
+    pub fn locate(&self, space: AddressSpace, address: u64) -> Place {
+        let (space, address) = match space {
+            AddressSpace::Generic => resolve(address),
+            AddressSpace::Global => (Space::Global, address),
+            // These addresses have 32 bits; above, a 64-bit register may hold the window of a generic address.
+            AddressSpace::Shared => (Space::Shared, address & (WINDOW_BYTES - 1)),
+            AddressSpace::Local => (Space::Local, address & (WINDOW_BYTES - 1)),
+            AddressSpace::Param => (Space::Param, address & (WINDOW_BYTES - 1)),
+        };
+        match space {
+            Space::Global => Place::Global(address),
+            Space::Local => Place::Local(address),
+            Space::Param => Place::Param(address),
+            Space::Shared => {
+                let (rank, offset) = ((address >> RANK_SHIFT) as usize, address & ((1 << RANK_SHIFT) - 1));
+                match rank {
+                    0 => Place::Shared { rank: self.rank, offset },
+                    _ if rank <= self.blocks.len() => Place::Shared { rank: rank - 1, offset },
+                    _ => Place::Shared { rank: self.rank, offset: address },
+                }
+            }
+        }
+    }
+
+    /// An atomic write at a place: with `releases`, who acquires there is ordered after what this warp has done; without, after
+    /// what it had done at its last fence.
+    pub fn publish(&mut self, place: Place, releases: bool) {
+        let Place::Shared { rank, offset } = place else { return };
+        if releases {
+            let clock = self.agent.release();
+            self.blocks[rank].shared.publish(offset, &clock);
+        } else if let Some(clock) = self.agent.publishes() {
+            self.blocks[rank].shared.publish(offset, clock);
+        }
+    }
+
+    /// An atomic read at a place: with `acquires`, what follows is ordered after what was published there; without, what
+    /// follows this warp's next fence.
+    pub fn observe(&mut self, place: Place, acquires: bool) {
+        let Place::Shared { rank, offset } = place else { return };
+        let Some(clock) = self.blocks[rank].shared.published(offset) else { return };
+        if acquires {
+            self.agent.acquire(clock);
+        } else {
+            self.agent.observe(clock);
+        }
+    }
+
+    /// Reads bytes for a lane. The address is a multiple of `alignment`, or it is a fault.
+    #[inline]
+    pub fn read(
+        &mut self,
+        place: Place,
+        lane: usize,
+        alignment: u32,
+        is_atomic: bool,
+        to: &mut [u8],
+    ) -> Outcome {
+        aligned(place, alignment, false)?;
+        match place {
+            Place::Global(address) => self.global.read(self.hint, address, to)?,
+            Place::Shared { rank, offset } => {
+                let accessor = Accessor {
+                    agent: self.agent,
+                    instruction: self.instruction,
+                    proxy: Proxy::Generic,
+                    is_atomic,
+                };
+                self.blocks[rank].shared.read(&accessor, offset, to)?;
+            }
+            Place::Local(offset) => {
+                let own = own_lane(self.local, lane);
+                to.copy_from_slice(
+                    &own[bounded(Space::Local, offset, to.len(), own.len(), false)?..][..to.len()],
+                );
+            }
+            Place::Param(offset) => {
+                let start = bounded(Space::Param, offset, to.len(), self.parameters.len(), false)?;
+                to.copy_from_slice(&self.parameters[start..start + to.len()]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes bytes for a lane.
+    #[inline]
+    pub fn write(
+        &mut self,
+        place: Place,
+        lane: usize,
+        alignment: u32,
+        is_atomic: bool,
+        from: &[u8],
+    ) -> Outcome {
+        aligned(place, alignment, true)?;
+        match place {
+            Place::Global(address) => self.global.write(self.hint, address, from)?,
+            Place::Shared { rank, offset } => {
+                let accessor = Accessor {
+                    agent: self.agent,
+                    instruction: self.instruction,
+                    proxy: Proxy::Generic,
+                    is_atomic,
+                };
+                self.blocks[rank].shared.write(&accessor, offset, from)?;
+            }
+            Place::Local(offset) => {
+                let own = own_lane(self.local, lane);
+                let start = bounded(Space::Local, offset, from.len(), own.len(), true)?;
+                own[start..start + from.len()].copy_from_slice(from);
+            }
+            Place::Param(address) => return Err(FaultKind::ReadOnly { address }.into()),
+        }
+        Ok(())
+    }
+
+    /// Begins an asynchronous operation on a channel of the own block: an agent of its own, ordered after what this warp
+    /// has done so far. Its accesses use it as [`Accessor::agent`]; whoever waits for the operation acquires its clock.
+    pub fn fork(&mut self, channel: asynchronous::Channel) -> Agent {
+        let (number, step) = self.blocks[self.rank].asynchronous.begin(channel);
+        let first = self.blocks.len() * self.warps + self.rank * asynchronous::channels(self.warps);
+        self.agent.fork(first + number, step)
+    }
+}
+
+impl<F: Fn(&mut Context<'_>) -> Outcome<Flow> + Send + Sync> Execute for F {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        self(context)
+    }
+}
+
+#[inline]
+fn own_lane(local: &mut [u8], lane: usize) -> &mut [u8] {
+    let bytes = local.len() / crate::registers::LANES;
+    &mut local[lane * bytes..(lane + 1) * bytes]
+}
+
+#[inline]
+fn bounded(space: Space, offset: u64, bytes: usize, len: usize, is_store: bool) -> Outcome<usize> {
+    if offset.checked_add(bytes as u64).is_none_or(|end| end > len as u64) {
+        let nearest = Some((0, (offset as i64).saturating_add(bytes as i64).saturating_sub(len as i64)));
+        let bytes = bytes as u32;
+        return Err(Cause::Plain(FaultKind::OutOfBounds {
+            space,
+            is_store,
+            address: offset,
+            bytes,
+            nearest,
+        })
+        .into());
+    }
+    Ok(offset as usize)
+}
+
+/// Checks the alignment of an access.
+#[inline]
+pub(crate) fn aligned(place: Place, alignment: u32, is_store: bool) -> Outcome {
+    let (space, address) = match place {
+        Place::Global(address) => (Space::Global, address),
+        Place::Shared { offset, .. } => (Space::Shared, offset),
+        Place::Local(offset) => (Space::Local, offset),
+        Place::Param(offset) => (Space::Param, offset),
+    };
+    if address & u64::from(alignment - 1) != 0 {
+        return Err(FaultKind::Misaligned { space, is_store, address, alignment }.into());
+    }
+    Ok(())
+}

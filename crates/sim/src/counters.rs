@@ -1,0 +1,84 @@
+//! What is counted while a program runs: per instruction of the program, so that lines and classes follow from it.
+
+/// Counts of one instruction of the program, over all warps that executed it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct StepCounters {
+    /// How often a warp executed it with at least one lane.
+    pub executions: u64,
+    /// Lanes of these executions.
+    pub lanes: u64,
+    /// Accesses of warps to global memory.
+    pub global_requests: u64,
+    /// Sectors of 32 bytes that they touched.
+    pub sectors: u64,
+    /// Sectors that the same bytes would fill if they lay together.
+    pub ideal_sectors: u64,
+    /// Passes through shared memory: lanes that hit the same bank at different words take one each.
+    pub wavefronts: u64,
+    /// Passes that the same accesses would take without bank conflicts.
+    pub ideal_wavefronts: u64,
+    /// Bytes that lanes read of global and shared memory.
+    pub bytes_read: u64,
+    /// Bytes that lanes wrote to global and shared memory.
+    pub bytes_written: u64,
+    /// Multiplications and additions of tensor cores.
+    pub tensor_operations: u64,
+}
+
+impl StepCounters {
+    /// Adds other counts.
+    pub fn add(&mut self, other: &Self) {
+        self.executions += other.executions;
+        self.lanes += other.lanes;
+        self.global_requests += other.global_requests;
+        self.sectors += other.sectors;
+        self.ideal_sectors += other.ideal_sectors;
+        self.wavefronts += other.wavefronts;
+        self.ideal_wavefronts += other.ideal_wavefronts;
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+        self.tensor_operations += other.tensor_operations;
+    }
+
+    /// Counts an access of a warp to global memory: each lane's first byte and length.
+    pub fn global(&mut self, accesses: impl Iterator<Item = (u64, u64)>) {
+        let mut spans: smallvec::SmallVec<[(u64, u64); 32]> =
+            accesses.map(|(start, len)| (start, start + len)).collect();
+        spans.sort_unstable();
+        let (mut bytes, mut sectors, mut end, mut next_sector) = (0, 0, 0, 0);
+        for (start, stop) in spans {
+            bytes += stop.saturating_sub(start.max(end));
+            end = end.max(stop);
+            let (first, last) = ((start / 32).max(next_sector), (stop - 1) / 32);
+            if last >= first {
+                sectors += last + 1 - first;
+                next_sector = last + 1;
+            }
+        }
+        self.global_requests += 1;
+        self.sectors += sectors;
+        self.ideal_sectors += bytes.div_ceil(32);
+    }
+
+    /// Counts an access of a warp to shared memory: the offset of each lane, all of `bytes` bytes. The hardware serves 128
+    /// bytes a pass: all lanes at once up to 4 bytes, half of them at 8, a quarter at 16.
+    pub fn shared(&mut self, offsets: &[(usize, u64)], bytes: usize) {
+        let lanes_a_pass = if bytes <= 4 { 32 } else { 128 / bytes.min(16) };
+        for first in (0..32).step_by(lanes_a_pass) {
+            let group = offsets.iter().filter(|(lane, _)| (first..first + lanes_a_pass).contains(lane));
+            let words = group.flat_map(|(_, offset)| offset / 4..(offset + bytes as u64).div_ceil(4));
+            let mut words: smallvec::SmallVec<[u64; 64]> = words.collect();
+            if words.is_empty() {
+                continue;
+            }
+            words.sort_unstable();
+            words.dedup();
+            let mut banks = [0_u64; 32];
+            for word in words {
+                banks[(word % 32) as usize] += 1;
+            }
+            self.wavefronts += banks.into_iter().max().unwrap_or(0);
+            self.ideal_wavefronts += 1;
+        }
+    }
+}

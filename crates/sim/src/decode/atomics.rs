@@ -1,0 +1,160 @@
+//! Atomic operations on global and shared memory.
+
+use tilewright_ptx::isa::{self, AtomicOperation, ScalarType, Semantics};
+
+use super::arithmetic::Operands;
+use super::lift::halves;
+use super::memory::Places;
+use super::{Action, Class, Decoded, Decoder};
+use crate::asynchronous::Pointer;
+use crate::context::{Context, Flow, Place, aligned};
+use crate::fault::{FaultKind, OfLane, Outcome, Stop};
+use crate::memory::Proxy;
+use crate::memory::shared::Accessor;
+use crate::numeric::float::Mode;
+use crate::numeric::low;
+use crate::registers::{Slot, lanes_of};
+
+/// What is stored, of what was there and the operands.
+pub(crate) type Change = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
+
+struct Atomic {
+    address: Pointer,
+    /// Where what was there goes, if it is asked for.
+    results: Vec<(Slot, u32)>,
+    operands: Vec<Slot>,
+    third: Option<Slot>,
+    change: Change,
+    bits: u32,
+    acquires: bool,
+    releases: bool,
+}
+
+impl Decoder<'_> {
+    pub(super) fn atomic(&mut self, i: &isa::Atom) -> Decoded {
+        let results = self.destinations(&i.d);
+        let third = i.c.map(|c| self.source(c, i.ty)).transpose()?;
+        let operands = self.sources(&i.b, i.ty)?;
+        let address = self.address(&i.address, i.space)?;
+        self.atomically((i.operation, i.ty, i.semantics), address, results, operands, third)
+    }
+
+    pub(super) fn reduce(&mut self, i: &isa::Red) -> Decoded {
+        let operands = self.sources(&i.b, i.ty)?;
+        let address = self.address(&i.address, i.space)?;
+        self.atomically((i.operation, i.ty, i.semantics), address, Vec::new(), operands, None)
+    }
+
+    fn atomically(
+        &mut self,
+        (operation, ty, semantics): (AtomicOperation, ScalarType, Option<Semantics>),
+        address: Pointer,
+        results: Vec<(Slot, u32)>,
+        operands: Vec<Slot>,
+        third: Option<Slot>,
+    ) -> Decoded {
+        self.class = Class::Atomic;
+        let change = change(operation, ty)?;
+        let (acquires, releases) = match semantics {
+            None | Some(Semantics::Relaxed) => (false, false),
+            Some(Semantics::Acquire) => (true, false),
+            Some(Semantics::Release) => (false, true),
+            Some(Semantics::AcquireRelease | Semantics::SequentiallyConsistent) => (true, true),
+        };
+        let bits = ty.bits();
+        let atomic = Atomic { address, results, operands, third, change, bits, acquires, releases };
+        Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| atomic.execute(context))))
+    }
+}
+
+/// What an atomic operation stores.
+pub(crate) fn change(operation: AtomicOperation, ty: ScalarType) -> Decoded<Change> {
+    use AtomicOperation as A;
+    if ty == ScalarType::B128 {
+        return Err(FaultKind::Unsupported("atomic operations on 128 bits".into()));
+    }
+    let operands = Operands::of(ty)?;
+    let bits = ty.bits();
+    let largest = operation == A::Max;
+    Ok(match (operation, operands) {
+        (A::And, _) => Box::new(|old, b, _| old & b),
+        (A::Or, _) => Box::new(|old, b, _| old | b),
+        (A::Xor, _) => Box::new(|old, b, _| old ^ b),
+        (A::Exchange, _) => Box::new(|_, b, _| b),
+        (A::CompareAndSwap, _) => Box::new(|old, b, c| if old == b { c } else { old }),
+        (A::Increment, _) => Box::new(|old, b, _| if old >= b { 0 } else { old + 1 }),
+        (A::Decrement, _) => Box::new(|old, b, _| if old == 0 || old > b { b } else { old - 1 }),
+        (A::Add, Operands::Float(kind)) => Box::new(move |old, b, _| Mode::plain(kind).add(old, b)),
+        (A::Add, Operands::Floats(kind)) => {
+            Box::new(move |old, b, _| halves(kind.bits(), [old, b], |[x, y]| Mode::plain(kind).add(x, y)))
+        }
+        (A::Add, Operands::Int(_) | Operands::Ints(_)) => {
+            Box::new(move |old, b, _| low(old.wrapping_add(b), bits))
+        }
+        (A::Min | A::Max, Operands::Float(kind)) => {
+            Box::new(move |old, b, _| Mode::plain(kind).extremum(old, b, largest, false))
+        }
+        (A::Min | A::Max, Operands::Floats(kind)) => Box::new(move |old, b, _| {
+            halves(kind.bits(), [old, b], |[x, y]| Mode::plain(kind).extremum(x, y, largest, false))
+        }),
+        (A::Min | A::Max, Operands::Int(int) | Operands::Ints(int)) => {
+            Box::new(move |old, b, _| if (int.value(old) > int.value(b)) == largest { old } else { b })
+        }
+    })
+}
+
+impl Atomic {
+    fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        let size = self.bits as usize / 8;
+        let mut places = Places::default();
+        for lane in lanes_of(context.lanes) {
+            let place = context.locate(self.address.space, self.address.at(context, lane));
+            aligned(place, (size * self.operands.len()) as u32, true).of_lane(lane)?;
+            context.publish(place, self.releases);
+            places.push(lane, place);
+            let c = self.third.map_or(0, |third| context.get(third, lane));
+            for (index, operand) in self.operands.iter().enumerate() {
+                let b = low(context.get(*operand, lane), self.bits);
+                let old = self.update(context, place, (index * size) as u64, |old| (self.change)(old, b, c));
+                let old = old.of_lane(lane)?;
+                if let Some((result, _)) = self.results.get(index) {
+                    context.set(*result, lane, old);
+                }
+            }
+            context.observe(place, self.acquires);
+        }
+        let bytes = size * self.operands.len();
+        places.count(context, bytes, true);
+        Ok(Flow::Next)
+    }
+
+    fn update(
+        &self,
+        context: &mut Context<'_>,
+        place: Place,
+        after: u64,
+        change: impl Fn(u64) -> u64,
+    ) -> Outcome<u64> {
+        let size = self.bits as usize / 8;
+        match place {
+            Place::Global(address) => {
+                Ok(context.global.update(context.hint, address + after, size, change)?)
+            }
+            Place::Shared { rank, offset } => {
+                let accessor = Accessor {
+                    agent: context.agent,
+                    instruction: context.instruction,
+                    proxy: Proxy::Generic,
+                    is_atomic: true,
+                };
+                let shared = &mut context.blocks[rank].shared;
+                Ok(shared.update(&accessor, offset + after, size, |old| u128::from(change(old as u64)))?
+                    as u64)
+            }
+            Place::Local(_) | Place::Param(_) => {
+                let text = "an atomic operation on memory that is neither global nor shared";
+                Err(Box::<Stop>::from(FaultKind::Illegal(text.into())))
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Loads and stores.
+
+use smallvec::SmallVec;
+use tilewright_ptx::isa::{
+    self, Destinations, LoadSemantics, ScalarType, Sources, StateSpace, StoreSemantics, VectorWidth,
+};
+
+use super::{Action, Class, Decoded, Decoder};
+use crate::asynchronous::Pointer;
+use crate::context::{AddressSpace, Context, Flow, Place};
+use crate::fault::{OfLane, Outcome};
+use crate::numeric::{low, signed};
+use crate::registers::{Slot, lanes_of};
+
+/// What a load or store moves for a lane.
+#[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "they are modifiers of the opcode")]
+struct Transfer {
+    address: Pointer,
+    /// The registers, each with its bits.
+    registers: SmallVec<[(Slot, u32); 4]>,
+    /// Bytes of an element, 1 to 16.
+    element: usize,
+    /// Whether a loaded element is extended by its sign.
+    signed: bool,
+    is_atomic: bool,
+    acquires: bool,
+    releases: bool,
+}
+
+/// The state spaces of a load or store in terms of what it counts as.
+fn class(space: AddressSpace, is_store: bool) -> Class {
+    match (space, is_store) {
+        (AddressSpace::Generic | AddressSpace::Global, false) => Class::GlobalLoad,
+        (AddressSpace::Generic | AddressSpace::Global, true) => Class::GlobalStore,
+        (AddressSpace::Shared, false) => Class::SharedLoad,
+        (AddressSpace::Shared, true) => Class::SharedStore,
+        (AddressSpace::Local, _) => Class::Local,
+        (AddressSpace::Param, _) => Class::Parameter,
+    }
+}
+
+impl Decoder<'_> {
+    pub(super) fn load(&mut self, i: &isa::Ld) -> Decoded {
+        let transfer = Transfer {
+            is_atomic: !matches!(i.semantics, None | Some(LoadSemantics::Weak)),
+            acquires: i.semantics == Some(LoadSemantics::Acquire),
+            ..self.loaded(&i.d, &i.address, (i.space, i.vector, i.ty))?
+        };
+        Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| transfer.load(context))))
+    }
+
+    pub(super) fn load_uniform(&mut self, i: &isa::Ldu) -> Decoded {
+        let transfer = self.loaded(&i.d, &i.address, (i.space, i.vector, i.ty))?;
+        Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| transfer.load(context))))
+    }
+
+    fn loaded(
+        &mut self,
+        d: &Destinations,
+        address: &isa::Address,
+        (space, _vector, ty): (Option<StateSpace>, Option<VectorWidth>, ScalarType),
+    ) -> Decoded<Transfer> {
+        let address = self.address(address, space)?;
+        self.class =
+            if space == Some(StateSpace::Const) { Class::Parameter } else { class(address.space, false) };
+        let registers = self.destinations(d).into();
+        let (element, signed) = (ty.bytes() as usize, ty.is_signed());
+        let (is_atomic, acquires, releases) = (false, false, false);
+        Ok(Transfer { address, registers, element, signed, is_atomic, acquires, releases })
+    }
+
+    pub(super) fn store(&mut self, i: &isa::St) -> Decoded {
+        let address = self.address(&i.address, i.space)?;
+        self.class = class(address.space, true);
+        let transfer = Transfer {
+            address,
+            registers: self.stored(&i.b, i.ty)?,
+            element: i.ty.bytes() as usize,
+            signed: false,
+            is_atomic: !matches!(i.semantics, None | Some(StoreSemantics::Weak)),
+            acquires: false,
+            releases: i.semantics == Some(StoreSemantics::Release),
+        };
+        Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| transfer.store(context))))
+    }
+
+    fn stored(&mut self, sources: &Sources, ty: ScalarType) -> Decoded<SmallVec<[(Slot, u32); 4]>> {
+        Ok(self.sources(sources, ty)?.into_iter().map(|slot| (slot, ty.bits())).collect())
+    }
+}
+
+impl Transfer {
+    fn bytes(&self) -> usize {
+        self.element * self.registers.len()
+    }
+
+    fn load(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        let bytes = self.bytes();
+        let mut places = Places::default();
+        let mut buffer = [0; 64];
+        for lane in lanes_of(context.lanes) {
+            let place = context.locate(self.address.space, self.address.at(context, lane));
+            context.read(place, lane, bytes as u32, self.is_atomic, &mut buffer[..bytes]).of_lane(lane)?;
+            places.push(lane, place);
+            for (element, (slot, width)) in buffer.chunks_exact(self.element).zip(&self.registers) {
+                let value = little_endian(element) as u64;
+                let bits = 8 * self.element as u32;
+                let value = if self.signed { low(signed(value, bits) as u64, *width) } else { value };
+                context.set(*slot, lane, value);
+                if self.element == 16 {
+                    context.set(slot.next(), lane, (little_endian(element) >> 64) as u64);
+                }
+            }
+            if self.is_atomic {
+                context.observe(place, self.acquires);
+            }
+        }
+        places.count(context, bytes, false);
+        Ok(Flow::Next)
+    }
+
+    fn store(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        let bytes = self.bytes();
+        let mut places = Places::default();
+        let mut buffer = [0; 64];
+        for lane in lanes_of(context.lanes) {
+            let place = context.locate(self.address.space, self.address.at(context, lane));
+            for (element, (slot, _)) in buffer.chunks_exact_mut(self.element).zip(&self.registers) {
+                let mut value = u128::from(context.get(*slot, lane));
+                if self.element == 16 {
+                    value |= u128::from(context.get(slot.next(), lane)) << 64;
+                }
+                element.copy_from_slice(&value.to_le_bytes()[..element.len()]);
+            }
+            if self.is_atomic {
+                context.publish(place, self.releases);
+            }
+            context.write(place, lane, bytes as u32, self.is_atomic, &buffer[..bytes]).of_lane(lane)?;
+            places.push(lane, place);
+        }
+        places.count(context, bytes, true);
+        Ok(Flow::Next)
+    }
+}
+
+fn little_endian(bytes: &[u8]) -> u128 {
+    bytes.iter().rev().fold(0, |value, byte| value << 8 | u128::from(*byte))
+}
+
+/// Where the lanes of an access went.
+#[derive(Default)]
+pub(super) struct Places {
+    global: SmallVec<[u64; 32]>,
+    shared: SmallVec<[(usize, u64); 32]>,
+}
+
+impl Places {
+    pub fn push(&mut self, lane: usize, place: Place) {
+        match place {
+            Place::Global(address) => self.global.push(address),
+            Place::Shared { offset, .. } => self.shared.push((lane, offset)),
+            Place::Local(_) | Place::Param(_) => {}
+        }
+    }
+
+    /// Counts the access, of so many bytes a lane.
+    pub fn count(&self, context: &mut Context<'_>, bytes: usize, is_store: bool) {
+        let counters = &mut *context.counters;
+        let moved = ((self.global.len() + self.shared.len()) * bytes) as u64;
+        if is_store {
+            counters.bytes_written += moved;
+        } else {
+            counters.bytes_read += moved;
+        }
+        if !self.global.is_empty() {
+            counters.global(self.global.iter().map(|address| (*address, bytes as u64)));
+        }
+        if !self.shared.is_empty() {
+            counters.shared(&self.shared, bytes);
+        }
+    }
+}

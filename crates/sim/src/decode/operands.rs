@@ -1,0 +1,224 @@
+//! Operands as registers: what an instruction reads, writes, and addresses.
+
+use tilewright_ptx::isa::{
+    Address, AddressBase, Destination, Destinations, GlobalId, Immediate, Predicate, RegisterId, ScalarType,
+    Source, Sources, SpecialRegister, StateSpace, Symbol, Variable,
+};
+
+use super::{Action, Binding, Decoded, Decoder, Fill};
+use crate::asynchronous::Pointer;
+use crate::context::{AddressSpace, Context, Flow};
+use crate::fault::FaultKind;
+use crate::numeric::convert::Conversion;
+use crate::numeric::{Format, low};
+use crate::registers::{LANES, Slot};
+
+impl Decoder<'_> {
+    /// A register of the function.
+    pub fn register(&mut self, id: RegisterId) -> Slot {
+        if let Some(slot) = self.frame().registers.get(&id) {
+            return *slot;
+        }
+        let slot = self.slot();
+        if self.frame().function.registers[id].ty == ScalarType::B128 {
+            self.slot();
+        }
+        self.frame().registers.insert(id, slot);
+        slot
+    }
+
+    /// The bits of a register of the function.
+    pub fn width(&mut self, id: RegisterId) -> u32 {
+        self.frame().function.registers[id].ty.bits()
+    }
+
+    /// A destination; what goes to `_` goes to a register that nobody reads.
+    pub fn destination(&mut self, destination: Destination) -> (Slot, u32) {
+        match destination {
+            Destination::Register(id) => (self.register(id), self.width(id)),
+            Destination::Sink => {
+                let slot = self.slot();
+                self.slot();
+                (slot, 64)
+            }
+        }
+    }
+
+    /// Destinations, each with the bits of its register.
+    pub fn destinations(&mut self, destinations: &Destinations) -> Vec<(Slot, u32)> {
+        destinations.0.iter().map(|destination| self.destination(*destination)).collect()
+    }
+
+    /// A source, of an instruction of this type.
+    pub fn source(&mut self, source: Source, ty: ScalarType) -> Decoded<Slot> {
+        match source {
+            Source::Register(id) => Ok(self.register(id)),
+            Source::Immediate(immediate) => Ok(self.constant(immediate_bits(immediate, ty))),
+            Source::Special(special) => Ok(self.special(special)),
+            Source::Symbol(symbol, offset) => match self.symbol(symbol)? {
+                Binding::DynamicShared if offset == 0 => Ok(self.fill(Fill::DynamicShared)),
+                Binding::DynamicShared => {
+                    let (base, sum) = (self.fill(Fill::DynamicShared), self.slot());
+                    self.push(
+                        super::lift::map1(sum, base, move |base| base.wrapping_add_signed(offset)),
+                        None,
+                    );
+                    Ok(sum)
+                }
+                Binding::Param(address)
+                | Binding::Local(address)
+                | Binding::Shared(address)
+                | Binding::Global(address) => Ok(self.constant(address.wrapping_add_signed(offset))),
+            },
+        }
+    }
+
+    /// Sources of one type.
+    pub fn sources(&mut self, sources: &Sources, ty: ScalarType) -> Decoded<Vec<Slot>> {
+        sources.0.iter().map(|source| self.source(*source, ty)).collect()
+    }
+
+    /// A predicate, and whether its negation is meant.
+    pub fn predicate(&mut self, predicate: Predicate) -> (Slot, u64) {
+        (self.register(predicate.register), u64::from(predicate.negated))
+    }
+
+    /// A register that holds a constant.
+    pub fn constant(&mut self, value: u64) -> Slot {
+        self.fill(Fill::Constant(value))
+    }
+
+    fn fill(&mut self, fill: Fill) -> Slot {
+        if let Some(slot) = self.fills.get(&fill) {
+            return *slot;
+        }
+        let slot = self.slot();
+        self.fills.insert(fill, slot);
+        slot
+    }
+
+    fn special(&mut self, special: SpecialRegister) -> Slot {
+        use SpecialRegister::{Clock, Clock64, ClockHi, GlobalTimer, GlobalTimerHi, GlobalTimerLo};
+        let (shift, bits) = match special {
+            Clock | GlobalTimerLo => (0, 32),
+            ClockHi | GlobalTimerHi => (32, 32),
+            Clock64 | GlobalTimer => (0, 64),
+            // tidy: wildcard because all others are constant while a warp runs.
+            _ => return self.fill(Fill::Special(special)),
+        };
+        let slot = self.slot();
+        let read = move |context: &mut Context<'_>| {
+            let time = low(context.time >> shift, bits);
+            let lanes = context.lanes;
+            context.registers.set(slot, lanes, &[time; LANES]);
+            Ok(Flow::Next)
+        };
+        self.push(Action::Execute(Box::new(read)), None);
+        slot
+    }
+
+    /// Where a symbol is.
+    fn symbol(&mut self, symbol: Symbol) -> Decoded<Binding> {
+        match symbol {
+            Symbol::Variable(id) => Ok(self.frame().variables[&id]),
+            Symbol::Global(id) => self.global(id),
+            Symbol::Function(id) => {
+                let name = &self.module.functions[id].name;
+                Err(FaultKind::Unsupported(format!("the address of a function (`{name}`)")))
+            }
+        }
+    }
+
+    fn global(&mut self, id: GlobalId) -> Decoded<Binding> {
+        let variable = &self.module.globals[id];
+        match variable.space {
+            StateSpace::Shared | StateSpace::SharedCta | StateSpace::SharedCluster => {
+                if let Some(binding) = self.shared.get(&id) {
+                    return Ok(*binding);
+                }
+                let binding = self.bind(variable)?;
+                self.shared.insert(id, binding);
+                Ok(binding)
+            }
+            StateSpace::Global | StateSpace::Const => Ok(Binding::Global((self.addresses)(id))),
+            StateSpace::Local | StateSpace::Param | StateSpace::ParamEntry | StateSpace::ParamFunction => {
+                Err(FaultKind::Illegal(format!(
+                    "the module variable `{}` in {}",
+                    variable.name, variable.space
+                )))
+            }
+        }
+    }
+
+    /// Gives a variable its place: of the function, or of the module in shared memory.
+    pub(super) fn bind(&mut self, variable: &Variable) -> Decoded<Binding> {
+        let alignment = u64::from(variable.alignment());
+        let place = |end: &mut u64| {
+            let start = end.next_multiple_of(alignment);
+            *end = start + variable.bytes();
+            start
+        };
+        match variable.space {
+            StateSpace::Shared | StateSpace::SharedCta | StateSpace::SharedCluster => {
+                if variable.bytes() == 0 {
+                    self.dynamic_alignment = self.dynamic_alignment.max(alignment);
+                    return Ok(Binding::DynamicShared);
+                }
+                Ok(Binding::Shared(place(&mut self.shared_bytes)))
+            }
+            StateSpace::Local | StateSpace::Param | StateSpace::ParamEntry | StateSpace::ParamFunction => {
+                Ok(Binding::Local(place(&mut self.local_bytes)))
+            }
+            StateSpace::Global | StateSpace::Const => {
+                let what =
+                    format!("the variable `{}` in {} inside a function", variable.name, variable.space);
+                Err(FaultKind::Unsupported(what))
+            }
+        }
+    }
+
+    /// A memory operand of an instruction that names this state space, or none for generic addresses.
+    pub fn address(&mut self, address: &Address, space: Option<StateSpace>) -> Decoded<Pointer> {
+        let named = match space {
+            None => AddressSpace::Generic,
+            Some(StateSpace::Global | StateSpace::Const) => AddressSpace::Global,
+            Some(StateSpace::Shared | StateSpace::SharedCta | StateSpace::SharedCluster) => {
+                AddressSpace::Shared
+            }
+            // The parameters of functions that are expanded lie in local memory.
+            Some(StateSpace::Local | StateSpace::ParamFunction) => AddressSpace::Local,
+            Some(StateSpace::Param) if self.frames.len() > 1 => AddressSpace::Local,
+            Some(StateSpace::Param | StateSpace::ParamEntry) => AddressSpace::Param,
+        };
+        let (base, space) = match address.base {
+            AddressBase::Register(id) => (self.register(id), named),
+            AddressBase::Absolute => (self.constant(0), named),
+            AddressBase::Symbol(symbol) => match self.symbol(symbol)? {
+                Binding::Param(at) => (self.constant(at), AddressSpace::Param),
+                Binding::Local(at) => (self.constant(at), AddressSpace::Local),
+                Binding::Shared(at) => (self.constant(at), AddressSpace::Shared),
+                Binding::Global(at) => (self.constant(at), AddressSpace::Global),
+                Binding::DynamicShared => (self.fill(Fill::DynamicShared), AddressSpace::Shared),
+            },
+        };
+        Ok(Pointer { base, offset: address.offset, space })
+    }
+}
+
+/// The bits of a constant in an instruction of this type.
+fn immediate_bits(immediate: Immediate, ty: ScalarType) -> u64 {
+    let from = match immediate {
+        Immediate::Integer(value) => return low(value as u64, ty.bits()),
+        Immediate::F32(bits) => (Format::F32, u64::from(bits)),
+        Immediate::F64(bits) => (Format::F64, bits),
+    };
+    let to = match ty {
+        ScalarType::F16 => Format::F16,
+        ScalarType::Bf16 => Format::BF16,
+        ScalarType::F32 | ScalarType::Tf32 => Format::F32,
+        ScalarType::F64 => Format::F64,
+        // tidy: wildcard because types without floating-point constants take the bits.
+        _ => return low(from.1, ty.bits()),
+    };
+    if from.0 == to { from.1 } else { Conversion::plain(from.0, to).apply(from.1) }
+}

@@ -1,0 +1,101 @@
+//! Faults in words.
+
+use std::fmt;
+
+use super::{Fault, FaultKind};
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.kind)?;
+        if let Some(location) = &self.location {
+            write!(f, "  at {location}")?;
+            if let Some(instruction) = &self.instruction {
+                write!(f, ": {instruction}")?;
+            }
+            writeln!(f)?;
+        }
+        let [x, y, z] = self.block;
+        write!(f, "  in kernel {}, block ({x}, {y}, {z}), warp {}", self.kernel, self.warp)?;
+        match self.lane {
+            Some(lane) => write!(f, ", lane {lane}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+fn does(is_store: bool) -> &'static str {
+    if is_store { "writes" } else { "reads" }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfBounds { space, is_store, address, bytes, nearest } => {
+                write!(
+                    f,
+                    "out of bounds: {} {bytes} bytes of {space} memory at {address:#x}",
+                    does(*is_store)
+                )?;
+                match nearest {
+                    None => write!(f, ", of which the launch has none"),
+                    Some((number, distance)) if *distance < 0 => {
+                        write!(f, ", {} bytes before allocation {number}", distance.unsigned_abs())
+                    }
+                    Some((number, distance)) => {
+                        write!(f, ", {distance} bytes past the end of allocation {number}")
+                    }
+                }
+            }
+            Self::Misaligned { space, is_store, address, alignment } => write!(
+                f,
+                "misaligned: {} {space} memory at {address:#x}, which is no multiple of {alignment}",
+                does(*is_store)
+            ),
+            Self::ReadOnly { address } => write!(f, "writes memory at {address:#x} that may only be read"),
+            Self::Unwritten { offset } => {
+                write!(f, "reads shared memory at {offset:#x}, which nobody has written")
+            }
+            Self::Race { offset, first, is_write } => write!(
+                f,
+                "race: {} shared memory at {offset:#x}, which {} {} without synchronisation in between, at {}: {}",
+                does(*is_write),
+                first.agent,
+                if first.is_write { "wrote" } else { "read" },
+                first.location,
+                first.instruction
+            ),
+            Self::MissingProxyFence { offset, write } => write!(
+                f,
+                "missing fence.proxy.async: the asynchronous proxy accesses shared memory at {offset:#x}, which {} wrote \
+                 through the generic proxy, at {}: {}",
+                write.agent, write.location, write.instruction
+            ),
+            Self::DivergentBarrier { present, missing } => write!(
+                f,
+                "divergent barrier: lanes {present:#010x} of the warp are here, and wait for lanes {missing:#010x}, \
+                 which do not come"
+            ),
+            Self::Deadlock { waiting } => {
+                write!(f, "deadlock: every warp waits for another one")?;
+                for place in waiting {
+                    let (warp, lanes) = (place.warp, place.lanes);
+                    write!(
+                        f,
+                        "\n  warp {warp}, lanes {lanes:#010x}, at {}: {}",
+                        place.location, place.instruction
+                    )?;
+                }
+                Ok(())
+            }
+            Self::Trap => write!(f, "the kernel executed `trap`"),
+            Self::Assertion { message, file, line, function } => {
+                write!(f, "assertion failed: {message}, {file}:{line}, in {function}")
+            }
+            Self::Unsupported(what) => write!(f, "the simulator does not support {what}"),
+            Self::Illegal(what) => write!(f, "{what}"),
+            Self::Cancelled => write!(f, "the launch was cancelled"),
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! A launch: the grid's clusters, spread over the threads of the host.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rayon::prelude::*;
+use tilewright_ptx::isa::{FunctionId, SpecialRegister};
+
+use crate::asynchronous;
+use crate::barrier::{BARRIERS, BlockBarrier};
+use crate::block::{Cluster, Machine, Stopped};
+use crate::context::{BlockMemory, agents};
+use crate::counters::StepCounters;
+use crate::decode::{Fill, Program};
+use crate::fault::{Cause, Fault, FaultKind, RacingAccess, Waiting};
+use crate::memory::shadow::Record;
+use crate::memory::{Agent, Clock, Global, Region, Shared};
+use crate::module::Module;
+use crate::registers::{LANES, Registers};
+use crate::report::{Instruction, Report};
+use crate::warp::Warp;
+
+/// What to launch and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// The name of the kernel.
+    pub kernel: &'a str,
+    /// Blocks of the grid, x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block, x, y, z.
+    pub block: [u32; 3],
+    /// Blocks of a cluster, x, y, z. The grid is a multiple of it.
+    pub cluster: [u32; 3],
+    /// Bytes of shared memory beyond those that the module knows.
+    pub dynamic_shared_bytes: u32,
+    /// The buffer of parameters, laid out as [`Module::parameters`] says.
+    pub parameters: &'a [u8],
+    /// The memory that the kernel may touch besides the module's variables.
+    pub regions: &'a [Region<'a>],
+    /// Becomes true when the launch is to end.
+    pub interrupt: Option<&'a AtomicBool>,
+}
+
+impl<'a> Launch<'a> {
+    /// A launch without clusters, dynamic shared memory, and interruption.
+    pub fn new(
+        kernel: &'a str,
+        grid: [u32; 3],
+        block: [u32; 3],
+        parameters: &'a [u8],
+        regions: &'a [Region<'a>],
+    ) -> Self {
+        let (cluster, dynamic_shared_bytes, interrupt) = ([1; 3], 0, None);
+        Self { kernel, grid, block, cluster, dynamic_shared_bytes, parameters, regions, interrupt }
+    }
+}
+
+/// What one thread of the host has counted.
+struct Tally {
+    counters: Vec<StepCounters>,
+    /// What each cluster has printed, by its number.
+    printed: Vec<(u64, String)>,
+}
+
+impl Tally {
+    fn merged(mut self, other: Self) -> Self {
+        for (mine, theirs) in self.counters.iter_mut().zip(&other.counters) {
+            mine.add(theirs);
+        }
+        self.printed.extend(other.printed);
+        self
+    }
+}
+
+/// A launch that was checked.
+struct Plan<'a> {
+    module: &'a Module,
+    launch: &'a Launch<'a>,
+    program: &'a Program,
+    machine: Machine<'a>,
+    shared_bytes: usize,
+}
+
+fn volume(extent: [u32; 3]) -> u64 {
+    extent.iter().map(|axis| u64::from(*axis)).product()
+}
+
+/// An extent with all three axes.
+fn padded(extent: &[u32]) -> [u32; 3] {
+    std::array::from_fn(|axis| extent.get(axis).copied().unwrap_or(1))
+}
+
+/// The point with this number in a box, x first.
+fn point(number: u64, extent: [u32; 3]) -> [u32; 3] {
+    let (x, y) = (u64::from(extent[0]), u64::from(extent[1]));
+    [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
+}
+
+impl Module {
+    /// Runs a kernel on every point of the grid: what was counted, or the first fault that was found.
+    pub fn launch(&self, launch: &Launch<'_>) -> Result<Report, Box<Fault>> {
+        let (id, program) = self.program(launch.kernel)?;
+        let launch = &Launch { cluster: self.cluster(launch, id), ..*launch };
+        let fault = |kind| Fault::of_launch(launch.kernel, kind);
+        let shared_bytes = match launch.dynamic_shared_bytes as usize {
+            0 => program.static_shared,
+            bytes => program.dynamic_shared + bytes,
+        };
+        self.check(launch, id, shared_bytes, &program).map_err(fault)?;
+        let regions: Vec<_> = launch.regions.iter().copied().chain([self.region()]).collect();
+        let global = Global::new(&regions);
+        let stop = AtomicBool::new(false);
+        let machine = Machine {
+            program: &program,
+            global: &global,
+            parameters: launch.parameters,
+            interrupt: launch.interrupt,
+            stop: &stop,
+        };
+        let plan = Plan { module: self, launch, program: &program, machine, shared_bytes };
+        let tally = plan.run_all(volume(launch.grid) / volume(launch.cluster))?;
+        Ok(Report {
+            kernel: launch.kernel.into(),
+            blocks: volume(launch.grid),
+            threads_per_block: volume(launch.block),
+            shared_bytes,
+            instructions: self.instructions(&program, &tally.counters),
+            printed: tally.printed.into_iter().map(|(_, text)| text).collect(),
+        })
+    }
+
+    /// The extent of the clusters: what the launch says, or what the kernel requires if it says nothing.
+    fn cluster(&self, launch: &Launch<'_>, id: FunctionId) -> [u32; 3] {
+        match &self.function(id).directives.required_cluster {
+            Some(required) if launch.cluster == [1; 3] => padded(required),
+            Some(_) | None => launch.cluster,
+        }
+    }
+
+    fn instructions(&self, program: &Program, counters: &[StepCounters]) -> Vec<Instruction> {
+        let instruction = |(site, counters): (&crate::decode::Site, &StepCounters)| Instruction {
+            location: self.location(site.line, site.kernel),
+            opcode: site.opcode.clone().into(),
+            text: self.line(site.line).unwrap_or_else(|| site.opcode.clone().into()),
+            class: site.class,
+            counters: *counters,
+        };
+        program.sites.iter().zip(counters).map(instruction).collect()
+    }
+
+    /// Whether the device can run the launch at all.
+    fn check(
+        &self,
+        launch: &Launch<'_>,
+        id: FunctionId,
+        shared_bytes: usize,
+        program: &Program,
+    ) -> Result<(), FaultKind> {
+        let threads = launch.block.iter().fold(1_u64, |all, axis| all.saturating_mul(u64::from(*axis)));
+        let illegal = |text: String| Err(FaultKind::Illegal(text));
+        if threads == 0 || threads > 1024 {
+            return illegal(format!("a block of {threads} threads: 1 to 1024 are possible"));
+        }
+        let directives = &self.function(id).directives;
+        if let Some(required) = &directives.required_threads
+            && padded(required) != launch.block
+        {
+            return illegal(format!(
+                "a block of {:?} threads: the kernel requires {required:?}",
+                launch.block
+            ));
+        }
+        if let Some(most) = &directives.max_threads
+            && threads > volume(padded(most))
+        {
+            return illegal(format!("a block of {threads} threads: the kernel allows {most:?}"));
+        }
+        if launch.grid[0] > i32::MAX as u32 || launch.grid[1..].iter().any(|axis| *axis > 0xffff) {
+            return illegal(format!("a grid of {:?} blocks: at most 2147483647, 65535, 65535", launch.grid));
+        }
+        if launch.cluster.iter().any(|axis| *axis > 16) {
+            return illegal(format!("clusters of {:?} blocks: 16 are the most", launch.cluster));
+        }
+        let cluster = volume(launch.cluster);
+        let divides =
+            launch.grid.iter().zip(launch.cluster).all(|(grid, cluster)| cluster != 0 && grid % cluster == 0);
+        if !divides || cluster > 16 {
+            let (grid, cluster) = (launch.grid, launch.cluster);
+            return illegal(format!(
+                "a grid of {grid:?} blocks in clusters of {cluster:?}, of which 16 blocks are the most"
+            ));
+        }
+        let limit = self.target.shared_bytes();
+        if shared_bytes > limit {
+            return illegal(format!(
+                "{shared_bytes} bytes of shared memory: {} has {limit}",
+                self.target.name()
+            ));
+        }
+        let end = program.parameters.last().map_or(0, |last| last.offset + last.bytes);
+        if launch.parameters.len() < end {
+            return illegal(format!("{} bytes of parameters: the kernel has {end}", launch.parameters.len()));
+        }
+        Ok(())
+    }
+}
+
+/// The outcome of a cluster, or the first read of shared memory that nobody had written: if that was not a race, what
+/// came after may be its consequence.
+fn unwritten(blocks: &[BlockMemory], outcome: Result<(), Stopped>, warps: usize) -> Result<(), Stopped> {
+    if let Err(Stopped { stop, .. }) = &outcome
+        && matches!(stop.cause, Cause::Race { .. } | Cause::Plain(FaultKind::Cancelled))
+    {
+        return outcome;
+    }
+    match blocks.iter().find_map(|block| block.shared.unwritten()) {
+        None => outcome,
+        Some((offset, record)) => {
+            // An asynchronous operation has no warp: the fault names the instruction that began it.
+            let warp = if (record.agent as usize) < warps { record.agent as usize } else { 0 };
+            Err(Stopped {
+                stop: FaultKind::Unwritten { offset }.into(),
+                warp,
+                site: Some(record.instruction),
+            })
+        }
+    }
+}
+
+impl Plan<'_> {
+    /// Runs all clusters. They begin in the order of their numbers, as blocks may rely on those before them.
+    fn run_all(&self, clusters: u64) -> Result<Tally, Box<Fault>> {
+        let next = AtomicU64::new(0);
+        // The fault of the first cluster, of those that had one before all stopped.
+        let first = Mutex::new(None::<(u64, Box<Fault>)>);
+        let stop = self.machine.stop;
+        let sites = self.program.sites.len();
+        let work = |_: usize| {
+            let mut tally = Tally { counters: vec![StepCounters::default(); sites], printed: Vec::new() };
+            while !stop.load(Ordering::Relaxed) {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= clusters {
+                    break;
+                }
+                if let Err(fault) = self.run(number, &mut tally) {
+                    let mut first = first.lock().expect("nobody panics with it");
+                    let is_consequence = fault.kind == FaultKind::Cancelled && stop.load(Ordering::Relaxed);
+                    if !is_consequence && first.as_ref().is_none_or(|(earlier, _)| number < *earlier) {
+                        *first = Some((number, fault));
+                    }
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+            tally
+        };
+        let threads = (rayon::current_num_threads() as u64).min(clusters).max(1) as usize;
+        let merged = (0..threads).into_par_iter().with_max_len(1).map(work).reduce_with(Tally::merged);
+        if let Some((_, fault)) = first.into_inner().expect("nobody panics with it") {
+            return Err(fault);
+        }
+        let mut tally = merged.expect("there is at least one thread");
+        tally.printed.sort_by_key(|(number, _)| *number);
+        Ok(tally)
+    }
+
+    /// Runs one cluster.
+    fn run(&self, number: u64, tally: &mut Tally) -> Result<(), Box<Fault>> {
+        let launch = self.launch;
+        let blocks = volume(launch.cluster) as usize;
+        let threads = volume(launch.block) as usize;
+        let warps = threads.div_ceil(LANES);
+        let agents = agents(blocks, warps);
+        let clusters: [u32; 3] = std::array::from_fn(|axis| launch.grid[axis] / launch.cluster[axis]);
+        let position = point(number, clusters);
+        let mut cluster = Cluster {
+            machine: &self.machine,
+            blocks: Vec::with_capacity(blocks),
+            barriers: Vec::with_capacity(blocks),
+            meeting: BlockBarrier::new(Clock::new(agents)),
+            warps: Vec::with_capacity(blocks * warps),
+            warps_per_block: warps,
+            agents,
+            counters: &mut tally.counters,
+            printed: String::new(),
+        };
+        for rank in 0..blocks {
+            let shared = Shared::new(self.shared_bytes);
+            cluster.blocks.push(BlockMemory { shared, asynchronous: asynchronous::State::new(warps) });
+            cluster
+                .barriers
+                .push(std::array::from_fn::<_, BARRIERS, _>(|_| BlockBarrier::new(Clock::new(agents))));
+            for warp in 0..warps {
+                let lanes = (threads - warp * LANES).min(LANES);
+                let existing = if lanes == LANES { u32::MAX } else { (1 << lanes) - 1 };
+                let registers = self.registers(position, rank, warp);
+                let agent = Agent::new(rank * warps + warp, agents);
+                let local = vec![0; self.program.local_bytes * LANES];
+                cluster.warps.push(Warp::new(warp, rank, existing, registers, agent, local));
+            }
+        }
+        let outcome = cluster.run();
+        let outcome = unwritten(&cluster.blocks, outcome, blocks * warps);
+        if !cluster.printed.is_empty() {
+            tally.printed.push((number, std::mem::take(&mut cluster.printed)));
+        }
+        outcome.map_err(|stopped| Box::new(self.fault(stopped, position, warps)))
+    }
+
+    /// The registers of a warp before it starts.
+    fn registers(&self, cluster: [u32; 3], rank: usize, warp: usize) -> Registers {
+        let mut registers = Registers::new(self.program.registers);
+        for (slot, fill) in &self.program.fills {
+            *registers.get_mut(*slot) = match *fill {
+                Fill::Constant(value) => [value; LANES],
+                Fill::DynamicShared => [self.program.dynamic_shared as u64; LANES],
+                Fill::Special(special) => {
+                    std::array::from_fn(|lane| self.special(special, cluster, rank, warp, lane))
+                }
+            };
+        }
+        registers
+    }
+
+    /// What a special register holds that does not change while a warp runs.
+    fn special(
+        &self,
+        special: SpecialRegister,
+        cluster: [u32; 3],
+        rank: usize,
+        warp: usize,
+        lane: usize,
+    ) -> u64 {
+        use SpecialRegister as S;
+        let launch = self.launch;
+        let thread = point((warp * LANES + lane) as u64, launch.block);
+        let in_cluster = point(rank as u64, launch.cluster);
+        let block: [u32; 3] =
+            std::array::from_fn(|axis| cluster[axis] * launch.cluster[axis] + in_cluster[axis]);
+        let clusters: [u32; 3] = std::array::from_fn(|axis| launch.grid[axis] / launch.cluster[axis]);
+        let warps = volume(launch.block).div_ceil(LANES as u64);
+        let own = 1_u64 << lane;
+        let narrow = match special {
+            S::TidX => thread[0],
+            S::TidY => thread[1],
+            S::TidZ => thread[2],
+            S::NtidX => launch.block[0],
+            S::NtidY => launch.block[1],
+            S::NtidZ => launch.block[2],
+            S::CtaidX => block[0],
+            S::CtaidY => block[1],
+            S::CtaidZ => block[2],
+            S::NctaidX => launch.grid[0],
+            S::NctaidY => launch.grid[1],
+            S::NctaidZ => launch.grid[2],
+            S::LaneId => lane as u32,
+            S::WarpId => warp as u32,
+            S::NwarpId => warps as u32,
+            S::ClusterIdX => cluster[0],
+            S::ClusterIdY => cluster[1],
+            S::ClusterIdZ => cluster[2],
+            S::NclusterIdX => clusters[0],
+            S::NclusterIdY => clusters[1],
+            S::NclusterIdZ => clusters[2],
+            S::ClusterCtaidX => in_cluster[0],
+            S::ClusterCtaidY => in_cluster[1],
+            S::ClusterCtaidZ => in_cluster[2],
+            S::ClusterNctaidX => launch.cluster[0],
+            S::ClusterNctaidY => launch.cluster[1],
+            S::ClusterNctaidZ => launch.cluster[2],
+            S::ClusterCtaRank => rank as u32,
+            S::ClusterNctaRank => volume(launch.cluster) as u32,
+            S::IsExplicitCluster => u32::from(volume(launch.cluster) > 1),
+            S::LanemaskEq => own as u32,
+            S::LanemaskLe => (own | (own - 1)) as u32,
+            S::LanemaskLt => (own - 1) as u32,
+            S::LanemaskGe => !(own - 1) as u32,
+            S::LanemaskGt => !(own | (own - 1)) as u32,
+            S::NsmId => 1,
+            S::TotalSmemSize | S::AggrSmemSize => self.shared_bytes as u32,
+            S::DynamicSmemSize => launch.dynamic_shared_bytes,
+            // One multiprocessor, one grid, no reserved shared memory; time is read by a step of its own.
+            S::SmId
+            | S::GridId
+            | S::CurrentGraphExec
+            | S::ReservedSmemOffsetBegin
+            | S::ReservedSmemOffsetEnd
+            | S::ReservedSmemOffsetCap
+            | S::ReservedSmemOffset0
+            | S::ReservedSmemOffset1
+            | S::Clock
+            | S::ClockHi
+            | S::Clock64
+            | S::GlobalTimer
+            | S::GlobalTimerLo
+            | S::GlobalTimerHi => 0,
+        };
+        u64::from(narrow)
+    }
+
+    /// The fault with all that is known of its place.
+    fn fault(&self, stopped: Stopped, cluster: [u32; 3], warps: usize) -> Fault {
+        let Stopped { stop, warp, site } = stopped;
+        let site = site.map(|site| &self.program.sites[site as usize]);
+        let in_cluster = point((warp / warps) as u64, self.launch.cluster);
+        let lane = stop.lane;
+        Fault {
+            kind: self.kind(stop.cause, warps),
+            kernel: self.launch.kernel.into(),
+            location: site.map(|site| self.module.location(site.line, site.kernel)),
+            instruction: site.map(|site| self.text(site)),
+            block: std::array::from_fn(|axis| cluster[axis] * self.launch.cluster[axis] + in_cluster[axis]),
+            warp: (warp % warps) as u32,
+            lane,
+        }
+    }
+
+    fn text(&self, site: &crate::decode::Site) -> String {
+        self.module.line(site.line).unwrap_or_else(|| site.opcode.clone().into())
+    }
+
+    fn kind(&self, cause: Cause, warps: usize) -> FaultKind {
+        match cause {
+            Cause::Plain(kind) => kind,
+            Cause::Race { offset, first, is_write } => {
+                FaultKind::Race { offset, first: self.racing(first, warps), is_write }
+            }
+            Cause::MissingProxyFence { offset, write } => {
+                FaultKind::MissingProxyFence { offset, write: self.racing(write, warps) }
+            }
+            Cause::Deadlock(groups) => {
+                let waiting = groups.into_iter().map(|(warp, lanes, site)| {
+                    let site = &self.program.sites[site as usize];
+                    Waiting {
+                        block: (warp / warps) as u32,
+                        warp: (warp % warps) as u32,
+                        lanes,
+                        location: self.module.location(site.line, site.kernel),
+                        instruction: self.text(site),
+                    }
+                });
+                FaultKind::Deadlock { waiting: waiting.collect() }
+            }
+        }
+    }
+
+    fn racing(&self, record: Record, warps: usize) -> RacingAccess {
+        let site = &self.program.sites[record.instruction as usize];
+        let (agent, blocks) = (record.agent as usize, volume(self.launch.cluster) as usize);
+        let agent = match agent {
+            _ if agent >= blocks * warps => "an asynchronous operation".into(),
+            _ if blocks == 1 => format!("warp {agent}"),
+            _ => format!("warp {} of block {} of the cluster", agent % warps, agent / warps),
+        };
+        RacingAccess {
+            agent,
+            is_write: record.is_write,
+            location: self.module.location(site.line, site.kernel),
+            instruction: self.text(site),
+        }
+    }
+}

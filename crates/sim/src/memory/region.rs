@@ -1,0 +1,278 @@
+//! Global memory: memory of the host that the caller lends, read and written by all threads of the simulator at once.
+//!
+//! Kernels may race, so no reference to this memory is ever made: aligned elements are accessed by relaxed atomic
+//! operations, as the hardware does, other bytes one by one. Every access is checked against the regions first.
+#![expect(
+    unsafe_code,
+    reason = "user memory is known by address only; every access is checked against a region"
+)]
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use super::Space;
+use crate::fault::FaultKind;
+
+/// Memory that a launch may touch, for as long as `'a`.
+#[derive(Clone, Copy)]
+pub struct Region<'a> {
+    base: *mut u8,
+    len: usize,
+    is_writable: bool,
+    lifetime: PhantomData<&'a ()>,
+}
+
+// SAFETY: a region is an address range; whoever makes one promises that all threads may access it.
+unsafe impl Send for Region<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Region<'_> {}
+
+/// What the CPU's executor may touch, the simulator may touch.
+impl<'a> From<tilewright_cpu::memory::Region<'a>> for Region<'a> {
+    fn from(region: tilewright_cpu::memory::Region<'a>) -> Self {
+        let (base, len, is_writable) = (region.as_ptr(), region.len(), region.is_writable());
+        Self { base, len, is_writable, lifetime: PhantomData }
+    }
+}
+
+impl<'a> Region<'a> {
+    /// The region of `len` bytes from `base`.
+    ///
+    /// # Safety
+    ///
+    /// For `'a`, these bytes are one allocation that may be read and written through `base` by all threads, and that
+    /// nobody holds a reference to while a kernel runs. (Read-only memory is fine if no kernel stores to it.)
+    pub unsafe fn new(base: *mut u8, len: usize) -> Self {
+        Self { base, len, is_writable: true, lifetime: PhantomData }
+    }
+
+    /// The region of a slice.
+    pub fn of(bytes: &'a mut [u8]) -> Self {
+        Self { base: bytes.as_mut_ptr(), len: bytes.len(), is_writable: true, lifetime: PhantomData }
+    }
+
+    /// The region of a slice that is shared with others: it may only be read.
+    pub fn read_only(bytes: &'a [u8]) -> Self {
+        Self { base: bytes.as_ptr().cast_mut(), len: bytes.len(), is_writable: false, lifetime: PhantomData }
+    }
+
+    /// The address of its first byte.
+    pub fn address(&self) -> u64 {
+        self.base.addr() as u64
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether so many bytes from an address lie in it.
+    #[inline]
+    fn contains(&self, address: u64, bytes: usize) -> bool {
+        let offset = address.wrapping_sub(self.address());
+        bytes <= self.len && offset <= (self.len - bytes) as u64
+    }
+
+    /// The pointer to an address in it, with the provenance of the region.
+    #[inline]
+    fn pointer(&self, address: u64) -> *mut u8 {
+        self.base.wrapping_add(address.wrapping_sub(self.address()) as usize)
+    }
+}
+
+impl std::fmt::Debug for Region<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Region({:#x}, {} bytes)", self.address(), self.len)
+    }
+}
+
+/// All memory that a launch may touch.
+#[derive(Debug)]
+pub struct Global<'a> {
+    /// Sorted by address, each with its number among those of the caller.
+    regions: Vec<(Region<'a>, usize)>,
+}
+
+impl<'a> Global<'a> {
+    /// The memory of these regions. Where they overlap, each byte belongs to one that holds it.
+    pub fn new(regions: &[Region<'a>]) -> Self {
+        let mut regions: Vec<_> =
+            regions.iter().copied().zip(0..).filter(|(region, _)| region.len > 0).collect();
+        regions.sort_by_key(|(region, _)| (region.address(), region.len));
+        Self { regions }
+    }
+
+    /// The pointer to so many bytes, if they may be accessed. `hint` remembers where the last access went.
+    #[inline]
+    fn check(
+        &self,
+        hint: &mut usize,
+        address: u64,
+        bytes: usize,
+        is_store: bool,
+    ) -> Result<*mut u8, FaultKind> {
+        let region = match self.regions.get(*hint) {
+            Some((region, _)) if region.contains(address, bytes) => region,
+            _ => self.find(hint, address, bytes, is_store)?,
+        };
+        if is_store && !region.is_writable {
+            return Err(FaultKind::ReadOnly { address });
+        }
+        Ok(region.pointer(address))
+    }
+
+    #[cold]
+    fn find(
+        &self,
+        hint: &mut usize,
+        address: u64,
+        bytes: usize,
+        is_store: bool,
+    ) -> Result<&Region<'a>, FaultKind> {
+        let end = self.regions.partition_point(|(region, _)| region.address() <= address);
+        // Regions that overlap are rare: look back through all that begin before the address.
+        for index in (0..end).rev() {
+            if self.regions[index].0.contains(address, bytes) {
+                *hint = index;
+                return Ok(&self.regions[index].0);
+            }
+        }
+        let miss = |(region, number): &(Region<'a>, usize)| {
+            let start = address.wrapping_sub(region.address()) as i64;
+            let past = start.saturating_add(bytes as i64).saturating_sub(region.len as i64);
+            (*number, if start < 0 { start } else { past })
+        };
+        let nearest = self.regions.iter().map(miss).min_by_key(|(_, distance)| distance.unsigned_abs());
+        Err(FaultKind::OutOfBounds { space: Space::Global, is_store, address, bytes: bytes as u32, nearest })
+    }
+
+    /// Reads bytes, in elements as wide as the alignment allows.
+    #[inline]
+    pub fn read(&self, hint: &mut usize, address: u64, to: &mut [u8]) -> Result<(), FaultKind> {
+        let pointer = self.check(hint, address, to.len(), false)?;
+        let mut at = 0;
+        while at < to.len() {
+            // SAFETY: `check` has shown that the bytes lie in a region; `element_size` that the element is aligned.
+            unsafe {
+                let from = pointer.add(at);
+                match element_size(from, to.len() - at) {
+                    8 => {
+                        to[at..at + 8].copy_from_slice(&atomic64(from).load(Ordering::Relaxed).to_le_bytes());
+                    }
+                    4 => {
+                        to[at..at + 4].copy_from_slice(&atomic32(from).load(Ordering::Relaxed).to_le_bytes());
+                    }
+                    2 => {
+                        to[at..at + 2].copy_from_slice(&atomic16(from).load(Ordering::Relaxed).to_le_bytes());
+                    }
+                    _ => to[at] = AtomicU8::from_ptr(from).load(Ordering::Relaxed),
+                }
+                at += element_size(from, to.len() - at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes bytes, in elements as wide as the alignment allows.
+    #[inline]
+    pub fn write(&self, hint: &mut usize, address: u64, from: &[u8]) -> Result<(), FaultKind> {
+        let pointer = self.check(hint, address, from.len(), true)?;
+        let mut at = 0;
+        while at < from.len() {
+            let rest = &from[at..];
+            // SAFETY: as in `read`.
+            let size = unsafe {
+                let to = pointer.add(at);
+                let size = element_size(to, rest.len());
+                match size {
+                    8 => atomic64(to).store(u64::from_le_bytes(array(rest)), Ordering::Relaxed),
+                    4 => atomic32(to).store(u32::from_le_bytes(array(rest)), Ordering::Relaxed),
+                    2 => atomic16(to).store(u16::from_le_bytes(array(rest)), Ordering::Relaxed),
+                    _ => AtomicU8::from_ptr(to).store(rest[0], Ordering::Relaxed),
+                }
+                size
+            };
+            at += size;
+        }
+        Ok(())
+    }
+
+    /// Replaces an aligned element of 2, 4 or 8 bytes by a function of it, atomically, and returns what was there.
+    pub fn update(
+        &self,
+        hint: &mut usize,
+        address: u64,
+        size: usize,
+        mut change: impl FnMut(u64) -> u64,
+    ) -> Result<u64, FaultKind> {
+        if !address.is_multiple_of(size as u64) {
+            let alignment = size as u32;
+            return Err(FaultKind::Misaligned { space: Space::Global, is_store: true, address, alignment });
+        }
+        let pointer = self.check(hint, address, size, true)?;
+        let order = Ordering::SeqCst;
+        // SAFETY: the element lies in a region and is aligned.
+        let old = unsafe {
+            match size {
+                8 => atomic64(pointer)
+                    .fetch_update(order, order, |old| Some(change(old)))
+                    .unwrap_or_else(|old| old),
+                4 => atomic32(pointer)
+                    .fetch_update(order, order, |old| Some(change(u64::from(old)) as u32))
+                    .map_or_else(u64::from, u64::from),
+                _ => atomic16(pointer)
+                    .fetch_update(order, order, |old| Some(change(u64::from(old)) as u16))
+                    .map_or_else(u64::from, u64::from),
+            }
+        };
+        Ok(old)
+    }
+}
+
+/// The widest element that lies at this pointer, aligned, within so many bytes.
+#[inline]
+fn element_size(pointer: *mut u8, bytes: usize) -> usize {
+    let alignment = pointer.addr() | 8;
+    let aligned = 1_usize << alignment.trailing_zeros();
+    let mut size = aligned.min(8);
+    while size > bytes {
+        size /= 2;
+    }
+    size
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    *bytes.first_chunk().expect("an element is within the bytes")
+}
+
+/// # Safety
+///
+/// The pointer is valid and aligned for the element.
+#[inline]
+unsafe fn atomic64<'a>(pointer: *mut u8) -> &'a AtomicU64 {
+    // SAFETY: as for this function.
+    unsafe { AtomicU64::from_ptr(pointer.cast()) }
+}
+
+/// # Safety
+///
+/// The pointer is valid and aligned for the element.
+#[inline]
+unsafe fn atomic32<'a>(pointer: *mut u8) -> &'a AtomicU32 {
+    // SAFETY: as for this function.
+    unsafe { AtomicU32::from_ptr(pointer.cast()) }
+}
+
+/// # Safety
+///
+/// The pointer is valid and aligned for the element.
+#[inline]
+unsafe fn atomic16<'a>(pointer: *mut u8) -> &'a AtomicU16 {
+    // SAFETY: as for this function.
+    unsafe { AtomicU16::from_ptr(pointer.cast()) }
+}

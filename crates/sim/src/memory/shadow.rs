@@ -1,0 +1,219 @@
+//! Who accessed each byte of a block's shared memory last, and whether that is ordered with the next access.
+//!
+//! Each byte has the record of its last write and the set of the reads since then that are not ordered before each other.
+//! Records and sets are kept once and named by number, because the bytes of an instruction's accesses share them: most
+//! checks compare a number with the one before. Two accesses race if at least one is a write, not both are atomic, and
+//! the agent of the second does not know the step of the first (see [`super::clock`]). A write of the bytes that are
+//! there already does not race with an earlier write: compilers let several warps store the same value.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::clock::Agent;
+use crate::fault::{Cause, Outcome};
+
+/// The way by which an access reaches memory: PTX orders accesses of different proxies only by a fence between them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Proxy {
+    /// Ordinary loads, stores and atomics.
+    Generic,
+    /// Bulk copies, tensor copies, and `wgmma` reading its operands.
+    Async,
+}
+
+/// An access as the shadow remembers it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Record {
+    /// The agent, by its number in the cluster.
+    pub agent: u32,
+    /// The agent's step between synchronisations.
+    pub step: u32,
+    /// The instruction: its index in the program.
+    pub instruction: u32,
+    /// How it reaches memory.
+    pub proxy: Proxy,
+    /// Whether it is atomic, or volatile, which orders nothing but does not race with others of its kind.
+    pub is_atomic: bool,
+    /// Whether it writes.
+    pub is_write: bool,
+}
+
+/// Which records reads have left, by their numbers.
+type ReadSet = SmallVec<[u32; 8]>;
+
+/// One byte: the number of the record of its last write (0: never written), and of the set of reads since.
+#[derive(Clone, Copy, Default)]
+struct Cell {
+    write: u32,
+    reads: u32,
+}
+
+/// The shadow of a block's shared memory.
+#[derive(Default)]
+pub struct Shadow {
+    cells: Vec<Cell>,
+    /// Records by number; the first is a placeholder.
+    records: Vec<Option<Record>>,
+    sets: Vec<ReadSet>,
+    numbers: FxHashMap<ReadSet, u32>,
+    /// The last addition to a set: the read, the set, and the set with it.
+    last_addition: (u32, u32, u32),
+    /// The first read of a byte that nobody had written: it may still turn out to be a race with a write that comes.
+    unwritten: Option<(u32, Record)>,
+}
+
+/// So many records are kept before those that no byte refers to are dropped.
+const MAX_RECORDS: usize = 1 << 20;
+
+impl Shadow {
+    /// Of so many bytes, none of them written.
+    pub fn new(bytes: usize) -> Self {
+        Self {
+            cells: vec![Cell::default(); bytes],
+            records: vec![None],
+            sets: vec![ReadSet::new()],
+            numbers: FxHashMap::default(),
+            last_addition: (u32::MAX, 0, 0),
+            unwritten: None,
+        }
+    }
+
+    /// The first read of a byte that nobody had written, if no write came that races with it: the byte and the read.
+    pub fn unwritten(&self) -> Option<(u32, Record)> {
+        self.unwritten
+    }
+
+    /// The number of a record. The lanes of an instruction share it; an atomic one has one for its read and one for its
+    /// write, in turns.
+    fn number(&mut self, record: Record) -> u32 {
+        let last = self.records.len() - 1;
+        for number in (last.saturating_sub(1)..=last).rev() {
+            if self.records[number] == Some(record) {
+                return number as u32;
+            }
+        }
+        if self.records.len() >= MAX_RECORDS {
+            self.compact();
+        }
+        self.records.push(Some(record));
+        (self.records.len() - 1) as u32
+    }
+
+    fn record(&self, number: u32) -> Record {
+        self.records[number as usize].expect("only the placeholder is empty, and no byte refers to it")
+    }
+
+    /// Forgets the reads, and the records that no write has left. Races with reads before this point go unnoticed.
+    fn compact(&mut self) {
+        let old = std::mem::replace(&mut self.records, vec![None]);
+        let mut renumbered = FxHashMap::default();
+        for cell in &mut self.cells {
+            cell.reads = 0;
+            if cell.write != 0 {
+                cell.write = *renumbered.entry(cell.write).or_insert_with(|| {
+                    self.records.push(old[cell.write as usize]);
+                    (self.records.len() - 1) as u32
+                });
+            }
+        }
+        self.sets.truncate(1);
+        self.numbers.clear();
+        self.last_addition = (u32::MAX, 0, 0);
+    }
+
+    /// Notes a read of bytes, if it may happen.
+    pub fn read(&mut self, agent: &Agent, record: Record, offset: usize, bytes: usize) -> Outcome {
+        let number = self.number(record);
+        let (mut ordered, mut last) = (0, (u32::MAX, 0));
+        for byte in offset..offset + bytes {
+            let cell = self.cells[byte];
+            if cell.write == 0 {
+                self.unwritten.get_or_insert((byte as u32, record));
+            } else if cell.write != ordered {
+                self.check(agent, record, cell.write, byte)?;
+                ordered = cell.write;
+            }
+            if cell.reads != last.0 {
+                last = (cell.reads, self.with_read(agent, cell.reads, number));
+            }
+            self.cells[byte].reads = last.1;
+        }
+        Ok(())
+    }
+
+    /// Notes a write of bytes, if it may happen. `is_same` says of a byte, counted from the first, whether it is written
+    /// with what it holds already.
+    pub fn write(
+        &mut self,
+        agent: &Agent,
+        record: Record,
+        offset: usize,
+        bytes: usize,
+        is_same: impl Fn(usize) -> bool,
+    ) -> Outcome {
+        let number = self.number(record);
+        let (mut ordered, mut ordered_reads) = (0, 0);
+        for byte in offset..offset + bytes {
+            let cell = self.cells[byte];
+            if cell.write != ordered && cell.write != number && cell.write != 0 {
+                if let Err(race) = self.check(agent, record, cell.write, byte) {
+                    if !is_same(byte - offset) {
+                        return Err(race);
+                    }
+                } else {
+                    ordered = cell.write;
+                }
+            }
+            if cell.reads != ordered_reads {
+                for index in 0..self.sets[cell.reads as usize].len() {
+                    self.check(agent, record, self.sets[cell.reads as usize][index], byte)?;
+                }
+                ordered_reads = cell.reads;
+            }
+            self.cells[byte] = Cell { write: number, reads: 0 };
+        }
+        Ok(())
+    }
+
+    /// Whether an access by an agent is ordered after that record.
+    fn check(&self, agent: &Agent, now: Record, earlier: u32, byte: usize) -> Outcome {
+        let first = self.record(earlier);
+        let (who, offset) = (first.agent as usize, byte as u32);
+        if who != agent.index && !(now.is_atomic && first.is_atomic) && !agent.clock.knows(who, first.step) {
+            return Err(Cause::Race { offset, first, is_write: now.is_write }.into());
+        }
+        let crosses = now.proxy == Proxy::Async && first.proxy == Proxy::Generic && first.is_write;
+        if crosses && !agent.clock.sees_fenced(who, first.step) {
+            return Err(Cause::MissingProxyFence { offset, write: first }.into());
+        }
+        Ok(())
+    }
+
+    /// The set of reads after one more: those that the reader knows are ordered before it and need not be kept.
+    fn with_read(&mut self, agent: &Agent, set: u32, number: u32) -> u32 {
+        if (self.last_addition.0, self.last_addition.1) == (number, set) {
+            return self.last_addition.2;
+        }
+        let earlier = &self.sets[set as usize];
+        if earlier.contains(&number) {
+            return set;
+        }
+        let mut with: ReadSet = earlier
+            .iter()
+            .copied()
+            .filter(|&read| {
+                let read = self.record(read);
+                read.agent as usize != agent.index && !agent.clock.knows(read.agent as usize, read.step)
+            })
+            .collect();
+        with.push(number);
+        let next = self.sets.len() as u32;
+        let sets = &mut self.sets;
+        let with = *self.numbers.entry(with).or_insert_with_key(|with| {
+            sets.push(with.clone());
+            next
+        });
+        self.last_addition = (number, set, with);
+        with
+    }
+}

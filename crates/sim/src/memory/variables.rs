@@ -1,0 +1,34 @@
+//! The memory of a module's variables: it lives as long as the module, and kernels write it.
+#![expect(unsafe_code, reason = "kernels write variables by address, as they do the caller's memory")]
+
+use std::sync::atomic::AtomicU64;
+
+use super::Region;
+
+/// Variables are aligned to this many bytes, which is more than any asks for but tensor maps.
+pub const ALIGNMENT: u64 = 128;
+
+/// Zeroed memory that kernels may read and write.
+#[derive(Debug)]
+pub struct Storage {
+    /// Atomics, since kernels of several threads write them through a shared reference.
+    words: Box<[AtomicU64]>,
+    bytes: usize,
+}
+
+impl Storage {
+    /// Of so many bytes, all zero.
+    pub fn new(bytes: usize) -> Self {
+        let words = bytes.div_ceil(8) + ALIGNMENT as usize / 8;
+        Self { words: (0..words).map(|_| AtomicU64::new(0)).collect(), bytes }
+    }
+
+    /// The bytes as memory of a launch. Their address is a multiple of [`ALIGNMENT`].
+    pub fn region(&self) -> Region<'_> {
+        let start = self.words.as_ptr().cast::<u8>().cast_mut();
+        let offset = start.align_offset(ALIGNMENT as usize);
+        // SAFETY: the words are atomics, so they may be written through a shared reference; there are enough of them for
+        // the bytes behind the first aligned address, and they live as long as the region.
+        unsafe { Region::new(start.wrapping_add(offset), self.bytes) }
+    }
+}

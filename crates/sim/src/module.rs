@@ -1,0 +1,203 @@
+//! A module that is loaded: its text, its functions, and the memory of its variables.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use rustc_hash::FxHashMap;
+use tilewright_ptx::isa::{
+    self, FunctionId, FunctionKind, GlobalId, Immediate, Initializer, ScalarType, StateSpace, Symbol,
+};
+
+use crate::decode::{Parameter, Program, decode};
+use crate::fault::{Fault, FaultKind, Location};
+use crate::memory::variables::{ALIGNMENT, Storage};
+use crate::memory::{Global, Region};
+use crate::numeric::Format;
+use crate::numeric::convert::Conversion;
+use crate::target::Target;
+
+/// Why a module cannot be loaded.
+#[derive(Debug)]
+pub enum LoadError {
+    /// The text is no PTX.
+    Parse(isa::ParseError),
+    /// It is for a device that the simulator is not.
+    Target {
+        /// The target of the module.
+        module: String,
+        /// The simulated one.
+        device: String,
+    },
+    /// Something that the simulator does not do, by name.
+    Unsupported(String),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Parse(error) => write!(f, "{error}"),
+            Self::Target { module, device } => {
+                write!(f, "the module is for {module}, the simulated device is {device}")
+            }
+            Self::Unsupported(what) => write!(f, "the simulator does not support {what}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// A loaded module. Its variables keep what kernels write to them from launch to launch.
+pub struct Module {
+    pub(crate) target: Target,
+    isa: isa::Module,
+    /// The lines of the text, if it was loaded from one.
+    lines: Vec<String>,
+    storage: Storage,
+    /// The addresses of the variables in global and constant memory.
+    addresses: FxHashMap<GlobalId, u64>,
+    programs: Mutex<FxHashMap<String, Arc<Program>>>,
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Module").field("target", &self.isa.target).finish_non_exhaustive()
+    }
+}
+
+impl Module {
+    pub(crate) fn load(target: &Target, isa: isa::Module, text: &str) -> Result<Self, LoadError> {
+        if !target.runs(&isa.target) {
+            return Err(LoadError::Target { module: isa.target, device: target.name().into() });
+        }
+        if isa.address_size != 64 {
+            return Err(LoadError::Unsupported(format!("addresses of {} bits", isa.address_size)));
+        }
+        let mut offsets = FxHashMap::default();
+        let mut end = 0;
+        for (id, variable) in &isa.globals {
+            if !matches!(variable.space, StateSpace::Global | StateSpace::Const) {
+                continue;
+            }
+            if u64::from(variable.alignment()) > ALIGNMENT {
+                let what =
+                    format!("the alignment of the variable `{}`: {}", variable.name, variable.alignment());
+                return Err(LoadError::Unsupported(what));
+            }
+            // A gap between variables, so that an access behind one is not inside the next.
+            let start = (end + 1_u64).next_multiple_of(u64::from(variable.alignment()).max(16));
+            offsets.insert(id, start);
+            end = start + variable.bytes();
+        }
+        let storage = Storage::new(end as usize);
+        let base = storage.region().address();
+        let addresses = offsets.into_iter().map(|(id, offset)| (id, base + offset)).collect();
+        let lines = text.lines().map(str::to_owned).collect();
+        let target = target.clone();
+        let module = Self { target, isa, lines, storage, addresses, programs: Mutex::default() };
+        module.initialize()?;
+        Ok(module)
+    }
+
+    /// Writes the initial values of the variables.
+    fn initialize(&self) -> Result<(), LoadError> {
+        let memory = Global::new(&[self.storage.region()]);
+        for (id, address) in &self.addresses {
+            let variable = &self.isa.globals[*id];
+            let size = variable.ty.bytes() as usize;
+            for (index, element) in variable.initializer.iter().enumerate() {
+                let value = self.initial(element, variable.ty)?;
+                let at = address + (index * size) as u64;
+                memory.write(&mut 0, at, &value.to_le_bytes()[..size]).map_err(|_| {
+                    LoadError::Unsupported(format!(
+                        "`{}` with more initial values than elements",
+                        variable.name
+                    ))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn initial(&self, element: &Initializer, ty: ScalarType) -> Result<u64, LoadError> {
+        match *element {
+            Initializer::Value(Immediate::Integer(value)) => Ok(value as u64),
+            Initializer::Value(Immediate::F32(bits)) if ty == ScalarType::F64 => {
+                Ok(Conversion::plain(Format::F32, Format::F64).apply(bits.into()))
+            }
+            Initializer::Value(Immediate::F32(bits)) => Ok(bits.into()),
+            Initializer::Value(Immediate::F64(bits)) if ty == ScalarType::F32 => {
+                Ok(Conversion::plain(Format::F64, Format::F32).apply(bits))
+            }
+            Initializer::Value(Immediate::F64(bits)) => Ok(bits),
+            Initializer::Address { symbol: Symbol::Global(id), offset, mask, .. } => {
+                let address = self.addresses.get(&id).ok_or_else(|| {
+                    LoadError::Unsupported("a variable that holds the address of shared memory".into())
+                })?;
+                let address = address.wrapping_add_signed(offset);
+                Ok(mask.map_or(address, |mask| (address & mask) >> mask.trailing_zeros()))
+            }
+            Initializer::Address { .. } => {
+                Err(LoadError::Unsupported("a variable that holds the address of a function".into()))
+            }
+        }
+    }
+
+    /// The names of the kernels.
+    pub fn kernels(&self) -> impl Iterator<Item = &str> {
+        let functions = self.isa.functions.values();
+        let kernels =
+            functions.filter(|function| function.kind == FunctionKind::Entry && function.body.is_some());
+        kernels.map(|function| function.name.as_str())
+    }
+
+    /// The layout of a kernel's parameters in their buffer.
+    pub fn parameters(&self, kernel: &str) -> Result<Vec<Parameter>, Box<Fault>> {
+        Ok(self.program(kernel)?.1.parameters.clone())
+    }
+
+    /// The address of a variable in global or constant memory, and its size in bytes.
+    pub fn variable(&self, name: &str) -> Option<(u64, u64)> {
+        let (id, variable) = self.isa.globals.iter().find(|(_, variable)| variable.name == name)?;
+        Some((*self.addresses.get(&id)?, variable.bytes()))
+    }
+
+    pub(crate) fn region(&self) -> Region<'_> {
+        self.storage.region()
+    }
+
+    /// A kernel in executable form; it is decoded once.
+    pub(crate) fn program(&self, kernel: &str) -> Result<(FunctionId, Arc<Program>), Box<Fault>> {
+        let fault = |kind| Fault::of_launch(kernel, kind);
+        let id = self
+            .isa
+            .function(kernel)
+            .ok_or_else(|| fault(FaultKind::Illegal(format!("the module has no kernel `{kernel}`"))))?;
+        let mut programs = self.programs.lock().expect("nobody panics while decoding");
+        if let Some(program) = programs.get(kernel) {
+            return Ok((id, Arc::clone(program)));
+        }
+        let addresses = |id: GlobalId| self.addresses[&id];
+        let program = decode(&self.isa, id, &addresses).map_err(fault)?;
+        let program = Arc::new(program);
+        programs.insert(kernel.into(), Arc::clone(&program));
+        Ok((id, program))
+    }
+
+    pub(crate) fn function(&self, id: FunctionId) -> &isa::Function {
+        &self.isa.functions[id]
+    }
+
+    /// A line of the PTX with the position in the kernel's source.
+    pub(crate) fn location(&self, ptx_line: u32, kernel: Option<(u32, u32)>) -> Location {
+        let kernel = kernel.map(|(file, line)| {
+            let found = self.isa.files.iter().find(|known| known.number == file);
+            (found.map_or_else(|| format!("file {file}"), |file| file.path.clone()), line)
+        });
+        Location { ptx_line, kernel }
+    }
+
+    /// A line of the text, if there is one.
+    pub(crate) fn line(&self, line: u32) -> Option<String> {
+        Some(self.lines.get((line as usize).checked_sub(1)?)?.trim().to_owned())
+    }
+}

@@ -1,0 +1,76 @@
+//! The functions that the hardware computes approximately: `ex2`, `lg2`, `sin`, `cos`, `tanh`, `rcp`, `rsqrt`, `sqrt`
+//! and `div` with `.approx`.
+//!
+//! The results here are those of binary64, rounded once: they lie within every error that the PTX ISA states, but are not
+//! the bits that the hardware gives.
+
+use super::exact::{Number, Rounding};
+use super::float::{Kind, Mode};
+
+/// A function of one number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Function {
+    /// Two to the power.
+    Exp2,
+    /// The binary logarithm.
+    Log2,
+    /// The sine.
+    Sine,
+    /// The cosine.
+    Cosine,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// The reciprocal.
+    Reciprocal,
+    /// The reciprocal of the square root.
+    ReciprocalRoot,
+    /// The square root.
+    Root,
+}
+
+/// The function of a value, in the type of the mode.
+#[inline]
+pub fn apply(function: Function, mode: Mode, a: u64) -> u64 {
+    let x = mode.kind.to_f64(mode.operand(a));
+    let y = match function {
+        Function::Exp2 => x.exp2(),
+        Function::Log2 => x.log2(),
+        Function::Sine => x.sin(),
+        Function::Cosine => x.cos(),
+        Function::Tanh => x.tanh(),
+        Function::Reciprocal => 1.0 / x,
+        Function::ReciprocalRoot => 1.0 / x.sqrt(),
+        Function::Root => x.sqrt(),
+    };
+    from_f64(mode, y)
+}
+
+/// A quotient within 2 ulp. Without `full_range`, divisors above 2^126 give 0, or NaN for an infinite dividend.
+#[inline]
+pub fn divide(mode: Mode, a: u64, b: u64, full_range: bool) -> u64 {
+    let (x, y) = (mode.kind.to_f64(mode.operand(a)), mode.kind.to_f64(mode.operand(b)));
+    let limit = 2_f64.powi(126);
+    if !full_range && y.abs() > limit && y.is_finite() {
+        let nothing = if x.is_infinite() || x.is_nan() { f64::NAN } else { 0.0_f64.copysign(x * y) };
+        return from_f64(mode, nothing);
+    }
+    from_f64(mode, x / y)
+}
+
+/// `.approx.ftz.f64`: a reciprocal, or that of a square root, whose low 32 bits are zero.
+pub fn coarse(function: Function, a: u64) -> u64 {
+    let mode = Mode { flush: true, ..Mode::plain(Kind::F64) };
+    apply(function, mode, a) & 0xffff_ffff_0000_0000
+}
+
+/// Binary64 rounded into the type of the mode.
+fn from_f64(mode: Mode, y: f64) -> u64 {
+    match mode.kind {
+        Kind::F32 => mode.result(u64::from((y as f32).to_bits())),
+        Kind::F64 => mode.result(y.to_bits()),
+        Kind::F16 | Kind::Bf16 => {
+            let number = Number::of(Kind::F64.format(), y.to_bits());
+            mode.result(number.round(mode.kind.format(), Rounding::NearestEven, false))
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The 64-bit descriptor by which `wgmma` finds a matrix in shared memory.
+//!
+//! | bits | field |
+//! |---|---|
+//! | 0–13 | start address / 16 |
+//! | 16–29 | leading dimension byte offset / 16 |
+//! | 32–45 | stride dimension byte offset / 16 |
+//! | 49–51 | base offset: by how many 128 bytes the swizzle's pattern is shifted |
+//! | 62–63 | swizzle: none, 128, 64, 32 bytes |
+//!
+//! A matrix consists of chunks of 16 bytes: along k in a K-major matrix, along m (or n) in an MN-major one. With `line`
+//! the bytes of the swizzle's line, chunk by chunk:
+//!
+//! - K-major: rows come in groups of 8, each row `line` bytes after the one before, the groups `stride` apart. Without a
+//!   swizzle the two chunks of a row are `leading` apart, with one they are neighbours.
+//! - MN-major: a line of `line` bytes along m, then 8 lines of successive k. Without a swizzle the next line along m is
+//!   `stride` away and the next 8 k `leading`; with one it is the other way round.
+
+use std::ops::Range;
+
+use super::Element;
+use super::fragment::Matrix;
+use super::swizzle::Swizzle;
+
+/// Which dimension of a matrix is contiguous in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Major {
+    /// k: A row by row, B column by column.
+    K,
+    /// m of A or n of B: the transposes of the above.
+    Mn,
+}
+
+/// The fields of a matrix descriptor, offsets in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Descriptor {
+    /// The address of the first element in the shared memory of the block.
+    pub start: u32,
+    /// The leading dimension byte offset.
+    pub leading: u32,
+    /// The stride dimension byte offset.
+    pub stride: u32,
+    /// The shift of the swizzle's pattern, in units of 128 bytes.
+    pub base_offset: u32,
+    /// The swizzle.
+    pub swizzle: Swizzle,
+}
+
+impl From<u64> for Descriptor {
+    fn from(bits: u64) -> Self {
+        let offset = |low: u32| (bits >> low & 0x3fff) as u32 * 16;
+        let swizzle = [Swizzle::None, Swizzle::Bytes128, Swizzle::Bytes64, Swizzle::Bytes32];
+        Self {
+            start: offset(0),
+            leading: offset(16),
+            stride: offset(32),
+            base_offset: (bits >> 49 & 7) as u32,
+            swizzle: swizzle[(bits >> 62) as usize],
+        }
+    }
+}
+
+impl Descriptor {
+    /// The address of chunk `chunk` along the contiguous dimension, at index `across` of the other one.
+    pub fn address(&self, major: Major, across: u32, chunk: u32) -> u32 {
+        let line = self.swizzle.line_bytes();
+        let none = self.swizzle == Swizzle::None;
+        let (group, row) = (across / 8, across % 8);
+        let offset = match major {
+            Major::K => {
+                let apart = if none { self.leading } else { 16 };
+                row * line + group * self.stride + chunk * apart
+            }
+            Major::Mn => {
+                let (next_line, next_group) =
+                    if none { (self.stride, self.leading) } else { (self.leading, self.stride) };
+                let chunks = line / 16;
+                row * line + group * next_group + chunk % chunks * 16 + chunk / chunks * next_line
+            }
+        };
+        self.swizzle.apply(self.start.wrapping_add(offset), self.base_offset * 128)
+    }
+
+    /// The matrix of these rows (m or n; multiples of 16) and `depth` columns (k), from chunks that `read` gets by their
+    /// addresses.
+    ///
+    /// # Errors
+    /// What `read` answers.
+    pub fn read<T: Copy + Default, E>(
+        &self,
+        rows: Range<usize>,
+        depth: usize,
+        element: Element,
+        major: Major,
+        decode: impl Fn(Element, u64) -> T,
+        mut read: impl FnMut(u32) -> Result<u128, E>,
+    ) -> Result<Matrix<T>, E> {
+        let mut matrix = Matrix::new(rows.len(), depth);
+        let in_chunk = (128 / element.bits()) as usize;
+        let (contiguous, across) =
+            if major == Major::K { (0..depth, rows.clone()) } else { (rows.clone(), 0..depth) };
+        for index in across {
+            for chunk in contiguous.start / in_chunk..contiguous.end.div_ceil(in_chunk) {
+                let bits = read(self.address(major, index as u32, chunk as u32))?;
+                for place in 0..in_chunk {
+                    let along = chunk * in_chunk + place;
+                    let (row, k) = if major == Major::K { (index, along) } else { (along, index) };
+                    matrix[(row - rows.start, k)] =
+                        decode(element, (bits >> (place as u32 * element.bits())) as u64);
+                }
+            }
+        }
+        Ok(matrix)
+    }
+}
+
+#[cfg(test)]
+mod tests;

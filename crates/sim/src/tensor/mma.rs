@@ -1,0 +1,88 @@
+//! `mma.sync`: the matrix product of one warp, all operands in registers.
+
+use super::Element;
+use super::fragment::{Fragment, Matrix, Operand};
+use super::product::{IntegerProduct, multiply_floats, multiply_integers};
+use crate::registers::Lanes;
+
+/// One `mma.sync` instruction: its shape and formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mma {
+    /// Rows of A and D.
+    pub m: usize,
+    /// Columns of B and D.
+    pub n: usize,
+    /// Columns of A, rows of B.
+    pub k: usize,
+    /// The format of A.
+    pub a: Element,
+    /// The format of B.
+    pub b: Element,
+    /// The format of C.
+    pub c: Element,
+    /// The format of D.
+    pub d: Element,
+    /// How integers are combined; ignored by floating formats.
+    pub product: IntegerProduct,
+}
+
+impl Mma {
+    /// Whether the ISA has a dense `mma` of this shape and these formats. `m8n8k4` of f16 is a [`super::QuadMma`].
+    pub fn exists(&self) -> bool {
+        use Element::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
+        let shape = (self.m, self.n, self.k);
+        let formats = match (self.a, self.b) {
+            (F64, F64) => matches!(shape, (8, 8, 4) | (16, 8, 4 | 8 | 16)),
+            (Tf32, Tf32) => matches!(shape, (16, 8, 4 | 8)),
+            (F16, F16) | (Bf16, Bf16) => matches!(shape, (16, 8, 8 | 16)),
+            (E4m3 | E5m2, E4m3 | E5m2) => matches!(shape, (16, 8, 16 | 32)),
+            (S8 | U8, S8 | U8) => matches!(shape, (8, 8, 16) | (16, 8, 16 | 32)),
+            (S4 | U4, S4 | U4) => matches!(shape, (8, 8, 32) | (16, 8, 32 | 64)),
+            (B1, B1) => matches!(shape, (8, 8, 128) | (16, 8, 128 | 256)),
+            _ => false,
+        };
+        let accumulators = match self.a {
+            F64 => self.c == F64 && self.d == F64,
+            Tf32 | Bf16 => self.c == F32 && self.d == F32,
+            F16 | E4m3 | E5m2 => matches!((self.c, self.d), (F32, F32) | (F16, F16)),
+            S8 | U8 | S4 | U4 | B1 => self.c == S32 && self.d == S32,
+            F32 | S32 => false,
+        };
+        formats && accumulators
+    }
+
+    /// The fragment of an operand; `Accumulator` is that of C.
+    pub fn fragment(&self, operand: Operand) -> Fragment {
+        let (rows, columns, element) = match operand {
+            Operand::A => (self.m, self.k, self.a),
+            Operand::B => (self.k, self.n, self.b),
+            Operand::Accumulator => (self.m, self.n, self.c),
+        };
+        Fragment { operand, rows, columns, element }
+    }
+
+    /// The registers of `D = A B + C`.
+    pub fn execute(&self, a: &[Lanes], b: &[Lanes], c: &[Lanes]) -> Vec<Lanes> {
+        let result = Fragment { element: self.d, ..self.fragment(Operand::Accumulator) };
+        let fragments = [Operand::A, Operand::B, Operand::Accumulator].map(|operand| self.fragment(operand));
+        let product = if self.a.is_integer() {
+            let [a, b, c] = gather(fragments, [a, b, c], Element::integer);
+            multiply_integers(&a, &b.transposed(), Some(&c), self.product)
+        } else {
+            let [a, b, c] = gather(fragments, [a, b, c], Element::value);
+            multiply_floats(&a, &b.transposed(), Some(&c), self.d)
+        };
+        result.scatter(&product, |_, bits| bits)
+    }
+}
+
+fn gather<T: Copy + Default>(
+    fragments: [Fragment; 3],
+    registers: [&[Lanes]; 3],
+    decode: fn(Element, u64) -> T,
+) -> [Matrix<T>; 3] {
+    std::array::from_fn(|operand| fragments[operand].gather(registers[operand], decode))
+}
+
+#[cfg(test)]
+mod tests;

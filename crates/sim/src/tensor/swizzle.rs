@@ -1,0 +1,66 @@
+//! The swizzles of shared memory that tensor copies write and `wgmma` reads.
+//!
+//! A swizzle permutes the 16-byte chunks of a line of 32, 64 or 128 bytes by an exclusive or with bits 7 and up of the
+//! address, so that the same chunk of successive lines lies in different banks. It acts on the address itself, not on the
+//! offset in a tile: a tile that begins inside the repeating pattern (256, 512 or 1024 bytes) begins inside it.
+
+/// How the chunks of a line are permuted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Swizzle {
+    /// Not at all.
+    None,
+    /// Two chunks, by bit 7 of the address.
+    Bytes32,
+    /// Four chunks, by bits 7 and 8.
+    Bytes64,
+    /// Eight chunks, by bits 7 to 9.
+    Bytes128,
+}
+
+impl Swizzle {
+    /// The bytes of a line that is permuted; a chunk where nothing is.
+    pub fn line_bytes(self) -> u32 {
+        match self {
+            Self::None => 16,
+            Self::Bytes32 => 32,
+            Self::Bytes64 => 64,
+            Self::Bytes128 => 128,
+        }
+    }
+
+    /// Where the byte of a linear address lies, in a pattern that repeats from address `origin` (a multiple of 128).
+    pub fn apply(self, address: u32, origin: u32) -> u32 {
+        let mask = self.line_bytes() - 16;
+        address ^ (address.wrapping_sub(origin) >> 3 & mask)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_move_as_the_drawings_of_the_isa_show() {
+        // Row r of the 128-byte pattern has its chunk c at place c xor r; narrower patterns put several rows on 128
+        // bytes and count those.
+        for row in 0..16 {
+            for chunk in 0..8 {
+                let address = row * 128 + chunk * 16;
+                let place = |swizzle: Swizzle| swizzle.apply(address + 5, 0) - row * 128;
+                assert_eq!(place(Swizzle::Bytes128), (chunk ^ (row % 8)) * 16 + 5);
+                assert_eq!(place(Swizzle::Bytes64), (chunk ^ (row % 4)) * 16 + 5);
+                assert_eq!(place(Swizzle::Bytes32), (chunk ^ (row % 2)) * 16 + 5);
+                assert_eq!(place(Swizzle::None), chunk * 16 + 5);
+            }
+        }
+    }
+
+    #[test]
+    fn a_shifted_pattern_begins_at_its_origin() {
+        for offset in (0..2048).step_by(16) {
+            let there = Swizzle::Bytes128.apply(384 + offset, 384);
+            assert_eq!(there & !0x70, (384 + offset) & !0x70);
+            assert_eq!((there ^ (384 + offset)) >> 4, offset >> 7 & 7);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! `wgmma.mma_async`: the matrix product of a warpgroup, as far as one of its four warps computes it.
+//!
+//! Each warp owns 16 of the 64 rows of D, and reads its rows of A and all of B: nothing is exchanged between the warps,
+//! so each computes its rows when it comes to the instruction.
+
+use super::Element;
+use super::fragment::{Fragment, Matrix, Operand};
+use super::product::{IntegerProduct, multiply_floats, multiply_integers};
+use crate::registers::Lanes;
+
+/// The rows of a warpgroup's product.
+pub const ROWS: usize = 64;
+/// The warps of a warpgroup.
+pub const WARPS: usize = 4;
+/// The rows of each warp.
+pub const WARP_ROWS: usize = ROWS / WARPS;
+
+/// The shape, formats and options of a `wgmma.mma_async`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wgmma {
+    /// Columns of B and D.
+    pub n: usize,
+    /// The format of A.
+    pub a: Element,
+    /// The format of B.
+    pub b: Element,
+    /// The format of D.
+    pub d: Element,
+    /// Whether A is negated (`imm-scale-a` of -1).
+    pub negates_a: bool,
+    /// Whether B is negated.
+    pub negates_b: bool,
+    /// Whether the product is added to D (`scale-d`), else it replaces it.
+    pub accumulates: bool,
+    /// How integers are combined.
+    pub product: IntegerProduct,
+}
+
+/// A matrix of the elements' values: of integers or of floating-point numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Of an integer format.
+    Integers(Matrix<i64>),
+    /// Of a floating format.
+    Floats(Matrix<f64>),
+}
+
+impl Wgmma {
+    /// The depth of the product: 32 bytes of A or B.
+    pub fn k(&self) -> usize {
+        (256 / self.a.bits()) as usize
+    }
+
+    /// Whether the ISA has a dense `wgmma.mma_async` of this width and these formats.
+    pub fn exists(&self) -> bool {
+        use Element::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
+        let multiple = |of: usize| self.n.is_multiple_of(of) && (of..=256).contains(&self.n);
+        match (self.a, self.b) {
+            (F16, F16) | (E4m3 | E5m2, E4m3 | E5m2) => multiple(8) && matches!(self.d, F16 | F32),
+            (Bf16, Bf16) | (Tf32, Tf32) => multiple(8) && self.d == F32,
+            (S8 | U8, S8 | U8) | (B1, B1) => (multiple(16) || matches!(self.n, 8 | 24)) && self.d == S32,
+            (F64 | F32 | Tf32 | F16 | Bf16 | E4m3 | E5m2 | S32 | S8 | U8 | S4 | U4 | B1, _) => false,
+        }
+    }
+
+    /// The fragment of A of one warp, where A comes from registers.
+    pub fn a_fragment(&self) -> Fragment {
+        Fragment { operand: Operand::A, rows: WARP_ROWS, columns: self.k(), element: self.a }
+    }
+
+    /// The fragment of D of one warp.
+    pub fn d_fragment(&self) -> Fragment {
+        Fragment { operand: Operand::Accumulator, rows: WARP_ROWS, columns: self.n, element: self.d }
+    }
+
+    /// The registers of D of one warp, from its rows of A, all of B (transposed: n rows of k), and D as it was.
+    ///
+    /// # Panics
+    /// If the values are not of the formats of the instruction.
+    pub fn execute(&self, a: &Values, b_transposed: &Values, d: &[Lanes]) -> Vec<Lanes> {
+        let fragment = self.d_fragment();
+        let sums = match (a, b_transposed) {
+            (Values::Integers(a), Values::Integers(b)) => {
+                let d = self.accumulates.then(|| fragment.gather(d, Element::integer));
+                multiply_integers(a, b, d.as_ref(), self.product)
+            }
+            (Values::Floats(a), Values::Floats(b)) => {
+                let d = self.accumulates.then(|| fragment.gather(d, Element::value));
+                if self.negates_a == self.negates_b {
+                    multiply_floats(a, b, d.as_ref(), self.d)
+                } else {
+                    let mut negated = a.clone();
+                    negated.elements.iter_mut().for_each(|x| *x = -*x);
+                    multiply_floats(&negated, b, d.as_ref(), self.d)
+                }
+            }
+            (Values::Integers(_), Values::Floats(_)) | (Values::Floats(_), Values::Integers(_)) => {
+                unreachable!("A and B are both integers or both not: {self:?}")
+            }
+        };
+        fragment.scatter(&sums, |_, bits| bits)
+    }
+}
+
+#[cfg(test)]
+mod tests;

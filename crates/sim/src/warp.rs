@@ -1,0 +1,144 @@
+//! A warp: its lanes, each with a place in the program, and their divergence.
+//!
+//! Lanes that stand at the same step are a group and execute together. Of the groups that can go on, the one that is
+//! farthest back goes first: so those that ran ahead wait where the paths meet again, and the groups merge. (Compilers
+//! place the blocks of a function such that this is where they meet in nearly all cases; where not, the lanes meet at the
+//! next instruction that has to be executed together.) Nothing depends on where lanes meet but the counts. Since a lane
+//! farther back may spin until one that is ahead has done something, the preference changes every few thousand steps.
+//!
+//! Instructions that lanes execute together (`bar.sync`, `shfl.sync`, `mma.sync` …) make the group wait until the others
+//! have come.
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::memory::Agent;
+use crate::registers::Registers;
+
+/// Lanes that stand at the same step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub step: u32,
+    pub lanes: u32,
+    /// Whether the step could not be executed yet.
+    pub is_waiting: bool,
+    /// The barrier that these lanes have arrived at and wait for: its number and the generation.
+    pub arrived: Option<(usize, u64)>,
+}
+
+/// A warp.
+pub(crate) struct Warp {
+    /// In its block.
+    pub index: usize,
+    /// The rank of the block in the cluster.
+    pub rank: usize,
+    pub registers: Registers,
+    pub agent: Agent,
+    /// Local memory, one lane after the other.
+    pub local: Vec<u8>,
+    /// The region that it accessed last.
+    pub hint: usize,
+    /// The lanes that the block has.
+    pub existing: u32,
+    /// Those that have not exited.
+    pub alive: u32,
+    /// Sorted by step.
+    pub groups: SmallVec<[Group; 4]>,
+    /// How many instructions it has executed.
+    pub time: u64,
+    /// The generation of the cluster's barrier at which it has arrived.
+    pub cluster_arrival: Option<u64>,
+}
+
+/// After so many steps of a warp, the preference among its groups changes.
+const PREFERENCE_STEPS: u64 = 4096;
+
+impl Warp {
+    /// A warp with these lanes, at the first step.
+    pub fn new(
+        index: usize,
+        rank: usize,
+        existing: u32,
+        registers: Registers,
+        agent: Agent,
+        local: Vec<u8>,
+    ) -> Self {
+        let first = Group { step: 0, lanes: existing, is_waiting: false, arrived: None };
+        Self {
+            index,
+            rank,
+            registers,
+            agent,
+            local,
+            hint: 0,
+            existing,
+            alive: existing,
+            groups: smallvec![first],
+            time: 0,
+            cluster_arrival: None,
+        }
+    }
+
+    /// The group that goes next, if one can.
+    #[inline]
+    pub fn next(&self) -> Option<usize> {
+        if let [only] = &self.groups[..] {
+            return (!only.is_waiting).then_some(0);
+        }
+        let mut ready = (0..self.groups.len()).filter(|index| !self.groups[*index].is_waiting);
+        if (self.time / PREFERENCE_STEPS).is_multiple_of(2) { ready.next() } else { ready.next_back() }
+    }
+
+    /// Lanes of a group go to a step; the rest of the group stays.
+    #[inline]
+    pub fn send(&mut self, index: usize, lanes: u32, step: u32) {
+        let group = &mut self.groups[index];
+        let moved = Group { step, lanes, is_waiting: false, arrived: None };
+        if group.lanes == lanes {
+            *group = moved;
+            if self.groups.len() == 1 {
+                return;
+            }
+        } else {
+            group.lanes &= !lanes;
+            self.groups.push(moved);
+        }
+        self.merge();
+    }
+
+    /// A group executes its step with some of its lanes only when others have come; the rest goes on.
+    pub fn hold(&mut self, index: usize, lanes: u32) {
+        let group = &mut self.groups[index];
+        let (rest, step) = (group.lanes & !lanes, group.step);
+        group.is_waiting = true;
+        if rest != 0 {
+            self.send(index, rest, step + 1);
+        }
+    }
+
+    /// Lanes of a group exit; the rest of it goes on.
+    pub fn exit(&mut self, index: usize, lanes: u32) {
+        self.alive &= !lanes;
+        let group = &mut self.groups[index];
+        group.lanes &= !lanes;
+        group.step += 1;
+        if group.lanes == 0 {
+            self.groups.remove(index);
+        }
+        self.merge();
+    }
+
+    fn merge(&mut self) {
+        self.groups.sort_unstable_by_key(|group| group.step);
+        let mut index = 1;
+        while index < self.groups.len() {
+            let (before, this) = (self.groups[index - 1], self.groups[index]);
+            if before.step == this.step && before.arrived.is_none() && this.arrived.is_none() {
+                self.groups[index - 1].lanes |= this.lanes;
+                self.groups[index - 1].is_waiting = false;
+                self.groups.remove(index);
+            } else {
+                index += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What is counted, on access patterns whose counts are known.
+
+mod common;
+
+use common::{kernel, launch, memory};
+use tilewright_sim::{Class, Report};
+
+#[repr(align(256))]
+struct Aligned([u32; 4096]);
+
+/// Loads of 32 lanes, each at its number times a stride in bytes.
+fn global(stride: u32, load: &str) -> Report {
+    let body = format!(
+        "
+    .reg .b64 %a, %at;
+    .reg .b32 %t, %r<4>;
+    ld.param.u64 %a, [a];
+    mov.u32 %t, %tid.x;
+    mad.wide.u32 %at, %t, {stride}, %a;
+    {load}
+    ret;"
+    );
+    let mut words = Box::new(Aligned([0; 4096]));
+    launch(&kernel(&["a"], &body), 1, 32, vec![memory(&mut words.0)]).expect("the launch is legal")
+}
+
+#[test]
+fn sectors_of_global_requests() {
+    let count = |stride, load| {
+        let total = global(stride, load).total();
+        (total.global_requests, total.sectors, total.ideal_sectors)
+    };
+    assert_eq!(count(4, "ld.global.u32 %r0, [%at];"), (1, 4, 4));
+    assert_eq!(count(16, "ld.global.v4.u32 {%r0, %r1, %r2, %r3}, [%at];"), (1, 16, 16));
+    assert_eq!(count(32, "ld.global.u32 %r0, [%at];"), (1, 32, 4), "a column");
+    assert_eq!(count(0, "ld.global.u32 %r0, [%at];"), (1, 1, 1), "the same for all");
+    assert_eq!(count(4, "ld.global.u32 %r0, [%at+16];"), (1, 5, 4), "across a boundary");
+    assert_eq!(count(8, "ld.global.u8 %r0, [%at];"), (1, 8, 1));
+}
+
+/// Stores of 32 lanes to shared memory, each at its number times a stride in bytes.
+fn shared(stride: u32, store: &str) -> (u64, u64) {
+    let body = format!(
+        "
+    .reg .b32 %t, %at, %r<4>;
+    .shared .align 16 .b8 memory[8192];
+    mov.u32 %t, %tid.x;
+    mov.u32 %at, memory;
+    mad.lo.u32 %at, %t, {stride}, %at;
+    {store}
+    ret;"
+    );
+    let mut word = [0_u32];
+    let report = launch(&kernel(&["a"], &body), 1, 32, vec![memory(&mut word)]).expect("the launch is legal");
+    assert_eq!(report.bank_conflicts(), report.total().wavefronts - report.total().ideal_wavefronts);
+    (report.total().wavefronts, report.bank_conflicts())
+}
+
+#[test]
+fn bank_conflicts_of_shared_accesses() {
+    let word = "st.shared.u32 [%at], %r0;";
+    assert_eq!(shared(4, word), (1, 0));
+    assert_eq!(shared(8, word), (2, 1), "two lanes a bank");
+    assert_eq!(shared(128, word), (32, 31), "a column of 32 words");
+    assert_eq!(shared(132, word), (1, 0), "padded");
+    assert_eq!(shared(0, word), (1, 0), "one word for all");
+    assert_eq!(
+        shared(16, "st.shared.v4.u32 [%at], {%r0, %r1, %r2, %r3};"),
+        (4, 0),
+        "512 bytes take four passes"
+    );
+    assert_eq!(shared(8, "st.shared.v2.u32 [%at], {%r0, %r1};"), (2, 0));
+    assert_eq!(shared(256, "st.shared.v2.u32 [%at], {%r0, %r1};"), (32, 30));
+}
+
+#[test]
+fn instructions_are_counted_by_class() {
+    let report = global(4, "ld.global.u32 %r0, [%at];\n    add.s32 %r1, %r0, 1;\n    add.s32 %r1, %r1, 1;");
+    let classes = report.by_class();
+    let executions = |class| classes.get(&class).map_or(0, |counters| counters.executions);
+    assert_eq!(executions(Class::GlobalLoad), 1);
+    assert_eq!(executions(Class::Integer), 3);
+    assert_eq!(executions(Class::Parameter), 1);
+    assert_eq!(executions(Class::Control), 1);
+    assert_eq!(report.total().executions, 7);
+    assert_eq!(report.total().bytes_read, 128);
+    let table = report.to_string();
+    assert!(table.lines().any(|line| line.contains("ld.global.u32 %r0, [%at];")), "{table}");
+}

@@ -1,0 +1,288 @@
+//! Arithmetic and functions of floating-point numbers, against the host's arithmetic and binary64.
+
+mod common;
+
+use common::{Random, evaluate};
+
+/// Rows of f32 numbers over many magnitudes, with zeros, subnormals, infinities and NaN.
+fn singles(seed: u64) -> Vec<[u64; 3]> {
+    let edges =
+        [0.0_f32, -0.0, 1.0, -1.0, 1e-40, -3e-42, f32::MAX, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
+    let mut random = Random::new(seed);
+    let mut pick = move || match random.next() % 4 {
+        0 => edges[(random.next() % edges.len() as u64) as usize],
+        1 => f32::from_bits(random.next() as u32),
+        _ => random.between(-4.0, 4.0) as f32,
+    };
+    (0..512).map(|_| [pick(), pick(), pick()].map(|x| u64::from(x.to_bits()))).collect()
+}
+
+fn single(bits: u64) -> f32 {
+    f32::from_bits(bits as u32)
+}
+
+/// Equal as bits; all NaN are the canonical one of the ISA.
+fn check(instruction: &str, seed: u64, reference: impl Fn([f32; 3]) -> f32) {
+    let rows = singles(seed);
+    let results = evaluate(instruction, "f32", &["f32"; 3], &rows);
+    for (row, result) in rows.into_iter().zip(results) {
+        let expected = reference(row.map(single));
+        let expected = if expected.is_nan() { 0x7fff_ffff } else { expected.to_bits() };
+        assert_eq!(result as u32, expected, "{instruction} of {:?}: {:e}", row.map(single), single(result));
+    }
+}
+
+fn flush(x: f32) -> f32 {
+    if x.is_subnormal() { 0.0_f32.copysign(x) } else { x }
+}
+
+#[test]
+fn single_precision_is_ieee() {
+    check("add.rn.f32 %d, %a, %b;", 1, |[a, b, _]| a + b);
+    check("sub.f32 %d, %a, %b;", 2, |[a, b, _]| a - b);
+    check("mul.rn.f32 %d, %a, %b;", 3, |[a, b, _]| a * b);
+    check("fma.rn.f32 %d, %a, %b, %c;", 4, |[a, b, c]| a.mul_add(b, c));
+    check("div.rn.f32 %d, %a, %b;", 5, |[a, b, _]| a / b);
+    check("sqrt.rn.f32 %d, %a;", 6, |[a, _, _]| a.sqrt());
+    check("rcp.rn.f32 %d, %a;", 7, |[a, _, _]| 1.0 / a);
+}
+
+#[test]
+fn subnormals_are_flushed_where_asked() {
+    check("add.ftz.f32 %d, %a, %b;", 8, |[a, b, _]| flush(flush(a) + flush(b)));
+    check("mul.rn.ftz.f32 %d, %a, %b;", 9, |[a, b, _]| flush(flush(a) * flush(b)));
+}
+
+#[test]
+fn results_are_saturated_where_asked() {
+    let clamp = |x: f32| if x.is_nan() || x <= 0.0 { 0.0 } else { x.min(1.0) };
+    check("add.sat.f32 %d, %a, %b;", 10, |[a, b, _]| clamp(a + b));
+    check("fma.rn.sat.f32 %d, %a, %b, %c;", 11, |[a, b, c]| clamp(a.mul_add(b, c)));
+}
+
+/// The f32 neighbour of a number of binary64 in a direction; the sum of two f32 is not always exact in binary64, but of
+/// numbers of these magnitudes it is.
+fn directed(exact: f64, up: bool) -> f32 {
+    let near = exact as f32;
+    match (f64::from(near).partial_cmp(&exact).expect("no NaN here"), up) {
+        (std::cmp::Ordering::Less, true) => near.next_up(),
+        (std::cmp::Ordering::Greater, false) => near.next_down(),
+        _ => near,
+    }
+}
+
+#[test]
+fn directed_roundings() {
+    let mut random = Random::new(12);
+    let rows: Vec<[u64; 3]> = (0..256)
+        .map(|_| [0; 3].map(|_: u8| u64::from((random.between(-2.0, 2.0) as f32).to_bits())))
+        .collect();
+    for (modifier, up_if_negative, up_if_positive) in
+        [("rm", false, false), ("rp", true, true), ("rz", true, false)]
+    {
+        for (opcode, exact) in [("add", (|a, b| a + b) as fn(f64, f64) -> f64), ("mul", |a, b| a * b)] {
+            let results =
+                evaluate(&format!("{opcode}.{modifier}.f32 %d, %a, %b;"), "f32", &["f32"; 2], &rows);
+            for ([a, b, _], result) in rows.iter().zip(results) {
+                let exact = exact(f64::from(single(*a)), f64::from(single(*b)));
+                let expected = directed(exact, if exact < 0.0 { up_if_negative } else { up_if_positive });
+                assert_eq!(single(result), expected, "{opcode}.{modifier}");
+            }
+        }
+    }
+}
+
+#[test]
+fn extrema_as_the_isa_says() {
+    let order = |x: f32| (x, !x.is_sign_negative());
+    let larger = move |a: f32, b: f32| {
+        if a.is_nan() {
+            b
+        } else if b.is_nan() || order(a) > order(b) {
+            a
+        } else {
+            b
+        }
+    };
+    check("max.f32 %d, %a, %b;", 13, |[a, b, _]| larger(a, b));
+    check("min.f32 %d, %a, %b;", 14, |[a, b, _]| -larger(-a, -b));
+    check(
+        "max.NaN.f32 %d, %a, %b;",
+        15,
+        |[a, b, _]| if a.is_nan() || b.is_nan() { f32::NAN } else { larger(a, b) },
+    );
+    check("min.xorsign.abs.f32 %d, %a, %b;", 16, |[a, b, _]| {
+        let least = -larger(-a.abs(), -b.abs());
+        if least.is_nan() {
+            // The sign of a NaN that xorsign gives is compared below.
+            return f32::from_bits(0x7fff_ffff);
+        }
+        if a.is_sign_negative() == b.is_sign_negative() { least } else { -least }
+    });
+}
+
+#[test]
+fn double_precision_is_ieee() {
+    let mut random = Random::new(17);
+    let rows: Vec<[u64; 3]> =
+        (0..256).map(|_| [0; 3].map(|_: u8| random.between(-9.0, 9.0).to_bits())).collect();
+    let reference = |[a, b, c]: [f64; 3]| [a + b, a * b, a.mul_add(b, c), a / b];
+    for (index, instruction) in [
+        "add.f64 %d, %a, %b;",
+        "mul.rn.f64 %d, %a, %b;",
+        "fma.rn.f64 %d, %a, %b, %c;",
+        "div.rn.f64 %d, %a, %b;",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let results = evaluate(instruction, "f64", &["f64"; 3], &rows);
+        for (row, result) in rows.iter().zip(results) {
+            assert_eq!(f64::from_bits(result), reference(row.map(f64::from_bits))[index], "{instruction}");
+        }
+    }
+}
+
+#[test]
+fn halves_and_pairs_of_them() {
+    use half::{bf16, f16};
+    let mut random = Random::new(18);
+    let rows: Vec<[u64; 3]> = (0..512).map(|_| [0; 3].map(|_: u8| random.next() & 0xffff_ffff)).collect();
+    let sums = evaluate("add.f16x2 %d, %a, %b;", "b32", &["b32"; 3], &rows);
+    let fused = evaluate("fma.rn.bf16x2 %d, %a, %b, %c;", "b32", &["b32"; 3], &rows);
+    for (index, row) in rows.iter().enumerate() {
+        for half in 0..2 {
+            let [a, b, c] = row.map(|x| (x >> (16 * half)) as u16);
+            // Sums of binary16 numbers are exact in binary64; so are fused products of bfloat16 in these magnitudes.
+            let exact = f16::from_bits(a).to_f64() + f16::from_bits(b).to_f64();
+            let result = f16::from_bits((sums[index] >> (16 * half)) as u16);
+            assert!(result == f16::from_f64(exact) || result.is_nan() && exact.is_nan(), "{a:#x} + {b:#x}");
+            let [a, b, c] = [a, b, c].map(|x| bf16::from_bits(x).to_f64());
+            let magnitudes = [a * b, c].map(|x| if x == 0.0 { 0.0 } else { x.abs().log2() });
+            if (magnitudes[0] - magnitudes[1]).abs() < 30.0 {
+                let result = bf16::from_bits((fused[index] >> (16 * half)) as u16);
+                let expected = bf16::from_f64(a.mul_add(b, c));
+                assert!(result == expected || result.is_nan() && expected.is_nan(), "{a:e} * {b:e} + {c:e}");
+            }
+        }
+    }
+}
+
+type Function = fn(f64) -> f64;
+
+#[test]
+fn approximations_lie_within_the_errors_of_the_isa() {
+    let mut random = Random::new(19);
+    let rows: Vec<[u64; 3]> = (0..512)
+        .map(|_| {
+            [random.between(0.01, 30.0), random.between(-3.0, 3.0), 0.0]
+                .map(|x| u64::from((x as f32).to_bits()))
+        })
+        .collect();
+    // The function, its reference, and the relative and absolute errors that the ISA document allows.
+    let table: [(&str, usize, Function, f64, f64); 8] = [
+        ("ex2.approx.f32 %d, %b;", 1, f64::exp2, 2_f64.powi(-22), 0.0),
+        ("lg2.approx.f32 %d, %a;", 0, f64::log2, 0.0, 2_f64.powi(-22)),
+        ("sin.approx.f32 %d, %b;", 1, f64::sin, 0.0, 2_f64.powf(-20.5)),
+        ("cos.approx.f32 %d, %b;", 1, f64::cos, 0.0, 2_f64.powf(-20.5)),
+        ("rsqrt.approx.f32 %d, %a;", 0, |x| 1.0 / x.sqrt(), 2_f64.powf(-22.9), 0.0),
+        ("rcp.approx.ftz.f32 %d, %a;", 0, |x| 1.0 / x, 2_f64.powi(-23), 0.0),
+        ("sqrt.approx.f32 %d, %a;", 0, f64::sqrt, 2_f64.powi(-23), 0.0),
+        ("tanh.approx.f32 %d, %b;", 1, f64::tanh, 2_f64.powi(-11), 0.0),
+    ];
+    for (instruction, operand, reference, relative, absolute) in table {
+        let results = evaluate(instruction, "f32", &["f32"; 2], &rows);
+        for (row, result) in rows.iter().zip(results) {
+            let exact = reference(f64::from(single(row[operand])));
+            // The result is an f32: half a last place of its own comes on top.
+            let allowed = relative * exact.abs() + absolute + exact.abs() * 2_f64.powi(-24);
+            let error = (f64::from(single(result)) - exact).abs();
+            assert!(error <= allowed, "{instruction} of {}: {error:e} > {allowed:e}", single(row[operand]));
+        }
+    }
+}
+
+#[test]
+fn comparisons_know_nan() {
+    let rows = singles(20);
+    for (comparison, reference) in [
+        ("lt", (|a, b| a < b) as fn(f32, f32) -> bool),
+        ("ne", |a, b| a != b && !a.is_nan() && !b.is_nan()),
+        ("neu", |a, b| a != b),
+        ("geu", |a, b| a >= b || a.is_nan() || b.is_nan()),
+        ("num", |a, b| !a.is_nan() && !b.is_nan()),
+        ("nan", |a, b| a.is_nan() || b.is_nan()),
+    ] {
+        let results = evaluate(&format!("setp.{comparison}.f32 %d, %a, %b;"), "pred", &["f32"; 2], &rows);
+        for ([a, b, _], result) in rows.iter().zip(results) {
+            let (a, b) = (single(*a), single(*b));
+            assert_eq!(result & 1 == 1, reference(a, b), "{a:e} {comparison} {b:e}");
+        }
+    }
+}
+
+#[test]
+fn predicates_are_combined() {
+    let instruction = "setp.lt.s32 %q, %a, 0;\n    setp.gt.xor.s32 %p|%d, %b, %c, !%q;";
+    let rows = common::rows(21, 32);
+    let results = evaluate(instruction, "pred", &["s32"; 3], &rows);
+    for ([a, b, c], result) in rows.into_iter().zip(results) {
+        let [a, b, c] = [a, b, c].map(|x| x as i32);
+        assert_eq!(result & 1 == 1, (b <= c) ^ (a >= 0));
+    }
+}
+
+#[test]
+fn conversions() {
+    let rows = singles(22);
+    for (instruction, reference) in [
+        ("cvt.rzi.s32.f32 %d, %a;", (|x| x as i32 as u32) as fn(f32) -> u32),
+        ("cvt.rni.u32.f32 %d, %a;", |x| x.round_ties_even() as u32),
+        ("cvt.rmi.s32.f32 %d, %a;", |x| x.floor() as i32 as u32),
+        ("cvt.rpi.f32.f32 %d, %a;", |x| x.ceil().to_bits()),
+        ("cvt.rn.f32.s32 %d, %a;", |x| (x.to_bits() as i32 as f32).to_bits()),
+        ("cvt.rn.f32.u32 %d, %a;", |x| (x.to_bits() as f32).to_bits()),
+        ("cvt.s32.s8 %d, %a;", |x| i32::from(x.to_bits() as i8) as u32),
+        ("cvt.u32.u8 %d, %a;", |x| u32::from(x.to_bits() as u8)),
+        ("cvt.sat.s8.s32 %d, %a;", |x| i32::from((x.to_bits() as i32).clamp(-128, 127) as i8) as u32),
+        ("cvt.rn.f16x2.f32 %d, %a, %b;", |_| 0),
+    ] {
+        let results = evaluate(instruction, "b32", &["b32"; 2], &rows);
+        for (row, result) in rows.iter().zip(results) {
+            let (a, b) = (single(row[0]), single(row[1]));
+            if a.is_nan() && instruction.contains(".f32.f32") {
+                continue;
+            }
+            if instruction.contains("f16x2") {
+                let [low, high] = [result as u16, (result >> 16) as u16].map(half::f16::from_bits);
+                let same = |x: half::f16, y: f32| x == half::f16::from_f32(y) || x.is_nan() && y.is_nan();
+                assert!(same(high, a) && same(low, b), "{a:e} and {b:e}");
+                continue;
+            }
+            assert_eq!(result as u32, reference(a), "{instruction} of {a:e}");
+        }
+    }
+}
+
+#[test]
+fn fp8_conversions_saturate() {
+    // Largest number, smallest subnormal and a tie of each format; the first operand is the upper one.
+    let pairs = [
+        (448.0_f32, 0x7e_u64),
+        (1000.0, 0x7e),
+        (-0.001_953_125, 0x81),
+        (1.0625, 0x38),
+        (1.1875, 0x3a),
+        (f32::NAN, 0x7f),
+    ];
+    for (value, bits) in pairs {
+        let row = [u64::from(value.to_bits()), 0, 0];
+        assert_eq!(
+            evaluate("cvt.rn.satfinite.e4m3x2.f32 %d, %a, %b;", "b16", &["f32"; 2], &[row])[0],
+            bits << 8,
+            "{value}"
+        );
+    }
+    let back = evaluate("cvt.rn.f16x2.e5m2x2 %d, %a;", "b32", &["b16"], &[[0x7b3c, 0, 0]])[0];
+    assert_eq!([back >> 16, back & 0xffff].map(|x| half::f16::from_bits(x as u16).to_f32()), [57344.0, 1.0]);
+}

@@ -1,0 +1,137 @@
+//! What the tests of copies and of the tensor cores share: small kernels in PTX, and launches with tensor maps.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use tilewright_sim::{FaultKind, Launch, Region, Report, Simulator, Target};
+
+/// A parameter of a kernel, or memory that it finds by other means.
+pub enum Argument<'a> {
+    /// The address of memory that is read.
+    Input(&'a [u8]),
+    /// The address of memory that is written.
+    Output(&'a mut [u8]),
+    /// Memory that is read, by an address that another parameter holds.
+    Memory(&'a [u8]),
+    /// Memory that is written, by an address that another parameter holds.
+    MemoryOutput(&'a mut [u8]),
+    /// A value of 32 bits.
+    U32(u32),
+    /// A value of 64 bits.
+    U64(u64),
+    /// An object.
+    Bytes(&'a [u8]),
+}
+
+/// How a kernel is launched.
+pub struct Shape {
+    /// Blocks of the grid.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub threads: u32,
+    /// Blocks of a cluster.
+    pub cluster: u32,
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+}
+
+/// Launches the only kernel of a module; parameters that are not given are zero.
+pub fn launch(ptx: &str, shape: &Shape, arguments: Vec<Argument<'_>>) -> Result<Report, FaultKind> {
+    let simulator = Simulator::new(Target::new("sm_90a").expect("a target"));
+    let module = simulator.load(ptx).unwrap_or_else(|error| panic!("{error}\n{ptx}"));
+    let kernel = module.kernels().next().expect("the module has a kernel").to_owned();
+    let layout = module.parameters(&kernel).expect("the kernel can be decoded");
+    let mut parameters = vec![0; layout.last().map_or(0, |last| last.offset + last.bytes)];
+    let mut regions = Vec::new();
+    let mut places = layout.iter();
+    for argument in arguments {
+        let value = match argument {
+            Argument::Input(bytes) => {
+                regions.push(Region::read_only(bytes));
+                Some((bytes.as_ptr() as u64).to_le_bytes().to_vec())
+            }
+            Argument::Output(bytes) => {
+                let address = bytes.as_ptr() as u64;
+                regions.push(Region::of(bytes));
+                Some(address.to_le_bytes().to_vec())
+            }
+            Argument::Memory(bytes) => {
+                regions.push(Region::read_only(bytes));
+                None
+            }
+            Argument::MemoryOutput(bytes) => {
+                regions.push(Region::of(bytes));
+                None
+            }
+            Argument::U32(value) => Some(value.to_le_bytes().to_vec()),
+            Argument::U64(value) => Some(value.to_le_bytes().to_vec()),
+            Argument::Bytes(bytes) => Some(bytes.to_vec()),
+        };
+        if let Some(value) = value {
+            let place = places.next().expect("the kernel has as many parameters");
+            assert_eq!(value.len(), place.bytes, "the size of a parameter");
+            parameters[place.offset..place.offset + value.len()].copy_from_slice(&value);
+        }
+    }
+    let mut launch = Launch::new(&kernel, shape.grid, [shape.threads, 1, 1], &parameters, &regions);
+    (launch.cluster[0], launch.dynamic_shared_bytes) = (shape.cluster, shape.shared_bytes);
+    module.launch(&launch).map_err(|fault| {
+        eprintln!("{fault:?}");
+        fault.kind
+    })
+}
+
+/// Runs a body in one block of so many threads. `%rd1` and `%rd2` hold the addresses of input and output, `%rd3` that of a
+/// tensor map, `%r1` is `%tid.x`, `%r2` the address of 16 KiB of shared memory, `%r3` the lane and `%r4` the warp.
+pub fn run(
+    body: &str,
+    threads: u32,
+    input: &[u8],
+    output: &mut [u8],
+    map: &[u8; 128],
+) -> Result<(), FaultKind> {
+    run_cluster(body, 1, threads, input, output, map)
+}
+
+/// Runs a body in one cluster of so many blocks.
+pub fn run_cluster(
+    body: &str,
+    blocks: u32,
+    threads: u32,
+    input: &[u8],
+    output: &mut [u8],
+    map: &[u8; 128],
+) -> Result<(), FaultKind> {
+    let text = format!(
+        ".version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u64 source, .param .u64 target, .param .align 64 .b8 map[128])
+{{
+    .reg .pred %p<16>;
+    .reg .b16 %h<16>;
+    .reg .b32 %r<128>;
+    .reg .f32 %f<64>;
+    .reg .b64 %rd<32>;
+    .shared .align 1024 .b8 memory[16384];
+    ld.param.u64 %rd1, [source];
+    ld.param.u64 %rd2, [target];
+    mov.b64 %rd3, map;
+    cvta.param.u64 %rd3, %rd3;
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, memory;
+    and.b32 %r3, %r1, 31;
+    shr.u32 %r4, %r1, 5;
+{body}
+    ret;
+}}
+"
+    );
+    let arguments = vec![Argument::Input(input), Argument::Output(output), Argument::Bytes(map)];
+    let shape = Shape { grid: [blocks, 1, 1], threads, cluster: blocks, shared_bytes: 0 };
+    launch(&text, &shape, arguments).map(|_| ())
+}
+
+/// What is found wrong with a body.
+pub fn expect_fault(body: &str, threads: u32, input: &[u8], map: &[u8; 128]) -> FaultKind {
+    let mut output = vec![0; 4096];
+    run(body, threads, input, &mut output, map).expect_err("the body is wrong")
+}
