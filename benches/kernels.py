@@ -94,7 +94,8 @@ def attention_kernel(
     base = tl.program_id(1) * head_stride
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.arange(0, HEAD)
-    q = tl.load(q_ptr + base + rows[:, None] * row_stride + columns[None, :]) * scale
+    q = tl.load(q_ptr + base + rows[:, None] * row_stride + columns[None, :])
+    q = (q * scale).to(q.dtype)
     highest = tl.full((BLOCK_M,), float("-inf"), dtype=tl.float32)
     total = tl.zeros((BLOCK_M,), dtype=tl.float32)
     acc = tl.zeros((BLOCK_M, HEAD), dtype=tl.float32)
@@ -111,3 +112,13 @@ def attention_kernel(
         highest = new_highest
     output = acc / total[:, None]
     tl.store(output_ptr + base + rows[:, None] * row_stride + columns[None, :], output)
+
+
+@triton.jit
+def empty_5_kernel(a0, a1, a2, a3, a4):
+    """Nothing, with 5 arguments: what a launch costs."""
+
+
+@triton.jit
+def empty_20_kernel(a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19):
+    """Nothing, with 20 arguments."""

@@ -131,6 +131,16 @@ def launch_overhead(rounds: int) -> Row:
     )
 
 
+def launch_to_driver(rounds: int) -> list[Row]:
+    """A warm launch on a GPU, as far as the call of its driver, for which a library stands in."""
+    import launch
+
+    return [
+        limit_row(f"launch to the driver, {count} arguments", launch.LIMITS[count], samples, "µs")
+        for count, samples in launch.samples(rounds).items()
+    ]
+
+
 def compile_time(rounds: int) -> Row:
     """From source to CPU program, for the matrix product, with everything that a fresh kernel needs."""
     import kernels
@@ -294,6 +304,7 @@ def main() -> int:
     rows = throughput(options.rounds, options.only)
     for figure in (launch_overhead, compile_time, import_time):
         rows += [figure(options.rounds)] if options.only in figure.__name__ else []
+    rows += launch_to_driver(options.rounds) if options.only in launch_to_driver.__name__ else []
     rows += wheel_size() + interpreter(options.only)
 
     options.out.mkdir(parents=True, exist_ok=True)

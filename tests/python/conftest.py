@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,13 +18,53 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT.parent / "shared" / "seed-programs"
 
+DEVICE = os.environ.get("TILEWRIGHT_DEVICE") or "cpu"
+"""Where kernels run: the variable that programs read too. `cpu`, `sim:sm_90`, `cuda`."""
+
+ON_GPU = DEVICE.startswith("cuda")
+
+WITH_CHECKED_ACCESSES = frozenset(("test_language_faults.py",))
+"""What these tests do would be the end of a process's work on a GPU, which does not check accesses; the simulator does,
+in other words, and has tests of its own."""
+
 _numbers = itertools.count()
 
 
-@pytest.fixture(params=["cpu"])
-def device(request: pytest.FixtureRequest) -> str:
-    """Where kernels run."""
-    return str(request.param)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On another device than the CPU only the tests that take ``device`` are run: the rest is about no other."""
+    dropped = [] if DEVICE == "cpu" else [item for item in items if not _is_for_device(item)]
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Processes that share the tests must name them alike: none by the address of a function.
+        dropped += [item for item in items if " at 0x" in item.nodeid]
+    config.hook.pytest_deselected(items=dropped)
+    gone = set(dropped)
+    items[:] = [item for item in items if item not in gone]
+
+
+def _is_for_device(item: pytest.Item) -> bool:
+    takes_it = "device" in getattr(item, "fixturenames", ())
+    return takes_it and item.path.name not in WITH_CHECKED_ACCESSES
+
+
+@pytest.fixture(params=[DEVICE])
+def device() -> Iterator[str]:
+    """Where the tensors are that kernels work on: the simulator of a GPU works on the host's memory."""
+    yield "cuda" if ON_GPU else "cpu"
+    if ON_GPU:
+        _leave_if_the_gpu_is_lost()
+
+
+def _leave_if_the_gpu_is_lost() -> None:
+    """After a fault on the GPU every call of this process fails, and so would every test that follows."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            # The test counts as failed, and a new process goes on with the others.
+            os._exit(1)
+        pytest.exit(f"the GPU answers this process no more: {error}", returncode=3)
 
 
 @pytest.fixture

@@ -1,0 +1,48 @@
+"""The benchmarks' kernels, loaded once for each implementation of the language."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+KERNELS = Path(__file__).resolve().parents[1] / "kernels.py"
+
+TRITON = "triton"
+TILEWRIGHT = "tilewright"
+TORCH = "torch"
+SIDES = (TORCH, TRITON, TILEWRIGHT)
+"""In the order of the table. The first has no kernels."""
+
+
+def load(package: str) -> ModuleType:
+    """The module of kernels whose `import triton` was `package`; both can be loaded in one process.
+
+    `install_as_triton` is for one implementation a process, so only this one module sees the other name.
+    """
+    with _imported_as_triton(package):
+        spec = importlib.util.spec_from_file_location(f"kernels_of_{package}", KERNELS)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _imported_as_triton(package: str) -> Iterator[None]:
+    names = {"triton": package, "triton.language": f"{package}.language"}
+    modules = {name: importlib.import_module(real) for name, real in names.items()}
+    before = {name: sys.modules.pop(name, None) for name in names}
+    sys.modules.update(modules)
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            del sys.modules[name]
+            if module is not None:
+                sys.modules[name] = module
