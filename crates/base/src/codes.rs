@@ -17,6 +17,8 @@ pub enum Kind {
     LaunchKey,
     /// The launch is not possible like this: `LaunchError`, a `RuntimeError`.
     LaunchState,
+    /// The kernel needs more of something than the device has: `OutOfResources`.
+    OutOfResources,
     /// A running kernel touched memory outside its arguments: `OutOfBoundsError`, an `IndexError`.
     OutOfBounds,
     /// A running kernel did something else that it must not: `ExecutionError`, a `RuntimeError`.
@@ -105,6 +107,7 @@ codes! {
     "TW0111" OutsideKernel LaunchState "language function called outside a kernel";
     "TW0112" EmptyGrid Warning "empty grid";
     "TW0113" GridNotATuple Warning "grid is not a tuple";
+    "TW0114" OutOfSharedMemory OutOfResources "not enough shared memory for a block";
     // 02xx: the running kernel.
     "TW0201" OutOfBounds OutOfBounds "memory access out of bounds";
     "TW0202" DivisionByZero Execution "integer division by zero";
@@ -112,6 +115,7 @@ codes! {
     "TW0204" Interrupted Execution "interrupted";
     "TW0205" InvalidLoop Execution "loop with a step of zero";
     "TW0206" OutOfMemory Execution "not enough memory for the tiles of a program";
+    "TW0207" DeviceFault Execution "a GPU stopped the kernel";
 }
 
 impl Code {

@@ -107,13 +107,14 @@ impl Span {
 
 /// The dimension of the span of the vectors.
 pub fn rank(vectors: &[u32]) -> usize {
-    Span::of(vectors).rank()
+    independent(vectors).len()
 }
 
 /// The vectors that are not in the span of those before them: a basis of the same space.
 pub fn independent(vectors: &[u32]) -> Columns {
     let mut span = Span::new();
-    vectors.iter().copied().filter(|vector| span.insert(*vector)).collect()
+    // A span numbers what is inserted, up to 64 vectors; there may be more here, but no more are independent.
+    vectors.iter().copied().filter(|&vector| !span.contains(vector) && span.insert(vector)).collect()
 }
 
 /// A basis of the kernel: the sets of columns, as masks, whose sum is zero. There are at most 32 columns.

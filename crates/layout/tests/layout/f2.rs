@@ -30,6 +30,12 @@ fn rank_and_independence() {
 }
 
 #[test]
+fn many_vectors_have_few_that_are_independent() {
+    let many: Vec<u32> = (0..200).map(|number| number % 7).collect();
+    assert_eq!((&f2::independent(&many)[..], f2::rank(&many)), (&[1, 2, 4][..], 3));
+}
+
+#[test]
 fn solutions_are_sums_of_the_earliest() {
     check(300, (vectors(), 0..128_u32), |(vectors, target)| {
         let solution = f2::Span::of(&vectors).solve(target).map(|sum| sum as u32);

@@ -1,0 +1,33 @@
+//! How long planning takes: `cargo run --release -p tilewright-gpu --example time -- sm_90 4 kernel.ir…`. The plan itself is
+//! printed with `TILEWRIGHT_DUMP=gpu`.
+
+use std::time::Instant;
+
+use tilewright_gpu::{Target, dump, plan};
+
+const TIMES: u32 = 50;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [target, num_warps, files @ ..] = &arguments[..] else {
+        return Err("time TARGET WARPS FILES".into());
+    };
+    let (target, num_warps) = (Target::named(target)?, num_warps.parse()?);
+    for file in files {
+        let module = tilewright_ir::parse(&std::fs::read_to_string(file)?)?;
+        let mut best = f64::INFINITY;
+        for _ in 0..TIMES {
+            let start = Instant::now();
+            let result = plan(&module, target, num_warps);
+            best = best.min(start.elapsed().as_secs_f64());
+            result.map_err(|diagnostic| diagnostic.render(&module.sources, tilewright_base::Color::Never))?;
+        }
+        println!("{file}: {:.3} ms", best * 1e3);
+        if std::env::var("TILEWRIGHT_DUMP").is_ok_and(|stage| stage == "gpu")
+            && let Ok(plan) = plan(&module, target, num_warps)
+        {
+            print!("{}", dump(&plan));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! Targets as data: what a GPU has, by name.
+
+use std::fmt;
+
+/// Something that a GPU has or has not.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Feature {
+    /// Matrix products of a warp: `mma.sync`, fp16 operands.
+    MmaSync,
+    /// bf16, tf32 and fp64 operands of it.
+    MmaSyncWide,
+    /// 8-bit floats as operands of it, which need PTX 8.4. Hopper is not said to have them: it computes such products by way
+    /// of fp16, and code for older drivers can do that as well; its own instruction for them is `wgmma`.
+    MmaSyncFp8,
+    /// `ldmatrix`.
+    LdMatrix,
+    /// `stmatrix`.
+    StMatrix,
+    /// Copies from global to shared memory that threads do not wait for: `cp.async`.
+    CpAsync,
+    /// Reductions of integers over a warp: `redux.sync`.
+    Redux,
+    /// Copies of tiles by the tensor memory accelerator, and the barriers in shared memory that they arrive at.
+    Tma,
+    /// Matrix products of four warps: `wgmma`.
+    Wgmma,
+    /// Arithmetic of bf16.
+    Bf16Arithmetic,
+}
+
+/// A set of features.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Features(u32);
+
+/// A kind of GPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Target {
+    /// The name that PTX has for it, as in `.target sm_90a`.
+    pub name: &'static str,
+    /// Major and minor compute capability times 10, as in 90.
+    pub capability: u32,
+    /// The PTX version that its modules are written in.
+    pub ptx_version: (u32, u32),
+    /// What it has.
+    pub features: Features,
+    /// The bytes of shared memory that a block may have.
+    pub max_shared_bytes: u32,
+}
+
+/// A name of a target that is not known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TargetError {
+    /// The name as given.
+    pub found: String,
+}
+
+impl Features {
+    const fn of(features: &[Feature]) -> Self {
+        let mut bits = 0;
+        let mut index = 0;
+        while index < features.len() {
+            bits |= 1 << features[index] as u32;
+            index += 1;
+        }
+        Self(bits)
+    }
+
+    /// Whether a feature is there.
+    pub const fn has(self, feature: Feature) -> bool {
+        self.0 >> feature as u32 & 1 != 0
+    }
+}
+
+impl fmt::Debug for Features {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Features({:#b})", self.0)
+    }
+}
+
+const TURING: &[Feature] = &[Feature::MmaSync, Feature::LdMatrix];
+const AMPERE: &[Feature] = &[
+    Feature::MmaSync,
+    Feature::LdMatrix,
+    Feature::MmaSyncWide,
+    Feature::CpAsync,
+    Feature::Redux,
+    Feature::Bf16Arithmetic,
+];
+const ADA: &[Feature] = &[
+    Feature::MmaSync,
+    Feature::LdMatrix,
+    Feature::MmaSyncWide,
+    Feature::CpAsync,
+    Feature::Redux,
+    Feature::Bf16Arithmetic,
+    Feature::MmaSyncFp8,
+];
+const HOPPER: &[Feature] = &[
+    Feature::MmaSync,
+    Feature::LdMatrix,
+    Feature::MmaSyncWide,
+    Feature::CpAsync,
+    Feature::Redux,
+    Feature::Bf16Arithmetic,
+    Feature::StMatrix,
+    Feature::Tma,
+    Feature::Wgmma,
+];
+
+impl Target {
+    /// Every target. The PTX version is the oldest that has all features. The bytes of shared memory are those of the CUDA
+    /// programming guide's table of technical specifications, per block with opt-in.
+    pub const ALL: &[Target] = &[
+        Target::new("sm_75", 75, (6, 5), TURING, 64 << 10),
+        Target::new("sm_80", 80, (7, 0), AMPERE, 163 << 10),
+        Target::new("sm_86", 86, (7, 1), AMPERE, 99 << 10),
+        Target::new("sm_87", 87, (7, 4), AMPERE, 163 << 10),
+        Target::new("sm_89", 89, (8, 4), ADA, 99 << 10),
+        Target::new("sm_90a", 90, (8, 0), HOPPER, 227 << 10),
+    ];
+
+    const fn new(
+        name: &'static str,
+        capability: u32,
+        ptx_version: (u32, u32),
+        features: &[Feature],
+        max_shared_bytes: u32,
+    ) -> Self {
+        Self { name, capability, ptx_version, features: Features::of(features), max_shared_bytes }
+    }
+
+    /// The target with a name; `sm_90` stands for `sm_90a`.
+    pub fn named(name: &str) -> Result<Self, TargetError> {
+        let full = if name == "sm_90" { "sm_90a" } else { name };
+        let found = Self::ALL.iter().find(|target| target.name == full);
+        found.copied().ok_or_else(|| TargetError { found: name.to_owned() })
+    }
+
+    /// The best target for the code of a GPU of this compute capability (times 10); none below 7.5.
+    pub fn for_capability(capability: u32) -> Option<Self> {
+        Self::ALL.iter().rfind(|target| target.capability <= capability).copied()
+    }
+}
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = Target::ALL.iter().map(|target| target.name).collect();
+        write!(f, "there is no target `{}`; there are {}", self.found, names.join(", "))
+    }
+}
+
+impl std::error::Error for TargetError {}

@@ -1,0 +1,94 @@
+//! Accesses to global memory that are made by other threads than the ones before wait for those.
+
+use tilewright_gpu::dump;
+
+use crate::{module, planned};
+
+/// A kernel on tiles of this extent: `%a` points to `%p` and on, `%b` one element further, `%q` to other memory.
+fn kernel(extent: u32, body: &str) -> String {
+    let how = "{cache = \"\", eviction = \"\", volatile = false} : fp32";
+    let mut body = body.replace("load %p", &format!("load %p {how}"));
+    for pointer in ["%a", "%b", "%c", "%h"] {
+        body = body.replace(&format!("load {pointer}"), &format!("load {pointer} {how}[E]"));
+    }
+    let lines = body.lines().map(|line| {
+        let is_store = line.trim_start().starts_with("store");
+        if is_store { format!("{line} {{cache = \"\", eviction = \"\"}}\n") } else { format!("{line}\n") }
+    });
+    format!(
+        "kernel func0 @k(%p: *fp32 {{divisibility = 16}}, %q: *fp32 {{divisibility = 16}}) {{
+           %i = arange {{start = 0, end = E}} : int32[E]
+           %j = arange {{start = 1, end = F}} : int32[E]
+           %ps = splat %p {{shape = [E]}} : *fp32[E]
+           %qs = splat %q {{shape = [E]}} : *fp32[E]
+           %a = ptr_add %ps, %i : *fp32[E]
+           %b = ptr_add %ps, %j : *fp32[E]
+           %c = ptr_add %qs, %i : *fp32[E]
+           %zero = constant {{value = 0:int32}} : int32
+           %one = constant {{value = 1:int32}} : int32
+           %ten = constant {{value = 10:int32}} : int32
+           %step = splat %ten {{shape = [E]}} : int32[E]
+           {}
+           return_values
+         }}",
+        lines.collect::<String>()
+    )
+    .replace("= F}", &format!("= {}}}", extent + 1))
+    .replace('E', &extent.to_string())
+}
+
+/// The ops that wait, in order.
+fn waits(extent: u32, body: &str) -> Vec<&'static str> {
+    let plan = planned(&module(&kernel(extent, body)), "sm_80", 4);
+    let function = plan.module.kernel();
+    let mut found = Vec::new();
+    function.walk(function.entry, &mut |inst| {
+        if plan.waits_before[inst] {
+            found.push(function.insts[inst].op.name());
+        }
+    });
+    assert_eq!(found.len(), dump(&plan).matches("wait before").count());
+    found
+}
+
+#[test]
+fn threads_that_access_their_own_elements_do_not_wait() {
+    assert!(waits(1024, "%x = load %a\nstore %a, %x").is_empty());
+    assert!(waits(1024, "%x = load %a\nstore %a, %x\n%y = load %a\nstore %c, %y").is_empty());
+    assert!(waits(1024, "%x = load %a\nstore %c, %x\n%y = load %b").is_empty());
+}
+
+#[test]
+fn threads_that_access_elements_of_others_wait() {
+    assert_eq!(waits(1024, "%x = load %b\nstore %a, %x"), ["store"]);
+    assert_eq!(waits(1024, "%x = load %c\nstore %a, %x\n%y = load %b\nstore %c, %y"), ["load"]);
+    assert_eq!(waits(1024, "%x = load %c\nstore %a, %x\nstore %b, %x"), ["store"]);
+    assert!(waits(1024, "%x = load %b\nbarrier\nstore %a, %x").is_empty());
+}
+
+/// Threads that hold copies load before the one that is no copy stores.
+#[test]
+fn copies_are_loaded_before_they_are_overwritten() {
+    assert_eq!(waits(16, "%x = load %a\nstore %a, %x"), ["store"]);
+    assert_eq!(waits(1024, "%x = load %p\nstore %p, %x"), ["store"]);
+    assert!(waits(1024, "%x = load %p\nstore %q, %x").is_empty());
+}
+
+#[test]
+fn pointers_that_a_loop_moves_point_to_elements_of_others() {
+    let body =
+        "%r = for_loop %zero, %ten, %one, %a {options = \"stages=0 unroll=0\"} (%n: int32, %h: *fp32[E]) {
+        %x = load %c
+        store %h, %x
+        %y = load %h
+        %g = ptr_add %h, %step : *fp32[E]
+        store %c, %y
+        yield_values %g
+      } : *fp32[E]";
+    // What %c points to stays the same. One wait an iteration serves the store and the load through %h.
+    assert_eq!(waits(1024, body), ["store"]);
+    let body =
+        body.replace("%x = load %c", "").replace("store %h, %x", "").replace("store %c, %y", "store %h, %y");
+    assert_eq!(waits(1024, &body), ["load"]);
+    assert!(waits(1024, &body.replace("store %h, %y", "store %c, %y")).is_empty());
+}
