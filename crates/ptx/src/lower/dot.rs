@@ -1,0 +1,136 @@
+//! Matrix products: where the elements of the operands are, and products of single elements.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tilewright_gpu::Product;
+use tilewright_ir::{Dtype, Element, Inst, Value};
+use tilewright_layout::{Input, Layout};
+
+use super::builder::{Scalar, Width};
+use super::float::Float;
+use super::integer::integer;
+use super::relayout::SharedTile;
+use super::{Lowered, Lowering};
+use crate::isa::{self, MultiplyMode};
+
+/// Where the registers of an operand come from.
+pub(super) enum Operand<'p> {
+    /// They are there.
+    Registers(Rc<[Scalar]>),
+    /// They are read from shared memory when they are asked for.
+    Shared(Box<SharedTile<'p>>),
+}
+
+/// What a product of single elements computes in.
+#[derive(Clone, Copy)]
+enum Arithmetic {
+    Float(Float),
+    Integer,
+}
+
+impl<'p> Lowering<'p> {
+    pub(super) fn lower_dot(&mut self, inst: Inst, operands: [Value; 3]) -> Lowered {
+        match self.plan.products[inst] {
+            Some(Product::TensorCore { mma, warps }) => self.lower_mma(inst, operands, mma, warps),
+            Some(Product::Scalar) => self.lower_products(inst, operands),
+            None => Err(self.unsupported(inst, "this product")),
+        }
+    }
+
+    pub(super) fn operand(&self, value: Value) -> Operand<'p> {
+        match self.shared_operand(value) {
+            Some(shared) => Operand::Shared(Box::new(shared)),
+            None => Operand::Registers(self.get(value)),
+        }
+    }
+
+    /// A register of an operand.
+    pub(super) fn fetch(&mut self, operand: &mut Operand<'p>, register: u32) -> Scalar {
+        match operand {
+            Operand::Registers(registers) => registers[register as usize],
+            Operand::Shared(shared) => self.read(shared, register),
+        }
+    }
+
+    /// A product by multiplications and additions, along K in ascending order.
+    fn lower_products(&mut self, inst: Inst, [a, b, acc]: [Value; 3]) -> Lowered {
+        let result = self.kernel.insts[inst].results[0];
+        let layout = self.layout(result);
+        let mut sums = self.get_in(acc, Some(layout)).to_vec();
+        let (left, right) = (self.layout(a), self.layout(b));
+        let (left_places, right_places) = (registers_by_element(left), registers_by_element(right));
+        let (mut from_left, mut from_right) = (self.operand(a), self.operand(b));
+        let rank = layout.output().rank();
+        let depth = left.output().size(rank - 1);
+        let dtypes = [a, b, acc].map(|value| self.kernel.ty(value).dtype().expect("a product is of numbers"));
+        let arithmetic = match Float::of(dtypes[2]) {
+            Some(float) if float != Float::F16 => Arithmetic::Float(float),
+            None if dtypes[2].is_int() => Arithmetic::Integer,
+            _ => return Err(self.unsupported(inst, &format!("a product that is summed up in {}", dtypes[2]))),
+        };
+        for k in 0..depth {
+            for (register, sum) in sums.iter_mut().enumerate() {
+                let mut coordinates = layout.coordinates(&[(Input::Register, register as u32)]);
+                let column = std::mem::replace(&mut coordinates[rank - 1], k);
+                let x = left_places[&left.output().index(&coordinates)];
+                coordinates[rank - 2] = k;
+                coordinates[rank - 1] = column;
+                let y = right_places[&right.output().index(&coordinates)];
+                let x = self.fetch(&mut from_left, x);
+                let y = self.fetch(&mut from_right, y);
+                let next = self.multiply_add(arithmetic, [dtypes[0], dtypes[1]], [x, y, *sum]);
+                *sum = next.ok_or_else(|| self.unsupported(inst, &format!("a product of {}", dtypes[0])))?;
+            }
+        }
+        self.set(result, sums);
+        Ok(())
+    }
+
+    fn multiply_add(
+        &mut self,
+        arithmetic: Arithmetic,
+        dtypes: [Dtype; 2],
+        factors_and_sum: [Scalar; 3],
+    ) -> Option<Scalar> {
+        match arithmetic {
+            Arithmetic::Float(float) => {
+                let mut widened: SmallVec<[Scalar; 2]> = SmallVec::new();
+                for (dtype, operand) in dtypes.into_iter().zip(factors_and_sum) {
+                    widened.push(if float == Float::F64 { operand } else { self.widen(dtype, operand)? });
+                }
+                Some(self.builder.fma(float, widened[0], widened[1], factors_and_sum[2]))
+            }
+            Arithmetic::Integer => {
+                let [a, b, c] = factors_and_sum.map(|operand| self.builder.source(Width::B32, operand));
+                let ty = integer(Width::B32, true);
+                Some(self.builder.pure(Width::B32, |d| isa::Mad {
+                    mode: Some(MultiplyMode::Lo),
+                    carry_out: false,
+                    rounding: None,
+                    ftz: false,
+                    saturate: false,
+                    ty,
+                    d,
+                    a,
+                    b,
+                    c,
+                }))
+            }
+        }
+    }
+
+    /// An element type of a value, which holds numbers.
+    pub(super) fn dtype(&self, value: Value) -> Dtype {
+        match self.element(value) {
+            Element::Value(dtype) => dtype,
+            Element::Pointer(_) => panic!("a product is of numbers"),
+        }
+    }
+}
+
+/// The register that holds an element, of those of the first thread.
+fn registers_by_element(layout: &Layout) -> FxHashMap<u32, u32> {
+    (0..layout.registers()).map(|register| (layout.at(&[(Input::Register, register)]), register)).collect()
+}

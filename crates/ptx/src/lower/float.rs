@@ -1,0 +1,217 @@
+//! Instructions of floating-point numbers, by the type that they compute in.
+
+use tilewright_ir::Dtype;
+
+use super::builder::{Builder, Scalar, Width, only};
+use crate::isa::{self, Comparison, DivisionPrecision, Immediate, Rounding, ScalarType, Source};
+
+/// A function of two operands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Binary {
+    Add,
+    Sub,
+    Mul,
+}
+
+/// A type that instructions compute in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Float {
+    F16,
+    F32,
+    F64,
+}
+
+impl Float {
+    /// The type of a number, if instructions compute in it on every target.
+    pub fn of(dtype: Dtype) -> Option<Self> {
+        match dtype {
+            Dtype::F16 => Some(Self::F16),
+            Dtype::F32 => Some(Self::F32),
+            Dtype::F64 => Some(Self::F64),
+            // tidy: wildcard because the rest are integers and formats that are computed in binary32.
+            _ => None,
+        }
+    }
+
+    pub fn ty(self) -> ScalarType {
+        match self {
+            Self::F16 => ScalarType::F16,
+            Self::F32 => ScalarType::F32,
+            Self::F64 => ScalarType::F64,
+        }
+    }
+
+    pub fn width(self) -> Width {
+        match self {
+            Self::F16 => Width::B16,
+            Self::F32 => Width::B32,
+            Self::F64 => Width::B64,
+        }
+    }
+
+    /// The constant with this value.
+    pub fn constant(self, value: f64) -> Scalar {
+        Scalar::constant(match self {
+            Self::F16 => half::f16::from_f64(value).to_bits().into(),
+            Self::F32 => (value as f32).to_bits().into(),
+            Self::F64 => value.to_bits(),
+        })
+    }
+}
+
+/// The constant of binary32 with this value.
+pub(super) fn f32_constant(value: f32) -> Scalar {
+    Scalar::constant(value.to_bits().into())
+}
+
+impl Builder {
+    /// A number as an operand.
+    pub fn float_source(&mut self, float: Float, scalar: Scalar) -> Source {
+        match (scalar.as_constant(), float) {
+            (Some(bits), Float::F32) => Source::Immediate(Immediate::F32(bits as u32)),
+            (Some(bits), Float::F64) => Source::Immediate(Immediate::F64(bits)),
+            _ => self.register(float.width(), scalar).into(),
+        }
+    }
+
+    /// A function of two operands. With a rounding, the assembler contracts nothing.
+    pub fn float_binary(
+        &mut self,
+        function: Binary,
+        float: Float,
+        rounding: Option<Rounding>,
+        a: Scalar,
+        b: Scalar,
+    ) -> Scalar {
+        let (a, b) = if function != Binary::Sub && (a.base.is_none() || a.base > b.base && b.base.is_some()) {
+            (b, a)
+        } else {
+            (a, b)
+        };
+        let (a, b) = (self.float_source(float, a), self.float_source(float, b));
+        let (ty, ftz, saturate, carry_out) = (float.ty(), false, false, false);
+        match function {
+            Binary::Add => {
+                self.pure(float.width(), |d| isa::Add { carry_out, rounding, ftz, saturate, ty, d, a, b })
+            }
+            Binary::Sub => {
+                self.pure(float.width(), |d| isa::Sub { carry_out, rounding, ftz, saturate, ty, d, a, b })
+            }
+            Binary::Mul => {
+                self.pure(float.width(), |d| isa::Mul { mode: None, rounding, ftz, saturate, ty, d, a, b })
+            }
+        }
+    }
+
+    /// a + b, rounded once whatever becomes of it.
+    pub fn add_rn(&mut self, float: Float, a: Scalar, b: Scalar) -> Scalar {
+        self.float_binary(Binary::Add, float, Some(Rounding::Rn), a, b)
+    }
+
+    /// a - b, rounded once whatever becomes of it.
+    pub fn sub_rn(&mut self, float: Float, a: Scalar, b: Scalar) -> Scalar {
+        self.float_binary(Binary::Sub, float, Some(Rounding::Rn), a, b)
+    }
+
+    /// a * b, rounded once whatever becomes of it.
+    pub fn mul_rn(&mut self, float: Float, a: Scalar, b: Scalar) -> Scalar {
+        self.float_binary(Binary::Mul, float, Some(Rounding::Rn), a, b)
+    }
+
+    /// a * b + c, rounded once.
+    pub fn fma(&mut self, float: Float, a: Scalar, b: Scalar, c: Scalar) -> Scalar {
+        self.fma_with(float, Rounding::Rn, false, [a, b, c])
+    }
+
+    /// a * b + c, rounded as said, and clamped to 0 … 1 if `saturate`.
+    pub fn fma_with(
+        &mut self,
+        float: Float,
+        rounding: Rounding,
+        saturate: bool,
+        [a, b, c]: [Scalar; 3],
+    ) -> Scalar {
+        let [a, b, c] = [a, b, c].map(|operand| self.float_source(float, operand));
+        let (ty, ftz, out_of_bounds, relu) = (float.ty(), false, false, false);
+        self.pure(float.width(), |d| isa::Fma {
+            rounding,
+            ftz,
+            saturate,
+            out_of_bounds,
+            relu,
+            ty,
+            d,
+            a,
+            b,
+            c,
+        })
+    }
+
+    /// The quotient: rounded once, or within 2 ulp.
+    pub fn divide(&mut self, float: Float, exact: bool, a: Scalar, b: Scalar) -> Scalar {
+        let (a, b) = (self.float_source(float, a), self.float_source(float, b));
+        let (precision, rounding) = if exact || float == Float::F64 {
+            (None, Some(Rounding::Rn))
+        } else {
+            (Some(DivisionPrecision::Full), None)
+        };
+        self.pure(float.width(), |d| isa::Div { precision, rounding, ftz: false, ty: float.ty(), d, a, b })
+    }
+
+    /// The square root, rounded once.
+    pub fn sqrt_rn(&mut self, float: Float, a: Scalar) -> Scalar {
+        let (a, rounding) = (self.float_source(float, a), Some(Rounding::Rn));
+        self.pure(float.width(), |d| isa::Sqrt { approx: false, rounding, ftz: false, ty: float.ty(), d, a })
+    }
+
+    /// The smaller or the larger; of a number and NaN the number, or with `nan` NaN, which takes `sm_80`.
+    pub fn float_extremum(&mut self, float: Float, largest: bool, nan: bool, a: Scalar, b: Scalar) -> Scalar {
+        let (a, b) = if a.base.is_none() || a.base > b.base && b.base.is_some() { (b, a) } else { (a, b) };
+        let (a, b) = (self.float_source(float, a), self.float_source(float, b));
+        let (ty, ftz, xorsign_abs, relu, c) = (float.ty(), false, false, false, None);
+        if largest {
+            self.pure(float.width(), |d| isa::Max { ftz, nan, xorsign_abs, relu, ty, d, a, b, c })
+        } else {
+            self.pure(float.width(), |d| isa::Min { ftz, nan, xorsign_abs, relu, ty, d, a, b, c })
+        }
+    }
+
+    /// Whether a comparison holds; false where one is NaN, but for the comparisons that say so.
+    pub fn float_compare(&mut self, float: Float, comparison: Comparison, a: Scalar, b: Scalar) -> Scalar {
+        let a = Source::from(self.register(float.width(), a));
+        let b = self.float_source(float, b);
+        self.pure(Width::Pred, |d| isa::Setp {
+            comparison,
+            combine: None,
+            ftz: false,
+            ty: float.ty(),
+            d: only(d),
+            a,
+            b,
+            c: None,
+        })
+    }
+
+    /// A conversion between floating-point types, or to an integral number.
+    pub fn float_convert(
+        &mut self,
+        to: (Width, ScalarType),
+        from: (Width, ScalarType),
+        rounding: Option<Rounding>,
+        a: Scalar,
+    ) -> Scalar {
+        let a = self.register(from.0, a).into();
+        self.pure(to.0, |d| isa::Cvt {
+            rounding,
+            ftz: false,
+            saturate: false,
+            clamp: None,
+            to: to.1,
+            from: from.1,
+            d,
+            a,
+            b: None,
+            c: None,
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! Transcendental functions of binary32.
+//!
+//! Exponentials use the hardware's `ex2.approx` on a reduced argument. The hardware's logarithm, sine, cosine and hyperbolic
+//! tangent have an absolute error, so those are polynomials, as the CPU's are; each states its largest error in units in
+//! the last place. Rounding matters here, so products and sums say `.rn`: the assembler contracts nothing.
+#![expect(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
+
+use tilewright_ir::ElementwiseFn as F;
+
+use super::Lowering;
+use super::builder::{Builder, Scalar, Width};
+use super::float::{Float, f32_constant};
+use super::integer::Bitwise;
+use crate::isa::{self, Comparison, Rounding, ScalarType};
+
+pub(super) const F32: Float = Float::F32;
+/// The part of log2(e) beyond binary32.
+const LOG2_E_LOW: f32 = 1.925_963e-8;
+/// 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits.
+pub(super) const SHIFTER: f32 = 12_582_912.0;
+
+impl Lowering<'_> {
+    /// A function of binary32; none if it is not supported.
+    pub(super) fn math32(&mut self, function: F, x: &[Scalar]) -> Option<Scalar> {
+        let builder = &mut self.builder;
+        Some(match function {
+            F::Exp => builder.exp32(x[0]),
+            F::Exp2 => builder.ex2(x[0], false),
+            F::Log => builder.log32(x[0]),
+            F::Log2 => builder.log2_32(x[0]),
+            F::Rsqrt => {
+                let a = builder.float_source(F32, x[0]);
+                builder.pure(Width::B32, |d| isa::Rsqrt {
+                    approx: true,
+                    ftz: false,
+                    ty: ScalarType::F32,
+                    d,
+                    a,
+                })
+            }
+            F::Tanh => builder.tanh32(x[0]),
+            F::Erf => builder.erf32(x[0]),
+            F::Sin => self.sine(x[0], 0),
+            F::Cos => self.sine(x[0], 1),
+            // tidy: wildcard because the other functions are elsewhere or not supported.
+            _ => return None,
+        })
+    }
+}
+
+impl Builder {
+    /// 2^x by the hardware, within 2 ulp; without subnormal arguments and results if `flush`.
+    fn ex2(&mut self, x: Scalar, flush: bool) -> Scalar {
+        let a = self.float_source(F32, x);
+        self.pure(Width::B32, |d| isa::Ex2 { approx: true, ftz: flush, ty: ScalarType::F32, d, a })
+    }
+
+    /// e^x within 2 ulp: 2^n * 2^f with the integer n in -126 … 126 nearest below x log2(e). Beyond that, f is large, so that
+    /// the hardware overflows or gives a small number that the last product rounds to a subnormal one. A NaN stays in f.
+    fn exp32(&mut self, x: Scalar) -> Scalar {
+        // n + 126 is the largest integer in 252 t, where t is between 0 and 1.
+        let log2_e = f32_constant(std::f32::consts::LOG2_E);
+        let scale = f32_constant(std::f32::consts::LOG2_E / 252.0);
+        let t = self.fma_with(F32, Rounding::Rn, true, [x, scale, f32_constant(0.5)]);
+        // The low bits of the sum are n + 127.
+        let shifted =
+            self.fma_with(F32, Rounding::Rm, false, [t, f32_constant(252.0), f32_constant(SHIFTER + 1.0)]);
+        let n = self.sub_rn(F32, shifted, f32_constant(SHIFTER + 127.0));
+        let minus_n = self.negate32(n);
+        let f = self.fma(F32, x, log2_e, minus_n);
+        let f = self.fma(F32, x, f32_constant(LOG2_E_LOW), f);
+        let power = self.ex2(f, true);
+        let scale = self.shl(Width::B32, shifted, 23);
+        self.mul_rn(F32, power, scale)
+    }
+
+    fn negate32(&mut self, x: Scalar) -> Scalar {
+        let a = self.float_source(F32, x);
+        self.pure(Width::B32, |d| isa::Neg { ftz: false, ty: ScalarType::F32, d, a })
+    }
+
+    fn absolute32(&mut self, x: Scalar) -> Scalar {
+        let a = self.float_source(F32, x);
+        self.pure(Width::B32, |d| isa::Abs { ftz: false, ty: ScalarType::F32, d, a })
+    }
+
+    /// A polynomial, the highest coefficient first, by Horner's rule.
+    pub(super) fn polynomial<const N: usize>(
+        &mut self,
+        float: Float,
+        x: Scalar,
+        coefficients: [f64; N],
+    ) -> Scalar {
+        let mut sum = float.constant(coefficients[0]);
+        for &coefficient in &coefficients[1..] {
+            sum = self.fma(float, sum, x, float.constant(coefficient));
+        }
+        sum
+    }
+
+    /// A positive x as 2^exponent * (1 + m) with m in [-1/3, 1/3]: the exponent as a number, and m.
+    fn split32(&mut self, x: Scalar) -> (Scalar, Scalar) {
+        let is_subnormal = self.float_compare(F32, Comparison::Lt, x, f32_constant(f32::MIN_POSITIVE));
+        let scaled = self.mul_rn(F32, x, f32_constant(8_388_608.0));
+        let x = self.select(Width::B32, is_subnormal, scaled, x);
+        let bias = self.select(Width::B32, is_subnormal, f32_constant(-23.0), f32_constant(0.0));
+        let above = self.sub(Width::B32, x, Scalar::constant(0x3f2a_aaab));
+        let exponent = self.bitwise(Bitwise::And, Width::B32, above, Scalar::constant(0xff80_0000));
+        let mantissa = self.sub(Width::B32, x, exponent);
+        let m = self.add_rn(F32, mantissa, f32_constant(-1.0));
+        let exponent = self.shr(Width::B32, true, exponent, 23);
+        let (float, int) = ((Width::B32, ScalarType::F32), (Width::B32, ScalarType::S32));
+        let exponent = self.float_convert(float, int, Some(Rounding::Rn), exponent);
+        (self.add_rn(F32, exponent, bias), m)
+    }
+
+    /// What a logarithm is outside the positive finite numbers.
+    pub(super) fn log_special(&mut self, float: Float, x: Scalar, result: Scalar) -> Scalar {
+        let width = float.width();
+        let is_finite = self.float_compare(float, Comparison::Lt, x, float.constant(f64::INFINITY));
+        let result = self.select(width, is_finite, result, x);
+        let is_negative = self.float_compare(float, Comparison::Lt, x, float.constant(0.0));
+        let result = self.select(width, is_negative, float.constant(f64::NAN), result);
+        let is_zero = self.float_compare(float, Comparison::Eq, x, float.constant(0.0));
+        self.select(width, is_zero, float.constant(f64::NEG_INFINITY), result)
+    }
+
+    /// The natural logarithm within 1 ulp; NaN below 0, -inf at both zeros.
+    fn log32(&mut self, x: Scalar) -> Scalar {
+        let (exponent, m) = self.split32(x);
+        let s = self.mul_rn(F32, m, m);
+        let r = self.polynomial(F32, s, [-0.130_310_059, -0.121_483_512, -0.166_846_126, -0.249_996_200]);
+        let t = self.polynomial(F32, s, [0.140_869_141, 0.139_814_854, 0.200_120_345]);
+        let r = self.fma(F32, t, m, r);
+        let r = self.fma(F32, r, m, F32.constant(0.333_331_972));
+        let r = self.fma(F32, r, m, f32_constant(-0.5));
+        let r = self.fma(F32, r, s, m);
+        let result = self.fma(F32, exponent, f32_constant(std::f32::consts::LN_2), r);
+        self.log_special(F32, x, result)
+    }
+
+    /// The binary logarithm within 1.5 ulp, exact at powers of two; NaN below 0, -inf at both zeros.
+    fn log2_32(&mut self, x: Scalar) -> Scalar {
+        let (exponent, m) = self.split32(x);
+        let q = self.polynomial(
+            F32,
+            m,
+            [
+                0.175_442_35,
+                -0.188_057_21,
+                0.154_517_92,
+                -0.175_210_04,
+                0.206_433_19,
+                -0.240_703_69,
+                0.288_530_62,
+                -0.360_668_7,
+                0.480_898_4,
+                -0.721_347_6,
+            ],
+        );
+        let low = self.mul_rn(F32, m, f32_constant(LOG2_E_LOW));
+        let square = self.mul_rn(F32, m, m);
+        let low = self.fma(F32, square, q, low);
+        let r = self.fma(F32, m, f32_constant(std::f32::consts::LOG2_E), low);
+        let result = self.add_rn(F32, exponent, r);
+        self.log_special(F32, x, result)
+    }
+
+    /// x with the sign of another.
+    pub(super) fn with_sign_of(&mut self, float: Float, x: Scalar, sign: Scalar) -> Scalar {
+        let width = float.width();
+        let mask = Scalar::constant(1 << (width.bits() - 1));
+        let sign = self.bitwise(Bitwise::And, width, sign, mask);
+        self.bitwise(Bitwise::Or, width, x, sign)
+    }
+
+    /// The hyperbolic tangent within 2 ulp.
+    fn tanh32(&mut self, x: Scalar) -> Scalar {
+        let t = self.absolute32(x);
+        let s = self.mul_rn(F32, x, x);
+        let twice = self.add_rn(F32, t, t);
+        let power = self.exp32(twice);
+        let above = self.add_rn(F32, power, f32_constant(1.0));
+        let tail = self.divide(F32, true, f32_constant(1.0), above);
+        let large = self.fma(F32, tail, f32_constant(-2.0), f32_constant(1.0));
+        let p =
+            self.polynomial(F32, s, [1.573_944_09e-2, -5.230_255_80e-2, 1.331_524_70e-1, -3.333_276_81e-1]);
+        let p = self.mul_rn(F32, p, s);
+        let small = self.fma(F32, p, t, t);
+        let is_large = self.float_compare(F32, Comparison::Gt, t, f32_constant(0.55));
+        let result = self.select(Width::B32, is_large, large, small);
+        self.with_sign_of(F32, result, x)
+    }
+
+    /// The error function within 2 ulp.
+    fn erf32(&mut self, x: Scalar) -> Scalar {
+        let t = self.absolute32(x);
+        let s = self.mul_rn(F32, x, x);
+        let r = self.polynomial(F32, t, [-1.728_534_70e-5, 3.831_971_26e-4]);
+        let u = self.polynomial(F32, t, [-3.883_964_38e-3, 2.425_462_19e-2]);
+        let mut r = self.fma(F32, r, s, u);
+        for coefficient in [-1.067_778_77e-1, -6.348_466_87e-1, -1.287_175_12e-1] {
+            r = self.fma(F32, r, t, F32.constant(coefficient));
+        }
+        let minus_t = self.negate32(t);
+        let r = self.fma(F32, r, t, minus_t);
+        let power = self.exp32(r);
+        let tail = self.sub_rn(F32, f32_constant(1.0), power);
+        // Above 4 the result is 1; the polynomial is not made for large arguments.
+        let is_one = self.float_compare(F32, Comparison::Gt, t, f32_constant(4.0));
+        let tail = self.select(Width::B32, is_one, f32_constant(1.0), tail);
+        let large = self.with_sign_of(F32, tail, x);
+        let p = self.polynomial(
+            F32,
+            s,
+            [
+                -5.967_617_03e-4,
+                4.991_194_23e-3,
+                -2.676_813_49e-2,
+                1.128_199_25e-1,
+                -3.761_253_36e-1,
+                1.283_791_66e-1,
+            ],
+        );
+        let small = self.fma(F32, p, x, x);
+        let is_large = self.float_compare(F32, Comparison::Gt, t, f32_constant(0.927_734_4));
+        self.select(Width::B32, is_large, large, small)
+    }
+}

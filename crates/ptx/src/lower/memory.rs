@@ -1,0 +1,514 @@
+//! Loads and stores of global memory, and the packing of elements into the words that an access moves.
+
+use smallvec::SmallVec;
+use tilewright_ir::{CacheModifier, Dtype, Element, EvictionPolicy, Inst, Value};
+use tilewright_layout::{Input, Layout};
+
+use super::builder::{Builder, Scalar, Width, move_to};
+use super::{LANES, Lowering, memory_bits, width_of};
+use crate::isa::{
+    self, Address, AddressBase, Comparison, Destinations, L1Eviction, Ld, LoadCache, LoadSemantics,
+    Predicate, ScalarType, Source, Sources, St, StateSpace, StoreCache, VectorWidth,
+};
+
+/// How an access goes through the caches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Policy {
+    cache: CacheModifier,
+    eviction: EvictionPolicy,
+    volatile: bool,
+}
+
+impl Policy {
+    /// From the attributes of an op.
+    pub fn new(cache: CacheModifier, eviction: EvictionPolicy, volatile: bool) -> Self {
+        Self { cache, eviction, volatile }
+    }
+
+    fn load_cache(self) -> Option<LoadCache> {
+        match self.cache {
+            CacheModifier::All => Some(LoadCache::All),
+            CacheModifier::Global => Some(LoadCache::Global),
+            CacheModifier::Streaming => Some(LoadCache::Streaming),
+            CacheModifier::Volatile => Some(LoadCache::Volatile),
+            CacheModifier::Default | CacheModifier::WriteBack | CacheModifier::WriteThrough => None,
+        }
+        .filter(|_| !self.volatile)
+    }
+
+    fn store_cache(self) -> Option<StoreCache> {
+        match self.cache {
+            CacheModifier::Global => Some(StoreCache::Global),
+            CacheModifier::Streaming => Some(StoreCache::Streaming),
+            CacheModifier::WriteBack => Some(StoreCache::WriteBack),
+            CacheModifier::WriteThrough => Some(StoreCache::WriteThrough),
+            CacheModifier::Default | CacheModifier::All | CacheModifier::Volatile => None,
+        }
+    }
+
+    /// The eviction priority, which is a wish: left out where the language or another modifier has no place for it.
+    fn eviction(self, version: (u32, u32)) -> Option<L1Eviction> {
+        if version < (7, 4) || self.volatile || self.cache != CacheModifier::Default {
+            return None;
+        }
+        match self.eviction {
+            EvictionPolicy::Default => None,
+            EvictionPolicy::Last => Some(L1Eviction::Last),
+            EvictionPolicy::First => Some(L1Eviction::First),
+        }
+    }
+}
+
+/// The words that an access moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Words {
+    element: Element,
+    /// Bits of a word.
+    bits: u32,
+    /// Words of the access.
+    count: usize,
+    /// Elements of a word.
+    elements: usize,
+}
+
+impl Words {
+    /// Of an access to so many elements, 16 bytes at the most.
+    pub fn new(element: Element, elements: usize) -> Self {
+        let each = memory_bits(element);
+        let bits = (each * elements as u32).min(32).max(each);
+        let per_word = (bits / each) as usize;
+        Self { element, bits, count: elements / per_word, elements: per_word }
+    }
+
+    /// The type that a word is accessed as. A single narrow integer is extended by its load.
+    fn ty(self) -> ScalarType {
+        let signed = self.element.value().is_some_and(Dtype::is_signed) && self.elements == 1;
+        match (self.bits, signed) {
+            (8, true) => ScalarType::S8,
+            (8, false) => ScalarType::U8,
+            (16, true) => ScalarType::S16,
+            (16, false) if self.width() == Width::B16 => ScalarType::B16,
+            (16, false) => ScalarType::U16,
+            (32, _) => ScalarType::B32,
+            _ => ScalarType::B64,
+        }
+    }
+
+    /// The register that holds a word.
+    pub fn width(self) -> Width {
+        match (self.bits, self.elements) {
+            (64, _) => Width::B64,
+            (16, 1) => width_of(self.element),
+            _ => Width::B32,
+        }
+    }
+
+    fn vector(self) -> Option<VectorWidth> {
+        match self.count {
+            2 => Some(VectorWidth::V2),
+            4 => Some(VectorWidth::V4),
+            8 => Some(VectorWidth::V8),
+            _ => None,
+        }
+    }
+}
+
+/// A load without modifiers.
+pub(super) fn plain_load(d: Destinations, address: Address, ty: ScalarType) -> Ld {
+    Ld {
+        semantics: None,
+        scope: None,
+        space: None,
+        cache: None,
+        non_coherent: false,
+        l1_eviction: None,
+        l2_eviction: None,
+        cache_hint: false,
+        prefetch: None,
+        vector: None,
+        ty,
+        d,
+        address,
+        policy: None,
+    }
+}
+
+/// A store without modifiers.
+pub(super) fn plain_store(address: Address, b: Sources, ty: ScalarType) -> St {
+    St {
+        semantics: None,
+        scope: None,
+        space: None,
+        cache: None,
+        l1_eviction: None,
+        l2_eviction: None,
+        cache_hint: false,
+        vector: None,
+        ty,
+        address,
+        b,
+        policy: None,
+    }
+}
+
+impl Builder {
+    /// The memory at an address, which is a register of this width plus a constant.
+    pub fn address(&mut self, width: Width, address: Scalar) -> Address {
+        let offset = width.signed(address.offset);
+        match address.base {
+            Some(base) if i32::try_from(offset).is_ok() => {
+                Address { base: AddressBase::Register(base), offset }
+            }
+            None => Address { base: AddressBase::Absolute, offset },
+            Some(_) => self.register(width, address).into(),
+        }
+    }
+
+    /// The elements of a word.
+    pub fn unpack(&mut self, words: Words, word: Scalar) -> SmallVec<[Scalar; 16]> {
+        if words.elements == 1 {
+            return std::iter::once(word).collect();
+        }
+        if width_of(words.element) == Width::B16 {
+            if let Some(bits) = word.as_constant() {
+                return (0..2).map(|half| Scalar::constant(bits >> (16 * half) & 0xffff)).collect();
+            }
+            let word = self.register(Width::B32, word);
+            let halves = self.pure_many([Width::B16; 2], |d| isa::Mov {
+                ty: ScalarType::B32,
+                d: super::builder::destinations(&d),
+                a: word.into(),
+            });
+            let halves: SmallVec<[Scalar; 16]> = halves.into_iter().map(Scalar::from).collect();
+            self.packed.insert(halves[..].into(), word.into());
+            return halves;
+        }
+        let signed = words.element.value().is_some_and(Dtype::is_signed);
+        let bits = memory_bits(words.element);
+        let element = |number: usize| {
+            let shift = bits * number as u32;
+            match number {
+                0 => self.extend(word, bits, signed),
+                _ if number == words.elements - 1 && words.bits == 32 => {
+                    self.shr(Width::B32, signed, word, shift)
+                }
+                _ => self.bit_field(word, shift, bits, signed),
+            }
+        };
+        let elements: SmallVec<[Scalar; 16]> = (0..words.elements).map(element).collect();
+        if words.bits == 32 {
+            self.packed.insert(elements[..].into(), word);
+        }
+        elements
+    }
+
+    fn bit_field(&mut self, word: Scalar, shift: u32, bits: u32, signed: bool) -> Scalar {
+        if word.base.is_none() {
+            let shifted = self.shr(Width::B32, false, word, shift);
+            return self.extend(shifted, bits, signed);
+        }
+        let a = self.source(Width::B32, word);
+        let ty = if signed { ScalarType::S32 } else { ScalarType::U32 };
+        let (b, c) = (i64::from(shift).into(), i64::from(bits).into());
+        self.pure(Width::B32, |d| isa::Bfe { ty, d, a, b, c })
+    }
+
+    /// The word of elements; bits above the elements are anything.
+    pub fn pack(&mut self, words: Words, elements: &[Scalar]) -> Scalar {
+        let bits = memory_bits(words.element);
+        if elements.len() == 1 {
+            return elements[0];
+        }
+        let constant = elements.iter().rev().try_fold(0, |word, element| {
+            Some(word << bits | element.as_constant()? & (u64::MAX >> (64 - bits)))
+        });
+        if let Some(constant) = constant {
+            return Scalar::constant(constant);
+        }
+        if let Some(&word) = self.packed.get(elements) {
+            return word;
+        }
+        if width_of(words.element) == Width::B16 {
+            let halves = [0, 1].map(|half| self.register(Width::B16, elements[half]));
+            return self.pure(Width::B32, |d| isa::Mov {
+                ty: ScalarType::B32,
+                d: d.into(),
+                a: super::builder::sources(&halves),
+            });
+        }
+        // Pairs of halves, of bytes first.
+        let mut parts: SmallVec<[Scalar; 16]> = elements.into();
+        let mut selector = if bits == 8 { 0x0040 } else { 0x5410 };
+        while parts.len() > 1 {
+            parts = parts.chunks(2).map(|pair| self.permute(pair[0], pair[1], selector)).collect();
+            selector = 0x5410;
+        }
+        parts[0]
+    }
+
+    /// Bytes chosen of the eight of a and b.
+    pub fn permute(&mut self, a: Scalar, b: Scalar, selector: u32) -> Scalar {
+        let (a, b) = (self.source(Width::B32, a), self.source(Width::B32, b));
+        let c = i64::from(selector).into();
+        self.pure(Width::B32, |d| isa::Prmt { ty: ScalarType::B32, mode: None, d, a, b, c })
+    }
+}
+
+impl Lowering<'_> {
+    /// An element as it comes from memory: booleans become predicates.
+    pub(super) fn register_form(&mut self, element: Element, loaded: Scalar) -> Scalar {
+        if element == Element::Value(Dtype::I1) {
+            self.builder.compare(Width::B32, true, Comparison::Ne, loaded, Scalar::constant(0))
+        } else {
+            loaded
+        }
+    }
+
+    /// An element as it goes to memory: predicates become 0 or 1.
+    pub(super) fn memory_form(&mut self, element: Element, scalar: Scalar) -> Scalar {
+        if element == Element::Value(Dtype::I1) {
+            self.builder.select(Width::B32, scalar, Scalar::constant(1), Scalar::constant(0))
+        } else {
+            scalar
+        }
+    }
+
+    /// The registers of each access of an op on pointers with this layout.
+    fn accesses(&self, inst: Inst) -> Vec<SmallVec<[u32; 16]>> {
+        match &self.plan.accesses[inst] {
+            Some(access) => {
+                (0..access.vector.accesses()).map(|number| access.vector.registers(number)).collect()
+            }
+            None => vec![SmallVec::from_slice(&[0])],
+        }
+    }
+
+    pub(super) fn lower_load(
+        &mut self,
+        inst: Inst,
+        pointer: Value,
+        [mask, other]: [Option<Value>; 2],
+        policy: Policy,
+    ) {
+        let layout = self.layout_of(pointer);
+        let pointers = self.get(pointer);
+        let masks = mask.map(|mask| self.get_in(mask, layout));
+        let others = other.map(|other| self.get_in(other, layout));
+        let result = self.kernel.insts[inst].results[0];
+        let element = self.element(result);
+        let mut loaded = vec![None; pointers.len()];
+        for registers in self.accesses(inst) {
+            let first = registers[0] as usize;
+            let mask = masks.as_ref().map_or(Scalar::TRUE, |masks| masks[first]);
+            let other = |register: u32| {
+                others.as_ref().map_or(Scalar::constant(0), |others| others[register as usize])
+            };
+            let others: SmallVec<[Scalar; 16]> = registers.iter().map(|&register| other(register)).collect();
+            let elements = self.load_elements(element, pointers[first], mask, &others, policy);
+            for (&register, value) in registers.iter().zip(elements) {
+                loaded[register as usize] = Some(value);
+            }
+        }
+        let scalars = spread(&loaded, layout);
+        self.set(result, scalars);
+        if let (Some(from), Some(to)) = (layout, self.layout_of(result))
+            && from != to
+        {
+            let registers = to.registers_from(from).expect("a load has the layout of its pointers");
+            let own = self.get(result);
+            let scalars: Vec<Scalar> = registers.iter().map(|&register| own[register as usize]).collect();
+            self.set(result, scalars);
+        }
+    }
+
+    /// One access: its elements, or `others` where the mask does not hold.
+    fn load_elements(
+        &mut self,
+        element: Element,
+        pointer: Scalar,
+        mask: Scalar,
+        others: &[Scalar],
+        policy: Policy,
+    ) -> SmallVec<[Scalar; 16]> {
+        if mask == Scalar::FALSE {
+            return others.into();
+        }
+        let words = Words::new(element, others.len());
+        let registers: SmallVec<[isa::RegisterId; 8]> =
+            (0..words.count).map(|_| self.builder.fresh(words.width())).collect();
+        let mut guard = None;
+        if mask != Scalar::TRUE {
+            for (&register, elements) in registers.iter().zip(others.chunks(words.elements)) {
+                let elements: SmallVec<[Scalar; 16]> =
+                    elements.iter().map(|&other| self.memory_form(element, other)).collect();
+                let word = self.builder.pack(words, &elements);
+                let word = self.builder.source(words.width(), word);
+                self.builder.emit(move_to(words.width(), register, word));
+            }
+            guard = Some(self.builder.predicate(mask));
+        }
+        let address = self.builder.address(Width::B64, pointer);
+        let load = Ld {
+            semantics: policy.volatile.then_some(LoadSemantics::Volatile),
+            space: Some(StateSpace::Global),
+            cache: policy.load_cache(),
+            l1_eviction: policy.eviction(self.target().ptx_version),
+            vector: words.vector(),
+            ..plain_load(super::builder::destinations(&registers), address, words.ty())
+        };
+        self.builder.emit_if(guard, load);
+        let mut elements = SmallVec::new();
+        for register in registers {
+            for loaded in self.builder.unpack(words, register.into()) {
+                elements.push(self.register_form(element, loaded));
+            }
+        }
+        elements
+    }
+
+    pub(super) fn lower_store(
+        &mut self,
+        inst: Inst,
+        [pointer, value]: [Value; 2],
+        mask: Option<Value>,
+        policy: Policy,
+    ) {
+        let layout = self.layout_of(pointer);
+        let (pointers, values) = (self.get(pointer), self.get_in(value, layout));
+        let masks = mask.map(|mask| self.get_in(mask, layout));
+        let copies = self.plan.accesses[inst]
+            .as_ref()
+            .map_or([LANES - 1, self.plan.num_warps - 1], |access| access.copies);
+        let is_first = self.is_first(copies[0], copies[1]);
+        let element = self.element(value);
+        for registers in self.accesses(inst) {
+            let first = registers[0] as usize;
+            let mask = masks.as_ref().map_or(Scalar::TRUE, |masks| masks[first]);
+            let mask = self.builder.and(mask, is_first);
+            if mask == Scalar::FALSE {
+                continue;
+            }
+            let words = Words::new(element, registers.len());
+            let elements: SmallVec<[Scalar; 16]> = registers
+                .iter()
+                .map(|&register| self.memory_form(element, values[register as usize]))
+                .collect();
+            let address = self.builder.address(Width::B64, pointers[first]);
+            let packed = self.words(words, &elements);
+            let guard = (mask != Scalar::TRUE).then(|| self.builder.predicate(mask));
+            let store = St {
+                space: Some(StateSpace::Global),
+                cache: policy.store_cache(),
+                l1_eviction: policy.eviction(self.target().ptx_version),
+                vector: words.vector(),
+                ..plain_store(address, packed, store_type(words))
+            };
+            self.builder.emit_if(guard, store);
+        }
+    }
+
+    /// The words of elements as operands of a store.
+    pub(super) fn words(&mut self, words: Words, elements: &[Scalar]) -> Sources {
+        let mut packed = SmallVec::new();
+        for elements in elements.chunks(words.elements) {
+            let word = self.builder.pack(words, elements);
+            packed.push(Source::Register(self.builder.register(words.width(), word)));
+        }
+        Sources(packed)
+    }
+
+    /// Stores elements to consecutive places of shared memory.
+    pub(super) fn store_shared(
+        &mut self,
+        guard: Option<Predicate>,
+        element: Element,
+        address: Scalar,
+        elements: &[Scalar],
+    ) {
+        let elements: SmallVec<[Scalar; 16]> =
+            elements.iter().map(|&scalar| self.memory_form(element, scalar)).collect();
+        let words = Words::new(element, elements.len());
+        let address = self.builder.address(Width::B32, address);
+        let packed = self.words(words, &elements);
+        let store = St {
+            space: Some(StateSpace::Shared),
+            vector: words.vector(),
+            ..plain_store(address, packed, store_type(words))
+        };
+        self.builder.emit_if(guard, store);
+    }
+
+    /// Loads elements from consecutive places of shared memory.
+    pub(super) fn load_shared(
+        &mut self,
+        element: Element,
+        address: Scalar,
+        count: usize,
+    ) -> SmallVec<[Scalar; 16]> {
+        let words = Words::new(element, count);
+        let registers: SmallVec<[isa::RegisterId; 8]> =
+            (0..words.count).map(|_| self.builder.fresh(words.width())).collect();
+        let address = self.builder.address(Width::B32, address);
+        let load = Ld {
+            space: Some(StateSpace::Shared),
+            vector: words.vector(),
+            ..plain_load(super::builder::destinations(&registers), address, words.ty())
+        };
+        self.builder.emit(load);
+        let mut elements = SmallVec::new();
+        for register in registers {
+            for loaded in self.builder.unpack(words, register.into()) {
+                elements.push(self.register_form(element, loaded));
+            }
+        }
+        elements
+    }
+
+    /// The address in shared memory this many bytes behind its beginning, as a 32-bit number.
+    pub(super) fn shared_address(&mut self, offset: u32) -> Scalar {
+        let symbol = self.shared_symbol();
+        let base = self
+            .builder
+            .pure(Width::B32, |d| move_to(Width::B32, d, Source::Symbol(isa::Symbol::Global(symbol), 0)));
+        base.plus(Width::B32, offset.into())
+    }
+
+    /// Moves pointers.
+    pub(super) fn lower_ptr_add(&mut self, inst: Inst, pointer: Value, offset: Value) {
+        let result = self.kernel.insts[inst].results[0];
+        let layout = self.layout_of(result);
+        let (pointers, offsets) = (self.get_in(pointer, layout), self.get_in(offset, layout));
+        let size = self.element(pointer).pointee().map_or(1, Dtype::bytes) as u64;
+        let dtype = self.kernel.ty(offset).dtype().expect("an offset is a number");
+        let add = |(pointer, offset): (&Scalar, &Scalar)| {
+            let bytes = if dtype.bits() == 64 {
+                self.builder.mul(Width::B64, *offset, Scalar::constant(size))
+            } else {
+                self.builder.mul_wide(dtype.is_signed(), *offset, size, dtype.is_signed())
+            };
+            self.builder.add(Width::B64, *pointer, bytes)
+        };
+        let scalars: Vec<Scalar> = pointers.iter().zip(offsets.iter()).map(add).collect();
+        self.set_result(inst, scalars);
+    }
+}
+
+fn store_type(words: Words) -> ScalarType {
+    match words.bits {
+        8 => ScalarType::B8,
+        16 => ScalarType::B16,
+        32 => ScalarType::B32,
+        _ => ScalarType::B64,
+    }
+}
+
+/// Gives registers that hold copies what the register that was loaded has.
+fn spread(loaded: &[Option<Scalar>], layout: Option<&Layout>) -> Vec<Scalar> {
+    let held = |register: usize| layout.map_or(0, |layout| layout.at(&[(Input::Register, register as u32)]));
+    let find = |register: usize| {
+        let original =
+            || (0..loaded.len()).find(|&other| loaded[other].is_some() && held(other) == held(register));
+        loaded[register].or_else(|| loaded[original()?])
+    };
+    (0..loaded.len()).map(|register| find(register).expect("the accesses cover every element")).collect()
+}

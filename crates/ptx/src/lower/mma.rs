@@ -1,0 +1,175 @@
+//! Matrix products by `mma.sync`: the fragments of operands as 32-bit words, one instruction for each part of the tile.
+
+use smallvec::SmallVec;
+use tilewright_ir::{Dtype, Inst, Value};
+use tilewright_layout::Mma;
+
+use super::builder::{Scalar, Width, destinations};
+use super::dot::Operand;
+use super::float::Float;
+use super::memory::Words;
+use super::{Lowered, Lowering, memory_bits};
+use crate::isa::{self, MatrixLayout, MatrixShape, RegisterId, Rounding, ScalarType, Source, Sources};
+
+/// How often an instruction is repeated along M, N and K, in each of the leading axes.
+struct Repetitions {
+    batches: u32,
+    m: u32,
+    n: u32,
+    k: u32,
+}
+
+/// Elements that a thread holds of a fragment.
+fn held(elements: u32) -> u32 {
+    elements / super::LANES
+}
+
+impl<'p> Lowering<'p> {
+    pub(super) fn lower_mma(
+        &mut self,
+        inst: Inst,
+        [a, b, acc]: [Value; 3],
+        mma: Mma,
+        warps: [u32; 2],
+    ) -> Lowered {
+        let result = self.kernel.insts[inst].results[0];
+        let Some(types) = self.mma_types([a, b, acc]) else {
+            return Err(
+                self.unsupported(inst, &format!("a product of {} on the tensor cores", self.dtype(a)))
+            );
+        };
+        let times = repetitions(mma, &self.kernel.ty(a).shape, &self.kernel.ty(acc).shape, warps);
+        let mut sums = self.get_in(acc, Some(self.layout(result))).to_vec();
+        let (mut left, mut right) = (self.operand(a), self.operand(b));
+        let each = held(mma.m * mma.n) as usize;
+        for batch in 0..times.batches {
+            for k in 0..times.k {
+                for m in 0..times.m {
+                    let fragment = (batch * times.m + m) * times.k + k;
+                    let a = self.fragment(&mut left, types[1], a, fragment, held(mma.m * mma.k));
+                    for n in 0..times.n {
+                        let fragment = (batch * times.k + k) * times.n + n;
+                        let b = self.fragment(&mut right, types[2], b, fragment, held(mma.k * mma.n));
+                        let first = ((batch * times.m + m) * times.n + n) as usize * each;
+                        let sum = &sums[first..first + each];
+                        let next = self.multiply_matrices(mma, types, a.clone(), b, sum);
+                        sums.splice(first..first + each, next);
+                    }
+                }
+            }
+        }
+        self.set(result, sums);
+        Ok(())
+    }
+
+    /// The types of D, A, B of the instruction.
+    fn mma_types(&self, [a, b, acc]: [Value; 3]) -> Option<[ScalarType; 3]> {
+        let operand = |value: Value| match self.dtype(value) {
+            Dtype::F16 => Some(ScalarType::F16),
+            Dtype::BF16 => Some(ScalarType::Bf16),
+            Dtype::F32 => Some(ScalarType::Tf32),
+            Dtype::F64 => Some(ScalarType::F64),
+            Dtype::I8 => Some(ScalarType::S8),
+            Dtype::U8 => Some(ScalarType::U8),
+            Dtype::F8E4NV => Some(ScalarType::E4m3),
+            Dtype::F8E5 => Some(ScalarType::E5m2),
+            // tidy: wildcard because the instructions take no others.
+            _ => None,
+        };
+        let sum = match self.dtype(acc) {
+            Dtype::F16 => ScalarType::F16,
+            Dtype::F32 => ScalarType::F32,
+            Dtype::F64 => ScalarType::F64,
+            Dtype::I32 => ScalarType::S32,
+            // tidy: wildcard because the instructions sum up in no others.
+            _ => return None,
+        };
+        Some([sum, operand(a)?, operand(b)?])
+    }
+
+    /// The words of a fragment of an operand.
+    fn fragment(
+        &mut self,
+        operand: &mut Operand<'p>,
+        ty: ScalarType,
+        value: Value,
+        number: u32,
+        elements: u32,
+    ) -> Sources {
+        let element = self.element(value);
+        let words = Words::new(element, (32 / memory_bits(element)).max(1) as usize);
+        let registers: SmallVec<[Scalar; 16]> = (number * elements..(number + 1) * elements)
+            .map(|register| self.fetch(operand, register))
+            .collect();
+        let registers = if ty == ScalarType::Tf32 {
+            registers.into_iter().map(|register| self.round_to_tf32(register)).collect()
+        } else {
+            registers
+        };
+        self.words(words, &registers)
+    }
+
+    /// Binary32 with 10 bits of fraction, rounded to nearest, ties away from zero: the only rounding of the first targets.
+    fn round_to_tf32(&mut self, x: Scalar) -> Scalar {
+        let (to, from) = ((Width::B32, ScalarType::Tf32), (Width::B32, ScalarType::F32));
+        self.builder.float_convert(to, from, Some(Rounding::Rna), x)
+    }
+
+    /// One instruction: the sums that it gives.
+    fn multiply_matrices(
+        &mut self,
+        mma: Mma,
+        [sum_ty, a_ty, b_ty]: [ScalarType; 3],
+        a: Sources,
+        b: Sources,
+        sums: &[Scalar],
+    ) -> SmallVec<[Scalar; 16]> {
+        let is_packed = sum_ty == ScalarType::F16;
+        let words = Words::new(tilewright_ir::Element::Value(Dtype::F16), 2);
+        let c = match sum_ty {
+            ScalarType::F16 => self.words(words, sums),
+            ScalarType::F32 => {
+                Sources(sums.iter().map(|&sum| self.builder.float_source(Float::F32, sum)).collect())
+            }
+            ScalarType::F64 => {
+                Sources(sums.iter().map(|&sum| self.builder.float_source(Float::F64, sum)).collect())
+            }
+            // tidy: wildcard because the rest are integers.
+            _ => Sources(
+                sums.iter().map(|&sum| Source::Register(self.builder.register(Width::B32, sum))).collect(),
+            ),
+        };
+        let width = if sum_ty == ScalarType::F64 { Width::B64 } else { Width::B32 };
+        let d: SmallVec<[RegisterId; 8]> = (0..c.0.len()).map(|_| self.builder.fresh(width)).collect();
+        self.builder.emit(isa::Mma {
+            shape: MatrixShape { m: mma.m, n: mma.n, k: mma.k },
+            a_layout: MatrixLayout::Row,
+            b_layout: MatrixLayout::Column,
+            saturate: false,
+            mixed: false,
+            d_ty: sum_ty,
+            a_ty,
+            b_ty,
+            c_ty: sum_ty,
+            operation: None,
+            d: destinations(&d),
+            a,
+            b,
+            c,
+        });
+        if is_packed {
+            return d.iter().flat_map(|&word| self.builder.unpack(words, word.into())).collect();
+        }
+        d.into_iter().map(Scalar::from).collect()
+    }
+}
+
+fn repetitions(mma: Mma, a: &[u32], acc: &[u32], warps: [u32; 2]) -> Repetitions {
+    let rank = acc.len();
+    Repetitions {
+        batches: acc[..rank - 2].iter().product(),
+        m: (acc[rank - 2] / (mma.m * warps[0])).max(1),
+        n: (acc[rank - 1] / (mma.n * warps[1])).max(1),
+        k: a[rank - 1] / mma.k,
+    }
+}

@@ -1,0 +1,446 @@
+//! From a plan to PTX: what each thread of a block does, one file an op family.
+//!
+//! ```text
+//! gpu::Plan ── ops, through the builder ──> scopes of instructions ── finish: dead code, names, lines ──> isa::Module
+//! ```
+//! A tile is a list of [`Scalar`]s by the register number of its layout; every thread computes the scalars of the program.
+//! Everything is emitted through `builder.rs`, which numbers values, folds, and moves what does not change out of loops.
+//! `thread.rs` computes what a linear layout makes of the number of the thread.
+//!
+//! # Decisions
+//!
+//! - Registers have no type but their width. Booleans are predicates, binary16 and bfloat16 have 16-bit registers, narrower
+//!   integers and fp8 are in 32-bit registers, extended by their sign or by zeros.
+//! - `add` and `mul` of floating-point numbers carry no rounding modifier, so that the assembler may contract them to a fused
+//!   multiply-add, as Triton's code lets it. Where the meaning of an op depends on each rounding, the instructions say `.rn`.
+//! - An offset of 32 bits is signed arithmetic that does not overflow, so a pointer moved by a sum with a constant is the
+//!   moved pointer plus a constant: the widening is shared by all registers of a tile, the constant is in the address.
+
+mod arithmetic;
+mod assertion;
+mod builder;
+mod cast;
+mod control;
+mod dot;
+mod elementwise;
+mod finish;
+mod float;
+mod fp8;
+mod integer;
+mod math32;
+mod math64;
+mod memory;
+mod mma;
+mod reduce;
+mod relayout;
+mod remainder;
+mod shape;
+mod thread;
+mod trigonometry;
+
+use std::rc::Rc;
+
+use cranelift_entity::SecondaryMap;
+use tilewright_base::{Code, Diagnostic};
+use tilewright_gpu::{Feature, Plan, Target};
+use tilewright_ir as ir;
+use tilewright_ir::{
+    Block, CacheModifier, Dtype, Element, ElementwiseFn, EvictionPolicy, FuncId, HintKind, InputPrecision,
+    Inst, IntList, Literal, LoopOptions, OpVisitor, Rounding, Shape, TypeList, Value,
+};
+use tilewright_layout::Layout;
+
+use crate::isa::{
+    self, Function, FunctionKind, GlobalId, Linkage, PointerAttribute, ScalarType, SpecialRegister,
+    StateSpace, Symbol, Variable,
+};
+use builder::{Builder, Scalar, Width};
+
+/// Lanes of a warp.
+const LANES: u32 = 32;
+
+/// The name of the shared memory of a block, whose size the launch gives.
+const SHARED_MEMORY: &str = "shared_memory";
+
+/// What an op becomes, or why it cannot.
+type Lowered = Result<(), Box<Diagnostic>>;
+
+/// The PTX of a kernel. What the target lacks, or what is not supported, is a diagnostic that names it.
+pub fn lower(plan: &Plan) -> Result<isa::Module, Box<Diagnostic>> {
+    let mut lowering = Lowering::new(plan);
+    lowering.parameters();
+    lowering.block(lowering.kernel.entry)?;
+    Ok(lowering.finish())
+}
+
+struct Lowering<'p> {
+    plan: &'p Plan,
+    kernel: &'p ir::Function,
+    module: isa::Module,
+    builder: Builder,
+    values: SecondaryMap<Value, Option<Rc<[Scalar]>>>,
+    shared: Option<GlobalId>,
+}
+
+/// The width of the register that holds an element.
+fn width_of(element: Element) -> Width {
+    match element {
+        Element::Pointer(_) => Width::B64,
+        Element::Value(dtype) => match (dtype, dtype.bits()) {
+            (Dtype::I1, _) => Width::Pred,
+            (Dtype::F16 | Dtype::BF16, _) => Width::B16,
+            (_, 64) => Width::B64,
+            _ => Width::B32,
+        },
+    }
+}
+
+/// The bits of an element in memory.
+fn memory_bits(element: Element) -> u32 {
+    element.bytes() as u32 * 8
+}
+
+impl<'p> Lowering<'p> {
+    fn new(plan: &'p Plan) -> Self {
+        let kernel = plan.module.kernel();
+        let target = &plan.target;
+        let mut function = Function::new(kernel.name.clone(), FunctionKind::Entry, Linkage::Visible);
+        function.directives.required_threads = Some(vec![plan.num_warps * LANES]);
+        Self {
+            plan,
+            kernel,
+            module: isa::Module::new(target.ptx_version, target.name),
+            builder: Builder::new(function),
+            values: SecondaryMap::new(),
+            shared: None,
+        }
+    }
+
+    /// Declares and loads the parameters.
+    fn parameters(&mut self) {
+        let entry = &self.kernel.blocks[self.kernel.entry];
+        for (index, &value) in entry.parameters.iter().enumerate() {
+            let element = self.kernel.ty(value).element;
+            let name = format!("{}_param_{index}", self.kernel.name);
+            let mut variable = Variable::scalar(name, StateSpace::Param, parameter_type(element));
+            if matches!(element, Element::Pointer(_)) {
+                let divisibility = self.kernel.parameters.get(index).map_or(1, |known| known.divisibility);
+                let alignment = if divisibility.is_multiple_of(16) { 16 } else { 1 };
+                let (space, alignment) = (Some(StateSpace::Global), Some(alignment));
+                variable.pointer = Some(PointerAttribute { space, alignment });
+            }
+            let id = self.builder.function.variables.push(variable);
+            self.builder.function.parameters.push(id);
+            let scalar = self.load_parameter(Symbol::Variable(id), element);
+            self.set(value, vec![scalar]);
+        }
+    }
+
+    fn load_parameter(&mut self, symbol: Symbol, element: Element) -> Scalar {
+        let address = isa::Address { base: isa::AddressBase::Symbol(symbol), offset: 0 };
+        let width = if element == Element::Value(Dtype::I1) { Width::B32 } else { width_of(element) };
+        let ty = parameter_type(element);
+        let loaded = self.builder.pure(width, |d| isa::Ld {
+            space: Some(StateSpace::Param),
+            ..memory::plain_load(d.into(), address, ty)
+        });
+        self.register_form(element, loaded)
+    }
+
+    /// Emits the instructions of a block, without its terminator.
+    fn block(&mut self, block: Block) -> Lowered {
+        let kernel = self.kernel;
+        for &inst in &kernel.blocks[block].insts {
+            self.builder.location = kernel.insts[inst].location.expand();
+            if self.plan.waits_before[inst] {
+                self.wait();
+            }
+            ir::visit(kernel, inst, self)?;
+        }
+        Ok(())
+    }
+
+    /// All threads of the block wait for each other.
+    fn wait(&mut self) {
+        self.builder.emit(isa::BarrierSync { aligned: true, barrier: 0.into(), threads: None });
+    }
+
+    fn set(&mut self, value: Value, scalars: impl Into<Rc<[Scalar]>>) {
+        self.values[value] = Some(scalars.into());
+    }
+
+    fn set_result(&mut self, inst: Inst, scalars: impl Into<Rc<[Scalar]>>) {
+        self.set(self.kernel.insts[inst].results[0], scalars);
+    }
+
+    /// The registers of a value.
+    fn get(&self, value: Value) -> Rc<[Scalar]> {
+        self.values[value].clone().expect("a value is defined before it is used")
+    }
+
+    fn scalar(&self, value: Value) -> Scalar {
+        self.get(value)[0]
+    }
+
+    fn layout(&self, value: Value) -> &'p Layout {
+        self.plan.layouts[value].as_ref().expect("the plan gives each tile a layout")
+    }
+
+    /// The layout of a tile; none of a scalar.
+    fn layout_of(&self, value: Value) -> Option<&'p Layout> {
+        self.plan.layouts[value].as_ref().filter(|_| !self.kernel.ty(value).is_scalar())
+    }
+
+    /// How many registers a value has.
+    fn count(&self, value: Value) -> usize {
+        self.layout_of(value).map_or(1, |layout| layout.registers() as usize)
+    }
+
+    /// The registers of a value in a layout that differs from its own by the numbering of registers alone.
+    fn get_in(&self, value: Value, layout: Option<&Layout>) -> Rc<[Scalar]> {
+        let own = self.get(value);
+        match (self.layout_of(value), layout) {
+            (Some(from), Some(to)) if from != to => {
+                let registers =
+                    to.registers_from(from).expect("the plan puts a relayout where threads differ");
+                registers.iter().map(|&register| own[register as usize]).collect()
+            }
+            _ => own,
+        }
+    }
+
+    fn width(&self, value: Value) -> Width {
+        width_of(self.kernel.ty(value).element)
+    }
+
+    fn element(&self, value: Value) -> Element {
+        self.kernel.ty(value).element
+    }
+
+    fn target(&self) -> &'p Target {
+        &self.plan.target
+    }
+
+    fn has(&self, feature: Feature) -> bool {
+        self.plan.target.features.has(feature)
+    }
+
+    /// Says what is not there, at the instruction.
+    fn unsupported(&self, inst: Inst, what: &str) -> Box<Diagnostic> {
+        let message = format!("{what} is not available on {}", self.target().name);
+        let mut diagnostic = Diagnostic::new(Code::NotOnThisDevice, message);
+        let chain = self.kernel.call_chain(inst);
+        for (index, span) in chain.into_iter().enumerate() {
+            diagnostic = if index == 0 {
+                diagnostic.primary(span, "")
+            } else {
+                diagnostic.secondary(span, "called here")
+            };
+        }
+        Box::new(diagnostic)
+    }
+}
+
+/// The type of a parameter.
+fn parameter_type(element: Element) -> ScalarType {
+    let Element::Value(dtype) = element else { return ScalarType::U64 };
+    match dtype {
+        Dtype::I1
+        | Dtype::U8
+        | Dtype::F8E5
+        | Dtype::F8E4NV
+        | Dtype::F8E4B15
+        | Dtype::F8E4B8
+        | Dtype::F8E5B16 => ScalarType::U8,
+        Dtype::I8 => ScalarType::S8,
+        Dtype::I16 => ScalarType::S16,
+        Dtype::U16 => ScalarType::U16,
+        Dtype::I32 => ScalarType::S32,
+        Dtype::U32 => ScalarType::U32,
+        Dtype::I64 => ScalarType::S64,
+        Dtype::U64 => ScalarType::U64,
+        Dtype::F16 | Dtype::BF16 => ScalarType::B16,
+        Dtype::F32 => ScalarType::F32,
+        Dtype::F64 => ScalarType::F64,
+    }
+}
+
+impl OpVisitor for Lowering<'_> {
+    type Output = Lowered;
+
+    fn constant(&mut self, inst: Inst, value: &Literal) -> Lowered {
+        let bits = match value.as_int() {
+            Some(number) => width_of(Element::Value(value.dtype)).cut(number as u64),
+            None => value.bits,
+        };
+        self.set_result(inst, [Scalar::constant(bits)]);
+        Ok(())
+    }
+
+    fn program_id(&mut self, inst: Inst, axis: &u8) -> Lowered {
+        let registers = [SpecialRegister::CtaidX, SpecialRegister::CtaidY, SpecialRegister::CtaidZ];
+        let id = self.special(registers[usize::from(*axis)]);
+        self.set_result(inst, [id]);
+        Ok(())
+    }
+
+    fn num_programs(&mut self, inst: Inst, axis: &u8) -> Lowered {
+        let registers = [SpecialRegister::NctaidX, SpecialRegister::NctaidY, SpecialRegister::NctaidZ];
+        let count = self.special(registers[usize::from(*axis)]);
+        self.set_result(inst, [count]);
+        Ok(())
+    }
+
+    fn arange(&mut self, inst: Inst, start: &i64, _end: &i64) -> Lowered {
+        self.lower_arange(inst, *start);
+        Ok(())
+    }
+
+    fn splat(&mut self, inst: Inst, scalar: Value, _shape: &Shape) -> Lowered {
+        let scalar = self.scalar(scalar);
+        let count = self.count(self.kernel.insts[inst].results[0]);
+        self.set_result(inst, vec![scalar; count]);
+        Ok(())
+    }
+
+    fn expand_dims(&mut self, inst: Inst, tile: Value, axis: &u32) -> Lowered {
+        self.rename(inst, tile, |layout| layout.insert_axis(*axis as usize));
+        Ok(())
+    }
+
+    fn broadcast(&mut self, inst: Inst, tile: Value, _shape: &Shape) -> Lowered {
+        self.lower_broadcast(inst, tile);
+        Ok(())
+    }
+
+    fn reshape(&mut self, inst: Inst, tile: Value, shape: &Shape) -> Lowered {
+        self.rename(inst, tile, |layout| layout.reshape(shape));
+        Ok(())
+    }
+
+    fn transpose(&mut self, inst: Inst, tile: Value, permutation: &IntList) -> Lowered {
+        let permutation: Vec<usize> = permutation.iter().map(|&axis| axis as usize).collect();
+        self.rename(inst, tile, |layout| layout.transpose(&permutation));
+        Ok(())
+    }
+
+    fn elementwise(&mut self, inst: Inst, operands: &[Value], function: &ElementwiseFn) -> Lowered {
+        self.lower_elementwise(inst, operands, *function)
+    }
+
+    fn cast(&mut self, inst: Inst, value: Value, element: &Element, rounding: &Rounding) -> Lowered {
+        self.lower_cast(inst, value, *element, *rounding)
+    }
+
+    fn bitcast(&mut self, inst: Inst, value: Value, element: &Element) -> Lowered {
+        self.lower_bitcast(inst, value, *element);
+        Ok(())
+    }
+
+    fn ptr_add(&mut self, inst: Inst, pointer: Value, offset: Value) -> Lowered {
+        self.lower_ptr_add(inst, pointer, offset);
+        Ok(())
+    }
+
+    fn load(
+        &mut self,
+        inst: Inst,
+        pointer: Value,
+        mask: Option<Value>,
+        other: Option<Value>,
+        cache: &CacheModifier,
+        eviction: &EvictionPolicy,
+        volatile: &bool,
+    ) -> Lowered {
+        self.lower_load(inst, pointer, [mask, other], memory::Policy::new(*cache, *eviction, *volatile));
+        Ok(())
+    }
+
+    fn store(
+        &mut self,
+        inst: Inst,
+        pointer: Value,
+        value: Value,
+        mask: Option<Value>,
+        cache: &CacheModifier,
+        eviction: &EvictionPolicy,
+    ) -> Lowered {
+        self.lower_store(inst, [pointer, value], mask, memory::Policy::new(*cache, *eviction, false));
+        Ok(())
+    }
+
+    // The plan has chosen the instruction by the precision.
+    fn dot(&mut self, inst: Inst, a: Value, b: Value, acc: Value, _: &InputPrecision, _: &u32) -> Lowered {
+        self.lower_dot(inst, [a, b, acc])
+    }
+
+    fn reduce(&mut self, inst: Inst, tiles: &[Value], axis: &u32) -> Lowered {
+        self.lower_reduce(inst, tiles, *axis as usize)
+    }
+
+    fn hint(&mut self, inst: Inst, value: Value, _kind: &HintKind, _values: &IntList) -> Lowered {
+        let layout = self.layout_of(self.kernel.insts[inst].results[0]);
+        let scalars = self.get_in(value, layout);
+        self.set_result(inst, scalars);
+        Ok(())
+    }
+
+    fn relayout(&mut self, inst: Inst, tile: Value) -> Lowered {
+        self.lower_relayout(inst, tile);
+        Ok(())
+    }
+
+    fn assume(&mut self, _inst: Inst, _condition: Value) -> Lowered {
+        Ok(())
+    }
+
+    fn barrier(&mut self, _inst: Inst) -> Lowered {
+        self.wait();
+        Ok(())
+    }
+
+    fn assert(
+        &mut self,
+        inst: Inst,
+        condition: Value,
+        mask: Option<Value>,
+        failure: &ir::Failure,
+    ) -> Lowered {
+        self.lower_assert(inst, condition, mask, failure);
+        Ok(())
+    }
+
+    fn call(&mut self, inst: Inst, _: &[Value], _: &FuncId, _: &TypeList) -> Lowered {
+        Err(self.unsupported(inst, "a call that is not inlined"))
+    }
+
+    fn for_loop(
+        &mut self,
+        inst: Inst,
+        lower: Value,
+        upper: Value,
+        step: Value,
+        carried: &[Value],
+        _: &LoopOptions,
+    ) -> Lowered {
+        self.lower_for(inst, [lower, upper, step], carried)
+    }
+
+    fn while_loop(&mut self, inst: Inst, carried: &[Value]) -> Lowered {
+        self.lower_while(inst, carried)
+    }
+
+    fn if_else(&mut self, inst: Inst, condition: Value) -> Lowered {
+        self.lower_if(inst, condition)
+    }
+
+    fn yield_values(&mut self, _inst: Inst, _values: &[Value]) -> Lowered {
+        // The op that the region belongs to reads what it yields.
+        Ok(())
+    }
+
+    fn return_values(&mut self, _inst: Inst, _values: &[Value]) -> Lowered {
+        self.builder.emit(isa::Ret { uniform: false });
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! Tiles that are made of coordinates, and ops that rename registers.
+
+use tilewright_ir::{Inst, Value};
+use tilewright_layout::{Input, Layout};
+
+use super::Lowering;
+use super::builder::{Scalar, Width};
+
+impl Lowering<'_> {
+    pub(super) fn lower_arange(&mut self, inst: Inst, start: i64) {
+        let layout = self.layout(self.kernel.insts[inst].results[0]);
+        let images = [layout.bases(Input::Lane), layout.bases(Input::Warp)].concat();
+        let thread_part = self.linear(&images);
+        let scalars: Vec<Scalar> = (0..layout.registers())
+            .map(|register| {
+                let own = layout.at(&[(Input::Register, register)]);
+                self.displaced(thread_part, &images, own).plus(Width::B32, start as u64)
+            })
+            .collect();
+        self.set_result(inst, scalars);
+    }
+
+    pub(super) fn lower_broadcast(&mut self, inst: Inst, tile: Value) {
+        let result = self.kernel.insts[inst].results[0];
+        let (from, to) = (&self.kernel.ty(tile).shape, &self.kernel.ty(result).shape);
+        let axes = (0..to.len()).filter(|&axis| from[axis] != to[axis]);
+        let collapsed = axes.fold(self.layout(result).clone(), |layout, axis| layout.collapse(axis));
+        let scalars = self.get_in(tile, Some(&collapsed));
+        self.set_result(inst, scalars);
+    }
+
+    /// A value whose registers are those of the operand, seen through the layout that the op makes of the operand's.
+    pub(super) fn rename(&mut self, inst: Inst, tile: Value, see: impl FnOnce(&Layout) -> Layout) {
+        let own = self.get(tile);
+        let result = self.kernel.insts[inst].results[0];
+        let (Some(from), Some(to)) = (self.layout_of(tile), self.layout_of(result)) else {
+            // Of a scalar, all elements of the other are the same.
+            let count = self.count(result);
+            return self.set_result(inst, vec![own[0]; count]);
+        };
+        let registers = to.registers_from(&see(from)).expect("the plan puts a relayout where threads differ");
+        let scalars: Vec<Scalar> = registers.iter().map(|&register| own[register as usize]).collect();
+        self.set_result(inst, scalars);
+    }
+}

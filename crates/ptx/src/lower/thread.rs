@@ -1,0 +1,114 @@
+//! What linear maps make of the number of the thread: coordinates, offsets, conditions.
+
+use tilewright_layout::{Input, Transfer};
+
+use super::builder::{Scalar, Width};
+use super::integer::Bitwise;
+use super::{LANES, Lowering};
+use crate::isa::{self, Comparison, SpecialRegister};
+
+impl Lowering<'_> {
+    /// The value of a special register.
+    pub(super) fn special(&mut self, register: SpecialRegister) -> Scalar {
+        self.builder.pure(Width::B32, |d| isa::Mov {
+            ty: isa::ScalarType::B32,
+            d: d.into(),
+            a: register.into(),
+        })
+    }
+
+    /// The number of the thread in its block: the lane in the low five bits, the warp above.
+    pub(super) fn thread(&mut self) -> Scalar {
+        self.special(SpecialRegister::TidX)
+    }
+
+    /// The sum over F2 of the images of the bits of the thread's number; `images[i]` is that of bit `i`.
+    pub(super) fn linear(&mut self, images: &[u32]) -> Scalar {
+        // Bits that move by the same distance move together.
+        let mut distances: Vec<(i32, u32)> = Vec::new();
+        let (mut written, mut overlaps) = (0_u32, false);
+        for (bit, image) in images.iter().enumerate() {
+            overlaps |= written & image != 0;
+            written |= image;
+            for to in (0..32).filter(|to| image >> to & 1 == 1) {
+                let distance = to - bit as i32;
+                match distances.iter_mut().find(|(known, _)| *known == distance) {
+                    Some((_, mask)) => *mask |= 1 << bit,
+                    None => distances.push((distance, 1 << bit)),
+                }
+            }
+        }
+        let all = self.thread_mask();
+        let mut sum = Scalar::constant(0);
+        for (distance, mask) in distances {
+            let thread = self.thread();
+            let moved = if distance < 0 {
+                // What is below is dropped by the shift.
+                let distance = distance.unsigned_abs();
+                let shifted = self.builder.shr(Width::B32, false, thread, distance);
+                if mask >> distance == all >> distance {
+                    shifted
+                } else {
+                    self.mask(shifted, mask >> distance)
+                }
+            } else {
+                let kept = if mask == all { thread } else { self.mask(thread, mask) };
+                self.builder.shl(Width::B32, kept, distance as u32)
+            };
+            let operation = if overlaps { Bitwise::Xor } else { Bitwise::Or };
+            sum = self.builder.bitwise(operation, Width::B32, sum, moved);
+        }
+        sum
+    }
+
+    fn mask(&mut self, value: Scalar, mask: u32) -> Scalar {
+        self.builder.bitwise(Bitwise::And, Width::B32, value, Scalar::constant(mask.into()))
+    }
+
+    /// The bits that the number of a thread may have.
+    fn thread_mask(&self) -> u32 {
+        self.plan.num_warps * LANES - 1
+    }
+
+    /// A constant added over F2 to a value of [`Self::linear`].
+    pub(super) fn displaced(&mut self, thread_part: Scalar, images: &[u32], constant: u32) -> Scalar {
+        let reached = images.iter().fold(0, |any, image| any | image);
+        if reached & constant == 0 {
+            return thread_part.plus(Width::B32, constant.into());
+        }
+        // What no thread reaches stays a sum.
+        let xor = Scalar::constant((constant & reached).into());
+        let part = self.builder.bitwise(Bitwise::Xor, Width::B32, thread_part, xor);
+        part.plus(Width::B32, (constant & !reached).into())
+    }
+
+    /// Of a map from places, the images of the bits of the thread's number.
+    pub(super) fn thread_images(map: &Transfer) -> Vec<u32> {
+        [map.bases(Input::Lane), map.bases(Input::Warp)].concat()
+    }
+
+    /// Whether all of these bits of the lane and of the warp are 0; always, if there are none.
+    pub(super) fn is_first(&mut self, lanes: u32, warps: u32) -> Scalar {
+        let mask = lanes | (warps * LANES);
+        if mask == 0 {
+            return Scalar::TRUE;
+        }
+        let thread = self.thread();
+        let bits = if mask == self.thread_mask() { thread } else { self.mask(thread, mask) };
+        self.builder.compare(Width::B32, true, Comparison::Eq, bits, Scalar::constant(0))
+    }
+
+    /// Whether the parity of these bits of the lane and of the warp is odd.
+    pub(super) fn parity(&mut self, lanes: u32, warps: u32) -> Scalar {
+        let mask = lanes | (warps * LANES);
+        let thread = self.thread();
+        let bits = self.mask(thread, mask);
+        if mask.is_power_of_two() {
+            return self.builder.compare(Width::B32, true, Comparison::Ne, bits, Scalar::constant(0));
+        }
+        let a = self.builder.source(Width::B32, bits);
+        let count = self.builder.pure(Width::B32, |d| isa::Popc { ty: isa::ScalarType::B32, d, a });
+        let odd = self.mask(count, 1);
+        self.builder.compare(Width::B32, true, Comparison::Ne, odd, Scalar::constant(0))
+    }
+}

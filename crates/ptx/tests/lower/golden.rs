@@ -1,0 +1,155 @@
+//! The PTX of the benchmarks' kernels, and what `ptxas` makes of it.
+
+use std::path::Path;
+
+use tilewright_testkit::{Ptxas, check_snapshot};
+
+use crate::common::{checked_kernel, compile, kernel, lower};
+
+/// A kernel of `benches/kernels.py`.
+struct Golden {
+    /// The file, without its ending.
+    file: &'static str,
+    kernel: &'static str,
+    signature: &'static str,
+    warps: u32,
+    /// The most registers on `sm_90a`.
+    registers: u32,
+    /// The most shuffles and barriers in the text.
+    exchanges: [usize; 2],
+}
+
+const GOLDEN: &[Golden] = &[
+    Golden {
+        file: "add",
+        kernel: "add_kernel",
+        signature: "*fp32:16, *fp32:16, *fp32:16, int32:16, 1024",
+        warps: 4,
+        registers: 26,
+        exchanges: [0, 0],
+    },
+    Golden {
+        file: "softmax",
+        kernel: "softmax_kernel",
+        signature: "*fp32:16, *fp32:16, int32, int32, 1024",
+        warps: 4,
+        registers: 32,
+        exchanges: [16, 5],
+    },
+    Golden {
+        file: "layer_norm",
+        kernel: "layer_norm_kernel",
+        signature: "*fp32:16, *fp32:16, *fp32:16, *fp32:16, int32, int32, fp32, 1024",
+        warps: 4,
+        registers: 60,
+        exchanges: [16, 3],
+    },
+    Golden {
+        file: "matmul_fp16",
+        kernel: "matmul_kernel",
+        signature: "*fp16:16, *fp16:16, *fp32:16, int32:16, int32:16, int32:16, int32:16, 1, int32:16, 1, int32:16, 1, \
+                    64, 64, 32",
+        warps: 4,
+        registers: 255,
+        exchanges: [0, 4],
+    },
+    Golden {
+        file: "matmul_fp32",
+        kernel: "matmul_kernel",
+        signature: "*fp32:16, *fp32:16, *fp32:16, int32:16, int32:16, int32:16, int32:16, 1, int32:16, 1, int32:16, 1, \
+                    32, 32, 16",
+        warps: 4,
+        registers: 255,
+        exchanges: [0, 4],
+    },
+];
+
+fn text(golden: &Golden, target: &str) -> String {
+    let path = tilewright_testkit::project_root().join("benches/kernels.py");
+    let source = std::fs::read_to_string(path).expect("the benchmarks' kernels are there");
+    let module = compile("benches/kernels.py", &source, golden.kernel, golden.signature);
+    lower(&module, target, golden.warps).0
+}
+
+#[test]
+fn the_text_of_the_benchmarks_kernels() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lower/golden");
+    for golden in GOLDEN {
+        check_snapshot(&folder.join(format!("{}.sm_80.ptx", golden.file)), &text(golden, "sm_80"));
+    }
+}
+
+#[test]
+fn the_text_does_not_depend_on_the_run() {
+    assert_eq!(text(&GOLDEN[3], "sm_90a"), text(&GOLDEN[3], "sm_90a"));
+}
+
+#[test]
+fn ptxas_accepts_the_kernels_and_spills_nothing() {
+    let Some(ptxas) = Ptxas::find_or_skip("ptxas_accepts_the_kernels_and_spills_nothing") else { return };
+    for golden in GOLDEN {
+        for target in ["sm_75", "sm_80", "sm_90a"] {
+            let text = text(golden, target);
+            let assembled = ptxas.assemble(&text, target).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            let usage = assembled.usage(golden.kernel).expect("the kernel is in the report");
+            assert_eq!((usage.spill_stores, usage.spill_loads), (0, 0), "{} for {target}", golden.file);
+            if target == "sm_90a" {
+                assert!(usage.registers <= golden.registers, "{}: {usage:?}", golden.file);
+            }
+        }
+    }
+}
+
+#[test]
+fn reductions_take_few_shuffles_and_barriers() {
+    for golden in GOLDEN {
+        let text = text(golden, "sm_90a");
+        let found = ["shfl.sync", "bar.sync"].map(|word| text.matches(word).count());
+        let is_few = found.iter().zip(golden.exchanges).all(|(found, most)| *found <= most);
+        assert!(is_few, "{}: {found:?} shuffles and barriers", golden.file);
+    }
+}
+
+#[test]
+fn vector_add_is_four_wide_loads_and_two_wide_stores() {
+    let text = text(&GOLDEN[0], "sm_90a");
+    assert_eq!(text.matches("ld.global.v4.b32").count(), 4);
+    assert_eq!(text.matches("st.global.v4.b32").count(), 2);
+}
+
+#[test]
+fn ptxas_accepts_modifiers_and_assertions() {
+    let Some(ptxas) = Ptxas::find_or_skip("ptxas_accepts_modifiers_and_assertions") else { return };
+    let text = "
+@triton.jit
+def k(x, y, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    a = tl.load(x + i, mask=i < n, cache_modifier='.cg')
+    b = tl.load(x + BLOCK + i, eviction_policy='evict_last')
+    c = tl.load(x + 2 * BLOCK + i, eviction_policy='evict_first', cache_modifier='.ca')
+    d = tl.load(x + 3 * BLOCK + i, volatile=True)
+    tl.device_assert(a // n >= 0, 'negative')
+    tl.store(y + i, a + b, cache_modifier='.cs')
+    tl.store(y + BLOCK + i, tl.sin(c.to(tl.float32)).to(tl.int32), eviction_policy='evict_first')
+    tl.store(y + 2 * BLOCK + i, (c % d).to(tl.int32), cache_modifier='.wt')
+";
+    let signature = "*int32:16, *int32:16, int32, 512";
+    for module in [kernel(text, signature), checked_kernel(text, signature)] {
+        for target in ["sm_75", "sm_80", "sm_90a"] {
+            let (text, _) = lower(&module, target, 4);
+            ptxas.assemble(&text, target).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        }
+    }
+}
+
+#[test]
+fn ptxas_accepts_every_function_and_cast() {
+    let Some(ptxas) = Ptxas::find_or_skip("ptxas_accepts_every_function_and_cast") else { return };
+    for (name, module) in crate::elementwise::modules() {
+        for target in ["sm_75", "sm_80", "sm_90a"] {
+            let (text, _) = lower(&module, target, 4);
+            let assembled = ptxas.assemble_with(&text, target, &["-O0"]);
+            assembled.unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
+        }
+    }
+}
