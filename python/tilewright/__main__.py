@@ -1,4 +1,4 @@
-"""The command ``tilewright``: ``run`` runs a Python program and lives here, the rest is the same in Rust."""
+"""The command ``tilewright``: ``run`` and ``sim report`` run Python programs and live here, the rest is in Rust."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ def main() -> int:
         from tilewright import _run
 
         return _run.main(arguments[1:])
+    if arguments[:2] == ["sim", "report"]:
+        from tilewright import _run
+
+        # An option that is given again counts.
+        return _run.main(["--device", "sim:sm_90", "--report", *arguments[2:]])
     from tilewright import _native
 
     return _native.command_line(arguments)

@@ -17,14 +17,16 @@ from typing import Any, NoReturn
 USAGE = """\
 Run a Python program with tilewright as its Triton
 
-Usage: tilewright run [--device <device>] <script.py> [argument]...
-       tilewright run [--device <device>] -m <module> [argument]...
-       tilewright run [--device <device>] -c <code> [argument]...
+Usage: tilewright run [options] <script.py> [argument]...
+       tilewright run [options] -m <module> [argument]...
+       tilewright run [options] -c <code> [argument]...
 
 The script may be a folder or an archive with a __main__.py; - is standard input.
 
 Options:
-      --device <device>  where kernels run: cpu [default]; cuda refuses to run without a GPU
+      --device <device>  where kernels run: cpu, cuda, cuda:1, or the simulator of a GPU, such as sim:sm_90;
+                         otherwise that of TILEWRIGHT_DEVICE, else a GPU if there is one, else the CPU
+      --report[=<file>]  at the end, write what the simulator has counted to stderr, or to a file
   -h, --help             print help
 """
 
@@ -32,6 +34,7 @@ Options:
 def main(arguments: list[str]) -> int:
     """Runs the program; its exceptions leave this function, whose frame is the only one of ours below the program."""
     device: str | None = None
+    report: str | None = None
     kind = ""
     rest = list(arguments)
     while rest and rest[0].startswith("-") and rest[0] != "-":
@@ -45,6 +48,9 @@ def main(arguments: list[str]) -> int:
         if option == "--":
             break
         name, has_value, value = option.partition("=")
+        if name == "--report":
+            report = value
+            continue
         if name != "--device":
             return _usage_error(f"unknown option '{option}'")
         if not has_value:
@@ -58,9 +64,11 @@ def main(arguments: list[str]) -> int:
     if (failure := _prepare(device)) is not None:
         print(failure, file=sys.stderr)
         return 1
+    if report is not None:
+        _keep_reports(report)
     try:
         execute, *values = _program(kind, rest)
-        del arguments, device, kind, rest
+        del arguments, device, report, kind, rest
         execute(*values)
     except SystemExit:
         raise
@@ -84,12 +92,36 @@ def _prepare(device: str | None) -> str | None:
             _native.set_device(device)
         except TritonError as error:
             return str(error)
+    try:
+        active = _native.device()
+    except TritonError as error:
+        return str(error)
     install_as_triton()
-    _spawn.install(_native.device())
+    _spawn.install(device)
 
-    if _native.device() == "cpu":
+    # The simulator works on the memory of the processor.
+    if not active.startswith("cuda"):
         use_cpu_as_cuda()
     return None
+
+
+def _keep_reports(path: str) -> None:
+    """Has the simulator's report written when the program ends: to a file, or to stderr."""
+    import atexit
+
+    from tilewright import _native
+
+    _native.keep_reports()
+
+    def write() -> None:
+        text = _native.take_reports()
+        if path:
+            with open(path, "w") as file:
+                file.write(text)
+        else:
+            sys.stderr.write(text)
+
+    atexit.register(write)
 
 
 def _program(kind: str, argv: list[str]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 from tilewright._import_hook import when_imported
 
 
-def install(device: str) -> None:
+def install(device: str | None) -> None:
     """Lets processes begin with what ``tilewright run`` does, once multiprocessing is imported."""
 
     def prepared(command: list[str]) -> list[str]:

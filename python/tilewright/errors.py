@@ -170,7 +170,15 @@ _BY_KIND: dict[str, type[TritonError]] = {
 
 def from_diagnostics(kind: str, diagnostics: tuple[Diagnostic, ...]) -> TritonError:
     """The exception for findings, of which the first has this kind; the native module calls it."""
-    error = _BY_KIND[kind]("\n\n".join(diagnostics))
+    text = "\n\n".join(diagnostics)
+    if kind == "OutOfResources":
+        import re
+
+        numbers = re.findall(r"\d+", diagnostics[0].notes[0])
+        error: TritonError = OutOfResources(int(numbers[0]), int(numbers[-1]), "shared memory")
+        error.args = (text,)
+    else:
+        error = _BY_KIND[kind](text)
     error.code = diagnostics[0].code
     error.diagnostics = diagnostics
     return error

@@ -18,8 +18,8 @@ def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
 """
 
-# Ctrl-C and running out of memory have tests of their own.
-APART = {"TW0204", "TW0206"}
+# Ctrl-C, running out of memory and what needs a GPU have tests of their own.
+APART = {"TW0204", "TW0206", "TW0207"}
 
 SESSIONS = [
     pytest.param(statement, shown, id=f"{page.stem}-{number}")

@@ -262,7 +262,7 @@ def carried_kernel(x_ptr, n, out_ptr, N: tl.constexpr):
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_loops_carry_tensors_pointers_and_tuples(n, device):
     x = torch.arange(48, dtype=torch.int32, device=device).reshape(3, 16)
-    expected = sum((x[k] * 2**k for k in range(n)), torch.zeros(16, dtype=torch.int32)) + 2**n
+    expected = sum((x[k] * 2**k for k in range(n)), torch.zeros(16, dtype=torch.int32, device=device)) + 2**n
     assert run(carried_kernel, x, n, device=device, N=16) == expected.tolist()
 
 

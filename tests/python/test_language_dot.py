@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from conftest import DEVICE
 from helpers import (
     CARRIER,
     FLOAT_FORMAT,
@@ -53,8 +54,13 @@ def dot(expression, a, b, c, dtype, out, device):
     return to_host(result)
 
 
-def assert_product(found, a, b, c, out):
-    """Equal where integers are multiplied, else within what rounding each step to `out` allows."""
+def rounds_to_tf32(dtype):
+    """Whether operands lose digits where a program says nothing: on a GPU, as with the official Triton."""
+    return dtype == "float32" and DEVICE != "cpu"
+
+
+def assert_product(found, a, b, c, out, is_tf32=False):
+    """Equal where integers are multiplied, else within what rounding to `out` at each step, or to tf32, allows."""
     if out == "int32":
         assert_same(found, (a.astype(np.int64) @ b.astype(np.int64) + c).astype(np.int32))
         return
@@ -63,7 +69,7 @@ def assert_product(found, a, b, c, out):
     scale = np.abs(x) @ np.abs(y) + np.abs(c.astype(wide))
     error = np.abs(found.astype(wide) - (x @ y + c.astype(wide)))
     digits = FLOAT_FORMAT[out][0]
-    bound = scale * 2.0**-digits * 2 * np.sqrt(a.shape[-1])
+    bound = scale * (2.0**-digits * 2 * np.sqrt(a.shape[-1]) + 2.0**-10 * is_tf32)
     assert (error <= bound).all(), float((error / bound).max())
 
 
@@ -71,8 +77,13 @@ def assert_product(found, a, b, c, out):
 @pytest.mark.parametrize("dtype", RESULT)
 def test_products(dtype, shape, device):
     a, b = operands(dtype, *shape)
-    c = np.zeros((shape[0], shape[1]), RESULT[dtype])
-    assert_product(dot("tl.dot(a, b)", a, b, c, dtype, RESULT[dtype], device), a, b, c, RESULT[dtype])
+    out = RESULT[dtype]
+    c = np.zeros((shape[0], shape[1]), out)
+    if DEVICE != "cpu" and dtype == "float64" and shape == (128, 128, 128):
+        with pytest.raises(triton.OutOfResources, match="262144 bytes of shared memory"):
+            dot("tl.dot(a, b)", a, b, c, dtype, out, device)
+        return
+    assert_product(dot("tl.dot(a, b)", a, b, c, dtype, out, device), a, b, c, out, rounds_to_tf32(dtype))
 
 
 @pytest.mark.parametrize("shape", SHAPES[:4], ids=str)
@@ -82,7 +93,7 @@ def test_products_are_added_to_an_accumulator(form, dtype, shape, device):
     a, b = operands(dtype, *shape, seed=3)
     out = RESULT[dtype]
     c = moderate_values(out, (shape[0], shape[1]), 7)
-    assert_product(dot(form, a, b, c, dtype, out, device), a, b, c, out)
+    assert_product(dot(form, a, b, c, dtype, out, device), a, b, c, out, rounds_to_tf32(dtype))
 
 
 @pytest.mark.parametrize("form", ["tl.dot(a, b, c)", "tl.dot(a, b, c, out_dtype=tl.float16)"])

@@ -131,9 +131,8 @@ def test_what_makes_tensors(expression, expected, device):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_transposition_of_every_type(dtype, device):
-    matrix(
-        "tl.trans(x)" if dtype != "bfloat16" else "tl.trans(x).to(tl.float32)", lambda x, *_: x.T, dtype=dtype
-    )
+    expression = "tl.trans(x)" if dtype != "bfloat16" else "tl.trans(x).to(tl.float32)"
+    matrix(expression, lambda x, *_: x.T, dtype=dtype, device=device)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -203,18 +203,20 @@ class OnGpu:
 
 
 def test_array_on_another_device(fill):
+    # Otherwise the kernel would run where the array says that it is.
+    triton.runtime.set_device("cpu")
     check(
         lambda: fill[(1,)](OnGpu(), 1.0, BLOCK=8),
         [errors.LaunchError, ValueError],
         "TW0106",
         """
-        error[TW0106]: argument 'x_ptr' of kernel 'fill' is on device 'cuda'
+        error[TW0106]: argument 'x_ptr' of kernel 'fill' is on device 'cuda:0'
          --> k.py:2:10
           |
         2 | def fill(x_ptr, value, BLOCK: tl.constexpr):
           |          ^^^^^ this parameter
           |
-          = note: found a tensor on 'cuda', expected one on 'cpu', where the kernel runs
+          = note: found a tensor on 'cuda:0', expected one on 'cpu', where the kernel runs
           = help: move it with `.to('cpu')`
         """,
     )

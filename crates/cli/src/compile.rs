@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tilewright::frontend::Constant;
-use tilewright::{Code, Diagnostic, Error, Kernel, Knobs, Module, Options, Stage, Target};
+use tilewright::{Code, Device, Diagnostic, Error, Kernel, Knobs, Module, Options, Stage, Target};
 
 use crate::output::{self, Failure};
 
@@ -24,7 +24,7 @@ pub struct Arguments {
     #[arg(long, short, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     signature: String,
     /// What to compile for
-    #[arg(long, default_value = "cpu", value_parser = Target::NAMES.to_vec())]
+    #[arg(long, default_value = "cpu", value_parser = Target::names())]
     target: String,
     /// The stage to print
     #[arg(long, default_value = "opt", value_parser = Stage::ALL.iter().map(|stage| stage.name()).collect::<Vec<_>>())]
@@ -43,7 +43,12 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let usage = |what: &str| Failure::Usage(format!("unknown {what}"));
     let stage = Stage::parse(&arguments.emit).ok_or_else(|| usage("stage"))?;
-    Target::parse(&arguments.target).ok_or_else(|| usage("target"))?;
+    let target = Target::parse(&arguments.target).ok_or_else(|| usage("target"))?;
+    if !Stage::of(target).contains(&stage) {
+        let names: Vec<&str> = Stage::of(target).iter().map(|stage| stage.name()).collect();
+        let (stage, names) = (stage.name(), names.join(", "));
+        return Err(Failure::Usage(format!("there is no stage '{stage}' for {target}; there are {names}")));
+    }
     let (path, name) = match arguments.kernel.rsplit_once("::") {
         Some((path, name)) => (path, Some(name)),
         None => (arguments.kernel.as_str(), None),
@@ -56,7 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let text = match stage {
         // The tree is there even where the kernel does not compile.
         Stage::Ast => module.syntax_tree(name)?,
-        Stage::Ir | Stage::Opt | Stage::Cpu => compile(&module.kernel(name)?, arguments, stage)?,
+        _ => compile(&module.kernel(name)?, arguments, target, stage)?,
     };
     match &arguments.output {
         None => output::print(&text),
@@ -65,7 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn compile(kernel: &Kernel, arguments: &Arguments, stage: Stage) -> Result<String, Failure> {
+fn compile(kernel: &Kernel, arguments: &Arguments, target: Target, stage: Stage) -> Result<String, Failure> {
     let mut options = Options::new(&Knobs::current());
     for option in &arguments.options {
         let (name, value) = option
@@ -73,7 +78,9 @@ fn compile(kernel: &Kernel, arguments: &Arguments, stage: Stage) -> Result<Strin
             .ok_or_else(|| Failure::Usage(format!("an option is NAME=VALUE, not '{option}'")))?;
         options.set_named(name.trim(), &option_value(value.trim()))?;
     }
-    Ok(kernel.compile(&arguments.signature, &options)?.compiled.asm(stage))
+    let device = target.capability().map_or(Device::Cpu, |capability| Device::Sim(capability as u16));
+    let handle = kernel.on(device).compile(&arguments.signature, &options)?;
+    Ok(handle.compiled.asm(stage).expect("the stages of a target are there for it"))
 }
 
 /// A number, a bool or `None`; anything else is a string.

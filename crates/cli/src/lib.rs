@@ -1,4 +1,4 @@
-//! The `tilewright` command: `compile`, `explain`, `devices`, `run`.
+//! The `tilewright` command: `compile`, `explain`, `devices`, `run`, `sim report`.
 //!
 //! [`main`] is the whole of it, so that the binary and the Python package share it. What is printed to stdout is the
 //! result, findings go to stderr; the exit code is 0, 1 where the user's program is at fault, or 2 where the command is.
@@ -14,6 +14,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use output::Failure;
+use tilewright::{Device, Error, Target};
 
 /// Compiles and explains Triton kernels.
 #[derive(Parser)]
@@ -30,6 +31,8 @@ enum Command {
     /// List the devices of this machine
     Devices,
     Run(run::Arguments),
+    #[command(subcommand)]
+    Sim(run::Simulation),
 }
 
 /// Runs the command; the first argument is its name. Gives the exit code.
@@ -52,6 +55,7 @@ where
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Devices => devices(),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Sim(simulation) => run::simulate(&simulation),
     };
     match result {
         Ok(()) => 0,
@@ -61,12 +65,17 @@ where
 
 fn devices() -> Result<(), Failure> {
     let mut lines = Vec::new();
-    for device in tilewright::Device::available() {
+    for device in Device::available() {
         let target = device.target()?;
-        let (architecture, features) = (target.architecture(), target.features().join(" "));
-        let threads = tilewright::num_threads();
-        lines.push(format!("{device}: {architecture}, {threads} threads, {features}\n"));
+        let about = match device {
+            Device::Cpu => format!("{} threads, {}", tilewright::num_threads(), target.features().join(" ")),
+            _ => device.gpu()?.properties().map(|properties| properties.name.clone()).map_err(Error::from)?,
+        };
+        lines.push(format!("{device}: {}, {about}\n", target.architecture()));
     }
+    let gpus = Target::names().into_iter().filter(|name| *name != "cpu");
+    let simulated: Vec<String> = gpus.map(|name| format!("sim:{name}")).collect();
+    lines.push(format!("the simulator of a GPU: {}\n", simulated.join(", ")));
     output::print(&lines.concat())
 }
 

@@ -1,4 +1,4 @@
-//! `tilewright run script.py`: hands over to Python, where the script belongs.
+//! `tilewright run script.py` and `tilewright sim report script.py`: hand over to Python, where the script belongs.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -14,12 +14,30 @@ pub struct Arguments {
     arguments: Vec<OsString>,
 }
 
+/// What the simulator of a GPU can do
+#[derive(clap::Subcommand)]
+pub enum Simulation {
+    /// Run a Triton program on the simulator of a GPU, and print what it has counted of each kernel
+    ///
+    /// The same as `tilewright run --device sim:sm_90 --report`; another device may be given.
+    Report(Arguments),
+}
+
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    python(&["run"], arguments)
+}
+
+pub fn simulate(simulation: &Simulation) -> Result<(), Failure> {
+    let Simulation::Report(arguments) = simulation;
+    python(&["sim", "report"], arguments)
+}
+
+fn python(command_words: &[&str], arguments: &Arguments) -> Result<(), Failure> {
     let python = std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
     let mut command = Command::new(&python);
-    command.args(["-m", "tilewright", "run"]).args(&arguments.arguments);
+    command.args(["-m", "tilewright"]).args(command_words).args(&arguments.arguments);
     let message = |error: std::io::Error| {
-        Failure::Usage(format!("cannot start {}, which `run` needs: {error}", python.to_string_lossy()))
+        Failure::Usage(format!("cannot start {}, which the program needs: {error}", python.to_string_lossy()))
     };
     replace_process(command).map_err(message)
 }

@@ -50,16 +50,20 @@ fn outcome(arguments: &[&str]) -> (i32, String) {
 fn every_stage_is_printed() {
     let path = file("stages.py", KERNELS.as_bytes());
     let kernel = format!("{}::copy", path.display());
-    for (stage, begins) in [
-        ("ast", "StmtFunctionDef"),
-        ("ir", "kernel func0 @copy("),
-        ("opt", "kernel func0 @copy("),
-        ("cpu", "cpu program copy("),
+    let compile = ["compile", &kernel, "--signature", "*fp32,*fp32:16,i32,BLOCK=8"];
+    for (target, stage, part) in [
+        ("cpu", "ast", "StmtFunctionDef"),
+        ("cpu", "ir", "kernel func0 @copy("),
+        ("cpu", "opt", "kernel func0 @copy("),
+        ("cpu", "cpu", "cpu program copy("),
+        ("sm_80", "opt", "kernel func0 @copy("),
+        ("sm_90", "gpu", "@copy("),
+        ("sm_80", "ptx", ".target sm_80\n"),
+        ("sm_90", "ptx", ".target sm_90a\n"),
     ] {
-        let (code, text) =
-            outcome(&["compile", &kernel, "--signature", "*fp32,*fp32:16,i32,BLOCK=8", "--emit", stage]);
-        assert_eq!(code, 0);
-        assert!(text.starts_with(begins), "{stage}: {text}");
+        let (code, text) = outcome(&[&compile[..], &["--target", target, "--emit", stage]].concat());
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains(part), "{target}, {stage}: {text}");
     }
 }
 
@@ -78,7 +82,7 @@ fn the_result_goes_to_a_file() {
 fn mistakes_end_in_one_diagnostic() {
     let path = file("mistakes.py", KERNELS.as_bytes());
     let copy = format!("{}::copy", path.display());
-    let cases: [(&[&str], i32, &str); 9] = [
+    let cases: [(&[&str], i32, &str); 11] = [
         (&["compile", &path.display().to_string()], 1, "error[TW0110]"),
         (&["compile", &format!("{}::cpoy", path.display())], 1, "did you mean 'copy'?"),
         (&["compile", &copy, "-s", "*fp32"], 1, "error[TW0101]"),
@@ -86,7 +90,9 @@ fn mistakes_end_in_one_diagnostic() {
         (&["compile", &copy, "-s", "*fp32,*fp32,what"], 1, "error[TW0105]"),
         (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "num_warp=4"], 1, "error[TW0102]"),
         (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "num_warps=3"], 1, "error[TW0108]"),
-        (&["compile", &copy, "--emit", "ptx"], 2, "possible values: ast, ir, opt, cpu"),
+        (&["compile", &copy, "--emit", "sass"], 2, "possible values: ast, ir, opt, cpu, gpu, ptx"),
+        (&["compile", &copy, "--emit", "ptx"], 2, "no stage 'ptx' for cpu; there are ast, ir, opt, cpu\n"),
+        (&["compile", &copy, "--target", "sm_70"], 2, "possible values: cpu, sm_75, sm_80"),
         (&["explain", "TW0999"], 2, "there is no code 'TW0999'"),
     ];
     for (arguments, expected, part) in cases {
@@ -120,6 +126,13 @@ fn run_hands_over_to_python() {
         .output()
         .expect("the command starts");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "-m tilewright run --device cpu script.py --help\n");
+    let output = Command::new(env!("CARGO_BIN_EXE_tilewright"))
+        .env("PYTHON", "echo")
+        .args(["sim", "report", "--device", "sim:sm_80", "script.py", "1"])
+        .output()
+        .expect("the command starts");
+    let expected = "-m tilewright sim report --device sim:sm_80 script.py 1\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
     let missing = Command::new(env!("CARGO_BIN_EXE_tilewright"))
         .env("PYTHON", "/no/such/python")
         .args(["run", "script.py"])

@@ -16,13 +16,37 @@ pub struct CompiledKernel {
     pub signature: Vec<(Arc<str>, ParameterType)>,
     /// The optimised IR; its entry takes the parameters that are not compile-time values.
     pub module: Module,
-    /// What the CPU executes.
-    pub program: tilewright_cpu::Program,
+    /// What the target executes.
+    pub code: MachineCode,
     /// What was asked for, and what it came to.
     pub metadata: Metadata,
     /// The IR before optimisation.
     pub lowered: Module,
     source: Option<FunctionSource>,
+}
+
+/// What a target executes.
+#[derive(Debug)]
+pub enum MachineCode {
+    /// The program of the CPU's executor.
+    Cpu(tilewright_cpu::Program),
+    /// PTX for a GPU.
+    Gpu(Box<GpuCode>),
+}
+
+/// A kernel for a GPU, as its driver or the simulator takes it. Its parameters lie in their buffer one after the other, in
+/// the order of the entry, each aligned as its type; a bool is a byte.
+#[derive(Debug)]
+pub struct GpuCode {
+    /// The text of the module.
+    pub ptx: String,
+    /// What it is for.
+    pub target: tilewright_gpu::Target,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of shared memory that a launch has to give a block.
+    pub shared_bytes: u32,
+    pub(crate) plan: tilewright_gpu::Plan,
 }
 
 /// What a parameter is in one compiled kernel.
@@ -39,7 +63,7 @@ pub enum ParameterType {
 }
 
 /// The options of a compiled kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
     /// What it runs on.
     pub target: Target,
@@ -63,7 +87,8 @@ pub struct Metadata {
 /// always fits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Resources {
-    /// Registers of a thread; on a CPU 32, the vector registers of AVX-512 and NEON.
+    /// Registers of a thread; on a CPU 32, the vector registers of AVX-512 and NEON. The assembler of a GPU decides how many
+    /// a kernel takes: until it has, this says 32, too.
     pub registers: u32,
     /// Registers spilled to memory; none on a CPU.
     pub spills: u32,
@@ -82,7 +107,7 @@ impl CompiledKernel {
         source: Option<FunctionSource>,
         lowered: Module,
         module: Module,
-        program: tilewright_cpu::Program,
+        code: MachineCode,
     ) -> Self {
         let types = job.request.arguments.iter().map(ParameterType::of);
         Self {
@@ -94,24 +119,31 @@ impl CompiledKernel {
                 num_stages: job.request.options.num_stages,
                 num_ctas: job.codegen.num_ctas,
                 debug: job.request.options.debug,
-                resources: match job.target {
-                    Target::Cpu => Resources::CPU,
+                resources: match &code {
+                    MachineCode::Cpu(_) => Resources::CPU,
+                    MachineCode::Gpu(code) => Resources { shared: code.shared_bytes, ..Resources::CPU },
                 },
             },
             module,
-            program,
+            code,
             source,
             lowered,
         }
     }
 
-    /// The text of a stage; made anew at each call.
-    pub fn asm(&self, stage: Stage) -> String {
-        with_stack(|| match stage {
-            Stage::Ast => syntax_tree(self.source.as_ref()),
-            Stage::Ir => tilewright_ir::print(&self.lowered, false),
-            Stage::Opt => tilewright_ir::print(&self.module, false),
-            Stage::Cpu => self.program.to_string(),
+    /// The text of a stage, made anew at each call; none of a stage that kernels for this target do not pass through, and of
+    /// machine code, which the compiler does not make.
+    pub fn asm(&self, stage: Stage) -> Option<String> {
+        with_stack(|| match (stage, &self.code) {
+            (Stage::Ast, _) => Some(syntax_tree(self.source.as_ref())),
+            (Stage::Ir, _) => Some(tilewright_ir::print(&self.lowered, false)),
+            (Stage::Opt, _) => Some(tilewright_ir::print(&self.module, false)),
+            (Stage::Cpu, MachineCode::Cpu(program)) => Some(program.to_string()),
+            (Stage::Gpu, MachineCode::Gpu(code)) => Some(tilewright_gpu::dump(&code.plan)),
+            (Stage::Ptx, MachineCode::Gpu(code)) => Some(code.ptx.clone()),
+            (Stage::Cpu, MachineCode::Gpu(_))
+            | (Stage::Gpu | Stage::Ptx, MachineCode::Cpu(_))
+            | (Stage::Cubin, _) => None,
         })
     }
 
@@ -119,7 +151,7 @@ impl CompiledKernel {
     /// call.
     pub fn hash(&self) -> String {
         let Metadata { target, num_warps, num_stages, num_ctas, debug, .. } = self.metadata;
-        let ir = self.asm(Stage::Ir);
+        let ir = with_stack(|| tilewright_ir::print(&self.lowered, false));
         let text = format!("{target} {num_warps} {num_stages} {num_ctas} {debug}\n{ir}");
         format!("{:032x}", fnv1a(text.as_bytes()))
     }

@@ -1,8 +1,11 @@
-//! The whole path of a kernel as one function, [`compile`]: source, typed tile IR, optimised tile IR, CPU program.
+//! The whole path of a kernel as one function, [`compile`]: source, typed tile IR, optimised tile IR, and from there a
+//! program of the CPU's executor, or a plan for a GPU and its PTX.
 //!
 //! ```text
-//! Job ──lower──> Module ──verify──> Module ──optimize──> Module ──cpu──> Program
-//!  ast             ir                          opt                         cpu       (the stages that can be looked at)
+//! Job ──lower──> Module ──optimize──> Module ──cpu──> Program
+//!  ast             ir                   opt           cpu
+//!                                     Module ──plan──> Plan ──lower──> PTX        (the stages that can be looked at)
+//!                                                       gpu            ptx
 //! ```
 //! Compiling needs no Python and keeps no state: who compiles what, and how often, is the runtime's business.
 
@@ -12,7 +15,7 @@ mod stage;
 mod target;
 
 pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions, syntax_tree};
-pub use compiled::{CompiledKernel, Metadata, ParameterType, Resources};
+pub use compiled::{CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources};
 pub use stage::{DumpHook, Stage};
 pub use target::Target;
 
@@ -111,14 +114,28 @@ fn finish(
     dump(Stage::Opt, &|| tilewright_ir::print(&optimized, false));
     verify(&optimized, Stage::Opt)?;
 
-    let program = match job.target {
+    let code = match job.target {
         Target::Cpu => {
-            tilewright_cpu::Program::new(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?
+            let program = tilewright_cpu::Program::new(&optimized)
+                .map_err(|diagnostic| failure(*diagnostic, &optimized))?;
+            dump(Stage::Cpu, &|| program.to_string());
+            MachineCode::Cpu(program)
+        }
+        Target::Gpu(target) => {
+            let num_warps = job.request.options.num_warps;
+            let plan = tilewright_gpu::plan(&optimized, target, num_warps)
+                .map_err(|diagnostic| failure(*diagnostic, &optimized))?;
+            dump(Stage::Gpu, &|| tilewright_gpu::dump(&plan));
+            let module =
+                tilewright_ptx::lower(&plan).map_err(|diagnostic| failure(*diagnostic, &plan.module))?;
+            let ptx = tilewright_ptx::isa::print(&module);
+            dump(Stage::Ptx, &|| ptx.clone());
+            let (threads, shared_bytes) = (32 * num_warps, plan.shared_bytes);
+            MachineCode::Gpu(Box::new(GpuCode { ptx, target, threads, shared_bytes, plan }))
         }
     };
-    dump(Stage::Cpu, &|| program.to_string());
 
-    Ok(CompiledKernel::new(job, source, lowered, optimized, program))
+    Ok(CompiledKernel::new(job, source, lowered, optimized, code))
 }
 
 /// Runs a stage on a stack that suffices for the deepest nesting that the frontend lets through: passes, printer and

@@ -2,49 +2,79 @@
 
 use std::fmt;
 
-/// A machine that code is made for. GPU architectures join this list with their back end.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
+/// A machine that code is made for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// The processor that this process runs on. The executor chooses the widest vector instructions at run time, so the
     /// program is the same on every processor.
     Cpu,
+    /// A kind of NVIDIA GPU.
+    Gpu(tilewright_gpu::Target),
 }
 
 impl Target {
-    /// The target with this name: `cpu`.
+    /// The target with this name: `cpu`, `sm_80`, `sm_90` (which is `sm_90a`).
     pub fn parse(name: &str) -> Option<Self> {
-        (name == "cpu").then_some(Self::Cpu)
+        match name {
+            "cpu" => Some(Self::Cpu),
+            _ => tilewright_gpu::Target::named(name).ok().map(Self::Gpu),
+        }
     }
 
-    /// Every target that this build compiles for, by name.
-    pub const NAMES: &[&str] = &["cpu"];
+    /// Every target, by name.
+    pub fn names() -> Vec<&'static str> {
+        let gpus = tilewright_gpu::Target::ALL.iter().map(|target| target.name);
+        ["cpu"].into_iter().chain(gpus).chain(["sm_90"]).collect()
+    }
 
-    /// The back end's name.
+    /// The best target for a GPU of this compute capability (times 10); none below 7.5. Code whose name ends in `a` runs on
+    /// that one capability alone.
+    pub fn for_capability(capability: u32) -> Option<Self> {
+        let runs = |target: &&tilewright_gpu::Target| {
+            target.capability == capability || target.capability < capability && !target.name.ends_with('a')
+        };
+        tilewright_gpu::Target::ALL.iter().rfind(runs).copied().map(Self::Gpu)
+    }
+
+    /// The back end's name, as Triton has it.
     pub fn backend(self) -> &'static str {
         match self {
             Target::Cpu => "cpu",
+            Target::Gpu(_) => "cuda",
         }
     }
 
-    /// The architecture: for a CPU that of the instruction set, such as `x86_64`.
+    /// The architecture: `sm_80`; for a CPU that of the instruction set, such as `x86_64`.
     pub fn architecture(self) -> &'static str {
         match self {
             Target::Cpu => std::env::consts::ARCH,
+            Target::Gpu(target) => target.name,
         }
     }
 
-    /// What the machine has, by the names that its makers use.
+    /// The compute capability times 10, of a GPU.
+    pub fn capability(self) -> Option<u32> {
+        match self {
+            Target::Cpu => None,
+            Target::Gpu(target) => Some(target.capability),
+        }
+    }
+
+    /// What the processor has, by the names that its makers use; of a GPU the architecture says it.
     pub fn features(self) -> Vec<&'static str> {
         match self {
             Target::Cpu => cpu_features(),
+            Target::Gpu(_) => Vec::new(),
         }
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.backend())
+        match self {
+            Target::Cpu => f.write_str("cpu"),
+            Target::Gpu(target) => f.write_str(target.name),
+        }
     }
 }
 
@@ -71,4 +101,28 @@ fn cpu_features() -> Vec<&'static str> {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn cpu_features() -> Vec<&'static str> {
     Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_back() {
+        for name in Target::names() {
+            let target = Target::parse(name).unwrap();
+            assert!(target.to_string().starts_with(name), "{name}");
+        }
+        assert_eq!(Target::parse("sm_70"), None);
+        assert_eq!(Target::parse("sm_90").unwrap().capability(), Some(90));
+    }
+
+    #[test]
+    fn a_gpu_gets_code_that_it_can_run() {
+        let name = |capability| Target::for_capability(capability).map(Target::architecture);
+        assert_eq!(name(70), None);
+        assert_eq!((name(75), name(80), name(86)), (Some("sm_75"), Some("sm_80"), Some("sm_86")));
+        // The code for 9.0 alone does not run on what came later.
+        assert_eq!((name(90), name(100), name(120)), (Some("sm_90a"), Some("sm_89"), Some("sm_89")));
+    }
 }

@@ -466,20 +466,20 @@ impl Driver {
         Ok(value.max(0) as u32)
     }
 
-    /// Bytes that the parameters of a kernel take; `None` if the driver does not say.
-    pub(crate) fn parameter_bytes(&self, function: FunctionHandle) -> Result<Option<usize>, Error> {
+    /// Offset and bytes of each parameter; `None` if the driver does not say.
+    pub(crate) fn parameters(&self, function: FunctionHandle) -> Result<Option<Vec<(usize, usize)>>, Error> {
         let Some(describe) = self.functions()?.cuFuncGetParamInfo else { return Ok(None) };
-        let (mut end, mut offset, mut bytes) = (0, 0, 0);
-        for index in 0.. {
+        let mut parameters = Vec::new();
+        loop {
+            let (mut offset, mut bytes) = (0, 0);
             // SAFETY: the function's module is alive; places for sizes.
-            match unsafe { describe(function, index, &raw mut offset, &raw mut bytes) } {
-                0 => end = offset + bytes,
+            match unsafe { describe(function, parameters.len(), &raw mut offset, &raw mut bytes) } {
+                0 => parameters.push((offset, bytes)),
                 // There is no parameter of this number.
-                sys::INVALID_VALUE => return Ok(Some(end)),
-                _ => break,
+                sys::INVALID_VALUE => return Ok(Some(parameters)),
+                _ => return Ok(None),
             }
         }
-        Ok(None)
     }
 
     pub(crate) fn set_function_attribute(

@@ -198,6 +198,15 @@ pub enum Error {
         /// Bytes that the kernel takes.
         expected: usize,
     },
+    /// A kernel has no parameter of this number.
+    NoSuchParameter {
+        /// The kernel.
+        kernel: String,
+        /// The number.
+        index: usize,
+        /// How many parameters it has.
+        count: usize,
+    },
     /// A copy does not fit into its buffer.
     CopyTooLarge {
         /// Bytes to copy.
@@ -290,6 +299,9 @@ impl fmt::Display for Error {
                 f,
                 "kernel `{kernel}`: the launch gives {found} bytes of parameters, and the kernel takes {expected}"
             ),
+            Error::NoSuchParameter { kernel, index, count } => {
+                write!(f, "kernel `{kernel}`: there is no parameter {index}: it has {count}, counted from 0")
+            }
             Error::OutOfSharedMemory { kernel, dynamic, fixed, limit } => {
                 let total = u64::from(*dynamic) + u64::from(*fixed);
                 write!(f, "kernel `{kernel}`: out of resource: shared memory, {total} bytes are required")?;

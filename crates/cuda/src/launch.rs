@@ -174,7 +174,8 @@ impl LaunchConfiguration {
     }
 }
 
-/// The parameters of a kernel, laid out as PTX lays out its `.param` space: one after the other, each aligned.
+/// The parameters of a kernel, laid out as PTX lays out its `.param` space: one after the other, each aligned. A parameter
+/// with an alignment above 16 lies where [`Function::parameter_offset`] says.
 ///
 /// Make one and clear it for each launch: its room is kept.
 #[derive(Clone, Default, Debug)]
@@ -196,15 +197,21 @@ impl Parameters {
         self.push_bytes(bytemuck::bytes_of(&value), align_of::<T>())
     }
 
-    /// Appends a tensor map, as a parameter that is passed by value.
-    pub fn push_tensor_map(&mut self, map: &TensorMap) -> &mut Self {
-        self.push_bytes(map.as_bytes(), TensorMap::ALIGNMENT)
-    }
-
-    /// Appends bytes at a multiple of `alignment`.
+    /// Appends bytes at a multiple of `alignment`, 16 at the most.
     #[inline]
     pub fn push_bytes(&mut self, bytes: &[u8], alignment: usize) -> &mut Self {
-        let start = self.used.next_multiple_of(alignment);
+        debug_assert!(alignment <= 16, "where such a parameter lies, `Function::parameter_offset` says");
+        self.push_at(bytes, self.used.next_multiple_of(alignment))
+    }
+
+    /// Appends a tensor map, as a parameter that is passed by value, at its [`Function::parameter_offset`].
+    pub fn push_tensor_map(&mut self, map: &TensorMap, offset: usize) -> &mut Self {
+        self.push_at(map.as_bytes(), offset)
+    }
+
+    /// Appends bytes at an offset, behind those that are there.
+    #[inline]
+    pub fn push_at(&mut self, bytes: &[u8], start: usize) -> &mut Self {
         let end = start + bytes.len();
         if end > self.bytes.len() {
             self.grow(end);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::assemble::{AssembleOptions, assemble};
 use crate::image::Image;
-use crate::sys::{FunctionHandle, ModuleHandle, function_attribute as attribute};
+use crate::sys::{FunctionHandle, ModuleHandle, function_attribute as attribute, needed_version};
 use crate::{Context, Error};
 
 /// Device code, loaded. It is unloaded when the last [`Function`] of it is gone as well.
@@ -55,6 +55,7 @@ impl Module {
         let named = |error: Error| error.about_kernel(name);
         let handle = driver.function(self.0.handle, name).map_err(named)?;
         let get = |attribute| driver.function_attribute(handle, attribute).map_err(named);
+        let parameters = driver.parameters(handle).map_err(named)?;
         let attributes = FunctionAttributes {
             registers: get(attribute::REGISTERS)?,
             local_bytes: get(attribute::LOCAL_BYTES)?,
@@ -62,9 +63,12 @@ impl Module {
             constant_bytes: get(attribute::CONSTANT_BYTES)?,
             max_threads_per_block: get(attribute::MAX_THREADS_PER_BLOCK)?,
             binary_version: get(attribute::BINARY_VERSION)?,
-            parameter_bytes: driver.parameter_bytes(handle).map_err(named)?,
+            parameter_bytes: parameters
+                .as_ref()
+                .map(|list| list.last().map_or(0, |(offset, bytes)| offset + bytes)),
         };
-        Ok(Function { module: self.clone(), handle, name: name.into(), attributes })
+        let parameters = parameters.map(Arc::from);
+        Ok(Function { module: self.clone(), handle, name: name.into(), attributes, parameters })
     }
 
     /// Address and bytes of a global variable.
@@ -108,6 +112,8 @@ pub struct Function {
     handle: FunctionHandle,
     name: Arc<str>,
     attributes: FunctionAttributes,
+    /// Offset and bytes of each parameter, where the driver says.
+    parameters: Option<Arc<[(usize, usize)]>>,
 }
 
 impl Function {
@@ -119,6 +125,24 @@ impl Function {
     /// What it takes.
     pub fn attributes(&self) -> FunctionAttributes {
         self.attributes
+    }
+
+    /// Where a parameter begins in the buffer of parameters, in bytes, by its number.
+    ///
+    /// Those aligned to 16 bytes or less lie one after the other. Those beyond, such as tensor maps, are aligned in the memory
+    /// of the device, where the buffer begins at a place that differs from architecture to architecture.
+    ///
+    /// # Errors
+    /// [`Error::NotInThisDriver`] before CUDA 12.4; [`Error::NoSuchParameter`].
+    pub fn parameter_offset(&self, index: usize) -> Result<usize, Error> {
+        let Some(parameters) = &self.parameters else {
+            let call = "cuFuncGetParamInfo";
+            let found = self.context().driver().version();
+            return Err(Error::NotInThisDriver { call, found, needed: needed_version(call) });
+        };
+        let missing =
+            || Error::NoSuchParameter { kernel: self.name.to_string(), index, count: parameters.len() };
+        parameters.get(index).map(|(offset, _)| *offset).ok_or_else(missing)
     }
 
     /// The context that it is loaded in.

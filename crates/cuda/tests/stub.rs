@@ -325,6 +325,18 @@ fn launches_arrive_as_they_were_asked_for() {
     }
 }
 
+/// Beyond 16 bytes, a parameter is aligned in constant memory, and the driver says where that is.
+#[test]
+fn parameters_with_a_large_alignment_lie_where_the_driver_says() {
+    let context = Stub::new("").context();
+    let ptx = PTX.replace("scale()", "scale(.param .u64 a, .param .u32 b, .param .align 64 .b8 c[128])");
+    let scale = Module::load(context, "scale", ptx.as_bytes()).unwrap().function("scale").unwrap();
+    let offsets: Vec<_> = (0..3).map(|index| scale.parameter_offset(index).unwrap()).collect();
+    assert_eq!((&*offsets, scale.attributes().parameter_bytes), (&[0, 8, 48][..], Some(176)));
+    let error = scale.parameter_offset(3).unwrap_err();
+    assert_eq!(error.to_string(), "kernel `scale`: there is no parameter 3: it has 3, counted from 0");
+}
+
 #[test]
 fn grids_have_limits_and_may_be_empty() {
     let stub = Stub::new("record=1");
@@ -455,7 +467,7 @@ fn tensor_maps() {
     };
     let map = TensorMap::encode(driver, &source).unwrap();
     let mut parameters = Parameters::new();
-    parameters.push(1_u8).push_tensor_map(&map);
+    parameters.push(1_u8).push_tensor_map(&map, 64);
     let words: Vec<u64> = parameters.as_bytes()[64..]
         .chunks_exact(8)
         .map(|word| u64::from_le_bytes(word.try_into().unwrap()))

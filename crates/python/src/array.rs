@@ -9,8 +9,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyType};
 use tilewright_ir::{Dtype, Literal};
+use tilewright_runtime::Device;
 
-use crate::torch::{Tensor, Unfit};
+use crate::torch::{Tensor, Unfit, imported};
 
 /// What is kept of numpy, which this crate never imports.
 pub(crate) struct Numpy {
@@ -25,8 +26,7 @@ impl Numpy {
         if let Some(numpy) = NUMPY.get(py) {
             return Some(numpy);
         }
-        let modules = py.import(intern!(py, "sys")).ok()?.getattr(intern!(py, "modules")).ok()?;
-        let module = modules.get_item(intern!(py, "numpy")).ok()?;
+        let module = imported(py, intern!(py, "numpy"))?;
         let class = |name: &str| Some(module.getattr(name).ok()?.cast_into::<PyType>().ok()?.unbind());
         NUMPY.set(py, Numpy { array: class("ndarray")?, scalar: class("generic")? }).ok();
         NUMPY.get(py)
@@ -122,7 +122,13 @@ pub(crate) fn read_struct(array: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let Some(dtype) = dtype else { return read(array) };
     let (low, high) = owner_range(array)?.filter(|owner| owner.0 <= own.0 && own.1 <= owner.1).unwrap_or(own);
     let is_read_only = description.flags & WRITEABLE == 0;
-    Ok(Tensor { dtype, address: description.address, allocation: (low, high - low), is_read_only })
+    Ok(Tensor {
+        device: Device::Cpu,
+        dtype,
+        address: description.address,
+        allocation: (low, high - low),
+        is_read_only,
+    })
 }
 
 /// What of an `ArrayInterface` is needed after the capsule is gone.
@@ -198,7 +204,7 @@ pub(crate) fn read(object: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let own = range(address, dtype.bytes(), axes(&shape, &strides)?)?;
     let owner = owner_range(object)?;
     let (low, high) = owner.filter(|owner| owner.0 <= own.0 && own.1 <= owner.1).unwrap_or(own);
-    Ok(Tensor { dtype, address, allocation: (low, high - low), is_read_only })
+    Ok(Tensor { device: Device::Cpu, dtype, address, allocation: (low, high - low), is_read_only })
 }
 
 /// The axes of a shape and strides that somebody else states.
@@ -262,9 +268,14 @@ fn owner_range(object: &Bound<'_, PyAny>) -> Result<Option<(usize, usize)>, Unfi
     owner.map(|owner| describe_struct(&owner).map(|(_, range)| range)).transpose()
 }
 
-/// Whether an object says that its memory is a GPU's.
-pub(crate) fn cuda_device(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    object.hasattr(intern!(object.py(), "__cuda_array_interface__"))
+/// Reads an array by its `__cuda_array_interface__`, which does not say on which GPU it is: that is the current one.
+pub(crate) fn read_cuda(object: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
+    let py = object.py();
+    let interface = object.getattr(intern!(py, "__cuda_array_interface__"))?;
+    let (address, is_read_only): (usize, bool) = interface.get_item(intern!(py, "data"))?.extract()?;
+    let dtype = dtype_of_interface(object, &interface.get_item(intern!(py, "typestr"))?)?;
+    let device = Device::Cuda(crate::device::current_device(py)? as u16);
+    Ok(Tensor { device, dtype, address, allocation: (0, 0), is_read_only })
 }
 
 /// DLPack's description of a tensor (version 0 of the structure, which the later ones extend behind a header).
@@ -301,9 +312,7 @@ pub(crate) fn read_dlpack<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bo
     let py = object.py();
     if let Some(device) = object.getattr_opt(intern!(py, "__dlpack_device__"))? {
         let (kind, index): (i32, i32) = device.call0()?.extract()?;
-        if kind != DL_CPU {
-            return Err(Unfit::Device(dl_device(kind, index)));
-        }
+        dl_device(kind, index)?;
     }
     let capsule = dlpack_capsule(object)?;
     let handle = capsule.cast::<PyCapsule>().map_err(PyErr::from)?;
@@ -323,9 +332,7 @@ pub(crate) fn read_dlpack<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bo
         // `DLTensor` and is valid while the capsule lives.
         (unsafe { pointer.cast::<DlTensor>().as_ref() }, false)
     };
-    if tensor.device_type != DL_CPU {
-        return Err(Unfit::Device(dl_device(tensor.device_type, tensor.device_id)));
-    }
+    let device = dl_device(tensor.device_type, tensor.device_id)?;
     let dtype = match (tensor.code, tensor.bits, tensor.lanes) {
         (0, bits, 1) => dtype_of_name(&format!("int{bits}")),
         (1, bits, 1) => dtype_of_name(&format!("uint{bits}")),
@@ -356,8 +363,11 @@ pub(crate) fn read_dlpack<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bo
     };
     let address = tensor.data.addr().checked_add(tensor.byte_offset as usize);
     let address = address.ok_or_else(|| Unfit::Malformed("that ends beyond the address space".into()))?;
-    let (low, high) = range(address, size, axes(&shape, &strides)?)?;
-    Ok((Tensor { dtype, address, allocation: (low, high - low), is_read_only }, capsule))
+    let (low, high) = match device {
+        Device::Cpu => range(address, size, axes(&shape, &strides)?)?,
+        _ => (0, 0),
+    };
+    Ok((Tensor { device, dtype, address, allocation: (low, high - low), is_read_only }, capsule))
 }
 
 /// Asks for the newest form, which says whether the memory may be written; older libraries know no versions.
@@ -373,11 +383,16 @@ fn dlpack_capsule<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>
     }
 }
 
-fn dl_device(kind: i32, index: i32) -> String {
-    match kind {
-        2 => format!("cuda:{index}"),
+/// The device of DLPack's numbers, if kernels run there.
+fn dl_device(kind: i32, index: i32) -> Result<Device, Unfit> {
+    Err(Unfit::Device(match kind {
+        DL_CPU => return Ok(Device::Cpu),
+        2 => match u16::try_from(index) {
+            Ok(index) => return Ok(Device::Cuda(index)),
+            Err(_) => format!("cuda:{index}"),
+        },
         10 => format!("rocm:{index}"),
         8 => format!("metal:{index}"),
         _ => format!("DLPack device {kind}:{index}"),
-    }
+    }))
 }

@@ -324,8 +324,11 @@ impl<'a, 'py> Converter<'a, 'py> {
         if object.hasattr(intern!(py, "data_ptr"))? && object.hasattr(intern!(py, "dtype"))? {
             return self.similar(index, object);
         }
-        if array::cuda_device(object)? {
-            return Err(self.unfit(index, Unfit::Device("cuda".into()), "array"));
+        if object.hasattr(intern!(py, "__cuda_array_interface__"))? {
+            return match array::read_cuda(object) {
+                Ok(tensor) => Ok(pointer(&tensor)),
+                Err(unfit) => Err(self.unfit(index, unfit, "array")),
+            };
         }
         if object.hasattr(intern!(py, "__array_interface__"))? {
             return self.array(index, object);
@@ -376,6 +379,9 @@ impl<'a, 'py> Converter<'a, 'py> {
             return Err(self.unfit(index, Unfit::Dtype(stated.to_string()), "tensor"));
         };
         match torch::read_similar(object, dtype) {
+            Ok(tensor) if self.is_warmup && tensor.address == 0 => {
+                self.dtype_for_tensor(index, Some(dtype), object)
+            }
             Ok(tensor) => Ok(pointer(&tensor)),
             Err(unfit) => Err(self.unfit(index, unfit, "tensor")),
         }
@@ -390,7 +396,9 @@ impl<'a, 'py> Converter<'a, 'py> {
     ) -> PyResult<Value<'static>> {
         let refuse = || self.unfit(index, Unfit::Dtype(object.to_string()), "tensor");
         let dtype = dtype.ok_or_else(refuse)?;
-        Ok(pointer(&Tensor { dtype, address: 0, allocation: (0, 0), is_read_only: false }))
+        let active = Device::active().map_err(|error| to_exception(self.py, &error))?;
+        let device = active.memory();
+        Ok(pointer(&Tensor { device, dtype, address: 0, allocation: (0, 0), is_read_only: false }))
     }
 
     fn is_constexpr(&self, index: usize) -> bool {
@@ -430,7 +438,8 @@ impl<'a, 'py> Converter<'a, 'py> {
                 self.invalid(index, &format!("{article} {what} of {name}"), hint)
             }
             Unfit::Device(found) => {
-                let expected = crate::device::current().to_string();
+                let selected = crate::device::selected(self.py).ok().flatten();
+                let expected = selected.unwrap_or_default().memory().to_string();
                 to_exception(self.py, &self.signature.wrong_device(index, &self.place(), &found, &expected))
             }
         }
@@ -464,7 +473,7 @@ fn pointer(tensor: &Tensor) -> Value<'static> {
         pointee: tensor.dtype,
         address: tensor.address as u64,
         region,
-        device: Device::Cpu,
+        device: tensor.device,
     })
 }
 

@@ -1,40 +1,141 @@
 //! The device that kernels run on, and what Python asks about it.
+#![expect(unsafe_code, reason = "a stream is known by its number")]
 
-use std::sync::{PoisonError, RwLock};
-
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tilewright_runtime::{Device, Knobs, num_threads};
+use tilewright_runtime::{Context, Device, Driver, Error, Handle, Knobs, StreamRef, Target, num_threads};
 
 use crate::errors::to_exception;
+use crate::torch::Torch;
 
-static CURRENT: RwLock<Device> = RwLock::new(Device::Cpu);
-
-/// Where kernels run that are launched for the first time from now on.
-pub(crate) fn current() -> Device {
-    *CURRENT.read().unwrap_or_else(PoisonError::into_inner)
+/// Turns an error of the runtime into an exception.
+fn raised<T>(py: Python<'_>, result: Result<T, Error>) -> PyResult<T> {
+    result.map_err(|error| to_exception(py, &error))
 }
 
-/// The name of the device that kernels run on: `cpu`.
+/// Where kernels run that are launched for the first time from now on; nothing if that is where their tensors are.
+pub(crate) fn selected(py: Python<'_>) -> PyResult<Option<Device>> {
+    raised(py, Device::selected())
+}
+
+/// The name of the active device: `cpu`, `cuda:0`, `sim:sm_90`.
 #[pyfunction]
-pub(crate) fn device() -> String {
-    current().to_string()
+pub(crate) fn device(py: Python<'_>) -> PyResult<String> {
+    raised(py, Device::active()).map(|device| device.to_string())
 }
 
 /// Chooses the device for kernels that were not launched yet; an error if this machine does not have it.
 #[pyfunction]
 pub(crate) fn set_device(py: Python<'_>, name: &str) -> PyResult<()> {
-    let found = Device::parse(name).and_then(|device| device.target().map(|_| device));
-    let device = found.map_err(|error| to_exception(py, &error))?;
-    *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = device;
-    Ok(())
+    raised(py, Device::parse(name).and_then(Device::select))
 }
 
-/// The back end, architecture and warp size that kernels are compiled for.
+/// The back end, architecture and warp size that kernels are compiled for: `("cuda", 90, 32)`, `("cpu", "x86_64", 0)`.
 #[pyfunction]
-pub(crate) fn current_target(py: Python<'_>) -> PyResult<(&'static str, &'static str, u32)> {
-    let target = current().target().map_err(|error| to_exception(py, &error))?;
-    Ok((target.backend(), target.architecture(), 0))
+pub(crate) fn current_target(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let target = raised(py, Device::active().and_then(Device::target))?;
+    target_tuple(py, target)
+}
+
+/// What Triton's `GPUTarget` is made of.
+pub(crate) fn target_tuple(py: Python<'_>, target: Target) -> PyResult<Bound<'_, PyAny>> {
+    let backend = target.backend();
+    match target.capability() {
+        Some(capability) => Ok((backend, capability, 32).into_pyobject(py)?.into_any()),
+        None => Ok((backend, target.architecture(), 0).into_pyobject(py)?.into_any()),
+    }
+}
+
+/// Major and minor compute capability of a GPU, the active one by default; (0, 0) of the processor.
+#[pyfunction]
+#[pyo3(signature = (number = None))]
+pub(crate) fn device_capability(py: Python<'_>, number: Option<u16>) -> PyResult<(u32, u32)> {
+    let device = raised(py, numbered(number))?;
+    let target = raised(py, device.target())?;
+    let capability = match device {
+        Device::Cuda(_) => raised(py, device.gpu())?.capability(),
+        _ => return Ok(target.capability().map_or((0, 0), |capability| (capability / 10, capability % 10))),
+    };
+    Ok((capability.major, capability.minor))
+}
+
+/// The active device; of GPUs that with this number.
+fn numbered(number: Option<u16>) -> Result<Device, Error> {
+    Ok(match (Device::active()?, number) {
+        (Device::Cuda(_), Some(number)) => Device::Cuda(number),
+        (device, _) => device,
+    })
+}
+
+/// The number of the GPU that this thread works on; 0 for other devices.
+#[pyfunction]
+pub(crate) fn current_device(py: Python<'_>) -> PyResult<u32> {
+    let Device::Cuda(number) = raised(py, Device::active())? else { return Ok(0) };
+    let current = Driver::get().ok().and_then(|driver| Context::current(driver).ok().flatten());
+    Ok(current.map_or(number.into(), |context| context.device().ordinal()))
+}
+
+/// Has this thread work on another GPU; other devices are there once.
+#[pyfunction]
+pub(crate) fn set_current_device(py: Python<'_>, number: u16) -> PyResult<()> {
+    let Device::Cuda(_) = raised(py, Device::active())? else { return Ok(()) };
+    let gpu = raised(py, Device::Cuda(number).gpu())?;
+    let made = Context::primary(gpu).and_then(Context::make_current);
+    made.map_err(|error| to_exception(py, &error.into()))
+}
+
+/// Whether a stream is being captured into a graph.
+#[pyfunction]
+pub(crate) fn is_stream_capturing(py: Python<'_>, stream: u64) -> PyResult<bool> {
+    let Device::Cuda(_) = raised(py, Device::active())? else { return Ok(false) };
+    let gpu = raised(py, Device::Cuda(current_device(py)? as u16).gpu())?;
+    let answer = Context::current_or_primary(gpu).and_then(|context| context.is_capturing(stream_of(stream)));
+    answer.map_err(|error| to_exception(py, &error.into()))
+}
+
+/// Sets the bytes that hold what kernels on the current GPU print until it is shown.
+#[pyfunction]
+pub(crate) fn set_printf_fifo_size(py: Python<'_>, size: usize) -> PyResult<()> {
+    let Device::Cuda(_) = raised(py, Device::active())? else { return Ok(()) };
+    let gpu = raised(py, Device::Cuda(current_device(py)? as u16).gpu())?;
+    let set = Context::current_or_primary(gpu).and_then(|context| context.set_printf_fifo_size(size));
+    set.map_err(|error| to_exception(py, &error.into()))
+}
+
+/// The stream of a number that the program gives.
+fn stream_of(number: u64) -> StreamRef<'static> {
+    // SAFETY: the program says that this is a stream of the driver, as `torch.cuda.Stream.cuda_stream` is, and keeps it
+    // as long as it launches on it.
+    unsafe { StreamRef::from_raw(number) }
+}
+
+/// The stream of a launch: what the call says, else torch's current one, else the default stream.
+#[inline]
+pub(crate) fn stream(
+    py: Python<'_>,
+    handle: &Handle,
+    stated: impl FnOnce() -> PyResult<Option<u64>>,
+) -> PyResult<StreamRef<'static>> {
+    let Device::Cuda(number) = handle.device() else { return Ok(StreamRef::DEFAULT) };
+    if let Some(stated) = stated()? {
+        return Ok(stream_of(stated));
+    }
+    match Torch::get(py) {
+        Some(torch) => Ok(stream_of(torch.current_stream(py, number)?)),
+        None => Ok(StreamRef::DEFAULT),
+    }
+}
+
+/// The number that a program gives as a stream: an int, or an object of torch.
+pub(crate) fn stream_number(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    if object.is_none() {
+        return Ok(None);
+    }
+    match object.getattr_opt(intern!(object.py(), "cuda_stream"))? {
+        Some(number) => number.extract().map(Some),
+        None => object.extract().map(Some),
+    }
 }
 
 /// Reads the environment anew, for kernels that are launched from now on.
@@ -43,24 +144,58 @@ pub(crate) fn reload_knobs() {
     Knobs::from_environment().set();
 }
 
-/// What programs ask of a GPU to choose a grid, answered for the processor: a core is a multiprocessor, and the rest is
-/// what GPUs of today have, so that occupancy formulas come out with at least one program for each core.
+/// What programs ask of a GPU to choose a grid. Of a processor, a core is a multiprocessor, and the rest is what GPUs of today
+/// have, so that occupancy formulas come out with at least one program for each core; a simulated GPU has as many.
 #[pyfunction]
-pub(crate) fn device_properties(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+#[pyo3(signature = (number = None))]
+pub(crate) fn device_properties(py: Python<'_>, number: Option<u16>) -> PyResult<Bound<'_, PyDict>> {
+    let device = raised(py, numbered(number))?;
+    let (cores, shared) = (num_threads() as u32, 101_376);
+    let values = match (device, raised(py, device.target())?) {
+        (Device::Cuda(_), _) => {
+            let properties = raised(py, device.gpu())?.properties();
+            let properties = properties.map_err(|error| to_exception(py, &error.into()))?;
+            [
+                properties.shared_memory_per_block_optin,
+                properties.registers_per_block,
+                properties.multiprocessors,
+                properties.warp_size,
+                properties.max_threads_per_multiprocessor,
+                properties.clock_rate,
+                properties.memory_clock_rate,
+                properties.memory_bus_width,
+            ]
+        }
+        (_, Target::Gpu(gpu)) => [gpu.max_shared_bytes, 65_536, cores, 32, 2048, 2_000_000, 3_200_000, 128],
+        (_, Target::Cpu) => [shared, 65_536, cores, 32, 2048, 2_000_000, 3_200_000, 128],
+    };
+    let names = [
+        "max_shared_mem",
+        "max_num_regs",
+        "multiprocessor_count",
+        "warpSize",
+        "max_threads_per_sm",
+        "sm_clock_rate",
+        "mem_clock_rate",
+        "mem_bus_width",
+    ];
     let properties = PyDict::new(py);
-    for (name, value) in [
-        ("max_shared_mem", 101_376),
-        ("max_num_regs", 65_536),
-        ("multiprocessor_count", num_threads()),
-        ("warpSize", 32),
-        ("max_threads_per_sm", 2048),
-        ("sm_clock_rate", 2_000_000),
-        ("mem_clock_rate", 3_200_000),
-        ("mem_bus_width", 128),
-    ] {
+    for (name, value) in names.into_iter().zip(values) {
         properties.set_item(name, value)?;
     }
     Ok(properties)
+}
+
+/// Keeps what the simulator counts from now on.
+#[pyfunction]
+pub(crate) fn keep_reports() {
+    tilewright_runtime::keep_reports();
+}
+
+/// What the simulator has counted, as tables.
+#[pyfunction]
+pub(crate) fn take_reports() -> String {
+    tilewright_runtime::take_reports()
 }
 
 /// The command line `tilewright ...`, without `run`; returns the exit code.

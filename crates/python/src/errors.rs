@@ -26,6 +26,17 @@ pub(crate) fn warn(py: Python<'_>, warning: &Error) -> PyResult<()> {
 }
 
 fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+    let class = |name: &str| py.import(intern!(py, "tilewright.errors"))?.getattr(name);
+    match error {
+        Error::OutOfResources(error) => {
+            let raised = class("OutOfResources")?.call1((error.required, error.limit, error.name))?;
+            return Ok(PyErr::from_value(raised));
+        }
+        Error::Assembler(message) => {
+            return Ok(PyErr::from_value(class("PTXASError")?.call1((message,))?));
+        }
+        Error::Diagnostics(_) | Error::Internal(_) => {}
+    }
     let (Error::Diagnostics(failure), Some(kind)) = (error, error.kind()) else {
         return Ok(PyRuntimeError::new_err(error.to_string()));
     };

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 use tilewright_frontend::{Argument, HostValue};
-use tilewright_runtime::{ArgumentSource, Handle, OPTIONS, OptionId, Stage, Value};
+use tilewright_runtime::{
+    ArgumentSource, Device, Handle, Loaded, OPTIONS, OptionId, Resources, Stage, Value,
+};
 
 use crate::convert::{Converter, Kept, Values};
+use crate::device::{self, stream_number, target_tuple};
 use crate::errors::to_exception;
 use crate::kernel::{JitKernel, State, state};
 use crate::launch::{ask, extents, run};
@@ -26,8 +29,8 @@ impl CompiledKernel {
         Self { handle, kernel }
     }
 
-    fn stage(name: &str) -> Option<Stage> {
-        Stage::ALL.iter().copied().find(|stage| stage.name() == name)
+    fn resources(&self, py: Python<'_>) -> PyResult<Resources> {
+        self.handle.resources().map_err(|error| to_exception(py, &error))
     }
 }
 
@@ -53,20 +56,21 @@ impl CompiledKernel {
 
     /// Registers of a thread.
     #[getter]
-    fn n_regs(&self) -> u32 {
-        self.handle.compiled.metadata.resources.registers
+    fn n_regs(&self, py: Python<'_>) -> PyResult<u32> {
+        self.resources(py).map(|resources| resources.registers)
     }
 
     /// Registers that are kept in memory.
     #[getter]
-    fn n_spills(&self) -> u32 {
-        self.handle.compiled.metadata.resources.spills
+    fn n_spills(&self, py: Python<'_>) -> PyResult<u32> {
+        self.resources(py).map(|resources| resources.spills)
     }
 
     /// The most threads that a program may have.
-    #[classattr]
-    fn n_max_threads() -> u32 {
-        1024
+    #[getter]
+    fn n_max_threads(&self, py: Python<'_>) -> PyResult<u32> {
+        let loaded = self.handle.loaded().map_err(|error| to_exception(py, &error))?;
+        Ok(loaded.map_or(1024, Loaded::max_threads))
     }
 
     /// The options that it was compiled with, and what it takes of the device; its entries are attributes.
@@ -81,7 +85,8 @@ impl CompiledKernel {
         }
         let target = compiled.metadata.target;
         let class = py.import("tilewright.backends.compiler")?.getattr("GPUTarget")?;
-        entries.set_item("target", class.call1((target.backend(), target.architecture(), 0))?)?;
+        let target = class.call1(target_tuple(py, target)?.cast_into::<PyTuple>()?)?;
+        entries.set_item("target", target)?;
         entries.set_item("name", &compiled.name)?;
         entries.set_item("hash", compiled.hash())?;
         entries.set_item("shared", compiled.metadata.resources.shared)?;
@@ -98,19 +103,30 @@ impl CompiledKernel {
     }
 
     /// The names of the stages.
-    #[staticmethod]
-    fn _stages() -> Vec<&'static str> {
-        Stage::ALL.iter().map(|stage| stage.name()).collect()
+    fn _stages(&self) -> Vec<&'static str> {
+        let texts = Stage::of(self.handle.compiled.metadata.target).iter();
+        let machine_code = matches!(self.handle.device(), Device::Cuda(_)).then_some(&Stage::Cubin);
+        texts.chain(machine_code).map(|stage| stage.name()).collect()
     }
 
-    /// The text of a stage.
-    fn _stage(&self, name: &str) -> Option<String> {
-        Self::stage(name).map(|stage| self.handle.compiled.asm(stage))
+    /// The text of a stage, or its bytes.
+    fn _stage<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match Stage::parse(name) {
+            Some(Stage::Cubin) => {
+                let cubin = self.handle.cubin().map_err(|error| to_exception(py, &error))?;
+                Ok(cubin.map(|cubin| PyBytes::new(py, cubin).into_any()))
+            }
+            Some(stage) => {
+                Ok(self.handle.compiled.asm(stage).map(|text| PyString::new(py, &text).into_any()))
+            }
+            None => Ok(None),
+        }
     }
 
-    /// Nothing is left to be loaded on the processor.
-    #[staticmethod]
-    fn _init_handles() {}
+    /// Loads the code into the device.
+    fn _init_handles(&self, py: Python<'_>) -> PyResult<()> {
+        self.handle.loaded().map(|_| ()).map_err(|error| to_exception(py, &error))
+    }
 
     /// `handle[grid]`: launches this form, with or without the arguments that are part of its code.
     fn __getitem__(slf: Bound<'_, Self>, grid: Py<PyAny>) -> HandleLauncher {
@@ -161,7 +177,11 @@ impl HandleLauncher {
         };
         let grid = grid.warn(py, state)?;
         let (values, _kept) = call.values()?;
-        run(py, handle, grid, &values)
+        let stream = device::stream(py, handle, || {
+            let stated = kwargs.and_then(|kwargs| kwargs.get_item("stream").transpose()).transpose()?;
+            stated.map_or(Ok(None), |object| stream_number(&object))
+        })?;
+        run(py, handle, stream, grid, &values)
     }
 }
 

@@ -247,7 +247,7 @@ fn make_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
     }
     let names = signature.parameters.iter().map(|p| PyString::intern(py, &p.name).unbind()).collect();
     let state = State {
-        kernel: Kernel::new(signature, definition.function, crate::device::current()),
+        kernel: Kernel::new(signature, definition.function, crate::device::selected(py)?),
         defaults,
         names,
         bindings: Mutex::default(),

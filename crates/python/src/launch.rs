@@ -11,10 +11,11 @@ use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Constant, HostValue};
 use tilewright_runtime::{
-    ArgumentSource, Attachment, Binding, Error, Grid, Handle, Interrupt, Options, Value,
+    ArgumentSource, Attachment, Binding, Error, Grid, Handle, Interrupt, OptionId, Options, StreamRef, Value,
 };
 
 use crate::convert::{Converter, Kept, Values};
+use crate::device::{self, stream_number};
 use crate::errors::{to_exception, warn};
 use crate::handle::CompiledKernel;
 use crate::hooks;
@@ -81,7 +82,7 @@ pub(crate) fn launch(
     let Some((mut handle, mut kept)) = launch.prepare(&options, &mut values)? else { return Ok(None) };
     let Some(grid) = grid else { return state.python_handle(kernel, handle).map(Some) };
     if !hooks::around_launches() {
-        run(py, &handle, grid, &values)?;
+        run(py, &handle, launch.stream(&handle)?, grid, &values)?;
         drop(kept);
         return state.python_handle(kernel, handle).map(Some);
     }
@@ -91,7 +92,7 @@ pub(crate) fn launch(
         Some(again) => (handle, kept) = again,
         None => return Ok(None),
     }
-    run(py, &handle, grid, &values)?;
+    run(py, &handle, launch.stream(&handle)?, grid, &values)?;
     drop(kept);
     let handle = state.python_handle(kernel, handle)?;
     hooks::launch(py, "launch_exit", &handle)?;
@@ -201,6 +202,16 @@ impl<'py> Prepared<'_, 'py> {
         Ok(options)
     }
 
+    /// The stream of the launch.
+    #[inline]
+    fn stream(&self, handle: &Handle) -> PyResult<StreamRef<'static>> {
+        device::stream(self.kernel.py(), handle, || {
+            let is_stream = |(_, option): &&(usize, OptionId)| option.info().name == "stream";
+            let stated = self.binding.options.iter().find(is_stream);
+            stated.map_or(Ok(None), |&(number, _)| stream_number(&self.call.named[number]))
+        })
+    }
+
     /// The grid. One that is legal and seldom meant is warned of.
     #[inline]
     fn grid(&self, object: &Bound<'py, PyAny>) -> PyResult<Grid> {
@@ -253,9 +264,15 @@ fn failure(py: Python<'_>, mut error: Error, caught: Vec<Caught>) -> PyErr {
 }
 
 /// Runs a compiled kernel, without the GIL; Ctrl-C stops it.
-pub(crate) fn run(py: Python<'_>, handle: &Handle, grid: Grid, values: &[Value<'static>]) -> PyResult<()> {
+pub(crate) fn run(
+    py: Python<'_>,
+    handle: &Handle,
+    stream: StreamRef<'static>,
+    grid: Grid,
+    values: &[Value<'static>],
+) -> PyResult<()> {
     let signal = SignalCheck::default();
-    let result = py.detach(|| handle.launch(grid, values, Interrupt::Poll(&|| signal.poll())));
+    let result = py.detach(|| handle.launch_on(stream, grid, values, Interrupt::Poll(&|| signal.poll())));
     if let Some(raised) = signal.raised() {
         return Err(raised);
     }

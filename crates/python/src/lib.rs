@@ -32,7 +32,11 @@ mod _native {
     #[pymodule_export]
     use crate::convert::describe_argument;
     #[pymodule_export]
-    use crate::device::{command_line, current_target, device, device_properties, reload_knobs, set_device};
+    use crate::device::{
+        command_line, current_device, current_target, device, device_capability, device_properties,
+        is_stream_capturing, keep_reports, reload_knobs, set_current_device, set_device,
+        set_printf_fifo_size, take_reports,
+    };
     #[pymodule_export]
     use crate::errors::outside_kernel;
     #[pymodule_export]

@@ -6,8 +6,19 @@ use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 use tilewright_ir::Dtype;
+use tilewright_runtime::Device;
+
+/// A module, if it has been imported. Launches ask, so this raises nothing.
+pub(crate) fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
+    static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let modules = MODULES.get_or_try_init(py, || -> PyResult<_> {
+        let modules = py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?;
+        Ok(modules.cast_into::<PyDict>()?.unbind())
+    });
+    modules.ok()?.bind(py).get_item(name).ok()?
+}
 
 /// What is kept of the module.
 pub(crate) struct Torch {
@@ -16,6 +27,8 @@ pub(crate) struct Torch {
     dtype: Py<PyType>,
     dtypes: Vec<(Py<PyAny>, Dtype)>,
     disable_torch_function: Py<PyAny>,
+    /// Gives the number of the current stream of a GPU; not in builds of torch without CUDA.
+    current_stream: Option<Py<PyAny>>,
 }
 
 static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
@@ -84,8 +97,7 @@ impl Torch {
 
     #[cold]
     fn find(py: Python<'_>) -> Option<&'static Torch> {
-        let modules = py.import(intern!(py, "sys")).ok()?.getattr(intern!(py, "modules")).ok()?;
-        let module = modules.get_item(intern!(py, "torch")).ok()?;
+        let module = imported(py, intern!(py, "torch"))?;
         // Fails while torch is still being imported.
         let torch = Self::new(&module).ok()?;
         TORCH.set(py, torch).ok();
@@ -104,6 +116,10 @@ impl Torch {
             dtype: class(module, "dtype")?,
             dtypes: dtypes.collect(),
             disable_torch_function: module.getattr("_C")?.getattr("DisableTorchFunction")?.unbind(),
+            current_stream: module
+                .getattr("_C")?
+                .getattr_opt("_cuda_getCurrentRawStream")?
+                .map(Bound::unbind),
         })
     }
 
@@ -127,6 +143,12 @@ impl Torch {
     /// Whether an object is a `torch.dtype`.
     pub(crate) fn is_dtype(&self, object: &Bound<'_, PyAny>) -> bool {
         object.is_exact_instance(self.dtype.bind(object.py()))
+    }
+
+    /// The number of the current stream of a GPU.
+    #[inline]
+    pub(crate) fn current_stream(&self, py: Python<'_>, device: u16) -> PyResult<u64> {
+        self.current_stream.as_ref().map_or(Ok(0), |function| function.bind(py).call1((device,))?.extract())
     }
 
     /// Lets attributes of tensors be read past our `TorchFunctionMode`, until it is dropped.
@@ -153,13 +175,15 @@ impl Drop for Unwatched<'_> {
     }
 }
 
-/// A tensor in main memory.
+/// A tensor.
 pub(crate) struct Tensor {
+    /// Where it is: in main memory, or on a GPU.
+    pub(crate) device: Device,
     /// The type of its elements.
     pub(crate) dtype: Dtype,
     /// The address of the first element.
     pub(crate) address: usize,
-    /// The allocation that it is part of: address and bytes.
+    /// The allocation that it is part of: address and bytes. Of memory of a GPU it is not asked for.
     pub(crate) allocation: (usize, usize),
     /// Whether it must not be written.
     pub(crate) is_read_only: bool,
@@ -189,14 +213,20 @@ impl From<PyErr> for Unfit {
 #[inline]
 pub(crate) fn read(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let py = tensor.py();
-    if !tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
+    let is = |name: &Bound<'_, PyString>| tensor.getattr(name)?.is_truthy();
+    let is_on_gpu = torch.current_stream.is_some() && is(intern!(py, "is_cuda"))?;
+    if !is_on_gpu && !is(intern!(py, "is_cpu"))? {
         return Err(Unfit::Device(text(&tensor.getattr(intern!(py, "device"))?)?));
     }
     let dtype = tensor.getattr(intern!(py, "dtype"))?;
     let dtype = torch.dtype(&dtype).ok_or_else(|| Unfit::Dtype(dtype.to_string()))?;
     let address = tensor.call_method0(intern!(py, "data_ptr")).map_err(without_memory)?.extract()?;
-    let allocation = allocation(tensor).map_err(without_memory)?;
-    Ok(Tensor { dtype, address, allocation, is_read_only: false })
+    let (device, allocation) = if is_on_gpu {
+        (Device::Cuda(tensor.call_method0(intern!(py, "get_device"))?.extract()?), (0, 0))
+    } else {
+        (Device::Cpu, allocation(tensor).map_err(without_memory)?)
+    };
+    Ok(Tensor { device, dtype, address, allocation, is_read_only: false })
 }
 
 /// What torch says of a tensor that has no memory of its own, such as a sparse one.
@@ -224,15 +254,19 @@ fn text(object: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(object.str()?.to_cow()?.into_owned())
 }
 
-/// What lies in main memory for an object of a class that behaves like a tensor: it has `data_ptr()` and a dtype of
+/// What lies in memory for an object of a class that behaves like a tensor: it has `data_ptr()` and a dtype of
 /// torch or of the language. Wrappers that take memory as of another dtype are such.
 pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Tensor, Unfit> {
     let py = object.py();
     let address: usize = object.call_method0(intern!(py, "data_ptr"))?.extract()?;
     if let Ok(device) = object.getattr(intern!(py, "device")) {
         let name = text(&device)?;
-        if name != "cpu" && !is_claimed(&name) {
-            return Err(Unfit::Device(name));
+        match Device::parse(&name) {
+            _ if name == "cpu" || is_claimed(&name) => {}
+            Ok(device @ Device::Cuda(_)) => {
+                return Ok(Tensor { device, dtype, address, allocation: (0, 0), is_read_only: false });
+            }
+            _ => return Err(Unfit::Device(name)),
         }
     }
     let allocation = if object.hasattr(intern!(py, "untyped_storage"))? {
@@ -243,7 +277,7 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
     } else {
         return Err(Unfit::NoMemory);
     };
-    Ok(Tensor { dtype, address, allocation, is_read_only: false })
+    Ok(Tensor { device: Device::Cpu, dtype, address, allocation, is_read_only: false })
 }
 
 /// While programs that say `cuda` run on the processor, wrappers repeat what their tensors say.

@@ -1,11 +1,13 @@
-//! Devices by name, and whether this machine has them.
+//! Devices by name, whether this machine has them, and which one kernels run on.
 
 use std::fmt;
+use std::sync::{PoisonError, RwLock};
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_compiler::Target;
+use tilewright_cuda as cuda;
 
-use crate::Error;
+use crate::{Error, Knobs};
 
 /// A device that kernels run on, or that memory is on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -16,9 +18,12 @@ pub enum Device {
     Cpu,
     /// An NVIDIA GPU, by its number.
     Cuda(u16),
-    /// The simulator of an NVIDIA GPU with this compute capability (`90` for `sm_90`).
+    /// The simulator of an NVIDIA GPU with this compute capability (`90` for `sm_90`). Its memory is the processor's.
     Sim(u16),
 }
+
+/// What [`Device::select`] was told.
+static SELECTED: RwLock<Option<Device>> = RwLock::new(None);
 
 impl Device {
     /// The device with this name: `cpu`, `cuda`, `cuda:1`, `sim`, `sim:sm_90`. The error says what is wrong with it.
@@ -32,39 +37,96 @@ impl Device {
             ("cuda" | "gpu", None) => Some(Device::Cuda(0)),
             ("cuda" | "gpu", Some(index)) => index.parse().ok().map(Device::Cuda),
             ("sim", None) => Some(Device::Sim(80)),
-            ("sim", Some(architecture)) => architecture
-                .strip_prefix("sm_")
-                .and_then(|number| number.trim_end_matches('a').parse().ok())
-                .map(Device::Sim),
+            ("sim", Some(architecture)) => Target::parse(architecture).and_then(Device::simulating),
             _ => None,
         };
         parsed.ok_or_else(|| {
+            let gpus =
+                Target::names().into_iter().filter(|name| *name != "cpu").map(|name| format!("'sim:{name}'"));
+            let gpus: Vec<String> = gpus.collect();
             let diagnostic = Diagnostic::new(Code::NoDevice, format!("there is no device called '{name}'"))
-                .hint("devices are 'cpu', 'cuda', 'cuda:<number>' and 'sim:sm_<capability>'");
+                .hint(format!("devices are 'cpu', 'cuda', 'cuda:<number>' and {}", gpus.join(", ")));
             Error::from(diagnostic)
         })
     }
 
-    /// What code for it is compiled for; an error if this machine or this build does not have the device.
+    /// The simulator of a target; of the processor there is none.
+    pub fn simulating(target: Target) -> Option<Self> {
+        target.capability().map(|capability| Device::Sim(capability as u16))
+    }
+
+    /// What code for it is compiled for; an error if this machine does not have the device.
     pub fn target(self) -> Result<Target, Error> {
         match self {
             Device::Cpu => Ok(Target::Cpu),
-            Device::Cuda(_) => Err(unavailable(self, "this build of tilewright has no GPU back end yet")),
-            Device::Sim(_) => Err(unavailable(self, "this build of tilewright has no GPU simulator yet")),
+            Device::Sim(capability) => Target::parse(&format!("sm_{capability}"))
+                .ok_or_else(|| self.unavailable(&format!("there is no simulator of sm_{capability}"))),
+            Device::Cuda(_) => {
+                let gpu = self.gpu()?;
+                gpu.check_supported().map_err(|error| self.unavailable(&error.to_string()))?;
+                let cuda::Capability { major, minor } = gpu.capability();
+                Target::for_capability(10 * major + minor)
+                    .ok_or_else(|| self.unavailable("no code can be made for it"))
+            }
+        }
+    }
+
+    /// The GPU of this name.
+    pub fn gpu(self) -> Result<cuda::Device, Error> {
+        let Device::Cuda(number) = self else { return Err(self.unavailable("it is no GPU")) };
+        let found = cuda::Driver::get().and_then(|driver| driver.device(number.into()));
+        found.map_err(|error| self.unavailable(&error.to_string()))
+    }
+
+    /// Where the memory is that kernels on it use.
+    #[must_use]
+    pub fn memory(self) -> Self {
+        match self {
+            Device::Cpu | Device::Sim(_) => Device::Cpu,
+            Device::Cuda(_) => self,
         }
     }
 
     /// The devices of this machine.
     pub fn available() -> Vec<Device> {
-        vec![Device::Cpu]
+        let driver = cuda::Driver::get().ok();
+        let gpus =
+            driver.into_iter().flat_map(cuda::Driver::devices).map(|gpu| Device::Cuda(gpu.ordinal() as u16));
+        let usable = gpus.filter(|device| device.target().is_ok());
+        std::iter::once(Device::Cpu).chain(usable).collect()
     }
-}
 
-fn unavailable(device: Device, why: &str) -> Error {
-    Diagnostic::new(Code::NoDevice, format!("device '{device}' is not available"))
-        .note(why)
-        .hint("use device 'cpu'")
-        .into()
+    /// Chooses the device for kernels that were not launched yet; an error if this machine does not have it.
+    pub fn select(self) -> Result<(), Error> {
+        self.target()?;
+        *SELECTED.write().unwrap_or_else(PoisonError::into_inner) = Some(self);
+        Ok(())
+    }
+
+    /// The device that was chosen, else that of `TILEWRIGHT_DEVICE`. Without either, kernels run where their tensors are.
+    pub fn selected() -> Result<Option<Self>, Error> {
+        let selected = *SELECTED.read().unwrap_or_else(PoisonError::into_inner);
+        if selected.is_some() {
+            return Ok(selected);
+        }
+        let Some(name) = &Knobs::current().device else { return Ok(None) };
+        let device = Self::parse(name)?;
+        device.target().map(|_| Some(device))
+    }
+
+    /// The device that programs find in `triton.runtime.driver.active`: the chosen one, else the first GPU, else the
+    /// processor.
+    pub fn active() -> Result<Self, Error> {
+        let usable = || Device::Cuda(0).target().map_or(Device::Cpu, |_| Device::Cuda(0));
+        Ok(Self::selected()?.unwrap_or_else(usable))
+    }
+
+    fn unavailable(self, why: &str) -> Error {
+        Diagnostic::new(Code::NoDevice, format!("device '{self}' is not available"))
+            .note(why)
+            .hint("use device 'cpu', or a simulated GPU such as 'sim:sm_90'")
+            .into()
+    }
 }
 
 impl fmt::Display for Device {
@@ -88,14 +150,17 @@ mod tests {
         }
         assert_eq!(Device::parse("cuda").ok(), Some(Device::Cuda(0)));
         assert_eq!(Device::parse("sim:sm_90a").ok(), Some(Device::Sim(90)));
-        for name in ["", "tpu", "cuda:x", "cuda:-1", "sim:90", "cuda:99999999"] {
+        for name in ["", "tpu", "cuda:x", "cuda:-1", "sim:90", "sim:sm_70", "sim:cpu", "cuda:99999999"] {
             assert_eq!(Device::parse(name).unwrap_err().code(), Some(Code::NoDevice), "{name}");
         }
     }
 
     #[test]
     fn devices_that_are_not_there_say_so() {
-        assert_eq!(Device::Cuda(0).target().unwrap_err().code(), Some(Code::NoDevice));
+        // No machine has so many.
+        assert_eq!(Device::Cuda(u16::MAX).target().unwrap_err().code(), Some(Code::NoDevice));
+        assert_eq!(Device::Sim(70).target().unwrap_err().code(), Some(Code::NoDevice));
+        assert_eq!(Device::Sim(90).target().unwrap().architecture(), "sm_90a");
         assert!(Device::available().iter().all(|device| device.target().is_ok()));
     }
 }

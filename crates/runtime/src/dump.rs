@@ -7,24 +7,48 @@ use tilewright_compiler::Stage;
 
 use crate::Knobs;
 
-/// The hook for one compilation of a kernel. What cannot be written is reported on stderr and does not stop anything.
-pub(crate) fn hook<'a>(knobs: &'a Knobs, kernel: &'a str) -> impl FnMut(Stage, &dyn Fn() -> String) + 'a {
+/// The number of a compilation, which the names of its files have.
+pub(crate) fn number(knobs: &Knobs) -> u32 {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = if knobs.dump.is_empty() { 0 } else { NUMBER.fetch_add(1, Ordering::Relaxed) };
+    if knobs.dump.is_empty() { 0 } else { NUMBER.fetch_add(1, Ordering::Relaxed) }
+}
+
+/// The hook for one compilation of a kernel. What cannot be written is reported on stderr and does not stop anything.
+pub(crate) fn hook<'a>(
+    knobs: &'a Knobs,
+    kernel: &'a str,
+    number: u32,
+) -> impl FnMut(Stage, &dyn Fn() -> String) + 'a {
     move |stage, text| {
         if !knobs.dump.contains(&stage) {
             return;
         }
         match &knobs.dump_directory {
             None => eprintln!("// {kernel}, stage '{}'\n{}", stage.name(), text()),
-            Some(directory) => write(directory, &format!("{kernel}-{number}.{}", stage.name()), &text()),
+            Some(directory) => {
+                write(directory, &format!("{kernel}-{number}.{}", stage.name()), text().as_bytes());
+            }
         }
     }
 }
 
-fn write(directory: &Path, name: &str, text: &str) {
+/// The same for machine code, which is made when it is first launched.
+pub(crate) fn machine_code(knobs: &Knobs, kernel: &str, number: u32, cubin: &[u8]) {
+    if !knobs.dump.contains(&Stage::Cubin) {
+        return;
+    }
+    match &knobs.dump_directory {
+        None => eprintln!(
+            "// {kernel}, stage 'cubin': {} bytes, for a file: set TILEWRIGHT_DUMP_DIR",
+            cubin.len()
+        ),
+        Some(directory) => write(directory, &format!("{kernel}-{number}.cubin"), cubin),
+    }
+}
+
+fn write(directory: &Path, name: &str, content: &[u8]) {
     let path = directory.join(name);
-    if let Err(error) = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, text)) {
+    if let Err(error) = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, content)) {
         eprintln!("tilewright: cannot write {}: {error}", path.display());
     }
 }
@@ -38,7 +62,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("tilewright-dump-{}", std::process::id()));
         let knobs =
             Knobs { dump: vec![Stage::Opt], dump_directory: Some(directory.clone()), ..Knobs::default() };
-        let mut hook = hook(&knobs, "kernel");
+        let mut hook = hook(&knobs, "kernel", number(&knobs));
         hook(Stage::Ir, &|| unreachable!("nobody asked for it"));
         hook(Stage::Opt, &|| "text".into());
         let written: Vec<_> =

@@ -12,8 +12,34 @@ use tilewright_frontend::Failure;
 pub enum Error {
     /// The user's program is at fault: coded findings, and the sources that they point into.
     Diagnostics(Box<Failure>),
+    /// A kernel needs more of something than the device has.
+    OutOfResources(OutOfResources),
+    /// The assembler of the driver refuses a kernel: its words.
+    Assembler(String),
     /// Tilewright is at fault.
     Internal(Arc<InternalError>),
+}
+
+/// What a kernel needs more of than the device has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OutOfResources {
+    /// What is required.
+    pub required: u64,
+    /// What the device has.
+    pub limit: u64,
+    /// What it is: `shared memory`, `threads`.
+    pub name: &'static str,
+}
+
+impl fmt::Display for OutOfResources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { required, limit, name } = self;
+        write!(
+            f,
+            "out of resource: {name}, Required: {required}, Hardware limit: {limit}. Reducing block sizes or `num_stages` \
+             may help."
+        )
+    }
 }
 
 impl Error {
@@ -22,11 +48,11 @@ impl Error {
         Error::Diagnostics(Box::new(Failure { diagnostics: vec![diagnostic], sources }))
     }
 
-    /// The findings; empty for an internal error.
+    /// The findings; empty for an error that is none.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         match self {
             Error::Diagnostics(failure) => &failure.diagnostics,
-            Error::Internal(_) => &[],
+            Error::OutOfResources(_) | Error::Assembler(_) | Error::Internal(_) => &[],
         }
     }
 
@@ -35,7 +61,7 @@ impl Error {
         self.diagnostics().first().map(|diagnostic| diagnostic.code)
     }
 
-    /// What Python sees it as; `None` for an internal error.
+    /// What Python sees it as; `None` for an error without findings.
     pub fn kind(&self) -> Option<Kind> {
         self.code().map(Code::kind)
     }
@@ -47,6 +73,8 @@ impl Error {
                 let render = |diagnostic: &Diagnostic| diagnostic.render(&failure.sources, color);
                 failure.diagnostics.iter().map(render).collect::<Vec<_>>().join("\n\n")
             }
+            Error::OutOfResources(error) => error.to_string(),
+            Error::Assembler(message) => message.clone(),
             Error::Internal(error) => error.to_string(),
         }
     }
@@ -63,6 +91,12 @@ impl std::error::Error for Error {}
 impl From<Diagnostic> for Error {
     fn from(diagnostic: Diagnostic) -> Self {
         Error::new(diagnostic, SourceMap::default())
+    }
+}
+
+impl From<tilewright_cuda::Error> for Error {
+    fn from(error: tilewright_cuda::Error) -> Self {
+        crate::fault::from_cuda(&error)
     }
 }
 

@@ -1,20 +1,22 @@
 //! A compiled kernel that can be launched: what `kernel[grid](...)` and `kernel.warmup(...)` return.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, SourceMap};
-use tilewright_compiler::CompiledKernel;
+use tilewright_compiler::{CompiledKernel, MachineCode, Resources};
 use tilewright_cpu::{Interrupt, Launch, Program};
+use tilewright_cuda::StreamRef;
 use tilewright_frontend::Argument;
 use tilewright_ir::Element;
 
+use crate::gpu::{self, Loaded};
 use crate::key::is_same_value;
 use crate::options::OptionId;
 use crate::signature::{Annotation, ArgumentSource, Signature};
 use crate::specialize::{self, CpuArguments, cpu_argument};
-use crate::{Device, Error, Grid, Options, Value, num_threads};
+use crate::{Device, Error, Grid, Knobs, Options, Value, dump, num_threads};
 
 /// What a caller keeps with a compiled form, such as what it was made from.
 pub type Attachment = Box<dyn Any + Send + Sync>;
@@ -30,6 +32,11 @@ pub struct Handle {
     /// The parameters that are passed at run time: their number and what they are.
     passed: SmallVec<[(usize, Passed); 16]>,
     options: Options,
+    device: Device,
+    /// That of the compilation, for dumps.
+    number: u32,
+    /// The code as the device of a GPU has it: loaded when it is first asked for.
+    loaded: OnceLock<Loaded>,
     pub(crate) attachment: Option<Attachment>,
 }
 
@@ -47,6 +54,7 @@ pub type Bound = SmallVec<[Option<ArgumentSource>; 16]>;
 impl Handle {
     pub(crate) fn new(
         compiled: CompiledKernel,
+        (device, number): (Device, u32),
         signature: Arc<Signature>,
         arguments: Vec<Argument>,
         options: Options,
@@ -57,7 +65,8 @@ impl Handle {
             Argument::Constexpr(_) => None,
             Argument::Tuple(_) => Some((index, Passed::Tuple)),
         });
-        Self { passed: passed.collect(), compiled, signature, arguments, options, attachment: None }
+        let (passed, loaded) = (passed.collect(), OnceLock::new());
+        Self { passed, compiled, device, number, loaded, signature, arguments, options, attachment: None }
     }
 
     /// The name and parameters of the kernel.
@@ -80,10 +89,64 @@ impl Handle {
         &self.arguments
     }
 
+    /// Where it runs.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// What the kernel takes of the device; of a GPU, as its driver says.
+    pub fn resources(&self) -> Result<Resources, Error> {
+        match self.loaded()? {
+            Some(loaded) => Ok(loaded.resources(self.compiled.metadata.resources)),
+            None => Ok(self.compiled.metadata.resources),
+        }
+    }
+
+    /// The machine code, where an assembler has made one.
+    pub fn cubin(&self) -> Result<Option<&[u8]>, Error> {
+        Ok(self.loaded()?.and_then(Loaded::cubin))
+    }
+
+    /// The code as the device of a GPU has it.
+    pub fn loaded(&self) -> Result<Option<&Loaded>, Error> {
+        match &self.compiled.code {
+            MachineCode::Cpu(_) => Ok(None),
+            MachineCode::Gpu(code) => {
+                if let Some(loaded) = self.loaded.get() {
+                    return Ok(Some(loaded));
+                }
+                // Two threads may both load it here. An error is not kept: memory may be free later.
+                let loaded = Loaded::new(&self.compiled.name, code, self.device, &self.options)?;
+                if let Some(cubin) = loaded.cubin() {
+                    dump::machine_code(&Knobs::current(), &self.compiled.name, self.number, cubin);
+                }
+                Ok(Some(self.loaded.get_or_init(|| loaded)))
+            }
+        }
+    }
+
     /// Runs the kernel for every program of the grid, with arguments that [`Kernel::lookup`](crate::Kernel::lookup)
-    /// found this handle for. Returns when all programs have ended. Needs no Python: callers release the GIL around it.
+    /// found this handle for. Returns when all programs have ended; on a GPU, when they are on its default stream. Needs no
+    /// Python: callers release the GIL around it.
     pub fn launch(&self, grid: Grid, arguments: &[Value<'_>], interrupt: Interrupt<'_>) -> Result<(), Error> {
-        self.launch_program(&self.compiled.program, grid, arguments, interrupt)
+        self.launch_on(StreamRef::DEFAULT, grid, arguments, interrupt)
+    }
+
+    /// As [`launch`](Self::launch), on a stream of a GPU; other devices have none.
+    pub fn launch_on(
+        &self,
+        stream: StreamRef<'_>,
+        grid: Grid,
+        arguments: &[Value<'_>],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Error> {
+        if let MachineCode::Cpu(program) = &self.compiled.code {
+            return self.launch_program(program, grid, arguments, interrupt);
+        }
+        match self.loaded()? {
+            Some(loaded) if !grid.is_empty() => gpu::launch(self, loaded, stream, grid, arguments, interrupt),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// As [`launch`](Self::launch), with another program that was made of the same kernel: tests run the IR before
@@ -99,20 +162,10 @@ impl Handle {
             return Ok(());
         }
         let mut passed = CpuArguments::new();
-        for &(index, what) in &self.passed {
-            let value = arguments.get(index);
-            let argument = match what {
-                Passed::One(element) => value.and_then(|value| cpu_argument(element, value)),
-                Passed::Tuple => match pass(&self.arguments[index], value, &mut passed) {
-                    Some(()) => continue,
-                    None => None,
-                },
-            };
-            match argument {
-                Some(argument) => passed.push(argument),
-                None => return Err(self.other_argument(index, value)),
-            }
-        }
+        self.pass(arguments, &mut |element, value| {
+            passed.push(cpu_argument(element, value)?);
+            Some(())
+        })?;
         let launch = Launch {
             grid: grid.extents(),
             arguments: &passed,
@@ -123,6 +176,47 @@ impl Handle {
         program
             .launch(&launch)
             .map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(program.sources())))
+    }
+
+    /// Gives what is passed at run time to a function, in order: the items of tuples one by one. The function gives nothing
+    /// for what it cannot pass.
+    #[inline]
+    pub(crate) fn pass<'m>(
+        &self,
+        arguments: &[Value<'m>],
+        sink: &mut impl FnMut(Element, &Value<'m>) -> Option<()>,
+    ) -> Result<(), Error> {
+        for &(index, what) in &self.passed {
+            let value = arguments.get(index);
+            let is_passed = match what {
+                Passed::One(element) => value.and_then(|value| sink(element, value)),
+                Passed::Tuple => pass_item(&self.arguments[index], value, sink),
+            };
+            if is_passed.is_none() {
+                return Err(self.other_argument(index, value));
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of the pointers that are passed, in order: `x`, `xs[0].y`.
+    pub(crate) fn pointer_names(&self) -> Vec<String> {
+        fn add(name: String, argument: &Argument, names: &mut Vec<String>) {
+            match argument {
+                Argument::Pointer { .. } => names.push(name),
+                Argument::Tuple(items) => {
+                    for (index, item) in items.iter().enumerate() {
+                        add(format!("{name}{}", items.place(index)), item, names);
+                    }
+                }
+                Argument::Scalar { .. } | Argument::Constexpr(_) => {}
+            }
+        }
+        let mut names = Vec::new();
+        for (parameter, argument) in self.signature.parameters.iter().zip(&self.arguments) {
+            add(parameter.name.to_string(), argument, &mut names);
+        }
+        names
     }
 
     /// Says which argument of a call of this handle belongs to which parameter; a parameter without one has been given its
@@ -221,10 +315,23 @@ impl Handle {
     /// Whether an argument is what the code was compiled for: of the same type, equal where it is part of the code, and
     /// a multiple of what it was promised to be.
     fn check(&self, index: usize, value: &Value<'_>) -> Result<(), Error> {
+        if let Some(found) = self.elsewhere(value) {
+            let expected = self.device.memory().to_string();
+            return Err(self.signature.wrong_device(index, "", &found.to_string(), &expected));
+        }
         if self.fits(index, &self.arguments[index], value) {
             Ok(())
         } else {
             Err(self.other_argument(index, Some(value)))
+        }
+    }
+
+    /// The device of a tensor that is not where the code runs.
+    fn elsewhere(&self, value: &Value<'_>) -> Option<Device> {
+        match value {
+            Value::Pointer(pointer) => Some(pointer.device).filter(|&device| device != self.device.memory()),
+            Value::Tuple(items) => items.iter().find_map(|item| self.elsewhere(item)),
+            _ => None,
         }
     }
 
@@ -304,20 +411,24 @@ impl Handle {
     }
 }
 
-/// Adds what is passed for a tuple, in order; nothing if the value is another tuple than the code was compiled for.
-fn pass<'m>(argument: &Argument, value: Option<&Value<'m>>, passed: &mut CpuArguments<'m>) -> Option<()> {
+/// Gives what is passed for a tuple to a function, in order; nothing if the value is another tuple than the code was compiled
+/// for.
+fn pass_item<'m>(
+    argument: &Argument,
+    value: Option<&Value<'m>>,
+    sink: &mut impl FnMut(Element, &Value<'m>) -> Option<()>,
+) -> Option<()> {
     let element = match (argument, value?) {
         (Argument::Tuple(items), Value::Tuple(values)) if items.len() == values.len() => {
             let mut pairs = items.iter().zip(values);
-            return pairs.try_for_each(|(item, value)| pass(item, Some(value), passed));
+            return pairs.try_for_each(|(item, value)| pass_item(item, Some(value), sink));
         }
         (Argument::Tuple(_), _) => return None,
         (Argument::Constexpr(_), _) => return Some(()),
         (Argument::Pointer { pointee, .. }, _) => Element::Pointer(*pointee),
         (Argument::Scalar { dtype, .. }, _) => Element::Value(*dtype),
     };
-    passed.push(cpu_argument(element, value?)?);
-    Some(())
+    sink(element, value?)
 }
 
 fn is_same_argument(one: &Argument, other: &Argument) -> bool {

@@ -27,7 +27,7 @@ use crate::{Device, Error, Grid, Interrupt, Knobs, Options, Value, dump};
 pub struct Kernel {
     signature: Arc<Signature>,
     function: FunctionRef,
-    device: Device,
+    device: Option<Device>,
     compiled: RwLock<FxHashMap<Key, Arc<Handle>>>,
     in_flight: Mutex<FxHashMap<Key, Flight>>,
     landed: Condvar,
@@ -40,8 +40,9 @@ struct Flight {
 }
 
 impl Kernel {
-    /// A kernel that was not compiled yet. The function is what the host will be asked about.
-    pub fn new(signature: Signature, function: FunctionRef, device: Device) -> Self {
+    /// A kernel that was not compiled yet. The function is what the host will be asked about. Without a device, it runs where
+    /// its tensors are.
+    pub fn new(signature: Signature, function: FunctionRef, device: Option<Device>) -> Self {
         Self {
             signature: Arc::new(signature),
             function,
@@ -57,9 +58,16 @@ impl Kernel {
         &self.signature
     }
 
-    /// Where it runs.
-    pub fn device(&self) -> Device {
-        self.device
+    /// The same kernel on a device, with nothing compiled yet.
+    #[must_use]
+    pub fn on(&self, device: Device) -> Self {
+        Self::new(Signature::clone(&self.signature), self.function, Some(device))
+    }
+
+    /// Where a launch with these arguments runs.
+    #[inline]
+    fn device(&self, arguments: &[Value<'_>]) -> Device {
+        self.device.unwrap_or_else(|| arguments.iter().find_map(gpu_of).unwrap_or(Device::Cpu))
     }
 
     /// Says which argument of a call belongs to which parameter; see [`Signature::bind`].
@@ -159,24 +167,30 @@ impl Kernel {
 
     fn key(&self, arguments: &[Value<'_>], options: &Options) -> Result<Key, Error> {
         let mut key = Key::default();
+        let device = self.device(arguments);
+        key.push(match device {
+            Device::Cpu | Device::Sim(_) => 0,
+            Device::Cuda(number) => 1 + u64::from(number),
+        });
         options.encode(&mut key);
         let parameters = &self.signature.parameters;
         if arguments.len() != parameters.len() {
             return Err(self.signature.wrong_number(arguments.len()));
         }
         for (index, (parameter, value)) in parameters.iter().zip(arguments).enumerate() {
-            encode(parameter, value, self.device, &mut key).map_err(|misfit| self.misfit(index, misfit))?;
+            encode(parameter, value, device, &mut key)
+                .map_err(|misfit| self.misfit(index, misfit, device))?;
         }
         Ok(key)
     }
 
     #[cold]
-    fn misfit(&self, index: usize, misfit: Misfit) -> Error {
+    fn misfit(&self, index: usize, misfit: Misfit, device: Device) -> Error {
         let Misfit { place, why } = misfit;
         match why {
             Why::Value { found, note, hint } => self.signature.misfit(index, &place, &found, &note, &hint),
             Why::Device(found) => {
-                let expected = self.device.to_string();
+                let expected = device.memory().to_string();
                 self.signature.wrong_device(index, &place, &found.to_string(), &expected)
             }
         }
@@ -188,14 +202,14 @@ impl Kernel {
         options: &Options,
         host: &mut dyn Host,
     ) -> Result<Handle, Error> {
-        let parameters = &self.signature.parameters;
+        let (parameters, device) = (&self.signature.parameters, self.device(arguments));
         let mut classified = Vec::with_capacity(parameters.len());
         for (index, (parameter, value)) in parameters.iter().zip(arguments).enumerate() {
             let argument =
-                argument(parameter, value, self.device).map_err(|misfit| self.misfit(index, misfit))?;
+                argument(parameter, value, device).map_err(|misfit| self.misfit(index, misfit, device))?;
             classified.push(argument);
         }
-        self.compile_for(classified, options, host)
+        self.compile_on(device, classified, options, host)
     }
 
     /// Compiles it for arguments that are described, not given, one for each parameter; the cache is left alone.
@@ -205,7 +219,17 @@ impl Kernel {
         options: &Options,
         host: &mut dyn Host,
     ) -> Result<Handle, Error> {
-        let target = self.device.target()?;
+        self.compile_on(self.device.unwrap_or_default(), arguments, options, host)
+    }
+
+    fn compile_on(
+        &self,
+        device: Device,
+        arguments: Vec<Argument>,
+        options: &Options,
+        host: &mut dyn Host,
+    ) -> Result<Handle, Error> {
+        let target = device.target()?;
         let job = Job {
             request: Request { kernel: self.function, arguments, options: options.language() },
             parameters: self
@@ -218,8 +242,10 @@ impl Kernel {
             codegen: options.codegen(),
         };
         let knobs = Knobs::current();
-        let compiled = compile(&job, host, &mut dump::hook(&knobs, &self.signature.name))?;
-        Ok(Handle::new(compiled, Arc::clone(&self.signature), job.request.arguments, options.clone()))
+        let number = dump::number(&knobs);
+        let compiled = compile(&job, host, &mut dump::hook(&knobs, &self.signature.name, number))?;
+        let signature = Arc::clone(&self.signature);
+        Ok(Handle::new(compiled, (device, number), signature, job.request.arguments, options.clone()))
     }
 
     /// Becomes the one that compiles this key, or waits for the one that does.
@@ -241,6 +267,15 @@ impl Kernel {
                 }
             }
         }
+    }
+}
+
+/// The GPU that a tensor is on, or the first one in a tuple.
+fn gpu_of(value: &Value<'_>) -> Option<Device> {
+    match value {
+        Value::Pointer(pointer) if pointer.device != Device::Cpu => Some(pointer.device),
+        Value::Tuple(items) => items.iter().find_map(gpu_of),
+        _ => None,
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! | variable | meaning |
 //! |---|---|
+//! | `TILEWRIGHT_DEVICE` | the device that kernels run on: `cpu`, `cuda:1`, `sim:sm_90`; else where their tensors are |
 //! | `TILEWRIGHT_NUM_THREADS`, `OMP_NUM_THREADS` | threads that run programs on the CPU (the first one that is set) |
 //! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked, whatever a kernel or launch says |
 //! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each kernel that is compiled are written to stderr; `all` for every one |
@@ -19,6 +20,8 @@ use tilewright_ir::InputPrecision;
 /// What the environment says, and what a program may change while it runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Knobs {
+    /// `TILEWRIGHT_DEVICE`.
+    pub device: Option<String>,
     /// `TRITON_DEBUG`: assertions are checked, whatever a kernel or launch says.
     pub debug: bool,
     /// `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS`.
@@ -76,6 +79,7 @@ impl Knobs {
         let is_number = |text: &String| matches!(text.trim().parse::<usize>(), Ok(1..));
         let invalid_threads = threads.clone().filter(|text| !is_number(text));
         Self {
+            device: variable("TILEWRIGHT_DEVICE").filter(|name| !name.is_empty()),
             debug: flag("TILEWRIGHT_DEBUG") || flag("TRITON_DEBUG"),
             allow_plain_globals: flag("TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"),
             default_dot_precision: variable("TRITON_F32_DEFAULT")
@@ -118,6 +122,8 @@ mod tests {
         assert_eq!(knobs(&[]), Knobs::default());
         assert!(knobs(&[("TRITON_DEBUG", "1")]).debug);
         assert!(!knobs(&[("TRITON_DEBUG", "0")]).debug);
+        assert_eq!(knobs(&[("TILEWRIGHT_DEVICE", "sim:sm_90")]).device.as_deref(), Some("sim:sm_90"));
+        assert_eq!(knobs(&[("TILEWRIGHT_DEVICE", "")]).device, None);
         assert_eq!(knobs(&[("TILEWRIGHT_DUMP", "ir, opt,nonsense")]).dump, [Stage::Ir, Stage::Opt]);
         assert_eq!(knobs(&[("OMP_NUM_THREADS", "3,2")]).num_threads, Some(3));
         assert_eq!(knobs(&[("TILEWRIGHT_NUM_THREADS", "5"), ("OMP_NUM_THREADS", "3")]).num_threads, Some(5));

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! caller's arguments ──convert──> Value ──Kernel::bind──> one for each parameter
-//!   ──Kernel::lookup──> key (specialize.rs) ──> Handle, compiled now or earlier ──Handle::launch──> CPU
+//!   ──Kernel::lookup──> key (specialize.rs) ──> Handle, compiled now or earlier
+//!   ──Handle::launch──> the CPU's executor
+//!                   ──> one buffer of parameters (gpu.rs) ──> the simulator, or the driver of a GPU
 //! ```
 //! A caller converts its arguments to [`Value`]s, each of them once; everything after that is here. The warm path
 //! ([`Kernel::lookup`] and [`Handle::launch`]) allocates nothing and takes no lock but a shared one.
@@ -10,19 +12,22 @@
 //! Nothing of this is kept on disk: there is nothing that would be worth it. Compiling a matrix product of 13 parameters,
 //! with four helper functions, takes 208 us (reading the module's text 61 us more): 138 us from syntax to IR, 49 us for the
 //! passes, 20 us for the CPU program. To find and check a file takes about as long, and stale files and locks cost trust.
-//! Code for GPUs, which an assembler of the driver works on, will be kept. The warm path takes 0.1 us for 5 arguments.
+//! The machine code of GPUs, which an assembler of the driver works on, is kept (`tilewright_cuda::Cache`). The warm path takes 0.1 us for 5 arguments.
 //! (`crates/tilewright/examples/timings.rs` measures all of these.)
 
 mod describe;
 mod device;
 mod dump;
 mod error;
+mod fault;
+mod gpu;
 mod grid;
 mod handle;
 mod kernel;
 mod key;
 mod knobs;
 mod options;
+mod reports;
 mod signature;
 mod specialize;
 mod threads;
@@ -30,17 +35,22 @@ mod value;
 
 pub use describe::parse_argument;
 pub use device::Device;
-pub use error::Error;
+pub use error::{Error, OutOfResources};
+pub use gpu::Loaded;
 pub use grid::Grid;
 pub use handle::{Attachment, Bound, Handle};
 pub use kernel::Kernel;
 pub use key::is_same_value;
 pub use knobs::Knobs;
 pub use options::{OPTIONS, OptionId, OptionInfo, OptionKind, Options};
+pub use reports::{keep_reports, take_reports};
 pub use signature::{Annotation, ArgumentSource, Binding, Parameter, ParameterKind, Signature, parse_dtype};
 pub use threads::{num_threads, set_num_threads};
 pub use value::{Pointer, Value};
 
-pub use tilewright_compiler::{CompiledKernel, Metadata, ParameterType, Resources, Stage, Target};
+pub use tilewright_compiler::{
+    CompiledKernel, MachineCode, Metadata, ParameterType, Resources, Stage, Target,
+};
 pub use tilewright_cpu::Interrupt;
 pub use tilewright_cpu::memory::Region;
+pub use tilewright_cuda::{Context, Driver, StreamRef};

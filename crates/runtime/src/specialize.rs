@@ -17,6 +17,7 @@
 
 use smallvec::SmallVec;
 use tilewright_cpu as cpu;
+use tilewright_cuda as cuda;
 use tilewright_frontend::{Argument, Constant, HostValue, Tuple};
 use tilewright_ir::{Dtype, Element, Literal};
 
@@ -97,7 +98,7 @@ impl Class {
         };
         match value {
             Value::Pointer(tensor) => {
-                if tensor.device != device {
+                if tensor.device != device.memory() {
                     return Err(Misfit { place: String::new(), why: Why::Device(tensor.device) });
                 }
                 let is_aligned = tensor.address.is_multiple_of(ALIGNMENT.into());
@@ -222,6 +223,26 @@ pub(crate) fn cpu_argument<'m>(element: Element, value: &Value<'m>) -> Option<cp
         (Element::Value(dtype), value) => bits(dtype, value).map(cpu::Argument::Scalar),
         (Element::Pointer(_), _) => None,
     }
+}
+
+/// Adds what a GPU gets for an argument of a parameter of this type to the buffer of parameters, if the value is of its kind
+/// and in its range.
+#[inline]
+pub(crate) fn pack(element: Element, value: &Value<'_>, parameters: &mut cuda::Parameters) -> Option<()> {
+    match (element, value) {
+        (Element::Pointer(_), Value::Pointer(pointer)) => parameters.push(pointer.address),
+        (Element::Pointer(_), _) => return None,
+        (Element::Value(dtype), value) => {
+            let bits = bits(dtype, value)?;
+            match dtype.bytes() {
+                1 => parameters.push(bits as u8),
+                2 => parameters.push(bits as u16),
+                4 => parameters.push(bits as u32),
+                _ => parameters.push(bits),
+            }
+        }
+    };
+    Some(())
 }
 
 #[inline]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tilewright::frontend::{Constant, HostValue};
 use tilewright::runtime::{ArgumentSource, Handle, Interrupt, Options, Value, parse_argument, parse_dtype};
-use tilewright::{Color, Dtype, Error, Grid, Kernel, Module};
+use tilewright::{Color, Device, Dtype, Error, Grid, Kernel, Module};
 use tilewright_cpu::Program;
 
 use crate::{Array, Expression};
@@ -54,6 +54,7 @@ enum Way {
     Optimized,
     Plain,
     Dense,
+    On(Device),
 }
 
 impl Case {
@@ -73,8 +74,18 @@ impl Case {
         Ok(Self { line, kernel, code: code.to_owned(), signature, inputs, expect })
     }
 
-    /// Compiles the kernel, runs it in every way if there are inputs, and compares. An error is a mistake in the case.
+    /// Compiles the kernel, runs it in every way that the CPU has if there are inputs, and compares. An error is a mistake in
+    /// the case.
     pub fn run(&self) -> Result<Outcome, String> {
+        self.run_ways(&[Way::Optimized, Way::Plain, Way::Dense])
+    }
+
+    /// As [`run`](Self::run), on a device.
+    pub fn run_on(&self, device: Device) -> Result<Outcome, String> {
+        self.run_ways(&[Way::On(device)])
+    }
+
+    fn run_ways(&self, ways: &[Way]) -> Result<Outcome, String> {
         let diagnostics = |error: Error| Ok(Outcome::Diagnostics(error.render(Color::Never)));
         let kernel =
             Module::from_source("example.py", self.code.as_str()).and_then(|m| m.kernel(&self.kernel));
@@ -88,7 +99,7 @@ impl Case {
                 Err(error) => diagnostics(error),
             };
         }
-        for way in [Way::Optimized, Way::Plain, Way::Dense] {
+        for &way in ways {
             let before = self.tensors()?;
             let mut after = before.clone();
             match self.launch(&kernel, &mut after, way)? {
@@ -164,6 +175,10 @@ impl Case {
         way: Way,
     ) -> Result<Result<(), Error>, String> {
         let (values, grid) = self.values(tensors)?;
+        let kernel = &kernel.on(match way {
+            Way::On(device) => device,
+            Way::Optimized | Way::Plain | Way::Dense => Device::Cpu,
+        });
         Ok(bind(kernel, &values).and_then(|(arguments, options)| {
             let handle = kernel.handle(&arguments, &options)?;
             run_in(&handle, way, grid?, &arguments)
@@ -225,7 +240,7 @@ fn bind<'t>(kernel: &Kernel, values: &Named<'t>) -> Result<(Vec<Value<'t>>, Opti
 
 fn run_in(handle: &Handle, way: Way, grid: Grid, arguments: &[Value<'_>]) -> Result<(), Error> {
     let program = match way {
-        Way::Optimized => return handle.launch(grid, arguments, Interrupt::Never),
+        Way::Optimized | Way::On(_) => return handle.launch(grid, arguments, Interrupt::Never),
         Way::Plain => Program::new(&handle.compiled.lowered),
         Way::Dense => Program::without_symbolic_forms(&handle.compiled.module),
     };

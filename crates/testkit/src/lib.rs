@@ -33,7 +33,7 @@
 //! ````
 //! A case without `expect` and without `text` must compile, and run if it has `inputs`. What is expected is computed
 //! from the inputs as they were before the launch. Each case that runs does so before and after optimisation, and
-//! without symbolic tiles.
+//! without symbolic tiles; the pages of `tests/kernels` run on simulated GPUs, too.
 //!
 //! `TILEWRIGHT_BLESS=1` writes what was found into the snapshots and into the `text` blocks.
 

@@ -45,7 +45,7 @@ fn the_readme_is_true() {
         let text =
             match (attribute(&block.info, "emit").and_then(Stage::parse), attribute(&block.info, "run")) {
                 (Some(stage), _) => {
-                    let text = handle.compiled.asm(stage);
+                    let text = handle.compiled.asm(stage).expect("it is a stage of the CPU path");
                     match (attribute(&block.info, "from"), attribute(&block.info, "lines")) {
                         (Some(from), Some(lines)) => excerpt(&text, from, lines),
                         _ => text,

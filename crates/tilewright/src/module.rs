@@ -102,7 +102,7 @@ impl Module {
             noinline: false,
         };
         let signature = Signature { name: name.into(), parameters, source: Some(source) };
-        Ok(runtime::Kernel::new(signature, function, Device::Cpu))
+        Ok(runtime::Kernel::new(signature, function, Device::selected()?))
     }
 
     fn no_such_kernel(&self, name: &str) -> Error {
@@ -133,6 +133,12 @@ impl Kernel {
     /// The name and the parameters.
     pub fn signature(&self) -> &Signature {
         self.kernel.signature()
+    }
+
+    /// The same kernel on another device than the one that `TILEWRIGHT_DEVICE` names, or the processor.
+    #[must_use]
+    pub fn on(&self, device: Device) -> Self {
+        Self { kernel: Arc::new(self.kernel.on(device)), module: self.module.clone() }
     }
 
     /// Runs the kernel for every program of a grid, and compiles it before where needed. Returns when all have ended.

@@ -1,5 +1,7 @@
 """``triton.backends.driver``."""
 
-from tilewright.runtime.driver import CpuDriver as CpuDriver
+from tilewright.runtime.driver import Driver as DriverBase
 
-DriverBase = CpuDriver
+__all__ = ["DriverBase", "GPUDriver"]
+
+GPUDriver = DriverBase

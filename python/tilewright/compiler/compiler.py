@@ -27,8 +27,8 @@ class KernelMetadata(SimpleNamespace):
         return dict(vars(self))
 
 
-class AsmDict(Mapping[str, str]):
-    """The text of each stage of a compiled kernel, made when it is asked for."""
+class AsmDict(Mapping[str, "str | bytes"]):
+    """The text of each stage of a compiled kernel, made when it is asked for; of ``cubin`` the bytes."""
 
     # Programs ask for the stages by the names of the official compiler.
     _ALIASES = {"source": "ast", "ttir": "ir", "ttgir": "opt"}  # noqa: RUF012
@@ -36,7 +36,7 @@ class AsmDict(Mapping[str, str]):
     def __init__(self, kernel: CompiledKernel) -> None:
         self._kernel = kernel
 
-    def __getitem__(self, stage: str) -> str:
+    def __getitem__(self, stage: str) -> str | bytes:
         stages = self._kernel._stages()
         name = stage if stage in stages else self._ALIASES.get(stage)
         if name not in stages:
@@ -69,6 +69,6 @@ class LazyDict:
         self.extras.append((func, args))
 
 
-def max_shared_mem(_device: int | None = None) -> int:
+def max_shared_mem(device: int | None = None) -> int:
     """The shared memory of a multiprocessor."""
-    return _native.device_properties()["max_shared_mem"]
+    return _native.device_properties(device)["max_shared_mem"]

@@ -13,7 +13,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("layout", &["base"]),
     ("gpu", &["base", "ir", "opt", "layout"]),
     ("ptx", &["base", "ir", "layout", "gpu"]),
-    ("sim", &["base", "ptx"]),
+    // Of `cpu` the memory that a program lends: both run on the host.
+    ("sim", &["base", "cpu", "ptx"]),
     ("cuda", &["base"]),
     // Development only: the stand-in for the driver library.
     ("cuda/stub", &[]),

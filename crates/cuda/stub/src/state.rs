@@ -240,6 +240,9 @@ impl State {
     }
 }
 
+/// Where the parameters begin in the constant memory of `sm_90`, in which they are aligned.
+const PARAMETER_BASE: usize = 0x210;
+
 /// Offset and bytes of each parameter of a kernel, if the PTX has one of that name.
 fn parameters(ptx: &str, name: &str) -> Option<Vec<(usize, usize)>> {
     let (_, rest) = ptx.split_once(&format!(".entry {name}("))?;
@@ -250,11 +253,13 @@ fn parameters(ptx: &str, name: &str) -> Option<Vec<(usize, usize)>> {
         let digits =
             |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
         let words: Vec<&str> = text.split_whitespace().collect();
-        let (bytes, alignment) = match words.iter().position(|word| *word == ".align") {
+        // What stands behind `.ptr` is about the memory that the parameter points to.
+        let mut own = words.iter().take_while(|word| **word != ".ptr");
+        let (bytes, alignment) = match own.position(|word| *word == ".align") {
             Some(at) => (digits(text.split_once('[').map_or("", |(_, bytes)| bytes)), digits(words[at + 1])),
             None => (digits(words[1]) / 8, digits(words[1]) / 8),
         };
-        let start = end.next_multiple_of(alignment);
+        let start = (PARAMETER_BASE + end).next_multiple_of(alignment) - PARAMETER_BASE;
         end = start + bytes;
         (start, bytes)
     };

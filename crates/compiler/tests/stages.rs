@@ -1,0 +1,45 @@
+//! The stages of both paths: the hook sees them in order, and each can be had as text afterwards.
+
+use tilewright_compiler::{CodegenOptions, Job, MachineCode, Stage, Target, compile};
+use tilewright_frontend::{Argument, Options, Request, SourceHost};
+use tilewright_ir::Dtype;
+
+const TEXT: &str = "
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x_ptr):
+    pointers = x_ptr + tl.arange(0, 512)
+    tl.store(pointers, 2 * tl.load(pointers))
+";
+
+#[test]
+fn each_stage_is_seen_once_and_can_be_had() {
+    for (name, num_warps) in [("cpu", 4), ("sm_75", 1), ("sm_80", 8), ("sm_90", 4)] {
+        let target = Target::parse(name).expect("it is a target");
+        let mut host = SourceHost::new("k.py", TEXT).expect("it is Python");
+        let kernel = host.function("double").expect("it is there");
+        let arguments = vec![Argument::Pointer { pointee: Dtype::F32, divisibility: 16 }];
+        let options = Options { num_warps, ..Options::default() };
+        let job = Job {
+            request: Request { kernel, arguments, options },
+            parameters: vec!["x_ptr".into()],
+            target,
+            codegen: CodegenOptions::default(),
+        };
+        let mut seen = Vec::new();
+        let compiled = compile(&job, &mut host, &mut |stage, text| seen.push((stage, text())));
+        let compiled = compiled.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        assert_eq!(seen.iter().map(|(stage, _)| *stage).collect::<Vec<_>>(), Stage::of(target));
+        for &stage in Stage::ALL {
+            let text = seen.iter().find(|(other, _)| *other == stage).map(|(_, text)| text);
+            assert_eq!(compiled.asm(stage).as_ref(), text, "{name}, {}", stage.name());
+        }
+        assert_eq!(compiled.metadata.target, target);
+        if let MachineCode::Gpu(code) = &compiled.code {
+            assert_eq!((code.threads, code.shared_bytes), (32 * num_warps, 0));
+            assert!(code.ptx.contains(&format!(".target {target}\n")), "{}", code.ptx);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What the simulator has counted: kept, where a program was started for it, until somebody prints it.
+
+use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
+
+use tilewright_sim::Report;
+
+/// Launches of one kernel.
+struct Launches {
+    count: u64,
+    report: Report,
+}
+
+/// `None` while nobody wants reports.
+static KEPT: Mutex<Option<Vec<Launches>>> = Mutex::new(None);
+
+/// Keeps what is counted from now on.
+pub fn keep_reports() {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
+}
+
+/// The reports since [`keep_reports`], which are forgotten with it: a table for each kernel. Launches of the same code are one.
+pub fn take_reports() -> String {
+    let kept =
+        KEPT.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take).unwrap_or_default();
+    let mut text = String::new();
+    for Launches { count, report } in &kept {
+        let launches = if *count == 1 { "1 launch" } else { &format!("{count} launches together") };
+        let _ = writeln!(text, "{launches} of {report}");
+    }
+    if kept.is_empty() { "no kernel was launched on the simulator\n".into() } else { text }
+}
+
+/// Adds the report of a launch.
+pub(crate) fn add(report: Report) {
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(kept) = kept.as_mut() else { return };
+    match kept.iter_mut().find(|known| is_same_code(&known.report, &report)) {
+        Some(known) => {
+            known.count += 1;
+            known.report.blocks += report.blocks;
+            for (sum, new) in known.report.instructions.iter_mut().zip(&report.instructions) {
+                sum.counters.add(&new.counters);
+            }
+        }
+        None => kept.push(Launches { count: 1, report }),
+    }
+}
+
+fn is_same_code(one: &Report, other: &Report) -> bool {
+    one.kernel == other.kernel
+        && one.threads_per_block == other.threads_per_block
+        && one.instructions.len() == other.instructions.len()
+        && one.instructions.iter().zip(&other.instructions).all(|(a, b)| a.text == b.text)
+}

@@ -1,0 +1,172 @@
+"""The path of a launch to the CUDA driver, with a stand-in for its library that remembers launches and runs nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+PROGRAM = """
+import ctypes
+import os
+
+import tilewright as triton
+import tilewright.language as tl
+from tilewright.runtime import driver
+
+stub = ctypes.CDLL(os.environ["TILEWRIGHT_LIBCUDA"])
+
+def launches():
+    buffer = ctypes.create_string_buffer(1 << 16)
+    length = stub.tilewright_stub_take_launches(buffer, len(buffer))
+    return buffer.raw[:length].decode().splitlines()
+
+class Array:
+    def __init__(self, address, typestr="<f4"):
+        self.__cuda_array_interface__ = dict(data=(address, False), typestr=typestr, shape=(100,), version=3)
+
+class Tensor:
+    dtype = tl.float32
+    device = "cuda:0"
+
+    def __init__(self, address):
+        self.address = address
+
+    def data_ptr(self):
+        return self.address
+
+@triton.jit
+def scale(x_ptr, out_ptr, factor, is_on, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, tl.where(is_on, x * factor, x), mask=mask)
+"""
+
+
+@pytest.fixture(scope="module")
+def stub() -> Path:
+    """The stand-in for the driver's library."""
+    if sys.platform != "linux" or shutil.which("cargo") is None:
+        pytest.skip("the stand-in for the driver is built with cargo, for Linux")
+    subprocess.run(["cargo", "build", "--quiet", "-p", "tilewright-cuda-stub"], check=True, cwd=ROOT)
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
+    return ROOT / target / "debug" / "libtilewright_cuda_stub.so"
+
+
+@pytest.fixture
+def program(run, stub, tmp_path):
+    """Runs lines behind ``PROGRAM`` on a machine as the stub's words describe it."""
+
+    def start(lines: str, words: str = "record=1", **variables: str):
+        path = tmp_path / "program.py"
+        path.write_text(PROGRAM + lines)
+        variables = {"TILEWRIGHT_LIBCUDA": str(stub), "TILEWRIGHT_STUB_CUDA": words, **variables}
+        return run(path, env={"TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache"), **variables})
+
+    return start
+
+
+def test_a_launch_arrives_as_it_was_asked_for(program):
+    done = program(
+        """
+x, out = Array(0x10_0000), Tensor(0x20_0000)
+handle = scale[(3, 2)](x, out, 1.5, True, 77, BLOCK=256, num_warps=8, stream=0xabc0)
+handle[(1,)](x, out, 1.5, False, 78)
+handle[(1,)](x, out, 1.5, False, 79, 256, stream=7)
+scale[(0,)](x, out, 1.5, True, 77, BLOCK=256)
+print("\\n".join(launches()))
+print(handle.n_regs, handle.n_spills, handle.n_max_threads, handle.metadata.shared, handle.metadata.num_warps)
+print(handle.metadata.target, list(handle.asm), ".target sm_90a" in handle.asm["ptx"], handle.asm["cubin"][:4])
+"""
+    )
+    # Two addresses, the number 1.5, a byte for the bool, and an int.
+    addresses = "00001000000000000000200000000000"
+    assert done.out.splitlines() == [
+        "scale grid=[3, 2, 1] block=[256, 1, 1] shared=0 stream=0xabc0 context=0x1000 attributes=[] "
+        f"parameters={addresses}0000c03f010000004d000000",
+        "scale grid=[1, 1, 1] block=[256, 1, 1] shared=0 stream=0x0 context=0x1000 attributes=[] "
+        f"parameters={addresses}0000c03f000000004e000000",
+        "scale grid=[1, 1, 1] block=[256, 1, 1] shared=0 stream=0x7 context=0x1000 attributes=[] "
+        f"parameters={addresses}0000c03f000000004f000000",
+        "32 0 1024 0 8",
+        "GPUTarget(backend='cuda', arch=90, warp_size=32) "
+        "['ast', 'ir', 'opt', 'gpu', 'ptx', 'cubin'] True b'\\x7fELF'",
+    ], done.err
+
+
+def test_the_driver_is_what_programs_ask(program):
+    done = program(
+        """
+active = driver.active
+print(active.get_current_target(), active.get_current_device(), active.get_current_stream(0))
+print(active.get_device_capability(), active.utils.get_device_properties(1)["multiprocessor_count"])
+active.set_current_device(1)
+print(active.get_current_device(), active.utils.is_stream_capturing(0))
+""",
+        "devices=2,capability=8.0,capturing=1",
+    )
+    assert done.out.splitlines() == [
+        "GPUTarget(backend='cuda', arch=80, warp_size=32) 0 0",
+        "(8, 0) 132",
+        "1 True",
+    ], done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "devices=0",
+            "the NVIDIA driver (CUDA 12.8) finds no GPU: there is none, or CUDA_VISIBLE_DEVICES hides it",
+        ),
+        (
+            "version=11040",
+            "the NVIDIA driver is too old: it supports CUDA 11.4, and CUDA 11.8 is needed; update the driver",
+        ),
+        (
+            "capability=7.0",
+            "GPU 0 (Stub GPU) has compute capability 7.0 (sm_70); 7.5 (sm_75) or newer is needed",
+        ),
+    ],
+)
+def test_a_machine_that_cannot_run_kernels_says_so_in_a_line(program, words, said):
+    launch = "scale[(1,)](Array(0), Array(0), 1.5, True, 77, BLOCK=256)\n"
+    done = program(
+        f"try:\n    {launch}except triton.TritonError as error:\n    print(error.code, error)\n", words
+    )
+    assert done.out.splitlines()[0] == "TW0109 error[TW0109]: device 'cuda:0' is not available"
+    assert f"note: {said}" in done.out
+    # Programs that name no device run on the CPU there.
+    assert program("print(driver.active.get_current_target().backend)", words).out == "cpu\n"
+
+
+def test_failures_of_the_driver_are_exceptions(program):
+    launch = "scale[(1,)](Array(0), Array(0), 1.5, True, 77, BLOCK=256, num_warps=4)\n"
+    caught = (
+        f"try:\n    {launch}except triton.TritonError as error:\n    print(type(error).__name__, error)\n"
+    )
+    failed = program(caught, "fail=cuLaunchKernel:719").out
+    assert failed.startswith("ExecutionError error[TW0207]: kernel `scale`: cuLaunchKernel answers ")
+    assert program(caught, "threads=64").out == (
+        "OutOfResources out of resource: threads, Required: 128, Hardware limit: 64. Reducing block sizes or "
+        "`num_stages` may help.\n"
+    )
+    refused = program(caught, "fail=cuLinkAddData_v2:218", TILEWRIGHT_CACHE_LIMIT="0").out
+    assert refused.startswith("PTXASError kernel `scale`: the driver's assembler refuses the PTX: ")
+
+
+def test_tensors_are_where_the_device_is(program):
+    numpy = "import numpy as np\nx = np.zeros(100, np.float32)\n"
+    launch = "scale[(1,)](x, Array(0), 1.5, True, 77, BLOCK=256)\n"
+    caught = (
+        f"try:\n    {launch}except triton.TritonError as error:\n    print(error.diagnostics[0].message)\n"
+    )
+    assert program(numpy + caught).out == "argument 'x_ptr' of kernel 'scale' is on device 'cpu'\n"
+    refused = program("x = Array(0)\n" + caught, TILEWRIGHT_DEVICE="cpu").out
+    assert refused == "argument 'x_ptr' of kernel 'scale' is on device 'cuda:0'\n"
