@@ -91,7 +91,8 @@ impl Kernel {
     /// The row-major number of each element of a shape, plus an offset.
     fn numbers(&mut self, shape: &[usize], offset: usize) -> Tile {
         let count = shape.iter().product();
-        let flat = self.define(&format!("arange {{start = {offset}, end = {}}}", offset + count), "int32", &[count]);
+        let flat =
+            self.define(&format!("arange {{start = {offset}, end = {}}}", offset + count), "int32", &[count]);
         self.define(&format!("reshape {} {{shape = {shape:?}}}", flat.name), "int32", shape)
     }
 
@@ -131,7 +132,8 @@ impl Kernel {
         }
         let last = self.constant(INPUT as i64 - 1, "int32", &shape);
         let inside = self.define(&format!("and {}, {}", offsets.name, last.name), "int32", &shape);
-        let (argument, element) = self.random.pick(&[("%ints", "int32"), ("%floats", "fp32"), ("%bytes", "int8")]);
+        let (argument, element) =
+            self.random.pick(&[("%ints", "int32"), ("%floats", "fp32"), ("%bytes", "int8")]);
         let pointers = self.pointers(argument, element, &inside);
         let mask = if self.random.below(2) == 0 {
             let bound = self.random.below(1100) as i64;
@@ -214,7 +216,8 @@ impl Kernel {
         let mut unit = shape.clone();
         unit.insert(axis, 1);
         let kept = self.define(&format!("expand_dims {} {{axis = {axis}}}", sum.name), element, &unit);
-        let spread = self.define(&format!("broadcast {} {{shape = {:?}}}", kept.name, x.shape), element, &x.shape);
+        let spread =
+            self.define(&format!("broadcast {} {{shape = {:?}}}", kept.name, x.shape), element, &x.shape);
         self.tiles.extend([sum, spread]);
     }
 
@@ -224,8 +227,11 @@ impl Kernel {
         let turns = self.random.below(x.shape.len());
         permutation.rotate_left(turns);
         let shape: Vec<usize> = permutation.iter().map(|&axis| x.shape[axis]).collect();
-        let tile =
-            self.define(&format!("transpose {} {{permutation = {permutation:?}}}", x.name), x.element, &shape);
+        let tile = self.define(
+            &format!("transpose {} {{permutation = {permutation:?}}}", x.name),
+            x.element,
+            &shape,
+        );
         self.tiles.push(tile);
     }
 
@@ -283,7 +289,9 @@ impl Kernel {
     fn fitted_to(&mut self, tile: &Tile) -> Tile {
         match tile.element {
             "int32" => tile.clone(),
-            "fp32" => self.define(&format!("bitcast {} {{element = int32}}", tile.name), "int32", &tile.shape),
+            "fp32" => {
+                self.define(&format!("bitcast {} {{element = int32}}", tile.name), "int32", &tile.shape)
+            }
             _ => {
                 let attributes = "{element = int32, rounding = \"rtne\"}";
                 self.define(&format!("cast {} {attributes}", tile.name), "int32", &tile.shape)
@@ -327,7 +335,8 @@ fn kernel(seed: u64) -> String {
 fn memory(seed: u64) -> [Vec<u8>; 4] {
     let mut random = Random(seed);
     let ints = (0..INPUT).flat_map(|_| ((random.bits() as i32) >> 20).to_le_bytes()).collect();
-    let floats = (0..INPUT).flat_map(|_| ((random.below(4001) as f32 - 2000.0) / 8.0).to_le_bytes()).collect();
+    let floats =
+        (0..INPUT).flat_map(|_| ((random.below(4001) as f32 - 2000.0) / 8.0).to_le_bytes()).collect();
     let bytes = (0..INPUT).map(|_| random.bits() as u8).collect();
     [ints, floats, bytes, vec![0; OUTPUT * 4]]
 }
@@ -364,7 +373,8 @@ fn in_simulator(text: &str, seed: u64, target: &str, warps: u32) -> Option<Vec<u
     let ptx = tilewright_ptx::lower(&plan).ok()?;
     let ptx = tilewright_ptx::isa::print(&ptx);
     let device = tilewright_sim::Target::new(target).expect("the simulator has it");
-    let loaded = tilewright_sim::Simulator::new(device).load(&ptx).unwrap_or_else(|error| panic!("{error}\n{ptx}"));
+    let loaded =
+        tilewright_sim::Simulator::new(device).load(&ptx).unwrap_or_else(|error| panic!("{error}\n{ptx}"));
     let mut tensors = memory(seed);
     let regions: Vec<_> = tensors.iter_mut().map(|bytes| tilewright_sim::Region::of(bytes)).collect();
     let mut parameters: Vec<u8> = regions.iter().flat_map(|region| region.address().to_le_bytes()).collect();

@@ -197,10 +197,14 @@ def test_bit_casts(dtype, out, device):
 def test_bit_casts_of_bf16(dtype, device):
     x = np.arange(65536, dtype=np.uint32).astype(np.uint16)
     found = elementwise(
-        "x.to(tl.bfloat16, bitcast=True).to(tl.uint16, bitcast=True)", {"x": (x, "uint16")}, "uint16"
+        "x.to(tl.bfloat16, bitcast=True).to(tl.uint16, bitcast=True)",
+        {"x": (x, "uint16")},
+        "uint16",
+        device=device,
     )
     assert_same(found, x)
-    found = elementwise("x.to(tl.bfloat16, bitcast=True).to(tl.float32)", {"x": (x, "uint16")}, "float32")
+    inputs = {"x": (x, "uint16")}
+    found = elementwise("x.to(tl.bfloat16, bitcast=True).to(tl.float32)", inputs, "float32", device=device)
     assert_same(found, (x.astype(np.uint32) << 16).view(np.float32))
 
 
@@ -241,4 +245,5 @@ def test_types_are_values_at_compile_time(dtype, device):
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_a_python_integer_becomes_a_tensor(dtype, device):
     x = sample(dtype, 30)
-    assert_same(elementwise(f"(x * 0 + 5).to(tl.{dtype})", {"x": (x, dtype)}, dtype), np.full_like(x, 5))
+    found = elementwise(f"(x * 0 + 5).to(tl.{dtype})", {"x": (x, dtype)}, dtype, device=device)
+    assert_same(found, np.full_like(x, 5))

@@ -302,7 +302,8 @@ def test_division_by_name(expression, device):
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_clamp(dtype, propagate, device):
     x = sample(dtype, 3000)
-    found = elementwise(f"tl.clamp(x, -1.5, 2.0, tl.PropagateNan.{propagate})", {"x": (x, dtype)}, dtype)
+    clamp = f"tl.clamp(x, -1.5, 2.0, tl.PropagateNan.{propagate})"
+    found = elementwise(clamp, {"x": (x, dtype)}, dtype, device=device)
     expected = np.minimum(np.maximum(x, np.asarray(-1.5, x.dtype)), np.asarray(2, x.dtype))
     if propagate == "NONE":
         # As minimum(maximum(x, low), high), which give the other one for NaN.

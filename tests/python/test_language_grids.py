@@ -76,7 +76,7 @@ def test_tensors_without_elements(dtype, device):
     assert nothing.numel() == 0
 
 
-def test_numpy_arrays_without_elements(device):
+def test_numpy_arrays_without_elements():
     nothing = np.zeros((4, 0), np.float32)
     increment_kernel[(2,)](nothing, 0, BLOCK=16)
 

@@ -285,7 +285,8 @@ def test_reversed_division_of_floats(dtype, device):
 def test_a_chain_of_operators_binds_as_in_python(device):
     x, y = pairs("int32", "int32", 100)
     x, y = x % 1000, y % 1000
-    found = elementwise("x + y * 2 - -x & y | x ^ 3 << 1", {"x": (x, "int32"), "y": (y, "int32")}, "int32")
+    inputs = {"x": (x, "int32"), "y": (y, "int32")}
+    found = elementwise("x + y * 2 - -x & y | x ^ 3 << 1", inputs, "int32", device=device)
     assert_same(found, x + y * 2 - -x & y | x ^ 3 << 1)
 
 

@@ -166,9 +166,21 @@ pub fn run_sim(
     values: &mut [Value],
 ) -> Result<tilewright_sim::Report, String> {
     let (text, shared_bytes) = lower(module, target, warps);
+    run_text(&text, shared_bytes, target, warps, grid, values)
+}
+
+/// Runs the kernel of a PTX text in the simulator.
+pub fn run_text(
+    text: &str,
+    shared_bytes: u32,
+    target: &str,
+    warps: u32,
+    grid: [u32; 3],
+    values: &mut [Value],
+) -> Result<tilewright_sim::Report, String> {
     let device = tilewright_sim::Target::new(target).expect("the simulator has the target");
     let loaded =
-        tilewright_sim::Simulator::new(device).load(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        tilewright_sim::Simulator::new(device).load(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let name = loaded.kernels().next().expect("there is a kernel").to_owned();
     let places = loaded.parameters(&name).unwrap_or_else(|fault| panic!("{fault}"));
     let mut parameters = vec![0; places.last().map_or(0, |last| last.offset + last.bytes)];

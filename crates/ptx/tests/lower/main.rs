@@ -4,4 +4,5 @@
 mod common;
 mod elementwise;
 mod golden;
+mod planted;
 mod programs;

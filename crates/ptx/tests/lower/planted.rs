@@ -1,0 +1,176 @@
+//! Mistakes planted in the PTX that kernels become: the simulator finds each, or the result is another one.
+
+use tilewright_ir::Dtype;
+
+use crate::common::{Random, Value, compile, int, kernel, lower, run_cpu, run_text, zeros};
+
+const F32: Dtype = Dtype::F32;
+const TARGET: &str = "sm_80";
+const WARPS: u32 = 4;
+
+/// A kernel with its arguments, of which one is the output.
+struct Case {
+    text: String,
+    shared_bytes: u32,
+    grid: [u32; 3],
+    values: Vec<Value>,
+    output: usize,
+    expected: Value,
+}
+
+impl Case {
+    fn new(module: &tilewright_ir::Module, grid: [u32; 3], values: Vec<Value>, output: usize) -> Self {
+        let (text, shared_bytes) = lower(module, TARGET, WARPS);
+        let mut expected = values.clone();
+        run_cpu(module, grid, &mut expected);
+        let expected = expected.swap_remove(output);
+        let case = Self { text, shared_bytes, grid, values, output, expected };
+        assert_eq!(case.outcome(&case.text), Ok(true), "without a mistake it is right");
+        case
+    }
+
+    /// Whether a text gives what the CPU gives, or the fault.
+    fn outcome(&self, text: &str) -> Result<bool, String> {
+        let mut values = self.values.clone();
+        run_text(text, self.shared_bytes, TARGET, WARPS, self.grid, &mut values)?;
+        let (Value::Tensor(found), Value::Tensor(expected)) = (&values[self.output], &self.expected) else {
+            panic!("the output is a tensor")
+        };
+        let floats = |bytes: &[u8]| {
+            let numbers =
+                bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four")));
+            numbers.collect::<Vec<f32>>()
+        };
+        let pairs = floats(found).into_iter().zip(floats(expected));
+        Ok(pairs.into_iter().all(|(x, y)| (x - y).abs() <= 1e-4 * y.abs().max(1.0)))
+    }
+
+    /// The text without the line of this number among those that contain a word.
+    fn without(&self, word: &str, number: usize) -> String {
+        let mut removed = false;
+        let lines = self.text.lines().enumerate().filter(|(index, line)| {
+            let place = self.text.lines().take(*index).filter(|line| line.contains(word)).count();
+            let is_it = line.contains(word) && place == number;
+            removed |= is_it;
+            !is_it
+        });
+        let text = lines.map(|(_, line)| line).collect::<Vec<_>>().join("\n");
+        assert!(removed, "there is no {word} number {number}");
+        text
+    }
+}
+
+fn softmax() -> Case {
+    let source = std::fs::read_to_string(tilewright_testkit::project_root().join("benches/kernels.py"));
+    let source = source.expect("the benchmarks' kernels are there");
+    let (rows, columns) = (2, 781);
+    let module = compile("k.py", &source, "softmax_kernel", "*fp32:16, *fp32:16, int32, int32, 1024");
+    let mut random = Random(4);
+    let x = random.tensor(F32, rows * columns);
+    let values = vec![zeros(F32, rows * columns), x, int(columns as i32), int(columns as i32)];
+    Case::new(&module, [rows as u32, 1, 1], values, 0)
+}
+
+fn product() -> Case {
+    let text = "
+@triton.jit
+def k(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    rows = tl.arange(0, M)
+    cols = tl.arange(0, N)
+    depth = tl.arange(0, K)
+    x = tl.load(a + rows[:, None] * K + depth[None, :])
+    y = tl.load(b + depth[:, None] * N + cols[None, :])
+    tl.store(c + rows[:, None] * N + cols[None, :], tl.dot(x, y))
+";
+    let module = kernel(text, "*fp16:16, *fp16:16, *fp32:16, 64, 64, 64");
+    let mut random = Random(5);
+    let values =
+        vec![random.tensor(Dtype::F16, 64 * 64), random.tensor(Dtype::F16, 64 * 64), zeros(F32, 64 * 64)];
+    Case::new(&module, [1, 1, 1], values, 2)
+}
+
+fn add() -> Case {
+    let text = "
+@triton.jit
+def k(x, out, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out + offsets, tl.load(x + offsets, mask=mask) + 1.0, mask=mask)
+";
+    let module = kernel(text, "*fp32:16, *fp32:16, int32, 512");
+    let mut random = Random(6);
+    let values = vec![random.tensor(F32, 997), zeros(F32, 997), int(997)];
+    Case::new(&module, [2, 1, 1], values, 1)
+}
+
+#[test]
+fn each_removed_barrier_is_a_race() {
+    for case in [softmax(), product()] {
+        let barriers = case.text.lines().filter(|line| line.contains("bar.sync")).count();
+        assert!(barriers > 0, "{}", case.text);
+        for number in 0..barriers {
+            let fault = case.outcome(&case.without("bar.sync", number)).expect_err("a race is found");
+            assert!(fault.contains("race"), "barrier {number}: {}", fault.lines().next().unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+fn a_wrong_swizzle_gives_another_product() {
+    let case = product();
+    // The bits of the row that are combined into the column of a place in shared memory.
+    let swizzle = case.text.lines().find(|line| line.contains("xor.b32")).expect("places are swizzled");
+    let wrong = case.text.replacen(swizzle, &swizzle.replace("xor.b32", "or.b32 "), 1);
+    assert_ne!(wrong, case.text);
+    assert_ne!(case.outcome(&wrong), Ok(true), "it is noticed");
+}
+
+#[test]
+fn a_mask_that_is_off_by_one_is_out_of_bounds() {
+    let case = add();
+    let wrong = case.text.replace("setp.lt.s32", "setp.le.s32");
+    assert_ne!(wrong, case.text);
+    let fault = case.outcome(&wrong).expect_err("element 997 is not there");
+    assert!(fault.contains("out of bounds"), "{fault}");
+}
+
+#[test]
+fn a_store_without_its_mask_is_out_of_bounds() {
+    let case = add();
+    let store = case.text.lines().rfind(|line| line.contains("st.global")).expect("there is a store");
+    let (_, unguarded) = store.trim().split_once(' ').expect("it has a guard");
+    let fault = case.outcome(&case.text.replacen(store, unguarded, 1)).expect_err("it is out of bounds");
+    assert!(fault.contains("out of bounds"), "{fault}");
+}
+
+#[test]
+fn a_vector_load_at_an_odd_place_is_misaligned() {
+    // What the signature says of the multiple of 16 is not true of this pointer.
+    let text = "
+@triton.jit
+def k(x, out, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(out + offsets, tl.load(x + offsets))
+";
+    let module = kernel(text, "*fp32:16, *fp32:16, 512");
+    let mut random = Random(7);
+    let case = Case::new(&module, [1, 1, 1], vec![random.tensor(F32, 600), zeros(F32, 512)], 1);
+    let load = case.text.lines().find(|line| line.contains("ld.global.v4")).expect("it is a vector");
+    let (before, _) = load.split_once(']').expect("it has an address");
+    let shifted = load.replacen(before, &format!("{before}+4"), 1);
+    let fault = case.outcome(&case.text.replacen(load, &shifted, 1)).expect_err("it is misaligned");
+    assert!(fault.contains("misaligned"), "{fault}");
+}
+
+#[test]
+fn a_barrier_for_some_threads_is_divergent() {
+    let case = softmax();
+    let barrier = case.text.lines().find(|line| line.contains("bar.sync")).expect("there is a barrier");
+    // One more, which only the first lanes of each warp come to.
+    let guarded = format!(
+        "{barrier}\n{{\n.reg .pred %some;\n.reg .b32 %number;\nmov.u32 %number, %laneid;\n\
+         setp.lt.u32 %some, %number, 7;\n@%some bra $few;\nbra.uni $all;\n$few:\nbar.sync 0;\n$all:\n}}"
+    );
+    let fault = case.outcome(&case.text.replacen(barrier, &guarded, 1)).expect_err("it is divergent");
+    assert!(fault.contains("diverge"), "{}", fault.lines().next().unwrap_or_default());
+}
