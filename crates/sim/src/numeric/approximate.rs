@@ -40,6 +40,8 @@ pub fn apply(function: Function, mode: Mode, a: u64) -> u64 {
         Function::Tanh => x.tanh(),
         Function::Reciprocal => 1.0 / x,
         Function::ReciprocalRoot => 1.0 / x.sqrt(),
+        // As in `Mode::square_root`.
+        Function::Root if x < 0.0 => f64::NAN,
         Function::Root => x.sqrt(),
     };
     from_f64(mode, y)

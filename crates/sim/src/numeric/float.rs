@@ -187,7 +187,9 @@ impl Mode {
     #[inline]
     pub fn square_root(self, a: u64) -> u64 {
         if self.is_native() {
-            return self.rounded(self.single(a).sqrt());
+            let a = self.single(a);
+            // The optimiser takes the sign of a root for known, that of a NaN too, and the test for NaN then fails.
+            return self.rounded(if a < 0.0 { f32::NAN } else { a.sqrt() });
         }
         self.round(self.number(a).square_root())
     }
