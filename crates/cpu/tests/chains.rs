@@ -253,7 +253,7 @@ kernel func0 @k(%x: *fp32, %y: *fp32, %out: *fp32) {
   return_values
 }
 ";
-    assert!(program(text).to_string().contains("chain of the next 5 steps"), "{}", program(text));
+    assert!(program(text).to_string().contains("chain of the next 3 steps"), "{}", program(text));
     let mut random = Random(7);
     let (x, y) = (memory(&mut random, false), memory(&mut random, false));
     let mut args = [f32s(&x[..8]), f32s(&y[..1024]), f32s(&[0.0; 1024])];

@@ -1,15 +1,14 @@
 //! Chains of binary32 ops as one loop: what one op gives, the next one takes from the registers.
 //!
+//! Links are functions of a few instructions: those that need many registers end a chain.
+//!
 //! A chain goes over its tiles in blocks of [`BLOCK`] elements. Each block is loaded, goes through all links, and is put
 //! where links say. The results are those of the ops one after the other, to the bit: a sum has the same order as that
 //! of [`reduce`](super::reduce), whose interleaved chains are as many as a block has elements.
 
-use std::ops::Range;
-
 use pulp::{Simd, WithSimd};
 use tilewright_ir::ElementwiseFn;
 
-use super::{Source, math32, simd};
 use crate::memory::{RunReader, RunWriter};
 
 /// The elements that go through the links at a time.
@@ -52,10 +51,6 @@ pub(crate) enum Function {
     Neg,
     Abs,
     Sqrt,
-    Exp,
-    Exp2,
-    Log,
-    Log2,
 }
 
 /// How the elements of a block are combined with those of the blocks before.
@@ -93,12 +88,6 @@ pub(crate) struct Totals {
 }
 
 impl Function {
-    /// Whether it needs so many registers that it has a loop of its own.
-    #[inline(always)]
-    fn is_long(self) -> bool {
-        matches!(self, Function::Exp | Function::Exp2 | Function::Log | Function::Log2)
-    }
-
     /// The function of the table, and the one with swapped operands.
     pub(crate) fn of(function: ElementwiseFn) -> Option<[Option<Function>; 2]> {
         use ElementwiseFn as F;
@@ -112,10 +101,6 @@ impl Function {
             F::Neg => [Some(Function::Neg), None],
             F::Abs => [Some(Function::Abs), None],
             F::Sqrt | F::SqrtRn => [Some(Function::Sqrt), None],
-            F::Exp => [Some(Function::Exp), None],
-            F::Exp2 => [Some(Function::Exp2), None],
-            F::Log => [Some(Function::Log), None],
-            F::Log2 => [Some(Function::Log2), None],
             // tidy: wildcard because a function that is not here ends the chain.
             _ => return None,
         })
@@ -147,14 +132,6 @@ impl WithSimd for Chain<'_, '_> {
         }
     }
 }
-
-/// The elements that go from one part of a chain to the next by way of memory: so many blocks that the call of a long
-/// function between them costs little.
-const AT_A_TIME: usize = 4 * BLOCK;
-
-/// Elements between two parts of a chain.
-#[repr(align(64))]
-struct Between([f32; AT_A_TIME]);
 
 /// What is known of the totals after some blocks.
 #[repr(align(64))]
@@ -189,66 +166,16 @@ fn to_block<S: Simd, const N: usize>(elements: &[f32; BLOCK]) -> Block<S, N> {
 }
 
 impl Chain<'_, '_> {
+    /// Nothing is called on the way, so that what a block and the totals are in stays in registers.
     #[inline(always)]
     fn run<S: Simd, const N: usize>(self, simd: S) -> Option<Totals> {
-        let mut sums = Sums { kind: None, sofar: [0.0; BLOCK], bad: [0.0; BLOCK] };
-        let mut between = Between([0.0; AT_A_TIME]);
-        let is_long = |link: &Link<'_>| matches!(link, Link::Apply(function, _) if function.is_long());
-        let most = if self.links.iter().any(is_long) { AT_A_TIME } else { self.elements };
-        for start in (0..self.elements).step_by(most.max(1)) {
-            let elements = start..(start + most).min(self.elements);
-            let mut rest = self.links;
-            let mut comes_from_memory = false;
-            loop {
-                let place = rest.iter().position(is_long);
-                let part = Part {
-                    links: &rest[..place.unwrap_or(rest.len())],
-                    elements: elements.clone(),
-                    comes_from_memory,
-                    goes_to_memory: place.is_some(),
-                };
-                part.run::<S, N>(simd, self.targets, &mut sums, &mut between.0);
-                let Some(place) = place else { break };
-                if let Link::Apply(function, _) = rest[place] {
-                    long(function, &mut between.0[..elements.len()]);
-                }
-                rest = &rest[place + 1..];
-                comes_from_memory = true;
-            }
-        }
-        sums.totals()
-    }
-}
-
-/// Links of which none is long, for some elements. Nothing is called on the way, so that what a block and the totals are in
-/// stays in registers.
-struct Part<'c, 'a> {
-    links: &'c [Link<'a>],
-    elements: Range<usize>,
-    comes_from_memory: bool,
-    goes_to_memory: bool,
-}
-
-impl Part<'_, '_> {
-    #[inline(always)]
-    fn run<S: Simd, const N: usize>(
-        self,
-        simd: S,
-        targets: &mut [Target<'_>],
-        sums: &mut Sums,
-        between: &mut [f32; AT_A_TIME],
-    ) {
-        let zero = simd.splat_f32s(0.0);
-        let mut sofar = to_block::<S, N>(&sums.sofar);
-        let mut bad = to_block::<S, N>(&sums.bad);
-        let mut kind = sums.kind;
-        for first in self.elements.clone().step_by(BLOCK) {
-            let place = (first - self.elements.start) * size_of::<f32>();
-            let mut block = [zero; N];
-            if self.comes_from_memory {
-                block = RunReader::of(bytemuck::cast_slice(&between[..])).read(place);
-            }
-            for link in self.links {
+        let Self { links, targets, elements } = self;
+        let mut sofar = [simd.splat_f32s(0.0); N];
+        let mut bad = sofar;
+        let mut kind = None;
+        for first in (0..elements).step_by(BLOCK) {
+            let mut block = [simd.splat_f32s(0.0); N];
+            for link in links {
                 match *link {
                     Link::Apply(function, feed) => {
                         let operand = feed.block::<S, N>(simd, first, block, targets);
@@ -272,11 +199,9 @@ impl Part<'_, '_> {
                     }
                 }
             }
-            if self.goes_to_memory {
-                RunWriter::of(bytemuck::cast_slice_mut(&mut between[..])).write(place, block);
-            }
         }
-        *sums = Sums { kind, sofar: to_elements::<S, N>(sofar), bad: to_elements::<S, N>(bad) };
+        let sums = Sums { kind, sofar: to_elements::<S, N>(sofar), bad: to_elements::<S, N>(bad) };
+        sums.totals()
     }
 }
 
@@ -369,8 +294,6 @@ fn apply<S: Simd, const N: usize>(
             let more = simd.select_f32s(simd.greater_than_f32s(x[i], y[i]), x[i], y[i]);
             extreme(simd, x[i], y[i], more, simd.and_u32s(bits(simd, x[i]), bits(simd, y[i])))
         }),
-        // They have no operand but what the link before gave, and are computed elsewhere.
-        Function::Exp | Function::Exp2 | Function::Log | Function::Log2 => {}
     }
     out
 }
@@ -380,36 +303,13 @@ fn bits<S: Simd>(simd: S, x: S::f32s) -> S::u32s {
     simd.transmute_u32s_f32s(x)
 }
 
-/// The minimum or maximum as [`math32::min`] and [`math32::max`] have it, of the one that a comparison finds and the one
+/// The minimum or maximum as [`math32`](super::math32) has it, of the one that a comparison finds and the one
 /// among zeros.
 #[inline(always)]
 fn extreme<S: Simd>(simd: S, x: S::f32s, y: S::f32s, compared: S::f32s, of_equals: S::u32s) -> S::f32s {
     let of_equals = simd.transmute_f32s_u32s(of_equals);
     let ordered = simd.select_f32s(simd.equal_f32s(x, y), of_equals, compared);
     simd.select_f32s(simd.equal_f32s(y, y), ordered, x)
-}
-
-/// Functions that need many registers: they have a loop of their own, so that the block of the others stays in theirs.
-#[inline(never)]
-fn long(function: Function, elements: &mut [f32]) {
-    match function {
-        Function::Exp => simd::unary(elements, Source::Out, math32::exp),
-        Function::Exp2 => simd::unary(elements, Source::Out, math32::exp2),
-        Function::Log => simd::unary(elements, Source::Out, math32::log),
-        Function::Log2 => simd::unary(elements, Source::Out, math32::log2),
-        Function::Take
-        | Function::Add
-        | Function::Sub
-        | Function::SubFrom
-        | Function::Mul
-        | Function::Div
-        | Function::DivInto
-        | Function::Min
-        | Function::Max
-        | Function::Neg
-        | Function::Abs
-        | Function::Sqrt => unreachable!("a link computes it in registers"),
-    }
 }
 
 impl Feed<'_> {
