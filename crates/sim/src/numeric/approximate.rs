@@ -32,6 +32,11 @@ pub enum Function {
 #[inline]
 pub fn apply(function: Function, mode: Mode, a: u64) -> u64 {
     let x = mode.kind.to_f64(mode.operand(a));
+    let is_root = matches!(function, Function::Root | Function::ReciprocalRoot);
+    if is_root && (x.is_nan() || x < 0.0) {
+        // As in `Mode::square_root`.
+        return mode.result(mode.kind.format().nan());
+    }
     let y = match function {
         Function::Exp2 => x.exp2(),
         Function::Log2 => x.log2(),
@@ -40,8 +45,6 @@ pub fn apply(function: Function, mode: Mode, a: u64) -> u64 {
         Function::Tanh => x.tanh(),
         Function::Reciprocal => 1.0 / x,
         Function::ReciprocalRoot => 1.0 / x.sqrt(),
-        // As in `Mode::square_root`.
-        Function::Root if x < 0.0 => f64::NAN,
         Function::Root => x.sqrt(),
     };
     from_f64(mode, y)

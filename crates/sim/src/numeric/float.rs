@@ -187,9 +187,12 @@ impl Mode {
     #[inline]
     pub fn square_root(self, a: u64) -> u64 {
         if self.is_native() {
-            let a = self.single(a);
-            // The optimiser takes the sign of a root for known, that of a NaN too, and the test for NaN then fails.
-            return self.rounded(if a < 0.0 { f32::NAN } else { a.sqrt() });
+            let x = self.single(a);
+            // Not by a test of the root: the optimiser takes its sign for known, that of a NaN too.
+            if x.is_nan() || x < 0.0 {
+                return self.result(self.kind.format().nan());
+            }
+            return self.rounded(x.sqrt());
         }
         self.round(self.number(a).square_root())
     }
