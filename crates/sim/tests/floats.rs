@@ -26,7 +26,8 @@ fn check(instruction: &str, seed: u64, reference: impl Fn([f32; 3]) -> f32) {
     let rows = singles(seed);
     let results = evaluate(instruction, "f32", &["f32"; 3], &rows);
     for (row, result) in rows.into_iter().zip(results) {
-        let expected = reference(row.map(single));
+        // Behind the optimiser's back: it takes the sign of a root for known, and then a NaN for none.
+        let expected = std::hint::black_box(reference(row.map(single)));
         let expected = if expected.is_nan() { 0x7fff_ffff } else { expected.to_bits() };
         assert_eq!(result as u32, expected, "{instruction} of {:?}: {:e}", row.map(single), single(result));
     }

@@ -32,11 +32,6 @@ pub enum Function {
 #[inline]
 pub fn apply(function: Function, mode: Mode, a: u64) -> u64 {
     let x = mode.kind.to_f64(mode.operand(a));
-    let is_root = matches!(function, Function::Root | Function::ReciprocalRoot);
-    if is_root && (x.is_nan() || x < 0.0) {
-        // As in `Mode::square_root`.
-        return mode.result(mode.kind.format().nan());
-    }
     let y = match function {
         Function::Exp2 => x.exp2(),
         Function::Log2 => x.log2(),

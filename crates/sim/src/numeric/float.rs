@@ -187,12 +187,7 @@ impl Mode {
     #[inline]
     pub fn square_root(self, a: u64) -> u64 {
         if self.is_native() {
-            let x = self.single(a);
-            // Not by a test of the root: the optimiser takes its sign for known, that of a NaN too.
-            if x.is_nan() || x < 0.0 {
-                return self.result(self.kind.format().nan());
-            }
-            return self.rounded(x.sqrt());
+            return self.rounded(self.single(a).sqrt());
         }
         self.round(self.number(a).square_root())
     }
