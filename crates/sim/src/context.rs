@@ -160,6 +160,13 @@ impl Context<'_> {
         }
     }
 
+    /// Counts an access of the warp to global memory: the first byte and the length of each lane's part, all of which were
+    /// accessed.
+    pub fn count_global(&mut self, accesses: impl Iterator<Item = (u64, u64)>) {
+        let Self { global, hint, counters, .. } = self;
+        counters.global(accesses.map(|(address, len)| (global.device_address(hint, address), len)));
+    }
+
     /// Reads bytes for a lane. The address is a multiple of `alignment`, or it is a fault.
     #[inline]
     pub fn read(

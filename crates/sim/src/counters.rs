@@ -9,7 +9,7 @@ pub struct StepCounters {
     pub lanes: u64,
     /// Accesses of warps to global memory.
     pub global_requests: u64,
-    /// Sectors of 32 bytes that they touched.
+    /// Sectors of 32 bytes that they touched. Each allocation counts as one that begins at a sector, wherever the host has it.
     pub sectors: u64,
     /// Sectors that the same bytes would fill if they lay together.
     pub ideal_sectors: u64,
@@ -40,7 +40,7 @@ impl StepCounters {
         self.tensor_operations += other.tensor_operations;
     }
 
-    /// Counts an access of a warp to global memory: each lane's first byte and length.
+    /// Counts an access of a warp to global memory: each lane's first byte, by its address on the device, and length.
     pub fn global(&mut self, accesses: impl Iterator<Item = (u64, u64)>) {
         let mut spans: smallvec::SmallVec<[(u64, u64); 32]> =
             accesses.map(|(start, len)| (start, start + len)).collect();

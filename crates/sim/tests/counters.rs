@@ -2,14 +2,20 @@
 
 mod common;
 
-use common::{kernel, launch, memory};
-use tilewright_sim::{Class, Report};
+use common::{kernel, launch, load, memory};
+use tilewright_sim::{Class, Launch, Region, Report};
 
 #[repr(align(256))]
 struct Aligned([u32; 4096]);
 
 /// Loads of 32 lanes, each at its number times a stride in bytes.
 fn global(stride: u32, load: &str) -> Report {
+    let mut words = Box::new(Aligned([0; 4096]));
+    let arguments = vec![memory(&mut words.0)];
+    launch(&strided(stride, load), 1, 32, arguments).expect("the launch is legal")
+}
+
+fn strided(stride: u32, load: &str) -> String {
     let body = format!(
         "
     .reg .b64 %a, %at;
@@ -20,22 +26,69 @@ fn global(stride: u32, load: &str) -> Report {
     {load}
     ret;"
     );
-    let mut words = Box::new(Aligned([0; 4096]));
-    launch(&kernel(&["a"], &body), 1, 32, vec![memory(&mut words.0)]).expect("the launch is legal")
+    kernel(&["a"], &body)
+}
+
+/// Requests, sectors, and sectors of the same bytes together.
+fn requests(report: &Report) -> (u64, u64, u64) {
+    let total = report.total();
+    (total.global_requests, total.sectors, total.ideal_sectors)
 }
 
 #[test]
 fn sectors_of_global_requests() {
-    let count = |stride, load| {
-        let total = global(stride, load).total();
-        (total.global_requests, total.sectors, total.ideal_sectors)
-    };
+    let count = |stride, load| requests(&global(stride, load));
     assert_eq!(count(4, "ld.global.u32 %r0, [%at];"), (1, 4, 4));
     assert_eq!(count(16, "ld.global.v4.u32 {%r0, %r1, %r2, %r3}, [%at];"), (1, 16, 16));
     assert_eq!(count(32, "ld.global.u32 %r0, [%at];"), (1, 32, 4), "a column");
     assert_eq!(count(0, "ld.global.u32 %r0, [%at];"), (1, 1, 1), "the same for all");
     assert_eq!(count(4, "ld.global.u32 %r0, [%at+16];"), (1, 5, 4), "across a boundary");
     assert_eq!(count(8, "ld.global.u8 %r0, [%at];"), (1, 8, 1));
+}
+
+#[test]
+fn sectors_are_counted_from_the_start_of_an_allocation() {
+    let mut words = Box::new(Aligned([0; 4096]));
+    for (load, expected) in
+        [("ld.global.u32 %r0, [%at];", (1, 4, 4)), ("ld.global.u32 %r0, [%at+4];", (1, 5, 4))]
+    {
+        for start in [0, 4, 8, 63, 64, 100] {
+            let report = launch(&strided(4, load), 1, 32, vec![memory(&mut words.0[start..start + 33])]);
+            assert_eq!(requests(&report.expect("the launch is legal")), expected, "{load} from word {start}");
+        }
+    }
+}
+
+#[test]
+fn neighbours_on_the_host_share_no_sector() {
+    let body = "
+    .reg .b64 %a, %b;
+    .reg .b32 %t, %r;
+    .reg .pred %p;
+    ld.param.u64 %a, [a];
+    ld.param.u64 %b, [b];
+    mov.u32 %t, %tid.x;
+    setp.ge.u32 %p, %t, 16;
+    selp.b64 %a, %a, %b, %p;
+    ld.global.u32 %r, [%a];
+    ret;";
+    let mut words = Box::new(Aligned([0; 4096]));
+    let (a, b) = words.0[..8].split_at_mut(4);
+    let report = launch(&kernel(&["a", "b"], body), 1, 32, vec![memory(a), memory(b)]);
+    assert_eq!(requests(&report.expect("the launch is legal")), (1, 2, 1));
+}
+
+#[test]
+fn regions_that_overlap_are_one_allocation() {
+    let words = Box::new(Aligned([0; 4096]));
+    let bytes: &[u8] = bytemuck::cast_slice(&words.0);
+    let module = load("sm_90", &strided(4, "ld.global.u32 %r0, [%at];"));
+    for (from, sectors) in [(0, 4), (16, 5), (256, 4)] {
+        let regions = [Region::read_only(&bytes[from..]), Region::read_only(&bytes[..1024])];
+        let address = regions[0].address().to_le_bytes();
+        let report = module.launch(&Launch::new("kernel", [1; 3], [32, 1, 1], &address, &regions));
+        assert_eq!(requests(&report.expect("the launch is legal")), (1, sectors, 4), "from byte {from}");
+    }
 }
 
 /// Stores of 32 lanes to shared memory, each at its number times a stride in bytes.

@@ -132,7 +132,7 @@ pub(super) fn read(context: &mut Context<'_>, agent: &Agent, place: Place, to: &
         Place::Global(address) => {
             context.global.read(context.hint, address, to)?;
             if !to.is_empty() {
-                context.counters.global(std::iter::once((address, to.len() as u64)));
+                context.count_global(std::iter::once((address, to.len() as u64)));
             }
         }
         Place::Shared { rank, offset } => {
@@ -195,7 +195,7 @@ fn write_by(
     if let Place::Global(address) = place
         && !from.is_empty()
     {
-        context.counters.global(std::iter::once((address, from.len() as u64)));
+        context.count_global(std::iter::once((address, from.len() as u64)));
     }
     context.counters.bytes_written += from.len() as u64;
     Ok(())

@@ -77,7 +77,7 @@ impl Execute for Copy {
         }
         context.counters.bytes_read += requests.iter().map(|(_, size)| size).sum::<u64>();
         if !requests.is_empty() {
-            context.counters.global(requests.into_iter());
+            context.count_global(requests.into_iter());
         }
         context.counters.shared(&offsets, self.bytes);
         let lanes = context.lanes;

@@ -166,18 +166,17 @@ impl Places {
 
     /// Counts the access, of so many bytes a lane.
     pub fn count(&self, context: &mut Context<'_>, bytes: usize, is_store: bool) {
-        let counters = &mut *context.counters;
         let moved = ((self.global.len() + self.shared.len()) * bytes) as u64;
         if is_store {
-            counters.bytes_written += moved;
+            context.counters.bytes_written += moved;
         } else {
-            counters.bytes_read += moved;
+            context.counters.bytes_read += moved;
         }
         if !self.global.is_empty() {
-            counters.global(self.global.iter().map(|address| (*address, bytes as u64)));
+            context.count_global(self.global.iter().map(|address| (*address, bytes as u64)));
         }
         if !self.shared.is_empty() {
-            counters.shared(&self.shared, bytes);
+            context.counters.shared(&self.shared, bytes);
         }
     }
 }

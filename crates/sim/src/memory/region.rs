@@ -91,20 +91,54 @@ impl std::fmt::Debug for Region<'_> {
     }
 }
 
+/// A region of a launch.
+#[derive(Debug)]
+struct Lent<'a> {
+    region: Region<'a>,
+    /// Its number among those of the caller.
+    number: usize,
+    /// What is added to an address of the host, wrapping, to have the address on the device.
+    to_device: u64,
+}
+
 /// All memory that a launch may touch.
 #[derive(Debug)]
 pub struct Global<'a> {
-    /// Sorted by address, each with its number among those of the caller.
-    regions: Vec<(Region<'a>, usize)>,
+    /// Sorted by address.
+    regions: Vec<Lent<'a>>,
 }
+
+/// A driver's allocations begin at multiples of this.
+const DEVICE_ALIGNMENT: u64 = 256;
 
 impl<'a> Global<'a> {
     /// The memory of these regions. Where they overlap, each byte belongs to one that holds it.
     pub fn new(regions: &[Region<'a>]) -> Self {
-        let mut regions: Vec<_> =
+        let mut numbered: Vec<_> =
             regions.iter().copied().zip(0..).filter(|(region, _)| region.len > 0).collect();
-        regions.sort_by_key(|(region, _)| (region.address(), region.len));
-        Self { regions }
+        numbered.sort_by_key(|(region, _)| (region.address(), region.len));
+        // Regions that overlap are parts of one allocation, which begins where the first of them does.
+        let (mut end, mut device_end, mut to_device) = (0, 0_u64, 0);
+        let place = |(region, number): (Region<'a>, usize)| {
+            let address = region.address();
+            if address >= end {
+                to_device = device_end.next_multiple_of(DEVICE_ALIGNMENT).wrapping_sub(address);
+            }
+            end = end.max(address + region.len as u64);
+            device_end = end.wrapping_add(to_device);
+            Lent { region, number, to_device }
+        };
+        Self { regions: numbered.into_iter().map(place).collect() }
+    }
+
+    /// Where an address that was accessed lies on the device, whose allocations begin at multiples of 256, as those of a
+    /// driver do: what lies together in a sector does not depend on the host's allocator.
+    pub fn device_address(&self, hint: &mut usize, address: u64) -> u64 {
+        let is_hit = self.regions.get(*hint).is_some_and(|lent| lent.region.contains(address, 1));
+        if !is_hit && self.find(hint, address, 1, false).is_err() {
+            return address;
+        }
+        address.wrapping_add(self.regions[*hint].to_device)
     }
 
     /// The pointer to so many bytes, if they may be accessed. `hint` remembers where the last access went.
@@ -117,7 +151,7 @@ impl<'a> Global<'a> {
         is_store: bool,
     ) -> Result<*mut u8, FaultKind> {
         let region = match self.regions.get(*hint) {
-            Some((region, _)) if region.contains(address, bytes) => region,
+            Some(lent) if lent.region.contains(address, bytes) => &lent.region,
             _ => self.find(hint, address, bytes, is_store)?,
         };
         if is_store && !region.is_writable {
@@ -134,15 +168,15 @@ impl<'a> Global<'a> {
         bytes: usize,
         is_store: bool,
     ) -> Result<&Region<'a>, FaultKind> {
-        let end = self.regions.partition_point(|(region, _)| region.address() <= address);
+        let end = self.regions.partition_point(|lent| lent.region.address() <= address);
         // Regions that overlap are rare: look back through all that begin before the address.
         for index in (0..end).rev() {
-            if self.regions[index].0.contains(address, bytes) {
+            if self.regions[index].region.contains(address, bytes) {
                 *hint = index;
-                return Ok(&self.regions[index].0);
+                return Ok(&self.regions[index].region);
             }
         }
-        let miss = |(region, number): &(Region<'a>, usize)| {
+        let miss = |Lent { region, number, .. }: &Lent<'a>| {
             let start = address.wrapping_sub(region.address()) as i64;
             let past = start.saturating_add(bytes as i64).saturating_sub(region.len as i64);
             (*number, if start < 0 { start } else { past })
