@@ -15,6 +15,27 @@ const F64: Float = Float::F64;
 const SHIFTER: f64 = 6_755_399_441_055_744.0;
 /// ln 2 in two parts, of which the first has zeros at its end.
 const LN_2: [f64; 2] = [6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10];
+/// log(1 - erf(t)) / -t - 1 as a polynomial of -t, for t from 15/16 to 6.
+const ERF_EXPONENT: [f64; 18] = [
+    1.671_664_622_795_728_5e-12,
+    7.349_861_720_084_448e-11,
+    1.513_522_559_406_012e-9,
+    1.938_683_904_206_890_2e-8,
+    1.728_172_433_126_877_6e-7,
+    1.134_003_035_993_147_4e-6,
+    5.626_798_357_738_986e-6,
+    2.115_959_213_721_077_4e-5,
+    5.815_749_593_914_848e-5,
+    9.986_452_283_762_656e-5,
+    8.103_350_362_309_062e-6,
+    -5.655_626_075_065_34e-4,
+    -1.683_622_723_978_877_8e-3,
+    -2.053_089_060_489_089_6e-4,
+    1.912_865_227_642_619_4e-2,
+    1.027_722_217_004_626_6e-1,
+    -6.366_199_277_003_507e-1,
+    1.283_791_459_971_859_2e-1,
+];
 
 fn constant(value: f64) -> Scalar {
     Scalar::constant(value.to_bits())
@@ -29,11 +50,15 @@ impl Lowering<'_> {
             F::Exp2 => builder.exp2_64(x[0]),
             F::Log => builder.log64(x[0]),
             F::Log2 => builder.log2_64(x[0]),
+            F::Sqrt => builder.sqrt_rn(F64, x[0]),
             F::Rsqrt => {
                 let root = builder.sqrt_rn(F64, x[0]);
                 builder.divide(F64, true, constant(1.0), root)
             }
             F::Tanh => builder.tanh64(x[0]),
+            F::Erf => builder.erf64(x[0]),
+            F::Sin => self.sine64(x[0], 0),
+            F::Cos => self.sine64(x[0], 1),
             // tidy: wildcard because the other functions are elsewhere or not supported.
             _ => return None,
         })
@@ -222,5 +247,44 @@ impl Builder {
         let result = self.with_sign_of(F64, magnitude, x);
         let is_nan = self.float_compare(F64, Comparison::Nan, x, x);
         self.select(Width::B64, is_nan, x, result)
+    }
+
+    /// The error function within 1.1 ulp (0.97 found): x + x p(x^2) up to 15/16, 1 - e^-(t + t q(t)) of t = |x| beyond; p
+    /// and q are the polynomials of the least error (Remez).
+    fn erf64(&mut self, x: Scalar) -> Scalar {
+        let square = self.mul_rn(F64, x, x);
+        let p = self.polynomial(
+            F64,
+            square,
+            [
+                -8.219_855_860_325_794e-10,
+                1.392_931_593_195_262_9e-8,
+                -1.625_304_401_657_608_5e-7,
+                1.645_278_119_148_533_7e-6,
+                -1.492_513_617_031_700_5e-5,
+                1.205_531_398_964_701_4e-4,
+                -8.548_326_560_019_374e-4,
+                5.223_977_618_252_835e-3,
+                -2.686_617_064_447_148_5e-2,
+                1.128_379_167_095_199e-1,
+                -3.761_263_890_318_369e-1,
+                1.283_791_670_955_125_6e-1,
+            ],
+        );
+        let small = self.fma(F64, p, x, x);
+        let minus_t = self.bitwise(Bitwise::Or, Width::B64, x, Scalar::constant(1 << 63));
+        // From 6 on, the end of the polynomial's range, the result is 1.
+        let v = self.float_extremum(F64, true, false, minus_t, constant(-6.0));
+        let q = self.polynomial(F64, v, ERF_EXPONENT);
+        let exponent = self.fma(F64, q, v, v);
+        let (r, exponent) = self.reduce_exp64(exponent);
+        let p = self.exp_minus_1(r);
+        // 2^11 more in the exponent are the sign.
+        let minus_power = self.power64(exponent.plus(Width::B64, 2048));
+        let rest = self.add_rn(F64, minus_power, constant(1.0));
+        let large = self.fma(F64, p, minus_power, rest);
+        let large = self.with_sign_of(F64, large, x);
+        let is_large = self.float_compare(F64, Comparison::Lt, minus_t, constant(-0.9375));
+        self.select(Width::B64, is_large, large, small)
     }
 }

@@ -37,6 +37,7 @@ mod remainder;
 mod shape;
 mod thread;
 mod trigonometry;
+mod trigonometry64;
 
 use std::rc::Rc;
 

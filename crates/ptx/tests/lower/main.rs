@@ -4,5 +4,6 @@
 mod common;
 mod elementwise;
 mod golden;
+mod math64;
 mod planted;
 mod programs;

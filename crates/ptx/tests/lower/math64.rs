@@ -1,0 +1,102 @@
+//! Sine, cosine and error function of binary64: against a table of exact results rounded once, and against the CPU.
+
+use tilewright_ir::{Dtype, Module};
+use tilewright_testkit::Ptxas;
+
+use crate::common::{Random, Value, element, kernel, lower, run_cpu, run_sim, zeros};
+
+const F64: Dtype = Dtype::F64;
+const FUNCTIONS: [&str; 3] = ["sin", "cos", "erf"];
+const TARGETS: [&str; 3] = ["sm_75", "sm_80", "sm_90a"];
+/// Of each number its bits, and those of what the functions are.
+const TABLE: &str = include_str!("math64.txt");
+
+/// A kernel that stores what the functions are of a tile, one after the other.
+fn module(count: usize) -> Module {
+    let stores = FUNCTIONS.iter().enumerate();
+    let stores = stores.map(|(place, name)| format!("    tl.store(out + {place} * N + i, tl.{name}(a))\n"));
+    let head = "
+@triton.jit
+def k(x, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    a = tl.load(x + i)
+";
+    let text = head.to_owned() + &stores.collect::<String>();
+    kernel(&text, &format!("*fp64:16, *fp64:16, {count}"))
+}
+
+fn bits(tensor: &Value) -> Vec<u64> {
+    let Value::Tensor(bytes) = tensor else { panic!("it is a tensor") };
+    (0..bytes.len() / 8).map(|index| element(bytes, F64, index)).collect()
+}
+
+fn tensor(bits: &[u64]) -> Value {
+    Value::Tensor(bits.iter().flat_map(|bits| bits.to_le_bytes()).collect())
+}
+
+/// Fails unless in the simulator each function of each x is at most so many numbers from what is expected, in the order of
+/// the kernel's result.
+fn check(x: &[u64], expected: &[u64], most: u64) {
+    let module = module(x.len());
+    for target in TARGETS {
+        let mut values = [tensor(x), zeros(F64, FUNCTIONS.len() * x.len())];
+        run_sim(&module, target, 4, [1, 1, 1], &mut values).unwrap_or_else(|fault| panic!("{fault}"));
+        for (index, (found, &expected)) in bits(&values[1]).into_iter().zip(expected).enumerate() {
+            let [argument, a, b] = [x[index % x.len()], found, expected].map(f64::from_bits);
+            // As an integer each sign of zero is another number, far from the other.
+            let is_near = (a.is_nan() && b.is_nan()) || found.abs_diff(expected) <= most;
+            let name = FUNCTIONS[index / x.len()];
+            assert!(is_near, "{name}({argument:e}) on {target} is {a:e}, not {b:e}");
+        }
+    }
+}
+
+#[test]
+fn hard_arguments_are_what_exact_arithmetic_says() {
+    let rows: Vec<Vec<u64>> = TABLE
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split(' ').map(|word| u64::from_str_radix(word, 16).expect("hex")).collect())
+        .collect();
+    let column = |place: usize| rows.iter().map(move |row| row[place]);
+    let x: Vec<u64> = column(0).collect();
+    let expected: Vec<u64> = (1..=FUNCTIONS.len()).flat_map(column).collect();
+    // Within 1.5 ulp, and the table within 0.5.
+    check(&x, &expected, 1);
+}
+
+#[test]
+fn infinities_and_nan() {
+    let (infinity, nan, one) = (f64::INFINITY, f64::NAN, 1.0);
+    let expected = [[nan; 4], [nan; 4], [one, -one, nan, nan]].concat();
+    let [x, expected] = [vec![infinity, -infinity, nan, -nan], expected]
+        .map(|list| list.into_iter().map(f64::to_bits).collect::<Vec<_>>());
+    check(&x, &expected, 0);
+}
+
+#[test]
+fn any_arguments_are_what_the_cpu_says() {
+    let mut random = Random(64);
+    let x: Vec<u64> = (0..2048)
+        .map(|index| {
+            // Any number, those of every kind of reduction, and those up to the end of the error function's.
+            let exponent =
+                [random.bits() % 2048, 1000 + random.bits() % 100, 1021 + random.bits() % 5][index % 3];
+            random.bits() & !(0x7ff << 52) | exponent << 52
+        })
+        .collect();
+    let mut values = [tensor(&x), zeros(F64, FUNCTIONS.len() * x.len())];
+    run_cpu(&module(x.len()), [1, 1, 1], &mut values);
+    check(&x, &bits(&values[1]), 2);
+}
+
+#[test]
+fn the_functions_spill_no_registers() {
+    let Some(ptxas) = Ptxas::find_or_skip("the_functions_spill_no_registers") else { return };
+    for target in TARGETS {
+        let (text, _) = lower(&module(1024), target, 4);
+        let assembled = ptxas.assemble(&text, target).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let usage = assembled.usage("k").expect("the kernel is in the report");
+        assert_eq!((usage.spill_stores, usage.spill_loads, usage.stack), (0, 0, 0), "{target}: {usage:?}");
+    }
+}
