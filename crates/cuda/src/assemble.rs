@@ -1,6 +1,6 @@
 //! PTX to a cubin, by the assembler (`ptxas`) that is part of the driver. A cubin can be kept; see [`crate::Cache`].
 
-use crate::sys::jit_option;
+use crate::sys::{UNSUPPORTED_PTX, jit_option};
 use crate::{Cache, Context, Error, Key};
 
 /// How the assembler works.
@@ -48,7 +48,8 @@ pub struct Assembled {
 /// Assembles a PTX module for the device of a context. `kernel` is what errors call it.
 ///
 /// # Errors
-/// [`Error::Assembler`] with the assembler's messages if it does not accept the module.
+/// [`Error::Assembler`] with the assembler's messages if it does not accept the module; [`Error::UnsupportedPtx`] of a driver
+/// that is older than the module's version of PTX.
 pub fn assemble(
     context: Context,
     kernel: &str,
@@ -62,6 +63,12 @@ pub fn assemble(
         .map_err(|error| error.about_kernel(kernel))?;
     match assembled.cubin {
         Ok(cubin) => Ok(Assembled { cubin, log: assembled.info_log }),
+        Err(Error::Call(cause)) if cause.code == UNSUPPORTED_PTX => {
+            let version = ptx.lines().find_map(|line| line.trim_start().strip_prefix(".version"));
+            let version = version.unwrap_or_default().trim().to_owned();
+            let (kernel, driver) = (kernel.to_owned(), context.driver().version());
+            Err(Error::UnsupportedPtx { kernel, version, driver })
+        }
         Err(Error::Call(cause)) => {
             Err(Error::Assembler { kernel: kernel.to_owned(), log: assembled.error_log, cause })
         }

@@ -201,6 +201,13 @@ impl Driver {
         unsafe { call!(self.cuCtxSynchronize()) }
     }
 
+    pub(crate) fn limit(&self, limit: i32) -> Result<usize, Error> {
+        let mut value = 0;
+        // SAFETY: a place for a size.
+        unsafe { call!(self.cuCtxGetLimit(&raw mut value, limit)) }?;
+        Ok(value)
+    }
+
     pub(crate) fn set_limit(&self, limit: i32, value: usize) -> Result<(), Error> {
         // SAFETY: takes numbers, which the driver checks.
         unsafe { call!(self.cuCtxSetLimit(limit, value)) }
@@ -577,31 +584,69 @@ impl Driver {
 
     /// Encodes a tensor map; see `tensor_map`.
     pub(crate) fn encode_tensor_map(&self, tensor: &TensorMapCall) -> Result<[u64; 16], Error> {
-        const CALL: &str = "cuTensorMapEncodeTiled";
-        let Some(encode) = self.functions()?.cuTensorMapEncodeTiled else {
-            let (found, needed) = (self.version(), sys::needed_version(CALL));
-            return Err(Error::NotInThisDriver { call: CALL, found, needed });
+        let functions = self.functions()?;
+        let lacks = |call| {
+            let (found, needed) = (self.version(), sys::needed_version(call));
+            Error::NotInThisDriver { call, found, needed }
         };
         let mut map = AlignedMap([0; 16]);
-        // SAFETY: the map has the size and alignment of the header; a rank is at most 5, which the driver checks before it
-        // reads that many elements of the lists.
-        let code = unsafe {
-            encode(
-                (&raw mut map).cast(),
-                tensor.element,
-                tensor.rank,
-                ptr::without_provenance_mut(tensor.address as usize),
-                tensor.shape.as_ptr(),
-                tensor.strides.as_ptr(),
-                tensor.block.as_ptr(),
-                tensor.steps.as_ptr(),
-                tensor.interleave,
-                tensor.swizzle,
-                tensor.promotion,
-                tensor.fill,
-            )
-        };
-        self.check(CALL, code)?;
+        let (place, address) = ((&raw mut map).cast(), ptr::without_provenance_mut(tensor.address as usize));
+        let TensorMapCall {
+            element, rank, shape, strides, steps, interleave, swizzle, promotion, fill, ..
+        } = tensor;
+        let (shape, strides, steps) = (shape.as_ptr(), strides.as_ptr(), steps.as_ptr());
+        match &tensor.block {
+            TensorMapBlock::Tiled(block) => {
+                const CALL: &str = "cuTensorMapEncodeTiled";
+                let encode = functions.cuTensorMapEncodeTiled.ok_or_else(|| lacks(CALL))?;
+                let block = block.as_ptr();
+                // SAFETY: the map has the size and alignment of the header; a rank is at most 5, which the driver checks
+                // before it reads that many elements of the lists.
+                let code = unsafe {
+                    encode(
+                        place,
+                        *element,
+                        *rank,
+                        address,
+                        shape,
+                        strides,
+                        block,
+                        steps,
+                        *interleave,
+                        *swizzle,
+                        *promotion,
+                        *fill,
+                    )
+                };
+                self.check(CALL, code)?;
+            }
+            TensorMapBlock::Im2col { lower, upper, channels, pixels } => {
+                const CALL: &str = "cuTensorMapEncodeIm2col";
+                let encode = functions.cuTensorMapEncodeIm2col.ok_or_else(|| lacks(CALL))?;
+                let (lower, upper) = (lower.as_ptr(), upper.as_ptr());
+                // SAFETY: as above; of the corners the driver reads two elements fewer.
+                let code = unsafe {
+                    encode(
+                        place,
+                        *element,
+                        *rank,
+                        address,
+                        shape,
+                        strides,
+                        lower,
+                        upper,
+                        *channels,
+                        *pixels,
+                        steps,
+                        *interleave,
+                        *swizzle,
+                        *promotion,
+                        *fill,
+                    )
+                };
+                self.check(CALL, code)?;
+            }
+        }
         Ok(map.0)
     }
 }
@@ -610,14 +655,23 @@ impl Driver {
 #[repr(C, align(128))]
 struct AlignedMap([u64; 16]);
 
-/// The arguments of `cuTensorMapEncodeTiled`. The first `rank` elements of the lists count, of `strides` one less.
+/// What a copy through a tensor map moves.
+pub(crate) enum TensorMapBlock {
+    /// A block: its extents.
+    Tiled([u32; 5]),
+    /// A window of a convolution's input.
+    Im2col { lower: [i32; 3], upper: [i32; 3], channels: u32, pixels: u32 },
+}
+
+/// The arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`. The first `rank` elements of the lists count, of
+/// `strides` one less.
 pub(crate) struct TensorMapCall {
     pub(crate) element: u32,
     pub(crate) rank: u32,
     pub(crate) address: u64,
     pub(crate) shape: [u64; 5],
     pub(crate) strides: [u64; 5],
-    pub(crate) block: [u32; 5],
+    pub(crate) block: TensorMapBlock,
     pub(crate) steps: [u32; 5],
     pub(crate) interleave: u32,
     pub(crate) swizzle: u32,

@@ -96,9 +96,13 @@ impl Context {
         self.driver().memory_info()
     }
 
-    /// Sets the bytes that hold what kernels print until it is shown. To be called before a kernel that prints is loaded.
+    /// Sets the bytes that hold what kernels print until it is shown. To be called before a kernel that prints is loaded:
+    /// afterwards the driver refuses even the size that it has, which is therefore not set again.
     pub fn set_printf_fifo_size(self, bytes: usize) -> Result<(), Error> {
         let _entered = self.enter()?;
+        if self.driver().limit(sys::LIMIT_PRINTF_FIFO_SIZE)? == bytes {
+            return Ok(());
+        }
         self.driver().set_limit(sys::LIMIT_PRINTF_FIFO_SIZE, bytes)
     }
 

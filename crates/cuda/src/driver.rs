@@ -29,7 +29,7 @@ impl Driver {
     /// The driver, opened by the first call as [`Settings::from_environment`] says. Later calls answer the same.
     ///
     /// # Errors
-    /// One line each: no driver library, a library that is none, a driver that is too old, no GPU.
+    /// One line each: no driver library, a library that is none, a driver that is too old or does not start, no GPU.
     pub fn get() -> Result<&'static Self, Error> {
         static DRIVER: OnceLock<Result<&'static Driver, Error>> = OnceLock::new();
         DRIVER.get_or_init(|| Self::open(Settings::from_environment().library.as_deref())).clone()
@@ -77,6 +77,7 @@ impl Driver {
                     format!("{} is the stand-in of the CUDA toolkit, which is for linking", self.library);
                 Error::NoLibrary { reasons: vec![reason] }
             }
+            Error::Call(call) => Error::NotReady { driver: self.version, cause: call.clone() },
             _ => error,
         }
     }

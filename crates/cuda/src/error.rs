@@ -77,6 +77,9 @@ impl fmt::Display for CallError {
         if !self.text.is_empty() {
             write!(f, ": {}", self.text)?;
         }
+        if let Some(advice) = advice(self.code) {
+            write!(f, "; {advice}")?;
+        }
         if self.is_asynchronous() {
             f.write_str(
                 "; this launch or an earlier one failed on the device, and CUDA is unusable in this process",
@@ -105,6 +108,13 @@ pub enum Error {
     NoDevice {
         /// What the driver supports.
         driver: Version,
+    },
+    /// There is a driver, and it does not start.
+    NotReady {
+        /// What the driver supports.
+        driver: Version,
+        /// What it answered.
+        cause: Box<CallError>,
     },
     /// The driver is older than this crate needs.
     DriverTooOld {
@@ -150,6 +160,15 @@ pub enum Error {
         log: String,
         /// The call that failed.
         cause: Box<CallError>,
+    },
+    /// The PTX is of a version that came after the driver.
+    UnsupportedPtx {
+        /// The kernel.
+        kernel: String,
+        /// The version of the PTX.
+        version: String,
+        /// What the driver supports.
+        driver: Version,
     },
     /// What is to be loaded is neither a complete cubin, nor a fat binary, nor PTX.
     InvalidImage {
@@ -244,10 +263,41 @@ impl Error {
             Error::NoLibrary { .. }
                 | Error::NotADriver { .. }
                 | Error::NoDevice { .. }
+                | Error::NotReady { .. }
                 | Error::DriverTooOld { .. }
                 | Error::UnsupportedDevice { .. }
+                | Error::UnsupportedPtx { .. }
         )
     }
+}
+
+/// What is usually behind a code, whichever call answers it.
+fn advice(code: i32) -> Option<&'static str> {
+    Some(match code {
+        2 => "the memory of the GPU is full: `nvidia-smi` lists who uses it",
+        46 => "another process has the GPU for itself: `nvidia-smi -q -d COMPUTE` shows its mode",
+        221 => {
+            "libnvidia-ptxjitcompiler.so.1, a part of the driver, is missing: install it, or map it into the container"
+        }
+        _ => return None,
+    })
+}
+
+/// What is usually behind a code that a driver answers when it is started.
+fn advice_at_start(code: i32) -> Option<&'static str> {
+    Some(match code {
+        802 => "the machine is not ready yet: with NVSwitch, the fabric manager has to run",
+        803 => "library and kernel module are of different releases, as after an update: restart the machine",
+        804 => {
+            "the library is of the CUDA compatibility package, which this GPU does not support: remove it from the path"
+        }
+        // The codes for an unknown error and for what the system refuses.
+        304 | 999 => {
+            "this process may lack access to /dev/nvidia*, or the module nvidia-uvm is not loaded: see whether `nvidia-smi` \
+             works"
+        }
+        _ => return None,
+    })
 }
 
 impl fmt::Display for Error {
@@ -263,6 +313,10 @@ impl fmt::Display for Error {
                 f,
                 "the NVIDIA driver (CUDA {driver}) finds no GPU: there is none, or CUDA_VISIBLE_DEVICES hides it"
             ),
+            Error::NotReady { driver, cause } => {
+                write!(f, "the NVIDIA driver (CUDA {driver}) does not start: {cause}")?;
+                advice_at_start(cause.code).map_or(Ok(()), |advice| write!(f, "; {advice}"))
+            }
             Error::DriverTooOld { found, needed } => write!(
                 f,
                 "the NVIDIA driver is too old: it supports CUDA {found}, and CUDA {needed} is needed; update the driver"
@@ -287,6 +341,11 @@ impl fmt::Display for Error {
                 write!(f, "kernel `{kernel}`: the driver's assembler refuses the PTX: {cause}")?;
                 if log.is_empty() { Ok(()) } else { write!(f, "\n{log}") }
             }
+            Error::UnsupportedPtx { kernel, version, driver } => write!(
+                f,
+                "kernel `{kernel}`: the NVIDIA driver is too old: it supports CUDA {driver}, which does not know PTX {version}, \
+                 the version that this GPU needs; update the driver"
+            ),
             Error::InvalidImage { kernel, reason } => {
                 write!(f, "kernel `{kernel}`: the device code cannot be loaded: {reason}")
             }

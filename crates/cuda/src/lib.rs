@@ -68,5 +68,5 @@ pub use settings::Settings;
 pub use stream::{Event, Stream, StreamRef};
 pub use tensor_map::{
     TensorMap, TensorMapElement, TensorMapFill, TensorMapInterleave, TensorMapPromotion, TensorMapRule,
-    TensorMapSource, TensorMapSwizzle,
+    TensorMapSource, TensorMapSwizzle, TensorMapWindow,
 };

@@ -48,6 +48,11 @@ impl Module {
         self.0.context
     }
 
+    /// Its number for other libraries (`CUmodule`).
+    pub fn raw(&self) -> u64 {
+        self.0.handle.0.addr() as u64
+    }
+
     /// A kernel by its name.
     pub fn function(&self, name: &str) -> Result<Function, Error> {
         let (context, driver) = (self.context(), self.context().driver());

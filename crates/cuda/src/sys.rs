@@ -88,6 +88,7 @@ pub(crate) const PARAM_BUFFER_SIZE: *mut c_void = std::ptr::without_provenance_m
 pub(crate) const INVALID_VALUE: Code = 1;
 pub(crate) const STUB_LIBRARY: Code = 34;
 pub(crate) const NO_DEVICE: Code = 100;
+pub(crate) const UNSUPPORTED_PTX: Code = 222;
 
 pub(crate) const STREAM_NON_BLOCKING: u32 = 1;
 pub(crate) const LIMIT_PRINTF_FIFO_SIZE: i32 = 1;
@@ -204,6 +205,7 @@ functions! {
         cuCtxPopCurrent_v2(*mut ContextHandle);
         cuCtxGetDevice(*mut i32);
         cuCtxSynchronize();
+        cuCtxGetLimit(*mut usize, i32);
         cuCtxSetLimit(i32, usize);
         cuMemGetInfo_v2(*mut usize, *mut usize);
         cuMemAlloc_v2(*mut u64, usize);
@@ -246,6 +248,10 @@ functions! {
     optional {
         cuTensorMapEncodeTiled(
             *mut c_void, u32, u32, *mut c_void, *const u64, *const u64, *const u32, *const u32, u32, u32, u32, u32
+        ) since 12 0;
+        cuTensorMapEncodeIm2col(
+            *mut c_void, u32, u32, *mut c_void, *const u64, *const u64, *const i32, *const i32, u32, u32, *const u32, u32, u32, u32,
+            u32
         ) since 12 0;
         cuFuncGetParamInfo(FunctionHandle, usize, *mut usize, *mut usize) since 12 4;
     }

@@ -1,10 +1,10 @@
 //! Tensor maps: what the tensor memory accelerator (`sm_90` and newer) knows of a tensor. The driver answers a broken rule
-//! with "invalid argument"; here the rules, those of the driver's manual for `cuTensorMapEncodeTiled`, are checked first
-//! and named.
+//! with "invalid argument"; here the rules, those of the driver's manual for `cuTensorMapEncodeTiled` and
+//! `cuTensorMapEncodeIm2col`, are checked first and named.
 
 use std::fmt;
 
-use crate::calls::TensorMapCall;
+use crate::calls::{TensorMapBlock, TensorMapCall};
 use crate::{Driver, Error};
 
 macro_rules! numbered {
@@ -151,6 +151,20 @@ pub struct TensorMapSource<'a> {
     pub fill: TensorMapFill,
 }
 
+/// What one copy of an im2col tensor map moves: of each pixel a part of its channels. The pixels are those of a window that
+/// slides over the axes between the channels (the first axis) and the images (the last).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TensorMapWindow<'a> {
+    /// For each of these axes, the offset of the window's first pixel from the axis' start.
+    pub lower: &'a [i32],
+    /// The offset of its last pixel from the axis' end.
+    pub upper: &'a [i32],
+    /// Channels of a pixel: 1 to 256.
+    pub channels: u32,
+    /// Pixels of a copy: 1 to 1024.
+    pub pixels: u32,
+}
+
 /// The rule that a tensor map breaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TensorMapRule {
@@ -223,6 +237,26 @@ pub enum TensorMapRule {
     },
     /// Integers have no NaN.
     Fill,
+    /// A corner of the window of an im2col tensor map is as far from the tensor's as 16 bits hold, for two axes 8 bits, for
+    /// three 5.
+    Corner {
+        /// The axis.
+        axis: usize,
+        /// The offset.
+        found: i32,
+        /// It is at least the negative of this, and below it.
+        limit: i32,
+    },
+    /// An im2col tensor map copies 1 to 256 channels.
+    Channels {
+        /// How many were asked for.
+        found: u32,
+    },
+    /// An im2col tensor map copies 1 to 1024 pixels.
+    Pixels {
+        /// How many were asked for.
+        found: u32,
+    },
 }
 
 impl fmt::Display for TensorMapRule {
@@ -258,6 +292,15 @@ impl fmt::Display for TensorMapRule {
                 write!(f, "the step along axis {axis} is {found}, and 1 to 8 are allowed")
             }
             Self::Fill => f.write_str("elements that are integers cannot be filled with NaN"),
+            Self::Corner { axis, found, limit } => write!(
+                f,
+                "the window's corner is at {found} on axis {axis}, and -{limit} to {} are allowed",
+                limit - 1
+            ),
+            Self::Channels { found } => {
+                write!(f, "a copy has {found} channels of a pixel, and 1 to 256 are allowed")
+            }
+            Self::Pixels { found } => write!(f, "a copy has {found} pixels, and 1 to 1024 are allowed"),
         }
     }
 }
@@ -265,15 +308,54 @@ impl fmt::Display for TensorMapRule {
 impl TensorMapSource<'_> {
     /// The first rule that is broken.
     fn check(&self) -> Result<(), TensorMapRule> {
-        let (rank, interleaved) = (self.shape.len(), self.interleave != TensorMapInterleave::None);
-        let least = if interleaved { 3 } else { 1 };
+        let least = if self.is_interleaved() { 3 } else { 1 };
+        self.check_tensor(least, self.shape.len())?;
+        let row = self.block[0] * self.element.bytes();
+        if !self.is_interleaved() && !row.is_multiple_of(16) {
+            return Err(TensorMapRule::Row { found: row });
+        }
+        self.check_row(row)
+    }
+
+    /// The first rule that is broken, of an im2col map.
+    fn check_window(&self, window: &TensorMapWindow<'_>) -> Result<(), TensorMapRule> {
+        self.check_tensor(3, 0)?;
+        let axes = self.shape.len() - 2;
+        // 16 bits hold one offset, 8 bits each of two, 5 bits each of three.
+        let limit = 1 << ([16, 8, 5][axes - 1] - 1);
+        for (list, corner) in [("lower corner", window.lower), ("upper corner", window.upper)] {
+            if corner.len() != axes {
+                return Err(TensorMapRule::Length { list, found: corner.len(), expected: axes });
+            }
+            for (axis, &found) in (1..).zip(corner) {
+                if !(-limit..limit).contains(&found) {
+                    return Err(TensorMapRule::Corner { axis, found, limit });
+                }
+            }
+        }
+        if !(1..=256).contains(&window.channels) {
+            return Err(TensorMapRule::Channels { found: window.channels });
+        }
+        if !(1..=1024).contains(&window.pixels) {
+            return Err(TensorMapRule::Pixels { found: window.pixels });
+        }
+        self.check_row(window.channels * self.element.bytes())
+    }
+
+    fn is_interleaved(&self) -> bool {
+        self.interleave != TensorMapInterleave::None
+    }
+
+    /// The rules for the tensor, whose block has so many extents.
+    fn check_tensor(&self, least: usize, extents: usize) -> Result<(), TensorMapRule> {
+        let rank = self.shape.len();
         if !(least..=5).contains(&rank) {
             return Err(TensorMapRule::Rank { found: rank, least });
         }
         let steps = if self.steps.is_empty() { rank } else { self.steps.len() };
         for (list, found, expected) in [
             ("strides", self.strides.len(), rank - 1),
-            ("block's extents", self.block.len(), rank),
+            ("block's extents", self.block.len(), extents),
             ("steps", steps, rank),
         ] {
             if found != expected {
@@ -285,18 +367,18 @@ impl TensorMapSource<'_> {
         if !self.address.is_multiple_of(multiple) {
             return Err(TensorMapRule::Address { found: self.address, multiple });
         }
-        self.check_axes(multiple)?;
-        let row = self.block[0] * self.element.bytes();
-        if !interleaved && !row.is_multiple_of(16) {
-            return Err(TensorMapRule::Row { found: row });
-        }
+        self.check_axes(multiple)
+    }
+
+    /// The rules for the bytes that a copy moves along the contiguous axis.
+    fn check_row(&self, row: u32) -> Result<(), TensorMapRule> {
         if let Some(span) = self.swizzle.span()
-            && !interleaved
+            && !self.is_interleaved()
             && row > span
         {
             return Err(TensorMapRule::SwizzledRow { found: row, span });
         }
-        if by_32 && self.swizzle != TensorMapSwizzle::Bytes32 {
+        if self.interleave == TensorMapInterleave::Bytes32 && self.swizzle != TensorMapSwizzle::Bytes32 {
             return Err(TensorMapRule::InterleavedSwizzle);
         }
         if self.fill == TensorMapFill::Nan && !self.element.is_float() {
@@ -344,13 +426,37 @@ impl TensorMap {
     /// [`Error::TensorMap`] with the rule that is broken; a driver before CUDA 12.0.
     pub fn encode(driver: &Driver, source: &TensorMapSource<'_>) -> Result<Self, Error> {
         source.check().map_err(Error::TensorMap)?;
+        let mut block = [1; 5];
+        block[..source.block.len()].copy_from_slice(source.block);
+        Self::call(driver, source, TensorMapBlock::Tiled(block))
+    }
+
+    /// Encodes one whose copies are windows of a convolution's input; the block of the source is empty. Axes are counted from
+    /// the contiguous one: channels, then one to three that the window slides over, then images.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    pub fn encode_im2col(
+        driver: &Driver,
+        source: &TensorMapSource<'_>,
+        window: &TensorMapWindow<'_>,
+    ) -> Result<Self, Error> {
+        source.check_window(window).map_err(Error::TensorMap)?;
+        let (mut lower, mut upper) = ([0; 3], [0; 3]);
+        lower[..window.lower.len()].copy_from_slice(window.lower);
+        upper[..window.upper.len()].copy_from_slice(window.upper);
+        let (channels, pixels) = (window.channels, window.pixels);
+        Self::call(driver, source, TensorMapBlock::Im2col { lower, upper, channels, pixels })
+    }
+
+    fn call(driver: &Driver, source: &TensorMapSource<'_>, block: TensorMapBlock) -> Result<Self, Error> {
         let mut call = TensorMapCall {
             element: source.element as u32,
             rank: source.shape.len() as u32,
             address: source.address,
             shape: [1; 5],
             strides: [0; 5],
-            block: [1; 5],
+            block,
             steps: [1; 5],
             interleave: source.interleave as u32,
             swizzle: source.swizzle as u32,
@@ -359,7 +465,6 @@ impl TensorMap {
         };
         call.shape[..source.shape.len()].copy_from_slice(source.shape);
         call.strides[..source.strides.len()].copy_from_slice(source.strides);
-        call.block[..source.block.len()].copy_from_slice(source.block);
         call.steps[..source.steps.len()].copy_from_slice(source.steps);
         driver.encode_tensor_map(&call).map(Self)
     }
@@ -429,6 +534,32 @@ mod tests {
         check(|s| s.steps = &[1, 9, 1], Err(Rule::Step { axis: 1, found: 9 }));
         check(|s| (s.element, s.fill) = (TensorMapElement::U16, TensorMapFill::Nan), Err(Rule::Fill));
         check(|s| s.fill = TensorMapFill::Nan, Ok(()));
+    }
+
+    fn check_window(change: impl FnOnce(&mut TensorMapWindow<'static>), expect: Result<(), TensorMapRule>) {
+        let tensor =
+            TensorMapSource { shape: &[64, 30, 20, 8], strides: &[128, 3840, 76800], block: &[], ..source() };
+        let mut window = TensorMapWindow { lower: &[-1, -1], upper: &[-1, -1], channels: 64, pixels: 128 };
+        change(&mut window);
+        assert_eq!(tensor.check_window(&window), expect, "{window:?}");
+    }
+
+    #[test]
+    fn each_rule_of_windows_has_its_edges() {
+        use TensorMapRule as Rule;
+        check_window(|_| {}, Ok(()));
+        check_window(|w| w.lower = &[-128, 127], Ok(()));
+        check_window(|w| w.lower = &[-129, 0], Err(Rule::Corner { axis: 1, found: -129, limit: 128 }));
+        check_window(|w| w.upper = &[0, 128], Err(Rule::Corner { axis: 2, found: 128, limit: 128 }));
+        check_window(|w| w.upper = &[0], Err(Rule::Length { list: "upper corner", found: 1, expected: 2 }));
+        check_window(|w| w.channels = 0, Err(Rule::Channels { found: 0 }));
+        check_window(|w| w.channels = 257, Err(Rule::Channels { found: 257 }));
+        check_window(|w| w.channels = 65, Err(Rule::SwizzledRow { found: 130, span: 128 }));
+        check_window(|w| w.pixels = 1024, Ok(()));
+        check_window(|w| w.pixels = 1025, Err(Rule::Pixels { found: 1025 }));
+        let flat = TensorMapSource { shape: &[64, 8], strides: &[128], block: &[], ..source() };
+        let window = TensorMapWindow { lower: &[], upper: &[], channels: 64, pixels: 128 };
+        assert_eq!(flat.check_window(&window), Err(Rule::Rank { found: 2, least: 3 }));
     }
 
     #[test]

@@ -212,7 +212,7 @@ fn wait_until(condition: impl Fn() -> bool) {
 #[test]
 fn processes_build_once() {
     let folder = TemporaryFolder::new();
-    let processes: Vec<Process> = (0..8).map(|_| start(&folder.0, "build")).collect();
+    let processes: Vec<Process> = (0..16).map(|_| start(&folder.0, "build")).collect();
     assert!(processes.into_iter().all(Process::succeeds));
     assert_eq!(builds(&folder.0), 20);
 }
@@ -343,25 +343,73 @@ fn a_folder_that_may_not_be_written_is_read() {
     permit(0o755);
 }
 
+#[cfg(target_os = "linux")]
+const SMALL: &str = "TILEWRIGHT_CACHE_TEST_SMALL";
+
+/// Runs a test of this file again in a shell, with a folder in a variable; whether it succeeds.
+#[cfg(target_os = "linux")]
+fn again(test: &str, script: &str, folder: &Path) -> bool {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{script}exec \"$0\" --exact {test}")]).arg(env::current_exe().unwrap());
+    let output = command.env(SMALL, folder).output().unwrap();
+    io::stderr().write_all(&output.stderr).unwrap();
+    output.status.success()
+}
+
 /// A limit on the size of files stands in for a full disk: writing fails half-way through an entry.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_is_survived() {
-    const SMALL: &str = "TILEWRIGHT_CACHE_TEST_SMALL";
-    if let Ok(folder) = env::var(SMALL) {
-        let folder = PathBuf::from(folder);
-        let cache = cache(&folder);
-        check_warning(&cache, "the kernel cache cannot be used");
+    if let Some(folder) = env::var_os(SMALL).map(PathBuf::from) {
+        check_warning(&cache(&folder), "the kernel cache cannot be used");
         assert_eq!(entries(entry(&folder, "add").parent().unwrap()), 0, "half an entry is left");
         return;
     }
     let folder = TemporaryFolder::new();
-    let script = "trap '' XFSZ; ulimit -f 2; exec \"$0\" --exact a_full_disk_is_survived";
-    let mut command = Command::new("sh");
-    command.args(["-c", script]).arg(env::current_exe().unwrap()).env(SMALL, &folder.0);
-    let output = command.output().unwrap();
-    io::stderr().write_all(&output.stderr).unwrap();
-    assert!(output.status.success());
+    assert!(again("a_full_disk_is_survived", "trap '' XFSZ; ulimit -f 2; ", &folder.0));
+}
+
+/// A file system of its own that holds a few entries and then is full, where this process may make one.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_disk_that_becomes_full_keeps_what_it_has() {
+    let names: Vec<String> = (0..40).map(|number| format!("kernel {number}")).collect();
+    if let Some(folder) = env::var_os(SMALL).map(PathBuf::from) {
+        let cache = cache(&folder);
+        assert!(names.iter().all(|name| get(&cache, name)));
+        let kept = names.iter().filter(|name| !get(&cache, name)).count();
+        assert!((1..names.len()).contains(&kept), "{kept}");
+        let warning = cache.take_warning().expect("there is a warning");
+        assert!(warning.contains("No space left") && !warning.contains('\n'), "{warning}");
+        return;
+    }
+    let folder = TemporaryFolder::new();
+    let mount = |then: &str| {
+        let inside = format!("mount -t tmpfs -o size=64k none '{}' && {then}", folder.0.display());
+        format!("unshare -rm sh -c \"{inside}\"")
+    };
+    let is_allowed = Command::new("sh").args(["-c", &mount("true")]).output().unwrap().status.success();
+    if is_allowed {
+        let script = mount("exec '$0' --exact a_disk_that_becomes_full_keeps_what_it_has");
+        assert!(again("nothing", &format!("{script} || exit 1; "), &folder.0));
+    }
+}
+
+/// The system kills a process in the middle of an entry, by the signal for a file that grows too large.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_process_that_is_killed_while_it_writes_leaves_no_entry() {
+    const TEST: &str = "a_process_that_is_killed_while_it_writes_leaves_no_entry";
+    if let Some(folder) = env::var_os(SMALL).map(PathBuf::from) {
+        get(&cache(&folder), "add");
+        return;
+    }
+    let folder = TemporaryFolder::new();
+    assert!(!again(TEST, "ulimit -c 0; ulimit -f 2; ", &folder.0), "it was not killed");
+    assert_eq!(cache(&folder.0).get(&key("add")), None);
+    assert_eq!(entries(entry(&folder.0, "add").parent().unwrap()), 1, "the part that was written");
+    assert!(get(&cache(&folder.0), "add"), "its lock is free");
+    assert!(!get(&cache(&folder.0), "add"));
 }
 
 // --- The assembler behind the cache ---

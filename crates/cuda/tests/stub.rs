@@ -12,7 +12,7 @@ use common::{PTX, Stub, module, stub_file};
 use tilewright_cuda::{
     AssembleOptions, CallError, Capability, Context, DeviceBuffer, Driver, Error, Event, LaunchOptions,
     Module, Parameters, Stream, StreamRef, TensorMap, TensorMapElement, TensorMapRule, TensorMapSource,
-    Version, assemble,
+    TensorMapWindow, Version, assemble,
 };
 
 /// The text of what opening a stub of `words` fails with.
@@ -35,6 +35,16 @@ fn a_machine_that_cannot_run_kernels_is_told_so_in_a_line() {
     );
     assert!(Stub::new("version=11080").open().is_ok());
     check_open(
+        "fail=cuInit:803",
+        "the NVIDIA driver (CUDA 12.8) does not start: cuInit answers CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): system has \
+         unsupported display driver / cuda driver combination; library and kernel module are of different releases, as \
+         after an update: restart the machine",
+    );
+    check_open(
+        "fail=cuDeviceGetCount:777",
+        "the NVIDIA driver (CUDA 12.8) does not start: cuDeviceGetCount answers CUDA_ERROR_UNKNOWN (777): unknown error",
+    );
+    check_open(
         "version=11070,devices=0",
         "the NVIDIA driver is too old: it supports CUDA 11.7, and CUDA 11.8 is needed; update the driver",
     );
@@ -48,7 +58,11 @@ fn a_machine_that_cannot_run_kernels_is_told_so_in_a_line() {
         )
     );
     let text = Stub::new("fail=cuInit:999").open().unwrap_err().to_string();
-    assert_eq!(text, "cuInit answers CUDA_ERROR_UNKNOWN (999): unknown error");
+    assert_eq!(
+        text,
+        "the NVIDIA driver (CUDA 12.8) does not start: cuInit answers CUDA_ERROR_UNKNOWN (999): unknown error; this process \
+         may lack access to /dev/nvidia*, or the module nvidia-uvm is not loaded: see whether `nvidia-smi` works"
+    );
 }
 
 #[test]
@@ -203,7 +217,8 @@ fn memory_streams_and_events() {
     assert!(context.is_capturing(stream.borrow()).unwrap());
     assert_eq!(
         DeviceBuffer::new(context, 64).unwrap_err().to_string(),
-        "a buffer of 64 bytes: cuMemAlloc_v2 answers CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"
+        "a buffer of 64 bytes: cuMemAlloc_v2 answers CUDA_ERROR_OUT_OF_MEMORY (2): out of memory; the memory of the GPU is \
+         full: `nvidia-smi` lists who uses it"
     );
 }
 
@@ -223,6 +238,30 @@ fn what_is_dropped_is_freed() {
     assert_eq!(stub.count_live(), 1, "and so does a launch");
     drop(launch);
     assert_eq!(stub.count_live(), 0);
+}
+
+#[test]
+fn a_driver_without_the_version_of_the_ptx_or_without_its_assembler_says_so_in_a_line() {
+    let check = |words: &str, expect: &str| {
+        let stub = Stub::new("version=11080");
+        let context = stub.context();
+        stub.configure(&format!("version=11080,{words}"));
+        let error = assemble(context, "scale", PTX, AssembleOptions::default()).unwrap_err();
+        assert_eq!(error.to_string(), expect);
+        error.is_unavailable()
+    };
+    let is_unavailable = check(
+        "fail=cuLinkAddData_v2:222",
+        "kernel `scale`: the NVIDIA driver is too old: it supports CUDA 11.8, which does not know PTX 7.8, the version that this \
+         GPU needs; update the driver",
+    );
+    assert!(is_unavailable);
+    let is_unavailable = check(
+        "fail=cuLinkCreate_v2:221",
+        "kernel `scale`: cuLinkCreate_v2 answers CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): PTX JIT compiler library not found; \
+         libnvidia-ptxjitcompiler.so.1, a part of the driver, is missing: install it, or map it into the container",
+    );
+    assert!(!is_unavailable);
 }
 
 #[test]
@@ -415,6 +454,8 @@ fn every_call_may_fail() {
         let stream = Stream::new(context)?;
         buffer.fill_async(1, stream.borrow())?;
         launch.launch([16, 1, 1], stream.borrow(), &[])?;
+        context.set_printf_fifo_size(1 << 21)?;
+        // The second time the size is what it was set to.
         context.set_printf_fifo_size(1 << 20)?;
         buffer.read(&mut [0])?;
         stream.synchronize()?;
@@ -480,6 +521,26 @@ fn tensor_maps() {
         error.to_string(),
         "invalid tensor map: the stride of axis 1 is 520 bytes, and it has to be a multiple of 16 below 2^40"
     );
+}
+
+#[test]
+fn tensor_maps_of_windows() {
+    let driver = Stub::new("").open().unwrap();
+    let source = TensorMapSource {
+        element: TensorMapElement::F16,
+        address: 0x4000,
+        shape: &[64, 30, 20, 8],
+        strides: &[128, 3840, 76800],
+        ..TensorMapSource::default()
+    };
+    let window = TensorMapWindow { lower: &[-1, -2], upper: &[-1, -1], channels: 64, pixels: 128 };
+    let map = TensorMap::encode_im2col(driver, &source, &window).unwrap();
+    let words: Vec<u64> =
+        map.as_bytes().chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+    assert_eq!(words[..7], [0x4000, 6, 4, 64, 128, u64::MAX, u64::MAX - 1]);
+    let error =
+        TensorMap::encode_im2col(driver, &source, &TensorMapWindow { pixels: 0, ..window }).unwrap_err();
+    assert_eq!(error.to_string(), "invalid tensor map: a copy has 0 pixels, and 1 to 1024 are allowed");
 }
 
 #[test]

@@ -178,7 +178,8 @@ driver! {
         }
     }
     fn cuCtxSynchronize() { 0 }
-    fn cuCtxSetLimit(_limit: i32, _value: usize) { 0 }
+    fn cuCtxGetLimit(value: *mut usize, _limit: i32) { put(value, locked(|state| state.limit)) }
+    fn cuCtxSetLimit(_limit: i32, value: usize) { locked(|state| state.limit = value); 0 }
 }
 
 // --- Memory: bytes of this process behind addresses of their own ---
@@ -328,13 +329,27 @@ driver! {
         map: *mut c_void, element: u32, rank: u32, address: *mut c_void, shape: *const u64, _strides: *const u64,
         _block: *const u32, _steps: *const u32, _interleave: u32, _swizzle: u32, _promotion: u32, _fill: u32,
     ) {
-        let mut words = [0_u64; 16];
-        words[..3].copy_from_slice(&[address.addr() as u64, u64::from(element), u64::from(rank)]);
-        words[3..3 + rank as usize].copy_from_slice(list(shape, rank as usize));
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        copy_out(map, &bytes);
-        0
+        encode(map, &[address.addr() as u64, u64::from(element), u64::from(rank)], list(shape, rank as usize))
     }
+    fn cuTensorMapEncodeIm2col(
+        map: *mut c_void, element: u32, rank: u32, address: *mut c_void, _shape: *const u64, _strides: *const u64,
+        lower: *const i32, _upper: *const i32, channels: u32, pixels: u32, _steps: *const u32, _interleave: u32,
+        _swizzle: u32, _promotion: u32, _fill: u32,
+    ) {
+        let corner: Vec<u64> = list(lower, rank as usize - 2).iter().map(|&offset| i64::from(offset) as u64).collect();
+        let head = [address.addr() as u64, u64::from(element), u64::from(rank), channels.into(), pixels.into()];
+        encode(map, &head, &corner)
+    }
+}
+
+/// A tensor map of ours: some of what it was made from.
+fn encode(map: *mut c_void, head: &[u64], tail: &[u64]) -> Code {
+    let mut words = [0_u64; 16];
+    words[..head.len()].copy_from_slice(head);
+    words[head.len()..head.len() + tail.len()].copy_from_slice(tail);
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    copy_out(map, &bytes);
+    0
 }
 
 // --- Launches ---

@@ -23,6 +23,8 @@ pub struct State {
     pub devices: i32,
     pub capability: (i32, i32),
     pub capturing: bool,
+    /// The limit of a context that was set last; the stub has one.
+    pub limit: usize,
     pub memory: BTreeMap<u64, Vec<u8>>,
     pub events: HashMap<usize, Instant>,
     pub modules: HashMap<usize, Option<Vec<u8>>>,
@@ -41,6 +43,7 @@ impl Default for State {
             devices: 1,
             capability: (9, 0),
             capturing: false,
+            limit: 1 << 20,
             memory: BTreeMap::new(),
             events: HashMap::new(),
             modules: HashMap::new(),
@@ -82,7 +85,16 @@ pub fn error_text(code: i32) -> (&'static CStr, &'static CStr) {
         200 => (c"CUDA_ERROR_INVALID_IMAGE", c"device kernel image is invalid"),
         201 => (c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context"),
         218 => (c"CUDA_ERROR_INVALID_PTX", c"a PTX JIT compilation failed"),
+        221 => (c"CUDA_ERROR_JIT_COMPILER_NOT_FOUND", c"PTX JIT compiler library not found"),
+        222 => (
+            c"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+            c"the provided PTX was compiled with an unsupported toolchain.",
+        ),
         500 => (c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
+        803 => (
+            c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+            c"system has unsupported display driver / cuda driver combination",
+        ),
         700 => (c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
         _ => (c"CUDA_ERROR_UNKNOWN", c"unknown error"),
     }
