@@ -33,7 +33,7 @@ demo: $(VENV)/.extension ## Set up everything and run a vector addition on the C
 	$(BIN)/python examples/01_vector_add.py
 
 .PHONY: test
-test: lint test-rust miri test-python ## Set up everything and run every check: what CI runs
+test: lint test-rust miri test-python test-sim ## Set up everything and run every check: what CI runs
 
 .PHONY: lint
 lint: lint-rust lint-python ## The checks that run no test: formatting, clippy, docs, invariants, types
@@ -72,6 +72,15 @@ test-rust: $(VENV)/.test-tools ## The tests of the crates, the fuzz targets for 
 .PHONY: test-python
 test-python: $(VENV)/.test-tools $(VENV)/.extension ## The tests across the Python boundary; ARGS are passed on
 	$(BIN)/python -m pytest $(ARGS)
+
+# Each test that launches a kernel, on a GPU that has most. Of the other, those tests whose kernels become other
+# instructions there: products, bf16, fp8, atomics, reductions by one instruction.
+SM_80_TESTS := $(addprefix tests/python/test_language_,casts.py dot.py memory.py operators.py reductions.py)
+
+.PHONY: test-sim
+test-sim: $(VENV)/.test-tools $(VENV)/.extension ## The tests of kernels across the Python boundary, on simulated GPUs
+	TILEWRIGHT_DEVICE=sim:sm_90 $(BIN)/python -m pytest tests/python
+	TILEWRIGHT_DEVICE=sim:sm_80 $(BIN)/python -m pytest $(SM_80_TESTS)
 
 .PHONY: bench
 bench: $(VENV)/.bench-tools $(VENV)/.extension ## Time tilewright beside torch and triton; ARGS are passed on

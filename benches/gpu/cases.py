@@ -7,7 +7,7 @@ torch's layer norm and attention, which have no `out=`, writes into memory that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 ROWS = 4096
@@ -128,9 +128,9 @@ def layer_norm(cols: int) -> Case:
     return Case("layer norm fp16, 4096 rows", str(cols), "GB/s", 2 * 2 * ROWS * cols, 1.0, prepare)
 
 
-def matmul(size: int) -> Case:
-    """Matrix product."""
-    blocks = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}
+def matmul(size: int, columns: int = 128) -> Case:
+    """Matrix product in blocks of 128 rows and so many columns, and steps of 64."""
+    blocks = {"BLOCK_M": 128, "BLOCK_N": columns, "BLOCK_K": 64}
 
     def prepare() -> Problem:
         import torch
@@ -198,7 +198,9 @@ THROUGHPUT = ("add", "softmax", "layer-norm", "matmul", "attention")
 
 def compiled() -> list[Case]:
     """The kernels whose compilation is timed."""
-    return [vector_add(20), softmax(896), layer_norm(1024), matmul(1024), attention(1024)]
+    wide = matmul(1024, columns=256)
+    wide = replace(wide, size=f"{wide.size} in 128x256x64")
+    return [vector_add(20), softmax(896), layer_norm(1024), matmul(1024), wide, attention(1024)]
 
 
 def empty(arguments: int) -> Problem:

@@ -1,7 +1,8 @@
 """`make gpu`: everything that the suite needs on a machine with a GPU, in one folder.
 
-The folder has the shape of the source tree, so that everything finds its neighbours: `benches`, `tests/python`, the
-wheels, the compiled tests of the driver's crate, a list of all files, and `__main__.py`, which makes it a program.
+The folder has the shape of the source tree, so that everything finds its neighbours: `benches`, `tests`, the wheels,
+the compiled tests of the driver's crate and of `tests/kernels`, a list of all files, and `__main__.py`, which makes it
+a program.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ SOURCES = (
     "pyproject.toml",
     "benches/*.py",
     "benches/gpu/*.py",
+    "tests/kernels/*.md",
     "tests/python/*.py",
     # The table of functions, of which a test reads how far each may be off.
     "crates/ir/src/elementwise.rs",
@@ -36,9 +38,18 @@ runpy.run_path(str(Path(__file__).resolve().parent / "benches" / "gpu"), run_nam
 
 
 def rust_programs() -> dict[str, Path]:
-    """The compiled tests and the example of the driver's crate."""
-    command = ["cargo", "build", "--release", "--package", "tilewright-cuda", "--test", "device"]
-    command += ["--example", "smoke", "--message-format", "json-render-diagnostics"]
+    """The compiled tests and the example of the driver's crate, and the test that runs the pages of kernels."""
+    command = [
+        "cargo",
+        "build",
+        "--release",
+        "--package",
+        "tilewright-cuda",
+        "--package",
+        "tilewright-testkit",
+    ]
+    command += ["--test", "device", "--example", "smoke", "--test", "pages"]
+    command += ["--message-format", "json-render-diagnostics"]
     output = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     messages = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     programs = {
@@ -46,7 +57,7 @@ def rust_programs() -> dict[str, Path]:
         for message in messages
         if message.get("executable")
     }
-    return {name: programs[name] for name in ("device", "smoke")}
+    return {name: programs[name] for name in ("device", "smoke", "pages")}
 
 
 def newest_wheel(folder: Path) -> Path:

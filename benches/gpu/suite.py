@@ -169,8 +169,13 @@ class Suite:
     # --- Device tests ---
 
     def rust_tests(self) -> None:
-        """The compiled tests of the driver's crate, where they are in the pack."""
-        for name, arguments in (("smoke", []), ("device", ["--test-threads=1"])):
+        """The compiled tests of the driver's crate and of the kernels in tests/kernels, where they are in the pack."""
+        programs: dict[str, list[str]] = {
+            "smoke": [],
+            "device": ["--test-threads=1"],
+            "pages": ["--exact", "kernels_on_the_gpu", "--nocapture"],
+        }
+        for name, arguments in programs.items():
             program = ROOT / "bin" / name
             if not program.exists():
                 self.note(f"bin/{name}", True, "not in this pack")
@@ -184,8 +189,9 @@ class Suite:
             self.log.write(text)
             counts = re.findall(r"test result: \w+\. (\d+ passed; \d+ failed)", text)
             failed = re.findall(r"^test (\S+) \.\.\. FAILED", text, re.MULTILINE)
+            said = re.findall(r"^(?:test \S+ \.\.\. )?(\d+ kernels .*|skipped: .*)$", text, re.MULTILINE)
             # The last count is that of all; a test that starts this program again has one of its own.
-            outcome = "; ".join([*counts[-1:], *failed]) or (text.strip().splitlines() or [""])[-1]
+            outcome = "; ".join([*counts[-1:], *failed, *said]) or (text.strip().splitlines() or [""])[-1]
             self.note(f"bin/{name}", ended == 0, outcome if ended == 0 else f"ended with {ended}: {outcome}")
 
     def python_tests(self) -> None:

@@ -32,10 +32,11 @@ _numbers = itertools.count()
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """On another device than the CPU only the tests that take ``device`` are run: the rest is about no other."""
-    dropped = [] if DEVICE == "cpu" else [item for item in items if not _is_for_device(item)]
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    unstable = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if unstable:
         # Processes that share the tests must name them alike: none by the address of a function.
-        dropped += [item for item in items if " at 0x" in item.nodeid]
+        raise pytest.UsageError(f"give ids to the parameters of {unstable[0]}")
+    dropped = [] if DEVICE == "cpu" else [item for item in items if not _is_for_device(item)]
     config.hook.pytest_deselected(items=dropped)
     gone = set(dropped)
     items[:] = [item for item in items if item not in gone]

@@ -16,7 +16,7 @@ import tilewright
 
 sys.path.append(str(ROOT / "benches"))
 
-from gpu import pack, report, suite
+from gpu import cases, measure, pack, report, suite
 from gpu.report import Row
 
 PACKAGE = Path(tilewright.__file__).resolve().parent
@@ -78,6 +78,30 @@ def test_a_file_that_is_cut_off_is_named(run_pack, packed):
         helpers.write_bytes(text)
     assert done.returncode == 1
     assert "missing or cut off: tests/python/helpers.py (1 in all)" in done.stdout
+
+
+def test_the_pages_of_kernels_are_in_the_pack(packed):
+    pages = {path.name for path in (ROOT / "tests" / "kernels").glob("*.md")}
+    assert pages
+    assert {path.name for path in (packed / "tests" / "kernels").iterdir()} == pages
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_kernels_whose_compilation_is_timed_compile(number, monkeypatch):
+    torch = pytest.importorskip("torch")
+
+    def random(*shape, dtype="float32"):
+        return torch.zeros(shape, dtype=getattr(torch, dtype))
+
+    monkeypatch.setattr(cases, "_random", random)
+    case = cases.compiled()[number]
+    assert measure.ptx_ours(case.prepare(), "sm_90a") > 0
+
+
+def test_rows_of_compilation_have_names_of_their_own():
+    names = [f"{case.name} {case.size}" for case in cases.compiled()]
+    assert len(set(names)) == len(names) == 6
+    assert "matmul fp16 1024 in 128x256x64" in names
 
 
 def test_the_kernels_are_loaded_once_for_each_implementation():
@@ -205,6 +229,37 @@ def test_a_process_that_hangs_is_ended(a_suite, tmp_path):
     assert "begun" in (tmp_path / "log").read_text()
     a_suite.options.limit = -1
     assert a_suite.run(command, dict(os.environ), 60) == "the time of the suite is over"
+
+
+@pytest.mark.parametrize(
+    ("program", "passed", "outcome"),
+    [
+        (
+            "echo '46 kernels of tests/kernels are right, 0 are not'; echo 'test result: ok. 1 passed; 0 failed; 0'",
+            True,
+            "1 passed; 0 failed; 46 kernels of tests/kernels are right, 0 are not",
+        ),
+        (
+            "echo 'test kernels_on_the_gpu ... 45 kernels of tests/kernels are right, 1 are not' && "
+            "echo 'test kernels_on_the_gpu ... FAILED' && echo 'test result: FAILED. 0 passed; 1 failed; 0'; exit 101",
+            False,
+            "ended with 101: 0 passed; 1 failed; kernels_on_the_gpu; 45 kernels of tests/kernels are right, 1 are not",
+        ),
+        (
+            "echo 'skipped: no GPU'; echo 'test result: ok. 1 passed; 0 failed; 0'",
+            True,
+            "1 passed; 0 failed; skipped: no GPU",
+        ),
+        ("echo 'CUDA is gone'; kill -9 $$", False, "ended with -9: CUDA is gone"),
+    ],
+)
+def test_what_a_compiled_test_says(a_suite, tmp_path, monkeypatch, program, passed, outcome):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "pages").write_text(f"#!/bin/sh\n{program}\n")
+    monkeypatch.setattr(suite, "ROOT", tmp_path)
+    a_suite.rust_tests()
+    assert [check.outcome for check in a_suite.checks[:2]] == ["not in this pack"] * 2
+    assert (a_suite.checks[2].passed, a_suite.checks[2].outcome) == (passed, outcome)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,9 @@ def test_each_program_runs_once_and_knows_its_place(grid, device):
 
 
 @pytest.mark.parametrize(
-    "grid", [[6], [2, 3], 6, lambda meta: (6,), lambda meta: [meta["BLOCK"] // 4]], ids=str
+    "grid",
+    [[6], [2, 3], 6, lambda meta: (6,), lambda meta: [meta["BLOCK"] // 4]],
+    ids=["list of 1", "list of 2", "int", "function to a tuple", "function to a list"],
 )
 def test_forms_of_a_grid(grid, device):
     out = torch.zeros(6, 24, dtype=torch.int32, device=device)

@@ -34,19 +34,27 @@ impl Array {
 
     /// The argument that gives the whole tensor to a kernel.
     pub fn argument(&mut self) -> Value<'_> {
-        let length = self.len() * self.dtype.bytes();
         let pointee = self.dtype;
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.storage);
-        let region = Region::of(&mut bytes[..length]);
+        let region = Region::of(self.bytes_mut());
         Value::Pointer(Pointer { pointee, address: region.address(), region, device: Device::Cpu })
+    }
+
+    /// The elements as they lie in memory.
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.storage)[..self.len() * self.dtype.bytes()]
+    }
+
+    /// The same, to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let length = self.len() * self.dtype.bytes();
+        &mut bytemuck::cast_slice_mut(&mut self.storage)[..length]
     }
 
     /// An element, by its row-major number.
     pub fn get(&self, index: usize) -> f64 {
         let size = self.dtype.bytes();
-        let bytes: &[u8] = bytemuck::cast_slice(&self.storage);
         let mut word = [0; 8];
-        word[..size].copy_from_slice(&bytes[index * size..(index + 1) * size]);
+        word[..size].copy_from_slice(&self.bytes()[index * size..(index + 1) * size]);
         let bits = u64::from_le_bytes(word);
         let literal = tilewright::ir::Literal { dtype: self.dtype, bits };
         let number = literal.as_int().map(|value| value as f64).or_else(|| literal.as_float());
@@ -58,8 +66,7 @@ impl Array {
     pub fn set(&mut self, index: usize, value: f64) {
         let size = self.dtype.bytes();
         let word = bits(self.dtype, value).to_le_bytes();
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.storage);
-        bytes[index * size..(index + 1) * size].copy_from_slice(&word[..size]);
+        self.bytes_mut()[index * size..(index + 1) * size].copy_from_slice(&word[..size]);
     }
 
     /// A value as an element would hold it.

@@ -48,6 +48,14 @@ pub enum Outcome {
     Diagnostics(String),
 }
 
+/// Memory of a device that does not work on the host's: tensors are copied there for a launch, and back.
+pub trait DeviceMemory {
+    /// Copies bytes to the device, and gives their address there, a multiple of 16.
+    fn upload(&mut self, bytes: &[u8]) -> Result<u64, String>;
+    /// Copies bytes back, when all launches are done.
+    fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), String>;
+}
+
 /// The ways in which a case is run: all must agree.
 #[derive(Clone, Copy, Debug)]
 enum Way {
@@ -77,15 +85,19 @@ impl Case {
     /// Compiles the kernel, runs it in every way that the CPU has if there are inputs, and compares. An error is a mistake in
     /// the case.
     pub fn run(&self) -> Result<Outcome, String> {
-        self.run_ways(&[Way::Optimized, Way::Plain, Way::Dense])
+        self.run_ways(&[Way::Optimized, Way::Plain, Way::Dense], &mut None)
     }
 
-    /// As [`run`](Self::run), on a device.
-    pub fn run_on(&self, device: Device) -> Result<Outcome, String> {
-        self.run_ways(&[Way::On(device)])
+    /// As [`run`](Self::run), on a device, which has memory of its own or works on the host's.
+    pub fn run_on(
+        &self,
+        device: Device,
+        mut memory: Option<&mut dyn DeviceMemory>,
+    ) -> Result<Outcome, String> {
+        self.run_ways(&[Way::On(device)], &mut memory)
     }
 
-    fn run_ways(&self, ways: &[Way]) -> Result<Outcome, String> {
+    fn run_ways(&self, ways: &[Way], memory: &mut Option<&mut dyn DeviceMemory>) -> Result<Outcome, String> {
         let diagnostics = |error: Error| Ok(Outcome::Diagnostics(error.render(Color::Never)));
         let kernel =
             Module::from_source("example.py", self.code.as_str()).and_then(|m| m.kernel(&self.kernel));
@@ -102,7 +114,7 @@ impl Case {
         for &way in ways {
             let before = self.tensors()?;
             let mut after = before.clone();
-            match self.launch(&kernel, &mut after, way)? {
+            match self.launch(&kernel, &mut after, way, memory)? {
                 Err(error) => return diagnostics(error),
                 Ok(()) => {
                     if let Some(wrong) = self.compare(&before, &after)? {
@@ -152,7 +164,7 @@ impl Case {
         Ok(tensors)
     }
 
-    /// The arguments and options by name, and the grid.
+    /// The arguments and options by name, the tensors first, and the grid.
     fn values<'t>(&'t self, tensors: &'t mut [(String, Array)]) -> Result<(Named<'t>, GridResult), String> {
         let mut values: Named<'t> =
             tensors.iter_mut().map(|(name, array)| (name.as_str(), array.argument())).collect();
@@ -173,16 +185,35 @@ impl Case {
         kernel: &Kernel,
         tensors: &mut [(String, Array)],
         way: Way,
+        memory: &mut Option<&mut dyn DeviceMemory>,
     ) -> Result<Result<(), Error>, String> {
-        let (values, grid) = self.values(tensors)?;
-        let kernel = &kernel.on(match way {
+        let device = match way {
             Way::On(device) => device,
             Way::Optimized | Way::Plain | Way::Dense => Device::Cpu,
-        });
-        Ok(bind(kernel, &values).and_then(|(arguments, options)| {
+        };
+        let mut addresses = Vec::new();
+        if let Some(memory) = memory {
+            for (_, array) in &*tensors {
+                addresses.push(memory.upload(array.bytes())?);
+            }
+        }
+        let (mut values, grid) = self.values(tensors)?;
+        for ((_, value), &address) in values.iter_mut().zip(&addresses) {
+            if let Value::Pointer(pointer) = value {
+                (pointer.address, pointer.device) = (address, device);
+            }
+        }
+        let kernel = &kernel.on(device);
+        let launched = bind(kernel, &values).and_then(|(arguments, options)| {
             let handle = kernel.handle(&arguments, &options)?;
             run_in(&handle, way, grid?, &arguments)
-        }))
+        });
+        if let (Some(memory), Ok(())) = (memory, &launched) {
+            for ((_, array), address) in tensors.iter_mut().zip(addresses) {
+                memory.download(address, array.bytes_mut())?;
+            }
+        }
+        Ok(launched)
     }
 
     /// What is not as expected.

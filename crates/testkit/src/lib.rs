@@ -33,7 +33,7 @@
 //! ````
 //! A case without `expect` and without `text` must compile, and run if it has `inputs`. What is expected is computed
 //! from the inputs as they were before the launch. Each case that runs does so before and after optimisation, and
-//! without symbolic tiles; the pages of `tests/kernels` run on simulated GPUs, too.
+//! without symbolic tiles; the pages of `tests/kernels` run on simulated GPUs, too, and on the GPU of the machine.
 //!
 //! `TILEWRIGHT_BLESS=1` writes what was found into the snapshots and into the `text` blocks.
 
@@ -45,7 +45,7 @@ mod ptxas;
 mod snapshot;
 
 pub use array::Array;
-pub use case::{Case, Input, Outcome};
+pub use case::{Case, DeviceMemory, Input, Outcome};
 pub use expression::Expression;
 pub use markdown::{Fence, cases, fences, project_root, run_directory, run_markdown};
 pub use ptxas::{Assembled, Ptxas, Usage};

@@ -17,10 +17,10 @@ pub struct Fence {
     pub body: Range<usize>,
 }
 
-/// The root of the project. Cargo says at run time where a package lies.
+/// The root of the project. Cargo says at run time where a package lies; a test without cargo is run in the root.
 pub fn project_root() -> PathBuf {
-    let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(PathBuf::new, PathBuf::from);
-    let root = package.join("../..");
+    let package = std::env::var_os("CARGO_MANIFEST_DIR");
+    let root = package.map_or_else(|| ".".into(), |package| PathBuf::from(package).join("../.."));
     root.canonicalize().unwrap_or(root)
 }
 

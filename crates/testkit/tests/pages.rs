@@ -2,8 +2,9 @@
 //! written beside it.
 
 use tilewright::ir::OPS;
-use tilewright::{Code, Device};
-use tilewright_testkit::{Outcome, cases, project_root, run_directory};
+use tilewright::{Code, Color, Device};
+use tilewright_cuda::{Context, DeviceBuffer, Driver};
+use tilewright_testkit::{Case, DeviceMemory, Outcome, cases, project_root, run_directory};
 
 #[test]
 fn diagnostic_pages() {
@@ -40,32 +41,82 @@ fn code(text: &str) -> &str {
 fn kernels_on_simulated_gpus() {
     for device in ["sim:sm_80", "sim:sm_90"].map(|name| Device::parse(name).expect("it is a device")) {
         let mut refused = Vec::new();
-        for (page, text) in kernel_pages() {
-            for case in cases(&text).expect("the pages are well formed") {
-                if case.inputs.is_empty() {
-                    continue;
+        for (name, case) in kernel_cases() {
+            let on_cpu = case.run().expect("the case is well formed");
+            match (case.run_on(device, None).expect("the case is well formed"), on_cpu) {
+                (Outcome::Diagnostics(text), _) if code(&text) == Code::NotOnThisDevice.name() => {
+                    let message = text.split(": ").nth(1).unwrap_or_default();
+                    let what = message.split(" is not available").next().unwrap_or_default();
+                    refused.push((name, what.to_owned()));
                 }
-                let name = format!("{page}: {}", case.kernel);
-                let on_cpu = case.run().expect("the case is well formed");
-                match (case.run_on(device).expect("the case is well formed"), on_cpu) {
-                    (Outcome::Diagnostics(text), _) if code(&text) == Code::NotOnThisDevice.name() => {
-                        let message = text.split(": ").nth(1).unwrap_or_default();
-                        let what = message.split(" is not available").next().unwrap_or_default();
-                        refused.push((name, what.to_owned()));
-                    }
-                    (Outcome::Diagnostics(found), Outcome::Diagnostics(expected)) => {
-                        assert_eq!(code(&found), code(&expected), "{device}, {name}: {found}");
-                    }
-                    // No GPU notices it.
-                    (Outcome::Right, Outcome::Diagnostics(text))
-                        if code(&text) == Code::DivisionByZero.name() => {}
-                    (found, expected) => assert_eq!(found, expected, "{device}, {name}"),
+                (Outcome::Diagnostics(found), Outcome::Diagnostics(expected)) => {
+                    assert_eq!(code(&found), code(&expected), "{device}, {name}: {found}");
                 }
+                // No GPU notices it.
+                (Outcome::Right, Outcome::Diagnostics(text))
+                    if code(&text) == Code::DivisionByZero.name() => {}
+                (found, expected) => assert_eq!(found, expected, "{device}, {name}"),
             }
         }
         let expected = NOT_ON_A_GPU.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
         assert_eq!(refused, expected.collect::<Vec<_>>(), "{device}");
     }
+}
+
+/// Each kernel with results does on the GPU of this machine, if there is one, what it does on the CPU. The others end in a
+/// diagnostic, and on a GPU with them all further work of the process, if it notices anything.
+#[test]
+fn kernels_on_the_gpu() {
+    let device = Device::Cuda(0);
+    if let Err(error) = device.target() {
+        eprintln!("skipped: {}", error.render(Color::Never));
+        return;
+    }
+    let context = Driver::get().and_then(|driver| Context::current_or_primary(driver.device(0)?));
+    let context = context.expect("the GPU is there");
+    let (mut right, mut findings) = (0, Vec::new());
+    for (name, case) in kernel_cases() {
+        if case.run().expect("the case is well formed") != Outcome::Right {
+            continue;
+        }
+        let mut memory = Buffers { context, buffers: Vec::new() };
+        match case.run_on(device, Some(&mut memory)) {
+            Ok(Outcome::Right) => right += 1,
+            Ok(Outcome::Wrong(text) | Outcome::Diagnostics(text)) | Err(text) => {
+                findings.push(format!("{name}: {text}"));
+            }
+        }
+    }
+    println!("{right} kernels of tests/kernels are right, {} are not", findings.len());
+    assert!(right > 0 && findings.is_empty(), "{}", findings.join("\n"));
+}
+
+/// Tensors of a case on a GPU.
+struct Buffers {
+    context: Context,
+    buffers: Vec<DeviceBuffer>,
+}
+
+impl DeviceMemory for Buffers {
+    fn upload(&mut self, bytes: &[u8]) -> Result<u64, String> {
+        let buffer = DeviceBuffer::from_bytes(self.context, bytes).map_err(|error| error.to_string())?;
+        self.buffers.push(buffer);
+        Ok(self.buffers[self.buffers.len() - 1].address())
+    }
+
+    fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), String> {
+        let buffer = self.buffers.iter().find(|buffer| buffer.address() == address);
+        buffer.expect("it was uploaded").read(bytes).map_err(|error| error.to_string())
+    }
+}
+
+/// The cases in `tests/kernels` that are run, by their names.
+fn kernel_cases() -> Vec<(String, Case)> {
+    let cases_of = |(page, text): (String, String)| {
+        let cases = cases(&text).expect("the pages are well formed").into_iter();
+        cases.map(move |case| (format!("{page}: {}", case.kernel), case))
+    };
+    kernel_pages().into_iter().flat_map(cases_of).filter(|(_, case)| !case.inputs.is_empty()).collect()
 }
 
 /// The pages in `tests/kernels` by their names, sorted.
