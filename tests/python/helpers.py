@@ -242,7 +242,7 @@ def assert_same(actual, expected, *context) -> None:
     _report(~same, actual, expected, context)
 
 
-def assert_within(actual, truth, dtype: str, ulps: float, *context) -> None:
+def assert_within(actual, truth, dtype: str, ulps: float | np.ndarray, *context) -> None:
     """At most `ulps` units in the last place of `dtype` from the truth, which is of higher precision."""
     actual, truth = np.asarray(actual), np.asarray(truth)
     assert actual.shape == truth.shape, (actual.shape, truth.shape)
@@ -258,7 +258,7 @@ def assert_within(actual, truth, dtype: str, ulps: float, *context) -> None:
         exact = np.clip(exact, -(wide(2) ** (high + 1)), wide(2) ** (high + 1))
         bad = np.abs(found - exact) > (ulps + 0.5 * (np.abs(exact) > largest)) * unit
     bad = np.where(np.isnan(truth), ~np.isnan(actual), bad | np.isnan(actual))
-    _report(bad, actual, truth, (*context, f"within {ulps} ulp of {dtype}"))
+    _report(bad, actual, truth, (*context, f"within {np.max(ulps)} ulp of {dtype}"))
 
 
 def _report(bad: np.ndarray, actual: np.ndarray, expected: np.ndarray, context: tuple) -> None:

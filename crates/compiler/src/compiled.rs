@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tilewright_base::Diagnostic;
 use tilewright_frontend::{Argument, FunctionSource, Tuple};
 use tilewright_ir::{Dtype, Module};
 
@@ -47,6 +48,25 @@ pub struct GpuCode {
     /// Bytes of shared memory that a launch has to give a block.
     pub shared_bytes: u32,
     pub(crate) plan: tilewright_gpu::Plan,
+}
+
+impl GpuCode {
+    /// The text of the module with at most so many registers a thread.
+    pub fn with_max_registers(&self, count: u32) -> String {
+        with_stack(|| ptx(&self.plan, Some(count))).expect("the plan was lowered before")
+    }
+}
+
+/// The PTX of a plan.
+pub(crate) fn ptx(
+    plan: &tilewright_gpu::Plan,
+    max_registers: Option<u32>,
+) -> Result<String, Box<Diagnostic>> {
+    let mut module = tilewright_ptx::lower(plan)?;
+    for function in module.functions.values_mut() {
+        function.directives.max_registers = max_registers;
+    }
+    Ok(tilewright_ptx::isa::print(&module))
 }
 
 /// What a parameter is in one compiled kernel.

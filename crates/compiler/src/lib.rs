@@ -126,9 +126,8 @@ fn finish(
             let plan = tilewright_gpu::plan(&optimized, target, num_warps)
                 .map_err(|diagnostic| failure(*diagnostic, &optimized))?;
             dump(Stage::Gpu, &|| tilewright_gpu::dump(&plan));
-            let module =
-                tilewright_ptx::lower(&plan).map_err(|diagnostic| failure(*diagnostic, &plan.module))?;
-            let ptx = tilewright_ptx::isa::print(&module);
+            let ptx = compiled::ptx(&plan, job.codegen.max_registers)
+                .map_err(|diagnostic| failure(*diagnostic, &plan.module))?;
             dump(Stage::Ptx, &|| ptx.clone());
             let (threads, shared_bytes) = (32 * num_warps, plan.shared_bytes);
             MachineCode::Gpu(Box::new(GpuCode { ptx, target, threads, shared_bytes, plan }))

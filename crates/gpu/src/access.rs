@@ -130,3 +130,12 @@ impl AccessShape {
         vector.accesses() * (1 + sectors)
     }
 }
+
+/// The bits of the register that stay within the runs of equal elements.
+pub fn equal_registers(layout: &Layout, info: &AxisInfo) -> u32 {
+    let tile = layout.output();
+    let is_in_run =
+        |column: u32| (0..tile.rank()).all(|axis| tile.coordinate(column, axis) < info.constancy(axis));
+    let bases = layout.bases(Input::Register).iter().enumerate();
+    bases.fold(0, |bits, (bit, column)| bits | u32::from(is_in_run(*column)) << bit)
+}

@@ -71,6 +71,10 @@ impl<'a> Writer<'a> {
         if !results.is_empty() {
             notes.push(results.join(", "));
         }
+        let equal = data.results.first().map_or(0, |result| plan.equal_registers[*result]);
+        if equal != 0 {
+            notes.push(format!("registers {equal:#x} equal"));
+        }
         if let Some(access) = &plan.accesses[inst] {
             let mut note = format!("{} x {}", access.vector.accesses(), access.vector.width());
             if access.copies != [0, 0] {

@@ -40,7 +40,7 @@ mod waits;
 
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 use tilewright_base::Diagnostic;
-use tilewright_ir::{Function, Module, Value};
+use tilewright_ir::{Function, Module, Op, Value};
 use tilewright_layout::Layout;
 use tilewright_opt::analysis::{Assumptions, analyze_assuming};
 
@@ -99,10 +99,17 @@ fn assemble(
     for value in function.values.keys() {
         of_value[value] = ids[value].map(|id| layouts.get(id).clone());
     }
+    let mut equal_registers = SecondaryMap::new();
     let mut accesses = SecondaryMap::new();
     let mut products = SecondaryMap::new();
     for (inst, data) in &function.insts {
         let Some(origin) = origins[inst] else { continue };
+        if let (Op::Elementwise { .. }, [result]) = (&data.op, &data.results[..])
+            && let Some(layout) = of_value[*result].as_ref()
+        {
+            let info = &infos[decided.function.insts[origin].results[0]];
+            equal_registers[*result] = access::equal_registers(layout, info);
+        }
         let pointer_layout = data.operands.first().and_then(|pointer| of_value[*pointer].as_ref());
         if let (Some(shape), Some(layout)) =
             (AccessShape::of(decided.function, origin, infos), pointer_layout)
@@ -116,6 +123,7 @@ fn assemble(
         target,
         num_warps: decided.num_warps,
         layouts: of_value,
+        equal_registers,
         accesses,
         products,
         exchanges: SecondaryMap::new(),

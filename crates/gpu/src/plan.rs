@@ -37,6 +37,9 @@ pub struct Plan {
     pub num_warps: u32,
     /// Where the elements of each tile are. Every thread holds the scalars: they have no layout.
     pub layouts: SecondaryMap<Value, Option<Layout>>,
+    /// Of the result of an `elementwise`, the bits of the register that do not change the element: it is computed once for all
+    /// registers that differ in these bits alone.
+    pub equal_registers: SecondaryMap<Value, u32>,
     /// How loads and stores of tiles go to memory. Scalars are loaded by every thread, and stored by one.
     pub accesses: SecondaryMap<Inst, Option<MemoryAccess>>,
     /// How each `dot` is computed.

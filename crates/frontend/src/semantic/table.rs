@@ -185,8 +185,8 @@ builtins! {
     Clamp "clamp(x, min, max, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::clamp;
     /// Absolute value. The smallest signed integer stays itself.
     Abs "abs(x)" [Root Math Libdevice Method] => math::abs;
-    /// e to the power of x.
-    Exp "exp(x)" [Root Math Libdevice Method] => math::float, F::Exp;
+    /// e to the power of x, fast: for fp32 it is as exact as the product of x and log2(e).
+    Exp "exp(x)" [Root Math Method] => math::float, F::Exp;
     /// 2 to the power of x.
     Exp2 "exp2(x)" [Root Math Libdevice Method] => math::float, F::Exp2;
     /// Natural logarithm.
@@ -198,7 +198,9 @@ builtins! {
     /// Cosine of radians.
     Cos "cos(x)" [Root Math Libdevice Method] => math::float, F::Cos;
     /// Square root, fast.
-    Sqrt "sqrt(x)" [Root Math Libdevice Method] => math::float, F::Sqrt;
+    Sqrt "sqrt(x)" [Root Math Method] => math::float, F::Sqrt;
+    /// Square root, rounded to nearest.
+    ExactSqrt "sqrt(x)" [Libdevice] => math::float, F::SqrtRn;
     /// Square root, rounded to nearest.
     SqrtRn "sqrt_rn(x)" [Root Math Libdevice Method] => math::float, F::SqrtRn;
     /// 1 / sqrt(x).

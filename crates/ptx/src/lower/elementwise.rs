@@ -17,8 +17,13 @@ impl Lowering<'_> {
         let columns: Vec<_> = operands.iter().map(|&operand| self.get_in(operand, layout)).collect();
         let last = *operands.last().expect("a function has operands");
         let element = self.element(last);
-        let mut scalars = Vec::with_capacity(self.count(result));
+        let equal = self.plan.equal_registers[result] as usize;
+        let mut scalars: Vec<Scalar> = Vec::with_capacity(self.count(result));
         for register in 0..self.count(result) {
+            if register & equal != 0 {
+                scalars.push(scalars[register & !equal]);
+                continue;
+            }
             let x: smallvec::SmallVec<[Scalar; 3]> = columns.iter().map(|column| column[register]).collect();
             let scalar = self.apply(function, element, &x);
             scalars.push(
@@ -90,8 +95,7 @@ impl Lowering<'_> {
             F::Fma => builder.fma(float, x[0], x[1], x[2]),
             F::Div => builder.divide(float, false, x[0], x[1]),
             F::DivRn => builder.divide(float, true, x[0], x[1]),
-            // Within half an ulp; the approximate instruction may be off by more than one.
-            F::Sqrt | F::SqrtRn => builder.sqrt_rn(float, x[0]),
+            F::SqrtRn => builder.sqrt_rn(float, x[0]),
             F::Min | F::Max => builder.float_extremum(float, function == F::Max, false, x[0], x[1]),
             F::MinNan | F::MaxNan => self.extremum_nan(float, function == F::MaxNan, x[0], x[1]),
             F::FloatRem => self.float_remainder(float, x[0], x[1]),

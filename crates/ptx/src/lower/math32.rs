@@ -1,6 +1,6 @@
 //! Transcendental functions of binary32.
 //!
-//! Exponentials use the hardware's `ex2.approx` on a reduced argument. The hardware's logarithm, sine, cosine and hyperbolic
+//! Exponentials use the hardware's `ex2.approx`, those within other functions on a reduced argument. The hardware's logarithm, sine, cosine and hyperbolic
 //! tangent have an absolute error, so those are polynomials, as the CPU's are; each states its largest error in units in
 //! the last place. Rounding matters here, so products and sums say `.rn`: the assembler contracts nothing.
 #![expect(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
@@ -24,10 +24,21 @@ impl Lowering<'_> {
     pub(super) fn math32(&mut self, function: F, x: &[Scalar]) -> Option<Scalar> {
         let builder = &mut self.builder;
         Some(match function {
-            F::Exp => builder.exp32(x[0]),
+            F::Exp => builder.fast_exp32(x[0]),
             F::Exp2 => builder.ex2(x[0], false),
             F::Log => builder.log32(x[0]),
             F::Log2 => builder.log2_32(x[0]),
+            F::Sqrt => {
+                let a = builder.float_source(F32, x[0]);
+                builder.pure(Width::B32, |d| isa::Sqrt {
+                    approx: true,
+                    rounding: None,
+                    ftz: false,
+                    ty: ScalarType::F32,
+                    d,
+                    a,
+                })
+            }
             F::Rsqrt => {
                 let a = builder.float_source(F32, x[0]);
                 builder.pure(Width::B32, |d| isa::Rsqrt {
@@ -53,6 +64,14 @@ impl Builder {
     fn ex2(&mut self, x: Scalar, flush: bool) -> Scalar {
         let a = self.float_source(F32, x);
         self.pure(Width::B32, |d| isa::Ex2 { approx: true, ftz: flush, ty: ScalarType::F32, d, a })
+    }
+
+    /// e^x as the square of 2^(x log2(e) / 2), within 7 + 1.25 |x| ulp: twice the error of the hardware's power, and that of
+    /// the rounded product. The square of a power that is not subnormal may be subnormal.
+    fn fast_exp32(&mut self, x: Scalar) -> Scalar {
+        let half = self.mul_rn(F32, x, f32_constant(std::f32::consts::LOG2_E / 2.0));
+        let root = self.ex2(half, true);
+        self.mul_rn(F32, root, root)
     }
 
     /// e^x within 2 ulp: 2^n * 2^f with the integer n in -126 … 126 nearest below x log2(e). Beyond that, f is large, so that

@@ -116,14 +116,15 @@ impl Lowering<'_> {
         let mut next = values.to_vec();
         for &register in kept {
             let partner = &values[canonical(joined, register ^ step.register) as usize];
-            let others: Elements = partner
-                .iter()
-                .zip(tiles)
-                .map(|(&own, &tile)| self.shuffle(self.width(tile), own, step.lane))
-                .collect();
+            let others = self.shuffle_elements(tiles, partner, step.lane);
             next[register as usize] = self.combine(inst, &values[register as usize], &others)?;
         }
         Ok(next)
+    }
+
+    /// The elements of the lane whose number differs by this mask.
+    fn shuffle_elements(&mut self, tiles: &[Value], own: &[Scalar], lane: u32) -> Elements {
+        own.iter().zip(tiles).map(|(&own, &tile)| self.shuffle(self.width(tile), own, lane)).collect()
     }
 
     /// What the region of the reduction makes of two elements of each operand.
@@ -282,7 +283,8 @@ impl Lowering<'_> {
         if dtype.bits() < 32 { self.builder.extend(all, dtype.bits(), dtype.is_signed()) } else { all }
     }
 
-    /// Combines the parts of the warps.
+    /// Combines the parts of the warps. If there is a single result, each lane loads one vector of parts, and shuffles
+    /// combine those of the lanes.
     fn reduce_warps(
         &mut self,
         inst: Inst,
@@ -314,13 +316,14 @@ impl Lowering<'_> {
             }
         }
         self.wait();
+        let widest = tiles.iter().map(|&tile| self.element(tile).bytes() as u32).max().unwrap_or(1);
+        let count = if places.elements == 1 { places.count.min(16 / widest) } else { places.count };
         let mut results = Vec::new();
         for register in 0..own.len() {
-            let mut parts: Vec<Elements> = vec![Elements::new(); places.count as usize];
+            let mut parts: Vec<Elements> = vec![Elements::new(); count as usize];
             for (operand, &tile) in tiles.iter().enumerate() {
-                for (part, scalar) in
-                    parts.iter_mut().zip(self.load_parts(&places, register, buffers[operand], tile))
-                {
+                let loaded = self.load_parts(&places, register, buffers[operand], (tile, count));
+                for (part, scalar) in parts.iter_mut().zip(loaded) {
                     part.push(scalar);
                 }
             }
@@ -330,20 +333,36 @@ impl Lowering<'_> {
                     .map(|pair| self.combine(inst, &pair[0], &pair[1]))
                     .collect::<Result<_, _>>()?;
             }
-            results.push(parts.remove(0));
+            let mut result = parts.remove(0);
+            for bit in 0..(places.count / count).ilog2() {
+                let others = self.shuffle_elements(tiles, &result, 1 << bit);
+                result = self.combine(inst, &result, &others)?;
+            }
+            results.push(result);
         }
         Ok(results)
     }
 
-    fn load_parts(&mut self, places: &Parts, register: usize, buffer: u32, tile: Value) -> Vec<Scalar> {
+    /// Loads so many parts of an element: the lane's own, if that is not all.
+    fn load_parts(
+        &mut self,
+        places: &Parts,
+        register: usize,
+        buffer: u32,
+        (tile, count): (Value, u32),
+    ) -> Vec<Scalar> {
         let element = self.element(tile);
         let bytes = element.bytes() as u32;
-        let images: Vec<u32> = places.load.iter().map(|image| image * bytes).collect();
+        let shared_out = (places.count / count).ilog2() as usize;
+        let mut images: Vec<u32> = places.load.iter().map(|image| image * bytes).collect();
+        for (bit, image) in images[..shared_out].iter_mut().enumerate() {
+            *image += (count * bytes) << bit;
+        }
         let address = self.shared_place(&images, places.load_registers[register] * bytes, buffer);
         // The parts of one element lie side by side only if there is one element.
-        let width = if places.elements == 1 { places.count.min(16 / bytes) } else { 1 };
+        let width = if places.elements == 1 { count.min(16 / bytes) } else { 1 };
         let mut scalars = Vec::new();
-        for part in (0..places.count).step_by(width as usize) {
+        for part in (0..count).step_by(width as usize) {
             let address = address.plus(Width::B32, u64::from(part * places.elements * bytes));
             scalars.extend(self.load_shared(element, address, width as usize));
         }

@@ -95,7 +95,7 @@ pub fn modules() -> Vec<(String, Module)> {
         for dtype in
             [Dtype::I8, Dtype::U32, Dtype::I64, Dtype::I1, Dtype::F16, Dtype::BF16, Dtype::F32, Dtype::F64]
         {
-            if info.domain.contains(Element::Value(dtype)) && !is_missing(function, dtype) {
+            if info.domain.contains(Element::Value(dtype)) {
                 let mut operands = vec![dtype; info.operands.len()];
                 if info.signature == Signature::Select {
                     operands[0] = Dtype::I1;
@@ -115,18 +115,13 @@ pub fn modules() -> Vec<(String, Module)> {
     modules
 }
 
-/// What the GPU path does not have yet: it says so.
-fn is_missing(function: ElementwiseFn, dtype: Dtype) -> bool {
-    dtype == Dtype::F64 && matches!(function, ElementwiseFn::Sin | ElementwiseFn::Cos | ElementwiseFn::Erf)
-}
-
 #[test]
 fn the_table_is_what_the_cpu_says() {
     let mut random = Random(1);
     for &function in ElementwiseFn::ALL {
         let info = function.info();
         for &dtype in Dtype::ALL {
-            if !info.domain.contains(Element::Value(dtype)) || is_missing(function, dtype) {
+            if !info.domain.contains(Element::Value(dtype)) {
                 continue;
             }
             let is_condition = |index: usize| info.signature == Signature::Select && index == 0;
@@ -143,8 +138,10 @@ fn the_table_is_what_the_cpu_says() {
             values.push(zeros(result, COUNT));
             let ulps = match info.accuracy {
                 Accuracy::Exact => 0.0,
-                Accuracy::Ulp(_) if dtype.bits() < 32 => 1.0,
-                Accuracy::Ulp(ulps) => 2.0 * f64::from(ulps),
+                Accuracy::Ulp(_) | Accuracy::GrowingUlp(..) if dtype.bits() < 32 => 1.0,
+                // Results are finite and not 0 up to |x| = 104.
+                Accuracy::GrowingUlp(least, slope) if dtype == Dtype::F32 => f64::from(least + 104.0 * slope),
+                Accuracy::Ulp(ulps) | Accuracy::GrowingUlp(ulps, _) => 2.0 * f64::from(ulps),
             };
             let module = module(info.name, "", &operands, result);
             for target in ["sm_75", "sm_90a"] {
@@ -171,11 +168,112 @@ fn casts_are_what_the_cpu_says() {
     }
 }
 
+/// Zeros, the ends of the subnormal and of the normal numbers, ones, and what is no number, of both signs.
+fn edges(dtype: Dtype) -> Vec<u64> {
+    let (infinity, one) = if dtype == Dtype::F16 { (0x7c00_u64, 0x3c00) } else { (0x7f80, 0x3f80) };
+    let smallest_normal = infinity & infinity.wrapping_neg();
+    let positive = [
+        0,
+        1,
+        2,
+        smallest_normal - 1,
+        smallest_normal,
+        smallest_normal + 1,
+        one / 2,
+        one - 1,
+        one,
+        one + 1,
+        infinity - 1,
+        infinity,
+        infinity + 1,
+        0x7fff,
+    ];
+    positive.into_iter().flat_map(|bits| [bits, bits | 0x8000]).collect()
+}
+
+fn tensor(dtype: Dtype, numbers: impl IntoIterator<Item = u64>) -> Value {
+    Value::Tensor(numbers.into_iter().flat_map(|bits| bits.to_le_bytes()[..dtype.bytes()].to_vec()).collect())
+}
+
+/// Arithmetic of 16-bit floats is other instructions on each of these targets.
 #[test]
-fn what_is_missing_is_named() {
-    let module = module("erf", "", &[Dtype::F64], Dtype::F64);
-    let plan = tilewright_gpu::plan(&module, tilewright_gpu::Target::ALL[0], 4)
-        .expect("the plan knows nothing of it");
-    let diagnostic = tilewright_ptx::lower(&plan).expect_err("there is no erf of fp64");
-    assert_eq!(diagnostic.message, "`erf` of fp64 is not available on sm_75");
+fn halves_at_the_edges_are_what_the_cpu_says() {
+    use ElementwiseFn::{Add, Fma, Max, MaxNan, Min, MinNan, Mul, Sub};
+    let mut random = Random(3);
+    for dtype in [Dtype::F16, Dtype::BF16] {
+        let edges = edges(dtype);
+        for function in [Add, Sub, Mul, Fma, Min, Max, MinNan, MaxNan] {
+            let operands = vec![dtype; function.info().operands.len()];
+            let module = module(function.name(), "", &operands, dtype);
+            for first in (0..edges.len().pow(2)).step_by(COUNT) {
+                let places = first..first + COUNT;
+                let x = places.clone().map(|place| edges[place % edges.len()]);
+                let y = places.map(|place| edges[place / edges.len() % edges.len()]);
+                let mut values = vec![tensor(dtype, x), tensor(dtype, y)];
+                if function == Fma {
+                    values
+                        .push(tensor(dtype, (0..COUNT).map(|_| edges[random.bits() as usize % edges.len()])));
+                }
+                values.push(zeros(dtype, COUNT));
+                for target in ["sm_75", "sm_80", "sm_90a"] {
+                    check(&format!("{} of {dtype}", function.name()), &module, target, &values, dtype, 0.0);
+                }
+            }
+        }
+    }
+}
+
+/// Every 8-bit number, and what lies between two of them, with its neighbours.
+#[test]
+fn fp8_is_converted_as_the_cpu_says() {
+    const TARGETS: [&str; 3] = ["sm_80", "sm_89", "sm_90a"];
+    let cast = |from: Dtype, to: Dtype| {
+        module("cast", &format!("{{element = {to}, rounding = \"rtne\"}} "), &[from], to)
+    };
+    for fp8 in [Dtype::F8E4NV, Dtype::F8E5] {
+        let codes = tensor(fp8, (0..COUNT as u64).map(|code| code & 0xff));
+        for to in [Dtype::F16, Dtype::BF16, Dtype::F32, Dtype::F64, Dtype::I32] {
+            let module = cast(fp8, to);
+            for target in TARGETS {
+                let values = [codes.clone(), zeros(to, COUNT)];
+                check(&format!("every {fp8} to {to}"), &module, target, &values, to, 0.0);
+            }
+        }
+        let mut singles = [codes.clone(), zeros(Dtype::F32, COUNT)];
+        run_cpu(&cast(fp8, Dtype::F32), [1, 1, 1], &mut singles);
+        let [_, Value::Tensor(singles)] = &singles else { panic!("the second argument is the result") };
+        let single = |code: u64| f32::from_bits(element(singles, Dtype::F32, code as usize) as u32);
+        for from in [Dtype::F16, Dtype::BF16, Dtype::F32] {
+            // What binary32 has more bits than the format.
+            let unused = match from {
+                Dtype::F16 => 13,
+                Dtype::BF16 => 16,
+                _ => 0,
+            };
+            let between = (0..0x7f_u64).flat_map(|code| {
+                let [low, high] = [single(code), single(code + 1)];
+                // Above the largest number, where the next one would be.
+                let high = if high.is_finite() { high } else { 2.0 * low - single(code - 1) };
+                let middle = ((low + high) / 2.0).to_bits();
+                [middle - (1 << unused), middle, middle + (1 << unused), low.to_bits()]
+            });
+            let numbers = between.chain([0x7f80_0000, 0x7fc0_0000, 0x7f7f_0000, 1]);
+            let signed = numbers.flat_map(|bits| [bits, bits | 0x8000_0000]);
+            let bits: Vec<u64> = signed
+                .map(|bits| match from {
+                    Dtype::F16 => half::f16::from_f32(f32::from_bits(bits)).to_bits().into(),
+                    Dtype::BF16 => u64::from(bits >> 16),
+                    _ => u64::from(bits),
+                })
+                .collect();
+            let module = cast(from, fp8);
+            for part in bits.chunks(COUNT) {
+                let part = part.iter().copied().chain(std::iter::repeat(0)).take(COUNT);
+                let values = [tensor(from, part), zeros(fp8, COUNT)];
+                for target in TARGETS {
+                    check(&format!("{from} between two of {fp8}"), &module, target, &values, fp8, 0.0);
+                }
+            }
+        }
+    }
 }
