@@ -27,6 +27,10 @@ impl Lowering<'_> {
         let from = self.element(value);
         let operands = self.get_in(value, self.layout_of(result));
         let towards_zero = rounding == Rounding::TowardsZero;
+        if let Some(scalars) = self.convert_fp8_pairs(from, element, towards_zero, &operands) {
+            self.set(result, scalars);
+            return Ok(());
+        }
         let mut scalars = Vec::with_capacity(operands.len());
         for &operand in operands.iter() {
             let scalar = self.convert(from, element, towards_zero, operand);
@@ -63,7 +67,7 @@ impl Lowering<'_> {
     }
 
     /// 16 bits as 32, zeros above.
-    fn widen_half(&mut self, operand: Scalar) -> Scalar {
+    pub(super) fn widen_half(&mut self, operand: Scalar) -> Scalar {
         if operand.base.is_none() {
             return operand;
         }
@@ -72,7 +76,7 @@ impl Lowering<'_> {
     }
 
     /// The low 16 of 32 bits.
-    fn low_half(&mut self, operand: Scalar) -> Scalar {
+    pub(super) fn low_half(&mut self, operand: Scalar) -> Scalar {
         if let Some(bits) = operand.as_constant() {
             return Scalar::constant(bits & 0xffff);
         }
@@ -81,7 +85,13 @@ impl Lowering<'_> {
     }
 
     /// A value as another type; none if it is not supported.
-    fn convert(&mut self, from: Element, to: Element, towards_zero: bool, x: Scalar) -> Option<Scalar> {
+    pub(super) fn convert(
+        &mut self,
+        from: Element,
+        to: Element,
+        towards_zero: bool,
+        x: Scalar,
+    ) -> Option<Scalar> {
         let (source, target) = match (from, to) {
             (Element::Value(source), Element::Value(target)) => (source, target),
             (Element::Pointer(_), Element::Value(target)) => (Dtype::U64, target),

@@ -58,9 +58,7 @@ impl Lowering<'_> {
                 if function == F::Neg { (Bitwise::Xor, 0x8000) } else { (Bitwise::And, 0x7fff) };
             return Some(self.builder.bitwise(operation, Width::B16, x[0], Scalar::constant(mask)));
         }
-        if let Some(float) =
-            Float::of(dtype).filter(|float| *float != Float::F16 || is_half_function(function))
-        {
+        if let Some(float) = self.computed_in(function, dtype) {
             return self.native(function, float, x);
         }
         if function == F::Fma {
@@ -70,6 +68,29 @@ impl Lowering<'_> {
             x.iter().map(|&operand| self.widen(dtype, operand)).collect::<Option<_>>()?;
         let result = self.native(function, Float::F32, &wide)?;
         if comparison(function).is_some() { Some(result) } else { self.narrow(dtype, result, false) }
+    }
+
+    /// The type of a number, if the target has instructions for a function of it that round once.
+    fn computed_in(&self, function: F, dtype: Dtype) -> Option<Float> {
+        let is_sum = matches!(function, F::Add | F::Sub | F::Mul | F::Fma);
+        let is_extremum = matches!(function, F::Min | F::Max | F::MinNan | F::MaxNan);
+        let is_comparison = comparison(function).is_some();
+        // The extrema of binary16 came with bfloat16.
+        let has_bf16 = self.has(Feature::Bf16Arithmetic);
+        match dtype {
+            Dtype::F16 if is_extremum => has_bf16.then_some(Float::F16),
+            Dtype::F16 => (is_sum || is_comparison).then_some(Float::F16),
+            Dtype::BF16 if is_sum || is_extremum => has_bf16.then_some(Float::Bf16),
+            Dtype::BF16 => (self.has_bf16_sums() && is_comparison).then_some(Float::Bf16),
+            // tidy: wildcard because the others have instructions for every function, or for none.
+            _ => Float::of(dtype),
+        }
+    }
+
+    /// Whether bfloat16 has all instructions that binary16 has, not the fused sum and the extrema alone.
+    fn has_bf16_sums(&self) -> bool {
+        // They came with these.
+        self.has(Feature::Wgmma)
     }
 
     /// A function in a type that instructions compute in.
@@ -86,6 +107,9 @@ impl Lowering<'_> {
             // tidy: wildcard because the other functions are another function's.
             _ => return self.native_function(function, float, x),
         };
+        if float == Float::Bf16 && !self.has_bf16_sums() {
+            return Some(self.builder.fused(binary, float, x[0], x[1]));
+        }
         Some(self.builder.float_binary(binary, float, None, x[0], x[1]))
     }
 
@@ -162,9 +186,4 @@ impl Lowering<'_> {
     pub(super) fn double(&mut self, a: Scalar) -> Scalar {
         self.builder.float_convert((Width::B64, ScalarType::F64), (Width::B32, ScalarType::F32), None, a)
     }
-}
-
-/// Whether there is an instruction of binary16 that rounds once on every target.
-fn is_half_function(function: F) -> bool {
-    comparison(function).is_some() || matches!(function, F::Add | F::Sub | F::Mul | F::Fma)
 }

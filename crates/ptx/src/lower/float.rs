@@ -17,6 +17,8 @@ pub(super) enum Binary {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Float {
     F16,
+    /// Where the target has arithmetic of it.
+    Bf16,
     F32,
     F64,
 }
@@ -36,6 +38,7 @@ impl Float {
     pub fn ty(self) -> ScalarType {
         match self {
             Self::F16 => ScalarType::F16,
+            Self::Bf16 => ScalarType::Bf16,
             Self::F32 => ScalarType::F32,
             Self::F64 => ScalarType::F64,
         }
@@ -43,7 +46,7 @@ impl Float {
 
     pub fn width(self) -> Width {
         match self {
-            Self::F16 => Width::B16,
+            Self::F16 | Self::Bf16 => Width::B16,
             Self::F32 => Width::B32,
             Self::F64 => Width::B64,
         }
@@ -53,6 +56,7 @@ impl Float {
     pub fn constant(self, value: f64) -> Scalar {
         Scalar::constant(match self {
             Self::F16 => half::f16::from_f64(value).to_bits().into(),
+            Self::Bf16 => half::bf16::from_f64(value).to_bits().into(),
             Self::F32 => (value as f32).to_bits().into(),
             Self::F64 => value.to_bits(),
         })
@@ -145,6 +149,16 @@ impl Builder {
             b,
             c,
         })
+    }
+
+    /// A function of two operands as one of three, rounded once: a · 1 + b, b · -1 + a, a · b - 0. Zeros have the sign that
+    /// they should have.
+    pub fn fused(&mut self, function: Binary, float: Float, a: Scalar, b: Scalar) -> Scalar {
+        match function {
+            Binary::Add => self.fma(float, a, float.constant(1.0), b),
+            Binary::Sub => self.fma(float, b, float.constant(-1.0), a),
+            Binary::Mul => self.fma(float, a, b, float.constant(-0.0)),
+        }
     }
 
     /// The quotient: rounded once, or within 2 ulp.

@@ -1,12 +1,16 @@
-//! The 8-bit floating-point formats, by integer operations on binary32.
+//! The 8-bit floating-point formats: by the conversions of pairs that targets have for two of them, else by integer
+//! operations on binary32.
 
-use tilewright_ir::Dtype;
+use smallvec::SmallVec;
+use tilewright_gpu::Feature;
+use tilewright_ir::{Dtype, Element};
 
 use super::Lowering;
 use super::builder::{Scalar, Width};
 use super::float::{Float, f32_constant};
 use super::integer::Bitwise;
-use crate::isa::Comparison;
+use super::memory::Words;
+use crate::isa::{self, Clamp, Comparison, Rounding, ScalarType};
 
 const WORD: Width = Width::B32;
 const SIGN: u64 = 0x80;
@@ -51,8 +55,130 @@ fn power_of_two(exponent: i32) -> u64 {
 }
 
 impl Lowering<'_> {
+    /// The type of two numbers of an 8-bit format, if the target converts them.
+    fn pair_of(&self, dtype: Dtype) -> Option<ScalarType> {
+        // The conversions came with the tensor cores that multiply these formats, by either instruction.
+        if !self.has(Feature::MmaSyncFp8) && !self.has(Feature::Wgmma) {
+            return None;
+        }
+        match dtype {
+            Dtype::F8E4NV => Some(ScalarType::E4m3x2),
+            Dtype::F8E5 => Some(ScalarType::E5m2x2),
+            // tidy: wildcard because the instructions know no other 8-bit format.
+            _ => None,
+        }
+    }
+
+    /// Floats as other floats where one side has 8 bits and the target converts it by pairs; none where it does not.
+    pub(super) fn convert_fp8_pairs(
+        &mut self,
+        from: Element,
+        to: Element,
+        towards_zero: bool,
+        x: &[Scalar],
+    ) -> Option<Vec<Scalar>> {
+        let (from, to) = (from.value()?, to.value()?);
+        let (read, written) = (self.pair_of(from), self.pair_of(to).filter(|_| !towards_zero));
+        // The format without NaN takes the sign of one, which the instructions lose.
+        let is_by_pairs = (read.is_some() && to.is_float() && to != Dtype::F8E4B15)
+            || (written.is_some() && from.is_float() && from != Dtype::F64);
+        if from == to || !is_by_pairs {
+            return None;
+        }
+        let (from, x) = match read {
+            Some(pair) => (Dtype::F16, self.widen_pairs(from, pair, x)),
+            None => (from, x.to_vec()),
+        };
+        let Some(pair) = written else {
+            let (half, to) = (Element::Value(from), Element::Value(to));
+            return x.iter().map(|&x| self.convert(half, to, towards_zero, x)).collect();
+        };
+        if from == Dtype::F16 {
+            return Some(self.narrow_pairs(to, (pair, ScalarType::F16x2), &x));
+        }
+        let singles: Vec<Scalar> = x.iter().map(|&x| self.widen(from, x)).collect::<Option<_>>()?;
+        Some(self.narrow_pairs(to, (pair, ScalarType::F32), &singles))
+    }
+
+    /// 8-bit numbers as binary16, exactly.
+    fn widen_pairs(&mut self, from: Dtype, pair: ScalarType, x: &[Scalar]) -> Vec<Scalar> {
+        let two_halves = Words::new(Element::Value(Dtype::F16), 2);
+        let mut wide = Vec::with_capacity(x.len());
+        for elements in x.chunks(4) {
+            // Four of them only where they are a word already: putting together two takes fewer instructions.
+            let pairs: SmallVec<[Scalar; 16]> = if let Some(&word) = self.builder.packed.get(elements) {
+                self.builder.unpack(two_halves, word)
+            } else {
+                let pair = |two: &[Scalar]| {
+                    let both = self.builder.pack(Words::new(Element::Value(from), two.len()), two);
+                    self.low_half(both)
+                };
+                elements.chunks(2).map(pair).collect()
+            };
+            for two in pairs {
+                let both = self.builder.float_convert(
+                    (Width::B32, ScalarType::F16x2),
+                    (Width::B16, pair),
+                    Some(Rounding::Rn),
+                    two,
+                );
+                wide.extend(self.builder.unpack(two_halves, both));
+            }
+        }
+        wide.truncate(x.len());
+        wide
+    }
+
+    /// Binary16 or binary32 as 8-bit numbers, rounded to nearest; overflow gives the largest finite number.
+    fn narrow_pairs(
+        &mut self,
+        dtype: Dtype,
+        (to, from): (ScalarType, ScalarType),
+        x: &[Scalar],
+    ) -> Vec<Scalar> {
+        let two_halves = Words::new(Element::Value(Dtype::F16), 2);
+        let mut narrow = Vec::with_capacity(x.len());
+        for elements in x.chunks(4) {
+            let mut pairs: SmallVec<[Scalar; 2]> = SmallVec::new();
+            for two in elements.chunks(2) {
+                let [low, high] = [two[0], two.get(1).copied().unwrap_or(Scalar::constant(0))];
+                // The operand that the instruction names first is the high half.
+                let (a, b) = if from == ScalarType::F16x2 {
+                    (self.builder.pack(two_halves, &[low, high]), None)
+                } else {
+                    (high, Some(self.builder.register(Width::B32, low).into()))
+                };
+                let a = self.builder.register(Width::B32, a).into();
+                let (rounding, clamp) = (Some(Rounding::Rn), Some(Clamp::Satfinite));
+                let (ftz, saturate, c) = (false, false, None);
+                pairs.push(self.builder.pure(Width::B16, |d| isa::Cvt {
+                    rounding,
+                    ftz,
+                    saturate,
+                    clamp,
+                    to,
+                    from,
+                    d,
+                    a,
+                    b,
+                    c,
+                }));
+            }
+            let word = match pairs[..] {
+                [_, _] => self.builder.pack(two_halves, &pairs),
+                _ => self.widen_half(pairs[0]),
+            };
+            narrow.extend(self.builder.unpack(Words::new(Element::Value(dtype), elements.len()), word));
+        }
+        narrow
+    }
+
     /// An 8-bit number as binary32, exactly.
     pub(super) fn widen_fp8(&mut self, from: Dtype, x: Scalar) -> Option<Scalar> {
+        if let Some(pair) = self.pair_of(from) {
+            let half = self.widen_pairs(from, pair, &[x])[0];
+            return self.widen(Dtype::F16, half);
+        }
         let format = Format::of(from)?;
         let builder = &mut self.builder;
         let nan = f32_constant(f32::NAN);
@@ -85,6 +211,9 @@ impl Lowering<'_> {
 
     /// Binary32 as an 8-bit number, rounded once; overflow gives the largest finite number.
     pub(super) fn narrow_to_fp8(&mut self, to: Dtype, x: Scalar, towards_zero: bool) -> Option<Scalar> {
+        if let Some(pair) = self.pair_of(to).filter(|_| !towards_zero) {
+            return self.narrow_pairs(to, (pair, ScalarType::F32), &[x]).pop();
+        }
         let format = Format::of(to)?;
         let builder = &mut self.builder;
         let magnitude = builder.bitwise(Bitwise::And, WORD, x, Scalar::constant(0x7fff_ffff));
@@ -103,7 +232,7 @@ impl Lowering<'_> {
         let normal = builder.shr(WORD, false, rebiased, shift);
         // Subnormal numbers: the sum with a power of two whose last place is the smallest subnormal is rounded as said.
         let shifter = Scalar::constant(power_of_two(1 - format.bias - format.mantissa as i32 + 23));
-        let rounding = if towards_zero { crate::isa::Rounding::Rz } else { crate::isa::Rounding::Rn };
+        let rounding = if towards_zero { Rounding::Rz } else { Rounding::Rn };
         let sum =
             builder.float_binary(super::float::Binary::Add, Float::F32, Some(rounding), magnitude, shifter);
         let subnormal = builder.sub(WORD, sum, shifter);

@@ -4,8 +4,9 @@
 use std::fmt::Write;
 
 use tilewright_ir::{Accuracy, Dtype, Element, ElementwiseFn, Module, Signature};
+use tilewright_testkit::Ptxas;
 
-use crate::common::{Random, Value, decode, element, run_cpu, run_sim, zeros};
+use crate::common::{Random, Value, decode, element, kernel, lower, run_cpu, run_sim, zeros};
 
 const COUNT: usize = 512;
 
@@ -72,9 +73,21 @@ fn distance(dtype: Dtype, a: u64, b: u64) -> f64 {
 }
 
 fn check(what: &str, module: &Module, target: &str, values: &[Value], dtype: Dtype, ulps: f64) {
+    check_on(what, module, (target, 4), values, dtype, ulps);
+}
+
+/// The same with so many warps.
+fn check_on(
+    what: &str,
+    module: &Module,
+    (target, warps): (&str, u32),
+    values: &[Value],
+    dtype: Dtype,
+    ulps: f64,
+) {
     let (mut expected, mut found) = (values.to_vec(), values.to_vec());
     run_cpu(module, [1, 1, 1], &mut expected);
-    run_sim(module, target, 4, [1, 1, 1], &mut found).unwrap_or_else(|fault| panic!("{what}: {fault}"));
+    run_sim(module, target, warps, [1, 1, 1], &mut found).unwrap_or_else(|fault| panic!("{what}: {fault}"));
     let (Some(Value::Tensor(expected)), Some(Value::Tensor(found))) = (expected.last(), found.last()) else {
         panic!("the last argument is the result");
     };
@@ -223,55 +236,100 @@ fn halves_at_the_edges_are_what_the_cpu_says() {
     }
 }
 
-/// Every 8-bit number, and what lies between two of them, with its neighbours.
+/// A cast to nearest even.
+fn cast_to_nearest(from: Dtype, to: Dtype) -> Module {
+    module("cast", &format!("{{element = {to}, rounding = \"rtne\"}} "), &[from], to)
+}
+
+/// The numbers of a format that are, or lie next to, a number of an 8-bit format or the middle between two of them; and the
+/// ends of binary32. They are given by what the 8-bit numbers are in binary32.
+fn around_fp8(from: Dtype, single: impl Fn(u64) -> f32) -> Vec<u64> {
+    // What binary32 has more bits than the format.
+    let unused = match from {
+        Dtype::F16 => 13,
+        Dtype::BF16 => 16,
+        _ => 0,
+    };
+    let between = (0..0x7f_u64).flat_map(|code| {
+        let [low, high] = [single(code), single(code + 1)];
+        // Above the largest number, where the next one would be.
+        let high = if high.is_finite() { high } else { 2.0 * low - single(code - 1) };
+        let middle = f32::midpoint(low, high).to_bits();
+        [middle - (1 << unused), middle, middle + (1 << unused), low.to_bits()]
+    });
+    let numbers = between.chain([0x7f80_0000, 0x7fc0_0000, 0x7f7f_0000, 1]);
+    let signed = numbers.flat_map(|bits| [bits, bits | 0x8000_0000]);
+    let narrow = |bits: u32| match from {
+        Dtype::F16 => half::f16::from_f32(f32::from_bits(bits)).to_bits().into(),
+        Dtype::BF16 => u64::from(bits >> 16),
+        _ => u64::from(bits),
+    };
+    signed.map(narrow).collect()
+}
+
+/// Every 8-bit number, and what lies between two of them. Four elements a thread are converted by other instructions than
+/// two or one.
 #[test]
 fn fp8_is_converted_as_the_cpu_says() {
-    const TARGETS: [&str; 3] = ["sm_80", "sm_89", "sm_90a"];
-    let cast = |from: Dtype, to: Dtype| {
-        module("cast", &format!("{{element = {to}, rounding = \"rtne\"}} "), &[from], to)
-    };
+    const TARGETS: [(&str, u32); 5] =
+        [("sm_80", 4), ("sm_89", 4), ("sm_90a", 4), ("sm_90a", 8), ("sm_90a", 16)];
     for fp8 in [Dtype::F8E4NV, Dtype::F8E5] {
         let codes = tensor(fp8, (0..COUNT as u64).map(|code| code & 0xff));
         for to in [Dtype::F16, Dtype::BF16, Dtype::F32, Dtype::F64, Dtype::I32] {
-            let module = cast(fp8, to);
+            let module = cast_to_nearest(fp8, to);
             for target in TARGETS {
                 let values = [codes.clone(), zeros(to, COUNT)];
-                check(&format!("every {fp8} to {to}"), &module, target, &values, to, 0.0);
+                check_on(&format!("every {fp8} to {to}"), &module, target, &values, to, 0.0);
             }
         }
         let mut singles = [codes.clone(), zeros(Dtype::F32, COUNT)];
-        run_cpu(&cast(fp8, Dtype::F32), [1, 1, 1], &mut singles);
+        run_cpu(&cast_to_nearest(fp8, Dtype::F32), [1, 1, 1], &mut singles);
         let [_, Value::Tensor(singles)] = &singles else { panic!("the second argument is the result") };
         let single = |code: u64| f32::from_bits(element(singles, Dtype::F32, code as usize) as u32);
         for from in [Dtype::F16, Dtype::BF16, Dtype::F32] {
-            // What binary32 has more bits than the format.
-            let unused = match from {
-                Dtype::F16 => 13,
-                Dtype::BF16 => 16,
-                _ => 0,
-            };
-            let between = (0..0x7f_u64).flat_map(|code| {
-                let [low, high] = [single(code), single(code + 1)];
-                // Above the largest number, where the next one would be.
-                let high = if high.is_finite() { high } else { 2.0 * low - single(code - 1) };
-                let middle = ((low + high) / 2.0).to_bits();
-                [middle - (1 << unused), middle, middle + (1 << unused), low.to_bits()]
-            });
-            let numbers = between.chain([0x7f80_0000, 0x7fc0_0000, 0x7f7f_0000, 1]);
-            let signed = numbers.flat_map(|bits| [bits, bits | 0x8000_0000]);
-            let bits: Vec<u64> = signed
-                .map(|bits| match from {
-                    Dtype::F16 => half::f16::from_f32(f32::from_bits(bits)).to_bits().into(),
-                    Dtype::BF16 => u64::from(bits >> 16),
-                    _ => u64::from(bits),
-                })
-                .collect();
-            let module = cast(from, fp8);
-            for part in bits.chunks(COUNT) {
+            let module = cast_to_nearest(from, fp8);
+            for part in around_fp8(from, single).chunks(COUNT) {
                 let part = part.iter().copied().chain(std::iter::repeat(0)).take(COUNT);
                 let values = [tensor(from, part), zeros(fp8, COUNT)];
                 for target in TARGETS {
-                    check(&format!("{from} between two of {fp8}"), &module, target, &values, fp8, 0.0);
+                    check_on(&format!("{from} around {fp8}"), &module, target, &values, fp8, 0.0);
+                }
+            }
+        }
+    }
+}
+
+/// Elements that are not the bytes of one word that was loaded.
+#[test]
+fn chosen_fp8_is_converted_as_the_cpu_says() {
+    let text = "
+@triton.jit
+def k(x, y, z):
+    i = tl.arange(0, 512)
+    chosen = tl.where(i % 3 == 0, tl.load(x + i), tl.load(y + i))
+    tl.store(z + i, chosen.to(z.dtype.element_ty))
+";
+    let mut random = Random(4);
+    for (from, to) in [(Dtype::F8E4NV, Dtype::F16), (Dtype::F8E5, Dtype::F32), (Dtype::F8E5, Dtype::F8E4NV)] {
+        let module = kernel(text, &format!("*{from}:16, *{from}:16, *{to}:16"));
+        let [x, y] = [0; 2].map(|_| inputs(&mut random, from, false));
+        let values = [x, y, zeros(to, COUNT)];
+        for warps in [4, 8, 16] {
+            let what = format!("one of two {from} to {to}");
+            check_on(&what, &module, ("sm_90a", warps), &values, to, 0.0);
+        }
+    }
+}
+
+#[test]
+fn ptxas_accepts_conversions_of_fp8() {
+    let Some(ptxas) = Ptxas::find_or_skip("ptxas_accepts_conversions_of_fp8") else { return };
+    for fp8 in [Dtype::F8E4NV, Dtype::F8E5] {
+        for other in [Dtype::F16, Dtype::BF16, Dtype::F32] {
+            for module in [cast_to_nearest(fp8, other), cast_to_nearest(other, fp8)] {
+                for target in ["sm_89", "sm_90a"] {
+                    let (text, _) = lower(&module, target, 4);
+                    ptxas.assemble(&text, target).unwrap_or_else(|error| panic!("{error}\n{text}"));
                 }
             }
         }
