@@ -11,10 +11,10 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_ir::{Dtype, ElementwiseFn};
 
-use crate::kernels::chain::{BLOCK, Function, Total};
+use crate::kernels::chain::{BLOCK, Binary, Function, Link, Total, Unary};
 use crate::kernels::reduce::Combine;
 use crate::liveness;
-use crate::program::{Action, Block, Chain, ChainLink, ChainOperand, How, Program, Slot, Step, Use};
+use crate::program::{Action, Block, Chain, ChainOperand, How, Program, Slot, Step, Use};
 
 /// A chain has at most so many steps, and looks at most so far for what its operands depend on.
 const MAX_MEMBERS: usize = 32;
@@ -43,17 +43,20 @@ pub(crate) fn fuse(program: &mut Program) {
     }
     program.blocks = blocks;
     liveness::mark(program);
-    program.blocks.iter_mut().for_each(note_frees);
+    let types = (&program.types, &program.slots);
+    for block in &mut program.blocks {
+        note_frees(block, |slot| !types.0[types.1[slot as usize] as usize].is_scalar());
+    }
 }
 
-/// What members read for the last time, the chain lets go of in their place.
-fn note_frees(block: &mut Block) {
+/// What members read for the last time, the chain lets go of in their place, if it is a tile.
+fn note_frees(block: &mut Block, is_tile: impl Fn(Slot) -> bool) {
     for index in 0..block.steps.len() {
         let (before, after) = block.steps.split_at_mut(index + 1);
         let Action::Chain(chain) = &mut before[index].action else { continue };
         for member in &after[..chain.members] {
             let last = member.operands.iter().filter(|operand| operand.last).map(|operand| operand.slot);
-            chain.frees.extend(last.chain(member.kills.iter().copied()));
+            chain.frees.extend(last.chain(member.kills.iter().copied()).filter(|&slot| is_tile(slot)));
         }
         chain.frees.sort_unstable();
         chain.frees.dedup();
@@ -100,13 +103,37 @@ struct Window<'a> {
 
 /// A chain in the making. Members are known by their place in the window.
 struct Draft {
-    links: Vec<ChainLink>,
+    chain: Chain,
     members: SmallVec<[usize; 16]>,
     /// What the last link gave.
     current: Slot,
-    elements: usize,
-    written: SmallVec<[Slot; 4]>,
-    has_total: bool,
+}
+
+/// A function that goes on with a chain.
+#[derive(Clone, Copy)]
+enum Next {
+    Apply(Binary, ChainOperand),
+    Itself(Binary),
+    Alone(Unary),
+    Select(Use, Use),
+}
+
+impl Draft {
+    fn operand(&mut self, operand: ChainOperand) -> usize {
+        self.chain.operands.push(operand);
+        self.chain.operands.len() - 1
+    }
+
+    fn link(&mut self, next: Next) {
+        let link = match next {
+            Next::Apply(function, operand) => Link::Apply(function, self.operand(operand)),
+            Next::Itself(Binary::Mul) => Link::Alone(Unary::Square),
+            Next::Itself(function) => Link::Itself(function),
+            Next::Alone(function) => Link::Alone(function),
+            Next::Select(condition, other) => Link::Cut(self.operand(ChainOperand::Select(condition, other))),
+        };
+        self.chain.links.push(link);
+    }
 }
 
 impl<'a> Window<'a> {
@@ -144,12 +171,9 @@ impl<'a> Window<'a> {
             return None;
         }
         let mut draft = Draft {
-            links: Vec::new(),
+            chain: Chain { elements: ty.elements(), ..Chain::default() },
             members: SmallVec::from_slice(&[head]),
             current: result,
-            elements: ty.elements(),
-            written: SmallVec::new(),
-            has_total: false,
         };
         if matches!(step.action, Action::Load) {
             // A function that reads it alone begins the chain in its place.
@@ -157,7 +181,7 @@ impl<'a> Window<'a> {
             if self.uses[result as usize] == 1 && readers.iter().any(|&reader| self.is_function(reader)) {
                 return None;
             }
-            draft.links.push(ChainLink::Apply(Function::Take, ChainOperand::Load(head)));
+            draft.link(Next::Apply(Binary::Take, ChainOperand::Load(head)));
             return Some(draft);
         }
         if !self.is_function(head) {
@@ -169,7 +193,7 @@ impl<'a> Window<'a> {
         let first = step.operands[place];
         let (start, member) = self.operand(&draft, first)?;
         draft.members.extend(member);
-        draft.links.push(ChainLink::Apply(Function::Take, start));
+        draft.link(Next::Apply(Binary::Take, start));
         draft.current = first.slot;
         self.apply(&mut draft, head).then_some(draft)
     }
@@ -190,7 +214,7 @@ impl<'a> Window<'a> {
         let readers = self.readers.get(&current).map_or(&[][..], |readers| &readers[..]);
         let fresh = || readers.iter().copied().filter(|reader| !draft.members.contains(reader));
         let total = fresh().find(|&reader| self.total(draft, reader).is_some());
-        let total = total.filter(|_| !draft.has_total);
+        let total = total.filter(|_| draft.chain.total.is_none());
         let next = fresh().find(|&reader| self.can_apply(draft, reader));
         let store = fresh().find(|&reader| next.is_none() && self.can_store(draft, reader));
         let occurrences = |reader: usize| {
@@ -200,16 +224,17 @@ impl<'a> Window<'a> {
         let kind = total.and_then(|reader| self.total(draft, reader));
         // A maximum may have to be found again.
         if self.uses[current as usize] > consumed || kind == Some(Total::Max) {
-            draft.links.push(ChainLink::Write(current));
-            draft.written.push(current);
+            draft.chain.links.push(Link::Write(draft.chain.written.len()));
+            draft.chain.written.push(current);
         }
         if let (Some(reader), Some(kind)) = (total, kind) {
-            draft.links.push(ChainLink::Total(kind, reader));
+            draft.chain.links.push(Link::Total(kind));
+            draft.chain.total = Some((kind, reader));
             draft.members.push(reader);
-            draft.has_total = true;
         }
         if let Some(reader) = store {
-            draft.links.push(ChainLink::Store(reader));
+            draft.chain.links.push(Link::Write(draft.chain.written.len()));
+            draft.chain.store = Some(reader);
             draft.members.push(reader);
         }
         next.is_some_and(|reader| self.apply(draft, reader))
@@ -220,7 +245,7 @@ impl<'a> Window<'a> {
         let step = &self.steps[reader];
         let Action::Reduce(reduce) = &step.action else { return None };
         let from = &self.program.types[step.operands[0].ty as usize];
-        if from.shape().len() != 1 || from.elements() != draft.elements {
+        if from.shape().len() != 1 || from.elements() != draft.chain.elements {
             return None;
         }
         match reduce.how {
@@ -240,7 +265,7 @@ impl<'a> Window<'a> {
         let [pointer, value, mask @ ..] = &step.operands[..] else { return false };
         matches!(step.action, Action::Store)
             && value.slot == draft.current
-            && self.program.types[value.ty as usize].elements() == draft.elements
+            && self.program.types[value.ty as usize].elements() == draft.chain.elements
             && !self.depends(draft, pointer.slot)
             && mask.iter().all(|mask| !self.depends(draft, mask.slot))
             && (draft.members.iter().copied().min().unwrap_or(0)..reader).all(|index| {
@@ -257,20 +282,20 @@ impl<'a> Window<'a> {
 
     /// Adds the link of a function. False if there is none.
     fn apply(&self, draft: &mut Draft, reader: usize) -> bool {
-        let Some((link, member)) = self.link(draft, reader) else { return false };
+        let Some((next, member)) = self.link(draft, reader) else { return false };
         draft.members.extend(member);
-        draft.links.push(link);
+        draft.link(next);
         draft.members.push(reader);
         draft.current = self.steps[reader].results[0];
         true
     }
 
     /// The link of a function that takes what the last link gave, and the step that becomes a member with it.
-    fn link(&self, draft: &Draft, reader: usize) -> Option<(ChainLink, Option<usize>)> {
+    fn link(&self, draft: &Draft, reader: usize) -> Option<(Next, Option<usize>)> {
         let step = &self.steps[reader];
         let Action::Elementwise(function) = step.action else { return None };
         let ty = self.program.ty(step.results[0]);
-        if ty.dtype() != Dtype::F32 || ty.elements() != draft.elements {
+        if ty.dtype() != Dtype::F32 || ty.elements() != draft.chain.elements {
             return None;
         }
         let is_current = |operand: &Use| operand.slot == draft.current;
@@ -278,27 +303,25 @@ impl<'a> Window<'a> {
             let &[condition, chosen, other] = &step.operands[..] else { return None };
             let others = [condition, other].iter().any(|operand| self.depends(draft, operand.slot));
             let fits = is_current(&chosen) && !is_current(&condition) && !is_current(&other) && !others;
-            return fits.then_some((ChainLink::Select(condition, other), None));
+            return fits.then_some((Next::Select(condition, other), None));
         }
-        let [forward, backward] = Function::of(function)?;
-        let (function, operand) = match step.operands[..] {
-            [x] if is_current(&x) => (forward?, None),
-            [x, y] if is_current(&x) && is_current(&y) => (forward?, None),
-            [x, y] if is_current(&x) => (forward?, Some(y)),
-            [x, y] if is_current(&y) => (backward?, Some(x)),
+        let (function, operand) = match (Function::of(function)?, &step.operands[..]) {
+            (Function::Unary(function), [x]) if is_current(x) => return Some((Next::Alone(function), None)),
+            (Function::Binary(function, _), [x, y]) if is_current(x) && is_current(y) => {
+                return Some((Next::Itself(function), None));
+            }
+            (Function::Binary(function, _), [x, y]) if is_current(x) => (function, *y),
+            (Function::Binary(_, swapped), [x, y]) if is_current(y) => (swapped, *x),
             _ => return None,
         };
-        let (operand, member) = match operand {
-            Some(operand) => self.operand(draft, operand)?,
-            None => (ChainOperand::Itself, None),
-        };
-        Some((ChainLink::Apply(function, operand), member))
+        let (operand, member) = self.operand(draft, operand)?;
+        Some((Next::Apply(function, operand), member))
     }
 
     /// Where a link finds an operand that is not what the last one gave, and the step that becomes a member with it.
     fn operand(&self, draft: &Draft, operand: Use) -> Option<(ChainOperand, Option<usize>)> {
-        if draft.written.contains(&operand.slot) {
-            return Some((ChainOperand::Written(operand.slot), None));
+        if let Some(number) = draft.chain.written.iter().position(|&slot| slot == operand.slot) {
+            return Some((ChainOperand::Written(number), None));
         }
         if self.depends(draft, operand.slot) {
             return None;
@@ -307,7 +330,7 @@ impl<'a> Window<'a> {
         let Some(&definition) = self.definitions.get(&operand.slot) else { return from_slot };
         let step = &self.steps[definition];
         let to = self.program.ty(operand.slot);
-        if self.uses[operand.slot as usize] != 1 || to.elements() != draft.elements {
+        if self.uses[operand.slot as usize] != 1 || to.elements() != draft.chain.elements {
             return from_slot;
         }
         match step.action {
@@ -360,16 +383,15 @@ impl Found {
     /// Moves the members to the place of the last one, and the chain before them. What depends on members comes after
     /// them. Gives where to go on.
     fn rearrange(self, steps: &mut Vec<Step>) -> usize {
-        let Draft { mut links, members, elements, .. } = self.draft;
+        let Draft { mut chain, members, .. } = self.draft;
         let number = |place: &mut usize| *place = members.binary_search(place).expect("it is a member");
-        for link in &mut links {
-            match link {
-                ChainLink::Apply(_, ChainOperand::Load(place))
-                | ChainLink::Total(_, place)
-                | ChainLink::Store(place) => number(place),
-                ChainLink::Apply(..) | ChainLink::Select(..) | ChainLink::Write(_) => {}
+        for operand in &mut chain.operands {
+            if let ChainOperand::Load(place) = operand {
+                number(place);
             }
         }
+        chain.total.iter_mut().for_each(|(_, place)| number(place));
+        chain.store.iter_mut().for_each(number);
         let (first, last) = (members[0], members[members.len() - 1]);
         let rest = steps.split_off(last + 1);
         let range: Vec<Step> = steps.drain(first..).collect();
@@ -384,7 +406,9 @@ impl Found {
                 steps.push(step);
             }
         }
-        let chain = Chain { members: moved.len(), elements, links, frees: Vec::new() };
+        chain.members = moved.len();
+        chain.uncut_links =
+            chain.links.iter().copied().filter(|link| !matches!(link, Link::Cut(_))).collect();
         let action = Action::Chain(Box::new(chain));
         steps.push(Step {
             action,

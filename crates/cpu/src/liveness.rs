@@ -21,6 +21,12 @@ pub(crate) fn mark(program: &mut Program) {
     analysis.block(body, body);
     analysis.preamble(preamble);
     program.blocks = analysis.blocks;
+    // Nothing is held by the slot of a scalar: it is as well left as it is.
+    for block in &mut program.blocks {
+        let is_tile = |slot: &mut Slot| !program.types[program.slots[*slot as usize] as usize].is_scalar();
+        block.kills.retain(is_tile);
+        block.steps.iter_mut().for_each(|step| step.kills.retain(is_tile));
+    }
 }
 
 /// Moves the steps that give the same for every program from the body to the preamble.

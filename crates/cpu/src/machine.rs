@@ -1,16 +1,18 @@
 //! The machine of one thread: executes the steps of a program for one point of the grid after the other.
 #![allow(clippy::inline_always, reason = "a value that is not returned through memory is not moved there")]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+
+use smallvec::SmallVec;
 
 use crate::fault::{Fault, FaultKind, Outcome};
 use crate::kernels::dot::Scratch;
 use crate::launch::{Argument, Control};
-use crate::memory::{Region, finish_stores};
+use crate::memory::{Region, advise_large_pages, finish_stores};
 use crate::ops;
 use crate::program::{Action, Block, BlockId, Program, Slot, Step, Use};
 use crate::tile::Tile;
-use crate::value::{Form, Source, TileType, Value};
+use crate::value::{Affine, Form, Source, TileType, Value};
 
 /// The values of a program and where it stands in the grid.
 pub(crate) struct Machine<'a> {
@@ -27,6 +29,8 @@ pub(crate) struct Machine<'a> {
     /// Values on the way from the end of a region to its beginning or to the results.
     stack: Vec<Value>,
     scratch: Option<Box<Scratch>>,
+    /// The addresses of regions for which large pages were asked.
+    advised: RefCell<SmallVec<[u64; 2]>>,
 }
 
 /// As many bytes as the caches of common processors do not hold.
@@ -59,8 +63,20 @@ impl<'a> Machine<'a> {
             slots.resize(program.slots.len(), Value::EMPTY);
         }
         let programs = grid.iter().fold(1_usize, |count, &extent| count.saturating_mul(extent as usize));
-        let mut machine =
-            Self { program, arguments, regions, control, grid, id: [0; 3], programs, slots, stack, scratch };
+        let advised = RefCell::default();
+        let mut machine = Self {
+            program,
+            arguments,
+            regions,
+            control,
+            grid,
+            id: [0; 3],
+            programs,
+            slots,
+            stack,
+            scratch,
+            advised,
+        };
         for (index, (parameter, argument)) in program.parameters.iter().zip(arguments).enumerate() {
             let value = match argument {
                 Argument::Pointer { address, .. } => {
@@ -124,6 +140,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Lets go of what slots hold.
+    #[inline]
     pub(crate) fn clear(&mut self, slots: &[Slot]) {
         for &slot in slots {
             self.slots[slot as usize] = Value::EMPTY;
@@ -168,6 +185,25 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Gives a slot pointers that are all the same.
+    #[inline(always)]
+    pub(crate) fn set_pointer(&mut self, slot: Slot, address: u64, source: Source) {
+        self.set_uniform(slot, address);
+        self.slots[slot as usize].source = source;
+    }
+
+    /// Gives a slot pointers in arithmetic progression.
+    #[inline(always)]
+    pub(crate) fn set_pointers(&mut self, slot: Slot, pointers: Affine, source: Source) {
+        if self.program.symbolic {
+            let value = &mut self.slots[slot as usize];
+            value.form = Form::Affine(pointers);
+            value.source = source;
+        } else {
+            self.set(slot, Value::from(Form::Affine(pointers)).with_source(source));
+        }
+    }
+
     /// Gives a slot a value that is written out, and of no known origin.
     #[inline(always)]
     pub(crate) fn set_dense(&mut self, slot: Slot, tile: Tile) {
@@ -190,7 +226,13 @@ impl<'a> Machine<'a> {
     /// of it has left the caches before anybody can read it.
     #[inline]
     pub(crate) fn passes_caches(&self, region: &Region<'_>, bytes: usize) -> bool {
-        region.len() >= LARGER_THAN_CACHES && bytes.saturating_mul(self.programs) >= LARGER_THAN_CACHES
+        let passes =
+            region.len() >= LARGER_THAN_CACHES && bytes.saturating_mul(self.programs) >= LARGER_THAN_CACHES;
+        if passes && !self.advised.borrow().contains(&region.address()) {
+            self.advised.borrow_mut().push(region.address());
+            advise_large_pages(region);
+        }
+        passes
     }
 
     /// Memory for products of tiles.

@@ -35,7 +35,8 @@ pub use scattered::{gather, scatter};
 pub struct Region<'a> {
     base: *mut u8,
     len: usize,
-    is_writable: bool,
+    /// 1 if it may be written. A whole word: a processor waits where it copies words of which it has just written parts.
+    writable: usize,
     lifetime: PhantomData<&'a ()>,
 }
 
@@ -52,22 +53,23 @@ impl<'a> Region<'a> {
     /// For `'a`, these bytes are one allocation that may be read and written through `base` by all threads, and that
     /// nobody holds a reference to while a kernel runs. (Read-only memory is fine if no kernel stores to it.)
     pub unsafe fn new(base: *mut u8, len: usize) -> Self {
-        Self { base, len, is_writable: true, lifetime: PhantomData }
+        Self { base, len, writable: 1, lifetime: PhantomData }
     }
 
     /// The region of a slice.
     pub fn of(bytes: &'a mut [u8]) -> Self {
-        Self { base: bytes.as_mut_ptr(), len: bytes.len(), is_writable: true, lifetime: PhantomData }
+        Self { base: bytes.as_mut_ptr(), len: bytes.len(), writable: 1, lifetime: PhantomData }
     }
 
     /// The region of a slice that is shared with others: it may only be read.
     pub fn read_only(bytes: &'a [u8]) -> Self {
-        Self { base: bytes.as_ptr().cast_mut(), len: bytes.len(), is_writable: false, lifetime: PhantomData }
+        Self { base: bytes.as_ptr().cast_mut(), len: bytes.len(), writable: 0, lifetime: PhantomData }
     }
 
     /// Whether it may be written, too.
+    #[inline]
     pub fn is_writable(&self) -> bool {
-        self.is_writable
+        self.writable != 0
     }
 
     /// The address of its first byte.
@@ -162,7 +164,7 @@ pub fn store_run(
     if !region.contains(address, tile.len()) {
         return Err(find_outside(region, size, address, &[run_axis(size, tile.len())]));
     }
-    if !region.is_writable {
+    if !region.is_writable() {
         return Err(AccessError { kind: AccessErrorKind::ReadOnly, element: 0, address });
     }
     let memory = region.pointer(address);
@@ -205,6 +207,26 @@ unsafe fn stream(memory: *mut u8, tile: &[u8]) {
     };
 }
 
+/// Asks the system for large pages where a region has none yet: memory that a launch is going to fill is often fresh, and
+/// one fault then takes the place of hundreds. It is advice, and changes no content.
+pub(crate) fn advise_large_pages(region: &Region<'_>) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        /// The size of large pages, or a divisor of it.
+        const LARGE: u64 = 2 << 20;
+        let first = region.address().next_multiple_of(LARGE);
+        let end = (region.address() + region.len() as u64) / LARGE * LARGE;
+        if first < end {
+            // SAFETY: these pages lie in the region, and keep their content.
+            unsafe {
+                libc::madvise(region.pointer(first).cast(), (end - first) as usize, libc::MADV_HUGEPAGE);
+            }
+        }
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = region;
+}
+
 /// Makes what [`store_run`] wrote past the caches visible to threads that this one synchronises with afterwards.
 pub(crate) fn finish_stores() {
     // SAFETY: every processor of this architecture has the instruction; it touches no memory.
@@ -223,7 +245,7 @@ fn fetch_next<const STORE: bool>(region: &Region<'_>, address: u64, bytes: usize
     #[cfg(target_arch = "x86_64")]
     if bytes >= AHEAD && region.contains(address, bytes + AHEAD) {
         use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T1, _mm_prefetch};
-        for line in (0..AHEAD).step_by(64) {
+        for line in (0..AHEAD).step_by(LINE) {
             let line = region.pointer(address).wrapping_add(bytes + line).cast::<i8>();
             // SAFETY: a prefetch of any address is allowed.
             unsafe {
@@ -269,7 +291,7 @@ pub fn store_block(
     tile: &[u8],
 ) -> Result<(), AccessError> {
     let Some(plan) = check(region, size, address, axes, tile.len())? else { return Ok(()) };
-    if !region.is_writable {
+    if !region.is_writable() {
         return Err(AccessError { kind: AccessErrorKind::ReadOnly, element: 0, address });
     }
     // SAFETY: `check` has shown that every element is inside the region and inside the tile. A store only reads the tile.

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tilewright_base::{Diagnostic, SourceMap, Span};
 use tilewright_ir::{ElementwiseFn, Failure, IntList, Module, Rounding};
 
-use crate::kernels::chain::{Function, Total};
+use crate::kernels::chain::{Link, Total};
 use crate::kernels::reduce::Combine;
 use crate::value::TileType;
 use crate::{fuse, liveness, lower};
@@ -122,30 +122,27 @@ pub(crate) enum Action {
     Chain(Box<Chain>),
 }
 
-/// Steps on binary32 tiles as one loop: see [`crate::fuse`].
+/// Steps on binary32 tiles as one loop: see [`crate::fuse`]. Members are known by their number.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Chain {
     /// The number of steps after it that it stands for.
     pub members: usize,
     /// The elements of the tiles.
     pub elements: usize,
-    pub links: Vec<ChainLink>,
-    /// What is read for the last time by its members.
+    /// The steps of the loop. What one gives, the next one takes.
+    pub links: Vec<Link>,
+    /// The same without [`Link::Cut`], for where nothing is cut off.
+    pub uncut_links: Vec<Link>,
+    /// The operands of links, by number.
+    pub operands: Vec<ChainOperand>,
+    /// The slots that links write, by number. What is stored is written after them.
+    pub written: Vec<Slot>,
+    /// The member that combines the elements, and how.
+    pub total: Option<(Total, usize)>,
+    /// The member that stores the elements. It is the last one.
+    pub store: Option<usize>,
+    /// The tiles that its members read for the last time.
     pub frees: Vec<Slot>,
-}
-
-/// A link of a chain. What it gives is the operand of the next one.
-#[derive(Clone, Debug)]
-pub(crate) enum ChainLink {
-    Apply(Function, ChainOperand),
-    /// The element where the first operand holds, else the second one.
-    Select(Use, Use),
-    /// The elements are the value of a slot.
-    Write(Slot),
-    /// The elements are combined as the member with this number does.
-    Total(Total, usize),
-    /// The elements are stored by the member with this number.
-    Store(usize),
 }
 
 /// The operand of a link.
@@ -156,10 +153,10 @@ pub(crate) enum ChainOperand {
     Load(usize),
     /// Each element of a slot for so many elements.
     Rows(Use, usize),
-    /// What the link before gave.
-    Itself,
-    /// What an earlier [`ChainLink::Write`] put into this slot.
-    Written(Slot),
+    /// What an earlier [`Link::Write`] with this number wrote.
+    Written(usize),
+    /// The element where the first operand holds, else the second one.
+    Select(Use, Use),
 }
 
 /// How a reduction is done.

@@ -14,6 +14,9 @@ pub(crate) fn elementwise(function: ElementwiseFn, number: Number, operands: &[u
     let dtype = number.dtype;
     match (function, operands) {
         (ElementwiseFn::Select, &[condition, x, y]) => return if condition == 0 { y } else { x },
+        (ElementwiseFn::Sqrt | ElementwiseFn::SqrtRn, &[x]) if dtype == Dtype::F32 => {
+            return u64::from(f32::from_bits(x as u32).sqrt().to_bits());
+        }
         (_, &[x, y]) if dtype.is_int() => {
             if let Some(result) = integers(function, number, x, y) {
                 return result;

@@ -56,6 +56,18 @@ impl Tile {
         self.0.as_ref().map_or(&[], |buffer| buffer.bytes())
     }
 
+    /// How many of the first bytes are not known to be followed by copies of one binary32 number.
+    pub(crate) fn varying(&self) -> usize {
+        self.0.as_ref().map_or(0, |buffer| buffer.varying())
+    }
+
+    /// Notes that all bytes from one on are copies of one binary32 number, in a tile that nobody else sees.
+    pub(crate) fn set_varying(&mut self, bytes: usize) {
+        if let Some(buffer) = self.0.as_mut().and_then(Rc::get_mut) {
+            buffer.set_varying(bytes);
+        }
+    }
+
     /// The elements, to be written, unless somebody else sees them.
     pub(crate) fn unique(&mut self) -> Option<&mut [u8]> {
         Rc::get_mut(self.0.as_mut()?).map(Buffer::bytes_mut)

@@ -18,6 +18,8 @@ pub(crate) struct TileType {
     pub element: Element,
     /// The bytes of an element.
     pub size: usize,
+    /// The bytes of what an element points to; 1 if it is no pointer.
+    pub pointee: usize,
     pub number: Number,
     pub extents: Extents,
 }
@@ -134,6 +136,7 @@ impl TileType {
         Self {
             element,
             size: element.bytes(),
+            pointee: element.pointee().map_or(1, Dtype::bytes),
             number: Number::new(element.value().unwrap_or(Dtype::U64)),
             extents: Extents::new(shape),
         }
@@ -144,6 +147,7 @@ impl TileType {
         Self {
             element: Element::Value(dtype),
             size: dtype.bytes(),
+            pointee: 1,
             number: Number::new(dtype),
             extents: self.extents.clone(),
         }

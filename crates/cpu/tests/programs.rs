@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{f32s, i32s, int, run};
+use common::{Arg, f32s, i32s, int, run};
 
 const ADD: &str = "\
 kernel func0 @add(%x: *fp32, %y: *fp32, %z: *fp32, %n: int32) {
@@ -195,4 +195,18 @@ fn flash_attention() {
         expected.extend(products(&weights, &transposed(&part(&v), size), length));
     }
     assert_close(&args[3].as_f32(), &expected, 1e-5);
+}
+
+#[test]
+fn an_output_larger_than_the_caches_is_filled() {
+    const ELEMENTS: usize = 13 << 20;
+    let addend = || Arg::Bytes(vec![0x3f; ELEMENTS * 4]);
+    let mut args = [addend(), addend(), Arg::Bytes(vec![0; ELEMENTS * 4]), int(ELEMENTS as i64 - 5)];
+    let sum = 2.0 * f32::from_bits(0x3f3f_3f3f);
+    for round in 0..2 {
+        run(include_str!("kernels/add.ir"), [(ELEMENTS / 1024) as u32, 1, 1], &mut args);
+        let (filled, rest) = (args[2].as_f32(), [0.0; 5]);
+        assert_eq!(filled.iter().position(|&element| element != sum), Some(ELEMENTS - 5), "{round}");
+        assert_eq!(filled[ELEMENTS - 5..], rest);
+    }
 }

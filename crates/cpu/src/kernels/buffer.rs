@@ -47,6 +47,8 @@ pub struct Buffer {
     /// The lines before the first byte.
     skipped: usize,
     len: usize,
+    /// The first bytes; those behind them are all copies of one binary32 number.
+    varying: usize,
 }
 
 impl Buffer {
@@ -55,7 +57,7 @@ impl Buffer {
     /// Where there is no memory for it, the program of the grid ends: see [`OutOfMemory`].
     pub fn new(len: usize) -> Self {
         let skipped = next_place(len.div_ceil(ALIGNMENT));
-        let mut buffer = Self { lines: Vec::new(), skipped, len: 0 };
+        let mut buffer = Self { lines: Vec::new(), skipped, len: 0, varying: 0 };
         buffer.resize(len);
         buffer
     }
@@ -69,7 +71,7 @@ impl Buffer {
             }
             self.lines.resize(lines, Line::zeroed());
         }
-        self.len = len;
+        (self.len, self.varying) = (len, len);
     }
 
     /// The bytes.
@@ -81,7 +83,20 @@ impl Buffer {
     /// The bytes, to be written.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.varying = self.len;
         &mut bytemuck::cast_slice_mut(&mut self.lines)[self.skipped * ALIGNMENT..][..self.len]
+    }
+}
+
+impl Buffer {
+    /// How many bytes are not known to be followed by copies of one binary32 number.
+    pub(crate) fn varying(&self) -> usize {
+        self.varying
+    }
+
+    /// Notes that all bytes from one on are copies of one binary32 number. It holds until the buffer is written.
+    pub(crate) fn set_varying(&mut self, bytes: usize) {
+        self.varying = bytes;
     }
 }
 

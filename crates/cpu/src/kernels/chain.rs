@@ -1,20 +1,20 @@
 //! Chains of binary32 ops as one loop: what one op gives, the next one takes from the registers.
 //!
-//! Links are functions of a few instructions: those that need many registers end a chain.
-//!
-//! A chain goes over its tiles in blocks of [`BLOCK`] elements. Each block is loaded, goes through all links, and is put
-//! where links say. The results are those of the ops one after the other, to the bit: a sum has the same order as that
-//! of [`reduce`](super::reduce), whose interleaved chains are as many as a block has elements.
+//! A chain goes over its tiles in blocks: of [`BLOCK`] elements, or of several times as many where there are registers
+//! enough, so that choosing what to do next costs little beside doing it. Each block is loaded, goes through all links,
+//! and is put where links say. The results are those of the ops one after the other, to the bit: a sum has the same order
+//! as that of [`reduce`](super::reduce), whose interleaved chains are as many as [`BLOCK`] has elements.
 
 use pulp::{Simd, WithSimd};
 use tilewright_ir::ElementwiseFn;
 
+use super::chain_math::{apply, apply_alone};
 use crate::memory::{RunReader, RunWriter};
 
-/// The elements that go through the links at a time.
+/// The elements of a chain are a multiple of this.
 pub(crate) const BLOCK: usize = 64;
-/// Their bytes.
-const BLOCK_BYTES: usize = BLOCK * size_of::<f32>();
+/// The most elements that go through the links at a time.
+const WIDE: usize = 128;
 
 /// Where a link finds its operand.
 #[derive(Clone, Copy)]
@@ -25,17 +25,17 @@ pub(crate) enum Feed<'a> {
     Tile(RunReader<'a>),
     /// A number for each of the first elements, another one for the rest.
     Prefix(RunReader<'a>, f32),
-    /// A number for so many blocks after the other.
+    /// A number for so many times [`BLOCK`] elements after the other.
     Rows(RunReader<'a>, usize),
-    /// What the link before gave.
-    Itself,
     /// What is written into the target with this number, earlier in the chain.
     Target(usize),
+    /// For [`Link::Cut`]: elements from this one on get this value.
+    Cut(usize, f32),
 }
 
-/// Functions that need no memory.
+/// Functions of the element and an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Function {
+pub(crate) enum Binary {
     /// The operand itself: the beginning of a chain.
     Take,
     Add,
@@ -48,9 +48,26 @@ pub(crate) enum Function {
     DivInto,
     Min,
     Max,
+}
+
+/// Functions of the element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unary {
     Neg,
     Abs,
     Sqrt,
+    Exp,
+    Exp2,
+    /// The element times itself.
+    Square,
+}
+
+/// How a function of the table is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Function {
+    Unary(Unary),
+    /// The function, and the one with swapped operands.
+    Binary(Binary, Binary),
 }
 
 /// How the elements of a block are combined with those of the blocks before.
@@ -61,14 +78,18 @@ pub(crate) enum Total {
     Max,
 }
 
-/// One step of a chain.
-#[derive(Clone, Copy)]
-pub(crate) enum Link<'a> {
-    Apply(Function, Feed<'a>),
-    /// Elements from this one on get this value.
-    Cut(usize, f32),
+/// One step of a chain. Operands and targets are known by their numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Link {
+    Apply(Binary, usize),
+    /// The function of the element and itself.
+    Itself(Binary),
+    Alone(Unary),
+    /// What [`Feed::Cut`] says.
+    Cut(usize),
     /// The elements go to the target with this number.
     Write(usize),
+    /// The elements are combined. There is one such link at the most.
     Total(Total),
 }
 
@@ -88,135 +109,272 @@ pub(crate) struct Totals {
 }
 
 impl Function {
-    /// The function of the table, and the one with swapped operands.
-    pub(crate) fn of(function: ElementwiseFn) -> Option<[Option<Function>; 2]> {
+    /// How a function is done; none if a chain does not have it.
+    pub(crate) fn of(function: ElementwiseFn) -> Option<Function> {
         use ElementwiseFn as F;
         Some(match function {
-            F::Add => [Some(Function::Add); 2],
-            F::Mul => [Some(Function::Mul); 2],
-            F::Min => [Some(Function::Min); 2],
-            F::Max => [Some(Function::Max); 2],
-            F::Sub => [Some(Function::Sub), Some(Function::SubFrom)],
-            F::Div | F::DivRn => [Some(Function::Div), Some(Function::DivInto)],
-            F::Neg => [Some(Function::Neg), None],
-            F::Abs => [Some(Function::Abs), None],
-            F::Sqrt | F::SqrtRn => [Some(Function::Sqrt), None],
+            F::Add => Function::Binary(Binary::Add, Binary::Add),
+            F::Mul => Function::Binary(Binary::Mul, Binary::Mul),
+            F::Min => Function::Binary(Binary::Min, Binary::Min),
+            F::Max => Function::Binary(Binary::Max, Binary::Max),
+            F::Sub => Function::Binary(Binary::Sub, Binary::SubFrom),
+            F::Div | F::DivRn => Function::Binary(Binary::Div, Binary::DivInto),
+            F::Neg => Function::Unary(Unary::Neg),
+            F::Abs => Function::Unary(Unary::Abs),
+            F::Sqrt | F::SqrtRn => Function::Unary(Unary::Sqrt),
+            F::Exp => Function::Unary(Unary::Exp),
+            F::Exp2 => Function::Unary(Unary::Exp2),
             // tidy: wildcard because a function that is not here ends the chain.
             _ => return None,
         })
     }
 }
 
-/// Sends `elements` elements through the links. They are a multiple of [`BLOCK`].
-pub(crate) fn run<'a>(links: &[Link<'a>], targets: &mut [Target<'a>], elements: usize) -> Option<Totals> {
-    pulp::Arch::new().dispatch(Chain { links, targets, elements })
-}
-
-struct Chain<'c, 'a> {
-    links: &'c [Link<'a>],
-    targets: &'c mut [Target<'a>],
+/// Sends `elements` elements through the links. From `varying` on the operands are the same for all of them, so that one
+/// block stands for the others. Both are multiples of [`BLOCK`].
+pub(crate) fn run(
+    links: &[Link],
+    feeds: &[Feed<'_>],
+    targets: &mut [Target<'_>],
+    total: Option<Total>,
     elements: usize,
+    varying: usize,
+) -> Option<Totals> {
+    pulp::Arch::new().dispatch(Chain { links, feeds, targets, total, elements, varying })
 }
 
-impl WithSimd for Chain<'_, '_> {
+struct Chain<'c, 'f, 't> {
+    links: &'c [Link],
+    feeds: &'c [Feed<'f>],
+    targets: &'c mut [Target<'t>],
+    total: Option<Total>,
+    elements: usize,
+    varying: usize,
+}
+
+impl WithSimd for Chain<'_, '_, '_> {
     type Output = Option<Totals>;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Option<Totals> {
-        // The number of registers in a block.
+        // The number of registers in a block of the larger kind, and in one of the smaller kind.
         match S::F32_LANES {
-            16 => self.run::<S, 4>(simd),
-            8 => self.run::<S, 8>(simd),
-            4 => self.run::<S, 16>(simd),
-            _ => self.run::<S, 64>(simd),
+            16 => self.run::<S, 8, 4>(simd),
+            8 => self.run::<S, 8, 8>(simd),
+            4 => self.run::<S, 16, 16>(simd),
+            _ => self.run::<S, 64, 64>(simd),
         }
     }
 }
 
-/// What is known of the totals after some blocks.
+/// Memory for operands that have to be put together.
 #[repr(align(64))]
-struct Sums {
-    kind: Option<Total>,
-    /// The elements of the blocks combined, and an element that is not a number where there was one.
-    sofar: [f32; BLOCK],
-    bad: [f32; BLOCK],
+struct Scratch([f32; WIDE]);
+
+/// The operand of a block.
+enum Operand<'a> {
+    Scalar(f32),
+    /// The elements begin at this byte.
+    Memory(RunReader<'a>, usize),
+}
+
+/// The totals of [`BLOCK`] interleaved chains in M registers.
+struct Sums<S: Simd, const M: usize> {
+    sofar: [S::f32s; M],
+    /// An element that is not a number where there was one.
+    bad: S::f32s,
 }
 
 /// A block in N registers.
-type Block<S, const N: usize> = [<S as Simd>::f32s; N];
+pub(super) type Block<S, const N: usize> = [<S as Simd>::f32s; N];
 
 /// The elements of a block in memory. It is a copy: a block whose address is taken is not kept in registers.
 #[inline(always)]
-fn to_elements<S: Simd, const N: usize>(block: Block<S, N>) -> [f32; BLOCK] {
-    let mut elements = [0.0; BLOCK];
-    let lanes = BLOCK / N;
-    for (i, register) in block.into_iter().enumerate() {
-        elements[i * lanes..][..lanes].copy_from_slice(bytemuck::cast_slice(&[register]));
-    }
-    elements
+fn to_elements<S: Simd, const N: usize>(block: Block<S, N>, elements: &mut [f32; WIDE]) {
+    let lanes = S::F32_LANES;
+    unrolled::<N>(
+        #[inline(always)]
+        |i| elements[i * lanes..][..lanes].copy_from_slice(bytemuck::cast_slice(&[block[i]])),
+    );
 }
 
-/// The block of some elements.
+/// Calls a function with the number of each register of a block. A compiler that unrolls loops may do so too late to keep
+/// the block in registers.
 #[inline(always)]
-fn to_block<S: Simd, const N: usize>(elements: &[f32; BLOCK]) -> Block<S, N> {
-    let lanes = BLOCK / N;
-    std::array::from_fn(|i| {
-        bytemuck::pod_read_unaligned(bytemuck::cast_slice(&elements[i * lanes..][..lanes]))
-    })
+pub(super) fn unrolled<const N: usize>(mut each: impl FnMut(usize)) {
+    macro_rules! calls {
+        ($($i:literal)*) => {{ $(each($i);)* }};
+    }
+    match N {
+        4 => calls!(0 1 2 3),
+        8 => calls!(0 1 2 3 4 5 6 7),
+        _ => {
+            for i in 0..N {
+                each(i);
+            }
+        }
+    }
 }
 
-impl Chain<'_, '_> {
-    /// Nothing is called on the way, so that what a block and the totals are in stays in registers.
+impl Chain<'_, '_, '_> {
+    /// Nothing is called on the way but what is seldom needed, so that what a block and the totals are in stays in
+    /// registers.
     #[inline(always)]
-    fn run<S: Simd, const N: usize>(self, simd: S) -> Option<Totals> {
-        let Self { links, targets, elements } = self;
-        let mut sofar = [simd.splat_f32s(0.0); N];
-        let mut bad = sofar;
-        let mut kind = None;
-        for first in (0..elements).step_by(BLOCK) {
-            let mut block = [simd.splat_f32s(0.0); N];
-            for link in links {
-                match *link {
-                    Link::Apply(function, feed) => {
-                        let operand = feed.block::<S, N>(simd, first, block, targets);
-                        block = apply::<S, N>(simd, function, block, operand);
-                    }
-                    Link::Cut(end, value) => {
-                        if first + BLOCK > end {
-                            let mut elements = to_elements::<S, N>(block);
-                            elements[end.saturating_sub(first)..].fill(value);
-                            block = to_block::<S, N>(&elements);
+    fn run<S: Simd, const N: usize, const M: usize>(mut self, simd: S) -> Option<Totals> {
+        let neutral = match self.total {
+            // The only number that changes no other.
+            None | Some(Total::Sum) => -0.0,
+            Some(Total::Max) => f32::NEG_INFINITY,
+        };
+        let mut sums = Sums::<S, M> { sofar: [simd.splat_f32s(neutral); M], bad: simd.splat_f32s(0.0) };
+        let mut scratch = Scratch([0.0; WIDE]);
+        let wide = N * S::F32_LANES;
+        let mut first = 0;
+        while wide > BLOCK && first + wide <= self.varying {
+            self.block::<S, N, M>(simd, first, 1, &mut sums, &mut scratch);
+            first += wide;
+        }
+        while first < self.elements {
+            let blocks = if first < self.varying { 1 } else { (self.elements - first) / BLOCK };
+            self.block::<S, M, M>(simd, first, blocks, &mut sums, &mut scratch);
+            first += blocks * BLOCK;
+        }
+        let kind = self.total?;
+        to_elements::<S, M>(sums.sofar, &mut scratch.0);
+        let sofar = scratch.0.first_chunk_mut().expect("it is larger than a block");
+        Some(totals(kind, sofar, bytemuck::cast_slice(&[sums.bad])))
+    }
+
+    /// Sends a block of N registers through the links, which stands for so many blocks.
+    #[inline(always)]
+    fn block<S: Simd, const N: usize, const M: usize>(
+        &mut self,
+        simd: S,
+        first: usize,
+        blocks: usize,
+        sums: &mut Sums<S, M>,
+        scratch: &mut Scratch,
+    ) {
+        let mut block: Block<S, N> = [simd.splat_f32s(0.0); N];
+        for link in self.links {
+            match *link {
+                Link::Apply(function, feed) => {
+                    let feed = &self.feeds[feed];
+                    match operand::<S, N>(simd, feed, self.targets, first, scratch) {
+                        Operand::Scalar(value) => {
+                            let value = simd.splat_f32s(value);
+                            block = apply::<S, N>(simd, function, block, |_| value);
                         }
-                    }
-                    Link::Write(target) => targets[target].write::<S, N>(first, block),
-                    Link::Total(total) => {
-                        if kind.is_none() {
-                            kind = Some(total);
-                            sofar = block;
-                        } else {
-                            (sofar, bad) = add_up::<S, N>(simd, total, sofar, bad, block);
+                        Operand::Memory(run, offset) => {
+                            let operand = run.part::<S::f32s, N>(offset);
+                            block = apply::<S, N>(simd, function, block, |i| operand.read(i));
                         }
                     }
                 }
+                Link::Itself(function) => {
+                    to_elements::<S, N>(block, &mut scratch.0);
+                    let operand = RunReader::of(bytemuck::cast_slice(&scratch.0)).part::<S::f32s, N>(0);
+                    block = apply::<S, N>(simd, function, block, |i| operand.read(i));
+                }
+                Link::Alone(function) => block = apply_alone::<S, N>(simd, function, block),
+                Link::Cut(feed) => {
+                    if let Feed::Cut(end, value) = self.feeds[feed]
+                        && first + N * S::F32_LANES > end
+                    {
+                        to_elements::<S, N>(block, &mut scratch.0);
+                        cut(scratch, end.saturating_sub(first), value);
+                        let elements = RunReader::of(bytemuck::cast_slice(&scratch.0)).part::<S::f32s, N>(0);
+                        block = apply::<S, N>(simd, Binary::Take, block, |i| elements.read(i));
+                    }
+                }
+                Link::Write(target) => {
+                    for index in 0..blocks {
+                        let first = first + index * N * S::F32_LANES;
+                        self.targets[target].write::<S, N>(first, block, scratch);
+                    }
+                }
+                Link::Total(Total::Sum) => {
+                    for _ in 0..blocks {
+                        unrolled::<N>(
+                            #[inline(always)]
+                            |i| sums.sofar[i % M] = simd.add_f32s(sums.sofar[i % M], block[i]),
+                        );
+                    }
+                }
+                Link::Total(Total::Max) => {
+                    unrolled::<N>(
+                        #[inline(always)]
+                        |i| {
+                            sums.sofar[i % M] = simd.max_f32s(block[i], sums.sofar[i % M]);
+                            let is_number = simd.equal_f32s(block[i], block[i]);
+                            sums.bad = simd.select_f32s(is_number, sums.bad, block[i]);
+                        },
+                    );
+                }
             }
         }
-        let sums = Sums { kind, sofar: to_elements::<S, N>(sofar), bad: to_elements::<S, N>(bad) };
-        sums.totals()
     }
 }
 
-impl Sums {
-    #[inline(always)]
-    fn totals(mut self) -> Option<Totals> {
-        Some(match self.kind? {
-            Total::Sum => Totals { value: halve(&mut self.sofar, |x, y| x + y), is_certain: true },
-            Total::Max => {
-                let has_nan = self.bad.iter().chain(&self.sofar).any(|x| x.is_nan());
-                let value = halve(&mut self.sofar, |x, y| if y > x { y } else { x });
-                // There are two zeros, and which is the larger one a comparison does not say.
-                Totals { value, is_certain: !has_nan && value != 0.0 }
+/// The operand of the block of N registers that begins with this element.
+#[inline(always)]
+fn operand<'s, S: Simd, const N: usize>(
+    simd: S,
+    feed: &'s Feed<'_>,
+    targets: &'s [Target<'_>],
+    first: usize,
+    scratch: &'s mut Scratch,
+) -> Operand<'s> {
+    let offset = first * size_of::<f32>();
+    let bytes = N * S::F32_LANES * size_of::<f32>();
+    match *feed {
+        Feed::Scalar(value) => return Operand::Scalar(value),
+        Feed::Tile(run) => return Operand::Memory(run, offset),
+        Feed::Target(target) => return Operand::Memory(targets[target].run.reader(), offset),
+        Feed::Prefix(run, _) if offset + bytes <= run.len() => return Operand::Memory(run, offset),
+        Feed::Prefix(run, rest) if offset >= run.len() => return Operand::Scalar(rest),
+        Feed::Prefix(run, rest) => pad(scratch, run, offset, rest),
+        Feed::Rows(run, blocks) => {
+            for (index, row) in scratch.0[..N * S::F32_LANES].chunks_exact_mut(BLOCK).enumerate() {
+                let value: f32 = run.read((first / BLOCK + index) / blocks * size_of::<f32>());
+                for part in row.chunks_exact_mut(S::F32_LANES) {
+                    part.copy_from_slice(bytemuck::cast_slice(&[simd.splat_f32s(value)]));
+                }
             }
-        })
+        }
+        Feed::Cut(..) => {}
+    }
+    Operand::Memory(RunReader::of(bytemuck::cast_slice(&scratch.0)), 0)
+}
+
+/// The elements of a run from a byte on, and others behind its end.
+#[cold]
+#[inline(never)]
+fn pad(scratch: &mut Scratch, run: RunReader<'_>, offset: usize, rest: f32) {
+    scratch.0.fill(rest);
+    for (i, element) in scratch.0.iter_mut().take((run.len() - offset) / size_of::<f32>()).enumerate() {
+        *element = run.read(offset + i * size_of::<f32>());
+    }
+}
+
+/// Sets the elements from one on.
+#[cold]
+#[inline(never)]
+fn cut(scratch: &mut Scratch, end: usize, value: f32) {
+    scratch.0[end.min(WIDE)..].fill(value);
+}
+
+/// What the interleaved chains give together.
+#[inline(always)]
+fn totals(kind: Total, sofar: &mut [f32; BLOCK], bad: &[f32]) -> Totals {
+    match kind {
+        Total::Sum => Totals { value: halve(sofar, |x, y| x + y), is_certain: true },
+        Total::Max => {
+            let has_nan = bad.iter().any(|x| x.is_nan());
+            let value = halve(sofar, |x, y| if y > x { y } else { x });
+            // There are two zeros, and which is the larger one a comparison does not say.
+            Totals { value, is_certain: !has_nan && value != 0.0 }
+        }
     }
 }
 
@@ -234,133 +392,34 @@ fn halve(all: &mut [f32; BLOCK], f: impl Fn(f32, f32) -> f32) -> f32 {
     all[0]
 }
 
-/// The totals so far with a block more. Where an element is not a number, `bad` becomes that.
-#[inline(always)]
-fn add_up<S: Simd, const N: usize>(
-    simd: S,
-    total: Total,
-    mut sofar: Block<S, N>,
-    mut bad: Block<S, N>,
-    block: Block<S, N>,
-) -> (Block<S, N>, Block<S, N>) {
-    match total {
-        Total::Sum => {
-            for i in 0..N {
-                sofar[i] = simd.add_f32s(sofar[i], block[i]);
-            }
-        }
-        Total::Max => {
-            for i in 0..N {
-                let more = simd.greater_than_f32s(block[i], sofar[i]);
-                sofar[i] = simd.select_f32s(more, block[i], sofar[i]);
-                bad[i] = simd.select_f32s(simd.equal_f32s(block[i], block[i]), bad[i], block[i]);
-            }
-        }
-    }
-    (sofar, bad)
-}
-
-#[inline(always)]
-fn apply<S: Simd, const N: usize>(
-    simd: S,
-    function: Function,
-    x: Block<S, N>,
-    y: Block<S, N>,
-) -> Block<S, N> {
-    let mut out = x;
-    macro_rules! each {
-        ($i:ident => $value:expr) => {
-            for $i in 0..N {
-                out[$i] = $value;
-            }
-        };
-    }
-    match function {
-        Function::Take => out = y,
-        Function::Add => each!(i => simd.add_f32s(x[i], y[i])),
-        Function::Sub => each!(i => simd.sub_f32s(x[i], y[i])),
-        Function::SubFrom => each!(i => simd.sub_f32s(y[i], x[i])),
-        Function::Mul => each!(i => simd.mul_f32s(x[i], y[i])),
-        Function::Div => each!(i => simd.div_f32s(x[i], y[i])),
-        Function::DivInto => each!(i => simd.div_f32s(y[i], x[i])),
-        Function::Neg => each!(i => simd.neg_f32s(x[i])),
-        Function::Abs => each!(i => simd.abs_f32s(x[i])),
-        Function::Sqrt => each!(i => simd.sqrt_f32s(x[i])),
-        Function::Min => each!(i => {
-            let less = simd.select_f32s(simd.less_than_f32s(x[i], y[i]), x[i], y[i]);
-            extreme(simd, x[i], y[i], less, simd.or_u32s(bits(simd, x[i]), bits(simd, y[i])))
-        }),
-        Function::Max => each!(i => {
-            let more = simd.select_f32s(simd.greater_than_f32s(x[i], y[i]), x[i], y[i]);
-            extreme(simd, x[i], y[i], more, simd.and_u32s(bits(simd, x[i]), bits(simd, y[i])))
-        }),
-    }
-    out
-}
-
-#[inline(always)]
-fn bits<S: Simd>(simd: S, x: S::f32s) -> S::u32s {
-    simd.transmute_u32s_f32s(x)
-}
-
-/// The minimum or maximum as [`math32`](super::math32) has it, of the one that a comparison finds and the one
-/// among zeros.
-#[inline(always)]
-fn extreme<S: Simd>(simd: S, x: S::f32s, y: S::f32s, compared: S::f32s, of_equals: S::u32s) -> S::f32s {
-    let of_equals = simd.transmute_f32s_u32s(of_equals);
-    let ordered = simd.select_f32s(simd.equal_f32s(x, y), of_equals, compared);
-    simd.select_f32s(simd.equal_f32s(y, y), ordered, x)
-}
-
-impl Feed<'_> {
-    /// The operand of the block that begins with this element.
-    #[inline(always)]
-    fn block<S: Simd, const N: usize>(
-        &self,
-        simd: S,
-        first: usize,
-        itself: Block<S, N>,
-        targets: &[Target<'_>],
-    ) -> Block<S, N> {
-        match self {
-            Feed::Itself => itself,
-            Feed::Scalar(value) => [simd.splat_f32s(*value); N],
-            Feed::Tile(run) => run.read(first * size_of::<f32>()),
-            Feed::Rows(run, blocks) => {
-                let value: f32 = run.read(first / BLOCK / blocks * size_of::<f32>());
-                [simd.splat_f32s(value); N]
-            }
-            Feed::Prefix(run, rest) => {
-                let offset = first * size_of::<f32>();
-                if offset + BLOCK_BYTES <= run.len() {
-                    return run.read(offset);
-                }
-                if offset >= run.len() {
-                    return [simd.splat_f32s(*rest); N];
-                }
-                let mut elements = [*rest; BLOCK];
-                for (i, element) in elements[..(run.len() - offset) / size_of::<f32>()].iter_mut().enumerate()
-                {
-                    *element = run.read(offset + i * size_of::<f32>());
-                }
-                to_block::<S, N>(&elements)
-            }
-            Feed::Target(target) => targets[*target].run.reader().read(first * size_of::<f32>()),
-        }
-    }
-}
-
 impl Target<'_> {
     #[inline(always)]
-    fn write<S: Simd, const N: usize>(&mut self, first: usize, block: Block<S, N>) {
+    fn write<S: Simd, const N: usize>(&mut self, first: usize, block: Block<S, N>, scratch: &mut Scratch) {
         let offset = first * size_of::<f32>();
-        if first + BLOCK <= self.elements {
-            self.run.write(offset, block);
-        } else if first < self.elements {
-            let elements = to_elements::<S, N>(block);
-            for (i, &element) in elements[..self.elements - first].iter().enumerate() {
-                self.run.write(offset + i * size_of::<f32>(), element);
+        if first + N * S::F32_LANES <= self.elements {
+            let mut part = self.run.part::<S::f32s, N>(offset);
+            if part.passes_caches() {
+                unrolled::<N>(
+                    #[inline(always)]
+                    |i| part.stream(i, block[i]),
+                );
+            } else {
+                unrolled::<N>(
+                    #[inline(always)]
+                    |i| part.write(i, block[i]),
+                );
             }
+        } else if first < self.elements {
+            to_elements::<S, N>(block, &mut scratch.0);
+            self.write_some(offset, &scratch.0[..self.elements - first]);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_some(&mut self, offset: usize, elements: &[f32]) {
+        for (i, &element) in elements.iter().enumerate() {
+            self.run.write(offset + i * size_of::<f32>(), element);
         }
     }
 }

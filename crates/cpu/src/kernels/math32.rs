@@ -11,8 +11,29 @@ use super::Source;
 use super::simd::{self, vectorize};
 
 /// Adding and subtracting this rounds to an integer; the integer is then in the low bits. It is 1.5 * 2^23.
-const SHIFTER: f32 = 12_582_912.0;
+pub(super) const SHIFTER: f32 = 12_582_912.0;
 const SIGN: u32 = 0x8000_0000;
+
+/// Outside of these, e^x and 2^x are 0 or infinite.
+pub(super) const EXP_BOUNDS: [f32; 2] = [-104.0, 89.0];
+pub(super) const EXP2_BOUNDS: [f32; 2] = [-151.0, 129.0];
+
+/// Minus the natural logarithm of 2, in two parts: small multiples of the first one are exact.
+pub(super) const EXP_REDUCTION: [f32; 2] = [-0.693_145_752, -1.428_606_77e-6];
+/// e^x near 0.
+pub(super) const EXP: [f32; 7] =
+    [1.378_059_39e-3, 8.373_124_52e-3, 4.166_953_64e-2, 1.666_647_20e-1, 4.999_998_51e-1, 1.0, 1.0];
+/// 2^x near 0.
+pub(super) const EXP2: [f32; 8] = [
+    1.519_615_7e-5,
+    1.546_675_6e-4,
+    1.333_393_5e-3,
+    9.618_038e-3,
+    5.550_410_2e-2,
+    2.402_265e-1,
+    6.931_472e-1,
+    1.0,
+];
 
 /// Above this, the arguments of sin and cos are reduced in binary64 one by one.
 const LARGEST_FAST_ANGLE: f32 = 71_476.0;
@@ -84,36 +105,19 @@ fn scale(x: f32, exponent: i32) -> f32 {
 /// e^x within 1 ulp.
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
-    let x = clamp(x, -104.0, 89.0);
+    let x = clamp(x, EXP_BOUNDS[0], EXP_BOUNDS[1]);
     let (n, exponent) = round(x * std::f32::consts::LOG2_E);
-    let r = n.mul_add(-0.693_145_752, x);
-    let r = n.mul_add(-1.428_606_77e-6, r);
-    let p = polynomial(
-        r,
-        [1.378_059_39e-3, 8.373_124_52e-3, 4.166_953_64e-2, 1.666_647_20e-1, 4.999_998_51e-1, 1.0, 1.0],
-    );
-    scale(p, exponent)
+    let r = n.mul_add(EXP_REDUCTION[0], x);
+    let r = n.mul_add(EXP_REDUCTION[1], r);
+    scale(polynomial(r, EXP), exponent)
 }
 
 /// 2^x within 1 ulp.
 #[inline(always)]
 pub(super) fn exp2(x: f32) -> f32 {
-    let x = clamp(x, -151.0, 129.0);
+    let x = clamp(x, EXP2_BOUNDS[0], EXP2_BOUNDS[1]);
     let (n, exponent) = round(x);
-    let p = polynomial(
-        x - n,
-        [
-            1.519_615_7e-5,
-            1.546_675_6e-4,
-            1.333_393_5e-3,
-            9.618_038e-3,
-            5.550_410_2e-2,
-            2.402_265e-1,
-            6.931_472e-1,
-            1.0,
-        ],
-    );
-    scale(p, exponent)
+    scale(polynomial(x - n, EXP2), exponent)
 }
 
 /// A positive normal or subnormal x as 2^exponent * (1 + m) with m in [-1/3, 1/3].

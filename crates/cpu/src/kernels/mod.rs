@@ -34,6 +34,7 @@
 pub mod buffer;
 pub mod cast;
 pub(crate) mod chain;
+mod chain_math;
 pub mod copy;
 pub mod dot;
 pub mod elementwise;

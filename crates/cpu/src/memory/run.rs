@@ -18,7 +18,8 @@ pub(crate) struct RunReader<'a> {
 pub(crate) struct RunWriter<'a> {
     first: *mut u8,
     len: usize,
-    passes_caches: bool,
+    /// 1 if it does. A whole word, so that a processor does not wait where it is copied with its neighbours.
+    passes_caches: usize,
     lifetime: PhantomData<&'a mut ()>,
 }
 
@@ -30,7 +31,7 @@ impl<'a> RunReader<'a> {
     }
 
     /// `len` bytes of user memory from an address, which hold elements of `size` bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(
         region: &Region<'a>,
         size: usize,
@@ -57,18 +58,44 @@ impl<'a> RunReader<'a> {
         // SAFETY: the bytes were checked when the run was made; a raw read needs no alignment.
         unsafe { self.first.add(offset).cast::<T>().read_unaligned() }
     }
+
+    /// N values whose bytes begin at an offset; they must be in the run.
+    #[inline(always)]
+    pub(crate) fn part<T: Pod, const N: usize>(&self, offset: usize) -> RunPart<'a, T, N> {
+        let bytes = N * size_of::<T>();
+        assert!(bytes <= self.len && offset <= self.len - bytes, "the values are in the run");
+        RunPart { first: self.first.wrapping_add(offset).cast(), lifetime: PhantomData }
+    }
+}
+
+/// N values of a run, to be read one by one.
+#[derive(Clone, Copy)]
+pub(crate) struct RunPart<'a, T, const N: usize> {
+    first: *const T,
+    lifetime: PhantomData<&'a T>,
+}
+
+impl<T: Pod, const N: usize> RunPart<'_, T, N> {
+    /// The value with this number.
+    #[inline(always)]
+    pub(crate) fn read(&self, index: usize) -> T {
+        assert!(index < N, "the value is in the part");
+        // SAFETY: the run has N values from here on, and its bytes were checked when it was made; a raw read needs no
+        // alignment.
+        unsafe { self.first.add(index).read_unaligned() }
+    }
 }
 
 impl<'a> RunWriter<'a> {
     /// The bytes of a tile.
     #[inline]
     pub(crate) fn of(bytes: &'a mut [u8]) -> Self {
-        Self { first: bytes.as_mut_ptr(), len: bytes.len(), passes_caches: false, lifetime: PhantomData }
+        Self { first: bytes.as_mut_ptr(), len: bytes.len(), passes_caches: 0, lifetime: PhantomData }
     }
 
     /// `len` bytes of user memory from an address, which hold elements of `size` bytes. See
     /// [`store_run`](super::store_run) for `passes_caches`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(
         region: &Region<'a>,
         size: usize,
@@ -79,31 +106,30 @@ impl<'a> RunWriter<'a> {
         if !region.contains(address, len) {
             return Err(find_outside(region, size, address, &[run_axis(size, len)]));
         }
-        if !region.is_writable {
+        if !region.is_writable() {
             return Err(AccessError { kind: AccessErrorKind::ReadOnly, element: 0, address });
         }
         let first = region.pointer(address);
         let passes_caches = passes_caches && first.addr().is_multiple_of(LINE);
-        if !passes_caches {
-            fetch_next::<true>(region, address, len);
-        }
-        Ok(Self { first, len, passes_caches, lifetime: PhantomData })
+        Ok(Self { first, len, passes_caches: passes_caches.into(), lifetime: PhantomData })
     }
 
     /// Puts a value where its bytes begin at an offset, which must be in the run.
     #[inline(always)]
     pub(crate) fn write<T: Pod>(&mut self, offset: usize, value: T) {
         assert!(size_of::<T>() <= self.len && offset <= self.len - size_of::<T>(), "the value is in the run");
-        // SAFETY: the bytes were checked when the run was made; a raw write needs no alignment, and a stream begins at a
-        // multiple of a line if the value is as long as some lines.
-        unsafe {
-            let place = self.first.add(offset);
-            if self.passes_caches && size_of::<T>().is_multiple_of(LINE) && offset.is_multiple_of(LINE) {
-                stream(place, bytemuck::bytes_of(&value));
-            } else {
-                place.cast::<T>().write_unaligned(value);
-            }
-        }
+        // SAFETY: the bytes were checked when the run was made; a raw write needs no alignment.
+        unsafe { self.first.add(offset).cast::<T>().write_unaligned(value) };
+    }
+
+    /// N places for values, which begin at an offset; they must be in the run.
+    #[inline(always)]
+    pub(crate) fn part<T: Pod, const N: usize>(&mut self, offset: usize) -> RunPartMut<'_, T, N> {
+        let bytes = N * size_of::<T>();
+        assert!(bytes <= self.len && offset <= self.len - bytes, "the values are in the run");
+        let first = self.first.wrapping_add(offset);
+        let passes_caches = self.passes_caches != 0 && offset.is_multiple_of(LINE);
+        RunPartMut { first: first.cast(), passes_caches, lifetime: PhantomData }
     }
 
     /// The same bytes, to be read.
@@ -116,5 +142,37 @@ impl<'a> RunWriter<'a> {
     pub(crate) fn is_shifted_against(&self, read: &RunReader<'_>) -> bool {
         let (first, other) = (self.first.addr(), read.first.addr());
         first != other && first < other + read.len && other < first + self.len
+    }
+}
+
+/// N places of a run for values, to be written one by one.
+pub(crate) struct RunPartMut<'a, T, const N: usize> {
+    first: *mut T,
+    passes_caches: bool,
+    lifetime: PhantomData<&'a mut T>,
+}
+
+impl<T: Pod, const N: usize> RunPartMut<'_, T, N> {
+    /// Whether values of whole lines are to be written by [`stream`](Self::stream).
+    #[inline(always)]
+    pub(crate) fn passes_caches(&self) -> bool {
+        self.passes_caches && size_of::<T>().is_multiple_of(LINE)
+    }
+
+    /// Puts a value at the place with this number.
+    #[inline(always)]
+    pub(crate) fn write(&mut self, index: usize, value: T) {
+        assert!(index < N, "the value is in the part");
+        // SAFETY: the run has N values from here on, and its bytes were checked when it was made; a raw write needs no
+        // alignment.
+        unsafe { self.first.add(index).write_unaligned(value) };
+    }
+
+    /// Puts a value at the place with this number, past the caches.
+    #[inline(always)]
+    pub(crate) fn stream(&mut self, index: usize, value: T) {
+        assert!(index < N && self.passes_caches(), "the value is in the part, and as long as some lines");
+        // SAFETY: as for `write`; the run begins at a multiple of a line, and so does each value.
+        unsafe { stream(self.first.add(index).cast(), bytemuck::bytes_of(&value)) };
     }
 }

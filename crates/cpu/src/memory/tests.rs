@@ -3,8 +3,8 @@
 use tilewright_ir::Dtype;
 
 use super::{
-    AccessError, AccessErrorKind, AtomicOp, Region, compare_exchange, finish_stores, gather, load_block,
-    read_modify_write, scatter, store_block, store_run,
+    AccessError, AccessErrorKind, AtomicOp, Region, RunReader, RunWriter, advise_large_pages,
+    compare_exchange, finish_stores, gather, load_block, read_modify_write, scatter, store_block, store_run,
 };
 use crate::kernels::copy::{Axis, rearrange};
 
@@ -311,4 +311,42 @@ fn runs_past_the_caches_are_the_same() {
             assert_eq!(memory, expect, "{length} bytes at {offset}");
         }
     }
+}
+
+#[test]
+fn runs_are_read_and_written_value_by_value() {
+    for (offset, passes_caches) in [(0, false), (0, true), (4, false), (4, true), (64, true)] {
+        let mut memory = vec![0_u8; 64 + 64 + 512];
+        let start = memory.as_ptr().align_offset(64) + offset;
+        let values: [[u32; 16]; 4] = std::array::from_fn(|i| std::array::from_fn(|j| (i * 16 + j) as u32));
+        let mut expect = memory.clone();
+        expect[start + 64..start + 320].copy_from_slice(bytemuck::cast_slice(&values));
+        let region = Region::of(&mut memory);
+        let address = region.address() + start as u64;
+        let mut run = RunWriter::new(&region, 4, address, 512, passes_caches).expect("it is inside");
+        let mut part = run.part::<[u32; 16], 4>(64);
+        assert_eq!(part.passes_caches(), passes_caches && offset % 64 == 0);
+        for (index, &value) in values.iter().enumerate() {
+            if part.passes_caches() { part.stream(index, value) } else { part.write(index, value) }
+        }
+        finish_stores();
+        let part = run.reader().part::<[u32; 16], 4>(64);
+        assert_eq!(std::array::from_fn(|index| part.read(index)), values);
+        assert_eq!(memory, expect);
+    }
+}
+
+#[test]
+#[should_panic(expected = "in the run")]
+fn a_part_of_a_run_does_not_reach_over_its_end() {
+    RunReader::of(&[0; 64]).part::<u32, 4>(52);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too large for it")]
+fn advice_about_pages_changes_nothing() {
+    let mut memory: Vec<u8> = (0..5 << 20).map(|index| (index % 251) as u8).collect();
+    advise_large_pages(&Region::of(&mut memory));
+    advise_large_pages(&Region::of(&mut memory[..100]));
+    assert!(memory.iter().enumerate().all(|(index, &byte)| byte == (index % 251) as u8));
 }

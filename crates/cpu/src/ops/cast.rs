@@ -7,7 +7,7 @@ use crate::kernels::{self, Operand};
 use crate::machine::Machine;
 use crate::program::Step;
 use crate::tile::Tile;
-use crate::value::{Form, Source, TileType, Value};
+use crate::value::{Affine, Form, Source, TileType, Value};
 use crate::{scalar, symbolic};
 
 use super::dense::{write_out, write_out_unique};
@@ -65,8 +65,23 @@ pub(crate) fn bitcast(machine: &mut Machine<'_>, step: &Step) {
 pub(crate) fn ptr_add(machine: &mut Machine<'_>, step: &Step) {
     let (ty, offset_ty) = (machine.ty(step.results[0]), machine.type_of(step.operands[1]));
     let source = machine.source(step.operands[0]);
-    let size = ty.element.pointee().map_or(1, Dtype::bytes);
+    let size = ty.pointee;
     let (pointer, offset) = (machine.form(step.operands[0]), machine.form(step.operands[1]));
+    if let (&Form::Uniform(pointer), &Form::Uniform(offset)) = (pointer, offset) {
+        let offset = offset_ty.number.extend(offset).wrapping_mul(size as i64);
+        machine.set_pointer(step.results[0], pointer.wrapping_add_signed(offset), source);
+        return;
+    }
+    if let (&Form::Uniform(pointer), Form::Affine(offset)) = (pointer, offset)
+        && offset_ty.number.bits() < 64
+        && symbolic::range(offset_ty.view(), offset).is_some()
+    {
+        // No stride wraps, so that the pointers vary as the offsets do.
+        let base = pointer.wrapping_add_signed(offset.base.wrapping_mul(size as i64));
+        let strides = offset.strides.map(|stride| stride.wrapping_mul(size as i64));
+        machine.set_pointers(step.results[0], Affine { base: base as i64, strides }, source);
+        return;
+    }
     let result = if let Some(form) = symbolic::ptr_add(ty.view(), pointer, offset_ty.view(), offset, size) {
         form.into()
     } else {

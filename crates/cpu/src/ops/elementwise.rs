@@ -14,16 +14,21 @@ use crate::{scalar, symbolic};
 use super::dense::{only_element, write_out};
 
 /// The op: its meaning is in the row of the function.
+#[inline(always)]
 pub(crate) fn elementwise(machine: &mut Machine<'_>, step: &Step, function: ElementwiseFn) {
-    let result = step.results[0];
-    let to = machine.ty(result);
     if let [x, y] = step.operands[..]
-        && let (&Form::Uniform(x), &Form::Uniform(y)) = (machine.form(x), machine.form(y))
+        && let (&Form::Uniform(left), &Form::Uniform(right)) = (machine.form(x), machine.form(y))
     {
-        let number = machine.type_of(step.operands[1]).number;
-        machine.set_uniform(result, scalar::elementwise(function, number, &[x, y]));
+        let number = machine.type_of(y).number;
+        machine.set_uniform(step.results[0], scalar::elementwise(function, number, &[left, right]));
         return;
     }
+    on_tiles(machine, step, function);
+}
+
+fn on_tiles(machine: &mut Machine<'_>, step: &Step, function: ElementwiseFn) {
+    let result = step.results[0];
+    let to = machine.ty(result);
     let known = match step.operands[..] {
         [x] => without_elements(machine, step, function, &[machine.form(x)]),
         [x, y] => without_elements(machine, step, function, &[machine.form(x), machine.form(y)]),

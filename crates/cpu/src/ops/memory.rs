@@ -3,11 +3,13 @@
 //! Through affine pointers under a box they are one strided block copy, whose bounds are checked once. Otherwise every
 //! element has its address. A pointer may touch the memory of the argument that it comes from; a pointer of unknown
 //! origin that of any argument, and the foreign memory of the launch.
+#![allow(clippy::inline_always, reason = "a value that is not returned through memory is not moved there")]
 
 use smallvec::SmallVec;
 use tilewright_ir::Dtype;
 
 use crate::fault::{Fault, FaultKind, Outcome};
+use crate::kernels::chain::{Feed, Target};
 use crate::kernels::copy::Axis;
 use crate::kernels::elementwise::fill;
 use crate::launch::Argument;
@@ -32,7 +34,7 @@ enum Where {
 }
 
 impl Where {
-    #[inline]
+    #[inline(always)]
     fn new(mask: Option<&Form>) -> Self {
         match mask {
             Some(Form::Uniform(0)) => Where::Nowhere,
@@ -106,7 +108,7 @@ struct Run {
 }
 
 impl Run {
-    #[inline]
+    #[inline(always)]
     fn new(ty: &TileType, pointer: &Form, part: Where, size: usize) -> Option<Self> {
         let (Form::Affine(affine), 1) = (pointer, ty.extents.rank) else { return None };
         if affine.strides[0] != size as i64 {
@@ -143,6 +145,7 @@ fn as_block(ty: &TileType, pointer: &Form, part: Where) -> Option<Block> {
 }
 
 /// The memory that a block may touch: the region of the argument, or the one that its first element is in.
+#[inline(always)]
 fn region_of<'a>(machine: &Machine<'a>, source: Source, address: u64) -> Region<'a> {
     if let Some(Argument::Pointer { region, .. }) = source.index().map(|index| machine.arguments[index]) {
         return region;
@@ -302,54 +305,57 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
         .map_err(|error| out_of_bounds(&error, true, ty.size, source).at(ty.lane(error.element)))
 }
 
-/// A load of the first elements of a tile of one axis, which are contiguous in memory.
-pub(crate) struct DirectLoad<'a> {
-    pub run: RunReader<'a>,
-    /// What the other elements are.
-    pub other: f32,
-}
-
-impl<'a> DirectLoad<'a> {
-    /// The load of a step on binary32 tiles, if it is one. Fails as the step does.
-    pub(crate) fn new(machine: &Machine<'a>, step: &Step) -> Outcome<Option<Self>> {
-        let [pointer, rest @ ..] = &step.operands[..] else { return Ok(None) };
-        let other = match rest.get(1).map(|&other| machine.form(other)) {
-            None => 0.0,
-            Some(&Form::Uniform(bits)) => f32::from_bits(bits as u32),
-            Some(_) => return Ok(None),
-        };
-        let Some((region, run)) = direct(machine, *pointer, rest.first().copied()) else { return Ok(None) };
-        let source = machine.source(*pointer);
-        let reader = RunReader::new(&region, size_of::<f32>(), run.address, run.high * size_of::<f32>())
-            .map_err(|error| {
-                out_of_bounds(&error, false, size_of::<f32>(), source).at(run.lane(error.element))
-            })?;
-        Ok(Some(Self { run: reader, other }))
+/// A load of the first elements of a binary32 tile, which are contiguous in memory, as an operand of a chain. False if it
+/// is another one. Fails as the step does.
+#[inline(always)]
+pub(crate) fn direct_load<'a>(
+    machine: &Machine<'a>,
+    step: &Step,
+    feeds: &mut SmallVec<[Feed<'a>; 8]>,
+) -> Outcome<bool> {
+    let [pointer, rest @ ..] = &step.operands[..] else { return Ok(false) };
+    let other = match rest.get(1).map(|&other| machine.form(other)) {
+        None => 0.0,
+        Some(&Form::Uniform(bits)) => f32::from_bits(bits as u32),
+        Some(_) => return Ok(false),
+    };
+    let Some((region, run)) = direct(machine, *pointer, rest.first().copied()) else { return Ok(false) };
+    let bytes = run.high * size_of::<f32>();
+    match RunReader::new(&region, size_of::<f32>(), run.address, bytes) {
+        Ok(reader) => {
+            if run.high < machine.type_of(*pointer).elements() {
+                feeds.push(Feed::Prefix(reader, other));
+            } else {
+                feeds.push(Feed::Tile(reader));
+            }
+            Ok(true)
+        }
+        Err(error) => {
+            let source = machine.source(*pointer);
+            Err(out_of_bounds(&error, false, size_of::<f32>(), source).at(run.lane(error.element)))
+        }
     }
 }
 
-/// A store of the first elements of a tile of one axis, which are contiguous in memory.
-pub(crate) struct DirectStore<'a> {
-    pub run: RunWriter<'a>,
-    pub elements: usize,
-}
-
-impl<'a> DirectStore<'a> {
-    /// The store of a step on binary32 tiles, if it is one. Fails as the step does.
-    pub(crate) fn new(machine: &Machine<'a>, step: &Step) -> Outcome<Option<Self>> {
-        let [pointer, _, rest @ ..] = &step.operands[..] else { return Ok(None) };
-        let Some((region, run)) = direct(machine, *pointer, rest.first().copied()) else { return Ok(None) };
-        let source = machine.source(*pointer);
-        let bytes = run.high * size_of::<f32>();
-        let passes_caches = machine.passes_caches(&region, bytes);
-        let writer = RunWriter::new(&region, size_of::<f32>(), run.address, bytes, passes_caches).map_err(
-            |error| out_of_bounds(&error, true, size_of::<f32>(), source).at(run.lane(error.element)),
-        )?;
-        Ok(Some(Self { run: writer, elements: run.high }))
+/// A store of the first elements of a binary32 tile, which are contiguous in memory, as the target of a chain. None if it
+/// is another one. Fails as the step does.
+#[inline(always)]
+pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<Target<'a>>> {
+    let [pointer, _, rest @ ..] = &step.operands[..] else { return Ok(None) };
+    let Some((region, run)) = direct(machine, *pointer, rest.first().copied()) else { return Ok(None) };
+    let bytes = run.high * size_of::<f32>();
+    let passes_caches = machine.passes_caches(&region, bytes);
+    match RunWriter::new(&region, size_of::<f32>(), run.address, bytes, passes_caches) {
+        Ok(writer) => Ok(Some(Target { run: writer, elements: run.high })),
+        Err(error) => {
+            let source = machine.source(*pointer);
+            Err(out_of_bounds(&error, true, size_of::<f32>(), source).at(run.lane(error.element)))
+        }
     }
 }
 
 /// The memory of an access to the first elements of a binary32 tile, if they are a run.
+#[inline(always)]
 fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<(Region<'a>, Run)> {
     let part = Where::new(mask.map(|mask| machine.form(mask)));
     let run = Run::new(machine.type_of(pointer), machine.form(pointer), part, size_of::<f32>())?;

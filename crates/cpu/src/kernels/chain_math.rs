@@ -1,0 +1,229 @@
+//! The functions of [`chain`](super::chain) on a block of registers. They give what those of the elementwise table give,
+//! to the bit.
+
+use std::hint::black_box;
+
+use pulp::Simd;
+
+use super::chain::{Binary, Block, Unary, unrolled};
+use super::math32::{EXP, EXP_BOUNDS, EXP_REDUCTION, EXP2, EXP2_BOUNDS, SHIFTER};
+
+/// A function of a block and an operand, whose registers the closure gives.
+#[inline(always)]
+pub(super) fn apply<S: Simd, const N: usize>(
+    simd: S,
+    function: Binary,
+    x: Block<S, N>,
+    y: impl Fn(usize) -> S::f32s,
+) -> Block<S, N> {
+    let mut out = x;
+    macro_rules! each {
+        ($i:ident => $value:expr) => {
+            unrolled::<N>(
+                #[inline(always)]
+                |$i| out[$i] = $value,
+            )
+        };
+    }
+    match function {
+        Binary::Take => each!(i => y(i)),
+        Binary::Add => each!(i => simd.add_f32s(x[i], y(i))),
+        Binary::Sub => each!(i => simd.sub_f32s(x[i], y(i))),
+        Binary::SubFrom => each!(i => simd.sub_f32s(y(i), x[i])),
+        Binary::Mul => each!(i => simd.mul_f32s(x[i], y(i))),
+        Binary::Div => each!(i => simd.div_f32s(x[i], y(i))),
+        Binary::DivInto => each!(i => simd.div_f32s(y(i), x[i])),
+        Binary::Min => each!(i => {
+            let (x, y) = (x[i], y(i));
+            let less = simd.select_f32s(simd.less_than_f32s(x, y), x, y);
+            extreme(simd, x, y, less, simd.or_u32s(bits(simd, x), bits(simd, y)))
+        }),
+        Binary::Max => each!(i => {
+            let (x, y) = (x[i], y(i));
+            let more = simd.select_f32s(simd.greater_than_f32s(x, y), x, y);
+            extreme(simd, x, y, more, simd.and_u32s(bits(simd, x), bits(simd, y)))
+        }),
+    }
+    out
+}
+
+/// A function of a block.
+#[inline(always)]
+pub(super) fn apply_alone<S: Simd, const N: usize>(simd: S, function: Unary, x: Block<S, N>) -> Block<S, N> {
+    let mut out = x;
+    macro_rules! each {
+        ($x:ident => $value:expr) => {
+            unrolled::<N>(
+                #[inline(always)]
+                |i| {
+                    let $x = x[i];
+                    out[i] = $value;
+                },
+            )
+        };
+    }
+    match function {
+        Unary::Neg => each!(x => simd.neg_f32s(x)),
+        Unary::Abs => each!(x => simd.abs_f32s(x)),
+        Unary::Sqrt => each!(x => simd.sqrt_f32s(x)),
+        Unary::Square => each!(x => simd.mul_f32s(x, x)),
+        Unary::Exp => out = exp::<S, N>(simd, x),
+        Unary::Exp2 => out = exp2::<S, N>(simd, x),
+    }
+    out
+}
+
+#[inline(always)]
+fn bits<S: Simd>(simd: S, x: S::f32s) -> S::u32s {
+    simd.transmute_u32s_f32s(x)
+}
+
+/// The minimum or maximum as [`math32`](super::math32) has it, of the one that a comparison finds and the one
+/// among zeros.
+#[inline(always)]
+fn extreme<S: Simd>(simd: S, x: S::f32s, y: S::f32s, compared: S::f32s, of_equals: S::u32s) -> S::f32s {
+    let of_equals = simd.transmute_f32s_u32s(of_equals);
+    let ordered = simd.select_f32s(simd.equal_f32s(x, y), of_equals, compared);
+    simd.select_f32s(simd.equal_f32s(y, y), ordered, x)
+}
+
+/// x between two bounds; NaN stays.
+#[inline(always)]
+fn clamp<S: Simd>(simd: S, x: S::f32s, [low, high]: [f32; 2]) -> S::f32s {
+    let (low, high) = (simd.splat_f32s(low), simd.splat_f32s(high));
+    let x = simd.select_f32s(simd.less_than_f32s(x, low), low, x);
+    simd.select_f32s(simd.greater_than_f32s(x, high), high, x)
+}
+
+#[inline(always)]
+fn polynomial<S: Simd, const K: usize>(simd: S, x: S::f32s, coefficients: &[f32; K]) -> S::f32s {
+    let mut sum = simd.splat_f32s(coefficients[0]);
+    for &coefficient in &coefficients[1..] {
+        sum = simd.mul_add_f32s(sum, x, simd.splat_f32s(coefficient));
+    }
+    sum
+}
+
+/// The numbers that an exponential needs. They are kept in memory: in registers, which they would be for as long as a chain
+/// runs, they leave no place for its blocks.
+struct Exponential<const K: usize> {
+    bounds: [f32; 2],
+    /// The result of a number between minus this and this is neither subnormal nor infinite.
+    moderate: f32,
+    shifter: f32,
+    log2_e: f32,
+    reduction: [f32; 2],
+    coefficients: [f32; K],
+}
+
+/// [`math32::exp`](super::math32::exp).
+#[inline(always)]
+fn exp<S: Simd, const N: usize>(simd: S, x: Block<S, N>) -> Block<S, N> {
+    const NUMBERS: Exponential<7> = Exponential {
+        bounds: EXP_BOUNDS,
+        moderate: 86.0,
+        shifter: SHIFTER,
+        log2_e: std::f32::consts::LOG2_E,
+        reduction: EXP_REDUCTION,
+        coefficients: EXP,
+    };
+    let numbers = black_box(&NUMBERS);
+    let [shifter, log2_e] = [numbers.shifter, numbers.log2_e].map(|number| simd.splat_f32s(number));
+    let reduction = numbers.reduction.map(|number| simd.splat_f32s(number));
+    scaled::<S, N>(
+        simd,
+        x,
+        numbers.bounds,
+        numbers.moderate,
+        #[inline(always)]
+        |x: S::f32s| {
+            let shifted = simd.add_f32s(simd.mul_f32s(x, log2_e), shifter);
+            let n = simd.sub_f32s(shifted, shifter);
+            let r = simd.mul_add_f32s(n, reduction[0], x);
+            let r = simd.mul_add_f32s(n, reduction[1], r);
+            (polynomial(simd, r, &numbers.coefficients), shifted)
+        },
+    )
+}
+
+/// [`math32::exp2`](super::math32::exp2).
+#[inline(always)]
+fn exp2<S: Simd, const N: usize>(simd: S, x: Block<S, N>) -> Block<S, N> {
+    const NUMBERS: Exponential<8> = Exponential {
+        bounds: EXP2_BOUNDS,
+        moderate: 124.0,
+        shifter: SHIFTER,
+        log2_e: 1.0,
+        reduction: [0.0; 2],
+        coefficients: EXP2,
+    };
+    let numbers = black_box(&NUMBERS);
+    let shifter = simd.splat_f32s(numbers.shifter);
+    scaled::<S, N>(
+        simd,
+        x,
+        numbers.bounds,
+        numbers.moderate,
+        #[inline(always)]
+        |x: S::f32s| {
+            let shifted = simd.add_f32s(x, shifter);
+            let r = simd.sub_f32s(x, simd.sub_f32s(shifted, shifter));
+            (polynomial(simd, r, &numbers.coefficients), shifted)
+        },
+    )
+}
+
+/// An exponential of a block, of which `parts` gives p and n + [`SHIFTER`] such that the result is p * 2^n. Where all
+/// numbers are moderate, n is added to the exponent of p, which is the same and takes less.
+#[inline(always)]
+fn scaled<S: Simd, const N: usize>(
+    simd: S,
+    x: Block<S, N>,
+    bounds: [f32; 2],
+    moderate: f32,
+    parts: impl Fn(S::f32s) -> (S::f32s, S::f32s),
+) -> Block<S, N> {
+    let mut largest = simd.splat_u32s(0);
+    unrolled::<N>(
+        #[inline(always)]
+        |i| largest = simd.max_u32s(largest, bits(simd, simd.abs_f32s(x[i]))),
+    );
+    let mut out = x;
+    // What is not a number has larger bits than any number.
+    let beyond = simd.greater_than_u32s(largest, simd.splat_u32s(moderate.to_bits()));
+    if simd.first_true_m32s(beyond) >= S::F32_LANES {
+        unrolled::<N>(
+            #[inline(always)]
+            |i| {
+                let (p, shifted) = parts(x[i]);
+                // The low bits of the sum are n, and the others are shifted out.
+                let n = simd.wrapping_dyn_shl_u32s(bits(simd, shifted), simd.splat_u32s(23));
+                out[i] = simd.transmute_f32s_u32s(simd.add_u32s(bits(simd, p), n));
+            },
+        );
+    } else {
+        unrolled::<N>(
+            #[inline(always)]
+            |i| {
+                let (p, shifted) = parts(clamp(simd, x[i], bounds));
+                out[i] = scale(simd, p, shifted);
+            },
+        );
+    }
+    out
+}
+
+/// x * 2^n in two steps, so that a subnormal result is rounded once; `shifted` is n + [`SHIFTER`].
+#[inline(always)]
+fn scale<S: Simd>(simd: S, x: S::f32s, shifted: S::f32s) -> S::f32s {
+    /// An even number that makes n positive.
+    const BIAS: u32 = 1024;
+    let n = simd.sub_u32s(bits(simd, shifted), simd.splat_u32s(SHIFTER.to_bits() - BIAS));
+    let half = simd.wrapping_dyn_shr_u32s(n, simd.splat_u32s(1));
+    let rest = simd.sub_u32s(n, half);
+    let power = |n: S::u32s| {
+        let exponent = simd.sub_u32s(n, simd.splat_u32s(BIAS / 2 - 127));
+        simd.transmute_f32s_u32s(simd.wrapping_dyn_shl_u32s(exponent, simd.splat_u32s(23)))
+    };
+    simd.mul_f32s(simd.mul_f32s(x, power(half)), power(rest))
+}
