@@ -1,21 +1,40 @@
-"""Time a launch from Python to the call of the CUDA driver, with a stand-in for its library: microseconds a call."""
+"""Time a launch from Python to the call of the CUDA driver, with a stand-in for its library: microseconds a call.
+
+Timed is ``kernel[grid](...)`` as programs write it, from the subscript to the return of the stand-in's
+``cuLaunchKernelEx``: binding, reading every tensor and number, specialization, the look at the variables that the
+kernel was compiled with, torch's current stream, the parameters. Nothing is left out. There are two kinds of tensors:
+
+torch
+    ``torch.Tensor`` objects on ``cuda:0``. No GPU is needed: each is a tensor of the processor that torch took back by
+    DLPack with another device written into its description, so all that a launch asks of it are torch's own
+    functions, as of any CUDA tensor. One function does need a GPU, the one that tells the current stream
+    (``torch._C._cuda_getCurrentRawStream``): the built-in ``abs``, also from an int to an int, stands in for it.
+class
+    Objects of a class in Python that has ``data_ptr()`` and ``dtype``, such as wrappers of tensors. ``data_ptr()`` is
+    a call of a Python function then, which the line ``data_ptr`` gives by itself.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import json
+import linecache
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HERE = Path(__file__).resolve().parent
 LIMITS = {5: 1.5, 20: 3.0}
 """Microseconds that are asked for, by the number of arguments."""
 
-KERNELS = """
+PROGRAM = """
 import tilewright as triton
 import tilewright.language as tl
 
@@ -28,6 +47,18 @@ def kernel20(p0, p1, p2, p3, p4, p5, p6, p7, n0, n1, n2, n3, n4, n5, n6, n7, s0,
     at = tl.arange(0, BLOCK)
     tl.store(p0 + at, tl.load(p1) + tl.load(p2) + tl.load(p3) + tl.load(p4) + tl.load(p5) + tl.load(p6) + tl.load(p7))
     tl.store(p0 + at, n0 + n1 + n2 + n3 + n4 + n5 + n6 + n7 + s0 + s1 + s2)
+
+def launch5(calls, grid, a, b, c, d, e, f, g, h):
+    for _ in range(calls):
+        kernel5[grid](a, b, c, 17, BLOCK=128)
+
+def launch20(calls, grid, a, b, c, d, e, f, g, h):
+    for _ in range(calls):
+        kernel20[grid](a, b, c, d, e, f, g, h, 17, 33, 65, 129, 257, 513, 1025, 2049, 3, 5, 7, BLOCK=128)
+
+def data_ptr(calls, grid, a, b, c, d, e, f, g, h):
+    for _ in range(calls):
+        a.data_ptr()
 """
 
 
@@ -44,6 +75,23 @@ class Tensor:
         return self.address
 
 
+def torch_tensors(count: int) -> list[object]:
+    """Tensors of torch that are on a GPU, as far as torch knows."""
+    import torch
+
+    torch.cuda._lazy_init = lambda: None
+    torch._C._cuda_getCurrentRawStream = abs
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    tensors = []
+    for _ in range(count):
+        capsule = torch.utils.dlpack.to_dlpack(torch.zeros(128))
+        # The second field of a `DLTensor`, behind the address: the kind of the device, of which 2 is CUDA.
+        ctypes.c_int32.from_address(pointer_of(capsule, b"dltensor") + 8).value = 2
+        tensors.append(torch.utils.dlpack.from_dlpack(capsule))
+    return tensors
+
+
 def stub_library() -> Path:
     """The stand-in, built if need be."""
     command = ["cargo", "build", "--quiet", "--release", "-p", "tilewright-cuda-stub"]
@@ -52,48 +100,52 @@ def stub_library() -> Path:
     return HERE.parent / target / "release" / "libtilewright_cuda_stub.so"
 
 
-def launchers() -> dict[int, Callable[[], object]]:
-    """A launch for each number of arguments, the compile-time one among them."""
-    import linecache
-
-    linecache.cache["<bench>"] = (len(KERNELS), None, KERNELS.splitlines(keepends=True), "<bench>")
-    names: dict[str, object] = {}
-    exec(compile(KERNELS, "<bench>", "exec"), names)
-    dtype = names["tl"].float32  # type: ignore[attr-defined]
-    tensors = [Tensor(0x1000 * (index + 1), dtype) for index in range(8)]
-    few, many = names["kernel5"], names["kernel20"]
-    numbers, strides = [17, 33, 65, 129, 257, 513, 1025, 2049], [3, 5, 7]
-    return {
-        5: lambda: few[(1,)](*tensors[:3], 17, BLOCK=128),  # type: ignore[index]
-        20: lambda: many[(1,)](*tensors, *numbers, *strides, BLOCK=128),  # type: ignore[index]
-    }
+def samples(rounds: int, kind: str = "torch") -> dict[int, list[float]]:
+    """Microseconds a launch, for each number of arguments and round."""
+    found = measured(rounds, kind)
+    return {count: found[f"launch{count}"] for count in LIMITS}
 
 
-def samples(rounds: int) -> dict[int, list[float]]:
-    """Microseconds a call, for each number of arguments and round; measured in a process with the stand-in."""
+def measured(rounds: int, kind: str) -> dict[str, list[float]]:
+    """As ``measure``, in a process with the stand-in."""
     environment = {**os.environ, "TILEWRIGHT_LIBCUDA": str(stub_library()), "TILEWRIGHT_DEVICE": "cuda"}
-    command = [sys.executable, str(Path(__file__).resolve()), "--measure", str(rounds)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return {int(count): found for count, found in json.loads(done.stdout).items()}
+    command = [sys.executable, str(Path(__file__).resolve()), "--measure", str(rounds), kind]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, list[float]] = json.loads(done.stdout)
+    return found
 
 
-def measure(rounds: int, calls: int = 20_000) -> dict[int, list[float]]:
-    """As ``samples``, in this process."""
-    found: dict[int, list[float]] = {}
-    for count, launch in launchers().items():
-        launch()
-        found[count] = []
-        for _ in range(rounds):
-            start = time.perf_counter()
-            for _ in range(calls):
-                launch()
-            found[count].append((time.perf_counter() - start) / calls * 1e6)
+def measure(rounds: int, kind: str, batches: int = 21, calls: int = 500) -> dict[str, list[float]]:
+    """Microseconds a call in each round, for each function of the program.
+
+    A round is the median of batches that are shorter than the time for which the system takes a processor away.
+    """
+    linecache.cache["<bench>"] = (len(PROGRAM), None, PROGRAM.splitlines(keepends=True), "<bench>")
+    names: dict[str, Callable[..., None]] = {}
+    exec(compile(PROGRAM, "<bench>", "exec"), names)
+    if kind == "torch":
+        tensors = torch_tensors(8)
+    else:
+        dtype = names["tl"].float32  # type: ignore[attr-defined]
+        tensors = [Tensor(0x1000 * (index + 1), dtype) for index in range(8)]
+
+    def batch(name: str, calls: int) -> float:
+        start = time.perf_counter()
+        names[name](calls, (1,), *tensors)
+        return (time.perf_counter() - start) / calls * 1e6
+
+    found: dict[str, list[float]] = {}
+    for name in ("launch5", "launch20", "data_ptr"):
+        batch(name, 1)
+        found[name] = [statistics.median(batch(name, calls) for _ in range(batches)) for _ in range(rounds)]
     return found
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
-        print(json.dumps(measure(int(sys.argv[2]))))
+        print(json.dumps(measure(int(sys.argv[2]), sys.argv[3])))
     else:
-        for count, times in samples(9).items():
-            print(f"{count} arguments: {statistics.median(times):.2f} µs a launch, {LIMITS[count]} asked for")
+        for kind in ("torch", "class"):
+            for name, times in measured(25, kind).items():
+                print(f"{kind:5} {name:8} {statistics.median(times):.3f} µs")
+        print(", ".join(f"{count} arguments: {limit} µs asked for" for count, limit in LIMITS.items()))

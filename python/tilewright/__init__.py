@@ -32,6 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tilewright import backends, compiler, knobs, testing, tools
     from tilewright._cuda_on_cpu import use_cpu_as_cuda
+    from tilewright.compiler import compile
 
 __all__ = [
     "CompilationError",
@@ -47,6 +48,7 @@ __all__ = [
     "__version__",
     "backends",
     "cdiv",
+    "compile",
     "compiler",
     "constexpr_function",
     "errors",
@@ -66,7 +68,7 @@ __all__ = [
 
 _lacking = missing_names(
     "tilewright",
-    "AsyncCompileMode Autotuner FutureKernel Heuristics aggregate autotune compile experimental heuristics",
+    "AsyncCompileMode Autotuner FutureKernel Heuristics aggregate autotune experimental heuristics",
 )
 
 _LAZY = frozenset(("backends", "compiler", "knobs", "testing", "tools"))
@@ -82,6 +84,10 @@ def __getattr__(name: str) -> object:
         from tilewright._cuda_on_cpu import use_cpu_as_cuda
 
         return use_cpu_as_cuda
+    if name == "compile":
+        from tilewright.compiler import compile
+
+        return compile
     return _lacking(name)
 
 

@@ -66,8 +66,8 @@ def program(run, stub, tmp_path):
     def start(lines: str, words: str = "record=1", **variables: str):
         path = tmp_path / "program.py"
         path.write_text(PROGRAM + lines)
-        variables = {"TILEWRIGHT_LIBCUDA": str(stub), "TILEWRIGHT_STUB_CUDA": words, **variables}
-        return run(path, env={"TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache"), **variables})
+        machine = {"TILEWRIGHT_LIBCUDA": str(stub), "TILEWRIGHT_STUB_CUDA": words}
+        return run(path, env={"TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache"), **machine, **variables})
 
     return start
 
@@ -98,6 +98,21 @@ print(handle.metadata.target, list(handle.asm), ".target sm_90a" in handle.asm["
         "GPUTarget(backend='cuda', arch=90, warp_size=32) "
         "['ast', 'ir', 'opt', 'gpu', 'ptx', 'cubin'] True b'\\x7fELF'",
     ], done.err
+
+
+def test_a_cache_that_cannot_be_used_is_one_line(program, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = program(
+        """
+for factor in (1, 2.5):
+    scale[(1,)](Tensor(0x10_0000), Tensor(0x20_0000), factor, True, 77, BLOCK=256)
+print(len(launches()))
+""",
+        TILEWRIGHT_CACHE_DIR=str(tmp_path / "file"),
+    )
+    assert done.out == "2\n", done.err
+    assert done.err.startswith("tilewright: the kernel cache cannot be used: "), done.err
+    assert len(done.err.splitlines()) == 1
 
 
 def test_the_driver_is_what_programs_ask(program):
@@ -133,6 +148,12 @@ print(active.get_current_device(), active.utils.is_stream_capturing(0))
             "capability=7.0",
             "GPU 0 (Stub GPU) has compute capability 7.0 (sm_70); 7.5 (sm_75) or newer is needed",
         ),
+        (
+            "fail=cuInit:803",
+            "the NVIDIA driver (CUDA 12.8) does not start: cuInit answers CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): "
+            "system has unsupported display driver / cuda driver combination; library and kernel module are of "
+            "different releases, as after an update: restart the machine",
+        ),
     ],
 )
 def test_a_machine_that_cannot_run_kernels_says_so_in_a_line(program, words, said):
@@ -144,6 +165,19 @@ def test_a_machine_that_cannot_run_kernels_says_so_in_a_line(program, words, sai
     assert f"note: {said}" in done.out
     # Programs that name no device run on the CPU there.
     assert program("print(driver.active.get_current_target().backend)", words).out == "cpu\n"
+
+
+def test_the_run_command_says_in_a_line_what_a_machine_lacks(run, stub, script):
+    path = script("print('not reached')")
+    variables = {"TILEWRIGHT_LIBCUDA": str(stub), "TILEWRIGHT_STUB_CUDA": "devices=0"}
+    done = run("-m", "tilewright", "run", "--device", "cuda", path, env=variables)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines() == [
+        "error[TW0109]: device 'cuda:0' is not available",
+        " |",
+        " = note: the NVIDIA driver (CUDA 12.8) finds no GPU: there is none, or CUDA_VISIBLE_DEVICES hides it",
+        " = help: use device 'cpu', or a simulated GPU such as 'sim:sm_90'",
+    ]
 
 
 def test_failures_of_the_driver_are_exceptions(program):
@@ -170,3 +204,65 @@ def test_tensors_are_where_the_device_is(program):
     assert program(numpy + caught).out == "argument 'x_ptr' of kernel 'scale' is on device 'cpu'\n"
     refused = program("x = Array(0)\n" + caught, TILEWRIGHT_DEVICE="cpu").out
     assert refused == "argument 'x_ptr' of kernel 'scale' is on device 'cuda:0'\n"
+
+
+# Tensors that torch takes for tensors of a GPU: each is one of the processor that came back by DLPack with another
+# device written into its description.
+TORCH_PROGRAM = """
+import torch
+
+torch.cuda._lazy_init = lambda: None
+torch._C._cuda_getCurrentRawStream = lambda device: 0x70 + device
+if os.environ.get("TEST_WITHOUT_EXCHANGE"):
+    del torch.Tensor.__dlpack_c_exchange_api__
+pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+def on_gpu(tensor, number=0):
+    capsule = torch.utils.dlpack.to_dlpack(tensor)
+    (ctypes.c_int32 * 2).from_address(pointer_of(capsule, b"dltensor") + 8)[:] = 2, number
+    return torch.utils.dlpack.from_dlpack(capsule)
+
+@triton.jit
+def take(x_ptr, y_ptr):
+    pass
+"""
+
+
+@pytest.mark.parametrize("variables", [{}, {"TEST_WITHOUT_EXCHANGE": "1"}], ids=["exchange", "attributes"])
+def test_tensors_of_torch_are_read(program, variables):
+    pytest.importorskip("torch")
+    names = {"float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5", "bfloat16": "bf16", "bool": "u1"}
+    names |= {f"float{bits}": f"fp{bits}" for bits in (16, 32, 64)} | {"uint8": "u8"}
+    names |= {f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)}
+    done = program(
+        TORCH_PROGRAM
+        + f"""
+for name in {list(names)}:
+    x = on_gpu(torch.zeros(40, dtype=getattr(torch, name)))
+    print(name, take[(1,)](x, torch.nn.Parameter(x, requires_grad=False)))
+    assert launches()[0].endswith((x.data_ptr().to_bytes(8, "little") * 2).hex())
+zeros = torch.zeros(40)
+x, *views = on_gpu(zeros), *(on_gpu(zeros[start:]) for start in (4, 8, 1))
+same, as_well, other = (take[(1,)](x, view) for view in views)
+assert same is as_well is not other
+assert all("stream=0x70 " in launch for launch in launches())
+x4 = torch.zeros(4)
+for other in (x4, on_gpu(x4, 1), torch.zeros(4, device="meta"), on_gpu(x4.cfloat())):
+    try:
+        take[(1,)](x, other)
+    except triton.TritonError as error:
+        print(error.diagnostics[0].message)
+""",
+        TILEWRIGHT_DEVICE="cuda",
+        **variables,
+    )
+    expected = [f"{name} <compiled kernel take(x_ptr: *{ty}, y_ptr: *{ty})>" for name, ty in names.items()]
+    refused = "argument 'y_ptr' of kernel 'take' is"
+    assert done.out.splitlines() == [
+        *expected,
+        f"{refused} on device 'cpu'",
+        f"{refused} on device 'cuda:1'",
+        f"{refused} on device 'meta'",
+        f"{refused} a tensor of torch.complex64",
+    ], done.err

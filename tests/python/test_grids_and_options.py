@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,29 @@ def test_a_grid_function_gets_all_arguments_by_name():
     assert seen.pop("y_ptr") is y
     assert seen == {"n": 10, "value": 7, "BLOCK": 4, "num_warps": 8}
     assert y.tolist() == [7] * 10
+
+
+@triton.jit
+def note(y_ptr, a, b, c, BLOCK: tl.constexpr):
+    tl.store(y_ptr, a * 1000 + b * 100 + c * 10 + BLOCK)
+
+
+def test_arguments_go_by_keyword_in_any_order():
+    values = {"a": 2, "b": 3, "c": 5, "BLOCK": 8}
+    y = np.zeros(1, np.int32)
+    # More forms of a call than are remembered, each of them twice.
+    for order in 2 * list(itertools.permutations(values)):
+        for count in range(len(order)):
+            if order[:count] == tuple(values)[:count]:
+                y[0] = 0
+                positional = (values[name] for name in order[:count])
+                note[(1,)](y, *positional, **{name: values[name] for name in order[count:]})
+                assert y[0] == 2358, order
+    for _ in range(2):
+        note[(1,)](y, a=2, b=3, c=5, BLOCK=8)
+        assert y[0] == 2358
+        note[(1,)](y, c=2, a=3, b=5, BLOCK=8)
+        assert y[0] == 3528
 
 
 def test_a_launch_returns_its_handle():

@@ -308,3 +308,33 @@ def test_static_print_goes_through_python(capsys):
     value_of(kernel, 3)
     value_of(kernel, 3)
     assert capsys.readouterr().out == "N is 3\n"
+
+
+def test_garbage_is_collected_while_kernels_are_made(run, script):
+    program = script(
+        """
+import gc
+
+import numpy as np
+import tilewright as triton
+import tilewright.language as tl
+
+gc.set_threshold(1, 1, 1)
+
+def make():
+    @triton.jit
+    def kernel(y_ptr, N: tl.constexpr):
+        tl.store(y_ptr, N)
+
+    return kernel
+
+y = np.zeros(1, np.float32)
+for n in range(60):
+    kernel = make()
+    for m in range(3):
+        kernel[(1,)](y, N=n + m)
+print(y[0])
+"""
+    )
+    done = run(program)
+    assert done.out == "61.0\n", (done.code, done.err)

@@ -1,9 +1,9 @@
-//! Arrays that are not torch's: numpy, `__array_interface__`, `__cuda_array_interface__`, DLPack.
-#![expect(unsafe_code, reason = "DLPack is a C structure behind a pointer")]
+//! Arrays that are not torch's: numpy, `__array_interface__`, `__cuda_array_interface__`.
+#![expect(unsafe_code, reason = "numpy describes its arrays in a C structure behind a pointer")]
 
 use std::ffi::{c_char, c_int, c_void};
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -163,7 +163,7 @@ fn describe_struct(array: &Bound<'_, PyAny>) -> Result<(Description, (usize, usi
 
 /// The bytes that the elements of an array take, of an address, the size of an element, and for each axis its extent and the
 /// bytes from one element to the next.
-fn range(
+pub(crate) fn range(
     address: usize,
     size: usize,
     axes: impl Iterator<Item = (usize, isize)> + Clone,
@@ -208,7 +208,7 @@ pub(crate) fn read(object: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
 }
 
 /// The axes of a shape and strides that somebody else states.
-fn axes<'a>(
+pub(crate) fn axes<'a>(
     shape: &'a [usize],
     strides: &'a [isize],
 ) -> Result<impl Iterator<Item = (usize, isize)> + Clone + use<'a>, Unfit> {
@@ -242,7 +242,7 @@ fn bits(bytes: &str) -> usize {
     bytes.parse::<usize>().map_or(0, |bytes| bytes * 8)
 }
 
-fn contiguous(shape: &[usize], size: usize) -> Result<Vec<isize>, Unfit> {
+pub(crate) fn contiguous(shape: &[usize], size: usize) -> Result<Vec<isize>, Unfit> {
     let too_large = || Unfit::Malformed("whose shape has more elements than memory could hold".into());
     let mut stride = size as isize;
     let mut strides: Vec<isize> = Vec::with_capacity(shape.len());
@@ -276,123 +276,4 @@ pub(crate) fn read_cuda(object: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let dtype = dtype_of_interface(object, &interface.get_item(intern!(py, "typestr"))?)?;
     let device = Device::Cuda(crate::device::current_device(py)? as u16);
     Ok(Tensor { device, dtype, address, allocation: (0, 0), is_read_only })
-}
-
-/// DLPack's description of a tensor (version 0 of the structure, which the later ones extend behind a header).
-#[repr(C)]
-struct DlTensor {
-    data: *mut c_void,
-    device_type: i32,
-    device_id: i32,
-    ndim: i32,
-    code: u8,
-    bits: u8,
-    lanes: u16,
-    shape: *const i64,
-    strides: *const i64,
-    byte_offset: u64,
-}
-
-/// What stands before the description from version 1 on (`DLManagedTensorVersioned`).
-#[repr(C)]
-struct DlVersioned {
-    major: u32,
-    minor: u32,
-    context: *mut c_void,
-    deleter: *mut c_void,
-    flags: u64,
-    tensor: DlTensor,
-}
-
-const DL_CPU: i32 = 1;
-const DL_READ_ONLY: u64 = 1;
-
-/// Reads an array by DLPack. The capsule owns the memory and must live until the launch has ended.
-pub(crate) fn read_dlpack<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bound<'py, PyAny>), Unfit> {
-    let py = object.py();
-    if let Some(device) = object.getattr_opt(intern!(py, "__dlpack_device__"))? {
-        let (kind, index): (i32, i32) = device.call0()?.extract()?;
-        dl_device(kind, index)?;
-    }
-    let capsule = dlpack_capsule(object)?;
-    let handle = capsule.cast::<PyCapsule>().map_err(PyErr::from)?;
-    let (tensor, is_read_only) = if handle.is_valid_checked(Some(c"dltensor_versioned")) {
-        let pointer = handle.pointer_checked(Some(c"dltensor_versioned"))?;
-        // SAFETY: by DLPack's specification, a capsule of this name holds a `DLManagedTensorVersioned`, whose first fields
-        // are the same in every version, and which is valid while the capsule lives.
-        let versioned = unsafe { pointer.cast::<DlVersioned>().as_ref() };
-        if versioned.major != 1 {
-            let version = (versioned.major, versioned.minor);
-            return Err(Unfit::Malformed(format!("of version {version:?} of DLPack")));
-        }
-        (&versioned.tensor, versioned.flags & DL_READ_ONLY != 0)
-    } else {
-        let pointer = handle.pointer_checked(Some(c"dltensor"))?;
-        // SAFETY: by DLPack's specification, a capsule of this name holds a `DLManagedTensor`, which begins with a
-        // `DLTensor` and is valid while the capsule lives.
-        (unsafe { pointer.cast::<DlTensor>().as_ref() }, false)
-    };
-    let device = dl_device(tensor.device_type, tensor.device_id)?;
-    let dtype = match (tensor.code, tensor.bits, tensor.lanes) {
-        (0, bits, 1) => dtype_of_name(&format!("int{bits}")),
-        (1, bits, 1) => dtype_of_name(&format!("uint{bits}")),
-        (2, bits, 1) => dtype_of_name(&format!("float{bits}")),
-        (4, 16, 1) => Some(Dtype::BF16),
-        (6, 8, 1) => Some(Dtype::I1),
-        _ => None,
-    };
-    let dtype = dtype.ok_or_else(|| {
-        Unfit::Dtype(format!("DLPack type {}/{}x{}", tensor.code, tensor.bits, tensor.lanes))
-    })?;
-    let rank = usize::try_from(tensor.ndim).unwrap_or(0);
-    let list = |items: *const i64| {
-        if items.is_null() || rank == 0 {
-            return Vec::new();
-        }
-        // SAFETY: by the specification, shape and strides have `ndim` items, unless strides is null.
-        unsafe { std::slice::from_raw_parts(items, rank) }.to_vec()
-    };
-    let shape: Vec<usize> = list(tensor.shape).into_iter().map(|extent| extent.max(0) as usize).collect();
-    let size = dtype.bytes();
-    let strides: Vec<isize> = if tensor.strides.is_null() {
-        contiguous(&shape, size)?
-    } else {
-        let bytes = |stride: i64| isize::try_from(stride).ok()?.checked_mul(size as isize);
-        let strides: Option<Vec<isize>> = list(tensor.strides).into_iter().map(bytes).collect();
-        strides.ok_or_else(|| Unfit::Malformed("whose strides reach beyond the address space".into()))?
-    };
-    let address = tensor.data.addr().checked_add(tensor.byte_offset as usize);
-    let address = address.ok_or_else(|| Unfit::Malformed("that ends beyond the address space".into()))?;
-    let (low, high) = match device {
-        Device::Cpu => range(address, size, axes(&shape, &strides)?)?,
-        _ => (0, 0),
-    };
-    Ok((Tensor { device, dtype, address, allocation: (low, high - low), is_read_only }, capsule))
-}
-
-/// Asks for the newest form, which says whether the memory may be written; older libraries know no versions.
-fn dlpack_capsule<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let py = object.py();
-    let versions = PyDict::new(py);
-    versions.set_item(intern!(py, "max_version"), (1, 0))?;
-    match object.call_method(intern!(py, "__dlpack__"), (), Some(&versions)) {
-        Err(error) if error.is_instance_of::<PyTypeError>(py) => {
-            object.call_method0(intern!(py, "__dlpack__"))
-        }
-        found => found,
-    }
-}
-
-/// The device of DLPack's numbers, if kernels run there.
-fn dl_device(kind: i32, index: i32) -> Result<Device, Unfit> {
-    Err(Unfit::Device(match kind {
-        DL_CPU => return Ok(Device::Cpu),
-        2 => match u16::try_from(index) {
-            Ok(index) => return Ok(Device::Cuda(index)),
-            Err(_) => format!("cuda:{index}"),
-        },
-        10 => format!("rocm:{index}"),
-        8 => format!("metal:{index}"),
-        _ => format!("DLPack device {kind}:{index}"),
-    }))
 }

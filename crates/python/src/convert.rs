@@ -1,15 +1,17 @@
 //! Arguments of a launch: Python objects to values of the runtime.
 #![expect(unsafe_code, reason = "a region is made of the address and size that an argument states")]
 
-use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::{Borrowed, intern};
 use smallvec::SmallVec;
 use tilewright_frontend::{Constant, Fields, HostValue, Tuple, place};
 use tilewright_ir::{Dtype, Type};
 use tilewright_runtime::{Annotation, Device, ParameterType, Pointer, Region, Signature, Value};
 
 use crate::array::{self, Numpy};
+use crate::dlpack;
 use crate::errors::to_exception;
 use crate::kernel::JitKernel;
 use crate::objects::{self, Classes, MAX_NESTING};
@@ -17,7 +19,7 @@ use crate::torch::{self, Tensor, Torch, Unfit, Unwatched};
 
 /// The arguments of a launch, one for each parameter. Regions are valid while the Python objects live that they were
 /// made of, which the call holds.
-pub(crate) type Values = SmallVec<[Value<'static>; 16]>;
+pub(crate) type Values = SmallVec<[Value<'static>; 24]>;
 
 /// Converts the arguments of one launch.
 pub(crate) struct Converter<'a, 'py> {
@@ -68,15 +70,15 @@ impl<'a, 'py> Converter<'a, 'py> {
 
     /// Converts every argument, into a list that has a place already: it is large. A parameter without an object gets `None`.
     #[inline]
-    pub(crate) fn all(
+    pub(crate) fn all<'b>(
         mut self,
         values: &mut Values,
         count: usize,
-        argument: impl Fn(usize) -> PyResult<Option<Bound<'py, PyAny>>>,
+        argument: impl Fn(usize) -> Option<Borrowed<'b, 'py, PyAny>>,
     ) -> PyResult<Kept> {
         values.clear();
         for index in 0..count {
-            values.push(match argument(index)? {
+            values.push(match argument(index) {
                 Some(object) => self.value(index, &object)?,
                 None => Value::None,
             });
@@ -92,14 +94,14 @@ impl<'a, 'py> Converter<'a, 'py> {
 
     /// Reads the memory of tensors and arrays once more, which runs no code of the program.
     #[cold]
-    fn look_again(
+    fn look_again<'b>(
         &mut self,
         values: &mut Values,
-        argument: impl Fn(usize) -> PyResult<Option<Bound<'py, PyAny>>>,
+        argument: impl Fn(usize) -> Option<Borrowed<'b, 'py, PyAny>>,
     ) -> PyResult<()> {
         let mut lists = std::mem::take(&mut self.lists).into_iter();
         for (index, value) in values.iter_mut().enumerate() {
-            if let Some(object) = argument(index)? {
+            if let Some(object) = argument(index) {
                 self.read_again(index, &object, value, &mut lists)?;
             }
         }
@@ -125,6 +127,9 @@ impl<'a, 'py> Converter<'a, 'py> {
             for (item, value) in items.iter_borrowed().zip(values.iter_mut()) {
                 self.read_again(index, &item, value, lists)?;
             }
+            return Ok(());
+        }
+        if !matches!(value, Value::Pointer(_)) || is_known_similar(object) {
             return Ok(());
         }
         let is_tensor = self.torch.is_some_and(|torch| torch.is_plain_tensor(object));
@@ -222,6 +227,12 @@ impl<'a, 'py> Converter<'a, 'py> {
     #[cold]
     fn other(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
         let py = self.py;
+        if is_known_similar(object)
+            && let Some(dtype) = object.getattr_opt(intern!(py, "dtype"))?
+        {
+            self.has_run_code = true;
+            return self.similar(index, object, &dtype);
+        }
         if let Some(numpy) = Numpy::get(py)
             && numpy.is_exact_array(object)
         {
@@ -321,8 +332,12 @@ impl<'a, 'py> Converter<'a, 'py> {
             // What its instances offer, a class does not.
             return self.opaque(index, object);
         }
-        if object.hasattr(intern!(py, "data_ptr"))? && object.hasattr(intern!(py, "dtype"))? {
-            return self.similar(index, object);
+        if object.hasattr(intern!(py, "data_ptr"))?
+            && let Some(dtype) = object.getattr_opt(intern!(py, "dtype"))?
+        {
+            let value = self.similar(index, object, &dtype)?;
+            remember_similar(object);
+            return Ok(value);
         }
         if object.hasattr(intern!(py, "__cuda_array_interface__"))? {
             return match array::read_cuda(object) {
@@ -334,7 +349,7 @@ impl<'a, 'py> Converter<'a, 'py> {
             return self.array(index, object);
         }
         if object.hasattr(intern!(py, "__dlpack__"))? {
-            return match array::read_dlpack(object) {
+            return match dlpack::read(object) {
                 Ok((tensor, capsule)) => {
                     self.kept.push(capsule.unbind());
                     Ok(pointer(&tensor))
@@ -368,12 +383,15 @@ impl<'a, 'py> Converter<'a, 'py> {
     }
 
     /// A wrapper around a tensor.
-    fn similar(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
-        let py = self.py;
-        let stated = object.getattr(intern!(py, "dtype"))?;
-        let dtype = match self.torch.and_then(|torch| torch.dtype(&stated)) {
+    fn similar(
+        &self,
+        index: usize,
+        object: &Bound<'py, PyAny>,
+        stated: &Bound<'py, PyAny>,
+    ) -> PyResult<Value<'static>> {
+        let dtype = match self.torch.and_then(|torch| torch.dtype(stated)) {
             Some(dtype) => Some(dtype),
-            None => objects::language_type(Classes::get(py)?, &stated)?.and_then(|ty| ty.dtype()),
+            None => objects::language_type(Classes::get(self.py)?, stated)?.and_then(|ty| ty.dtype()),
         };
         let Some(dtype) = dtype else {
             return Err(self.unfit(index, Unfit::Dtype(stated.to_string()), "tensor"));
@@ -442,6 +460,26 @@ impl<'a, 'py> Converter<'a, 'py> {
                 let expected = selected.unwrap_or_default().memory().to_string();
                 to_exception(self.py, &self.signature.wrong_device(index, &self.place(), &found, &expected))
             }
+        }
+    }
+}
+
+/// Classes whose instances were found to be similar to tensors, by asking for everything else that they may be first: that
+/// depends on the class alone. A program has one or two.
+static SIMILAR: [PyOnceLock<Py<PyType>>; 4] = [const { PyOnceLock::new() }; 4];
+
+fn is_known_similar(object: &Bound<'_, PyAny>) -> bool {
+    let (py, class) = (object.py(), object.get_type_ptr().cast());
+    SIMILAR.iter().map_while(|known| known.get(py)).any(|known| known.as_ptr() == class)
+}
+
+#[cold]
+fn remember_similar(object: &Bound<'_, PyAny>) {
+    let mut class = object.get_type().unbind();
+    for place in &SIMILAR {
+        match place.set(object.py(), class) {
+            Ok(()) => break,
+            Err(refused) => class = refused,
         }
     }
 }

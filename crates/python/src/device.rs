@@ -25,6 +25,12 @@ pub(crate) fn device(py: Python<'_>) -> PyResult<String> {
     raised(py, Device::active()).map(|device| device.to_string())
 }
 
+/// Whether this machine has a GPU that kernels can be compiled for.
+#[pyfunction]
+pub(crate) fn has_gpu() -> bool {
+    Device::Cuda(0).target().is_ok()
+}
+
 /// Chooses the device for kernels that were not launched yet; an error if this machine does not have it.
 #[pyfunction]
 pub(crate) fn set_device(py: Python<'_>, name: &str) -> PyResult<()> {

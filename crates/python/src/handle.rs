@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pyo3::Borrowed;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
@@ -15,6 +16,7 @@ use crate::device::{self, stream_number, target_tuple};
 use crate::errors::to_exception;
 use crate::kernel::{JitKernel, State, state};
 use crate::launch::{ask, extents, run};
+use crate::launcher::{Call, launcher};
 use crate::objects::to_python;
 
 /// A compiled form of a kernel.
@@ -22,11 +24,13 @@ use crate::objects::to_python;
 pub(crate) struct CompiledKernel {
     handle: Arc<Handle>,
     kernel: Py<JitKernel>,
+    /// False in the zeros that an object is before it is made: Python makes its `__dict__` first, and may collect garbage then.
+    is_made: bool,
 }
 
 impl CompiledKernel {
     pub(crate) fn new(handle: Arc<Handle>, kernel: Py<JitKernel>) -> Self {
-        Self { handle, kernel }
+        Self { handle, kernel, is_made: true }
     }
 
     fn resources(&self, py: Python<'_>) -> PyResult<Resources> {
@@ -129,12 +133,12 @@ impl CompiledKernel {
     }
 
     /// `handle[grid]`: launches this form, with or without the arguments that are part of its code.
-    fn __getitem__(slf: Bound<'_, Self>, grid: Py<PyAny>) -> HandleLauncher {
-        HandleLauncher { compiled: slf.unbind(), grid }
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, grid: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        launcher(slf, grid)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.kernel)
+        if self.is_made { visit.call(&self.kernel) } else { Ok(()) }
     }
 
     fn __repr__(&self) -> String {
@@ -149,40 +153,25 @@ impl CompiledKernel {
     }
 }
 
-/// `handle[grid]`.
-#[pyclass(frozen, module = "tilewright._native")]
-pub(crate) struct HandleLauncher {
-    compiled: Py<CompiledKernel>,
-    grid: Py<PyAny>,
-}
-
-#[pymethods]
-impl HandleLauncher {
-    /// Runs the kernel for every program of the grid.
-    #[pyo3(signature = (*args, **kwargs))]
-    fn __call__(
-        &self,
-        py: Python<'_>,
-        args: &Bound<'_, PyTuple>,
-        kwargs: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<()> {
-        let CompiledKernel { handle, kernel } = self.compiled.get();
-        let state = state(kernel.bind(py))?;
-        let call = BoundCall::new(py, handle, state, args, kwargs)?;
-        // A grid function is code of the program, so it runs before anything is read of the memory of tensors.
-        let grid = self.grid.bind(py);
-        let grid = match extents(grid)? {
-            Some(grid) => grid,
-            None => ask(grid, call.meta()?)?,
-        };
-        let grid = grid.warn(py, state)?;
-        let (values, _kept) = call.values()?;
-        let stream = device::stream(py, handle, || {
-            let stated = kwargs.and_then(|kwargs| kwargs.get_item("stream").transpose()).transpose()?;
-            stated.map_or(Ok(None), |object| stream_number(&object))
-        })?;
-        run(py, handle, stream, grid, &values)
-    }
+/// `handle[grid](*args, **kwargs)`.
+pub(crate) fn launch(
+    compiled: &Bound<'_, CompiledKernel>,
+    grid: &Bound<'_, PyAny>,
+    call: &Call<'_, '_>,
+) -> PyResult<()> {
+    let py = compiled.py();
+    let CompiledKernel { handle, kernel, .. } = compiled.get();
+    let state = state(kernel.bind(py))?;
+    let call = BoundCall::new(py, handle, state, call)?;
+    // A grid function is code of the program, so it runs before anything is read of the memory of tensors.
+    let grid = match extents(grid)? {
+        Some(grid) => grid,
+        None => ask(grid, call.meta()?)?,
+    };
+    let grid = grid.warn(py, state)?;
+    let (values, _kept) = call.values()?;
+    let stream = device::stream(py, handle, || call.stream())?;
+    run(py, handle, stream, grid, &values)
 }
 
 /// The arguments of a handle's launch.
@@ -190,38 +179,30 @@ struct BoundCall<'a, 'py> {
     py: Python<'py>,
     handle: &'a Handle,
     state: &'a State,
-    args: &'a Bound<'py, PyTuple>,
-    kwargs: Option<&'a Bound<'py, PyDict>>,
-    named: Vec<Bound<'py, PyAny>>,
+    call: &'a Call<'a, 'py>,
+    keywords: Vec<String>,
     bound: tilewright_runtime::Bound,
 }
 
 impl<'a, 'py> BoundCall<'a, 'py> {
-    fn new(
-        py: Python<'py>,
-        handle: &'a Handle,
-        state: &'a State,
-        args: &'a Bound<'py, PyTuple>,
-        kwargs: Option<&'a Bound<'py, PyDict>>,
-    ) -> PyResult<Self> {
-        let mut keywords: Vec<String> = Vec::new();
-        let mut named = Vec::new();
-        for (keyword, value) in kwargs.into_iter().flatten() {
-            keywords.push(keyword.extract()?);
-            named.push(value);
-        }
-        let keywords: Vec<&str> = keywords.iter().map(String::as_str).collect();
-        let bound = handle.bind(args.len(), &keywords).map_err(|error| to_exception(py, &error))?;
-        Ok(Self { py, handle, state, args, kwargs, named, bound })
+    fn new(py: Python<'py>, handle: &'a Handle, state: &'a State, call: &'a Call<'a, 'py>) -> PyResult<Self> {
+        let keywords = call.names()?;
+        let names: Vec<&str> = keywords.iter().map(String::as_str).collect();
+        let bound = handle.bind(call.positional(), &names).map_err(|error| to_exception(py, &error))?;
+        Ok(Self { py, handle, state, call, keywords, bound })
     }
 
-    fn argument(&self, index: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
-        Ok(match self.bound[index] {
-            Some(ArgumentSource::Positional(number)) => Some(self.args.get_item(number)?),
-            Some(ArgumentSource::Keyword(number)) => Some(self.named[number].clone()),
-            Some(ArgumentSource::Default) => self.state.default(self.py, index),
-            None => None,
-        })
+    fn argument(&self, index: usize) -> Option<Borrowed<'_, 'py, PyAny>> {
+        match self.bound[index]? {
+            ArgumentSource::Default => self.state.default(self.py, index),
+            source => self.call.argument(source),
+        }
+    }
+
+    /// The stream that the call names.
+    fn stream(&self) -> PyResult<Option<u64>> {
+        let number = self.keywords.iter().position(|keyword| keyword == "stream");
+        number.map_or(Ok(None), |number| stream_number(&self.call.named(number)))
     }
 
     /// The values for the code, checked to be what it was compiled for.
@@ -236,13 +217,10 @@ impl<'a, 'py> BoundCall<'a, 'py> {
 
     /// The dict that a grid function gets.
     fn meta(&self) -> PyResult<Bound<'py, PyDict>> {
-        let meta = match self.kwargs {
-            Some(kwargs) => kwargs.copy()?,
-            None => PyDict::new(self.py),
-        };
+        let (_, meta) = self.call.to_python(self.py)?;
         for (index, argument) in self.handle.arguments().iter().enumerate() {
             let name = self.state.name(self.py, index);
-            if let Some(object) = self.argument(index)? {
+            if let Some(object) = self.argument(index) {
                 meta.set_item(name, object)?;
             } else if let Argument::Constexpr(HostValue::Constant(constant)) = argument {
                 meta.set_item(name, to_python(self.py, constant)?)?;

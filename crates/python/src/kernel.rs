@@ -1,15 +1,14 @@
-//! `JitKernel`, the base of Python's `JITFunction`, and `Launcher`, which `kernel[grid]` returns.
+//! `JitKernel`, the base of Python's `JITFunction`.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::{Borrowed, intern};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use tilewright_base::{Code, SourceFile};
 use tilewright_frontend::{FunctionRef, FunctionSource};
 use tilewright_runtime::{
@@ -20,6 +19,7 @@ use crate::device::reload_knobs;
 use crate::errors::to_exception;
 use crate::handle::CompiledKernel;
 use crate::launch::launch;
+use crate::launcher::{Call, launcher};
 use crate::objects::register_function;
 use crate::reads::ReadSet;
 
@@ -30,6 +30,8 @@ pub(crate) struct JitKernel {
     definition: OnceLock<Definition>,
     state: OnceLock<State>,
     pre_run_hooks: Mutex<Option<Py<PyTuple>>>,
+    /// False in the zeros that an object is before it is made: Python makes its `__dict__` first, and may collect garbage then.
+    is_made: bool,
 }
 
 /// What the decorator knows.
@@ -46,7 +48,8 @@ pub(crate) struct State {
     /// The defaults of the parameters as Python has them, for the dict that a grid function gets.
     defaults: Vec<Option<Py<PyAny>>>,
     names: Vec<Py<PyString>>,
-    bindings: Mutex<Vec<KnownCall>>,
+    /// The forms of calls that were met, first those that are set.
+    bindings: [OnceLock<KnownCall>; MOST_KNOWN_CALLS],
     handles: Mutex<FxHashMap<usize, Py<CompiledKernel>>>,
     /// Which warnings were given, a bit each.
     warned: AtomicU8,
@@ -55,9 +58,27 @@ pub(crate) struct State {
 /// How the arguments of a call of one form are bound.
 struct KnownCall {
     positional: usize,
-    /// The keywords, which are the same objects at each execution of a call.
-    keywords: SmallVec<[Py<PyString>; 8]>,
+    keywords: Option<Py<PyTuple>>,
     binding: Arc<Binding>,
+}
+
+impl KnownCall {
+    /// Whether a call is of this form. Keywords are the same objects at each execution of a call.
+    #[inline]
+    fn is(&self, py: Python<'_>, call: &Call<'_, '_>) -> bool {
+        if self.positional != call.positional() {
+            return false;
+        }
+        let (Some(known), Some(keywords)) = (&self.keywords, call.keywords()) else {
+            return self.keywords.is_none() && call.keywords().is_none();
+        };
+        let known = known.bind_borrowed(py);
+        let has_same_items = || {
+            let mut pairs = known.iter_borrowed().zip(keywords.iter_borrowed());
+            known.len() == keywords.len() && pairs.all(|(known, keyword)| known.is(keyword))
+        };
+        known.is(keywords) || has_same_items()
+    }
 }
 
 /// The most forms of a call that are kept for a kernel.
@@ -70,7 +91,7 @@ impl JitKernel {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
-        Self::default()
+        Self { is_made: true, ..Self::default() }
     }
 
     /// Says what the function is; Python's `JITFunction.__init__` calls it. Each parameter is its name, whether it is a
@@ -126,8 +147,8 @@ impl JitKernel {
     }
 
     /// `kernel[grid]`: what launches with this grid.
-    fn __getitem__(slf: Bound<'_, Self>, grid: Py<PyAny>) -> Launcher {
-        Launcher { kernel: slf.unbind(), grid }
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, grid: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        launcher(slf, grid)
     }
 
     /// A kernel cannot be called without a grid.
@@ -150,7 +171,7 @@ impl JitKernel {
         warmup: bool,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Option<Py<CompiledKernel>>> {
-        launch(slf, grid, args, kwargs, warmup)
+        Call::with(args, kwargs, |call| launch(slf, grid, call, warmup))
     }
 
     /// Compiles for arguments like these, and does not run.
@@ -161,7 +182,7 @@ impl JitKernel {
         grid: Option<&Bound<'_, PyAny>>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Option<Py<CompiledKernel>>> {
-        launch(slf, grid, args, kwargs, true)
+        Call::with(args, kwargs, |call| launch(slf, grid, call, true))
     }
 
     /// Forgets what was compiled.
@@ -172,6 +193,9 @@ impl JitKernel {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if !self.is_made {
+            return Ok(());
+        }
         let hooks = self.pre_run_hooks.try_lock();
         if let Some(hooks) = hooks.ok().as_ref().and_then(|hooks| hooks.as_ref()) {
             visit.call(hooks)?;
@@ -250,7 +274,7 @@ fn make_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
         kernel: Kernel::new(signature, definition.function, crate::device::selected(py)?),
         defaults,
         names,
-        bindings: Mutex::default(),
+        bindings: Default::default(),
         handles: Mutex::default(),
         warned: AtomicU8::new(0),
     };
@@ -297,48 +321,39 @@ impl State {
 
     /// How the arguments of a call are bound to the parameters.
     #[inline]
-    pub(crate) fn bind(
-        &self,
-        py: Python<'_>,
-        positional: usize,
-        keywords: &[Bound<'_, PyString>],
-    ) -> PyResult<Arc<Binding>> {
-        let known = self.bindings.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = known.iter().find(|call| {
-            call.positional == positional
-                && call.keywords.len() == keywords.len()
-                && call.keywords.iter().zip(keywords).all(|(known, keyword)| known.is(keyword))
-        });
-        if let Some(call) = found {
-            return Ok(Arc::clone(&call.binding));
+    pub(crate) fn bind(&self, py: Python<'_>, call: &Call<'_, '_>) -> PyResult<Arc<Binding>> {
+        let mut known = self.bindings.iter().map_while(OnceLock::get);
+        match known.find(|known| known.is(py, call)) {
+            Some(known) => Ok(Arc::clone(&known.binding)),
+            None => self.bind_new(py, call),
         }
-        drop(known);
-        self.bind_new(py, positional, keywords)
     }
 
     #[cold]
-    fn bind_new(
-        &self,
-        py: Python<'_>,
-        positional: usize,
-        keywords: &[Bound<'_, PyString>],
-    ) -> PyResult<Arc<Binding>> {
-        let names = keywords.iter().map(|keyword| keyword.extract()).collect::<PyResult<Vec<String>>>()?;
+    fn bind_new(&self, py: Python<'_>, call: &Call<'_, '_>) -> PyResult<Arc<Binding>> {
+        let names = call.names()?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let binding = self.kernel.bind(positional, &names).map_err(|error| to_exception(py, &error))?;
+        let binding =
+            self.kernel.bind(call.positional(), &names).map_err(|error| to_exception(py, &error))?;
         let binding = Arc::new(binding);
-        let keywords = keywords.iter().map(|keyword| keyword.clone().unbind()).collect();
-        let call = KnownCall { positional, keywords, binding: Arc::clone(&binding) };
-        let mut known = self.bindings.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() < MOST_KNOWN_CALLS {
-            known.push(call);
+        let keywords = call.keywords().map(|keywords| keywords.to_owned().unbind());
+        let mut known = KnownCall { positional: call.positional(), keywords, binding: Arc::clone(&binding) };
+        for place in &self.bindings {
+            match place.set(known) {
+                Ok(()) => break,
+                Err(refused) => known = refused,
+            }
         }
         Ok(binding)
     }
 
     /// The default of a parameter as Python has it.
-    pub(crate) fn default<'py>(&self, py: Python<'py>, index: usize) -> Option<Bound<'py, PyAny>> {
-        self.defaults.get(index)?.as_ref().map(|default| default.bind(py).clone())
+    pub(crate) fn default<'a, 'py>(
+        &'a self,
+        py: Python<'py>,
+        index: usize,
+    ) -> Option<Borrowed<'a, 'py, PyAny>> {
+        self.defaults.get(index)?.as_ref().map(|default| default.bind_borrowed(py))
     }
 
     /// The name of a parameter.
@@ -361,26 +376,5 @@ impl State {
         let made = Py::new(py, CompiledKernel::new(handle, kernel.clone().unbind()))?;
         self.handles.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone_ref(py));
         Ok(made)
-    }
-}
-
-/// `kernel[grid]`.
-#[pyclass(frozen, module = "tilewright._native")]
-pub(crate) struct Launcher {
-    kernel: Py<JitKernel>,
-    grid: Py<PyAny>,
-}
-
-#[pymethods]
-impl Launcher {
-    /// Runs the kernel for every program of the grid.
-    #[pyo3(signature = (*args, **kwargs))]
-    fn __call__(
-        &self,
-        py: Python<'_>,
-        args: &Bound<'_, PyTuple>,
-        kwargs: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Option<Py<CompiledKernel>>> {
-        launch(self.kernel.bind(py), Some(self.grid.bind(py)), args, kwargs, false)
     }
 }

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyRuntimeError;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyList, PyTuple};
+use pyo3::{Borrowed, intern};
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Constant, HostValue};
@@ -21,56 +21,27 @@ use crate::handle::CompiledKernel;
 use crate::hooks;
 use crate::host::{Caught, Findings, PyHost};
 use crate::kernel::{JitKernel, State, state};
+use crate::launcher::Call;
 use crate::reads::{Freshness, ReadSet};
-
-/// The arguments of a call.
-struct Call<'a, 'py> {
-    positional: &'a Bound<'py, PyTuple>,
-    keywords: SmallVec<[Bound<'py, PyString>; 8]>,
-    named: SmallVec<[Bound<'py, PyAny>; 8]>,
-}
-
-impl<'a, 'py> Call<'a, 'py> {
-    #[inline]
-    fn new(positional: &'a Bound<'py, PyTuple>, named: Option<&Bound<'py, PyDict>>) -> PyResult<Self> {
-        let mut call = Self { positional, keywords: SmallVec::new(), named: SmallVec::new() };
-        for (keyword, value) in named.into_iter().flatten() {
-            call.keywords.push(keyword.cast_into()?);
-            call.named.push(value);
-        }
-        Ok(call)
-    }
-
-    /// The argument that a parameter gets; `None` if that is its default.
-    #[inline]
-    fn argument(&self, source: ArgumentSource) -> PyResult<Option<Bound<'py, PyAny>>> {
-        Ok(match source {
-            ArgumentSource::Positional(number) => Some(self.positional.get_item(number)?),
-            ArgumentSource::Keyword(number) => Some(self.named[number].clone()),
-            ArgumentSource::Default => None,
-        })
-    }
-}
 
 /// `kernel[grid](*args, **kwargs)`, or with `is_warmup` its compilation alone. Returns nothing if a hook of the program has
 /// said that nothing is to be compiled.
 pub(crate) fn launch(
     kernel: &Bound<'_, JitKernel>,
     grid: Option<&Bound<'_, PyAny>>,
-    args: &Bound<'_, PyTuple>,
-    kwargs: Option<&Bound<'_, PyDict>>,
+    call: &Call<'_, '_>,
     is_warmup: bool,
 ) -> PyResult<Option<Py<CompiledKernel>>> {
     let py = kernel.py();
     let state = state(kernel)?;
     if let Some(pre_run_hooks) = kernel.get().pre_run_hooks(py) {
+        let (args, kwargs) = call.to_python(py)?;
         for hook in pre_run_hooks.bind(py) {
-            hook.call(args, kwargs)?;
+            hook.call(&args, Some(&kwargs))?;
         }
     }
-    let call = Call::new(args, kwargs)?;
-    let binding = state.bind(py, args.len(), &call.keywords)?;
-    let launch = Prepared { kernel, state, binding: &binding, call: &call, is_warmup };
+    let binding = state.bind(py, call)?;
+    let launch = Prepared { kernel, state, binding: &binding, call, is_warmup };
     let options = launch.options()?;
     // A grid function is code of the program, so it runs before anything is read of the memory of tensors.
     let grid = match grid {
@@ -114,9 +85,9 @@ const MOST_ATTEMPTS: usize = 16;
 impl<'py> Prepared<'_, 'py> {
     /// The argument for a parameter.
     #[inline]
-    fn argument(&self, index: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn argument(&self, index: usize) -> Option<Borrowed<'_, 'py, PyAny>> {
         match self.binding.parameters[index] {
-            ArgumentSource::Default => Ok(self.state.default(self.kernel.py(), index)),
+            ArgumentSource::Default => self.state.default(self.kernel.py(), index),
             source => self.call.argument(source),
         }
     }
@@ -192,7 +163,7 @@ impl<'py> Prepared<'_, 'py> {
     fn options(&self) -> PyResult<Options> {
         let mut options = self.kernel.get().options();
         for &(number, option) in &self.binding.options {
-            let value = &self.call.named[number];
+            let value = &self.call.named(number);
             let constant = match crate::objects::constant(value)? {
                 HostValue::Constant(constant) => constant,
                 _ => Constant::Object(crate::objects::object_ref(value)?),
@@ -208,7 +179,7 @@ impl<'py> Prepared<'_, 'py> {
         device::stream(self.kernel.py(), handle, || {
             let is_stream = |(_, option): &&(usize, OptionId)| option.info().name == "stream";
             let stated = self.binding.options.iter().find(is_stream);
-            stated.map_or(Ok(None), |&(number, _)| stream_number(&self.call.named[number]))
+            stated.map_or(Ok(None), |&(number, _)| stream_number(&self.call.named(number)))
         })
     }
 
@@ -228,10 +199,12 @@ impl<'py> Prepared<'_, 'py> {
         let py = self.kernel.py();
         let meta = PyDict::new(py);
         for &(number, _) in &self.binding.options {
-            meta.set_item(&self.call.keywords[number], &self.call.named[number])?;
+            if let Some(keywords) = self.call.keywords() {
+                meta.set_item(keywords.get_borrowed_item(number)?, self.call.named(number))?;
+            }
         }
         for index in 0..self.binding.parameters.len() {
-            if let Some(value) = self.argument(index)? {
+            if let Some(value) = self.argument(index) {
                 meta.set_item(self.state.name(py, index), value)?;
             }
         }

@@ -2,26 +2,32 @@
 //!
 //! ```text
 //! kernel[grid](...) ── launcher ──> convert (arguments to values) ──> runtime ──> handle
-//!                                     torch, array: who the memory of an argument belongs to
+//!                                     torch, array, dlpack: who the memory of an argument belongs to
 //! compiling ── host: what the free names of a kernel mean ──> objects (Python objects to values and back)
 //!              reads: whether they still mean that at a later launch
+//! compile, driver, tensor_map: what Triton offers below `kernel[grid]`: compiling for described types, device code by its number
 //! errors: diagnostics to exceptions
 //! ```
 //! The Python side (`python/tilewright`) holds what is not on the path of a launch: decorators, names, the commands.
 
 mod array;
+mod compile;
 mod convert;
 mod device;
+mod dlpack;
+mod driver;
 mod errors;
 mod handle;
 mod hooks;
 mod host;
 mod kernel;
 mod launch;
+mod launcher;
 mod missing;
 mod names;
 mod objects;
 mod reads;
+mod tensor_map;
 mod torch;
 
 use pyo3::prelude::*;
@@ -30,25 +36,34 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use crate::compile::{compile, compile_options};
+    #[pymodule_export]
     use crate::convert::describe_argument;
     #[pymodule_export]
     use crate::device::{
-        command_line, current_device, current_target, device, device_capability, device_properties,
+        command_line, current_device, current_target, device, device_capability, device_properties, has_gpu,
         is_stream_capturing, keep_reports, reload_knobs, set_current_device, set_device,
         set_printf_fifo_size, take_reports,
     };
     #[pymodule_export]
+    use crate::driver::{
+        CudaLauncher, assemble, build_signature_metadata, launch_function, load_binary, max_active_clusters,
+        unload_module,
+    };
+    #[pymodule_export]
     use crate::errors::outside_kernel;
     #[pymodule_export]
-    use crate::handle::{CompiledKernel, HandleLauncher};
+    use crate::handle::CompiledKernel;
     #[pymodule_export]
     use crate::hooks::set_hooks;
     #[pymodule_export]
-    use crate::kernel::{JitKernel, Launcher};
+    use crate::kernel::JitKernel;
     #[pymodule_export]
     use crate::missing::Missing;
     #[pymodule_export]
     use crate::names::language_names;
+    #[pymodule_export]
+    use crate::tensor_map::{TensorMap, fill_tma_descriptor_im2col, fill_tma_descriptor_tiled};
     #[pymodule_export]
     use crate::torch::set_torch_function_mode;
 

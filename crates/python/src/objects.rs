@@ -210,7 +210,9 @@ pub(crate) fn plain(object: &Bound<'_, PyAny>) -> Option<Constant> {
         return object.is_truthy().ok().map(Constant::Bool);
     }
     if object.is_instance_of::<PyInt>() {
-        return object.extract().ok().map(Constant::Int);
+        // The stable interface of Python has no quick way to 128 bits.
+        let narrow = object.extract::<i64>().map(i128::from);
+        return narrow.or_else(|_| object.extract()).ok().map(Constant::Int);
     }
     if object.is_instance_of::<PyFloat>() {
         return object.extract().ok().map(Constant::Float);
@@ -361,15 +363,17 @@ pub(crate) fn language_type(classes: &Classes, object: &Bound<'_, PyAny>) -> PyR
     if !is_type {
         return Ok(None);
     }
-    if object.call_method0(intern!(py, "is_block"))?.is_truthy()? {
+    let is_scalar = object.is_exact_instance(classes.dtype.bind(py));
+    if !is_scalar && object.call_method0(intern!(py, "is_block"))?.is_truthy()? {
         let element = language_type(classes, &object.getattr(intern!(py, "element_ty"))?)?;
         let shape: Vec<u32> = object.getattr(intern!(py, "shape"))?.extract()?;
         return Ok(element.map(|ty| ty.with_shape(Shape::from_iter(shape))));
     }
-    let is_pointer = object.call_method0(intern!(py, "is_ptr"))?.is_truthy()?;
+    let is_pointer = !is_scalar && object.call_method0(intern!(py, "is_ptr"))?.is_truthy()?;
     let scalar = if is_pointer { object.getattr(intern!(py, "element_ty"))? } else { object.clone() };
-    let name: String = scalar.getattr(intern!(py, "name"))?.extract()?;
-    Ok(parse_dtype(&name).map(|dtype| if is_pointer { Type::pointer(dtype) } else { Type::scalar(dtype) }))
+    let name = scalar.getattr(intern!(py, "name"))?;
+    Ok(parse_dtype(&name.cast::<PyString>()?.to_cow()?)
+        .map(|dtype| if is_pointer { Type::pointer(dtype) } else { Type::scalar(dtype) }))
 }
 
 /// The path below `triton.language` of a function, class or module of the language.

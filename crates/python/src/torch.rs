@@ -1,4 +1,5 @@
 //! Tensors of torch, which this crate never imports: if a tensor is passed, the program has.
+#![expect(unsafe_code, reason = "torch describes its tensors by a function in C, which takes them alone")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,6 +10,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
 use tilewright_ir::Dtype;
 use tilewright_runtime::Device;
+
+use crate::dlpack::Exchange;
 
 /// A module, if it has been imported. Launches ask, so this raises nothing.
 pub(crate) fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
@@ -26,6 +29,8 @@ pub(crate) struct Torch {
     parameter: Py<PyType>,
     dtype: Py<PyType>,
     dtypes: Vec<(Py<PyAny>, Dtype)>,
+    /// Describes tensors at a quarter of what their attributes cost; not in torch before 2.10.
+    exchange: Option<Exchange>,
     disable_torch_function: Py<PyAny>,
     /// Gives the number of the current stream of a GPU; not in builds of torch without CUDA.
     current_stream: Option<Py<PyAny>>,
@@ -110,8 +115,10 @@ impl Torch {
         };
         let dtypes =
             DTYPES.iter().filter_map(|(name, dtype)| Some((module.getattr(*name).ok()?.unbind(), *dtype)));
+        let tensor = class(module, "Tensor")?;
         Ok(Self {
-            tensor: class(module, "Tensor")?,
+            exchange: Exchange::of(tensor.bind(module.py())),
+            tensor,
             parameter: class(&module.getattr("nn")?, "Parameter")?,
             dtype: class(module, "dtype")?,
             dtypes: dtypes.collect(),
@@ -128,6 +135,14 @@ impl Torch {
     pub(crate) fn is_plain_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
         let class = object.get_type_ptr().cast();
         class == self.tensor.as_ptr() || class == self.parameter.as_ptr()
+    }
+
+    /// What torch says in C of a plain tensor; nothing where only its attributes say what is unusual.
+    #[inline]
+    fn describe(&self, tensor: &Bound<'_, PyAny>) -> Option<(Device, Dtype, usize)> {
+        let exchange = self.exchange.filter(|_| self.is_plain_tensor(tensor))?;
+        // SAFETY: it is a tensor, and the function is that of their class.
+        unsafe { exchange.describe(tensor) }
     }
 
     /// Whether an object is a tensor of any class.
@@ -212,6 +227,19 @@ impl From<PyErr> for Unfit {
 /// Reads what a kernel needs of a tensor.
 #[inline]
 pub(crate) fn read(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
+    let (device, dtype, address) = match torch.describe(tensor) {
+        Some(found) => found,
+        None => by_attributes(torch, tensor)?,
+    };
+    let allocation = match device {
+        Device::Cuda(_) => (0, 0),
+        _ => allocation(tensor).map_err(without_memory)?,
+    };
+    Ok(Tensor { device, dtype, address, allocation, is_read_only: false })
+}
+
+/// Where a tensor is, the type of its elements, and the address of the first.
+fn by_attributes(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<(Device, Dtype, usize), Unfit> {
     let py = tensor.py();
     let is = |name: &Bound<'_, PyString>| tensor.getattr(name)?.is_truthy();
     let is_on_gpu = torch.current_stream.is_some() && is(intern!(py, "is_cuda"))?;
@@ -221,12 +249,12 @@ pub(crate) fn read(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Tensor, U
     let dtype = tensor.getattr(intern!(py, "dtype"))?;
     let dtype = torch.dtype(&dtype).ok_or_else(|| Unfit::Dtype(dtype.to_string()))?;
     let address = tensor.call_method0(intern!(py, "data_ptr")).map_err(without_memory)?.extract()?;
-    let (device, allocation) = if is_on_gpu {
-        (Device::Cuda(tensor.call_method0(intern!(py, "get_device"))?.extract()?), (0, 0))
+    let device = if is_on_gpu {
+        Device::Cuda(tensor.call_method0(intern!(py, "get_device"))?.extract()?)
     } else {
-        (Device::Cpu, allocation(tensor).map_err(without_memory)?)
+        Device::Cpu
     };
-    Ok(Tensor { device, dtype, address, allocation, is_read_only: false })
+    Ok((device, dtype, address))
 }
 
 /// What torch says of a tensor that has no memory of its own, such as a sparse one.
@@ -260,13 +288,14 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
     let py = object.py();
     let address: usize = object.call_method0(intern!(py, "data_ptr"))?.extract()?;
     if let Ok(device) = object.getattr(intern!(py, "device")) {
-        let name = text(&device)?;
+        let name = device.str()?;
+        let name = name.to_cow()?;
         match Device::parse(&name) {
             _ if name == "cpu" || is_claimed(&name) => {}
             Ok(device @ Device::Cuda(_)) => {
                 return Ok(Tensor { device, dtype, address, allocation: (0, 0), is_read_only: false });
             }
-            _ => return Err(Unfit::Device(name)),
+            _ => return Err(Unfit::Device(name.into_owned())),
         }
     }
     let allocation = if object.hasattr(intern!(py, "untyped_storage"))? {

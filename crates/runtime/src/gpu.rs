@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Once, mpsc};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -97,6 +97,9 @@ impl Loaded {
             if denser.2 > blocks && spills <= function.attributes().spills() + SPILLS_FOR_ONE_MORE_BLOCK {
                 (function, cubin, _) = denser;
             }
+        }
+        if let Some(warning) = cache.take_warning() {
+            CACHE_WARNING.call_once(|| eprintln!("tilewright: {warning}"));
         }
         Ok(Self::Cuda { launch: function.configure(launch_options)?, cubin })
     }
@@ -240,6 +243,9 @@ fn interruptible(
         }
     })
 }
+
+/// A cache that cannot be used is worth one line.
+static CACHE_WARNING: Once = Once::new();
 
 /// Spilled registers of a thread that one more block is worth.
 const SPILLS_FOR_ONE_MORE_BLOCK: u32 = 4;

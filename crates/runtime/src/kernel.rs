@@ -117,7 +117,8 @@ impl Kernel {
         let is_kept = handle.attachment.is_some();
         let handle = Arc::new(handle);
         if is_kept {
-            self.compiled.write().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&handle));
+            let mut compiled = self.compiled.write().unwrap_or_else(PoisonError::into_inner);
+            compiled.insert(key.clone(), Arc::clone(&handle));
         }
         Ok(handle)
     }
@@ -249,7 +250,7 @@ impl Kernel {
     }
 
     /// Becomes the one that compiles this key, or waits for the one that does.
-    fn take_off(&self, key: &Key) -> TakeOff<'_> {
+    fn take_off<'a>(&'a self, key: &'a Key) -> TakeOff<'a> {
         let thread = std::thread::current().id();
         let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -259,7 +260,7 @@ impl Kernel {
             match in_flight.entry(key.clone()) {
                 Entry::Vacant(entry) => {
                     entry.insert(Flight { thread });
-                    return TakeOff::Ours(Landing { kernel: self, key: key.clone() });
+                    return TakeOff::Ours(Landing { kernel: self, key });
                 }
                 Entry::Occupied(entry) if entry.get().thread == thread => return TakeOff::Nested,
                 Entry::Occupied(_) => {
@@ -292,12 +293,12 @@ enum TakeOff<'a> {
 /// Ends a flight, whether there is a handle now or not: those who waited look again.
 struct Landing<'a> {
     kernel: &'a Kernel,
-    key: Key,
+    key: &'a Key,
 }
 
 impl Drop for Landing<'_> {
     fn drop(&mut self) {
-        self.kernel.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.kernel.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(self.key);
         self.kernel.landed.notify_all();
     }
 }

@@ -6,10 +6,10 @@ use smallvec::SmallVec;
 use tilewright_frontend::{Constant, Fields, HostValue};
 use tilewright_ir::{Element, Type};
 
-/// A sequence of words; two are equal exactly if what they were made of is. Kernels of up to a dozen parameters need no
-/// allocation.
+/// A sequence of words; two are equal exactly if what they were made of is. Kernels of up to two dozen parameters need
+/// no allocation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct Key(SmallVec<[u64; 16]>);
+pub(crate) struct Key(SmallVec<[u64; 32]>);
 
 impl Borrow<[u64]> for Key {
     fn borrow(&self) -> &[u64] {

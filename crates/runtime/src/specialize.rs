@@ -210,8 +210,8 @@ pub(crate) fn argument(parameter: &Parameter, value: &Value<'_>, device: Device)
     Ok(Argument::Tuple(items.with_items(parts.collect::<Result<_, _>>()?)))
 }
 
-/// The arguments of a CPU launch; no allocation up to 16.
-pub(crate) type CpuArguments<'m> = SmallVec<[cpu::Argument<'m>; 16]>;
+/// The arguments of a CPU launch; no allocation up to 24.
+pub(crate) type CpuArguments<'m> = SmallVec<[cpu::Argument<'m>; 24]>;
 
 /// What the CPU gets for an argument of a parameter of this type, if the value is of its kind and in its range.
 #[inline]

@@ -1,12 +1,35 @@
-"""``triton.backends``: back ends of the official Triton register here; programs look which there are."""
+"""``triton.backends``: what kernels can be compiled for and run on, as torch asks for it."""
 
 from __future__ import annotations
 
-from typing import Any
+from tilewright.backends.driver import DriverBase
 
-from tilewright._missing import missing_names
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tilewright.backends.compiler import Backend, BaseBackend
 
-backends: dict[str, Any] = {}
-"""Empty: the back ends of tilewright are part of it."""
+    backends: dict[str, Backend]
 
-__getattr__ = missing_names("tilewright.backends", "Backend BaseBackend DriverBase")
+__all__ = ["Backend", "BaseBackend", "DriverBase", "backends"]
+
+
+def __getattr__(name: str) -> object:
+    # Not read with the package: only torch asks.
+    if name in ("Backend", "BaseBackend"):
+        from tilewright.backends import compiler
+
+        return getattr(compiler, name)
+    if name == "backends":
+        from tilewright.backends.compiler import Backend
+        from tilewright.backends.cpu import compiler as cpu_compiler
+        from tilewright.backends.cpu import driver as cpu_driver
+        from tilewright.backends.nvidia import compiler as nvidia_compiler
+        from tilewright.backends.nvidia import driver as nvidia_driver
+
+        found = {
+            "nvidia": Backend(nvidia_compiler.CUDABackend, nvidia_driver.CudaDriver),
+            "cpu": Backend(cpu_compiler.CPUBackend, cpu_driver.CPUDriver),
+        }
+        globals()["backends"] = found
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -1,17 +1,117 @@
-"""``triton.backends.compiler``: what kernels are compiled for."""
+"""``triton.backends.compiler``: what kernels are compiled for, and the options of a compilation."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABCMeta, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
 
-from tilewright._missing import missing_names
-
-__getattr__ = missing_names("tilewright.backends.compiler", "BaseBackend Language")
+from tilewright import _native
 
 
-class GPUTarget(NamedTuple):
-    """A kind of device: ``GPUTarget("cuda", 90, 32)``, ``GPUTarget("cpu", "x86_64", 1)``."""
+@dataclass(frozen=True)
+class GPUTarget:
+    """A kind of device: ``GPUTarget("cuda", 90, 32)``, ``GPUTarget("cpu", "x86_64", 0)``."""
 
     backend: str
     arch: int | str
     warp_size: int
+
+
+class Language(Enum):
+    """The language of a kernel; only the first is compiled here."""
+
+    TRITON = 0
+    GLUON = 1
+
+
+class Backend(NamedTuple):
+    """The classes for a kind of device."""
+
+    compiler: type[BaseBackend]
+    driver: type
+
+
+class CompileOptions:
+    """The options of a compilation: every option is an attribute, whether it was set or not."""
+
+    def __init__(self, **options: Any) -> None:
+        self.__dict__.update(options)
+
+    def hash(self) -> str:
+        """A digest of all of them."""
+        import hashlib
+
+        text = "_".join(f"{name}-{value}" for name, value in sorted(self.__dict__.items()))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{name}={value!r}" for name, value in sorted(self.__dict__.items()))
+        return f"{type(self).__name__}({listed})"
+
+
+class BaseBackend(metaclass=ABCMeta):
+    """What kernels are compiled with for a target."""
+
+    binary_ext: str
+    """The last stage of a compiled kernel, which the device runs."""
+
+    supports_native_tensor_specialization = True
+
+    def __init__(self, target: GPUTarget) -> None:
+        self.target = target
+        if not self.supports_target(target):
+            raise ValueError(f"{type(self).__name__} does not compile for {target}")
+
+    @staticmethod
+    @abstractmethod
+    def supports_target(target: GPUTarget) -> bool:
+        """Whether it compiles for a target."""
+
+    def hash(self) -> str:
+        """The same as long as it makes the same code of a kernel."""
+        return f"tilewright-{_native.__version__}-{self.target.backend}-{self.target.arch}"
+
+    def parse_options(self, options: dict[str, Any]) -> CompileOptions:
+        """The options with their defaults; names that are no options are passed over."""
+        known = dict(_native.compile_options())
+        given = {name: value for name, value in options.items() if name in known and value is not None}
+        return CompileOptions(**{**known, **given, "backend_name": self.target.backend})
+
+    def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:
+        """What a launch needs: warps, blocks that a program takes, and shared memory in bytes.
+
+        A program is one block whatever ``num_ctas`` says, which stays a hint.
+        """
+        return (metadata.num_warps, 1, metadata.shared)
+
+    # The two are asked of every back end, and there is nothing to do.
+    def add_stages(self, stages: dict[str, Any], options: Any, language: Language) -> None:  # noqa: B027
+        """Adds none: ``triton.compile`` goes all the way by itself, and has the text of each stage in ``asm``."""
+
+    def load_dialects(self, context: Any) -> None:  # noqa: B027
+        """There are none."""
+
+    def get_module_map(self) -> dict[str, Any]:
+        """There are none: the language is the same on every device."""
+        return {}
+
+    def get_codegen_implementation(self, options: Any) -> dict[str, Any]:
+        """There are none."""
+        return {}
+
+    @staticmethod
+    def parse_attr(desc: str) -> list[list[Any]]:
+        """What the letters of a specialization say of an argument."""
+        return [["tt.divisibility", 16]] if "D" in desc else []
+
+    @staticmethod
+    def get_int_specialization(arg: int, **kwargs: Any) -> str:
+        """``D`` for a multiple of 16."""
+        return "D" if arg % 16 == 0 and kwargs.get("align", False) else ""
+
+    @staticmethod
+    def get_tensor_specialization(arg: Any, **kwargs: Any) -> str:
+        """``D`` for memory at a multiple of 16 bytes."""
+        return "D" if arg.data_ptr() % 16 == 0 and kwargs.get("align", False) else ""

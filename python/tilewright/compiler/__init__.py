@@ -1,7 +1,15 @@
-"""``triton.compiler``: compiled kernels and the errors of compiling."""
+"""``triton.compiler``: compiling, compiled kernels, and the errors of compiling."""
 
-from tilewright._missing import missing_names
-from tilewright.compiler.compiler import CompiledKernel, LazyDict, max_shared_mem
+from tilewright.compiler.compiler import (
+    ASTSource,
+    CompiledKernel,
+    IRSource,
+    LazyDict,
+    compile,
+    get_cache_key,
+    make_backend,
+    max_shared_mem,
+)
 from tilewright.compiler.errors import (
     CompilationError,
     CompileTimeAssertionFailure,
@@ -9,12 +17,15 @@ from tilewright.compiler.errors import (
 )
 
 __all__ = [
+    "ASTSource",
     "CompilationError",
     "CompileTimeAssertionFailure",
     "CompiledKernel",
+    "IRSource",
     "LazyDict",
     "UnsupportedLanguageConstruct",
+    "compile",
+    "get_cache_key",
+    "make_backend",
     "max_shared_mem",
 ]
-
-__getattr__ = missing_names("tilewright.compiler", "ASTSource IRSource compile get_cache_key make_backend")

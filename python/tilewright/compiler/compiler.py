@@ -1,30 +1,62 @@
-"""``triton.compiler.compiler``: the compiled kernel, and what can be asked of it."""
+"""``triton.compiler.compiler``: compiling for types that are described, and what comes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import SimpleNamespace
+import os
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tilewright import _native
 from tilewright._missing import missing_names
-from tilewright._native import CompiledKernel as CompiledKernel
+from tilewright.compiler._source import ASTSource, IRSource, warn_of_unknown_options
+from tilewright.errors import CompilationError, LaunchStateError, LaunchTypeError, OutOfResources
 from tilewright.runtime.cache import triton_key as triton_key
 
-__getattr__ = missing_names(
-    "tilewright.compiler.compiler", "ASTSource CompileTimer IRSource compile get_cache_key make_backend parse"
-)
+__all__ = [
+    "ASTSource",
+    "AsmDict",
+    "CompilationError",
+    "CompiledKernel",
+    "IRSource",
+    "KernelMetadata",
+    "LazyDict",
+    "compile",
+    "filter_traceback",
+    "get_cache_key",
+    "make_backend",
+    "max_shared_mem",
+    "triton_key",
+]
+
+__getattr__ = missing_names("tilewright.compiler.compiler", "CompileTimer convert_type_repr parse")
+
+_metadata_classes: dict[tuple[str, ...], Any] = {}
 
 
-class KernelMetadata(SimpleNamespace):
-    """The options that a kernel was compiled with, and what it takes of the device."""
+def KernelMetadata(**entries: Any) -> Any:
+    """The options that a kernel was compiled with, and what it takes of the device, as a named tuple.
 
-    @property
-    def _fields(self) -> tuple[str, ...]:
-        return tuple(vars(self))
+    The sizes of scratch memory are None: kernels have no parameter for it.
+    """
+    from collections import namedtuple
 
-    def _asdict(self) -> dict[str, Any]:
-        return dict(vars(self))
+    scratch = {"global_scratch_size": None, "profile_scratch_size": None}
+    alignments = {"global_scratch_align": 1, "profile_scratch_align": 1}
+    entries = {**scratch, **alignments, "tensordesc_meta": (), **entries}
+    fields = tuple(sorted(entries))
+    if fields not in _metadata_classes:
+        plain: Any = namedtuple("KernelMetadata", list(fields))  # type: ignore[misc]
+        # The class has no place in a module that it could be found by.
+        restore = {
+            "__slots__": (),
+            "__reduce__": lambda metadata: (_restored_metadata, (metadata._asdict(),)),
+        }
+        _metadata_classes[fields] = type("KernelMetadata", (plain,), restore)
+    return _metadata_classes[fields](**entries)
+
+
+def _restored_metadata(entries: dict[str, Any]) -> Any:
+    return KernelMetadata(**entries)
 
 
 class AsmDict(Mapping[str, "str | bytes"]):
@@ -33,21 +65,47 @@ class AsmDict(Mapping[str, "str | bytes"]):
     # Programs ask for the stages by the names of the official compiler.
     _ALIASES = {"source": "ast", "ttir": "ir", "ttgir": "opt"}  # noqa: RUF012
 
-    def __init__(self, kernel: CompiledKernel) -> None:
+    def __init__(
+        self,
+        kernel: _native.CompiledKernel | None,
+        texts: dict[str, str | bytes] | None = None,
+        assemble: tuple[str, int | None] | None = None,
+    ) -> None:
+        """Of a kernel, or of texts that were made of one; with its name and most registers, to be assembled here."""
         self._kernel = kernel
+        self._texts = texts or {}
+        self._assemble = assemble
 
     def __getitem__(self, stage: str) -> str | bytes:
-        stages = self._kernel._stages()
-        name = stage if stage in stages else self._ALIASES.get(stage)
-        if name not in stages:
-            raise KeyError(f"{stage!r}: a kernel for this device has {', '.join(stages)}")
+        name = self._ALIASES.get(stage, stage)
+        if name not in self._texts:
+            self._texts[name] = self._make(stage, name)
+        return self._texts[name]
+
+    def _make(self, stage: str, name: str) -> str | bytes:
+        if name == "cubin" and self._assemble is not None:
+            kernel, registers = self._assemble
+            return _native.assemble(kernel, str(self["ptx"]), registers)
+        if self._kernel is None or name not in self._kernel._stages():
+            raise KeyError(f"{stage!r}: a kernel for this device has {', '.join(self)}")
         return self._kernel._stage(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._kernel._stages())
+        stages = list(self._texts) if self._kernel is None else self._kernel._stages()
+        if self._assemble is not None and "cubin" not in stages and _native.has_gpu():
+            stages.append("cubin")
+        return iter(stages)
 
     def __len__(self) -> int:
-        return len(self._kernel._stages())
+        return len(list(iter(self)))
+
+    def __contains__(self, stage: object) -> bool:
+        return self._ALIASES.get(str(stage), stage) in list(self)
+
+    def __reduce__(self) -> Any:
+        """As texts: the kernel itself stays in its process."""
+        stages = self._texts if self._kernel is None else self._kernel._stages()
+        return (AsmDict, (None, {stage: self[stage] for stage in stages}, self._assemble))
 
 
 class LazyDict:
@@ -67,6 +125,243 @@ class LazyDict:
     def add(self, func: Any, args: tuple[Any, ...]) -> None:
         """Adds the entries that a function returns."""
         self.extras.append((func, args))
+
+
+class _KernelClass(type):
+    """What launches and warm-ups return counts as a ``CompiledKernel`` as well."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return super().__instancecheck__(instance) or isinstance(instance, _native.CompiledKernel)
+
+
+class CompiledKernel(metaclass=_KernelClass):
+    """What ``triton.compile`` returns: a kernel for the types of its source, which torch launches by this protocol.
+
+    ``run(grid_0, grid_1, grid_2, stream, function, packed_metadata, launch_metadata, enter_hook, exit_hook, *args)``
+    launches it; so does ``kernel[grid](*args)``. The arguments are one for each parameter, or one for each that is no
+    compile-time value. It is loaded when one of ``run``, ``n_regs``, ``kernel[grid]`` is first asked for.
+    """
+
+    # The native kernel is beside the dict: programs pickle the dict.
+    __slots__ = ("__dict__", "__weakref__", "_compiled")
+
+    _compiled: _native.CompiledKernel | None
+    src: Any
+    metadata: Any
+    asm: AsmDict
+    name: str
+    hash: str
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> CompiledKernel:
+        """Empty: torch fills in the dict of a kernel that another process has compiled."""
+        made = super().__new__(cls)
+        made._compiled = None
+        return made
+
+    def __init__(self, src: ASTSource, native: _native.CompiledKernel, target: Any, hash: str) -> None:
+        """Of what the compiler made of a source."""
+        self._compiled = native
+        self.src = src
+        self.metadata = native.metadata._replace(target=target, hash=hash)
+        self.packed_metadata = make_backend(target).pack_metadata(self.metadata)
+        self.hash = hash
+        self.name = native.name
+        is_cuda = target.backend == "cuda"
+        self.asm = AsmDict(native, assemble=(self.name, self.metadata.maxnreg) if is_cuda else None)
+        self.metadata_group: dict[str, str] = {}
+        self.module: int | None = None
+        self.function: int | None = None
+        self._module_pid: int | None = None
+        self._run: Callable[..., None] | None = None
+
+    @property
+    def kernel(self) -> str | bytes:
+        """What the device runs."""
+        return self.asm[make_backend(self.metadata.target).binary_ext]
+
+    num_warps = property(lambda self: self.metadata.num_warps)
+    num_stages = property(lambda self: self.metadata.num_stages)
+    num_ctas = property(lambda self: self.metadata.num_ctas)
+    cluster_dims = property(lambda self: self.metadata.cluster_dims)
+    shared = property(lambda self: self.metadata.shared)
+
+    n_regs = property(lambda self: self._resources()[0], doc="Registers of a thread.")
+    n_spills = property(lambda self: self._resources()[1], doc="Registers that are kept in memory.")
+    n_max_threads = property(
+        lambda self: self._resources()[2], doc="The most threads that a program may have."
+    )
+
+    def _resources(self) -> tuple[int, int, int]:
+        self._init_handles()
+        return self._loaded_resources
+
+    def _init_handles(self) -> None:
+        """Loads the code into the device."""
+        if self.module is not None:
+            return
+        if self.metadata.target.backend == "cpu" or _native.device().startswith("sim"):
+            self._load_here()
+        else:
+            self._load_on_gpu()
+
+    def _load_here(self) -> None:
+        """For the processor and the simulator, which run the native kernel itself."""
+        native = self._compiled
+        if native is None:
+            raise LaunchStateError(
+                f"kernel '{self.name}' was compiled in another process, and only code for a GPU can be sent to this "
+                "one; torch compiles in its own process with torch._inductor.config.compile_threads = 1"
+            )
+        self._loaded_resources = (native.n_regs, native.n_spills, native.n_max_threads)
+        self._run = _launcher_here(native, self.src)
+        self.module = self.function = 0
+
+    def _load_on_gpu(self) -> None:
+        from tilewright.runtime.driver import driver
+
+        # Without a GPU this says why there is none.
+        binary = self.kernel
+        device = driver.active.get_current_device()
+        limit = max_shared_mem(device)
+        if self.metadata.shared > limit:
+            raise OutOfResources(self.metadata.shared, limit, "shared memory")
+        loaded = driver.active.utils.load_binary(self.name, binary, self.metadata.shared, device)
+        module, function, *resources = loaded
+        threads = self.metadata.num_warps * self.metadata.warp_size
+        if threads > resources[2]:
+            driver.active.utils.unload_module(module)
+            raise OutOfResources(threads, resources[2], "threads")
+        self._loaded_resources = tuple(resources)
+        self._run = driver.active.launcher_cls(self.src, self.metadata)
+        self.module, self.function, self._module_pid = module, function, os.getpid()
+
+    def __del__(self) -> None:
+        """Unloads the code, unless this process was forked from the one that loaded it."""
+        module = self.__dict__.get("module")
+        if module and self._module_pid == os.getpid():
+            self.module = None
+            _native.unload_module(module)
+
+    @property
+    def run(self) -> Callable[..., None]:
+        """What launches it."""
+        if self._run is None:
+            self._init_handles()
+        return self._run  # type: ignore[return-value]
+
+    def launch_metadata(self, grid: Any, stream: Any, *args: Any) -> LazyDict | None:
+        """What hooks get to know of a launch; nothing if there is none that is called before launches."""
+        from tilewright import knobs
+
+        hook = knobs.runtime.launch_enter_hook
+        if hook is None or not getattr(hook, "calls", True):
+            return None
+        self._init_handles()
+        found = LazyDict({"name": self.name, "function": self.function, "stream": stream})
+        describe = getattr(getattr(self.src, "fn", None), "launch_metadata", None)
+        if describe is not None:
+            named = dict(zip(self.src.fn.arg_names, args, strict=False))
+            found.add(describe, (grid, self.metadata, named))
+        return found
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        """What launches it with a grid, on torch's current stream unless told otherwise."""
+        from tilewright import knobs
+        from tilewright.runtime.driver import driver
+
+        self._init_handles()
+        grid = (grid,) if isinstance(grid, int) else tuple(grid)
+        grid += (1,) * (3 - len(grid))
+
+        def launch(*args: Any, stream: Any = None) -> None:
+            if stream is None:
+                stream = driver.active.get_current_stream(driver.active.get_current_device())
+            metadata = self.launch_metadata(grid, stream, *args)
+            hooks = (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
+            self.run(*grid, stream, self.function, self.packed_metadata, metadata, *hooks, *args)
+
+        return launch
+
+    def __repr__(self) -> str:
+        return repr(self._compiled) if self._compiled is not None else f"<compiled kernel {self.name}>"
+
+
+def _launcher_here(native: _native.CompiledKernel, src: ASTSource) -> Callable[..., None]:
+    """``run`` of a kernel for the processor or the simulator."""
+
+    def run(
+        grid_0: int,
+        grid_1: int,
+        grid_2: int,
+        _stream: Any,
+        _function: Any,
+        _packed_metadata: Any,
+        launch_metadata: Any,
+        enter_hook: Any,
+        exit_hook: Any,
+        *args: Any,
+    ) -> None:
+        if enter_hook is not None:
+            enter_hook(launch_metadata)
+        native[(grid_0, grid_1, grid_2)](*src.complete(args))
+        if exit_hook is not None:
+            exit_hook(launch_metadata)
+
+    return run
+
+
+def compile(
+    src: ASTSource | str,
+    target: Any = None,
+    options: dict[str, Any] | None = None,
+    _env_vars: dict[str, str] | None = None,
+) -> CompiledKernel:
+    """Compiles a kernel for the types of a source; no tensor and no GPU is needed.
+
+    ``target`` is a ``GPUTarget``, that of the active device if it is left out. ``options`` are those of a launch
+    (``num_warps``, ``num_stages``, …); a name that is none of them is passed over with a ``LaunchWarning``.
+    """
+    from tilewright.backends.compiler import GPUTarget
+    from tilewright.runtime.driver import driver
+
+    if target is None:
+        target = driver.active.get_current_target()
+    if not isinstance(target, GPUTarget):
+        raise LaunchTypeError(f"target of triton.compile is a GPUTarget, not a {type(target).__name__}")
+    backend = make_backend(target)
+    source: Any = src if isinstance(src, ASTSource) else IRSource(src, None, backend)
+    given = {**(options or {}), **source.parse_options()}
+    warn_of_unknown_options(given)
+    parsed = backend.parse_options(given)
+    given = {name: value for name, value in given.items() if value is not None}
+    capability = 0 if target.backend == "cpu" else int(target.arch)
+    native = _native.compile(source.fn, target.backend, capability, source.arguments(), given)
+    key = get_cache_key(source, backend, parsed, _env_vars or {})
+    import hashlib
+
+    return CompiledKernel(source, native, backend.target, hashlib.sha256(key.encode()).hexdigest())
+
+
+def get_cache_key(src: Any, backend: Any, backend_options: Any, env_vars: dict[str, str]) -> str:
+    """What tells a compilation from all others."""
+    variables = sorted(env_vars.items())
+    return f"{triton_key()}-{src.hash()}-{backend.hash()}-{backend_options.hash()}-{variables}"
+
+
+def make_backend(target: Any) -> Any:
+    """What compiles for a target."""
+    from tilewright.backends import backends
+
+    for backend in backends.values():
+        if backend.compiler.supports_target(target):
+            return backend.compiler(target)
+    raise RuntimeError(
+        f"0 compatible backends for target ({target.backend}): tilewright compiles for 'cuda' and 'cpu'"
+    )
+
+
+def filter_traceback(e: BaseException) -> None:
+    """Nothing: the compiler is not written in Python, and leaves no frames."""
 
 
 def max_shared_mem(device: int | None = None) -> int:

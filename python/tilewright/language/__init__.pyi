@@ -151,7 +151,7 @@ class tensor:
     def erf(self) -> Any:
         """Error function."""
     def exp(self) -> Any:
-        """e to the power of x."""
+        """e to the power of x, fast: for fp32 it is as exact as the product of x and log2(e)."""
     def exp2(self) -> Any:
         """2 to the power of x."""
     def expand_dims(self, axis: Any) -> Any:
@@ -367,7 +367,7 @@ def erf(x: Any) -> Any:
     """Error function."""
 
 def exp(x: Any) -> Any:
-    """e to the power of x."""
+    """e to the power of x, fast: for fp32 it is as exact as the product of x and log2(e)."""
 
 def exp2(x: Any) -> Any:
     """2 to the power of x."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright import _native
-from tilewright._missing import missing
+from tilewright.backends.driver import GPUDriver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,26 +12,104 @@ if TYPE_CHECKING:
     from tilewright.backends.compiler import GPUTarget
 
 
-_LACKING = frozenset(
-    (
-        "build_signature_metadata",
-        "cuOccupancyMaxActiveClusters",
-        "fill_tma_descriptor_im2col",
-        "fill_tma_descriptor_tiled",
-        "launch",
-        "load_binary",
-        "unload_module",
-    )
-)
+def ty_to_cpp(ty: str) -> str:
+    """The type of C that an argument of a launch is read as: ``int32_t`` for ``i32``."""
+    if ty.startswith("*"):
+        return "CUdeviceptr"
+    if ty == "nvTmaDesc" or ty.startswith("tensordesc"):
+        return "CUtensorMap"
+    if ty in ("fp16", "bf16", "fp32", "f32", "fp64"):
+        return "double"
+    bits = {"1": "8"}.get(ty[1:], ty[1:])
+    if ty[:1] in ("i", "u") and bits in ("8", "16", "32", "64"):
+        return f"{'u' * (ty[0] == 'u')}int{bits}_t"
+    raise KeyError(ty)
 
 
-class _Utils:
-    """What programs ask the driver for."""
+class CudaUtils:
+    """What programs ask the driver for: devices, and device code by its number."""
 
-    def __getattr__(self, name: str) -> _native.Missing:
-        if name in _LACKING:
-            return missing(f"triton.runtime.driver.active.utils.{name}")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+    @staticmethod
+    def load_binary(name: str, kernel: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
+        """Loads a cubin or PTX.
+
+        Returns the numbers of the module and of the kernel, the registers and the spilled registers of a thread, and
+        the most threads of a program.
+        """
+        return _native.load_binary(name, kernel, shared, device)
+
+    @staticmethod
+    def unload_module(module: int) -> None:
+        """Unloads what ``load_binary`` has loaded."""
+        _native.unload_module(module)
+
+    @staticmethod
+    def build_signature_metadata(types: Any) -> bytes:
+        """What ``launch`` needs to know of the types of what is passed."""
+        return _native.build_signature_metadata(list(types))
+
+    @staticmethod
+    def cuOccupancyMaxActiveClusters(function: int, shared: int, cluster: int) -> int:
+        """How many clusters of so many blocks of 128 threads are resident on the GPU at a time."""
+        return _native.cuOccupancyMaxActiveClusters(function, shared, cluster)
+
+    @staticmethod
+    def fill_tma_descriptor_tiled(*args: Any) -> _native.TensorMap:
+        """A tensor map: address, swizzle, bytes and type of an element, block, shape, strides, 1 to pad with NaN.
+
+        Types and swizzles are the numbers of the driver's header; strides are in elements, the contiguous axis is last.
+        """
+        return _native.fill_tma_descriptor_tiled(*args)
+
+    # Its name before there were descriptors of another kind.
+    fill_tma_descriptor = fill_tma_descriptor_tiled
+
+    @staticmethod
+    def fill_tma_descriptor_im2col(*args: Any) -> _native.TensorMap:
+        """A tensor map for windows of a convolution's input; after the padding corners and steps of the axes."""
+        return _native.fill_tma_descriptor_im2col(*args)
+
+    @staticmethod
+    def launch(
+        grid_x: int,
+        grid_y: int,
+        grid_z: int,
+        stream: int,
+        function: int,
+        launch_cooperative_grid: bool,
+        launch_pdl: bool,
+        kernel_metadata: tuple[int, int, int],
+        launch_metadata: Any,
+        launch_enter_hook: Any,
+        launch_exit_hook: Any,
+        global_scratch: Any,
+        profile_scratch: Any,
+        arg_annotations: Any,
+        kernel_signature: bytes,
+        kernel_args: Any,
+    ) -> None:
+        """Launches a kernel that ``load_binary`` has loaded.
+
+        ``kernel_metadata`` is the warps of a program, the blocks of a cluster and the bytes of shared memory. Scratch
+        memory is passed to kernels that take it behind their arguments, as those of the official compiler do.
+        """
+        if launch_enter_hook is not None:
+            launch_enter_hook(launch_metadata)
+        _native.launch_function(
+            (grid_x, grid_y, grid_z),
+            stream,
+            function,
+            bool(launch_cooperative_grid),
+            bool(launch_pdl),
+            kernel_metadata,
+            global_scratch,
+            profile_scratch,
+            arg_annotations,
+            kernel_signature,
+            tuple(kernel_args),
+        )
+        if launch_exit_hook is not None:
+            launch_exit_hook(launch_metadata)
 
     def get_device_properties(self, device: int | None = None) -> dict[str, int]:
         """What a multiprocessor has; programs choose their grids by it."""
@@ -49,7 +127,7 @@ class _Utils:
         """Has this thread work on another GPU."""
         _native.set_current_device(device)
 
-    def get_default_stream(self) -> int:
+    def get_default_stream(self, device: int | None = None) -> int:
         """The stream of launches that name none, where torch is not there."""
         return 0
 
@@ -62,11 +140,22 @@ class _Utils:
         return _native.is_stream_capturing(stream)
 
 
-class Driver:
+class Driver(GPUDriver):
     """The device that kernels run on: the chosen one, else the first GPU, else the processor."""
 
     def __init__(self) -> None:
-        self.utils = _Utils()
+        self.utils = CudaUtils()
+
+    @property
+    def launcher_cls(self) -> Any:
+        """What is called with a source and the metadata of its code, and makes what launches it."""
+        from tilewright.backends.nvidia.driver import CudaLauncher
+
+        return CudaLauncher
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        """The type of C that an argument of a launch is read as."""
+        return ty_to_cpp(ty)
 
     @staticmethod
     def is_active() -> bool:
@@ -175,3 +264,14 @@ class DriverConfig:
 
 driver = DriverConfig()
 """Where programs start: ``triton.runtime.driver.active``."""
+
+
+def __getattr__(name: str) -> Any:
+    """What the driver above has.
+
+    ``triton.runtime.driver`` is that driver, until somebody imports the module ``triton.runtime.driver``: Python then
+    puts the module in its place.
+    """
+    if name in ("active", "default") or name in vars(DriverConfig):
+        return getattr(driver, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

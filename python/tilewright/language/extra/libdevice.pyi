@@ -373,8 +373,8 @@ def erfcx(arg0: Any) -> Any:
 def erfinv(arg0: Any) -> Any:
     """Not available yet: a function of libdevice that has no definition in the kernel language."""
 
-def exp(x: Any) -> Any:
-    """e to the power of x."""
+def exp(arg0: Any) -> Any:
+    """e to the power of it; 2 ulp."""
 
 def exp10(arg0: Any) -> Any:
     """10 to the power of it; 2 ulp for fp32, 4 for fp64."""
@@ -721,7 +721,7 @@ def sinpi(arg0: Any) -> Any:
     """Not available yet: a function of libdevice that has no definition in the kernel language."""
 
 def sqrt(x: Any) -> Any:
-    """Square root, fast."""
+    """Square root, rounded to nearest."""
 
 def sqrt_rd(arg0: Any) -> Any:
     """Not available yet: a function of libdevice that has no definition in the kernel language."""

@@ -1,0 +1,105 @@
+//! `triton.compile`: a kernel for types that are described, without arguments and without the device that it is for.
+
+use std::sync::{Arc, PoisonError};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use tilewright_base::{Code, Diagnostic};
+use tilewright_frontend::{Argument, Constant, HostValue, Tuple};
+use tilewright_runtime::{Device, Error, OPTIONS, OptionId, Options, Target, parse_argument};
+
+use crate::errors::to_exception;
+use crate::handle::CompiledKernel;
+use crate::host::{Findings, PyHost};
+use crate::kernel::{JitKernel, state};
+use crate::objects::{constant, object_ref, to_python};
+
+/// Compiles a kernel for a back end and the compute capability (times 10) of a GPU. Each argument is a type (`"*fp32:16"`), a
+/// compile-time value (`(value,)`), or a list of such with the fields of a `NamedTuple` or nothing (`([...], fields)`).
+#[pyfunction]
+pub(crate) fn compile(
+    kernel: &Bound<'_, JitKernel>,
+    backend: &str,
+    capability: u32,
+    arguments: &Bound<'_, PyList>,
+    options: &Bound<'_, PyDict>,
+) -> PyResult<CompiledKernel> {
+    let py = kernel.py();
+    let device = match backend {
+        "cpu" => Device::Cpu,
+        _ => device_of(capability).map_err(|error| to_exception(py, &error))?,
+    };
+    let arguments = arguments.iter().map(|described| argument(&described)).collect::<PyResult<Vec<_>>>()?;
+    let options = options_of(kernel, options)?;
+    let compiling = state(kernel)?.kernel.on(device);
+    let mut host = PyHost::default();
+    let findings = host.findings();
+    let compiled = py.detach(|| compiling.compile_for(arguments, &options, &mut host));
+    let Findings { raised, caught, .. } =
+        std::mem::take(&mut *findings.lock().unwrap_or_else(PoisonError::into_inner));
+    if let Some(raised) = raised {
+        return Err(raised);
+    }
+    // The user may have pressed Ctrl-C meanwhile.
+    py.check_signals()?;
+    let handle = compiled.map_err(|error| {
+        let exception = to_exception(py, &error);
+        if let Some(caught) = caught.into_iter().next() {
+            exception.set_cause(py, Some(caught.error));
+        }
+        exception
+    })?;
+    Ok(CompiledKernel::new(Arc::new(handle), kernel.clone().unbind()))
+}
+
+/// A device whose code a GPU of this compute capability runs. That is its simulator, which every machine has.
+fn device_of(capability: u32) -> Result<Device, Error> {
+    Target::for_capability(capability).and_then(Device::simulating).ok_or_else(|| {
+        let message = format!("no code can be made for a GPU of compute capability {capability}");
+        Diagnostic::new(Code::NoDevice, message)
+            .note("7.5 (sm_75) or newer is needed")
+            .hint("GPUTarget(\"cuda\", 90, 32) is a GPU of compute capability 9.0")
+            .into()
+    })
+}
+
+fn argument(described: &Bound<'_, PyAny>) -> PyResult<Argument> {
+    let py = described.py();
+    if let Ok(text) = described.cast::<PyString>() {
+        return parse_argument(&text.to_cow()?, false).map_err(|error| to_exception(py, &error));
+    }
+    let parts = described.cast::<PyTuple>()?;
+    if parts.len() == 1 {
+        let value = parts.get_item(0)?;
+        // A compile-time value has to be told from others, which an object without a hash cannot be.
+        value.hash().map_err(|_| PyTypeError::new_err(format!("{value} is no compile-time value")))?;
+        return constant(&value).map(Argument::Constexpr);
+    }
+    let (items, fields): (Vec<Bound<'_, PyAny>>, Option<Vec<String>>) = parts.extract()?;
+    let items = items.iter().map(argument).collect::<PyResult<Vec<_>>>()?;
+    let fields = fields.map(|names| names.into_iter().map(Into::into).collect());
+    Ok(Argument::Tuple(Tuple::new(items, fields)))
+}
+
+fn options_of(kernel: &Bound<'_, JitKernel>, given: &Bound<'_, PyDict>) -> PyResult<Options> {
+    let mut options = kernel.get().options();
+    for (name, value) in given {
+        let Some(option) = OptionId::parse(&name.extract::<String>()?) else { continue };
+        let constant = match constant(&value) {
+            Ok(HostValue::Constant(constant)) => constant,
+            _ => Constant::Object(object_ref(&value)?),
+        };
+        options.set(option, &constant).map_err(|error| to_exception(kernel.py(), &error))?;
+    }
+    Ok(options)
+}
+
+/// The options of a compilation with their defaults, sorted by name.
+#[pyfunction]
+pub(crate) fn compile_options(py: Python<'_>) -> PyResult<Vec<(&'static str, Bound<'_, PyAny>)>> {
+    let defaults = Options::new(&tilewright_runtime::Knobs::current());
+    let rows = OPTIONS.iter().filter_map(|info| Some((info.name, OptionId::parse(info.name)?)));
+    let compiler = rows.filter(|(_, option)| !option.is_for_launcher());
+    compiler.map(|(name, option)| Ok((name, to_python(py, &defaults.get(option))?))).collect()
+}

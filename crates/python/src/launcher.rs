@@ -1,0 +1,155 @@
+//! `kernel[grid]`: a function of Python whose arguments arrive as they lie on the stack of the interpreter.
+#![expect(unsafe_code, reason = "PyO3 makes such functions only where their parameters are named")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+
+use pyo3::panic::PanicException;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use pyo3::{Borrowed, ffi};
+use smallvec::SmallVec;
+use tilewright_runtime::ArgumentSource;
+
+use crate::handle::{self, CompiledKernel};
+use crate::kernel::JitKernel;
+use crate::launch::launch;
+
+/// The arguments of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a, 'py> {
+    /// Those by position, then those by keyword.
+    values: &'a [Borrowed<'a, 'py, PyAny>],
+    positional: usize,
+    keywords: Option<Borrowed<'a, 'py, PyTuple>>,
+}
+
+impl<'a, 'py> Call<'a, 'py> {
+    /// Gives a function the arguments that are in a tuple and a dict.
+    pub(crate) fn with<R>(
+        positional: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+        function: impl FnOnce(&Call<'_, 'py>) -> R,
+    ) -> R {
+        let named = named.filter(|named| !named.is_empty());
+        let named = named.map(|named| (named.keys().to_tuple(), named.values().to_tuple()));
+        let mut values: SmallVec<[_; 16]> = positional.iter_borrowed().collect();
+        values.extend(named.iter().flat_map(|(_, values)| values.iter_borrowed()));
+        let keywords = named.as_ref().map(|(keywords, _)| keywords.as_borrowed());
+        function(&Call { values: &values, positional: positional.len(), keywords })
+    }
+
+    /// How many are given by position.
+    pub(crate) fn positional(&self) -> usize {
+        self.positional
+    }
+
+    /// The keywords of the others, in order; the same object at each execution of a call that is written with keywords.
+    pub(crate) fn keywords(&self) -> Option<Borrowed<'a, 'py, PyTuple>> {
+        self.keywords
+    }
+
+    /// The keywords as text.
+    pub(crate) fn names(&self) -> PyResult<Vec<String>> {
+        match self.keywords {
+            Some(keywords) => keywords.extract(),
+            None => Ok(vec![]),
+        }
+    }
+
+    /// The argument of the keyword with this number.
+    #[inline]
+    pub(crate) fn named(&self, number: usize) -> Borrowed<'a, 'py, PyAny> {
+        self.values[self.positional + number]
+    }
+
+    /// The argument that a parameter gets; `None` if that is its default.
+    #[inline]
+    pub(crate) fn argument(&self, source: ArgumentSource) -> Option<Borrowed<'a, 'py, PyAny>> {
+        match source {
+            ArgumentSource::Positional(number) => Some(self.values[number]),
+            ArgumentSource::Keyword(number) => Some(self.named(number)),
+            ArgumentSource::Default => None,
+        }
+    }
+
+    /// The arguments as Python passes them on: `(*args, **kwargs)`.
+    pub(crate) fn to_python(self, py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+        let (positional, named) = self.values.split_at(self.positional);
+        let keywords = PyDict::new(py);
+        for (name, value) in self.keywords.iter().flat_map(|names| names.iter_borrowed()).zip(named) {
+            keywords.set_item(name, value)?;
+        }
+        Ok((PyTuple::new(py, positional)?, keywords))
+    }
+}
+
+/// `object[grid]`, of a kernel or a compiled form: what launches it with this grid.
+pub(crate) fn launcher<'py>(
+    object: &Bound<'py, PyAny>,
+    grid: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    struct Definition(ffi::PyMethodDef);
+    // SAFETY: nobody changes it.
+    unsafe impl Sync for Definition {}
+    static DEFINITION: Definition = Definition(ffi::PyMethodDef {
+        ml_name: c"launch".as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: call },
+        ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+        ml_doc: c"Runs the kernel for every program of the grid.".as_ptr(),
+    });
+    let py = object.py();
+    let target = PyTuple::new(py, [object, grid])?;
+    let definition = (&raw const DEFINITION.0).cast_mut();
+    // SAFETY: the definition is as its flags say, is only read, and lives as long as the program.
+    unsafe {
+        Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(definition, target.as_ptr(), null_mut()))
+    }
+}
+
+/// What Python calls, with the object and the grid as `target`.
+unsafe extern "C" fn call(
+    target: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    positional: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    Python::attach(|py| {
+        // SAFETY: Python passes the tuple that the function was made with, as many arguments as it says, and a tuple of
+        // keywords or null; it holds all of them until this returns.
+        let (target, call) = unsafe {
+            let target = Borrowed::from_ptr(py, target).cast_unchecked::<PyTuple>();
+            let keywords = Borrowed::from_ptr_or_opt(py, keywords).map(|k| k.cast_unchecked::<PyTuple>());
+            let positional = positional as usize;
+            let count = positional + keywords.map_or(0, |keywords| keywords.len());
+            let values = match count {
+                0 => &[],
+                // Each is a pointer to an object that is there, which is what a `Borrowed` is.
+                _ => std::slice::from_raw_parts(arguments.cast(), count),
+            };
+            (target, Call { values, positional, keywords })
+        };
+        // A panic is a bug of tilewright. It must not unwind into Python, whose exception it becomes.
+        let result = catch_unwind(AssertUnwindSafe(|| start(&target, &call)))
+            .unwrap_or_else(|_| Err(PanicException::new_err(("a launch has panicked",))));
+        match result {
+            Ok(object) => object.into_ptr(),
+            Err(error) => {
+                error.restore(py);
+                null_mut()
+            }
+        }
+    })
+}
+
+/// Launches the object with the grid.
+fn start(target: &Bound<'_, PyTuple>, call: &Call<'_, '_>) -> PyResult<Py<PyAny>> {
+    let py = target.py();
+    let (object, grid) = (target.get_borrowed_item(0)?, target.get_borrowed_item(1)?);
+    if let Ok(kernel) = object.cast::<JitKernel>() {
+        let handle = launch(&kernel, Some(&grid), call, false)?;
+        return Ok(handle.map_or_else(|| py.None(), Py::into_any));
+    }
+    let compiled = object.cast::<CompiledKernel>().map_err(PyErr::from)?;
+    handle::launch(&compiled, &grid, call).map(|()| py.None())
+}

@@ -1,0 +1,1 @@
+"""``triton.backends.cpu``: the processor."""

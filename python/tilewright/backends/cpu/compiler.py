@@ -1,0 +1,16 @@
+"""``triton.backends.cpu.compiler``."""
+
+from __future__ import annotations
+
+from tilewright.backends.compiler import BaseBackend, GPUTarget
+
+
+class CPUBackend(BaseBackend):
+    """Compiles for the processor."""
+
+    binary_ext = "cpu"
+
+    @staticmethod
+    def supports_target(target: GPUTarget) -> bool:
+        """Whether it compiles for a target."""
+        return target.backend == "cpu"

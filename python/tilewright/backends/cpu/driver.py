@@ -1,0 +1,44 @@
+"""``triton.backends.cpu.driver``."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+from tilewright.backends.compiler import GPUTarget
+from tilewright.runtime.driver import Driver
+
+
+class CPUDriver(Driver):
+    """The processor, whatever other device there is."""
+
+    def get_current_target(self) -> GPUTarget:
+        """The processor of this machine."""
+        return GPUTarget("cpu", platform.machine(), 0)
+
+    def get_active_torch_device(self) -> Any:
+        """Main memory."""
+        import torch
+
+        return torch.device("cpu")
+
+    def get_current_device(self) -> int:
+        """There is one."""
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """There is one."""
+
+    def get_current_stream(self, device: int | None = None) -> int:
+        """There is none: a launch returns when it is done."""
+        return 0
+
+    def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
+        """It has none."""
+        return (0, 0)
+
+    def get_device_interface(self) -> Any:
+        """The module of torch that belongs to the processor."""
+        import torch
+
+        return torch.cpu

@@ -1,0 +1,1 @@
+"""``triton.backends.nvidia``: GPUs of NVIDIA."""

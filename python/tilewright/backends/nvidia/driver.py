@@ -1,0 +1,116 @@
+"""``triton.backends.nvidia.driver``: GPUs, device code on them, and what launches it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from tilewright import _native
+from tilewright._native import TensorMap as PyCUtensorMap
+from tilewright.runtime.driver import CudaUtils, Driver, ty_to_cpp
+
+__all__ = [
+    "ARG_CONSTEXPR",
+    "ARG_KERNEL",
+    "ARG_TUPLE",
+    "CudaDriver",
+    "CudaLauncher",
+    "CudaUtils",
+    "PyCUtensorMap",
+    "PyKernelArg",
+    "annotate_arguments",
+    "make_kernel_signature",
+    "make_tensordesc_arg",
+    "ty_to_cpp",
+]
+
+
+class _ArgumentKind(IntEnum):
+    ARG_CONSTEXPR = 0
+    ARG_KERNEL = 1
+    ARG_TUPLE = 2
+
+
+ARG_CONSTEXPR, ARG_KERNEL, ARG_TUPLE = _ArgumentKind
+
+
+class PyKernelArg:
+    """How ``driver.active.utils.launch`` takes an argument."""
+
+    def __init__(self, nested_tuple: list[PyKernelArg] | None, type: int = ARG_CONSTEXPR) -> None:
+        self.nested_tuple = nested_tuple
+        self.type = type
+
+
+def annotate_arguments(signature: Any) -> list[PyKernelArg]:
+    """How each argument of a signature is taken."""
+    annotated = []
+    for ty in signature:
+        if isinstance(ty, tuple):
+            annotated.append(PyKernelArg(annotate_arguments(ty), ARG_TUPLE))
+        else:
+            annotated.append(PyKernelArg(None, ARG_CONSTEXPR if ty == "constexpr" else ARG_KERNEL))
+    return annotated
+
+
+def make_kernel_signature(signature: Any) -> bytes:
+    """What is passed of a signature, for ``driver.active.utils.launch``."""
+
+    def passed(types: Any) -> list[str]:
+        parts = (passed(ty) if isinstance(ty, tuple) else [ty] for ty in types if ty != "constexpr")
+        return [ty for part in parts for ty in part]
+
+    return _native.build_signature_metadata(passed(signature))
+
+
+class CudaLauncher(_native.CudaLauncher):
+    """What ``compiled.run`` is: launches device code with the arguments of a source's signature."""
+
+    def __new__(cls, src: Any, metadata: Any) -> CudaLauncher:
+        """For the types of a source that are no compile-time values."""
+        cooperative = bool(getattr(metadata, "launch_cooperative_grid", False))
+        return super().__new__(
+            cls, src.passed_types(), cooperative, bool(getattr(metadata, "launch_pdl", False))
+        )
+
+
+class CudaDriver(Driver):
+    """The driver that torch chooses where there is a GPU; a device that the user names goes before."""
+
+    @staticmethod
+    def is_active() -> bool:
+        """Whether there is a GPU that kernels can be compiled for."""
+        return _native.has_gpu()
+
+
+# Numbers of element types: those that a kernel makes tensor maps with, for those of the driver.
+_HOST_ELEMENT_TYPES = {8: 10, 9: 8, 10: 9}
+_TF32 = 11
+
+
+def make_tensordesc_arg(arg: Any, metadata: dict[str, Any] | None, _: Any = None) -> list[Any]:
+    """What a kernel takes for a tensor descriptor: a tensor map, extents and strides; without metadata its parts."""
+    if metadata is None:
+        options = [arg.padding == "nan", arg.round_f32_to_tf32]
+        return [arg.base, *arg.shape, *arg.strides, *options, *arg.shape, *arg.strides]
+    shape = list(arg.shape)
+    if metadata["fp4_padded"]:
+        shape[-1] *= 2
+    element = metadata["elem_type"]
+    parts: list[Any] = [
+        arg.base.data_ptr(),
+        metadata["swizzle"],
+        metadata["elem_size"],
+        _TF32 if arg.round_f32_to_tf32 else _HOST_ELEMENT_TYPES.get(element, element),
+        list(metadata["block_size"]),
+        shape,
+        list(arg.strides),
+        int(arg.padding == "nan"),
+    ]
+    if metadata.get("is_im2col", False):
+        steps = [1] * len(shape) if arg.element_strides is None else list(arg.element_strides)
+        lower, upper = list(arg.pixel_box_lower_corner), list(arg.pixel_box_upper_corner)
+        made = CudaUtils.fill_tma_descriptor_im2col(*parts, lower, upper, steps)
+    else:
+        made = CudaUtils.fill_tma_descriptor_tiled(*parts)
+    return [made, *arg.shape, *arg.strides]

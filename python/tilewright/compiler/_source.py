@@ -1,0 +1,171 @@
+"""What ``triton.compile`` compiles: a kernel, with the types of its arguments in text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright import _native
+from tilewright.errors import LaunchTypeError, LaunchWarning, NotAvailableError
+
+
+class ASTSource:
+    """A kernel for arguments of certain types.
+
+    ``signature`` has the type of each parameter by its name: ``"*fp32"``, ``"i32"``, ``"constexpr"``, or a tuple of
+    such. ``constexprs`` has the compile-time values, by name or by place: ``{"BLOCK": 128}``, ``{(3,): 128}``, within
+    a tuple ``{(2, 0): 1}``. ``attrs`` has what is known of the others: ``{(0,): [["tt.divisibility", 16]]}``.
+    """
+
+    ext = "ttir"
+
+    def __init__(self, fn: Any, signature: Any, constexprs: Any = None, attrs: Any = None) -> None:
+        from tilewright.backends.compiler import Language
+
+        self.fn = fn
+        self.language = Language.TRITON
+        self.name: str = fn.__name__
+        if not isinstance(signature, dict) or not all(isinstance(name, str) for name in signature):
+            raise LaunchTypeError(
+                "the signature of an ASTSource is a dict from the names of parameters to types"
+            )
+        if attrs is not None and not isinstance(attrs, dict):
+            raise LaunchTypeError(f"attrs of an ASTSource is a dict, not a {type(attrs).__name__}")
+        if unknown := [name for name in signature if name not in fn.arg_names]:
+            raise LaunchTypeError(f"kernel '{self.name}' has no parameter {unknown[0]!r}")
+        self.signature: dict[str, Any] = signature
+        self.constants = {self._place(key): value for key, value in (constexprs or {}).items()}
+        self.attrs: dict[Any, Any] = attrs or {}
+
+    def _place(self, key: Any) -> tuple[int, ...]:
+        """Where a parameter, or an item of one, is among the parameters."""
+        if isinstance(key, str):
+            if key not in self.fn.arg_names:
+                raise LaunchTypeError(f"kernel '{self.name}' has no parameter {key!r}")
+            return (self.fn.arg_names.index(key),)
+        return (key,) if isinstance(key, int) else tuple(key)
+
+    def hash(self) -> str:
+        """A digest of the kernel, the functions that it calls, the types and the values."""
+        import hashlib
+
+        types = [ty for _, ty in sorted(self.signature.items())]
+        values = [str(getattr(value, "cache_key", value)) for _, value in sorted(self.constants.items())]
+        text = f"{self.fn.cache_key}-{self.attrs}-{types}-{'-'.join(values)}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def parse_options(self) -> dict[str, Any]:
+        """The options that the source says itself: none."""
+        return {}
+
+    def make_ir(self, *_args: Any, **_kwargs: Any) -> Any:
+        """MLIR of the kernel, which tilewright does without."""
+        raise NotAvailableError(
+            "triton.compiler.ASTSource.make_ir is not available: tilewright has no MLIR; the text of its own IR is "
+            "triton.compile(source).asm['ir']"
+        )
+
+    def arguments(self) -> list[Any]:
+        """What the compiler is told of each parameter; see ``_native.compile``."""
+        found = []
+        for number, param in enumerate(self.fn.params):
+            ty = self.signature.get(param.name, "constexpr")
+            if ty == "constexpr" and (number,) not in self.constants:
+                if not param.has_default:
+                    raise LaunchTypeError(
+                        f"ASTSource of kernel '{self.name}' has neither a type nor a value for parameter "
+                        f"'{param.name}': types are in the signature, values in constexprs"
+                    )
+                found.append((param.default,))
+            else:
+                found.append(self._describe((number,), ty))
+        return found
+
+    def _describe(self, place: tuple[int, ...], ty: Any) -> Any:
+        if place in self.constants:
+            return (self.constants[place],)
+        if isinstance(ty, (tuple, list)):
+            items = [self._describe((*place, number), item) for number, item in enumerate(ty)]
+            return (items, getattr(ty, "_fields", None))
+        if not isinstance(ty, str):
+            raise LaunchTypeError(
+                f"a type of a signature is a str or a tuple of such, not a {type(ty).__name__}"
+            )
+        if ty.startswith(("tensordesc", "nvTmaDesc")):
+            raise NotAvailableError(
+                f"an argument of type {ty!r} is not available in this version of tilewright: pass the tensor, and make "
+                "the descriptor in the kernel with tl.make_tensor_descriptor"
+            )
+        # A pointer to what is not written is a pointer.
+        text = f"*{ty[2:]}" if ty.startswith("*k") else ty
+        for name, value in self.attrs.get(place, ()):
+            if name == "tt.divisibility":
+                text = f"{text}:{value}"
+        return text
+
+    def passed_types(self) -> list[Any]:
+        """The type of each parameter of the signature at a launch; ``constexpr`` for what is part of the code."""
+        names = self.fn.arg_names
+
+        def passed(place: tuple[int, ...], ty: Any) -> Any:
+            if place in self.constants or ty == "constexpr":
+                return "constexpr"
+            if isinstance(ty, (tuple, list)):
+                return tuple(passed((*place, number), item) for number, item in enumerate(ty))
+            return ty
+
+        return [passed((names.index(name),), ty) for name, ty in self.signature.items()]
+
+    def complete(self, args: tuple[Any, ...]) -> list[Any]:
+        """An argument for each parameter of the kernel, from those of a launch.
+
+        They are as many as the signature has, or as many of it as are no compile-time values; those are what they were
+        compiled to be, whatever a launch says.
+        """
+        from tilewright.language._constexpr import constexpr
+
+        names = list(self.signature)
+        if len(args) != len(names):
+            names = [name for name, ty in zip(names, self.passed_types(), strict=True) if ty != "constexpr"]
+        if len(args) != len(names):
+            raise LaunchTypeError(
+                f"kernel '{self.name}' is launched with {len(args)} arguments, and takes {len(self.signature)} "
+                f"({len(names)} without compile-time values)"
+            )
+        given = dict(zip(names, args, strict=True))
+
+        def replaced(place: tuple[int, ...], arg: Any) -> Any:
+            if place in self.constants:
+                return constexpr(self.constants[place])
+            if not isinstance(arg, tuple):
+                return arg
+            items = [replaced((*place, number), item) for number, item in enumerate(arg)]
+            return type(arg)(*items) if hasattr(arg, "_fields") else tuple(items)
+
+        return [
+            replaced((number,), given[param.name] if param.name in given else constexpr(param.default))
+            for number, param in enumerate(self.fn.params)
+        ]
+
+
+class IRSource:
+    """A file with IR of the official compiler, which tilewright does not read."""
+
+    def __init__(self, path: Any, context: Any, backend: Any) -> None:
+        raise NotAvailableError(
+            f"triton.compile({str(path)!r}) is not available: tilewright reads no MLIR; compile the kernel's source, "
+            "with ASTSource(fn, signature, constexprs)"
+        )
+
+
+def warn_of_unknown_options(options: dict[str, Any]) -> None:
+    """Warns of names that are no options: releases of Triton and torch differ in those that they have."""
+    known = [name for name, _ in _native.compile_options()]
+    for name in options:
+        if name not in known:
+            import difflib
+            import warnings
+
+            similar = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {similar[0]!r}?" if similar else ""
+            text = f"triton.compile passes over the option {name!r}, which it does not have{hint}"
+            warnings.warn(text, LaunchWarning, stacklevel=3)
