@@ -64,8 +64,9 @@ def main(arguments: list[str]) -> int:
     if (failure := _prepare(device)) is not None:
         print(failure, file=sys.stderr)
         return 1
-    if report is not None:
-        _keep_reports(report)
+    if report is not None and (failure := _keep_reports(report)) is not None:
+        print(failure, file=sys.stderr)
+        return 2
     try:
         execute, *values = _program(kind, rest)
         del arguments, device, report, kind, rest
@@ -105,12 +106,21 @@ def _prepare(device: str | None) -> str | None:
     return None
 
 
-def _keep_reports(path: str) -> None:
-    """Has the simulator's report written when the program ends: to a file, or to stderr."""
+def _keep_reports(path: str) -> str | None:
+    """Has the simulator's report written when the program ends: to a file, or to stderr. Returns what is wrong."""
     import atexit
 
     from tilewright import _native
 
+    # The program may go to another folder.
+    path = path and os.path.abspath(path)
+    try:
+        if path:
+            # What is there is not lost if the program ends early.
+            with open(path, "a"):
+                pass
+    except OSError as error:
+        return f"error: cannot write the report to {path}: {error.strerror}"
     _native.keep_reports()
 
     def write() -> None:
@@ -122,6 +132,7 @@ def _keep_reports(path: str) -> None:
             sys.stderr.write(text)
 
     atexit.register(write)
+    return None
 
 
 def _program(kind: str, argv: list[str]) -> tuple[Any, ...]:

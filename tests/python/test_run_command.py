@@ -193,6 +193,17 @@ def test_a_device_that_is_not_there(run, script):
     assert run("-m", "tilewright", "run", "--device=cpu", path).out == "ran\n"
 
 
+def test_a_report_that_cannot_be_written_is_refused_before_the_program_runs(run, script, tmp_path):
+    path = script("import os\nprint('ran')\nos.chdir('/')\n")
+    for target, reason in [("nothing/x", "No such file or directory"), (".", "Is a directory")]:
+        refused = run("-m", "tilewright", "run", f"--report={target}", path, cwd=tmp_path)
+        message = f"error: cannot write the report to {os.path.abspath(tmp_path / target)}: {reason}\n"
+        assert (refused.code, refused.out, refused.err) == (2, "", message)
+    # It is where the program was started, wherever that goes.
+    assert run("-m", "tilewright", "run", "--report=report", path, cwd=tmp_path).out == "ran\n"
+    assert (tmp_path / "report").read_text() == "no kernel was launched on the simulator\n"
+
+
 def test_other_commands_are_those_of_the_native_command_line(run):
     explained = run("-m", "tilewright", "explain", "TW0104")
     assert explained.code == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 SCALE = """
@@ -50,7 +52,216 @@ print(triton.runtime.driver.active.get_current_target())
     assert program(lines, TILEWRIGHT_DEVICE=target).out == chosen.out
 
 
-def test_a_fault_names_the_line_of_the_kernel_and_of_the_ptx(program):
+# Each kernel marks what its fault is about.
+FAULTS = """
+import mmap
+import numpy as np
+import tilewright as triton
+import tilewright.language as tl
+
+@triton.jit
+def copy(x_ptr, out_ptr, n, stride, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i * stride, mask=i < n), mask=i < n)
+
+@triton.jit
+def both(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n) + tl.load(y_ptr + i, mask=i < m))
+
+@triton.jit
+def far(x_ptr, y_ptr, out_ptr, stride, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i * stride) + tl.load(y_ptr + i * stride))
+
+@triton.jit
+def walk(x_ptr, out_ptr, steps, BLOCK: tl.constexpr):
+    place = x_ptr + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for _ in range(steps):
+        total += tl.load(place)
+        place += BLOCK
+    tl.store(out_ptr + tl.arange(0, BLOCK), total)
+
+@triton.jit
+def fetch(p, i):
+    return tl.load(p + i)
+
+@triton.jit
+def helped(x_ptr, out_ptr, i):
+    tl.store(out_ptr, fetch(x_ptr, i))
+
+@triton.jit
+def promised(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    start = tl.multiple_of(tl.load(x_ptr), 16)
+    tl.store(out_ptr + i, tl.load(x_ptr + start + i))
+
+@triton.jit
+def made_up(address, out_ptr):
+    tl.store(out_ptr, tl.load(address.to(tl.int64).to(tl.pointer_type(tl.float32))))
+
+def numbers(count, dtype=np.float32, offset=0):
+    # In pages of its own, with nothing of ours around.
+    return np.frombuffer(mmap.mmap(-1, 1 << 20), dtype, count, offset)
+
+x, out = numbers(100), numbers(300)
+try:
+    CALL
+except triton.TritonError as error:
+    (found,) = error.diagnostics
+    text = open(__file__).read().splitlines()[found.line - 1]
+    print(found.code, found.message)
+    print(text[found.column - 1 : found.end_column - 1])
+    print(found.label)
+    print(*found.notes[:-2], sep="\\n")
+    print(found.hint)
+"""
+MASK = "mask the access, `tl.load(…, mask=…)`, so that it stays inside where the tile reaches over the end"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("call", "message", "text", "label", "note", "hint"),
+    [
+        (
+            "copy[(3,)](x, out, 300, 1, BLOCK=128)",
+            "TW0201 load out of bounds of `x_ptr`",
+            "tl.load(x_ptr + i * stride, mask=i < n)",
+            "reads element 100 of `x_ptr`",
+            "`x_ptr` has the elements 0 to 99: 400 bytes; the offset is 100",
+            MASK,
+        ),
+        (
+            "copy[(1,)](numbers(102), numbers(512), 304, 1, BLOCK=512)",
+            "TW0201 load out of bounds of `x_ptr`",
+            "tl.load(x_ptr + i * stride, mask=i < n)",
+            "reads element 102 of `x_ptr`",
+            "`x_ptr` has the elements 0 to 101: 408 bytes; the offset is 102",
+            MASK,
+        ),
+        (
+            "copy[(1,)](x, out, 300, 2**24, BLOCK=64)",
+            "TW0201 load out of bounds of `x_ptr`",
+            "tl.load(x_ptr + i * stride, mask=i < n)",
+            "reads element 16777216 of `x_ptr`",
+            "`x_ptr` has the elements 0 to 99: 400 bytes; the offset is 16777216",
+            MASK,
+        ),
+        (
+            "copy[(4,)](numbers(400), out, 400, 1, BLOCK=128)",
+            "TW0201 store out of bounds of `out_ptr`",
+            "tl.store(out_ptr + i, tl.load(x_ptr + i * stride, mask=i < n), mask=i < n)",
+            "writes element 300 of `out_ptr`",
+            "`out_ptr` has the elements 0 to 299: 1200 bytes; the offset is 300",
+            MASK.replace("load", "store"),
+        ),
+        (
+            "both[(1,)](x, numbers(50), out, 100, 60, BLOCK=128)",
+            "TW0201 load out of bounds of `y_ptr`",
+            "tl.load(y_ptr + i, mask=i < m)",
+            "reads element 50 of `y_ptr`",
+            "`y_ptr` has the elements 0 to 49: 200 bytes; the offset is 50",
+            MASK,
+        ),
+        (
+            "far[(1,)](x, numbers(50), out, 2**24, BLOCK=32)",
+            "TW0201 load outside of the memory of every argument",
+            "tl.store(out_ptr + i, tl.load(x_ptr + i * stride) + tl.load(y_ptr + i * stride))",
+            "reads at address 0x",
+            "the line reads through `x_ptr` or `y_ptr`; the address is near none of them",
+            MASK,
+        ),
+        (
+            "walk[(1,)](x, out, 9, BLOCK=16)",
+            "TW0201 load out of bounds of `x_ptr`",
+            "tl.load(place)",
+            "reads element 100 of `x_ptr`",
+            "`x_ptr` has the elements 0 to 99: 400 bytes; the offset is 100",
+            MASK,
+        ),
+        (
+            "helped[(1,)](x[50:], out, -51)",
+            "TW0201 load out of bounds of `x_ptr`",
+            "tl.load(p + i)",
+            "reads element -51 of `x_ptr`",
+            "`x_ptr` has the elements -50 to 49: 400 bytes; the offset is -51",
+            MASK,
+        ),
+        (
+            "out.flags.writeable = False\n    copy[(1,)](x, out, 100, 1, BLOCK=128)",
+            "TW0201 store to `out_ptr`, which may only be read",
+            "tl.store(out_ptr + i, tl.load(x_ptr + i * stride, mask=i < n), mask=i < n)",
+            "writes here",
+            "the memory of `out_ptr` is shared with others while the kernel runs",
+            "pass memory that may be written: `&mut` in Rust, a copy of a read-only array in Python",
+        ),
+        (
+            "made_up[(1,)](2**40, out)",
+            "TW0201 load outside of the memory of every argument",
+            "tl.load(address.to(tl.int64).to(tl.pointer_type(tl.float32)))",
+            "reads at address 0x10000000000",
+            "the pointer was made of an integer, or of the pointers of several arguments",
+            "derive the pointer from the argument whose memory it points into",
+        ),
+        (
+            "made_up[(1,)](2**40 + 1, out)",
+            "TW0201 load outside of the memory of every argument",
+            "tl.load(address.to(tl.int64).to(tl.pointer_type(tl.float32)))",
+            "reads at address 0x10000000001",
+            "the pointer was made of an integer, or of the pointers of several arguments",
+            "derive the pointer from the argument whose memory it points into",
+        ),
+        (
+            "made_up[(1,)](0, out)",
+            "TW0201 load through a null pointer",
+            "tl.load(address.to(tl.int64).to(tl.pointer_type(tl.float32)))",
+            "reads at address 0x0",
+            "the pointer was made of an integer, or of the pointers of several arguments",
+            "derive the pointer from the argument whose memory it points into",
+        ),
+        (
+            "x = numbers(4000, np.int32)\n    x[0] = 5\n    promised[(1,)](x, numbers(1024, np.int32), BLOCK=1024)",
+            "TW0207 misaligned load of `x_ptr`",
+            "tl.load(x_ptr + start + i)",
+            "reads 16 bytes at element 5 of `x_ptr`",
+            "the address, 0x, is no multiple of 16",
+            "make sure that what `tl.multiple_of` and `tl.max_contiguous` promise holds for these values",
+        ),
+        (
+            "copy[(1,)](numbers(100, offset=1), out, 100, 1, BLOCK=128)",
+            "TW0207 misaligned load of `x_ptr`",
+            "tl.load(x_ptr + i * stride, mask=i < n)",
+            "reads 4 bytes at element 0 of `x_ptr`",
+            "the address, 0x, is no multiple of 4",
+            "pass memory that begins at a multiple of 4 bytes, as a copy of the array does",
+        ),
+    ],
+    ids=[
+        "load",
+        "vector",
+        "far",
+        "store",
+        "one of two",
+        "none of two",
+        "carried",
+        "inlined",
+        "read only",
+        "integer",
+        "odd integer",
+        "null",
+        "promise",
+        "array",
+    ],
+)
+def test_a_fault_names_argument_and_access(run, script, target, call, message, text, label, note, hint):
+    done = run(script(FAULTS.replace("CALL", call)), env={"TILEWRIGHT_DEVICE": target})
+    # Where the system has put the arrays.
+    shown = re.sub(r"0x7[0-9a-f]{11}", "0x", done.out)
+    assert shown.splitlines() == [message, text, label, note, hint], done.err
+
+
+def test_a_fault_names_its_warp_and_the_line_of_the_ptx(program):
     done = program(
         """
 try:
@@ -60,9 +271,8 @@ except IndexError as error:
 """,
         TILEWRIGHT_DEVICE="sim:sm_80",
     )
-    code, name, line, place, program_id, ptx = done.out.splitlines()
+    code, name, line, _, program_id, ptx = done.out.splitlines()
     assert (code, name, line) == ("TW0201", "OutOfBoundsError", "9")
-    assert place == "it reaches 4 bytes beyond the memory of `x_ptr`"
     assert program_id.startswith("in program (1, 0, 0), warp ")
     assert ptx.startswith("at line ")
     assert "ld.global" in ptx
@@ -76,7 +286,7 @@ def test_what_it_counts_is_a_table(program, tmp_path):
     assert head == "3 launches together of scale: 6 blocks of 128 threads, 0 bytes of shared memory"
     # Each launch reads 300 numbers and writes as many.
     assert any(line.endswith("; 3600 bytes read, 3600 written") for line in rest), done.err
-    assert any("program.py:9): " in line and "ld.global" in line for line in rest), done.err
+    assert any("program.py:9: ld.global" in line for line in rest), done.err
     path = tmp_path / "report"
     assert program(lines, "run", "--device=sim:sm_80", f"--report={path}").err == ""
     assert path.read_text().startswith(head)

@@ -1,9 +1,12 @@
 //! `tilewright compile k.py::kernel --signature …`: the text of a stage.
 
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
+use clap::builder::PossibleValue;
 use tilewright::frontend::Constant;
-use tilewright::{Code, Device, Diagnostic, Error, Kernel, Knobs, Module, Options, Stage, Target};
+use tilewright::runtime::{OPTIONS, OptionKind};
+use tilewright::{Code, Device, Diagnostic, Error, Kernel, Knobs, Module, Options, SourceMap, Stage, Target};
 
 use crate::output::{self, Failure};
 
@@ -19,7 +22,7 @@ Arguments in --signature, one for each parameter, separated by commas:
   BLOCK=1024               by name, behind those by position")]
 pub struct Arguments {
     #[arg(help = "The file and the kernel: k.py::add_kernel (k.py alone, if it has one kernel)")]
-    kernel: String,
+    kernel: OsString,
     /// What the arguments are: '*fp32,*fp32:16,i32,BLOCK=1024'
     #[arg(long, short, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     signature: String,
@@ -27,7 +30,7 @@ pub struct Arguments {
     #[arg(long, default_value = "cpu", value_parser = Target::names())]
     target: String,
     /// The stage to print
-    #[arg(long, default_value = "opt", value_parser = Stage::ALL.iter().map(|stage| stage.name()).collect::<Vec<_>>())]
+    #[arg(long, default_value = "opt", value_parser = stages())]
     emit: String,
     /// The file to write it to
     #[arg(long, short)]
@@ -44,17 +47,21 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let usage = |what: &str| Failure::Usage(format!("unknown {what}"));
     let stage = Stage::parse(&arguments.emit).ok_or_else(|| usage("stage"))?;
     let target = Target::parse(&arguments.target).ok_or_else(|| usage("target"))?;
+    if stage == Stage::Cubin {
+        return Err(Failure::Usage(
+            "machine code is made by a GPU's driver when the kernel is launched: `kernel[grid](...).asm['cubin']` has it; \
+             without a GPU, give the text of --emit ptx to ptxas"
+                .into(),
+        ));
+    }
     if !Stage::of(target).contains(&stage) {
         let names: Vec<&str> = Stage::of(target).iter().map(|stage| stage.name()).collect();
         let (stage, names) = (stage.name(), names.join(", "));
         return Err(Failure::Usage(format!("there is no stage '{stage}' for {target}; there are {names}")));
     }
-    let (path, name) = match arguments.kernel.rsplit_once("::") {
-        Some((path, name)) => (path, Some(name)),
-        None => (arguments.kernel.as_str(), None),
-    };
+    let (path, name) = file_and_name(&arguments.kernel);
     let module = Module::from_file(path)?;
-    let name = match name {
+    let name = match &name {
         Some(name) => name,
         None => only_kernel(&module, path)?,
     };
@@ -76,7 +83,7 @@ fn compile(kernel: &Kernel, arguments: &Arguments, target: Target, stage: Stage)
         let (name, value) = option
             .split_once('=')
             .ok_or_else(|| Failure::Usage(format!("an option is NAME=VALUE, not '{option}'")))?;
-        options.set_named(name.trim(), &option_value(value.trim()))?;
+        options.set_named(name.trim(), &option_value(value.trim())).map_err(with_options)?;
     }
     let device = target.capability().map_or(Device::Cpu, |capability| Device::Sim(capability as u16));
     let handle = kernel.on(device).compile(&arguments.signature, &options)?;
@@ -93,7 +100,51 @@ fn option_value(text: &str) -> Constant {
     }
 }
 
-fn only_kernel<'a>(module: &'a Module, path: &str) -> Result<&'a str, Error> {
+/// The stages that `--emit` takes. Machine code is none of them, but who asks for it is told where it is.
+fn stages() -> Vec<PossibleValue> {
+    let value = |stage: &Stage| PossibleValue::new(stage.name()).hide(*stage == Stage::Cubin);
+    Stage::ALL.iter().map(value).collect()
+}
+
+/// The finding that there is no such option, with those that there are.
+fn with_options(error: Error) -> Error {
+    let [diagnostic] = error.diagnostics() else { return error };
+    if diagnostic.code != Code::UnknownOption {
+        return error;
+    }
+    let is_of_compilation = |kind: OptionKind| kind != OptionKind::Launcher;
+    let names: Vec<_> =
+        OPTIONS.iter().filter(|info| is_of_compilation(info.kind)).map(|info| info.name).collect();
+    let note = format!("the options are {}", names.join(", "));
+    Error::new(diagnostic.clone().note(note), SourceMap::default())
+}
+
+/// `k.py::kernel` as a file and a name. A path need not be text.
+fn file_and_name(argument: &OsStr) -> (&Path, Option<String>) {
+    let bytes = argument.as_encoded_bytes();
+    let split = bytes.windows(2).rposition(|pair| pair == b"::");
+    match split.and_then(|at| Some((prefix(argument, at)?, str::from_utf8(&bytes[at + 2..]).ok()?))) {
+        Some((path, name)) => (Path::new(path), Some(name.into())),
+        None => (Path::new(argument), None),
+    }
+}
+
+/// The first bytes of an argument.
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "elsewhere there may be none")]
+fn prefix(argument: &OsStr, end: usize) -> Option<&OsStr> {
+    use std::os::unix::ffi::OsStrExt;
+    Some(OsStr::from_bytes(&argument.as_bytes()[..end]))
+}
+
+/// The first bytes of an argument, if it is text.
+#[cfg(not(unix))]
+fn prefix(argument: &OsStr, end: usize) -> Option<&OsStr> {
+    Some(OsStr::new(&argument.to_str()?[..end]))
+}
+
+fn only_kernel<'a>(module: &'a Module, path: &Path) -> Result<&'a str, Error> {
+    let path = path.display();
     match module.kernel_names()[..] {
         [name] => Ok(name),
         [] => Err(Diagnostic::new(Code::KernelNotFound, format!("{path} has no kernel"))

@@ -1,5 +1,6 @@
 //! The command as users start it: what goes to stdout, what to stderr, and the exit code.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -29,6 +30,10 @@ fn file(name: &str, content: &[u8]) -> PathBuf {
 }
 
 fn run(arguments: &[&str]) -> Output {
+    run_with(&arguments.iter().map(OsStr::new).collect::<Vec<_>>())
+}
+
+fn run_with(arguments: &[&OsStr]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
     command.env("NO_COLOR", "1").args(arguments).output().expect("the command starts")
 }
@@ -82,15 +87,18 @@ fn the_result_goes_to_a_file() {
 fn mistakes_end_in_one_diagnostic() {
     let path = file("mistakes.py", KERNELS.as_bytes());
     let copy = format!("{}::copy", path.display());
-    let cases: [(&[&str], i32, &str); 11] = [
+    let cases: [(&[&str], i32, &str); 14] = [
         (&["compile", &path.display().to_string()], 1, "error[TW0110]"),
         (&["compile", &format!("{}::cpoy", path.display())], 1, "did you mean 'copy'?"),
         (&["compile", &copy, "-s", "*fp32"], 1, "error[TW0101]"),
         (&["compile", &copy, "-s", "*fp32,*fp32,i32,12"], 1, "error[TW0006]"),
         (&["compile", &copy, "-s", "*fp32,*fp32,what"], 1, "error[TW0105]"),
         (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "num_warp=4"], 1, "error[TW0102]"),
+        (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "nonsense=1"], 1, "num_stages, num_warps"),
         (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "num_warps=3"], 1, "error[TW0108]"),
-        (&["compile", &copy, "--emit", "sass"], 2, "possible values: ast, ir, opt, cpu, gpu, ptx"),
+        (&["compile", &copy, "--emit", "sass"], 2, "possible values: ast, ir, opt, cpu, gpu, ptx]"),
+        (&["compile", &copy, "--emit", "cubin"], 2, "machine code is made by a GPU's driver"),
+        (&["compile", &copy, "--target", "sm_90", "--emit", "cubin"], 2, "--emit ptx to ptxas"),
         (&["compile", &copy, "--emit", "ptx"], 2, "no stage 'ptx' for cpu; there are ast, ir, opt, cpu\n"),
         (&["compile", &copy, "--target", "sm_70"], 2, "possible values: cpu, sm_75, sm_80"),
         (&["explain", "TW0999"], 2, "there is no code 'TW0999'"),
@@ -101,6 +109,25 @@ fn mistakes_end_in_one_diagnostic() {
         assert!(text.contains(part), "{arguments:?}: {text}");
         assert!(!text.contains('\u{1b}'), "no colours where there is no terminal");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn paths_need_not_be_text() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let folder = file("bytes.py", b"").with_file_name(OsStr::from_bytes(b"folder\xfe"));
+    std::fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
+    let path = folder.join("k.py");
+    std::fs::write(&path, KERNELS).expect("the folder is writable");
+    let mut kernel = path.into_os_string();
+    let several = run_with(&["compile".as_ref(), &kernel]);
+    assert!(String::from_utf8_lossy(&several.stderr).contains("has several kernels"), "{several:?}");
+    kernel.push("::zero");
+    let output = folder.join(OsStr::from_bytes(b"o\xff"));
+    let done = run_with(&["compile".as_ref(), &kernel, "-s=*i64".as_ref(), "-o".as_ref(), output.as_ref()]);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert!(std::fs::read_to_string(output).expect("it is written").contains("*int64"));
 }
 
 #[test]

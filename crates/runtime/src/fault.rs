@@ -1,42 +1,51 @@
 //! What goes wrong on a GPU, real or simulated, as errors of a launch.
 
+mod access;
+
 use tilewright_base::{Code, Diagnostic, SourceMap, Span};
 use tilewright_cuda as cuda;
-use tilewright_sim::{Fault, FaultKind, Location};
+use tilewright_sim::{Fault, FaultKind, Location, Space};
 
 use crate::error::OutOfResources;
 use crate::{Error, Handle};
+use access::{Found, Target};
 
-/// A fault that the simulator has found, at its line of the kernel.
+/// A fault that the simulator has found, at its access of the kernel or at its line.
 #[cold]
 pub(crate) fn from_fault(fault: &Fault, handle: &Handle) -> Error {
     let sources = &handle.compiled.module.sources;
-    let code = match &fault.kind {
-        FaultKind::OutOfBounds { .. } | FaultKind::ReadOnly { .. } => Code::OutOfBounds,
-        // The compiler asserts divisors as a program asserts anything else.
-        FaultKind::Assertion { message, .. } if message == Code::DivisionByZero.title() => {
-            Code::DivisionByZero
+    let line = fault.location.as_ref().and_then(|location| span(sources, location));
+    let find = |target: Target| (Found::new(fault, handle, target), target);
+    let mut diagnostic = match fault.kind {
+        FaultKind::OutOfBounds { space: Space::Global, is_store, address, bytes, nearest } => {
+            let (found, target) = find(Target { is_store, address, bytes });
+            let nearest = nearest.and_then(|(number, distance)| {
+                Some((handle.pointer_names().into_iter().nth(number)?, distance))
+            });
+            out_of_bounds(&found, target, line, nearest)
         }
-        FaultKind::Assertion { .. } => Code::DeviceAssertFailed,
-        FaultKind::Cancelled => Code::Interrupted,
-        _ => Code::DeviceFault,
+        FaultKind::ReadOnly { address } => {
+            let (found, _) = find(Target { is_store: true, address, bytes: 1 });
+            read_only(&found, line)
+        }
+        FaultKind::Misaligned { space: Space::Global, is_store, address, alignment } => {
+            let (found, target) = find(Target { is_store, address, bytes: alignment });
+            let is_in = |&(start, len): &(u64, usize)| address.wrapping_sub(start) < len as u64;
+            if found.argument.is_none() && !fault.regions.iter().any(is_in) {
+                out_of_bounds(&found, target, line, None)
+            } else {
+                misaligned(&found, target, line)
+            }
+        }
+        _ => {
+            let code = code(&fault.kind);
+            let diagnostic = Diagnostic::new(code, message(fault, code));
+            line.into_iter().fold(diagnostic, |diagnostic, line| diagnostic.primary(line, ""))
+        }
     };
-    let mut diagnostic = Diagnostic::new(code, message(fault, code));
-    if let Some(span) = fault.location.as_ref().and_then(|location| span(sources, location)) {
-        diagnostic = diagnostic.primary(span, "");
-    }
-    if let FaultKind::OutOfBounds { nearest: Some((number, distance)), .. } = &fault.kind
-        && let Some(name) = handle.pointer_names().get(*number)
-    {
-        diagnostic = diagnostic.note(if *distance < 0 {
-            format!("it begins {} bytes before the memory of `{name}`", distance.unsigned_abs())
-        } else {
-            format!("it reaches {distance} bytes beyond the memory of `{name}`")
-        });
-    }
     let [x, y, z] = fault.block;
-    let lane = fault.lane.map_or_else(String::new, |lane| format!(", lane {lane}"));
-    diagnostic = diagnostic.note(format!("in program ({x}, {y}, {z}), warp {}{lane}", fault.warp));
+    let thread = fault.lane.map_or_else(String::new, |lane| format!(", lane {lane}"));
+    diagnostic = diagnostic.note(format!("in program ({x}, {y}, {z}), warp {}{thread}", fault.warp));
     if let Some(location) = &fault.location {
         let instruction = fault.instruction.as_deref().unwrap_or_default();
         diagnostic = diagnostic.note(format!("at line {} of the PTX: {instruction}", location.ptx_line));
@@ -44,16 +53,118 @@ pub(crate) fn from_fault(fault: &Fault, handle: &Handle) -> Error {
     Error::new(diagnostic, SourceMap::clone(sources))
 }
 
+/// The code of a fault that is not about global memory.
+fn code(kind: &FaultKind) -> Code {
+    match kind {
+        // The compiler asserts divisors as a program asserts anything else.
+        FaultKind::Assertion { message, .. } if message == Code::DivisionByZero.title() => {
+            Code::DivisionByZero
+        }
+        FaultKind::Assertion { .. } => Code::DeviceAssertFailed,
+        FaultKind::Cancelled => Code::Interrupted,
+        _ => Code::DeviceFault,
+    }
+}
+
 fn message(fault: &Fault, code: Code) -> String {
     match &fault.kind {
         FaultKind::Assertion { message, .. } if code == Code::DivisionByZero => message.clone(),
-        FaultKind::OutOfBounds { is_store, bytes, .. } => {
-            format!("{} of {bytes} bytes out of bounds", if *is_store { "store" } else { "load" })
-        }
         FaultKind::Assertion { message, .. } => format!("device assertion failed: {message}"),
         kind => format!("kernel `{}`: {kind}", fault.kernel),
     }
 }
+
+/// How an access is called, and what it does.
+fn words(target: Target) -> (&'static str, &'static str) {
+    if target.is_store { ("store", "writes") } else { ("load", "reads") }
+}
+
+/// The words are those of the CPU's executor, as far as a GPU's instruction tells as much.
+fn out_of_bounds(
+    found: &Found,
+    target: Target,
+    line: Option<Span>,
+    nearest: Option<(String, i64)>,
+) -> Diagnostic {
+    let (noun, verb) = words(target);
+    let mask = format!(
+        "mask the access, `tl.{noun}(…, mask=…)`, so that it stays inside where the tile reaches over the end"
+    );
+    if let Some(argument) = &found.argument {
+        let (name, offset) = (&argument.name, argument.bad_element(target));
+        let diagnostic = Diagnostic::new(Code::OutOfBounds, format!("{noun} out of bounds of `{name}`"));
+        return found
+            .locate(diagnostic, line, &format!("{verb} element {offset} of `{name}`"))
+            .note(format!("{}; the offset is {offset}", argument.bounds()))
+            .hint(mask);
+    }
+    let is_null = target.address < NULL_PAGE;
+    let place = if is_null { "a null pointer" } else { "outside of the memory of every argument" };
+    let message = format!("{noun} {}{place}", if is_null { "through " } else { "" });
+    let label = format!("{verb} at address {:#x}", target.address);
+    let diagnostic = found.locate(Diagnostic::new(Code::OutOfBounds, message), line, &label);
+    if !found.candidates.is_empty() {
+        let names: Vec<_> = found.candidates.iter().map(|name| format!("`{name}`")).collect();
+        let names = names.join(" or ");
+        return diagnostic
+            .note(format!("the line {verb} through {names}; the address is near none of them"))
+            .hint(mask);
+    }
+    match nearest {
+        Some((name, distance)) if distance < 0 => {
+            let before = distance.unsigned_abs();
+            diagnostic.note(format!("it begins {before} bytes before the memory of `{name}`"))
+        }
+        Some((name, distance)) => {
+            diagnostic.note(format!("it reaches {distance} bytes beyond the memory of `{name}`"))
+        }
+        None => {
+            diagnostic.note("the pointer was made of an integer, or of the pointers of several arguments")
+        }
+    }
+    .hint("derive the pointer from the argument whose memory it points into")
+}
+
+fn read_only(found: &Found, line: Option<Span>) -> Diagnostic {
+    let (what, whose) = match &found.argument {
+        Some(argument) => (format!("`{}`,", argument.name), format!("the memory of `{}`", argument.name)),
+        None => ("memory".into(), "the memory".into()),
+    };
+    let diagnostic = Diagnostic::new(Code::OutOfBounds, format!("store to {what} which may only be read"));
+    found
+        .locate(diagnostic, line, "writes here")
+        .note(format!("{whose} is shared with others while the kernel runs"))
+        .hint("pass memory that may be written: `&mut` in Rust, a copy of a read-only array in Python")
+}
+
+fn misaligned(found: &Found, target: Target, line: Option<Span>) -> Diagnostic {
+    let (noun, verb) = words(target);
+    let Target { address, bytes, .. } = target;
+    let (of, what, hint) = match &found.argument {
+        None => (String::new(), format!("address {address:#x}"), PROMISES.to_owned()),
+        Some(argument) => {
+            let (name, size) = (&argument.name, argument.element_bytes());
+            let hint = if argument.is_aligned(size as u32) {
+                PROMISES.to_owned()
+            } else {
+                format!("pass memory that begins at a multiple of {size} bytes, as a copy of the array does")
+            };
+            (format!(" of `{name}`"), format!("element {} of `{name}`", argument.bad_element(target)), hint)
+        }
+    };
+    let diagnostic = Diagnostic::new(Code::DeviceFault, format!("misaligned {noun}{of}"));
+    found
+        .locate(diagnostic, line, &format!("{verb} {bytes} bytes at {what}"))
+        .note(format!("the address, {address:#x}, is no multiple of {bytes}"))
+        .hint(hint)
+}
+
+/// Addresses below are those of null pointers and of elements behind them.
+const NULL_PAGE: u64 = 4096;
+
+/// Where alignment comes from that an argument does not have.
+const PROMISES: &str =
+    "make sure that what `tl.multiple_of` and `tl.max_contiguous` promise holds for these values";
 
 /// The text of the line that an instruction comes from.
 fn span(sources: &SourceMap, location: &Location) -> Option<Span> {

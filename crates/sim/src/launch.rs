@@ -11,7 +11,7 @@ use crate::barrier::{BARRIERS, BlockBarrier};
 use crate::block::{Cluster, Machine, Stopped};
 use crate::context::{BlockMemory, agents};
 use crate::counters::StepCounters;
-use crate::decode::{Fill, Program};
+use crate::decode::{Fill, Parameter, Program};
 use crate::fault::{Cause, Fault, FaultKind, RacingAccess, Waiting};
 use crate::memory::shadow::Record;
 use crate::memory::{Agent, Clock, Global, Region, Shared};
@@ -411,7 +411,17 @@ impl Plan<'_> {
             block: std::array::from_fn(|axis| cluster[axis] * self.launch.cluster[axis] + in_cluster[axis]),
             warp: (warp % warps) as u32,
             lane,
+            parameters: self.program.parameters.iter().map(|place| self.parameter(*place)).collect(),
+            regions: self.launch.regions.iter().map(|region| (region.address(), region.len())).collect(),
         }
+    }
+
+    /// The first 8 bytes of a parameter, as a number.
+    fn parameter(&self, place: Parameter) -> u64 {
+        let mut bytes = [0; 8];
+        let len = place.bytes.min(8);
+        bytes[..len].copy_from_slice(&self.launch.parameters[place.offset..place.offset + len]);
+        u64::from_le_bytes(bytes)
     }
 
     fn text(&self, site: &crate::decode::Site) -> String {

@@ -122,37 +122,116 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// The instructions that touch memory, those that waste most first.
+    /// The lines of the source that touch memory, those that waste most first: a row for each opcode that wastes, and one for
+    /// the rest of the line.
     fn memory_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waste = |counters: &StepCounters| {
-            (counters.sectors - counters.ideal_sectors) + (counters.wavefronts - counters.ideal_wavefronts)
-        };
-        let touches =
-            |instruction: &&Instruction| instruction.counters.sectors + instruction.counters.wavefronts > 0;
-        let mut rows: Vec<_> = self.instructions.iter().filter(touches).collect();
-        rows.sort_by_key(|row| std::cmp::Reverse(waste(&row.counters)));
-        if rows.is_empty() {
+        let mut lines = BTreeMap::<Place, BTreeMap<&str, Row>>::new();
+        for instruction in &self.instructions {
+            let counters = &instruction.counters;
+            if counters.sectors + counters.wavefronts == 0 {
+                continue;
+            }
+            let opcode = if waste(counters) > 0 { instruction.opcode.as_str() } else { "" };
+            let place = Place::of(&instruction.location);
+            lines.entry(place).or_default().entry(opcode).or_default().add(instruction);
+        }
+        if lines.is_empty() {
             return Ok(());
         }
+        let mut lines: Vec<_> =
+            lines.into_iter().map(|(place, rows)| (place, rows.into_values().collect::<Vec<_>>())).collect();
+        for (_, rows) in &mut lines {
+            rows.sort_by_key(|row| std::cmp::Reverse(row.cost()));
+        }
+        let cost = |rows: &[Row]| {
+            rows.iter().map(Row::cost).fold((0, 0), |sum, cost| (sum.0 + cost.0, sum.1 + cost.1))
+        };
+        lines.sort_by_key(|(_, rows)| std::cmp::Reverse(cost(rows)));
         writeln!(
             f,
             "\n{:>10} {:>10} {:>10} {:>10} {:>10}  where",
             "requests", "sectors", "excess", "wavefronts", "conflicts"
         )?;
-        for row in rows {
-            let counters = &row.counters;
-            writeln!(
-                f,
-                "{:>10} {:>10} {:>10} {:>10} {:>10}  {}: {}",
-                counters.executions,
-                counters.sectors,
-                counters.sectors - counters.ideal_sectors,
-                counters.wavefronts,
-                counters.wavefronts - counters.ideal_wavefronts,
-                row.location,
-                row.text
-            )?;
+        for (place, rows) in lines {
+            for row in rows {
+                writeln!(f, "{row}  {place}: {}{}", row.opcodes.join(", "), row.ptx_lines(&place))?;
+            }
         }
         Ok(())
+    }
+}
+
+/// What an instruction moves beyond what it would have to.
+fn waste(counters: &StepCounters) -> u64 {
+    (counters.sectors - counters.ideal_sectors) + (counters.wavefronts - counters.ideal_wavefronts)
+}
+
+/// What rows are grouped by: the line of the kernel's source, or that of the PTX where it does not say.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Place<'a> {
+    Kernel(&'a str, u32),
+    Ptx(u32),
+}
+
+impl<'a> Place<'a> {
+    fn of(location: &'a Location) -> Self {
+        match &location.kernel {
+            Some((file, line)) => Self::Kernel(file, *line),
+            None => Self::Ptx(location.ptx_line),
+        }
+    }
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel(file, line) => write!(f, "{file}:{line}"),
+            Self::Ptx(line) => write!(f, "PTX line {line}"),
+        }
+    }
+}
+
+/// Instructions of a line, counted together.
+#[derive(Default)]
+struct Row<'a> {
+    counters: StepCounters,
+    /// In the order of the program, each once.
+    opcodes: Vec<&'a str>,
+    /// Their lines of the PTX.
+    ptx_lines: Vec<u32>,
+}
+
+impl<'a> Row<'a> {
+    fn add(&mut self, instruction: &'a Instruction) {
+        self.counters.add(&instruction.counters);
+        self.ptx_lines.push(instruction.location.ptx_line);
+        if !self.opcodes.contains(&instruction.opcode.as_str()) {
+            self.opcodes.push(&instruction.opcode);
+        }
+    }
+
+    /// What it wastes, then what it moves.
+    fn cost(&self) -> (u64, u64) {
+        (waste(&self.counters), self.counters.sectors + self.counters.wavefronts)
+    }
+
+    /// Where the instructions stand, if the place does not say it.
+    fn ptx_lines(&self, place: &Place<'_>) -> String {
+        match (place, &self.ptx_lines[..]) {
+            (Place::Ptx(_), _) | (_, []) => String::new(),
+            (Place::Kernel(..), [line]) => format!(" (PTX line {line})"),
+            (Place::Kernel(..), [first, .., last]) => {
+                format!(" ({} in PTX lines {first} to {last})", self.ptx_lines.len())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Row<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StepCounters { executions, sectors, ideal_sectors, wavefronts, ideal_wavefronts, .. } =
+            self.counters;
+        let (excess, conflicts) = (sectors - ideal_sectors, wavefronts - ideal_wavefronts);
+        write!(f, "{executions:>10} {sectors:>10} {excess:>10} {wavefronts:>10} {conflicts:>10}")
     }
 }

@@ -79,6 +79,9 @@ fn an_off_by_one_mask_is_out_of_bounds() {
     };
     assert_eq!((space, is_store, bytes, nearest), (Space::Global, true, 4, Some((2, 4))));
     assert_eq!((found.warp, found.lane), (3, Some(4)));
+    let addresses: Vec<_> = found.regions.iter().map(|(address, _)| *address).collect();
+    assert_eq!(found.regions.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(), [404, 404, 400]);
+    assert_eq!(found.parameters, [&addresses[..], &[100]].concat());
     let location = found.location.unwrap();
     assert_eq!(location.kernel, Some(("add.py".into(), 17)));
     assert_eq!(text.lines().nth(location.ptx_line as usize - 1).unwrap().trim(), found.instruction.unwrap());

@@ -150,6 +150,25 @@ fn variables_of_the_module_keep_their_values() {
 }
 
 #[test]
+fn an_allocation_is_near_as_far_as_it_is_long() {
+    let body = "    .reg .b64 %a, %n;\n    .reg .b32 %r;\n    ld.param.u64 %a, [a];\n    ld.param.u64 %n, [n];\n    add.u64 %a, %a, %n;\n    ld.global.u32 %r, [%a];\n    ret;";
+    let module = load("sm_90", &kernel(&["a", "n"], body));
+    for (offset, expected) in [
+        (16, Some((0, 4))),
+        (28, Some((0, 16))),
+        (32, None),
+        (-16, Some((0, -16))),
+        (-20, None),
+        (1_i64 << 40, None),
+    ] {
+        let mut words = [0_u32; 4];
+        let result = launch_with(&module, [1; 3], [1; 3], vec![memory(&mut words), value(offset)], |_| ());
+        let FaultKind::OutOfBounds { nearest, .. } = fault(result) else { panic!("{offset}") };
+        assert_eq!(nearest, expected, "{offset}");
+    }
+}
+
+#[test]
 fn memory_that_may_only_be_read() {
     let body = "    .reg .b64 %a;\n    .reg .b32 %r;\n    ld.param.u64 %a, [a];\n    ld.global.u32 %r, [%a];\n    st.global.u32 [%a], %r;\n    ret;";
     let module = load("sm_90", &kernel(&["a"], body));

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Fault, FaultKind};
+use crate::memory::Space;
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,7 +40,10 @@ impl fmt::Display for FaultKind {
                     does(*is_store)
                 )?;
                 match nearest {
-                    None => write!(f, ", of which the launch has none"),
+                    None => write!(f, ", far from all that the launch has"),
+                    Some((_, distance)) if *space != Space::Global => {
+                        write!(f, ", {distance} bytes past the end")
+                    }
                     Some((number, distance)) if *distance < 0 => {
                         write!(f, ", {} bytes before allocation {number}", distance.unsigned_abs())
                     }

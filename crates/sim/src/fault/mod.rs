@@ -43,6 +43,10 @@ pub struct Fault {
     pub warp: u32,
     /// The lane, where it is about one.
     pub lane: Option<u32>,
+    /// What each parameter of the kernel held: its first 8 bytes, as a number.
+    pub parameters: Vec<u64>,
+    /// The regions of the launch: address and length in bytes.
+    pub regions: Vec<(u64, usize)>,
 }
 
 impl Fault {
@@ -56,6 +60,8 @@ impl Fault {
             block: [0; 3],
             warp: 0,
             lane: None,
+            parameters: Vec::new(),
+            regions: Vec::new(),
         })
     }
 }
@@ -102,7 +108,7 @@ pub enum FaultKind {
         /// The bytes of the access.
         bytes: u32,
         /// The allocation that is nearest: its number among the regions of the launch, and by how many bytes the access
-        /// misses it (negative: it begins before).
+        /// misses it (negative: it begins before). None if it misses each by more bytes than that has.
         nearest: Option<(usize, i64)>,
     },
     /// The address is not a multiple of the size of the access.

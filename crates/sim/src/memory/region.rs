@@ -179,9 +179,12 @@ impl<'a> Global<'a> {
         let miss = |Lent { region, number, .. }: &Lent<'a>| {
             let start = address.wrapping_sub(region.address()) as i64;
             let past = start.saturating_add(bytes as i64).saturating_sub(region.len as i64);
-            (*number, if start < 0 { start } else { past })
+            let distance = if start < 0 { start } else { past };
+            // Whoever is further away than that had another allocation in mind, or none.
+            (distance.unsigned_abs() <= region.len as u64).then_some((*number, distance))
         };
-        let nearest = self.regions.iter().map(miss).min_by_key(|(_, distance)| distance.unsigned_abs());
+        let misses = self.regions.iter().filter_map(miss);
+        let nearest = misses.min_by_key(|(_, distance)| distance.unsigned_abs());
         Err(FaultKind::OutOfBounds { space: Space::Global, is_store, address, bytes: bytes as u32, nearest })
     }
 

@@ -1,0 +1,254 @@
+//! Which access of a kernel went wrong on a GPU: the line of the fault says which it may be, and the IR through which argument
+//! each of them goes.
+
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+use tilewright_base::{Diagnostic, Span};
+use tilewright_ir::{Block, Definition, ElementwiseFn, Function, Inst, Op, Value};
+use tilewright_sim::Fault;
+
+use crate::Handle;
+
+/// What is accessed in global memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub is_store: bool,
+    pub address: u64,
+    pub bytes: u32,
+}
+
+/// An argument that is a pointer, and the memory behind it.
+#[derive(Clone, Debug)]
+pub(super) struct Argument {
+    pub name: String,
+    /// Its place among the parameters that are passed.
+    parameter: usize,
+    /// The address that was passed.
+    base: u64,
+    /// Bytes of an element.
+    size: u64,
+    /// Where the memory that it may reach begins and ends.
+    start: u64,
+    end: u64,
+}
+
+impl Argument {
+    /// The element that a byte belongs to, counted from the one that the pointer points to.
+    fn element(&self, address: u64) -> i64 {
+        (address.wrapping_sub(self.base) as i64).div_euclid(self.size as i64)
+    }
+
+    /// By how many bytes an access misses its memory.
+    fn distance(&self, target: Target) -> u64 {
+        let end = target.address.saturating_add(u64::from(target.bytes));
+        self.start.saturating_sub(target.address).max(end.saturating_sub(self.end))
+    }
+
+    /// Whether an access is so near that it may have been meant for this argument.
+    fn is_near(&self, target: Target) -> bool {
+        self.distance(target) <= self.end - self.start
+    }
+
+    /// The first element of an access that is out of bounds; else its first.
+    pub(super) fn bad_element(&self, target: Target) -> i64 {
+        let is_inside = (self.start..self.end).contains(&target.address);
+        self.element(if is_inside && self.distance(target) > 0 { self.end } else { target.address })
+    }
+
+    /// The elements that it has, in words.
+    pub(super) fn bounds(&self) -> String {
+        let name = &self.name;
+        if self.start == self.end {
+            return format!("`{name}` has no elements");
+        }
+        let (first, last) = (self.element(self.start), self.element(self.end - 1));
+        format!("`{name}` has the elements {first} to {last}: {} bytes", self.end - self.start)
+    }
+
+    /// Whether the address that was passed is a multiple of so many bytes.
+    pub(super) fn is_aligned(&self, alignment: u32) -> bool {
+        self.base.is_multiple_of(u64::from(alignment))
+    }
+
+    /// Bytes of an element.
+    pub(super) fn element_bytes(&self) -> u64 {
+        self.size
+    }
+}
+
+/// A load or a store of the kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Access {
+    /// Its span, and those of the calls that it was inlined through.
+    chain: Vec<Span>,
+    /// The parameter that its pointers come from, if it is one.
+    parameter: Option<usize>,
+}
+
+/// The accesses that a fault may be about.
+pub(super) struct Found {
+    accesses: Vec<Access>,
+    /// The argument that the address was made of, if that is known.
+    pub(super) argument: Option<Argument>,
+    /// Where it is not: the arguments that it may be.
+    pub(super) candidates: Vec<String>,
+}
+
+impl Found {
+    /// The accesses on the line of the fault, and the argument that they go through: that of all, or the one that is near.
+    pub(super) fn new(fault: &Fault, handle: &Handle, target: Target) -> Self {
+        let mut accesses = on_line(fault, handle, target.is_store);
+        let through = |argument: &Argument| {
+            accesses.is_empty() || accesses.iter().any(|access| access.parameter == Some(argument.parameter))
+        };
+        let mut candidates = arguments(fault, handle);
+        candidates.retain(through);
+        let is_certain = matches!(&accesses[..], [first, rest @ ..]
+            if rest.iter().all(|access| access.parameter == first.parameter));
+        let is_known = accesses.iter().all(|access| access.parameter.is_some());
+        let near = candidates.iter().filter(|argument| is_certain || argument.is_near(target));
+        let argument = near.min_by_key(|argument| argument.distance(target)).filter(|_| is_known).cloned();
+        match &argument {
+            Some(argument) => {
+                accesses.retain(|access| access.parameter == Some(argument.parameter));
+                candidates.clear();
+            }
+            None if !is_known || accesses.is_empty() => candidates.clear(),
+            None => {}
+        }
+        let candidates = candidates.into_iter().map(|argument| argument.name).collect();
+        Self { accesses, argument, candidates }
+    }
+
+    /// Shows the access with the calls that led there, or else the line.
+    pub(super) fn locate(&self, diagnostic: Diagnostic, line: Option<Span>, label: &str) -> Diagnostic {
+        match (&self.accesses[..], line) {
+            ([Access { chain, .. }], _) => {
+                let mut diagnostic = diagnostic.primary(chain[0], label);
+                for &caller in &chain[1..] {
+                    diagnostic = diagnostic.secondary(caller, "called from here");
+                }
+                diagnostic
+            }
+            (_, Some(line)) => diagnostic.primary(line, label),
+            (_, None) => diagnostic,
+        }
+    }
+}
+
+/// The arguments that are pointers.
+fn arguments(fault: &Fault, handle: &Handle) -> Vec<Argument> {
+    let kernel = handle.compiled.module.kernel();
+    let entry = kernel.blocks[kernel.entry].parameters.iter().enumerate();
+    let pointers = entry.filter_map(|(index, &value)| Some((index, kernel.ty(value).element.pointee()?)));
+    let passed = handle.pointer_names().into_iter().zip(&fault.regions);
+    pointers
+        .zip(passed)
+        .filter_map(|((parameter, pointee), (name, &(start, len)))| {
+            let (base, size) = (*fault.parameters.get(parameter)?, pointee.bytes() as u64);
+            Some(Argument { name, parameter, base, size, start, end: start + len as u64 })
+        })
+        .collect()
+}
+
+/// The loads or stores whose outermost call stands on the line of the fault.
+fn on_line(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
+    let Some((file, line)) = fault.location.as_ref().and_then(|location| location.kernel.as_ref()) else {
+        return Vec::new();
+    };
+    let module = &handle.compiled.module;
+    let kernel = module.kernel();
+    let mut accesses = Vec::new();
+    kernel.walk(kernel.entry, &mut |inst| {
+        let data = &kernel.insts[inst];
+        let is_wanted = match &data.op {
+            Op::Load { .. } => !is_store,
+            Op::Store { .. } => is_store,
+            // tidy: wildcard because no other op has memory outside of the block.
+            _ => false,
+        };
+        if !is_wanted {
+            return;
+        }
+        let chain = kernel.call_chain(inst);
+        let is_there = chain.last().is_some_and(|span| {
+            let found = module.sources.file(span.file);
+            found.name == *file && found.line_column(span.start).0 == *line
+        });
+        let access = Access { chain, parameter: origin(kernel, data.operands[0]) };
+        if is_there && !accesses.contains(&access) {
+            accesses.push(access);
+        }
+    });
+    accesses
+}
+
+/// The parameter of the kernel that a pointer comes from, if there is one alone.
+fn origin(kernel: &Function, pointer: Value) -> Option<usize> {
+    let (mut seen, mut open, mut found) = (FxHashSet::default(), vec![pointer], None);
+    while let Some(value) = open.pop() {
+        if !seen.insert(value) {
+            continue;
+        }
+        match kernel.values[value].definition {
+            Definition::Parameter(block, index) if block == kernel.entry => {
+                if found.replace(index).is_some_and(|other| other != index) {
+                    return None;
+                }
+            }
+            Definition::Parameter(block, index) => {
+                let owner = owner(kernel, block)?;
+                let skipped = match &kernel.insts[owner].op {
+                    Op::For { .. } => 1,
+                    Op::While { .. } => 0,
+                    // tidy: wildcard because only loops have regions that take what they carry.
+                    _ => return None,
+                };
+                open.extend(made_of(kernel, owner, index.checked_sub(skipped)? as usize)?);
+            }
+            Definition::Result(inst, index) => open.extend(made_of(kernel, inst, index as usize)?),
+        }
+    }
+    found.map(|index| index as usize)
+}
+
+/// The pointers that a result of an instruction is made of, or what a loop carries there.
+fn made_of(kernel: &Function, inst: Inst, index: usize) -> Option<SmallVec<[Value; 2]>> {
+    let data = &kernel.insts[inst];
+    let yielded = |region: usize| kernel.yielded(data.regions[region]).get(index).copied();
+    let pair = |one: Option<Value>, other: Option<Value>| Some(SmallVec::from_buf([one?, other?]));
+    match &data.op {
+        Op::Splat { .. }
+        | Op::ExpandDims { .. }
+        | Op::Broadcast { .. }
+        | Op::Reshape { .. }
+        | Op::Transpose { .. }
+        | Op::Hint { .. }
+        | Op::Relayout { .. }
+        | Op::PtrAdd { .. }
+        | Op::Bitcast { .. }
+        | Op::Cast { .. } => {
+            let value = data.operands[0];
+            kernel.ty(value).element.pointee().map(|_| SmallVec::from_elem(value, 1))
+        }
+        Op::Elementwise { function: ElementwiseFn::Select } => {
+            pair(data.operands.get(1).copied(), data.operands.get(2).copied())
+        }
+        Op::For { .. } => pair(data.operands.get(3 + index).copied(), yielded(0)),
+        Op::While { .. } => pair(data.operands.get(index).copied(), yielded(1)),
+        Op::If { .. } => pair(yielded(0), yielded(1)),
+        // tidy: wildcard because no other op makes a pointer of a pointer.
+        _ => None,
+    }
+}
+
+/// The instruction that a block is a region of.
+fn owner(kernel: &Function, block: Block) -> Option<Inst> {
+    let mut found = None;
+    kernel.walk(kernel.entry, &mut |inst| {
+        if kernel.insts[inst].regions.contains(&block) {
+            found = Some(inst);
+        }
+    });
+    found
+}
