@@ -177,3 +177,15 @@ def test_run_and_hooks():
     kernel.run(y, grid=(1,), warmup=False, n=3)
     assert y[0] == 3
     assert calls == [(1, {"n": 3})]
+
+
+@pytest.mark.parametrize(
+    "option", [{"ptx_options": "--fmad=false"}, {"ir_override": "k.ttir"}, {"instrumentation_mode": "fpsan"}]
+)
+def test_an_option_that_nothing_does_yet_is_refused(option):
+    y = np.zeros(4, np.int32)
+    (name,) = option
+    with pytest.raises(triton.errors.TritonError, match=rf"TW0024.*{name} is not available yet"):
+        fill[(1,)](y, 4, **option)
+    fill[(1,)](y, 4, **{name: None})
+    assert y[0] == 7

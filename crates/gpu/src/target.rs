@@ -24,8 +24,12 @@ pub enum Feature {
     Tma,
     /// Matrix products of four warps: `wgmma`.
     Wgmma,
-    /// Arithmetic of bf16.
+    /// The fused product and sum of bf16, and the extrema of bf16 and fp16.
     Bf16Arithmetic,
+    /// Sums, differences, products and comparisons of bf16.
+    Bf16Sums,
+    /// Conversions of 8-bit floats, by pairs.
+    Fp8Conversion,
 }
 
 /// A set of features.
@@ -94,6 +98,7 @@ const ADA: &[Feature] = &[
     Feature::Redux,
     Feature::Bf16Arithmetic,
     Feature::MmaSyncFp8,
+    Feature::Fp8Conversion,
 ];
 const HOPPER: &[Feature] = &[
     Feature::MmaSync,
@@ -102,6 +107,8 @@ const HOPPER: &[Feature] = &[
     Feature::CpAsync,
     Feature::Redux,
     Feature::Bf16Arithmetic,
+    Feature::Bf16Sums,
+    Feature::Fp8Conversion,
     Feature::StMatrix,
     Feature::Tma,
     Feature::Wgmma,

@@ -1,6 +1,8 @@
 //! The device that kernels run on, and what Python asks about it.
 #![expect(unsafe_code, reason = "a stream is known by its number")]
 
+use std::ffi::OsString;
+
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -206,6 +208,6 @@ pub(crate) fn take_reports() -> String {
 
 /// The command line `tilewright ...`, without `run`; returns the exit code.
 #[pyfunction]
-pub(crate) fn command_line(py: Python<'_>, arguments: Vec<String>) -> u8 {
-    py.detach(|| tilewright_cli::main(std::iter::once("tilewright".to_owned()).chain(arguments)))
+pub(crate) fn command_line(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| tilewright_cli::main(std::iter::once("tilewright".into()).chain(arguments)))
 }

@@ -101,6 +101,9 @@ options! {
     "wgp_cu_mode" Text, "'wgp'", "HIP: mode of workgroup processors";
 }
 
+/// Options that change what a kernel does, and that nothing here does yet.
+const NOT_YET: &[&str] = &["instrumentation_mode", "ir_override", "ptx_options"];
+
 impl OptionId {
     /// The option with this name.
     pub fn parse(name: &str) -> Option<Self> {
@@ -177,6 +180,11 @@ impl Options {
         };
         if !fits {
             return Err(invalid(info, value).into());
+        }
+        if NOT_YET.contains(&info.name) && value.is_true() {
+            let message = format!("the launch option {} is not available yet", info.name);
+            let note = format!("found {value}; a launch without it works");
+            return Err(Diagnostic::new(Code::NotOnThisDevice, message).note(note).into());
         }
         let number = number.unwrap_or_default() as u32;
         match info.name {

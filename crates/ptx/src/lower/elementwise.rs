@@ -75,22 +75,15 @@ impl Lowering<'_> {
         let is_sum = matches!(function, F::Add | F::Sub | F::Mul | F::Fma);
         let is_extremum = matches!(function, F::Min | F::Max | F::MinNan | F::MaxNan);
         let is_comparison = comparison(function).is_some();
-        // The extrema of binary16 came with bfloat16.
         let has_bf16 = self.has(Feature::Bf16Arithmetic);
         match dtype {
             Dtype::F16 if is_extremum => has_bf16.then_some(Float::F16),
             Dtype::F16 => (is_sum || is_comparison).then_some(Float::F16),
             Dtype::BF16 if is_sum || is_extremum => has_bf16.then_some(Float::Bf16),
-            Dtype::BF16 => (self.has_bf16_sums() && is_comparison).then_some(Float::Bf16),
+            Dtype::BF16 => (self.has(Feature::Bf16Sums) && is_comparison).then_some(Float::Bf16),
             // tidy: wildcard because the others have instructions for every function, or for none.
             _ => Float::of(dtype),
         }
-    }
-
-    /// Whether bfloat16 has all instructions that binary16 has, not the fused sum and the extrema alone.
-    fn has_bf16_sums(&self) -> bool {
-        // They came with these.
-        self.has(Feature::Wgmma)
     }
 
     /// A function in a type that instructions compute in.
@@ -107,7 +100,7 @@ impl Lowering<'_> {
             // tidy: wildcard because the other functions are another function's.
             _ => return self.native_function(function, float, x),
         };
-        if float == Float::Bf16 && !self.has_bf16_sums() {
+        if float == Float::Bf16 && !self.has(Feature::Bf16Sums) {
             return Some(self.builder.fused(binary, float, x[0], x[1]));
         }
         Some(self.builder.float_binary(binary, float, None, x[0], x[1]))

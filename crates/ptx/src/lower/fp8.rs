@@ -57,8 +57,7 @@ fn power_of_two(exponent: i32) -> u64 {
 impl Lowering<'_> {
     /// The type of two numbers of an 8-bit format, if the target converts them.
     fn pair_of(&self, dtype: Dtype) -> Option<ScalarType> {
-        // The conversions came with the tensor cores that multiply these formats, by either instruction.
-        if !self.has(Feature::MmaSyncFp8) && !self.has(Feature::Wgmma) {
+        if !self.has(Feature::Fp8Conversion) {
             return None;
         }
         match dtype {
