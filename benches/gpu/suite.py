@@ -230,8 +230,9 @@ class Suite:
         command = [sys.executable, "-m", "gpu.measure", case, "--journal", journal]
         for name, value in (("skip", skip), ("step", self.options.step), ("rounds", self.options.rounds)):
             command += [f"--{name}", str(value)]
-        # A cache would answer in place of the compiler.
-        more = {"TILEWRIGHT_CACHE_LIMIT": "0"} if case in ("ptx", "cubin") else {}
+        # A cache would answer in place of the compiler: ours, and the driver's, which keeps what it assembled from PTX.
+        cold = {"TILEWRIGHT_CACHE_LIMIT": "0", "CUDA_CACHE_DISABLE": "1"}
+        more = cold if case in ("ptx", "cubin") else {}
         return self.run(command, self.environment(**more), self.options.silence, alive=journal)
 
     def benchmark(self, case: str) -> None:
