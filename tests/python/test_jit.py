@@ -7,8 +7,10 @@ import copy
 import dataclasses
 import inspect
 import math
+import os
 import pickle
 import pydoc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -338,3 +340,34 @@ print(y[0])
     )
     done = run(program)
     assert done.out == "61.0\n", (done.code, done.err)
+
+
+def test_a_program_may_lie_in_a_path_that_is_no_utf8(run, tmp_path):
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/no \xff\xe9"))
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("the file system takes names of UTF-8 alone")
+    path = folder / "script.py"
+    path.write_text(
+        """
+import numpy as np
+import tilewright as triton
+import tilewright.language as tl
+
+@triton.jit
+def kernel(y_ptr, N: tl.constexpr):
+    tl.store(y_ptr, N)
+    if N == 2:
+        tl.store(y_ptr, missing)
+
+y = np.zeros(1, np.float32)
+kernel[(1,)](y, N=1)
+print(y[0], flush=True)
+kernel[(1,)](y, N=2)
+"""
+    )
+    done = run(path)
+    assert done.out == "1.0\n", done.err
+    assert "'missing' is not defined" in done.err
+    assert "UnicodeEncodeError" not in done.err

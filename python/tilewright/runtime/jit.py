@@ -177,7 +177,8 @@ class JITFunction(_native.JitKernel, KernelInterface[T]):  # type: ignore[misc]
 
         self._define(
             name=fn.__code__.co_name,
-            file=self.file_name,
+            # Bytes of a path that are no UTF-8 are shown as what they are not.
+            file=self.file_name.encode(errors="surrogateescape").decode(errors="replace"),
             text=self._src,
             first_line=self.starting_line_number,
             removed_columns=removed_columns,
