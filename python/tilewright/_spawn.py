@@ -1,14 +1,42 @@
-"""Processes that multiprocessing starts anew, under ``tilewright run``: they too have tilewright as their Triton.
+"""Processes that multiprocessing starts anew under ``tilewright run``, and those that torch's Inductor compiles in.
+
+They too have tilewright as their Triton.
 
 Such a process imports the program before it does anything else, so the name ``triton`` must be taken before that.
 """
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import Any
 
 from tilewright._import_hook import when_imported
+
+_COMPILE_WORKER = (
+    "import runpy, sys, tilewright; tilewright.install_as_triton(); "
+    "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+
+
+def install_in_compile_workers() -> None:
+    """Lets the processes that torch's Inductor starts to compile in begin with ``install_as_triton()``."""
+
+    def wrap(pool: ModuleType) -> None:
+        subprocess = pool.subprocess
+
+        class Subprocess:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(subprocess, name)
+
+            def Popen(self, command: list[str], *args: Any, **kwargs: Any) -> Any:
+                if command[:1] == [sys.executable] and command[1:2] and command[1].endswith("__main__.py"):
+                    command = [sys.executable, "-c", _COMPILE_WORKER, *command[1:]]
+                return subprocess.Popen(command, *args, **kwargs)
+
+        pool.subprocess = Subprocess()  # type: ignore[attr-defined]
+
+    when_imported("torch._inductor.compile_worker.subproc_pool", wrap)
 
 
 def install(device: str | None) -> None:

@@ -286,6 +286,20 @@ def test_a_kernel_is_shown_and_copied_like_a_function():
     assert Holder.kernel is Holder().kernel is documented
 
 
+def test_a_kernel_without_its_function_is_its_attributes():
+    @triton.jit
+    def kernel(x_ptr, n, BLOCK: tl.constexpr):
+        tl.store(x_ptr, n)
+
+    # What torch's Inductor does before it sends a kernel to another process.
+    kernel.fn = kernel.__globals__ = kernel.used_global_vals = kernel._hash_lock = None
+    sent = pickle.loads(pickle.dumps(kernel))
+    assert type(sent) is type(kernel)
+    assert sent.arg_names == ["x_ptr", "n", "BLOCK"]
+    assert sent.constexprs == [2]
+    assert sent.src == kernel.src
+
+
 def test_options_of_the_decorator():
     @triton.jit(noinline=True)
     def helper(x):

@@ -134,6 +134,7 @@ class JITFunction(_native.JitKernel, KernelInterface[T]):  # type: ignore[misc]
         launch_metadata: Any = None,
     ) -> None:
         import inspect
+        import threading
 
         _say_that_kernels_are_compiled()
         unspecialized, unaligned = do_not_specialize or [], do_not_specialize_on_alignment or []
@@ -164,6 +165,9 @@ class JITFunction(_native.JitKernel, KernelInterface[T]):  # type: ignore[misc]
         self.kernel: Any = None
         self.device_caches: dict[Any, Any] = {}
         self.pre_run_hooks: list[Callable[..., Any]] = []
+        # Inductor takes these away before it sends a kernel from a process that compiles.
+        self.used_global_vals: dict[Any, Any] | None = {}
+        self._hash_lock = threading.RLock()
 
         # What users ask functions for.
         self.__name__: str = fn.__name__
@@ -237,9 +241,17 @@ class JITFunction(_native.JitKernel, KernelInterface[T]):  # type: ignore[misc]
         """Whether this is a function of another language than Triton; never."""
         return False
 
-    def __reduce__(self) -> str:
-        """Copied and pickled as functions are: as itself, and by its name."""
-        return self.__qualname__
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Copied and pickled as functions are: as itself, and by its name.
+
+        One that Inductor has taken its function from is its attributes; it describes a kernel, and is not launched.
+        """
+        attributes = dict(self.__dict__)
+        if attributes["fn"] is not None:
+            return self.__qualname__
+        for name in ("__globals__", "__wrapped__", "pre_run_hooks"):
+            del attributes[name]
+        return _native.JitKernel.__new__, (type(self),), attributes
 
     def __repr__(self) -> str:
         return f"JITFunction({self.module}:{self.__qualname__})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import IntEnum
 from typing import Any
 
@@ -80,7 +81,15 @@ class CudaDriver(Driver):
     @staticmethod
     def is_active() -> bool:
         """Whether there is a GPU that kernels can be compiled for."""
-        return _native.has_gpu()
+        return _native.has_gpu() or _torch_has_gpu()
+
+
+def _torch_has_gpu() -> bool:
+    """Whether torch says so: a process that was forked, as Inductor's are, cannot ask the driver itself."""
+    from tilewright import _cuda_on_cpu
+
+    torch = sys.modules.get("torch")
+    return torch is not None and not _cuda_on_cpu.is_active() and bool(torch.cuda.is_available())
 
 
 # Numbers of element types: those that a kernel makes tensor maps with, for those of the driver.
