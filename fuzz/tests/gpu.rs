@@ -404,3 +404,11 @@ fn few_kernels_are_refused() {
     let refused = (0..100).filter(|&seed| in_simulator(&kernel(seed), seed, "sm_80", 4).is_none()).count();
     assert!(refused <= 5, "{refused} of 100 kernels are refused");
 }
+
+#[test]
+fn numbers_that_wrap_around_are_not_taken_to_be_equal() {
+    // An int8 that a subtraction takes around, and a comparison that its range would decide if it did not.
+    let seed = 4_898_739_067_013_228_994;
+    let text = kernel(seed);
+    assert!(in_simulator(&text, seed, "sm_80", 4) == Some(on_cpu(&text, seed)), "{text}");
+}

@@ -42,7 +42,7 @@ use cranelift_entity::{PrimaryMap, SecondaryMap};
 use tilewright_base::Diagnostic;
 use tilewright_ir::{Function, Module, Op, Value};
 use tilewright_layout::Layout;
-use tilewright_opt::analysis::{Assumptions, analyze_assuming};
+use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
 
 use crate::access::{AccessShape, Infos};
 use crate::classes::Classes;
@@ -99,6 +99,8 @@ fn assemble(
     for value in function.values.keys() {
         of_value[value] = ids[value].map(|id| layouts.get(id).clone());
     }
+    // Numbers that programs compute with may wrap around, unlike those that they make addresses of.
+    let certain = analyze(decided.function);
     let mut equal_registers = SecondaryMap::new();
     let mut accesses = SecondaryMap::new();
     let mut products = SecondaryMap::new();
@@ -107,7 +109,7 @@ fn assemble(
         if let (Op::Elementwise { .. }, [result]) = (&data.op, &data.results[..])
             && let Some(layout) = of_value[*result].as_ref()
         {
-            let info = &infos[decided.function.insts[origin].results[0]];
+            let info = &certain[decided.function.insts[origin].results[0]];
             equal_registers[*result] = access::equal_registers(layout, info);
         }
         let pointer_layout = data.operands.first().and_then(|pointer| of_value[*pointer].as_ref());
