@@ -9,6 +9,7 @@
 //! | pass | decides |
 //! |---|---|
 //! | `support` | what is refused, with a diagnostic |
+//! | `addresses` | which tiles of pointers are a scalar pointer and offsets of 32 bits |
 //! | `products` | the instruction and the layouts of each matrix product |
 //! | `recompute` | which tiles every thread computes for itself: they have any layout that is asked for |
 //! | `classes` | which other values want one layout |
@@ -20,6 +21,7 @@
 //! | `waits` | where the threads of a block wait for each other, for shared memory and (`memory`) global memory |
 
 mod access;
+mod addresses;
 mod allocate;
 mod choose;
 mod classes;
@@ -61,9 +63,10 @@ pub use target::{Feature, Features, Target, TargetError};
 /// # Errors
 /// What the GPU path cannot do, and what does not fit into shared memory.
 pub fn plan(module: &Module, target: Target, num_warps: u32) -> Result<Plan, Box<Diagnostic>> {
-    let module = support::without_calls(module);
+    let mut module = support::without_calls(module);
+    support::check(module.kernel(), num_warps)?;
+    addresses::split(&mut module);
     let mut kernel = module.kernel().clone();
-    support::check(&kernel, num_warps)?;
     products::convert_operands(&mut kernel, target);
     let infos = analyze_assuming(&kernel, Assumptions { no_signed_overflow: true });
 

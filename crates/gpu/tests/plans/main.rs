@@ -6,6 +6,7 @@
 mod common;
 
 mod accesses;
+mod addresses;
 mod check;
 mod hazards;
 mod meaning;

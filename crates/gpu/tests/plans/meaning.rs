@@ -72,12 +72,12 @@ fn random_programs_compute_what_they_did() {
     assert!(compared > 200 && relayouts > 30, "{compared} programs, {relayouts} relayouts");
 }
 
-/// Numbers between -1 and 1 in fp16 or fp32.
+/// Numbers between -1 and 1 in fp16 or fp32; integers of any size.
 fn numbers(dtype: Dtype, count: usize, random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..count {
         let value = random.below(2001) as f64 / 1000.0 - 1.0;
-        let bits = number::round(dtype, value).to_le_bytes();
+        let bits = if dtype.is_int() { random.bits() } else { number::round(dtype, value) }.to_le_bytes();
         bytes.extend_from_slice(&bits[..dtype.bytes()]);
     }
     bytes
