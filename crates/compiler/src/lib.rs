@@ -46,11 +46,13 @@ pub struct CodegenOptions {
     pub num_ctas: u32,
     /// The most registers that a thread may use.
     pub max_registers: Option<u32>,
+    /// Whether a product that is added to something may be rounded once instead of twice: on a GPU it mostly is.
+    pub contraction: bool,
 }
 
 impl Default for CodegenOptions {
     fn default() -> Self {
-        Self { num_ctas: 1, max_registers: None }
+        Self { num_ctas: 1, max_registers: None, contraction: true }
     }
 }
 
@@ -123,8 +125,9 @@ fn finish(
         }
         Target::Gpu(target) => {
             let num_warps = job.request.options.num_warps;
-            let plan = tilewright_gpu::plan(&optimized, target, num_warps)
+            let mut plan = tilewright_gpu::plan(&optimized, target, num_warps)
                 .map_err(|diagnostic| failure(*diagnostic, &optimized))?;
+            plan.contraction = job.codegen.contraction;
             dump(Stage::Gpu, &|| tilewright_gpu::dump(&plan));
             let ptx = compiled::ptx(&plan, job.codegen.max_registers)
                 .map_err(|diagnostic| failure(*diagnostic, &plan.module))?;

@@ -134,6 +134,7 @@ fn assemble(
         exchanges: SecondaryMap::new(),
         waits_before: SecondaryMap::new(),
         shared_bytes: 0,
+        contraction: true,
     }
 }
 

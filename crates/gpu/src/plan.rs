@@ -51,6 +51,8 @@ pub struct Plan {
     pub waits_before: SecondaryMap<Inst, bool>,
     /// The bytes of shared memory of a block.
     pub shared_bytes: u32,
+    /// Whether a product that is added to something may be rounded once instead of twice. So it may, unless this is changed.
+    pub contraction: bool,
 }
 
 /// An access to global memory by the layout of its pointers.

@@ -239,7 +239,7 @@ impl Options {
     }
 
     pub(crate) fn codegen(&self) -> CodegenOptions {
-        CodegenOptions { num_ctas: self.num_ctas, max_registers: self.max_registers }
+        CodegenOptions { num_ctas: self.num_ctas, max_registers: self.max_registers, contraction: true }
     }
 
     pub(crate) fn language(&self) -> tilewright_frontend::Options {

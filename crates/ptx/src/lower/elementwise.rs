@@ -103,7 +103,8 @@ impl Lowering<'_> {
         if float == Float::Bf16 && !self.has(Feature::Bf16Sums) {
             return Some(self.builder.fused(binary, float, x[0], x[1]));
         }
-        Some(self.builder.float_binary(binary, float, None, x[0], x[1]))
+        let rounding = (!self.plan.contraction).then_some(Rounding::Rn);
+        Some(self.builder.float_binary(binary, float, rounding, x[0], x[1]))
     }
 
     fn native_function(&mut self, function: F, float: Float, x: &[Scalar]) -> Option<Scalar> {

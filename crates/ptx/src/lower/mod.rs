@@ -12,7 +12,7 @@
 //! - Registers have no type but their width. Booleans are predicates, binary16 and bfloat16 have 16-bit registers, narrower
 //!   integers and fp8 are in 32-bit registers, extended by their sign or by zeros.
 //! - `add` and `mul` of floating-point numbers carry no rounding modifier, so that the assembler may contract them to a fused
-//!   multiply-add, as Triton's code lets it. Where the meaning of an op depends on each rounding, the instructions say `.rn`.
+//!   multiply-add, as Triton's code lets it, unless the plan forbids it ([`Plan::contraction`]). Where the meaning of an op depends on each rounding, the instructions say `.rn`.
 //! - An offset of 32 bits is signed arithmetic that does not overflow, so a pointer moved by a sum with a constant is the
 //!   moved pointer plus a constant: the widening is shared by all registers of a tile, the constant is in the address.
 
