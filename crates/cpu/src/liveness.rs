@@ -110,6 +110,7 @@ impl Analysis {
             }
             self.regions(&mut step, root);
             self.uses(&mut step.operands, root);
+            release_shared(&mut step);
             kept.push(step);
         }
         kept.reverse();
@@ -176,4 +177,16 @@ impl Analysis {
 /// Whether the regions of an action may run more than once, or one after the other.
 fn is_repeated(action: &Action) -> bool {
     matches!(action, Action::For(_) | Action::While(..) | Action::Reduce(_))
+}
+
+/// An operand that is the last use of its slot is moved out, in whatever order the step looks at its operands: a slot that
+/// several of them have is freed after the step instead.
+fn release_shared(step: &mut Step) {
+    for index in 1..step.operands.len() {
+        let Use { slot, last, .. } = step.operands[index];
+        if last && step.operands[..index].iter().any(|operand| operand.slot == slot) {
+            step.operands[index].last = false;
+            step.kills.push(slot);
+        }
+    }
 }

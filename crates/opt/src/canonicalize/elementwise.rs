@@ -56,7 +56,7 @@ impl Canonicalizer<'_> {
         match function {
             // Exact on floats, NaN and -0 too: only the sign changes.
             F::Neg | F::Not => self.argument_of(x, function),
-            F::Abs if self.argument_of(x, F::Abs).is_some() => Some(x),
+            F::Abs if self.argument_of(x, F::Abs).is_some() || is_unsigned(ty) => Some(x),
             F::Abs => {
                 let inner = self.argument_of(x, F::Neg)?;
                 Some(self.make_elementwise(F::Abs, &[inner], ty))
@@ -217,4 +217,8 @@ impl Canonicalizer<'_> {
         }
         None
     }
+}
+
+fn is_unsigned(ty: &Type) -> bool {
+    ty.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_signed())
 }
