@@ -7,14 +7,14 @@
 //!
 //! Steps change places for it, but never a load and a store, nor anything with an effect.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tilewright_ir::{Dtype, ElementwiseFn};
 
-use crate::kernels::chain::{BLOCK, Binary, Function, Link, Total, Unary};
+use crate::kernels::chain::{BLOCK, Binary, Function, Total, Unary};
 use crate::kernels::reduce::Combine;
 use crate::liveness;
-use crate::program::{Action, Block, Chain, ChainOperand, How, Program, Slot, Step, Use};
+use crate::program::{Action, Block, Chain, How, Link, Program, Slot, Step, Use};
 
 /// A chain has at most so many steps, and looks at most so far for what its operands depend on.
 const MAX_MEMBERS: usize = 32;
@@ -25,6 +25,9 @@ const MAX_WINDOW: usize = 256;
 
 /// Tiles of fewer elements are not worth a chain.
 const MIN_ELEMENTS: usize = 4 * BLOCK;
+
+/// Tiles of more bytes are let go of as soon as nobody reads them, so that others take their place in the caches.
+const MAX_KEPT: usize = 8192;
 
 /// Puts chains before the steps that they stand for. The last uses are marked anew.
 pub(crate) fn fuse(program: &mut Program) {
@@ -43,20 +46,37 @@ pub(crate) fn fuse(program: &mut Program) {
     }
     program.blocks = blocks;
     liveness::mark(program);
+    let kept = kept(program);
     let types = (&program.types, &program.slots);
     for block in &mut program.blocks {
-        note_frees(block, |slot| !types.0[types.1[slot as usize] as usize].is_scalar());
+        note_frees(block, |slot| {
+            let ty = &types.0[types.1[slot as usize] as usize];
+            // Pointers are hardly ever written out.
+            let is_light = ty.is_scalar() || ty.is_pointer() && ty.bytes() <= MAX_KEPT;
+            !is_light && !kept.contains(&slot)
+        });
     }
 }
 
-/// What members read for the last time, the chain lets go of in their place, if it is a tile.
-fn note_frees(block: &mut Block, is_tile: impl Fn(Slot) -> bool) {
+/// Small tiles that chains write: their slots keep them for the next program of the grid.
+fn kept(program: &Program) -> FxHashSet<Slot> {
+    let chains = program.blocks.iter().flat_map(|block| &block.steps).filter_map(|step| match &step.action {
+        Action::Chain(chain) => Some(chain),
+        // tidy: wildcard because other steps are no chains.
+        _ => None,
+    });
+    let written = chains.flat_map(|chain| chain.written.iter().copied());
+    written.filter(|&slot| program.ty(slot).bytes() <= MAX_KEPT).collect()
+}
+
+/// What members read for the last time, the chain lets go of in their place, if it is a tile that is not kept.
+fn note_frees(block: &mut Block, is_freed: impl Fn(Slot) -> bool) {
     for index in 0..block.steps.len() {
         let (before, after) = block.steps.split_at_mut(index + 1);
         let Action::Chain(chain) = &mut before[index].action else { continue };
         for member in &after[..chain.members] {
             let last = member.operands.iter().filter(|operand| operand.last).map(|operand| operand.slot);
-            chain.frees.extend(last.chain(member.kills.iter().copied()).filter(|&slot| is_tile(slot)));
+            chain.frees.extend(last.chain(member.kills.iter().copied()).filter(|&slot| is_freed(slot)));
         }
         chain.frees.sort_unstable();
         chain.frees.dedup();
@@ -68,7 +88,7 @@ fn fuse_block(program: &Program, uses: &[u32], block: &mut Block) {
     let mut fused = Vec::with_capacity(block.steps.len());
     let mut window = Vec::new();
     for step in block.steps.drain(..) {
-        let has_effect = !step.action.is_pure() && !matches!(step.action, Action::Load);
+        let has_effect = !step.action.is_pure() && !matches!(step.action, Action::Load(_));
         window.push(step);
         if has_effect || window.len() == MAX_WINDOW {
             fuse_window(program, uses, &mut window);
@@ -112,25 +132,32 @@ struct Draft {
 /// A function that goes on with a chain.
 #[derive(Clone, Copy)]
 enum Next {
-    Apply(Binary, ChainOperand),
+    Apply(Binary, Operand),
     Itself(Binary),
     Alone(Unary),
     Select(Use, Use),
 }
 
-impl Draft {
-    fn operand(&mut self, operand: ChainOperand) -> usize {
-        self.chain.operands.push(operand);
-        self.chain.operands.len() - 1
-    }
+/// Where a function finds the operand that is not what the last link gave.
+#[derive(Clone, Copy)]
+enum Operand {
+    Slot(Use),
+    Load(usize),
+    Rows(Use, usize),
+    Written(usize),
+}
 
+impl Draft {
     fn link(&mut self, next: Next) {
         let link = match next {
-            Next::Apply(function, operand) => Link::Apply(function, self.operand(operand)),
+            Next::Apply(function, Operand::Slot(operand)) => Link::Slot(function, operand),
+            Next::Apply(function, Operand::Load(member)) => Link::Load(function, member),
+            Next::Apply(function, Operand::Rows(operand, shift)) => Link::Rows(function, operand, shift),
+            Next::Apply(function, Operand::Written(number)) => Link::Written(function, number),
             Next::Itself(Binary::Mul) => Link::Alone(Unary::Square),
             Next::Itself(function) => Link::Itself(function),
             Next::Alone(function) => Link::Alone(function),
-            Next::Select(condition, other) => Link::Cut(self.operand(ChainOperand::Select(condition, other))),
+            Next::Select(condition, other) => Link::Select(condition, other),
         };
         self.chain.links.push(link);
     }
@@ -175,13 +202,13 @@ impl<'a> Window<'a> {
             members: SmallVec::from_slice(&[head]),
             current: result,
         };
-        if matches!(step.action, Action::Load) {
+        if matches!(step.action, Action::Load(_)) {
             // A function that reads it alone begins the chain in its place.
             let readers = self.readers.get(&result).map_or(&[][..], |readers| &readers[..]);
             if self.uses[result as usize] == 1 && readers.iter().any(|&reader| self.is_function(reader)) {
                 return None;
             }
-            draft.link(Next::Apply(Binary::Take, ChainOperand::Load(head)));
+            draft.link(Next::Apply(Binary::Take, Operand::Load(head)));
             return Some(draft);
         }
         if !self.is_function(head) {
@@ -222,8 +249,9 @@ impl<'a> Window<'a> {
         };
         let consumed: u32 = [total, next, store].into_iter().flatten().map(occurrences).sum();
         let kind = total.and_then(|reader| self.total(draft, reader));
-        // A maximum may have to be found again.
-        if self.uses[current as usize] > consumed || kind == Some(Total::Max) {
+        // A maximum may have to be found again: from there, or by all steps if nothing else comes of the last link.
+        let is_end = next.is_none() && store.is_none();
+        if self.uses[current as usize] > consumed || (kind == Some(Total::Max) && !is_end) {
             draft.chain.links.push(Link::Write(draft.chain.written.len()));
             draft.chain.written.push(current);
         }
@@ -270,7 +298,7 @@ impl<'a> Window<'a> {
             && mask.iter().all(|mask| !self.depends(draft, mask.slot))
             && (draft.members.iter().copied().min().unwrap_or(0)..reader).all(|index| {
                 let step = &self.steps[index];
-                !matches!(step.action, Action::Load)
+                !matches!(step.action, Action::Load(_))
                     || draft.members.contains(&index)
                     || !step.operands.iter().any(|operand| self.depends(draft, operand.slot))
             })
@@ -319,14 +347,14 @@ impl<'a> Window<'a> {
     }
 
     /// Where a link finds an operand that is not what the last one gave, and the step that becomes a member with it.
-    fn operand(&self, draft: &Draft, operand: Use) -> Option<(ChainOperand, Option<usize>)> {
+    fn operand(&self, draft: &Draft, operand: Use) -> Option<(Operand, Option<usize>)> {
         if let Some(number) = draft.chain.written.iter().position(|&slot| slot == operand.slot) {
-            return Some((ChainOperand::Written(number), None));
+            return Some((Operand::Written(number), None));
         }
         if self.depends(draft, operand.slot) {
             return None;
         }
-        let from_slot = Some((ChainOperand::Slot(operand), None));
+        let from_slot = Some((Operand::Slot(operand), None));
         let Some(&definition) = self.definitions.get(&operand.slot) else { return from_slot };
         let step = &self.steps[definition];
         let to = self.program.ty(operand.slot);
@@ -334,17 +362,18 @@ impl<'a> Window<'a> {
             return from_slot;
         }
         match step.action {
-            Action::Load => Some((ChainOperand::Load(definition), Some(definition))),
+            Action::Load(_) => Some((Operand::Load(definition), Some(definition))),
             Action::Broadcast => {
                 let from = self.program.types[step.operands[0].ty as usize].shape();
                 let (Some((1, outer)), Some((&extent, all))) = (from.split_last(), to.shape().split_last())
                 else {
                     return from_slot;
                 };
-                if outer != all || !(extent as usize).is_multiple_of(BLOCK) {
+                let blocks = extent as usize / BLOCK;
+                if outer != all || blocks * BLOCK != extent as usize || !blocks.is_power_of_two() {
                     return from_slot;
                 }
-                let rows = ChainOperand::Rows(step.operands[0], extent as usize / BLOCK);
+                let rows = Operand::Rows(step.operands[0], blocks.trailing_zeros() as usize);
                 Some((rows, Some(definition)))
             }
             // tidy: wildcard because the value of any other step is read from its slot.
@@ -368,7 +397,8 @@ impl<'a> Window<'a> {
     }
 }
 
-fn is_worthwhile(elements: usize) -> bool {
+/// Whether tiles of so many elements are worth a chain.
+pub(crate) fn is_worthwhile(elements: usize) -> bool {
     elements >= MIN_ELEMENTS && elements.is_multiple_of(BLOCK)
 }
 
@@ -385,8 +415,8 @@ impl Found {
     fn rearrange(self, steps: &mut Vec<Step>) -> usize {
         let Draft { mut chain, members, .. } = self.draft;
         let number = |place: &mut usize| *place = members.binary_search(place).expect("it is a member");
-        for operand in &mut chain.operands {
-            if let ChainOperand::Load(place) = operand {
+        for link in &mut chain.links {
+            if let Link::Load(_, place) = link {
                 number(place);
             }
         }
@@ -407,8 +437,6 @@ impl Found {
             }
         }
         chain.members = moved.len();
-        chain.uncut_links =
-            chain.links.iter().copied().filter(|link| !matches!(link, Link::Cut(_))).collect();
         let action = Action::Chain(Box::new(chain));
         steps.push(Step {
             action,

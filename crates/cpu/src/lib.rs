@@ -25,6 +25,7 @@ mod machine;
 pub mod memory;
 mod ops;
 mod program;
+mod repeat;
 mod scalar;
 mod symbolic;
 mod tile;

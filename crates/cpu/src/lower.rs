@@ -195,9 +195,11 @@ impl Lowering<'_> {
                 let k = a[a.len() - 1 - usize::from(transposed[0])];
                 self.program.ty(results[0]).elements() as u64 * u64::from(k) / 16
             }
-            Action::Elementwise(_) | Action::Cast(_) | Action::Reduce(_) | Action::Load | Action::Store => {
-                10 + elements / 8
-            }
+            Action::Elementwise(_)
+            | Action::Cast(_)
+            | Action::Reduce(_)
+            | Action::Load(_)
+            | Action::Store => 10 + elements / 8,
             _ => 10,
         }
     }
@@ -409,9 +411,9 @@ impl OpVisitor for Lowering<'_> {
         _other: Option<Value>,
         _cache: &CacheModifier,
         _eviction: &EvictionPolicy,
-        _volatile: &bool,
+        volatile: &bool,
     ) -> Result {
-        self.step(inst, Action::Load)
+        self.step(inst, Action::Load(*volatile))
     }
 
     fn store(

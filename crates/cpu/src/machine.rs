@@ -163,6 +163,15 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// The tile that a slot had in the program before, or else a new one of so many bytes. It is to be written.
+    #[inline(always)]
+    pub(crate) fn tile_for(&mut self, slot: Slot, bytes: usize) -> Tile {
+        match &mut self.slots[slot as usize].form {
+            Form::Dense(tile) if tile.bytes().len() == bytes && tile.is_unique() => std::mem::take(tile),
+            _ => Tile::new(bytes),
+        }
+    }
+
     /// Gives a slot its value. It is made in place: a value is large for something that is moved so often.
     #[inline(always)]
     pub(crate) fn set(&mut self, slot: Slot, value: Value) {
@@ -254,9 +263,15 @@ impl<'a> Machine<'a> {
                 }
                 continue;
             }
-            self.step(step).map_err(|fault| fault.in_step(step))?;
-            self.clear(&step.kills);
+            self.single(step)?;
         }
+        Ok(())
+    }
+
+    /// Executes a step by itself.
+    pub(crate) fn single(&mut self, step: &'a Step) -> Outcome {
+        self.step(step).map_err(|fault| fault.in_step(step))?;
+        self.clear(&step.kills);
         Ok(())
     }
 
@@ -284,7 +299,7 @@ impl<'a> Machine<'a> {
             Action::Cast(rounding) => ops::cast::cast(self, step, *rounding),
             Action::Bitcast => ops::cast::bitcast(self, step),
             Action::PtrAdd => ops::cast::ptr_add(self, step),
-            Action::Load => return ops::memory::load(self, step),
+            Action::Load(_) => return ops::memory::load(self, step),
             Action::Store => return ops::memory::store(self, step),
             Action::Dot(transposed) => ops::dot::dot(self, step, *transposed),
             Action::Reduce(reduce) => return ops::reduce::reduce(self, step, reduce),

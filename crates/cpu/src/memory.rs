@@ -27,7 +27,7 @@ mod run;
 mod scattered;
 
 pub use atomics::{AtomicOp, compare_exchange, read_modify_write};
-pub(crate) use run::{RunReader, RunWriter};
+pub(crate) use run::{RunPart, RunReader, RunWriter};
 pub use scattered::{gather, scatter};
 
 /// User memory that may be touched, for as long as `'a`.

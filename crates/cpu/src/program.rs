@@ -11,10 +11,10 @@ use smallvec::SmallVec;
 use tilewright_base::{Diagnostic, SourceMap, Span};
 use tilewright_ir::{ElementwiseFn, Failure, IntList, Module, Rounding};
 
-use crate::kernels::chain::{Link, Total};
+use crate::kernels::chain::{Binary, Total, Unary};
 use crate::kernels::reduce::Combine;
 use crate::value::TileType;
-use crate::{fuse, liveness, lower};
+use crate::{fuse, liveness, lower, repeat};
 
 /// The number of a slot.
 pub(crate) type Slot = u32;
@@ -108,7 +108,8 @@ pub(crate) enum Action {
     Cast(Rounding),
     Bitcast,
     PtrAdd,
-    Load,
+    /// Whether it is volatile: as many times as it is there, and no more.
+    Load(bool),
     Store,
     /// Which of a and b are to be transposed first, in their last two axes.
     Dot([bool; 2]),
@@ -131,10 +132,6 @@ pub(crate) struct Chain {
     pub elements: usize,
     /// The steps of the loop. What one gives, the next one takes.
     pub links: Vec<Link>,
-    /// The same without [`Link::Cut`], for where nothing is cut off.
-    pub uncut_links: Vec<Link>,
-    /// The operands of links, by number.
-    pub operands: Vec<ChainOperand>,
     /// The slots that links write, by number. What is stored is written after them.
     pub written: Vec<Slot>,
     /// The member that combines the elements, and how.
@@ -145,18 +142,27 @@ pub(crate) struct Chain {
     pub frees: Vec<Slot>,
 }
 
-/// The operand of a link.
+/// One step of a chain: one enum, so that for each there is one thing to decide when it is run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ChainOperand {
-    Slot(Use),
-    /// What the member with this number loads.
-    Load(usize),
-    /// Each element of a slot for so many elements.
-    Rows(Use, usize),
-    /// What an earlier [`Link::Write`] with this number wrote.
-    Written(usize),
+pub(crate) enum Link {
+    /// A function of the element and one of a slot.
+    Slot(Binary, Use),
+    /// A function of the element and one that the member with this number loads.
+    Load(Binary, usize),
+    /// A function of the element and one of a slot, which is that of a row of `BLOCK << shift` elements.
+    Rows(Binary, Use, usize),
+    /// A function of the element and one that an earlier [`Link::Write`] with this number wrote.
+    Written(Binary, usize),
+    /// A function of the element and itself.
+    Itself(Binary),
+    /// A function of the element.
+    Alone(Unary),
     /// The element where the first operand holds, else the second one.
     Select(Use, Use),
+    /// The elements go to the target with this number.
+    Write(usize),
+    /// The elements are combined. There is one such link at the most.
+    Total(Total),
 }
 
 /// How a reduction is done.
@@ -181,7 +187,7 @@ impl Action {
     /// Whether it may be dropped if nobody reads its results.
     pub(crate) fn is_pure(&self) -> bool {
         match self {
-            Action::Load
+            Action::Load(_)
             | Action::Store
             | Action::Assert(_)
             | Action::For(_)
@@ -222,7 +228,7 @@ impl Action {
             | Action::PtrAdd
             | Action::Elementwise(_) => true,
             Action::ProgramId(_)
-            | Action::Load
+            | Action::Load(_)
             | Action::Store
             | Action::Dot(_)
             | Action::Reduce(_)
@@ -258,7 +264,7 @@ impl Action {
             | Action::Cast(_)
             | Action::Bitcast
             | Action::PtrAdd
-            | Action::Load
+            | Action::Load(_)
             | Action::Store
             | Action::Dot(_)
             | Action::Assert(_)
@@ -274,6 +280,7 @@ impl Program {
     pub fn new(module: &Module) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, true)?;
         liveness::analyse(&mut program);
+        repeat::repeat(&mut program);
         fuse::fuse(&mut program);
         Ok(program)
     }
@@ -369,7 +376,7 @@ impl fmt::Display for ActionText<'_> {
             Action::Cast(_) => f.write_str("cast"),
             Action::Bitcast => f.write_str("bitcast"),
             Action::PtrAdd => f.write_str("ptr_add"),
-            Action::Load => f.write_str("load"),
+            Action::Load(_) => f.write_str("load"),
             Action::Store => f.write_str("store"),
             Action::Dot([a, b]) => {
                 write!(f, "dot{}{}", if *a { " trans_a" } else { "" }, if *b { " trans_b" } else { "" })

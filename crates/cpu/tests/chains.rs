@@ -42,6 +42,9 @@ impl Kernel {
             "  %i = arange {{start = 0, end = {TILE}}} : int32[{TILE}]\n  \
              %last = splat %n {{shape = [{TILE}]}} : int32[{TILE}]\n  \
              %m = lt %i, %last : int1[{TILE}]\n  \
+             %end = constant {{value = {TILE}:int32}} : int32\n  \
+             %ends = splat %end {{shape = [{TILE}]}} : int32[{TILE}]\n  \
+             %back = sub %ends, %i : int32[{TILE}]\n  \
              %c = constant {{value = 1.5:fp32}} : fp32\n  \
              %lowest = constant {{value = 0xff800000:fp32}} : fp32\n"
         )
@@ -58,8 +61,8 @@ impl Kernel {
         name
     }
 
-    /// The pointers to a tile of an argument, at a multiple of 64 elements or not.
-    fn pointers(&mut self, argument: &str) -> String {
+    /// The pointers to a tile of an argument, at a multiple of 64 elements or not, forwards (`%i`) or backwards (`%back`).
+    fn pointers(&mut self, argument: &str, indices: &str) -> String {
         self.count += 1;
         let number = self.count;
         let offset = self.random.pick(&[0, 64, 100, 512, 513, 1000]);
@@ -68,7 +71,7 @@ impl Kernel {
             "  %o{number} = constant {{value = {offset}:int32}} : int32\n  \
              %b{number} = ptr_add {argument}, %o{number} : *fp32\n  \
              %s{number} = splat %b{number} {{shape = [{TILE}]}} : *fp32[{TILE}]\n  \
-             %p{number} = ptr_add %s{number}, %i : *fp32[{TILE}]\n"
+             %p{number} = ptr_add %s{number}, {indices} : *fp32[{TILE}]\n"
         )
         .expect("a string takes it");
         format!("%p{number}")
@@ -80,7 +83,9 @@ impl Kernel {
 
     fn load(&mut self) {
         let argument = self.random.pick(&["%in", "%in", "%out"]);
-        let pointers = self.pointers(argument);
+        // Backwards they are no run of memory, and a chain cannot read them from where they lie.
+        let indices = self.random.pick(&["%i", "%i", "%i", "%back"]);
+        let pointers = self.pointers(argument, indices);
         let rest = if self.random.below(2) == 0 {
             let other = self.random.pick(&["%c", "%lowest"]);
             let other = self.splat(other);
@@ -94,7 +99,7 @@ impl Kernel {
     }
 
     fn store(&mut self) {
-        let pointers = self.pointers("%out");
+        let pointers = self.pointers("%out", "%i");
         let tile = self.tile();
         let mask = self.random.pick(&["", ", %m"]);
         writeln!(self.text, "  store {pointers}, {tile}{mask} {{cache = \"\", eviction = \"\"}}")
@@ -209,8 +214,8 @@ fn chains_give_what_their_steps_give() {
         let (input, output) = (memory(&mut random, seed % 2 == 1), memory(&mut random, false));
         let make = || vec![f32s(&input), f32s(&output), int(end)];
         let (mut fused, mut single) = (make(), make());
-        common::launch(&program(&text), [1, 1, 1], &mut fused).unwrap_or_else(|error| panic!("{error:#?}"));
-        common::launch(&common::dense_program(&text), [1, 1, 1], &mut single).expect("it runs");
+        common::launch(&program(&text), [3, 1, 1], &mut fused).unwrap_or_else(|error| panic!("{error:#?}"));
+        common::launch(&common::dense_program(&text), [3, 1, 1], &mut single).expect("it runs");
         without_payloads(&mut fused);
         without_payloads(&mut single);
         for (fused, single) in fused.iter().zip(&single) {
@@ -282,11 +287,91 @@ fn exponentials_in_chains_are_those_of_single_steps() {
         // In order, so that some blocks have results that are all normal numbers and others have not.
         let x: Vec<f32> = (0..4096).map(|i| (i as f32 - 2048.0) * 0.078_123).collect();
         let (mut fused, mut single) = ([f32s(&x), f32s(&x)], [f32s(&x), f32s(&x)]);
-        common::launch(&program(&text), [1, 1, 1], &mut fused).expect("it runs");
-        common::launch(&common::dense_program(&text), [1, 1, 1], &mut single).expect("it runs");
+        common::launch(&program(&text), [3, 1, 1], &mut fused).expect("it runs");
+        common::launch(&common::dense_program(&text), [3, 1, 1], &mut single).expect("it runs");
         let (fused, single) = (fused[1].as_f32(), single[1].as_f32());
         let place = fused.iter().zip(&single).position(|(a, b)| a.to_bits() != b.to_bits());
         assert_eq!(place, None, "{function}");
         assert_eq!((single[0], single[4095]), (0.0, f32::INFINITY));
+    }
+}
+
+#[test]
+fn quotients_in_chains_are_those_of_single_steps() {
+    let text = "\
+kernel func0 @k(%in: *fp32, %out: *fp32, %d: fp32) {
+  %i = arange {start = 0, end = 4096} : int32[4096]
+  %a = splat %in {shape = [4096]} : *fp32[4096]
+  %p = ptr_add %a, %i : *fp32[4096]
+  %x = load %p {cache = \"\", eviction = \"\", volatile = false} : fp32[4096]
+  %s = splat %d {shape = [4096]} : fp32[4096]
+  %y = div %x, %s : fp32[4096]
+  %b = splat %out {shape = [4096]} : *fp32[4096]
+  %q = ptr_add %b, %i : *fp32[4096]
+  store %q, %y {cache = \"\", eviction = \"\"}
+  return_values
+}
+";
+    let program = program(text);
+    assert!(program.to_string().contains("chain of the next 3 steps"), "{program}");
+    let mut random = Random(11);
+    let mut bits = |exponents: std::ops::Range<u32>| {
+        let exponent = exponents.start + random.below(exponents.len()) as u32;
+        let sign = (random.below(2) as u32) << 31;
+        f32::from_bits(sign | exponent << 23 | random.below(1 << 23) as u32)
+    };
+    let special = [0.0, -0.0, 1e-40, f32::MAX, f32::MIN_POSITIVE, f32::INFINITY, f32::NAN, 1.0, -3.0];
+    for round in 0..300 {
+        // Numbers of a middling size, and then of any.
+        let exponents = if round < 200 { 68..186 } else { 0..255 };
+        let divisor = special.get(round).copied().unwrap_or_else(|| bits(exponents.clone()));
+        let mut x: Vec<f32> = (0..4096).map(|_| bits(exponents.clone())).collect();
+        if round % 3 == 0 {
+            x[4000..4009].copy_from_slice(&special);
+        }
+        let mut args = [f32s(&x), f32s(&x), int(divisor.to_bits().into())];
+        common::launch(&program, [1, 1, 1], &mut args).expect("it runs");
+        for (&x, found) in x.iter().zip(args[1].as_f32()) {
+            let expected = x / divisor;
+            let is_same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+            assert!(is_same, "{x:e} / {divisor:e} is {expected:e}, not {found:e}");
+        }
+    }
+}
+
+#[test]
+fn what_is_read_before_and_after_a_reduction_is_loaded_twice_and_not_written() {
+    let text = |load: &str| {
+        format!(
+            "kernel func0 @k(%in: *fp32, %out: *fp32, %n: int32) {{\n  \
+             %i = arange {{start = 0, end = 512}} : int32[512]\n  \
+             %last = splat %n {{shape = [512]}} : int32[512]\n  \
+             %m = lt %i, %last : int1[512]\n  \
+             %a = splat %in {{shape = [512]}} : *fp32[512]\n  \
+             %p = ptr_add %a, %i : *fp32[512]\n  \
+             %l = constant {{value = 0xff800000:fp32}} : fp32\n  \
+             %o = splat %l {{shape = [512]}} : fp32[512]\n  \
+             %x = load %p, %m, %o {{cache = \"\", eviction = \"\", volatile = {load}}} : fp32[512]\n  \
+             %r = reduce %x {{axis = 0}} (%u: fp32, %v: fp32) {{\n    \
+             %w = max %u, %v : fp32\n    yield_values %w\n  }} : fp32\n  \
+             %s = splat %r {{shape = [512]}} : fp32[512]\n  \
+             %y = sub %x, %s : fp32[512]\n  \
+             %b = splat %out {{shape = [512]}} : *fp32[512]\n  \
+             %q = ptr_add %b, %i : *fp32[512]\n  \
+             store %q, %y, %m {{cache = \"\", eviction = \"\"}}\n  return_values\n}}\n"
+        )
+    };
+    let loads = |text: &str| program(text).to_string().matches("= load").count();
+    assert_eq!((loads(&text("false")), loads(&text("true"))), (2, 1), "{}", program(&text("false")));
+    // The largest element is certain, a zero of either sign, or not there; the result goes where the operand was, or not.
+    for (first, end) in [(3.0, 512), (0.0, 512), (-0.0, 300), (f32::NAN, 511), (7.0, 1), (1.0, 0)] {
+        let mut x: Vec<f32> = (0..512).map(|i| -0.0 - (i as f32 % 7.0)).collect();
+        x[0] = first;
+        let (mut fused, mut single) = ([f32s(&x), f32s(&x), int(end)], [f32s(&x), f32s(&x), int(end)]);
+        common::launch(&program(&text("false")), [1, 1, 1], &mut fused).expect("it runs");
+        common::launch(&common::dense_program(&text("false")), [1, 1, 1], &mut single).expect("it runs");
+        let (fused, single) = (fused[1].as_f32(), single[1].as_f32());
+        let differs = |(a, b): (&f32, &f32)| a.to_bits() != b.to_bits() && !(a.is_nan() && b.is_nan());
+        assert_eq!(fused.iter().zip(&single).position(differs), None, "{first} {end}");
     }
 }

@@ -464,3 +464,27 @@ fn a_tile_that_is_still_needed_is_not_overwritten() {
     assert_eq!(args[2].as_f32(), [0.0, -4.0, -12.0, -24.0]);
     assert_eq!(args[3].as_f32(), [-0.0, 4.0, 12.0, 24.0]);
 }
+
+#[test]
+fn an_operand_in_two_places_is_read_in_both() {
+    let text = kernel(
+        "%in: *int1, %masks: *int1, %stored: *int1, %out: *int32",
+        &format!(
+            "load %mask from %masks: int1[4]
+             %i = arange {{start = 0, end = 4}} : int32[4]
+             %s = splat %in {{shape = [4]}} : *int1[4]
+             %p = ptr_add %s, %i : *int1[4]
+             %v = load %p, %mask, %mask {LOAD} : int1[4]
+             %w = cast %v {{element = int32, rounding = \"rtne\"}} : int32[4]
+             store %w to %out: int32[4]
+             load %again from %masks: int1[4]
+             %t = splat %stored {{shape = [4]}} : *int1[4]
+             %q = ptr_add %t, %i : *int1[4]
+             store %q, %again, %again {STORE}"
+        ),
+    );
+    let mut args = [u8s(&[0, 1, 0, 1]), u8s(&[1, 1, 0, 0]), u8s(&[7; 4]), i32s(&[9; 4])];
+    run(&text, [1, 1, 1], &mut args);
+    assert_eq!(args[2].as_u8(), [1, 1, 7, 7]);
+    assert_eq!(args[3].as_i32(), [0, 1, 0, 0]);
+}

@@ -8,30 +8,13 @@
 use pulp::{Simd, WithSimd};
 use tilewright_ir::ElementwiseFn;
 
-use super::chain_math::{apply, apply_alone};
-use crate::memory::{RunReader, RunWriter};
+use super::chain_math::{any_nan, apply, apply_alone, quotient, reciprocal};
+use crate::memory::{RunPart, RunReader, RunWriter};
 
 /// The elements of a chain are a multiple of this.
 pub(crate) const BLOCK: usize = 64;
 /// The most elements that go through the links at a time.
 const WIDE: usize = 128;
-
-/// Where a link finds its operand.
-#[derive(Clone, Copy)]
-pub(crate) enum Feed<'a> {
-    /// One number for all elements.
-    Scalar(f32),
-    /// A number for each element.
-    Tile(RunReader<'a>),
-    /// A number for each of the first elements, another one for the rest.
-    Prefix(RunReader<'a>, f32),
-    /// A number for so many times [`BLOCK`] elements after the other.
-    Rows(RunReader<'a>, usize),
-    /// What is written into the target with this number, earlier in the chain.
-    Target(usize),
-    /// For [`Link::Cut`]: elements from this one on get this value.
-    Cut(usize, f32),
-}
 
 /// Functions of the element and an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,21 +61,6 @@ pub(crate) enum Total {
     Max,
 }
 
-/// One step of a chain. Operands and targets are known by their numbers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Link {
-    Apply(Binary, usize),
-    /// The function of the element and itself.
-    Itself(Binary),
-    Alone(Unary),
-    /// What [`Feed::Cut`] says.
-    Cut(usize),
-    /// The elements go to the target with this number.
-    Write(usize),
-    /// The elements are combined. There is one such link at the most.
-    Total(Total),
-}
-
 /// Where the elements go.
 pub(crate) struct Target<'a> {
     pub run: RunWriter<'a>,
@@ -100,7 +68,7 @@ pub(crate) struct Target<'a> {
     pub elements: usize,
 }
 
-/// The result of a [`Link::Total`].
+/// The result of a [`Total`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Totals {
     pub value: f32,
@@ -130,22 +98,179 @@ impl Function {
     }
 }
 
-/// Sends `elements` elements through the links. From `varying` on the operands are the same for all of them, so that one
+/// A table of the binary functions: the name of each, and of its codes for an operand that is a number, a tile, and a
+/// column of a tile.
+macro_rules! binary_functions {
+    ($with:ident) => {
+        $with! {
+            Take TakeNumber TakeTile TakeRows;
+            Add AddNumber AddTile AddRows;
+            Sub SubNumber SubTile SubRows;
+            SubFrom SubFromNumber SubFromTile SubFromRows;
+            Mul MulNumber MulTile MulRows;
+            Div DivNumber DivTile DivRows;
+            DivInto DivIntoNumber DivIntoTile DivIntoRows;
+            Min MinNumber MinTile MinRows;
+            Max MaxNumber MaxTile MaxRows;
+        }
+    };
+}
+
+macro_rules! codes {
+    ($($function:ident $number:ident $tile:ident $rows:ident;)*) => {
+        /// What a stage does: the function and the kind of its operand in one, so that finding the code of a stage is one
+        /// jump. Jumps for the stage, the kind and the function one after the other take as long as what they lead to.
+        #[derive(Clone, Copy, Debug)]
+        enum Code {
+            $($number, $tile, $rows,)*
+            /// Division by a number whose reciprocal is known.
+            Quotient,
+            Itself,
+            Neg,
+            Abs,
+            Sqrt,
+            Exp,
+            Exp2,
+            Square,
+            Cut,
+            Write,
+            Sum,
+            Largest,
+        }
+
+        impl Binary {
+            fn of_number(self) -> Code {
+                match self {
+                    $(Binary::$function => Code::$number,)*
+                }
+            }
+
+            fn of_tile(self) -> Code {
+                match self {
+                    $(Binary::$function => Code::$tile,)*
+                }
+            }
+
+            fn of_rows(self) -> Code {
+                match self {
+                    $(Binary::$function => Code::$rows,)*
+                }
+            }
+        }
+    };
+}
+binary_functions!(codes);
+
+/// One step of a chain, whose operand is found.
+#[derive(Clone, Copy)]
+pub(crate) struct Stage<'a> {
+    code: Code,
+    /// That of [`Code::Itself`].
+    function: Binary,
+    number: f32,
+    reciprocal: f32,
+    count: usize,
+    run: RunReader<'a>,
+}
+
+impl<'a> Stage<'a> {
+    const EMPTY: Stage<'a> = Stage {
+        code: Code::Neg,
+        function: Binary::Take,
+        number: 0.0,
+        reciprocal: 0.0,
+        count: 0,
+        run: RunReader::EMPTY,
+    };
+
+    /// A function of the element and a number.
+    #[inline(always)]
+    pub(crate) fn number(function: Binary, number: f32) -> Self {
+        let code = function.of_number();
+        match reciprocal(number) {
+            Some(reciprocal) if function == Binary::Div => {
+                Stage { code: Code::Quotient, number, reciprocal, ..Self::EMPTY }
+            }
+            _ => Stage { code, number, ..Self::EMPTY },
+        }
+    }
+
+    /// A function of the element and the one of a run at the same place; behind the end of the run, of a number.
+    #[inline(always)]
+    pub(crate) fn tile(function: Binary, run: RunReader<'a>, rest: f32) -> Self {
+        Stage { code: function.of_tile(), number: rest, run, ..Self::EMPTY }
+    }
+
+    /// A function of the element and the one of a run at the number of its row, which has `1 << shift` times [`BLOCK`]
+    /// elements.
+    #[inline(always)]
+    pub(crate) fn rows(function: Binary, run: RunReader<'a>, shift: usize) -> Self {
+        Stage { code: function.of_rows(), count: shift, run, ..Self::EMPTY }
+    }
+
+    /// A function of the element and itself.
+    #[inline(always)]
+    pub(crate) fn itself(function: Binary) -> Self {
+        Stage { code: Code::Itself, function, ..Self::EMPTY }
+    }
+
+    /// A function of the element.
+    #[inline(always)]
+    pub(crate) fn alone(function: Unary) -> Self {
+        let code = match function {
+            Unary::Neg => Code::Neg,
+            Unary::Abs => Code::Abs,
+            Unary::Sqrt => Code::Sqrt,
+            Unary::Exp => Code::Exp,
+            Unary::Exp2 => Code::Exp2,
+            Unary::Square => Code::Square,
+        };
+        Stage { code, ..Self::EMPTY }
+    }
+
+    /// Elements from `end` on are this number.
+    #[inline(always)]
+    pub(crate) fn cut(end: usize, number: f32) -> Self {
+        Stage { code: Code::Cut, number, count: end, ..Self::EMPTY }
+    }
+
+    /// The elements go to the target with this number.
+    #[inline(always)]
+    pub(crate) fn write(target: usize) -> Self {
+        Stage { code: Code::Write, count: target, ..Self::EMPTY }
+    }
+
+    /// The elements are combined.
+    #[inline(always)]
+    pub(crate) fn total(total: Total) -> Self {
+        let code = match total {
+            Total::Sum => Code::Sum,
+            Total::Max => Code::Largest,
+        };
+        Stage { code, ..Self::EMPTY }
+    }
+
+    /// The memory that it reads, if any.
+    #[inline(always)]
+    pub(crate) fn reads(&self) -> &RunReader<'a> {
+        &self.run
+    }
+}
+
+/// Sends `elements` elements through the stages. From `varying` on the operands are the same for all of them, so that one
 /// block stands for the others. Both are multiples of [`BLOCK`].
 pub(crate) fn run(
-    links: &[Link],
-    feeds: &[Feed<'_>],
+    stages: &[Stage<'_>],
     targets: &mut [Target<'_>],
     total: Option<Total>,
     elements: usize,
     varying: usize,
 ) -> Option<Totals> {
-    pulp::Arch::new().dispatch(Chain { links, feeds, targets, total, elements, varying })
+    pulp::Arch::new().dispatch(Chain { stages, targets, total, elements, varying })
 }
 
-struct Chain<'c, 'f, 't> {
-    links: &'c [Link],
-    feeds: &'c [Feed<'f>],
+struct Chain<'c, 'r, 't> {
+    stages: &'c [Stage<'r>],
     targets: &'c mut [Target<'t>],
     total: Option<Total>,
     elements: usize,
@@ -167,16 +292,9 @@ impl WithSimd for Chain<'_, '_, '_> {
     }
 }
 
-/// Memory for operands that have to be put together.
+/// Memory for a block whose elements are put together one by one.
 #[repr(align(64))]
 struct Scratch([f32; WIDE]);
-
-/// The operand of a block.
-enum Operand<'a> {
-    Scalar(f32),
-    /// The elements begin at this byte.
-    Memory(RunReader<'a>, usize),
-}
 
 /// The totals of [`BLOCK`] interleaved chains in M registers.
 struct Sums<S: Simd, const M: usize> {
@@ -188,14 +306,28 @@ struct Sums<S: Simd, const M: usize> {
 /// A block in N registers.
 pub(super) type Block<S, const N: usize> = [<S as Simd>::f32s; N];
 
-/// The elements of a block in memory. It is a copy: a block whose address is taken is not kept in registers.
-#[inline(always)]
-fn to_elements<S: Simd, const N: usize>(block: Block<S, N>, elements: &mut [f32; WIDE]) {
-    let lanes = S::F32_LANES;
-    unrolled::<N>(
-        #[inline(always)]
-        |i| elements[i * lanes..][..lanes].copy_from_slice(bytemuck::cast_slice(&[block[i]])),
-    );
+impl Scratch {
+    /// Takes a copy of a block: one whose own address is taken is not kept in registers.
+    #[inline(always)]
+    fn put<S: Simd, const N: usize>(&mut self, block: Block<S, N>) {
+        let mut run = RunWriter::of(bytemuck::cast_slice_mut(&mut self.0));
+        let mut part = run.part::<S::f32s, N>(0);
+        unrolled::<N>(
+            #[inline(always)]
+            |i| part.write(i, block[i]),
+        );
+    }
+
+    /// The block that it holds.
+    #[inline(always)]
+    fn get<S: Simd, const N: usize>(&self, mut block: Block<S, N>) -> Block<S, N> {
+        let part = RunReader::of(bytemuck::cast_slice(&self.0)).part::<S::f32s, N>(0);
+        unrolled::<N>(
+            #[inline(always)]
+            |i| block[i] = part.read(i),
+        );
+        block
+    }
 }
 
 /// Calls a function with the number of each register of a block. A compiler that unrolls loops may do so too late to keep
@@ -206,6 +338,8 @@ pub(super) fn unrolled<const N: usize>(mut each: impl FnMut(usize)) {
         ($($i:literal)*) => {{ $(each($i);)* }};
     }
     match N {
+        1 => calls!(0),
+        2 => calls!(0 1),
         4 => calls!(0 1 2 3),
         8 => calls!(0 1 2 3 4 5 6 7),
         _ => {
@@ -239,13 +373,10 @@ impl Chain<'_, '_, '_> {
             self.block::<S, M, M>(simd, first, blocks, &mut sums, &mut scratch);
             first += blocks * BLOCK;
         }
-        let kind = self.total?;
-        to_elements::<S, M>(sums.sofar, &mut scratch.0);
-        let sofar = scratch.0.first_chunk_mut().expect("it is larger than a block");
-        Some(totals(kind, sofar, bytemuck::cast_slice(&[sums.bad])))
+        Some(totals::<S, M>(simd, self.total?, &sums, &mut scratch))
     }
 
-    /// Sends a block of N registers through the links, which stands for so many blocks.
+    /// Sends a block of N registers through the stages, which stands for so many blocks.
     #[inline(always)]
     fn block<S: Simd, const N: usize, const M: usize>(
         &mut self,
@@ -256,104 +387,111 @@ impl Chain<'_, '_, '_> {
         scratch: &mut Scratch,
     ) {
         let mut block: Block<S, N> = [simd.splat_f32s(0.0); N];
-        for link in self.links {
-            match *link {
-                Link::Apply(function, feed) => {
-                    let feed = &self.feeds[feed];
-                    match operand::<S, N>(simd, feed, self.targets, first, scratch) {
-                        Operand::Scalar(value) => {
-                            let value = simd.splat_f32s(value);
-                            block = apply::<S, N>(simd, function, block, |_| value);
+        for stage in self.stages {
+            macro_rules! stages {
+                ($($function:ident $number:ident $tile:ident $rows:ident;)*) => {
+                    match stage.code {
+                        $(
+                            Code::$number => {
+                                let number = simd.splat_f32s(stage.number);
+                                block = apply::<S, N>(simd, Binary::$function, block, |_| number);
+                            }
+                            Code::$tile => {
+                                let part = part::<S, N>(stage, first, scratch);
+                                block = apply::<S, N>(simd, Binary::$function, block, |i| part.read(i));
+                            }
+                            Code::$rows => {
+                                let rows = rows::<S, N>(simd, stage, first);
+                                let half = |i| rows[i * S::F32_LANES / BLOCK];
+                                block = apply::<S, N>(simd, Binary::$function, block, half);
+                            }
+                        )*
+                        Code::Quotient => {
+                            block = quotient::<S, N>(simd, block, stage.number, stage.reciprocal);
                         }
-                        Operand::Memory(run, offset) => {
-                            let operand = run.part::<S::f32s, N>(offset);
-                            block = apply::<S, N>(simd, function, block, |i| operand.read(i));
+                        Code::Itself => {
+                            scratch.put::<S, N>(block);
+                            let run = RunReader::of(bytemuck::cast_slice(&scratch.0));
+                            let part = run.part::<S::f32s, N>(0);
+                            block = apply::<S, N>(simd, stage.function, block, |i| part.read(i));
                         }
-                    }
-                }
-                Link::Itself(function) => {
-                    to_elements::<S, N>(block, &mut scratch.0);
-                    let operand = RunReader::of(bytemuck::cast_slice(&scratch.0)).part::<S::f32s, N>(0);
-                    block = apply::<S, N>(simd, function, block, |i| operand.read(i));
-                }
-                Link::Alone(function) => block = apply_alone::<S, N>(simd, function, block),
-                Link::Cut(feed) => {
-                    if let Feed::Cut(end, value) = self.feeds[feed]
-                        && first + N * S::F32_LANES > end
-                    {
-                        to_elements::<S, N>(block, &mut scratch.0);
-                        cut(scratch, end.saturating_sub(first), value);
-                        let elements = RunReader::of(bytemuck::cast_slice(&scratch.0)).part::<S::f32s, N>(0);
-                        block = apply::<S, N>(simd, Binary::Take, block, |i| elements.read(i));
-                    }
-                }
-                Link::Write(target) => {
-                    for index in 0..blocks {
-                        let first = first + index * N * S::F32_LANES;
-                        self.targets[target].write::<S, N>(first, block, scratch);
-                    }
-                }
-                Link::Total(Total::Sum) => {
-                    for _ in 0..blocks {
-                        unrolled::<N>(
+                        Code::Neg => block = apply_alone::<S, N>(simd, Unary::Neg, block),
+                        Code::Abs => block = apply_alone::<S, N>(simd, Unary::Abs, block),
+                        Code::Sqrt => block = apply_alone::<S, N>(simd, Unary::Sqrt, block),
+                        Code::Exp => block = apply_alone::<S, N>(simd, Unary::Exp, block),
+                        Code::Exp2 => block = apply_alone::<S, N>(simd, Unary::Exp2, block),
+                        Code::Square => block = apply_alone::<S, N>(simd, Unary::Square, block),
+                        Code::Cut => {
+                            if first + N * S::F32_LANES > stage.count {
+                                scratch.put::<S, N>(block);
+                                cut(scratch, stage.count.saturating_sub(first), stage.number);
+                                block = scratch.get::<S, N>(block);
+                            }
+                        }
+                        Code::Write => {
+                            for index in 0..blocks {
+                                let first = first + index * N * S::F32_LANES;
+                                self.targets[stage.count].write::<S, N>(first, block, scratch);
+                            }
+                        }
+                        Code::Sum => {
+                            for _ in 0..blocks {
+                                unrolled::<N>(
+                                    #[inline(always)]
+                                    |i| sums.sofar[i % M] = simd.add_f32s(sums.sofar[i % M], block[i]),
+                                );
+                            }
+                        }
+                        Code::Largest => unrolled::<N>(
                             #[inline(always)]
-                            |i| sums.sofar[i % M] = simd.add_f32s(sums.sofar[i % M], block[i]),
-                        );
+                            |i| {
+                                sums.sofar[i % M] = simd.max_f32s(block[i], sums.sofar[i % M]);
+                                let is_number = simd.equal_f32s(block[i], block[i]);
+                                sums.bad = simd.select_f32s(is_number, sums.bad, block[i]);
+                            },
+                        ),
                     }
-                }
-                Link::Total(Total::Max) => {
-                    unrolled::<N>(
-                        #[inline(always)]
-                        |i| {
-                            sums.sofar[i % M] = simd.max_f32s(block[i], sums.sofar[i % M]);
-                            let is_number = simd.equal_f32s(block[i], block[i]);
-                            sums.bad = simd.select_f32s(is_number, sums.bad, block[i]);
-                        },
-                    );
-                }
+                };
             }
+            binary_functions!(stages);
         }
     }
 }
 
-/// The operand of the block of N registers that begins with this element.
+/// The elements of a tile for the block of N registers that begins with this element.
 #[inline(always)]
-fn operand<'s, S: Simd, const N: usize>(
-    simd: S,
-    feed: &'s Feed<'_>,
-    targets: &'s [Target<'_>],
+fn part<'p, S: Simd, const N: usize>(
+    stage: &Stage<'p>,
     first: usize,
-    scratch: &'s mut Scratch,
-) -> Operand<'s> {
+    scratch: &'p mut Scratch,
+) -> RunPart<'p, S::f32s, N> {
     let offset = first * size_of::<f32>();
     let bytes = N * S::F32_LANES * size_of::<f32>();
-    match *feed {
-        Feed::Scalar(value) => return Operand::Scalar(value),
-        Feed::Tile(run) => return Operand::Memory(run, offset),
-        Feed::Target(target) => return Operand::Memory(targets[target].run.reader(), offset),
-        Feed::Prefix(run, _) if offset + bytes <= run.len() => return Operand::Memory(run, offset),
-        Feed::Prefix(run, rest) if offset >= run.len() => return Operand::Scalar(rest),
-        Feed::Prefix(run, rest) => pad(scratch, run, offset, rest),
-        Feed::Rows(run, blocks) => {
-            for (index, row) in scratch.0[..N * S::F32_LANES].chunks_exact_mut(BLOCK).enumerate() {
-                let value: f32 = run.read((first / BLOCK + index) / blocks * size_of::<f32>());
-                for part in row.chunks_exact_mut(S::F32_LANES) {
-                    part.copy_from_slice(bytemuck::cast_slice(&[simd.splat_f32s(value)]));
-                }
-            }
-        }
-        Feed::Cut(..) => {}
+    if offset + bytes <= stage.run.len() {
+        return stage.run.part(offset);
     }
-    Operand::Memory(RunReader::of(bytemuck::cast_slice(&scratch.0)), 0)
+    pad(&mut scratch.0[..N * S::F32_LANES], stage.run, offset, stage.number);
+    RunReader::of(bytemuck::cast_slice(&scratch.0)).part(0)
+}
+
+/// The numbers of the rows that a block of N registers begins and ends in.
+#[inline(always)]
+fn rows<S: Simd, const N: usize>(simd: S, stage: &Stage<'_>, first: usize) -> [S::f32s; 2] {
+    let last = first + N * S::F32_LANES - 1;
+    let row = |element: usize| (element / BLOCK) >> stage.count;
+    let number = |row: usize| simd.splat_f32s(stage.run.read(row * size_of::<f32>()));
+    [number(row(first)), number(row(last))]
 }
 
 /// The elements of a run from a byte on, and others behind its end.
 #[cold]
 #[inline(never)]
-fn pad(scratch: &mut Scratch, run: RunReader<'_>, offset: usize, rest: f32) {
-    scratch.0.fill(rest);
-    for (i, element) in scratch.0.iter_mut().take((run.len() - offset) / size_of::<f32>()).enumerate() {
-        *element = run.read(offset + i * size_of::<f32>());
+fn pad(elements: &mut [f32], run: RunReader<'_>, offset: usize, rest: f32) {
+    elements.fill(rest);
+    let bytes = bytemuck::cast_slice_mut(elements);
+    let count = run.len().saturating_sub(offset).min(bytes.len());
+    if count > 0 {
+        run.copy_to(offset, &mut bytes[..count]);
     }
 }
 
@@ -364,31 +502,53 @@ fn cut(scratch: &mut Scratch, end: usize, value: f32) {
     scratch.0[end.min(WIDE)..].fill(value);
 }
 
-/// What the interleaved chains give together.
+/// What the interleaved chains give together: the upper half is combined with the lower one, until one is left.
 #[inline(always)]
-fn totals(kind: Total, sofar: &mut [f32; BLOCK], bad: &[f32]) -> Totals {
+fn totals<S: Simd, const M: usize>(simd: S, kind: Total, sums: &Sums<S, M>, scratch: &mut Scratch) -> Totals {
+    let mut sofar = sums.sofar;
+    macro_rules! halves {
+        ($x:ident $y:ident => $combined:expr; $($half:literal)*) => {{$(
+            if M > $half {
+                unrolled::<$half>(
+                    #[inline(always)]
+                    |i| {
+                        let ($x, $y) = (sofar[i], sofar[i + $half]);
+                        sofar[i] = $combined;
+                    },
+                );
+            }
+        )*}};
+    }
+    // Of registers, then of the elements of the one that is left.
     match kind {
-        Total::Sum => Totals { value: halve(sofar, |x, y| x + y), is_certain: true },
+        Total::Sum => halves!(x y => simd.add_f32s(x, y); 32 16 8 4 2 1),
+        Total::Max => halves!(x y => simd.max_f32s(y, x); 32 16 8 4 2 1),
+    }
+    scratch.put::<S, 1>([sofar[0]]);
+    match kind {
+        Total::Sum => Totals { value: halve(&mut scratch.0, S::F32_LANES, |x, y| x + y), is_certain: true },
         Total::Max => {
-            let has_nan = bad.iter().any(|x| x.is_nan());
-            let value = halve(sofar, |x, y| if y > x { y } else { x });
+            let value = halve(&mut scratch.0, S::F32_LANES, |x, y| if y > x { y } else { x });
+            let has_nan = any_nan(simd, sums.bad);
             // There are two zeros, and which is the larger one a comparison does not say.
             Totals { value, is_certain: !has_nan && value != 0.0 }
         }
     }
 }
 
-/// The upper half onto the lower one, until one element is left.
+/// The upper half of the first elements onto the lower one, until one element is left.
 #[inline(always)]
-fn halve(all: &mut [f32; BLOCK], f: impl Fn(f32, f32) -> f32) -> f32 {
+fn halve(all: &mut [f32; WIDE], count: usize, f: impl Fn(f32, f32) -> f32) -> f32 {
     macro_rules! halves {
         ($($half:literal)*) => {$(
-            for i in 0..$half {
-                all[i] = f(all[i], all[i + $half]);
+            if count > $half {
+                for i in 0..$half {
+                    all[i] = f(all[i], all[i + $half]);
+                }
             }
         )*};
     }
-    halves!(32 16 8 4 2 1);
+    halves!(8 4 2 1);
     all[0]
 }
 
@@ -410,16 +570,9 @@ impl Target<'_> {
                 );
             }
         } else if first < self.elements {
-            to_elements::<S, N>(block, &mut scratch.0);
-            self.write_some(offset, &scratch.0[..self.elements - first]);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn write_some(&mut self, offset: usize, elements: &[f32]) {
-        for (i, &element) in elements.iter().enumerate() {
-            self.run.write(offset + i * size_of::<f32>(), element);
+            scratch.put::<S, N>(block);
+            let elements = &scratch.0[..self.elements - first];
+            self.run.copy_from(offset, bytemuck::cast_slice(elements));
         }
     }
 }

@@ -24,6 +24,9 @@ pub(crate) struct RunWriter<'a> {
 }
 
 impl<'a> RunReader<'a> {
+    /// No bytes.
+    pub(crate) const EMPTY: Self = Self { first: std::ptr::dangling(), len: 0, lifetime: PhantomData };
+
     /// The bytes of a tile.
     #[inline]
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
@@ -57,6 +60,14 @@ impl<'a> RunReader<'a> {
         assert!(size_of::<T>() <= self.len && offset <= self.len - size_of::<T>(), "the value is in the run");
         // SAFETY: the bytes were checked when the run was made; a raw read needs no alignment.
         unsafe { self.first.add(offset).cast::<T>().read_unaligned() }
+    }
+
+    /// Copies bytes from an offset on, which must be in the run.
+    #[inline]
+    pub(crate) fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        assert!(out.len() <= self.len && offset <= self.len - out.len(), "the bytes are in the run");
+        // SAFETY: the bytes were checked when the run was made; `out` is referred to by nobody else.
+        unsafe { self.first.add(offset).copy_to_nonoverlapping(out.as_mut_ptr(), out.len()) };
     }
 
     /// N values whose bytes begin at an offset; they must be in the run.
@@ -114,12 +125,12 @@ impl<'a> RunWriter<'a> {
         Ok(Self { first, len, passes_caches: passes_caches.into(), lifetime: PhantomData })
     }
 
-    /// Puts a value where its bytes begin at an offset, which must be in the run.
-    #[inline(always)]
-    pub(crate) fn write<T: Pod>(&mut self, offset: usize, value: T) {
-        assert!(size_of::<T>() <= self.len && offset <= self.len - size_of::<T>(), "the value is in the run");
-        // SAFETY: the bytes were checked when the run was made; a raw write needs no alignment.
-        unsafe { self.first.add(offset).cast::<T>().write_unaligned(value) };
+    /// Puts bytes where an offset is, which must be in the run.
+    #[inline]
+    pub(crate) fn copy_from(&mut self, offset: usize, bytes: &[u8]) {
+        assert!(bytes.len() <= self.len && offset <= self.len - bytes.len(), "the bytes are in the run");
+        // SAFETY: the bytes were checked when the run was made, and `bytes` are not among them: they would be borrowed.
+        unsafe { self.first.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
     /// N places for values, which begin at an offset; they must be in the run.
@@ -132,16 +143,16 @@ impl<'a> RunWriter<'a> {
         RunPartMut { first: first.cast(), passes_caches, lifetime: PhantomData }
     }
 
-    /// The same bytes, to be read.
+    /// The same bytes, to be read, before or after they are written.
     #[inline(always)]
-    pub(crate) fn reader(&self) -> RunReader<'_> {
+    pub(crate) fn reader(&self) -> RunReader<'a> {
         RunReader { first: self.first, len: self.len, lifetime: PhantomData }
     }
 
     /// Whether what is written here would be read there at another place of the run.
     pub(crate) fn is_shifted_against(&self, read: &RunReader<'_>) -> bool {
         let (first, other) = (self.first.addr(), read.first.addr());
-        first != other && first < other + read.len && other < first + self.len
+        read.len > 0 && first != other && first < other + read.len && other < first + self.len
     }
 }
 

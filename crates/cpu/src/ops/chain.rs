@@ -8,63 +8,57 @@
 use smallvec::SmallVec;
 
 use crate::fault::Outcome;
-use crate::kernels::chain::{self, BLOCK, Feed, Target, Totals};
+use crate::kernels::chain::{self, BLOCK, Binary, Stage, Target};
 use crate::machine::Machine;
 use crate::memory::{RunReader, RunWriter};
-use crate::program::{Action, Chain, ChainOperand, Slot, Step};
+use crate::program::{Chain, Link, Slot, Step};
 use crate::tile::Tile;
 use crate::value::{Form, Value};
 
 use super::memory::{direct_load, direct_store, load, store};
-use super::reduce::reduce;
 
 /// The bytes of an element.
 const SIZE: usize = size_of::<f32>();
 
-type Feeds<'m> = SmallVec<[Feed<'m>; 8]>;
+/// The tiles that a chain writes.
+type Tiles = SmallVec<[Tile; 4]>;
 
 /// Does what the members do. False if it cannot; nothing has happened then.
-pub(crate) fn chain(machine: &mut Machine<'_>, chain: &Chain, members: &[Step]) -> Outcome<bool> {
-    let mut feeds = Feeds::new();
-    if gather(machine, chain, members, &[], &mut feeds)? {
-        let done = execute(machine, chain, members, &feeds)?;
-        drop(feeds);
-        finish(machine, chain, members, done)?;
+#[inline(always)]
+pub(crate) fn chain<'a>(machine: &mut Machine<'a>, chain: &Chain, members: &'a [Step]) -> Outcome<bool> {
+    if execute(machine, chain, members, &[])? {
         return Ok(true);
     }
-    drop(feeds);
     with_loads(machine, chain, members)
 }
 
 /// A chain some of whose loads cannot be read from where they lie: these are loaded by their steps.
 #[cold]
-fn with_loads(machine: &mut Machine<'_>, chain: &Chain, members: &[Step]) -> Outcome<bool> {
+fn with_loads<'a>(machine: &mut Machine<'a>, chain: &Chain, members: &'a [Step]) -> Outcome<bool> {
     if !is_applicable(machine, chain) {
         return Ok(false);
     }
     let mut loaded: SmallVec<[usize; 8]> = SmallVec::new();
-    for operand in &chain.operands {
-        if let ChainOperand::Load(member) = operand {
+    for link in &chain.links {
+        if let Link::Load(_, member) = link {
             let step = &members[*member];
-            if !direct_load(machine, step, &mut Feeds::new()).map_err(|fault| fault.in_step(step))? {
+            let is_direct = direct_load(machine, step).map_err(|fault| fault.in_step(step))?.is_some();
+            if !is_direct {
                 load(machine, step).map_err(|fault| fault.in_step(step))?;
                 loaded.push(*member);
             }
         }
     }
-    let mut feeds = Feeds::new();
-    gather(machine, chain, members, &loaded, &mut feeds)?;
-    let done = execute(machine, chain, members, &feeds)?;
-    drop(feeds);
-    finish(machine, chain, members, done)?;
+    let is_done = execute(machine, chain, members, &loaded)?;
+    assert!(is_done, "all operands are there");
     Ok(true)
 }
 
 /// Whether all operands are dense or uniform, and some are dense, once all loads are done.
 fn is_applicable(machine: &Machine<'_>, chain: &Chain) -> bool {
     let mut has_elements = false;
-    let all_known = chain.operands.iter().all(|operand| match operand {
-        ChainOperand::Slot(operand) | ChainOperand::Rows(operand, _) => match machine.form_of(operand.slot) {
+    let all_known = chain.links.iter().all(|link| match link {
+        Link::Slot(_, operand) | Link::Rows(_, operand, _) => match machine.form_of(operand.slot) {
             Form::Dense(_) => {
                 has_elements = true;
                 true
@@ -72,16 +66,50 @@ fn is_applicable(machine: &Machine<'_>, chain: &Chain) -> bool {
             Form::Uniform(_) => true,
             Form::Affine(_) | Form::Box(_) => false,
         },
-        ChainOperand::Load(_) => {
+        Link::Load(..) => {
             has_elements = true;
             true
         }
-        ChainOperand::Select(condition, other) => {
-            push_cut(machine, chain, [condition.slot, other.slot], &mut Feeds::new())
-        }
-        ChainOperand::Written(_) => true,
+        Link::Select(condition, other) => cut_at(machine, chain, [condition.slot, other.slot]).is_some(),
+        Link::Written(..) | Link::Itself(_) | Link::Alone(_) | Link::Write(_) | Link::Total(_) => true,
     });
     all_known && has_elements
+}
+
+/// The stages of a loop while they are gathered.
+struct Stages<'m> {
+    list: SmallVec<[Stage<'m>; 12]>,
+    has_elements: bool,
+    /// From which element on the operands are the same for all elements: a multiple of a block.
+    varying: usize,
+}
+
+impl<'m> Stages<'m> {
+    /// A function of a tile, of which the bytes from `varying` on are copies of one number.
+    #[inline(always)]
+    fn push_bytes(&mut self, function: Binary, bytes: &'m [u8], varying: usize) {
+        let (first, rest) = bytes.split_at(varying);
+        let number = if rest.is_empty() { 0.0 } else { RunReader::of(rest).read(0) };
+        self.push_run(function, RunReader::of(first), number);
+    }
+
+    #[inline(always)]
+    fn push_run(&mut self, function: Binary, run: RunReader<'m>, rest: f32) {
+        self.has_elements = true;
+        self.varying = self.varying.max((run.len() / SIZE).next_multiple_of(BLOCK));
+        self.list.push(Stage::tile(function, run, rest));
+    }
+
+    /// A function of the elements of a slot, if they are dense or uniform.
+    #[inline(always)]
+    fn push_slot(&mut self, function: Binary, form: &'m Form) -> bool {
+        match form {
+            Form::Uniform(bits) => self.list.push(Stage::number(function, f32::from_bits(*bits as u32))),
+            Form::Dense(tile) => self.push_bytes(function, tile.bytes(), tile.varying()),
+            Form::Affine(_) | Form::Box(_) => return false,
+        }
+        true
+    }
 }
 
 /// Finds where the operands are. False if some are not where a loop can read them; `loaded` are the members that have
@@ -92,179 +120,172 @@ fn gather<'m>(
     chain: &Chain,
     members: &[Step],
     loaded: &[usize],
-    feeds: &mut Feeds<'m>,
+    targets: &[Target<'m>],
+    stages: &mut Stages<'m>,
 ) -> Outcome<bool> {
-    let mut has_elements = false;
-    for operand in &chain.operands {
-        let is_there = match operand {
-            ChainOperand::Slot(operand) => push_slot(machine, operand.slot, feeds, &mut has_elements),
-            ChainOperand::Rows(operand, blocks) => match machine.form_of(operand.slot) {
+    for link in &chain.links {
+        let is_there = match *link {
+            Link::Slot(function, operand) => stages.push_slot(function, machine.form_of(operand.slot)),
+            Link::Rows(function, operand, shift) => match machine.form_of(operand.slot) {
                 Form::Dense(tile) => {
-                    has_elements = true;
-                    feeds.push(Feed::Rows(RunReader::of(tile.bytes()), *blocks));
+                    stages.has_elements = true;
+                    stages.varying = chain.elements;
+                    stages.list.push(Stage::rows(function, RunReader::of(tile.bytes()), shift));
                     true
                 }
-                Form::Uniform(_) | Form::Affine(_) | Form::Box(_) => {
-                    push_slot(machine, operand.slot, feeds, &mut has_elements)
-                }
+                form => stages.push_slot(function, form),
             },
-            ChainOperand::Load(member) => {
-                has_elements = true;
-                let step = &members[*member];
-                if !loaded.is_empty() && loaded.contains(member) {
-                    push_slot(machine, step.results[0], feeds, &mut has_elements)
+            Link::Load(function, member) => {
+                let step = &members[member];
+                if !loaded.is_empty() && loaded.contains(&member) {
+                    stages.has_elements = true;
+                    stages.push_slot(function, machine.form_of(step.results[0]))
                 } else {
-                    direct_load(machine, step, feeds).map_err(|fault| fault.in_step(step))?
+                    match direct_load(machine, step).map_err(|fault| fault.in_step(step))? {
+                        Some((run, rest)) => {
+                            stages.push_run(function, run, rest);
+                            true
+                        }
+                        None => false,
+                    }
                 }
             }
-            ChainOperand::Written(number) => {
-                feeds.push(Feed::Target(*number));
+            Link::Written(function, number) => {
+                stages.list.push(Stage::tile(function, targets[number].run.reader(), 0.0));
                 true
             }
-            ChainOperand::Select(condition, other) => {
-                push_cut(machine, chain, [condition.slot, other.slot], feeds)
+            Link::Select(condition, other) => match cut_at(machine, chain, [condition.slot, other.slot]) {
+                Some((end, value)) if end < chain.elements => {
+                    stages.varying = stages.varying.max(end.next_multiple_of(BLOCK));
+                    stages.list.push(Stage::cut(end, value));
+                    true
+                }
+                cut => cut.is_some(),
+            },
+            Link::Itself(function) => {
+                stages.list.push(Stage::itself(function));
+                true
+            }
+            Link::Alone(function) => {
+                stages.list.push(Stage::alone(function));
+                true
+            }
+            Link::Write(target) => {
+                stages.list.push(Stage::write(target));
+                true
+            }
+            Link::Total(total) => {
+                stages.list.push(Stage::total(total));
+                true
             }
         };
         if !is_there {
             return Ok(false);
         }
     }
-    Ok(has_elements)
+    Ok(stages.has_elements)
 }
 
-/// The elements of a slot, if they are dense or uniform.
+/// The end of a selection of the first elements, and what those behind it are.
 #[inline(always)]
-fn push_slot<'m>(
-    machine: &'m Machine<'_>,
-    slot: Slot,
-    feeds: &mut Feeds<'m>,
-    has_elements: &mut bool,
-) -> bool {
-    match machine.form_of(slot) {
-        Form::Uniform(bits) => feeds.push(Feed::Scalar(f32::from_bits(*bits as u32))),
-        Form::Dense(tile) => {
-            *has_elements = true;
-            let (bytes, varying) = (tile.bytes(), tile.varying());
-            if varying < bytes.len() {
-                let (first, rest) = bytes.split_at(varying);
-                feeds.push(Feed::Prefix(RunReader::of(first), RunReader::of(rest).read(0)));
-            } else {
-                feeds.push(Feed::Tile(RunReader::of(bytes)));
-            }
-        }
-        Form::Affine(_) | Form::Box(_) => return false,
-    }
-    true
-}
-
-/// A selection of the first elements, or of all.
-#[inline(always)]
-fn push_cut(
-    machine: &Machine<'_>,
-    chain: &Chain,
-    [condition, other]: [Slot; 2],
-    feeds: &mut Feeds<'_>,
-) -> bool {
+fn cut_at(machine: &Machine<'_>, chain: &Chain, [condition, other]: [Slot; 2]) -> Option<(usize, f32)> {
     match (machine.form_of(condition), machine.form_of(other)) {
-        (Form::Uniform(bits), _) if *bits != 0 => feeds.push(Feed::Cut(chain.elements, 0.0)),
+        (Form::Uniform(bits), _) if *bits != 0 => Some((chain.elements, 0.0)),
         (Form::Box(mask), Form::Uniform(bits))
             if mask.low[0] == 0 && machine.ty(condition).extents.rank == 1 =>
         {
-            feeds.push(Feed::Cut(mask.high[0] as usize, f32::from_bits(*bits as u32)));
+            Some((mask.high[0] as usize, f32::from_bits(*bits as u32)))
         }
-        _ => return false,
+        _ => None,
     }
-    true
 }
 
-/// What a loop over the elements gave.
-struct Done {
-    /// The elements of slots, and those that a store takes, which come last.
-    tiles: SmallVec<[Tile; 4]>,
-    totals: Option<Totals>,
-    /// Whether the step has yet to store.
-    is_to_be_stored: bool,
-}
-
-/// Runs the loop.
+/// Runs the loop and gives slots their values. False if some operands are not where a loop can read them; nothing has
+/// happened then.
+///
+/// It is one function: what the loop gave would have to be moved from one to the other.
 #[inline(always)]
-fn execute(machine: &Machine<'_>, chain: &Chain, members: &[Step], feeds: &Feeds<'_>) -> Outcome<Done> {
+fn execute<'a>(
+    machine: &mut Machine<'a>,
+    chain: &Chain,
+    members: &'a [Step],
+    loaded: &[usize],
+) -> Outcome<bool> {
     let bytes = chain.elements * SIZE;
-    let mut tiles: SmallVec<[Tile; 4]> = SmallVec::new();
-    chain.written.iter().for_each(|_| tiles.push(Tile::new(bytes)));
-    let mut elements = chain.elements;
-    let mut stored = None;
-    if let Some(member) = chain.store {
-        let step = &members[member];
-        stored = direct_store(machine, step).map_err(|fault| fault.in_step(step))?;
-        let is_shifted = |store: &Target<'_>| {
-            feeds.iter().any(|feed| match feed {
-                Feed::Tile(run) | Feed::Prefix(run, _) => store.run.is_shifted_against(run),
-                Feed::Scalar(_) | Feed::Rows(..) | Feed::Target(_) | Feed::Cut(..) => false,
-            })
-        };
-        match stored.as_ref().filter(|&store| !is_shifted(store)) {
-            None => {
-                stored = None;
-                tiles.push(Tile::new(bytes));
-            }
-            Some(store) if chain.total.is_none() && chain.written.is_empty() => {
-                elements = store.elements.next_multiple_of(BLOCK);
-            }
-            Some(_) => {}
-        }
+    let mut tiles = Tiles::new();
+    for &slot in &chain.written {
+        // A tile that its step has loaded is about to be read.
+        let is_loaded = loaded.iter().any(|&member| members[member].results[0] == slot);
+        tiles.push(if is_loaded { Tile::new(bytes) } else { machine.tile_for(slot, bytes) });
     }
-    let is_to_be_stored = chain.store.is_some() && stored.is_none();
+    // What the step has yet to store.
+    let mut unstored = Tile::default();
     let mut targets: SmallVec<[Target<'_>; 4]> = SmallVec::new();
     for tile in &mut tiles {
         targets.push(Target { run: RunWriter::of(tile.bytes_mut()), elements: chain.elements });
     }
-    if let Some(stored) = stored {
-        targets.push(stored);
+    let mut stages = Stages { list: SmallVec::new(), has_elements: false, varying: 0 };
+    if !gather(machine, chain, members, loaded, &targets, &mut stages)? {
+        return Ok(false);
+    }
+    let (mut elements, mut is_stored) = (chain.elements, true);
+    if let Some(member) = chain.store {
+        let step = &members[member];
+        let stored = direct_store(machine, step).map_err(|fault| fault.in_step(step))?;
+        let is_shifted =
+            |store: &Target<'_>| stages.list.iter().any(|stage| store.run.is_shifted_against(stage.reads()));
+        match stored.filter(|store| !is_shifted(store)) {
+            None => {
+                (unstored, is_stored) = (Tile::new(bytes), false);
+                targets.push(Target { run: RunWriter::of(unstored.bytes_mut()), elements });
+            }
+            Some(store) => {
+                if chain.total.is_none() && chain.written.is_empty() {
+                    elements = store.elements.next_multiple_of(BLOCK);
+                }
+                targets.push(store);
+            }
+        }
     }
     let total = chain.total.map(|(total, _)| total);
-    let varying = varying(feeds, elements);
-    let is_cut = feeds.iter().any(|feed| matches!(feed, Feed::Cut(end, _) if *end < chain.elements));
-    let links = if is_cut { &chain.links } else { &chain.uncut_links };
-    let totals = chain::run(links, feeds, &mut targets, total, elements, varying);
-    drop(targets);
-    if varying < chain.elements {
-        tiles.iter_mut().for_each(|tile| tile.set_varying(varying * SIZE));
-    }
-    Ok(Done { tiles, totals, is_to_be_stored })
-}
-
-/// From which element on the operands are the same for all elements: a multiple of a block.
-fn varying(feeds: &Feeds<'_>, elements: usize) -> usize {
-    let of = |feed: &Feed<'_>| match feed {
-        Feed::Prefix(run, _) => (run.len() / SIZE).next_multiple_of(BLOCK),
-        Feed::Cut(end, _) if *end < elements => end.next_multiple_of(BLOCK),
-        Feed::Tile(_) | Feed::Rows(..) => elements,
-        Feed::Scalar(_) | Feed::Target(_) | Feed::Cut(..) => 0,
-    };
-    feeds.iter().map(of).max().unwrap_or(elements).min(elements)
-}
-
-/// Gives slots their values, and lets the step store that has to.
-#[inline(always)]
-fn finish(machine: &mut Machine<'_>, chain: &Chain, members: &[Step], done: Done) -> Outcome {
-    let mut tiles = done.tiles.into_iter();
+    let varying = stages.varying.min(elements);
+    let totals = chain::run(&stages.list, &mut targets, total, elements, varying);
+    drop((stages, targets));
+    let is_uniform_at_the_end = varying < chain.elements;
     for (&slot, tile) in chain.written.iter().zip(&mut tiles) {
-        machine.set_dense(slot, tile);
+        if is_uniform_at_the_end {
+            tile.set_varying(varying * SIZE);
+        }
+        machine.set_dense(slot, std::mem::take(tile));
     }
-    if let (Some((_, member)), Some(totals)) = (chain.total, done.totals) {
+    if let (Some((_, member)), Some(totals)) = (chain.total, totals) {
         let step = &members[member];
         if totals.is_certain {
             machine.set_uniform(step.results[0], totals.value.to_bits().into());
-        } else if let Action::Reduce(how) = &step.action {
-            reduce(machine, step, how).map_err(|fault| fault.in_step(step))?;
+        } else if chain.written.contains(&step.operands[0].slot) {
+            machine.single(step)?;
+        } else {
+            one_by_one(machine, members, loaded)?;
+            return Ok(true);
         }
     }
-    if let Some(member) = chain.store.filter(|_| done.is_to_be_stored) {
+    if let (Some(member), false) = (chain.store, is_stored) {
         let step = &members[member];
-        machine.set(step.operands[1].slot, Value::dense(tiles.next().expect("the store has a tile")));
+        unstored.set_varying(varying * SIZE);
+        machine.set(step.operands[1].slot, Value::dense(unstored));
         store(machine, step).map_err(|fault| fault.in_step(step))?;
     }
     machine.clear(&chain.frees);
+    Ok(true)
+}
+
+/// Executes the members that have not been executed, of a chain that stores nothing.
+#[cold]
+fn one_by_one<'a>(machine: &mut Machine<'a>, members: &'a [Step], loaded: &[usize]) -> Outcome {
+    for (member, step) in members.iter().enumerate() {
+        if !loaded.contains(&member) {
+            machine.single(step)?;
+        }
+    }
     Ok(())
 }

@@ -23,6 +23,13 @@ pub(crate) fn elementwise(machine: &mut Machine<'_>, step: &Step, function: Elem
         machine.set_uniform(step.results[0], scalar::elementwise(function, number, &[left, right]));
         return;
     }
+    if let [x] = step.operands[..]
+        && let &Form::Uniform(bits) = machine.form(x)
+    {
+        let number = machine.type_of(x).number;
+        machine.set_uniform(step.results[0], scalar::elementwise(function, number, &[bits]));
+        return;
+    }
     on_tiles(machine, step, function);
 }
 

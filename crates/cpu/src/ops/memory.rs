@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tilewright_ir::Dtype;
 
 use crate::fault::{Fault, FaultKind, Outcome};
-use crate::kernels::chain::{Feed, Target};
+use crate::kernels::chain::Target;
 use crate::kernels::copy::Axis;
 use crate::kernels::elementwise::fill;
 use crate::launch::Argument;
@@ -305,31 +305,20 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
         .map_err(|error| out_of_bounds(&error, true, ty.size, source).at(ty.lane(error.element)))
 }
 
-/// A load of the first elements of a binary32 tile, which are contiguous in memory, as an operand of a chain. False if it
-/// is another one. Fails as the step does.
+/// A load of the first elements of a binary32 tile, which are contiguous in memory, as an operand of a chain: they, and what
+/// the others are. None if it is another one. Fails as the step does.
 #[inline(always)]
-pub(crate) fn direct_load<'a>(
-    machine: &Machine<'a>,
-    step: &Step,
-    feeds: &mut SmallVec<[Feed<'a>; 8]>,
-) -> Outcome<bool> {
-    let [pointer, rest @ ..] = &step.operands[..] else { return Ok(false) };
+pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<(RunReader<'a>, f32)>> {
+    let [pointer, rest @ ..] = &step.operands[..] else { return Ok(None) };
     let other = match rest.get(1).map(|&other| machine.form(other)) {
         None => 0.0,
         Some(&Form::Uniform(bits)) => f32::from_bits(bits as u32),
-        Some(_) => return Ok(false),
+        Some(_) => return Ok(None),
     };
-    let Some((region, run)) = direct(machine, *pointer, rest.first().copied()) else { return Ok(false) };
+    let Some((region, run)) = direct(machine, *pointer, rest.first().copied()) else { return Ok(None) };
     let bytes = run.high * size_of::<f32>();
     match RunReader::new(&region, size_of::<f32>(), run.address, bytes) {
-        Ok(reader) => {
-            if run.high < machine.type_of(*pointer).elements() {
-                feeds.push(Feed::Prefix(reader, other));
-            } else {
-                feeds.push(Feed::Tile(reader));
-            }
-            Ok(true)
-        }
+        Ok(reader) => Ok(Some((reader, other))),
         Err(error) => {
             let source = machine.source(*pointer);
             Err(out_of_bounds(&error, false, size_of::<f32>(), source).at(run.lane(error.element)))
