@@ -78,7 +78,7 @@ fn every_modifier_occurs() {
         AtomicOperation BarrierReduction BitOperation BooleanOperation BoundMode Clamp
         Comparison Completion CopyCache CtaGroup DivisionPrecision FloatTest
         GridDependency Half L1Eviction L2Eviction L2Prefetch LdmatrixShape
-        LoadCache LoadSemantics MatchMode MatrixCount MatrixFormat MatrixLayout
+        LoadCache LoadSemantics MatchMode MatrixCount MatrixFormat MatrixLayout MatrixOperand
         MembarLevel MultiplyMode PermuteMode PolicyPriority PrefetchLevel ProxyKind
         RegisterCountChange Rounding Scope Semantics ShiftDirection ShuffleMode
         StoreCache StoreSemantics SyncRestrict TensorDimension TensorMode TensormapField

@@ -24,7 +24,10 @@ fn an_instruction_that_does_not_fit_is_named() {
             "@%p1 tcgen05.wait::ld.sync.aligned;",
             "line 7, column 6: the instruction `tcgen05.wait::ld.sync.aligned` is not supported",
         ),
-        ("wmma.load.a.sync %r1;", "line 7, column 1: the instruction `wmma.load.a.sync` is not supported"),
+        (
+            "wmma.load.a.sync %r1;",
+            "line 7, column 1: `wmma.load.a.sync`: the modifier `.a` is not supported here",
+        ),
         (
             "tex.2d.v4.f32.f32 {%r1}, [%r2];",
             "line 7, column 1: the instruction `tex.2d.v4.f32.f32` is not supported",

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tilewright_ptx::isa::BarrierReduction;
 
 use crate::barrier::{BARRIERS, BlockBarrier};
+use crate::call;
 use crate::context::{BlockMemory, Context, Flow};
 use crate::counters::StepCounters;
 use crate::decode::{Action, Barrier, BarrierKind, Gather, Program, Step};
@@ -43,7 +44,8 @@ pub(crate) struct Cluster<'a> {
     /// The warps of a block.
     pub warps_per_block: usize,
     pub agents: usize,
-    pub counters: &'a mut [StepCounters],
+    /// Lent by who runs it, while it runs.
+    pub counters: Vec<StepCounters>,
     pub printed: String,
 }
 
@@ -58,9 +60,10 @@ pub(crate) struct Stopped {
 pub(crate) type WaitingGroup = (usize, u32, u32);
 
 impl Cluster<'_> {
-    /// Runs until all warps have exited. On a deadlock, the fault lists where all wait.
-    pub fn run(&mut self) -> Result<(), Stopped> {
-        loop {
+    /// Runs until all warps have exited, or for so many rounds: whether all have exited. On a deadlock, the fault lists where
+    /// all wait.
+    pub fn run(&mut self, rounds: u64) -> Result<bool, Stopped> {
+        for _ in 0..rounds {
             let (mut is_running, mut has_progressed) = (false, false);
             for warp in 0..self.warps.len() {
                 if self.warps[warp].groups.is_empty() {
@@ -73,12 +76,13 @@ impl Cluster<'_> {
                 }
             }
             if !is_running {
-                return Ok(());
+                return Ok(true);
             }
             if !has_progressed {
                 return Err(self.deadlock());
             }
         }
+        Ok(false)
     }
 
     fn is_cancelled(&self) -> bool {
@@ -214,6 +218,8 @@ impl Cluster<'_> {
             Action::Choose { index: slot, targets } => {
                 return choose(warp, group_index, lanes, *slot, targets);
             }
+            Action::Call(call) => return call::call(warp, self.machine.program, group_index, lanes, call),
+            Action::Return => return Ok(call::leave(warp, self.machine.program, group_index, lanes)),
             Action::Exit => {
                 warp.exit(group_index, lanes);
                 self.recheck(index);
@@ -389,21 +395,14 @@ fn uniform(values: &Lanes, lanes: u32, what: &str) -> Outcome<u64> {
 /// Each lane jumps to the target that its index chooses.
 fn choose(warp: &mut Warp, group_index: usize, lanes: u32, slot: Slot, targets: &[u32]) -> Outcome<bool> {
     let indices = *warp.registers.get(slot);
-    let group = warp.groups[group_index];
-    warp.groups[group_index].step += 1;
-    let mut rest = lanes;
-    while rest != 0 {
-        let lane = rest.trailing_zeros() as usize;
-        let together = lanes_of(rest).filter(|other| indices[*other] == indices[lane]);
-        let together = together.fold(0, |mask, other| mask | 1 << other);
+    let mut chosen = [0; LANES];
+    for lane in lanes_of(lanes) {
         let Some(target) = targets.get(indices[lane] as usize) else {
             let text = format!("`brx.idx` with the index {} of {} targets", indices[lane], targets.len());
             return Err(FaultKind::Illegal(text).into()).of_lane(lane);
         };
-        let holder = warp.groups.iter().position(|group| group.lanes & together != 0);
-        warp.send(holder.expect("the lanes are in a group"), together, *target);
-        rest &= !together;
+        chosen[lane] = *target;
     }
-    debug_assert_eq!(group.lanes & lanes, lanes);
+    warp.scatter(group_index, lanes, &chosen);
     Ok(true)
 }

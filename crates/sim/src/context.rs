@@ -250,8 +250,9 @@ impl<F: Fn(&mut Context<'_>) -> Outcome<Flow> + Send + Sync> Execute for F {
     }
 }
 
+/// The local memory of a lane.
 #[inline]
-fn own_lane(local: &mut [u8], lane: usize) -> &mut [u8] {
+pub(crate) fn own_lane(local: &mut [u8], lane: usize) -> &mut [u8] {
     let bytes = local.len() / crate::registers::LANES;
     &mut local[lane * bytes..(lane + 1) * bytes]
 }

@@ -1,5 +1,6 @@
 //! A launch: the grid's clusters, spread over the threads of the host.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -16,7 +17,7 @@ use crate::fault::{Cause, Fault, FaultKind, RacingAccess, Waiting};
 use crate::memory::shadow::Record;
 use crate::memory::{Agent, Clock, Global, Region, Shared};
 use crate::module::Module;
-use crate::registers::{LANES, Registers};
+use crate::registers::{LANES, Lanes, Registers};
 use crate::report::{Instruction, Report};
 use crate::warp::Warp;
 
@@ -70,6 +71,21 @@ impl Tally {
         self.printed.extend(other.printed);
         self
     }
+}
+
+/// So many rounds of its warps may a cluster run before another begins, if it may wait for it: as blocks do that meet at a
+/// barrier of the whole grid.
+const ROUNDS: u64 = 8;
+/// So many clusters run at once at most, as long as they take no more than so many bytes of the host.
+const MAX_RUNNING: usize = 1024;
+const MAX_RUNNING_BYTES: usize = 512 << 20;
+
+/// A cluster that has begun.
+struct Running<'a> {
+    number: u64,
+    /// Its position among the clusters of the grid.
+    position: [u32; 3],
+    cluster: Cluster<'a>,
 }
 
 /// A launch that was checked.
@@ -235,25 +251,36 @@ impl Plan<'_> {
         let first = Mutex::new(None::<(u64, Box<Fault>)>);
         let stop = self.machine.stop;
         let sites = self.program.sites.len();
+        let threads = (rayon::current_num_threads() as u64).min(clusters).max(1) as usize;
+        let most = self.most_running().div_ceil(threads);
         let work = |_: usize| {
             let mut tally = Tally { counters: vec![StepCounters::default(); sites], printed: Vec::new() };
+            let mut running = VecDeque::new();
             while !stop.load(Ordering::Relaxed) {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= clusters {
-                    break;
-                }
-                if let Err(fault) = self.run(number, &mut tally) {
-                    let mut first = first.lock().expect("nobody panics with it");
-                    let is_consequence = fault.kind == FaultKind::Cancelled && stop.load(Ordering::Relaxed);
-                    if !is_consequence && first.as_ref().is_none_or(|(earlier, _)| number < *earlier) {
-                        *first = Some((number, fault));
+                if running.len() < most {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number < clusters {
+                        running.push_front(self.begin(number));
                     }
-                    stop.store(true, Ordering::Relaxed);
+                }
+                let Some(mut cluster) = running.pop_front() else { break };
+                let number = cluster.number;
+                match self.run(&mut cluster, &mut tally) {
+                    Ok(true) => {}
+                    Ok(false) => running.push_back(cluster),
+                    Err(fault) => {
+                        let mut first = first.lock().expect("nobody panics with it");
+                        let is_consequence =
+                            fault.kind == FaultKind::Cancelled && stop.load(Ordering::Relaxed);
+                        if !is_consequence && first.as_ref().is_none_or(|(earlier, _)| number < *earlier) {
+                            *first = Some((number, fault));
+                        }
+                        stop.store(true, Ordering::Relaxed);
+                    }
                 }
             }
             tally
         };
-        let threads = (rayon::current_num_threads() as u64).min(clusters).max(1) as usize;
         let merged = (0..threads).into_par_iter().with_max_len(1).map(work).reduce_with(Tally::merged);
         if let Some((_, fault)) = first.into_inner().expect("nobody panics with it") {
             return Err(fault);
@@ -263,8 +290,18 @@ impl Plan<'_> {
         Ok(tally)
     }
 
-    /// Runs one cluster.
-    fn run(&self, number: u64, tally: &mut Tally) -> Result<(), Box<Fault>> {
+    /// How many clusters may run at once.
+    fn most_running(&self) -> usize {
+        let warps = volume(self.launch.block).div_ceil(LANES as u64) as usize;
+        let registers = self.program.registers * size_of::<Lanes>();
+        let local = self.program.local_bytes * LANES;
+        // Of each byte of shared memory, the race detector keeps eight more.
+        let block = warps * (registers + local) + self.shared_bytes * 9;
+        (MAX_RUNNING_BYTES / (block * volume(self.launch.cluster) as usize).max(1)).clamp(1, MAX_RUNNING)
+    }
+
+    /// A cluster before its first step.
+    fn begin(&self, number: u64) -> Running<'_> {
         let launch = self.launch;
         let blocks = volume(launch.cluster) as usize;
         let threads = volume(launch.block) as usize;
@@ -280,7 +317,7 @@ impl Plan<'_> {
             warps: Vec::with_capacity(blocks * warps),
             warps_per_block: warps,
             agents,
-            counters: &mut tally.counters,
+            counters: Vec::new(),
             printed: String::new(),
         };
         for rank in 0..blocks {
@@ -295,15 +332,33 @@ impl Plan<'_> {
                 let registers = self.registers(position, rank, warp);
                 let agent = Agent::new(rank * warps + warp, agents);
                 let local = vec![0; self.program.local_bytes * LANES];
-                cluster.warps.push(Warp::new(warp, rank, existing, registers, agent, local));
+                let mut warp = Warp::new(warp, rank, existing, registers, agent, local);
+                if !self.program.functions.is_empty() {
+                    warp.returns.resize_with(LANES, Vec::new);
+                }
+                cluster.warps.push(warp);
             }
         }
-        let outcome = cluster.run();
-        let outcome = unwritten(&cluster.blocks, outcome, blocks * warps);
-        if !cluster.printed.is_empty() {
-            tally.printed.push((number, std::mem::take(&mut cluster.printed)));
+        Running { number, position, cluster }
+    }
+
+    /// Runs a cluster, to its end or for a while: whether it has ended.
+    fn run(&self, running: &mut Running<'_>, tally: &mut Tally) -> Result<bool, Box<Fault>> {
+        let cluster = &mut running.cluster;
+        let rounds = if self.program.may_wait_for_others { ROUNDS } else { u64::MAX };
+        cluster.counters = std::mem::take(&mut tally.counters);
+        let outcome = cluster.run(rounds);
+        tally.counters = std::mem::take(&mut cluster.counters);
+        if matches!(outcome, Ok(false)) {
+            return Ok(false);
         }
-        outcome.map_err(|stopped| Box::new(self.fault(stopped, position, warps)))
+        let warps = cluster.warps_per_block;
+        let outcome = unwritten(&cluster.blocks, outcome.map(|_| ()), cluster.warps.len());
+        if !cluster.printed.is_empty() {
+            tally.printed.push((running.number, std::mem::take(&mut cluster.printed)));
+        }
+        let fault = |stopped| Box::new(self.fault(stopped, running.position, warps));
+        outcome.map(|()| true).map_err(fault)
     }
 
     /// The registers of a warp before it starts.
@@ -312,6 +367,7 @@ impl Plan<'_> {
         for (slot, fill) in &self.program.fills {
             *registers.get_mut(*slot) = match *fill {
                 Fill::Constant(value) => [value; LANES],
+                Fill::LocalEnd => [self.program.local_bytes as u64; LANES],
                 Fill::DynamicShared => [self.program.dynamic_shared as u64; LANES],
                 Fill::Special(special) => {
                     std::array::from_fn(|lane| self.special(special, cluster, rank, warp, lane))

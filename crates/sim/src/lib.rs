@@ -7,6 +7,8 @@
 //!   one file a family of instructions; `numeric` has the arithmetic).
 //! - [`Module::launch`] runs the blocks of a grid on the threads of the host (`launch`). The warps of a cluster take turns
 //!   on one thread (`block`, `barrier`); the lanes of a warp may diverge (`warp`, `registers`).
+//! - Calls are expanded when a kernel is decoded; those that cannot be, of recursive functions and through pointers, have a
+//!   stack (`call`).
 //! - `memory` checks every access: bounds, alignment, bytes that nobody has written, races between warps. `asynchronous`
 //!   and `tensor` are what runs beside the warps and on the tensor cores.
 //! - A launch ends with a [`Report`] of what was counted (`counters`, `report`) or with a [`Fault`] that names the line of
@@ -21,6 +23,7 @@
 mod asynchronous;
 mod barrier;
 mod block;
+mod call;
 mod context;
 mod counters;
 mod decode;

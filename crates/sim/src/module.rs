@@ -8,6 +8,7 @@ use tilewright_ptx::isa::{
     self, FunctionId, FunctionKind, GlobalId, Immediate, Initializer, ScalarType, StateSpace, Symbol,
 };
 
+use crate::call::address_of;
 use crate::decode::{Parameter, Program, decode};
 use crate::fault::{Fault, FaultKind, Location};
 use crate::memory::variables::{ALIGNMENT, Storage};
@@ -134,11 +135,14 @@ impl Module {
                     LoadError::Unsupported("a variable that holds the address of shared memory".into())
                 })?;
                 let address = address.wrapping_add_signed(offset);
-                Ok(mask.map_or(address, |mask| (address & mask) >> mask.trailing_zeros()))
+                Ok(masked(address, mask))
             }
-            Initializer::Address { .. } => {
-                Err(LoadError::Unsupported("a variable that holds the address of a function".into()))
+            Initializer::Address { symbol: Symbol::Function(id), offset: 0, mask, .. } => {
+                Ok(masked(address_of(&self.isa, id), mask))
             }
+            Initializer::Address { symbol: Symbol::Function(_) | Symbol::Variable(_), .. } => Err(
+                LoadError::Unsupported("a variable that holds the address of a part of a function".into()),
+            ),
         }
     }
 
@@ -200,4 +204,9 @@ impl Module {
     pub(crate) fn line(&self, line: u32) -> Option<String> {
         Some(self.lines.get((line as usize).checked_sub(1)?)?.trim().to_owned())
     }
+}
+
+/// The part of an address that an initial element means.
+fn masked(address: u64, mask: Option<u64>) -> u64 {
+    mask.map_or(address, |mask| (address & mask) >> mask.trailing_zeros())
 }

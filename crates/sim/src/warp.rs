@@ -11,8 +11,9 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use crate::call::Return;
 use crate::memory::Agent;
-use crate::registers::Registers;
+use crate::registers::{LANES, Registers, lanes_of};
 
 /// Lanes that stand at the same step.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +48,8 @@ pub(crate) struct Warp {
     pub time: u64,
     /// The generation of the cluster's barrier at which it has arrived.
     pub cluster_arrival: Option<u64>,
+    /// The calls that each lane is in; empty where the program has none that are not expanded.
+    pub returns: Vec<Vec<Return>>,
 }
 
 /// After so many steps of a warp, the preference among its groups changes.
@@ -75,6 +78,7 @@ impl Warp {
             groups: smallvec![first],
             time: 0,
             cluster_arrival: None,
+            returns: Vec::new(),
         }
     }
 
@@ -85,6 +89,18 @@ impl Warp {
             return (!only.is_waiting).then_some(0);
         }
         let mut ready = (0..self.groups.len()).filter(|index| !self.groups[*index].is_waiting);
+        if !self.returns.is_empty() {
+            // Who is deepest in calls goes first, so that lanes meet again where they were called.
+            let depth = |index: &usize| {
+                let lane = self.groups[*index].lanes.trailing_zeros() as usize;
+                (self.returns[lane].len(), std::cmp::Reverse(*index))
+            };
+            return if (self.time / PREFERENCE_STEPS).is_multiple_of(2) {
+                ready.max_by_key(depth)
+            } else {
+                ready.min_by_key(depth)
+            };
+        }
         if (self.time / PREFERENCE_STEPS).is_multiple_of(2) { ready.next() } else { ready.next_back() }
     }
 
@@ -103,6 +119,20 @@ impl Warp {
             self.groups.push(moved);
         }
         self.merge();
+    }
+
+    /// Lanes of a group go to a step each; the rest of the group goes on.
+    pub fn scatter(&mut self, index: usize, lanes: u32, targets: &[u32; LANES]) {
+        self.groups[index].step += 1;
+        let mut rest = lanes;
+        while rest != 0 {
+            let target = targets[rest.trailing_zeros() as usize];
+            let together = lanes_of(rest).filter(|lane| targets[*lane] == target);
+            let together = together.fold(0, |mask, lane| mask | 1 << lane);
+            let holder = self.groups.iter().position(|group| group.lanes & together != 0);
+            self.send(holder.expect("the lanes are in a group"), together, target);
+            rest &= !together;
+        }
     }
 
     /// A group executes its step with some of its lanes only when others have come; the rest goes on.

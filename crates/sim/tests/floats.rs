@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Random, evaluate};
+use common::{Random, evaluate, kernel, launch, memory};
 
 /// Rows of f32 numbers over many magnitudes, with zeros, subnormals, infinities and NaN.
 fn singles(seed: u64) -> Vec<[u64; 3]> {
@@ -286,4 +286,90 @@ fn fp8_conversions_saturate() {
     }
     let back = evaluate("cvt.rn.f16x2.e5m2x2 %d, %a;", "b32", &["b16"], &[[0x7b3c, 0, 0]])[0];
     assert_eq!([back >> 16, back & 0xffff].map(|x| half::f16::from_bits(x as u16).to_f32()), [57344.0, 1.0]);
+}
+
+#[test]
+fn classes_of_numbers() {
+    // Of a zero, a subnormal number, a normal one, an infinity and NaN; zero counts as normal.
+    let numbers =
+        [0_u64, 0x8000_0000, 1, 0x807f_ffff, 0x0080_0000, 0xff7f_ffff, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000];
+    let rows: Vec<_> = numbers.iter().map(|number| [*number, 0, 0]).collect();
+    let tests = [
+        ("finite", [1, 1, 1, 1, 1, 1, 0, 0, 0]),
+        ("infinite", [0, 0, 0, 0, 0, 0, 1, 1, 0]),
+        ("number", [1, 1, 1, 1, 1, 1, 1, 1, 0]),
+        ("notanumber", [0, 0, 0, 0, 0, 0, 0, 0, 1]),
+        ("normal", [1, 1, 0, 0, 1, 1, 0, 0, 0]),
+        ("subnormal", [0, 0, 1, 1, 0, 0, 0, 0, 0]),
+    ];
+    for (test, expected) in tests {
+        assert_eq!(
+            evaluate(&format!("testp.{test}.f32 %d, %a;"), "pred", &["f32"], &rows),
+            expected,
+            "{test}"
+        );
+    }
+}
+
+/// NaN as an integer is 0, but of f64 and to 64 bits, as the ISA says from version 9.0 on and an H200 does.
+#[test]
+fn nan_becomes_an_integer() {
+    let rows = [[0x7fc0_0000, 0, 0]];
+    assert_eq!(evaluate("cvt.rzi.s32.f32 %d, %a;", "s32", &["f32"], &rows), [0]);
+    assert_eq!(evaluate("cvt.rni.u64.f32 %d, %a;", "u64", &["f32"], &rows), [1 << 63]);
+    assert_eq!(evaluate("cvt.rni.s64.f16 %d, %a;", "s64", &["f16"], &[[0x7e00, 0, 0]]), [1 << 63]);
+    let rows = [[f64::NAN.to_bits(), 0, 0]];
+    assert_eq!(evaluate("cvt.rzi.u32.f64 %d, %a;", "u32", &["f64"], &rows), [1 << 31]);
+    assert_eq!(evaluate("cvt.rzi.s64.f64 %d, %a;", "s64", &["f64"], &rows), [1 << 63]);
+}
+
+/// Sums in global memory flush subnormal numbers, those in shared memory do not.
+#[test]
+fn atomic_sums_of_subnormal_numbers() {
+    let body = "
+    .shared .b32 here;
+    .reg .b64 %p;
+    .reg .f32 %a;
+    ld.param.u64 %p, [p];
+    ld.global.f32 %a, [%p];
+    st.shared.f32 [here], %a;
+    atom.shared.add.f32 %a, [here], %a;
+    ld.shared.f32 %a, [here];
+    st.global.f32 [%p+4], %a;
+    ld.global.f32 %a, [%p];
+    red.global.add.f32 [%p], %a;
+    ret;";
+    let mut memory_of = [5_u32, 0];
+    launch(&kernel(&["p"], body), 1, 1, vec![memory(&mut memory_of)]).unwrap();
+    assert_eq!(memory_of, [0, 10]);
+}
+
+/// The results of a vector go to the registers of its operands.
+#[test]
+fn atomic_vectors_read_their_operands_first() {
+    let body = "
+    .reg .b64 %p;
+    .reg .f32 %a, %b;
+    ld.param.u64 %p, [p];
+    mov.f32 %a, 1.0;
+    mov.f32 %b, 2.0;
+    atom.global.add.v2.f32 {%b, %a}, [%p], {%a, %b};
+    st.global.v2.f32 [%p+8], {%a, %b};
+    ret;";
+    let mut floats = [10.0_f32, 20.0, 0.0, 0.0];
+    let mut bytes = [0_u64; 2];
+    bytemuck::cast_slice_mut::<u64, f32>(&mut bytes).copy_from_slice(&floats);
+    launch(&kernel(&["p"], body), 1, 1, vec![memory(&mut bytes)]).unwrap();
+    floats.copy_from_slice(bytemuck::cast_slice(&bytes));
+    assert_eq!(floats, [11.0, 22.0, 20.0, 10.0]);
+}
+
+/// Decimal constants have the type of the instruction, moves among them.
+#[test]
+fn constants_are_of_the_type_of_the_instruction() {
+    let one = [[0; 3]];
+    assert_eq!(evaluate("mov.f32 %d, 1.5;", "f32", &[], &one), [u64::from(1.5_f32.to_bits())]);
+    assert_eq!(evaluate("mov.f64 %d, -0.1;", "f64", &[], &one), [(-0.1_f64).to_bits()]);
+    assert_eq!(evaluate("mov.b32 %d, 0f3f800000;", "b32", &[], &one), [0x3f80_0000]);
+    assert_eq!(evaluate("mov.f32 %d, 0f3f800000;", "f32", &[], &one), [0x3f80_0000]);
 }

@@ -275,3 +275,39 @@ fn what_is_not_known_is_named_when_it_is_executed() {
     let text = text.replace("@!%p3 cvt.rs", "cvt.rs");
     assert!(matches!(fault(sum(&text, 128).0), FaultKind::Unsupported(_)));
 }
+
+/// Blocks that wait for each other at a barrier of the whole grid, more of them than the host has threads.
+#[test]
+fn blocks_may_wait_for_blocks_that_begin_after_them() {
+    const BLOCKS: usize = 150;
+    let body = "
+    .reg .b64 %out, %count, %place;
+    .reg .b32 %block, %blocks, %next, %seen, %value;
+    .reg .pred %p;
+    ld.param.u64 %out, [out];
+    ld.param.u64 %count, [count];
+    mov.u32 %block, %ctaid.x;
+    mov.u32 %blocks, %nctaid.x;
+    mul.wide.u32 %place, %block, 4;
+    add.u64 %place, %place, %out;
+    st.global.u32 [%place], %block;
+    fence.acq_rel.gpu;
+    red.relaxed.gpu.global.add.u32 [%count], 1;
+$wait:
+    ld.acquire.gpu.global.u32 %seen, [%count];
+    setp.lt.u32 %p, %seen, %blocks;
+    @%p bra $wait;
+    add.u32 %next, %block, 1;
+    rem.u32 %next, %next, %blocks;
+    mul.wide.u32 %place, %next, 4;
+    add.u64 %place, %place, %out;
+    ld.relaxed.gpu.global.u32 %value, [%place];
+    mad.wide.u32 %place, %block, 4, %out;
+    st.global.u32 [%place+600], %value;
+    ret;";
+    let (mut out, mut count) = (vec![0_u32; 2 * BLOCKS], vec![0_u32]);
+    let arguments = vec![memory(&mut out), memory(&mut count)];
+    launch(&common::kernel(&["out", "count"], body), BLOCKS as u32, 1, arguments).unwrap();
+    let expected: Vec<_> = (0..BLOCKS as u32).map(|block| (block + 1) % BLOCKS as u32).collect();
+    assert_eq!(out[BLOCKS..], expected);
+}

@@ -25,10 +25,10 @@ use super::modifier::{
     AtomicOperation, BarrierReduction, BitOperation, BooleanOperation, BoundMode, Clamp, Comparison,
     Completion, CopyCache, CtaGroup, DivisionPrecision, FloatTest, GridDependency, Half, L1Eviction,
     L2Eviction, L2Prefetch, LdmatrixShape, LoadCache, LoadSemantics, MatchMode, MatrixCount, MatrixFormat,
-    MatrixLayout, MatrixShape, MembarLevel, Modifier, MultiplyMode, Opcode, PermuteMode, PolicyPriority,
-    PrefetchLevel, ProxyKind, RegisterCountChange, Rounding, Scope, Semantics, ShiftDirection, ShuffleMode,
-    StoreCache, StoreSemantics, SyncRestrict, TensorDimension, TensorMode, TensormapField, VectorWidth,
-    VoteMode, WarpReduction,
+    MatrixLayout, MatrixOperand, MatrixShape, MembarLevel, Modifier, MultiplyMode, Opcode, PermuteMode,
+    PolicyPriority, PrefetchLevel, ProxyKind, RegisterCountChange, Rounding, Scope, Semantics,
+    ShiftDirection, ShuffleMode, StoreCache, StoreSemantics, SyncRestrict, TensorDimension, TensorMode,
+    TensormapField, VectorWidth, VoteMode, WarpReduction,
 };
 use super::module::RegisterId;
 use super::operand::{
@@ -567,6 +567,23 @@ instructions! {
     /// `.kind::f8f6f4`.
     Mma mma "mma.sync.aligned" [shape: MatrixShape, a_layout: MatrixLayout, b_layout: MatrixLayout, saturate = ".satfinite",
         mixed = ".kind::f8f6f4", d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType, c_ty: ScalarType, operation: Option<BitOperation>]
+        (d: Destinations, a: Sources, b: Sources, c: Sources);
+    /// Loads the fragment of a matrix; stride is in elements.
+    WmmaLoad wmma_load "wmma.load" [operand: MatrixOperand, layout: MatrixLayout, shape: MatrixShape,
+        space: Option<StateSpace>, ty: ScalarType]
+        (d: Destinations, address: Address, stride: Option<Source>);
+    /// Stores the fragment of a result.
+    WmmaStore wmma_store "wmma.store.d.sync.aligned" [layout: MatrixLayout, shape: MatrixShape, space: Option<StateSpace>,
+        ty: ScalarType]
+        (address: Address, a: Sources, stride: Option<Source>);
+    /// d = a * b + c on fragments, a and b in f16.
+    WmmaHalf wmma_half "wmma.mma.sync.aligned" [a_layout: MatrixLayout, b_layout: MatrixLayout, shape: MatrixShape,
+        d_ty: ScalarType, c_ty: ScalarType]
+        (d: Destinations, a: Sources, b: Sources, c: Sources);
+    /// d = a * b + c on fragments of other types.
+    Wmma wmma "wmma.mma.sync.aligned" [operation: Option<BitOperation>, a_layout: MatrixLayout, b_layout: MatrixLayout,
+        shape: MatrixShape, rounding: Option<Rounding>, d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType,
+        c_ty: ScalarType, saturate = ".satfinite"]
         (d: Destinations, a: Sources, b: Sources, c: Sources);
     /// d = a * b + d on matrices in shared memory and registers, for the four warps of a group. The immediates are the
     /// signs of a and b and whether they are transposed, as far as their types have them.

@@ -20,7 +20,7 @@
 //! definitions; a function's variables stand before its instructions); the spelling of constants; the order of modifiers,
 //! which the assembler does not mind; registers that are not used. Debug information in `.section` is kept as it was
 //! written and not understood. What is not supported is a [`ParseError`] that names it, with line and column: among others
-//! `tcgen05`, `wmma`, textures and surfaces, the video instructions, vector registers, parameters in registers.
+//! `tcgen05`, sparse products, textures and surfaces, the video instructions, vector registers, parameters in registers.
 
 mod instruction;
 mod modifier;
@@ -37,10 +37,10 @@ pub use modifier::{
     AtomicOperation, BarrierReduction, BitOperation, BooleanOperation, BoundMode, Clamp, Comparison,
     Completion, CopyCache, CtaGroup, DivisionPrecision, FloatTest, GridDependency, Half, L1Eviction,
     L2Eviction, L2Prefetch, LdmatrixShape, LoadCache, LoadSemantics, MatchMode, MatrixCount, MatrixFormat,
-    MatrixLayout, MatrixShape, MembarLevel, MultiplyMode, PermuteMode, PolicyPriority, PrefetchLevel,
-    ProxyKind, RegisterCountChange, Rounding, Scope, Semantics, ShiftDirection, ShuffleMode, StoreCache,
-    StoreSemantics, SyncRestrict, TensorDimension, TensorMode, TensormapField, VectorWidth, VoteMode,
-    WarpReduction,
+    MatrixLayout, MatrixOperand, MatrixShape, MembarLevel, MultiplyMode, PermuteMode, PolicyPriority,
+    PrefetchLevel, ProxyKind, RegisterCountChange, Rounding, Scope, Semantics, ShiftDirection, ShuffleMode,
+    StoreCache, StoreSemantics, SyncRestrict, TensorDimension, TensorMode, TensormapField, VectorWidth,
+    VoteMode, WarpReduction,
 };
 pub use module::*;
 pub use operand::*;

@@ -685,6 +685,15 @@ modifiers! {
         /// 8 bits.
         B8 = ".b8",
     }
+    /// The operand of a product whose fragment `wmma.load` loads.
+    pub enum MatrixOperand {
+        /// The left factor.
+        A = ".a.sync.aligned",
+        /// The right factor.
+        B = ".b.sync.aligned",
+        /// The matrix that is added.
+        C = ".c.sync.aligned",
+    }
     /// Which index of a matrix runs fastest.
     pub enum MatrixLayout {
         /// The column index.

@@ -364,7 +364,13 @@ fn print_statement(module: &Module, function: &Function, statement: &Statement, 
             let opcode_end = out.len();
             let braces_single = matches!(
                 instruction,
-                Instruction::Ldmatrix(_) | Instruction::Stmatrix(_) | Instruction::Mma(_)
+                Instruction::Ldmatrix(_)
+                    | Instruction::Stmatrix(_)
+                    | Instruction::Mma(_)
+                    | Instruction::WmmaLoad(_)
+                    | Instruction::WmmaStore(_)
+                    | Instruction::WmmaHalf(_)
+                    | Instruction::Wmma(_)
             );
             let mut printer = OperandPrinter { module, function, out, separator: "", braces_single };
             let padding = OPERAND_COLUMN.saturating_sub(opcode_end - start).max(1);

@@ -183,9 +183,8 @@ impl Decoder<'_> {
         let operands = self.operands(i.ty)?;
         let (d, a, b) = (self.register(i.d), self.source(i.a, i.ty)?, self.source(i.b, i.ty)?);
         if i.carry_out {
-            let none = self.constant(0);
-            let out = self.carry();
-            return Ok(borrow([d, out], [a, b, none], i.ty.bits()));
+            let (no_borrow, out) = (self.constant(1), self.carry());
+            return Ok(borrow([d, out], [a, b, no_borrow], i.ty.bits()));
         }
         Ok(match operands {
             Operands::Float(kind) | Operands::Floats(kind) => {
@@ -379,6 +378,9 @@ impl Decoder<'_> {
                     let magnitude = |x: u64| x & !sign;
                     let result = mode.extremum(magnitude(a), magnitude(b), largest, nan);
                     let three = mode.extremum(result, magnitude(c), largest, nan);
+                    if kind.is_nan(three) {
+                        return three;
+                    }
                     three & !sign | (a ^ b ^ if has_third { c } else { 0 }) & sign
                 })
             }
@@ -480,11 +482,13 @@ fn twice(ty: ScalarType) -> ScalarType {
     }
 }
 
-/// `(d, borrow) = a - b - borrow`.
+/// `(d, carry) = a + ~b + carry`: the carry of a subtraction is the complement of its borrow. The ISA calls both CC.CF and does
+/// not say so, but a sum may follow a difference (in the division of 128 bits that NVRTC makes): what `ptxas` makes of
+/// `sub.cc`, `addc` adds the carry, not the borrow.
 fn borrow(outs: [Slot; 2], sources: [Slot; 3], bits: u32) -> Action {
     map3_pair(outs, sources, move |a, b, carry| {
-        let difference = i128::from(a) - i128::from(b) - i128::from(carry);
-        [low(difference as u64, bits), u64::from(difference < 0)]
+        let sum = u128::from(a) + u128::from(low(!b, bits)) + u128::from(carry);
+        [low(sum as u64, bits), (sum >> bits) as u64]
     })
 }
 

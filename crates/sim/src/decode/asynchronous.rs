@@ -112,7 +112,7 @@ impl Decoder<'_> {
             bytes: self.source(instruction.size, ScalarType::U32)?,
             completion: self.completion(instruction.completion, instruction.mbarrier.as_ref())?,
             mask: None,
-            reduction: Some(reduction(instruction.operation, instruction.ty)?),
+            reduction: Some(reduction(instruction.operation, instruction.ty, true)?),
         };
         Ok(self.asynchronous_step(step))
     }
@@ -173,7 +173,7 @@ impl Decoder<'_> {
         let step = tensor_copies::TensorStore {
             destination: self.tensor_box(&instruction.destination, instruction.mode)?,
             source: self.address(&instruction.source, Some(instruction.source_space))?,
-            reduction: Some(Box::new(move |ty| reduction(operation, tensor_type(ty, operation)))),
+            reduction: Some(Box::new(move |ty| reduction(operation, tensor_type(ty, operation), false))),
         };
         Ok(self.asynchronous_step(step))
     }
@@ -248,7 +248,7 @@ impl Decoder<'_> {
             values: vec![self.source(instruction.b, instruction.ty)?],
             element_bytes: instruction.ty.bytes() as usize,
             barrier: self.address(&instruction.mbarrier, Some(StateSpace::Shared))?,
-            reduction: Some(reduction(instruction.operation, instruction.ty)?),
+            reduction: Some(reduction(instruction.operation, instruction.ty, false)?),
         };
         Ok(self.asynchronous_step(step))
     }
@@ -373,9 +373,9 @@ impl Decoder<'_> {
     }
 }
 
-/// How elements of a type are combined with what is there.
-fn reduction(operation: AtomicOperation, ty: ScalarType) -> Decoded<bulk::Reduction> {
-    let change = super::atomics::change(operation, ty)?;
+/// How elements of a type are combined with what is there; sums of f32 may flush subnormals.
+fn reduction(operation: AtomicOperation, ty: ScalarType, flush: bool) -> Decoded<bulk::Reduction> {
+    let change = super::atomics::change(operation, ty, flush)?;
     let combine = Box::new(move |old, new| change(old, new, 0));
     Ok(bulk::Reduction { element_bytes: ty.bytes() as usize, combine })
 }

@@ -1,5 +1,6 @@
 //! Atomic operations on global and shared memory.
 
+use smallvec::SmallVec;
 use tilewright_ptx::isa::{self, AtomicOperation, ScalarType, Semantics};
 
 use super::arithmetic::Operands;
@@ -7,11 +8,11 @@ use super::lift::halves;
 use super::memory::Places;
 use super::{Action, Class, Decoded, Decoder};
 use crate::asynchronous::Pointer;
-use crate::context::{Context, Flow, Place, aligned};
+use crate::context::{AddressSpace, Context, Flow, Place, aligned};
 use crate::fault::{FaultKind, OfLane, Outcome, Stop};
 use crate::memory::Proxy;
 use crate::memory::shared::Accessor;
-use crate::numeric::float::Mode;
+use crate::numeric::float::{Kind, Mode};
 use crate::numeric::low;
 use crate::registers::{Slot, lanes_of};
 
@@ -25,6 +26,8 @@ struct Atomic {
     operands: Vec<Slot>,
     third: Option<Slot>,
     change: Change,
+    /// The same in global memory.
+    change_global: Change,
     bits: u32,
     acquires: bool,
     releases: bool,
@@ -54,7 +57,11 @@ impl Decoder<'_> {
         third: Option<Slot>,
     ) -> Decoded {
         self.class = Class::Atomic;
-        let change = change(operation, ty)?;
+        let is_global = matches!(address.space, AddressSpace::Generic | AddressSpace::Global);
+        self.may_wait_for_others |= is_global && !results.is_empty();
+        let change = [false, true].map(|is_global| change(operation, ty, is_global));
+        let [change, change_global] = change;
+        let (change, change_global) = (change?, change_global?);
         let (acquires, releases) = match semantics {
             None | Some(Semantics::Relaxed) => (false, false),
             Some(Semantics::Acquire) => (true, false),
@@ -62,13 +69,14 @@ impl Decoder<'_> {
             Some(Semantics::AcquireRelease | Semantics::SequentiallyConsistent) => (true, true),
         };
         let bits = ty.bits();
-        let atomic = Atomic { address, results, operands, third, change, bits, acquires, releases };
+        let atomic =
+            Atomic { address, results, operands, third, change, change_global, bits, acquires, releases };
         Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| atomic.execute(context))))
     }
 }
 
-/// What an atomic operation stores.
-pub(crate) fn change(operation: AtomicOperation, ty: ScalarType) -> Decoded<Change> {
+/// What an atomic operation stores. Sums of f32 in global memory flush subnormal operands and results to zero.
+pub(crate) fn change(operation: AtomicOperation, ty: ScalarType, is_global: bool) -> Decoded<Change> {
     use AtomicOperation as A;
     if ty == ScalarType::B128 {
         return Err(FaultKind::Unsupported("atomic operations on 128 bits".into()));
@@ -84,7 +92,10 @@ pub(crate) fn change(operation: AtomicOperation, ty: ScalarType) -> Decoded<Chan
         (A::CompareAndSwap, _) => Box::new(|old, b, c| if old == b { c } else { old }),
         (A::Increment, _) => Box::new(|old, b, _| if old >= b { 0 } else { old + 1 }),
         (A::Decrement, _) => Box::new(|old, b, _| if old == 0 || old > b { b } else { old - 1 }),
-        (A::Add, Operands::Float(kind)) => Box::new(move |old, b, _| Mode::plain(kind).add(old, b)),
+        (A::Add, Operands::Float(kind)) => {
+            let flush = is_global && kind == Kind::F32;
+            Box::new(move |old, b, _| Mode { flush, ..Mode::plain(kind) }.add(old, b))
+        }
         (A::Add, Operands::Floats(kind)) => {
             Box::new(move |old, b, _| halves(kind.bits(), [old, b], |[x, y]| Mode::plain(kind).add(x, y)))
         }
@@ -113,9 +124,12 @@ impl Atomic {
             context.publish(place, self.releases);
             places.push(lane, place);
             let c = self.third.map_or(0, |third| context.get(third, lane));
-            for (index, operand) in self.operands.iter().enumerate() {
-                let b = low(context.get(*operand, lane), self.bits);
-                let old = self.update(context, place, (index * size) as u64, |old| (self.change)(old, b, c));
+            let change = if matches!(place, Place::Global(_)) { &self.change_global } else { &self.change };
+            // A result may go to the register of an operand.
+            let operands: SmallVec<[u64; 4]> =
+                self.operands.iter().map(|operand| low(context.get(*operand, lane), self.bits)).collect();
+            for (index, b) in operands.into_iter().enumerate() {
+                let old = self.update(context, place, (index * size) as u64, |old| change(old, b, c));
                 let old = old.of_lane(lane)?;
                 if let Some((result, _)) = self.results.get(index) {
                     context.set(*result, lane, old);

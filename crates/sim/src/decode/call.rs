@@ -1,60 +1,227 @@
-//! Calls: functions of the module are expanded in place, those of the system are simulated.
+//! Calls: functions of the module are expanded in place, or called on a stack where that cannot be; those of the system are
+//! simulated.
 
 use std::fmt::Write;
 
 use rustc_hash::FxHashMap;
-use tilewright_ptx::isa::{self, Callee, FunctionId, ScalarType, Source, Symbol};
+use tilewright_ptx::isa::{
+    self, Callee, FunctionId, FunctionKind, Initializer, Instruction, ScalarType, Source, StatementKind,
+    Symbol, Variable, VariableId,
+};
 
 use super::lift::map1;
 use super::{Action, Binding, Class, Decoded, Decoder, Gather, Jump};
-use crate::context::{AddressSpace, Context, Flow};
+use crate::call::{Call, CalledFunction, FrameVariable, LocalPlace, Target, resolved};
+use crate::context::{AddressSpace, Context, Flow, Place};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::registers::{Slot, lanes_of};
 
+/// An argument or a result of a call.
+struct Passed {
+    binding: Binding,
+    bytes: u64,
+}
+
+/// After so many calls were expanded, the others are not: the steps of functions that call each other multiply.
+const MAX_EXPANSIONS: usize = 4096;
+/// So deep are calls expanded.
+const MAX_DEPTH: usize = 32;
+
 impl Decoder<'_> {
     pub(super) fn call_function(&mut self, i: &isa::Call) -> Decoded {
-        let Callee::Direct(id) = i.call.callee else {
-            return Err(FaultKind::Unsupported("indirect calls".into()));
+        let (kind, formal) = match i.call.callee {
+            Callee::Direct(id) => {
+                let id = resolved(self.module, id);
+                let function = &self.module.functions[id];
+                let of = |ids: &[_]| ids.iter().map(|id| function.variables[*id].clone()).collect();
+                (Ok(id), [of(&function.parameters), of(&function.returns)])
+            }
+            Callee::Indirect(register, prototype) => {
+                let prototype = &self.frame().function.prototypes[prototype];
+                let formal = [prototype.parameters.clone(), prototype.returns.clone()];
+                (Err(self.register(register)), formal)
+            }
         };
-        let callee = &self.module.functions[id];
-        let arguments =
-            i.call.arguments.iter().map(|argument| self.passed(*argument)).collect::<Decoded<Vec<_>>>()?;
-        let results =
-            i.call.returns.iter().map(|result| self.passed(*result)).collect::<Decoded<Vec<_>>>()?;
-        let action = match (callee.name.as_str(), &callee.body) {
-            (_, Some(_)) => self.expand(id, &arguments, &results)?,
-            ("vprintf", None) => print(&arguments, &results)?,
-            ("__assertfail", None) => fail(&arguments)?,
-            (name, None) => {
-                return Err(FaultKind::Unsupported(format!("the function `{name}`, which has no body")));
+        let [arguments, results] = &formal;
+        if i.call.arguments.len() != arguments.len() || i.call.returns.len() != results.len() {
+            return Err(FaultKind::Illegal("a call with other operands than the function has".into()));
+        }
+        let passed = |this: &mut Self, operands: &[Source], formal: &[Variable], is_read| {
+            let each = operands.iter().zip(formal);
+            each.map(|(operand, formal)| this.passed(*operand, formal, is_read)).collect::<Decoded<Vec<_>>>()
+        };
+        let arguments = passed(self, &i.call.arguments, arguments, true)?;
+        let results = passed(self, &i.call.returns, results, false)?;
+        let action = match kind {
+            Ok(id) => self.call_direct(id, &arguments, &results)?,
+            Err(register) => {
+                self.addressed().into_iter().for_each(|id| self.request(id));
+                self.call_on_stack(Target::Address(register), &arguments, &results)
             }
         };
         (self.class, self.gather) = (Class::Control, Gather::Any);
-        Ok(action)
+        self.push(action, self.guard);
+        for (result, passed) in i.call.returns.iter().zip(&results) {
+            self.receive(*result, passed);
+        }
+        (self.class, self.gather) = (Class::Control, Gather::Any);
+        Ok(Action::Nothing)
     }
 
-    /// Where an argument or a result lies: a variable of the caller.
-    fn passed(&mut self, operand: Source) -> Decoded<Binding> {
-        match operand {
-            Source::Symbol(Symbol::Variable(id), 0) => Ok(self.frame().variables[&id]),
-            Source::Symbol(..) | Source::Register(_) | Source::Immediate(_) | Source::Special(_) => {
-                Err(FaultKind::Unsupported("calls that pass registers instead of parameters".into()))
+    fn call_direct(&mut self, id: FunctionId, arguments: &[Passed], results: &[Passed]) -> Decoded {
+        let callee = &self.module.functions[id];
+        match (callee.name.as_str(), &callee.body) {
+            (_, Some(_)) => {
+                let is_active = self.frames.iter().any(|frame| frame.id == id);
+                self.expansions += 1;
+                if is_active || self.frames.len() >= MAX_DEPTH || self.expansions > MAX_EXPANSIONS {
+                    self.request(id);
+                    return Ok(self.call_on_stack(Target::Function(id), arguments, results));
+                }
+                self.expand(id, arguments, results)
+            }
+            ("vprintf", None) => {
+                let [format, values] = self.system_arguments(arguments)?;
+                let results = results.first().map(|result| self.local_place(result));
+                Ok(print(format, values, results))
+            }
+            ("__assertfail", None) => {
+                let arguments = self.system_arguments(arguments)?;
+                Ok(fail(arguments))
+            }
+            (name, None) => Err(FaultKind::Unsupported(format!("the function `{name}`, which has no body"))),
+        }
+    }
+
+    /// The functions whose address the module takes.
+    fn addressed(&self) -> Vec<FunctionId> {
+        let mut found = Vec::new();
+        for element in self.module.globals.values().flat_map(|variable| &variable.initializer) {
+            if let Initializer::Address { symbol: Symbol::Function(id), .. } = element {
+                found.push(resolved(self.module, *id));
+            }
+        }
+        let bodies = self.module.functions.values().filter_map(|function| function.body.as_ref());
+        for statement in bodies.flatten() {
+            if let StatementKind::Instruction { instruction: Instruction::Mov(mov), .. } = &statement.kind
+                && let [Source::Symbol(Symbol::Function(id), _)] = mov.a.0[..]
+            {
+                found.push(resolved(self.module, id));
+            }
+        }
+        found
+    }
+
+    /// Has a function decoded that is called, if it has a body.
+    fn request(&mut self, id: FunctionId) {
+        let function = &self.module.functions[id];
+        let is_function = function.kind == FunctionKind::Function && function.body.is_some();
+        if is_function && !self.functions.contains_key(&id) && !self.called.contains(&id) {
+            self.called.push(id);
+        }
+    }
+
+    /// Decodes a function that is called.
+    pub(super) fn called_function(&mut self, id: FunctionId) {
+        let function = &self.module.functions[id];
+        let (entry, first) = (self.steps.len() as u32, self.slots);
+        let mut end = 0_u64;
+        let mut bindings = FxHashMap::default();
+        let mut place = |ids: &[VariableId]| -> Vec<FrameVariable> {
+            let each = ids.iter().map(|id| {
+                let variable = &function.variables[*id];
+                let offset = end.next_multiple_of(u64::from(variable.alignment()));
+                end = offset + variable.bytes();
+                bindings.insert(*id, Binding::Frame(offset));
+                FrameVariable { offset, bytes: variable.bytes() }
+            });
+            each.collect()
+        };
+        let (parameters, returns) = (place(&function.parameters), place(&function.returns));
+        self.frame_bytes = Some(end);
+        self.site = self.sites.len() as u32;
+        if let Err(kind) = self.body(id, bindings) {
+            self.push(super::failing(kind), None);
+        }
+        self.push(Action::Return, None);
+        let frame_bytes = self.frame_bytes.take().expect("it was set above");
+        let registers = first..self.slots;
+        self.functions.insert(id, CalledFunction { entry, registers, frame_bytes, parameters, returns });
+    }
+
+    fn call_on_stack(&mut self, target: Target, arguments: &[Passed], results: &[Passed]) -> Action {
+        let stack = self.stack();
+        let mut places = |passed: &[Passed]| {
+            passed.iter().map(|one| (self.local_place(one), one.bytes)).collect::<Vec<_>>()
+        };
+        let (arguments, results) = (places(arguments), places(results));
+        Action::Call(Box::new(Call { target, arguments, results, stack }))
+    }
+
+    /// Where an argument or a result lies: a variable of the caller, or one that is made for a register or a constant.
+    fn passed(&mut self, operand: Source, formal: &Variable, is_read: bool) -> Decoded<Passed> {
+        let bytes = formal.bytes();
+        if let Source::Symbol(Symbol::Variable(id), 0) = operand {
+            return Ok(Passed { binding: self.frame().variables[&id], bytes });
+        }
+        let passed = Passed { binding: self.bind(formal)?, bytes };
+        if is_read {
+            let (from, to) = (self.source(operand, formal.ty)?, self.local_place(&passed));
+            let store = move |context: &mut Context<'_>| {
+                for lane in lanes_of(context.lanes) {
+                    let place = Place::Local(context.get(to.base, lane) + to.offset);
+                    let value = context.get(from, lane).to_le_bytes();
+                    context.write(place, lane, 1, false, &value[..(bytes as usize).min(8)])?;
+                }
+                Ok(Flow::Next)
+            };
+            self.push(Action::Execute(Box::new(store)), self.guard);
+        }
+        Ok(passed)
+    }
+
+    /// Reads a result into the register that the call names for it.
+    fn receive(&mut self, result: Source, passed: &Passed) {
+        let Source::Register(register) = result else { return };
+        let (to, from, bytes) = (self.register(register), self.local_place(passed), passed.bytes as usize);
+        let load = move |context: &mut Context<'_>| {
+            for lane in lanes_of(context.lanes) {
+                let place = Place::Local(context.get(from.base, lane) + from.offset);
+                let mut value = [0; 8];
+                context.read(place, lane, 1, false, &mut value[..bytes.min(8)])?;
+                context.set(to, lane, u64::from_le_bytes(value));
+            }
+            Ok(Flow::Next)
+        };
+        self.push(Action::Execute(Box::new(load)), self.guard);
+    }
+
+    /// The place of what is passed, which is always in local memory.
+    fn local_place(&mut self, passed: &Passed) -> LocalPlace {
+        match passed.binding {
+            Binding::Frame(offset) => LocalPlace { base: self.stack().frame, offset },
+            Binding::Local(offset) => LocalPlace { base: self.constant(0), offset },
+            Binding::Param(_) | Binding::Shared(_) | Binding::Global(_) | Binding::DynamicShared => {
+                unreachable!("only variables that `bind` has put into local memory are passed")
             }
         }
     }
 
-    /// The body of a function, with its parameters bound to the caller's variables.
-    fn expand(&mut self, id: FunctionId, arguments: &[Binding], results: &[Binding]) -> Decoded {
-        let callee = &self.module.functions[id];
-        if callee.parameters.len() != arguments.len() || callee.returns.len() != results.len() {
-            return Err(FaultKind::Illegal(format!(
-                "a call of `{}` with other operands than it has",
-                callee.name
-            )));
+    fn system_arguments<const N: usize>(&mut self, arguments: &[Passed]) -> Decoded<[LocalPlace; N]> {
+        if arguments.len() < N {
+            let text = "a call of a function of the system without its parameters";
+            return Err(FaultKind::Illegal(text.into()));
         }
-        let inputs = callee.parameters.iter().copied().zip(arguments.iter().copied());
-        let outputs = callee.returns.iter().copied().zip(results.iter().copied());
-        let bindings: FxHashMap<_, _> = inputs.chain(outputs).collect();
+        Ok(std::array::from_fn(|index| self.local_place(&arguments[index])))
+    }
+
+    /// The body of a function, with its parameters bound to the caller's variables.
+    fn expand(&mut self, id: FunctionId, arguments: &[Passed], results: &[Passed]) -> Decoded {
+        let callee = &self.module.functions[id];
+        let inputs = callee.parameters.iter().zip(arguments);
+        let outputs = callee.returns.iter().zip(results);
+        let bindings: FxHashMap<_, _> =
+            inputs.chain(outputs).map(|(id, passed)| (*id, passed.binding)).collect();
         let (site, line, guard) = (self.site, self.kernel_line, self.guard);
         // Lanes where the guard does not hold jump over the body.
         let skip = guard.map(|(predicate, holds)| {
@@ -65,7 +232,7 @@ impl Decoder<'_> {
         if let Some(skip) = skip {
             self.steps[skip].action = Action::Branch(self.steps.len() as u32);
         }
-        (self.site, self.kernel_line) = (site, line);
+        (self.site, self.kernel_line, self.guard) = (site, line, guard);
         Ok(Action::Nothing)
     }
 
@@ -89,7 +256,7 @@ impl Decoder<'_> {
     pub(super) fn return_from_function(&mut self) -> Action {
         self.class = Class::Control;
         if self.frames.len() == 1 {
-            return Action::Exit;
+            return if self.frame_bytes.is_some() { Action::Return } else { Action::Exit };
         }
         self.frame().jumps.push((u32::MAX, Jump::End));
         Action::Branch(0)
@@ -101,14 +268,6 @@ impl Decoder<'_> {
         let time = self.source(i.time, ScalarType::U32)?;
         let scratch: Slot = self.slot();
         Ok(map1(scratch, time, |time| time))
-    }
-}
-
-/// The offset of an argument in the caller's local memory.
-fn local(arguments: &[Binding], index: usize) -> Decoded<u64> {
-    match arguments.get(index) {
-        Some(Binding::Local(offset)) => Ok(*offset),
-        _ => Err(FaultKind::Illegal("a call of a function of the system without its parameters".into())),
     }
 }
 
@@ -128,8 +287,14 @@ fn bytes<const N: usize>(
     Ok(bytes)
 }
 
-fn pointer(context: &mut Context<'_>, lane: usize, offset: u64) -> Outcome<u64> {
-    Ok(u64::from_le_bytes(bytes(context, lane, AddressSpace::Local, offset)?))
+/// What an argument holds.
+fn argument<const N: usize>(context: &mut Context<'_>, lane: usize, place: LocalPlace) -> Outcome<[u8; N]> {
+    let address = context.get(place.base, lane) + place.offset;
+    bytes(context, lane, AddressSpace::Local, address)
+}
+
+fn pointer(context: &mut Context<'_>, lane: usize, place: LocalPlace) -> Outcome<u64> {
+    Ok(u64::from_le_bytes(argument(context, lane, place)?))
 }
 
 /// The string at a generic address, up to its zero.
@@ -146,25 +311,22 @@ fn string(context: &mut Context<'_>, lane: usize, address: u64) -> Outcome<Strin
 }
 
 /// `__assertfail(message, file, line, function, size of a character)`.
-fn fail(arguments: &[Binding]) -> Decoded {
-    let at = [local(arguments, 0)?, local(arguments, 1)?, local(arguments, 2)?, local(arguments, 3)?];
-    Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| {
+fn fail(at: [LocalPlace; 4]) -> Action {
+    Action::Execute(Box::new(move |context: &mut Context<'_>| {
         let first = context.lanes.trailing_zeros() as usize;
         let [message, file, function] = [at[0], at[1], at[3]].map(|offset| {
             let address = pointer(context, first, offset)?;
             string(context, first, address)
         });
-        let line = u32::from_le_bytes(bytes(context, first, AddressSpace::Local, at[2])?);
+        let line = u32::from_le_bytes(argument(context, first, at[2])?);
         let kind = FaultKind::Assertion { message: message?, file: file?, line, function: function? };
         Err(Box::<crate::fault::Stop>::from(kind)).of_lane(first)
-    })))
+    }))
 }
 
 /// `vprintf(format, arguments)`.
-fn print(arguments: &[Binding], results: &[Binding]) -> Decoded {
-    let (format, values) = (local(arguments, 0)?, local(arguments, 1)?);
-    let result = local(results, 0).ok();
-    Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| {
+fn print(format: LocalPlace, values: LocalPlace, result: Option<LocalPlace>) -> Action {
+    Action::Execute(Box::new(move |context: &mut Context<'_>| {
         for lane in lanes_of(context.lanes) {
             let (format, values) = (pointer(context, lane, format)?, pointer(context, lane, values)?);
             let format = string(context, lane, format)?;
@@ -172,12 +334,12 @@ fn print(arguments: &[Binding], results: &[Binding]) -> Decoded {
             context.printed.push_str(&text);
             if let Some(result) = result {
                 let count = format.matches('%').count() as u32;
-                let place = context.locate(AddressSpace::Local, result);
+                let place = Place::Local(context.get(result.base, lane) + result.offset);
                 context.write(place, lane, 1, false, &count.to_le_bytes())?;
             }
         }
         Ok(Flow::Next)
-    })))
+    }))
 }
 
 /// The text of a format of C and its arguments, which lie in memory each at a multiple of its size.

@@ -126,7 +126,8 @@ impl Decoder<'_> {
                 FloatTest::Infinite => exponent == exponents && fraction == 0,
                 FloatTest::NotANumber => exponent == exponents && fraction != 0,
                 FloatTest::Number => exponent != exponents || fraction == 0,
-                FloatTest::Normal => exponent != exponents && exponent != 0,
+                // Zero counts as normal.
+                FloatTest::Normal => exponent != exponents && (exponent != 0 || fraction == 0),
                 FloatTest::Subnormal => exponent == 0 && fraction != 0,
             })
         }))

@@ -503,6 +503,22 @@ impl isa::InstructionVisitor for Decoder<'_> {
         self.decode_mma(i)
     }
 
+    fn wmma_load(&mut self, i: &isa::WmmaLoad) -> Decoded {
+        self.decode_wmma_load(i)
+    }
+
+    fn wmma_store(&mut self, i: &isa::WmmaStore) -> Decoded {
+        self.decode_wmma_store(i)
+    }
+
+    fn wmma_half(&mut self, i: &isa::WmmaHalf) -> Decoded {
+        self.decode_wmma_half(i)
+    }
+
+    fn wmma(&mut self, i: &isa::Wmma) -> Decoded {
+        self.decode_wmma(i)
+    }
+
     fn wgmma(&mut self, i: &isa::Wgmma) -> Decoded {
         self.decode_wgmma(i)
     }

@@ -47,6 +47,8 @@ impl Decoder<'_> {
             acquires: i.semantics == Some(LoadSemantics::Acquire),
             ..self.loaded(&i.d, &i.address, (i.space, i.vector, i.ty))?
         };
+        let is_global = matches!(transfer.address.space, AddressSpace::Generic | AddressSpace::Global);
+        self.may_wait_for_others |= transfer.is_atomic && is_global;
         Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| transfer.load(context))))
     }
 

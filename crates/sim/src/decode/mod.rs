@@ -1,7 +1,7 @@
 //! From the typed instructions of a function to its executable form: a list of steps over the registers of a warp.
 //!
-//! A function is decoded once. Everything an instruction reads becomes a register (see [`crate::registers`]); calls are
-//! expanded in place; what the modifiers say is decided here, so that a step is a call of one closure.
+//! Everything an instruction reads becomes a register (see [`crate::registers`]); calls are expanded in place as far as
+//! possible (see [`crate::call`]); what the modifiers say is decided here, so that a step is a call of one closure.
 //!
 //! - `operands`: registers, constants, variables and addresses;
 //! - `instructions`: one method an instruction, each in the file of its family;
@@ -24,6 +24,7 @@ mod moves;
 mod operands;
 mod tensor;
 mod warp;
+mod wmma;
 
 use rustc_hash::FxHashMap;
 use tilewright_ptx::isa::{
@@ -31,6 +32,7 @@ use tilewright_ptx::isa::{
     StatementKind, VariableId,
 };
 
+use crate::call::{Call, Functions, Stack};
 use crate::context::{Context, Execute};
 use crate::fault::FaultKind;
 use crate::registers::{Registers, Slot};
@@ -164,6 +166,10 @@ pub(crate) enum Action {
     Branch(u32),
     /// Jumps to one of several steps, by an index; out of range is a fault.
     Choose { index: Slot, targets: Vec<u32> },
+    /// Calls a function that is not expanded in place.
+    Call(Box<Call>),
+    /// Returns from one.
+    Return,
     /// A barrier of the block.
     Barrier(Barrier),
     /// Arrives at the barrier of the cluster.
@@ -207,12 +213,18 @@ pub(crate) enum Fill {
     Special(SpecialRegister),
     /// The offset of the dynamic shared memory.
     DynamicShared,
+    /// The end of the local memory whose size is known.
+    LocalEnd,
 }
 
 /// A kernel in executable form.
 pub(crate) struct Program {
     pub steps: Vec<Step>,
     pub sites: Vec<Site>,
+    /// What is called and not expanded.
+    pub functions: Functions,
+    /// Whether it reads global memory in ways by which blocks wait for others.
+    pub may_wait_for_others: bool,
     /// How many registers a warp has.
     pub registers: usize,
     /// The registers that are filled before it starts.
@@ -243,6 +255,8 @@ pub(crate) type Decoded<T = Action> = Result<T, FaultKind>;
 pub(crate) enum Binding {
     Param(u64),
     Local(u64),
+    /// Behind the beginning of the frame of the function that is called.
+    Frame(u64),
     Shared(u64),
     Global(u64),
     /// Behind all shared memory whose size the module knows.
@@ -293,10 +307,17 @@ pub(crate) struct Decoder<'a> {
     site: u32,
     kernel_line: Option<(u32, u32)>,
     product_registers: tensor::ProductRegisters,
+    /// The registers of the stack, where there is one.
+    stack: Option<Stack>,
+    /// The end of the frame, of a function that is called.
+    frame_bytes: Option<u64>,
+    functions: Functions,
+    may_wait_for_others: bool,
+    /// How many calls were expanded.
+    expansions: usize,
+    /// Functions that are called and not decoded yet.
+    called: Vec<FunctionId>,
 }
-
-/// So deep may calls be expanded.
-const MAX_DEPTH: usize = 32;
 
 /// Decodes a kernel of a module.
 pub(crate) fn decode(
@@ -327,6 +348,12 @@ pub(crate) fn decode(
         site: 0,
         kernel_line: None,
         product_registers: tensor::ProductRegisters::new(module),
+        stack: None,
+        frame_bytes: None,
+        functions: Functions::default(),
+        may_wait_for_others: false,
+        expansions: 0,
+        called: Vec::new(),
     };
     let mut parameters = Vec::new();
     let mut bindings = FxHashMap::default();
@@ -340,12 +367,17 @@ pub(crate) fn decode(
     }
     decoder.body(id, bindings)?;
     decoder.push(Action::Exit, None);
+    while let Some(id) = decoder.called.pop() {
+        decoder.called_function(id);
+    }
     decoder.product_registers.attach(&mut decoder.steps);
     Ok(Program {
         registers: decoder.slots as usize,
         fills: decoder.fills.iter().map(|(fill, slot)| (*slot, *fill)).collect(),
         steps: decoder.steps,
         sites: decoder.sites,
+        functions: decoder.functions,
+        may_wait_for_others: decoder.may_wait_for_others,
         local_bytes: decoder.local_bytes as usize,
         static_shared: decoder.shared_bytes as usize,
         dynamic_shared: decoder.shared_bytes.next_multiple_of(decoder.dynamic_alignment) as usize,
@@ -353,13 +385,15 @@ pub(crate) fn decode(
     })
 }
 
+/// The fault of what cannot be decoded, when it is executed.
+fn failing(kind: FaultKind) -> Action {
+    Action::Execute(Box::new(move |_: &mut Context<'_>| Err(kind.clone().into())))
+}
+
 impl<'a> Decoder<'a> {
     /// Decodes the body of a function, with its parameters bound already.
     fn body(&mut self, id: FunctionId, mut variables: FxHashMap<VariableId, Binding>) -> Decoded<()> {
         let function = &self.module.functions[id];
-        if self.frames.len() >= MAX_DEPTH || self.frames.iter().any(|frame| frame.id == id) {
-            return Err(FaultKind::Unsupported(format!("recursive calls (of `{}`)", function.name)));
-        }
         let Some(body) = &function.body else {
             return Err(FaultKind::Unsupported(format!(
                 "the function `{}`, which has no body",
@@ -422,9 +456,7 @@ impl<'a> Decoder<'a> {
                 let site = self.site;
                 self.guard = guard;
                 // What cannot be decoded is a fault where it is executed, not before.
-                let action = instruction.accept(self).unwrap_or_else(|kind| {
-                    Action::Execute(Box::new(move |_: &mut Context<'_>| Err(kind.clone().into())))
-                });
+                let action = instruction.accept(self).unwrap_or_else(failing);
                 self.site = site;
                 self.sites[site as usize].class = self.class;
                 self.push(action, guard);

@@ -15,12 +15,12 @@ impl Decoder<'_> {
         let destinations = self.destinations(&i.d);
         let count = destinations.len().max(i.a.0.len());
         let part = i.ty.bits() / count as u32;
-        let part_type = match part {
-            8 => ScalarType::B8,
-            16 => ScalarType::B16,
-            32 => ScalarType::B32,
-            // tidy: wildcard because one part has the type of the instruction, and two of 128 bits have 64.
-            _ if count == 1 => i.ty,
+        let part_type = match (count, part) {
+            (1, _) => i.ty,
+            (_, 8) => ScalarType::B8,
+            (_, 16) => ScalarType::B16,
+            (_, 32) => ScalarType::B32,
+            // tidy: wildcard because the two parts of 128 bits remain.
             _ => ScalarType::B64,
         };
         let sources = self.sources(&i.a, part_type)?;

@@ -7,6 +7,7 @@ use tilewright_ptx::isa::{
 
 use super::{Action, Binding, Decoded, Decoder, Fill};
 use crate::asynchronous::Pointer;
+use crate::call::{Stack, address_of};
 use crate::context::{AddressSpace, Context, Flow};
 use crate::fault::FaultKind;
 use crate::numeric::convert::Conversion;
@@ -53,17 +54,18 @@ impl Decoder<'_> {
     pub fn source(&mut self, source: Source, ty: ScalarType) -> Decoded<Slot> {
         match source {
             Source::Register(id) => Ok(self.register(id)),
+            Source::Symbol(Symbol::Function(id), 0) => Ok(self.constant(address_of(self.module, id))),
             Source::Immediate(immediate) => Ok(self.constant(immediate_bits(immediate, ty))),
             Source::Special(special) => Ok(self.special(special)),
             Source::Symbol(symbol, offset) => match self.symbol(symbol)? {
                 Binding::DynamicShared if offset == 0 => Ok(self.fill(Fill::DynamicShared)),
                 Binding::DynamicShared => {
-                    let (base, sum) = (self.fill(Fill::DynamicShared), self.slot());
-                    self.push(
-                        super::lift::map1(sum, base, move |base| base.wrapping_add_signed(offset)),
-                        None,
-                    );
-                    Ok(sum)
+                    let base = self.fill(Fill::DynamicShared);
+                    Ok(self.after(base, offset))
+                }
+                Binding::Frame(at) => {
+                    let base = self.stack().frame;
+                    Ok(self.after(base, offset.wrapping_add_unsigned(at)))
                 }
                 Binding::Param(address)
                 | Binding::Local(address)
@@ -71,6 +73,21 @@ impl Decoder<'_> {
                 | Binding::Global(address) => Ok(self.constant(address.wrapping_add_signed(offset))),
             },
         }
+    }
+
+    /// An address so many bytes behind one in a register.
+    fn after(&mut self, base: Slot, offset: i64) -> Slot {
+        let sum = self.slot();
+        self.push(super::lift::map1(sum, base, move |base| base.wrapping_add_signed(offset)), None);
+        sum
+    }
+
+    /// The registers of the stack.
+    pub fn stack(&mut self) -> Stack {
+        if self.stack.is_none() {
+            self.stack = Some(Stack { frame: self.slot(), top: self.fill(Fill::LocalEnd) });
+        }
+        self.stack.expect("it was just made")
     }
 
     /// Sources of one type.
@@ -124,7 +141,7 @@ impl Decoder<'_> {
             Symbol::Global(id) => self.global(id),
             Symbol::Function(id) => {
                 let name = &self.module.functions[id].name;
-                Err(FaultKind::Unsupported(format!("the address of a function (`{name}`)")))
+                Err(FaultKind::Illegal(format!("the address of the function `{name}` as one of data")))
             }
         }
     }
@@ -167,7 +184,10 @@ impl Decoder<'_> {
                 Ok(Binding::Shared(place(&mut self.shared_bytes)))
             }
             StateSpace::Local | StateSpace::Param | StateSpace::ParamEntry | StateSpace::ParamFunction => {
-                Ok(Binding::Local(place(&mut self.local_bytes)))
+                Ok(match &mut self.frame_bytes {
+                    Some(end) => Binding::Frame(place(end)),
+                    None => Binding::Local(place(&mut self.local_bytes)),
+                })
             }
             StateSpace::Global | StateSpace::Const => {
                 let what =
@@ -187,7 +207,9 @@ impl Decoder<'_> {
             }
             // The parameters of functions that are expanded lie in local memory.
             Some(StateSpace::Local | StateSpace::ParamFunction) => AddressSpace::Local,
-            Some(StateSpace::Param) if self.frames.len() > 1 => AddressSpace::Local,
+            Some(StateSpace::Param) if self.frames.len() > 1 || self.frame_bytes.is_some() => {
+                AddressSpace::Local
+            }
             Some(StateSpace::Param | StateSpace::ParamEntry) => AddressSpace::Param,
         };
         let (base, space) = match address.base {
@@ -196,6 +218,10 @@ impl Decoder<'_> {
             AddressBase::Symbol(symbol) => match self.symbol(symbol)? {
                 Binding::Param(at) => (self.constant(at), AddressSpace::Param),
                 Binding::Local(at) => (self.constant(at), AddressSpace::Local),
+                Binding::Frame(at) => {
+                    let offset = address.offset.wrapping_add_unsigned(at);
+                    return Ok(Pointer { base: self.stack().frame, offset, space: AddressSpace::Local });
+                }
                 Binding::Shared(at) => (self.constant(at), AddressSpace::Shared),
                 Binding::Global(at) => (self.constant(at), AddressSpace::Global),
                 Binding::DynamicShared => (self.fill(Fill::DynamicShared), AddressSpace::Shared),

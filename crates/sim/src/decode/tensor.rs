@@ -17,7 +17,7 @@ use crate::tensor::{
 
 impl Decoder<'_> {
     /// The executable form of an instruction of the tensor cores, which a warp executes together.
-    fn tensor_step(&mut self, step: impl crate::context::Execute + 'static) -> Action {
+    pub(super) fn tensor_step(&mut self, step: impl crate::context::Execute + 'static) -> Action {
         (self.class, self.gather) = (Class::Tensor, Gather::Warp);
         Action::Execute(Box::new(step))
     }
@@ -189,11 +189,11 @@ impl Decoder<'_> {
         Ok(self.tensor_step(step))
     }
 
-    fn fragment(&mut self, sources: &[Source], ty: ScalarType) -> Decoded<Vec<Slot>> {
+    pub(super) fn fragment(&mut self, sources: &[Source], ty: ScalarType) -> Decoded<Vec<Slot>> {
         sources.iter().map(|&source| self.source(source, ty)).collect()
     }
 
-    fn results(&mut self, destinations: &[Destination]) -> Vec<Slot> {
+    pub(super) fn results(&mut self, destinations: &[Destination]) -> Vec<Slot> {
         destinations.iter().map(|&destination| self.destination(destination).0).collect()
     }
 }
@@ -298,7 +298,7 @@ impl Decoder<'_> {
 }
 
 /// The element format that a type of PTX names.
-fn element(ty: ScalarType) -> Option<Element> {
+pub(super) fn element(ty: ScalarType) -> Option<Element> {
     Some(match ty {
         ScalarType::F64 => Element::F64,
         ScalarType::F32 => Element::F32,
@@ -319,7 +319,7 @@ fn element(ty: ScalarType) -> Option<Element> {
 }
 
 /// The type of the registers that hold elements of a type: constants among them are bits.
-fn register_type(ty: ScalarType) -> ScalarType {
+pub(super) fn register_type(ty: ScalarType) -> ScalarType {
     match ty {
         ScalarType::F64 | ScalarType::F32 => ty,
         // tidy: wildcard because all other elements are packed into 32 bits.
@@ -327,7 +327,7 @@ fn register_type(ty: ScalarType) -> ScalarType {
     }
 }
 
-fn product(operation: Option<BitOperation>, saturates: bool) -> IntegerProduct {
+pub(super) fn product(operation: Option<BitOperation>, saturates: bool) -> IntegerProduct {
     match operation {
         Some(BitOperation::XorPopc) => IntegerProduct::XorPopcount,
         Some(BitOperation::AndPopc) => IntegerProduct::AndPopcount,
@@ -336,7 +336,7 @@ fn product(operation: Option<BitOperation>, saturates: bool) -> IntegerProduct {
     }
 }
 
-fn registers(slots: &[Slot], expected: usize, operand: &str) -> Decoded<()> {
+pub(super) fn registers(slots: &[Slot], expected: usize, operand: &str) -> Decoded<()> {
     if slots.len() == expected {
         return Ok(());
     }

@@ -42,7 +42,7 @@ impl Conversion {
 
     /// Converts one value.
     pub fn apply(&self, bits: u64) -> u64 {
-        let mut number = flushed(Number::of(self.from, bits), self.flush && self.from == Format::F32);
+        let mut number = flushed(self.from, Number::of(self.from, bits), self.flush);
         if self.integral {
             number = number.to_integral(self.rounding);
         }
@@ -56,33 +56,26 @@ impl Conversion {
                 Number::Infinite(_) => Number::integer(1),
                 Number::Zero(_) | Number::Finite { .. } => number,
             };
-            let one = Number::integer(1).round(self.to, Rounding::NearestEven, false);
-            return number.round(self.to, self.rounding, self.finite).min(one);
         }
-        let result = number.round(self.to, self.rounding, self.finite);
-        if self.flush && self.to == Format::F32 {
-            return super::float::flush(super::float::Kind::F32, result);
+        let result = flushed(self.to, number, self.flush).round(self.to, self.rounding, self.finite);
+        if self.saturate {
+            return result.min(Number::integer(1).round(self.to, Rounding::NearestEven, false));
         }
         result
     }
 }
 
-/// A subnormal of binary32 as zero.
-fn flushed(number: Number, flush: bool) -> Number {
-    match number {
-        Number::Finite { negative, exponent, significand }
-            if flush && exponent + 127 - (significand.leading_zeros() as i32) < -126 =>
-        {
-            Number::Zero(negative)
-        }
-        Number::Finite { .. } | Number::Zero(_) | Number::Infinite(_) | Number::Nan => number,
-    }
+/// An operand or a result: subnormals of binary32 become zero, if asked; those of other formats stay.
+fn flushed(format: Format, number: Number, flush: bool) -> Number {
+    if flush && format == Format::F32 { number.flushed(format) } else { number }
 }
 
-/// A floating-point number as an integer: out of range it is the bound, NaN is 0.
+/// A floating-point number as an integer: out of range it is the bound. NaN is 0, but of binary64, or to 64 bits, it is the
+/// number of which only the highest bit is set.
 pub fn to_integer(from: Format, bits: u64, to: Int, rounding: Rounding, flush: bool) -> u64 {
-    let number = flushed(Number::of(from, bits), flush && from == Format::F32);
+    let number = flushed(from, Number::of(from, bits), flush);
     match number.to_integral(rounding) {
+        Number::Nan if from == Format::F64 || to.bits == 64 => 1 << (to.bits - 1),
         Number::Nan | Number::Zero(_) => 0,
         Number::Infinite(negative) => to.wrap(if negative { to.least() } else { to.greatest() }),
         Number::Finite { negative, exponent, significand } => {
@@ -123,6 +116,9 @@ mod tests {
         assert_eq!(to(3e9, s32, Rounding::Zero), 0x7fff_ffff);
         assert_eq!(to(f32::NEG_INFINITY, s32, Rounding::Zero), 0x8000_0000);
         assert_eq!(to(f32::NAN, s32, Rounding::Zero), 0);
+        let nan = |ty| to_integer(Format::F64, f64::NAN.to_bits(), ty, Rounding::Zero, false);
+        assert_eq!([nan(s32), nan(u8)], [0x8000_0000, 0x80]);
+        assert_eq!(to(f32::NAN, Int { bits: 64, signed: false }, Rounding::Zero), 1 << 63);
         assert_eq!(to(300.0, u8, Rounding::Zero), 255);
         assert_eq!(to(-3.0, u8, Rounding::Zero), 0);
         assert_eq!(to(1e30, Int { bits: 64, signed: true }, Rounding::Zero), i64::MAX as u64);
@@ -165,5 +161,7 @@ mod tests {
         assert_eq!(f32::from_bits(even as u32), 1.0);
         assert_eq!(to(2.5, Format::F32, &|c| c.integral = true), u64::from(2.0_f32.to_bits()));
         assert_eq!(to(-1e-40, Format::F32, &|c| c.flush = true), 0x8000_0000);
+        let small = Conversion { flush: true, saturate: true, ..Conversion::plain(Format::F64, Format::F32) };
+        assert_eq!(small.apply(1e-40_f64.to_bits()), 0);
     }
 }

@@ -294,6 +294,20 @@ impl Number {
         Self::scaled(negative, round_shifted(significand, -exponent as u32, negative, rounding), 0)
     }
 
+    /// Zero with the same sign, if it is subnormal in a format; before it is rounded, as the hardware decides it.
+    #[inline]
+    #[must_use]
+    pub fn flushed(self, format: Format) -> Self {
+        match self {
+            Self::Finite { negative, exponent, significand }
+                if exponent + 127 - (significand.leading_zeros() as i32) < 1 - format.bias() =>
+            {
+                Self::Zero(negative)
+            }
+            Self::Finite { .. } | Self::Zero(_) | Self::Infinite(_) | Self::Nan => self,
+        }
+    }
+
     /// The bits in a format after one rounding. What is too large becomes infinity, or the largest number: where the
     /// rounding is not away from zero, where `saturate` asks, and where the format has no infinity and no NaN.
     #[inline]

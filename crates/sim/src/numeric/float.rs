@@ -123,7 +123,9 @@ impl Mode {
     /// Rounds a number to the result.
     #[inline]
     pub fn round(self, number: Number) -> u64 {
-        self.result(number.round(self.kind.format(), self.rounding, false))
+        let format = self.kind.format();
+        let number = if self.flush { number.flushed(format) } else { number };
+        self.result(number.round(format, self.rounding, false))
     }
 
     #[inline]
@@ -139,6 +141,12 @@ impl Mode {
     #[inline]
     fn rounded(self, value: f32) -> u64 {
         self.result(u64::from(value.to_bits()))
+    }
+
+    /// Whether a result may have been subnormal before it was rounded, and is flushed then.
+    #[inline]
+    fn may_be_flushed(self, result: f32) -> bool {
+        self.flush && result.abs() == f32::MIN_POSITIVE
     }
 
     /// `a + b`.
@@ -160,7 +168,10 @@ impl Mode {
     #[inline]
     pub fn multiply(self, a: u64, b: u64) -> u64 {
         if self.is_native() {
-            return self.rounded(self.single(a) * self.single(b));
+            let product = self.single(a) * self.single(b);
+            if !self.may_be_flushed(product) {
+                return self.rounded(product);
+            }
         }
         self.round(self.number(a).times(self.number(b)))
     }
@@ -169,7 +180,10 @@ impl Mode {
     #[inline]
     pub fn multiply_add(self, a: u64, b: u64, c: u64) -> u64 {
         if self.is_native() {
-            return self.rounded(self.single(a).mul_add(self.single(b), self.single(c)));
+            let sum = self.single(a).mul_add(self.single(b), self.single(c));
+            if !self.may_be_flushed(sum) {
+                return self.rounded(sum);
+            }
         }
         self.round(self.number(a).times(self.number(b)).plus(self.number(c), self.rounding))
     }
@@ -272,6 +286,12 @@ mod tests {
         let flush = Mode { flush: true, ..Mode::plain(F32) };
         assert_eq!(flush.add(bits(-1e-40), bits(-1e-40)), bits(-0.0));
         assert_eq!(flush.multiply(bits(1e-20), bits(-1e-20)), bits(-0.0));
+        // Half of the largest number below 2^-125 rounds to the least normal one; it is flushed before.
+        let below = 0x00ff_ffff;
+        assert_eq!(Mode::plain(F32).multiply(below, bits(0.5)), bits(f32::MIN_POSITIVE));
+        assert_eq!(flush.multiply(below, bits(-0.5)), bits(-0.0));
+        assert_eq!(flush.multiply_add(below, bits(0.5), 0), 0);
+        assert_eq!(flush.multiply(0x0100_0000, bits(0.5)), bits(f32::MIN_POSITIVE));
         assert_eq!(Mode::plain(F32).add(bits(1e-40), bits(1e-40)), 2 * bits(1e-40));
         let relu = Mode { relu: true, ..Mode::plain(Kind::F16) };
         assert_eq!(relu.multiply_add(0x3c00, 0xbc00, 0), 0);

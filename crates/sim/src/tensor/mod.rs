@@ -15,6 +15,7 @@ mod quad;
 mod swizzle;
 mod warpgroup;
 mod wgmma;
+mod wmma;
 
 pub(crate) use descriptor::Major;
 pub(crate) use element::Element;
@@ -29,3 +30,4 @@ pub(crate) use warpgroup::{
     Convoy, LeftOperand, ProductAccess, ProductCommit, ProductFence, ProductStep, ProductWait, Products,
 };
 pub(crate) use wgmma::{WARPS as WARPGROUP_WARPS, Wgmma};
+pub(crate) use wmma::{WmmaFragment, WmmaLoad, WmmaMemory, WmmaProduct, WmmaStore};

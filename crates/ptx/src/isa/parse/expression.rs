@@ -8,34 +8,84 @@ use crate::isa::operand::Immediate;
 /// The deepest nesting of parentheses and signs.
 const MAX_DEPTH: u32 = 32;
 
-/// The binary operators by precedence, the weakest first; the two characters of a shift are two tokens.
-const OPERATORS: &[&[&str]] = &[&["|"], &["^"], &["&"], &["<", ">"], &["+", "-"], &["*", "/", "%"]];
+/// The binary operators by precedence, the weakest first.
+const OPERATORS: &[&[&str]] = &[
+    &["||"],
+    &["&&"],
+    &["|"],
+    &["^"],
+    &["&"],
+    &["==", "!="],
+    &["<=", ">=", "<", ">"],
+    &["<<", ">>"],
+    &["+", "-"],
+    &["*", "/", "%"],
+];
 
 /// Reads a constant expression.
 pub(crate) fn constant(cursor: &mut Cursor<'_>) -> Result<Immediate, ParseError> {
-    binary(cursor, 0, 0)
+    conditional(cursor, 0)
+}
+
+/// `condition ? value : value`, or what binds more tightly.
+fn conditional(cursor: &mut Cursor<'_>, depth: u32) -> Result<Immediate, ParseError> {
+    if depth == MAX_DEPTH {
+        return Err(cursor.error(ParseErrorKind::Nesting));
+    }
+    let value = binary(cursor, 0, depth)?;
+    if !cursor.take("?") {
+        return Ok(value);
+    }
+    let yes = conditional(cursor, depth + 1)?;
+    cursor.expect(":")?;
+    let no = conditional(cursor, depth + 1)?;
+    Ok(if value == Immediate::Integer(0) { no } else { yes })
+}
+
+/// Takes an operator, whose characters are tokens without space between them.
+fn take_operator(cursor: &mut Cursor<'_>, operator: &str) -> bool {
+    let first = cursor.token();
+    let is_at = |index: usize, text: &str| {
+        let token = cursor.at_position(cursor.position + index);
+        let place = (first.line, first.column + index as u32);
+        // A `%` with space behind it is a word.
+        token.kind != TokenKind::String && token.text == text && (token.line, token.column) == place
+    };
+    let count = operator.len();
+    let stands = (0..count).all(|index| is_at(index, &operator[index..=index]));
+    // `<` is not the beginning of `<<`; `&` not that of `&&`.
+    let is_longer = matches!(operator, "<" | ">" | "|" | "&") && is_at(1, operator);
+    let is_found = stands && !is_longer;
+    cursor.position += if is_found { count } else { 0 };
+    is_found
 }
 
 fn binary(cursor: &mut Cursor<'_>, level: usize, depth: u32) -> Result<Immediate, ParseError> {
     let Some(operators) = OPERATORS.get(level) else { return unary(cursor, depth) };
     let mut left = binary(cursor, level + 1, depth)?;
     loop {
-        let Some(&operator) = operators.iter().find(|operator| cursor.at(operator)) else { return Ok(left) };
         let position = cursor.position;
-        cursor.position += 1;
-        if matches!(operator, "<" | ">") {
-            cursor.expect(operator)?;
-        }
+        let Some(&operator) = operators.iter().find(|operator| take_operator(cursor, operator)) else {
+            return Ok(left);
+        };
         let right = binary(cursor, level + 1, depth)?;
         let (Immediate::Integer(a), Immediate::Integer(b)) = (left, right) else {
             return Err(cursor.error_at(position, ParseErrorKind::Expected("integers on both sides")));
         };
         let value = match operator {
+            "||" => Some(i64::from(a != 0 || b != 0)),
+            "&&" => Some(i64::from(a != 0 && b != 0)),
             "|" => Some(a | b),
             "^" => Some(a ^ b),
             "&" => Some(a & b),
-            "<" => Some(a.wrapping_shl(b as u32)),
-            ">" => Some(a.wrapping_shr(b as u32)),
+            "==" => Some(i64::from(a == b)),
+            "!=" => Some(i64::from(a != b)),
+            "<=" => Some(i64::from(a <= b)),
+            ">=" => Some(i64::from(a >= b)),
+            "<" => Some(i64::from(a < b)),
+            ">" => Some(i64::from(a > b)),
+            "<<" => Some(a.wrapping_shl(b as u32)),
+            ">>" => Some(a.wrapping_shr(b as u32)),
             "+" => Some(a.wrapping_add(b)),
             "-" => Some(a.wrapping_sub(b)),
             "*" => Some(a.wrapping_mul(b)),
@@ -58,7 +108,7 @@ fn unary(cursor: &mut Cursor<'_>, depth: u32) -> Result<Immediate, ParseError> {
             cursor.expect(")")?;
             return unary(cursor, depth + 1);
         }
-        let value = binary(cursor, 0, depth + 1)?;
+        let value = conditional(cursor, depth + 1)?;
         cursor.expect(")")?;
         return Ok(value);
     }

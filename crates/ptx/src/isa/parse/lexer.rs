@@ -88,6 +88,11 @@ impl<'a> Lexer<'a> {
                     let rest = &self.text[self.position..];
                     self.position += rest.find('\n').unwrap_or(rest.len());
                 }
+                // A line of a preprocessor.
+                (b'#', _) if self.text[self.line_start..self.position].trim().is_empty() => {
+                    let rest = &self.text[self.position..];
+                    self.position += rest.find('\n').unwrap_or(rest.len());
+                }
                 (b'/', b'*') => {
                     let start = self.error(ParseErrorKind::Unterminated("comment"));
                     let length = self.text[self.position + 2..].find("*/").ok_or(start)?;
@@ -124,7 +129,8 @@ impl<'a> Lexer<'a> {
             return Ok(self.take(TokenKind::End, 0));
         }
         let first = self.byte(0);
-        if is_word_start(first) {
+        let is_fraction = first == b'.' && self.byte(1).is_ascii_digit();
+        if is_word_start(first) && !is_fraction {
             let mut length = 1;
             loop {
                 // `.reg.b16` are two directives; but an opcode has its modifiers.
@@ -143,7 +149,7 @@ impl<'a> Lexer<'a> {
                 }
             }
         }
-        if first.is_ascii_digit() {
+        if first.is_ascii_digit() || is_fraction {
             return Ok(self.number());
         }
         if first == b'"' {

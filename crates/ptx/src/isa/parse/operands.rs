@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::function::FunctionParser;
-use super::lexer::TokenKind;
+use super::lexer::{Token, TokenKind};
 use super::scope::Entity;
-use super::{ParseErrorKind, number};
+use super::{ParseErrorKind, expression, number};
 use crate::isa::module::RegisterId;
 use crate::isa::operand::{
     Address, AddressBase, BranchTableId, CallOperands, Callee, Immediate, Source, Symbol, Target,
@@ -49,8 +49,10 @@ impl ParseErrorKindAt {
 /// Whether the name is that of a special register which [`SpecialRegister`] lacks: those of the driver, the performance
 /// counters, and the ones that are vectors as a whole.
 fn is_special(name: &str) -> bool {
-    let stem = name.trim_end_matches(|character: char| character.is_ascii_digit());
-    matches!(stem, "%envreg" | "%pm") || matches!(name, "%tid" | "%ntid" | "%ctaid" | "%nctaid")
+    let is_numbered = |prefix: &str| {
+        name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
+    };
+    is_numbered("%envreg") || is_numbered("%pm") || matches!(name, "%tid" | "%ntid" | "%ctaid" | "%nctaid")
 }
 
 /// Reads the operands of one instruction, up to the semicolon.
@@ -191,23 +193,32 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         Ok(Source::Symbol(symbol, self.offset()?))
     }
 
+    /// A number, or an expression of numbers.
     fn immediate(&mut self) -> Result<Immediate, Mismatch> {
-        let negative = self.take("-");
-        let complement = !negative && self.take("~");
-        let Some(text) = self.function.cursor.take_kind(TokenKind::Number) else {
+        let start = self.function.cursor.position;
+        let is_number = self.function.cursor.kind() == TokenKind::Number;
+        if !is_number && !["-", "+", "~", "!", "("].into_iter().any(|begin| self.at(begin)) {
             return Err(self.mismatch(ParseErrorKindAt::Expected("an operand")));
-        };
-        let Some(value) = number::parse(text) else { return self.before(ParseErrorKindAt::Number) };
-        Ok(match value {
-            Immediate::Integer(value) if negative => Immediate::Integer(value.wrapping_neg()),
-            Immediate::Integer(value) if complement => Immediate::Integer(!value),
-            Immediate::F32(bits) if negative => Immediate::F32(bits ^ 1 << 31),
-            Immediate::F64(bits) if negative => Immediate::F64(bits ^ 1 << 63),
-            value => value,
+        }
+        let after = self.function.cursor.at_position(start + 1).text;
+        if is_number && matches!(after, "," | ";" | "]" | "}" | ")") {
+            self.function.cursor.position += 1;
+            let value = number::parse(self.function.cursor.at_position(start).text);
+            return value.ok_or(Mismatch::Operand(start, ParseErrorKindAt::Number));
+        }
+        expression::constant(&mut self.function.cursor).map_err(|error| {
+            let is_here = |token: &Token<'_>| (token.line, token.column) == (error.line, error.column);
+            let position = self.function.cursor.tokens[start..].iter().position(is_here).unwrap_or(0);
+            let kind = match error.kind {
+                ParseErrorKind::Expected(what) => ParseErrorKindAt::Expected(what),
+                // tidy: wildcard because a number is all that an expression can find wrong otherwise.
+                _ => ParseErrorKindAt::Number,
+            };
+            Mismatch::Operand(start + position, kind)
         })
     }
 
-    /// `+ 8`, `- 8`, `+ -8`, or nothing.
+    /// `+ 8`, `- 8`, `+ -8`, `+ 4 * 2`, or nothing.
     fn offset(&mut self) -> Result<i64, Mismatch> {
         if !self.at("+") && !self.at("-") {
             return Ok(0);

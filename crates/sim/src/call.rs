@@ -1,0 +1,232 @@
+//! Calls that are not expanded in place: of functions that call themselves, and through pointers.
+//!
+//! Such a function is decoded once, as steps behind those of the kernel. Its variables lie in a frame on the stack of the
+//! lane, in local memory behind what the kernel has; its registers are saved by the call and restored by the return, for the
+//! function may be active in the lane already.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use tilewright_ptx::isa::{FunctionId, Module};
+
+use crate::context::own_lane;
+use crate::decode::Program;
+use crate::fault::{FaultKind, OfLane, Outcome, Stop};
+use crate::registers::{LANES, Slot, lanes_of};
+use crate::warp::Warp;
+
+/// Local memory of a thread may grow to so many bytes: as many as the hardware has.
+const LOCAL_LIMIT: usize = 512 << 10;
+/// Frames begin at multiples of it.
+const FRAME_ALIGNMENT: u64 = 16;
+/// Where functions begin among generic addresses.
+const FUNCTION_WINDOW: u64 = 0x4000_0000_0000_0000;
+/// The bytes between the addresses of two functions.
+const FUNCTION_STEP: u64 = 16;
+
+/// The function that a name stands for: that of an alias without a body is the one it is an alias of.
+pub(crate) fn resolved(module: &Module, id: FunctionId) -> FunctionId {
+    let function = &module.functions[id];
+    let alias = module.aliases.iter().find(|(name, _)| *name == function.name);
+    alias.filter(|_| function.body.is_none()).map_or(id, |(_, id)| *id)
+}
+
+/// The address of a function, as programs see it.
+pub(crate) fn address_of(module: &Module, id: FunctionId) -> u64 {
+    FUNCTION_WINDOW + (u64::from(resolved(module, id).as_u32()) + 1) * FUNCTION_STEP
+}
+
+/// The function at an address.
+fn function_at(address: u64) -> Option<FunctionId> {
+    let distance = address.checked_sub(FUNCTION_WINDOW)?;
+    let number = (distance / FUNCTION_STEP).checked_sub(1)?;
+    (distance % FUNCTION_STEP == 0).then(|| u32::try_from(number).ok().map(FunctionId::from_u32))?
+}
+
+/// Where a variable lies in local memory: so many bytes behind the value of a register.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocalPlace {
+    pub base: Slot,
+    pub offset: u64,
+}
+
+/// The registers of the stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stack {
+    /// The beginning of the frame.
+    pub frame: Slot,
+    /// The end of the local memory that is in use.
+    pub top: Slot,
+}
+
+/// A parameter or a result in the frame of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FrameVariable {
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// A function that is called.
+pub(crate) struct CalledFunction {
+    /// Its first step.
+    pub entry: u32,
+    /// Its registers.
+    pub registers: Range<u32>,
+    pub frame_bytes: u64,
+    pub parameters: Vec<FrameVariable>,
+    pub returns: Vec<FrameVariable>,
+}
+
+/// What a call reaches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target {
+    Function(FunctionId),
+    /// The function whose address is in the register.
+    Address(Slot),
+}
+
+/// A call.
+pub(crate) struct Call {
+    pub target: Target,
+    /// Each with its bytes.
+    pub arguments: Vec<(LocalPlace, u64)>,
+    pub results: Vec<(LocalPlace, u64)>,
+    pub stack: Stack,
+}
+
+/// What a lane goes back to.
+pub(crate) struct Return {
+    /// The step of the call.
+    call: u32,
+    function: FunctionId,
+    frame: u64,
+    top: u64,
+    registers: Vec<u64>,
+}
+
+impl Call {
+    /// The function that a lane calls.
+    fn function(&self, warp: &Warp, lane: usize) -> Outcome<FunctionId> {
+        match self.target {
+            Target::Function(function) => Ok(function),
+            Target::Address(slot) => {
+                let address = warp.registers.get(slot)[lane];
+                let illegal = || format!("a call of {address:#x}, which is not the address of a function");
+                function_at(address)
+                    .ok_or_else(|| Box::<Stop>::from(FaultKind::Illegal(illegal())))
+                    .of_lane(lane)
+            }
+        }
+    }
+
+    /// A lane enters a function.
+    fn enter(
+        &self,
+        warp: &mut Warp,
+        lane: usize,
+        step: u32,
+        id: FunctionId,
+        function: &CalledFunction,
+    ) -> Outcome {
+        let bytes = |variables: &[FrameVariable]| variables.iter().map(|one| one.bytes).collect::<Vec<_>>();
+        let passed =
+            |places: &[(LocalPlace, u64)]| places.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>();
+        if bytes(&function.parameters) != passed(&self.arguments)
+            || bytes(&function.returns) != passed(&self.results)
+        {
+            return Err(FaultKind::Illegal("a call with other operands than the function has".into()).into());
+        }
+        let registers = &mut warp.registers;
+        let (frame, top) = (registers.get(self.stack.frame)[lane], registers.get(self.stack.top)[lane]);
+        let start = top.next_multiple_of(FRAME_ALIGNMENT);
+        let end = start + function.frame_bytes;
+        grow(&mut warp.local, end as usize)?;
+        let own = own_lane(&mut warp.local, lane);
+        for ((from, bytes), to) in self.arguments.iter().zip(&function.parameters) {
+            let from = (registers.get(from.base)[lane] + from.offset) as usize;
+            own.copy_within(from..from + *bytes as usize, (start + to.offset) as usize);
+        }
+        let saved = function.registers.clone().map(|slot| registers.get(Slot(slot))[lane]).collect();
+        warp.returns[lane].push(Return { call: step, function: id, frame, top, registers: saved });
+        registers.get_mut(self.stack.frame)[lane] = start;
+        registers.get_mut(self.stack.top)[lane] = end;
+        Ok(())
+    }
+
+    /// A lane leaves a function.
+    fn leave(&self, warp: &mut Warp, lane: usize, back: Return, function: &CalledFunction) {
+        let frame = warp.registers.get(self.stack.frame)[lane];
+        for (slot, value) in function.registers.clone().zip(back.registers) {
+            warp.registers.get_mut(Slot(slot))[lane] = value;
+        }
+        warp.registers.get_mut(self.stack.frame)[lane] = back.frame;
+        warp.registers.get_mut(self.stack.top)[lane] = back.top;
+        let own = own_lane(&mut warp.local, lane);
+        for ((to, bytes), from) in self.results.iter().zip(&function.returns) {
+            let (from, to) = (frame + from.offset, warp.registers.get(to.base)[lane] + to.offset);
+            own.copy_within(from as usize..(from + bytes) as usize, to as usize);
+        }
+    }
+}
+
+/// Makes local memory hold so many bytes a lane.
+fn grow(local: &mut Vec<u8>, bytes: usize) -> Outcome {
+    let before = local.len() / LANES;
+    if bytes <= before {
+        return Ok(());
+    }
+    if bytes > LOCAL_LIMIT {
+        let text = format!("calls that take more than {LOCAL_LIMIT} bytes of local memory of a thread");
+        return Err(FaultKind::Illegal(text).into());
+    }
+    let after = bytes.next_power_of_two();
+    let mut grown = vec![0; after * LANES];
+    for lane in 0..LANES {
+        grown[lane * after..][..before].copy_from_slice(&local[lane * before..][..before]);
+    }
+    *local = grown;
+    Ok(())
+}
+
+/// Lanes of a group call functions.
+pub(crate) fn call(
+    warp: &mut Warp,
+    program: &Program,
+    group: usize,
+    lanes: u32,
+    call: &Call,
+) -> Outcome<bool> {
+    let step = warp.groups[group].step;
+    let mut targets = [0; LANES];
+    for lane in lanes_of(lanes) {
+        let id = call.function(warp, lane)?;
+        let Some(function) = program.functions.get(&id) else {
+            let text = "a call of a function that has no body, or is not one by its address".to_owned();
+            return Err(Box::<Stop>::from(FaultKind::Unsupported(text))).of_lane(lane);
+        };
+        call.enter(warp, lane, step, id, function).of_lane(lane)?;
+        targets[lane] = function.entry;
+    }
+    warp.scatter(group, lanes, &targets);
+    Ok(true)
+}
+
+/// Lanes of a group return to where each was called.
+pub(crate) fn leave(warp: &mut Warp, program: &Program, group: usize, lanes: u32) -> bool {
+    let mut targets = [0; LANES];
+    for lane in lanes_of(lanes) {
+        let back = warp.returns[lane].pop().expect("only a call leads to a function's steps");
+        let step = back.call;
+        let crate::decode::Action::Call(call) = &program.steps[step as usize].action else {
+            unreachable!("it was noted by a call")
+        };
+        let function = &program.functions[&back.function];
+        call.leave(warp, lane, back, function);
+        targets[lane] = step + 1;
+    }
+    warp.scatter(group, lanes, &targets);
+    true
+}
+
+/// The functions of a program by their numbers.
+pub(crate) type Functions = FxHashMap<FunctionId, CalledFunction>;
