@@ -2,7 +2,10 @@
 //!
 //! They are ordinary tests: `cargo test -p tilewright-fuzz` gives each a second of random inputs, `make test` ten, `make
 //! fuzz` a minute, and `cargo bolero` runs them under a coverage-guided fuzzer. This crate holds what they share: [`mutate`] turns random
-//! bytes into text that is nearly right, which gets further than random text.
+//! bytes into text that is nearly right, which gets further than random text, and [`kernel`] makes kernels that are right.
+
+pub mod kernel;
+pub mod random;
 
 /// Changes a text token by token, as the bytes say: each four bytes name an action, two places and a length.
 pub fn mutate(text: &str, dictionary: &[&str], bytes: &[u8]) -> String {

@@ -1,0 +1,327 @@
+//! Ops on tiles: elementwise functions, casts, shapes, reductions, products, promises.
+
+use smallvec::SmallVec;
+use tilewright_ir::{
+    Accuracy, Builder, Dtype, Element, ElementwiseFn as F, Failure, HintKind, InputPrecision, IntList, Op,
+    Rounding, Shape, Signature, Type, Value,
+};
+
+use super::fact::{Fact, Range};
+use super::{Generator, MOST_ELEMENTS, RIGHT};
+
+impl Generator {
+    pub(super) fn elementwise_of(&mut self, function: F, operands: &[Value]) -> Value {
+        self.sure(Op::Elementwise { function }, operands)
+    }
+
+    /// A function of the table whose result is one for all: of any values in scope.
+    pub(super) fn elementwise(&mut self) {
+        let exact = |function: &F| function.info().accuracy == Accuracy::Exact;
+        let functions: Vec<F> = F::ALL.iter().copied().filter(exact).collect();
+        let function = self.random.pick(&functions);
+        let info = function.info();
+        // Pointers are compared to none: where memory lies is not the same everywhere. What a NaN becomes in the format without
+        // one is not specified.
+        let makes_nan = matches!(function, F::DivRn | F::FloatRem | F::SqrtRn);
+        let takes = |element: Element| match info.signature {
+            Signature::Select => true,
+            Signature::Same | Signature::Compare => {
+                let dtype = element.value();
+                dtype.is_some()
+                    && info.domain.contains(element)
+                    && !(makes_nan && dtype == Some(Dtype::F8E4B15))
+            }
+        };
+        let Some(x) = self.find(|this, value| takes(this.ty(value).element)) else { return };
+        let ty = self.ty(x);
+        let mut operands: SmallVec<[Value; 4]> = SmallVec::new();
+        if info.signature == Signature::Select {
+            operands.push(self.value_of(&ty.with_dtype(Dtype::I1)));
+        }
+        operands.push(x);
+        while operands.len() < info.operands.len() {
+            operands.push(self.value_of(&ty));
+        }
+        if self.random.chance(4) {
+            let last = operands.len() - 1;
+            operands.swap(last, last.saturating_sub(1).max(usize::from(info.signature == Signature::Select)));
+        }
+        let result = self.elementwise_of(function, &operands);
+        self.pool.push(result);
+    }
+
+    pub(super) fn cast_to(&mut self, value: Value, dtype: Dtype) -> Value {
+        if self.ty(value).dtype() == Some(dtype) {
+            return value;
+        }
+        let value = if dtype == Dtype::F8E4B15 { self.quiet(value) } else { value };
+        let rounding = if self.random.chance(4) { Rounding::TowardsZero } else { Rounding::NearestEven };
+        self.sure(Op::Cast { element: Element::Value(dtype), rounding }, &[value])
+    }
+
+    pub(super) fn cast(&mut self) {
+        let Some(value) = self.find(|this, value| this.ty(value).dtype().is_some()) else { return };
+        let from = self.ty(value).dtype().expect("it is a number");
+        let dtype = self.random.pick(Dtype::ALL);
+        let result = if from.bits() == dtype.bits() && self.random.chance(2) {
+            let value = self.quiet(value);
+            self.sure(Op::Bitcast { element: Element::Value(dtype) }, &[value])
+        } else {
+            self.cast_to(value, dtype)
+        };
+        self.pool.push(result);
+    }
+
+    /// A tile of the same elements elsewhere, of numbers or of pointers.
+    pub(super) fn shape(&mut self) {
+        let value = self.any();
+        let ty = self.ty(value);
+        let op = match self.random.below(6) {
+            0 if ty.rank() < 4 => Op::ExpandDims { axis: self.random.below(ty.rank() + 1) as u32 },
+            1 | 2 => {
+                let room = MOST_ELEMENTS as usize / ty.shape.elements();
+                let most = 1 << self.random.below(room.max(1).ilog2() as usize + 1);
+                let mut has_grown = false;
+                let shape = ty.shape.iter().map(|&extent| {
+                    let is_next = extent == 1 && !std::mem::replace(&mut has_grown, extent == 1);
+                    if is_next { most } else { extent }
+                });
+                Op::Broadcast { shape: shape.collect() }
+            }
+            3 => Op::Reshape { shape: self.split_shape(ty.shape.elements() as u32) },
+            4 if ty.is_scalar() => Op::Splat { shape: self.any_shape() },
+            _ => {
+                let mut permutation: IntList = (0..ty.rank() as i64).collect();
+                for place in 0..permutation.len() {
+                    let other = self.random.below(permutation.len());
+                    permutation.swap(place, other);
+                }
+                Op::Transpose { permutation }
+            }
+        };
+        if let Some(result) = self.pure(op, &[value]).filter(|&result| !self.ty(result).is_scalar()) {
+            self.pool.push(result);
+        }
+    }
+
+    /// A shape of so many elements.
+    fn split_shape(&mut self, elements: u32) -> Shape {
+        let mut left = elements;
+        let mut shape: Shape = (0..self.random.below(3))
+            .map(|_| {
+                let extent = 1 << self.random.below(left.ilog2() as usize + 1);
+                left /= extent;
+                extent
+            })
+            .collect();
+        shape.0.push(left);
+        shape
+    }
+
+    /// A reduction of one to three tiles along an axis, by regions that do not mind the order.
+    pub(super) fn reduce(&mut self) {
+        let Some(first) =
+            self.find(|this, value| !this.ty(value).is_scalar() && this.ty(value).dtype().is_some())
+        else {
+            return;
+        };
+        let shape = self.ty(first).shape;
+        let axis = self.random.below(shape.len());
+        let extent = i128::from(shape[axis]);
+        let mut tiles: SmallVec<[Value; 4]> = SmallVec::from_slice(&[first]);
+        if self.random.chance(2) {
+            let dtype = self.random.pick(&[Dtype::I32, Dtype::I64, Dtype::U8, Dtype::F32, Dtype::F16]);
+            tiles.push(self.value_of(&Type::tile(dtype, shape.clone())));
+        }
+        if tiles.len() == 2 && self.random.chance(2) {
+            // The greatest with the index, as `argmax` has it.
+            tiles[1] = self.numbers_along(&shape, axis);
+            return self.greatest(&tiles, axis);
+        }
+        let functions: Vec<F> = tiles.iter().map(|&tile| self.combining(tile, extent)).collect();
+        let scalars: Vec<Type> =
+            tiles.iter().map(|&tile| self.ty(tile).with_shape(Shape::scalar())).collect();
+        let parameters: Vec<(Type, Fact)> =
+            scalars.iter().chain(&scalars).map(|ty| (ty.clone(), Fact::unknown(ty))).collect();
+        let combine = self.region(&parameters, |this, values| {
+            let (left, right) = values.split_at(functions.len());
+            let pairs = left.iter().zip(right).zip(&functions);
+            pairs.map(|((&x, &y), &function)| this.elementwise_of(function, &[x, y])).collect()
+        });
+        let results = self.builder.reduce(tiles.clone(), axis as u32, combine).expect(RIGHT);
+        for ((result, &tile), function) in results.into_iter().zip(&tiles).zip(functions) {
+            let range = self.range(tile).filter(|_| self.ty(tile).dtype().is_some_and(Dtype::is_float));
+            if let Some(range) = range {
+                let factor = if function == F::Add { Range::exactly(extent) } else { Range::exactly(1) };
+                let fact = Fact::unknown(&self.ty(result));
+                self.facts[result] = Some(Fact { range: Some(range.times(factor)), ..fact });
+            }
+            self.pool.push(result);
+        }
+    }
+
+    /// A function to reduce a tile by: a sum of floats only where it is exact.
+    fn combining(&mut self, tile: Value, extent: i128) -> F {
+        let element = self.ty(tile).element;
+        let is_exact = !element.value().is_some_and(Dtype::is_float)
+            || self.range(tile).is_some_and(|range| {
+                range.times(Range::exactly(extent)).is_within(super::fact::limits(element))
+            });
+        let all = [F::Add, F::Add, F::Min, F::Max, F::And, F::Or, F::Xor, F::Mul, F::MinNan];
+        let fits = |function: &F| {
+            function.info().domain.contains(element)
+                && match function {
+                    F::Add => is_exact,
+                    F::Mul => !element.value().is_some_and(Dtype::is_float),
+                    // tidy: wildcard because the others do not round.
+                    _ => true,
+                }
+        };
+        let functions: Vec<F> = all.into_iter().filter(fits).collect();
+        self.random.pick(&functions)
+    }
+
+    /// The index along an axis.
+    fn numbers_along(&mut self, shape: &Shape, axis: usize) -> Value {
+        let mut index = self.sure(Op::Arange { start: 0, end: shape[axis].into() }, &[]);
+        for other in 0..shape.len() {
+            if other != axis {
+                index = self.sure(Op::ExpandDims { axis: other as u32 }, &[index]);
+            }
+        }
+        self.sure(Op::Broadcast { shape: shape.clone() }, &[index])
+    }
+
+    /// The greatest element along an axis and its least index.
+    fn greatest(&mut self, tiles: &SmallVec<[Value; 4]>, axis: usize) {
+        let mut tiles = tiles.clone();
+        tiles[0] = self.quiet(tiles[0]);
+        let scalars: Vec<Type> =
+            tiles.iter().map(|&tile| self.ty(tile).with_shape(Shape::scalar())).collect();
+        let parameters: Vec<(Type, Fact)> =
+            scalars.iter().chain(&scalars).map(|ty| (ty.clone(), Fact::unknown(ty))).collect();
+        let combine = self.region(&parameters, |this, values| {
+            let &[x, i, y, j] = values else { unreachable!("two of each") };
+            let greater = this.elementwise_of(F::Gt, &[x, y]);
+            let equal = this.elementwise_of(F::Eq, &[x, y]);
+            let before = this.elementwise_of(F::Lt, &[i, j]);
+            let first = this.elementwise_of(F::And, &[equal, before]);
+            let is_left = this.elementwise_of(F::Or, &[greater, first]);
+            [(x, y), (i, j)].map(|(x, y)| this.elementwise_of(F::Select, &[is_left, x, y])).into()
+        });
+        let results = self.builder.reduce(tiles, axis as u32, combine).expect(RIGHT);
+        // Of zeros of either sign, which compare equal, the one at the index.
+        self.pool.extend(results);
+    }
+
+    /// A product of matrices of small integers, or of small batches of them.
+    pub(super) fn dot(&mut self) {
+        let inputs = [
+            Dtype::F16,
+            Dtype::BF16,
+            Dtype::F32,
+            Dtype::F64,
+            Dtype::I8,
+            Dtype::U8,
+            Dtype::F8E5,
+            Dtype::F8E4NV,
+        ];
+        let dtype = self.random.pick(&inputs);
+        let sum = match dtype {
+            Dtype::I8 | Dtype::U8 => Dtype::I32,
+            Dtype::F64 => Dtype::F64,
+            // tidy: wildcard because all other formats sum up in these.
+            _ => self.random.pick(&[Dtype::F32, Dtype::F32, Dtype::F16]),
+        };
+        let [rows, columns, inner] = [(); 3].map(|()| 16_u32 >> self.random.below(3) << self.random.below(3));
+        let batch: Shape = if self.random.chance(4) { [2].into() } else { Shape::scalar() };
+        let mut operand = |height: u32, width: u32| {
+            let shape: Shape = batch.iter().copied().chain([height, width]).collect();
+            let ty = Type::tile(dtype, shape);
+            self.small(&ty)
+        };
+        let (a, b) = (operand(rows, inner), operand(inner, columns));
+        let shape: Shape = batch.iter().copied().chain([rows, columns]).collect();
+        let acc = if self.random.chance(2) {
+            let zero = self.constant(sum, 0);
+            self.splat(zero, &shape)
+        } else {
+            self.small(&Type::tile(sum, shape))
+        };
+        self.dot_of([a, b, acc]);
+    }
+
+    /// The product, if all its sums are exact.
+    pub(super) fn dot_of(&mut self, [a, b, acc]: [Value; 3]) -> Option<Value> {
+        let ty = self.ty(acc);
+        let k = i128::from(*self.ty(a).shape.last()?);
+        let is_int = ty.dtype().is_some_and(Dtype::is_int);
+        let range = self.range(a).zip(self.range(b)).zip(self.range(acc));
+        let range =
+            range.map(|((a, b), acc)| a.times(b).times(Range::exactly(k)).hull(Range::exactly(0)).plus(acc));
+        let is_exact = range.is_some_and(|range| range.is_within(super::fact::limits(ty.element)));
+        if !is_int && !is_exact {
+            return None;
+        }
+        let precision = self.random.pick(InputPrecision::ALL);
+        let result = self.builder.dot(a, b, acc, precision, 0).ok()?;
+        if is_exact {
+            self.facts[result] = Some(Fact { range, ..Fact::unknown(&ty) });
+        }
+        self.pool.push(result);
+        Some(result)
+    }
+
+    /// A tile of small integers of a type: what an operand of a product may be.
+    pub(super) fn small(&mut self, ty: &Type) -> Value {
+        let dtype = ty.dtype().expect("it is a number");
+        let found = self.find(|this, value| {
+            this.builder.function.ty(value) == ty
+                && this.range(value).is_some_and(|range| range.is_within(Range::new(-8, 8)))
+        });
+        if let Some(found) = found.filter(|_| !self.random.chance(4)) {
+            return found;
+        }
+        let any = self.value_of(&Type::tile(Dtype::I32, ty.shape.clone()));
+        let number = |this: &mut Self, number: i128| {
+            let number = this.constant(Dtype::I32, number);
+            this.splat(number, &ty.shape)
+        };
+        let (mask, middle) = (number(self, 3), number(self, i128::from(dtype.is_float()) * 2));
+        let bits = self.elementwise_of(F::And, &[any, mask]);
+        let numbers = self.elementwise_of(F::Sub, &[bits, middle]);
+        self.cast_to(numbers, dtype)
+    }
+
+    /// What a program says of its values, which is true.
+    pub(super) fn promise(&mut self) {
+        let Some(value) = self.find(|this, value| this.ty(value).dtype().is_some_and(Dtype::is_int)) else {
+            return;
+        };
+        let (ty, range) = (self.ty(value), self.range(value).expect("integers have a range"));
+        let dtype = ty.dtype().expect("it is a number");
+        match self.random.below(4) {
+            0 => self.builder.barrier().expect(RIGHT),
+            1 if !dtype.is_bool() => {
+                let most = range
+                    .single()
+                    .map_or(1, |number| if number == 0 { 16 } else { 1 << number.trailing_zeros().min(4) });
+                let values = IntList::from_elem(most, ty.rank().max(1));
+                let hinted = self.sure(Op::Hint { kind: HintKind::MultipleOf, values }, &[value]);
+                self.pool.push(hinted);
+            }
+            which => {
+                let most = self.constant(dtype, range.high);
+                let most = self.splat(most, &ty.shape);
+                let holds = self.elementwise_of(F::Le, &[value, most]);
+                let failure = Failure::Assertion("it holds".into());
+                let made = if which == 2 {
+                    self.builder.assume(holds)
+                } else {
+                    self.builder.assert(holds, None, failure)
+                };
+                made.expect(RIGHT);
+            }
+        }
+    }
+}
