@@ -110,7 +110,7 @@ def test_a_launch_returns_its_handle():
     assert handle.asm["ttir"] == handle.asm["ir"]
     with pytest.raises(KeyError):
         handle.asm["ptx"]
-    assert handle.function is fill
+    assert handle.src.fn is fill
     handle._init_handles()
 
 

@@ -36,6 +36,7 @@ def parameters():
     return [line.partition("parameters=")[2] for line in launches()]
 
 class Tensor:
+    dtype = tl.float32
     def __init__(self, address, device="cuda:0"):
         self.address, self.device = address, device
     def data_ptr(self):
@@ -345,6 +346,27 @@ def test_a_cache_that_cannot_be_used_is_warned_of(program):
     )
     assert done.out == "1\n", done.err
     assert "LaunchWarning: the kernel cache cannot be used: /dev/null/tilewright-1/" in done.err
+
+
+def test_a_launch_returns_what_can_be_launched_by_number(program):
+    """What the driver gets is the same, by which way it goes; the code is loaded once."""
+    done = program(
+        """
+x, out = Tensor(0x10_0000), Tensor(0x20_0000)
+handle = scale[(3,)](x, out, 1.5, True, 77, 256, num_warps=8)
+run(handle, x, out, 1.5, True, 77, grid=(3, 1, 1))
+handle[(3,)](x, out, 1.5, True, 77)
+lines = launches()
+print(len(lines), len(set(lines)), lines[0].partition(" stream")[0])
+print(handle.function > 0, handle.module > 0, handle.packed_metadata, stub.tilewright_stub_count_live())
+print(handle.kernel == handle.asm["cubin"], handle.n_regs, handle.src.signature["factor"])
+"""
+    )
+    assert done.out.splitlines()[:2] == [
+        "3 1 scale grid=[3, 1, 1] block=[256, 1, 1] shared=0",
+        "True True (8, 1, 0) 1",
+    ], done.err
+    assert done.out.splitlines()[2:] == ["True 32 fp32"], done.err
 
 
 def test_a_module_is_unloaded_with_its_kernel(program):

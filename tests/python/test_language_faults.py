@@ -168,8 +168,9 @@ def kernel(address, out_ptr):
     x = «tl.load(address.to(tl.pointer_type(tl.float32)))»
     tl.store(out_ptr, x)
 """
-    stranger, out = torch.zeros(1 << 20, device=device), torch.zeros(1, device=device)
-    (found,) = failing(text, stranger.data_ptr(), out, error=OutOfBounds)
+    # A tensor of torch can be found; see test_addresses_in_memory.py.
+    stranger, out = np.zeros(1 << 20, np.float32), torch.zeros(1, device=device)
+    (found,) = failing(text, stranger.ctypes.data, out, error=OutOfBounds)
     assert found.code == "TW0201"
     failing(text, 2**40 + 1, out, error=OutOfBounds)
 

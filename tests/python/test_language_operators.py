@@ -304,6 +304,17 @@ def test_integers_wrap_around(dtype, device):
     assert [int(value) % 2**width for value in x * x] == exact
 
 
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_a_comparison_sees_that_numbers_wrapped_around(dtype, device):
+    info = np.iinfo(dtype)
+    x = np.resize(np.array([info.min, info.min + 1, info.min + 2, 0, 1, 2, 3, info.max], dtype), 512)
+    # By ranges alone the difference would be at most 0 for signed numbers, and every element of the mask the same.
+    found = elementwise("tl.minimum(x, 2) - 2 < 2", {"x": (x, dtype)}, "int1", device=device)
+    with np.errstate(over="ignore"):
+        two = np.asarray(2, dtype)
+        assert_same(found, np.minimum(x, two) - two < two)
+
+
 @pytest.mark.parametrize(
     "expression",
     [

@@ -108,6 +108,7 @@ codes! {
     "TW0112" EmptyGrid Warning "empty grid";
     "TW0113" GridNotATuple Warning "grid is not a tuple";
     "TW0114" OutOfSharedMemory OutOfResources "not enough shared memory for a block";
+    "TW0115" OptionWithoutEffect Warning "launch option without effect";
     // 02xx: the running kernel.
     "TW0201" OutOfBounds OutOfBounds "memory access out of bounds";
     "TW0202" DivisionByZero Execution "integer division by zero";

@@ -68,7 +68,8 @@ pub fn binary(operator: BinaryOperator, left: &Constant, right: &Constant) -> Ev
     }
     match (Number::of(left), Number::of(right)) {
         (Some(Number::Int(left)), Some(Number::Int(right))) => int_binary(operator, left, right),
-        (Some(left), Some(right)) => float_binary(operator, left.as_float(), right.as_float()),
+        (Some(one), Some(other)) => float_binary(operator, one.as_float(), other.as_float())
+            .unwrap_or_else(|| Err(unsupported(operator, left, right))),
         _ => Err(unsupported(operator, left, right)),
     }
 }
@@ -151,22 +152,23 @@ fn int_binary(operator: BinaryOperator, left: i128, right: i128) -> Evaluated {
     value.map(Constant::Int).ok_or_else(|| TOO_WIDE.into())
 }
 
-fn float_binary(operator: BinaryOperator, left: f64, right: f64) -> Evaluated {
+/// Nothing if floats do not have the operator.
+fn float_binary(operator: BinaryOperator, left: f64, right: f64) -> Option<Evaluated> {
     let is_division =
         matches!(operator, BinaryOperator::Div | BinaryOperator::FloorDiv | BinaryOperator::Mod);
     if is_division && right == 0.0 {
-        return Err("division by zero".into());
+        return Some(Err("division by zero".into()));
     }
-    Ok(Constant::Float(match operator {
+    Some(Ok(Constant::Float(match operator {
         BinaryOperator::Add => left + right,
         BinaryOperator::Sub => left - right,
         BinaryOperator::Mul => left * right,
         BinaryOperator::Div => left / right,
         BinaryOperator::FloorDiv => float_divmod(left, right).0,
         BinaryOperator::Mod => float_divmod(left, right).1,
-        BinaryOperator::Pow => return float_power(left, right),
-        _ => return Err(unsupported(operator, &Constant::Float(left), &Constant::Float(right))),
-    }))
+        BinaryOperator::Pow => return Some(float_power(left, right)),
+        _ => return None,
+    })))
 }
 
 /// CPython's `divmod` of floats: the quotient follows from the remainder, which is exact, so that `1.0 // 0.1` is 9.0.

@@ -79,6 +79,12 @@ pub trait Host {
     /// An attribute of an object.
     fn attribute(&mut self, object: ObjectRef, name: &str) -> Option<HostValue>;
 
+    /// What a number or string has by a name in the host's language, such as `bit_length` of an int; a method is given as a
+    /// `ConstexprFunction`. A host without Python knows none.
+    fn method(&mut self, _value: &Constant, _name: &str) -> Option<HostValue> {
+        None
+    }
+
     /// The default of a parameter of a function, evaluated by the host.
     fn default(&mut self, function: FunctionRef, parameter: &str) -> Option<HostValue>;
 

@@ -50,6 +50,7 @@ pub(crate) fn compile(
         }
         exception
     })?;
+    state(kernel)?.warn_of_options(py, &handle)?;
     Ok(CompiledKernel::new(Arc::new(handle), kernel.clone().unbind()))
 }
 

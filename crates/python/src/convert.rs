@@ -496,23 +496,28 @@ fn class_of(object: &Bound<'_, PyAny>) -> String {
 /// The value for memory.
 #[inline]
 fn pointer(tensor: &Tensor) -> Value<'static> {
+    Value::Pointer(Pointer {
+        pointee: tensor.dtype,
+        address: tensor.address as u64,
+        region: region(tensor),
+        device: tensor.device,
+    })
+}
+
+/// The memory of a tensor, valid while the tensor lives.
+#[inline]
+pub(crate) fn region(tensor: &Tensor) -> Region<'static> {
     let (address, bytes) = tensor.allocation;
     let base = std::ptr::with_exposed_provenance_mut(address);
     // The library that made the tensor says that this is its memory, and the call holds a reference to the tensor until
     // the launch has ended.
-    let region = if tensor.is_read_only && bytes > 0 {
+    if tensor.is_read_only && bytes > 0 {
         // SAFETY: as above; the slice is gone once the region has its address.
         Region::read_only(unsafe { std::slice::from_raw_parts(base, bytes) })
     } else {
         // SAFETY: as above; no Rust reference to that memory exists.
         unsafe { Region::new(base, bytes) }
-    };
-    Value::Pointer(Pointer {
-        pointee: tensor.dtype,
-        address: tensor.address as u64,
-        region,
-        device: tensor.device,
-    })
+    }
 }
 
 /// The type of an argument as a signature writes it: `*fp32`, `i32`, `constexpr`.

@@ -114,6 +114,13 @@ pub(crate) fn load_binary(
     Ok((module, number, attributes.registers, spills, attributes.max_threads_per_block))
 }
 
+/// Makes a kernel that a launch has loaded known by its number, which is returned, also to [`unload_module`].
+pub(crate) fn share(function: &Function) -> u64 {
+    let number = function.raw();
+    loaded().get_or_insert_default().insert(number, (number, function.clone()));
+    number
+}
+
 /// Unloads what `load_binary` has loaded.
 #[pyfunction]
 pub(crate) fn unload_module(py: Python<'_>, module: u64) -> PyResult<()> {

@@ -1,14 +1,15 @@
 //! `CompiledKernel`: the handle that a launch or a warm-up returns.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pyo3::Borrowed;
+use pyo3::exceptions::PyAttributeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use tilewright_frontend::{Argument, HostValue};
 use tilewright_runtime::{
-    ArgumentSource, Device, Handle, Loaded, OPTIONS, OptionId, Resources, Stage, Value,
+    ArgumentSource, Device, Handle, Loaded, OPTIONS, OptionId, ParameterType, Resources, Stage, Value,
 };
 
 use crate::convert::{Converter, Kept, Values};
@@ -17,20 +18,34 @@ use crate::errors::to_exception;
 use crate::kernel::{JitKernel, State, state};
 use crate::launch::{ask, extents, run};
 use crate::launcher::{Call, launcher};
-use crate::objects::to_python;
+use crate::objects::{host_value_to_python, to_python};
+use crate::{driver, hooks};
 
 /// A compiled form of a kernel.
 #[pyclass(frozen, dict, weakref, module = "tilewright._native")]
 pub(crate) struct CompiledKernel {
     handle: Arc<Handle>,
     kernel: Py<JitKernel>,
+    /// The same as `triton.compile` returns it, made when something is asked for that only that has.
+    twin: OnceLock<Py<PyAny>>,
     /// False in the zeros that an object is before it is made: Python makes its `__dict__` first, and may collect garbage then.
     is_made: bool,
 }
 
 impl CompiledKernel {
     pub(crate) fn new(handle: Arc<Handle>, kernel: Py<JitKernel>) -> Self {
-        Self { handle, kernel, is_made: true }
+        Self { handle, kernel, twin: OnceLock::new(), is_made: true }
+    }
+
+    /// The same as `triton.compile` returns it.
+    pub(crate) fn twin<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, twin) = (slf.py(), &slf.get().twin);
+        if let Some(made) = twin.get() {
+            return Ok(made.bind(py).clone());
+        }
+        let made = py.import("tilewright.compiler.compiler")?.call_method1("of_launch", (slf,))?;
+        // Another thread may have been faster.
+        Ok(twin.get_or_init(|| made.unbind()).bind(py).clone())
     }
 
     fn resources(&self, py: Python<'_>) -> PyResult<Resources> {
@@ -44,12 +59,6 @@ impl CompiledKernel {
     #[getter]
     fn name(&self) -> &str {
         &self.handle.compiled.name
-    }
-
-    /// The `@jit` function.
-    #[getter]
-    fn function(&self, py: Python<'_>) -> Py<JitKernel> {
-        self.kernel.clone_ref(py)
     }
 
     /// The same for equal code, options and target.
@@ -127,6 +136,34 @@ impl CompiledKernel {
         }
     }
 
+    /// The `@jit` function, and what the compiler was told of each parameter, in the form that `compile` takes.
+    fn _source<'py>(&self, py: Python<'py>) -> PyResult<(Py<JitKernel>, Bound<'py, PyList>)> {
+        let types = self.handle.compiled.signature.iter().map(|(_, ty)| ty);
+        let arguments = self.handle.arguments().iter().zip(types);
+        let described = arguments.map(|(argument, ty)| describe(py, argument, ty));
+        Ok((self.kernel.clone_ref(py), PyList::new(py, described.collect::<PyResult<Vec<_>>>()?)?))
+    }
+
+    /// Loads the code into the device. Returns the number by which a real GPU's launcher knows it.
+    fn _load(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        let loaded = self.handle.loaded().map_err(|error| to_exception(py, &error))?;
+        Ok(loaded.and_then(Loaded::kernel).map(driver::share))
+    }
+
+    /// What a kernel of `triton.compile` has besides: `run`, `packed_metadata`, `src`, `function`, …
+    fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+        // Names with an underscore are looked for by `copy`, `pickle`, notebooks and the like.
+        if name.to_cow()?.starts_with('_') {
+            let message = format!("'CompiledKernel' object has no attribute '{name}'");
+            return Err(PyAttributeError::new_err(message));
+        }
+        let twin = Self::twin(slf)?;
+        if matches!(&*name.to_cow()?, "module" | "function") {
+            twin.call_method0("_init_handles")?;
+        }
+        twin.getattr(name)
+    }
+
     /// Loads the code into the device.
     fn _init_handles(&self, py: Python<'_>) -> PyResult<()> {
         self.handle.loaded().map(|_| ()).map_err(|error| to_exception(py, &error))
@@ -138,7 +175,11 @@ impl CompiledKernel {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if self.is_made { visit.call(&self.kernel) } else { Ok(()) }
+        if !self.is_made {
+            return Ok(());
+        }
+        visit.call(&self.kernel)?;
+        self.twin.get().map_or(Ok(()), |twin| visit.call(twin))
     }
 
     fn __repr__(&self) -> String {
@@ -150,6 +191,28 @@ impl CompiledKernel {
             .map(|(name, ty)| format!("{name}: {}", ty.name()))
             .collect();
         format!("<compiled kernel {}({})>", self.name(), signature.join(", "))
+    }
+}
+
+/// A parameter as `compile` takes it: its type with what is known of it, `(value,)`, or a list of such and its fields.
+fn describe<'py>(py: Python<'py>, argument: &Argument, ty: &ParameterType) -> PyResult<Bound<'py, PyAny>> {
+    let text = |divisibility: u32| match divisibility {
+        1 => ty.name(),
+        _ => format!("{}:{divisibility}", ty.name()),
+    };
+    match (argument, ty) {
+        (Argument::Pointer { divisibility, .. } | Argument::Scalar { divisibility, .. }, _) => {
+            Ok(text(*divisibility).into_pyobject(py)?.into_any())
+        }
+        (Argument::Tuple(items), ParameterType::Tuple(types)) => {
+            let parts = items.iter().zip(types.iter()).map(|(item, ty)| describe(py, item, ty));
+            let fields = items.fields().map(|fields| fields.iter().map(|field| &**field).collect::<Vec<_>>());
+            Ok((parts.collect::<PyResult<Vec<_>>>()?, fields).into_pyobject(py)?.into_any())
+        }
+        (Argument::Constexpr(value), _) => {
+            Ok((host_value_to_python(py, value)?,).into_pyobject(py)?.into_any())
+        }
+        (Argument::Tuple(_), _) => Err(PyAttributeError::new_err("the kernel takes another tuple")),
     }
 }
 
@@ -169,9 +232,16 @@ pub(crate) fn launch(
         None => ask(grid, call.meta()?)?,
     };
     let grid = grid.warn(py, state)?;
-    let (values, _kept) = call.values()?;
     let stream = device::stream(py, handle, || call.stream())?;
-    run(py, handle, stream, grid, &values)
+    let start = || {
+        let (values, _kept) = call.values()?;
+        run(py, handle, stream, grid, &values)
+    };
+    if hooks::around_launches() {
+        hooks::around(compiled, grid, stream, &call.arguments()?, start)
+    } else {
+        start()
+    }
 }
 
 /// The arguments of a handle's launch.
@@ -218,14 +288,21 @@ impl<'a, 'py> BoundCall<'a, 'py> {
     /// The dict that a grid function gets.
     fn meta(&self) -> PyResult<Bound<'py, PyDict>> {
         let (_, meta) = self.call.to_python(self.py)?;
+        meta.update(self.arguments()?.as_mapping())?;
+        Ok(meta)
+    }
+
+    /// The arguments by name, those that are part of the code included.
+    fn arguments(&self) -> PyResult<Bound<'py, PyDict>> {
+        let arguments = PyDict::new(self.py);
         for (index, argument) in self.handle.arguments().iter().enumerate() {
             let name = self.state.name(self.py, index);
             if let Some(object) = self.argument(index) {
-                meta.set_item(name, object)?;
+                arguments.set_item(name, object)?;
             } else if let Argument::Constexpr(HostValue::Constant(constant)) = argument {
-                meta.set_item(name, to_python(self.py, constant)?)?;
+                arguments.set_item(name, to_python(self.py, constant)?)?;
             }
         }
-        Ok(meta)
+        Ok(arguments)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use tilewright_runtime::{Grid, StreamRef};
 
 use crate::handle::CompiledKernel;
 use crate::kernel::JitKernel;
@@ -31,11 +32,23 @@ pub(crate) fn around_compilations() -> bool {
     AROUND_COMPILATIONS.load(Ordering::Relaxed)
 }
 
-/// Calls the hook before (`launch_enter`) or after (`launch_exit`) a launch.
+/// A launch between its two hooks, which get to know of it what the kernel's `launch_metadata` says of its arguments.
 #[cold]
-pub(crate) fn launch(py: Python<'_>, name: &str, handle: &Py<CompiledKernel>) -> PyResult<()> {
-    module(py)?.call_method1(name, (handle,))?;
-    Ok(())
+pub(crate) fn around<T>(
+    handle: &Bound<'_, CompiledKernel>,
+    grid: Grid,
+    stream: StreamRef<'_>,
+    arguments: &Bound<'_, PyDict>,
+    start: impl FnOnce() -> PyResult<T>,
+) -> PyResult<T> {
+    let hooks = module(handle.py())?;
+    let [x, y, z] = grid.extents();
+    let about = (CompiledKernel::twin(handle)?, (x, y, z), stream.raw(), arguments);
+    let metadata = hooks.call_method1("launch_metadata", about)?;
+    hooks.call_method1("launch_enter", (&metadata,))?;
+    let started = start()?;
+    hooks.call_method1("launch_exit", (&metadata,))?;
+    Ok(started)
 }
 
 /// Calls the hook before (`before_compile`) or after (`after_compile`) a compilation; whether it says that there shall be

@@ -175,6 +175,13 @@ impl Host for PyHost {
         })
     }
 
+    fn method(&mut self, value: &Constant, name: &str) -> Option<HostValue> {
+        Python::attach(|py| {
+            let what = || format!("reading '{name}' of {value}");
+            self.found(py, name, what, method(py, value, name))
+        })
+    }
+
     fn named_tuple(&mut self, number: ObjectRef) -> Option<NamedTuple> {
         Python::attach(|py| {
             let class = object(py, number).ok()?;
@@ -315,6 +322,17 @@ fn call(
         named.set_item(name, to_python(py, value)?)?;
     }
     constant(&callee.call(PyTuple::new(py, arguments)?, Some(&named))?)
+}
+
+/// What Python has of a number or string by a name.
+fn method(py: Python<'_>, value: &Constant, name: &str) -> PyResult<Option<HostValue>> {
+    let value = to_python(py, value)?;
+    let is_public = !name.starts_with('_');
+    let Some(found) = (if is_public { value.getattr_opt(name)? } else { None }) else { return Ok(None) };
+    Ok(Some(match classify(&found)? {
+        HostValue::Callable(object) => HostValue::ConstexprFunction(object),
+        other => as_constant(other),
+    }))
 }
 
 fn describe(object: &Bound<'_, PyAny>) -> PyResult<String> {

@@ -16,7 +16,7 @@ use tilewright_runtime::{
 };
 
 use crate::device::reload_knobs;
-use crate::errors::to_exception;
+use crate::errors::{to_exception, warn};
 use crate::handle::CompiledKernel;
 use crate::launch::launch;
 use crate::launcher::{Call, launcher};
@@ -53,6 +53,8 @@ pub(crate) struct State {
     handles: Mutex<FxHashMap<usize, Py<CompiledKernel>>>,
     /// Which warnings were given, a bit each.
     warned: AtomicU8,
+    /// The options that were warned of.
+    warned_options: Mutex<Vec<&'static str>>,
 }
 
 /// How the arguments of a call of one form are bound.
@@ -277,6 +279,7 @@ fn make_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
         bindings: Default::default(),
         handles: Mutex::default(),
         warned: AtomicU8::new(0),
+        warned_options: Mutex::default(),
     };
     // Another thread may have been faster.
     Ok(inner.state.get_or_init(|| state))
@@ -305,6 +308,21 @@ impl State {
     pub(crate) fn is_first_warning(&self, code: Code) -> bool {
         let bit = if code == Code::EmptyGrid { 1 } else { 2 };
         self.warned.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    /// Warns of the options that a compiled form does not follow, of each once.
+    pub(crate) fn warn_of_options(&self, py: Python<'_>, handle: &Handle) -> PyResult<()> {
+        for option in handle.options().without_effect(handle.compiled.metadata.target) {
+            let name = option.0.name;
+            let mut warned = self.warned_options.lock().unwrap_or_else(PoisonError::into_inner);
+            if warned.contains(&name) {
+                continue;
+            }
+            warned.push(name);
+            drop(warned);
+            warn(py, &self.kernel.signature().option_without_effect(&option))?;
+        }
+        Ok(())
     }
 
     fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {

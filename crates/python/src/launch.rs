@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Constant, HostValue};
 use tilewright_runtime::{
-    ArgumentSource, Attachment, Binding, Error, Grid, Handle, Interrupt, OptionId, Options, StreamRef, Value,
+    ArgumentSource, Attachment, Binding, Device, Error, Grid, Handle, Interrupt, OptionId, Options,
+    StreamRef, Value,
 };
 
 use crate::convert::{Converter, Kept, Values};
@@ -22,6 +23,7 @@ use crate::hooks;
 use crate::host::{Caught, Findings, PyHost};
 use crate::kernel::{JitKernel, State, state};
 use crate::launcher::Call;
+use crate::live::{self, Live};
 use crate::reads::{Freshness, ReadSet};
 
 /// `kernel[grid](*args, **kwargs)`, or with `is_warmup` its compilation alone. Returns nothing if a hook of the program has
@@ -50,24 +52,23 @@ pub(crate) fn launch(
         None => return Err(to_exception(py, &state.kernel.signature().no_grid())),
     };
     let mut values = Values::new();
-    let Some((mut handle, mut kept)) = launch.prepare(&options, &mut values)? else { return Ok(None) };
+    let Some((handle, kept)) = launch.prepare(&options, &mut values)? else { return Ok(None) };
     let Some(grid) = grid else { return state.python_handle(kernel, handle).map(Some) };
     if !hooks::around_launches() {
         run(py, &handle, launch.stream(&handle)?, grid, &values)?;
         drop(kept);
         return state.python_handle(kernel, handle).map(Some);
     }
-    hooks::launch(py, "launch_enter", &state.python_handle(kernel, handle)?)?;
-    // The hook was code of the program too.
-    match launch.prepare(&options, &mut values)? {
-        Some(again) => (handle, kept) = again,
-        None => return Ok(None),
-    }
-    run(py, &handle, launch.stream(&handle)?, grid, &values)?;
+    let stream = launch.stream(&handle)?;
+    let found = state.python_handle(kernel, handle)?;
     drop(kept);
-    let handle = state.python_handle(kernel, handle)?;
-    hooks::launch(py, "launch_exit", &handle)?;
-    Ok(Some(handle))
+    hooks::around(found.bind(py), grid, stream, &launch.arguments()?, || {
+        // The hook was code of the program too.
+        let Some((handle, kept)) = launch.prepare(&options, &mut values)? else { return Ok(None) };
+        run(py, &handle, stream, grid, &values)?;
+        drop(kept);
+        state.python_handle(kernel, handle).map(Some)
+    })
 }
 
 /// A launch whose arguments are bound.
@@ -152,6 +153,7 @@ impl<'py> Prepared<'_, 'py> {
         // The user may have pressed Ctrl-C meanwhile.
         py.check_signals()?;
         let handle = compiled.map_err(|error| failure(py, error, caught))?;
+        self.state.warn_of_options(py, &handle)?;
         if hooks::around_compilations() {
             call_hook("after_compile")?;
         }
@@ -203,12 +205,21 @@ impl<'py> Prepared<'_, 'py> {
                 meta.set_item(keywords.get_borrowed_item(number)?, self.call.named(number))?;
             }
         }
+        meta.update(self.arguments()?.as_mapping())?;
+        Ok(meta)
+    }
+
+    /// The arguments by name, defaults included.
+    #[cold]
+    fn arguments(&self) -> PyResult<Bound<'py, PyDict>> {
+        let py = self.kernel.py();
+        let arguments = PyDict::new(py);
         for index in 0..self.binding.parameters.len() {
             if let Some(value) = self.argument(index) {
-                meta.set_item(self.state.name(py, index), value)?;
+                arguments.set_item(self.state.name(py, index), value)?;
             }
         }
-        Ok(meta)
+        Ok(arguments)
     }
 }
 
@@ -245,7 +256,12 @@ pub(crate) fn run(
     values: &[Value<'static>],
 ) -> PyResult<()> {
     let signal = SignalCheck::default();
-    let result = py.detach(|| handle.launch_on(stream, grid, values, Interrupt::Poll(&|| signal.poll())));
+    let is_in_main_memory = !matches!(handle.device(), Device::Cuda(_));
+    let live =
+        if handle.makes_pointers() && is_in_main_memory { live::tensors(py)? } else { Live::default() };
+    let result = py
+        .detach(|| handle.launch_on(stream, grid, values, &live.regions, Interrupt::Poll(&|| signal.poll())));
+    drop(live);
     if let Some(raised) = signal.raised() {
         return Err(raised);
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! kernel[grid](...) ── launcher ──> convert (arguments to values) ──> runtime ──> handle
 //!                                     torch, array, dlpack: who the memory of an argument belongs to
+//!                                     live: the memory behind addresses that a kernel reads
 //! compiling ── host: what the free names of a kernel mean ──> objects (Python objects to values and back)
 //!              reads: whether they still mean that at a later launch
 //! compile, driver, tensor_map: what Triton offers below `kernel[grid]`: compiling for described types, device code by its number
@@ -23,6 +24,7 @@ mod host;
 mod kernel;
 mod launch;
 mod launcher;
+mod live;
 mod missing;
 mod names;
 mod objects;

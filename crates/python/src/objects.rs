@@ -268,10 +268,16 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
     let number = object_ref(object)?;
     // Classes are objects: an `Enum` is asked for its members.
     let is_native = || object.get_type().name().is_ok_and(|name| name == "builtin_function_or_method");
-    Ok(if object.is_instance_of::<PyFunction>() || (!object.is_instance_of::<PyModule>() && is_native()) {
+    Ok(if object.is_instance_of::<PyFunction>() {
         HostValue::Callable(number)
-    } else {
+    } else if object.is_instance_of::<PyModule>() || !is_native() {
         HostValue::Object(number)
+    } else if object.getattr(intern!(py, "__module__")).is_ok_and(|module| module.eq("math").unwrap_or(false))
+    {
+        // Those of `math` are functions of numbers alone.
+        HostValue::ConstexprFunction(number)
+    } else {
+        HostValue::Callable(number)
     })
 }
 
@@ -451,6 +457,29 @@ pub(crate) fn to_python<'py>(py: Python<'py>, constant: &Constant) -> PyResult<B
         }
         Constant::Object(number) => object(py, *number)?,
     })
+}
+
+/// The Python object for what an argument or a global is to the compiler.
+pub(crate) fn host_value_to_python<'py>(py: Python<'py>, value: &HostValue) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => to_python(py, constant),
+        HostValue::Tuple(items) => {
+            let items = items.iter().map(|item| host_value_to_python(py, item));
+            Ok(PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any())
+        }
+        HostValue::Language(path) => {
+            let module = if path.starts_with("builtins.") { "builtins" } else { "tilewright.language" };
+            let names = path.trim_start_matches("builtins.").split('.').filter(|name| !name.is_empty());
+            names.into_iter().try_fold(py.import(module)?.into_any(), |found, name| found.getattr(name))
+        }
+        HostValue::Function(number) => {
+            let gone = || PyValueError::new_err("a function that the program does not have any more");
+            function(py, *number).map(Bound::into_any).ok_or_else(gone)
+        }
+        HostValue::ConstexprFunction(number) | HostValue::Callable(number) | HostValue::Object(number) => {
+            object(py, *number)
+        }
+    }
 }
 
 fn type_to_python<'py>(py: Python<'py>, ty: &Type) -> PyResult<Bound<'py, PyAny>> {

@@ -131,11 +131,11 @@ impl Loaded {
         }
     }
 
-    /// The number of the kernel for other libraries (`CUfunction`); 0 in the simulator.
-    pub fn function(&self) -> u64 {
+    /// The kernel as the driver has it; nothing in the simulator.
+    pub fn kernel(&self) -> Option<&tilewright_cuda::Function> {
         match self {
-            Self::Sim(_) => 0,
-            Self::Cuda { launch, .. } => launch.function().raw(),
+            Self::Sim(_) => None,
+            Self::Cuda { launch, .. } => Some(launch.function()),
         }
     }
 }
@@ -143,14 +143,14 @@ impl Loaded {
 /// The memory that a launch on the simulator may touch.
 type Regions<'m> = SmallVec<[sim::Region<'m>; 16]>;
 
-/// Launches a kernel with the arguments that it was compiled for. The grid is not empty.
+/// Launches a kernel with the arguments that it was compiled for, and what it may touch besides. The grid is not empty.
 #[inline]
 pub(crate) fn launch(
     handle: &Handle,
     loaded: &Loaded,
     stream: StreamRef<'_>,
     grid: Grid,
-    arguments: &[Value<'_>],
+    (arguments, foreign): (&[Value<'_>], &[crate::Region<'_>]),
     interrupt: Interrupt<'_>,
 ) -> Result<(), Error> {
     thread_local! {
@@ -172,6 +172,7 @@ pub(crate) fn launch(
                     }
                     pack(element, value, parameters)
                 })?;
+                regions.extend(foreign.iter().map(|&region| sim::Region::from(region)));
                 simulate(handle, module, grid, parameters.as_bytes(), &regions, interrupt)
             }
         }

@@ -9,14 +9,14 @@ use tilewright_compiler::{CompiledKernel, MachineCode, Resources};
 use tilewright_cpu::{Interrupt, Launch, Program};
 use tilewright_cuda::StreamRef;
 use tilewright_frontend::Argument;
-use tilewright_ir::Element;
+use tilewright_ir::{Element, Op};
 
 use crate::gpu::{self, Loaded};
 use crate::key::is_same_value;
 use crate::options::OptionId;
 use crate::signature::{Annotation, ArgumentSource, Signature};
 use crate::specialize::{self, CpuArguments, cpu_argument};
-use crate::{Device, Error, Grid, Knobs, Options, Value, dump, num_threads};
+use crate::{Device, Error, Grid, Knobs, Options, Region, Value, dump, num_threads};
 
 /// What a caller keeps with a compiled form, such as what it was made from.
 pub type Attachment = Box<dyn Any + Send + Sync>;
@@ -35,6 +35,7 @@ pub struct Handle {
     device: Device,
     /// That of the compilation, for dumps.
     number: u32,
+    makes_pointers: bool,
     /// The code as the device of a GPU has it: loaded when it is first asked for.
     loaded: OnceLock<Loaded>,
     pub(crate) attachment: Option<Attachment>,
@@ -66,7 +67,19 @@ impl Handle {
             Argument::Tuple(_) => Some((index, Passed::Tuple)),
         });
         let (passed, loaded) = (passed.collect(), OnceLock::new());
-        Self { passed, compiled, device, number, loaded, signature, arguments, options, attachment: None }
+        let makes_pointers = makes_pointers(&compiled.lowered);
+        Self {
+            passed,
+            compiled,
+            device,
+            number,
+            makes_pointers,
+            loaded,
+            signature,
+            arguments,
+            options,
+            attachment: None,
+        }
     }
 
     /// The name and parameters of the kernel.
@@ -92,6 +105,11 @@ impl Handle {
     /// Where it runs.
     pub fn device(&self) -> Device {
         self.device
+    }
+
+    /// Whether the kernel makes pointers of numbers, such as addresses that it loads.
+    pub fn makes_pointers(&self) -> bool {
+        self.makes_pointers
     }
 
     /// What the kernel takes of the device; of a GPU, as its driver says.
@@ -129,22 +147,26 @@ impl Handle {
     /// found this handle for. Returns when all programs have ended; on a GPU, when they are on its default stream. Needs no
     /// Python: callers release the GIL around it.
     pub fn launch(&self, grid: Grid, arguments: &[Value<'_>], interrupt: Interrupt<'_>) -> Result<(), Error> {
-        self.launch_on(StreamRef::DEFAULT, grid, arguments, interrupt)
+        self.launch_on(StreamRef::DEFAULT, grid, arguments, &[], interrupt)
     }
 
-    /// As [`launch`](Self::launch), on a stream of a GPU; other devices have none.
+    /// As [`launch`](Self::launch), on a stream of a GPU; other devices have none. `foreign` is memory that pointers made of
+    /// numbers may touch besides that of the arguments, in main memory; a GPU reaches all of its own.
     pub fn launch_on(
         &self,
         stream: StreamRef<'_>,
         grid: Grid,
         arguments: &[Value<'_>],
+        foreign: &[Region<'_>],
         interrupt: Interrupt<'_>,
     ) -> Result<(), Error> {
         if let MachineCode::Cpu(program) = &self.compiled.code {
-            return self.launch_program(program, grid, arguments, interrupt);
+            return self.run_program(program, grid, arguments, foreign, interrupt);
         }
         match self.loaded()? {
-            Some(loaded) if !grid.is_empty() => gpu::launch(self, loaded, stream, grid, arguments, interrupt),
+            Some(loaded) if !grid.is_empty() => {
+                gpu::launch(self, loaded, stream, grid, (arguments, foreign), interrupt)
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -158,6 +180,17 @@ impl Handle {
         arguments: &[Value<'_>],
         interrupt: Interrupt<'_>,
     ) -> Result<(), Error> {
+        self.run_program(program, grid, arguments, &[], interrupt)
+    }
+
+    fn run_program(
+        &self,
+        program: &Program,
+        grid: Grid,
+        arguments: &[Value<'_>],
+        foreign: &[Region<'_>],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Error> {
         if grid.is_empty() {
             return Ok(());
         }
@@ -166,13 +199,8 @@ impl Handle {
             passed.push(cpu_argument(element, value)?);
             Some(())
         })?;
-        let launch = Launch {
-            grid: grid.extents(),
-            arguments: &passed,
-            foreign: &[],
-            threads: num_threads(),
-            interrupt,
-        };
+        let launch =
+            Launch { grid: grid.extents(), arguments: &passed, foreign, threads: num_threads(), interrupt };
         program
             .launch(&launch)
             .map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(program.sources())))
@@ -409,6 +437,20 @@ impl Handle {
             ));
         self.signature.at(diagnostic, Some(index), "this parameter")
     }
+}
+
+/// Whether a number becomes a pointer somewhere.
+fn makes_pointers(module: &tilewright_ir::Module) -> bool {
+    let mut found = false;
+    for function in module.functions.values() {
+        function.walk(function.entry, &mut |inst| {
+            let data = &function.insts[inst];
+            let (Op::Cast { element, .. } | Op::Bitcast { element }) = data.op else { return };
+            let is_number = |&value: &_| function.ty(value).element.pointee().is_none();
+            found |= element.pointee().is_some() && data.operands.iter().any(is_number);
+        });
+    }
+    found
 }
 
 /// Gives what is passed for a tuple to a function, in order; nothing if the value is another tuple than the code was compiled

@@ -231,6 +231,7 @@ impl Kernel {
         host: &mut dyn Host,
     ) -> Result<Handle, Error> {
         let target = device.target()?;
+        options.check(target)?;
         let job = Job {
             request: Request { kernel: self.function, arguments, options: options.language() },
             parameters: self

@@ -9,6 +9,8 @@
 //! | `TILEWRIGHT_DUMP_DIR` | they are written to files in this folder instead: `<folder>/<kernel>-<number>.<stage>` |
 //! | `TRITON_KERNEL_DUMP=1`, `TRITON_DUMP_DIR` | every stage, to files in this folder (`~/.triton/dump`) |
 //! | `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1` | kernels may read globals that are not `tl.constexpr` |
+//! | `TRITON_DEFAULT_FP_FUSION=0` | GPUs round products and sums one by one, where a launch does not say otherwise |
+//! | `TRITON_FORCE_DISABLE_FP_FUSION=1` | they do, whatever a launch says |
 //! | `TRITON_F32_DEFAULT` | precision of `tl.dot` on binary32: `ieee`, `tf32`, `tf32x3`, `bf16x3`, `bf16x6` |
 
 use std::path::PathBuf;
@@ -26,6 +28,8 @@ pub struct Knobs {
     pub debug: bool,
     /// `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS`.
     pub allow_plain_globals: bool,
+    /// `TRITON_DEFAULT_FP_FUSION`, `TRITON_FORCE_DISABLE_FP_FUSION`.
+    pub fp_fusion: FpFusion,
     /// `TRITON_F32_DEFAULT`.
     pub default_dot_precision: InputPrecision,
     /// The stages to write out when a kernel is compiled.
@@ -36,6 +40,18 @@ pub struct Knobs {
     pub num_threads: Option<usize>,
     /// What `TILEWRIGHT_NUM_THREADS` says and is no number of threads.
     pub invalid_threads: Option<String>,
+}
+
+/// Whether a GPU may round a product that is added to something once instead of twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FpFusion {
+    /// It may, unless a launch says otherwise.
+    #[default]
+    On,
+    /// Only if a launch says so.
+    Off,
+    /// Never, whatever a launch says.
+    Forbidden,
 }
 
 static CURRENT: RwLock<Option<Arc<Knobs>>> = RwLock::new(None);
@@ -82,6 +98,11 @@ impl Knobs {
             device: variable("TILEWRIGHT_DEVICE").filter(|name| !name.is_empty()),
             debug: flag("TILEWRIGHT_DEBUG") || flag("TRITON_DEBUG"),
             allow_plain_globals: flag("TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"),
+            fp_fusion: match variable("TRITON_DEFAULT_FP_FUSION") {
+                _ if flag("TRITON_FORCE_DISABLE_FP_FUSION") => FpFusion::Forbidden,
+                Some(value) if !is_true(&value) => FpFusion::Off,
+                _ => FpFusion::On,
+            },
             default_dot_precision: variable("TRITON_F32_DEFAULT")
                 .and_then(|name| InputPrecision::from_name(&name))
                 .unwrap_or_default(),
@@ -133,6 +154,10 @@ mod tests {
             assert_eq!((knobs.num_threads, knobs.invalid_threads.as_deref()), (Some(3), Some(bad)));
         }
         assert_eq!(knobs(&[("TRITON_F32_DEFAULT", "ieee")]).default_dot_precision, InputPrecision::Ieee);
+        let on = ("TRITON_DEFAULT_FP_FUSION", "1");
+        assert_eq!(knobs(&[("TRITON_DEFAULT_FP_FUSION", "0")]).fp_fusion, FpFusion::Off);
+        assert_eq!(knobs(&[on]).fp_fusion, FpFusion::On);
+        assert_eq!(knobs(&[("TRITON_FORCE_DISABLE_FP_FUSION", "1"), on]).fp_fusion, FpFusion::Forbidden);
         let dump = knobs(&[("TRITON_KERNEL_DUMP", "1"), ("HOME", "/h")]);
         assert_eq!(dump.dump_directory, Some(PathBuf::from("/h/.triton/dump")));
         assert_eq!(dump.dump.len(), Stage::ALL.len());

@@ -41,7 +41,7 @@ pub use grid::Grid;
 pub use handle::{Attachment, Bound, Handle};
 pub use kernel::Kernel;
 pub use key::is_same_value;
-pub use knobs::Knobs;
+pub use knobs::{FpFusion, Knobs};
 pub use options::{OPTIONS, OptionId, OptionInfo, OptionKind, Options};
 pub use reports::{keep_reports, take_reports};
 pub use signature::{Annotation, ArgumentSource, Binding, Parameter, ParameterKind, Signature, parse_dtype};

@@ -2,12 +2,12 @@
 
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_compiler::CodegenOptions;
+use tilewright_compiler::{CodegenOptions, Target};
 use tilewright_frontend::{Constant, suggest};
 use tilewright_ir::InputPrecision;
 
 use crate::key::Key;
-use crate::{Error, Knobs};
+use crate::{Error, FpFusion, Knobs};
 
 /// An option, as a row of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -70,7 +70,7 @@ options! {
     "debug" Bool, "False", "check assertions";
     "default_dot_input_precision" Precision, "'tf32'", "precision of a dot on fp32 that does not say";
     "deprecated_fp8_dot_operand_dtypes" Any, "()", "fp8 types";
-    "enable_fp_fusion" Bool, "False", "contract multiplications and additions";
+    "enable_fp_fusion" Bool, "True", "contract multiplications and additions";
     "enable_reflect_ftz" Bool, "True", "flush denormals in math functions";
     "extern_libs" Any, "None", "libraries to link";
     "fpsan_homomorphic_casts" Bool, "False", "floating-point sanitizer";
@@ -101,6 +101,15 @@ options! {
     "wgp_cu_mode" Text, "'wgp'", "HIP: mode of workgroup processors";
 }
 
+/// Options of the code of a GPU that nothing here does yet, and that change no result: a launch that sets one is warned of. Those of HIP are not among them: they say something of other machines alone.
+const WITHOUT_EFFECT: &[(&str, &str)] = &[
+    ("clc", "programs are given to multiprocessors in the usual way"),
+    ("min_shared_mem", "a block gets the shared memory that it needs"),
+    ("num_ctas", "each program is one block, in no cluster"),
+    ("ptx_version", "the PTX is of the version that goes with the target"),
+    ("sched4reg", "the driver schedules as usual; `maxnreg` limits registers"),
+];
+
 /// Options that change what a kernel does, and that nothing here does yet.
 const NOT_YET: &[&str] = &["instrumentation_mode", "ir_override", "ptx_options"];
 
@@ -128,6 +137,7 @@ pub struct Options {
     pub(crate) num_stages: u32,
     pub(crate) num_ctas: u32,
     pub(crate) max_registers: Option<u32>,
+    fp_fusion: FpFusion,
     pub(crate) debug: bool,
     /// `TRITON_DEBUG` is on, which no launch takes back.
     is_always_debug: bool,
@@ -145,6 +155,7 @@ impl Options {
             num_stages: 3,
             num_ctas: 1,
             max_registers: None,
+            fp_fusion: knobs.fp_fusion,
             debug: knobs.debug,
             is_always_debug: knobs.debug,
             allow_plain_globals: knobs.allow_plain_globals,
@@ -192,6 +203,10 @@ impl Options {
             "num_stages" => self.num_stages = number,
             "num_ctas" => self.num_ctas = number,
             "maxnreg" => self.max_registers = (*value != Constant::None).then_some(number),
+            "enable_fp_fusion" if *value == Constant::None || self.fp_fusion == FpFusion::Forbidden => {}
+            "enable_fp_fusion" => {
+                self.fp_fusion = if value.is_true() { FpFusion::On } else { FpFusion::Off };
+            }
             "debug" => self.debug = value.is_true() || self.is_always_debug,
             "default_dot_input_precision" => {
                 if let Constant::Str(name) = value {
@@ -222,6 +237,7 @@ impl Options {
             "num_stages" => Constant::Int(self.num_stages.into()),
             "num_ctas" => Constant::Int(self.num_ctas.into()),
             "maxnreg" => self.max_registers.map_or(Constant::None, |count| Constant::Int(count.into())),
+            "enable_fp_fusion" => Constant::Bool(self.contracts()),
             "debug" => Constant::Bool(self.debug),
             "default_dot_input_precision" => Constant::Str(self.default_dot_precision.name().into()),
             _ => {
@@ -231,6 +247,60 @@ impl Options {
         }
     }
 
+    /// Refuses what contradicts the target. The CPU takes everything that GPUs take, so that programs for these run on it.
+    pub(crate) fn check(&self, target: Target) -> Result<(), Error> {
+        let Target::Gpu(gpu) = target else { return Ok(()) };
+        let refused = |name: &str, note: String| {
+            let option = OptionId::parse(name).expect("it is in the table");
+            let message = format!("the launch option {name} is {}, for {target}", self.get(option));
+            Diagnostic::new(Code::InvalidOption, message).note(note)
+        };
+        let threads = "a warp has 32 threads, and a block at most 1024";
+        if self.num_warps > 32 {
+            let note = format!("expected a power of two from 1 to 32: {threads}");
+            return Err(refused("num_warps", note).into());
+        }
+        if !matches!(self.other("warp_size"), None | Some(Constant::Int(32))) {
+            return Err(refused("warp_size", format!("expected 32: {threads}")).into());
+        }
+        let arch = match self.other("arch") {
+            None | Some(Constant::None) => return Ok(()),
+            Some(Constant::Str(name)) => name.to_string(),
+            Some(other) => other.to_string(),
+        };
+        // As Triton and its users write it: sm90, sm_90a, 90.
+        let digits: String = arch.chars().filter(char::is_ascii_digit).collect();
+        if !arch.starts_with("gfx") && digits == gpu.capability.to_string() {
+            return Ok(());
+        }
+        let note = format!("a kernel is compiled for its target; expected 'sm{}'", gpu.capability);
+        let hint = "for the code of another GPU, `triton.compile(source, target=GPUTarget(\"cuda\", 80, 32))`; to run it \
+                    there, the device sim:sm_80";
+        Err(refused("arch", note).hint(hint).into())
+    }
+
+    /// The options that are set and that the code for a target does not follow, with what happens instead.
+    pub fn without_effect(&self, target: Target) -> Vec<(OptionInfo, Constant, &'static str)> {
+        let Target::Gpu(gpu) = target else { return Vec::new() };
+        let ptx_version = Constant::Int((gpu.ptx_version.0 * 10 + gpu.ptx_version.1).into());
+        let rows = WITHOUT_EFFECT.iter().filter_map(|&(name, instead)| {
+            let option = OptionId::parse(name)?;
+            let value = self.get(option);
+            let is_asked_for = match name {
+                "num_ctas" => self.num_ctas != 1,
+                "ptx_version" => value != Constant::None && value != ptx_version,
+                _ => value.is_true(),
+            };
+            is_asked_for.then_some((*option.info(), value, instead))
+        });
+        rows.collect()
+    }
+
+    /// What one of the rarer options is set to.
+    fn other(&self, name: &str) -> Option<&Constant> {
+        self.others.iter().find(|(option, _)| option.info().name == name).map(|(_, value)| value)
+    }
+
     fn set_other(&mut self, option: OptionId, value: &Constant) {
         match self.others.iter_mut().find(|(other, _)| *other == option) {
             Some((_, old)) => *old = value.clone(),
@@ -238,8 +308,16 @@ impl Options {
         }
     }
 
+    fn contracts(&self) -> bool {
+        self.fp_fusion == FpFusion::On
+    }
+
     pub(crate) fn codegen(&self) -> CodegenOptions {
-        CodegenOptions { num_ctas: self.num_ctas, max_registers: self.max_registers, contraction: true }
+        CodegenOptions {
+            num_ctas: self.num_ctas,
+            max_registers: self.max_registers,
+            contraction: self.contracts(),
+        }
     }
 
     pub(crate) fn language(&self) -> tilewright_frontend::Options {
@@ -254,7 +332,9 @@ impl Options {
 
     /// Adds what the code depends on.
     pub(crate) fn encode(&self, key: &mut Key) {
-        let flags = u64::from(self.debug) | u64::from(self.allow_plain_globals) << 1;
+        let flags = u64::from(self.debug)
+            | u64::from(self.allow_plain_globals) << 1
+            | u64::from(self.contracts()) << 2;
         key.push(
             u64::from(self.num_warps)
                 | u64::from(self.num_stages) << 8

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, FileId, SourceMap, Span};
 use tilewright_compiler::{FunctionSyntax, function_syntax};
-use tilewright_frontend::{FunctionSource, suggest};
+use tilewright_frontend::{Constant, FunctionSource, suggest};
 use tilewright_ir::{Dtype, Element};
 
-use crate::options::{OPTIONS, OptionId};
+use crate::options::{OPTIONS, OptionId, OptionInfo};
 use crate::{Error, Grid, Value};
 
 /// A parameter of a kernel.
@@ -287,6 +287,16 @@ impl Signature {
             .note("found an int, expected a tuple of 1 to 3 ints, or a function that returns one; Triton takes nothing else")
             .hint(format!("write `{}[({count},)](...)`", self.name));
         self.at(diagnostic, None, format!("it runs {count} programs").as_str())
+    }
+
+    /// `TW0115`: an option is set that the code does not follow; `instead` is what happens.
+    pub fn option_without_effect(&self, (info, value, instead): &(OptionInfo, Constant, &str)) -> Error {
+        let name = info.name;
+        let message = format!("the launch option {name}={value} of kernel '{}' has no effect", self.name);
+        let diagnostic = Diagnostic::new(Code::OptionWithoutEffect, message)
+            .note(format!("{name}: {}; not available yet", info.about))
+            .hint(format!("a launch without it does the same: {instead}"));
+        self.at(diagnostic, None, "this kernel")
     }
 
     /// For callers that pass one value for each parameter: another number of values.

@@ -36,6 +36,30 @@ class ASTSource:
         self.constants = {self._place(key): value for key, value in (constexprs or {}).items()}
         self.attrs: dict[Any, Any] = attrs or {}
 
+    @classmethod
+    def of_arguments(cls, fn: Any, described: list[Any]) -> ASTSource:
+        """The source whose ``arguments`` are these."""
+        from collections import namedtuple
+
+        constexprs: dict[tuple[int, ...], Any] = {}
+        attrs: dict[tuple[int, ...], Any] = {}
+
+        def type_of(place: tuple[int, ...], about: Any) -> Any:
+            if isinstance(about, str):
+                name, _, divisibility = about.partition(":")
+                if divisibility:
+                    attrs[place] = [["tt.divisibility", int(divisibility)]]
+                return name
+            if len(about) == 1:
+                constexprs[place] = about[0]
+                return "constexpr"
+            items, fields = about
+            types = [type_of((*place, number), item) for number, item in enumerate(items)]
+            return tuple(types) if fields is None else namedtuple("fields", fields)(*types)
+
+        named = enumerate(zip(fn.arg_names, described, strict=True))
+        return cls(fn, {name: type_of((place,), about) for place, (name, about) in named}, constexprs, attrs)
+
     def _place(self, key: Any) -> tuple[int, ...]:
         """Where a parameter, or an item of one, is among the parameters."""
         if isinstance(key, str):

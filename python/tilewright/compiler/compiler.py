@@ -137,15 +137,18 @@ class _KernelClass(type):
 class CompiledKernel(metaclass=_KernelClass):
     """What ``triton.compile`` returns: a kernel for the types of its source, which torch launches by this protocol.
 
+    What launches and warm-ups return, a native object, has all of this as well.
+
     ``run(grid_0, grid_1, grid_2, stream, function, packed_metadata, launch_metadata, enter_hook, exit_hook, *args)``
     launches it; so does ``kernel[grid](*args)``. The arguments are one for each parameter, or one for each that is no
     compile-time value. It is loaded when one of ``run``, ``n_regs``, ``kernel[grid]`` is first asked for.
     """
 
     # The native kernel is beside the dict: programs pickle the dict.
-    __slots__ = ("__dict__", "__weakref__", "_compiled")
+    __slots__ = ("__dict__", "__weakref__", "_compiled", "_is_of_launch")
 
     _compiled: _native.CompiledKernel | None
+    _is_of_launch: bool
     src: Any
     metadata: Any
     asm: AsmDict
@@ -156,6 +159,7 @@ class CompiledKernel(metaclass=_KernelClass):
         """Empty: torch fills in the dict of a kernel that another process has compiled."""
         made = super().__new__(cls)
         made._compiled = None
+        made._is_of_launch = False
         return made
 
     def __init__(self, src: ASTSource, native: _native.CompiledKernel, target: Any, hash: str) -> None:
@@ -176,8 +180,10 @@ class CompiledKernel(metaclass=_KernelClass):
 
     @property
     def kernel(self) -> str | bytes:
-        """What the device runs."""
-        return self.asm[make_backend(self.metadata.target).binary_ext]
+        """What the device runs: the simulator runs PTX."""
+        binary = make_backend(self.metadata.target).binary_ext
+        native = self._compiled if self._is_of_launch else None
+        return self.asm[binary if native is None or binary in native._stages() else "ptx"]
 
     num_warps = property(lambda self: self.metadata.num_warps)
     num_stages = property(lambda self: self.metadata.num_stages)
@@ -199,13 +205,14 @@ class CompiledKernel(metaclass=_KernelClass):
         """Loads the code into the device."""
         if self.module is not None:
             return
-        if self.metadata.target.backend == "cpu" or _native.device().startswith("sim"):
+        is_here = self.metadata.target.backend == "cpu" or _native.device().startswith("sim")
+        if self._is_of_launch or is_here:
             self._load_here()
         else:
             self._load_on_gpu()
 
     def _load_here(self) -> None:
-        """For the processor and the simulator, which run the native kernel itself."""
+        """For a kernel of a launch, and for the processor and the simulator, which run the native kernel itself."""
         native = self._compiled
         if native is None:
             raise LaunchStateError(
@@ -213,8 +220,15 @@ class CompiledKernel(metaclass=_KernelClass):
                 "one; torch compiles in its own process with torch._inductor.config.compile_threads = 1"
             )
         self._loaded_resources = (native.n_regs, native.n_spills, native.n_max_threads)
-        self._run = _launcher_here(native, self.src)
-        self.module = self.function = 0
+        number = native._load() if self._is_of_launch else None
+        if number is None:
+            self._run = _launcher_here(native, self.src)
+            self.module = self.function = 0
+        else:
+            from tilewright.backends.nvidia.driver import CudaLauncher
+
+            self._run = CudaLauncher(self.src, self.metadata)
+            self.module, self.function, self._module_pid = number, number, os.getpid()
 
     def _load_on_gpu(self) -> None:
         from tilewright.runtime.driver import driver
@@ -256,13 +270,8 @@ class CompiledKernel(metaclass=_KernelClass):
         hook = knobs.runtime.launch_enter_hook
         if hook is None or not getattr(hook, "calls", True):
             return None
-        self._init_handles()
-        found = LazyDict({"name": self.name, "function": self.function, "stream": stream})
-        describe = getattr(getattr(self.src, "fn", None), "launch_metadata", None)
-        if describe is not None:
-            named = dict(zip(self.src.fn.arg_names, args, strict=False))
-            found.add(describe, (grid, self.metadata, named))
-        return found
+        names = getattr(getattr(self.src, "fn", None), "arg_names", ())
+        return describe_launch(self, grid, stream, dict(zip(names, args, strict=False)))
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         """What launches it with a grid, on torch's current stream unless told otherwise."""
@@ -284,6 +293,24 @@ class CompiledKernel(metaclass=_KernelClass):
 
     def __repr__(self) -> str:
         return repr(self._compiled) if self._compiled is not None else f"<compiled kernel {self.name}>"
+
+
+def of_launch(native: _native.CompiledKernel) -> CompiledKernel:
+    """What a launch has compiled, as ``triton.compile`` returns it."""
+    source = ASTSource.of_arguments(*native._source())
+    kernel = CompiledKernel(source, native, native.metadata.target, native.hash)
+    kernel._is_of_launch = True
+    return kernel
+
+
+def describe_launch(kernel: CompiledKernel, grid: Any, stream: Any, arguments: dict[str, Any]) -> LazyDict:
+    """What hooks get to know of a launch: what the kernel's ``launch_metadata`` says of its arguments among it."""
+    kernel._init_handles()
+    found = LazyDict({"name": kernel.name, "function": kernel.function, "stream": stream})
+    describe = getattr(getattr(kernel.src, "fn", None), "launch_metadata", None)
+    if describe is not None:
+        found.add(describe, (grid, kernel.metadata, arguments))
+    return found
 
 
 def _launcher_here(native: _native.CompiledKernel, src: ASTSource) -> Callable[..., None]:

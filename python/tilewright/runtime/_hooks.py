@@ -16,22 +16,23 @@ class JitFunctionInfo:
         self.jit_function = jit_function
 
 
-def _metadata(handle: Any) -> Any:
-    from tilewright.compiler.compiler import LazyDict
+def launch_metadata(kernel: Any, grid: Any, stream: int, arguments: dict[str, Any]) -> Any:
+    """What the two hooks of a launch get to know of it."""
+    from tilewright.compiler.compiler import describe_launch
 
-    return LazyDict({"name": handle.name, "function": handle.function, "stream": 0})
+    return describe_launch(kernel, grid, stream, arguments)
 
 
-def launch_enter(handle: Any) -> None:
+def launch_enter(metadata: Any) -> None:
     """Before the programs of a grid run."""
     if (hook := knobs.runtime.launch_enter_hook) is not None:
-        hook(_metadata(handle))
+        hook(metadata)
 
 
-def launch_exit(handle: Any) -> None:
+def launch_exit(metadata: Any) -> None:
     """When all have ended."""
     if (hook := knobs.runtime.launch_exit_hook) is not None:
-        hook(_metadata(handle))
+        hook(metadata)
 
 
 def before_compile(kernel: Any, arguments: dict[str, Any], is_warmup: bool) -> bool:

@@ -105,7 +105,17 @@ impl<'a> Lowerer<'a, '_, '_> {
                 self.call_language(path, arguments, span, callee_span)
             }
             Operand::Function(function) => self.call_function(Callee::User(*function), arguments, span),
-            Operand::ConstexprFunction(object) => self.call_host(*object, &arguments, span),
+            Operand::ConstexprFunction(object) => {
+                let is_run_time = |(value, _): &Passed<'a>| self.as_constant(value).is_none();
+                match self.namesake(callee_span) {
+                    Some(hint) if arguments.positional.iter().any(is_run_time) => {
+                        let what = self.session.host.describe(*object);
+                        let message = format!("{what} is Python's, and takes compile-time values alone");
+                        Err(self.report(Diagnostic::at(Code::NotCallable, callee_span, message).hint(hint)))
+                    }
+                    _ => self.call_host(*object, &arguments, span),
+                }
+            }
             Operand::Callable(object) => {
                 let what = self.session.host.describe(*object);
                 let message = format!("{what} is plain Python, which a kernel cannot call");

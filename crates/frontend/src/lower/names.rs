@@ -106,7 +106,6 @@ impl<'a> Lowerer<'a, '_, '_> {
     pub(crate) fn attribute(&mut self, attribute: &'a ExprAttribute) -> Lower<IrOperand> {
         let value = self.expression(&attribute.value)?;
         let name = attribute.attr.as_str();
-        let span = self.span_of(attribute);
         if let Some(item) = template::items(&value).and_then(|items| items.field(name).cloned()) {
             return Ok(item);
         }
@@ -127,17 +126,32 @@ impl<'a> Lowerer<'a, '_, '_> {
             Operand::Constant(constant) if name == "value" && !matches!(constant, Constant::Type(_)) => {
                 Ok(value.clone())
             }
+            Operand::Constant(
+                constant @ (Constant::Int(_) | Constant::Float(_) | Constant::Bool(_) | Constant::Str(_)),
+            ) => match self.session.host.method(constant, name) {
+                Some(found) => Ok(from_host(found)),
+                None if matches!(constant, Constant::Str(_)) => {
+                    Err(self.unknown_attribute(&value, attribute))
+                }
+                // An argument of 1 is a compile-time value, and still has what numbers at run time have.
+                None => self.semantic_attribute(&value, attribute),
+            },
             Operand::Tensor(_) | Operand::Constant(Constant::Type(_)) => {
-                self.at(span);
-                let result = semantic::attribute(self, &value, name);
-                result.map_err(|mut error| {
-                    // The message names the value's type; the name is to blame.
-                    error.arguments.clear();
-                    self.semantic_error(error, self.span_of(&attribute.attr), &[])
-                })
+                self.semantic_attribute(&value, attribute)
             }
             other => Err(self.unknown_attribute(other, attribute)),
         }
+    }
+
+    /// What the language itself has of a value.
+    fn semantic_attribute(&mut self, value: &IrOperand, attribute: &'a ExprAttribute) -> Lower<IrOperand> {
+        self.at(self.span_of(attribute));
+        let result = semantic::attribute(self, value, attribute.attr.as_str());
+        result.map_err(|mut error| {
+            // The message names the value's type; the name is to blame.
+            error.arguments.clear();
+            self.semantic_error(error, self.span_of(&attribute.attr), &[])
+        })
     }
 
     /// Reports a name that a value has no attribute of.

@@ -51,6 +51,10 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("minimum", "tl.minimum(x, y)"),
 ];
 
+/// What a tensor has where kernels are launched, and a pointer to it has not.
+const HOST_ATTRIBUTES: &[&str] =
+    &["data_ptr", "device", "dim", "itemsize", "ndim", "size", "stride", "strides"];
+
 /// `value.name`.
 pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Semantic<Op<C>> {
     match value {
@@ -111,7 +115,13 @@ fn tensor_attribute<C: Caller + ?Sized>(
                 Ok(Operand::Method(Box::new(Operand::Tensor(value.clone())), path.into()))
             } else {
                 let names = TENSOR_ATTRIBUTES.iter().copied().chain(methods().map(|(method, _)| method));
-                Err(unknown(&format!("a tensor of type {ty}"), name, names))
+                Err(if ty.is_scalar() && HOST_ATTRIBUTES.contains(&name) {
+                    unknown(&format!("a pointer of type {ty}"), name, [])
+                        .note("a kernel gets the address of a tensor's first element, and nothing else of the tensor")
+                        .hint("pass what is needed of it as an argument of the launch, such as `x.stride(0)` or `x.numel()`")
+                } else {
+                    unknown(&format!("a tensor of type {ty}"), name, names)
+                })
             }
         }
     }

@@ -435,25 +435,40 @@ pub fn compare<C: Caller + ?Sized>(
             (left, right)
         }
         (a, b) => {
-            if a.is_some() && b.is_some() && a.map(|ty| ty.element) != b.map(|ty| ty.element) {
+            if let (Some(a), Some(b)) = (&a, &b)
+                && a.element != b.element
+            {
                 return Err(different_pointers(c, op.symbol(), lhs, rhs));
             }
-            let left = address(c, lhs, 0)?;
-            let right = address(c, rhs, 1)?;
+            let is_equality = matches!(op, O::Eq | O::Ne);
+            let left = address(c, lhs, 0, is_equality)?;
+            let right = address(c, rhs, 1, is_equality)?;
             broadcast_pair(c, &format!("`{}`", op.symbol()), left, right)?
         }
     };
     Ok(Operand::Tensor(c.builder().binary(function, left, right)?))
 }
 
-fn address<C: Caller + ?Sized>(c: &mut C, x: &Op<C>, index: usize) -> Semantic<ValueOf<C>> {
+/// An operand beside a pointer, as an address. An integer counts as one where it may be meant as one: beside `==` and `!=`, a
+/// constant (`p == 0`) or one of 64 bits. All else is a number that is compared with a pointer by mistake.
+fn address<C: Caller + ?Sized>(
+    c: &mut C,
+    x: &Op<C>,
+    index: usize,
+    is_equality: bool,
+) -> Semantic<ValueOf<C>> {
     let value = tensor(c, x, index)?;
     let ty = c.builder().type_of(&value);
-    if ty.dtype().is_some_and(Dtype::is_float) {
-        return Err(SemanticError::new(Code::TypeMismatch, "a pointer is not comparable with a float")
-            .argument(index, format!("this is {ty}")));
+    let Some(dtype) = ty.dtype() else { return cast(c, value, Dtype::U64) };
+    let is_address = dtype.is_int() && (matches!(x, Operand::Constant(_)) || dtype.bits() == 64);
+    if is_address && is_equality {
+        return cast(c, value, Dtype::U64);
     }
-    cast(c, value, Dtype::U64)
+    Err(SemanticError::new(Code::TypeMismatch, "a pointer is not comparable with a number")
+        .argument(index, format!("this is {ty}"))
+        .argument(1 - index, "this is a pointer")
+        .note("a tensor, even one with a single element, is passed to a kernel as a pointer")
+        .hint("pass a number (`tensor.item()` gives that of a tensor), or load it first: `tl.load(pointer)`"))
 }
 
 fn different_pointers<C: Caller + ?Sized>(c: &mut C, what: &str, lhs: &Op<C>, rhs: &Op<C>) -> SemanticError {

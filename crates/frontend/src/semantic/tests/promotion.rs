@@ -161,22 +161,28 @@ fn shapes_broadcast() {
 
 #[test]
 fn comparisons_give_booleans() {
+    // By `<`, by `==`. An integer of 64 bits may be an address; a pointer beside others is a tensor that was passed for a number.
     let cases = [
-        ("fp32[8]", "int32", "int1[8]"),
-        ("int1", "int1", "int1"),
-        ("*fp32", "*fp32", "int1"),
-        ("*fp32[4]", "int64", "int1[4]"),
-        ("*fp32", "*fp16", "-"),
-        ("*fp32", "fp32", "-"),
-        ("fp8e5", "int32", "-"),
+        ("fp32[8]", "int32", "int1[8]", "int1[8]"),
+        ("int1", "int1", "int1", "int1"),
+        ("*fp32", "*fp32", "int1", "int1"),
+        ("*fp32[4]", "int64", "-", "int1[4]"),
+        ("uint64", "*fp32[4]", "-", "int1[4]"),
+        ("int32[8]", "*int64", "-", "-"),
+        ("*int64", "int1", "-", "-"),
+        ("*fp32", "*fp16", "-", "-"),
+        ("*fp32", "fp32", "-", "-"),
+        ("fp8e5", "int32", "-", "-"),
     ];
-    for (lhs, rhs, expected) in cases {
-        let mut f = Fixture::new();
-        let (left, right) = (f.value(lhs), f.value(rhs));
-        let found = match compare(&mut f, CompareOperator::Lt, &left, &right) {
-            Ok(value) => f.show(&value),
-            Err(_) => "-".into(),
-        };
-        assert_eq!(found, expected, "{lhs} < {rhs}");
+    for (lhs, rhs, order, equality) in cases {
+        for (operator, expected) in [(CompareOperator::Lt, order), (CompareOperator::Eq, equality)] {
+            let mut f = Fixture::new();
+            let (left, right) = (f.value(lhs), f.value(rhs));
+            let found = match compare(&mut f, operator, &left, &right) {
+                Ok(value) => f.show(&value),
+                Err(_) => "-".into(),
+            };
+            assert_eq!(found, expected, "{lhs} {} {rhs}", operator.symbol());
+        }
     }
 }

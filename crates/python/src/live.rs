@@ -1,0 +1,41 @@
+//! The memory that a kernel may reach through addresses that it reads, as a grouped matrix product does: that of every tensor
+//! of torch that the program has. A GPU reaches all of its memory; here each access is checked, so it has to be known.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use tilewright_runtime::{Device, Region};
+
+use crate::convert::region;
+use crate::torch::{Torch, read};
+
+/// Memory, and what keeps it where it is.
+#[derive(Default)]
+pub(crate) struct Live {
+    pub(crate) regions: Vec<Region<'static>>,
+    _tensors: Vec<Py<PyAny>>,
+}
+
+/// The tensors in main memory. Python's garbage collector knows them; it does not know arrays of numpy.
+#[cold]
+pub(crate) fn tensors(py: Python<'_>) -> PyResult<Live> {
+    let (mut regions, mut tensors) = (Vec::new(), Vec::new());
+    let Some(torch) = Torch::get(py) else { return Ok(Live::default()) };
+    let _unwatched = torch.unwatched(py)?;
+    let objects = py.import(intern!(py, "gc"))?.call_method0(intern!(py, "get_objects"))?;
+    for object in objects.cast_into::<PyList>()? {
+        if !torch.is_plain_tensor(&object) {
+            continue;
+        }
+        // One without memory, such as a sparse one, is none that an address leads to.
+        let Ok(tensor) = read(torch, &object) else { continue };
+        if tensor.device == Device::Cpu && tensor.allocation.1 > 0 {
+            regions.push(region(&tensor));
+            tensors.push(object.unbind());
+        }
+    }
+    let place = |region: &Region<'_>| (region.address(), region.len());
+    regions.sort_unstable_by_key(place);
+    regions.dedup_by_key(|region| place(region));
+    Ok(Live { regions, _tensors: tensors })
+}
