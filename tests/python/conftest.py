@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -28,6 +29,12 @@ WITH_CHECKED_ACCESSES = frozenset(("test_language_faults.py",))
 in other words, and has tests of its own."""
 
 _numbers = itertools.count()
+
+
+def pytest_configure() -> None:
+    """A shell starts what runs in the background with Ctrl-C ignored, and every child would inherit that."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

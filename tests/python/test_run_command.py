@@ -271,7 +271,10 @@ def test_ctrl_c_stops_a_running_kernel(script):
         assert program.stdout.readline() == "ready\n"
         time.sleep(0.3)
         program.send_signal(signal.SIGINT)
-        out, err = program.communicate(timeout=30)
+        try:
+            out, err = program.communicate(timeout=30)
+        finally:
+            program.kill()
     assert program.returncode == -signal.SIGINT
     assert out == ""
     assert err.splitlines()[0] == "Traceback (most recent call last):"

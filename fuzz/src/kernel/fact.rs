@@ -128,7 +128,8 @@ pub fn limits(element: Element) -> Range {
 fn fit(element: Element, range: Option<Range>) -> Option<Range> {
     let limits = limits(element);
     let full = element.value().is_some_and(Dtype::is_int).then_some(limits);
-    let Some(range) = range else { return full };
+    // A product that was cut off has other low bits.
+    let Some(range) = range.filter(|range| -HUGE < range.low && range.high < HUGE) else { return full };
     if range.is_within(limits) {
         return Some(range);
     }

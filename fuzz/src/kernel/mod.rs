@@ -1,10 +1,10 @@
 //! Random kernels that every device must agree on: legal, in bounds, free of races, and with results that do not depend on
 //! how sums are ordered or contracted.
 //!
-//! A kernel is built with the builder, whose type rules refuse what is no kernel; what is refused is left out. [`fact`] knows
+//! A kernel is built with the builder, whose type rules refuse what is no kernel; what is refused is left out. `fact` knows
 //! enough of each value to go on from there: an access is in bounds by the ranges of its offsets, a floating-point sum is
-//! exact while its terms are small integers. One file a family: [`address`] makes pointers and accesses, [`compute`] tiles,
-//! [`control`] loops, branches and calls.
+//! exact while its terms are small integers. One file a family: `address` makes pointers and accesses, `compute` tiles,
+//! `control` loops, branches and calls.
 
 mod address;
 mod compute;
