@@ -1,7 +1,7 @@
 //! The syntax of a kernel as it stands in its source: the signature, for messages about launches, and the tree as text.
 
 use ruff_python_ast::visitor::source_order::{SourceOrderVisitor, walk_body, walk_stmt};
-use ruff_python_ast::{Decorator, Expr, Stmt, StmtFunctionDef};
+use ruff_python_ast::{Decorator, Expr, ModModule, Stmt, StmtFunctionDef};
 use ruff_python_parser::parse_module;
 use ruff_text_size::{Ranged, TextRange};
 use tilewright_frontend::{FunctionSource, dump_ast};
@@ -34,8 +34,8 @@ pub struct ParameterSyntax {
     pub default: Option<String>,
 }
 
-/// Every function of a text, nested ones too, in order; none if the text is not valid Python.
-pub fn functions(text: &str) -> Vec<FunctionSyntax> {
+/// Every function of a module, nested ones too, in order; `text` is what the module was parsed from.
+pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
     struct Collector<'t>(&'t str, Vec<FunctionSyntax>);
     impl<'a> SourceOrderVisitor<'a> for Collector<'_> {
         fn visit_stmt(&mut self, stmt: &'a Stmt) {
@@ -48,13 +48,16 @@ pub fn functions(text: &str) -> Vec<FunctionSyntax> {
         // No function is defined in an expression, and expressions may nest deeply.
         fn visit_expr(&mut self, _expression: &'a Expr) {}
     }
+    let mut collector = Collector(text, Vec::new());
+    stacker::maybe_grow(4 << 20, 16 << 20, || walk_body(&mut collector, &module.body));
+    collector.1
+}
+
+/// Every function of a text; none if it is not valid Python.
+fn functions(text: &str) -> Vec<FunctionSyntax> {
     // The parser recurses as the text nests; the frontend accepts a thousand levels.
     stacker::maybe_grow(4 << 20, 16 << 20, || {
-        let mut collector = Collector(text, Vec::new());
-        if let Ok(parsed) = parse_module(text) {
-            walk_body(&mut collector, &parsed.syntax().body);
-        }
-        collector.1
+        parse_module(text).map_or_else(|_| Vec::new(), |parsed| functions_of(parsed.syntax(), text))
     })
 }
 

@@ -14,7 +14,7 @@ mod compiled;
 mod stage;
 mod target;
 
-pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions, syntax_tree};
+pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions_of, syntax_tree};
 pub use compiled::{CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources};
 pub use stage::{DumpHook, Stage};
 pub use target::Target;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tilewright_base::SourceFile;
 
+use crate::lower::parse::Tree;
 use crate::tuple::{Fields, Tuple};
 use crate::value::Constant;
 
@@ -63,10 +64,19 @@ pub struct NamedTuple {
     pub defaults: Vec<HostValue>,
 }
 
+/// A file that has been parsed.
+#[derive(Clone)]
+pub struct ParsedModule(pub(crate) Arc<Tree>);
+
 /// Resolves what a kernel's source alone does not say.
 pub trait Host {
     /// The source of a function; an error is a sentence for the user.
     fn source(&mut self, function: FunctionRef) -> Result<FunctionSource, String>;
+
+    /// The syntax tree of a file, if the host has parsed it.
+    fn parsed(&mut self, _file: &Arc<SourceFile>) -> Option<ParsedModule> {
+        None
+    }
 
     /// What a free name means in a function: its closure, then its globals. Python's builtins (`len`, `min`) are not
     /// asked for: the frontend knows them. `triton.cdiv` and `triton.next_power_of_2` are best given as

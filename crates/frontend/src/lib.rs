@@ -16,7 +16,7 @@ mod tuple;
 mod value;
 
 pub use dump::dump_ast;
-pub use host::{FunctionRef, FunctionSource, Host, HostValue, NamedTuple, ObjectRef};
+pub use host::{FunctionRef, FunctionSource, Host, HostValue, NamedTuple, ObjectRef, ParsedModule};
 pub use lower::lower;
 pub use semantic::{Caller, Semantic, SemanticError};
 pub use source_host::SourceHost;

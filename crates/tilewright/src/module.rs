@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 use tilewright_base::{Code, Diagnostic, SourceFile};
-use tilewright_compiler::{FunctionSyntax, functions, syntax_tree};
+use tilewright_compiler::{FunctionSyntax, functions_of, syntax_tree};
 use tilewright_frontend::{Constant, FunctionSource, Host, HostValue, SourceHost, suggest};
 use tilewright_runtime as runtime;
 use tilewright_runtime::{
@@ -50,7 +50,7 @@ impl Module {
     pub fn from_source(name: impl Into<String>, text: impl Into<String>) -> Result<Self, Error> {
         let file = Arc::new(SourceFile::new(name, text));
         let host = SourceHost::from_file(Arc::clone(&file))?;
-        let functions = functions(&file.text);
+        let functions = functions_of(host.syntax(), &file.text);
         let shared = Shared { host: Mutex::new(host), functions, file, kernels: Mutex::default() };
         Ok(Self { shared: Arc::new(shared) })
     }

@@ -27,7 +27,7 @@ const MAX_CALLS: usize = 64;
 
 /// A parsed file.
 pub(crate) struct SyntaxTree {
-    pub module: Tree,
+    pub module: Arc<Tree>,
     pub source: Arc<SourceFile>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn library_tree(function: LibraryFunction) -> Option<Arc<SyntaxTree>>
     static TREES: OnceLock<Mutex<Trees>> = OnceLock::new();
     let mut trees = TREES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     let tree = trees.entry(function.file).or_insert_with(|| {
-        let module = parse(function.text).ok()?;
+        let module = Arc::new(parse(function.text).ok()?);
         let name = format!("tilewright/lib/{}", function.file);
         Some(Arc::new(SyntaxTree { module, source: Arc::new(SourceFile::new(name, function.text)) }))
     });
@@ -244,7 +244,10 @@ impl Session<'_> {
         if let Some(tree) = self.parsed.get(&file) {
             return Ok(tree.clone());
         }
-        let module = parse(&source.text).map_err(|failure| self.report(failure.diagnostic(file)))?;
+        let module = match self.host.parsed(&source) {
+            Some(parsed) => parsed.0,
+            None => Arc::new(parse(&source.text).map_err(|failure| self.report(failure.diagnostic(file)))?),
+        };
         let tree = Arc::new(SyntaxTree { module, source });
         self.parsed.insert(file, tree.clone());
         Ok(tree)

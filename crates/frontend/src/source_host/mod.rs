@@ -8,13 +8,13 @@ mod math;
 use std::io::Write;
 use std::sync::Arc;
 
-use ruff_python_ast::{Expr, Stmt, StmtClassDef, StmtFunctionDef};
+use ruff_python_ast::{Expr, ModModule, Stmt, StmtClassDef, StmtFunctionDef};
 use ruff_text_size::Ranged;
 use rustc_hash::FxHashMap;
 use tilewright_base::{SourceFile, SourceMap};
 
 use crate::Failure;
-use crate::host::{FunctionRef, FunctionSource, Host, HostValue, NamedTuple, ObjectRef};
+use crate::host::{FunctionRef, FunctionSource, Host, HostValue, NamedTuple, ObjectRef, ParsedModule};
 use crate::lower::function::is_constexpr;
 use crate::lower::parse::{Tree, find_function, parse, visit_functions};
 use crate::lower::scope::with_stack;
@@ -80,6 +80,11 @@ impl SourceHost {
         };
         with_stack(|| host.execute_module(&module.body));
         Ok(host)
+    }
+
+    /// The syntax tree of the module.
+    pub fn syntax(&self) -> &ModModule {
+        &self.module
     }
 
     /// The names of the `@jit` functions, in the order of the source.
@@ -172,6 +177,10 @@ impl Host for SourceHost {
             offset: known.offset,
             noinline: known.noinline,
         })
+    }
+
+    fn parsed(&mut self, file: &Arc<SourceFile>) -> Option<ParsedModule> {
+        Arc::ptr_eq(file, &self.file).then(|| ParsedModule(self.module.clone()))
     }
 
     fn name(&mut self, _function: FunctionRef, name: &str) -> Option<HostValue> {
