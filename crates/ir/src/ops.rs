@@ -50,7 +50,7 @@ pub struct OpInfo {
 }
 
 /// Looks up attribute text by name while an op is parsed.
-pub(crate) type AttributeText<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
+pub type AttributeText<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
 
 macro_rules! opt_variadic {
     () => {
