@@ -120,6 +120,6 @@ impl Operation for Op {
         if let Some(function) = ElementwiseFn::parse(name) {
             return Some(Ok(Op::Elementwise { function }));
         }
-        Self::parse(name, attributes)
+        Self::parse_row(name, attributes)
     }
 }

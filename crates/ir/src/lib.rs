@@ -14,6 +14,7 @@ mod ops;
 mod parse;
 mod print;
 mod rules;
+mod table;
 mod types;
 mod verify;
 
@@ -27,7 +28,9 @@ pub use function::{
     Block, BlockData, Definition, FuncId, Function, Inst, InstData, Location, LocationData, Module,
     Parameter, Value, ValueData,
 };
-pub use ops::{AttributeText, Effect, LoopOptions, OPS, Op, OpInfo, OpVisitor, Regions, TypeList, visit};
+pub use ops::{
+    AttributeText, Effect, LoopOptions, OPS, Op, OpInfo, OpVisitor, Regions, TypeList, visit, visit_op,
+};
 pub use parse::{ParseError, parse, parse_dialect};
 pub use print::print;
 pub use rules::{MAX_RANK, MAX_TILE_ELEMENTS, RegionTypes, RuleError, RuleInput};
