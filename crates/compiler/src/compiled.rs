@@ -47,22 +47,23 @@ pub struct GpuCode {
     pub threads: u32,
     /// Bytes of shared memory that a launch has to give a block.
     pub shared_bytes: u32,
-    pub(crate) plan: tilewright_gpu::Plan,
+    /// The program that the text was made of.
+    pub(crate) program: tilewright_gpu::language::Module,
 }
 
 impl GpuCode {
     /// The text of the module with at most so many registers a thread.
     pub fn with_max_registers(&self, count: u32) -> String {
-        with_stack(|| ptx(&self.plan, Some(count))).expect("the plan was lowered before")
+        with_stack(|| ptx(&self.program, Some(count))).expect("it was lowered before")
     }
 }
 
-/// The PTX of a plan.
+/// The PTX of a program.
 pub(crate) fn ptx(
-    plan: &tilewright_gpu::Plan,
+    program: &tilewright_gpu::language::Module,
     max_registers: Option<u32>,
 ) -> Result<String, Box<Diagnostic>> {
-    let mut module = tilewright_ptx::lower(plan)?;
+    let mut module = tilewright_ptx::lower(program)?;
     for function in module.functions.values_mut() {
         function.directives.max_registers = max_registers;
     }
@@ -159,7 +160,7 @@ impl CompiledKernel {
             (Stage::Ir, _) => Some(tilewright_ir::print(&self.lowered, false)),
             (Stage::Opt, _) => Some(tilewright_ir::print(&self.module, false)),
             (Stage::Cpu, MachineCode::Cpu(program)) => Some(program.to_string()),
-            (Stage::Gpu, MachineCode::Gpu(code)) => Some(tilewright_gpu::dump(&code.plan)),
+            (Stage::Gpu, MachineCode::Gpu(code)) => Some(tilewright_ir::print(&code.program, false)),
             (Stage::Ptx, MachineCode::Gpu(code)) => Some(code.ptx.clone()),
             (Stage::Cpu, MachineCode::Gpu(_))
             | (Stage::Gpu | Stage::Ptx, MachineCode::Cpu(_))

@@ -1,11 +1,11 @@
 //! The whole path of a kernel as one function, [`compile`]: source, typed tile IR, optimised tile IR, and from there a
-//! program of the CPU's executor, or a plan for a GPU and its PTX.
+//! program of the CPU's executor, or a program for the threads of a GPU and its PTX.
 //!
 //! ```text
 //! Job ──lower──> Module ──optimize──> Module ──cpu──> Program
 //!  ast             ir                   opt           cpu
-//!                                     Module ──plan──> Plan ──lower──> PTX        (the stages that can be looked at)
-//!                                                       gpu            ptx
+//!                                     Module ──compile──> Module ──lower──> PTX   (the stages that can be looked at)
+//!                                                          gpu              ptx
 //! ```
 //! Compiling needs no Python and keeps no state: who compiles what, and how often, is the runtime's business.
 
@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use tilewright_base::{Diagnostic, SourceMap};
 use tilewright_frontend::{Failure, FunctionSource, Host, Request};
+use tilewright_ir as ir;
 use tilewright_ir::Module;
 
 /// What is to be compiled.
@@ -125,15 +126,16 @@ fn finish(
         }
         Target::Gpu(target) => {
             let num_warps = job.request.options.num_warps;
-            let mut plan = tilewright_gpu::plan(&optimized, target, num_warps)
+            let mut program = tilewright_gpu::compile(&optimized, target, num_warps)
                 .map_err(|diagnostic| failure(*diagnostic, &optimized))?;
-            plan.contraction = job.codegen.contraction;
-            dump(Stage::Gpu, &|| tilewright_gpu::dump(&plan));
-            let ptx = compiled::ptx(&plan, job.codegen.max_registers)
-                .map_err(|diagnostic| failure(*diagnostic, &plan.module))?;
+            program.header.contraction = job.codegen.contraction;
+            dump(Stage::Gpu, &|| tilewright_ir::print(&program, false));
+            verify(&program, Stage::Gpu)?;
+            let ptx = compiled::ptx(&program, job.codegen.max_registers)
+                .map_err(|diagnostic| failure(*diagnostic, &optimized))?;
             dump(Stage::Ptx, &|| ptx.clone());
-            let (threads, shared_bytes) = (32 * num_warps, plan.shared_bytes);
-            MachineCode::Gpu(Box::new(GpuCode { ptx, target, threads, shared_bytes, plan }))
+            let (threads, shared_bytes) = (32 * num_warps, program.header.shared_bytes);
+            MachineCode::Gpu(Box::new(GpuCode { ptx, target, threads, shared_bytes, program }))
         }
     };
 
@@ -152,7 +154,7 @@ fn failure(diagnostic: Diagnostic, module: &Module) -> CompileError {
 }
 
 /// The rules of the IR hold after every stage; if not, that is our mistake, not the user's.
-fn verify(module: &Module, stage: Stage) -> Result<(), CompileError> {
+fn verify<D: ir::Dialect>(module: &Module<D>, stage: Stage) -> Result<(), CompileError> {
     tilewright_ir::verify(module).map_err(|error| {
         let ir = tilewright_ir::print(module, false);
         CompileError::Internal(Box::new(InternalError { stage, message: error.to_string(), ir }))

@@ -7,12 +7,12 @@
 use cranelift_entity::{EntityRef, SecondaryMap};
 use tilewright_ir::{Block, Function, Inst, Op, Shape, Value};
 
-use crate::access::{AccessShape, Infos};
-use crate::layouts::LayoutId;
-use crate::plan::Product;
-use crate::products::Products;
-use crate::recompute::Recomputable;
-use crate::rules::{Role, element_bits, role, slots};
+use crate::assign::coalescing::{AccessShape, Infos};
+use crate::assign::mma_selection::Product;
+use crate::assign::mma_selection::Products;
+use crate::assign::rematerialization::Rematerializable;
+use crate::language::LayoutId;
+use crate::layout_rules::{Role, element_bits, role, slots};
 
 /// The factor by which a loop makes what is inside more important.
 const LOOP_WEIGHT: u32 = 8;
@@ -79,7 +79,7 @@ pub struct Classes {
 
 impl Classes {
     /// The classes of a function.
-    pub fn new(function: &Function, cheap: &Recomputable, products: &Products, infos: &Infos) -> Self {
+    pub fn new(function: &Function, cheap: &Rematerializable, products: &Products, infos: &Infos) -> Self {
         let mut union = Union::new(function, cheap);
         union.block(function.entry);
         let mut classes = Self {
@@ -127,14 +127,14 @@ impl Classes {
 /// Union-find over values and over the instructions that have a layout of their own.
 struct Union<'a> {
     function: &'a Function,
-    cheap: &'a Recomputable,
+    cheap: &'a Rematerializable,
     parents: Vec<usize>,
     /// Of the nodes that are there, the shape.
     shapes: Vec<Option<Shape>>,
 }
 
 impl<'a> Union<'a> {
-    fn new(function: &'a Function, cheap: &'a Recomputable) -> Self {
+    fn new(function: &'a Function, cheap: &'a Rematerializable) -> Self {
         let count = function.values.len() + function.insts.len();
         Self { function, cheap, parents: (0..count).collect(), shapes: vec![None; count] }
     }
@@ -223,7 +223,7 @@ impl<'a> Union<'a> {
 /// Collects what the classes are made of.
 struct Collect<'a> {
     function: &'a Function,
-    cheap: &'a Recomputable,
+    cheap: &'a Rematerializable,
     products: &'a Products,
     infos: &'a Infos,
     classes: &'a mut Classes,
@@ -268,7 +268,7 @@ impl Collect<'_> {
             Role::Dot => {
                 let Some(product) = self.products.of(inst) else { return };
                 // A scalar product takes its operands from shared memory, wherever they come from.
-                if product.product != Product::Scalar {
+                if product.product != Product::Fma {
                     for (operand, layout) in data.operands.iter().zip(product.operands) {
                         self.edge(*operand, Target::Operand(layout), weight);
                     }

@@ -5,10 +5,25 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Block, Dtype, Element, Function, InputPrecision, Inst, Op, Rounding, Type, Value};
 use tilewright_layout::{Fragment, Layout, Mma, blocked};
 
-use crate::layouts::{LANES, LayoutId, Layouts};
-use crate::plan::Product;
-use crate::rules::{Role, role};
+use crate::assign::cost::LayoutCosts;
+use crate::language::LayoutId;
+use crate::layout_rules::LANES;
+use crate::layout_rules::{Role, fma_operand_layout, role};
 use crate::target::{Feature, Target};
+
+/// How a product is computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Product {
+    /// By `mma.sync`. Operands of fp32 are rounded to tf32.
+    MmaSync {
+        /// The instruction.
+        mma: Mma,
+        /// The warps along M and N.
+        warps: [u32; 2],
+    },
+    /// By multiplications and additions of single elements, in the type of the accumulator.
+    Fma,
+}
 
 /// A product with its layouts.
 #[derive(Clone, Copy)]
@@ -28,16 +43,16 @@ pub struct Products {
 
 impl Products {
     /// Decides how each product is computed.
-    pub fn new(function: &Function, target: Target, num_warps: u32, layouts: &mut Layouts) -> Self {
+    pub fn new(function: &Function, target: Target, num_warps: u32, layouts: &mut LayoutCosts) -> Self {
         let dots = dots(function);
         let chained = chained(function, &dots);
         let mut planned = SecondaryMap::new();
         for inst in dots {
             let types = Types::of(function, inst);
             let shape = Shape3::of(&types);
-            let product = types.tensor_core(shape, target).map_or(Product::Scalar, |mma| {
+            let product = types.tensor_core(shape, target).map_or(Product::Fma, |mma| {
                 let warps = split_warps(mma, shape, num_warps, chained.contains(inst));
-                Product::TensorCore { mma, warps }
+                Product::MmaSync { mma, warps }
             });
             let [a, b, accumulator] = fragments(product, &types, num_warps).map(|layout| layouts.add(layout));
             planned[inst] = Some(Planned { product, operands: [a, b], accumulator });
@@ -260,19 +275,15 @@ fn split_warps(mma: Mma, shape: Shape3, num_warps: u32, is_chained: bool) -> [u3
 fn fragments(product: Product, types: &Types, num_warps: u32) -> [Layout; 3] {
     let shapes = [0, 1, 2].map(|place: usize| &types.operands[place].shape[..]);
     match product {
-        Product::TensorCore { mma, warps } => {
+        Product::MmaSync { mma, warps } => {
             let kinds = [Fragment::A, Fragment::B, Fragment::Accumulator];
             [0, 1, 2].map(|place| mma.layout(kinds[place], shapes[place], warps))
         }
-        Product::Scalar => {
+        Product::Fma => {
             let accumulator = scalar_accumulator(shapes[2], num_warps);
-            let rank = shapes[2].len();
-            let operand = |shared_axis: usize, k_axis: usize, k: u32| {
-                let rows = accumulator.remove_axis(shared_axis).without_duplicate_registers();
-                rows.insert_axis(k_axis).broadcast(k_axis, k)
-            };
-            let k = shapes[0][rank - 1];
-            [operand(rank - 1, rank - 1, k), operand(rank - 2, rank - 2, k), accumulator]
+            let k = shapes[0][shapes[0].len() - 1];
+            let [a, b] = [0, 1].map(|place| fma_operand_layout(&accumulator, place, k));
+            [a, b, accumulator]
         }
     }
 }

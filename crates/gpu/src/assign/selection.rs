@@ -6,9 +6,10 @@ use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 use tilewright_ir::{Function, Inst};
 
-use crate::classes::{Accesses, Classes, Edge, Target};
-use crate::layouts::{LayoutId, Layouts};
-use crate::rules::{default_layout, operand_layout, reduced_layout, result_layout};
+use crate::assign::cost::LayoutCosts;
+use crate::assign::equivalence::{Accesses, Classes, Edge, Target};
+use crate::language::LayoutId;
+use crate::layout_rules::{default_layout, operand_layout, reduced_layout, result_layout};
 
 /// The choice seldom changes after the second time.
 const MOST_ROUNDS: usize = 4;
@@ -22,7 +23,7 @@ pub struct Choice {
 }
 
 /// Chooses.
-pub fn choose(function: &Function, classes: &Classes, layouts: &mut Layouts, num_warps: u32) -> Choice {
+pub fn choose(function: &Function, classes: &Classes, layouts: &mut LayoutCosts, num_warps: u32) -> Choice {
     let mut chooser =
         Chooser { function, classes, layouts, num_warps, chosen: vec![None; classes.list.len()] };
     // Products are hardest to please, then those that say anything at all.
@@ -46,7 +47,7 @@ pub fn choose(function: &Function, classes: &Classes, layouts: &mut Layouts, num
 struct Chooser<'a> {
     function: &'a Function,
     classes: &'a Classes,
-    layouts: &'a mut Layouts,
+    layouts: &'a mut LayoutCosts,
     num_warps: u32,
     chosen: Vec<Option<LayoutId>>,
 }
@@ -103,7 +104,11 @@ impl Chooser<'_> {
             Target::Operand(layout) => Some(layout),
             Target::Shape(inst, to) if to == class => {
                 let from = self.chosen[edge.from]?;
-                let layout = result_layout(self.function, inst, self.layouts.get(from));
+                let layout = {
+                    let data = &self.function.insts[inst];
+                    let operand = self.function.ty(data.operands[0]);
+                    result_layout(&data.op, operand, self.layouts.get(from))
+                };
                 Some(self.layouts.add(layout))
             }
             Target::Shape(inst, to) => self.wanted_by_shape(inst, self.chosen[to]?),
@@ -118,7 +123,9 @@ impl Chooser<'_> {
     }
 
     fn wanted_by_shape(&mut self, inst: Inst, result: LayoutId) -> Option<LayoutId> {
-        let layout = operand_layout(self.function, inst, self.layouts.get(result))?;
+        let data = &self.function.insts[inst];
+        let operand = self.function.ty(data.operands[0]);
+        let layout = operand_layout(&data.op, operand, self.layouts.get(result))?;
         Some(self.layouts.add(layout))
     }
 

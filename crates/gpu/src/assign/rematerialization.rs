@@ -6,18 +6,18 @@
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Function, Inst, Value};
 
-use crate::rules::{Role, role, slots};
+use crate::layout_rules::{Role, role, slots};
 
 /// So many ops on tiles make a value at the most; what takes more (a random number generator, say) is moved.
 const MOST_OPS: u32 = 64;
 
 /// The values that may be computed again.
-pub struct Recomputable {
+pub struct Rematerializable {
     /// How many ops make the value; none for what has to be moved. Scalars, which every thread holds, take 0.
     ops: SecondaryMap<Value, Option<u32>>,
 }
 
-impl Recomputable {
+impl Rematerializable {
     /// Looks through a function.
     pub fn new(function: &Function) -> Self {
         let mut search =

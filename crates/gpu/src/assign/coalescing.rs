@@ -6,9 +6,8 @@ use tilewright_ir::{Function, Inst, Op, Value};
 use tilewright_layout::{Input, Layout, Vector, blocked, f2};
 use tilewright_opt::analysis::AxisInfo;
 
-use crate::layouts::LANES;
-use crate::plan::MemoryAccess;
-use crate::rules::default_layout;
+use crate::layout_rules::LANES;
+use crate::layout_rules::default_layout;
 
 /// The most that one access of a thread moves.
 const MOST_BYTES: u32 = 16;
@@ -94,12 +93,10 @@ impl AccessShape {
         blocked(shape, &widths, &lanes, &warps, &self.order)
     }
 
-    /// The accesses of each thread by a layout of the pointers.
-    pub fn access(&self, layout: &Layout) -> MemoryAccess {
-        MemoryAccess {
-            vector: self.vector(layout).1,
-            copies: [layout.free_bits(Input::Lane), layout.free_bits(Input::Warp)],
-        }
+    /// The axis that each access of a thread goes along, and the elements that it moves, by a layout of the pointers.
+    pub fn vector_axis_and_width(&self, layout: &Layout) -> (u32, u32) {
+        let (axis, vector) = self.vector(layout);
+        (axis as u32, vector.width())
     }
 
     /// The widest accesses, and the axis that they go along.

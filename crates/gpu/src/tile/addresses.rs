@@ -27,8 +27,8 @@ use tilewright_ir::{
 use tilewright_opt::analysis::{Assumptions, Range, analyze_assuming};
 use tilewright_opt::{Options, optimize};
 
-use crate::access::Infos;
-use crate::rules::{Role, Slot, role, slots};
+use crate::assign::coalescing::Infos;
+use crate::layout_rules::{Role, Slot, role, slots};
 
 /// How far definitions are followed.
 const MOST_STEPS: u32 = 8;

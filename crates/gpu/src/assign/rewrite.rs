@@ -1,82 +1,94 @@
-//! The function again, with each value in the layouts that it is wanted in: values that are computed again once for each
-//! layout, all others once, with a `relayout` for each further layout.
+//! The function in the language of the GPU path: each value in the layouts that it is wanted in. Values that are
+//! rematerialized are made once for each layout, all others once, with a `convert_layout` for each further layout.
 //!
-//! A `relayout` stands behind all else in the block of its value, as late as its first use allows: so loads are issued before
-//! the first of them is waited for, and nothing is converted in a loop that could be converted before it.
+//! A `convert_layout` stands behind all else in the block of its value, as late as its first use allows: so loads are issued
+//! before the first of them is waited for, and nothing is converted in a loop that could be converted before it.
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{PrimaryMap, SecondaryMap};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
-use tilewright_ir::{Block, BlockData, Function, Inst, Op, Value};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, BlockData, Inst, Value};
 
-use crate::demand::{Decided, Demands};
-use crate::layouts::{LayoutId, Layouts};
-use crate::plan::Product;
-use crate::rules::{Role, Slot, role, slots};
+use crate::assign::coalescing::{AccessShape, equal_registers};
+use crate::assign::cost::LayoutCosts;
+use crate::assign::mma_selection::Product;
+use crate::assign::propagation::{Decided, Demands};
+use crate::language::{Function, GpuOp, Header, LayoutId, MmaShape, Module, Op, Scope, Type};
+use crate::layout_rules::{Role, Slot, role, slots};
 
-/// The new function with its side tables.
-pub struct Rebuilt {
-    /// The function.
-    pub function: Function,
-    /// The layout of each tile.
-    pub layouts: SecondaryMap<Value, Option<LayoutId>>,
-    /// The instruction of the old function that an instruction was made of.
-    pub origins: SecondaryMap<Inst, Option<Inst>>,
-}
-
-/// Builds the function again.
-pub fn rebuild(decided: &Decided<'_>, demands: &Demands, layouts: &mut Layouts) -> Rebuilt {
+/// Builds the module of a kernel.
+pub fn rewrite(
+    source: &ir::Module,
+    decided: &Decided<'_>,
+    demands: &Demands,
+    costs: &mut LayoutCosts,
+) -> Module {
     let old = decided.function;
     let mut function = Function::new(old.name.clone());
     function.span = old.span;
     function.parameters.clone_from(&old.parameters);
-    function.results.clone_from(&old.results);
+    function.results = old.results.iter().cloned().map(Type::scalar).collect();
     function.locations = old.locations.clone();
-    let mut rebuild = Rebuild {
+    let mut rewrite = Rewrite {
         decided,
         demands,
-        layouts,
+        costs,
         new: function,
+        header: Header::new(decided.target, decided.num_warps),
+        ids: FxHashMap::default(),
         versions: FxHashMap::default(),
         homes: SecondaryMap::new(),
-        of_value: SecondaryMap::new(),
-        origins: SecondaryMap::new(),
         staged: FxHashMap::default(),
     };
-    let entry = rebuild.new.entry;
+    let entry = rewrite.new.entry;
     for parameter in &old.blocks[old.entry].parameters {
-        rebuild.parameter(entry, *parameter, None);
+        rewrite.parameter(entry, *parameter, None);
     }
-    rebuild.block(old.entry, entry, true);
-    Rebuilt { function: rebuild.new, layouts: rebuild.of_value, origins: rebuild.origins }
+    rewrite.block(old.entry, entry, true);
+    let Rewrite { new, header, .. } = rewrite;
+    let mut functions = PrimaryMap::new();
+    let entry = functions.push(new);
+    Module { header, functions, entry, sources: source.sources.clone() }
 }
 
-struct Rebuild<'a, 'f> {
+struct Rewrite<'a, 'f> {
     decided: &'a Decided<'f>,
     demands: &'a Demands,
-    layouts: &'a mut Layouts,
+    costs: &'a mut LayoutCosts,
     new: Function,
+    header: Header,
+    /// The layouts of the module, by the number that they were weighed under.
+    ids: FxHashMap<LayoutId, LayoutId>,
     /// The new value of an old one in a layout; of scalars without one.
     versions: FxHashMap<(Value, Option<LayoutId>), Value>,
     /// The block that holds a new value.
     homes: SecondaryMap<Value, Option<Block>>,
-    of_value: SecondaryMap<Value, Option<LayoutId>>,
-    origins: SecondaryMap<Inst, Option<Inst>>,
-    /// The operands of scalar products, by the value that they are made of.
+    /// The operands of products of single elements, by the new value that they are made of.
     staged: FxHashMap<(Value, LayoutId), Value>,
 }
 
-impl Rebuild<'_, '_> {
+impl Rewrite<'_, '_> {
+    /// The type of an old value in a layout.
+    fn ty(&mut self, old: Value, layout: Option<LayoutId>) -> Type {
+        let tile = self.decided.function.ty(old).clone();
+        let layout = layout.filter(|_| !tile.is_scalar()).map(|layout| {
+            let Self { header, costs, .. } = self;
+            *self.ids.entry(layout).or_insert_with(|| header.layouts.add(costs.get(layout).clone()))
+        });
+        Type::registers(tile, layout)
+    }
+
     fn parameter(&mut self, block: Block, old: Value, layout: Option<LayoutId>) {
-        let data = &self.decided.function.values[old];
-        let new = self.new.add_parameter(block, data.ty.clone(), data.name.clone());
+        let ty = self.ty(old, layout);
+        let name = self.decided.function.values[old].name.clone();
+        let new = self.new.add_parameter(block, ty, name);
         self.define(old, layout, new, block);
     }
 
     fn define(&mut self, old: Value, layout: Option<LayoutId>, new: Value, block: Block) {
         self.versions.insert((old, layout), new);
         self.homes[new] = Some(block);
-        self.of_value[new] = layout;
         if self.new.values[new].name.is_none() {
             self.new.values[new].name.clone_from(&self.decided.function.values[old].name);
         }
@@ -102,29 +114,29 @@ impl Rebuild<'_, '_> {
         let from =
             *self.versions.get(&(old, native)).expect("a value is made in each layout that it is wanted in");
         let home = self.homes[from].expect("every value is in a block");
-        let new = self.relayout(from, home);
+        let new = self.convert((old, layout), from, home);
         self.define(old, layout, new, home);
         new
     }
 
-    fn relayout(&mut self, from: Value, home: Block) -> Value {
-        let ty = self.new.ty(from).clone();
+    fn convert(&mut self, (old, layout): (Value, Option<LayoutId>), from: Value, home: Block) -> Value {
+        let ty = self.ty(old, layout);
         let location =
             self.new.defining_inst(from).map(|inst| self.new.insts[inst].location).unwrap_or_default();
-        let inst = self.new.create_inst(Op::Relayout {}, smallvec![from], smallvec![], [ty], location);
+        let op = GpuOp::ConvertLayout {}.into();
+        let inst = self.new.create_inst(op, smallvec![from], smallvec![], [ty], location);
         self.new.blocks[home].insts.push(inst);
         self.new.insts[inst].results[0]
     }
 
-    /// The operand of a scalar product, which goes through shared memory from any layout, its own even.
-    fn staged(&mut self, from: Value, layout: LayoutId) -> Value {
+    /// An operand of a product of single elements: it goes through shared memory from any layout, its own even.
+    fn staged(&mut self, old: Value, from: Value, layout: LayoutId) -> Value {
         if let Some(new) = self.staged.get(&(from, layout)) {
             return *new;
         }
         let home = self.homes[from].expect("every value is in a block");
-        let new = self.relayout(from, home);
+        let new = self.convert((old, Some(layout)), from, home);
         self.homes[new] = Some(home);
-        self.of_value[new] = Some(layout);
         self.new.values[new].name = self.new.values[from].name.clone();
         self.staged.insert((from, layout), new);
         new
@@ -162,22 +174,24 @@ impl Rebuild<'_, '_> {
         let layouts = first.map_or_else(|| smallvec![None], |result| self.layouts_of(*result));
         for layout in layouts {
             let operands = (0..data.operands.len()).map(|place| {
-                let wanted = self.demands.of_operand(self.decided, self.layouts, (inst, place), layout);
+                let wanted = self.demands.of_operand(self.decided, self.costs, (inst, place), layout);
                 self.get(data.operands[place], wanted)
             });
             let mut operands: SmallVec<[Value; 4]> = operands.collect();
             if let Some(planned) = self.decided.products.of(inst)
-                && planned.product == Product::Scalar
+                && planned.product == Product::Fma
             {
-                for (operand, layout) in operands.iter_mut().zip(planned.operands) {
-                    *operand = self.staged(*operand, layout);
+                for (place, layout) in planned.operands.into_iter().enumerate() {
+                    operands[place] = self.staged(data.operands[place], operands[place], layout);
                 }
             }
             let regions = data.regions.iter().map(|region| self.scalar_region(*region)).collect();
-            let copy = self.push(inst, block, operands, regions);
+            let layouts: SmallVec<[Option<LayoutId>; 1]> = (0..data.results.len())
+                .map(|place| if place == 0 { layout } else { self.layouts_of(data.results[place])[0] })
+                .collect();
+            let copy = self.push(inst, block, operands, regions, &layouts);
             for (place, result) in data.results.iter().enumerate() {
-                let layout = if place == 0 { layout } else { self.layouts_of(*result)[0] };
-                self.define(*result, layout, self.new.insts[copy].results[place], block);
+                self.define(*result, layouts[place], self.new.insts[copy].results[place], block);
             }
         }
     }
@@ -192,20 +206,60 @@ impl Rebuild<'_, '_> {
         new
     }
 
+    /// Appends an instruction made of an old one, its results in these layouts.
     fn push(
         &mut self,
         old: Inst,
         block: Block,
         operands: SmallVec<[Value; 4]>,
         regions: SmallVec<[Block; 2]>,
+        layouts: &[Option<LayoutId>],
     ) -> Inst {
-        let function = self.decided.function;
-        let data = &function.insts[old];
-        let types = data.results.iter().map(|result| function.ty(*result).clone());
-        let copy = self.new.create_inst(data.op.clone(), operands, regions, types, data.location);
+        let data = &self.decided.function.insts[old];
+        let types: SmallVec<[Type; 2]> =
+            data.results.iter().zip(layouts).map(|(result, layout)| self.ty(*result, *layout)).collect();
+        let op = self.op(old, operands.first().copied(), layouts.first().copied().flatten());
+        let copy = self.new.create_inst(op, operands, regions, types, data.location);
         self.new.blocks[block].insts.push(copy);
-        self.origins[copy] = Some(old);
         copy
+    }
+
+    /// The op with what is decided about it, for the new first operand and the layout of the result.
+    fn op(&self, old: Inst, first: Option<Value>, result: Option<LayoutId>) -> Op {
+        let Decided { function, addresses, certain, products, .. } = *self.decided;
+        let data = &function.insts[old];
+        let (axis, width) = AccessShape::of(function, old, addresses)
+            .and_then(|shape| {
+                let layout = self.new.ty(first?).layout()?;
+                Some(shape.vector_axis_and_width(self.header.layouts.get(layout)))
+            })
+            .unwrap_or((0, 1));
+        let op = match data.op.clone() {
+            ir::Op::Elementwise { function } => {
+                let info = &certain[data.results[0]];
+                let bits = result.map_or(0, |layout| equal_registers(self.costs.get(layout), info));
+                GpuOp::Elementwise { function, equal_registers: bits }
+            }
+            ir::Op::Load { cache, eviction, volatile } => {
+                GpuOp::Load { cache, eviction, volatile, axis, width }
+            }
+            ir::Op::Store { cache, eviction } => GpuOp::Store { cache, eviction, axis, width },
+            ir::Op::Reduce { axis } => GpuOp::Reduce { axis, scope: Scope::Block },
+            ir::Op::Dot { precision, max_imprecise_acc } => {
+                match products.of(old).expect("every product is planned").product {
+                    Product::MmaSync { mma, warps } => GpuOp::MmaSync {
+                        instruction: MmaShape { m: mma.m, n: mma.n, k: mma.k },
+                        warps: warps.iter().map(|count| i64::from(*count)).collect(),
+                        precision,
+                        max_imprecise_acc,
+                    },
+                    Product::Fma => GpuOp::FmaDot { precision, max_imprecise_acc },
+                }
+            }
+            // tidy: wildcard because about other ops nothing is decided
+            other => return Op::Tile(other),
+        };
+        Op::Gpu(op)
     }
 
     /// The value itself.
@@ -233,7 +287,7 @@ impl Rebuild<'_, '_> {
                 layouts.into_iter().map(copy).collect::<Vec<_>>()
             })
             .collect();
-        let bounds = if matches!(data.op, Op::For { .. }) { 3 } else { 0 };
+        let bounds = if matches!(data.op, ir::Op::For { .. }) { 3 } else { 0 };
         let mut operands: SmallVec<[Value; 4]> =
             data.operands[..bounds].iter().map(|bound| self.get(*bound, None)).collect();
         for (slot, layout) in &carried {
@@ -256,8 +310,9 @@ impl Rebuild<'_, '_> {
             }
             regions.push(new);
         }
-        let types = carried.iter().map(|(slot, _)| function.ty(slot.result).clone());
-        let copy = self.new.create_inst(data.op.clone(), operands, regions, types, data.location);
+        let types: Vec<Type> = carried.iter().map(|(slot, layout)| self.ty(slot.result, *layout)).collect();
+        let op = Op::Tile(data.op.clone());
+        let copy = self.new.create_inst(op, operands, regions, types, data.location);
         self.new.blocks[block].insts.push(copy);
         for (place, (slot, layout)) in carried.iter().enumerate() {
             self.define(slot.result, *layout, self.new.insts[copy].results[place], block);
@@ -278,7 +333,7 @@ impl Rebuild<'_, '_> {
             self.terminate(*region, new, yielded);
             regions.push(new);
         }
-        let copy = self.push(inst, block, smallvec![condition], regions);
+        let copy = self.push(inst, block, smallvec![condition], regions, &layouts);
         for (place, result) in data.results.iter().enumerate() {
             self.define(*result, layouts[place], self.new.insts[copy].results[place], block);
         }
@@ -288,7 +343,7 @@ impl Rebuild<'_, '_> {
     fn terminate(&mut self, old: Block, new: Block, yielded: Vec<(Value, Option<LayoutId>)>) {
         let operands = yielded.into_iter().map(|(value, layout)| self.get(value, layout)).collect();
         if let Some(inst) = self.decided.function.terminator(old) {
-            self.push(inst, new, operands, smallvec![]);
+            self.push(inst, new, operands, smallvec![], &[]);
         }
     }
 }

@@ -1,44 +1,31 @@
-//! Layouts with numbers: a kernel has few different ones, which are compared all the time.
+//! What layouts cost: reductions in them, and conversions between them. Each is asked for many times.
 
-use cranelift_entity::{PrimaryMap, entity_impl};
 use rustc_hash::FxHashMap;
 use tilewright_layout::{Input, Layout, Reduction};
 
-/// The number of a layout.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LayoutId(u32);
-entity_impl!(LayoutId, "layout");
-
-/// Lanes of a warp.
-pub const LANES: u32 = 32;
+use crate::language::{LayoutId, Layouts};
 
 /// What a trip through shared memory costs besides its accesses: two barriers and the latency of a load, in passes of
 /// the memory.
 const TRIP_COST: u32 = 40;
 
-/// The layouts of a kernel.
+/// The layouts that are weighed for a kernel.
 #[derive(Default)]
-pub struct Layouts {
-    table: PrimaryMap<LayoutId, Layout>,
-    ids: FxHashMap<Layout, LayoutId>,
+pub struct LayoutCosts {
+    layouts: Layouts,
     costs: FxHashMap<(LayoutId, LayoutId, u32), u32>,
     reductions: FxHashMap<(LayoutId, u32), u32>,
 }
 
-impl Layouts {
+impl LayoutCosts {
     /// The number of a layout.
     pub fn add(&mut self, layout: Layout) -> LayoutId {
-        if let Some(id) = self.ids.get(&layout) {
-            return *id;
-        }
-        let id = self.table.push(layout.clone());
-        self.ids.insert(layout, id);
-        id
+        self.layouts.add(layout)
     }
 
     /// The layout with a number.
     pub fn get(&self, id: LayoutId) -> &Layout {
-        &self.table[id]
+        self.layouts.get(id)
     }
 
     /// An estimate of what a reduction along an axis costs a warp: its shuffles, and the trip between warps.
@@ -46,7 +33,7 @@ impl Layouts {
         if let Some(cost) = self.reductions.get(&(layout, axis)) {
             return *cost;
         }
-        let reduction = Reduction::along(&self.table[layout], axis as usize);
+        let reduction = Reduction::along(self.layouts.get(layout), axis as usize);
         let results = reduction.result.registers();
         let shuffles = reduction.steps_of(Input::Lane).count() as u32 * results;
         let is_between_warps = reduction.steps_of(Input::Warp).next().is_some();
@@ -64,7 +51,7 @@ impl Layouts {
         if let Some(cost) = self.costs.get(&(from, to, element_bits)) {
             return *cost;
         }
-        let (source, target) = (&self.table[from], &self.table[to]);
+        let (source, target) = (self.layouts.get(from), self.layouts.get(to));
         let words = |layout: &Layout| (layout.registers() * element_bits).div_ceil(32);
         let both = words(source) + words(target);
         let cost = if target.registers_from(source).is_some() {

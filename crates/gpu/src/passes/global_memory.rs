@@ -6,10 +6,12 @@
 //! other places of the tile are not known.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
-use tilewright_ir::{Block, Function, Inst, Op, Value};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Inst, Operation, Value};
+use tilewright_layout::Input;
 
-use crate::plan::{MemoryAccess, Plan};
-use crate::rules::{Role, role, slots};
+use crate::language::{Function, GpuOp, Header, Module, Op};
+use crate::layout_rules::{Slot, slots};
 
 /// What pointers are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -33,10 +35,10 @@ impl Base {
     }
 }
 
-/// The accesses of a plan to global memory.
+/// The accesses of a kernel to global memory.
 pub struct GlobalAccesses<'a> {
     function: &'a Function,
-    accesses: &'a SecondaryMap<Inst, Option<MemoryAccess>>,
+    header: &'a Header,
     bases: SecondaryMap<Value, Base>,
     /// What is computed once.
     outside_loops: EntitySet<Value>,
@@ -44,8 +46,8 @@ pub struct GlobalAccesses<'a> {
 
 impl<'a> GlobalAccesses<'a> {
     /// Looks where the pointers of a kernel come from.
-    pub fn new(plan: &'a Plan) -> Self {
-        let function = plan.module.kernel();
+    pub fn new(module: &'a Module) -> Self {
+        let function = module.kernel();
         let mut search = Search { function, bases: SecondaryMap::new(), changed: true };
         for parameter in &function.blocks[function.entry].parameters {
             search.bases[*parameter] = Base::Argument(*parameter);
@@ -57,7 +59,7 @@ impl<'a> GlobalAccesses<'a> {
         let results = entry.insts.iter().flat_map(|inst| &function.insts[*inst].results);
         let mut outside_loops = EntitySet::new();
         outside_loops.extend(entry.parameters.iter().chain(results).copied());
-        Self { function, accesses: &plan.accesses, bases: search.bases, outside_loops }
+        Self { function, header: &module.header, bases: search.bases, outside_loops }
     }
 
     /// Whether an access has to wait for an earlier one. `is_stale` says that the earlier one may be of an earlier iteration,
@@ -69,15 +71,19 @@ impl<'a> GlobalAccesses<'a> {
             (Base::Any | Base::Unseen, _) | (_, Base::Any | Base::Unseen) => false,
         };
         let are_stores =
-            [later, earlier].map(|inst| matches!(self.function.insts[inst].op, Op::Store { .. }));
+            [later, earlier].map(|inst| matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::Store { .. })));
         if are_apart || (later == earlier && are_stores == [true; 2]) {
             return false;
         }
-        if are_stores == [true; 2] && [later, earlier].iter().all(|inst| self.accesses[*inst].is_none()) {
+        let layouts = [a, b].map(|pointer| self.function.ty(pointer).layout());
+        if are_stores == [true; 2] && layouts == [None, None] {
             // One thread stores all scalars.
             return false;
         }
-        let has_copies = self.accesses[later].as_ref().is_none_or(|access| access.copies != [0, 0]);
+        let has_copies = layouts[0].is_none_or(|id| {
+            let layout = self.header.layouts.get(id);
+            [Input::Lane, Input::Warp].iter().any(|input| layout.free_bits(*input) != 0)
+        });
         let is_same = a == b && (!is_stale || self.outside_loops.contains(a));
         let is_by_same_threads = is_same && (are_stores == [true; 2] || !has_copies);
         !is_by_same_threads
@@ -95,10 +101,11 @@ impl Search<'_> {
         let function = self.function;
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
-            if role(&data.op) == Role::Loop {
-                for slot in slots(function, *inst) {
-                    let base = self.bases[slot.initial].join(self.bases[slot.yielded]);
-                    for value in slot.parameters.iter().chain([&slot.result]) {
+            let control = data.op.as_tile();
+            if let Some(ir::Op::For { .. } | ir::Op::While {}) = control {
+                for Slot { initial, parameters, yielded, result } in slots(function, *inst) {
+                    let base = self.bases[initial].join(self.bases[yielded]);
+                    for value in parameters.iter().chain([&result]) {
                         self.set(*value, base);
                     }
                 }
@@ -106,26 +113,17 @@ impl Search<'_> {
             for region in &data.regions {
                 self.block(*region);
             }
-            match role(&data.op) {
-                Role::Loop => {}
-                Role::Branch => {
+            match control {
+                Some(ir::Op::For { .. } | ir::Op::While {}) => {}
+                Some(ir::Op::If {}) => {
                     for (number, result) in data.results.iter().enumerate() {
                         let yielded = data.regions.iter().map(|region| function.yielded(*region)[number]);
                         let base = yielded.fold(Base::Unseen, |base, value| base.join(self.bases[value]));
                         self.set(*result, base);
                     }
                 }
-                Role::Pointwise
-                | Role::Identity
-                | Role::Source
-                | Role::Shape
-                | Role::Load
-                | Role::Sink
-                | Role::Dot
-                | Role::Reduce
-                | Role::Scalar
-                | Role::Promise
-                | Role::Call => self.straight(*inst),
+                // tidy: wildcard because all other ops are straight code
+                _ => self.straight(*inst),
             }
         }
     }
@@ -134,7 +132,10 @@ impl Search<'_> {
     fn straight(&mut self, inst: Inst) {
         let function = self.function;
         let data = &function.insts[inst];
-        let is_pointer = |value: &&Value| function.ty(**value).element.pointee().is_some();
+        let is_pointer = |value: &&Value| {
+            let tile = function.ty(**value).as_registers();
+            tile.is_some_and(|tile| tile.element.pointee().is_some())
+        };
         let pointers = data.operands.iter().filter(is_pointer);
         let base = pointers.map(|pointer| self.bases[*pointer]).reduce(Base::join).unwrap_or(Base::Any);
         for result in data.results.iter().filter(is_pointer) {

@@ -1,10 +1,11 @@
 //! What ops do to layouts: which role each plays, and how the layout of a result follows from that of an operand and back.
 
 use smallvec::SmallVec;
-use tilewright_ir::{Function, Inst, Op, Type, Value};
+use tilewright_ir::{Dialect, Function, Inst, Op, Operation, Type, Value};
 use tilewright_layout::{Layout, Reduction};
 
-use crate::layouts::LANES;
+/// Lanes of a warp.
+pub const LANES: u32 = 32;
 
 /// What an op is to the choice of layouts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,14 +72,12 @@ pub fn default_layout(shape: &[u32], num_warps: u32) -> Layout {
 
 /// The layout that a shape op wants its operand in for a result with this layout.
 ///
-/// `None` where the operand is a scalar, or the result is one.
-pub fn operand_layout(function: &Function, inst: Inst, result: &Layout) -> Option<Layout> {
-    let data = &function.insts[inst];
-    let operand = function.ty(*data.operands.first()?);
+/// `None` where the operand is a scalar.
+pub fn operand_layout(op: &Op, operand: &Type, result: &Layout) -> Option<Layout> {
     if operand.is_scalar() {
         return None;
     }
-    Some(match &data.op {
+    Some(match op {
         Op::ExpandDims { axis } => result.remove_axis(*axis as usize),
         Op::Broadcast { shape } => grown_axes(operand, shape)
             .fold(result.clone(), |layout, axis| layout.collapse(axis))
@@ -97,12 +96,12 @@ pub fn operand_layout(function: &Function, inst: Inst, result: &Layout) -> Optio
 }
 
 /// The layout that a shape op gives its result from an operand with this layout.
-pub fn result_layout(function: &Function, inst: Inst, operand: &Layout) -> Layout {
-    let data = &function.insts[inst];
-    match &data.op {
+pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
+    match op {
         Op::ExpandDims { axis } => operand.insert_axis(*axis as usize),
-        Op::Broadcast { shape } => grown_axes(function.ty(data.operands[0]), shape)
-            .fold(operand.clone(), |layout, axis| layout.broadcast(axis, shape[axis])),
+        Op::Broadcast { shape } => {
+            grown_axes(from, shape).fold(operand.clone(), |layout, axis| layout.broadcast(axis, shape[axis]))
+        }
         Op::Reshape { shape } => operand.reshape(shape),
         Op::Transpose { permutation } => {
             let axes: SmallVec<[usize; 6]> = permutation.iter().map(|axis| *axis as usize).collect();
@@ -136,9 +135,9 @@ pub struct Slot {
 }
 
 /// The carried values of a loop.
-pub fn slots(function: &Function, inst: Inst) -> Vec<Slot> {
+pub fn slots<D: Dialect>(function: &Function<D>, inst: Inst) -> Vec<Slot> {
     let data = &function.insts[inst];
-    let (bounds, index) = if matches!(data.op, Op::For { .. }) { (3, 1) } else { (0, 0) };
+    let (bounds, index) = if matches!(data.op.as_tile(), Some(Op::For { .. })) { (3, 1) } else { (0, 0) };
     let body = *data.regions.last().expect("the verifier checks that a loop has a body");
     let slot = |number: usize| Slot {
         initial: data.operands[bounds + number],
@@ -151,4 +150,13 @@ pub fn slots(function: &Function, inst: Inst) -> Vec<Slot> {
         result: data.results[number],
     };
     (0..data.results.len()).map(slot).collect()
+}
+
+/// The layout in which a thread reads an operand of a product of single elements: the rows of A and the columns of B that its
+/// elements of the accumulator need, all of K in the highest bits of the register. `place` is 0 for A and 1 for B.
+pub fn fma_operand_layout(accumulator: &Layout, place: usize, k: u32) -> Layout {
+    let rank = accumulator.output().rank();
+    let (other, k_axis) = if place == 0 { (rank - 1, rank - 1) } else { (rank - 2, rank - 2) };
+    let rows = accumulator.remove_axis(other).without_duplicate_registers();
+    rows.insert_axis(k_axis).broadcast(k_axis, k)
 }

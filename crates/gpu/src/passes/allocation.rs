@@ -2,15 +2,16 @@
 //! wait between do so too, as far as that does not cost too much memory, since it saves the wait.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use cranelift_entity::SecondaryMap;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_ir::{Block, Function, Inst, Op};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Inst, Operation, Value};
 
-use crate::events::{Event, events, walk};
-use crate::exchange::Exchanges;
-use crate::plan::{Exchange, Plan};
-use crate::support::at;
+use super::memory_effects::{Effect, Place, effects, walk};
+use crate::language::{Deferred, Function, GpuOp, Module, Op, Type};
+use crate::tile::legality::at;
 
 /// Every buffer is aligned to its size, but to no less than an access and to no more than a line of the banks.
 const ALIGNMENT: u64 = 16;
@@ -18,16 +19,19 @@ const LINE: u64 = 128;
 /// So much may be used to save waits.
 const CHEAP_BYTES: u64 = 48 << 10;
 
-/// Gives each exchange its place.
+/// Bytes of an `mbarrier`.
+const MBARRIER_BYTES: u32 = 8;
+
+/// Gives all shared memory of a kernel its places.
 ///
 /// # Errors
 /// If the target has less shared memory.
-pub fn allocate(plan: &mut Plan) -> Result<(), Box<Diagnostic>> {
-    let buffers = Buffers::new(plan.module.kernel(), &plan.exchanges);
+pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    let buffers = Buffers::new(module.kernel());
     if buffers.list.is_empty() {
         return Ok(());
     }
-    let limit = u64::from(plan.target.max_shared_bytes);
+    let limit = u64::from(module.header.target.max_shared_bytes);
     let least = buffers.place(&buffers.in_use);
     let most = least.bytes.max(CHEAP_BYTES.min(limit));
     let everywhere = &buffers.in_use | &buffers.in_sequence;
@@ -39,33 +43,44 @@ pub fn allocate(plan: &mut Plan) -> Result<(), Box<Diagnostic>> {
     let candidates = [&everywhere, &(&buffers.in_use | &in_loops)].map(|apart| buffers.place(apart));
     let placed = candidates.into_iter().find(|placed| placed.bytes <= most).unwrap_or(least);
     if placed.bytes > limit {
-        return Err(Box::new(too_much(plan, &buffers, placed.bytes)));
+        return Err(Box::new(too_much(module, &buffers, placed.bytes)));
     }
-    plan.shared_bytes = placed.bytes as u32;
+    module.header.shared_bytes = placed.bytes as u32;
+    let function = &mut module.functions[module.entry];
     for (inst, _) in &buffers.list {
-        if let (Some(exchange), Some((start, _))) = (&mut plan.exchanges[*inst], placed.ranges[*inst]) {
-            *offset_of(exchange) = start as u32;
+        if let Some((start, _)) = placed.ranges[*inst] {
+            function.insts[*inst].op = GpuOp::Alloc { offset: Deferred(Some(start as u32)) }.into();
         }
     }
     Ok(())
 }
 
-fn offset_of(exchange: &mut Exchange) -> &mut u32 {
-    match exchange {
-        Exchange::Relayout { offset, .. }
-        | Exchange::Combine { offset, .. }
-        | Exchange::Operand { offset, .. } => offset,
+/// The bytes that an instruction allocates.
+fn alloc_bytes(function: &Function, inst: Inst) -> Option<u32> {
+    let data = &function.insts[inst];
+    let Op::Gpu(GpuOp::Alloc { .. }) = data.op else { return None };
+    match function.ty(data.results[0]) {
+        Type::Buffer(buffer) | Type::Ring(buffer) => Some(buffer.bytes()),
+        Type::Mbarrier { slots } => Some(slots * MBARRIER_BYTES),
+        Type::Registers { .. } | Type::Empty(_) | Type::Full(_) | Type::Pending { .. } => None,
     }
 }
 
-fn too_much(plan: &Plan, buffers: &Buffers, bytes: u64) -> Diagnostic {
-    let kernel = plan.module.kernel();
-    let limit = plan.target.max_shared_bytes;
+/// The memory that an instruction allocates, and from where to where it lies, in bytes.
+pub fn alloc_range(function: &Function, inst: Inst) -> Option<(Value, Range<u64>)> {
+    let data = &function.insts[inst];
+    let bytes = u64::from(alloc_bytes(function, inst)?);
+    let Op::Gpu(GpuOp::Alloc { offset: Deferred(Some(start)) }) = data.op else { return None };
+    Some((data.results[0], u64::from(start)..u64::from(start) + bytes))
+}
+
+fn too_much(module: &Module, buffers: &Buffers, bytes: u64) -> Diagnostic {
+    let target = module.header.target;
+    let limit = target.max_shared_bytes;
     let (largest, size) =
         buffers.list.iter().max_by_key(|(_, bytes)| *bytes).expect("something takes the memory");
-    let message =
-        format!("the kernel needs {bytes} bytes of shared memory, and {} has {limit}", plan.target.name);
-    at(kernel, *largest, Code::OutOfSharedMemory, message)
+    let message = format!("the kernel needs {bytes} bytes of shared memory, and {} has {limit}", target.name);
+    at(module.kernel(), *largest, Code::OutOfSharedMemory, message)
         .note(format!("found {bytes} bytes, of which this takes {size}; the limit is {limit}"))
         .hint("use smaller blocks, or a smaller num_stages")
 }
@@ -89,26 +104,21 @@ struct Placed {
 }
 
 impl Buffers {
-    fn new(function: &Function, exchanges: &Exchanges) -> Self {
+    fn new(function: &Function) -> Self {
         let mut numbering = Numbering::new(function);
         numbering.block(function.entry);
-        let mut list = Vec::new();
-        for inst in &numbering.order {
-            let bytes = exchanges[*inst].as_ref().map_or(0, Exchange::shared_bytes);
-            if bytes > 0 {
-                list.push((*inst, bytes));
-            }
-        }
+        let mut list: Vec<(Inst, u32)> = Vec::new();
+        list.extend(numbering.order.iter().filter_map(|inst| Some((*inst, alloc_bytes(function, *inst)?))));
         let mut in_use = BTreeSet::new();
         let ranges: Vec<(Inst, (u32, u32))> =
-            list.iter().map(|(inst, _)| (*inst, numbering.live_range(exchanges, *inst))).collect();
+            list.iter().map(|(inst, _)| (*inst, numbering.live_range(*inst))).collect();
         for (number, (a, (_, end))) in ranges.iter().enumerate() {
             // They stand in the order in which they begin.
             let during = ranges[number + 1..].iter().take_while(|(_, (start, _))| start <= end);
             in_use.extend(during.map(|(b, _)| pair(*a, *b)));
         }
         list.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        Self { list, in_use, in_sequence: in_sequence(function, exchanges), loops: numbering.loops }
+        Self { list, in_use, in_sequence: in_sequence(function), loops: numbering.loops }
     }
 
     /// First fit, the largest first.
@@ -145,18 +155,28 @@ fn pair(a: Inst, b: Inst) -> (Inst, Inst) {
 }
 
 /// The pairs of buffers of which one may be stored into while accesses to the other are under way.
-fn in_sequence(function: &Function, exchanges: &Exchanges) -> BTreeSet<(Inst, Inst)> {
+fn in_sequence(function: &Function) -> BTreeSet<(Inst, Inst)> {
     let mut pairs = BTreeSet::new();
+    let alloc = |place: &Place| match place {
+        Place::Shared(root) => function.defining_inst(*root),
+        Place::Global(_) => None,
+    };
     walk(function, &mut |inst, open| {
-        let events = events(function, exchanges, inst);
+        let effects: Vec<Effect> = effects(function, inst)
+            .into_iter()
+            .filter(|effect| {
+                !matches!(effect, Effect::Read(Place::Global(_)) | Effect::Write(Place::Global(_)))
+            })
+            .collect();
         // What was stored has to be waited for wherever it is.
-        if open.needs_wait(&events, |a, b| a == b) {
+        if open.needs_barrier(&effects, |a, b| a == b) {
             open.close();
         }
-        if let Some(Event::Write(buffer)) = events.first() {
-            pairs.extend(open.reads.iter().chain(&open.writes).map(|other| pair(*other, *buffer)));
+        if let Some(Effect::Write(place)) = effects.first() {
+            let others = open.reads.iter().chain(&open.writes).filter_map(alloc);
+            pairs.extend(others.zip(std::iter::repeat(alloc(place))).filter_map(|(a, b)| Some(pair(a, b?))));
         }
-        open.carry_out(&events);
+        open.carry_out(&effects);
     });
     pairs
 }
@@ -170,8 +190,8 @@ struct Numbering<'a> {
     /// The innermost loop around each.
     loops: SecondaryMap<Inst, Option<Inst>>,
     enclosing: Vec<Inst>,
-    /// The products that use what an instruction makes.
-    users: SecondaryMap<Inst, Vec<Inst>>,
+    /// The end of the lifetime of what an instruction allocates.
+    ends: SecondaryMap<Inst, Option<Inst>>,
 }
 
 impl<'a> Numbering<'a> {
@@ -182,7 +202,7 @@ impl<'a> Numbering<'a> {
             numbers: SecondaryMap::new(),
             loops: SecondaryMap::new(),
             enclosing: Vec::new(),
-            users: SecondaryMap::new(),
+            ends: SecondaryMap::new(),
         }
     }
 
@@ -193,7 +213,7 @@ impl<'a> Numbering<'a> {
             let number = self.order.len() as u32;
             self.order.push(*inst);
             self.loops[*inst] = self.enclosing.last().copied();
-            let is_loop = matches!(data.op, Op::For { .. } | Op::While {});
+            let is_loop = matches!(data.op.as_tile(), Some(ir::Op::For { .. } | ir::Op::While {}));
             if is_loop {
                 self.enclosing.push(*inst);
             }
@@ -203,30 +223,18 @@ impl<'a> Numbering<'a> {
             if is_loop {
                 self.enclosing.pop();
             }
-            if matches!(data.op, Op::Dot { .. }) {
-                for maker in data.operands.iter().filter_map(|operand| function.defining_inst(*operand)) {
-                    self.users[maker].push(*inst);
-                }
+            if matches!(data.op, Op::Gpu(GpuOp::Dealloc {}))
+                && let Some(alloc) = function.defining_inst(data.operands[0])
+            {
+                self.ends[alloc] = Some(*inst);
             }
             self.numbers[*inst] = (number, self.order.len() as u32 - 1);
         }
     }
 
-    /// From where to where a buffer is in use. One that is stored into before a loop and loaded from in it is in use to the
-    /// end of the loop.
-    fn live_range(&self, exchanges: &Exchanges, inst: Inst) -> (u32, u32) {
-        let (first, mut last) = self.numbers[inst];
-        if matches!(exchanges[inst], Some(Exchange::Operand { .. })) {
-            for user in &self.users[inst] {
-                let mut end = self.numbers[*user].1;
-                let mut around = self.loops[*user];
-                while let Some(outer) = around.filter(|_| around != self.loops[inst]) {
-                    end = self.numbers[outer].1;
-                    around = self.loops[outer];
-                }
-                last = last.max(end);
-            }
-        }
-        (first, last)
+    /// From where to where memory is in use: to its `dealloc`, and without one to the end.
+    fn live_range(&self, alloc: Inst) -> (u32, u32) {
+        let end = self.ends[alloc].map_or(u32::MAX, |end| self.numbers[end].1);
+        (self.numbers[alloc].0, end)
     }
 }

@@ -4,13 +4,16 @@ use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Block, Function, Inst, Op, Value};
 
-use crate::choose::Choice;
-use crate::classes::Classes;
-use crate::layouts::{LayoutId, Layouts};
-use crate::plan::Product;
-use crate::products::Products;
-use crate::recompute::Recomputable;
-use crate::rules::{Role, default_layout, operand_layout, reduced_layout, role, slots};
+use crate::assign::coalescing::Infos;
+use crate::assign::cost::LayoutCosts;
+use crate::assign::equivalence::Classes;
+use crate::assign::mma_selection::Product;
+use crate::assign::mma_selection::Products;
+use crate::assign::rematerialization::Rematerializable;
+use crate::assign::selection::Choice;
+use crate::language::LayoutId;
+use crate::layout_rules::{Role, default_layout, operand_layout, reduced_layout, role, slots};
+use crate::target::Target;
 
 /// The layout that each instruction is executed in and its operands are wanted in.
 pub struct Demands {
@@ -24,15 +27,20 @@ pub struct Demands {
 /// Everything that is decided about layouts before the function is rewritten.
 pub struct Decided<'a> {
     pub function: &'a Function,
-    pub cheap: &'a Recomputable,
+    pub cheap: &'a Rematerializable,
     pub classes: &'a Classes,
     pub products: &'a Products,
+    /// What is known of values that addresses are made of: they do not overflow.
+    pub addresses: &'a Infos,
+    /// What is known of all values.
+    pub certain: &'a Infos,
+    pub target: Target,
     pub num_warps: u32,
 }
 
 impl Demands {
     /// Follows the demands of everything that is not computed again.
-    pub fn new(decided: &Decided<'_>, choice: Choice, layouts: &mut Layouts) -> Self {
+    pub fn new(decided: &Decided<'_>, choice: Choice, layouts: &mut LayoutCosts) -> Self {
         let demands = Self { of_value: SecondaryMap::new(), choice };
         let mut walk = Walk { decided, layouts, demands, slot_of: SecondaryMap::new() };
         walk.natives(decided.function.entry);
@@ -57,7 +65,7 @@ impl Demands {
     pub fn of_operand(
         &self,
         decided: &Decided<'_>,
-        layouts: &mut Layouts,
+        layouts: &mut LayoutCosts,
         (inst, place): (Inst, usize),
         result: Option<LayoutId>,
     ) -> Option<LayoutId> {
@@ -72,7 +80,7 @@ impl Demands {
                 let product = decided.products.of(inst).expect("every product is planned");
                 if place == 2 {
                     Some(product.accumulator)
-                } else if product.product != Product::Scalar {
+                } else if product.product != Product::Fma {
                     Some(product.operands[place])
                 } else if decided.cheap.has(data.operands[place]) {
                     Some(layouts.add(default_layout(&operand.shape, decided.num_warps)))
@@ -82,7 +90,7 @@ impl Demands {
             }
             Role::Shape => match result {
                 Some(result) => {
-                    let wanted = operand_layout(function, inst, layouts.get(result))?;
+                    let wanted = operand_layout(&data.op, operand, layouts.get(result))?;
                     Some(layouts.add(wanted))
                 }
                 // A tile of one element becomes a scalar.
@@ -101,7 +109,7 @@ impl Demands {
 
 struct Walk<'a, 'f> {
     decided: &'a Decided<'f>,
-    layouts: &'a mut Layouts,
+    layouts: &'a mut LayoutCosts,
     demands: Demands,
     /// Of values that a loop carries and that are computed again: the loop and the number.
     slot_of: SecondaryMap<Value, Option<(Inst, u32)>>,

@@ -1,10 +1,10 @@
 //! What the GPU path refuses, before anything is decided; and inlining, which on a GPU is always worth it.
 
 use tilewright_base::{Code, Diagnostic};
-use tilewright_ir::{Function, Inst, Module};
+use tilewright_ir::{Dialect, Function, Inst, Module};
 use tilewright_opt::{Level, Options, optimize};
 
-use crate::rules::{Role, role};
+use crate::layout_rules::{Role, role};
 
 /// The most warps of a block.
 const MOST_WARPS: u32 = 32;
@@ -64,7 +64,12 @@ fn refusal(kernel: &Function, inst: Inst) -> Option<Diagnostic> {
 }
 
 /// A finding at an instruction, with the calls that lead there.
-pub fn at(kernel: &Function, inst: Inst, code: Code, message: impl Into<String>) -> Diagnostic {
+pub fn at<D: Dialect>(
+    kernel: &Function<D>,
+    inst: Inst,
+    code: Code,
+    message: impl Into<String>,
+) -> Diagnostic {
     let mut diagnostic = Diagnostic::new(code, message);
     let mut chain = kernel.call_chain(inst).into_iter();
     if let Some(span) = chain.next() {
