@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use tilewright_frontend::{Argument, HostValue};
 use tilewright_runtime::{
-    ArgumentSource, Device, Handle, Loaded, OPTIONS, OptionId, ParameterType, Resources, Stage, Value,
+    ArgumentSource, Device, Handle, Loaded, OPTIONS, ParameterType, Resources, Stage, Value,
 };
 
 use crate::convert::{Converter, Kept, Values};
@@ -91,10 +91,8 @@ impl CompiledKernel {
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let compiled = &self.handle.compiled;
         let entries = PyDict::new(py);
-        for info in OPTIONS {
-            if let Some(option) = OptionId::parse(info.name).filter(|option| !option.is_for_launcher()) {
-                entries.set_item(info.name, to_python(py, &self.handle.options().get(option))?)?;
-            }
+        for info in OPTIONS.iter().filter(|info| !info.id.is_for_launcher()) {
+            entries.set_item(info.name, to_python(py, &self.handle.options().get(info.id))?)?;
         }
         let target = compiled.metadata.target;
         let class = py.import("tilewright.backends.compiler")?.getattr("GPUTarget")?;

@@ -42,7 +42,7 @@ pub use handle::{Attachment, Bound, Handle};
 pub use kernel::Kernel;
 pub use key::is_same_value;
 pub use knobs::{FpFusion, Knobs};
-pub use options::{OPTIONS, OptionId, OptionInfo, OptionKind, Options};
+pub use options::{Consumer, DefaultValue, OPTIONS, OptionId, OptionInfo, OptionKind, Options};
 pub use reports::{keep_reports, take_reports};
 pub use signature::{Annotation, ArgumentSource, Binding, Parameter, ParameterKind, Signature, parse_dtype};
 pub use threads::{num_threads, set_num_threads};
