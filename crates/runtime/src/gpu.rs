@@ -10,8 +10,8 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_compiler::{GpuCode, Resources};
 use tilewright_cpu::Interrupt;
 use tilewright_cuda::{
-    AssembleOptions, Cache, Context, LaunchConfiguration, LaunchOptions, MAX_GRID, Parameters, Settings,
-    StreamRef, assemble_cached,
+    AssembleOptions, Cache, LaunchConfiguration, LaunchOptions, MAX_GRID, Parameters, Settings, StreamRef,
+    assemble_cached,
 };
 use tilewright_ir::Element;
 use tilewright_sim as sim;
@@ -61,12 +61,7 @@ impl Loaded {
     /// Loads a kernel. If a little fewer registers let more of its blocks run at a time, it is made with these, unless they
     /// are too few or the program has said how many it wants.
     fn on_gpu(name: &str, code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
-        let gpu = device.gpu()?;
-        let context = match Context::current(gpu.driver())? {
-            Some(context) if context.device() == gpu => context,
-            Some(_) => Context::primary(gpu)?,
-            None => Context::current_or_primary(gpu)?,
-        };
+        let (gpu, context) = (device.gpu()?, device.context()?);
         let cache = Cache::new(&Settings::from_environment());
         let launch_options = LaunchOptions {
             shared_bytes: code.shared_bytes,
