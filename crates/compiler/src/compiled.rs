@@ -6,7 +6,7 @@ use tilewright_base::Diagnostic;
 use tilewright_frontend::{Argument, FunctionSource, Tuple};
 use tilewright_ir::{Dtype, Module};
 
-use crate::{Job, Stage, Target, syntax_tree, with_stack};
+use crate::{CodegenOptions, Job, Stage, Target, syntax_tree, with_stack};
 
 /// A compiled kernel.
 #[derive(Debug)]
@@ -88,14 +88,10 @@ pub enum ParameterType {
 pub struct Metadata {
     /// What it runs on.
     pub target: Target,
-    /// Warps of a program, as asked for; a CPU has none.
-    pub num_warps: u32,
-    /// Stages of software pipelines, as asked for.
-    pub num_stages: u32,
-    /// Blocks in a cluster, as asked for.
-    pub num_ctas: u32,
-    /// Whether assertions are checked.
-    pub debug: bool,
+    /// The options that the language saw.
+    pub language: tilewright_frontend::Options,
+    /// Those that only back ends saw.
+    pub codegen: CodegenOptions,
     /// What it takes of the machine.
     pub resources: Resources,
 }
@@ -136,10 +132,8 @@ impl CompiledKernel {
             signature: job.parameters.iter().cloned().zip(types).collect(),
             metadata: Metadata {
                 target: job.target,
-                num_warps: job.request.options.num_warps,
-                num_stages: job.request.options.num_stages,
-                num_ctas: job.codegen.num_ctas,
-                debug: job.request.options.debug,
+                language: job.request.options,
+                codegen: job.codegen,
                 resources: match &code {
                     MachineCode::Cpu(_) => Resources::CPU,
                     MachineCode::Gpu(code) => Resources { shared: code.shared_bytes, ..Resources::CPU },
@@ -171,18 +165,12 @@ impl CompiledKernel {
     /// A number in hexadecimal that is equal for equal code, options and target, on every machine; computed anew at each
     /// call.
     pub fn hash(&self) -> String {
-        let Metadata { target, num_warps, num_stages, num_ctas, debug, .. } = self.metadata;
+        let Metadata { target, language, codegen, resources: _ } = self.metadata;
         let ir = with_stack(|| tilewright_ir::print(&self.lowered, false));
-        let text = format!("{target} {num_warps} {num_stages} {num_ctas} {debug}\n{ir}");
-        format!("{:032x}", fnv1a(text.as_bytes()))
+        // Every option is in the text, the next one too.
+        let text = format!("{target} {language:?} {codegen:?}\n{ir}");
+        blake3::hash(text.as_bytes()).to_hex().to_string()
     }
-}
-
-/// FNV-1a in 128 bits: equal on every machine and in every version, which the hash maps' hashes are not.
-fn fnv1a(bytes: &[u8]) -> u128 {
-    const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
 }
 
 impl ParameterType {
@@ -241,11 +229,5 @@ mod tests {
         assert_eq!(ParameterType::Tuple(vec![pointer.clone(), inner].into()).name(), "(*fp32, (constexpr,))");
         let fields = Some(["x".into(), "n".into()].into());
         assert_eq!(ParameterType::Tuple(Tuple::new(vec![pointer, int], fields)).name(), "(x=*fp32, n=i32)");
-    }
-
-    #[test]
-    fn the_hash_is_fnv1a() {
-        // From the reference implementation.
-        assert_eq!(fnv1a(b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
     }
 }

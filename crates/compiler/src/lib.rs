@@ -43,7 +43,11 @@ pub struct Job {
 /// Options of a launch that change the code and that the language does not see.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CodegenOptions {
-    /// Blocks in a cluster.
+    /// Warps of a program; a CPU has none.
+    pub num_warps: u32,
+    /// Stages of software pipelines. No backend follows it yet.
+    pub num_stages: u32,
+    /// Blocks in a cluster. No backend follows it yet.
     pub num_ctas: u32,
     /// The most registers that a thread may use.
     pub max_registers: Option<u32>,
@@ -53,7 +57,7 @@ pub struct CodegenOptions {
 
 impl Default for CodegenOptions {
     fn default() -> Self {
-        Self { num_ctas: 1, max_registers: None, contraction: true }
+        Self { num_warps: 4, num_stages: 3, num_ctas: 1, max_registers: None, contraction: true }
     }
 }
 
@@ -125,7 +129,7 @@ fn finish(
             MachineCode::Cpu(program)
         }
         Target::Gpu(target) => {
-            let num_warps = job.request.options.num_warps;
+            let num_warps = job.codegen.num_warps;
             let mut program = tilewright_gpu::compile(&optimized, target, num_warps)
                 .map_err(|diagnostic| failure(*diagnostic, &optimized))?;
             program.header.contraction = job.codegen.contraction;

@@ -15,7 +15,7 @@ from types import FrameType, SimpleNamespace, TracebackType
 from typing import Any, NoReturn
 
 from tilewright import _native
-from tilewright._cuda_on_cpu import announce, is_announced
+from tilewright._cuda_on_cpu.notice import announce, is_announced
 
 CAPABILITY = (8, 0)
 """What programs are told: enough for all types, and none of the newer features."""

@@ -1,105 +1,15 @@
-"""Runs programs that say ``cuda`` on the processor.
-
-``tilewright run`` switches this on where torch finds no GPU; :func:`use_cpu_as_cuda` does the same for a program that
-is started in another way. It works by torch's own override mechanism, a ``TorchFunctionMode``, which sees every call of
-torch's functions and of the methods and attributes of tensors:
-
-- A tensor that a program puts on ``cuda`` is made on the CPU and marked. The mark goes on to what is computed from it;
-  ``x.is_cuda``, ``x.device`` (``cuda:0``) and ``x.get_device()`` answer by it. So ``x.device == DEVICE``,
-  ``device=x.device``, ``assert x.is_cuda`` and ``f"{x.device}"`` are what they are on a machine with a GPU, while
-  ``print(x)`` shows a tensor without ``device=``, because that is what it is.
-- ``.cuda()``, ``.cpu()`` and ``.to(...)`` copy when the mark changes, as they do between two memories.
-- The functions of ``torch.cuda`` that programs call get stand-ins (see ``_torch_cuda.py``).
-
-The mode is one of a thread, and torch takes it off while a call that it saw runs. So it is switched on in each new
-thread, and again where torch calls back into the program: hooks and ``backward`` of autograd, and
-``__torch_function__`` of classes derived from tensors. Gradients come from C++ without a mark: within the backward pass
-of a marked tensor, a tensor that is neither marked nor known to be on the CPU counts as marked.
-
-A launch with tensors of both devices is refused, as on a GPU. But it is one machine with one memory, and some programs
-work here that fail on a GPU: ``x.numpy()`` of a tensor on ``cuda``, operations of torch on tensors of both devices,
-launches with tensors of the CPU alone, generators of the other device. Random numbers of ``cuda`` come from the
-generator of the CPU: they are not those of a GPU, and ``torch.cuda.manual_seed`` seeds both.
-
-Not in reach: threads that were running when torch was imported or that ``threading`` did not start; and
-``__torch_dispatch__`` and what ``torch.compile`` compiles, which see the CPU.
-"""
+"""The mode of torch that sees every call of a program, and the places where it has to be switched on again."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tilewright._cuda_marks import Marks
-
-_NOTICE = (
-    "tilewright: this machine has no CUDA device: what the program puts on 'cuda' is on the CPU "
-    "(`tilewright run --device cuda` refuses that)"
-)
-
-_active = False
-_is_announced = False
-
-
-def is_active() -> bool:
-    """Whether programs that say ``cuda`` run on the processor."""
-    return _active
-
-
-def is_announced() -> bool:
-    """Whether the program has said ``cuda``."""
-    return _is_announced
-
-
-def announce() -> None:
-    """Says so on stderr, once."""
-    global _is_announced
-    if not _is_announced:
-        _is_announced = True
-        print(_NOTICE, file=sys.stderr, flush=True)
-
-
-def use_cpu_as_cuda() -> None:
-    """From now on, what this program puts on ``cuda`` is on the CPU, if torch finds no GPU.
-
-    ``tilewright run`` does this; call it where a program is started in another way, best before it imports torch. It
-    holds for this thread and for those started from now on. One line on stderr says so when ``cuda`` is first used.
-    """
-    from tilewright._import_hook import when_imported
-
-    def put_cuda_on_cpu(torch: ModuleType) -> None:
-        install(torch)
-
-    when_imported("torch", put_cuda_on_cpu)
-
-
-def install(torch: Any) -> None:
-    """Switches it on for this process, if torch finds no GPU."""
-    global _active
-    if _active or torch.cuda.is_available():
-        return
-    from tilewright import _native, _torch_autocast, _torch_classes, _torch_cuda
-    from tilewright._cuda_marks import Marks
-
-    _active = True
-    mark = Marks(torch, _torch_autocast.install(torch))
-    mode = _make_mode(torch, mark)
-    _torch_cuda.install(torch)
-    _torch_classes.install(torch, mark)
-    torch.compile = _compile_past(mode, mark, torch)
-    torch.load = mark.loading(torch.load)
-    torch.nn.Parameter.__new__ = staticmethod(mark.parameters(torch.nn.Parameter.__new__))
-    _watch_callbacks(torch, mark, mode)
-    _watch_new_threads(mode)
-    _native.set_torch_function_mode(mark.is_on_cpu)
-    mode.__enter__()
-
+    from tilewright._cuda_on_cpu.marks import Marks
 
 # Attributes and methods whose results hold no tensors.
 _PLAIN_ATTRIBUTES = "shape dtype ndim layout requires_grad is_leaf grad_fn itemsize nbytes is_sparse names"
@@ -109,7 +19,8 @@ _PLAIN_METHODS = (
 )
 
 
-def _make_mode(torch: Any, mark: Marks) -> Any:
+def make_mode(torch: Any, mark: Marks) -> Any:
+    """The mode, which is of one thread; it is not on yet."""
     from torch.overrides import TorchFunctionMode
 
     tensor = torch.Tensor
@@ -175,7 +86,7 @@ def _make_mode(torch: Any, mark: Marks) -> Any:
     return CudaOnCpu()
 
 
-def _watch_new_threads(mode: Any) -> None:
+def watch_new_threads(mode: Any) -> None:
     """Switches the mode on in each thread that the program starts."""
     import threading
 
@@ -193,7 +104,7 @@ def _watch_new_threads(mode: Any) -> None:
     threading.Thread._bootstrap_inner = _bootstrap_inner  # type: ignore[attr-defined]
 
 
-def _watch_callbacks(torch: Any, mark: Marks, mode: Any) -> None:
+def watch_callbacks(torch: Any, mark: Marks, mode: Any) -> None:
     """Switches the mode on where torch's C++ calls the program, and marks what it passes."""
     stack = importlib.import_module("torch.overrides")._get_current_function_mode_stack
 
@@ -277,7 +188,7 @@ def _replace(torch: Any, modules: list[str], name: str, wrap: Callable[[Any], An
             setattr(owner, name, wrapped)
 
 
-def _compile_past(mode: Any, mark: Marks, torch: Any) -> Any:
+def compile_past(mode: Any, mark: Marks, torch: Any) -> Any:
     """``torch.compile`` for functions that run past the mode: the compiler would take it for a part of the program.
 
     What they return is marked if an argument is. A compiled function that itself moves tensors has to say ``cpu``.

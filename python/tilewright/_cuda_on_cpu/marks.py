@@ -1,4 +1,4 @@
-"""Which tensors a program takes to be on the GPU, while ``cuda`` is the processor (see ``_cuda_on_cpu.py``)."""
+"""Which tensors a program takes to be on the GPU, while ``cuda`` is the processor (see the package)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from tilewright._cuda_on_cpu import announce
+from tilewright._cuda_on_cpu.notice import announce
 
 _NAME = "_tilewright_on_cuda"
 _PINNED = "_tilewright_is_pinned"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tilewright._cuda_on_cpu import announce
-from tilewright._torch_cuda import Event, Stream, is_torch
+from tilewright._cuda_on_cpu.notice import announce
+from tilewright._cuda_on_cpu.torch_cuda import Event, Stream, is_torch
 
 _LEGACY = "Float Double Half BFloat16 Long Int Short Byte Char Bool"
 
