@@ -456,13 +456,6 @@ impl OpVisitor for Lowering<'_> {
         Ok(())
     }
 
-    /// One thread has all elements.
-    fn relayout(&mut self, inst: Inst, tile: Value) -> Result {
-        let known = self.slots[&tile];
-        self.alias(inst, &[known]);
-        Ok(())
-    }
-
     /// A promise is nothing to do.
     fn assume(&mut self, _inst: Inst, _condition: Value) -> Result {
         Ok(())

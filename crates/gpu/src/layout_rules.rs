@@ -42,7 +42,7 @@ pub enum Role {
 pub fn role(op: &Op) -> Role {
     match op {
         Op::Elementwise { .. } | Op::Cast { .. } | Op::Bitcast { .. } | Op::PtrAdd {} => Role::Pointwise,
-        Op::Hint { .. } | Op::Relayout {} => Role::Identity,
+        Op::Hint { .. } => Role::Identity,
         Op::Arange { .. } | Op::Splat { .. } => Role::Source,
         Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } => {
             Role::Shape

@@ -110,8 +110,7 @@ impl Canonicalizer<'_> {
             | Op::Bitcast { .. }
             | Op::PtrAdd {}
             | Op::Dot { .. }
-            | Op::Hint { .. }
-            | Op::Relayout {} => self.pure(inst),
+            | Op::Hint { .. } => self.pure(inst),
         }
     }
 

@@ -224,7 +224,6 @@ fn made_of(kernel: &Function, inst: Inst, index: usize) -> Option<SmallVec<[Valu
         | Op::Reshape { .. }
         | Op::Transpose { .. }
         | Op::Hint { .. }
-        | Op::Relayout { .. }
         | Op::PtrAdd { .. }
         | Op::Bitcast { .. }
         | Op::Cast { .. } => {
