@@ -1,0 +1,504 @@
+//! Reads and writes of user memory: the only `unsafe` code of this crate.
+//!
+//! User memory is what the arguments of a kernel point to. Programs of the grid may read and write it at the same time,
+//! without synchronisation: that is legal for kernels, so no reference to user memory is ever made, only raw copies
+//! through pointers. Where programs race, an element read is a mixture of bytes that were there at some time; nothing
+//! else goes wrong. Addresses need no alignment, except those of atomic operations.
+//!
+//! A [`Region`] is memory that may be touched. Whoever makes one promises that it stays valid; every function here
+//! checks all its accesses against the regions that it is given before it makes the first one. If one is outside,
+//! nothing is written.
+#![expect(
+    unsafe_code,
+    reason = "user memory is known by address only; every access is checked against a region"
+)]
+#![allow(
+    clippy::inline_always,
+    reason = "what is not inlined is not compiled for the instruction set of its caller"
+)]
+
+use std::marker::PhantomData;
+
+use crate::run::kernels::copy::{Axis, Plan, extent, plan};
+use crate::run::kernels::shuffle::{SIDE, Word};
+
+mod atomics;
+mod run;
+mod scattered;
+
+pub use atomics::{AtomicOp, compare_exchange, read_modify_write};
+pub(crate) use run::{RunPart, RunReader, RunWriter};
+pub use scattered::{gather, scatter};
+
+/// User memory that may be touched, for as long as `'a`.
+#[derive(Clone, Copy)]
+pub struct Region<'a> {
+    base: *mut u8,
+    len: usize,
+    /// 1 if it may be written. A whole word: a processor waits where it copies words of which it has just written parts.
+    writable: usize,
+    lifetime: PhantomData<&'a ()>,
+}
+
+// SAFETY: a region is an address range; whoever makes one promises that all threads may access it.
+unsafe impl Send for Region<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Region<'_> {}
+
+impl<'a> Region<'a> {
+    /// The region of `len` bytes from `base`.
+    ///
+    /// # Safety
+    ///
+    /// For `'a`, these bytes are one allocation that may be read and written through `base` by all threads, and that
+    /// nobody holds a reference to while a kernel runs. (Read-only memory is fine if no kernel stores to it.)
+    pub unsafe fn new(base: *mut u8, len: usize) -> Self {
+        Self { base, len, writable: 1, lifetime: PhantomData }
+    }
+
+    /// The region of a slice.
+    pub fn of(bytes: &'a mut [u8]) -> Self {
+        Self { base: bytes.as_mut_ptr(), len: bytes.len(), writable: 1, lifetime: PhantomData }
+    }
+
+    /// The region of a slice that is shared with others: it may only be read.
+    pub fn read_only(bytes: &'a [u8]) -> Self {
+        Self { base: bytes.as_ptr().cast_mut(), len: bytes.len(), writable: 0, lifetime: PhantomData }
+    }
+
+    /// Whether it may be written, too.
+    #[inline]
+    pub fn is_writable(&self) -> bool {
+        self.writable != 0
+    }
+
+    /// The address of its first byte.
+    pub fn address(&self) -> u64 {
+        self.base.addr() as u64
+    }
+
+    /// Its first byte.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether so many bytes from an address lie in it.
+    #[inline]
+    pub fn contains(&self, address: u64, bytes: usize) -> bool {
+        let offset = address.wrapping_sub(self.address());
+        bytes <= self.len && offset <= (self.len - bytes) as u64
+    }
+
+    /// The pointer to an address in it, with the provenance of the region.
+    #[inline]
+    fn pointer(&self, address: u64) -> *mut u8 {
+        self.base.wrapping_add(address.wrapping_sub(self.address()) as usize)
+    }
+}
+
+impl std::fmt::Debug for Region<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Region({:#x}, {} bytes)", self.address(), self.len)
+    }
+}
+
+/// The bytes of a cache line.
+const LINE: usize = 64;
+
+/// What is wrong with an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccessErrorKind {
+    /// A byte of it lies outside the regions.
+    OutOfBounds,
+    /// It is atomic, and its address is not a multiple of its size.
+    Misaligned,
+    /// It writes to a region that may only be read.
+    ReadOnly,
+}
+
+/// The first access that is not allowed. Nothing was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccessError {
+    /// What is wrong.
+    pub kind: AccessErrorKind,
+    /// The row-major index of the element.
+    pub element: usize,
+    /// The address of the element.
+    pub address: u64,
+}
+
+/// Reads a run of contiguous elements: [`load_block`] of one axis, for the case that matters most.
+#[inline]
+pub fn load_run(region: &Region<'_>, size: usize, address: u64, tile: &mut [u8]) -> Result<(), AccessError> {
+    if !region.contains(address, tile.len()) {
+        return Err(find_outside(region, size, address, &[run_axis(size, tile.len())]));
+    }
+    // SAFETY: the region has as many bytes from here on as the tile.
+    unsafe { region.pointer(address).copy_to_nonoverlapping(tile.as_mut_ptr(), tile.len()) };
+    fetch_next::<false>(region, address, tile.len());
+    Ok(())
+}
+
+/// Writes a run of contiguous elements: [`store_block`] of one axis, for the case that matters most.
+///
+/// With `passes_caches`, which is for data that nobody reads soon, other threads may see it only after this thread has
+/// finished its stores, as a launch does before it returns, or done something atomic on memory.
+#[inline]
+pub fn store_run(
+    region: &Region<'_>,
+    size: usize,
+    address: u64,
+    tile: &[u8],
+    passes_caches: bool,
+) -> Result<(), AccessError> {
+    if !region.contains(address, tile.len()) {
+        return Err(find_outside(region, size, address, &[run_axis(size, tile.len())]));
+    }
+    if !region.is_writable() {
+        return Err(AccessError { kind: AccessErrorKind::ReadOnly, element: 0, address });
+    }
+    let memory = region.pointer(address);
+    if passes_caches && memory.addr().is_multiple_of(LINE) {
+        // SAFETY: the region has as many bytes from here on as the tile, and begins at a multiple of a line.
+        unsafe { stream(memory, tile) };
+        return Ok(());
+    }
+    // SAFETY: the region has as many bytes from here on as the tile.
+    unsafe { memory.copy_from_nonoverlapping(tile.as_ptr(), tile.len()) };
+    fetch_next::<true>(region, address, tile.len());
+    Ok(())
+}
+
+/// Copies a tile past the caches: the lines of the memory are not read before they are written.
+///
+/// # Safety
+///
+/// The memory is valid for writes of as many bytes as the tile has, and aligned to a line.
+#[allow(clippy::cast_ptr_alignment, reason = "the caller promises the alignment")]
+unsafe fn stream(memory: *mut u8, tile: &[u8]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{__m128i, _mm_stream_si128};
+        let (words, rest) = tile.as_chunks::<16>();
+        for (index, word) in words.iter().enumerate() {
+            // SAFETY: as for this function; a word of 16 bytes at a multiple of 16 is within a line.
+            unsafe {
+                let memory = memory.add(index * 16).cast::<__m128i>();
+                _mm_stream_si128(memory, bytemuck::cast::<[u8; 16], __m128i>(*word));
+            }
+        }
+        // SAFETY: as for this function.
+        unsafe { memory.add(words.len() * 16).copy_from_nonoverlapping(rest.as_ptr(), rest.len()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    // SAFETY: as for this function.
+    unsafe {
+        memory.copy_from_nonoverlapping(tile.as_ptr(), tile.len());
+    };
+}
+
+/// Asks the system for large pages where a region has none yet: memory that a launch is going to fill is often fresh, and
+/// one fault then takes the place of hundreds. It is advice, and changes no content.
+pub(crate) fn advise_large_pages(region: &Region<'_>) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        /// The size of large pages, or a divisor of it.
+        const LARGE: u64 = 2 << 20;
+        let first = region.address().next_multiple_of(LARGE);
+        let end = (region.address() + region.len() as u64) / LARGE * LARGE;
+        if first < end {
+            // SAFETY: these pages lie in the region, and keep their content.
+            unsafe {
+                libc::madvise(region.pointer(first).cast(), (end - first) as usize, libc::MADV_HUGEPAGE);
+            }
+        }
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = region;
+}
+
+/// Makes what [`store_run`] wrote past the caches visible to threads that this one synchronises with afterwards.
+pub(crate) fn finish_stores() {
+    // SAFETY: every processor of this architecture has the instruction; it touches no memory.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    };
+}
+
+/// Begins to fetch what follows a run: the next program of the grid, which the same thread runs, probably wants it, and
+/// the processor does not guess across pages by itself. It has no effect but on the caches.
+#[inline]
+fn fetch_next<const STORE: bool>(region: &Region<'_>, address: u64, bytes: usize) {
+    /// The bytes after which the processor goes on by itself.
+    const AHEAD: usize = 512;
+    #[cfg(target_arch = "x86_64")]
+    if bytes >= AHEAD && region.contains(address, bytes + AHEAD) {
+        use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T1, _mm_prefetch};
+        for line in (0..AHEAD).step_by(LINE) {
+            let line = region.pointer(address).wrapping_add(bytes + line).cast::<i8>();
+            // SAFETY: a prefetch of any address is allowed.
+            unsafe {
+                if STORE { _mm_prefetch::<_MM_HINT_ET0>(line) } else { _mm_prefetch::<_MM_HINT_T1>(line) }
+            }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (region, address, bytes, AHEAD);
+}
+
+fn run_axis(size: usize, bytes: usize) -> Axis {
+    Axis { count: bytes / size, stride: size as i64, tile: 1 }
+}
+
+/// Reads a strided block of elements of 1, 2, 4 or 8 bytes into a tile.
+///
+/// Element `[i, j, …]` of the block is at `address + i * axes[0].stride + j * axes[1].stride + …` in memory and at
+/// `i * axes[0].tile + …` in the tile. The rest of the tile stays as it is, so a block may be a part of a tile.
+///
+/// Fails if an element is not inside the region; the tile is untouched then. Panics if the block leaves the tile.
+pub fn load_block(
+    region: &Region<'_>,
+    size: usize,
+    address: u64,
+    axes: &[Axis],
+    tile: &mut [u8],
+) -> Result<(), AccessError> {
+    let Some(plan) = check(region, size, address, axes, tile.len())? else { return Ok(()) };
+    // SAFETY: `check` has shown that every element is inside the region and inside the tile.
+    unsafe { copy::<true>(size, &plan, region.pointer(address), tile.as_mut_ptr()) };
+    Ok(())
+}
+
+/// Writes a strided block of elements of 1, 2, 4 or 8 bytes from a tile. See [`load_block`].
+///
+/// Where several elements have one address, one of them is written.
+pub fn store_block(
+    region: &Region<'_>,
+    size: usize,
+    address: u64,
+    axes: &[Axis],
+    tile: &[u8],
+) -> Result<(), AccessError> {
+    let Some(plan) = check(region, size, address, axes, tile.len())? else { return Ok(()) };
+    if !region.is_writable() {
+        return Err(AccessError { kind: AccessErrorKind::ReadOnly, element: 0, address });
+    }
+    // SAFETY: `check` has shown that every element is inside the region and inside the tile. A store only reads the tile.
+    unsafe { copy::<false>(size, &plan, region.pointer(address), tile.as_ptr().cast_mut()) };
+    Ok(())
+}
+
+/// Copies a strided block of one tile into another; see [`crate::run::kernels::copy::rearrange`].
+pub(crate) fn copy_block(size: usize, axes: &[Axis], to: &mut [u8], from: &[u8], start: usize) {
+    let region = Region::read_only(from);
+    let address = region.address().wrapping_add(start as u64);
+    // A load only reads the region.
+    load_block(&region, size, address, axes, to).expect("the block lies in the tile");
+}
+
+/// Checks a block against the region and the length of the tile. `None` if it has no elements.
+#[inline]
+fn check(
+    region: &Region<'_>,
+    size: usize,
+    address: u64,
+    axes: &[Axis],
+    tile: usize,
+) -> Result<Option<Plan>, AccessError> {
+    assert!(matches!(size, 1 | 2 | 4 | 8), "elements have 1, 2, 4 or 8 bytes");
+    let Some(plan) = plan(axes) else { return Ok(None) };
+    let inside = extent(size, plan.axes()).is_some_and(|(low, high)| {
+        high.checked_sub(low)
+            .is_some_and(|bytes| region.contains(address.wrapping_add_signed(low), bytes as usize))
+    });
+    if !inside {
+        return Err(find_outside(region, size, address, axes));
+    }
+    let last = plan.axes().iter().try_fold(0_usize, |last, axis| {
+        (axis.count - 1).checked_mul(axis.tile).and_then(|reach| last.checked_add(reach))
+    });
+    assert!(last.is_some_and(|last| last < tile / size), "the block lies in the tile");
+    Ok(Some(plan))
+}
+
+/// The first element of a block, in row-major order, that is outside the region.
+#[cold]
+fn find_outside(region: &Region<'_>, size: usize, address: u64, axes: &[Axis]) -> AccessError {
+    let elements: usize = axes.iter().map(|axis| axis.count).product();
+    let mut first = None;
+    for element in 0..elements {
+        let (mut rest, mut at) = (element, address);
+        for axis in axes.iter().rev() {
+            at = at.wrapping_add_signed(((rest % axis.count) as i64).wrapping_mul(axis.stride));
+            rest /= axis.count;
+        }
+        if !region.contains(at, size) {
+            first = Some((element, at));
+            break;
+        }
+    }
+    // An extent that overflows 64 bits although each element wraps into the region: refuse it all the same.
+    let (element, address) = first.unwrap_or((0, address));
+    AccessError { kind: AccessErrorKind::OutOfBounds, element, address }
+}
+
+/// Copies a planned block.
+///
+/// # Safety
+///
+/// Every element of the plan is valid at `memory` for reads (`LOAD`) or writes, and at `tile` for the opposite.
+#[inline]
+unsafe fn copy<const LOAD: bool>(size: usize, plan: &Plan, memory: *mut u8, tile: *mut u8) {
+    let mut axes = [Axis::default(); crate::run::kernels::copy::MAX_RANK];
+    let rank = plan.axes().len();
+    axes[..rank].copy_from_slice(plan.axes());
+    // SAFETY: as for this function.
+    unsafe {
+        match size {
+            1 => walk::<u8, LOAD>(order(&mut axes[..rank], 1), memory, tile.cast()),
+            2 => walk::<u16, LOAD>(order(&mut axes[..rank], 2), memory, tile.cast()),
+            4 => walk::<u32, LOAD>(order(&mut axes[..rank], 4), memory, tile.cast()),
+            _ => walk::<u64, LOAD>(order(&mut axes[..rank], 8), memory, tile.cast()),
+        }
+    }
+}
+
+/// If the last axis is not contiguous in memory but another one is, moves that one to the place before the last.
+#[inline]
+fn order(axes: &mut [Axis], size: i64) -> &[Axis] {
+    if let [outer @ .., last] = &mut *axes
+        && last.stride != size
+        && let Some(contiguous) = outer.iter().position(|axis| axis.stride == size)
+    {
+        outer[contiguous..].rotate_left(1);
+    }
+    axes
+}
+
+/// Copies one element.
+///
+/// # Safety
+///
+/// Both pointers are valid for it.
+#[inline(always)]
+unsafe fn element<T: Copy, const LOAD: bool>(memory: *mut u8, tile: *mut T) {
+    // SAFETY: as for this function; neither needs to be aligned.
+    unsafe {
+        if LOAD {
+            tile.write_unaligned(memory.cast::<T>().read_unaligned());
+        } else {
+            memory.cast::<T>().write_unaligned(tile.read_unaligned());
+        }
+    }
+}
+
+/// Copies a block: a loop per axis, and fast paths for the innermost ones.
+///
+/// # Safety
+///
+/// Every element of the axes is valid at `memory` and at `tile`.
+unsafe fn walk<T: Word, const LOAD: bool>(axes: &[Axis], memory: *mut u8, tile: *mut T) {
+    let contiguous = |axis: &Axis| axis.stride == size_of::<T>() as i64;
+    // SAFETY: every pointer that is formed is that of an element of the axes.
+    unsafe {
+        match axes {
+            [] => element::<T, LOAD>(memory, tile),
+            [row] if contiguous(row) && row.tile == 1 => {
+                // Counted in bytes: neither pointer needs to be aligned.
+                if LOAD {
+                    memory.copy_to_nonoverlapping(tile.cast(), row.count * size_of::<T>());
+                } else {
+                    memory.copy_from_nonoverlapping(tile.cast(), row.count * size_of::<T>());
+                }
+            }
+            [row] if LOAD && row.stride == 0 && row.tile == 1 => {
+                // A loop of its own: with neighbours it is vector code.
+                let value = memory.cast::<T>().read_unaligned();
+                for i in 0..row.count {
+                    tile.add(i).write_unaligned(value);
+                }
+            }
+            [row] if LOAD && row.stride == 0 => {
+                let value = memory.cast::<T>().read_unaligned();
+                for i in 0..row.count {
+                    tile.add(i * row.tile).write_unaligned(value);
+                }
+            }
+            [row] => {
+                for i in 0..row.count {
+                    element::<T, LOAD>(
+                        memory.offset(i as isize * row.stride as isize),
+                        tile.add(i * row.tile),
+                    );
+                }
+            }
+            [run, row] if contiguous(run) && row.tile == 1 && !contiguous(row) && row.stride != 0 => {
+                transpose::<T, LOAD>(*run, *row, memory, tile);
+            }
+            [outer, inner @ ..] => {
+                for i in 0..outer.count {
+                    let memory = memory.offset(i as isize * outer.stride as isize);
+                    walk::<T, LOAD>(inner, memory, tile.add(i * outer.tile));
+                }
+            }
+        }
+    }
+}
+
+/// Copies two axes of which one is contiguous in memory and the other in the tile, by square blocks on the stack.
+///
+/// # Safety
+///
+/// Every element of the axes is valid at `memory` and at `tile`.
+unsafe fn transpose<T: Word, const LOAD: bool>(run: Axis, row: Axis, memory: *mut u8, tile: *mut T) {
+    // `block[j][i]` is element i of the run and j of the row; transposed, `block[i][j]`.
+    let mut block = [[T::default(); SIDE]; SIDE];
+    for first_j in (0..row.count).step_by(SIDE) {
+        let columns = (row.count - first_j).min(SIDE);
+        for first_i in (0..run.count).step_by(SIDE) {
+            let rows = (run.count - first_i).min(SIDE);
+            // SAFETY: the elements are those of the axes, and the runs in the block are within it.
+            unsafe {
+                let memory_run = |j: usize| {
+                    memory.offset((first_j + j) as isize * row.stride as isize).add(first_i * size_of::<T>())
+                };
+                let tile_row = |i: usize| tile.add((first_i + i) * run.tile + first_j);
+                if LOAD {
+                    for (j, line) in block[..columns].iter_mut().enumerate() {
+                        memory_run(j).copy_to_nonoverlapping(line.as_mut_ptr().cast(), rows * size_of::<T>());
+                    }
+                    T::transpose(&mut block);
+                    for (i, line) in block[..rows].iter().enumerate() {
+                        tile_row(i)
+                            .cast::<u8>()
+                            .copy_from_nonoverlapping(line.as_ptr().cast(), columns * size_of::<T>());
+                    }
+                } else {
+                    for (i, line) in block[..rows].iter_mut().enumerate() {
+                        tile_row(i)
+                            .cast::<u8>()
+                            .copy_to_nonoverlapping(line.as_mut_ptr().cast(), columns * size_of::<T>());
+                    }
+                    T::transpose(&mut block);
+                    for (j, line) in block[..columns].iter().enumerate() {
+                        memory_run(j).copy_from_nonoverlapping(line.as_ptr().cast(), rows * size_of::<T>());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

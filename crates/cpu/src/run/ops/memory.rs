@@ -1,0 +1,357 @@
+//! `load` and `store`.
+//!
+//! Through affine pointers under a box they are one strided block copy, whose bounds are checked once. Otherwise every
+//! element has its address. A pointer may touch the memory of the argument that it comes from; a pointer of unknown
+//! origin that of any argument, and the foreign memory of the launch.
+#![allow(clippy::inline_always, reason = "a value that is not returned through memory is not moved there")]
+
+use smallvec::SmallVec;
+use tilewright_ir::Dtype;
+
+use crate::compile::program::{Step, Use};
+use crate::run::fault::{Fault, FaultKind, Outcome};
+use crate::run::kernels::chain::Target;
+use crate::run::kernels::copy::Axis;
+use crate::run::kernels::elementwise::fill;
+use crate::run::launch::Argument;
+use crate::run::machine::Machine;
+use crate::run::memory::{
+    AccessError, Region, RunReader, RunWriter, gather, load_block, load_run, scatter, store_block, store_run,
+};
+use crate::run::tile::Tile;
+use crate::run::value::{Affine, BoxMask, Form, SYMBOLIC_RANK, Source, TileType, Value};
+
+use super::dense::{only_element, write_out, write_out_unique};
+
+/// Where a mask holds.
+#[derive(Clone, Copy)]
+enum Where {
+    Everywhere,
+    Nowhere,
+    Box(BoxMask),
+    /// In places that are written out.
+    Lanes,
+}
+
+impl Where {
+    #[inline(always)]
+    fn new(mask: Option<&Form>) -> Self {
+        match mask {
+            Some(Form::Uniform(0)) => Where::Nowhere,
+            None | Some(Form::Uniform(_)) => Where::Everywhere,
+            Some(Form::Box(mask)) => Where::Box(*mask),
+            Some(Form::Dense(_)) => Where::Lanes,
+            Some(Form::Affine(_)) => unreachable!("booleans are not affine"),
+        }
+    }
+
+    /// A byte for each lane, 0 or 1, from the operand of the mask; none if the mask holds everywhere.
+    fn lanes(self, machine: &mut Machine<'_>, ty: &TileType, mask: Option<Use>) -> Option<Tile> {
+        match (self, mask) {
+            (Where::Everywhere | Where::Nowhere, _) | (_, None) => None,
+            (Where::Box(_) | Where::Lanes, Some(mask)) => {
+                let ty = ty.of(Dtype::I1);
+                Some(write_out(&ty, machine.take(mask)))
+            }
+        }
+    }
+}
+
+/// A part of a tile that is accessed as a strided block.
+struct Block {
+    /// The address of its first element.
+    address: u64,
+    axes: SmallVec<[Axis; SYMBOLIC_RANK]>,
+    /// Where its first element is in the tile, in elements.
+    first: usize,
+    low: [u32; SYMBOLIC_RANK],
+}
+
+impl Block {
+    fn new(ty: &TileType, affine: &Affine, part: Where) -> Self {
+        let mut block =
+            Block { address: affine.base as u64, axes: SmallVec::new(), first: 0, low: [0; SYMBOLIC_RANK] };
+        let mut tile = ty.elements();
+        for (axis, &extent) in ty.shape().iter().enumerate() {
+            tile /= (extent as usize).max(1);
+            let (low, high) = match part {
+                Where::Box(mask) => (mask.low[axis], mask.high[axis]),
+                _ => (0, extent),
+            };
+            let stride = affine.strides[axis];
+            block.address = block.address.wrapping_add(stride.wrapping_mul(i64::from(low)) as u64);
+            block.first += tile * low as usize;
+            block.low[axis] = low;
+            block.axes.push(Axis { count: (high - low) as usize, stride, tile });
+        }
+        block
+    }
+
+    /// The multi-index in the tile of an element of the block.
+    fn lane(&self, mut element: usize) -> SmallVec<[u32; 4]> {
+        let mut lane: SmallVec<[u32; 4]> = SmallVec::from_elem(0, self.axes.len());
+        for (axis, index) in lane.iter_mut().enumerate().rev() {
+            let count = self.axes[axis].count.max(1);
+            *index = (element % count) as u32 + self.low[axis];
+            element /= count;
+        }
+        lane
+    }
+}
+
+/// A part of a tile of one axis that is a run of contiguous elements.
+struct Run {
+    address: u64,
+    /// The first element in the tile, and one past the last one.
+    low: usize,
+    high: usize,
+}
+
+impl Run {
+    #[inline(always)]
+    fn new(ty: &TileType, pointer: &Form, part: Where, size: usize) -> Option<Self> {
+        let (Form::Affine(affine), 1) = (pointer, ty.extents.rank) else { return None };
+        if affine.strides[0] != size as i64 {
+            return None;
+        }
+        let (low, high) = match part {
+            Where::Everywhere => (0, ty.elements()),
+            Where::Box(mask) => (mask.low[0] as usize, mask.high[0] as usize),
+            Where::Nowhere | Where::Lanes => return None,
+        };
+        Some(Self { address: (affine.base as u64).wrapping_add((low * size) as u64), low, high })
+    }
+
+    /// The place in the tile of an element of the run.
+    fn lane(&self, element: usize) -> SmallVec<[u32; 4]> {
+        SmallVec::from_slice(&[(self.low + element) as u32])
+    }
+}
+
+/// The pointers as affine ones, if the part of the tile that is accessed is a block.
+#[inline]
+fn as_block(ty: &TileType, pointer: &Form, part: Where) -> Option<Block> {
+    if matches!(part, Where::Lanes) {
+        return None;
+    }
+    let affine = match pointer {
+        Form::Affine(affine) => *affine,
+        Form::Uniform(address) if ty.shape().len() <= SYMBOLIC_RANK => {
+            Affine { base: *address as i64, strides: [0; SYMBOLIC_RANK] }
+        }
+        _ => return None,
+    };
+    Some(Block::new(ty, &affine, part))
+}
+
+/// The memory that a block may touch: the region of the argument, or the one that its first element is in.
+#[inline(always)]
+fn region_of<'a>(machine: &Machine<'a>, source: Source, address: u64) -> Region<'a> {
+    if let Some(Argument::Pointer { region, .. }) = source.index().map(|index| machine.arguments[index]) {
+        return region;
+    }
+    let found = machine.regions.iter().find(|region| region.contains(address, 1));
+    found.copied().unwrap_or_else(|| Region::of(&mut []))
+}
+
+/// The memory that elements may touch.
+fn regions_of<'a, 'b>(machine: &'b Machine<'a>, source: Source) -> &'b [Region<'a>] {
+    match source.index().map(|index| &machine.arguments[index]) {
+        Some(Argument::Pointer { region, .. }) => std::slice::from_ref(region),
+        _ => machine.regions,
+    }
+}
+
+#[expect(clippy::unnecessary_box_returns, reason = "it becomes the error of a step")]
+fn out_of_bounds(error: &AccessError, is_store: bool, size: usize, source: Source) -> Box<Fault> {
+    Fault::new(FaultKind::OutOfBounds { is_store, address: error.address, size, source })
+}
+
+/// Reads where the mask holds; elsewhere gives `other`, or zero without one. A boolean is true if its byte is not 0.
+pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
+    let [pointer, rest @ ..] = &step.operands[..] else { unreachable!("a load has a pointer") };
+    let (mask, other) = (rest.first().copied(), rest.get(1).copied());
+    let (ty, pointer_ty) = (machine.ty(step.results[0]), machine.type_of(*pointer));
+    let part = Where::new(mask.map(|mask| machine.form(mask)));
+    let value = match (part, machine.form(*pointer)) {
+        (Where::Nowhere, _) => {
+            let other = other.map_or(Value::EMPTY, |other| machine.take(other));
+            machine.release(&step.operands);
+            other
+        }
+        (Where::Everywhere, &Form::Uniform(address)) => {
+            Value::uniform(load_one(machine, ty, address, machine.source(*pointer))?)
+        }
+        _ => {
+            let other = other.map_or(Value::EMPTY, |other| machine.take(other));
+            let mut tile = background(ty, part, other);
+            load_tile(machine, ty, pointer_ty, *pointer, part, mask, &mut tile)?;
+            if ty.dtype() == Dtype::I1 {
+                for byte in tile.bytes_mut() {
+                    *byte = u8::from(*byte != 0);
+                }
+            }
+            if !ty.is_scalar() {
+                machine.set_dense(step.results[0], tile);
+                return Ok(());
+            }
+            scalar_or_tile(ty, tile)
+        }
+    };
+    machine.set(step.results[0], value);
+    Ok(())
+}
+
+fn load_one(machine: &Machine<'_>, ty: &TileType, address: u64, source: Source) -> Outcome<u64> {
+    let mut bits = [0_u64];
+    let region = region_of(machine, source, address);
+    load_block(&region, ty.size, address, &[], &mut bytemuck::cast_slice_mut(&mut bits)[..ty.size])
+        .map_err(|error| out_of_bounds(&error, false, ty.size, source).at(ty.lane(0)))?;
+    let bits = u64::from_le(bits[0]);
+    Ok(if ty.dtype() == Dtype::I1 { u64::from(bits != 0) } else { bits })
+}
+
+/// Reads into a tile where the mask holds.
+fn load_tile(
+    machine: &mut Machine<'_>,
+    ty: &TileType,
+    pointer_ty: &TileType,
+    pointer: Use,
+    part: Where,
+    mask: Option<Use>,
+    tile: &mut Tile,
+) -> Outcome {
+    let source = machine.source(pointer);
+    if let Some(run) = Run::new(pointer_ty, machine.form(pointer), part, ty.size) {
+        let region = region_of(machine, source, run.address);
+        let out = &mut tile.bytes_mut()[run.low * ty.size..run.high * ty.size];
+        return load_run(&region, ty.size, run.address, out)
+            .map_err(|error| out_of_bounds(&error, false, ty.size, source).at(run.lane(error.element)));
+    }
+    if let Some(block) = as_block(pointer_ty, machine.form(pointer), part) {
+        let region = region_of(machine, source, block.address);
+        let out = &mut tile.bytes_mut()[block.first * ty.size..];
+        return load_block(&region, ty.size, block.address, &block.axes, out)
+            .map_err(|error| out_of_bounds(&error, false, ty.size, source).at(block.lane(error.element)));
+    }
+    let mask = part.lanes(machine, ty, mask);
+    let addresses = write_out(pointer_ty, machine.take(pointer));
+    let addresses = bytemuck::cast_slice(addresses.bytes());
+    let mask = mask.as_ref().map(Tile::bytes);
+    gather(regions_of(machine, source), ty.size, addresses, mask, tile.bytes_mut())
+        .map_err(|error| out_of_bounds(&error, false, ty.size, source).at(ty.lane(error.element)))
+}
+
+/// The tile that a load writes into: it holds `other` where the mask does not hold.
+fn background(ty: &TileType, part: Where, other: Value) -> Tile {
+    match (part, &other.form) {
+        (Where::Everywhere, _) => Tile::new(ty.bytes()),
+        // A box that is cut off along the outermost axis only: fill before and after it.
+        (Where::Box(mask), &Form::Uniform(bits)) if covers_inner(ty, &mask) => {
+            let mut tile = Tile::new(ty.bytes());
+            let row = ty.bytes() / (ty.shape()[0] as usize).max(1);
+            let out = tile.bytes_mut();
+            fill(ty.size, &mut out[..mask.low[0] as usize * row], bits);
+            fill(ty.size, &mut out[mask.high[0] as usize * row..], bits);
+            tile
+        }
+        _ => write_out_unique(ty, other),
+    }
+}
+
+fn covers_inner(ty: &TileType, mask: &BoxMask) -> bool {
+    (1..ty.shape().len()).all(|axis| mask.low[axis] == 0 && mask.high[axis] == ty.shape()[axis])
+}
+
+/// Writes where the mask holds. Nothing is written if an element is out of bounds. Where elements have one address, one
+/// of them is written.
+pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
+    let [pointer, value, rest @ ..] = &step.operands[..] else { unreachable!("a store has two operands") };
+    let mask = rest.first().copied();
+    let (ty, pointer_ty) = (machine.type_of(*value), machine.type_of(*pointer));
+    let source = machine.source(*pointer);
+    let part = Where::new(mask.map(|mask| machine.form(mask)));
+    match (part, machine.form(*pointer), machine.form(*value)) {
+        (Where::Nowhere, ..) => {
+            machine.release(&step.operands);
+            return Ok(());
+        }
+        (Where::Everywhere, &Form::Uniform(address), &Form::Uniform(bits)) => {
+            let region = region_of(machine, source, address);
+            return store_block(&region, ty.size, address, &[], &bits.to_le_bytes()[..ty.size])
+                .map_err(|error| out_of_bounds(&error, true, ty.size, source).at(ty.lane(0)));
+        }
+        _ => {}
+    }
+    let tile = write_out(ty, machine.take(*value));
+    if let Some(run) = Run::new(pointer_ty, machine.form(*pointer), part, ty.size) {
+        let region = region_of(machine, source, run.address);
+        let data = &tile.bytes()[run.low * ty.size..run.high * ty.size];
+        let passes_caches = machine.passes_caches(&region, data.len());
+        return store_run(&region, ty.size, run.address, data, passes_caches)
+            .map_err(|error| out_of_bounds(&error, true, ty.size, source).at(run.lane(error.element)));
+    }
+    if let Some(block) = as_block(pointer_ty, machine.form(*pointer), part) {
+        let region = region_of(machine, source, block.address);
+        let data = &tile.bytes()[block.first * ty.size..];
+        return store_block(&region, ty.size, block.address, &block.axes, data)
+            .map_err(|error| out_of_bounds(&error, true, ty.size, source).at(block.lane(error.element)));
+    }
+    let mask = part.lanes(machine, ty, mask);
+    let addresses = write_out(pointer_ty, machine.take(*pointer));
+    let addresses = bytemuck::cast_slice(addresses.bytes());
+    let mask = mask.as_ref().map(Tile::bytes);
+    scatter(regions_of(machine, source), ty.size, addresses, mask, tile.bytes())
+        .map_err(|error| out_of_bounds(&error, true, ty.size, source).at(ty.lane(error.element)))
+}
+
+/// A load of the first elements of a binary32 tile, which are contiguous in memory, as an operand of a chain: they, and what
+/// the others are. None if it is another one. Fails as the step does.
+#[inline(always)]
+pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<(RunReader<'a>, f32)>> {
+    let [pointer, rest @ ..] = &step.operands[..] else { return Ok(None) };
+    let other = match rest.get(1).map(|&other| machine.form(other)) {
+        None => 0.0,
+        Some(&Form::Uniform(bits)) => f32::from_bits(bits as u32),
+        Some(_) => return Ok(None),
+    };
+    let Some((region, run)) = direct(machine, *pointer, rest.first().copied()) else { return Ok(None) };
+    let bytes = run.high * size_of::<f32>();
+    match RunReader::new(&region, size_of::<f32>(), run.address, bytes) {
+        Ok(reader) => Ok(Some((reader, other))),
+        Err(error) => {
+            let source = machine.source(*pointer);
+            Err(out_of_bounds(&error, false, size_of::<f32>(), source).at(run.lane(error.element)))
+        }
+    }
+}
+
+/// A store of the first elements of a binary32 tile, which are contiguous in memory, as the target of a chain. None if it
+/// is another one. Fails as the step does.
+#[inline(always)]
+pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<Target<'a>>> {
+    let [pointer, _, rest @ ..] = &step.operands[..] else { return Ok(None) };
+    let Some((region, run)) = direct(machine, *pointer, rest.first().copied()) else { return Ok(None) };
+    let bytes = run.high * size_of::<f32>();
+    let passes_caches = machine.passes_caches(&region, bytes);
+    match RunWriter::new(&region, size_of::<f32>(), run.address, bytes, passes_caches) {
+        Ok(writer) => Ok(Some(Target { run: writer, elements: run.high })),
+        Err(error) => {
+            let source = machine.source(*pointer);
+            Err(out_of_bounds(&error, true, size_of::<f32>(), source).at(run.lane(error.element)))
+        }
+    }
+}
+
+/// The memory of an access to the first elements of a binary32 tile, if they are a run.
+#[inline(always)]
+fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<(Region<'a>, Run)> {
+    let part = Where::new(mask.map(|mask| machine.form(mask)));
+    let run = Run::new(machine.type_of(pointer), machine.form(pointer), part, size_of::<f32>())?;
+    (run.low == 0).then(|| (region_of(machine, machine.source(pointer), run.address), run))
+}
+
+/// The bits of a scalar that was computed as a tile of one element.
+pub(crate) fn scalar_or_tile(ty: &TileType, tile: Tile) -> Value {
+    if ty.is_scalar() { Value::uniform(only_element(ty.size, tile.bytes())) } else { Value::dense(tile) }
+}
