@@ -1,14 +1,14 @@
-//! Liveness: which use of a slot is the last one, what is never used, and what is the same for the whole grid.
+//! Liveness of slots: last uses, dead steps, and the hoisting of grid-invariant steps.
 
-use crate::compile::program::{Action, Block, BlockId, Program, Slot, Step, Use};
+use crate::program::{Block, BlockId, Program, Slot, Step, Use};
 
-/// Splits the body into preamble and body, drops what nobody reads, and marks last uses.
+/// Hoists grid-invariant steps into the preamble, drops dead steps, and marks last uses.
 pub(crate) fn analyse(program: &mut Program) {
-    split(program);
+    hoist(program);
     mark(program);
 }
 
-/// Drops what nobody reads, and marks last uses, whatever was marked before.
+/// Drops dead steps and marks last uses anew.
 pub(crate) fn mark(program: &mut Program) {
     let mut analysis = Analysis {
         owner: vec![PINNED; program.slots.len()],
@@ -21,7 +21,7 @@ pub(crate) fn mark(program: &mut Program) {
     analysis.block(body, body);
     analysis.preamble(preamble);
     program.blocks = analysis.blocks;
-    // Nothing is held by the slot of a scalar: it is as well left as it is.
+    // A scalar holds no memory: its slot need not be cleared.
     for block in &mut program.blocks {
         let is_tile = |slot: &mut Slot| !program.types[program.slots[*slot as usize] as usize].is_scalar();
         block.kills.retain(is_tile);
@@ -29,26 +29,26 @@ pub(crate) fn mark(program: &mut Program) {
     }
 }
 
-/// Moves the steps that give the same for every program from the body to the preamble.
-fn split(program: &mut Program) {
-    let mut same = vec![false; program.slots.len()];
+/// Moves the grid-invariant steps from the body to the preamble.
+fn hoist(program: &mut Program) {
+    let mut invariant = vec![false; program.slots.len()];
     for parameter in &program.parameters {
-        same[parameter.slot as usize] = true;
+        invariant[parameter.slot as usize] = true;
     }
     let steps = std::mem::take(&mut program.blocks[program.body as usize].steps);
     let (once, each): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(|step| {
-        let is_same = step.action.is_uniform_over_grid()
-            && step.operands.iter().all(|operand| same[operand.slot as usize]);
+        let is_invariant =
+            step.is_grid_invariant() && step.operands.iter().all(|operand| invariant[operand.slot as usize]);
         for &result in &step.results {
-            same[result as usize] |= is_same;
+            invariant[result as usize] |= is_invariant;
         }
-        is_same
+        is_invariant
     });
     program.blocks[program.preamble as usize].steps = once;
     program.blocks[program.body as usize].steps = each;
 }
 
-/// Forgets what was marked.
+/// Clears all marks.
 fn unmark(block: &mut Block) {
     let operands = block.steps.iter_mut().flat_map(|step| &mut step.operands);
     for operand in operands.chain(&mut block.yields) {
@@ -61,17 +61,17 @@ fn unmark(block: &mut Block) {
 }
 
 struct Analysis {
-    /// The innermost repeated block (or the body) that the slot is defined in; [`PINNED`] for what lives longer.
+    /// The innermost repeated block (or the body) that defines the slot; [`PINNED`] for what lives longer.
     owner: Vec<BlockId>,
     live: Vec<bool>,
     blocks: Vec<Block>,
 }
 
-/// Arguments and results of the preamble: they live as long as the launch.
+/// The owner of arguments and results of the preamble, which live as long as the launch.
 const PINNED: BlockId = BlockId::MAX;
 
 impl Analysis {
-    /// Notes which repeated block each slot belongs to.
+    /// Finds the owner of each slot.
     fn own(&mut self, block: BlockId, root: BlockId) {
         let data = &self.blocks[block as usize];
         let mut inner = Vec::new();
@@ -82,25 +82,23 @@ impl Analysis {
             for &slot in &step.results {
                 self.owner[slot as usize] = root;
             }
-            let repeated = is_repeated(&step.action);
-            inner.extend(
-                step.action.blocks().iter().map(|&block| (block, if repeated { block } else { root })),
-            );
+            let repeats = step.repeats_blocks();
+            inner.extend(step.blocks.iter().map(|&block| (block, if repeats { block } else { root })));
         }
         for (block, root) in inner {
             self.own(block, root);
         }
     }
 
-    /// Walks a block backwards. `live` holds the slots that are read after it, then those that are read from its
-    /// beginning on. A slot may be freed in it if it belongs to the same repeated block.
+    /// Walks a block backwards. `live` holds the slots that are live after it, then those that are live before it. The
+    /// block may free a slot only if `root` owns it: the next iteration would read it otherwise.
     fn block(&mut self, block: BlockId, root: BlockId) {
         let mut data = std::mem::take(&mut self.blocks[block as usize]);
         self.uses(&mut data.yields, root);
         let mut kept = Vec::with_capacity(data.steps.len());
         while let Some(mut step) = data.steps.pop() {
             let is_read = step.results.iter().any(|&slot| self.live[slot as usize]);
-            if step.action.is_pure() && !is_read {
+            if step.is_pure() && !is_read {
                 continue;
             }
             for &slot in &step.results {
@@ -108,7 +106,7 @@ impl Analysis {
                     step.kills.push(slot);
                 }
             }
-            self.regions(&mut step, root);
+            self.inner_blocks(&mut step, root);
             self.uses(&mut step.operands, root);
             release_shared(&mut step);
             kept.push(step);
@@ -133,18 +131,17 @@ impl Analysis {
         }
     }
 
-    /// The regions of a step. What they capture and nobody reads afterwards is freed after the step.
-    fn regions(&mut self, step: &mut Step, root: BlockId) {
-        let blocks = step.action.blocks();
-        if blocks.is_empty() {
+    /// Walks the blocks of a step. What they capture and is dead afterwards is freed after the step.
+    fn inner_blocks(&mut self, step: &mut Step, root: BlockId) {
+        if step.blocks.is_empty() {
             return;
         }
         let after = self.live.clone();
-        let repeated = is_repeated(&step.action);
+        let repeats = step.repeats_blocks();
         let mut captured = after.clone();
-        for &block in &blocks {
+        for &block in &step.blocks {
             self.live.clone_from(&after);
-            self.block(block, if repeated { block } else { root });
+            self.block(block, if repeats { block } else { root });
             for (all, &live) in captured.iter_mut().zip(&self.live) {
                 *all |= live;
             }
@@ -157,7 +154,7 @@ impl Analysis {
         self.live = captured;
     }
 
-    /// The preamble: what it computes lives as long as the launch, so only what is never read is dropped.
+    /// Walks the preamble. Its results live as long as the launch, so it only loses dead steps.
     fn preamble(&mut self, preamble: BlockId) {
         let steps = std::mem::take(&mut self.blocks[preamble as usize].steps);
         let mut kept = Vec::with_capacity(steps.len());
@@ -174,13 +171,8 @@ impl Analysis {
     }
 }
 
-/// Whether the regions of an action may run more than once, or one after the other.
-fn is_repeated(action: &Action) -> bool {
-    matches!(action, Action::For(_) | Action::While(..) | Action::Reduce(_))
-}
-
-/// An operand that is the last use of its slot is moved out, in whatever order the step looks at its operands: a slot that
-/// several of them have is freed after the step instead.
+/// Frees a slot after the step if several operands of the step use it last: a step takes its operands in any order, and
+/// the first one would move the value out.
 fn release_shared(step: &mut Step) {
     for index in 1..step.operands.len() {
         let Use { slot, last, .. } = step.operands[index];

@@ -1,4 +1,6 @@
 //! Lowering: from a module to the blocks of a program, with calls inlined.
+//!
+//! An op becomes one step with the same op, unless it is named in [`Lowering::inst`].
 
 use std::sync::atomic::AtomicU64;
 
@@ -6,34 +8,30 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{
-    Block as IrBlock, CacheModifier, Element, ElementwiseFn, EvictionPolicy, Failure, FuncId, Function,
-    HintKind, InputPrecision, Inst, IntList, Literal, LoopOptions, Module, Op, OpVisitor, Rounding, Shape,
-    Type, TypeList, Value, visit,
+    Block as IrBlock, ElementwiseFn, FuncId, Function, Inst, InstData, Module, Op, Shape, Type, Value,
 };
 
-use crate::compile::program::{
-    Action, Block, BlockId, How, Parameter, Program, Reduce, Slot, Step, TypeId, Use,
-};
+use crate::program::{Action, Block, BlockId, Parameter, Program, Slot, Step, Strategy, TypeId, Use};
 use crate::run::kernels::reduce::Combine;
-use crate::run::value::TileType;
+use crate::types::TileType;
 
-/// Calls nested deeper than this are refused: only recursion nests so deeply.
+/// Deeper call chains are refused: only recursion makes them.
 const MAX_CALL_DEPTH: usize = 64;
 
-/// More steps than this are refused: only calls that multiply make so many.
+/// Programs of more steps are refused: only calls that multiply make them.
 const MAX_STEPS: usize = 4_000_000;
 
-/// Regions nested deeper than this are refused, so that the executor does not run out of stack.
+/// Deeper nests of regions are refused, so that the executor does not run out of stack.
 const MAX_NESTING: usize = 256;
 
-/// How often a loop is guessed to run.
-const GUESSED_ITERATIONS: u64 = 8;
+/// The trip count that the cost estimate assumes of a loop.
+const ASSUMED_TRIP_COUNT: u64 = 8;
 
 type Result<T = ()> = std::result::Result<T, Box<Diagnostic>>;
 
-/// Lowers the kernel. Nothing is known yet of the last uses.
+/// Lowers the kernel. No use is marked as the last one yet.
 ///
-/// With `symbolic`, a tile that is known to be uniform is read from the slot of its scalar.
+/// With `symbolic`, a tile that is known to be uniform shares the slot of its scalar.
 pub(crate) fn lower(module: &Module, symbolic: bool) -> Result<Program> {
     let kernel = module.kernel();
     let program = Program {
@@ -56,7 +54,7 @@ pub(crate) fn lower(module: &Module, symbolic: bool) -> Result<Program> {
         function: kernel,
         slots: FxHashMap::default(),
         types: FxHashMap::default(),
-        chain: SmallVec::new(),
+        callers: SmallVec::new(),
         block: 1,
         depth: 0,
         nesting: 0,
@@ -73,9 +71,9 @@ pub(crate) fn lower(module: &Module, symbolic: bool) -> Result<Program> {
     Ok(lowering.program)
 }
 
-/// Where a value is.
+/// Where the value of an SSA name is.
 #[derive(Clone, Copy)]
-struct Known {
+struct Location {
     slot: Slot,
     /// Whether all elements are known to be the same, so that the slot may be shared with the scalar.
     uniform: bool,
@@ -84,19 +82,20 @@ struct Known {
 struct Lowering<'a> {
     module: &'a Module,
     program: Program,
-    /// The function that is being lowered, the slots of its values, and the calls that led to it.
+    /// The function that is being lowered, the slots of its values, and the calls that it is inlined through.
     function: &'a Function,
-    slots: FxHashMap<Value, Known>,
+    slots: FxHashMap<Value, Location>,
     types: FxHashMap<Type, TypeId>,
-    chain: SmallVec<[Span; 2]>,
-    /// Where steps go.
+    callers: SmallVec<[Span; 2]>,
+    /// Where steps are appended.
     block: BlockId,
+    /// The depth of calls and of regions.
     depth: usize,
     nesting: usize,
     steps: usize,
-    /// How often the current block is guessed to run per program.
+    /// How often the current block is assumed to run per program.
     weight: u64,
-    /// In the combine region of a reduction by whole tiles: the shape that stands for a scalar.
+    /// In the combine region of a tree reduction: the shape that stands for a scalar.
     tile: Option<Shape>,
 }
 
@@ -104,7 +103,7 @@ impl Lowering<'_> {
     /// The type of a value, as it is at run time.
     fn ty(&mut self, value: Value) -> TypeId {
         let mut ty = self.function.ty(value).clone();
-        // What is defined outside of a region by whole tiles stays a scalar; it is uniform, so that its shape is not read.
+        // What the combine region of a tree reduction captures stays a scalar. It is uniform, so its shape is not read.
         if let Some(shape) = &self.tile {
             ty.shape = shape.clone();
         }
@@ -120,7 +119,7 @@ impl Lowering<'_> {
         let ty = self.ty(value);
         let slot = self.program.slots.len() as Slot;
         self.program.slots.push(ty);
-        self.slots.insert(value, Known { slot, uniform });
+        self.slots.insert(value, Location { slot, uniform });
         slot
     }
 
@@ -136,73 +135,115 @@ impl Lowering<'_> {
         self.tile.is_none() && values.iter().all(|value| self.slots[value].uniform)
     }
 
-    /// Adds the step of an op that only moves elements: there is nothing to do if they are all the same.
-    fn moving(&mut self, inst: Inst, from: Value, action: Action) -> Result {
-        if self.program.symbolic && self.are_uniform(&[from]) {
-            let slot = self.slots[&from].slot;
-            self.alias(inst, &[Known { slot, uniform: true }]);
-            return Ok(());
+    /// Lowers an instruction.
+    fn inst(&mut self, inst: Inst) -> Result {
+        let function = self.function;
+        let data = &function.insts[inst];
+        match &data.op {
+            // A promise about a value is the value, and one thread holds all elements of a tile.
+            Op::Hint { .. } | Op::Relayout { .. } => {
+                let location = self.slots[&data.operands[0]];
+                self.alias(inst, &[location]);
+                Ok(())
+            }
+            // A promise takes no time, a barrier of one thread neither, and a block knows what it yields.
+            Op::Assume { .. } | Op::Barrier { .. } | Op::Yield { .. } | Op::Return { .. } => Ok(()),
+            Op::Call { callee, .. } => self.inline(inst, *callee),
+            Op::Splat { .. }
+            | Op::ExpandDims { .. }
+            | Op::Broadcast { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. }
+                if self.program.symbolic && self.are_uniform(&data.operands) =>
+            {
+                // The elements of a uniform tile may stand anywhere.
+                let slot = self.slots[&data.operands[0]].slot;
+                self.alias(inst, &[Location { slot, uniform: true }]);
+                Ok(())
+            }
+            Op::Dot { .. } => {
+                let (a, transpose_a) = self.dot_operand(data.operands[0]);
+                let (b, transpose_b) = self.dot_operand(data.operands[1]);
+                let operands = self.uses(&[a, b, data.operands[2]]);
+                let transposed = [transpose_a, transpose_b];
+                self.step(inst, Action::Dot { transposed }, operands, SmallVec::new())
+            }
+            Op::Reduce { axis } => {
+                let axis = *axis as usize;
+                let (strategy, blocks) = self.reduction(data, axis)?;
+                let operands = self.uses(&data.operands);
+                self.step(inst, Action::Reduce { axis, strategy }, operands, blocks)
+            }
+            // tidy: wildcard because any other op is executed as the table has it.
+            op => {
+                let is_loop = !matches!(op, Op::If { .. });
+                let mut blocks = SmallVec::new();
+                for &region in &data.regions {
+                    blocks.push(if is_loop { self.loop_region(region)? } else { self.region(region)? });
+                }
+                let operands = self.uses(&data.operands);
+                self.step(inst, Action::Op(op.clone()), operands, blocks)
+            }
         }
-        self.step(inst, action)
     }
 
-    /// Adds the step of an instruction whose operands are read in order.
-    fn step(&mut self, inst: Inst, action: Action) -> Result {
-        let operands = self.uses(&self.function.insts[inst].operands);
-        self.step_with(inst, action, operands)
-    }
-
-    fn step_with(&mut self, inst: Inst, action: Action, operands: SmallVec<[Use; 4]>) -> Result {
-        let chain = self.call_chain(inst);
+    /// Appends the step of an instruction, and defines its results.
+    fn step(
+        &mut self,
+        inst: Inst,
+        action: Action,
+        operands: SmallVec<[Use; 4]>,
+        blocks: SmallVec<[BlockId; 2]>,
+    ) -> Result {
+        let callers = self.call_chain(inst);
         self.steps += 1;
         if self.steps > MAX_STEPS {
-            return Err(too_large(&chain));
+            return Err(too_large(&callers));
         }
         let function = self.function;
-        let is_elementwise =
-            matches!(action, Action::Elementwise(_) | Action::Cast(_) | Action::Bitcast | Action::PtrAdd);
         let data = &function.insts[inst];
+        let is_elementwise = matches!(
+            data.op,
+            Op::Elementwise { .. } | Op::Cast { .. } | Op::Bitcast { .. } | Op::PtrAdd { .. }
+        );
         let all_uniform = is_elementwise && self.are_uniform(&data.operands);
         let mut results: SmallVec<[Slot; 1]> = SmallVec::new();
         for &value in &data.results {
             let uniform = all_uniform || function.ty(value).is_scalar();
             results.push(self.define(value, uniform));
         }
-        self.program.estimate = self
-            .program
-            .estimate
-            .saturating_add(self.weight.saturating_mul(self.cost(&action, &operands, &results)));
-        if self.program.sites.last() != Some(&chain) {
-            self.program.sites.push(chain);
+        let cost = self.cost(&action, &operands, &results);
+        self.program.estimate = self.program.estimate.saturating_add(self.weight.saturating_mul(cost));
+        if self.program.sites.last() != Some(&callers) {
+            self.program.sites.push(callers);
         }
         let site = self.program.sites.len() as u32 - 1;
-        let step = Step { action, operands, results, kills: SmallVec::new(), site };
+        let step = Step { action, operands, results, blocks, kills: SmallVec::new(), site };
         self.program.blocks[self.block as usize].steps.push(step);
         Ok(())
     }
 
-    /// The place of an instruction and the calls that led there, innermost first.
+    /// The place of an instruction and the calls that it is inlined through, innermost first.
     fn call_chain(&self, inst: Inst) -> SmallVec<[Span; 2]> {
-        self.function.call_chain(inst).into_iter().chain(self.chain.iter().copied()).collect()
+        self.function.call_chain(inst).into_iter().chain(self.callers.iter().copied()).collect()
     }
 
-    /// A guess of the nanoseconds that a step takes.
+    /// An estimate of the nanoseconds that a step takes.
     fn cost(&self, action: &Action, operands: &[Use], results: &[Slot]) -> u64 {
         let types = results.iter().map(|&slot| self.program.ty(slot));
         let types = types.chain(operands.iter().map(|operand| &self.program.types[operand.ty as usize]));
         let elements = types.map(|ty| ty.elements() as u64).max().unwrap_or(1);
         match action {
-            Action::Dot(transposed) => {
+            Action::Dot { transposed } => {
                 let a = self.program.types[operands[0].ty as usize].shape();
                 let k = a[a.len() - 1 - usize::from(transposed[0])];
                 self.program.ty(results[0]).elements() as u64 * u64::from(k) / 16
             }
-            Action::Elementwise(_)
-            | Action::Cast(_)
-            | Action::Reduce(_)
-            | Action::Load(_)
-            | Action::Store => 10 + elements / 8,
-            _ => 10,
+            Action::Reduce { .. }
+            | Action::Op(Op::Elementwise { .. } | Op::Cast { .. } | Op::Load { .. } | Op::Store { .. }) => {
+                10 + elements / 8
+            }
+            Action::Op(_) | Action::Fused(_) => 10,
         }
     }
 
@@ -210,7 +251,7 @@ impl Lowering<'_> {
     fn insts(&mut self, block: IrBlock) -> Result<SmallVec<[Use; 4]>> {
         let function = self.function;
         for &inst in &function.blocks[block].insts {
-            visit(function, inst, self)?;
+            self.inst(inst)?;
         }
         Ok(self.uses(function.yielded(block)))
     }
@@ -222,7 +263,7 @@ impl Lowering<'_> {
         let outer = std::mem::replace(&mut self.block, id);
         self.nesting += 1;
         if self.nesting > MAX_NESTING {
-            return Err(too_large(&self.chain));
+            return Err(too_large(&self.callers));
         }
         let function = self.function;
         let mut parameters: SmallVec<[Slot; 4]> = SmallVec::new();
@@ -237,20 +278,44 @@ impl Lowering<'_> {
         Ok(id)
     }
 
-    /// Lowers a region that is guessed to run several times.
-    fn repeated(&mut self, region: IrBlock) -> Result<BlockId> {
+    /// Lowers a region that is likely to run several times.
+    fn loop_region(&mut self, region: IrBlock) -> Result<BlockId> {
         let outer = self.weight;
-        self.weight = outer.saturating_mul(GUESSED_ITERATIONS);
+        self.weight = outer.saturating_mul(ASSUMED_TRIP_COUNT);
         let block = self.region(region);
         self.weight = outer;
         block
     }
 
-    /// Makes a value stand for another.
-    fn alias(&mut self, inst: Inst, values: &[Known]) {
-        for (&result, &known) in self.function.insts[inst].results.iter().zip(values) {
-            self.slots.insert(result, known);
+    /// Makes the results of an instruction share the slots of other values.
+    fn alias(&mut self, inst: Inst, values: &[Location]) {
+        for (&result, &location) in self.function.insts[inst].results.iter().zip(values) {
+            self.slots.insert(result, location);
         }
+    }
+
+    /// Lowers the body of the callee in place of a call.
+    fn inline(&mut self, inst: Inst, callee: FuncId) -> Result {
+        let callers = self.call_chain(inst);
+        if self.depth >= MAX_CALL_DEPTH {
+            return Err(too_large(&callers));
+        }
+        let arguments = &self.function.insts[inst].operands;
+        let callee = &self.module.functions[callee];
+        let parameters = callee.blocks[callee.entry].parameters.iter().copied();
+        let slots = parameters.zip(arguments.iter().map(|value| self.slots[value])).collect();
+        self.depth += 1;
+        let outer = std::mem::replace(&mut self.function, callee);
+        let outer_slots = std::mem::replace(&mut self.slots, slots);
+        let outer_callers = std::mem::replace(&mut self.callers, callers);
+        let returned = self.insts(callee.entry).map(|_| {
+            let values = callee.yielded(callee.entry).iter();
+            values.map(|value| self.slots[value]).collect::<SmallVec<[Location; 4]>>()
+        });
+        self.depth -= 1;
+        (self.function, self.slots, self.callers) = (outer, outer_slots, outer_callers);
+        self.alias(inst, &returned?);
+        Ok(())
     }
 
     /// The function of a combine region that is one op of the table on its two parameters.
@@ -267,42 +332,36 @@ impl Lowering<'_> {
         combine_of(function)
     }
 
-    /// Whether a block has control flow in it or calls.
-    fn has_control(&self, region: IrBlock) -> bool {
-        let function = self.function;
-        function.blocks[region].insts.iter().any(|&inst| match &function.insts[inst].op {
-            Op::Call { callee, .. } => self.callee_has_control(*callee, 0),
-            // tidy: wildcard because the effect of the row and the regions decide.
-            op => !op.is_pure() && !op.is_terminator() || !function.insts[inst].regions.is_empty(),
-        })
-    }
-
-    fn callee_has_control(&self, callee: FuncId, depth: usize) -> bool {
-        let function = &self.module.functions[callee];
+    /// Whether a block of a function has control flow or side effects, also in the functions that it calls.
+    fn has_control(&self, function: &Function, block: IrBlock, depth: usize) -> bool {
         depth > MAX_CALL_DEPTH
-            || function.blocks[function.entry].insts.iter().any(|&inst| match &function.insts[inst].op {
-                Op::Call { callee, .. } => self.callee_has_control(*callee, depth + 1),
+            || function.blocks[block].insts.iter().any(|&inst| match &function.insts[inst].op {
+                Op::Call { callee, .. } => {
+                    let callee = &self.module.functions[*callee];
+                    self.has_control(callee, callee.entry, depth + 1)
+                }
                 // tidy: wildcard because the effect of the row and the regions decide.
                 op => !op.is_pure() && !op.is_terminator() || !function.insts[inst].regions.is_empty(),
             })
     }
 
-    fn how(&mut self, region: IrBlock, tiles: &[Value], axis: usize) -> Result<How> {
+    /// How a reduction along an axis is computed, and the blocks of its combine region.
+    fn reduction(&mut self, data: &InstData, axis: usize) -> Result<(Strategy, SmallVec<[BlockId; 2]>)> {
+        let region = data.regions[0];
+        let ty = self.function.ty(data.operands[0]);
         if let Some(combine) = self.combine(region) {
             let is_bitwise = matches!(combine, Combine::And | Combine::Or | Combine::Xor);
-            let dtype = self.function.ty(tiles[0]).dtype();
-            if dtype.is_some_and(|dtype| !dtype.is_float() || !is_bitwise) {
-                return Ok(How::Kernel(combine));
+            if ty.dtype().is_some_and(|dtype| !dtype.is_float() || !is_bitwise) {
+                return Ok((Strategy::Kernel(combine), SmallVec::new()));
             }
         }
-        // A reduction inside of a combine region has tiles in place of scalars already.
-        if self.has_control(region) || self.tile.is_some() {
-            return Ok(How::Elements(self.repeated(region)?));
+        // A reduction in the combine region of a tree reduction has tiles in place of scalars already.
+        if self.has_control(self.function, region, 0) || self.tile.is_some() {
+            return Ok((Strategy::Sequential, SmallVec::from_slice(&[self.loop_region(region)?])));
         }
-        let ty = self.function.ty(tiles[0]);
         let rest = ty.shape.elements() / (ty.shape[axis].max(1) as usize);
         let mut extent = ty.shape[axis] as usize;
-        let mut levels = Vec::new();
+        let mut levels = SmallVec::new();
         while extent > 1 {
             self.tile = Some(Shape::from([(rest * (extent / 2)) as u32]));
             let level = self.region(region);
@@ -310,10 +369,10 @@ impl Lowering<'_> {
             levels.push(level?);
             extent = extent.div_ceil(2);
         }
-        Ok(How::Tiles(levels))
+        Ok((Strategy::Tree, levels))
     }
 
-    /// An operand of dot, and whether it is to be transposed: a transposition is not carried out for it.
+    /// An operand of `dot`, and whether it is transposed: the product reads a transposed operand in place.
     fn dot_operand(&self, value: Value) -> (Value, bool) {
         let Some(inst) = self.function.defining_inst(value) else { return (value, false) };
         let inst = &self.function.insts[inst];
@@ -342,198 +401,10 @@ fn combine_of(function: ElementwiseFn) -> Option<Combine> {
     })
 }
 
-fn too_large(chain: &[Span]) -> Box<Diagnostic> {
+fn too_large(call_chain: &[Span]) -> Box<Diagnostic> {
     let diagnostic = Diagnostic::new(Code::TooLarge, "the program is too large once its calls are inlined");
-    Box::new(match chain.first() {
+    Box::new(match call_chain.first() {
         Some(&span) => diagnostic.primary(span, ""),
         None => diagnostic,
     })
-}
-
-impl OpVisitor for Lowering<'_> {
-    type Output = Result;
-
-    fn constant(&mut self, inst: Inst, value: &Literal) -> Result {
-        self.step(inst, Action::Constant(value.bits))
-    }
-
-    fn program_id(&mut self, inst: Inst, axis: &u8) -> Result {
-        self.step(inst, Action::ProgramId(*axis))
-    }
-
-    fn num_programs(&mut self, inst: Inst, axis: &u8) -> Result {
-        self.step(inst, Action::NumPrograms(*axis))
-    }
-
-    fn arange(&mut self, inst: Inst, start: &i64, _end: &i64) -> Result {
-        self.step(inst, Action::Arange(*start))
-    }
-
-    fn splat(&mut self, inst: Inst, scalar: Value, _shape: &Shape) -> Result {
-        self.moving(inst, scalar, Action::Splat)
-    }
-
-    fn expand_dims(&mut self, inst: Inst, tile: Value, axis: &u32) -> Result {
-        self.moving(inst, tile, Action::ExpandDims(*axis))
-    }
-
-    fn broadcast(&mut self, inst: Inst, tile: Value, _shape: &Shape) -> Result {
-        self.moving(inst, tile, Action::Broadcast)
-    }
-
-    fn reshape(&mut self, inst: Inst, tile: Value, _shape: &Shape) -> Result {
-        self.moving(inst, tile, Action::Reshape)
-    }
-
-    fn transpose(&mut self, inst: Inst, tile: Value, permutation: &IntList) -> Result {
-        self.moving(inst, tile, Action::Transpose(permutation.clone()))
-    }
-
-    fn elementwise(&mut self, inst: Inst, _operands: &[Value], function: &ElementwiseFn) -> Result {
-        self.step(inst, Action::Elementwise(*function))
-    }
-
-    fn cast(&mut self, inst: Inst, _value: Value, _element: &Element, rounding: &Rounding) -> Result {
-        self.step(inst, Action::Cast(*rounding))
-    }
-
-    fn bitcast(&mut self, inst: Inst, _value: Value, _element: &Element) -> Result {
-        self.step(inst, Action::Bitcast)
-    }
-
-    fn ptr_add(&mut self, inst: Inst, _pointer: Value, _offset: Value) -> Result {
-        self.step(inst, Action::PtrAdd)
-    }
-
-    fn load(
-        &mut self,
-        inst: Inst,
-        _pointer: Value,
-        _mask: Option<Value>,
-        _other: Option<Value>,
-        _cache: &CacheModifier,
-        _eviction: &EvictionPolicy,
-        volatile: &bool,
-    ) -> Result {
-        self.step(inst, Action::Load(*volatile))
-    }
-
-    fn store(
-        &mut self,
-        inst: Inst,
-        _pointer: Value,
-        _value: Value,
-        _mask: Option<Value>,
-        _cache: &CacheModifier,
-        _eviction: &EvictionPolicy,
-    ) -> Result {
-        self.step(inst, Action::Store)
-    }
-
-    fn dot(
-        &mut self,
-        inst: Inst,
-        a: Value,
-        b: Value,
-        acc: Value,
-        _precision: &InputPrecision,
-        _max_imprecise_acc: &u32,
-    ) -> Result {
-        let ((a, transpose_a), (b, transpose_b)) = (self.dot_operand(a), self.dot_operand(b));
-        let operands = self.uses(&[a, b, acc]);
-        self.step_with(inst, Action::Dot([transpose_a, transpose_b]), operands)
-    }
-
-    fn reduce(&mut self, inst: Inst, tiles: &[Value], axis: &u32) -> Result {
-        let region = self.function.insts[inst].regions[0];
-        let axis = *axis as usize;
-        let how = self.how(region, tiles, axis)?;
-        self.step(inst, Action::Reduce(Box::new(Reduce { axis, how })))
-    }
-
-    /// A promise is nothing to do; the value is the value.
-    fn hint(&mut self, inst: Inst, value: Value, _kind: &HintKind, _values: &IntList) -> Result {
-        let known = self.slots[&value];
-        self.alias(inst, &[known]);
-        Ok(())
-    }
-
-    /// One thread has all elements.
-    fn relayout(&mut self, inst: Inst, tile: Value) -> Result {
-        let known = self.slots[&tile];
-        self.alias(inst, &[known]);
-        Ok(())
-    }
-
-    /// A promise is nothing to do.
-    fn assume(&mut self, _inst: Inst, _condition: Value) -> Result {
-        Ok(())
-    }
-
-    /// A program runs on one thread, which has come here.
-    fn barrier(&mut self, _inst: Inst) -> Result {
-        Ok(())
-    }
-
-    fn assert(&mut self, inst: Inst, _condition: Value, _mask: Option<Value>, failure: &Failure) -> Result {
-        self.step(inst, Action::Assert(failure.clone()))
-    }
-
-    /// Lowers the body of the callee in place.
-    fn call(&mut self, inst: Inst, arguments: &[Value], callee: &FuncId, _results: &TypeList) -> Result {
-        let chain = self.call_chain(inst);
-        if self.depth >= MAX_CALL_DEPTH {
-            return Err(too_large(&chain));
-        }
-        let callee = &self.module.functions[*callee];
-        let parameters = callee.blocks[callee.entry].parameters.iter().copied();
-        let slots = parameters.zip(arguments.iter().map(|value| self.slots[value])).collect();
-        self.depth += 1;
-        let outer = std::mem::replace(&mut self.function, callee);
-        let outer_slots = std::mem::replace(&mut self.slots, slots);
-        let outer_chain = std::mem::replace(&mut self.chain, chain);
-        let returned = self.insts(callee.entry).map(|_| {
-            let values = callee.yielded(callee.entry).iter();
-            values.map(|value| self.slots[value]).collect::<SmallVec<[Known; 4]>>()
-        });
-        self.depth -= 1;
-        (self.function, self.slots, self.chain) = (outer, outer_slots, outer_chain);
-        self.alias(inst, &returned?);
-        Ok(())
-    }
-
-    fn for_loop(
-        &mut self,
-        inst: Inst,
-        _lower: Value,
-        _upper: Value,
-        _step: Value,
-        _carried: &[Value],
-        _options: &LoopOptions,
-    ) -> Result {
-        let body = self.repeated(self.function.insts[inst].regions[0])?;
-        self.step(inst, Action::For(body))
-    }
-
-    fn while_loop(&mut self, inst: Inst, _carried: &[Value]) -> Result {
-        let condition = self.repeated(self.function.insts[inst].regions[0])?;
-        let body = self.repeated(self.function.insts[inst].regions[1])?;
-        self.step(inst, Action::While(condition, body))
-    }
-
-    fn if_else(&mut self, inst: Inst, _condition: Value) -> Result {
-        let then = self.region(self.function.insts[inst].regions[0])?;
-        let otherwise = self.region(self.function.insts[inst].regions[1])?;
-        self.step(inst, Action::If(then, otherwise))
-    }
-
-    /// The values that a region yields are those of its block.
-    fn yield_values(&mut self, _inst: Inst, _values: &[Value]) -> Result {
-        Ok(())
-    }
-
-    /// The results of the kernel are nobody's; those of a callee are the caller's.
-    fn return_values(&mut self, _inst: Inst, _values: &[Value]) -> Result {
-        Ok(())
-    }
 }

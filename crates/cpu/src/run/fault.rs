@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::Failure;
 
-use crate::compile::program::{Program, Step};
+use crate::program::{Program, Step};
 use crate::run::launch::Argument;
-use crate::run::value::Source;
+use crate::run::value::Provenance;
 
 /// A program of the grid that cannot go on.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Fault {
 /// The ways to go wrong.
 #[derive(Clone, Debug)]
 pub(crate) enum FaultKind {
-    OutOfBounds { is_store: bool, address: u64, size: usize, source: Source },
+    OutOfBounds { is_store: bool, address: u64, size: usize, provenance: Provenance },
     Assertion(Failure),
     LoopStep,
     OutOfMemory,
@@ -61,8 +61,8 @@ impl Fault {
         id: [u32; 3],
     ) -> Diagnostic {
         let mut diagnostic = match &self.kind {
-            FaultKind::OutOfBounds { is_store, address, size, source } => {
-                let access = Access { is_store: *is_store, address: *address, size: *size, source: *source };
+            FaultKind::OutOfBounds { is_store, address, size, provenance } => {
+                let access = Access { is_store: *is_store, address: *address, size: *size, provenance: *provenance };
                 self.out_of_bounds(program, arguments, &access)
             }
             FaultKind::Assertion(Failure::DivisionByZero) => self
@@ -107,7 +107,7 @@ impl Fault {
 
     fn out_of_bounds(&self, program: &Program, arguments: &[Argument<'_>], access: &Access) -> Diagnostic {
         let (verb, noun) = if access.is_store { ("writes", "store") } else { ("reads", "load") };
-        let argument = access.source.index().and_then(|index| match arguments.get(index)? {
+        let argument = access.provenance.index().and_then(|index| match arguments.get(index)? {
             Argument::Pointer { address, region } => {
                 Some((&program.parameters[index].name, *address, region))
             }
@@ -159,7 +159,7 @@ struct Access {
     is_store: bool,
     address: u64,
     size: usize,
-    source: Source,
+    provenance: Provenance,
 }
 
 fn coordinates(id: &[u32; 3]) -> String {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 use tilewright_base::Diagnostic;
 
-use crate::compile::program::Program;
+use crate::program::Program;
 use crate::run::fault::{Fault, FaultKind, Outcome};
 use crate::run::kernels::buffer::OutOfMemory;
 use crate::run::machine::Machine;

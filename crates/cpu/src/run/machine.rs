@@ -5,14 +5,15 @@ use std::cell::{Cell, RefCell};
 
 use smallvec::SmallVec;
 
-use crate::compile::program::{Action, Block, BlockId, Program, Slot, Step, Use};
+use crate::program::{Action, Block, BlockId, Program, Slot, Step, Use};
 use crate::run::fault::{Fault, FaultKind, Outcome};
 use crate::run::kernels::dot::Scratch;
 use crate::run::launch::{Argument, Control};
-use crate::run::memory::{Region, advise_large_pages, finish_stores};
+use crate::run::memory::{Region, advise_large_pages, fence_stores};
 use crate::run::ops;
 use crate::run::tile::Tile;
-use crate::run::value::{Affine, Form, Source, TileType, Value};
+use crate::run::value::{Affine, Form, Provenance, Value};
+use crate::types::TileType;
 
 /// The values of a program and where it stands in the grid.
 pub(crate) struct Machine<'a> {
@@ -21,7 +22,7 @@ pub(crate) struct Machine<'a> {
     /// The memory of all arguments, for pointers of unknown origin.
     pub regions: &'a [Region<'a>],
     pub control: Control<'a>,
-    grid: [u32; 3],
+    pub grid: [u32; 3],
     pub id: [u32; 3],
     /// The number of programs of the launch.
     programs: usize,
@@ -80,7 +81,7 @@ impl<'a> Machine<'a> {
         for (index, (parameter, argument)) in program.parameters.iter().zip(arguments).enumerate() {
             let value = match argument {
                 Argument::Pointer { address, .. } => {
-                    Value::uniform(*address).with_source(Source::argument(index))
+                    Value::uniform(*address).with_provenance(Provenance::argument(index))
                 }
                 Argument::Scalar(bits) => Value::uniform(machine.ty(parameter.slot).number.truncate(*bits)),
             };
@@ -121,8 +122,8 @@ impl<'a> Machine<'a> {
 
     /// Where the pointers of an operand come from.
     #[inline]
-    pub(crate) fn source(&self, operand: Use) -> Source {
-        self.slots[operand.slot as usize].source
+    pub(crate) fn provenance(&self, operand: Use) -> Provenance {
+        self.slots[operand.slot as usize].provenance
     }
 
     /// The value of an operand: moved out if this is its last use.
@@ -188,7 +189,7 @@ impl<'a> Machine<'a> {
         if self.program.symbolic {
             let value = &mut self.slots[slot as usize];
             value.form = Form::Uniform(bits);
-            value.source = Source::UNKNOWN;
+            value.provenance = Provenance::UNKNOWN;
         } else {
             self.set(slot, Value::uniform(bits));
         }
@@ -196,20 +197,20 @@ impl<'a> Machine<'a> {
 
     /// Gives a slot pointers that are all the same.
     #[inline(always)]
-    pub(crate) fn set_pointer(&mut self, slot: Slot, address: u64, source: Source) {
+    pub(crate) fn set_pointer(&mut self, slot: Slot, address: u64, provenance: Provenance) {
         self.set_uniform(slot, address);
-        self.slots[slot as usize].source = source;
+        self.slots[slot as usize].provenance = provenance;
     }
 
     /// Gives a slot pointers in arithmetic progression.
     #[inline(always)]
-    pub(crate) fn set_pointers(&mut self, slot: Slot, pointers: Affine, source: Source) {
+    pub(crate) fn set_pointers(&mut self, slot: Slot, pointers: Affine, provenance: Provenance) {
         if self.program.symbolic {
             let value = &mut self.slots[slot as usize];
             value.form = Form::Affine(pointers);
-            value.source = source;
+            value.provenance = provenance;
         } else {
-            self.set(slot, Value::from(Form::Affine(pointers)).with_source(source));
+            self.set(slot, Value::from(Form::Affine(pointers)).with_provenance(provenance));
         }
     }
 
@@ -218,7 +219,7 @@ impl<'a> Machine<'a> {
     pub(crate) fn set_dense(&mut self, slot: Slot, tile: Tile) {
         let value = &mut self.slots[slot as usize];
         value.form = Form::Dense(tile);
-        value.source = Source::UNKNOWN;
+        value.provenance = Provenance::UNKNOWN;
     }
 
     #[cold]
@@ -227,14 +228,14 @@ impl<'a> Machine<'a> {
         if ty.is_scalar() {
             return value;
         }
-        let source = value.source;
-        Value::dense(ops::dense::write_out(ty, value)).with_source(source)
+        let provenance = value.provenance;
+        Value::dense(ops::materialize::materialize(ty, value)).with_provenance(provenance)
     }
 
     /// Whether a store of so many bytes by each program of the launch to a region is one of so much data that the first
     /// of it has left the caches before anybody can read it.
     #[inline]
-    pub(crate) fn passes_caches(&self, region: &Region<'_>, bytes: usize) -> bool {
+    pub(crate) fn non_temporal(&self, region: &Region<'_>, bytes: usize) -> bool {
         let passes =
             region.len() >= LARGER_THAN_CACHES && bytes.saturating_mul(self.programs) >= LARGER_THAN_CACHES;
         if passes && !self.advised.borrow().contains(&region.address()) {
@@ -256,9 +257,9 @@ impl<'a> Machine<'a> {
         let mut steps = &block.steps[..];
         while let [step, rest @ ..] = steps {
             steps = rest;
-            if let Action::Chain(chain) = &step.action {
-                let (members, others) = rest.split_at(chain.members);
-                if ops::chain::chain(self, chain, members)? {
+            if let Action::Fused(group) = &step.action {
+                let (members, others) = rest.split_at(group.members);
+                if ops::fused::execute(self, group, members)? {
                     steps = others;
                 }
                 continue;
@@ -270,7 +271,7 @@ impl<'a> Machine<'a> {
 
     /// Executes a step by itself.
     pub(crate) fn single(&mut self, step: &'a Step) -> Outcome {
-        self.step(step).map_err(|fault| fault.in_step(step))?;
+        ops::execute(self, step).map_err(|fault| fault.in_step(step))?;
         self.clear(&step.kills);
         Ok(())
     }
@@ -278,39 +279,6 @@ impl<'a> Machine<'a> {
     /// The block with this number.
     pub(crate) fn block(&self, block: BlockId) -> &'a Block {
         &self.program.blocks[block as usize]
-    }
-
-    fn step(&mut self, step: &'a Step) -> Outcome {
-        match &step.action {
-            Action::Constant(bits) => self.set_uniform(step.results[0], *bits),
-            Action::ProgramId(axis) => {
-                self.set_uniform(step.results[0], self.id[*axis as usize].into());
-            }
-            Action::NumPrograms(axis) => {
-                self.set_uniform(step.results[0], self.grid[*axis as usize].into());
-            }
-            Action::Arange(start) => ops::shape::arange(self, step, *start),
-            Action::Splat => ops::shape::splat(self, step),
-            Action::ExpandDims(axis) => ops::shape::expand_dims(self, step, *axis),
-            Action::Broadcast => ops::shape::broadcast(self, step),
-            Action::Reshape => ops::shape::reshape(self, step),
-            Action::Transpose(permutation) => ops::shape::transpose(self, step, permutation),
-            Action::Elementwise(function) => ops::elementwise::elementwise(self, step, *function),
-            Action::Cast(rounding) => ops::cast::cast(self, step, *rounding),
-            Action::Bitcast => ops::cast::bitcast(self, step),
-            Action::PtrAdd => ops::cast::ptr_add(self, step),
-            Action::Load(_) => return ops::memory::load(self, step),
-            Action::Store => return ops::memory::store(self, step),
-            Action::Dot(transposed) => ops::dot::dot(self, step, *transposed),
-            Action::Reduce(reduce) => return ops::reduce::reduce(self, step, reduce),
-            Action::Assert(message) => return ops::control::assert(self, step, message),
-            Action::For(body) => return self.for_loop(step, *body),
-            Action::While(condition, body) => return self.while_loop(step, *condition, *body),
-            Action::If(then, otherwise) => return self.if_else(step, *then, *otherwise),
-            // `run` treats it, because it passes over steps.
-            Action::Chain(_) => {}
-        }
-        Ok(())
     }
 
     /// Puts operands onto the stack.
@@ -330,7 +298,8 @@ impl<'a> Machine<'a> {
     }
 
     /// Counts from lower to upper, in the mathematical sense: the counter does not wrap.
-    fn for_loop(&mut self, step: &'a Step, body: BlockId) -> Outcome {
+    pub(crate) fn for_loop(&mut self, step: &'a Step) -> Outcome {
+        let body = step.blocks[0];
         let number = self.type_of(step.operands[0]).number;
         let [lower, upper, stride] = [0, 1, 2].map(|index| {
             let bits = self.take(step.operands[index]).scalar();
@@ -354,7 +323,8 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn while_loop(&mut self, step: &'a Step, condition: BlockId, body: BlockId) -> Outcome {
+    pub(crate) fn while_loop(&mut self, step: &'a Step) -> Outcome {
+        let (condition, body) = (step.blocks[0], step.blocks[1]);
         self.push(&step.operands);
         let (condition_block, body_block) = (self.block(condition), self.block(body));
         loop {
@@ -375,8 +345,9 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn if_else(&mut self, step: &'a Step, then: BlockId, otherwise: BlockId) -> Outcome {
-        let chosen = if self.take(step.operands[0]).scalar() == 0 { otherwise } else { then };
+    pub(crate) fn if_else(&mut self, step: &'a Step) -> Outcome {
+        let is_false = self.take(step.operands[0]).scalar() == 0;
+        let chosen = step.blocks[usize::from(is_false)];
         self.run(chosen)?;
         self.push(&self.block(chosen).yields);
         self.pop_into(&step.results);
@@ -402,7 +373,7 @@ impl<'a> Machine<'a> {
 
 impl Drop for Machine<'_> {
     fn drop(&mut self) {
-        finish_stores();
+        fence_stores();
         // Whatever is in the slots is never read again; what matters is that buffers are let go.
         let slots = &mut self.slots[..self.program.slots.len()];
         for value in slots.iter_mut().filter(|value| matches!(value.form, Form::Dense(_))) {

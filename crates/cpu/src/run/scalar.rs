@@ -7,7 +7,7 @@ use tilewright_ir::{Dtype, ElementwiseFn, Rounding};
 
 use crate::run::kernels::elementwise::apply;
 use crate::run::kernels::{Operand, cast};
-use crate::run::value::Number;
+use crate::types::Number;
 
 /// The function of these numbers, whose type is `dtype` (that of `x` and `y` for `select`).
 pub(crate) fn elementwise(function: ElementwiseFn, number: Number, operands: &[u64]) -> u64 {

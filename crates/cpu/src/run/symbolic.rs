@@ -8,7 +8,8 @@
 
 use tilewright_ir::ElementwiseFn;
 
-use crate::run::value::{Affine, BoxMask, Extents, Form, Number, SYMBOLIC_RANK, View};
+use crate::run::value::{Affine, BoxMask, Form};
+use crate::types::{Extents, Number, SYMBOLIC_RANK, View};
 
 type Indices = [u32; SYMBOLIC_RANK];
 

@@ -33,13 +33,13 @@
 
 pub mod buffer;
 pub mod cast;
-pub(crate) mod chain;
-mod chain_math;
 pub mod copy;
 pub mod dot;
 pub mod elementwise;
 mod float;
 mod formats;
+pub(crate) mod fused;
+mod fused_math;
 mod integer;
 mod math32;
 mod math64;

@@ -4,9 +4,9 @@
 //! shape alone, never on the processor:
 //!
 //! - `inner` a power of two below 64 (1 is a reduction of rows): the elements `[n, inner]` in row-major order form 64
-//!   interleaved chains (of the elements 0, 64, 128, …; 1, 65, 129, …), then the upper half of the chains is combined
-//!   onto the lower half, until `inner` are left. With fewer than 64 elements there are as many chains as the largest
-//!   power of two that is not above their number.
+//!   interleaved accumulators (of the elements 0, 64, 128, …; 1, 65, 129, …), then the upper half of the accumulators is
+//!   combined onto the lower half, until `inner` are left. With fewer than 64 elements there are as many accumulators as
+//!   the largest power of two that is not above their number.
 //! - otherwise: from the first to the last element of the axis, one after the other.
 //!
 //! Integers wrap. 16- and 8-bit floats accumulate in binary32 and round once at the end. Minima and maxima are those of
@@ -52,8 +52,8 @@ pub struct Axis {
     pub inner: usize,
 }
 
-/// The interleaved chains of a reduction, and the columns that are reduced at a time.
-const CHAINS: usize = 64;
+/// The interleaved accumulators of a reduction, and the columns that are reduced at a time.
+const ACCUMULATORS: usize = 64;
 /// The elements of binary32 on the stack for narrow floats.
 const CHUNK: usize = 1024;
 
@@ -148,7 +148,7 @@ fn quick<T: Element + PartialOrd>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn
         #[inline(always)]
         || {
             let mut has_nan = false;
-            let (blocks, tail) = x.as_chunks::<CHAINS>();
+            let (blocks, tail) = x.as_chunks::<ACCUMULATORS>();
             for block in blocks {
                 let mut any = 0_u8;
                 for value in block {
@@ -196,13 +196,13 @@ fn narrow(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u8]) 
     }
 }
 
-/// `[n, inner]` narrow floats to `[inner]`, at most [`CHAINS`] columns and [`CHUNK`] elements at a time.
+/// `[n, inner]` narrow floats to `[inner]`, at most [`ACCUMULATORS`] columns and [`CHUNK`] elements at a time.
 fn narrow_long(combine: Combine, dtype: Dtype, n: usize, out: &mut [u8], x: &[u8]) {
     let bytes = dtype.bytes();
     let inner = out.len() / bytes;
     let mut wide = [0.0_f32; CHUNK];
-    let mut sums = [0.0_f32; CHAINS];
-    for (index, out) in out.chunks_mut(CHAINS * bytes).enumerate() {
+    let mut sums = [0.0_f32; ACCUMULATORS];
+    for (index, out) in out.chunks_mut(ACCUMULATORS * bytes).enumerate() {
         let columns = out.len() / bytes;
         let sums = &mut sums[..columns];
         let mut row = 0;
@@ -216,7 +216,7 @@ fn narrow_long(combine: Combine, dtype: Dtype, n: usize, out: &mut [u8], x: &[u8
                 cast::widen(dtype, fresh, &x[row * inner * bytes..][..rows * inner * bytes]);
             } else {
                 for (r, line) in fresh.chunks_exact_mut(columns).enumerate() {
-                    let start = (row + r) * inner + index * CHAINS;
+                    let start = (row + r) * inner + index * ACCUMULATORS;
                     cast::widen(dtype, line, &x[start * bytes..][..columns * bytes]);
                 }
             }
@@ -253,7 +253,7 @@ fn run<T: Element>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + C
     }
     let blocks = out.chunks_exact_mut(inner).zip(x.chunks_exact(n * inner));
     // Loops, not `for_each`: that is a function of its own, which is not compiled for the instruction set.
-    if inner < CHAINS && inner.is_power_of_two() {
+    if inner < ACCUMULATORS && inner.is_power_of_two() {
         vectorize(
             #[inline(always)]
             || {
@@ -274,17 +274,17 @@ fn run<T: Element>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + C
     }
 }
 
-/// Rows of chains combined into the first one, a few columns at a time, so that these stay in registers.
+/// Rows of accumulators combined into the first one, a few columns at a time, so that these stay in registers.
 #[inline(always)]
 fn fold_rows<T: Element>(
-    first: &[T; CHAINS],
-    rows: &[[T; CHAINS]],
+    first: &[T; ACCUMULATORS],
+    rows: &[[T; ACCUMULATORS]],
     f: impl Fn(T, T) -> T + Copy,
-) -> [T; CHAINS] {
+) -> [T; ACCUMULATORS] {
     /// 32 elements of 32 bits are two registers of 512 bits.
     const PART: usize = 32;
-    let mut chains = *first;
-    for (index, part) in chains.as_chunks_mut::<PART>().0.iter_mut().enumerate() {
+    let mut accumulators = *first;
+    for (index, part) in accumulators.as_chunks_mut::<PART>().0.iter_mut().enumerate() {
         let mut sums = *part;
         for row in rows {
             let row = &row.as_chunks::<PART>().0[index];
@@ -294,63 +294,63 @@ fn fold_rows<T: Element>(
         }
         *part = sums;
     }
-    chains
+    accumulators
 }
 
-/// The chains of some elements, and how many there are; those behind them are unspecified.
+/// The accumulators of some elements, and how many there are; those behind them are unspecified.
 #[inline(always)]
-fn chains<T: Element>(block: &[T], f: impl Fn(T, T) -> T + Copy) -> ([T; CHAINS], usize) {
-    if let Some((first, rest)) = block.split_first_chunk::<CHAINS>() {
-        let (rows, tail) = rest.as_chunks::<CHAINS>();
-        let mut chains = fold_rows(first, rows, f);
+fn accumulators<T: Element>(block: &[T], f: impl Fn(T, T) -> T + Copy) -> ([T; ACCUMULATORS], usize) {
+    if let Some((first, rest)) = block.split_first_chunk::<ACCUMULATORS>() {
+        let (rows, tail) = rest.as_chunks::<ACCUMULATORS>();
+        let mut accumulators = fold_rows(first, rows, f);
         if !tail.is_empty() {
             // Through a copy: what is indexed by a number that is not known at compile time is kept in memory.
-            let mut all = chains;
-            for (chain, &value) in all.iter_mut().zip(tail) {
-                *chain = f(*chain, value);
+            let mut all = accumulators;
+            for (accumulator, &value) in all.iter_mut().zip(tail) {
+                *accumulator = f(*accumulator, value);
             }
-            chains = all;
+            accumulators = all;
         }
-        return (chains, CHAINS);
+        return (accumulators, ACCUMULATORS);
     }
-    let mut chains = [T::default(); CHAINS];
+    let mut accumulators = [T::default(); ACCUMULATORS];
     let count = 1 << block.len().ilog2();
-    chains[..count].copy_from_slice(&block[..count]);
-    for (chain, &value) in chains.iter_mut().zip(&block[count..]) {
-        *chain = f(*chain, value);
+    accumulators[..count].copy_from_slice(&block[..count]);
+    for (accumulator, &value) in accumulators.iter_mut().zip(&block[count..]) {
+        *accumulator = f(*accumulator, value);
     }
-    (chains, count)
+    (accumulators, count)
 }
 
-/// Combines the upper half of the chains onto the lower half, where there are so many and so few are wanted. Unrolled, so
-/// that the chains stay in registers.
+/// Combines the upper half of the accumulators onto the lower half, where there are so many and so few are wanted. Unrolled, so
+/// that the accumulators stay in registers.
 macro_rules! halve {
-    ($chains:ident, $count:expr, $wanted:expr, $f:ident, $($half:literal)*) => {$(
+    ($accumulators:ident, $count:expr, $wanted:expr, $f:ident, $($half:literal)*) => {$(
         if $count > $half && $wanted <= $half {
             for i in 0..$half {
-                $chains[i] = $f($chains[i], $chains[i + $half]);
+                $accumulators[i] = $f($accumulators[i], $accumulators[i + $half]);
             }
         }
     )*};
 }
 
-/// `[n, inner]` elements to `[inner]`, in interleaved chains; the length of `out` divides [`CHAINS`].
+/// `[n, inner]` elements to `[inner]`, in interleaved accumulators; the length of `out` divides [`ACCUMULATORS`].
 #[inline(always)]
 fn horizontal<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
-    let (mut chains, count) = chains(block, f);
-    halve!(chains, count, out.len(), f, 32 16 8 4 2 1);
-    out.copy_from_slice(&chains[..out.len()]);
+    let (mut accumulators, count) = accumulators(block, f);
+    halve!(accumulators, count, out.len(), f, 32 16 8 4 2 1);
+    out.copy_from_slice(&accumulators[..out.len()]);
 }
 
-/// [`horizontal`] for [`SIDE`] rows of at least as many elements of 32 bits: the last [`SIDE`] chains of all rows are
+/// [`horizontal`] for [`SIDE`] rows of at least as many elements of 32 bits: the last [`SIDE`] accumulators of all rows are
 /// transposed and combined side by side, in the same order.
 #[inline(always)]
 fn rows<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
     let mut square = [[T::default(); SIDE]; SIDE];
     for (line, row) in square.iter_mut().zip(block.chunks_exact(block.len() / SIDE)) {
-        let (mut chains, count) = chains(row, f);
-        halve!(chains, count, SIDE, f, 32 16);
-        line.copy_from_slice(&chains[..SIDE]);
+        let (mut accumulators, count) = accumulators(row, f);
+        halve!(accumulators, count, SIDE, f, 32 16);
+        line.copy_from_slice(&accumulators[..SIDE]);
     }
     u32::transpose(bytemuck::cast_mut(&mut square));
     for half in [8, 4, 2, 1] {
@@ -368,15 +368,15 @@ fn rows<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
 #[inline(always)]
 fn vertical<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
     let inner = out.len();
-    for (index, out) in out.chunks_mut(CHAINS).enumerate() {
+    for (index, out) in out.chunks_mut(ACCUMULATORS).enumerate() {
         let width = out.len();
-        let mut sums = [T::default(); CHAINS];
-        let mut rows = block.chunks_exact(inner).map(|row| &row[index * CHAINS..][..width]);
+        let mut sums = [T::default(); ACCUMULATORS];
+        let mut rows = block.chunks_exact(inner).map(|row| &row[index * ACCUMULATORS..][..width]);
         sums[..width].copy_from_slice(rows.next().expect("an axis has at least one element"));
         for row in rows {
-            match row.first_chunk::<CHAINS>() {
+            match row.first_chunk::<ACCUMULATORS>() {
                 Some(row) => {
-                    for i in 0..CHAINS {
+                    for i in 0..ACCUMULATORS {
                         sums[i] = f(sums[i], row[i]);
                     }
                 }

@@ -145,13 +145,13 @@ pub fn load_run(region: &Region<'_>, size: usize, address: u64, tile: &mut [u8])
     }
     // SAFETY: the region has as many bytes from here on as the tile.
     unsafe { region.pointer(address).copy_to_nonoverlapping(tile.as_mut_ptr(), tile.len()) };
-    fetch_next::<false>(region, address, tile.len());
+    prefetch_after::<false>(region, address, tile.len());
     Ok(())
 }
 
 /// Writes a run of contiguous elements: [`store_block`] of one axis, for the case that matters most.
 ///
-/// With `passes_caches`, which is for data that nobody reads soon, other threads may see it only after this thread has
+/// With `non_temporal`, which is for data that nobody reads soon, other threads may see it only after this thread has
 /// finished its stores, as a launch does before it returns, or done something atomic on memory.
 #[inline]
 pub fn store_run(
@@ -159,7 +159,7 @@ pub fn store_run(
     size: usize,
     address: u64,
     tile: &[u8],
-    passes_caches: bool,
+    non_temporal: bool,
 ) -> Result<(), AccessError> {
     if !region.contains(address, tile.len()) {
         return Err(find_outside(region, size, address, &[run_axis(size, tile.len())]));
@@ -168,14 +168,14 @@ pub fn store_run(
         return Err(AccessError { kind: AccessErrorKind::ReadOnly, element: 0, address });
     }
     let memory = region.pointer(address);
-    if passes_caches && memory.addr().is_multiple_of(LINE) {
+    if non_temporal && memory.addr().is_multiple_of(LINE) {
         // SAFETY: the region has as many bytes from here on as the tile, and begins at a multiple of a line.
         unsafe { stream(memory, tile) };
         return Ok(());
     }
     // SAFETY: the region has as many bytes from here on as the tile.
     unsafe { memory.copy_from_nonoverlapping(tile.as_ptr(), tile.len()) };
-    fetch_next::<true>(region, address, tile.len());
+    prefetch_after::<true>(region, address, tile.len());
     Ok(())
 }
 
@@ -228,7 +228,7 @@ pub(crate) fn advise_large_pages(region: &Region<'_>) {
 }
 
 /// Makes what [`store_run`] wrote past the caches visible to threads that this one synchronises with afterwards.
-pub(crate) fn finish_stores() {
+pub(crate) fn fence_stores() {
     // SAFETY: every processor of this architecture has the instruction; it touches no memory.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     unsafe {
@@ -239,7 +239,7 @@ pub(crate) fn finish_stores() {
 /// Begins to fetch what follows a run: the next program of the grid, which the same thread runs, probably wants it, and
 /// the processor does not guess across pages by itself. It has no effect but on the caches.
 #[inline]
-fn fetch_next<const STORE: bool>(region: &Region<'_>, address: u64, bytes: usize) {
+fn prefetch_after<const STORE: bool>(region: &Region<'_>, address: u64, bytes: usize) {
     /// The bytes after which the processor goes on by itself.
     const AHEAD: usize = 512;
     #[cfg(target_arch = "x86_64")]

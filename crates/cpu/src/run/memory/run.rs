@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
-use super::{AccessError, AccessErrorKind, LINE, Region, fetch_next, find_outside, run_axis, stream};
+use super::{AccessError, AccessErrorKind, LINE, Region, find_outside, prefetch_after, run_axis, stream};
 
 /// Contiguous bytes of user memory or of a tile. Like a [`Region`] it is no reference: others may write there meanwhile.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ pub(crate) struct RunWriter<'a> {
     first: *mut u8,
     len: usize,
     /// 1 if it does. A whole word, so that a processor does not wait where it is copied with its neighbours.
-    passes_caches: usize,
+    non_temporal: usize,
     lifetime: PhantomData<&'a mut ()>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> RunReader<'a> {
         if !region.contains(address, len) {
             return Err(find_outside(region, size, address, &[run_axis(size, len)]));
         }
-        fetch_next::<false>(region, address, len);
+        prefetch_after::<false>(region, address, len);
         Ok(Self { first: region.pointer(address), len, lifetime: PhantomData })
     }
 
@@ -101,18 +101,18 @@ impl<'a> RunWriter<'a> {
     /// The bytes of a tile.
     #[inline]
     pub(crate) fn of(bytes: &'a mut [u8]) -> Self {
-        Self { first: bytes.as_mut_ptr(), len: bytes.len(), passes_caches: 0, lifetime: PhantomData }
+        Self { first: bytes.as_mut_ptr(), len: bytes.len(), non_temporal: 0, lifetime: PhantomData }
     }
 
     /// `len` bytes of user memory from an address, which hold elements of `size` bytes. See
-    /// [`store_run`](super::store_run) for `passes_caches`.
+    /// [`store_run`](super::store_run) for `non_temporal`.
     #[inline(always)]
     pub(crate) fn new(
         region: &Region<'a>,
         size: usize,
         address: u64,
         len: usize,
-        passes_caches: bool,
+        non_temporal: bool,
     ) -> Result<Self, AccessError> {
         if !region.contains(address, len) {
             return Err(find_outside(region, size, address, &[run_axis(size, len)]));
@@ -121,8 +121,8 @@ impl<'a> RunWriter<'a> {
             return Err(AccessError { kind: AccessErrorKind::ReadOnly, element: 0, address });
         }
         let first = region.pointer(address);
-        let passes_caches = passes_caches && first.addr().is_multiple_of(LINE);
-        Ok(Self { first, len, passes_caches: passes_caches.into(), lifetime: PhantomData })
+        let non_temporal = non_temporal && first.addr().is_multiple_of(LINE);
+        Ok(Self { first, len, non_temporal: non_temporal.into(), lifetime: PhantomData })
     }
 
     /// Puts bytes where an offset is, which must be in the run.
@@ -139,8 +139,8 @@ impl<'a> RunWriter<'a> {
         let bytes = N * size_of::<T>();
         assert!(bytes <= self.len && offset <= self.len - bytes, "the values are in the run");
         let first = self.first.wrapping_add(offset);
-        let passes_caches = self.passes_caches != 0 && offset.is_multiple_of(LINE);
-        RunPartMut { first: first.cast(), passes_caches, lifetime: PhantomData }
+        let non_temporal = self.non_temporal != 0 && offset.is_multiple_of(LINE);
+        RunPartMut { first: first.cast(), non_temporal, lifetime: PhantomData }
     }
 
     /// The same bytes, to be read, before or after they are written.
@@ -159,15 +159,15 @@ impl<'a> RunWriter<'a> {
 /// N places of a run for values, to be written one by one.
 pub(crate) struct RunPartMut<'a, T, const N: usize> {
     first: *mut T,
-    passes_caches: bool,
+    non_temporal: bool,
     lifetime: PhantomData<&'a mut T>,
 }
 
 impl<T: Pod, const N: usize> RunPartMut<'_, T, N> {
     /// Whether values of whole lines are to be written by [`stream`](Self::stream).
     #[inline(always)]
-    pub(crate) fn passes_caches(&self) -> bool {
-        self.passes_caches && size_of::<T>().is_multiple_of(LINE)
+    pub(crate) fn non_temporal(&self) -> bool {
+        self.non_temporal && size_of::<T>().is_multiple_of(LINE)
     }
 
     /// Puts a value at the place with this number.
@@ -182,7 +182,7 @@ impl<T: Pod, const N: usize> RunPartMut<'_, T, N> {
     /// Puts a value at the place with this number, past the caches.
     #[inline(always)]
     pub(crate) fn stream(&mut self, index: usize, value: T) {
-        assert!(index < N && self.passes_caches(), "the value is in the part, and as long as some lines");
+        assert!(index < N && self.non_temporal(), "the value is in the part, and as long as some lines");
         // SAFETY: as for `write`; the run begins at a multiple of a line, and so does each value.
         unsafe { stream(self.first.add(index).cast(), bytemuck::bytes_of(&value)) };
     }

@@ -4,7 +4,7 @@ use tilewright_ir::Dtype;
 
 use super::{
     AccessError, AccessErrorKind, AtomicOp, Region, RunReader, RunWriter, advise_large_pages,
-    compare_exchange, finish_stores, gather, load_block, read_modify_write, scatter, store_block, store_run,
+    compare_exchange, fence_stores, gather, load_block, read_modify_write, scatter, store_block, store_run,
 };
 use crate::run::kernels::copy::{Axis, rearrange};
 
@@ -307,7 +307,7 @@ fn runs_past_the_caches_are_the_same() {
             let region = Region::of(&mut memory);
             let address = region.address() + start as u64;
             store_run(&region, 4, address, &tile, true).expect("it is inside");
-            finish_stores();
+            fence_stores();
             assert_eq!(memory, expect, "{length} bytes at {offset}");
         }
     }
@@ -315,7 +315,7 @@ fn runs_past_the_caches_are_the_same() {
 
 #[test]
 fn runs_are_read_and_written_value_by_value() {
-    for (offset, passes_caches) in [(0, false), (0, true), (4, false), (4, true), (64, true)] {
+    for (offset, non_temporal) in [(0, false), (0, true), (4, false), (4, true), (64, true)] {
         let mut memory = vec![0_u8; 64 + 64 + 512];
         let start = memory.as_ptr().align_offset(64) + offset;
         let values: [[u32; 16]; 4] = std::array::from_fn(|i| std::array::from_fn(|j| (i * 16 + j) as u32));
@@ -323,13 +323,13 @@ fn runs_are_read_and_written_value_by_value() {
         expect[start + 64..start + 320].copy_from_slice(bytemuck::cast_slice(&values));
         let region = Region::of(&mut memory);
         let address = region.address() + start as u64;
-        let mut run = RunWriter::new(&region, 4, address, 512, passes_caches).expect("it is inside");
+        let mut run = RunWriter::new(&region, 4, address, 512, non_temporal).expect("it is inside");
         let mut part = run.part::<[u32; 16], 4>(64);
-        assert_eq!(part.passes_caches(), passes_caches && offset % 64 == 0);
+        assert_eq!(part.non_temporal(), non_temporal && offset % 64 == 0);
         for (index, &value) in values.iter().enumerate() {
-            if part.passes_caches() { part.stream(index, value) } else { part.write(index, value) }
+            if part.non_temporal() { part.stream(index, value) } else { part.write(index, value) }
         }
-        finish_stores();
+        fence_stores();
         let part = run.reader().part::<[u32; 16], 4>(64);
         assert_eq!(std::array::from_fn(|index| part.read(index)), values);
         assert_eq!(memory, expect);

@@ -2,12 +2,12 @@
 
 use tilewright_ir::Failure;
 
-use crate::compile::program::Step;
+use crate::program::Step;
 use crate::run::fault::{Fault, FaultKind, Outcome};
 use crate::run::machine::Machine;
 use crate::run::value::Form;
 
-use super::dense::write_out;
+use super::materialize::materialize;
 
 /// Fails where the condition does not hold and the mask does.
 pub(crate) fn assert(machine: &mut Machine<'_>, step: &Step, failure: &Failure) -> Outcome {
@@ -18,8 +18,8 @@ pub(crate) fn assert(machine: &mut Machine<'_>, step: &Step, failure: &Failure) 
     if is_masked_out || matches!(condition.form, Form::Uniform(1)) {
         return Ok(());
     }
-    let condition = write_out(ty, condition);
-    let mask = mask.map(|mask| write_out(ty, mask));
+    let condition = materialize(ty, condition);
+    let mask = mask.map(|mask| materialize(ty, mask));
     let failed = condition.bytes().iter().enumerate().position(|(element, &holds)| {
         holds == 0 && mask.as_ref().is_none_or(|mask| mask.bytes()[element] != 0)
     });

@@ -4,18 +4,18 @@
 //! accumulator of 16 bits that is done in binary32 and rounded once at the end. Operands of `fp32` are used as they are,
 //! whatever the input precision says: it allows less, and demands nothing.
 
-use crate::compile::program::Step;
+use crate::program::Step;
 use crate::run::kernels::dot::{Extents, Matrix, dot as product};
 use crate::run::machine::Machine;
-use crate::run::value::TileType;
+use crate::types::TileType;
 
-use super::dense::{write_out, write_out_unique};
+use super::materialize::{materialize, materialize_unique};
 
 pub(crate) fn dot(machine: &mut Machine<'_>, step: &Step, transposed: [bool; 2]) {
     let [a_ty, b_ty, acc_ty] = [0, 1, 2].map(|index| machine.type_of(step.operands[index]));
     let [left, right, acc] = [0, 1, 2].map(|index| machine.take(step.operands[index]));
-    let (left, right) = (write_out(a_ty, left), write_out(b_ty, right));
-    let mut acc = write_out_unique(acc_ty, acc);
+    let (left, right) = (materialize(a_ty, left), materialize(b_ty, right));
+    let mut acc = materialize_unique(acc_ty, acc);
     let rank = acc_ty.shape().len();
     let extent = |ty: &TileType, axis: usize| ty.shape()[rank - 2 + axis] as usize;
     let extents =

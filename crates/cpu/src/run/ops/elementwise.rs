@@ -3,15 +3,16 @@
 
 use tilewright_ir::{Dtype, ElementwiseFn};
 
-use crate::compile::program::{Step, Use};
+use crate::program::{Step, Use};
 use crate::run::kernels::Operand;
 use crate::run::kernels::elementwise::apply;
 use crate::run::machine::Machine;
 use crate::run::tile::Tile;
-use crate::run::value::{Form, Source, TileType, Value, View};
+use crate::run::value::{Form, Provenance, Value};
 use crate::run::{scalar, symbolic};
+use crate::types::{TileType, View};
 
-use super::dense::{only_element, write_out};
+use super::materialize::{materialize, only_element};
 
 /// The op: its meaning is in the row of the function.
 #[inline(always)]
@@ -57,10 +58,10 @@ fn on_tiles(machine: &mut Machine<'_>, step: &Step, function: ElementwiseFn) {
         return;
     }
     let dtype = machine.type_of(step.operands[step.operands.len() - 1]).dtype();
-    let source = match (function, &step.operands[..]) {
-        (ElementwiseFn::Select, &[_, x, y]) => machine.source(x).or(machine.source(y)),
+    let provenance = match (function, &step.operands[..]) {
+        (ElementwiseFn::Select, &[_, x, y]) => machine.provenance(x).or(machine.provenance(y)),
         // tidy: wildcard because of the functions only `select` gives pointers.
-        _ => Source::UNKNOWN,
+        _ => Provenance::UNKNOWN,
     };
     let first = usize::from(function == ElementwiseFn::Select);
     let mut inputs = [Input::Bits(0), Input::Bits(0), Input::Bits(0)];
@@ -70,11 +71,11 @@ fn on_tiles(machine: &mut Machine<'_>, step: &Step, function: ElementwiseFn) {
     }
     let tile = dense(function, to, dtype, inputs);
     if to.is_scalar() {
-        machine.set(result, Value::uniform(only_element(to.size, tile.bytes())).with_source(source));
-    } else if source == Source::UNKNOWN {
+        machine.set(result, Value::uniform(only_element(to.size, tile.bytes())).with_provenance(provenance));
+    } else if provenance == Provenance::UNKNOWN {
         machine.set_dense(result, tile);
     } else {
-        machine.set(result, Value::dense(tile).with_source(source));
+        machine.set(result, Value::dense(tile).with_provenance(provenance));
     }
 }
 
@@ -93,7 +94,7 @@ fn take_input(machine: &mut Machine<'_>, operand: Use, to: &TileType, dtype: Dty
     }
     match machine.take_tile(operand) {
         Some(tile) => Input::Tile(tile),
-        None => Input::Tile(write_out(&to.of(dtype), machine.take(operand))),
+        None => Input::Tile(materialize(&to.of(dtype), machine.take(operand))),
     }
 }
 

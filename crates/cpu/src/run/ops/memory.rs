@@ -8,20 +8,21 @@
 use smallvec::SmallVec;
 use tilewright_ir::Dtype;
 
-use crate::compile::program::{Step, Use};
+use crate::program::{Step, Use};
 use crate::run::fault::{Fault, FaultKind, Outcome};
-use crate::run::kernels::chain::Target;
 use crate::run::kernels::copy::Axis;
 use crate::run::kernels::elementwise::fill;
+use crate::run::kernels::fused::Target;
 use crate::run::launch::Argument;
 use crate::run::machine::Machine;
 use crate::run::memory::{
     AccessError, Region, RunReader, RunWriter, gather, load_block, load_run, scatter, store_block, store_run,
 };
 use crate::run::tile::Tile;
-use crate::run::value::{Affine, BoxMask, Form, SYMBOLIC_RANK, Source, TileType, Value};
+use crate::run::value::{Affine, BoxMask, Form, Provenance, Value};
+use crate::types::{SYMBOLIC_RANK, TileType};
 
-use super::dense::{only_element, write_out, write_out_unique};
+use super::materialize::{materialize, materialize_unique, only_element};
 
 /// Where a mask holds.
 #[derive(Clone, Copy)]
@@ -51,7 +52,7 @@ impl Where {
             (Where::Everywhere | Where::Nowhere, _) | (_, None) => None,
             (Where::Box(_) | Where::Lanes, Some(mask)) => {
                 let ty = ty.of(Dtype::I1);
-                Some(write_out(&ty, machine.take(mask)))
+                Some(materialize(&ty, machine.take(mask)))
             }
         }
     }
@@ -146,8 +147,8 @@ fn as_block(ty: &TileType, pointer: &Form, part: Where) -> Option<Block> {
 
 /// The memory that a block may touch: the region of the argument, or the one that its first element is in.
 #[inline(always)]
-fn region_of<'a>(machine: &Machine<'a>, source: Source, address: u64) -> Region<'a> {
-    if let Some(Argument::Pointer { region, .. }) = source.index().map(|index| machine.arguments[index]) {
+fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) -> Region<'a> {
+    if let Some(Argument::Pointer { region, .. }) = provenance.index().map(|index| machine.arguments[index]) {
         return region;
     }
     let found = machine.regions.iter().find(|region| region.contains(address, 1));
@@ -155,16 +156,16 @@ fn region_of<'a>(machine: &Machine<'a>, source: Source, address: u64) -> Region<
 }
 
 /// The memory that elements may touch.
-fn regions_of<'a, 'b>(machine: &'b Machine<'a>, source: Source) -> &'b [Region<'a>] {
-    match source.index().map(|index| &machine.arguments[index]) {
+fn regions_of<'a, 'b>(machine: &'b Machine<'a>, provenance: Provenance) -> &'b [Region<'a>] {
+    match provenance.index().map(|index| &machine.arguments[index]) {
         Some(Argument::Pointer { region, .. }) => std::slice::from_ref(region),
         _ => machine.regions,
     }
 }
 
 #[expect(clippy::unnecessary_box_returns, reason = "it becomes the error of a step")]
-fn out_of_bounds(error: &AccessError, is_store: bool, size: usize, source: Source) -> Box<Fault> {
-    Fault::new(FaultKind::OutOfBounds { is_store, address: error.address, size, source })
+fn out_of_bounds(error: &AccessError, is_store: bool, size: usize, provenance: Provenance) -> Box<Fault> {
+    Fault::new(FaultKind::OutOfBounds { is_store, address: error.address, size, provenance })
 }
 
 /// Reads where the mask holds; elsewhere gives `other`, or zero without one. A boolean is true if its byte is not 0.
@@ -180,7 +181,7 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
             other
         }
         (Where::Everywhere, &Form::Uniform(address)) => {
-            Value::uniform(load_one(machine, ty, address, machine.source(*pointer))?)
+            Value::uniform(load_one(machine, ty, address, machine.provenance(*pointer))?)
         }
         _ => {
             let other = other.map_or(Value::EMPTY, |other| machine.take(other));
@@ -202,11 +203,11 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     Ok(())
 }
 
-fn load_one(machine: &Machine<'_>, ty: &TileType, address: u64, source: Source) -> Outcome<u64> {
+fn load_one(machine: &Machine<'_>, ty: &TileType, address: u64, provenance: Provenance) -> Outcome<u64> {
     let mut bits = [0_u64];
-    let region = region_of(machine, source, address);
+    let region = region_of(machine, provenance, address);
     load_block(&region, ty.size, address, &[], &mut bytemuck::cast_slice_mut(&mut bits)[..ty.size])
-        .map_err(|error| out_of_bounds(&error, false, ty.size, source).at(ty.lane(0)))?;
+        .map_err(|error| out_of_bounds(&error, false, ty.size, provenance).at(ty.lane(0)))?;
     let bits = u64::from_le(bits[0]);
     Ok(if ty.dtype() == Dtype::I1 { u64::from(bits != 0) } else { bits })
 }
@@ -221,25 +222,26 @@ fn load_tile(
     mask: Option<Use>,
     tile: &mut Tile,
 ) -> Outcome {
-    let source = machine.source(pointer);
+    let provenance = machine.provenance(pointer);
     if let Some(run) = Run::new(pointer_ty, machine.form(pointer), part, ty.size) {
-        let region = region_of(machine, source, run.address);
+        let region = region_of(machine, provenance, run.address);
         let out = &mut tile.bytes_mut()[run.low * ty.size..run.high * ty.size];
         return load_run(&region, ty.size, run.address, out)
-            .map_err(|error| out_of_bounds(&error, false, ty.size, source).at(run.lane(error.element)));
+            .map_err(|error| out_of_bounds(&error, false, ty.size, provenance).at(run.lane(error.element)));
     }
     if let Some(block) = as_block(pointer_ty, machine.form(pointer), part) {
-        let region = region_of(machine, source, block.address);
+        let region = region_of(machine, provenance, block.address);
         let out = &mut tile.bytes_mut()[block.first * ty.size..];
-        return load_block(&region, ty.size, block.address, &block.axes, out)
-            .map_err(|error| out_of_bounds(&error, false, ty.size, source).at(block.lane(error.element)));
+        return load_block(&region, ty.size, block.address, &block.axes, out).map_err(|error| {
+            out_of_bounds(&error, false, ty.size, provenance).at(block.lane(error.element))
+        });
     }
     let mask = part.lanes(machine, ty, mask);
-    let addresses = write_out(pointer_ty, machine.take(pointer));
+    let addresses = materialize(pointer_ty, machine.take(pointer));
     let addresses = bytemuck::cast_slice(addresses.bytes());
     let mask = mask.as_ref().map(Tile::bytes);
-    gather(regions_of(machine, source), ty.size, addresses, mask, tile.bytes_mut())
-        .map_err(|error| out_of_bounds(&error, false, ty.size, source).at(ty.lane(error.element)))
+    gather(regions_of(machine, provenance), ty.size, addresses, mask, tile.bytes_mut())
+        .map_err(|error| out_of_bounds(&error, false, ty.size, provenance).at(ty.lane(error.element)))
 }
 
 /// The tile that a load writes into: it holds `other` where the mask does not hold.
@@ -255,7 +257,7 @@ fn background(ty: &TileType, part: Where, other: Value) -> Tile {
             fill(ty.size, &mut out[mask.high[0] as usize * row..], bits);
             tile
         }
-        _ => write_out_unique(ty, other),
+        _ => materialize_unique(ty, other),
     }
 }
 
@@ -269,7 +271,7 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, value, rest @ ..] = &step.operands[..] else { unreachable!("a store has two operands") };
     let mask = rest.first().copied();
     let (ty, pointer_ty) = (machine.type_of(*value), machine.type_of(*pointer));
-    let source = machine.source(*pointer);
+    let provenance = machine.provenance(*pointer);
     let part = Where::new(mask.map(|mask| machine.form(mask)));
     match (part, machine.form(*pointer), machine.form(*value)) {
         (Where::Nowhere, ..) => {
@@ -277,32 +279,32 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
             return Ok(());
         }
         (Where::Everywhere, &Form::Uniform(address), &Form::Uniform(bits)) => {
-            let region = region_of(machine, source, address);
+            let region = region_of(machine, provenance, address);
             return store_block(&region, ty.size, address, &[], &bits.to_le_bytes()[..ty.size])
-                .map_err(|error| out_of_bounds(&error, true, ty.size, source).at(ty.lane(0)));
+                .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(ty.lane(0)));
         }
         _ => {}
     }
-    let tile = write_out(ty, machine.take(*value));
+    let tile = materialize(ty, machine.take(*value));
     if let Some(run) = Run::new(pointer_ty, machine.form(*pointer), part, ty.size) {
-        let region = region_of(machine, source, run.address);
+        let region = region_of(machine, provenance, run.address);
         let data = &tile.bytes()[run.low * ty.size..run.high * ty.size];
-        let passes_caches = machine.passes_caches(&region, data.len());
-        return store_run(&region, ty.size, run.address, data, passes_caches)
-            .map_err(|error| out_of_bounds(&error, true, ty.size, source).at(run.lane(error.element)));
+        let non_temporal = machine.non_temporal(&region, data.len());
+        return store_run(&region, ty.size, run.address, data, non_temporal)
+            .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(run.lane(error.element)));
     }
     if let Some(block) = as_block(pointer_ty, machine.form(*pointer), part) {
-        let region = region_of(machine, source, block.address);
+        let region = region_of(machine, provenance, block.address);
         let data = &tile.bytes()[block.first * ty.size..];
         return store_block(&region, ty.size, block.address, &block.axes, data)
-            .map_err(|error| out_of_bounds(&error, true, ty.size, source).at(block.lane(error.element)));
+            .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(block.lane(error.element)));
     }
     let mask = part.lanes(machine, ty, mask);
-    let addresses = write_out(pointer_ty, machine.take(*pointer));
+    let addresses = materialize(pointer_ty, machine.take(*pointer));
     let addresses = bytemuck::cast_slice(addresses.bytes());
     let mask = mask.as_ref().map(Tile::bytes);
-    scatter(regions_of(machine, source), ty.size, addresses, mask, tile.bytes())
-        .map_err(|error| out_of_bounds(&error, true, ty.size, source).at(ty.lane(error.element)))
+    scatter(regions_of(machine, provenance), ty.size, addresses, mask, tile.bytes())
+        .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(ty.lane(error.element)))
 }
 
 /// A load of the first elements of a binary32 tile, which are contiguous in memory, as an operand of a chain: they, and what
@@ -320,8 +322,8 @@ pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Opt
     match RunReader::new(&region, size_of::<f32>(), run.address, bytes) {
         Ok(reader) => Ok(Some((reader, other))),
         Err(error) => {
-            let source = machine.source(*pointer);
-            Err(out_of_bounds(&error, false, size_of::<f32>(), source).at(run.lane(error.element)))
+            let provenance = machine.provenance(*pointer);
+            Err(out_of_bounds(&error, false, size_of::<f32>(), provenance).at(run.lane(error.element)))
         }
     }
 }
@@ -333,12 +335,12 @@ pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Op
     let [pointer, _, rest @ ..] = &step.operands[..] else { return Ok(None) };
     let Some((region, run)) = direct(machine, *pointer, rest.first().copied()) else { return Ok(None) };
     let bytes = run.high * size_of::<f32>();
-    let passes_caches = machine.passes_caches(&region, bytes);
-    match RunWriter::new(&region, size_of::<f32>(), run.address, bytes, passes_caches) {
+    let non_temporal = machine.non_temporal(&region, bytes);
+    match RunWriter::new(&region, size_of::<f32>(), run.address, bytes, non_temporal) {
         Ok(writer) => Ok(Some(Target { run: writer, elements: run.high })),
         Err(error) => {
-            let source = machine.source(*pointer);
-            Err(out_of_bounds(&error, true, size_of::<f32>(), source).at(run.lane(error.element)))
+            let provenance = machine.provenance(*pointer);
+            Err(out_of_bounds(&error, true, size_of::<f32>(), provenance).at(run.lane(error.element)))
         }
     }
 }
@@ -348,7 +350,7 @@ pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Op
 fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<(Region<'a>, Run)> {
     let part = Where::new(mask.map(|mask| machine.form(mask)));
     let run = Run::new(machine.type_of(pointer), machine.form(pointer), part, size_of::<f32>())?;
-    (run.low == 0).then(|| (region_of(machine, machine.source(pointer), run.address), run))
+    (run.low == 0).then(|| (region_of(machine, machine.provenance(pointer), run.address), run))
 }
 
 /// The bits of a scalar that was computed as a tile of one element.

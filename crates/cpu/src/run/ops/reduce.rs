@@ -9,15 +9,16 @@
 use smallvec::SmallVec;
 use tilewright_ir::Shape;
 
-use crate::compile::program::{BlockId, How, Reduce, Step};
+use crate::program::{BlockId, Step, Strategy};
 use crate::run::fault::Outcome;
 use crate::run::kernels::copy::{Axis, rearrange};
 use crate::run::kernels::reduce as kernel;
 use crate::run::machine::Machine;
 use crate::run::tile::Tile;
-use crate::run::value::{Form, TileType, Value};
+use crate::run::value::{Form, Value};
+use crate::types::TileType;
 
-use super::dense::{only_element, write_out};
+use super::materialize::{materialize, only_element};
 use super::memory::scalar_or_tile;
 
 /// A tile as `(outer, n, inner)` around the axis.
@@ -28,21 +29,21 @@ struct Extents {
     inner: usize,
 }
 
-pub(crate) fn reduce(machine: &mut Machine<'_>, step: &Step, reduce: &Reduce) -> Outcome {
+pub(crate) fn reduce(machine: &mut Machine<'_>, step: &Step, axis: usize, strategy: Strategy) -> Outcome {
     let shape = machine.type_of(step.operands[0]).shape();
     let product = |extents: &[u32]| extents.iter().map(|&extent| extent as usize).product();
     let extents = Extents {
-        outer: product(&shape[..reduce.axis]),
-        n: shape[reduce.axis] as usize,
-        inner: product(&shape[reduce.axis + 1..]),
+        outer: product(&shape[..axis]),
+        n: shape[axis] as usize,
+        inner: product(&shape[axis + 1..]),
     };
-    match &reduce.how {
-        How::Kernel(combine) => {
-            by_kernel(machine, step, *combine, extents);
+    match strategy {
+        Strategy::Kernel(combine) => {
+            by_kernel(machine, step, combine, extents);
             Ok(())
         }
-        How::Tiles(levels) => by_tiles(machine, step, levels, extents),
-        How::Elements(block) => by_elements(machine, step, *block, extents),
+        Strategy::Tree => as_tree(machine, step, &step.blocks, extents),
+        Strategy::Sequential => sequentially(machine, step, step.blocks[0], extents),
     }
 }
 
@@ -57,7 +58,7 @@ fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, e
         machine.set(result, value);
         return;
     }
-    let tile = write_out(from, value);
+    let tile = materialize(from, value);
     let axis = kernel::Axis { outer: extents.outer, n: extents.n, inner: extents.inner };
     if to.is_scalar() {
         let mut bits = [0_u64];
@@ -71,14 +72,14 @@ fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, e
     }
 }
 
-fn by_tiles(machine: &mut Machine<'_>, step: &Step, levels: &[BlockId], extents: Extents) -> Outcome {
+fn as_tree(machine: &mut Machine<'_>, step: &Step, levels: &[BlockId], extents: Extents) -> Outcome {
     let sizes: SmallVec<[usize; 4]> =
         step.operands.iter().map(|&operand| machine.type_of(operand).size).collect();
     let mut tiles: SmallVec<[Tile; 4]> = SmallVec::new();
     for &operand in &step.operands {
         let ty = machine.type_of(operand);
         let value = machine.take(operand);
-        tiles.push(write_out(ty, value));
+        tiles.push(materialize(ty, value));
     }
     let mut now = extents;
     for &level in levels {
@@ -97,7 +98,7 @@ fn by_tiles(machine: &mut Machine<'_>, step: &Step, levels: &[BlockId], extents:
             let elements = half.outer * half.n * half.inner;
             let element = machine.type_of(step.operands[index]);
             let ty = TileType::with_shape(element.element, Shape::from([elements as u32]));
-            let combined = write_out(&ty, combined);
+            let combined = materialize(&ty, combined);
             tiles[index] = if rest == 0 {
                 combined
             } else {
@@ -141,12 +142,12 @@ fn joined(size: usize, tile: &Tile, last: &Tile, extents: Extents) -> Tile {
     out
 }
 
-fn by_elements(machine: &mut Machine<'_>, step: &Step, block: BlockId, extents: Extents) -> Outcome {
+fn sequentially(machine: &mut Machine<'_>, step: &Step, block: BlockId, extents: Extents) -> Outcome {
     let mut tiles: SmallVec<[(Tile, &TileType); 4]> = SmallVec::new();
     for &operand in &step.operands {
         let ty = machine.type_of(operand);
         let value = machine.take(operand);
-        tiles.push((write_out(ty, value), ty));
+        tiles.push((materialize(ty, value), ty));
     }
     let mut out: SmallVec<[Tile; 4]> =
         step.results.iter().map(|&result| Tile::new(machine.ty(result).bytes())).collect();

@@ -5,14 +5,15 @@
 use smallvec::SmallVec;
 use tilewright_ir::IntList;
 
-use crate::compile::program::Step;
+use crate::program::Step;
 use crate::run::kernels::copy::{Axis, rearrange};
 use crate::run::machine::Machine;
 use crate::run::symbolic;
 use crate::run::tile::Tile;
-use crate::run::value::{Form, SYMBOLIC_RANK, TileType, Value};
+use crate::run::value::{Form, Value};
+use crate::types::{SYMBOLIC_RANK, TileType};
 
-use super::dense::write_out;
+use super::materialize::materialize;
 
 /// `start + i`, in 32 bits.
 pub(crate) fn arange(machine: &mut Machine<'_>, step: &Step, start: i64) {
@@ -39,28 +40,28 @@ pub(crate) fn expand_dims(machine: &mut Machine<'_>, step: &Step, new_axis: u32)
     let axes: SmallVec<[Option<usize>; 8]> = (0..to.shape().len()).map(old).collect();
     let result = match symbolic::rearrange(to.view(), &value.form, &axes) {
         Some(form) => form.into(),
-        None => Value::dense(write_out(from, value.clone())),
+        None => Value::dense(materialize(from, value.clone())),
     };
-    machine.set(step.results[0], result.with_source(value.source));
+    machine.set(step.results[0], result.with_provenance(value.provenance));
 }
 
 pub(crate) fn reshape(machine: &mut Machine<'_>, step: &Step) {
     let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.results[0]));
     let value = machine.take(step.operands[0]);
-    let source = value.source;
+    let provenance = value.provenance;
     let result = match symbolic::reshape(from.view(), to.view(), &value.form) {
         // The operand is moved rather than cloned, so that a dense tile keeps its only owner.
         Some(Form::Dense(_) | Form::Uniform(_)) => value,
         Some(form) => form.into(),
-        None => Value::dense(write_out(from, value)),
+        None => Value::dense(materialize(from, value)),
     };
-    machine.set(step.results[0], result.with_source(source));
+    machine.set(step.results[0], result.with_provenance(provenance));
 }
 
 pub(crate) fn broadcast(machine: &mut Machine<'_>, step: &Step) {
     let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.results[0]));
     let value = machine.take(step.operands[0]);
-    let source = value.source;
+    let provenance = value.provenance;
     let result = if from.shape() == to.shape() {
         value
     } else {
@@ -76,13 +77,13 @@ pub(crate) fn broadcast(machine: &mut Machine<'_>, step: &Step) {
             Value::from,
         )
     };
-    machine.set(step.results[0], result.with_source(source));
+    machine.set(step.results[0], result.with_provenance(provenance));
 }
 
 pub(crate) fn transpose(machine: &mut Machine<'_>, step: &Step, permutation: &IntList) {
     let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.results[0]));
     let value = machine.take(step.operands[0]);
-    let source = value.source;
+    let provenance = value.provenance;
     let axes: SmallVec<[Option<usize>; 8]> = permutation.iter().map(|&axis| Some(axis as usize)).collect();
     let symbolic = if from.shape().len() <= SYMBOLIC_RANK {
         symbolic::rearrange(to.view(), &value.form, &axes)
@@ -98,7 +99,7 @@ pub(crate) fn transpose(machine: &mut Machine<'_>, step: &Step, permutation: &In
         },
         Value::from,
     );
-    machine.set(step.results[0], result.with_source(source));
+    machine.set(step.results[0], result.with_provenance(provenance));
 }
 
 /// The distance of neighbours along each axis of a dense tile, in elements.
@@ -111,7 +112,7 @@ fn copied(from: &TileType, to: &TileType, value: Value, strides: &[usize]) -> Va
     if let Form::Uniform(_) = value.form {
         return value;
     }
-    let tile = write_out(from, value);
+    let tile = materialize(from, value);
     let mut out = Tile::new(to.bytes());
     let axes: SmallVec<[Axis; 8]> = row_major(to)
         .enumerate()

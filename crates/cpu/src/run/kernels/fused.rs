@@ -1,25 +1,25 @@
-//! Chains of binary32 ops as one loop: what one op gives, the next one takes from the registers.
+//! Fused loops: several ops on binary32 tiles in one pass, each of which takes the registers that the one before gave.
 //!
-//! A chain goes over its tiles in blocks: of [`BLOCK`] elements, or of several times as many where there are registers
-//! enough, so that choosing what to do next costs little beside doing it. Each block is loaded, goes through all links,
-//! and is put where links say. The results are those of the ops one after the other, to the bit: a sum has the same order
-//! as that of [`reduce`](super::reduce), whose interleaved chains are as many as [`BLOCK`] has elements.
+//! A loop goes over its tiles in blocks of [`BLOCK`] elements, or of several times as many where there are registers
+//! enough, so that the dispatch of an op costs little beside the op. Each block goes through all stages. The results are
+//! those of the ops one after the other, to the bit: a sum has as many interleaved accumulators as [`BLOCK`] has elements,
+//! and combines them in the order of [`reduce`](super::reduce).
 
 use pulp::{Simd, WithSimd};
 use tilewright_ir::ElementwiseFn;
 
-use super::chain_math::{any_nan, apply, apply_alone, quotient, reciprocal};
+use super::fused_math::{any_nan, apply, apply_alone, quotient, reciprocal};
 use crate::run::memory::{RunPart, RunReader, RunWriter};
 
-/// The elements of a chain are a multiple of this.
+/// The elements of a fused loop are a multiple of this.
 pub(crate) const BLOCK: usize = 64;
-/// The most elements that go through the links at a time.
+/// The most elements that go through the stages at a time.
 const WIDE: usize = 128;
 
 /// Functions of the element and an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Binary {
-    /// The operand itself: the beginning of a chain.
+    /// The operand itself: the beginning of a group.
     Take,
     Add,
     Sub,
@@ -45,7 +45,7 @@ pub(crate) enum Unary {
     Square,
 }
 
-/// How a function of the table is done.
+/// How a fused loop computes a function of the elementwise table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Function {
     Unary(Unary),
@@ -53,31 +53,31 @@ pub(crate) enum Function {
     Binary(Binary, Binary),
 }
 
-/// How the elements of a block are combined with those of the blocks before.
+/// How the elements are reduced to one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Total {
+pub(crate) enum Reduction {
     Sum,
-    /// The largest number by comparison. [`Totals::is_certain`] says whether that is the maximum.
+    /// The largest number by comparison. [`Reduced::is_certain`] says whether that is the maximum.
     Max,
 }
 
-/// Where the elements go.
+/// Memory that the elements are written to.
 pub(crate) struct Target<'a> {
     pub run: RunWriter<'a>,
-    /// The elements that are written; those behind them are not.
+    /// How many of the first elements are written.
     pub elements: usize,
 }
 
-/// The result of a [`Total`].
+/// The result of a [`Reduction`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Totals {
+pub(crate) struct Reduced {
     pub value: f32,
     /// Whether the value is the one that [`reduce`](super::reduce::reduce) gives.
     pub is_certain: bool,
 }
 
 impl Function {
-    /// How a function is done; none if a chain does not have it.
+    /// How a function is computed; none if a fused loop does not have it.
     pub(crate) fn of(function: ElementwiseFn) -> Option<Function> {
         use ElementwiseFn as F;
         Some(match function {
@@ -92,13 +92,13 @@ impl Function {
             F::Sqrt | F::SqrtRn => Function::Unary(Unary::Sqrt),
             F::Exp => Function::Unary(Unary::Exp),
             F::Exp2 => Function::Unary(Unary::Exp2),
-            // tidy: wildcard because a function that is not here ends the chain.
+            // tidy: wildcard because a function that is not here ends the group.
             _ => return None,
         })
     }
 }
 
-/// A table of the binary functions: the name of each, and of its codes for an operand that is a number, a tile, and a
+/// A table of the binary functions: the name of each, and its opcodes for an operand that is a number, a tile, and a
 /// column of a tile.
 macro_rules! binary_functions {
     ($with:ident) => {
@@ -116,12 +116,12 @@ macro_rules! binary_functions {
     };
 }
 
-macro_rules! codes {
+macro_rules! opcodes {
     ($($function:ident $number:ident $tile:ident $rows:ident;)*) => {
-        /// What a stage does: the function and the kind of its operand in one, so that finding the code of a stage is one
-        /// jump. Jumps for the stage, the kind and the function one after the other take as long as what they lead to.
+        /// What a stage does. The function and the kind of its operand are one opcode, so that the dispatch is one indirect
+        /// jump: three in a row take as long as what they lead to.
         #[derive(Clone, Copy, Debug)]
-        enum Code {
+        enum Opcode {
             $($number, $tile, $rows,)*
             /// Division by a number whose reciprocal is known.
             Quotient,
@@ -139,33 +139,33 @@ macro_rules! codes {
         }
 
         impl Binary {
-            fn of_number(self) -> Code {
+            fn of_number(self) -> Opcode {
                 match self {
-                    $(Binary::$function => Code::$number,)*
+                    $(Binary::$function => Opcode::$number,)*
                 }
             }
 
-            fn of_tile(self) -> Code {
+            fn of_tile(self) -> Opcode {
                 match self {
-                    $(Binary::$function => Code::$tile,)*
+                    $(Binary::$function => Opcode::$tile,)*
                 }
             }
 
-            fn of_rows(self) -> Code {
+            fn of_rows(self) -> Opcode {
                 match self {
-                    $(Binary::$function => Code::$rows,)*
+                    $(Binary::$function => Opcode::$rows,)*
                 }
             }
         }
     };
 }
-binary_functions!(codes);
+binary_functions!(opcodes);
 
-/// One step of a chain, whose operand is found.
+/// One op of a fused loop, whose operand has been located.
 #[derive(Clone, Copy)]
 pub(crate) struct Stage<'a> {
-    code: Code,
-    /// That of [`Code::Itself`].
+    code: Opcode,
+    /// That of [`Opcode::Itself`].
     function: Binary,
     number: f32,
     reciprocal: f32,
@@ -175,7 +175,7 @@ pub(crate) struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     const EMPTY: Stage<'a> = Stage {
-        code: Code::Neg,
+        code: Opcode::Neg,
         function: Binary::Take,
         number: 0.0,
         reciprocal: 0.0,
@@ -189,7 +189,7 @@ impl<'a> Stage<'a> {
         let code = function.of_number();
         match reciprocal(number) {
             Some(reciprocal) if function == Binary::Div => {
-                Stage { code: Code::Quotient, number, reciprocal, ..Self::EMPTY }
+                Stage { code: Opcode::Quotient, number, reciprocal, ..Self::EMPTY }
             }
             _ => Stage { code, number, ..Self::EMPTY },
         }
@@ -211,19 +211,19 @@ impl<'a> Stage<'a> {
     /// A function of the element and itself.
     #[inline(always)]
     pub(crate) fn itself(function: Binary) -> Self {
-        Stage { code: Code::Itself, function, ..Self::EMPTY }
+        Stage { code: Opcode::Itself, function, ..Self::EMPTY }
     }
 
     /// A function of the element.
     #[inline(always)]
-    pub(crate) fn alone(function: Unary) -> Self {
+    pub(crate) fn unary(function: Unary) -> Self {
         let code = match function {
-            Unary::Neg => Code::Neg,
-            Unary::Abs => Code::Abs,
-            Unary::Sqrt => Code::Sqrt,
-            Unary::Exp => Code::Exp,
-            Unary::Exp2 => Code::Exp2,
-            Unary::Square => Code::Square,
+            Unary::Neg => Opcode::Neg,
+            Unary::Abs => Opcode::Abs,
+            Unary::Sqrt => Opcode::Sqrt,
+            Unary::Exp => Opcode::Exp,
+            Unary::Exp2 => Opcode::Exp2,
+            Unary::Square => Opcode::Square,
         };
         Stage { code, ..Self::EMPTY }
     }
@@ -231,57 +231,57 @@ impl<'a> Stage<'a> {
     /// Elements from `end` on are this number.
     #[inline(always)]
     pub(crate) fn cut(end: usize, number: f32) -> Self {
-        Stage { code: Code::Cut, number, count: end, ..Self::EMPTY }
+        Stage { code: Opcode::Cut, number, count: end, ..Self::EMPTY }
     }
 
     /// The elements go to the target with this number.
     #[inline(always)]
     pub(crate) fn write(target: usize) -> Self {
-        Stage { code: Code::Write, count: target, ..Self::EMPTY }
+        Stage { code: Opcode::Write, count: target, ..Self::EMPTY }
     }
 
-    /// The elements are combined.
+    /// The elements are reduced.
     #[inline(always)]
-    pub(crate) fn total(total: Total) -> Self {
-        let code = match total {
-            Total::Sum => Code::Sum,
-            Total::Max => Code::Largest,
+    pub(crate) fn reduce(reduction: Reduction) -> Self {
+        let code = match reduction {
+            Reduction::Sum => Opcode::Sum,
+            Reduction::Max => Opcode::Largest,
         };
         Stage { code, ..Self::EMPTY }
     }
 
-    /// The memory that it reads, if any.
+    /// The memory that it reads; empty if none.
     #[inline(always)]
     pub(crate) fn reads(&self) -> &RunReader<'a> {
         &self.run
     }
 }
 
-/// Sends `elements` elements through the stages. From `varying` on the operands are the same for all of them, so that one
-/// block stands for the others. Both are multiples of [`BLOCK`].
+/// Sends `elements` elements through the stages. From `varying` on the operands are uniform, so that one block stands for
+/// the others. Both are multiples of [`BLOCK`].
 pub(crate) fn run(
     stages: &[Stage<'_>],
     targets: &mut [Target<'_>],
-    total: Option<Total>,
+    reduction: Option<Reduction>,
     elements: usize,
     varying: usize,
-) -> Option<Totals> {
-    pulp::Arch::new().dispatch(Chain { stages, targets, total, elements, varying })
+) -> Option<Reduced> {
+    pulp::Arch::new().dispatch(Loop { stages, targets, reduction, elements, varying })
 }
 
-struct Chain<'c, 'r, 't> {
+struct Loop<'c, 'r, 't> {
     stages: &'c [Stage<'r>],
     targets: &'c mut [Target<'t>],
-    total: Option<Total>,
+    reduction: Option<Reduction>,
     elements: usize,
     varying: usize,
 }
 
-impl WithSimd for Chain<'_, '_, '_> {
-    type Output = Option<Totals>;
+impl WithSimd for Loop<'_, '_, '_> {
+    type Output = Option<Reduced>;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> Option<Totals> {
+    fn with_simd<S: Simd>(self, simd: S) -> Option<Reduced> {
         // The number of registers in a block of the larger kind, and in one of the smaller kind.
         match S::F32_LANES {
             16 => self.run::<S, 8, 4>(simd),
@@ -292,22 +292,22 @@ impl WithSimd for Chain<'_, '_, '_> {
     }
 }
 
-/// Memory for a block whose elements are put together one by one.
+/// Memory for a block whose elements are set one by one.
 #[repr(align(64))]
 struct Scratch([f32; WIDE]);
 
-/// The totals of [`BLOCK`] interleaved chains in M registers.
-struct Sums<S: Simd, const M: usize> {
-    sofar: [S::f32s; M],
-    /// An element that is not a number where there was one.
-    bad: S::f32s,
+/// The [`BLOCK`] interleaved accumulators of a reduction, in M registers.
+struct Accumulators<S: Simd, const M: usize> {
+    values: [S::f32s; M],
+    /// A NaN in each lane that has met one.
+    nan: S::f32s,
 }
 
 /// A block in N registers.
 pub(super) type Block<S, const N: usize> = [<S as Simd>::f32s; N];
 
 impl Scratch {
-    /// Takes a copy of a block: one whose own address is taken is not kept in registers.
+    /// Takes the block by value: one whose address is taken is not kept in registers.
     #[inline(always)]
     fn put<S: Simd, const N: usize>(&mut self, block: Block<S, N>) {
         let mut run = RunWriter::of(bytemuck::cast_slice_mut(&mut self.0));
@@ -330,8 +330,8 @@ impl Scratch {
     }
 }
 
-/// Calls a function with the number of each register of a block. A compiler that unrolls loops may do so too late to keep
-/// the block in registers.
+/// Calls a function with the number of each register of a block. The compiler's own unrolling may come too late to keep the
+/// block in registers.
 #[inline(always)]
 pub(super) fn unrolled<const N: usize>(mut each: impl FnMut(usize)) {
     macro_rules! calls {
@@ -350,30 +350,30 @@ pub(super) fn unrolled<const N: usize>(mut each: impl FnMut(usize)) {
     }
 }
 
-impl Chain<'_, '_, '_> {
-    /// Nothing is called on the way but what is seldom needed, so that what a block and the totals are in stays in
-    /// registers.
+impl Loop<'_, '_, '_> {
+    /// Only cold functions are called on the way, so that the block and the accumulators stay in registers.
     #[inline(always)]
-    fn run<S: Simd, const N: usize, const M: usize>(mut self, simd: S) -> Option<Totals> {
-        let neutral = match self.total {
-            // The only number that changes no other.
-            None | Some(Total::Sum) => -0.0,
-            Some(Total::Max) => f32::NEG_INFINITY,
+    fn run<S: Simd, const N: usize, const M: usize>(mut self, simd: S) -> Option<Reduced> {
+        let neutral = match self.reduction {
+            // The only number whose addition changes no other.
+            None | Some(Reduction::Sum) => -0.0,
+            Some(Reduction::Max) => f32::NEG_INFINITY,
         };
-        let mut sums = Sums::<S, M> { sofar: [simd.splat_f32s(neutral); M], bad: simd.splat_f32s(0.0) };
+        let mut accumulators =
+            Accumulators::<S, M> { values: [simd.splat_f32s(neutral); M], nan: simd.splat_f32s(0.0) };
         let mut scratch = Scratch([0.0; WIDE]);
         let wide = N * S::F32_LANES;
         let mut first = 0;
         while wide > BLOCK && first + wide <= self.varying {
-            self.block::<S, N, M>(simd, first, 1, &mut sums, &mut scratch);
+            self.block::<S, N, M>(simd, first, 1, &mut accumulators, &mut scratch);
             first += wide;
         }
         while first < self.elements {
             let blocks = if first < self.varying { 1 } else { (self.elements - first) / BLOCK };
-            self.block::<S, M, M>(simd, first, blocks, &mut sums, &mut scratch);
+            self.block::<S, M, M>(simd, first, blocks, &mut accumulators, &mut scratch);
             first += blocks * BLOCK;
         }
-        Some(totals::<S, M>(simd, self.total?, &sums, &mut scratch))
+        Some(reduced::<S, M>(simd, self.reduction?, &accumulators, &mut scratch))
     }
 
     /// Sends a block of N registers through the stages, which stands for so many blocks.
@@ -383,7 +383,7 @@ impl Chain<'_, '_, '_> {
         simd: S,
         first: usize,
         blocks: usize,
-        sums: &mut Sums<S, M>,
+        accumulators: &mut Accumulators<S, M>,
         scratch: &mut Scratch,
     ) {
         let mut block: Block<S, N> = [simd.splat_f32s(0.0); N];
@@ -392,62 +392,67 @@ impl Chain<'_, '_, '_> {
                 ($($function:ident $number:ident $tile:ident $rows:ident;)*) => {
                     match stage.code {
                         $(
-                            Code::$number => {
+                            Opcode::$number => {
                                 let number = simd.splat_f32s(stage.number);
                                 block = apply::<S, N>(simd, Binary::$function, block, |_| number);
                             }
-                            Code::$tile => {
+                            Opcode::$tile => {
                                 let part = part::<S, N>(stage, first, scratch);
                                 block = apply::<S, N>(simd, Binary::$function, block, |i| part.read(i));
                             }
-                            Code::$rows => {
+                            Opcode::$rows => {
                                 let rows = rows::<S, N>(simd, stage, first);
                                 let half = |i| rows[i * S::F32_LANES / BLOCK];
                                 block = apply::<S, N>(simd, Binary::$function, block, half);
                             }
                         )*
-                        Code::Quotient => {
+                        Opcode::Quotient => {
                             block = quotient::<S, N>(simd, block, stage.number, stage.reciprocal);
                         }
-                        Code::Itself => {
+                        Opcode::Itself => {
                             scratch.put::<S, N>(block);
                             let run = RunReader::of(bytemuck::cast_slice(&scratch.0));
                             let part = run.part::<S::f32s, N>(0);
                             block = apply::<S, N>(simd, stage.function, block, |i| part.read(i));
                         }
-                        Code::Neg => block = apply_alone::<S, N>(simd, Unary::Neg, block),
-                        Code::Abs => block = apply_alone::<S, N>(simd, Unary::Abs, block),
-                        Code::Sqrt => block = apply_alone::<S, N>(simd, Unary::Sqrt, block),
-                        Code::Exp => block = apply_alone::<S, N>(simd, Unary::Exp, block),
-                        Code::Exp2 => block = apply_alone::<S, N>(simd, Unary::Exp2, block),
-                        Code::Square => block = apply_alone::<S, N>(simd, Unary::Square, block),
-                        Code::Cut => {
+                        Opcode::Neg => block = apply_alone::<S, N>(simd, Unary::Neg, block),
+                        Opcode::Abs => block = apply_alone::<S, N>(simd, Unary::Abs, block),
+                        Opcode::Sqrt => block = apply_alone::<S, N>(simd, Unary::Sqrt, block),
+                        Opcode::Exp => block = apply_alone::<S, N>(simd, Unary::Exp, block),
+                        Opcode::Exp2 => block = apply_alone::<S, N>(simd, Unary::Exp2, block),
+                        Opcode::Square => block = apply_alone::<S, N>(simd, Unary::Square, block),
+                        Opcode::Cut => {
                             if first + N * S::F32_LANES > stage.count {
                                 scratch.put::<S, N>(block);
                                 cut(scratch, stage.count.saturating_sub(first), stage.number);
                                 block = scratch.get::<S, N>(block);
                             }
                         }
-                        Code::Write => {
+                        Opcode::Write => {
                             for index in 0..blocks {
                                 let first = first + index * N * S::F32_LANES;
                                 self.targets[stage.count].write::<S, N>(first, block, scratch);
                             }
                         }
-                        Code::Sum => {
+                        Opcode::Sum => {
                             for _ in 0..blocks {
                                 unrolled::<N>(
                                     #[inline(always)]
-                                    |i| sums.sofar[i % M] = simd.add_f32s(sums.sofar[i % M], block[i]),
+                                    |i| {
+                                        accumulators.values[i % M] =
+                                            simd.add_f32s(accumulators.values[i % M], block[i]);
+                                    },
                                 );
                             }
                         }
-                        Code::Largest => unrolled::<N>(
+                        Opcode::Largest => unrolled::<N>(
                             #[inline(always)]
                             |i| {
-                                sums.sofar[i % M] = simd.max_f32s(block[i], sums.sofar[i % M]);
+                                accumulators.values[i % M] =
+                                    simd.max_f32s(block[i], accumulators.values[i % M]);
                                 let is_number = simd.equal_f32s(block[i], block[i]);
-                                sums.bad = simd.select_f32s(is_number, sums.bad, block[i]);
+                                accumulators.nan =
+                                    simd.select_f32s(is_number, accumulators.nan, block[i]);
                             },
                         ),
                     }
@@ -502,36 +507,43 @@ fn cut(scratch: &mut Scratch, end: usize, value: f32) {
     scratch.0[end.min(WIDE)..].fill(value);
 }
 
-/// What the interleaved chains give together: the upper half is combined with the lower one, until one is left.
+/// Combines the accumulators: the upper half with the lower one, until one is left.
 #[inline(always)]
-fn totals<S: Simd, const M: usize>(simd: S, kind: Total, sums: &Sums<S, M>, scratch: &mut Scratch) -> Totals {
-    let mut sofar = sums.sofar;
+fn reduced<S: Simd, const M: usize>(
+    simd: S,
+    reduction: Reduction,
+    accumulators: &Accumulators<S, M>,
+    scratch: &mut Scratch,
+) -> Reduced {
+    let mut values = accumulators.values;
     macro_rules! halves {
         ($x:ident $y:ident => $combined:expr; $($half:literal)*) => {{$(
             if M > $half {
                 unrolled::<$half>(
                     #[inline(always)]
                     |i| {
-                        let ($x, $y) = (sofar[i], sofar[i + $half]);
-                        sofar[i] = $combined;
+                        let ($x, $y) = (values[i], values[i + $half]);
+                        values[i] = $combined;
                     },
                 );
             }
         )*}};
     }
-    // Of registers, then of the elements of the one that is left.
-    match kind {
-        Total::Sum => halves!(x y => simd.add_f32s(x, y); 32 16 8 4 2 1),
-        Total::Max => halves!(x y => simd.max_f32s(y, x); 32 16 8 4 2 1),
+    // Of registers, then of the lanes of the one that is left.
+    match reduction {
+        Reduction::Sum => halves!(x y => simd.add_f32s(x, y); 32 16 8 4 2 1),
+        Reduction::Max => halves!(x y => simd.max_f32s(y, x); 32 16 8 4 2 1),
     }
-    scratch.put::<S, 1>([sofar[0]]);
-    match kind {
-        Total::Sum => Totals { value: halve(&mut scratch.0, S::F32_LANES, |x, y| x + y), is_certain: true },
-        Total::Max => {
+    scratch.put::<S, 1>([values[0]]);
+    match reduction {
+        Reduction::Sum => {
+            Reduced { value: halve(&mut scratch.0, S::F32_LANES, |x, y| x + y), is_certain: true }
+        }
+        Reduction::Max => {
             let value = halve(&mut scratch.0, S::F32_LANES, |x, y| if y > x { y } else { x });
-            let has_nan = any_nan(simd, sums.bad);
-            // There are two zeros, and which is the larger one a comparison does not say.
-            Totals { value, is_certain: !has_nan && value != 0.0 }
+            let has_nan = any_nan(simd, accumulators.nan);
+            // A comparison does not order the two zeros.
+            Reduced { value, is_certain: !has_nan && value != 0.0 }
         }
     }
 }
@@ -558,7 +570,7 @@ impl Target<'_> {
         let offset = first * size_of::<f32>();
         if first + N * S::F32_LANES <= self.elements {
             let mut part = self.run.part::<S::f32s, N>(offset);
-            if part.passes_caches() {
+            if part.non_temporal() {
                 unrolled::<N>(
                     #[inline(always)]
                     |i| part.stream(i, block[i]),

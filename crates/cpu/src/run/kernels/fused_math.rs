@@ -1,11 +1,11 @@
-//! The functions of [`chain`](super::chain) on a block of registers. They give what those of the elementwise table give,
+//! The functions of [`fused`](super::fused) on a block of registers. They give what those of the elementwise table give,
 //! to the bit.
 
 use std::hint::black_box;
 
 use pulp::Simd;
 
-use super::chain::{Binary, Block, Unary, unrolled};
+use super::fused::{Binary, Block, Unary, unrolled};
 use super::math32::{EXP, EXP_BOUNDS, EXP_REDUCTION, EXP2, EXP2_BOUNDS, SHIFTER};
 
 /// A function of a block and an operand, whose registers the closure gives.
@@ -163,7 +163,7 @@ fn polynomial<S: Simd, const K: usize>(simd: S, x: S::f32s, coefficients: &[f32;
     sum
 }
 
-/// The numbers that an exponential needs. They are kept in memory: in registers, which they would be for as long as a chain
+/// The numbers that an exponential needs. They are kept in memory: in registers, which they would be for as long as a loop
 /// runs, they leave no place for its blocks.
 struct Exponential<const K: usize> {
     bounds: [f32; 2],

@@ -1,4 +1,4 @@
-//! Random programs of binary32 tiles: the same with chains and one step at a time, to the bit.
+//! Random programs of binary32 tiles: the same fused and one step at a time, to the bit.
 
 mod common;
 
@@ -83,7 +83,7 @@ impl Kernel {
 
     fn load(&mut self) {
         let argument = self.random.pick(&["%in", "%in", "%out"]);
-        // Backwards they are no run of memory, and a chain cannot read them from where they lie.
+        // Backwards they are no run of memory, and a fused loop cannot read them.
         let indices = self.random.pick(&["%i", "%i", "%i", "%back"]);
         let pointers = self.pointers(argument, indices);
         let rest = if self.random.below(2) == 0 {
@@ -106,7 +106,7 @@ impl Kernel {
             .expect("a string takes it");
     }
 
-    /// Mostly the newest tile, so that chains are long.
+    /// Mostly the newest tile, so that groups are large.
     fn tile(&mut self) -> String {
         let count = self.tiles.len();
         let index = if self.random.below(3) == 0 { self.random.below(count) } else { count - 1 };
@@ -204,11 +204,11 @@ fn without_payloads(args: &mut [Arg]) {
 }
 
 #[test]
-fn chains_give_what_their_steps_give() {
-    let mut with_chains = 0;
+fn fused_groups_give_what_their_steps_give() {
+    let mut with_groups = 0;
     for seed in 0..400 {
         let text = Kernel::new(seed).finish();
-        with_chains += usize::from(program(&text).to_string().contains("chain of"));
+        with_groups += usize::from(program(&text).to_string().contains("fused {"));
         let mut random = Random(seed);
         let end = random.pick(&[0, 1, 63, 64, 65, 300, 448, 511, 512, 600]);
         let (input, output) = (memory(&mut random, seed % 2 == 1), memory(&mut random, false));
@@ -225,7 +225,7 @@ fn chains_give_what_their_steps_give() {
             }
         }
     }
-    assert!(with_chains > 350, "{with_chains} of 400 programs have chains");
+    assert!(with_groups > 350, "{with_groups} of 400 programs have fused groups");
 }
 
 #[test]
@@ -258,7 +258,7 @@ kernel func0 @k(%x: *fp32, %y: *fp32, %out: *fp32) {
   return_values
 }
 ";
-    assert!(program(text).to_string().contains("chain of the next 5 steps"), "{}", program(text));
+    assert!(program(text).to_string().contains("fused {steps = 5}"), "{}", program(text));
     let mut random = Random(7);
     let (x, y) = (memory(&mut random, false), memory(&mut random, false));
     let mut args = [f32s(&x[..8]), f32s(&y[..1024]), f32s(&[0.0; 1024])];
@@ -270,7 +270,7 @@ kernel func0 @k(%x: *fp32, %y: *fp32, %out: *fp32) {
 }
 
 #[test]
-fn exponentials_in_chains_are_those_of_single_steps() {
+fn fused_exponentials_are_those_of_single_steps() {
     for function in ["exp", "exp2"] {
         let text = format!(
             "kernel func0 @k(%in: *fp32, %out: *fp32) {{\n  \
@@ -283,7 +283,7 @@ fn exponentials_in_chains_are_those_of_single_steps() {
              %q = ptr_add %b, %i : *fp32[4096]\n  \
              store %q, %y {{cache = \"\", eviction = \"\"}}\n  return_values\n}}\n"
         );
-        assert!(program(&text).to_string().contains("chain of the next 3 steps"), "{}", program(&text));
+        assert!(program(&text).to_string().contains("fused {steps = 3}"), "{}", program(&text));
         // In order, so that some blocks have results that are all normal numbers and others have not.
         let x: Vec<f32> = (0..4096).map(|i| (i as f32 - 2048.0) * 0.078_123).collect();
         let (mut fused, mut single) = ([f32s(&x), f32s(&x)], [f32s(&x), f32s(&x)]);
@@ -297,7 +297,7 @@ fn exponentials_in_chains_are_those_of_single_steps() {
 }
 
 #[test]
-fn quotients_in_chains_are_those_of_single_steps() {
+fn fused_quotients_are_those_of_single_steps() {
     let text = "\
 kernel func0 @k(%in: *fp32, %out: *fp32, %d: fp32) {
   %i = arange {start = 0, end = 4096} : int32[4096]
@@ -313,7 +313,7 @@ kernel func0 @k(%in: *fp32, %out: *fp32, %d: fp32) {
 }
 ";
     let program = program(text);
-    assert!(program.to_string().contains("chain of the next 3 steps"), "{program}");
+    assert!(program.to_string().contains("fused {steps = 3}"), "{program}");
     let mut random = Random(11);
     let mut bits = |exponents: std::ops::Range<u32>| {
         let exponent = exponents.start + random.below(exponents.len()) as u32;

@@ -1,15 +1,15 @@
-//! Chains: several steps on binary32 tiles as one loop, or else not at all.
+//! Fused groups: several steps on binary32 tiles as one loop, or else not at all.
 //!
-//! For each chain of each program this finds out where the operands are, which for a row of some hundred elements takes as
-//! long as a part of the loop. So what it puts into lists is made there: it is not returned as an option or an enum, whose
-//! parts would be written one by one and read as a whole, for which a processor waits.
+//! Each program of the grid locates the operands of each group, which for a row of some hundred elements takes as long as a
+//! part of the loop. So list items are constructed in place: an option or enum that a function returns is written in parts
+//! and read as a whole, which defeats store forwarding.
 #![allow(clippy::inline_always, reason = "see above")]
 
 use smallvec::SmallVec;
 
-use crate::compile::program::{Chain, Link, Slot, Step};
+use crate::program::{FusedGroup, FusedOp, Slot, Step};
 use crate::run::fault::Outcome;
-use crate::run::kernels::chain::{self, BLOCK, Binary, Stage, Target};
+use crate::run::kernels::fused::{BLOCK, Binary, Stage, Target, run};
 use crate::run::machine::Machine;
 use crate::run::memory::{RunReader, RunWriter};
 use crate::run::tile::Tile;
@@ -20,27 +20,31 @@ use super::memory::{direct_load, direct_store, load, store};
 /// The bytes of an element.
 const SIZE: usize = size_of::<f32>();
 
-/// The tiles that a chain writes.
+/// The outputs of a group.
 type Tiles = SmallVec<[Tile; 4]>;
 
-/// Does what the members do. False if it cannot; nothing has happened then.
+/// Executes a group in place of its members. False if their operands do not allow it; nothing has happened then.
 #[inline(always)]
-pub(crate) fn chain<'a>(machine: &mut Machine<'a>, chain: &Chain, members: &'a [Step]) -> Outcome<bool> {
-    if execute(machine, chain, members, &[])? {
+pub(crate) fn execute<'a>(
+    machine: &mut Machine<'a>,
+    group: &FusedGroup,
+    members: &'a [Step],
+) -> Outcome<bool> {
+    if execute_loop(machine, group, members, &[])? {
         return Ok(true);
     }
-    with_loads(machine, chain, members)
+    with_loads(machine, group, members)
 }
 
-/// A chain some of whose loads cannot be read from where they lie: these are loaded by their steps.
+/// Executes a group some of whose loads the loop cannot do itself: their steps do.
 #[cold]
-fn with_loads<'a>(machine: &mut Machine<'a>, chain: &Chain, members: &'a [Step]) -> Outcome<bool> {
-    if !is_applicable(machine, chain) {
+fn with_loads<'a>(machine: &mut Machine<'a>, group: &FusedGroup, members: &'a [Step]) -> Outcome<bool> {
+    if !is_applicable(machine, group) {
         return Ok(false);
     }
     let mut loaded: SmallVec<[usize; 8]> = SmallVec::new();
-    for link in &chain.links {
-        if let Link::Load(_, member) = link {
+    for op in &group.ops {
+        if let FusedOp::Load(_, member) = op {
             let step = &members[*member];
             let is_direct = direct_load(machine, step).map_err(|fault| fault.in_step(step))?.is_some();
             if !is_direct {
@@ -49,16 +53,16 @@ fn with_loads<'a>(machine: &mut Machine<'a>, chain: &Chain, members: &'a [Step])
             }
         }
     }
-    let is_done = execute(machine, chain, members, &loaded)?;
+    let is_done = execute_loop(machine, group, members, &loaded)?;
     assert!(is_done, "all operands are there");
     Ok(true)
 }
 
 /// Whether all operands are dense or uniform, and some are dense, once all loads are done.
-fn is_applicable(machine: &Machine<'_>, chain: &Chain) -> bool {
+fn is_applicable(machine: &Machine<'_>, group: &FusedGroup) -> bool {
     let mut has_elements = false;
-    let all_known = chain.links.iter().all(|link| match link {
-        Link::Slot(_, operand) | Link::Rows(_, operand, _) => match machine.form_of(operand.slot) {
+    let all_known = group.ops.iter().all(|op| match op {
+        FusedOp::Slot(_, operand) | FusedOp::Rows(_, operand, _) => match machine.form_of(operand.slot) {
             Form::Dense(_) => {
                 has_elements = true;
                 true
@@ -66,26 +70,30 @@ fn is_applicable(machine: &Machine<'_>, chain: &Chain) -> bool {
             Form::Uniform(_) => true,
             Form::Affine(_) | Form::Box(_) => false,
         },
-        Link::Load(..) => {
+        FusedOp::Load(..) => {
             has_elements = true;
             true
         }
-        Link::Select(condition, other) => cut_at(machine, chain, [condition.slot, other.slot]).is_some(),
-        Link::Written(..) | Link::Itself(_) | Link::Alone(_) | Link::Write(_) | Link::Total(_) => true,
+        FusedOp::Select(condition, other) => cut_at(machine, group, [condition.slot, other.slot]).is_some(),
+        FusedOp::Output(..)
+        | FusedOp::Itself(_)
+        | FusedOp::Unary(_)
+        | FusedOp::Write(_)
+        | FusedOp::Reduce(_) => true,
     });
     all_known && has_elements
 }
 
-/// The stages of a loop while they are gathered.
+/// The stages of a loop while they are built.
 struct Stages<'m> {
     list: SmallVec<[Stage<'m>; 12]>,
     has_elements: bool,
-    /// From which element on the operands are the same for all elements: a multiple of a block.
+    /// The elements from here on have uniform operands: a multiple of a block.
     varying: usize,
 }
 
 impl<'m> Stages<'m> {
-    /// A function of a tile, of which the bytes from `varying` on are copies of one number.
+    /// A function of a tile, which is uniform from the byte `varying` on.
     #[inline(always)]
     fn push_bytes(&mut self, function: Binary, bytes: &'m [u8], varying: usize) {
         let (first, rest) = bytes.split_at(varying);
@@ -112,30 +120,29 @@ impl<'m> Stages<'m> {
     }
 }
 
-/// Finds where the operands are. False if some are not where a loop can read them; `loaded` are the members that have
-/// been executed.
+/// Locates the operands. False if the loop cannot read one of them; `loaded` are the members that have been executed.
 #[inline(always)]
-fn gather<'m>(
+fn locate<'m>(
     machine: &'m Machine<'_>,
-    chain: &Chain,
+    group: &FusedGroup,
     members: &[Step],
     loaded: &[usize],
     targets: &[Target<'m>],
     stages: &mut Stages<'m>,
 ) -> Outcome<bool> {
-    for link in &chain.links {
-        let is_there = match *link {
-            Link::Slot(function, operand) => stages.push_slot(function, machine.form_of(operand.slot)),
-            Link::Rows(function, operand, shift) => match machine.form_of(operand.slot) {
+    for op in &group.ops {
+        let is_located = match *op {
+            FusedOp::Slot(function, operand) => stages.push_slot(function, machine.form_of(operand.slot)),
+            FusedOp::Rows(function, operand, shift) => match machine.form_of(operand.slot) {
                 Form::Dense(tile) => {
                     stages.has_elements = true;
-                    stages.varying = chain.elements;
+                    stages.varying = group.elements;
                     stages.list.push(Stage::rows(function, RunReader::of(tile.bytes()), shift));
                     true
                 }
                 form => stages.push_slot(function, form),
             },
-            Link::Load(function, member) => {
+            FusedOp::Load(function, member) => {
                 let step = &members[member];
                 if !loaded.is_empty() && loaded.contains(&member) {
                     stages.has_elements = true;
@@ -150,47 +157,47 @@ fn gather<'m>(
                     }
                 }
             }
-            Link::Written(function, number) => {
+            FusedOp::Output(function, number) => {
                 stages.list.push(Stage::tile(function, targets[number].run.reader(), 0.0));
                 true
             }
-            Link::Select(condition, other) => match cut_at(machine, chain, [condition.slot, other.slot]) {
-                Some((end, value)) if end < chain.elements => {
+            FusedOp::Select(condition, other) => match cut_at(machine, group, [condition.slot, other.slot]) {
+                Some((end, value)) if end < group.elements => {
                     stages.varying = stages.varying.max(end.next_multiple_of(BLOCK));
                     stages.list.push(Stage::cut(end, value));
                     true
                 }
                 cut => cut.is_some(),
             },
-            Link::Itself(function) => {
+            FusedOp::Itself(function) => {
                 stages.list.push(Stage::itself(function));
                 true
             }
-            Link::Alone(function) => {
-                stages.list.push(Stage::alone(function));
+            FusedOp::Unary(function) => {
+                stages.list.push(Stage::unary(function));
                 true
             }
-            Link::Write(target) => {
+            FusedOp::Write(target) => {
                 stages.list.push(Stage::write(target));
                 true
             }
-            Link::Total(total) => {
-                stages.list.push(Stage::total(total));
+            FusedOp::Reduce(reduction) => {
+                stages.list.push(Stage::reduce(reduction));
                 true
             }
         };
-        if !is_there {
+        if !is_located {
             return Ok(false);
         }
     }
     Ok(stages.has_elements)
 }
 
-/// The end of a selection of the first elements, and what those behind it are.
+/// The end of a selection of the first elements, and the number that follows it.
 #[inline(always)]
-fn cut_at(machine: &Machine<'_>, chain: &Chain, [condition, other]: [Slot; 2]) -> Option<(usize, f32)> {
+fn cut_at(machine: &Machine<'_>, group: &FusedGroup, [condition, other]: [Slot; 2]) -> Option<(usize, f32)> {
     match (machine.form_of(condition), machine.form_of(other)) {
-        (Form::Uniform(bits), _) if *bits != 0 => Some((chain.elements, 0.0)),
+        (Form::Uniform(bits), _) if *bits != 0 => Some((group.elements, 0.0)),
         (Form::Box(mask), Form::Uniform(bits))
             if mask.low[0] == 0 && machine.ty(condition).extents.rank == 1 =>
         {
@@ -200,36 +207,35 @@ fn cut_at(machine: &Machine<'_>, chain: &Chain, [condition, other]: [Slot; 2]) -
     }
 }
 
-/// Runs the loop and gives slots their values. False if some operands are not where a loop can read them; nothing has
-/// happened then.
+/// Runs the loop and sets the slots of its results. False if the loop cannot read an operand; nothing has happened then.
 ///
-/// It is one function: what the loop gave would have to be moved from one to the other.
+/// It is one function, because tiles and targets would be moved from one to the other.
 #[inline(always)]
-fn execute<'a>(
+fn execute_loop<'a>(
     machine: &mut Machine<'a>,
-    chain: &Chain,
+    group: &FusedGroup,
     members: &'a [Step],
     loaded: &[usize],
 ) -> Outcome<bool> {
-    let bytes = chain.elements * SIZE;
+    let bytes = group.elements * SIZE;
     let mut tiles = Tiles::new();
-    for &slot in &chain.written {
-        // A tile that its step has loaded is about to be read.
+    for &slot in &group.outputs {
+        // A tile that a member has loaded is about to be read.
         let is_loaded = loaded.iter().any(|&member| members[member].results[0] == slot);
         tiles.push(if is_loaded { Tile::new(bytes) } else { machine.tile_for(slot, bytes) });
     }
-    // What the step has yet to store.
+    // A tile that the member stores, if the loop does not.
     let mut unstored = Tile::default();
     let mut targets: SmallVec<[Target<'_>; 4]> = SmallVec::new();
     for tile in &mut tiles {
-        targets.push(Target { run: RunWriter::of(tile.bytes_mut()), elements: chain.elements });
+        targets.push(Target { run: RunWriter::of(tile.bytes_mut()), elements: group.elements });
     }
     let mut stages = Stages { list: SmallVec::new(), has_elements: false, varying: 0 };
-    if !gather(machine, chain, members, loaded, &targets, &mut stages)? {
+    if !locate(machine, group, members, loaded, &targets, &mut stages)? {
         return Ok(false);
     }
-    let (mut elements, mut is_stored) = (chain.elements, true);
-    if let Some(member) = chain.store {
+    let (mut elements, mut is_stored) = (group.elements, true);
+    if let Some(member) = group.store {
         let step = &members[member];
         let stored = direct_store(machine, step).map_err(|fault| fault.in_step(step))?;
         let is_shifted =
@@ -240,46 +246,46 @@ fn execute<'a>(
                 targets.push(Target { run: RunWriter::of(unstored.bytes_mut()), elements });
             }
             Some(store) => {
-                if chain.total.is_none() && chain.written.is_empty() {
+                if group.reduction.is_none() && group.outputs.is_empty() {
                     elements = store.elements.next_multiple_of(BLOCK);
                 }
                 targets.push(store);
             }
         }
     }
-    let total = chain.total.map(|(total, _)| total);
+    let reduction = group.reduction.map(|(reduction, _)| reduction);
     let varying = stages.varying.min(elements);
-    let totals = chain::run(&stages.list, &mut targets, total, elements, varying);
+    let reduced = run(&stages.list, &mut targets, reduction, elements, varying);
     drop((stages, targets));
-    let is_uniform_at_the_end = varying < chain.elements;
-    for (&slot, tile) in chain.written.iter().zip(&mut tiles) {
+    let is_uniform_at_the_end = varying < group.elements;
+    for (&slot, tile) in group.outputs.iter().zip(&mut tiles) {
         if is_uniform_at_the_end {
             tile.set_varying(varying * SIZE);
         }
         machine.set_dense(slot, std::mem::take(tile));
     }
-    if let (Some((_, member)), Some(totals)) = (chain.total, totals) {
+    if let (Some((_, member)), Some(reduced)) = (group.reduction, reduced) {
         let step = &members[member];
-        if totals.is_certain {
-            machine.set_uniform(step.results[0], totals.value.to_bits().into());
-        } else if chain.written.contains(&step.operands[0].slot) {
+        if reduced.is_certain {
+            machine.set_uniform(step.results[0], reduced.value.to_bits().into());
+        } else if group.outputs.contains(&step.operands[0].slot) {
             machine.single(step)?;
         } else {
             one_by_one(machine, members, loaded)?;
             return Ok(true);
         }
     }
-    if let (Some(member), false) = (chain.store, is_stored) {
+    if let (Some(member), false) = (group.store, is_stored) {
         let step = &members[member];
         unstored.set_varying(varying * SIZE);
         machine.set(step.operands[1].slot, Value::dense(unstored));
         store(machine, step).map_err(|fault| fault.in_step(step))?;
     }
-    machine.clear(&chain.frees);
+    machine.clear(&group.frees);
     Ok(true)
 }
 
-/// Executes the members that have not been executed, of a chain that stores nothing.
+/// Executes the members of a group without a store, but those that have been executed.
 #[cold]
 fn one_by_one<'a>(machine: &mut Machine<'a>, members: &'a [Step], loaded: &[usize]) -> Outcome {
     for (member, step) in members.iter().enumerate() {

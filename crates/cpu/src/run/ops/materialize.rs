@@ -2,10 +2,11 @@
 
 use crate::run::kernels::elementwise::{fill, ramp};
 use crate::run::tile::Tile;
-use crate::run::value::{Affine, BoxMask, Form, SYMBOLIC_RANK, TileType, Value};
+use crate::run::value::{Affine, BoxMask, Form, Value};
+use crate::types::{SYMBOLIC_RANK, TileType};
 
 /// The elements of a value as a dense tile.
-pub(crate) fn write_out(ty: &TileType, value: Value) -> Tile {
+pub(crate) fn materialize(ty: &TileType, value: Value) -> Tile {
     match value.form {
         Form::Dense(tile) => tile,
         Form::Uniform(bits) => {
@@ -27,8 +28,8 @@ pub(crate) fn write_out(ty: &TileType, value: Value) -> Tile {
 }
 
 /// The value as a tile that nobody else sees.
-pub(crate) fn write_out_unique(ty: &TileType, value: Value) -> Tile {
-    let tile = write_out(ty, value);
+pub(crate) fn materialize_unique(ty: &TileType, value: Value) -> Tile {
+    let tile = materialize(ty, value);
     if tile.is_unique() {
         return tile;
     }
