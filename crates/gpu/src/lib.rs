@@ -141,5 +141,5 @@ fn assemble(
 fn with_kernel(module: &Module, kernel: Function) -> Module {
     let mut functions = PrimaryMap::new();
     let entry = functions.push(kernel);
-    Module { functions, entry, sources: module.sources.clone() }
+    Module::new(functions, entry, module.sources.clone())
 }
