@@ -4,21 +4,7 @@ mod common;
 
 use std::fmt::Write;
 
-use common::{Arg, f32s, int, program, run};
-
-/// A small generator of random numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    fn pick<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())]
-    }
-}
+use common::{Arg, Random, f32s, int, program, run};
 
 /// The elements of a tile, and of the memory that the kernels work on.
 const TILE: usize = 512;

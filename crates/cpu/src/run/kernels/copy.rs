@@ -81,11 +81,3 @@ pub fn extent(size: usize, axes: &[Axis]) -> Option<(i64, i64)> {
     }
     Some((low, high))
 }
-
-/// Copies a strided block of one tile into another: transpositions, broadcasts, slices.
-///
-/// `axes` describe the loops, outermost first: `stride` counts bytes of `from`, whose first element is at byte `start`,
-/// `tile` counts elements of `to`. Panics if an element lies outside either.
-pub fn rearrange(size: usize, axes: &[Axis], to: &mut [u8], from: &[u8], start: usize) {
-    crate::run::memory::copy_block(size, axes, to, from, start);
-}

@@ -11,9 +11,10 @@ use pulp::{Simd, WithSimd};
 use tilewright_ir::{Dtype, Rounding};
 
 use super::buffer::Buffer;
-use super::copy::{Axis, rearrange};
+use super::copy::Axis;
 use super::simd::vectorize;
 use super::{cast, typed, typed_mut};
+use crate::run::memory::rearrange;
 
 /// An operand: a tile read as a matrix.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@
 //! | [`cast`] | every element type to every other | [`cast::cast`] |
 //! | [`reduce`] | reduction with a known combine along one axis | [`reduce::reduce`] |
 //! | [`dot`] | matrix product into an accumulator | [`dot::dot`] |
-//! | [`copy`] | planning of strided block copies, for tiles and for [`crate::run::memory`] | [`copy::rearrange`] |
+//! | [`copy`] | planning of strided block copies, for tiles and for [`crate::run::memory`] | [`memory::rearrange`](crate::run::memory::rearrange) |
 //! | [`buffer`] | aligned storage of tiles | |
 //!
 //! Below them: `simd` chooses the instruction set and splits tiles into blocks; `integer` and `float` are the loops of
@@ -45,7 +45,6 @@ mod math32;
 mod math64;
 mod narrow;
 pub mod reduce;
-pub(crate) mod scalar;
 pub(crate) mod shuffle;
 mod simd;
 

@@ -2,13 +2,14 @@
 //!
 //! Every operation acquires and releases, whatever weaker order the program asks for.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use tilewright_ir::Dtype;
+use tilewright_ir::{Dtype, ElementwiseFn};
 
 use super::scattered::{check, check_writable, find};
 use super::{AccessError, AccessErrorKind, Region};
-use crate::run::kernels::scalar::combine;
+use crate::run::kernels::{Operand, elementwise};
 
 /// How an atomic operation changes what is in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -48,24 +49,14 @@ pub fn read_modify_write(
         values.len() == addresses.len() * size && old.len() == values.len(),
         "as many elements as addresses"
     );
-    check(regions, size, addresses, mask)?;
-    check_alignment(size, addresses, mask)?;
-    check_writable(regions, size, addresses, mask)?;
-    for (element, &address) in addresses.iter().enumerate() {
-        if mask.is_some_and(|mask| mask[element] == 0) {
-            continue;
-        }
-        let place = element * size..(element + 1) * size;
-        let value = word(&values[place.clone()]);
-        let cell = Cell::new(regions, address, size);
-        let before = match op {
+    each_cell(regions, size, addresses, mask, old, |cell, place| {
+        let value = word(&values[place]);
+        match op {
             AtomicOp::Add if dtype.is_int() => cell.fetch_add(value),
             AtomicOp::Exchange => cell.swap(value),
             _ => cell.update(|before| combine(op, dtype, before, value)),
-        };
-        old[place].copy_from_slice(&before.to_le_bytes()[..size]);
-    }
-    Ok(())
+        }
+    })
 }
 
 /// Replaces the element of `size` bytes (2, 4 or 8) at each address by a value if its bits are the expected ones, one
@@ -84,6 +75,21 @@ pub fn compare_exchange(
         expected.len() == bytes && values.len() == bytes && old.len() == bytes,
         "as many elements as addresses"
     );
+    each_cell(regions, size, addresses, mask, old, |cell, place| {
+        cell.compare_exchange(word(&expected[place.clone()]), word(&values[place]))
+    })
+}
+
+/// Checks all accesses, then calls a function for each element under the mask, with its bytes in a tile; `old` receives what
+/// the function returns.
+fn each_cell(
+    regions: &[Region<'_>],
+    size: usize,
+    addresses: &[i64],
+    mask: Option<&[u8]>,
+    old: &mut [u8],
+    access: impl Fn(Cell<'_>, Range<usize>) -> u64,
+) -> Result<(), AccessError> {
     check(regions, size, addresses, mask)?;
     check_alignment(size, addresses, mask)?;
     check_writable(regions, size, addresses, mask)?;
@@ -92,11 +98,27 @@ pub fn compare_exchange(
             continue;
         }
         let place = element * size..(element + 1) * size;
-        let cell = Cell::new(regions, address, size);
-        let before = cell.compare_exchange(word(&expected[place.clone()]), word(&values[place.clone()]));
+        let before = access(Cell::new(regions, address, size), place.clone());
         old[place].copy_from_slice(&before.to_le_bytes()[..size]);
     }
     Ok(())
+}
+
+/// The function of the elementwise table that an operation is, on the bits in memory and those of a value.
+fn combine(op: AtomicOp, dtype: Dtype, before: u64, value: u64) -> u64 {
+    let function = match op {
+        AtomicOp::Exchange => return value,
+        AtomicOp::Add => ElementwiseFn::Add,
+        AtomicOp::Min => ElementwiseFn::Min,
+        AtomicOp::Max => ElementwiseFn::Max,
+        AtomicOp::And => ElementwiseFn::And,
+        AtomicOp::Or => ElementwiseFn::Or,
+        AtomicOp::Xor => ElementwiseFn::Xor,
+    };
+    let mut bits = [0_u64];
+    let out = &mut bytemuck::cast_slice_mut(&mut bits)[..dtype.bytes()];
+    elementwise::apply(function, dtype, out, &[Operand::Scalar(before), Operand::Scalar(value)]);
+    bits[0]
 }
 
 /// The bits of an element, zero-extended.

@@ -77,11 +77,6 @@ impl<'a> Region<'a> {
         self.base.addr() as u64
     }
 
-    /// Its first byte.
-    pub fn as_ptr(&self) -> *mut u8 {
-        self.base
-    }
-
     /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.len
@@ -101,7 +96,7 @@ impl<'a> Region<'a> {
 
     /// The pointer to an address in it, with the provenance of the region.
     #[inline]
-    fn pointer(&self, address: u64) -> *mut u8 {
+    pub fn pointer(&self, address: u64) -> *mut u8 {
         self.base.wrapping_add(address.wrapping_sub(self.address()) as usize)
     }
 }
@@ -140,11 +135,9 @@ pub struct AccessError {
 /// Reads a run of contiguous elements: [`load_block`] of one axis, for the case that matters most.
 #[inline]
 pub fn load_run(region: &Region<'_>, size: usize, address: u64, tile: &mut [u8]) -> Result<(), AccessError> {
-    if !region.contains(address, tile.len()) {
-        return Err(find_outside(region, size, address, &[run_axis(size, tile.len())]));
-    }
+    let memory = readable_run(region, size, address, tile.len())?;
     // SAFETY: the region has as many bytes from here on as the tile.
-    unsafe { region.pointer(address).copy_to_nonoverlapping(tile.as_mut_ptr(), tile.len()) };
+    unsafe { memory.copy_to_nonoverlapping(tile.as_mut_ptr(), tile.len()) };
     prefetch_after::<false>(region, address, tile.len());
     Ok(())
 }
@@ -161,13 +154,7 @@ pub fn store_run(
     tile: &[u8],
     non_temporal: bool,
 ) -> Result<(), AccessError> {
-    if !region.contains(address, tile.len()) {
-        return Err(find_outside(region, size, address, &[run_axis(size, tile.len())]));
-    }
-    if !region.is_writable() {
-        return Err(AccessError { kind: AccessErrorKind::ReadOnly, element: 0, address });
-    }
-    let memory = region.pointer(address);
+    let memory = writable_run(region, size, address, tile.len())?;
     if non_temporal && memory.addr().is_multiple_of(LINE) {
         // SAFETY: the region has as many bytes from here on as the tile, and begins at a multiple of a line.
         unsafe { stream(memory, tile) };
@@ -257,8 +244,34 @@ fn prefetch_after<const STORE: bool>(region: &Region<'_>, address: u64, bytes: u
     let _ = (region, address, bytes, AHEAD);
 }
 
-fn run_axis(size: usize, bytes: usize) -> Axis {
-    Axis { count: bytes / size, stride: size as i64, tile: 1 }
+/// Checks a run of contiguous elements that is read, and gives its first byte.
+#[inline(always)]
+fn readable_run(
+    region: &Region<'_>,
+    size: usize,
+    address: u64,
+    bytes: usize,
+) -> Result<*mut u8, AccessError> {
+    if !region.contains(address, bytes) {
+        let axis = Axis { count: bytes / size, stride: size as i64, tile: 1 };
+        return Err(find_outside(region, size, address, &[axis]));
+    }
+    Ok(region.pointer(address))
+}
+
+/// Checks a run of contiguous elements that is written, and gives its first byte.
+#[inline(always)]
+fn writable_run(
+    region: &Region<'_>,
+    size: usize,
+    address: u64,
+    bytes: usize,
+) -> Result<*mut u8, AccessError> {
+    let memory = readable_run(region, size, address, bytes)?;
+    if !region.is_writable() {
+        return Err(AccessError { kind: AccessErrorKind::ReadOnly, element: 0, address });
+    }
+    Ok(memory)
 }
 
 /// Reads a strided block of elements of 1, 2, 4 or 8 bytes into a tile.
@@ -299,8 +312,11 @@ pub fn store_block(
     Ok(())
 }
 
-/// Copies a strided block of one tile into another; see [`crate::run::kernels::copy::rearrange`].
-pub(crate) fn copy_block(size: usize, axes: &[Axis], to: &mut [u8], from: &[u8], start: usize) {
+/// Copies a strided block of one tile into another: transpositions, broadcasts, slices.
+///
+/// `axes` describe the loops, outermost first: `stride` counts bytes of `from`, whose first element is at byte `start`,
+/// `tile` counts elements of `to`. Panics if an element lies outside either.
+pub fn rearrange(size: usize, axes: &[Axis], to: &mut [u8], from: &[u8], start: usize) {
     let region = Region::read_only(from);
     let address = region.address().wrapping_add(start as u64);
     // A load only reads the region.

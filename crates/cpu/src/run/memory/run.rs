@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
-use super::{AccessError, AccessErrorKind, LINE, Region, find_outside, prefetch_after, run_axis, stream};
+use super::{AccessError, LINE, Region, prefetch_after, readable_run, stream, writable_run};
 
 /// Contiguous bytes of user memory or of a tile. Like a [`Region`] it is no reference: others may write there meanwhile.
 #[derive(Clone, Copy)]
@@ -41,11 +41,9 @@ impl<'a> RunReader<'a> {
         address: u64,
         len: usize,
     ) -> Result<Self, AccessError> {
-        if !region.contains(address, len) {
-            return Err(find_outside(region, size, address, &[run_axis(size, len)]));
-        }
+        let first = readable_run(region, size, address, len)?;
         prefetch_after::<false>(region, address, len);
-        Ok(Self { first: region.pointer(address), len, lifetime: PhantomData })
+        Ok(Self { first, len, lifetime: PhantomData })
     }
 
     /// The number of bytes.
@@ -114,13 +112,7 @@ impl<'a> RunWriter<'a> {
         len: usize,
         non_temporal: bool,
     ) -> Result<Self, AccessError> {
-        if !region.contains(address, len) {
-            return Err(find_outside(region, size, address, &[run_axis(size, len)]));
-        }
-        if !region.is_writable() {
-            return Err(AccessError { kind: AccessErrorKind::ReadOnly, element: 0, address });
-        }
-        let first = region.pointer(address);
+        let first = writable_run(region, size, address, len)?;
         let non_temporal = non_temporal && first.addr().is_multiple_of(LINE);
         Ok(Self { first, len, non_temporal: non_temporal.into(), lifetime: PhantomData })
     }

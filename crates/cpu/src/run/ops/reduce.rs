@@ -11,9 +11,10 @@ use tilewright_ir::Shape;
 
 use crate::program::{BlockId, Step, Strategy};
 use crate::run::fault::Outcome;
-use crate::run::kernels::copy::{Axis, rearrange};
+use crate::run::kernels::copy::Axis;
 use crate::run::kernels::reduce as kernel;
 use crate::run::machine::Machine;
+use crate::run::memory::rearrange;
 use crate::run::tile::Tile;
 use crate::run::value::{Form, Value};
 use crate::types::TileType;

@@ -6,8 +6,9 @@ use smallvec::SmallVec;
 use tilewright_ir::IntList;
 
 use crate::program::Step;
-use crate::run::kernels::copy::{Axis, rearrange};
+use crate::run::kernels::copy::Axis;
 use crate::run::machine::Machine;
+use crate::run::memory::rearrange;
 use crate::run::symbolic;
 use crate::run::tile::Tile;
 use crate::run::value::{Form, Value};
