@@ -22,5 +22,7 @@ mod run;
 mod types;
 
 pub use program::Program;
-pub use run::launch::{Argument, Interrupt, Launch};
+pub use run::argument::Argument;
+pub use run::interrupt::Interrupt;
+pub use run::launch::Launch;
 pub use run::{kernels, memory};

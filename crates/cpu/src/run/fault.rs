@@ -1,14 +1,14 @@
-//! What goes wrong in a running kernel, and the diagnostic that is made of it.
+//! Faults of a running kernel, and the diagnostics that they become.
 
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::Failure;
 
 use crate::program::{Program, Step};
-use crate::run::launch::Argument;
+use crate::run::argument::Argument;
 use crate::run::value::Provenance;
 
-/// A program of the grid that cannot go on.
+/// Why a program of the grid cannot go on.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub kind: FaultKind,
@@ -18,7 +18,7 @@ pub(crate) struct Fault {
     pub lane: SmallVec<[u32; 4]>,
 }
 
-/// The ways to go wrong.
+/// The kinds of faults.
 #[derive(Clone, Debug)]
 pub(crate) enum FaultKind {
     OutOfBounds { is_store: bool, address: u64, size: usize, provenance: Provenance },
@@ -28,7 +28,7 @@ pub(crate) enum FaultKind {
     Interrupted,
 }
 
-/// Steps give faults boxed, so that their result is small.
+/// The outcome of a step. The fault is boxed, so that the outcome is small.
 pub(crate) type Outcome<T = ()> = Result<T, Box<Fault>>;
 
 #[expect(clippy::unnecessary_box_returns, reason = "it becomes the error of a step")]

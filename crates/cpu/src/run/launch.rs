@@ -7,41 +7,18 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use smallvec::SmallVec;
 use tilewright_base::Diagnostic;
 
 use crate::program::Program;
+use crate::run::argument::Argument;
 use crate::run::fault::{Fault, FaultKind, Outcome};
+use crate::run::interrupt::{Control, Interrupt, POLL_INTERVAL};
 use crate::run::kernels::buffer::OutOfMemory;
 use crate::run::machine::Machine;
 use crate::run::memory::Region;
-
-/// An argument of a kernel.
-#[derive(Clone, Copy, Debug)]
-pub enum Argument<'a> {
-    /// A pointer, and the memory around it that may be touched through it.
-    Pointer {
-        /// The address that the kernel gets.
-        address: u64,
-        /// The allocation.
-        region: Region<'a>,
-    },
-    /// A number: its bits. Those above the width of the parameter are ignored.
-    Scalar(u64),
-}
-
-/// What stops a running launch from outside.
-#[derive(Clone, Copy)]
-pub enum Interrupt<'a> {
-    /// Nothing.
-    Never,
-    /// The flag, once it is true.
-    Flag(&'a AtomicBool),
-    /// The function, once it returns true. It is called every few milliseconds, on the thread that launches only.
-    Poll(&'a (dyn Fn() -> bool + Sync)),
-}
 
 /// A launch of a program.
 pub struct Launch<'a> {
@@ -57,17 +34,11 @@ pub struct Launch<'a> {
     pub interrupt: Interrupt<'a>,
 }
 
-/// Work that is guessed to take longer than this is spread over threads.
+/// Launches estimated to take longer, in nanoseconds, are spread over threads.
 const WORTH_WAKING: u64 = 20_000;
 
 /// The most programs that are handed out at a time.
 const MAX_CHUNK: u64 = 1024;
-
-/// How often a callback is asked whether to stop.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
-
-/// How many checks may pass before the clock is looked at.
-const CHECKS_PER_CLOCK: u32 = 64;
 
 /// What the threads of a launch share.
 struct Shared<'a> {
@@ -111,46 +82,6 @@ impl Drop for Done<'_, '_> {
     fn drop(&mut self) {
         *self.0.helpers.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.0.helper_done.notify_one();
-    }
-}
-
-/// What a machine asks from time to time: whether to go on.
-pub(crate) struct Control<'a> {
-    stop: &'a AtomicBool,
-    flag: Option<&'a AtomicBool>,
-    poll: Option<&'a (dyn Fn() -> bool + Sync)>,
-    checks: u32,
-    last_poll: Option<Instant>,
-}
-
-impl Control<'_> {
-    /// Fails if the launch is to stop.
-    #[inline]
-    pub(crate) fn check(&mut self) -> Outcome {
-        let flagged = self.flag.is_some_and(|flag| flag.load(Ordering::Relaxed));
-        if flagged || self.stop.load(Ordering::Relaxed) || (self.poll.is_some() && self.polled()) {
-            return Err(Fault::new(FaultKind::Interrupted));
-        }
-        Ok(())
-    }
-
-    fn polled(&mut self) -> bool {
-        self.checks += 1;
-        if self.checks < CHECKS_PER_CLOCK {
-            return false;
-        }
-        self.checks = 0;
-        let now = Instant::now();
-        let last = *self.last_poll.get_or_insert(now);
-        if now - last < POLL_INTERVAL {
-            // Few long steps between checks: look at the clock more often.
-            if now - last > POLL_INTERVAL / 8 {
-                self.checks = CHECKS_PER_CLOCK - 1;
-            }
-            return false;
-        }
-        self.last_poll = Some(now);
-        self.poll.is_some_and(|poll| poll())
     }
 }
 
@@ -264,19 +195,7 @@ impl<'a> Shared<'a> {
 
     /// Runs programs until none is left, or until the probe finds that there is work for others. True if there is.
     fn work(&'a self, is_caller: bool, mut probe: Option<&mut Probe>) -> bool {
-        let control = Control {
-            stop: &self.stop,
-            flag: match self.launch.interrupt {
-                Interrupt::Flag(flag) => Some(flag),
-                _ => None,
-            },
-            poll: match self.launch.interrupt {
-                Interrupt::Poll(poll) if is_caller => Some(poll),
-                _ => None,
-            },
-            checks: 0,
-            last_poll: None,
-        };
+        let control = Control::new(&self.stop, self.launch.interrupt, is_caller);
         let grid = self.launch.grid;
         let machine = unless_out_of_memory(|| {
             Machine::new(self.program, self.launch.arguments, self.regions, grid, control)

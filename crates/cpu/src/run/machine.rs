@@ -1,25 +1,26 @@
 //! The machine of one thread: executes the steps of a program for one point of the grid after the other.
-#![allow(clippy::inline_always, reason = "a value that is not returned through memory is not moved there")]
+#![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use std::cell::{Cell, RefCell};
 
 use smallvec::SmallVec;
 
 use crate::program::{Action, Block, BlockId, Program, Slot, Step, Use};
+use crate::run::argument::Argument;
 use crate::run::fault::{Fault, FaultKind, Outcome};
+use crate::run::interrupt::Control;
 use crate::run::kernels::dot::Scratch;
-use crate::run::launch::{Argument, Control};
 use crate::run::memory::{Region, advise_large_pages, fence_stores};
 use crate::run::ops;
 use crate::run::tile::Tile;
 use crate::run::value::{Affine, Form, Provenance, Value};
 use crate::types::TileType;
 
-/// The values of a program and where it stands in the grid.
+/// The values of a program and its place in the grid.
 pub(crate) struct Machine<'a> {
     pub program: &'a Program,
     pub arguments: &'a [Argument<'a>],
-    /// The memory of all arguments, for pointers of unknown origin.
+    /// The memory of all arguments, for pointers of unknown provenance.
     pub regions: &'a [Region<'a>],
     pub control: Control<'a>,
     pub grid: [u32; 3],
@@ -27,17 +28,17 @@ pub(crate) struct Machine<'a> {
     /// The number of programs of the launch.
     programs: usize,
     slots: Vec<Value>,
-    /// Values on the way from the end of a region to its beginning or to the results.
+    /// Values that a block has yielded, until they are parameters of the next block or results of the step.
     stack: Vec<Value>,
     scratch: Option<Box<Scratch>>,
-    /// The addresses of regions for which large pages were asked.
+    /// The addresses of regions for which large pages have been advised.
     advised: RefCell<SmallVec<[u64; 2]>>,
 }
 
-/// As many bytes as the caches of common processors do not hold.
+/// More bytes than the caches of common processors hold.
 const LARGER_THAN_CACHES: usize = 48 << 20;
 
-/// What a thread keeps from one machine to the next, so that nothing is allocated.
+/// Allocations that a thread keeps from one machine to the next.
 #[derive(Default)]
 struct Spare {
     slots: Vec<Value>,
@@ -107,20 +108,19 @@ impl<'a> Machine<'a> {
         &self.program.types[operand.ty as usize]
     }
 
-    /// What is known of an operand, which stays where it is. To leave a symbolic form behind in a slot that nobody reads
-    /// any more does no harm.
+    /// The form of an operand, which stays in its slot: a symbolic form in a dead slot holds no memory.
     #[inline]
     pub(crate) fn form(&self, operand: Use) -> &Form {
         &self.slots[operand.slot as usize].form
     }
 
-    /// What is known of the value of a slot.
+    /// The form of the value of a slot.
     #[inline]
     pub(crate) fn form_of(&self, slot: Slot) -> &Form {
         &self.slots[slot as usize].form
     }
 
-    /// Where the pointers of an operand come from.
+    /// The provenance of the pointers of an operand.
     #[inline]
     pub(crate) fn provenance(&self, operand: Use) -> Provenance {
         self.slots[operand.slot as usize].provenance
@@ -133,14 +133,14 @@ impl<'a> Machine<'a> {
         if operand.last { std::mem::replace(slot, Value::EMPTY) } else { slot.clone() }
     }
 
-    /// Lets go of operands that were looked at and not taken.
+    /// Frees operands that were looked at and not taken.
     pub(crate) fn release(&mut self, operands: &[Use]) {
         for operand in operands.iter().filter(|operand| operand.last) {
             self.slots[operand.slot as usize] = Value::EMPTY;
         }
     }
 
-    /// Lets go of what slots hold.
+    /// Frees the values of slots.
     #[inline]
     pub(crate) fn clear(&mut self, slots: &[Slot]) {
         for &slot in slots {
@@ -157,14 +157,14 @@ impl<'a> Machine<'a> {
     #[inline(always)]
     pub(crate) fn take_tile(&mut self, operand: Use) -> Option<Tile> {
         match &mut self.slots[operand.slot as usize].form {
-            // What stays behind is an empty tile, which nobody reads.
+            // An empty tile stays behind in the dead slot.
             Form::Dense(tile) if operand.last => Some(std::mem::take(tile)),
             Form::Dense(tile) => Some(tile.clone()),
             Form::Uniform(_) | Form::Affine(_) | Form::Box(_) => None,
         }
     }
 
-    /// The tile that a slot had in the program before, or else a new one of so many bytes. It is to be written.
+    /// A tile of so many bytes to write: that which the slot had in the program before, if it fits.
     #[inline(always)]
     pub(crate) fn tile_for(&mut self, slot: Slot, bytes: usize) -> Tile {
         match &mut self.slots[slot as usize].form {
@@ -173,17 +173,17 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Gives a slot its value. It is made in place: a value is large for something that is moved so often.
+    /// Sets a slot. It is inlined, so that the value is constructed in place: moves of it would cost more than its op.
     #[inline(always)]
     pub(crate) fn set(&mut self, slot: Slot, value: Value) {
         if self.program.symbolic {
             self.slots[slot as usize] = value;
         } else {
-            self.slots[slot as usize] = self.written_out(slot, value);
+            self.slots[slot as usize] = self.materialized(slot, value);
         }
     }
 
-    /// Gives a slot a value whose elements are all the same, and of no known origin.
+    /// Sets a slot to a uniform value of unknown provenance.
     #[inline(always)]
     pub(crate) fn set_uniform(&mut self, slot: Slot, bits: u64) {
         if self.program.symbolic {
@@ -195,14 +195,14 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Gives a slot pointers that are all the same.
+    /// Sets a slot to a uniform pointer.
     #[inline(always)]
     pub(crate) fn set_pointer(&mut self, slot: Slot, address: u64, provenance: Provenance) {
         self.set_uniform(slot, address);
         self.slots[slot as usize].provenance = provenance;
     }
 
-    /// Gives a slot pointers in arithmetic progression.
+    /// Sets a slot to affine pointers.
     #[inline(always)]
     pub(crate) fn set_pointers(&mut self, slot: Slot, pointers: Affine, provenance: Provenance) {
         if self.program.symbolic {
@@ -214,7 +214,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Gives a slot a value that is written out, and of no known origin.
+    /// Sets a slot to a dense tile of unknown provenance.
     #[inline(always)]
     pub(crate) fn set_dense(&mut self, slot: Slot, tile: Tile) {
         let value = &mut self.slots[slot as usize];
@@ -223,7 +223,7 @@ impl<'a> Machine<'a> {
     }
 
     #[cold]
-    fn written_out(&self, slot: Slot, value: Value) -> Value {
+    fn materialized(&self, slot: Slot, value: Value) -> Value {
         let ty = self.ty(slot);
         if ty.is_scalar() {
             return value;
@@ -232,20 +232,20 @@ impl<'a> Machine<'a> {
         Value::dense(ops::materialize::materialize(ty, value)).with_provenance(provenance)
     }
 
-    /// Whether a store of so many bytes by each program of the launch to a region is one of so much data that the first
-    /// of it has left the caches before anybody can read it.
+    /// Whether stores to a region, of so many bytes by each program of the launch, are better non-temporal: the data exceeds
+    /// the caches, so that the first of it is evicted before it is read.
     #[inline]
     pub(crate) fn non_temporal(&self, region: &Region<'_>, bytes: usize) -> bool {
-        let passes =
+        let is_large =
             region.len() >= LARGER_THAN_CACHES && bytes.saturating_mul(self.programs) >= LARGER_THAN_CACHES;
-        if passes && !self.advised.borrow().contains(&region.address()) {
+        if is_large && !self.advised.borrow().contains(&region.address()) {
             self.advised.borrow_mut().push(region.address());
             advise_large_pages(region);
         }
-        passes
+        is_large
     }
 
-    /// Memory for products of tiles.
+    /// Packing memory of matrix products.
     pub(crate) fn scratch(&mut self) -> &mut Scratch {
         self.scratch.get_or_insert_default()
     }
@@ -281,7 +281,7 @@ impl<'a> Machine<'a> {
         &self.program.blocks[block as usize]
     }
 
-    /// Puts operands onto the stack.
+    /// Pushes operands onto the stack.
     pub(crate) fn push(&mut self, uses: &[Use]) {
         for &operand in uses {
             let value = self.take(operand);
@@ -374,7 +374,7 @@ impl<'a> Machine<'a> {
 impl Drop for Machine<'_> {
     fn drop(&mut self) {
         fence_stores();
-        // Whatever is in the slots is never read again; what matters is that buffers are let go.
+        // The values are dead; only tiles hold memory.
         let slots = &mut self.slots[..self.program.slots.len()];
         for value in slots.iter_mut().filter(|value| matches!(value.form, Form::Dense(_))) {
             *value = Value::EMPTY;

@@ -1,10 +1,9 @@
-//! Arithmetic on tiles that are not written out: affine integers and pointers, and boxes of booleans.
+//! Symbolic arithmetic: on affine forms of integers and pointers, and on box masks.
 //!
-//! Every function here either gives the exact result or `None`, after which the caller writes the operands out. Affine
-//! arithmetic is modular, so sums and products are exact whatever wraps; where the order of the elements matters
-//! (comparison, widening, division) the corners of the tile are looked at, and a tile in which anything wraps is written
-//! out.
-#![allow(clippy::inline_always, reason = "a value that is not returned through memory is not moved there")]
+//! A function here returns the exact result or `None`; the caller then materializes the operands. Affine arithmetic is
+//! modular, so sums and products are exact whatever wraps. Comparison, widening and division depend on the order of the
+//! elements: they look at the corners of the tile, and refuse one in which anything wraps.
+#![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use tilewright_ir::ElementwiseFn;
 
@@ -13,7 +12,7 @@ use crate::types::{Extents, Number, SYMBOLIC_RANK, View};
 
 type Indices = [u32; SYMBOLIC_RANK];
 
-/// A tile of integers or pointers as affine as it may be called: uniform where nothing varies.
+/// The affine form with this base and these strides; uniform where nothing varies.
 #[inline(always)]
 pub(crate) fn affine(ty: View<'_>, base: i64, mut strides: [i64; SYMBOLIC_RANK]) -> Option<Form> {
     let mut varies = 0;
@@ -27,7 +26,7 @@ pub(crate) fn affine(ty: View<'_>, base: i64, mut strides: [i64; SYMBOLIC_RANK])
     ty.extents.may_be_symbolic.then(|| Form::Affine(Affine { base: ty.number.extend(base as u64), strides }))
 }
 
-/// A tile of booleans as a box: uniform where it is empty or everything.
+/// The box mask with these bounds; uniform where it is empty or the whole tile.
 pub(crate) fn boxed(ty: View<'_>, low: Indices, high: Indices) -> Option<Form> {
     if ty.extents.shape.len() > SYMBOLIC_RANK {
         return None;

@@ -1,18 +1,18 @@
-//! Dense tiles: shared buffers that return to a free list of their thread when the last owner lets go.
+//! Dense tiles: reference-counted buffers that return to a free list of their thread.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::run::kernels::buffer::{ALIGNMENT, Buffer};
 
-/// The elements of a tile in row-major order. Clones share them; who owns them alone may write.
+/// The elements of a tile in row-major order. Clones share them; only a sole owner may write.
 #[derive(Clone, Default)]
 pub(crate) struct Tile(Option<Rc<Buffer>>);
 
-/// A free list holds at most so many bytes; what is more goes back to the allocator.
+/// The most bytes in the free lists of a thread; any more go back to the allocator.
 const MAX_POOLED_BYTES: usize = 256 << 20;
 
-/// Buffers by the power of two of their size in cache lines.
+/// Size classes: the powers of two, in cache lines.
 const CLASSES: usize = 24;
 
 struct Pool {
@@ -56,19 +56,19 @@ impl Tile {
         self.0.as_ref().map_or(&[], |buffer| buffer.bytes())
     }
 
-    /// How many of the first bytes are not known to be followed by copies of one binary32 number.
+    /// The length in bytes of the varying prefix: the rest is known to be copies of one binary32 number.
     pub(crate) fn varying(&self) -> usize {
         self.0.as_ref().map_or(0, |buffer| buffer.varying())
     }
 
-    /// Notes that all bytes from one on are copies of one binary32 number, in a tile that nobody else sees.
+    /// Notes the length of the varying prefix, in a tile with one owner.
     pub(crate) fn set_varying(&mut self, bytes: usize) {
         if let Some(buffer) = self.0.as_mut().and_then(Rc::get_mut) {
             buffer.set_varying(bytes);
         }
     }
 
-    /// The elements, to be written, unless somebody else sees them.
+    /// The elements, to be written, if the tile has one owner.
     pub(crate) fn unique(&mut self) -> Option<&mut [u8]> {
         Rc::get_mut(self.0.as_mut()?).map(Buffer::bytes_mut)
     }
@@ -78,7 +78,7 @@ impl Tile {
         self.unique().expect("only the sole owner of a tile writes to it")
     }
 
-    /// Whether nobody else sees the elements.
+    /// Whether the tile has one owner.
     pub(crate) fn is_unique(&self) -> bool {
         self.0.as_ref().is_some_and(|buffer| Rc::strong_count(buffer) == 1)
     }

@@ -25,7 +25,7 @@ pub(crate) struct BoxMask {
     pub high: [u32; SYMBOLIC_RANK],
 }
 
-/// How the elements of a value are known.
+/// How the elements of a value are represented.
 #[derive(Clone, Debug)]
 #[repr(u64)]
 pub(crate) enum Form {
@@ -33,21 +33,21 @@ pub(crate) enum Form {
     Uniform(u64),
     /// Integers or pointers in arithmetic progression.
     Affine(Affine),
-    /// Booleans that hold in a box.
+    /// Booleans that are true in a box.
     Box(BoxMask),
-    /// Elements that are written out.
+    /// Elements in memory.
     Dense(Tile),
 }
 
-/// Which argument of the kernel a pointer comes from.
+/// The provenance of a pointer: the argument of the kernel that it is derived from.
 ///
-/// It is a whole word, as the number of a [`Form`] is: values are copied by words, and a processor waits where a word is
-/// read of which it has just written a part.
+/// It is a whole word, as the tag of a [`Form`] is: values are copied by words, and store forwarding fails where a word is
+/// read of which only a part has just been written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Provenance(u64);
 
 impl Provenance {
-    /// It was made of an integer, or of pointers of several arguments. Also that of values that are not pointers.
+    /// Derived from an integer or from several arguments; also that of values that are not pointers.
     pub(crate) const UNKNOWN: Provenance = Provenance(u64::MAX);
 
     /// The argument with this number.
@@ -60,7 +60,7 @@ impl Provenance {
         (self != Self::UNKNOWN).then_some(self.0 as usize)
     }
 
-    /// Of a pointer that is one of two.
+    /// The provenance of a pointer that is one of two.
     pub(crate) fn or(self, other: Self) -> Self {
         if self == other { self } else { Self::UNKNOWN }
     }
@@ -74,7 +74,7 @@ pub(crate) struct Value {
 }
 
 impl Value {
-    /// What a slot holds that nothing was put into.
+    /// The value of an empty slot.
     pub(crate) const EMPTY: Value = Value { form: Form::Uniform(0), provenance: Provenance::UNKNOWN };
 
     pub(crate) fn uniform(bits: u64) -> Self {

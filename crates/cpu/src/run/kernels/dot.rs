@@ -11,10 +11,9 @@ use pulp::{Simd, WithSimd};
 use tilewright_ir::{Dtype, Rounding};
 
 use super::buffer::Buffer;
-use super::copy::Axis;
 use super::simd::vectorize;
 use super::{cast, typed, typed_mut};
-use crate::run::memory::rearrange;
+use crate::run::memory::{Axis, rearrange};
 
 /// An operand: a tile read as a matrix.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! The numeric inner loops: what each tile op does to plain memory.
+//! The numeric inner loops: what each op does to dense tiles.
 //!
 //! A dense tile is a byte slice that holds its elements in row-major order, aligned to its element (see
 //! [`Buffer`](buffer::Buffer), which aligns to a cache line). The executor calls one function per tile op; nothing here
@@ -10,10 +10,9 @@
 //! | [`cast`] | every element type to every other | [`cast::cast`] |
 //! | [`reduce`] | reduction with a known combine along one axis | [`reduce::reduce`] |
 //! | [`dot`] | matrix product into an accumulator | [`dot::dot`] |
-//! | [`copy`] | planning of strided block copies, for tiles and for [`crate::run::memory`] | [`memory::rearrange`](crate::run::memory::rearrange) |
 //! | [`buffer`] | aligned storage of tiles | |
 //!
-//! Below them: `simd` chooses the instruction set and splits tiles into blocks; `integer` and `float` are the loops of
+//! `fused` is the loop of a fused group, `fused_math` its functions. Below them: `simd` chooses the instruction set and splits tiles into blocks; `integer` and `float` are the loops of
 //! the elementwise table; `narrow` runs 16- and 8-bit floats through binary32; `math32` and `math64` are the
 //! transcendental functions of one element, branch-free so that a block of them is vector code; `formats` converts one
 //! element between floating-point formats.
@@ -33,7 +32,6 @@
 
 pub mod buffer;
 pub mod cast;
-pub mod copy;
 pub mod dot;
 pub mod elementwise;
 mod float;

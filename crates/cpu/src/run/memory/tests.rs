@@ -3,11 +3,10 @@
 use tilewright_ir::Dtype;
 
 use super::{
-    AccessError, AccessErrorKind, AtomicOp, Region, RunReader, RunWriter, advise_large_pages,
+    AccessError, AccessErrorKind, AtomicOp, Axis, Region, RunReader, RunWriter, advise_large_pages,
     compare_exchange, fence_stores, gather, load_block, read_modify_write, rearrange, scatter, store_block,
     store_run,
 };
-use crate::run::kernels::copy::Axis;
 
 /// The offsets of the elements of a block in memory and in the tile.
 fn places(size: usize, axes: &[Axis]) -> Vec<(i64, usize)> {

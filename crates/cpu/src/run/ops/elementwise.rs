@@ -1,5 +1,5 @@
 //! Functions of the elementwise table on values of any form.
-#![allow(clippy::inline_always, reason = "a value that is not returned through memory is not moved there")]
+#![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use tilewright_ir::{Dtype, ElementwiseFn};
 

@@ -1,4 +1,4 @@
-//! Writing symbolic tiles out.
+//! Materialization: a value of any form as a dense tile.
 
 use crate::run::kernels::elementwise::{fill, ramp};
 use crate::run::tile::Tile;
@@ -27,7 +27,7 @@ pub(crate) fn materialize(ty: &TileType, value: Value) -> Tile {
     }
 }
 
-/// The value as a tile that nobody else sees.
+/// The value as a dense tile with one owner.
 pub(crate) fn materialize_unique(ty: &TileType, value: Value) -> Tile {
     let tile = materialize(ty, value);
     if tile.is_unique() {

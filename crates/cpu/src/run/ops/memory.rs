@@ -1,22 +1,22 @@
 //! `load` and `store`.
 //!
-//! Through affine pointers under a box they are one strided block copy, whose bounds are checked once. Otherwise every
-//! element has its address. A pointer may touch the memory of the argument that it comes from; a pointer of unknown
-//! origin that of any argument, and the foreign memory of the launch.
-#![allow(clippy::inline_always, reason = "a value that is not returned through memory is not moved there")]
+//! An access through affine pointers under a box mask is one strided block copy with one bounds check; any other gathers or
+//! scatters. A pointer may access the memory of its provenance, which is an argument; a pointer of unknown provenance that
+//! of any argument, and the foreign memory of the launch.
+#![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use smallvec::SmallVec;
 use tilewright_ir::Dtype;
 
 use crate::program::{Step, Use};
+use crate::run::argument::Argument;
 use crate::run::fault::{Fault, FaultKind, Outcome};
-use crate::run::kernels::copy::Axis;
 use crate::run::kernels::elementwise::fill;
 use crate::run::kernels::fused::Target;
-use crate::run::launch::Argument;
 use crate::run::machine::Machine;
 use crate::run::memory::{
-    AccessError, Region, RunReader, RunWriter, gather, load_block, load_run, scatter, store_block, store_run,
+    AccessError, Axis, Region, RunReader, RunWriter, gather, load_block, load_run, scatter, store_block,
+    store_run,
 };
 use crate::run::tile::Tile;
 use crate::run::value::{Affine, BoxMask, Form, Provenance, Value};
@@ -24,24 +24,24 @@ use crate::types::{SYMBOLIC_RANK, TileType};
 
 use super::materialize::{materialize, materialize_unique, only_element};
 
-/// Where a mask holds.
+/// The predicate of an access: its mask, as far as its form is known.
 #[derive(Clone, Copy)]
-enum Where {
-    Everywhere,
-    Nowhere,
+enum Predicate {
+    Always,
+    Never,
     Box(BoxMask),
-    /// In places that are written out.
-    Lanes,
+    /// The mask is dense.
+    PerLane,
 }
 
-impl Where {
+impl Predicate {
     #[inline(always)]
     fn new(mask: Option<&Form>) -> Self {
         match mask {
-            Some(Form::Uniform(0)) => Where::Nowhere,
-            None | Some(Form::Uniform(_)) => Where::Everywhere,
-            Some(Form::Box(mask)) => Where::Box(*mask),
-            Some(Form::Dense(_)) => Where::Lanes,
+            Some(Form::Uniform(0)) => Predicate::Never,
+            None | Some(Form::Uniform(_)) => Predicate::Always,
+            Some(Form::Box(mask)) => Predicate::Box(*mask),
+            Some(Form::Dense(_)) => Predicate::PerLane,
             Some(Form::Affine(_)) => unreachable!("booleans are not affine"),
         }
     }
@@ -49,8 +49,8 @@ impl Where {
     /// A byte for each lane, 0 or 1, from the operand of the mask; none if the mask holds everywhere.
     fn lanes(self, machine: &mut Machine<'_>, ty: &TileType, mask: Option<Use>) -> Option<Tile> {
         match (self, mask) {
-            (Where::Everywhere | Where::Nowhere, _) | (_, None) => None,
-            (Where::Box(_) | Where::Lanes, Some(mask)) => {
+            (Predicate::Always | Predicate::Never, _) | (_, None) => None,
+            (Predicate::Box(_) | Predicate::PerLane, Some(mask)) => {
                 let ty = ty.of(Dtype::I1);
                 Some(materialize(&ty, machine.take(mask)))
             }
@@ -58,25 +58,25 @@ impl Where {
     }
 }
 
-/// A part of a tile that is accessed as a strided block.
+/// The part of a tile that is accessed as a strided block.
 struct Block {
     /// The address of its first element.
     address: u64,
     axes: SmallVec<[Axis; SYMBOLIC_RANK]>,
-    /// Where its first element is in the tile, in elements.
+    /// Predicate its first element is in the tile, in elements.
     first: usize,
     low: [u32; SYMBOLIC_RANK],
 }
 
 impl Block {
-    fn new(ty: &TileType, affine: &Affine, part: Where) -> Self {
+    fn new(ty: &TileType, affine: &Affine, predicate: Predicate) -> Self {
         let mut block =
             Block { address: affine.base as u64, axes: SmallVec::new(), first: 0, low: [0; SYMBOLIC_RANK] };
         let mut tile = ty.elements();
         for (axis, &extent) in ty.shape().iter().enumerate() {
             tile /= (extent as usize).max(1);
-            let (low, high) = match part {
-                Where::Box(mask) => (mask.low[axis], mask.high[axis]),
+            let (low, high) = match predicate {
+                Predicate::Box(mask) => (mask.low[axis], mask.high[axis]),
                 _ => (0, extent),
             };
             let stride = affine.strides[axis];
@@ -100,7 +100,7 @@ impl Block {
     }
 }
 
-/// A part of a tile of one axis that is a run of contiguous elements.
+/// The part of a tile of one axis that is accessed as a run of contiguous elements.
 struct Run {
     address: u64,
     /// The first element in the tile, and one past the last one.
@@ -110,15 +110,15 @@ struct Run {
 
 impl Run {
     #[inline(always)]
-    fn new(ty: &TileType, pointer: &Form, part: Where, size: usize) -> Option<Self> {
+    fn new(ty: &TileType, pointer: &Form, predicate: Predicate, size: usize) -> Option<Self> {
         let (Form::Affine(affine), 1) = (pointer, ty.extents.rank) else { return None };
         if affine.strides[0] != size as i64 {
             return None;
         }
-        let (low, high) = match part {
-            Where::Everywhere => (0, ty.elements()),
-            Where::Box(mask) => (mask.low[0] as usize, mask.high[0] as usize),
-            Where::Nowhere | Where::Lanes => return None,
+        let (low, high) = match predicate {
+            Predicate::Always => (0, ty.elements()),
+            Predicate::Box(mask) => (mask.low[0] as usize, mask.high[0] as usize),
+            Predicate::Never | Predicate::PerLane => return None,
         };
         Some(Self { address: (affine.base as u64).wrapping_add((low * size) as u64), low, high })
     }
@@ -129,10 +129,10 @@ impl Run {
     }
 }
 
-/// The pointers as affine ones, if the part of the tile that is accessed is a block.
+/// The strided block that is accessed, if pointers and predicate make one.
 #[inline]
-fn as_block(ty: &TileType, pointer: &Form, part: Where) -> Option<Block> {
-    if matches!(part, Where::Lanes) {
+fn as_block(ty: &TileType, pointer: &Form, predicate: Predicate) -> Option<Block> {
+    if matches!(predicate, Predicate::PerLane) {
         return None;
     }
     let affine = match pointer {
@@ -142,7 +142,7 @@ fn as_block(ty: &TileType, pointer: &Form, part: Where) -> Option<Block> {
         }
         _ => return None,
     };
-    Some(Block::new(ty, &affine, part))
+    Some(Block::new(ty, &affine, predicate))
 }
 
 /// The memory that a block may touch: the region of the argument, or the one that its first element is in.
@@ -173,20 +173,20 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, rest @ ..] = &step.operands[..] else { unreachable!("a load has a pointer") };
     let (mask, other) = (rest.first().copied(), rest.get(1).copied());
     let (ty, pointer_ty) = (machine.ty(step.results[0]), machine.type_of(*pointer));
-    let part = Where::new(mask.map(|mask| machine.form(mask)));
-    let value = match (part, machine.form(*pointer)) {
-        (Where::Nowhere, _) => {
+    let predicate = Predicate::new(mask.map(|mask| machine.form(mask)));
+    let value = match (predicate, machine.form(*pointer)) {
+        (Predicate::Never, _) => {
             let other = other.map_or(Value::EMPTY, |other| machine.take(other));
             machine.release(&step.operands);
             other
         }
-        (Where::Everywhere, &Form::Uniform(address)) => {
+        (Predicate::Always, &Form::Uniform(address)) => {
             Value::uniform(load_one(machine, ty, address, machine.provenance(*pointer))?)
         }
         _ => {
             let other = other.map_or(Value::EMPTY, |other| machine.take(other));
-            let mut tile = background(ty, part, other);
-            load_tile(machine, ty, pointer_ty, *pointer, part, mask, &mut tile)?;
+            let mut tile = background(ty, predicate, other);
+            load_tile(machine, ty, pointer_ty, *pointer, predicate, mask, &mut tile)?;
             if ty.dtype() == Dtype::I1 {
                 for byte in tile.bytes_mut() {
                     *byte = u8::from(*byte != 0);
@@ -218,25 +218,25 @@ fn load_tile(
     ty: &TileType,
     pointer_ty: &TileType,
     pointer: Use,
-    part: Where,
+    predicate: Predicate,
     mask: Option<Use>,
     tile: &mut Tile,
 ) -> Outcome {
     let provenance = machine.provenance(pointer);
-    if let Some(run) = Run::new(pointer_ty, machine.form(pointer), part, ty.size) {
+    if let Some(run) = Run::new(pointer_ty, machine.form(pointer), predicate, ty.size) {
         let region = region_of(machine, provenance, run.address);
         let out = &mut tile.bytes_mut()[run.low * ty.size..run.high * ty.size];
         return load_run(&region, ty.size, run.address, out)
             .map_err(|error| out_of_bounds(&error, false, ty.size, provenance).at(run.lane(error.element)));
     }
-    if let Some(block) = as_block(pointer_ty, machine.form(pointer), part) {
+    if let Some(block) = as_block(pointer_ty, machine.form(pointer), predicate) {
         let region = region_of(machine, provenance, block.address);
         let out = &mut tile.bytes_mut()[block.first * ty.size..];
         return load_block(&region, ty.size, block.address, &block.axes, out).map_err(|error| {
             out_of_bounds(&error, false, ty.size, provenance).at(block.lane(error.element))
         });
     }
-    let mask = part.lanes(machine, ty, mask);
+    let mask = predicate.lanes(machine, ty, mask);
     let addresses = materialize(pointer_ty, machine.take(pointer));
     let addresses = bytemuck::cast_slice(addresses.bytes());
     let mask = mask.as_ref().map(Tile::bytes);
@@ -245,11 +245,11 @@ fn load_tile(
 }
 
 /// The tile that a load writes into: it holds `other` where the mask does not hold.
-fn background(ty: &TileType, part: Where, other: Value) -> Tile {
-    match (part, &other.form) {
-        (Where::Everywhere, _) => Tile::new(ty.bytes()),
+fn background(ty: &TileType, predicate: Predicate, other: Value) -> Tile {
+    match (predicate, &other.form) {
+        (Predicate::Always, _) => Tile::new(ty.bytes()),
         // A box that is cut off along the outermost axis only: fill before and after it.
-        (Where::Box(mask), &Form::Uniform(bits)) if covers_inner(ty, &mask) => {
+        (Predicate::Box(mask), &Form::Uniform(bits)) if covers_inner(ty, &mask) => {
             let mut tile = Tile::new(ty.bytes());
             let row = ty.bytes() / (ty.shape()[0] as usize).max(1);
             let out = tile.bytes_mut();
@@ -265,20 +265,20 @@ fn covers_inner(ty: &TileType, mask: &BoxMask) -> bool {
     (1..ty.shape().len()).all(|axis| mask.low[axis] == 0 && mask.high[axis] == ty.shape()[axis])
 }
 
-/// Writes where the mask holds. Nothing is written if an element is out of bounds. Where elements have one address, one
+/// Writes where the mask holds. Nothing is written if an element is out of bounds. Predicate elements have one address, one
 /// of them is written.
 pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, value, rest @ ..] = &step.operands[..] else { unreachable!("a store has two operands") };
     let mask = rest.first().copied();
     let (ty, pointer_ty) = (machine.type_of(*value), machine.type_of(*pointer));
     let provenance = machine.provenance(*pointer);
-    let part = Where::new(mask.map(|mask| machine.form(mask)));
-    match (part, machine.form(*pointer), machine.form(*value)) {
-        (Where::Nowhere, ..) => {
+    let predicate = Predicate::new(mask.map(|mask| machine.form(mask)));
+    match (predicate, machine.form(*pointer), machine.form(*value)) {
+        (Predicate::Never, ..) => {
             machine.release(&step.operands);
             return Ok(());
         }
-        (Where::Everywhere, &Form::Uniform(address), &Form::Uniform(bits)) => {
+        (Predicate::Always, &Form::Uniform(address), &Form::Uniform(bits)) => {
             let region = region_of(machine, provenance, address);
             return store_block(&region, ty.size, address, &[], &bits.to_le_bytes()[..ty.size])
                 .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(ty.lane(0)));
@@ -286,20 +286,20 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
         _ => {}
     }
     let tile = materialize(ty, machine.take(*value));
-    if let Some(run) = Run::new(pointer_ty, machine.form(*pointer), part, ty.size) {
+    if let Some(run) = Run::new(pointer_ty, machine.form(*pointer), predicate, ty.size) {
         let region = region_of(machine, provenance, run.address);
         let data = &tile.bytes()[run.low * ty.size..run.high * ty.size];
         let non_temporal = machine.non_temporal(&region, data.len());
         return store_run(&region, ty.size, run.address, data, non_temporal)
             .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(run.lane(error.element)));
     }
-    if let Some(block) = as_block(pointer_ty, machine.form(*pointer), part) {
+    if let Some(block) = as_block(pointer_ty, machine.form(*pointer), predicate) {
         let region = region_of(machine, provenance, block.address);
         let data = &tile.bytes()[block.first * ty.size..];
         return store_block(&region, ty.size, block.address, &block.axes, data)
             .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(block.lane(error.element)));
     }
-    let mask = part.lanes(machine, ty, mask);
+    let mask = predicate.lanes(machine, ty, mask);
     let addresses = materialize(pointer_ty, machine.take(*pointer));
     let addresses = bytemuck::cast_slice(addresses.bytes());
     let mask = mask.as_ref().map(Tile::bytes);
@@ -307,8 +307,8 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
         .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(ty.lane(error.element)))
 }
 
-/// A load of the first elements of a binary32 tile, which are contiguous in memory, as an operand of a chain: they, and what
-/// the others are. None if it is another one. Fails as the step does.
+/// A load of the first elements of a binary32 tile, which are contiguous in memory, as an operand of a fused loop: they,
+/// and the number that follows them. None if it is another one. Fails as the step does.
 #[inline(always)]
 pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<(RunReader<'a>, f32)>> {
     let [pointer, rest @ ..] = &step.operands[..] else { return Ok(None) };
@@ -328,8 +328,8 @@ pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Opt
     }
 }
 
-/// A store of the first elements of a binary32 tile, which are contiguous in memory, as the target of a chain. None if it
-/// is another one. Fails as the step does.
+/// A store of the first elements of a binary32 tile, which are contiguous in memory, as the target of a fused loop. None
+/// if it is another one. Fails as the step does.
 #[inline(always)]
 pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<Target<'a>>> {
     let [pointer, _, rest @ ..] = &step.operands[..] else { return Ok(None) };
@@ -348,8 +348,8 @@ pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Op
 /// The memory of an access to the first elements of a binary32 tile, if they are a run.
 #[inline(always)]
 fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<(Region<'a>, Run)> {
-    let part = Where::new(mask.map(|mask| machine.form(mask)));
-    let run = Run::new(machine.type_of(pointer), machine.form(pointer), part, size_of::<f32>())?;
+    let predicate = Predicate::new(mask.map(|mask| machine.form(mask)));
+    let run = Run::new(machine.type_of(pointer), machine.form(pointer), predicate, size_of::<f32>())?;
     (run.low == 0).then(|| (region_of(machine, machine.provenance(pointer), run.address), run))
 }
 

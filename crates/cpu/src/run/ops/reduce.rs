@@ -1,20 +1,19 @@
 //! `reduce`: tiles combined along an axis.
 //!
-//! A combine region that is one function of the table is a loop over the elements
-//! ([`kernels::reduce`](crate::run::kernels::reduce) says in which order). Any other region runs on whole tiles: neighbours
-//! along the axis are combined, the first with the second, the third with the fourth and so on, where an element without
-//! a neighbour stays; then again, until one is left. So the order depends on the extent alone, and what is on the left
-//! stays on the left. A region with control flow in it runs on single elements, from the first to the last.
+//! A combine region that is one function of the elementwise table is a loop over the elements, in the order of
+//! [`kernels::reduce`](crate::run::kernels::reduce). Any other region runs as a tree over whole tiles: each level combines
+//! neighbours along the axis, the first with the second, the third with the fourth and so on, and passes on an element
+//! without a neighbour. So the order depends on the extent alone, and operands are not swapped. A region with control flow
+//! runs element by element, from the first to the last.
 
 use smallvec::SmallVec;
 use tilewright_ir::Shape;
 
 use crate::program::{BlockId, Step, Strategy};
 use crate::run::fault::Outcome;
-use crate::run::kernels::copy::Axis;
 use crate::run::kernels::reduce as kernel;
 use crate::run::machine::Machine;
-use crate::run::memory::rearrange;
+use crate::run::memory::{Axis, rearrange};
 use crate::run::tile::Tile;
 use crate::run::value::{Form, Value};
 use crate::types::TileType;

@@ -6,9 +6,8 @@ use smallvec::SmallVec;
 use tilewright_ir::IntList;
 
 use crate::program::Step;
-use crate::run::kernels::copy::Axis;
 use crate::run::machine::Machine;
-use crate::run::memory::rearrange;
+use crate::run::memory::{Axis, rearrange};
 use crate::run::symbolic;
 use crate::run::tile::Tile;
 use crate::run::value::{Form, Value};

@@ -1,10 +1,8 @@
-//! Strided blocks: what is copied between a dense tile and memory, or between two tiles, and in which order.
-//!
-//! A block has one [`Axis`] per loop. Planning drops and merges axes so that the fewest and longest runs are left;
-//! [`crate::run::memory`] then copies them.
+//! The loop nest of a strided copy: one [`Axis`] a loop. Planning drops and merges axes, so that the fewest loops over the
+//! longest runs are left.
 
 /// The largest rank of a block.
-pub const MAX_RANK: usize = 8;
+pub(super) const MAX_RANK: usize = 8;
 
 /// One axis of a strided block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,14 +17,14 @@ pub struct Axis {
 
 /// The axes of a block after planning, outermost first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Plan {
+pub(super) struct Plan {
     axes: [Axis; MAX_RANK],
     rank: usize,
 }
 
 impl Plan {
     /// The axes, outermost first.
-    pub(crate) fn axes(&self) -> &[Axis] {
+    pub(super) fn axes(&self) -> &[Axis] {
         &self.axes[..self.rank]
     }
 }
@@ -35,7 +33,7 @@ impl Plan {
 /// elements are visited in the row-major order of the block.
 ///
 /// `None` if the block has no elements. Panics if there are more than [`MAX_RANK`] axes of more than one element.
-pub(crate) fn plan(axes: &[Axis]) -> Option<Plan> {
+pub(super) fn plan(axes: &[Axis]) -> Option<Plan> {
     let mut plan = Plan { axes: [Axis::default(); MAX_RANK], rank: 0 };
     for &axis in axes {
         match axis.count {
