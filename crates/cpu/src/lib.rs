@@ -10,11 +10,11 @@
 //!   steps (`run/machine.rs`) over values (`run/value.rs`): tiles that stay symbolic while they can (`run/symbolic.rs`),
 //!   otherwise dense buffers that are recycled (`run/tile.rs`).
 //! - `run/ops/` holds one file for each family of ops. They decide between symbolic and dense execution; the loops over
-//!   elements are in [`kernels`], and [`memory`] alone touches memory of the user.
+//!   elements are in [`kernels`], and [`memory`] alone accesses user memory.
 //! - What goes wrong in a running kernel is a `Fault` (`run/fault.rs`), which becomes a diagnostic.
 //!
-//! Invariants: no `unsafe` outside of [`memory`]; nothing is allocated per program once a thread is warm; a store that
-//! fails has written nothing; the result of a launch does not depend on the number of threads, unless the program races.
+//! Invariants: no `unsafe` outside of [`memory`]; a warm thread allocates nothing per program; a store that faults has
+//! written nothing; the result of a launch does not depend on the number of threads, unless the program races.
 
 mod compile;
 mod program;

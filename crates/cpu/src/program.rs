@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 use tilewright_base::{SourceMap, Span};
 use tilewright_ir::{Effect, Op};
 
-use crate::run::kernels::fused::{Binary, Reduction, Unary};
+use crate::run::kernels::fused::Reduction;
+use crate::run::kernels::fused_math::{Binary, Unary};
 use crate::run::kernels::reduce::Combine;
 use crate::types::TileType;
 

@@ -9,17 +9,17 @@ pub(crate) const SYMBOLIC_RANK: usize = 4;
 /// The type of a value, with what follows from it.
 #[derive(Clone, Debug)]
 pub(crate) struct TileType {
-    /// What one place holds.
+    /// The element type.
     pub element: Element,
     /// The bytes of an element.
     pub size: usize,
-    /// The bytes of what an element points to; 1 if it is no pointer.
+    /// The bytes of the pointee of an element; 1 if it is no pointer.
     pub pointee: usize,
     pub number: Number,
     pub extents: Extents,
 }
 
-/// An element type as numbers: that of the elements, `uint64` for pointers.
+/// An element type in arithmetic: that of the elements, `uint64` for pointers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Number {
     pub dtype: Dtype,
@@ -101,7 +101,7 @@ impl Number {
     #[inline]
     pub(crate) fn contains(self, low: i64, high: i64) -> bool {
         let is_itself = |value: i64| self.extend(value as u64) == value;
-        // For `uint64`, numbers of 64 bits are not told from negative ones: those are refused.
+        // An `i64` holds large `uint64` numbers as negative ones: it refuses both.
         is_itself(low) && is_itself(high) && (self.signed || low >= 0)
     }
 }

@@ -13,7 +13,8 @@ use tilewright_ir::{Dtype, ElementwiseFn, Op};
 
 use crate::compile::liveness;
 use crate::program::{Action, Block, FusedGroup, FusedOp, Program, Slot, Step, Strategy, Use};
-use crate::run::kernels::fused::{BLOCK, Binary, Function, Reduction, Unary};
+use crate::run::kernels::fused::{BLOCK, Function, Reduction};
+use crate::run::kernels::fused_math::{Binary, Unary};
 use crate::run::kernels::reduce::Combine;
 
 /// The most members of a group.
@@ -405,7 +406,7 @@ pub(crate) fn is_fusible(function: ElementwiseFn) -> bool {
     function == ElementwiseFn::Select || Function::of(function).is_some()
 }
 
-/// Whether tiles of so many elements are worth a fused loop.
+/// Whether tiles of this size are worth a fused loop.
 pub(crate) fn is_worthwhile(elements: usize) -> bool {
     elements >= MIN_ELEMENTS && elements.is_multiple_of(BLOCK)
 }

@@ -100,7 +100,7 @@ struct Lowering<'a> {
 }
 
 impl Lowering<'_> {
-    /// The type of a value, as it is at run time.
+    /// The type of a value at run time.
     fn ty(&mut self, value: Value) -> TypeId {
         let mut ty = self.function.ty(value).clone();
         // What the combine region of a tree reduction captures stays a scalar. It is uniform, so its shape is not read.

@@ -1,7 +1,7 @@
 //! Rematerialization: a reader recomputes a tile where that is cheaper than to keep it.
 //!
-//! A reduction ends a fused group (see [`fusion`](crate::compile::fusion)), so a tile that is read before and after it would
-//! be written by one group and read by the next. Memory that was read a moment ago is as near as that tile, and a sum or a
+//! A reduction ends a [fused group](crate::compile::fusion), so a tile that is read before and after it would be written
+//! by one group and read by the next. Memory that was read a moment ago is as near as that tile, and a sum or a
 //! product takes no longer than a store. So loads of contiguous memory, and cheap functions of them, are copied to each
 //! reader. There is no side effect between the copies, so all give the same.
 

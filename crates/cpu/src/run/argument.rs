@@ -5,7 +5,7 @@ use crate::run::memory::Region;
 /// An argument of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
-    /// A pointer, and the memory around it that may be touched through it.
+    /// A pointer, and the memory that may be accessed through it.
     Pointer {
         /// The address that the kernel gets.
         address: u64,

@@ -1,8 +1,8 @@
 //! Launching: a program for every point of a grid, spread over threads.
 //!
-//! The calling thread always works. It begins alone, and asks the others for help only once there is enough left to do
-//! that waking them pays: a launch with little work never leaves the calling thread. Work is handed out in chunks that
-//! become smaller towards the end, so that many tiny programs cost little and a few large ones balance.
+//! The calling thread begins alone, and wakes others only once enough work is left that waking them pays: a small launch
+//! never leaves the calling thread. Scheduling is guided: chunks shrink towards the end, so that many tiny programs cost
+//! little and a few large ones balance.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ pub struct Launch<'a> {
     pub grid: [u32; 3],
     /// The arguments, one for each parameter.
     pub arguments: &'a [Argument<'a>],
-    /// Memory that pointers of unknown origin (made of integers, say) may touch besides that of the arguments.
+    /// Memory that pointers of unknown provenance (made of integers, say) may access besides that of the arguments.
     pub foreign: &'a [Region<'a>],
     /// How many threads may work, the calling one among them; 0 counts as 1.
     pub threads: usize,
@@ -37,7 +37,7 @@ pub struct Launch<'a> {
 /// Launches estimated to take longer, in nanoseconds, are spread over threads.
 const WORTH_WAKING: u64 = 20_000;
 
-/// The most programs that are handed out at a time.
+/// The most programs in a chunk.
 const MAX_CHUNK: u64 = 1024;
 
 /// What the threads of a launch share.
@@ -46,17 +46,17 @@ struct Shared<'a> {
     launch: &'a Launch<'a>,
     regions: &'a [Region<'a>],
     total: u64,
-    /// The first program that nobody has taken.
+    /// The first program that no thread has taken.
     next: AtomicU64,
     stop: AtomicBool,
-    /// The fault of the lowest program that has one.
+    /// The fault of the lowest program that faulted.
     fault: Mutex<Option<(u64, Box<Fault>)>>,
     /// Helpers that still work.
     helpers: Mutex<usize>,
     helper_done: Condvar,
 }
 
-/// Finds out how long programs take, while the calling thread works alone.
+/// Measures how long programs take, while the calling thread works alone.
 struct Probe {
     start: Instant,
     done: u64,
@@ -65,7 +65,7 @@ struct Probe {
 }
 
 impl Probe {
-    /// Notes that so many programs were run. True if the rest is worth waking others for.
+    /// Adds programs that were run. True if the rest is worth waking others for.
     fn finds_work(&mut self, shared: &Shared<'_>, programs: u64) -> bool {
         self.done += programs;
         self.chunk = self.done.min(MAX_CHUNK);
@@ -75,7 +75,7 @@ impl Probe {
     }
 }
 
-/// Says that a helper is done when it is dropped, also if the helper panics.
+/// Counts a helper down when dropped, also if the helper panics.
 struct Done<'s, 'a>(&'s Shared<'a>);
 
 impl Drop for Done<'_, '_> {
@@ -149,7 +149,7 @@ impl<'a> Shared<'a> {
             self.spread(threads);
             return;
         }
-        // Alone, until it turns out to be more than it seemed.
+        // Alone, until the measured time exceeds the estimate.
         let mut probe = Probe { start: Instant::now(), done: 0, chunk: 1 };
         if self.work(true, Some(&mut probe)) {
             self.spread(threads);
@@ -175,7 +175,7 @@ impl<'a> Shared<'a> {
         });
     }
 
-    /// Waits for the helpers, and asks meanwhile whether to stop.
+    /// Waits for the helpers, and polls the interrupt meanwhile.
     fn wait(&self) {
         let Interrupt::Poll(poll) = self.launch.interrupt else { return };
         let mut helpers = self.helpers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -193,7 +193,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Runs programs until none is left, or until the probe finds that there is work for others. True if there is.
+    /// Runs programs until none is left, or until the probe finds work for helpers. True if it does.
     fn work(&'a self, is_caller: bool, mut probe: Option<&mut Probe>) -> bool {
         let control = Control::new(&self.stop, self.launch.interrupt, is_caller);
         let grid = self.launch.grid;
@@ -232,7 +232,7 @@ impl<'a> Shared<'a> {
         false
     }
 
-    /// Takes the next programs that nobody has taken, `most` at the most.
+    /// Takes the next chunk, of `most` programs at the most.
     fn take(&self, most: u64) -> Option<(u64, u64)> {
         let threads = self.launch.threads.max(1) as u64;
         let mut first = self.next.load(Ordering::Relaxed);
@@ -247,7 +247,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Notes a fault and stops everybody. An interruption is a fault only if there is no other.
+    /// Records a fault and stops all threads. An interruption counts only if there is no other fault.
     fn fail(&self, number: u64, fault: Box<Fault>) {
         self.stop.store(true, Ordering::Relaxed);
         let number = if matches!(fault.kind, FaultKind::Interrupted) { u64::MAX } else { number };
@@ -258,9 +258,9 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// The outcome of a program of the grid, whose end by an allocation that failed is a fault like others.
+/// The outcome of a program of the grid; a failed allocation, which unwinds, becomes a fault.
 fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-    // What the program leaves behind are values that nobody reads any more.
+    // The values that the program leaves behind are dead.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|payload| {
         if payload.is::<OutOfMemory>() {
             return Err(Fault::new(FaultKind::OutOfMemory));
@@ -275,7 +275,7 @@ fn coordinates(grid: [u32; 3], number: u64) -> [u32; 3] {
     [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
 }
 
-/// The pool with so many threads; made once. None if the system has no more threads to give.
+/// The pool of this size, made once. None if the system refuses more threads.
 ///
 /// The threads of a pool do not survive a fork, so a pool belongs to a process: in the child the first launch makes a
 /// new one.

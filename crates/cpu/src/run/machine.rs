@@ -232,8 +232,8 @@ impl<'a> Machine<'a> {
         Value::dense(ops::materialize::materialize(ty, value)).with_provenance(provenance)
     }
 
-    /// Whether stores to a region, of so many bytes by each program of the launch, are better non-temporal: the data exceeds
-    /// the caches, so that the first of it is evicted before it is read.
+    /// Whether stores of `bytes` by each program of the launch to a region are better non-temporal: the data exceeds the
+    /// caches, so that the first of it is evicted before it is read.
     #[inline]
     pub(crate) fn non_temporal(&self, region: &Region<'_>, bytes: usize) -> bool {
         let is_large =

@@ -25,14 +25,14 @@ thread_local! {
         const { RefCell::new(Pool { free: [const { Vec::new() }; CLASSES], bytes: 0 }) };
 }
 
-/// The list that a buffer of so many bytes belongs to, if it is pooled at all.
+/// The size class of a buffer; none if it is too large to be pooled.
 fn class(bytes: usize) -> Option<usize> {
     let class = bytes.div_ceil(ALIGNMENT).next_power_of_two().trailing_zeros() as usize;
     (class < CLASSES).then_some(class)
 }
 
 impl Tile {
-    /// A tile of so many bytes, whose content is unspecified.
+    /// A tile with unspecified content.
     pub(crate) fn new(bytes: usize) -> Self {
         let Some(class) = class(bytes) else { return Self(Some(Rc::new(Buffer::new(bytes)))) };
         let pooled = POOL.try_with(|pool| {

@@ -1,8 +1,8 @@
 //! Storage of tiles, aligned to a cache line, so that no vector access straddles two.
 //!
-//! Buffers of a page or more begin at different places of their pages: a processor takes a load for one of a store that
-//! is still under way if their addresses differ by a multiple of the page, and a loop over two tiles that lie so takes
-//! twice as long.
+//! Buffers of a page or more begin at different offsets in their pages, against 4K aliasing: a processor takes a load to
+//! depend on a pending store whose address differs by a multiple of the page, and a loop over two tiles with such
+//! addresses takes twice as long.
 
 use std::cell::Cell;
 
@@ -18,11 +18,11 @@ struct Line([u8; ALIGNMENT]);
 /// The lines of a page.
 const PAGE: usize = 4096 / ALIGNMENT;
 
-/// Buffers that are made one after the other begin so many lines apart in their pages. It is odd, so that every place is
-/// taken before one is taken again, and far from a small fraction of a page, so that neighbours stay apart.
+/// The distance in lines of the page offsets of successive buffers. It is odd, so that all offsets are used before one
+/// recurs, and far from a small fraction of a page, so that successive buffers stay apart.
 const STAGGER: usize = 25;
 
-/// The line of the page that a new buffer of so many lines is to begin at.
+/// The page offset, in lines, of a new buffer of this size.
 fn next_place(lines: usize) -> usize {
     thread_local! {
         static PLACE: Cell<usize> = const { Cell::new(0) };
@@ -33,10 +33,10 @@ fn next_place(lines: usize) -> usize {
     PLACE.try_with(|place| place.replace((place.get() + STAGGER) % PAGE)).unwrap_or(0)
 }
 
-/// There is no memory for a tile.
+/// A failed allocation of a tile.
 ///
-/// This is the only thing that unwinds: from the allocation, of which nobody between can do without, to the loop over the
-/// programs of the grid, which makes it an error of the launch.
+/// It is the only panic payload of this crate, because every op allocates: it unwinds to the loop over the programs of the
+/// grid, which makes it an error of the launch.
 #[derive(Clone, Copy, Debug)]
 pub struct OutOfMemory;
 
@@ -47,14 +47,12 @@ pub struct Buffer {
     /// The lines before the first byte.
     skipped: usize,
     len: usize,
-    /// The first bytes; those behind them are all copies of one binary32 number.
+    /// The length of the varying prefix; the bytes behind it are copies of one binary32 number.
     varying: usize,
 }
 
 impl Buffer {
-    /// A buffer of so many zero bytes.
-    ///
-    /// Where there is no memory for it, the program of the grid ends: see [`OutOfMemory`].
+    /// A buffer of `len` zero bytes. Unwinds with [`OutOfMemory`] if the allocation fails.
     pub fn new(len: usize) -> Self {
         let skipped = next_place(len.div_ceil(ALIGNMENT));
         let mut buffer = Self { lines: Vec::new(), skipped, len: 0, varying: 0 };

@@ -8,42 +8,13 @@
 use pulp::{Simd, WithSimd};
 use tilewright_ir::ElementwiseFn;
 
-use super::fused_math::{any_nan, apply, apply_alone, quotient, reciprocal};
+use super::fused_math::{Binary, Block, Unary, any_nan, apply, apply_alone, quotient, reciprocal, unrolled};
 use crate::run::memory::{RunPart, RunReader, RunWriter};
 
 /// The elements of a fused loop are a multiple of this.
 pub(crate) const BLOCK: usize = 64;
 /// The most elements that go through the stages at a time.
 const WIDE: usize = 128;
-
-/// Functions of the element and an operand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Binary {
-    /// The operand itself: the beginning of a group.
-    Take,
-    Add,
-    Sub,
-    /// The operand minus the element.
-    SubFrom,
-    Mul,
-    Div,
-    /// The operand divided by the element.
-    DivInto,
-    Min,
-    Max,
-}
-
-/// Functions of the element.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unary {
-    Neg,
-    Abs,
-    Sqrt,
-    Exp,
-    Exp2,
-    /// The element times itself.
-    Square,
-}
 
 /// How a fused loop computes a function of the elementwise table.
 #[derive(Clone, Copy, Debug)]
@@ -303,9 +274,6 @@ struct Accumulators<S: Simd, const M: usize> {
     nan: S::f32s,
 }
 
-/// A block in N registers.
-pub(super) type Block<S, const N: usize> = [<S as Simd>::f32s; N];
-
 impl Scratch {
     /// Takes the block by value: one whose address is taken is not kept in registers.
     #[inline(always)]
@@ -327,26 +295,6 @@ impl Scratch {
             |i| block[i] = part.read(i),
         );
         block
-    }
-}
-
-/// Calls a function with the number of each register of a block. The compiler's own unrolling may come too late to keep the
-/// block in registers.
-#[inline(always)]
-pub(super) fn unrolled<const N: usize>(mut each: impl FnMut(usize)) {
-    macro_rules! calls {
-        ($($i:literal)*) => {{ $(each($i);)* }};
-    }
-    match N {
-        1 => calls!(0),
-        2 => calls!(0 1),
-        4 => calls!(0 1 2 3),
-        8 => calls!(0 1 2 3 4 5 6 7),
-        _ => {
-            for i in 0..N {
-                each(i);
-            }
-        }
     }
 }
 
@@ -376,7 +324,7 @@ impl Loop<'_, '_, '_> {
         Some(reduced::<S, M>(simd, self.reduction?, &accumulators, &mut scratch))
     }
 
-    /// Sends a block of N registers through the stages, which stands for so many blocks.
+    /// Sends a block of N registers through the stages; it stands for `blocks` equal ones.
     #[inline(always)]
     fn block<S: Simd, const N: usize, const M: usize>(
         &mut self,

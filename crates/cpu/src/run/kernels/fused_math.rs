@@ -5,8 +5,59 @@ use std::hint::black_box;
 
 use pulp::Simd;
 
-use super::fused::{Binary, Block, Unary, unrolled};
 use super::math32::{EXP, EXP_BOUNDS, EXP_REDUCTION, EXP2, EXP2_BOUNDS, SHIFTER};
+
+/// Functions of the element and an operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Binary {
+    /// The operand itself: the beginning of a group.
+    Take,
+    Add,
+    Sub,
+    /// The operand minus the element.
+    SubFrom,
+    Mul,
+    Div,
+    /// The operand divided by the element.
+    DivInto,
+    Min,
+    Max,
+}
+
+/// Functions of the element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unary {
+    Neg,
+    Abs,
+    Sqrt,
+    Exp,
+    Exp2,
+    /// The element times itself.
+    Square,
+}
+
+/// A block in N registers.
+pub(super) type Block<S, const N: usize> = [<S as Simd>::f32s; N];
+
+/// Calls a function with the number of each register of a block. The compiler's own unrolling may come too late to keep the
+/// block in registers.
+#[inline(always)]
+pub(super) fn unrolled<const N: usize>(mut each: impl FnMut(usize)) {
+    macro_rules! calls {
+        ($($i:literal)*) => {{ $(each($i);)* }};
+    }
+    match N {
+        1 => calls!(0),
+        2 => calls!(0 1),
+        4 => calls!(0 1 2 3),
+        8 => calls!(0 1 2 3 4 5 6 7),
+        _ => {
+            for i in 0..N {
+                each(i);
+            }
+        }
+    }
+}
 
 /// A function of a block and an operand, whose registers the closure gives.
 #[inline(always)]

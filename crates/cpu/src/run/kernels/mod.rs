@@ -12,10 +12,11 @@
 //! | [`dot`] | matrix product into an accumulator | [`dot::dot`] |
 //! | [`buffer`] | aligned storage of tiles | |
 //!
-//! `fused` is the loop of a fused group, `fused_math` its functions. Below them: `simd` chooses the instruction set and splits tiles into blocks; `integer` and `float` are the loops of
-//! the elementwise table; `narrow` runs 16- and 8-bit floats through binary32; `math32` and `math64` are the
-//! transcendental functions of one element, branch-free so that a block of them is vector code; `formats` converts one
-//! element between floating-point formats.
+//! `fused` is the loop of a fused group, with the functions of `fused_math`. Below them: `simd` chooses the instruction set
+//! and splits tiles into blocks; `integer` and `float` are the loops of the elementwise table; `narrow` runs 16- and 8-bit
+//! floats through binary32; `math32` and `math64` are the transcendental functions of one element, branch-free so that a
+//! block of them is vector code; `formats` converts one element between floating-point formats; `shuffle` transposes
+//! blocks of registers.
 //!
 //! The results do not depend on the instruction set: sums have a fixed order, and a fused multiply-add is written as one
 //! wherever it is used. (A processor without the instruction emulates it.)
@@ -37,7 +38,7 @@ pub mod elementwise;
 mod float;
 mod formats;
 pub(crate) mod fused;
-mod fused_math;
+pub(crate) mod fused_math;
 mod integer;
 mod math32;
 mod math64;

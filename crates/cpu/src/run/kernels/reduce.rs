@@ -322,8 +322,8 @@ fn accumulators<T: Element>(block: &[T], f: impl Fn(T, T) -> T + Copy) -> ([T; A
     (accumulators, count)
 }
 
-/// Combines the upper half of the accumulators onto the lower half, where there are so many and so few are wanted. Unrolled, so
-/// that the accumulators stay in registers.
+/// Combines the upper half of the accumulators onto the lower half, for each size above the wanted one. Unrolled, so that
+/// the accumulators stay in registers.
 macro_rules! halve {
     ($accumulators:ident, $count:expr, $wanted:expr, $f:ident, $($half:literal)*) => {$(
         if $count > $half && $wanted <= $half {

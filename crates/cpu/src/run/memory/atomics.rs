@@ -1,4 +1,4 @@
-//! Atomic operations on elements at addresses of their own.
+//! Atomic operations: an address for each element.
 //!
 //! Every operation acquires and releases, whatever weaker order the program asks for.
 
@@ -80,8 +80,8 @@ pub fn compare_exchange(
     })
 }
 
-/// Checks all accesses, then calls a function for each element under the mask, with its bytes in a tile; `old` receives what
-/// the function returns.
+/// Checks all accesses, then calls a function for each element under the mask, with the place of its bytes in a tile; `old`
+/// receives what the function returns.
 fn each_cell(
     regions: &[Region<'_>],
     size: usize,

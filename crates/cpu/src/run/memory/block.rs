@@ -9,7 +9,7 @@ use crate::run::kernels::shuffle::{SIDE, Word};
 /// Element `[i, j, …]` of the block is at `address + i * axes[0].stride + j * axes[1].stride + …` in memory and at
 /// `i * axes[0].tile + …` in the tile. The rest of the tile stays as it is, so a block may be a part of a tile.
 ///
-/// Fails if an element is not inside the region; the tile is untouched then. Panics if the block leaves the tile.
+/// Fails if an element is not inside the region; the tile is unchanged then. Panics if the block leaves the tile.
 pub fn load_block(
     region: &Region<'_>,
     size: usize,

@@ -33,12 +33,12 @@ pub use plan::{Axis, dense_axes, extent};
 pub(crate) use run::{RunPart, RunReader, RunWriter};
 pub use scattered::{gather, scatter};
 
-/// User memory that may be touched, for as long as `'a`.
+/// User memory that may be accessed, for as long as `'a`.
 #[derive(Clone, Copy)]
 pub struct Region<'a> {
     base: *mut u8,
     len: usize,
-    /// 1 if it may be written. A whole word: a processor waits where it copies words of which it has just written parts.
+    /// 1 if it may be written. A whole word: store forwarding fails on a word of which only a part has just been written.
     writable: usize,
     lifetime: PhantomData<&'a ()>,
 }
@@ -147,8 +147,8 @@ pub fn load_run(region: &Region<'_>, size: usize, address: u64, tile: &mut [u8])
 
 /// Writes a run of contiguous elements: [`store_block`] of one axis, for the case that matters most.
 ///
-/// With `non_temporal`, which is for data that nobody reads soon, other threads may see it only after this thread has
-/// finished its stores, as a launch does before it returns, or done something atomic on memory.
+/// With `non_temporal`, which is for data that is not read soon, other threads may see the data only after this thread has
+/// executed a store fence, as a launch does before it returns, or an atomic operation on memory.
 #[inline]
 pub fn store_run(
     region: &Region<'_>,
@@ -169,7 +169,7 @@ pub fn store_run(
     Ok(())
 }
 
-/// Copies a tile past the caches: the lines of the memory are not read before they are written.
+/// Copies a tile by non-temporal stores: the lines of the memory are not read before they are written.
 ///
 /// # Safety
 ///
@@ -197,8 +197,8 @@ unsafe fn stream(memory: *mut u8, tile: &[u8]) {
     };
 }
 
-/// Asks the system for large pages where a region has none yet: memory that a launch is going to fill is often fresh, and
-/// one fault then takes the place of hundreds. It is advice, and changes no content.
+/// Advises the system to use large pages for a region. Memory that a launch fills is often fresh, and one page fault then
+/// takes the place of hundreds. The content stays.
 pub(crate) fn advise_large_pages(region: &Region<'_>) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -217,7 +217,7 @@ pub(crate) fn advise_large_pages(region: &Region<'_>) {
     let _ = region;
 }
 
-/// Makes what [`store_run`] wrote past the caches visible to threads that this one synchronises with afterwards.
+/// Orders non-temporal stores before later synchronisation with other threads.
 pub(crate) fn fence_stores() {
     // SAFETY: every processor of this architecture has the instruction; it touches no memory.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -226,11 +226,11 @@ pub(crate) fn fence_stores() {
     };
 }
 
-/// Begins to fetch what follows a run: the next program of the grid, which the same thread runs, probably wants it, and
-/// the processor does not guess across pages by itself. It has no effect but on the caches.
+/// Prefetches what follows a run: the next program of the grid, which the same thread runs, probably accesses it, and the
+/// hardware prefetcher does not cross pages.
 #[inline]
 fn prefetch_after<const STORE: bool>(region: &Region<'_>, address: u64, bytes: usize) {
-    /// The bytes after which the processor goes on by itself.
+    /// The bytes after which the hardware prefetcher takes over.
     const AHEAD: usize = 512;
     #[cfg(target_arch = "x86_64")]
     if bytes >= AHEAD && region.contains(address, bytes + AHEAD) {

@@ -64,7 +64,7 @@ pub fn dense_axes<'a>(shape: &'a [u32], strides: &'a [i64]) -> impl Iterator<Ite
     })
 }
 
-/// The lowest and highest offset in bytes that a block touches from the address of its first element, the highest one
+/// The lowest and highest offset in bytes that a block covers from the address of its first element, the highest one
 /// exclusive. `None` if it has no elements or if an offset does not fit 64 bits.
 pub fn extent(size: usize, axes: &[Axis]) -> Option<(i64, i64)> {
     let (mut low, mut high) = (0_i64, size as i64);

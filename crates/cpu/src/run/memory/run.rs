@@ -18,7 +18,7 @@ pub(crate) struct RunReader<'a> {
 pub(crate) struct RunWriter<'a> {
     first: *mut u8,
     len: usize,
-    /// 1 if it does. A whole word, so that a processor does not wait where it is copied with its neighbours.
+    /// 1 if stores are non-temporal. A whole word, so that store forwarding works where it is copied with its neighbours.
     non_temporal: usize,
     lifetime: PhantomData<&'a mut ()>,
 }
@@ -171,7 +171,7 @@ impl<T: Pod, const N: usize> RunPartMut<'_, T, N> {
         unsafe { self.first.add(index).write_unaligned(value) };
     }
 
-    /// Puts a value at the place with this number, past the caches.
+    /// Puts a value at the place with this number, by a non-temporal store.
     #[inline(always)]
     pub(crate) fn stream(&mut self, index: usize, value: T) {
         assert!(index < N && self.non_temporal(), "the value is in the part, and as long as some lines");

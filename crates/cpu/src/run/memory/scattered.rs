@@ -1,11 +1,11 @@
-//! Elements at addresses of their own.
+//! Gather and scatter: an address for each element.
 
 use super::{AccessError, AccessErrorKind, Region};
 
 /// Reads the element of `size` bytes (1, 2, 4 or 8) at each address into a tile, where the mask is not 0 or there is no
 /// mask. The other elements of the tile stay as they are: fill it with what they should be before.
 ///
-/// Fails if an element is not inside one of the regions; the tile is untouched then. Panics if the slices do not have
+/// Fails if an element is not inside one of the regions; the tile is unchanged then. Panics if the slices do not have
 /// equally many elements.
 pub fn gather(
     regions: &[Region<'_>],

@@ -14,7 +14,7 @@ use crate::types::TileType;
 use super::materialize::{materialize, materialize_unique};
 use super::memory::scalar_or_tile;
 
-/// Conversion of elements. A pointer keeps its origin only as a pointer.
+/// Conversion of elements. A pointer that becomes an integer loses its provenance.
 pub(crate) fn cast(machine: &mut Machine<'_>, step: &Step, rounding: Rounding) {
     let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.results[0]));
     let value = machine.take(step.operands[0]);

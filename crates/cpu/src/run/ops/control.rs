@@ -1,4 +1,4 @@
-//! `assert`. Loops and branches are in the machine, because they run blocks.
+//! `assert`. Loops and branches are in the machine, because they execute blocks.
 
 use tilewright_ir::Failure;
 

@@ -1,7 +1,7 @@
 //! `dot`: `acc + a @ b` over the last two axes, for each index of the first axis if there are three.
 //!
 //! Each element is accumulated by fused multiply-adds along k, ascending; see [`crate::run::kernels::dot`]. With an
-//! accumulator of 16 bits that is done in binary32 and rounded once at the end. Operands of `fp32` are used as they are,
+//! accumulator of 16 bits the sum is in binary32 and rounded once at the end. Operands of `fp32` keep their precision,
 //! whatever the input precision says: it allows less, and demands nothing.
 
 use crate::program::Step;

@@ -14,7 +14,7 @@ use crate::types::{TileType, View};
 
 use super::materialize::{materialize, only_element};
 
-/// The op: its meaning is in the row of the function.
+/// An elementwise op; the row of the function defines it.
 #[inline(always)]
 pub(crate) fn elementwise(machine: &mut Machine<'_>, step: &Step, function: ElementwiseFn) {
     if let [x, y] = step.operands[..]
@@ -82,7 +82,7 @@ fn on_tiles(machine: &mut Machine<'_>, step: &Step, function: ElementwiseFn) {
 /// An operand of a loop over the elements.
 enum Input {
     Tile(Tile),
-    /// One value for all elements.
+    /// The bits of a uniform operand.
     Bits(u64),
 }
 
@@ -98,7 +98,7 @@ fn take_input(machine: &mut Machine<'_>, operand: Use, to: &TileType, dtype: Dty
     }
 }
 
-/// The result where no operand has to be written out.
+/// The result where no operand has to be materialized.
 #[inline(always)]
 fn without_elements<const N: usize>(
     machine: &Machine<'_>,
@@ -132,7 +132,7 @@ fn is_comparison(function: ElementwiseFn) -> bool {
     matches!(function, F::Eq | F::Ne | F::Lt | F::Le | F::Gt | F::Ge)
 }
 
-/// By a loop over the elements, in the buffer of an operand that nobody else needs, if there is one.
+/// By a loop over the elements, in place of a dead operand if there is one.
 fn dense(function: ElementwiseFn, to: &TileType, dtype: Dtype, operands: &mut [Input]) -> Tile {
     let first = usize::from(function == ElementwiseFn::Select);
     let mut out = None;

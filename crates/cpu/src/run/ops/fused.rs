@@ -9,7 +9,8 @@ use smallvec::SmallVec;
 
 use crate::program::{FusedGroup, FusedOp, Slot, Step};
 use crate::run::fault::Outcome;
-use crate::run::kernels::fused::{BLOCK, Binary, Stage, Target, run};
+use crate::run::kernels::fused::{BLOCK, Stage, Target, run};
+use crate::run::kernels::fused_math::Binary;
 use crate::run::machine::Machine;
 use crate::run::memory::{RunReader, RunWriter};
 use crate::run::tile::Tile;
@@ -58,7 +59,7 @@ fn with_loads<'a>(machine: &mut Machine<'a>, group: &FusedGroup, members: &'a [S
     Ok(true)
 }
 
-/// Whether all operands are dense or uniform, and some are dense, once all loads are done.
+/// Whether each operand will be dense or uniform once its load is executed, and some will be dense.
 fn is_applicable(machine: &Machine<'_>, group: &FusedGroup) -> bool {
     let mut has_elements = false;
     let all_known = group.ops.iter().all(|op| match op {

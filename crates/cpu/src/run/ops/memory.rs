@@ -63,7 +63,7 @@ struct Block {
     /// The address of its first element.
     address: u64,
     axes: SmallVec<[Axis; SYMBOLIC_RANK]>,
-    /// Predicate its first element is in the tile, in elements.
+    /// The place of its first element in the tile, in elements.
     first: usize,
     low: [u32; SYMBOLIC_RANK],
 }
@@ -145,7 +145,7 @@ fn as_block(ty: &TileType, pointer: &Form, predicate: Predicate) -> Option<Block
     Some(Block::new(ty, &affine, predicate))
 }
 
-/// The memory that a block may touch: the region of the argument, or the one that its first element is in.
+/// The memory that a block may access: the region of its provenance, else the one that holds its first element.
 #[inline(always)]
 fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) -> Region<'a> {
     if let Some(Argument::Pointer { region, .. }) = provenance.index().map(|index| machine.arguments[index]) {
@@ -155,7 +155,7 @@ fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) ->
     found.copied().unwrap_or_else(|| Region::of(&mut []))
 }
 
-/// The memory that elements may touch.
+/// The memory that a gather or scatter may access.
 fn regions_of<'a, 'b>(machine: &'b Machine<'a>, provenance: Provenance) -> &'b [Region<'a>] {
     match provenance.index().map(|index| &machine.arguments[index]) {
         Some(Argument::Pointer { region, .. }) => std::slice::from_ref(region),
@@ -168,7 +168,7 @@ fn out_of_bounds(error: &AccessError, is_store: bool, size: usize, provenance: P
     Fault::new(FaultKind::OutOfBounds { is_store, address: error.address, size, provenance })
 }
 
-/// Reads where the mask holds; elsewhere gives `other`, or zero without one. A boolean is true if its byte is not 0.
+/// A load: `other`, or zero without one, where the mask does not hold. A boolean is true if its byte is not 0.
 pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, rest @ ..] = &step.operands[..] else { unreachable!("a load has a pointer") };
     let (mask, other) = (rest.first().copied(), rest.get(1).copied());
@@ -212,7 +212,7 @@ fn load_one(machine: &Machine<'_>, ty: &TileType, address: u64, provenance: Prov
     Ok(if ty.dtype() == Dtype::I1 { u64::from(bits != 0) } else { bits })
 }
 
-/// Reads into a tile where the mask holds.
+/// Loads into a tile where the mask holds.
 fn load_tile(
     machine: &mut Machine<'_>,
     ty: &TileType,
@@ -244,11 +244,11 @@ fn load_tile(
         .map_err(|error| out_of_bounds(&error, false, ty.size, provenance).at(ty.lane(error.element)))
 }
 
-/// The tile that a load writes into: it holds `other` where the mask does not hold.
+/// The destination of a load: it holds `other` where the mask does not hold.
 fn background(ty: &TileType, predicate: Predicate, other: Value) -> Tile {
     match (predicate, &other.form) {
         (Predicate::Always, _) => Tile::new(ty.bytes()),
-        // A box that is cut off along the outermost axis only: fill before and after it.
+        // A box that spans the inner axes: fill before and after it.
         (Predicate::Box(mask), &Form::Uniform(bits)) if covers_inner(ty, &mask) => {
             let mut tile = Tile::new(ty.bytes());
             let row = ty.bytes() / (ty.shape()[0] as usize).max(1);
@@ -265,7 +265,7 @@ fn covers_inner(ty: &TileType, mask: &BoxMask) -> bool {
     (1..ty.shape().len()).all(|axis| mask.low[axis] == 0 && mask.high[axis] == ty.shape()[axis])
 }
 
-/// Writes where the mask holds. Nothing is written if an element is out of bounds. Predicate elements have one address, one
+/// A store where the mask holds. It writes nothing if an element is out of bounds. Where elements have one address, one
 /// of them is written.
 pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, value, rest @ ..] = &step.operands[..] else { unreachable!("a store has two operands") };

@@ -1,6 +1,6 @@
-//! Ops that move elements and compute nothing: `arange`, `splat`, `expand_dims`, `broadcast`, `reshape`, `transpose`.
+//! Ops that only rearrange elements: `arange`, `splat`, `expand_dims`, `broadcast`, `reshape`, `transpose`.
 //!
-//! Symbolic tiles stay so. Of dense tiles, `expand_dims` and `reshape` keep the elements where they are.
+//! Symbolic tiles stay symbolic. `expand_dims` and `reshape` do not copy a dense tile.
 
 use smallvec::SmallVec;
 use tilewright_ir::IntList;
@@ -102,12 +102,12 @@ pub(crate) fn transpose(machine: &mut Machine<'_>, step: &Step, permutation: &In
     machine.set(step.results[0], result.with_provenance(provenance));
 }
 
-/// The distance of neighbours along each axis of a dense tile, in elements.
+/// The strides of a dense tile, in elements.
 pub(crate) fn row_major(ty: &TileType) -> impl Iterator<Item = usize> + '_ {
     (0..ty.shape().len()).map(|axis| ty.shape()[axis + 1..].iter().map(|&extent| extent as usize).product())
 }
 
-/// A dense tile of type `to` whose neighbours along each axis are so many elements apart in the value.
+/// A dense copy of type `to`; `strides` are those of its axes in the value, in elements.
 fn copied(from: &TileType, to: &TileType, value: Value, strides: &[usize]) -> Value {
     if let Form::Uniform(_) = value.form {
         return value;
