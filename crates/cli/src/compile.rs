@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValue;
 use tilewright::frontend::Constant;
-use tilewright::runtime::{OPTIONS, OptionKind};
+use tilewright::runtime::OPTIONS;
 use tilewright::{Code, Device, Diagnostic, Error, Kernel, Knobs, Module, Options, SourceMap, Stage, Target};
 
 use crate::output::{self, Failure};
@@ -112,9 +112,8 @@ fn with_options(error: Error) -> Error {
     if diagnostic.code != Code::UnknownOption {
         return error;
     }
-    let is_of_compilation = |kind: OptionKind| kind != OptionKind::Launcher;
-    let names: Vec<_> =
-        OPTIONS.iter().filter(|info| is_of_compilation(info.kind)).map(|info| info.name).collect();
+    let of_compilation = OPTIONS.iter().filter(|info| !info.id.is_for_launcher());
+    let names: Vec<_> = of_compilation.map(|info| info.name).collect();
     let note = format!("the options are {}", names.join(", "));
     Error::new(diagnostic.clone().note(note), SourceMap::default())
 }

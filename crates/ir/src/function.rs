@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_base::entity::{PrimaryMap, entity_impl, packed_option::PackedOption};
 use tilewright_base::{SourceMap, Span};
@@ -231,6 +232,34 @@ impl<D: Dialect> Function<D> {
             next = data.caller;
         }
         chain
+    }
+
+    /// A copy of a region; what it uses from outside stays as it is.
+    pub fn clone_region(&mut self, region: Block) -> Block {
+        let mut copies = FxHashMap::default();
+        self.clone_into(region, &mut copies)
+    }
+
+    fn clone_into(&mut self, region: Block, copies: &mut FxHashMap<Value, Value>) -> Block {
+        let copy = self.blocks.push(BlockData::default());
+        for parameter in self.blocks[region].parameters.clone() {
+            let ValueData { ty, name, .. } = self.values[parameter].clone();
+            copies.insert(parameter, self.add_parameter(copy, ty, name));
+        }
+        for inst in self.blocks[region].insts.clone() {
+            let InstData { op, operands, results, regions, location } = self.insts[inst].clone();
+            let operands = operands.iter().map(|value| *copies.get(value).unwrap_or(value)).collect();
+            let regions = regions.iter().map(|inner| self.clone_into(*inner, copies)).collect();
+            let types: Vec<D::Type> = results.iter().map(|result| self.ty(*result).clone()).collect();
+            let new = self.create_inst(op, operands, regions, types, location);
+            for (place, result) in results.into_iter().enumerate() {
+                let made = self.insts[new].results[place];
+                self.values[made].name = self.values[result].name.clone();
+                copies.insert(result, made);
+            }
+            self.blocks[copy].insts.push(new);
+        }
+        copy
     }
 
     /// Every instruction in a block and in the regions inside it, outer before inner, in order.
