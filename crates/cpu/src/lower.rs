@@ -336,6 +336,7 @@ fn combine_of(function: ElementwiseFn) -> Option<Combine> {
         F::And => Combine::And,
         F::Or => Combine::Or,
         F::Xor => Combine::Xor,
+        // tidy: wildcard because the region of any other combination is run step by step.
         _ => return None,
     })
 }

@@ -20,7 +20,10 @@ pub use attributes::{
     Attribute, CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
 };
 pub use builder::{Builder, IrBuilder, Results};
-pub use elementwise::{Accuracy, Domain, ElementwiseFn, ElementwiseInfo, Signature};
+pub use elementwise::{
+    Accuracy, ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Domain, ElementwiseFamily, ElementwiseFn,
+    ElementwiseInfo, FloatFn, MathFn, SelectionFn, Signature, WideProductFn,
+};
 pub use function::{
     Block, BlockData, Definition, FuncId, Function, Inst, InstData, Location, LocationData, Module,
     Parameter, Value, ValueData,

@@ -83,7 +83,7 @@ impl Cse<'_> {
 fn ordered(function: &Function, inst: Inst) -> (Value, Value) {
     let data = &function.insts[inst];
     match (&data.op, &data.operands[..]) {
-        (Op::Elementwise { function }, &[x, y]) if function.is_commutative() => (x.min(y), x.max(y)),
+        (Op::Elementwise { function }, &[x, y]) if function.info().commutative => (x.min(y), x.max(y)),
         // tidy: wildcard because the order of all other operands matters
         (_, &[x, y, ..]) => (x, y),
         (_, &[x]) => (x, x),

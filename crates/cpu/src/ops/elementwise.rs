@@ -1,7 +1,7 @@
 //! Functions of the elementwise table on values of any form.
 #![allow(clippy::inline_always, reason = "a value that is not returned through memory is not moved there")]
 
-use tilewright_ir::{Dtype, ElementwiseFn};
+use tilewright_ir::{Dtype, ElementwiseFn, Signature};
 
 use crate::kernels::Operand;
 use crate::kernels::elementwise::apply;
@@ -127,8 +127,7 @@ fn without_elements<const N: usize>(
 }
 
 fn is_comparison(function: ElementwiseFn) -> bool {
-    use ElementwiseFn as F;
-    matches!(function, F::Eq | F::Ne | F::Lt | F::Le | F::Gt | F::Ge)
+    function.info().signature == Signature::Compare
 }
 
 /// By a loop over the elements, in the buffer of an operand that nobody else needs, if there is one.
