@@ -61,6 +61,8 @@ pub enum Accuracy {
 pub struct ElementwiseInfo {
     /// The mnemonic.
     pub name: &'static str,
+    /// The name of its family.
+    pub family: &'static str,
     /// The exact meaning.
     pub docs: &'static [&'static str],
     /// The names of the operands.
@@ -133,6 +135,7 @@ macro_rules! elementwise {
                 match self {
                     $($(ElementwiseFn::$variant => &ElementwiseInfo {
                         name: $name,
+                        family: stringify!($family),
                         docs: &[$($doc,)*],
                         operands: &[$(stringify!($operand),)*],
                         domain: Domain::$domain,
