@@ -25,10 +25,10 @@ pub use elementwise::{
     ElementwiseInfo, FloatFn, MathFn, SelectionFn, Signature, WideProductFn,
 };
 pub use function::{
-    Block, BlockData, Definition, FuncId, Function, Inst, InstData, Location, LocationData, Module,
+    Block, BlockData, Carried, Definition, FuncId, Function, Inst, InstData, Location, LocationData, Module,
     Parameter, Value, ValueData,
 };
-pub use ops::{Effect, LoopOptions, OPS, Op, OpInfo, OpVisitor, Regions, TypeList, visit};
+pub use ops::{Effect, LoopOptions, OPS, Op, OpFamily, OpInfo, OpVisitor, Regions, TypeList, visit};
 pub use parse::{ParseError, parse};
 pub use print::print;
 pub use rules::{MAX_RANK, MAX_TILE_ELEMENTS, RegionTypes, RuleError, RuleInput};

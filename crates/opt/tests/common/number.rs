@@ -189,7 +189,7 @@ pub fn float_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -
     round(dtype, value)
 }
 
-pub fn compare<T: PartialOrd>(function: ComparisonFn, x: T, y: T) -> bool {
+pub fn compare<T: PartialOrd + Copy>(function: ComparisonFn, x: T, y: T) -> bool {
     match function {
         ComparisonFn::Eq => x == y,
         ComparisonFn::Ne => x != y,
