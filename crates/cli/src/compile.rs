@@ -21,7 +21,9 @@ Arguments in --signature, one for each parameter, separated by commas:
   (*fp32, i32, 2)          a tuple of these; with fields, of a NamedTuple: (x=*fp32, n=i32)
   BLOCK=1024               by name, behind those by position")]
 pub struct Arguments {
-    #[arg(help = "The file and the kernel: k.py::add_kernel (k.py alone, if it has one kernel); or a text of --emit gpu: k.gpu")]
+    #[arg(
+        help = "The file and the kernel: k.py::add_kernel (k.py alone, if it has one kernel); or a text of --emit gpu: k.gpu"
+    )]
     kernel: OsString,
     /// What the arguments are: '*fp32,*fp32:16,i32,BLOCK=1024'
     #[arg(long, short, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
@@ -79,7 +81,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// A program in the language of the GPU path, as `--emit gpu` prints it. What it is for stands in its text.
 fn gpu_text(path: &Path, stage: Stage) -> Result<String, Failure> {
     if !matches!(stage, Stage::Gpu | Stage::Ptx) {
-        return Err(Failure::Usage(format!("of a .gpu file there is no stage '{}'; there are gpu, ptx", stage.name())));
+        return Err(Failure::Usage(format!(
+            "of a .gpu file there is no stage '{}'; there are gpu, ptx",
+            stage.name()
+        )));
     }
     let name = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|error| Failure::Io(format!("cannot read {name}: {error}")))?;

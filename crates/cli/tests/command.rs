@@ -85,7 +85,8 @@ fn the_text_of_the_gpu_stage_is_input_as_well() {
     assert_eq!(outcome(&["compile", &text, "--emit", "gpu"]), (0, gpu.clone()));
     // The text has no places in the source.
     let code = |ptx: &str| -> String {
-        let lines = ptx.lines().filter(|line| !line.trim_start().starts_with(['/', '.']) || line.contains(".reg"));
+        let lines =
+            ptx.lines().filter(|line| !line.trim_start().starts_with(['/', '.']) || line.contains(".reg"));
         lines.map(|line| format!("{line}\n")).collect()
     };
     let (status, again) = outcome(&["compile", &text, "--emit", "ptx"]);
@@ -94,7 +95,10 @@ fn the_text_of_the_gpu_stage_is_input_as_well() {
     let broken = file("broken.gpu", gpu.replacen("  barrier\n", "  barier\n", 1).as_bytes());
     let (status, message) = outcome(&["compile", &broken.display().to_string(), "--emit", "ptx"]);
     assert_eq!(status, 1);
-    assert!(message.contains("error[TW0025]: unknown op `barier`") && message.contains("broken.gpu:"), "{message}");
+    assert!(
+        message.contains("error[TW0025]: unknown op `barier`") && message.contains("broken.gpu:"),
+        "{message}"
+    );
     let (status, message) = outcome(&["compile", &text, "--emit", "opt"]);
     assert!(status == 2 && message.contains("there is no stage 'opt'"), "{message}");
 }
