@@ -437,7 +437,7 @@ mod tests {
     /// The names of what an instruction carries: before, in the regions, next, after.
     fn names(function: &Function, inst: Inst) -> Vec<String> {
         let name = |value: &Value| function.values[*value].name.as_deref().unwrap_or("?").to_owned();
-        let list = |values: &[Value]| values.iter().map(name).collect::<Vec<_>>().join("");
+        let list = |values: &[Value]| values.iter().map(name).collect::<String>();
         let carried = function.carried(inst);
         let line = |carried: Carried| {
             let before = list(carried.initial.as_slice());

@@ -300,20 +300,26 @@ impl<'a> Machine<'a> {
     /// Counts from lower to upper, in the mathematical sense: the counter does not wrap.
     pub(crate) fn for_loop(&mut self, step: &'a Step) -> Outcome {
         let body = step.blocks[0];
-        let number = self.type_of(step.operands[0]).number;
-        let [lower, upper, stride] = [0, 1, 2].map(|index| {
-            let bits = self.take(step.operands[index]).scalar();
+        let [lower, upper, stride, carried @ ..] = &step.operands[..] else {
+            unreachable!("the verifier checks that a loop has bounds")
+        };
+        let number = self.type_of(*lower).number;
+        let [lower, upper, stride] = [lower, upper, stride].map(|&operand| {
+            let bits = self.take(operand).scalar();
             if number.is_signed() { i128::from(number.extend(bits)) } else { i128::from(bits) }
         });
         if stride == 0 {
             return Err(Fault::new(FaultKind::LoopStep));
         }
-        self.push(&step.operands[3..]);
+        self.push(carried);
         let block = self.block(body);
+        let [index, parameters @ ..] = &block.parameters[..] else {
+            unreachable!("the verifier checks that the body takes the counter")
+        };
         let mut counter = lower;
         while if stride > 0 { counter < upper } else { counter > upper } {
-            self.pop_into(&block.parameters[1..]);
-            self.slots[block.parameters[0] as usize] = Value::uniform(number.truncate(counter as u64));
+            self.pop_into(parameters);
+            self.slots[*index as usize] = Value::uniform(number.truncate(counter as u64));
             self.run(body)?;
             self.push(&block.yields);
             self.control.check()?;
