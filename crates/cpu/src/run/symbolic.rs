@@ -5,7 +5,9 @@
 //! elements: they look at the corners of the tile, and refuse one in which anything wraps.
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
-use tilewright_ir::ElementwiseFn;
+use tilewright_ir::{
+    ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, ElementwiseFamily as Family, ElementwiseFn,
+};
 
 use crate::run::value::{Affine, BoxMask, Form};
 use crate::types::{Extents, Number, SYMBOLIC_RANK, View};
@@ -93,34 +95,71 @@ pub(crate) fn range(ty: View<'_>, affine: &Affine) -> Option<(i64, i64)> {
 
 /// A function of the table on forms; `ty` is the type of its last operand.
 pub(crate) fn elementwise(function: ElementwiseFn, ty: View<'_>, operands: &[&Form]) -> Option<Form> {
-    use ElementwiseFn as F;
-    match (function, operands) {
-        (F::And, [Form::Uniform(bits), other] | [other, Form::Uniform(bits)]) if ty.number.is_bool() => {
-            Some(if *bits == 0 { Form::Uniform(0) } else { (*other).clone() })
-        }
-        (F::And, [x, y]) if ty.number.is_bool() => {
-            let (x, y) = (as_box(ty, x)?, as_box(ty, y)?);
-            intersection(ty, &x, &y)
-        }
-        (F::Not, [Form::Box(mask)]) => complement(ty, mask),
-        (F::Or, [Form::Uniform(bits), other] | [other, Form::Uniform(bits)]) if ty.number.is_bool() => {
-            Some(if *bits == 0 { (*other).clone() } else { Form::Uniform(1) })
-        }
-        (F::Neg, [x]) if ty.number.may_be_affine() => {
+    match (function.family(), operands) {
+        (Family::Bitwise(function), _) if ty.number.is_bool() => boolean(function, ty, operands),
+        (Family::Arithmetic(ArithmeticFn::Neg), [x]) if ty.number.may_be_affine() => {
             let x = as_affine(ty.number, x)?;
             affine(ty, x.base.wrapping_neg(), x.strides.map(i64::wrapping_neg))
         }
-        (_, [x, y]) if ty.number.may_be_affine() => {
+        (family, [x, y]) if ty.number.may_be_affine() => {
             // Where one operand is dense there is nothing to gain.
             let (left, right) = (as_affine(ty.number, x)?, as_affine(ty.number, y)?);
-            arithmetic(function, ty, &left, &right)
+            of_affine(family, ty, &left, &right)
         }
+        // tidy: wildcard because the other functions of one or three operands are not affine.
         _ => None,
     }
 }
 
-fn arithmetic(function: ElementwiseFn, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
-    use ElementwiseFn as F;
+/// A bitwise function of boxes.
+fn boolean(function: BitwiseFn, ty: View<'_>, operands: &[&Form]) -> Option<Form> {
+    match (function, operands) {
+        (BitwiseFn::And, [Form::Uniform(bits), other] | [other, Form::Uniform(bits)]) => {
+            Some(if *bits == 0 { Form::Uniform(0) } else { (*other).clone() })
+        }
+        (BitwiseFn::And, [x, y]) => {
+            let (x, y) = (as_box(ty, x)?, as_box(ty, y)?);
+            intersection(ty, &x, &y)
+        }
+        (BitwiseFn::Not, [Form::Box(mask)]) => complement(ty, mask),
+        (BitwiseFn::Or, [Form::Uniform(bits), other] | [other, Form::Uniform(bits)]) => {
+            Some(if *bits == 0 { (*other).clone() } else { Form::Uniform(1) })
+        }
+        // tidy: wildcard because no other function of boxes is a box.
+        _ => None,
+    }
+}
+
+/// A function of two affine tiles.
+fn of_affine(family: Family, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
+    match family {
+        Family::Arithmetic(function) => arithmetic(function, ty, x, y),
+        Family::Division(function) if is_uniform(y) => divided(function, ty, x, y.base),
+        Family::Bitwise(BitwiseFn::Shl) if is_uniform(y) => {
+            let width = i64::from(ty.number.bits());
+            // 1 << 63 as a factor is negative, which modulo 2^64 is the same.
+            if (0..width).contains(&y.base) { scaled(ty, x, 1_i64 << y.base) } else { Some(Form::Uniform(0)) }
+        }
+        Family::Comparison(function) => comparison(function, ty, x, y),
+        // tidy: wildcard because the other bits of a sequence are not affine.
+        Family::Bitwise(_)
+        | Family::Division(_)
+        | Family::WideProduct(_)
+        | Family::Selection(_)
+        | Family::Float(_)
+        | Family::Math(_) => None,
+    }
+}
+
+fn is_uniform(tile: &Affine) -> bool {
+    tile.strides == [0; SYMBOLIC_RANK]
+}
+
+fn scaled(ty: View<'_>, tile: &Affine, by: i64) -> Option<Form> {
+    affine(ty, tile.base.wrapping_mul(by), tile.strides.map(|stride| stride.wrapping_mul(by)))
+}
+
+fn arithmetic(function: ArithmeticFn, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
     let zip = |f: fn(i64, i64) -> i64| {
         let mut strides = x.strides;
         for (stride, &other) in strides.iter_mut().zip(&y.strides).take(ty.extents.rank) {
@@ -128,40 +167,29 @@ fn arithmetic(function: ElementwiseFn, ty: View<'_>, x: &Affine, y: &Affine) -> 
         }
         affine(ty, f(x.base, y.base), strides)
     };
-    let scaled = |tile: &Affine, by: i64| {
-        affine(ty, tile.base.wrapping_mul(by), tile.strides.map(|stride| stride.wrapping_mul(by)))
-    };
-    let is_uniform = |tile: &Affine| tile.strides == [0; SYMBOLIC_RANK];
     match function {
-        F::Add => zip(i64::wrapping_add),
-        F::Sub => zip(i64::wrapping_sub),
-        F::Mul if is_uniform(y) => scaled(x, y.base),
-        F::Mul if is_uniform(x) => scaled(y, x.base),
-        F::Shl if is_uniform(y) => {
-            let width = i64::from(ty.number.bits());
-            // 1 << 63 as a factor is negative, which modulo 2^64 is the same.
-            if (0..width).contains(&y.base) { scaled(x, 1_i64 << y.base) } else { Some(Form::Uniform(0)) }
-        }
-        F::IntDiv | F::IntRem if is_uniform(y) => divided(function, ty, x, y.base),
-        F::Min | F::Max => {
+        ArithmeticFn::Add => zip(i64::wrapping_add),
+        ArithmeticFn::Sub => zip(i64::wrapping_sub),
+        ArithmeticFn::Mul if is_uniform(y) => scaled(ty, x, y.base),
+        ArithmeticFn::Mul if is_uniform(x) => scaled(ty, y, x.base),
+        ArithmeticFn::Min | ArithmeticFn::Max => {
             let (x_range, y_range) = (range(ty, x)?, range(ty, y)?);
             let take_x = if x_range.1 <= y_range.0 {
-                function == F::Min
+                function == ArithmeticFn::Min
             } else if y_range.1 <= x_range.0 {
-                function == F::Max
+                function == ArithmeticFn::Max
             } else {
                 return None;
             };
             let taken = if take_x { x } else { y };
             affine(ty, taken.base, taken.strides)
         }
-        F::Eq | F::Ne | F::Lt | F::Le | F::Gt | F::Ge => comparison(function, ty, x, y),
-        _ => None,
+        ArithmeticFn::Mul | ArithmeticFn::Neg | ArithmeticFn::Abs => None,
     }
 }
 
 /// Quotient or remainder by a number, where it is the same line for the whole tile.
-fn divided(function: ElementwiseFn, ty: View<'_>, x: &Affine, divisor: i64) -> Option<Form> {
+fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Option<Form> {
     let (low, high) = range(ty, x)?;
     if divisor <= 0 || low < 0 {
         return None;
@@ -169,24 +197,22 @@ fn divided(function: ElementwiseFn, ty: View<'_>, x: &Affine, divisor: i64) -> O
     let quotient = low / divisor;
     if high / divisor == quotient {
         return match function {
-            ElementwiseFn::IntDiv => Some(Form::Uniform(quotient as u64)),
-            // tidy: wildcard because the other function that divides is the remainder.
-            _ => affine(ty, x.base - quotient * divisor, x.strides),
+            DivisionFn::IntDiv => Some(Form::Uniform(quotient as u64)),
+            DivisionFn::IntRem => affine(ty, x.base - quotient * divisor, x.strides),
         };
     }
     // All elements are congruent to the base: the division is exact along the strides.
     if x.base >= 0 && x.strides.iter().all(|stride| stride % divisor == 0) {
         return match function {
-            ElementwiseFn::IntDiv => affine(ty, x.base / divisor, x.strides.map(|stride| stride / divisor)),
-            // tidy: wildcard because the other function that divides is the remainder.
-            _ => Some(Form::Uniform((x.base % divisor) as u64)),
+            DivisionFn::IntDiv => affine(ty, x.base / divisor, x.strides.map(|stride| stride / divisor)),
+            DivisionFn::IntRem => Some(Form::Uniform((x.base % divisor) as u64)),
         };
     }
     None
 }
 
 /// A comparison that holds in a box: of tiles whose difference varies along one axis, or whose ranges decide it.
-fn comparison(function: ElementwiseFn, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
+fn comparison(function: ComparisonFn, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
     range(ty, x)?;
     range(ty, y)?;
     let mut difference = Affine { base: x.base.checked_sub(y.base)?, strides: [0; SYMBOLIC_RANK] };
@@ -215,16 +241,14 @@ fn comparison(function: ElementwiseFn, ty: View<'_>, x: &Affine, y: &Affine) -> 
 }
 
 /// The truth of `d ? 0` for every d in the range, if it is the same.
-fn decided(function: ElementwiseFn, least: i64, most: i64) -> Option<bool> {
-    use ElementwiseFn as F;
+fn decided(function: ComparisonFn, least: i64, most: i64) -> Option<bool> {
     let (all, none) = match function {
-        F::Lt => (most < 0, least >= 0),
-        F::Le => (most <= 0, least > 0),
-        F::Gt => (least > 0, most <= 0),
-        F::Ge => (least >= 0, most < 0),
-        F::Eq => (least == 0 && most == 0, least > 0 || most < 0),
-        F::Ne => (least > 0 || most < 0, least == 0 && most == 0),
-        _ => return None,
+        ComparisonFn::Lt => (most < 0, least >= 0),
+        ComparisonFn::Le => (most <= 0, least > 0),
+        ComparisonFn::Gt => (least > 0, most <= 0),
+        ComparisonFn::Ge => (least >= 0, most < 0),
+        ComparisonFn::Eq => (least == 0 && most == 0, least > 0 || most < 0),
+        ComparisonFn::Ne => (least > 0 || most < 0, least == 0 && most == 0),
     };
     if all {
         Some(true)
@@ -236,8 +260,7 @@ fn decided(function: ElementwiseFn, least: i64, most: i64) -> Option<bool> {
 }
 
 /// The indices i in `0..extent` where `base + stride * i ? 0`, if they are one range. The stride is not 0.
-fn solve(function: ElementwiseFn, base: i64, stride: i64, extent: i64) -> Option<(i64, i64)> {
-    use ElementwiseFn as F;
+fn solve(function: ComparisonFn, base: i64, stride: i64, extent: i64) -> Option<(i64, i64)> {
     // The first index at which an ascending line is at least (above) zero.
     let first_at_least =
         |base: i64, stride: i64| (-base).div_euclid(stride) + i64::from((-base).rem_euclid(stride) != 0);
@@ -252,25 +275,25 @@ fn solve(function: ElementwiseFn, base: i64, stride: i64, extent: i64) -> Option
         (function, base, stride)
     } else {
         let mirrored = match function {
-            F::Lt => F::Gt,
-            F::Le => F::Ge,
-            F::Gt => F::Lt,
-            F::Ge => F::Le,
-            other => other,
+            ComparisonFn::Lt => ComparisonFn::Gt,
+            ComparisonFn::Le => ComparisonFn::Ge,
+            ComparisonFn::Gt => ComparisonFn::Lt,
+            ComparisonFn::Ge => ComparisonFn::Le,
+            ComparisonFn::Eq | ComparisonFn::Ne => function,
         };
         (mirrored, -base, -stride)
     };
     let (at_least, above) = (clamp(first_at_least(base, stride)), clamp(first_above(base, stride)));
     match function {
-        F::Lt => Some((0, at_least)),
-        F::Le => Some((0, above)),
-        F::Ge => Some((at_least, extent)),
-        F::Gt => Some((above, extent)),
-        F::Eq => Some((at_least, above)),
-        F::Ne if at_least == above => Some((0, extent)),
-        F::Ne if at_least == 0 => Some((above, extent)),
-        F::Ne if above == extent => Some((0, at_least)),
-        _ => None,
+        ComparisonFn::Lt => Some((0, at_least)),
+        ComparisonFn::Le => Some((0, above)),
+        ComparisonFn::Ge => Some((at_least, extent)),
+        ComparisonFn::Gt => Some((above, extent)),
+        ComparisonFn::Eq => Some((at_least, above)),
+        ComparisonFn::Ne if at_least == above => Some((0, extent)),
+        ComparisonFn::Ne if at_least == 0 => Some((above, extent)),
+        ComparisonFn::Ne if above == extent => Some((0, at_least)),
+        ComparisonFn::Ne => None,
     }
 }
 
@@ -304,7 +327,7 @@ pub(crate) fn cast(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form> {
     let Form::Affine(tile) = form else { return None };
     if to.number.is_bool() {
         let zero = Affine { base: 0, strides: [0; SYMBOLIC_RANK] };
-        return comparison(ElementwiseFn::Ne, from, tile, &zero);
+        return comparison(ComparisonFn::Ne, from, tile, &zero);
     }
     if !to.number.dtype.is_int() {
         return None;

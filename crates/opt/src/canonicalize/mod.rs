@@ -141,7 +141,7 @@ impl Canonicalizer<'_> {
     /// Brings the constant operand of a commutative function to the right; whether it had to.
     fn order(&self, op: &Op, operands: &mut [Value]) -> bool {
         let Op::Elementwise { function } = op else { return false };
-        let swap = function.is_commutative()
+        let swap = function.info().commutative
             && matches!(operands, [x, y] if self.constant(*x).is_some() && self.constant(*y).is_none());
         if swap {
             operands.reverse();

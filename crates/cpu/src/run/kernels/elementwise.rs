@@ -15,7 +15,10 @@
 //!
 //! The errors of the transcendental functions are stated in `math32` and `math64` at each function.
 
-use tilewright_ir::{Dtype, ElementwiseFn};
+use tilewright_ir::{
+    ArithmeticFn, ComparisonFn, Dtype, Element, ElementwiseFamily as Family, ElementwiseFn, FloatFn, MathFn,
+    SelectionFn,
+};
 
 use super::{Operand, float, integer, narrow};
 
@@ -30,43 +33,76 @@ use super::{Operand, float, integer, narrow};
 /// alignment: the verifier excludes all that.
 #[inline]
 pub fn apply(function: ElementwiseFn, dtype: Dtype, out: &mut [u8], operands: &[Operand<'_>]) {
-    use ElementwiseFn as F;
-    match (function, operands) {
-        (F::Select, &[condition, x, y]) => {
-            integer::select(dtype.bytes(), out, condition, x, y);
+    let info = function.info();
+    assert!(operands.len() == info.operands.len(), "{} takes {:?}", info.name, info.operands);
+    assert!(info.domain.contains(Element::Value(dtype)), "{} does not take {dtype}", info.name);
+    let mut all = [Operand::Scalar(0); 3];
+    all[..operands.len()].copy_from_slice(operands);
+    let [x, y, z] = all;
+    let integer = (dtype.bytes(), dtype.is_signed());
+    match function.family() {
+        Family::Arithmetic(function) if dtype.is_float() => arithmetic_of_floats(function, dtype, out, x, y),
+        Family::Arithmetic(function) if dtype.is_bool() => {
+            integer::arithmetic_of_booleans(function, out, x, y);
         }
-        (F::Fma, &[x, y, z]) => match dtype {
-            Dtype::F32 => float::fma_f32(out, x, y, z),
-            Dtype::F64 => float::fma_f64(out, x, y, z),
-            _ => narrow::fma(dtype, out, x, y, z),
-        },
-        (F::Eq | F::Ne | F::Lt | F::Le | F::Gt | F::Ge, &[x, y]) => match dtype {
-            Dtype::F32 => float::compare_f32(function, out, x, y),
-            Dtype::F64 => float::compare_f64(function, out, x, y),
-            _ if dtype.is_float() => narrow::compare(function, dtype, out, x, y),
-            _ => integer::compare_integers(function, dtype.bytes(), dtype.is_signed(), out, x, y),
-        },
-        (_, &[x, y]) => binary(function, dtype, out, x, y),
-        (_, &[x]) => binary(function, dtype, out, x, Operand::Scalar(0)),
-        _ => panic!("{} does not take {} operands", function.name(), operands.len()),
+        Family::Arithmetic(function) => integer::arithmetic(function, integer, out, x, y),
+        Family::Division(function) if dtype.is_bool() => integer::division_of_booleans(function, out, x, y),
+        Family::Division(function) => integer::division(function, integer, out, x, y),
+        Family::Bitwise(function) if dtype.is_bool() => integer::bitwise_of_booleans(function, out, x, y),
+        Family::Bitwise(function) => integer::bitwise(function, integer, out, x, y),
+        Family::WideProduct(function) => integer::wide_product(function, integer, out, x, y),
+        Family::Comparison(function) if dtype.is_float() => compare_floats(function, dtype, out, x, y),
+        Family::Comparison(function) => integer::compare_integers(function, integer, out, x, y),
+        Family::Selection(SelectionFn::Select) => integer::select(dtype.bytes(), out, x, y, z),
+        Family::Float(function) => float_function(function, dtype, out, all),
+        Family::Math(function) => math(function, dtype, out, x),
     }
 }
 
-/// A function of one operand, for which `y` is not read, or of two.
-fn binary(function: ElementwiseFn, dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
-    use ElementwiseFn as F;
-    let done = match (dtype, function) {
-        (Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64, F::Neg | F::Abs) => {
-            integer::sign(function, dtype.bytes(), out, x);
-            true
+fn arithmetic_of_floats(
+    function: ArithmeticFn,
+    dtype: Dtype,
+    out: &mut [u8],
+    x: Operand<'_>,
+    y: Operand<'_>,
+) {
+    let is_half = matches!(dtype, Dtype::F16 | Dtype::BF16);
+    match dtype {
+        Dtype::F32 => float::arithmetic_32(function, out, x, y),
+        Dtype::F64 => float::arithmetic_64(function, out, x, y),
+        _ if is_half && function == ArithmeticFn::Neg => integer::negate_float(dtype.bytes(), out, x),
+        _ if is_half && function == ArithmeticFn::Abs => integer::absolute_float(dtype.bytes(), out, x),
+        _ => narrow::apply(dtype, out, [x, y], &|out, x, y| float::arithmetic_32(function, out, x, y)),
+    }
+}
+
+fn compare_floats(function: ComparisonFn, dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
+    match dtype {
+        Dtype::F32 => float::compare_32(function, out, x, y),
+        Dtype::F64 => float::compare_64(function, out, x, y),
+        _ => narrow::compare(function, dtype, out, x, y),
+    }
+}
+
+fn float_function(function: FloatFn, dtype: Dtype, out: &mut [u8], operands: [Operand<'_>; 3]) {
+    let [x, y, z] = operands;
+    match dtype {
+        Dtype::F32 => float::float_32(function, out, operands),
+        Dtype::F64 => float::float_64(function, out, operands),
+        // In binary32 this would be rounded twice.
+        _ if function == FloatFn::Fma => narrow::fma(dtype, out, x, y, z),
+        _ => narrow::apply(dtype, out, [x, y], &|out, x, y| float::float_32(function, out, [x, y, z])),
+    }
+}
+
+fn math(function: MathFn, dtype: Dtype, out: &mut [u8], x: Operand<'_>) {
+    match dtype {
+        Dtype::F32 => float::math_32(function, out, x),
+        Dtype::F64 => float::math_64(function, out, x),
+        _ => {
+            narrow::apply(dtype, out, [x, Operand::Scalar(0)], &|out, x, _| float::math_32(function, out, x));
         }
-        (Dtype::F32, _) => float::apply_32(function, out, x, y),
-        (Dtype::F64, _) => float::apply_64(function, out, x, y),
-        _ if dtype.is_float() => narrow::apply(function, dtype, out, x, y),
-        _ if dtype.is_bool() => integer::apply_bool(function, out, x, y),
-        _ => integer::apply(function, dtype.bytes(), dtype.is_signed(), out, x, y),
-    };
-    assert!(done, "{} does not take {dtype}", function.name());
+    }
 }
 
 /// Writes a scalar to every element: the splat. `bits` are those of the scalar.

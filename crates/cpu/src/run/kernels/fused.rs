@@ -6,7 +6,7 @@
 //! and combines them in the order of [`reduce`](super::reduce).
 
 use pulp::{Simd, WithSimd};
-use tilewright_ir::ElementwiseFn;
+use tilewright_ir::{ArithmeticFn, ElementwiseFamily as Family, ElementwiseFn, FloatFn, MathFn};
 
 use super::fused_math::{Binary, Block, Unary, any_nan, apply, apply_alone, quotient, reciprocal, unrolled};
 use crate::run::memory::{RunPart, RunReader, RunWriter};
@@ -50,21 +50,26 @@ pub(crate) struct Reduced {
 impl Function {
     /// How a function is computed; none if a fused loop does not have it.
     pub(crate) fn of(function: ElementwiseFn) -> Option<Function> {
-        use ElementwiseFn as F;
-        Some(match function {
-            F::Add => Function::Binary(Binary::Add, Binary::Add),
-            F::Mul => Function::Binary(Binary::Mul, Binary::Mul),
-            F::Min => Function::Binary(Binary::Min, Binary::Min),
-            F::Max => Function::Binary(Binary::Max, Binary::Max),
-            F::Sub => Function::Binary(Binary::Sub, Binary::SubFrom),
-            F::Div | F::DivRn => Function::Binary(Binary::Div, Binary::DivInto),
-            F::Neg => Function::Unary(Unary::Neg),
-            F::Abs => Function::Unary(Unary::Abs),
-            F::Sqrt | F::SqrtRn => Function::Unary(Unary::Sqrt),
-            F::Exp => Function::Unary(Unary::Exp),
-            F::Exp2 => Function::Unary(Unary::Exp2),
+        Some(match function.family() {
+            Family::Arithmetic(ArithmeticFn::Add) => Function::Binary(Binary::Add, Binary::Add),
+            Family::Arithmetic(ArithmeticFn::Mul) => Function::Binary(Binary::Mul, Binary::Mul),
+            Family::Arithmetic(ArithmeticFn::Min) => Function::Binary(Binary::Min, Binary::Min),
+            Family::Arithmetic(ArithmeticFn::Max) => Function::Binary(Binary::Max, Binary::Max),
+            Family::Arithmetic(ArithmeticFn::Sub) => Function::Binary(Binary::Sub, Binary::SubFrom),
+            Family::Arithmetic(ArithmeticFn::Neg) => Function::Unary(Unary::Neg),
+            Family::Arithmetic(ArithmeticFn::Abs) => Function::Unary(Unary::Abs),
+            Family::Float(FloatFn::Div | FloatFn::DivRn) => Function::Binary(Binary::Div, Binary::DivInto),
+            Family::Float(FloatFn::Sqrt | FloatFn::SqrtRn) => Function::Unary(Unary::Sqrt),
+            Family::Math(MathFn::Exp) => Function::Unary(Unary::Exp),
+            Family::Math(MathFn::Exp2) => Function::Unary(Unary::Exp2),
             // tidy: wildcard because a function that is not here ends the group.
-            _ => return None,
+            Family::Float(_) | Family::Math(_)
+            // Of integers and booleans, or with booleans among the operands or results.
+            | Family::Division(_)
+            | Family::Bitwise(_)
+            | Family::WideProduct(_)
+            | Family::Comparison(_)
+            | Family::Selection(_) => return None,
         })
     }
 }

@@ -2,80 +2,43 @@
 //!
 //! What does not depend on signedness is compiled for unsigned types only.
 
-use tilewright_ir::ElementwiseFn as F;
+use tilewright_ir::{ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, WideProductFn};
 
 use super::simd::{binary, binary_commutative, binary_long, compare, map3, unary, vectorize};
-use super::{Operand, Source, typed, typed_mut};
+use super::{Element, Operand, Source, typed, typed_mut};
 
-/// The functions that are the same for both signednesses of one width.
-macro_rules! common {
-    ($name:ident, $uint:ty) => {
-        fn $name(function: F, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) -> bool {
-            type T = $uint;
-            let out = typed_mut::<T>(out);
-            let (x, y) = (Source::<T>::new(x), Source::<T>::new(y));
-            match function {
-                F::Add => binary_commutative(out, x, y, T::wrapping_add),
-                F::Sub => binary(out, x, y, T::wrapping_sub),
-                F::Mul => binary_commutative(out, x, y, T::wrapping_mul),
-                F::And => binary_commutative(out, x, y, |x, y| x & y),
-                F::Or => binary_commutative(out, x, y, |x, y| x | y),
-                F::Xor => binary_commutative(out, x, y, |x, y| x ^ y),
-                F::Shl => {
-                    binary(out, x, y, |x, y| if y < T::BITS as T { x << (y & (T::BITS as T - 1)) } else { 0 })
-                }
-                F::Neg => unary(out, x, T::wrapping_neg),
-                F::Not => unary(out, x, |x| !x),
-                _ => return false,
-            }
-            true
-        }
-    };
+/// What depends on the integer type beyond its native operators.
+trait Integer: Element {
+    /// The quotient; anything by zero.
+    fn quotient(self, divisor: Self) -> Self;
+    /// `self >> count` of an unsigned count: the sign, or 0, where that is the width or more.
+    fn shift_right(self, count: Self) -> Self;
+    /// The upper half of the product.
+    fn mul_high(self, factor: Self) -> Self;
+    /// The absolute value; the smallest signed number stays itself.
+    fn absolute(self) -> Self;
 }
-common!(common_8, u8);
-common!(common_16, u16);
-common!(common_32, u32);
-common!(common_64, u64);
 
-/// The functions that depend on signedness. `$quotient` may be anything by zero, but must not panic.
-macro_rules! typed_functions {
-    ($name:ident, $ty:ty, $wide:ty, |$x:ident, $y:ident| $quotient:expr, $shr:expr) => {
-        fn $name(function: F, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) -> bool {
-            type T = $ty;
+macro_rules! integer_type {
+    ($ty:ty, $wide:ty, |$x:ident, $y:ident| $quotient:expr, $shift_right:expr, $absolute:expr) => {
+        impl Integer for $ty {
             #[inline(always)]
-            fn quotient($x: T, $y: T) -> T {
+            fn quotient(self, divisor: Self) -> Self {
+                let ($x, $y) = (self, divisor);
                 $quotient
             }
-            let out = typed_mut::<T>(out);
-            let (x, y) = (Source::<T>::new(x), Source::<T>::new(y));
-            match function {
-                F::Min => binary_commutative(out, x, y, |x, y| if x < y { x } else { y }),
-                F::Max => binary_commutative(out, x, y, |x, y| if x > y { x } else { y }),
-                F::Shr => binary(out, x, y, $shr),
-                F::IntDiv => binary_long(
-                    out,
-                    x,
-                    y,
-                    #[inline(always)]
-                    |x, y| if y == 0 { !0 } else { quotient(x, y) },
-                ),
-                F::IntRem => binary_long(
-                    out,
-                    x,
-                    y,
-                    #[inline(always)]
-                    |x, y| x.wrapping_sub(quotient(x, y).wrapping_mul(y)),
-                ),
-                F::MulHigh => {
-                    binary_commutative(out, x, y, |x, y| ((x as $wide * y as $wide) >> T::BITS) as T);
-                }
-                F::Abs => unary(out, x, |x| {
-                    #[allow(unused_comparisons, reason = "the macro serves unsigned types too")]
-                    if x < 0 { (0 as T).wrapping_sub(x) } else { x }
-                }),
-                _ => return false,
+            #[inline(always)]
+            fn shift_right(self, count: Self) -> Self {
+                $shift_right(self, count)
             }
-            true
+            #[inline(always)]
+            fn mul_high(self, factor: Self) -> Self {
+                ((self as $wide * factor as $wide) >> Self::BITS) as Self
+            }
+            #[inline(always)]
+            fn absolute(self) -> Self {
+                $absolute(self)
+            }
         }
     };
 }
@@ -99,50 +62,38 @@ macro_rules! shr_unsigned {
 
 // The quotient of integers of half the precision of a float, rounded to that float, is never rounded up to the next
 // integer: truncating it is exact. This makes division vector code.
-typed_functions!(
-    typed_i8,
+integer_type!(
     i8,
     i16,
     |x, y| truncate_32(f32::from(x) / f32::from(y)) as i8,
-    shr_signed!(i8, u8)
+    shr_signed!(i8, u8),
+    i8::wrapping_abs
 );
-typed_functions!(typed_u8, u8, u16, |x, y| truncate_32(f32::from(x) / f32::from(y)) as u8, shr_unsigned!(u8));
-typed_functions!(
-    typed_i16,
+integer_type!(u8, u16, |x, y| truncate_32(f32::from(x) / f32::from(y)) as u8, shr_unsigned!(u8), |x| x);
+integer_type!(
     i16,
     i32,
     |x, y| truncate_32(f32::from(x) / f32::from(y)) as i16,
-    shr_signed!(i16, u16)
+    shr_signed!(i16, u16),
+    i16::wrapping_abs
 );
-typed_functions!(
-    typed_u16,
-    u16,
-    u32,
-    |x, y| truncate_32(f32::from(x) / f32::from(y)) as u16,
-    shr_unsigned!(u16)
-);
-typed_functions!(
-    typed_i32,
+integer_type!(u16, u32, |x, y| truncate_32(f32::from(x) / f32::from(y)) as u16, shr_unsigned!(u16), |x| x);
+integer_type!(
     i32,
     i64,
     |x, y| truncate_64(f64::from(x) / f64::from(y)) as i32,
-    shr_signed!(i32, u32)
+    shr_signed!(i32, u32),
+    i32::wrapping_abs
 );
-typed_functions!(
-    typed_u32,
-    u32,
-    u64,
-    |x, y| truncate_64(f64::from(x) / f64::from(y)) as u32,
-    shr_unsigned!(u32)
-);
-typed_functions!(
-    typed_i64,
+integer_type!(u32, u64, |x, y| truncate_64(f64::from(x) / f64::from(y)) as u32, shr_unsigned!(u32), |x| x);
+integer_type!(
     i64,
     i128,
     |x, y| if y == 0 { 0 } else { x.wrapping_div(y) },
-    shr_signed!(i64, u64)
+    shr_signed!(i64, u64),
+    i64::wrapping_abs
 );
-typed_functions!(typed_u64, u64, u128, |x, y| x.checked_div(y).unwrap_or(0), shr_unsigned!(u64));
+integer_type!(u64, u128, |x, y| x.checked_div(y).unwrap_or(0), shr_unsigned!(u64), |x| x);
 
 /// The integer part of a float below 2^22 in magnitude; any integer for others. A conversion with `as` would saturate,
 /// which is slow.
@@ -159,105 +110,216 @@ fn truncate_64(value: f64) -> u64 {
     (value.trunc() + SHIFTER).to_bits().wrapping_sub(SHIFTER.to_bits())
 }
 
-/// Order comparisons of one type.
-macro_rules! order {
-    ($name:ident, $ty:ty) => {
-        fn $name(function: F, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
-            let (x, y) = (Source::<$ty>::new(x), Source::<$ty>::new(y));
-            match function {
-                F::Lt => compare(out, x, y, |x, y| x < y),
-                F::Gt => compare(out, y, x, |x, y| x < y),
-                F::Le => compare(out, x, y, |x, y| x <= y),
-                _ => compare(out, y, x, |x, y| x <= y),
+/// An expression with `$ty` as the unsigned integer of so many bytes.
+macro_rules! unsigned {
+    ($bytes:expr, $ty:ident => $body:expr) => {
+        match $bytes {
+            1 => {
+                type $ty = u8;
+                $body
+            }
+            2 => {
+                type $ty = u16;
+                $body
+            }
+            4 => {
+                type $ty = u32;
+                $body
+            }
+            _ => {
+                type $ty = u64;
+                $body
             }
         }
     };
 }
-order!(order_i8, i8);
-order!(order_i16, i16);
-order!(order_i32, i32);
-order!(order_i64, i64);
-order!(order_u8, u8);
-order!(order_u16, u16);
-order!(order_u32, u32);
-order!(order_u64, u64);
 
-fn equal<T: super::Element + PartialEq>(function: F, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
-    let (x, y) = (Source::<T>::new(x), Source::<T>::new(y));
+/// An expression with `$ty` as the integer of so many bytes, signed or not.
+macro_rules! either {
+    ($bytes:expr, $signed:expr, $ty:ident => $body:expr) => {
+        match ($bytes, $signed) {
+            (1, true) => {
+                type $ty = i8;
+                $body
+            }
+            (2, true) => {
+                type $ty = i16;
+                $body
+            }
+            (4, true) => {
+                type $ty = i32;
+                $body
+            }
+            (_, true) => {
+                type $ty = i64;
+                $body
+            }
+            (_, false) => unsigned!($bytes, $ty => $body),
+        }
+    };
+}
+
+/// `out[i] = f(x[i], y[i])`.
+fn ordered<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(T, T) -> T + Copy) {
+    binary(typed_mut(out), Source::new(x), Source::new(y), f);
+}
+
+/// The same for a function that may be given swapped operands.
+fn commutative<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(T, T) -> T + Copy) {
+    binary_commutative(typed_mut(out), Source::new(x), Source::new(y), f);
+}
+
+/// The same for a long function.
+fn long<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(T, T) -> T + Copy) {
+    binary_long(typed_mut(out), Source::new(x), Source::new(y), f);
+}
+
+/// `out[i] = f(x[i])`.
+fn single<T: Element>(out: &mut [u8], x: Operand<'_>, f: impl Fn(T) -> T) {
+    unary(typed_mut(out), Source::new(x), f);
+}
+
+/// `out[i] = f(x[i], y[i])` with a boolean result.
+fn truth<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(T, T) -> bool) {
+    compare(out, Source::new(x), Source::new(y), f);
+}
+
+/// Arithmetic of integers of so many bytes.
+pub(super) fn arithmetic(
+    function: ArithmeticFn,
+    (bytes, signed): (usize, bool),
+    out: &mut [u8],
+    x: Operand<'_>,
+    y: Operand<'_>,
+) {
     match function {
-        F::Eq => compare(out, x, y, |x, y| x == y),
-        _ => compare(out, x, y, |x, y| x != y),
+        ArithmeticFn::Add => unsigned!(bytes, T => commutative(out, x, y, T::wrapping_add)),
+        ArithmeticFn::Sub => unsigned!(bytes, T => ordered(out, x, y, T::wrapping_sub)),
+        ArithmeticFn::Mul => unsigned!(bytes, T => commutative(out, x, y, T::wrapping_mul)),
+        ArithmeticFn::Neg => unsigned!(bytes, T => single(out, x, T::wrapping_neg)),
+        ArithmeticFn::Abs => either!(bytes, signed, T => single(out, x, T::absolute)),
+        ArithmeticFn::Min => {
+            either!(bytes, signed, T => commutative(out, x, y, |x: T, y| if x < y { x } else { y }));
+        }
+        ArithmeticFn::Max => {
+            either!(bytes, signed, T => commutative(out, x, y, |x: T, y| if x > y { x } else { y }));
+        }
+    }
+}
+
+/// Division of integers of so many bytes.
+pub(super) fn division(
+    function: DivisionFn,
+    (bytes, signed): (usize, bool),
+    out: &mut [u8],
+    x: Operand<'_>,
+    y: Operand<'_>,
+) {
+    match function {
+        DivisionFn::IntDiv => either!(bytes, signed, T => long(
+            out,
+            x,
+            y,
+            #[inline(always)]
+            |x: T, y| if y == 0 { !0 } else { x.quotient(y) },
+        )),
+        DivisionFn::IntRem => either!(bytes, signed, T => long(
+            out,
+            x,
+            y,
+            #[inline(always)]
+            |x: T, y| x.wrapping_sub(x.quotient(y).wrapping_mul(y)),
+        )),
+    }
+}
+
+/// Bitwise functions and shifts of integers of so many bytes.
+pub(super) fn bitwise(
+    function: BitwiseFn,
+    (bytes, signed): (usize, bool),
+    out: &mut [u8],
+    x: Operand<'_>,
+    y: Operand<'_>,
+) {
+    match function {
+        BitwiseFn::And => unsigned!(bytes, T => commutative(out, x, y, |x: T, y| x & y)),
+        BitwiseFn::Or => unsigned!(bytes, T => commutative(out, x, y, |x: T, y| x | y)),
+        BitwiseFn::Xor => unsigned!(bytes, T => commutative(out, x, y, |x: T, y| x ^ y)),
+        BitwiseFn::Not => unsigned!(bytes, T => single(out, x, |x: T| !x)),
+        BitwiseFn::Shl => unsigned!(bytes, T => ordered(out, x, y, |x: T, y| {
+            if y < T::BITS as T { x << (y & (T::BITS as T - 1)) } else { 0 }
+        })),
+        BitwiseFn::Shr => either!(bytes, signed, T => ordered(out, x, y, T::shift_right)),
+    }
+}
+
+/// Products of twice the width, of integers of so many bytes.
+pub(super) fn wide_product(
+    function: WideProductFn,
+    (bytes, signed): (usize, bool),
+    out: &mut [u8],
+    x: Operand<'_>,
+    y: Operand<'_>,
+) {
+    match function {
+        WideProductFn::MulHigh => either!(bytes, signed, T => commutative(out, x, y, T::mul_high)),
     }
 }
 
 /// A comparison of integers of so many bytes.
 pub(super) fn compare_integers(
-    function: F,
-    bytes: usize,
-    signed: bool,
+    function: ComparisonFn,
+    (bytes, signed): (usize, bool),
     out: &mut [u8],
     x: Operand<'_>,
     y: Operand<'_>,
 ) {
-    match (function, bytes, signed) {
-        (F::Eq | F::Ne, 1, _) => equal::<u8>(function, out, x, y),
-        (F::Eq | F::Ne, 2, _) => equal::<u16>(function, out, x, y),
-        (F::Eq | F::Ne, 4, _) => equal::<u32>(function, out, x, y),
-        (F::Eq | F::Ne, _, _) => equal::<u64>(function, out, x, y),
-        (_, 1, true) => order_i8(function, out, x, y),
-        (_, 2, true) => order_i16(function, out, x, y),
-        (_, 4, true) => order_i32(function, out, x, y),
-        (_, _, true) => order_i64(function, out, x, y),
-        (_, 1, false) => order_u8(function, out, x, y),
-        (_, 2, false) => order_u16(function, out, x, y),
-        (_, 4, false) => order_u32(function, out, x, y),
-        (_, _, false) => order_u64(function, out, x, y),
-    }
-}
-
-/// A function of one or two integers of so many bytes; false where there is no such function of integers.
-pub(super) fn apply(
-    function: F,
-    bytes: usize,
-    signed: bool,
-    out: &mut [u8],
-    x: Operand<'_>,
-    y: Operand<'_>,
-) -> bool {
-    let done = match bytes {
-        1 => common_8(function, out, x, y),
-        2 => common_16(function, out, x, y),
-        4 => common_32(function, out, x, y),
-        _ => common_64(function, out, x, y),
-    };
-    done || match (bytes, signed) {
-        (1, true) => typed_i8(function, out, x, y),
-        (2, true) => typed_i16(function, out, x, y),
-        (4, true) => typed_i32(function, out, x, y),
-        (_, true) => typed_i64(function, out, x, y),
-        (1, false) => typed_u8(function, out, x, y),
-        (2, false) => typed_u16(function, out, x, y),
-        (4, false) => typed_u32(function, out, x, y),
-        (_, false) => typed_u64(function, out, x, y),
-    }
-}
-
-/// A function of booleans, which are integers modulo 2; false where there is none.
-pub(super) fn apply_bool(function: F, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) -> bool {
     match function {
-        // The same on bytes that are 0 or 1.
-        F::Add | F::Sub => common_8(F::Xor, out, x, y),
-        F::Not => common_8(F::Xor, out, x, Operand::Scalar(1)),
-        F::Neg | F::Abs => common_8(F::Or, out, x, Operand::Scalar(0)),
-        // One bit shifted by one or more leaves the width.
-        F::Shl => typed_u8(F::Shr, out, x, y),
-        // The quotient by zero has one bit.
-        F::IntDiv => typed_u8(function, out, x, y) && common_8(F::And, out, Operand::Out, Operand::Scalar(1)),
-        _ => apply(function, 1, false, out, x, y),
+        ComparisonFn::Eq => unsigned!(bytes, T => truth(out, x, y, |x: T, y| x == y)),
+        ComparisonFn::Ne => unsigned!(bytes, T => truth(out, x, y, |x: T, y| x != y)),
+        ComparisonFn::Lt => either!(bytes, signed, T => truth(out, x, y, |x: T, y| x < y)),
+        ComparisonFn::Gt => either!(bytes, signed, T => truth(out, y, x, |x: T, y| x < y)),
+        ComparisonFn::Le => either!(bytes, signed, T => truth(out, x, y, |x: T, y| x <= y)),
+        ComparisonFn::Ge => either!(bytes, signed, T => truth(out, y, x, |x: T, y| x <= y)),
     }
 }
 
-fn select_width<T: super::Element>(out: &mut [u8], condition: Operand<'_>, x: Operand<'_>, y: Operand<'_>) {
+/// How booleans are stored: bytes that are 0 or 1.
+const BOOLEAN: (usize, bool) = (1, false);
+
+/// Arithmetic of booleans, which are integers modulo 2.
+pub(super) fn arithmetic_of_booleans(function: ArithmeticFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
+    match function {
+        ArithmeticFn::Add | ArithmeticFn::Sub => bitwise(BitwiseFn::Xor, BOOLEAN, out, x, y),
+        ArithmeticFn::Neg | ArithmeticFn::Abs => {
+            bitwise(BitwiseFn::Or, BOOLEAN, out, x, Operand::Scalar(0));
+        }
+        ArithmeticFn::Mul | ArithmeticFn::Min | ArithmeticFn::Max => {
+            arithmetic(function, BOOLEAN, out, x, y);
+        }
+    }
+}
+
+/// Division of booleans.
+pub(super) fn division_of_booleans(function: DivisionFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
+    division(function, BOOLEAN, out, x, y);
+    // The quotient by zero has one bit; of the remainder this changes nothing.
+    bitwise(BitwiseFn::And, BOOLEAN, out, Operand::Out, Operand::Scalar(1));
+}
+
+/// Bitwise functions and shifts of booleans.
+pub(super) fn bitwise_of_booleans(function: BitwiseFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
+    match function {
+        BitwiseFn::And | BitwiseFn::Or | BitwiseFn::Xor | BitwiseFn::Shr => {
+            bitwise(function, BOOLEAN, out, x, y);
+        }
+        BitwiseFn::Not => bitwise(BitwiseFn::Xor, BOOLEAN, out, x, Operand::Scalar(1)),
+        // One bit shifted by one or more leaves the width.
+        BitwiseFn::Shl => bitwise(BitwiseFn::Shr, BOOLEAN, out, x, y),
+    }
+}
+
+fn select_width<T: Element>(out: &mut [u8], condition: Operand<'_>, x: Operand<'_>, y: Operand<'_>) {
     let out = typed_mut::<T>(out);
     let condition = match condition {
         Operand::Tile(bytes) => Source::Tile(typed(bytes)),
@@ -281,10 +343,17 @@ pub(super) fn select(bytes: usize, out: &mut [u8], condition: Operand<'_>, x: Op
     }
 }
 
-/// The bits of floats under a mask: negation and absolute value.
-pub(super) fn sign(function: F, bytes: usize, out: &mut [u8], x: Operand<'_>) {
-    let negate = function == F::Neg;
-    let sign = 1u64 << (8 * bytes - 1);
-    let (function, bits) = if negate { (F::Xor, sign) } else { (F::And, !sign) };
-    apply(function, bytes, false, out, x, Operand::Scalar(bits));
+/// The sign of a float of so many bytes.
+fn sign_of(bytes: usize) -> u64 {
+    1 << (8 * bytes - 1)
+}
+
+/// The negation of floats of so many bytes: the other sign.
+pub(super) fn negate_float(bytes: usize, out: &mut [u8], x: Operand<'_>) {
+    bitwise(BitwiseFn::Xor, (bytes, false), out, x, Operand::Scalar(sign_of(bytes)));
+}
+
+/// The absolute value of floats of so many bytes: without the sign.
+pub(super) fn absolute_float(bytes: usize, out: &mut [u8], x: Operand<'_>) {
+    bitwise(BitwiseFn::And, (bytes, false), out, x, Operand::Scalar(!sign_of(bytes)));
 }

@@ -1,7 +1,7 @@
 //! The floating-point rows of the elementwise table for 16- and 8-bit floats: chunks are widened to binary32 on the
 //! stack, computed there, and rounded once.
 
-use tilewright_ir::{Dtype, ElementwiseFn as F};
+use tilewright_ir::{ComparisonFn, Dtype};
 
 use super::simd::{convert, vectorize};
 use super::{Operand, cast, float, formats};
@@ -36,48 +36,40 @@ impl<const CHUNK: usize> Wide<CHUNK> {
     }
 }
 
-/// A function of one or two elements; false where there is none.
-pub(super) fn apply(function: F, dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) -> bool {
+/// A function of one or two elements, as `single` has it for binary32.
+pub(super) fn apply(
+    dtype: Dtype,
+    out: &mut [u8],
+    operands: [Operand<'_>; 2],
+    single: &dyn Fn(&mut [u8], Operand<'_>, Operand<'_>),
+) {
     if out.len() <= SMALL * dtype.bytes() {
-        apply_chunks::<SMALL>(function, dtype, out, x, y)
+        apply_chunks::<SMALL>(dtype, out, operands, single);
     } else {
-        apply_chunks::<CHUNK>(function, dtype, out, x, y)
+        apply_chunks::<CHUNK>(dtype, out, operands, single);
     }
 }
 
 fn apply_chunks<const CHUNK: usize>(
-    function: F,
     dtype: Dtype,
     out: &mut [u8],
-    x: Operand<'_>,
-    y: Operand<'_>,
-) -> bool {
+    [x, y]: [Operand<'_>; 2],
+    single: &dyn Fn(&mut [u8], Operand<'_>, Operand<'_>),
+) {
     let (mut wide_x, mut wide_y) = (Wide([0.0; CHUNK]), Wide([0.0; CHUNK]));
     let mut result = Wide([0.0; CHUNK]);
-    let unary = function.info().operands.len() == 1;
     for (index, chunk) in out.chunks_mut(CHUNK * dtype.bytes()).enumerate() {
         let start = index * CHUNK;
         let len = chunk.len() / dtype.bytes();
         let x = wide_x.load(dtype, x, start, chunk);
-        let y = if unary { Operand::Scalar(0) } else { wide_y.load(dtype, y, start, chunk) };
-        let wide = result.bytes(len);
-        let done = match function {
-            F::Neg | F::Abs => {
-                super::integer::sign(function, 4, wide, x);
-                true
-            }
-            _ => float::apply_32(function, wide, x, y),
-        };
-        if !done {
-            return false;
-        }
+        let y = wide_y.load(dtype, y, start, chunk);
+        single(result.bytes(len), x, y);
         cast::narrow(dtype, chunk, &result.0[..len], false);
     }
-    true
 }
 
 /// A comparison.
-pub(super) fn compare(function: F, dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
+pub(super) fn compare(function: ComparisonFn, dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
     assert!(
         !matches!((&x, &y), (Operand::Out, _) | (_, Operand::Out)),
         "a comparison does not work in place"
@@ -89,7 +81,7 @@ pub(super) fn compare(function: F, dtype: Dtype, out: &mut [u8], x: Operand<'_>,
         let like = &unread[..chunk.len() * dtype.bytes()];
         let x = wide_x.load(dtype, x, start, like);
         let y = wide_y.load(dtype, y, start, like);
-        float::compare_f32(function, chunk, x, y);
+        float::compare_32(function, chunk, x, y);
     }
 }
 

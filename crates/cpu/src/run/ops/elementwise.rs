@@ -1,7 +1,7 @@
 //! Functions of the elementwise table on values of any form.
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
-use tilewright_ir::{Dtype, ElementwiseFn};
+use tilewright_ir::{Dtype, ElementwiseFn, Signature};
 
 use crate::program::{Step, Use};
 use crate::run::kernels::Operand;
@@ -128,8 +128,7 @@ fn without_elements<const N: usize>(
 }
 
 fn is_comparison(function: ElementwiseFn) -> bool {
-    use ElementwiseFn as F;
-    matches!(function, F::Eq | F::Ne | F::Lt | F::Le | F::Gt | F::Ge)
+    function.info().signature == Signature::Compare
 }
 
 /// By a loop over the elements, in place of a dead operand if there is one.
