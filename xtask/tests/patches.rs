@@ -28,7 +28,7 @@ fn check(name: &str, files: &[&str]) {
 fn an_elementwise_function_is_four_files() {
     let files = [
         "crates/ir/src/elementwise.rs",
-        "crates/cpu/src/kernels/float.rs",
+        "crates/cpu/src/run/kernels/float.rs",
         "crates/ptx/src/lower/elementwise.rs",
         "crates/frontend/src/semantic/table.rs",
     ];

@@ -3,6 +3,8 @@
 //! Each SSA value of the kernel has a slot. Each use of a slot says whether it is the last one: the value is then moved
 //! out, so that the op may work in place. What dies without being moved is in the list `kills` of the step.
 
+#![allow(clippy::inline_always, reason = "a step asks for its result on every execution")]
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -181,6 +183,15 @@ impl Program {
 }
 
 impl Step {
+    /// The slot of its only result, or of the first one.
+    #[inline(always)]
+    pub(crate) fn result(&self) -> Slot {
+        match self.results[..] {
+            [result, ..] => result,
+            [] => unreachable!("a step without results has no use of them"),
+        }
+    }
+
     /// The op of the IR that it executes as the table has it.
     pub(crate) fn op(&self) -> Option<&Op> {
         match &self.action {

@@ -313,7 +313,7 @@ impl<'a> Window<'a> {
     fn function(&self, draft: &Draft, reader: usize) -> Option<(FusedOp, Option<usize>)> {
         let step = &self.steps[reader];
         let function = elementwise(step)?;
-        let ty = self.program.ty(step.results[0]);
+        let ty = self.program.ty(step.result());
         if ty.dtype() != Dtype::F32 || ty.elements() != draft.group.elements {
             return None;
         }

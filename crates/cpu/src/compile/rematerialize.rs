@@ -30,7 +30,7 @@ pub(crate) fn rematerialize(program: &mut Program) {
     let steps = || blocks.iter().flat_map(|block| &block.steps);
     let pointers: FxHashMap<Slot, Step> = steps()
         .filter(|step| is_pointer_arithmetic(step))
-        .map(|step| (step.results[0], step.clone()))
+        .map(|step| (step.result(), step.clone()))
         .collect();
     let mut uses = vec![0; program.slots.len()];
     let yields = blocks.iter().flat_map(|block| &block.yields);
@@ -130,7 +130,7 @@ impl<'a> Candidates<'a> {
         let mut copies = Vec::new();
         for (index, step) in self.steps.iter().enumerate() {
             let Some(steps) = self.cheap(index, MAX_STEPS) else { continue };
-            let slot = step.results[0];
+            let slot = step.result();
             let Some(readers) = self.readers.get(&slot) else { continue };
             // Every use is by a step of this block before the next side effect.
             let is_known = readers.len() == self.uses[slot as usize] as usize

@@ -269,7 +269,8 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Executes a step by itself.
+    /// Executes a step by itself. It is inlined, with the match on ops: a call for each step is measurable.
+    #[inline(always)]
     pub(crate) fn single(&mut self, step: &'a Step) -> Outcome {
         ops::execute(self, step).map_err(|fault| fault.in_step(step))?;
         self.clear(&step.kills);

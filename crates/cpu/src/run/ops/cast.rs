@@ -16,7 +16,7 @@ use super::memory::scalar_or_tile;
 
 /// Conversion of elements. A pointer that becomes an integer loses its provenance.
 pub(crate) fn cast(machine: &mut Machine<'_>, step: &Step, rounding: Rounding) {
-    let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.results[0]));
+    let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.result()));
     let value = machine.take(step.operands[0]);
     let provenance = kept_provenance(from, to, &value);
     let result = if from.dtype() == to.dtype() {
@@ -28,7 +28,7 @@ pub(crate) fn cast(machine: &mut Machine<'_>, step: &Step, rounding: Rounding) {
     } else {
         converted(from, to, value, rounding)
     };
-    machine.set(step.results[0], result.with_provenance(provenance));
+    machine.set(step.result(), result.with_provenance(provenance));
 }
 
 fn kept_provenance(from: &TileType, to: &TileType, value: &Value) -> Provenance {
@@ -49,7 +49,7 @@ fn converted(from: &TileType, to: &TileType, value: Value, rounding: Rounding) -
 
 /// The same bits under another type.
 pub(crate) fn bitcast(machine: &mut Machine<'_>, step: &Step) {
-    let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.results[0]));
+    let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.result()));
     let value = machine.take(step.operands[0]);
     let provenance = kept_provenance(from, to, &value);
     let result = match value.form {
@@ -59,18 +59,18 @@ pub(crate) fn bitcast(machine: &mut Machine<'_>, step: &Step) {
         },
         _ => value,
     };
-    machine.set(step.results[0], result.with_provenance(provenance));
+    machine.set(step.result(), result.with_provenance(provenance));
 }
 
 /// Pointers moved by a number of elements, in 64 bits; the offset is extended as its type says.
 pub(crate) fn ptr_add(machine: &mut Machine<'_>, step: &Step) {
-    let (ty, offset_ty) = (machine.ty(step.results[0]), machine.type_of(step.operands[1]));
+    let (ty, offset_ty) = (machine.ty(step.result()), machine.type_of(step.operands[1]));
     let provenance = machine.provenance(step.operands[0]);
     let size = ty.pointee;
     let (pointer, offset) = (machine.form(step.operands[0]), machine.form(step.operands[1]));
     if let (&Form::Uniform(pointer), &Form::Uniform(offset)) = (pointer, offset) {
         let offset = offset_ty.number.extend(offset).wrapping_mul(size as i64);
-        machine.set_pointer(step.results[0], pointer.wrapping_add_signed(offset), provenance);
+        machine.set_pointer(step.result(), pointer.wrapping_add_signed(offset), provenance);
         return;
     }
     if let (&Form::Uniform(pointer), Form::Affine(offset)) = (pointer, offset)
@@ -80,7 +80,7 @@ pub(crate) fn ptr_add(machine: &mut Machine<'_>, step: &Step) {
         // No stride wraps, so that the pointers vary as the offsets do.
         let base = pointer.wrapping_add_signed(offset.base.wrapping_mul(size as i64));
         let strides = offset.strides.map(|stride| stride.wrapping_mul(size as i64));
-        machine.set_pointers(step.results[0], Affine { base: base as i64, strides }, provenance);
+        machine.set_pointers(step.result(), Affine { base: base as i64, strides }, provenance);
         return;
     }
     let result = if let Some(form) = symbolic::ptr_add(ty.view(), pointer, offset_ty.view(), offset, size) {
@@ -90,7 +90,7 @@ pub(crate) fn ptr_add(machine: &mut Machine<'_>, step: &Step) {
         let tile = moved(ty, pointer, offset_ty, offset, size);
         scalar_or_tile(ty, tile)
     };
-    machine.set(step.results[0], result.with_provenance(provenance));
+    machine.set(step.result(), result.with_provenance(provenance));
 }
 
 fn moved(ty: &TileType, pointer: Value, offset_ty: &TileType, offset: Value, size: usize) -> Tile {

@@ -36,5 +36,5 @@ pub(crate) fn dot(machine: &mut Machine<'_>, step: &Step, transposed: [bool; 2])
         let acc = &mut acc.bytes_mut()[part(acc_ty)];
         product(acc_ty.dtype(), acc, a, b, extents, scratch);
     }
-    machine.set_dense(step.results[0], acc);
+    machine.set_dense(step.result(), acc);
 }

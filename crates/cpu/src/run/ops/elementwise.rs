@@ -21,21 +21,21 @@ pub(crate) fn elementwise(machine: &mut Machine<'_>, step: &Step, function: Elem
         && let (&Form::Uniform(left), &Form::Uniform(right)) = (machine.form(x), machine.form(y))
     {
         let number = machine.type_of(y).number;
-        machine.set_uniform(step.results[0], scalar::elementwise(function, number, &[left, right]));
+        machine.set_uniform(step.result(), scalar::elementwise(function, number, &[left, right]));
         return;
     }
     if let [x] = step.operands[..]
         && let &Form::Uniform(bits) = machine.form(x)
     {
         let number = machine.type_of(x).number;
-        machine.set_uniform(step.results[0], scalar::elementwise(function, number, &[bits]));
+        machine.set_uniform(step.result(), scalar::elementwise(function, number, &[bits]));
         return;
     }
     on_tiles(machine, step, function);
 }
 
 fn on_tiles(machine: &mut Machine<'_>, step: &Step, function: ElementwiseFn) {
-    let result = step.results[0];
+    let result = step.result();
     let to = machine.ty(result);
     let known = match step.operands[..] {
         [x] => without_elements(machine, step, function, &[machine.form(x)]),
@@ -123,7 +123,7 @@ fn without_elements<const N: usize>(
         return None;
     }
     // The shape is the result's, the elements are the operands'.
-    let ty = View { number, extents: &machine.ty(step.results[0]).extents };
+    let ty = View { number, extents: &machine.ty(step.result()).extents };
     symbolic::elementwise(function, ty, operands)
 }
 

@@ -147,7 +147,7 @@ fn locate<'m>(
                 let step = &members[member];
                 if !loaded.is_empty() && loaded.contains(&member) {
                     stages.has_elements = true;
-                    stages.push_slot(function, machine.form_of(step.results[0]))
+                    stages.push_slot(function, machine.form_of(step.result()))
                 } else {
                     match direct_load(machine, step).map_err(|fault| fault.in_step(step))? {
                         Some((run, rest)) => {
@@ -268,7 +268,7 @@ fn execute_loop<'a>(
     if let (Some((_, member)), Some(reduced)) = (group.reduction, reduced) {
         let step = &members[member];
         if reduced.is_certain {
-            machine.set_uniform(step.results[0], reduced.value.to_bits().into());
+            machine.set_uniform(step.result(), reduced.value.to_bits().into());
         } else if group.outputs.contains(&step.operands[0].slot) {
             machine.single(step)?;
         } else {

@@ -172,7 +172,7 @@ fn out_of_bounds(error: &AccessError, is_store: bool, size: usize, provenance: P
 pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, rest @ ..] = &step.operands[..] else { unreachable!("a load has a pointer") };
     let (mask, other) = (rest.first().copied(), rest.get(1).copied());
-    let (ty, pointer_ty) = (machine.ty(step.results[0]), machine.type_of(*pointer));
+    let (ty, pointer_ty) = (machine.ty(step.result()), machine.type_of(*pointer));
     let predicate = Predicate::new(mask.map(|mask| machine.form(mask)));
     let value = match (predicate, machine.form(*pointer)) {
         (Predicate::Never, _) => {
@@ -193,13 +193,13 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
                 }
             }
             if !ty.is_scalar() {
-                machine.set_dense(step.results[0], tile);
+                machine.set_dense(step.result(), tile);
                 return Ok(());
             }
             scalar_or_tile(ty, tile)
         }
     };
-    machine.set(step.results[0], value);
+    machine.set(step.result(), value);
     Ok(())
 }
 

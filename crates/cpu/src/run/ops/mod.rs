@@ -1,6 +1,6 @@
 //! What each op does. An op takes its operands from the machine, looks for a symbolic result, and otherwise materializes
 //! its operands and calls a kernel.
-#![allow(clippy::inline_always, reason = "a step is executed at one place")]
+#![allow(clippy::inline_always, reason = "a call for each step is measurable")]
 
 use tilewright_ir::Op;
 
@@ -31,9 +31,9 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Action::Fused(_) => unreachable!("a block executes a fused group with its members"),
     };
     match op {
-        Op::Constant { value } => machine.set_uniform(step.results[0], value.bits),
-        Op::ProgramId { axis } => machine.set_uniform(step.results[0], machine.id[*axis as usize].into()),
-        Op::NumPrograms { axis } => machine.set_uniform(step.results[0], machine.grid[*axis as usize].into()),
+        Op::Constant { value } => machine.set_uniform(step.result(), value.bits),
+        Op::ProgramId { axis } => machine.set_uniform(step.result(), machine.id[*axis as usize].into()),
+        Op::NumPrograms { axis } => machine.set_uniform(step.result(), machine.grid[*axis as usize].into()),
         Op::Arange { start, .. } => shape::arange(machine, step, *start),
         Op::Splat { .. } => shape::splat(machine, step),
         Op::ExpandDims { axis } => shape::expand_dims(machine, step, *axis),

@@ -50,7 +50,7 @@ pub(crate) fn reduce(machine: &mut Machine<'_>, step: &Step, axis: usize, strate
 /// The region takes one tile.
 fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, extents: Extents) {
     use kernel::Combine as C;
-    let result = step.results[0];
+    let result = step.result();
     let (from, to) = (machine.type_of(step.operands[0]), machine.ty(result));
     let value = machine.take(step.operands[0]);
     let is_idempotent = !matches!(combine, C::Sum | C::Product | C::Xor);

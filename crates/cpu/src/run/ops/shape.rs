@@ -17,22 +17,22 @@ use super::materialize::materialize;
 
 /// `start + i`, in 32 bits.
 pub(crate) fn arange(machine: &mut Machine<'_>, step: &Step, start: i64) {
-    let ty = machine.ty(step.results[0]);
+    let ty = machine.ty(step.result());
     let form = symbolic::affine(ty.view(), start, [1, 0, 0, 0]).expect("a tile of one axis may be affine");
-    machine.set(step.results[0], form.into());
+    machine.set(step.result(), form.into());
 }
 
 /// The scalar is the uniform tile.
 pub(crate) fn splat(machine: &mut Machine<'_>, step: &Step) {
     let scalar = machine.take(step.operands[0]);
-    machine.set(step.results[0], scalar);
+    machine.set(step.result(), scalar);
 }
 
 pub(crate) fn expand_dims(machine: &mut Machine<'_>, step: &Step, new_axis: u32) {
-    let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.results[0]));
+    let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.result()));
     let value = machine.take(step.operands[0]);
     if let Form::Dense(_) = value.form {
-        machine.set(step.results[0], value);
+        machine.set(step.result(), value);
         return;
     }
     let added = new_axis as usize;
@@ -42,11 +42,11 @@ pub(crate) fn expand_dims(machine: &mut Machine<'_>, step: &Step, new_axis: u32)
         Some(form) => form.into(),
         None => Value::dense(materialize(from, value.clone())),
     };
-    machine.set(step.results[0], result.with_provenance(value.provenance));
+    machine.set(step.result(), result.with_provenance(value.provenance));
 }
 
 pub(crate) fn reshape(machine: &mut Machine<'_>, step: &Step) {
-    let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.results[0]));
+    let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.result()));
     let value = machine.take(step.operands[0]);
     let provenance = value.provenance;
     let result = match symbolic::reshape(from.view(), to.view(), &value.form) {
@@ -55,11 +55,11 @@ pub(crate) fn reshape(machine: &mut Machine<'_>, step: &Step) {
         Some(form) => form.into(),
         None => Value::dense(materialize(from, value)),
     };
-    machine.set(step.results[0], result.with_provenance(provenance));
+    machine.set(step.result(), result.with_provenance(provenance));
 }
 
 pub(crate) fn broadcast(machine: &mut Machine<'_>, step: &Step) {
-    let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.results[0]));
+    let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.result()));
     let value = machine.take(step.operands[0]);
     let provenance = value.provenance;
     let result = if from.shape() == to.shape() {
@@ -77,11 +77,11 @@ pub(crate) fn broadcast(machine: &mut Machine<'_>, step: &Step) {
             Value::from,
         )
     };
-    machine.set(step.results[0], result.with_provenance(provenance));
+    machine.set(step.result(), result.with_provenance(provenance));
 }
 
 pub(crate) fn transpose(machine: &mut Machine<'_>, step: &Step, permutation: &IntList) {
-    let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.results[0]));
+    let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.result()));
     let value = machine.take(step.operands[0]);
     let provenance = value.provenance;
     let axes: SmallVec<[Option<usize>; 8]> = permutation.iter().map(|&axis| Some(axis as usize)).collect();
@@ -99,7 +99,7 @@ pub(crate) fn transpose(machine: &mut Machine<'_>, step: &Step, permutation: &In
         },
         Value::from,
     );
-    machine.set(step.results[0], result.with_provenance(provenance));
+    machine.set(step.result(), result.with_provenance(provenance));
 }
 
 /// The strides of a dense tile, in elements.
