@@ -196,27 +196,28 @@ fn origin(kernel: &Function, pointer: Value) -> Option<usize> {
                     return None;
                 }
             }
-            Definition::Parameter(block, index) => {
-                let owner = owner(kernel, block)?;
-                let skipped = match &kernel.insts[owner].op {
-                    Op::For { .. } => 1,
-                    Op::While { .. } => 0,
-                    // tidy: wildcard because only loops have regions that take what they carry.
-                    _ => return None,
-                };
-                open.extend(made_of(kernel, owner, index.checked_sub(skipped)? as usize)?);
+            Definition::Parameter(block, _) => {
+                // Only loops have regions that take what they carry.
+                open.extend(carried(kernel, owner(kernel, block)?, value)?);
             }
-            Definition::Result(inst, index) => open.extend(made_of(kernel, inst, index as usize)?),
+            Definition::Result(inst, _) => match carried(kernel, inst, value) {
+                Some(values) => open.extend(values),
+                None => open.extend(made_of(kernel, inst)?),
+            },
         }
     }
     found.map(|index| index as usize)
 }
 
-/// The pointers that a result of an instruction is made of, or what a loop carries there.
-fn made_of(kernel: &Function, inst: Inst, index: usize) -> Option<SmallVec<[Value; 2]>> {
+/// What a loop or a branch has made of other values there, if it is one.
+fn carried(kernel: &Function, inst: Inst, value: Value) -> Option<impl Iterator<Item = Value>> {
+    let carried = kernel.carried_by(inst, value)?;
+    Some(carried.initial.into_iter().chain(carried.yielded))
+}
+
+/// The pointers that the result of an instruction is made of.
+fn made_of(kernel: &Function, inst: Inst) -> Option<SmallVec<[Value; 2]>> {
     let data = &kernel.insts[inst];
-    let yielded = |region: usize| kernel.yielded(data.regions[region]).get(index).copied();
-    let pair = |one: Option<Value>, other: Option<Value>| Some(SmallVec::from_buf([one?, other?]));
     match &data.op {
         Op::Splat { .. }
         | Op::ExpandDims { .. }
@@ -231,11 +232,8 @@ fn made_of(kernel: &Function, inst: Inst, index: usize) -> Option<SmallVec<[Valu
             kernel.ty(value).element.pointee().map(|_| SmallVec::from_elem(value, 1))
         }
         Op::Elementwise { function: ElementwiseFn::Select } => {
-            pair(data.operands.get(1).copied(), data.operands.get(2).copied())
+            Some(data.operands.iter().skip(1).copied().collect())
         }
-        Op::For { .. } => pair(data.operands.get(3 + index).copied(), yielded(0)),
-        Op::While { .. } => pair(data.operands.get(index).copied(), yielded(1)),
-        Op::If { .. } => pair(yielded(0), yielded(1)),
         // tidy: wildcard because no other op makes a pointer of a pointer.
         _ => None,
     }
