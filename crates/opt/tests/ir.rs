@@ -1,106 +1,26 @@
 //! Runs `tests/ir/*.ir`: one pass on text, compared with text.
 //!
-//! A file is a row of cases. A case is lines of prose that begin with `//`, a line `// RUN: canonicalize` (several
-//! passes are separated by commas), a module, a line `// ----`, and the expected module. Besides the passes there are
-//! `inline`, `optimize` (the whole pipeline), `axis` (the analysis, as comments under each line) and `axis-no-overflow`.
+//! The steps of a case are the passes, `inline`, `optimize` (the whole pipeline), `axis` (the analysis, as comments under each
+//! line) and `axis-no-overflow`.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
 
 use tilewright_base::entity::SecondaryMap;
 use tilewright_ir::{Block, Dtype, Function, Module, Value, parse, print};
 use tilewright_opt::analysis::{self, Assumptions, AxisInfo};
 use tilewright_opt::{Level, Options, PASSES, optimize};
-
-const BLESS: &str = "TILEWRIGHT_BLESS";
-
-struct Case {
-    prose: String,
-    run: String,
-    input: String,
-    expected: String,
-}
+use tilewright_testkit::run_text_cases;
 
 #[test]
 fn files() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/ir");
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(&folder)
-        .expect("the folder of tests exists")
-        .map(|entry| entry.expect("the folder can be read").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "ir"))
-        .collect();
-    paths.sort();
-    assert!(paths.len() >= 8, "found {} files in {}", paths.len(), folder.display());
-    let failures: Vec<String> = paths.iter().filter_map(|path| file(path).err()).collect();
-    assert!(failures.is_empty(), "\n{}\nRun with {BLESS}=1 to accept the new text.", failures.join("\n"));
+    run_text_cases("tests/ir", "ir", 8, &run);
 }
 
-fn file(path: &Path) -> Result<(), String> {
-    let text = std::fs::read_to_string(path).expect("the file can be read");
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let (mut blessed, mut failures) = (String::new(), String::new());
-    for case in cases(&text) {
-        let found = run(&case).unwrap_or_else(|error| panic!("{name}: // RUN: {}: {error}", case.run));
-        let Case { prose, run, input, expected } = &case;
-        if found != *expected {
-            let _ = write!(failures, "{name}:\n{prose}// RUN: {run}\n{}\n", difference(expected, &found));
-        }
-        let _ = write!(blessed, "{prose}// RUN: {run}\n{input}// ----\n{found}\n");
-    }
-    let blessed = blessed.trim_end().to_owned() + "\n";
-    if std::env::var_os(BLESS).is_some() {
-        std::fs::write(path, blessed).expect("the file can be written");
-        return Ok(());
-    }
-    if failures.is_empty() { Ok(()) } else { Err(failures) }
-}
-
-/// The lines that differ, after the ones that both begin with.
-fn difference(expected: &str, found: &str) -> String {
-    let (expected, found): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), found.lines().collect());
-    let same = expected.iter().zip(&found).take_while(|(x, y)| x == y).count();
-    let tail = expected.iter().rev().zip(found.iter().rev()).take_while(|(x, y)| x == y).count();
-    let tail = tail.min(expected.len() - same).min(found.len() - same);
-    let mut text = String::new();
-    for line in &expected[same..expected.len() - tail] {
-        let _ = writeln!(text, "- {line}");
-    }
-    for line in &found[same..found.len() - tail] {
-        let _ = writeln!(text, "+ {line}");
-    }
-    text
-}
-
-fn cases(text: &str) -> Vec<Case> {
-    let mut cases: Vec<Case> = Vec::new();
-    let mut prose = String::new();
-    let mut is_expected = true;
-    for line in text.lines() {
-        let line = line.to_owned() + "\n";
-        if let Some(run) = line.strip_prefix("// RUN:") {
-            let run = run.trim().to_owned();
-            let prose = std::mem::take(&mut prose);
-            cases.push(Case { prose, run, input: String::new(), expected: String::new() });
-            is_expected = false;
-        } else if line.trim_end() == "// ----" {
-            is_expected = true;
-        } else if is_expected && line.starts_with("//") {
-            prose += &line;
-        } else if let Some(case) = cases.last_mut()
-            && !(is_expected && line.trim().is_empty())
-        {
-            let part = if is_expected { &mut case.expected } else { &mut case.input };
-            *part += &line;
-        }
-    }
-    cases
-}
-
-fn run(case: &Case) -> Result<String, String> {
-    let mut module = parse(&case.input).map_err(|error| error.to_string())?;
-    let with_locations = case.input.contains("@file");
-    for pass in case.run.split(',').map(str::trim) {
-        match pass {
+fn run(steps: &[&str], input: &str) -> Result<String, String> {
+    let mut module = parse(input).map_err(|error| error.to_string())?;
+    let with_locations = input.contains("@file");
+    for step in steps {
+        match *step {
             "inline" => optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {}),
             "optimize" => optimize(&mut module, &Options::default(), &mut |_, _| {}),
             "axis" => return Ok(annotated(&module, Assumptions::default())),

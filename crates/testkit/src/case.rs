@@ -129,24 +129,34 @@ impl Case {
     /// The ops in the IR that the frontend makes of it, by their names in [`OPS`](tilewright::ir::OPS); none where it does
     /// not compile.
     pub fn ops(&self) -> Result<Vec<&'static str>, String> {
-        let Ok(kernel) =
-            Module::from_source("example.py", self.code.as_str()).and_then(|m| m.kernel(&self.kernel))
-        else {
-            return Ok(Vec::new());
-        };
-        let mut tensors = self.tensors()?;
-        let (values, _) = self.values(&mut tensors)?;
-        let handle = match &self.signature {
-            Some(signature) => kernel.compile(signature, &Options::default()).ok().map(Arc::new),
-            None => bind(&kernel, &values)
-                .and_then(|(arguments, options)| kernel.handle(&arguments, &options))
-                .ok(),
-        };
+        let handle = self.handle()?;
         let mut ops = Vec::new();
         for function in handle.iter().flat_map(|handle| handle.compiled.lowered.functions.values()) {
             function.walk(function.entry, &mut |inst| ops.push(function.insts[inst].op.info().name));
         }
         Ok(ops)
+    }
+
+    /// The optimised IR; none where it does not compile.
+    pub fn module(&self) -> Result<Option<tilewright::ir::Module>, String> {
+        Ok(self.handle()?.map(|handle| handle.compiled.module.clone()))
+    }
+
+    /// The kernel for its arguments, if it compiles.
+    fn handle(&self) -> Result<Option<Arc<Handle>>, String> {
+        let Ok(kernel) =
+            Module::from_source("example.py", self.code.as_str()).and_then(|m| m.kernel(&self.kernel))
+        else {
+            return Ok(None);
+        };
+        let mut tensors = self.tensors()?;
+        let (values, _) = self.values(&mut tensors)?;
+        Ok(match &self.signature {
+            Some(signature) => kernel.compile(signature, &Options::default()).ok().map(Arc::new),
+            None => bind(&kernel, &values)
+                .and_then(|(arguments, options)| kernel.handle(&arguments, &options))
+                .ok(),
+        })
     }
 
     fn tensors(&self) -> Result<Vec<(String, Array)>, String> {

@@ -1,6 +1,6 @@
 //! The test runners, for development only.
 //!
-//! [`check_snapshot`] compares text with a file. [`run_markdown`] runs the cases in a Markdown page: the pages of
+//! [`check_snapshot`] compares text with a file, [`run_text_cases`] what passes make of text with text. [`run_markdown`] runs the cases in a Markdown page: the pages of
 //! `docs/diagnostics` and the tests in `tests/kernels` are written in the same form. [`Ptxas`] is NVIDIA's assembler as a
 //! judge of PTX.
 //!
@@ -43,6 +43,7 @@ mod expression;
 mod markdown;
 mod ptxas;
 mod snapshot;
+mod text_cases;
 
 pub use array::Array;
 pub use case::{Case, DeviceMemory, Input, Outcome};
@@ -50,3 +51,4 @@ pub use expression::Expression;
 pub use markdown::{Fence, cases, fences, project_root, run_directory, run_markdown};
 pub use ptxas::{Assembled, Ptxas, Usage};
 pub use snapshot::{check_snapshot, is_blessing};
+pub use text_cases::run_text_cases;

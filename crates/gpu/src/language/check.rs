@@ -39,6 +39,63 @@ fn ensure(holds: bool, message: impl FnOnce() -> String) -> Check {
     if holds { Ok(()) } else { Err(message()) }
 }
 
+/// Whether an op has no results.
+fn gives_nothing(op: &GpuOp) -> bool {
+    match op {
+        GpuOp::Store { .. }
+        | GpuOp::Dealloc {}
+        | GpuOp::LocalStore {}
+        | GpuOp::CopyAsync { .. }
+        | GpuOp::CommitGroup {}
+        | GpuOp::WaitGroup { .. }
+        | GpuOp::MbarrierInit { .. }
+        | GpuOp::MbarrierExpect { .. }
+        | GpuOp::MbarrierArrive {}
+        | GpuOp::MbarrierArriveCopies {}
+        | GpuOp::MbarrierWait {}
+        | GpuOp::TensorLoad {}
+        | GpuOp::TensorStore {}
+        | GpuOp::TensorStoreWait { .. }
+        | GpuOp::FenceProxy {}
+        | GpuOp::NamedBarrier { .. }
+        | GpuOp::WarpRoles { .. }
+        | GpuOp::Publish {}
+        | GpuOp::Release {} => true,
+        GpuOp::ConvertLayout {}
+        | GpuOp::Elementwise { .. }
+        | GpuOp::Load { .. }
+        | GpuOp::Reduce { .. }
+        | GpuOp::MmaSync { .. }
+        | GpuOp::FmaDot { .. }
+        | GpuOp::Alloc { .. }
+        | GpuOp::Slot {}
+        | GpuOp::LocalLoad { .. }
+        | GpuOp::Wgmma { .. }
+        | GpuOp::Finish { .. }
+        | GpuOp::Acquire {}
+        | GpuOp::Take {} => false,
+    }
+}
+
+/// Whether there is an instruction of this shape that is not larger than the product, for so many warps along M and N.
+fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 2], is_async: bool) -> bool {
+    let rows_and_columns = if is_async {
+        mma.m == 64 && mma.n.is_power_of_two() && (8..=256).contains(&mma.n) && warps[0].is_multiple_of(4)
+    } else {
+        matches!(mma.m, 8 | 16) && mma.n == 8
+    };
+    // Four lanes lie along K, each with a word.
+    let least_k = 4 * (32 / mma.operand_bits).max(1);
+    let last = a.rank() - 1;
+    let extents = [a.shape[last - 1], b.shape[last], a.shape[last]];
+    let is_smaller = [mma.m, mma.n, mma.k].iter().zip(extents).all(|(own, extent)| *own <= extent);
+    rows_and_columns && mma.k.is_power_of_two() && mma.k >= least_k && is_smaller
+}
+
+fn fills(buffer: &Buffer, tile: &ir::Type) -> Check {
+    ensure(buffer.tile() == *tile, || format!("a buffer for {} does not hold {tile}", buffer.tile()))
+}
+
 struct Checker<'a> {
     header: &'a Header,
     function: &'a Function,
@@ -78,10 +135,13 @@ impl<'a> Checker<'a> {
         let is_memory = matches!(ty, Type::Buffer(_) | Type::Ring(_) | Type::Empty(_) | Type::Full(_));
         let threads = [5, self.header.num_warps.ilog2()];
         let found = [Input::Lane, Input::Warp].map(|input| layout.bits_of(input));
+        let offsets = layout.bits_of(Input::Offset) as usize;
         if is_memory {
-            ensure(layout.is_injective() && found == [0, 0], || format!("{ty}: {id} is no layout of memory"))
+            let fits = layout.is_injective() && offsets == layout.columns().len();
+            ensure(fits, || format!("{ty}: {id} is no layout of memory"))
         } else {
-            ensure(found == threads, || format!("{ty}: {id} is not for {} warps", self.header.num_warps))?;
+            let fits = found == threads && offsets == 0 && layout.bits_of(Input::Block) == 0;
+            ensure(fits, || format!("{ty}: {id} is not for {} warps", self.header.num_warps))?;
             ensure(layout.free_bits(Input::Register) == 0, || {
                 format!("{ty}: a thread holds an element twice")
             })
@@ -95,7 +155,8 @@ impl<'a> Checker<'a> {
         ensure(fits, || format!("{} takes {} operands, found {count}", info.name, info.operands.len()))?;
         let regions = self.inst.regions.len();
         let fits = info.regions == super::ANY_REGIONS || info.regions == regions;
-        ensure(fits, || format!("{} has {} regions, found {regions}", info.name, info.regions))
+        ensure(fits, || format!("{} has {} regions, found {regions}", info.name, info.regions))?;
+        if gives_nothing(op) { self.results(&[]) } else { Ok(()) }
     }
 
     fn registers(&self, place: usize) -> Result<&'a ir::Type, String> {
@@ -291,10 +352,7 @@ impl<'a> Checker<'a> {
             GpuOp::Reduce { axis, scope } => self.reduce(*axis, *scope),
             GpuOp::MmaSync { instruction, warps, .. } => self.mma(*instruction, warps, false),
             GpuOp::FmaDot { .. } => self.fma_dot(),
-            GpuOp::Alloc { .. } => match self.inst.results.first().map(|value| self.ty(*value)) {
-                Some(Type::Buffer(_) | Type::Ring(_) | Type::Mbarrier { .. }) => Ok(()),
-                other => Err(format!("alloc makes memory, found {other:?}")),
-            },
+            GpuOp::Alloc { .. } => self.alloc(),
             GpuOp::Dealloc {} => match self.operand(0) {
                 Type::Buffer(_) | Type::Ring(_) | Type::Mbarrier { .. } => Ok(()),
                 other => Err(format!("dealloc takes memory, found {other}")),
@@ -310,7 +368,7 @@ impl<'a> Checker<'a> {
                 ensure(!matches!(self.operand(0), Type::Full(_)), || {
                     "local_store writes a full slot".into()
                 })?;
-                self.fills(self.memory(0)?, self.registers(1)?)
+                fills(self.memory(0)?, self.registers(1)?)
             }
             GpuOp::LocalLoad { .. } => {
                 ensure(!matches!(self.operand(0), Type::Empty(_)), || {
@@ -396,14 +454,18 @@ impl<'a> Checker<'a> {
         })
     }
 
-    fn fills(&self, buffer: &Buffer, tile: &ir::Type) -> Check {
-        ensure(buffer.tile() == *tile, || format!("a buffer for {} does not hold {tile}", buffer.tile()))
+    fn alloc(&self) -> Check {
+        let types: SmallVec<[&Type; 1]> = self.inst.results.iter().map(|value| self.ty(*value)).collect();
+        match types[..] {
+            [Type::Buffer(_) | Type::Ring(_) | Type::Mbarrier { .. }] => Ok(()),
+            _ => Err(format!("alloc makes memory, found {types:?}")),
+        }
     }
 
     fn copy_async(&self, axis: u32, width: u32) -> Check {
         let (buffer, pointer) = (self.memory(0)?, self.registers(1)?);
-        let pointee = pointer.element.pointee().map(ir::Element::Value);
-        ensure(pointee == Some(buffer.element) && pointer.shape == buffer.shape, || {
+        let element = pointer.element.pointee().map(ir::Element::Value);
+        ensure(element == Some(buffer.element) && pointer.shape == buffer.shape, || {
             format!("a buffer for {} is not filled from {pointer}", buffer.tile())
         })?;
         if let Some(mask) = self.inst.operands.get(2) {
@@ -454,13 +516,15 @@ impl<'a> Checker<'a> {
     /// The operands of a product: in the fragment of the instruction, or in shared memory.
     fn mma(&self, shape: MmaShape, warps: &[i64], is_async: bool) -> Check {
         let [m, n] = warps else { return Err("the warps are so many along M and so many along N".into()) };
+        let fits = *m > 0 && m.checked_mul(*n) == Some(i64::from(self.header.num_warps));
+        ensure(fits, || format!("{m} x {n} warps are not {}", self.header.num_warps))?;
         let warps = [*m as u32, *n as u32];
-        ensure(warps[0] * warps[1] == self.header.num_warps, || {
-            format!("{m} x {n} warps are not {}", self.header.num_warps)
-        })?;
         let tiles = self.product_tiles()?;
         let bits = element_bits(&tiles[0]);
         let mma = Mma::new(shape.m, shape.n, shape.k, bits);
+        ensure(is_instruction(mma, &tiles, warps, is_async), || {
+            format!("{} has no {mma:?} for {} and {} by {m} x {n} warps", self.name(), tiles[0], tiles[1])
+        })?;
         for (place, fragment) in [Fragment::A, Fragment::B].into_iter().enumerate() {
             match self.operand(place) {
                 Type::Registers { .. } if is_async && place == 1 => {

@@ -28,7 +28,8 @@ const MBARRIER_BYTES: u32 = 8;
 /// If the target has less shared memory.
 pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let buffers = Buffers::new(module.kernel());
-    if buffers.list.is_empty() {
+    // Places that there are stay: behind barriers that were put for them, others would do as well.
+    if buffers.list.iter().all(|(inst, _)| alloc_range(module.kernel(), *inst).is_some()) {
         return Ok(());
     }
     let limit = u64::from(module.header.target.max_shared_bytes);

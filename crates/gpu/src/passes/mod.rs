@@ -20,12 +20,19 @@ pub struct Pass {
 
 /// The passes, in order.
 pub const PASSES: &[Pass] = &[
-    Pass { name: "conversions", run: |module| always(conversions::lower_conversions(module)) },
+    Pass {
+        name: "conversions",
+        run: |module| {
+            conversions::lower_conversions(module);
+            Ok(())
+        },
+    },
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
-    Pass { name: "barriers", run: |module| always(barriers::insert_barriers(module)) },
+    Pass {
+        name: "barriers",
+        run: |module| {
+            barriers::insert_barriers(module);
+            Ok(())
+        },
+    },
 ];
-
-#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
-fn always((): ()) -> Result<(), Box<Diagnostic>> {
-    Ok(())
-}

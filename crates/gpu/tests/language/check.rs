@@ -137,7 +137,6 @@ impl<'a> Checker<'a> {
 
     fn gpu_op(&self, data: &InstData, op: &GpuOp) {
         match op {
-            GpuOp::ConvertLayout {} => {}
             GpuOp::Elementwise { .. } => self.same_all(data),
             GpuOp::Load { axis, width, .. } | GpuOp::Store { axis, width, .. } => {
                 self.same_all(data);
@@ -158,7 +157,7 @@ impl<'a> Checker<'a> {
             }
             GpuOp::MmaSync { instruction, warps, .. } => self.mma(data, *instruction, warps),
             GpuOp::FmaDot { .. } => self.fma(data),
-            GpuOp::Alloc { .. } | GpuOp::Dealloc {} => {}
+            GpuOp::ConvertLayout {} | GpuOp::Alloc { .. } | GpuOp::Dealloc {} => {}
             GpuOp::LocalStore {} => self.fits_in_memory(data.operands[1], data.operands[0]),
             GpuOp::LocalLoad { matrix } => {
                 self.fits_in_memory(data.results[0], data.operands[0]);

@@ -58,6 +58,7 @@ impl<'a> Paths<'a> {
         let load = |(range, value)| Access::Load(range, value);
         let op = match &data.op {
             Op::Tile(Tile::Barrier {}) => return vec![Access::Barrier(inst)],
+            // tidy: wildcard because what touches memory is in the other table
             Op::Tile(_) => return Vec::new(),
             Op::Gpu(op) => op,
         };

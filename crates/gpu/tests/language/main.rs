@@ -14,8 +14,11 @@ mod meaning;
 mod memory;
 mod products;
 mod refusals;
+mod round_trip;
 mod snapshots;
+mod texts;
 mod tiles;
+mod verifier;
 
 use tilewright_gpu::language::Module as Program;
 use tilewright_gpu::{PASSES, Target};

@@ -18,7 +18,7 @@ fn count(program: &Program, is: impl Fn(&GpuOp) -> bool) -> usize {
     let mut found = 0;
     let function = program.kernel();
     function.walk(function.entry, &mut |inst| {
-        found += usize::from(function.insts[inst].op.as_gpu().is_some_and(&is))
+        found += usize::from(function.insts[inst].op.as_gpu().is_some_and(&is));
     });
     found
 }

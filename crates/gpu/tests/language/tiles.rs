@@ -28,7 +28,7 @@ struct Generator {
     pointers: [Value; 2],
 }
 
-fn program(seed: u64) -> Module {
+pub fn program(seed: u64) -> Module {
     let mut function = Function::new("tiles");
     let entry = function.entry;
     let pointers = ["in", "out"].map(|name| {

@@ -1,0 +1,54 @@
+//! Runs `tests/gpu/*.gpu`: passes of the GPU path on text, compared with text.
+//!
+//! The steps of a case are the passes. The first may be `assign(sm_80, 4)` instead: it takes tile IR and assigns layouts for
+//! this target and so many warps. Where a pass refuses a program, its diagnostic is the expected text.
+
+use tilewright_base::Diagnostic;
+use tilewright_gpu::language::Gpu;
+use tilewright_gpu::{PASSES, Target, assign_layouts};
+use tilewright_ir::{parse, parse_dialect, verify};
+use tilewright_testkit::run_text_cases;
+
+use crate::{Program, text};
+
+#[test]
+fn files() {
+    run_text_cases("tests/gpu", "gpu", 4, &run);
+}
+
+fn run(steps: &[&str], input: &str) -> Result<String, String> {
+    let assign = steps.first().and_then(|step| step.strip_prefix("assign(")?.strip_suffix(')'));
+    let begun = match assign {
+        Some(arguments) => assigned(arguments, input)?,
+        None => Ok(parse_dialect::<Gpu>(input).map_err(|error| error.to_string())?),
+    };
+    let mut program = match begun {
+        Ok(program) => program,
+        Err(diagnostic) => return Ok(described(&diagnostic)),
+    };
+    for step in steps.iter().skip(usize::from(assign.is_some())) {
+        let pass = PASSES.iter().find(|pass| pass.name == *step).ok_or("there is no such pass")?;
+        if let Err(diagnostic) = (pass.run)(&mut program) {
+            return Ok(described(&diagnostic));
+        }
+        verify(&program).map_err(|error| format!("{error}\n{}", text(&program)))?;
+    }
+    let found = text(&program);
+    let again = parse_dialect::<Gpu>(&found).map_err(|error| format!("{error}\n{found}"))?;
+    if text(&again) == found { Ok(found) } else { Err(format!("it is read as something else:\n{found}")) }
+}
+
+/// The program with layouts, for `sm_80, 4`.
+fn assigned(arguments: &str, input: &str) -> Result<Result<Program, Box<Diagnostic>>, String> {
+    let (target, warps) = arguments.split_once(", ").ok_or("assign takes a target and a number of warps")?;
+    let target = Target::named(target).map_err(|error| error.to_string())?;
+    let warps = warps.parse().map_err(|_| "the number of warps is a number")?;
+    let module = parse(input).map_err(|error| error.to_string())?;
+    Ok(assign_layouts(&module, target, warps))
+}
+
+fn described(diagnostic: &Diagnostic) -> String {
+    let mut lines = vec![format!("{}: {}", diagnostic.code.name(), diagnostic.message)];
+    lines.extend(diagnostic.notes.iter().chain(&diagnostic.hint).cloned());
+    lines.join("\n") + "\n"
+}

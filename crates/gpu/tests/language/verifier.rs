@@ -1,0 +1,460 @@
+//! What the verifier and the parser of the language refuse: for each thing a text, and what is said.
+
+use tilewright_gpu::language::Gpu;
+use tilewright_ir::parse_dialect;
+
+/// What the texts share: 2 warps, one layout of each kind.
+const HEADER: &str = "gpu sm_90a, 2 warps, 0 bytes of shared memory
+L0 = [64] lane (1) (2) (4) (8) (16) warp (32)
+L1 = [64] lane (32) (2) (4) (8) (16) warp (1)
+L2 = [64] offset (1) (2) (4) (8) (16) (32)
+L3 = [64] lane (1) (2) (4) (8) (16) warp (0)
+L4 = [64] lane (1) (2) (4) (8) (16)
+L5 = [64] register (0) lane (1) (2) (4) (8) (16) warp (32)
+L6 = [128] register (1) lane (2) (4) (8) (16) (32) warp (64)
+L7 = [64,1] lane (1,0) (2,0) (4,0) (8,0) (16,0) warp (32,0)
+L8 = [128] offset (1) (2) (4) (8) (16) (32) (64)
+L9 = [32,16] register (0,1) (8,0) (0,8) lane (0,2) (0,4) (1,0) (2,0) (4,0) warp (16,0)
+L10 = [16,8] register (1,0) (8,0) lane (2,0) (4,0) (0,1) (0,2) (0,4) warp (0,0)
+L11 = [32,8] register (0,1) (8,0) lane (0,2) (0,4) (1,0) (2,0) (4,0) warp (16,0)
+L12 = [2] lane (0) (0) (0) (0) (0) warp (1)
+L13 = [32,16] offset (0,1) (0,2) (0,4) (0,8) (1,0) (2,0) (4,0) (8,0) (16,0)
+L14 = [16,8] offset (0,1) (0,2) (0,4) (1,0) (2,0) (4,0) (8,0)
+L15 = [64] lane (1) (2) (4) (8) (16) warp (32) offset (0)
+L16 = [64] register (1) (2) (4) (8) (16) (32)
+";
+
+const START: &str =
+    "kernel func0 @k(%x: fp32, %h: fp16, %p: *fp32, %n: int32, %w: int64, %b: int1, %d: *int8) {
+  %t = splat %x {shape = [64]} : fp32[64]@L0
+  %u = splat %x {shape = [64]} : fp32[64]@L1
+  %v = splat %x {shape = [128]} : fp32[128]@L6
+  %q = splat %p {shape = [64]} : *fp32[64]@L0
+  %q.1 = splat %p {shape = [128]} : *fp32[128]@L6
+  %a = splat %h {shape = [32, 16]} : fp16[32, 16]@L9
+  %f = splat %h {shape = [16, 8]} : fp16[16, 8]@L10
+  %c = splat %x {shape = [32, 8]} : fp32[32, 8]@L11
+  %m = alloc {offset = ?} : buffer<1, fp32[64]@L2>
+  %m.3 = alloc {offset = ?} : buffer<3, fp32[64]@L2>
+  %ma = alloc {offset = ?} : buffer<1, fp16[32, 16]@L13>
+  %mb = alloc {offset = ?} : buffer<2, fp16[16, 8]@L14>
+  %bars = alloc {offset = ?} : mbarrier<2>
+";
+
+const ADD: &str = "(%i: fp32, %j: fp32) {\n%k = add %i, %j : fp32\nyield_values %k\n}";
+const LOAD: &str = r#"cache = "", eviction = "", volatile = false"#;
+const STORE: &str = r#"cache = "", eviction = """#;
+const LOOP: &str = r#"{options = "stages=0 unroll=0"}"#;
+const DOT: &str = r#"precision = "ieee", max_imprecise_acc = 0"#;
+
+/// A program with this body; `ADD`, `LOAD`, `STORE`, `LOOP` and `DOT` stand for what is always the same.
+fn text(body: &str) -> String {
+    let parts = [("ADD", ADD), ("LOAD", LOAD), ("STORE", STORE), ("LOOP", LOOP), ("DOT", DOT)];
+    let body = parts.iter().fold(body.to_owned(), |body, (name, part)| body.replace(name, part));
+    format!("{HEADER}{START}{body}\nreturn_values\n}}")
+}
+
+/// Fails unless each text is refused in these words.
+fn refused(cases: &[(&str, &str)]) {
+    for (body, expected) in cases {
+        let text = text(body);
+        match parse_dialect::<Gpu>(&text) {
+            Ok(_) => panic!("this is accepted, and should be refused since {expected}:\n{body}"),
+            Err(error) => assert!(error.message.contains(expected), "{body}\n{error}"),
+        }
+    }
+}
+
+#[test]
+fn the_rest_of_the_texts_is_right() {
+    let right = [
+        "",
+        "%r = add %t, %t : fp32[64]@L0",
+        "%r = convert_layout %t : fp32[64]@L1",
+        "%r = load %q {LOAD, axis = 0, width = 1} : fp32[64]@L0",
+        "%r = load %q.1 {LOAD, axis = 0, width = 2} : fp32[128]@L6",
+        "store %q, %t {STORE, axis = 0, width = 1}",
+        "%r = reduce %t {axis = 0, scope = block} ADD : fp32",
+        "%r = reduce %t {axis = 0, scope = warp} ADD : fp32[2]@L12",
+        "%r = mma_sync %a, %f, %c {instruction = m16n8k16, warps = [2, 1], DOT} : fp32[32, 8]@L11",
+        "%r = mma_sync %ma, %f, %c {instruction = m16n8k16, warps = [2, 1], DOT} : fp32[32, 8]@L11",
+        "local_store %m, %t\n%r = local_load %m {matrix = false} : fp32[64]@L1\ndealloc %m",
+        "%s = slot %m.3, %n : buffer<1, fp32[64]@L2>\nlocal_store %s, %t",
+        "copy_async %m, %q {cache = \"\", axis = 0, width = 1}\ncommit_group\nwait_group {pending = 0}",
+        "named_barrier {barrier = 1, threads = 64}",
+        "warp_roles {warps = [1, 1], registers = [0, 0]} () {\nyield_values\n} () {\nyield_values\n}",
+        "mbarrier_init %bars {arrivals = 1}\nmbarrier_wait %bars, %n, %n",
+        "%r = expand_dims %t {axis = 1} : fp32[64, 1]@L7",
+    ];
+    for body in right {
+        let text = text(body);
+        parse_dialect::<Gpu>(&text).unwrap_or_else(|error| panic!("{error}\n{body}"));
+    }
+}
+
+#[test]
+fn layouts_that_do_not_fit_a_type() {
+    refused(&[
+        ("%r = splat %x {shape = [64]} : fp32[64]@L99", "L99 is no layout of the module"),
+        ("%r = splat %x {shape = [32]} : fp32[32]@L0", "L0 is no layout for fp32[32]"),
+        ("%r = splat %x {shape = [64]} : fp32[64]@L7", "L7 is no layout for fp32[64]"),
+        ("%r = splat %x {shape = [64]} : fp32[64]@L3", "not every element is somewhere"),
+        ("%r = splat %x {shape = [64]} : fp32[64]@L4", "not every element is somewhere"),
+        ("%r = splat %x {shape = [64]} : fp32[64]@L2", "L2 is not for 2 warps"),
+        ("%r = splat %x {shape = [64]} : fp32[64]@L5", "a thread holds an element twice"),
+        ("%r = splat %x {shape = [64]} : fp32[64]@L15", "L15 is not for 2 warps"),
+        ("%r = alloc {offset = ?} : buffer<1, fp32[64]@L0>", "L0 is no layout of memory"),
+        ("%r = alloc {offset = ?} : buffer<1, fp32[64]@L16>", "L16 is no layout of memory"),
+        ("%r = alloc {offset = ?} : ring<2, fp32[64]@L8>", "L8 is no layout for fp32[64]"),
+    ]);
+}
+
+#[test]
+fn layouts_of_operands_that_do_not_fit_each_other() {
+    refused(&[
+        ("%r = add %t, %u : fp32[64]@L0", "the operands of add have different layouts"),
+        ("%r = add %t, %t : fp32[64]@L1", "the operands of add have different layouts"),
+        (
+            "%r = cast %t {element = int32, rounding = \"rtne\"} : int32[64]@L1",
+            "the operands of cast have different layouts",
+        ),
+        (
+            "%o = splat %n {shape = [64]} : int32[64]@L1\n%r = ptr_add %q, %o : *fp32[64]@L0",
+            "ptr_add have different",
+        ),
+        ("store %q, %u {STORE, axis = 0, width = 1}", "the operands of store have different layouts"),
+        (
+            "%r = load %q {LOAD, axis = 0, width = 1} : fp32[64]@L1",
+            "the operands of load have different layouts",
+        ),
+        ("%r = expand_dims %u {axis = 1} : fp32[64, 1]@L7", "expand_dims cannot make"),
+        ("%r = reshape %u {shape = [64, 1]} : fp32[64, 1]@L7", "reshape cannot make"),
+        (
+            "%r, %s = reduce %t, %u {axis = 0, scope = block} (%i: fp32, %j: fp32, %k: fp32, %l: fp32) {
+               yield_values %i, %j
+             } : fp32, fp32",
+            "the operands of reduce have different layouts",
+        ),
+        (
+            "%e = splat %x {shape = [64, 1]} : fp32[64, 1]@L7\n%r = reduce %e {axis = 1, scope = block} ADD : fp32[64]@L1",
+            "the result of the reduction has the layout",
+        ),
+        (
+            "%e = splat %x {shape = [64, 1]} : fp32[64, 1]@L7\n%r = reduce %e {axis = 1, scope = warp} ADD : fp32[64]@L0",
+            "each line is in one warp: there are no parts",
+        ),
+        ("%r = reduce %t {axis = 0, scope = warp} ADD : fp32", "reduce has results"),
+    ]);
+}
+
+#[test]
+fn loops_and_branches_that_carry_another_layout() {
+    refused(&[
+        (
+            "%r = for_loop %n, %n, %n, %u LOOP (%i: int32, %y: fp32[64]@L0) {\nyield_values %y\n} : fp32[64]@L0",
+            "what for_loop carries are",
+        ),
+        (
+            "%r = for_loop %n, %n, %n, %t LOOP (%i: int32, %y: fp32[64]@L1) {\nyield_values %t\n} : fp32[64]@L0",
+            "what for_loop carries are",
+        ),
+        (
+            "%r = for_loop %n, %n, %n, %t LOOP (%i: int32, %y: fp32[64]@L0) {\nyield_values %u\n} : fp32[64]@L0",
+            "what for_loop carries are",
+        ),
+        (
+            "%r = for_loop %n, %n, %n, %t LOOP (%i: int64, %y: fp32[64]@L0) {\nyield_values %y\n} : fp32[64]@L0",
+            "bounds and index of a loop have one type",
+        ),
+        ("for_loop %x, %x, %x LOOP (%i: fp32) {\nyield_values\n}", "a bound of a loop is fp32"),
+        ("for_loop %n, %n, %n LOOP () {\nyield_values\n}", "the body of a loop takes its index"),
+        ("for_loop %n, %n LOOP (%i: int32) {\nyield_values\n}", "for_loop takes 3 operands and 1 regions"),
+        (
+            "%r = while_loop %t (%y: fp32[64]@L0) {\nyield_values %b\n} (%y: fp32[64]@L0) {\nyield_values %u\n} : fp32[64]@L0",
+            "what while_loop carries are",
+        ),
+        (
+            "while_loop () {\nyield_values %n\n} () {\nyield_values\n}",
+            "the condition of while_loop is a scalar int1",
+        ),
+        (
+            "%r = if_else %b () {\nyield_values %t\n} () {\nyield_values %u\n} : fp32[64]@L0",
+            "what if_else carries are",
+        ),
+        (
+            "if_else %n () {\nyield_values\n} () {\nyield_values\n}",
+            "the condition of if_else is a scalar int1",
+        ),
+        ("if_else %b () {\nyield_values\n}", "if_else takes 1 operands and 2 regions"),
+    ]);
+}
+
+#[test]
+fn accesses_that_are_too_wide() {
+    refused(&[
+        ("%r = load %q {LOAD, axis = 0, width = 2} : fp32[64]@L0", "load cannot move 2 elements"),
+        ("%r = load %q.1 {LOAD, axis = 0, width = 4} : fp32[128]@L6", "load cannot move 4 elements"),
+        ("%r = load %q.1 {LOAD, axis = 1, width = 1} : fp32[128]@L6", "load cannot move 1 elements"),
+        ("%r = load %q.1 {LOAD, axis = 0, width = 0} : fp32[128]@L6", "load cannot move 0 elements"),
+        ("%r = load %p {LOAD, axis = 0, width = 2} : fp32", "load cannot move 2 elements"),
+        ("store %q.1, %v {STORE, axis = 0, width = 4}", "store cannot move 4 elements"),
+    ]);
+}
+
+#[test]
+fn memory_that_does_not_fit() {
+    refused(&[
+        ("local_store %m, %v", "a buffer for fp32[64] does not hold fp32[128]"),
+        ("local_store %m, %t, %t", "local_store takes 2 operands, found 3"),
+        ("local_store %m", "local_store takes 2 operands, found 1"),
+        ("local_store %m.3, %t", "local_store takes a buffer of one slot, found buffer<3, fp32[64]@L2>"),
+        ("local_store %t, %t", "local_store takes a buffer of one slot"),
+        ("local_store %m, %m", "local_store takes a value in registers"),
+        ("%r = local_load %m {matrix = false} : fp32[128]@L6", "local_load has results"),
+        ("%r = local_load %m {matrix = false} : fp16[64]@L0", "local_load has results"),
+        ("%r = alloc {offset = ?} : fp32[64]@L0", "alloc makes memory, found"),
+        ("alloc {offset = ?}", "alloc makes memory, found"),
+        ("dealloc %t", "dealloc takes memory, found fp32[64]@L0"),
+        ("%r = slot %t, %n : buffer<1, fp32[64]@L2>", "slot takes a buffer, found"),
+        ("%r = slot %m.3, %w : buffer<1, fp32[64]@L2>", "an index is an int32, found int64"),
+        ("%r = slot %m.3, %n : buffer<3, fp32[64]@L2>", "the results of slot are"),
+        ("%r = add %m, %m : fp32[64]@L0", "add takes values in registers"),
+        (
+            "copy_async %m, %q.1 {cache = \"\", axis = 0, width = 1}",
+            "a buffer for fp32[64] is not filled from",
+        ),
+        ("copy_async %m, %q, %t {cache = \"\", axis = 0, width = 1}", "is no mask"),
+        ("copy_async %m, %q {cache = \"\", axis = 0, width = 2}", "copy_async cannot move 2 elements"),
+        (
+            "%g = alloc {offset = ?} : buffer<1, int8[64]@L2>\n%e = splat %d {shape = [64]} : *int8[64]@L0\n\
+             copy_async %g, %e {cache = \"\", axis = 0, width = 1}",
+            "copy_async moves 4, 8 or 16 bytes, found 1",
+        ),
+    ]);
+}
+
+#[test]
+fn products_whose_fragments_do_not_fit() {
+    let mma = "instruction = m16n8k16, warps = [2, 1], DOT";
+    let other = |name: &str, from: &str, to: &str| {
+        format!("%r = {name} %a, %f, %c {{{}}} : fp32[32, 8]@L11", mma.replace(from, to))
+    };
+    let cases = [
+        (other("mma_sync", "[2, 1]", "[1, 2]"), "is not the A of"),
+        (other("mma_sync", "[2, 1]", "[2, 2]"), "2 x 2 warps are not 2"),
+        (other("mma_sync", "[2, 1]", "[2]"), "the warps are so many along M and so many along N"),
+        (other("mma_sync", "m16n8k16", "m8n8k16"), "is not the A of"),
+        (
+            other("mma_sync", "m16n8k16", "m16n8"),
+            "attribute `instruction` of mma_sync is missing or malformed",
+        ),
+        (format!("%r = mma_sync %f, %a, %c {{{mma}}} : fp32[32, 8]@L11"), "dot does not take"),
+        (format!("%r = mma_sync %a, %mb, %c {{{mma}}} : fp32[32, 8]@L11"), "a product cannot read buffer<2"),
+        (format!("%r = mma_sync %a, %f, %c {{{mma}}} : fp32[32, 8]@L9"), "L9 is no layout for fp32[32, 8]"),
+        ("%r = fma_dot %a, %f, %c {DOT} : fp32[32, 8]@L11".to_owned(), "is not what the threads of"),
+        (
+            "%r = wgmma %a, %f, %c {instruction = m16n8k16, warps = [2, 1], max_imprecise_acc = 0} \
+             : pending<fp32[32, 8]@L11>"
+                .to_owned(),
+            "wgmma has no Mma",
+        ),
+        ("%r = finish %c {pending = ?} : fp32[32, 8]@L11".to_owned(), "finish takes a product under way"),
+    ];
+    for (body, expected) in &cases {
+        refused(&[(body, expected)]);
+    }
+}
+
+/// Whatever numbers stand there, the verifier says no.
+#[test]
+fn products_of_numbers_that_mean_nothing() {
+    for instruction in ["m16n8k16", "m0n0k0", "m7n8k16", "m16n9k16", "m4294967295n8k16", "m64n8k64"] {
+        for warps in ["[3, 1]", "[0, 0]", "[-1, -2]", "[4294967298, 1]", "[1, 4294967298]", "[2, 1]", "[]"] {
+            let body = format!(
+                "%r = mma_sync %a, %f, %c {{instruction = {instruction}, warps = {warps}, DOT}} : fp32[32, 8]@L11"
+            );
+            let is_right = instruction == "m16n8k16" && warps == "[2, 1]";
+            assert_eq!(parse_dialect::<Gpu>(&text(&body)).is_ok(), is_right, "{body}");
+        }
+    }
+}
+
+#[test]
+fn threads_that_do_not_add_up() {
+    let roles = |warps: &str, registers: &str| {
+        format!(
+            "warp_roles {{warps = {warps}, registers = {registers}}} () {{\nyield_values\n}} () {{\nyield_values\n}}"
+        )
+    };
+    let cases = [
+        (roles("[1, 2]", "[0, 0]"), "the roles take 3 warps of 2"),
+        (roles("[1]", "[0, 0]"), "2 roles, but 1 numbers of warps and 2 of registers"),
+        (roles("[1, 1]", "[0]"), "2 roles, but 2 numbers of warps and 1 of registers"),
+        (roles("[1, 1]", "[2048, 8]"), "the roles take 65792 registers, a multiprocessor has 65536"),
+    ];
+    for (body, expected) in &cases {
+        refused(&[(body, expected)]);
+    }
+    refused(&[
+        ("named_barrier {barrier = 0, threads = 64}", "there is no barrier 0 for 64 of 64 threads"),
+        ("named_barrier {barrier = 16, threads = 64}", "there is no barrier 16"),
+        ("named_barrier {barrier = 1, threads = 96}", "there is no barrier 1 for 96 of 64 threads"),
+        ("named_barrier {barrier = 1, threads = 33}", "there is no barrier 1 for 33 of 64 threads"),
+    ]);
+}
+
+#[test]
+fn barriers_rings_and_copies_of_tensors_that_are_none() {
+    refused(&[
+        ("mbarrier_init %m {arrivals = 1}", "mbarrier_init takes barriers, found"),
+        ("mbarrier_arrive %bars, %w", "an index is an int32, found int64"),
+        ("mbarrier_wait %bars, %n, %b", "an index is an int32, found int1"),
+        ("tensor_load %m, %n, %bars, %n, %n", "a descriptor is a pointer, found int32"),
+        ("tensor_load %m, %d, %m, %n, %n", "tensor_load takes barriers, found"),
+        ("tensor_load %m, %d, %bars, %n, %w", "an index is an int32, found int64"),
+        ("tensor_store %m.3, %d, %n", "tensor_store takes a buffer of one slot"),
+        ("%r = acquire %m : empty<fp32[64]@L2>", "acquire takes a ring, found buffer"),
+        ("%r = take %m : full<fp32[64]@L2>", "take takes a ring, found buffer"),
+        ("publish %m", "publish takes an empty slot"),
+        ("release %m", "release takes a full slot"),
+        (
+            "%g = alloc {offset = ?} : ring<2, fp32[64]@L2>\n%s = acquire %g : full<fp32[64]@L2>",
+            "the results of acquire are",
+        ),
+        (
+            "%g = alloc {offset = ?} : ring<2, fp32[64]@L2>\n%s = take %g : full<fp32[64]@L2>\nlocal_store %s, %t",
+            "local_store writes a full slot",
+        ),
+        (
+            "%g = alloc {offset = ?} : ring<2, fp32[64]@L2>\n%s = acquire %g : empty<fp32[64]@L2>\n\
+             %r = local_load %s {matrix = false} : fp32[64]@L0",
+            "local_load reads an empty slot",
+        ),
+    ]);
+}
+
+#[test]
+fn ops_of_tile_ir_alone() {
+    refused(&[
+        ("%r = dot %a, %f, %c {DOT} : fp32[32, 8]@L11", "dot stands in tile IR alone"),
+        ("%r = hint %n {kind = \"multiple_of\", values = [4]} : int32", "hint stands in tile IR alone"),
+        ("assume %b", "assume stands in tile IR alone"),
+        ("call {callee = func0, results = ()}", "call stands in tile IR alone"),
+        // These are other ops here, with attributes that tile IR has not.
+        ("%r = load %q {LOAD} : fp32[64]@L0", "attribute `axis` of load is missing or malformed"),
+        ("store %q, %t {STORE, axis = 0}", "attribute `width` of store is missing or malformed"),
+        ("%r = reduce %t {axis = 0} ADD : fp32", "attribute `scope` of reduce is missing or malformed"),
+    ]);
+}
+
+/// What has no results may not have any, and the other way round.
+#[test]
+fn results_that_are_none() {
+    refused(&[
+        ("%r = dealloc %m : fp32", "the results of dealloc are"),
+        ("%r = local_store %m, %t : fp32", "the results of local_store are"),
+        ("%r = barrier : fp32", "barrier"),
+        ("%r = commit_group : fp32", "the results of commit_group are"),
+        ("%r = mbarrier_init %bars {arrivals = 1} : fp32", "the results of mbarrier_init are"),
+        ("%r, %s = alloc {offset = ?} : mbarrier<1>, mbarrier<1>", "alloc makes memory, found"),
+        ("add %t, %t", "add has results"),
+        ("convert_layout %t", "convert_layout has results"),
+        ("reduce %t {axis = 0, scope = block} ADD", "reduce has results"),
+        ("reduce %t {axis = 0, scope = block}", "reduce has 1 regions, found 0"),
+    ]);
+}
+
+#[test]
+fn text_that_is_no_module() {
+    let function = "kernel func0 @k(%x: fp32) {\n  %t = splat %x {shape = [32]} : TYPE\n  return_values\n}";
+    let layouts = "gpu sm_80, 1 warps, 0 bytes of shared memory\nL0 = [32] lane (1) (2) (4) (8) (16)\n";
+    let header = "expected `gpu sm_90a, 4 warps, 0 bytes of shared memory`";
+    let swapped = layouts.replace("L0", "L1");
+    let twice = format!("{layouts}L1 = [32] lane (1) (2) (4) (8) (16)\n");
+    let again = format!("{layouts}L0 = [32] lane (2) (1) (4) (8) (16)\n");
+    let gap = format!("{layouts}L2 = [32] lane (2) (1) (4) (8) (16)\n");
+    let numbered = "layouts are numbered in order, and each stands once";
+    let first = |from: &str, to: &str| layouts.replace(from, to);
+    let cases = [
+        (layouts.to_owned(), "fp32[32]@L0", None),
+        (first("shared memory", "shared memory, no contraction"), "fp32[32]@L0", None),
+        (layouts.to_owned(), "fp32[32]@L9", Some("L9 is no layout of the module")),
+        (layouts.to_owned(), "fp32[32]@L", Some("`fp32[32]@L` is not a type")),
+        (layouts.to_owned(), "fp32[32]@X0", Some("`fp32[32]@X0` is not a type")),
+        (layouts.to_owned(), "fp32[32]", Some("`fp32[32]` is not a type")),
+        (layouts.to_owned(), "fp32@L0", Some("`fp32@L0` is not a type")),
+        (layouts.to_owned(), "float[32]@L0", Some("`float[32]@L0` is not a type")),
+        (layouts.to_owned(), "heap<1, fp32[32]@L0>", Some("`heap<1, fp32[32]@L0>` is not a type")),
+        (layouts.to_owned(), "buffer<fp32[32]@L0>", Some("`buffer<fp32[32]@L0>` is not a type")),
+        (layouts.to_owned(), "buffer<1, fp32[32]>", Some("`buffer<1, fp32[32]>` is not a type")),
+        (swapped, "fp32[32]@L0", Some(numbered)),
+        (twice, "fp32[32]@L0", Some(numbered)),
+        (again, "fp32[32]@L0", Some(numbered)),
+        (gap, "fp32[32]@L0", Some(numbered)),
+        (first("(16)", "(16"), "fp32[32]@L0", Some("L0: ")),
+        (first("(16)", "(32)"), "fp32[32]@L0", Some("L0: ")),
+        (first("L0 = ", "L0: "), "fp32[32]@L0", Some("expected `L0 = [..]`, or a function")),
+        (String::new(), "fp32", Some(header)),
+        (first("gpu ", ""), "fp32[32]@L0", Some(header)),
+        (first("1 warps", "warps"), "fp32[32]@L0", Some(header)),
+        (first(", 0 bytes of shared memory", ""), "fp32[32]@L0", Some(header)),
+        (first("shared memory", "shared memory, fast"), "fp32[32]@L0", Some(header)),
+        (first("1 warps", "3 warps"), "fp32[32]@L0", Some("a power of two up to 32, found 3")),
+        (first("1 warps", "64 warps"), "fp32[32]@L0", Some("a power of two up to 32, found 64")),
+        (first("sm_80", "sm_70"), "fp32[32]@L0", Some("there is no target `sm_70`")),
+    ];
+    for (header, ty, expected) in &cases {
+        let text = format!("{header}{}", function.replace("TYPE", ty));
+        match (parse_dialect::<Gpu>(&text), expected) {
+            (Ok(_), None) => {}
+            (Err(error), Some(expected)) => assert!(error.message.contains(expected), "{text}\n{error}"),
+            (Ok(_), Some(expected)) => panic!("this is read, and should not be, since {expected}:\n{text}"),
+            (Err(error), None) => panic!("{error}\n{text}"),
+        }
+    }
+}
+
+/// The asynchronous product of a warpgroup.
+#[test]
+fn products_under_way() {
+    let text = |body: &str| {
+        format!(
+            "gpu sm_90a, 4 warps, 0 bytes of shared memory
+L0 = [64,16] register (0,1) (8,0) (0,8) lane (0,2) (0,4) (1,0) (2,0) (4,0) warp (16,0) (32,0)
+L1 = [16,8] register (1,0) (8,0) lane (2,0) (4,0) (0,1) (0,2) (0,4) warp (0,0) (0,0)
+L2 = [16,8] offset (0,1) (0,2) (0,4) (1,0) (2,0) (4,0) (8,0)
+L3 = [64,8] register (0,1) (8,0) lane (0,2) (0,4) (1,0) (2,0) (4,0) warp (16,0) (32,0)
+kernel func0 @k(%x: fp32, %h: fp16) {{
+  %a = splat %h {{shape = [64, 16]}} : fp16[64, 16]@L0
+  %b = splat %h {{shape = [16, 8]}} : fp16[16, 8]@L1
+  %m = alloc {{offset = ?}} : buffer<1, fp16[16, 8]@L2>
+  %c = splat %x {{shape = [64, 8]}} : fp32[64, 8]@L3
+  {body}
+  return_values
+}}"
+        )
+    };
+    let wgmma = "{instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0}";
+    let right = format!(
+        "%d = wgmma %a, %m, %c {wgmma} : pending<fp32[64, 8]@L3>\n%r = finish %d {{pending = 0}} : fp32[64, 8]@L3"
+    );
+    parse_dialect::<Gpu>(&text(&right)).unwrap_or_else(|error| panic!("{error}"));
+    let refused = [
+        (right.replace("%m", "%b"), "wgmma reads B from shared memory"),
+        (right.replace("[4, 1]", "[2, 2]"), "wgmma has no Mma"),
+        (right.replace("m64n8k16", "m64n8k32"), "wgmma has no Mma"),
+        (right.replace("pending<fp32[64, 8]@L3>", "fp32[64, 8]@L3"), "the results of wgmma are"),
+        (right.replace("finish %d", "finish %c"), "finish takes a product under way"),
+        (
+            right
+                .replace("%r = finish %d {pending = 0} : fp32[64, 8]@L3", "%r = add %d, %d : fp32[64, 8]@L3"),
+            "add takes",
+        ),
+    ];
+    for (body, expected) in refused {
+        match parse_dialect::<Gpu>(&text(&body)) {
+            Ok(_) => panic!("this is accepted, and should be refused since {expected}:\n{body}"),
+            Err(error) => assert!(error.message.contains(expected), "{body}\n{error}"),
+        }
+    }
+}
