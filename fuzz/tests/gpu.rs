@@ -92,7 +92,7 @@ fn in_simulator(kernel: &Kernel, module: &Module, target: &str, warps: u32) -> R
     let loaded =
         tilewright_sim::Simulator::new(device).load(&ptx).unwrap_or_else(|error| panic!("{error}\n{ptx}"));
     let mut memory = Memory::new(&kernel.arguments);
-    let regions: Vec<tilewright_sim::Region<'_>> = memory.regions().into_iter().map(Into::into).collect();
+    let regions = memory.regions();
     let mut parameters: Vec<u8> = Vec::new();
     for (argument, region) in kernel.arguments.iter().zip(&regions) {
         let (bits, size) = match argument {

@@ -273,10 +273,8 @@ def _end(error: BaseException) -> NoReturn:
 
 
 _FOLDER = os.path.dirname(__file__)
-_OWN = frozenset(
-    os.path.join(_FOLDER, name)
-    for name in ("_run.py", "_cuda_on_cpu.py", "_cuda_marks.py", "_torch_autocast.py", "_torch_classes.py")
-)
+_STAND_INS = ("__init__.py", "mode.py", "marks.py", "autocast.py", "classes.py")
+_OWN = {__file__, *(os.path.join(_FOLDER, "_cuda_on_cpu", name) for name in _STAND_INS)}
 
 
 def _of_program(trace: TracebackType | None) -> TracebackType | None:

@@ -209,3 +209,8 @@ def test_configs():
     assert str(config) == (
         "BLOCK: 64, num_warps: 8, num_ctas: 1, num_stages: 3, maxnreg: None, ir_override: None"
     )
+    parameters = inspect.signature(triton.Config).parameters
+    options = {name: value for name, value in _native.compile_options() if name in parameters}
+    assert {name: parameters[name].default for name in options} == options
+    assert sorted(options) == ["ir_override", "maxnreg", "num_ctas", "num_stages", "num_warps"]
+    assert list(parameters)[:4] == ["kwargs", "num_warps", "num_stages", "num_ctas"]

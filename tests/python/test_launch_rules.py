@@ -353,7 +353,7 @@ def test_compile_hooks(knobs, fill):
 
     def before(*, key, repr, fn, compile, is_manual_warmup, already_compiled):
         seen.append((fn.name.rpartition(".")[2], is_manual_warmup, already_compiled, compile["key"] == key))
-        assert "out_ptr: *fp32" in repr
+        assert "fill[num_warps=4, num_ctas=1, num_stages=3](out_ptr: *fp32" in repr
         return compile["constants"]["BLOCK"] == 8
 
     knobs.runtime.jit_cache_hook = before

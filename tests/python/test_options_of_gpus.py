@@ -134,6 +134,28 @@ def test_a_warning_points_at_the_launch_and_the_kernel(run, script):
     )
 
 
+def test_options_of_the_code_are_in_the_hash_and_those_of_the_launch_are_not(program):
+    options = [
+        {},
+        {"enable_fp_fusion": False},
+        {"maxnreg": 64},
+        {"num_stages": 2},
+        {"num_warps": 8},
+        {"debug": True},
+    ]
+    lines = program(
+        f"""
+def hashed(**options):
+    return make().warmup(x, x, 100, BLOCK=128, grid=(1,), **options).hash
+
+print(len({{hashed(**options) for options in {options!r}}}))
+print(hashed() == hashed(num_warps=4, maxnreg=None) == hashed(launch_pdl=True))
+""",
+        "sim:sm_90",
+    )
+    assert lines == [str(len(options)), "True"]
+
+
 @pytest.mark.parametrize("target", GPUS)
 def test_what_contradicts_the_target_is_refused(program, target):
     capability = target[-2:]

@@ -6,7 +6,7 @@ use tilewright_base::Diagnostic;
 use tilewright_frontend::{Argument, FunctionSource, Tuple};
 use tilewright_ir::{Dtype, Module};
 
-use crate::{Job, Stage, Target, syntax_tree, with_stack};
+use crate::{CodegenOptions, Job, Stage, Target, syntax_tree, with_stack};
 
 /// A compiled kernel.
 #[derive(Debug)]
@@ -47,22 +47,23 @@ pub struct GpuCode {
     pub threads: u32,
     /// Bytes of shared memory that a launch has to give a block.
     pub shared_bytes: u32,
-    pub(crate) plan: tilewright_gpu::Plan,
+    /// The program that the text was made of.
+    pub(crate) program: tilewright_gpu::language::Module,
 }
 
 impl GpuCode {
     /// The text of the module with at most so many registers a thread.
     pub fn with_max_registers(&self, count: u32) -> String {
-        with_stack(|| ptx(&self.plan, Some(count))).expect("the plan was lowered before")
+        with_stack(|| ptx(&self.program, Some(count))).expect("it was lowered before")
     }
 }
 
-/// The PTX of a plan.
+/// The PTX of a program.
 pub(crate) fn ptx(
-    plan: &tilewright_gpu::Plan,
+    program: &tilewright_gpu::language::Module,
     max_registers: Option<u32>,
 ) -> Result<String, Box<Diagnostic>> {
-    let mut module = tilewright_ptx::lower(plan)?;
+    let mut module = tilewright_ptx::lower(program)?;
     for function in module.functions.values_mut() {
         function.directives.max_registers = max_registers;
     }
@@ -87,14 +88,10 @@ pub enum ParameterType {
 pub struct Metadata {
     /// What it runs on.
     pub target: Target,
-    /// Warps of a program, as asked for; a CPU has none.
-    pub num_warps: u32,
-    /// Stages of software pipelines, as asked for.
-    pub num_stages: u32,
-    /// Blocks in a cluster, as asked for.
-    pub num_ctas: u32,
-    /// Whether assertions are checked.
-    pub debug: bool,
+    /// The options that the language saw.
+    pub language: tilewright_frontend::Options,
+    /// Those that only back ends saw.
+    pub codegen: CodegenOptions,
     /// What it takes of the machine.
     pub resources: Resources,
 }
@@ -135,10 +132,8 @@ impl CompiledKernel {
             signature: job.parameters.iter().cloned().zip(types).collect(),
             metadata: Metadata {
                 target: job.target,
-                num_warps: job.request.options.num_warps,
-                num_stages: job.request.options.num_stages,
-                num_ctas: job.codegen.num_ctas,
-                debug: job.request.options.debug,
+                language: job.request.options,
+                codegen: job.codegen,
                 resources: match &code {
                     MachineCode::Cpu(_) => Resources::CPU,
                     MachineCode::Gpu(code) => Resources { shared: code.shared_bytes, ..Resources::CPU },
@@ -159,7 +154,7 @@ impl CompiledKernel {
             (Stage::Ir, _) => Some(tilewright_ir::print(&self.lowered, false)),
             (Stage::Opt, _) => Some(tilewright_ir::print(&self.module, false)),
             (Stage::Cpu, MachineCode::Cpu(program)) => Some(program.to_string()),
-            (Stage::Gpu, MachineCode::Gpu(code)) => Some(tilewright_gpu::dump(&code.plan)),
+            (Stage::Gpu, MachineCode::Gpu(code)) => Some(tilewright_ir::print(&code.program, false)),
             (Stage::Ptx, MachineCode::Gpu(code)) => Some(code.ptx.clone()),
             (Stage::Cpu, MachineCode::Gpu(_))
             | (Stage::Gpu | Stage::Ptx, MachineCode::Cpu(_))
@@ -170,18 +165,12 @@ impl CompiledKernel {
     /// A number in hexadecimal that is equal for equal code, options and target, on every machine; computed anew at each
     /// call.
     pub fn hash(&self) -> String {
-        let Metadata { target, num_warps, num_stages, num_ctas, debug, .. } = self.metadata;
+        let Metadata { target, language, codegen, resources: _ } = self.metadata;
         let ir = with_stack(|| tilewright_ir::print(&self.lowered, false));
-        let text = format!("{target} {num_warps} {num_stages} {num_ctas} {debug}\n{ir}");
-        format!("{:032x}", fnv1a(text.as_bytes()))
+        // Every option is in the text, the next one too.
+        let text = format!("{target} {language:?} {codegen:?}\n{ir}");
+        blake3::hash(text.as_bytes()).to_hex().to_string()
     }
-}
-
-/// FNV-1a in 128 bits: equal on every machine and in every version, which the hash maps' hashes are not.
-fn fnv1a(bytes: &[u8]) -> u128 {
-    const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
 }
 
 impl ParameterType {
@@ -240,11 +229,5 @@ mod tests {
         assert_eq!(ParameterType::Tuple(vec![pointer.clone(), inner].into()).name(), "(*fp32, (constexpr,))");
         let fields = Some(["x".into(), "n".into()].into());
         assert_eq!(ParameterType::Tuple(Tuple::new(vec![pointer, int], fields)).name(), "(x=*fp32, n=i32)");
-    }
-
-    #[test]
-    fn the_hash_is_fnv1a() {
-        // From the reference implementation.
-        assert_eq!(fnv1a(b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
     }
 }

@@ -1,21 +1,23 @@
 //! The whole path of a kernel as one function, [`compile`]: source, typed tile IR, optimised tile IR, and from there a
-//! program of the CPU's executor, or a plan for a GPU and its PTX.
+//! program of the CPU's executor, or a program for the threads of a GPU and its PTX.
 //!
 //! ```text
 //! Job ──lower──> Module ──optimize──> Module ──cpu──> Program
 //!  ast             ir                   opt           cpu
-//!                                     Module ──plan──> Plan ──lower──> PTX        (the stages that can be looked at)
-//!                                                       gpu            ptx
+//!                                     Module ──compile──> Module ──lower──> PTX   (the stages that can be looked at)
+//!                                                          gpu              ptx
 //! ```
 //! Compiling needs no Python and keeps no state: who compiles what, and how often, is the runtime's business.
 
 mod ast;
 mod compiled;
+mod gpu_text;
 mod stage;
 mod target;
 
 pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions_of, syntax_tree};
 pub use compiled::{CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources};
+pub use gpu_text::compile_gpu_text;
 pub use stage::{DumpHook, Stage};
 pub use target::Target;
 
@@ -24,6 +26,7 @@ use std::sync::Arc;
 
 use tilewright_base::{Diagnostic, SourceMap};
 use tilewright_frontend::{Failure, FunctionSource, Host, Request};
+use tilewright_ir as ir;
 use tilewright_ir::Module;
 
 /// What is to be compiled.
@@ -42,7 +45,11 @@ pub struct Job {
 /// Options of a launch that change the code and that the language does not see.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CodegenOptions {
-    /// Blocks in a cluster.
+    /// Warps of a program; a CPU has none.
+    pub num_warps: u32,
+    /// Stages of software pipelines. No backend follows it yet.
+    pub num_stages: u32,
+    /// Blocks in a cluster. No backend follows it yet.
     pub num_ctas: u32,
     /// The most registers that a thread may use.
     pub max_registers: Option<u32>,
@@ -52,7 +59,7 @@ pub struct CodegenOptions {
 
 impl Default for CodegenOptions {
     fn default() -> Self {
-        Self { num_ctas: 1, max_registers: None, contraction: true }
+        Self { num_warps: 4, num_stages: 3, num_ctas: 1, max_registers: None, contraction: true }
     }
 }
 
@@ -124,16 +131,17 @@ fn finish(
             MachineCode::Cpu(program)
         }
         Target::Gpu(target) => {
-            let num_warps = job.request.options.num_warps;
-            let mut plan = tilewright_gpu::plan(&optimized, target, num_warps)
+            let num_warps = job.codegen.num_warps;
+            let mut program = tilewright_gpu::compile(&optimized, target, num_warps)
                 .map_err(|diagnostic| failure(*diagnostic, &optimized))?;
-            plan.contraction = job.codegen.contraction;
-            dump(Stage::Gpu, &|| tilewright_gpu::dump(&plan));
-            let ptx = compiled::ptx(&plan, job.codegen.max_registers)
-                .map_err(|diagnostic| failure(*diagnostic, &plan.module))?;
+            program.header.contraction = job.codegen.contraction;
+            dump(Stage::Gpu, &|| tilewright_ir::print(&program, false));
+            verify(&program, Stage::Gpu)?;
+            let ptx = compiled::ptx(&program, job.codegen.max_registers)
+                .map_err(|diagnostic| failure(*diagnostic, &optimized))?;
             dump(Stage::Ptx, &|| ptx.clone());
-            let (threads, shared_bytes) = (32 * num_warps, plan.shared_bytes);
-            MachineCode::Gpu(Box::new(GpuCode { ptx, target, threads, shared_bytes, plan }))
+            let (threads, shared_bytes) = (32 * num_warps, program.header.shared_bytes);
+            MachineCode::Gpu(Box::new(GpuCode { ptx, target, threads, shared_bytes, program }))
         }
     };
 
@@ -152,7 +160,7 @@ fn failure(diagnostic: Diagnostic, module: &Module) -> CompileError {
 }
 
 /// The rules of the IR hold after every stage; if not, that is our mistake, not the user's.
-fn verify(module: &Module, stage: Stage) -> Result<(), CompileError> {
+fn verify<D: ir::Dialect>(module: &Module<D>, stage: Stage) -> Result<(), CompileError> {
     tilewright_ir::verify(module).map_err(|error| {
         let ir = tilewright_ir::print(module, false);
         CompileError::Internal(Box::new(InternalError { stage, message: error.to_string(), ir }))

@@ -1,6 +1,8 @@
 //! The stages of both paths: the hook sees them in order, and each can be had as text afterwards.
 
-use tilewright_compiler::{CodegenOptions, Job, MachineCode, Stage, Target, compile};
+use tilewright_compiler::{
+    CodegenOptions, CompiledKernel, DumpHook, Job, MachineCode, Stage, Target, compile,
+};
 use tilewright_frontend::{Argument, Options, Request, SourceHost};
 use tilewright_ir::Dtype;
 
@@ -14,23 +16,33 @@ def double(x_ptr):
     tl.store(pointers, 2 * tl.load(pointers))
 ";
 
+/// The kernel of the text above, compiled.
+fn compiled(
+    target: Target,
+    options: Options,
+    codegen: CodegenOptions,
+    dump: &mut DumpHook<'_>,
+) -> CompiledKernel {
+    let mut host = SourceHost::new("k.py", TEXT).expect("it is Python");
+    let kernel = host.function("double").expect("it is there");
+    let arguments = vec![Argument::Pointer { pointee: Dtype::F32, divisibility: 16 }];
+    let job = Job {
+        request: Request { kernel, arguments, options },
+        parameters: vec!["x_ptr".into()],
+        target,
+        codegen,
+    };
+    compile(&job, &mut host, dump).unwrap_or_else(|error| panic!("{target}: {error:?}"))
+}
+
 #[test]
 fn each_stage_is_seen_once_and_can_be_had() {
     for (name, num_warps) in [("cpu", 4), ("sm_75", 1), ("sm_80", 8), ("sm_90", 4)] {
         let target = Target::parse(name).expect("it is a target");
-        let mut host = SourceHost::new("k.py", TEXT).expect("it is Python");
-        let kernel = host.function("double").expect("it is there");
-        let arguments = vec![Argument::Pointer { pointee: Dtype::F32, divisibility: 16 }];
-        let options = Options { num_warps, ..Options::default() };
-        let job = Job {
-            request: Request { kernel, arguments, options },
-            parameters: vec!["x_ptr".into()],
-            target,
-            codegen: CodegenOptions::default(),
-        };
+        let codegen = CodegenOptions { num_warps, ..CodegenOptions::default() };
         let mut seen = Vec::new();
-        let compiled = compile(&job, &mut host, &mut |stage, text| seen.push((stage, text())));
-        let compiled = compiled.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let compiled =
+            compiled(target, Options::default(), codegen, &mut |stage, text| seen.push((stage, text())));
         assert_eq!(seen.iter().map(|(stage, _)| *stage).collect::<Vec<_>>(), Stage::of(target));
         for &stage in Stage::ALL {
             let text = seen.iter().find(|(other, _)| *other == stage).map(|(_, text)| text);
@@ -41,5 +53,28 @@ fn each_stage_is_seen_once_and_can_be_had() {
             assert_eq!((code.threads, code.shared_bytes), (32 * num_warps, 0));
             assert!(code.ptx.contains(&format!(".target {target}\n")), "{}", code.ptx);
         }
+    }
+}
+
+#[test]
+fn the_hash_is_the_same_for_the_same_and_tells_options_apart() {
+    let hash = |name: &str, options: Options, codegen: CodegenOptions| {
+        let target = Target::parse(name).expect("it is a target");
+        compiled(target, options, codegen, &mut |_, _| {}).hash()
+    };
+    let (plain, default) = (Options::default(), CodegenOptions::default());
+    let hashes = [
+        hash("sm_90", plain, default),
+        hash("sm_80", plain, default),
+        hash("sm_90", Options { debug: true, ..plain }, default),
+        hash("sm_90", plain, CodegenOptions { num_warps: 8, ..default }),
+        hash("sm_90", plain, CodegenOptions { num_stages: 2, ..default }),
+        hash("sm_90", plain, CodegenOptions { num_ctas: 2, ..default }),
+        hash("sm_90", plain, CodegenOptions { max_registers: Some(64), ..default }),
+        hash("sm_90", plain, CodegenOptions { contraction: false, ..default }),
+    ];
+    assert_eq!(hashes[0], hash("sm_90", plain, default));
+    for (index, hash) in hashes.iter().enumerate() {
+        assert!(!hashes[..index].contains(hash), "number {index} of {hashes:#?}");
     }
 }

@@ -62,7 +62,7 @@ pub enum Argument {
 }
 
 /// Options that the language sees.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// Whether `assert`, `tl.device_assert` and the divisors of integers are checked (`debug=True`, `TRITON_DEBUG=1`).
     pub debug: bool,
@@ -70,10 +70,6 @@ pub struct Options {
     pub allow_plain_globals: bool,
     /// The precision of a dot of binary32 operands that does not say.
     pub default_dot_precision: tilewright_ir::InputPrecision,
-    /// Stages and warps of the launch, where a kernel asks.
-    pub num_warps: u32,
-    /// See `num_warps`.
-    pub num_stages: u32,
 }
 
 /// Why a kernel does not compile: every finding, and the sources that they point into.

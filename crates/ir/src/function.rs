@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_base::entity::{PrimaryMap, entity_impl, packed_option::PackedOption};
 use tilewright_base::{SourceMap, Span};
 
-use crate::ops::{Op, OpFamily, Regions};
-use crate::types::Type;
+use crate::dialect::{Dialect, Operation, Tile};
+use crate::ops::{Effect, OpFamily, Regions};
 
 /// A value: the result of an instruction or a parameter of a block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,9 +46,9 @@ pub enum Definition {
 
 /// A value's type, origin and name.
 #[derive(Clone, Debug)]
-pub struct ValueData {
+pub struct ValueData<D: Dialect = Tile> {
     /// The type.
-    pub ty: Type,
+    pub ty: D::Type,
     /// Where it comes from.
     pub definition: Definition,
     /// What the user calls it.
@@ -56,9 +57,9 @@ pub struct ValueData {
 
 /// An instruction: an op applied to operands.
 #[derive(Clone, Debug)]
-pub struct InstData {
+pub struct InstData<D: Dialect = Tile> {
     /// The op and its attributes.
-    pub op: Op,
+    pub op: D::Op,
     /// The operands.
     pub operands: SmallVec<[Value; 4]>,
     /// The results.
@@ -120,7 +121,7 @@ pub struct Parameter {
 
 /// A function: its signature, and a body that ends in `return`.
 #[derive(Clone, Debug)]
-pub struct Function {
+pub struct Function<D: Dialect = Tile> {
     /// The name.
     pub name: String,
     /// The definition in the source.
@@ -130,20 +131,20 @@ pub struct Function {
     /// Whether calls of it stay calls; a back end may put its body in their place all the same.
     pub noinline: bool,
     /// The types that it returns.
-    pub results: Vec<Type>,
+    pub results: Vec<D::Type>,
     /// The body.
     pub entry: Block,
     /// Every value.
-    pub values: PrimaryMap<Value, ValueData>,
+    pub values: PrimaryMap<Value, ValueData<D>>,
     /// Every instruction; those that no block holds are dead.
-    pub insts: PrimaryMap<Inst, InstData>,
+    pub insts: PrimaryMap<Inst, InstData<D>>,
     /// Every block.
     pub blocks: PrimaryMap<Block, BlockData>,
     /// Every place in the source.
     pub locations: PrimaryMap<Location, LocationData>,
 }
 
-impl Function {
+impl<D: Dialect> Function<D> {
     /// A function with an empty body and no parameters.
     pub fn new(name: impl Into<String>) -> Self {
         let mut blocks = PrimaryMap::new();
@@ -163,7 +164,7 @@ impl Function {
     }
 
     /// The type of a value.
-    pub fn ty(&self, value: Value) -> &Type {
+    pub fn ty(&self, value: Value) -> &D::Type {
         &self.values[value].ty
     }
 
@@ -176,7 +177,7 @@ impl Function {
     }
 
     /// The op whose result a value is.
-    pub fn defining_op(&self, value: Value) -> Option<&Op> {
+    pub fn defining_op(&self, value: Value) -> Option<&D::Op> {
         self.defining_inst(value).map(|inst| &self.insts[inst].op)
     }
 
@@ -189,7 +190,7 @@ impl Function {
     }
 
     /// Adds a parameter to a block.
-    pub fn add_parameter(&mut self, block: Block, ty: Type, name: Option<Arc<str>>) -> Value {
+    pub fn add_parameter(&mut self, block: Block, ty: D::Type, name: Option<Arc<str>>) -> Value {
         let index = self.blocks[block].parameters.len() as u32;
         let value = self.values.push(ValueData { ty, definition: Definition::Parameter(block, index), name });
         self.blocks[block].parameters.push(value);
@@ -199,10 +200,10 @@ impl Function {
     /// Adds an instruction that stands in no block yet.
     pub fn create_inst(
         &mut self,
-        op: Op,
+        op: D::Op,
         operands: SmallVec<[Value; 4]>,
         regions: Regions,
-        result_types: impl IntoIterator<Item = Type>,
+        result_types: impl IntoIterator<Item = D::Type>,
         location: PackedOption<Location>,
     ) -> Inst {
         let inst = self.insts.push(InstData { op, operands, results: SmallVec::new(), regions, location });
@@ -216,12 +217,31 @@ impl Function {
 
     /// The terminator of a block, if it has one.
     pub fn terminator(&self, block: Block) -> Option<Inst> {
-        self.blocks[block].insts.last().copied().filter(|&inst| self.insts[inst].op.is_terminator())
+        self.blocks[block]
+            .insts
+            .last()
+            .copied()
+            .filter(|&inst| self.insts[inst].op.info().effect == Effect::Terminator)
     }
 
     /// The operands of a block's terminator; empty if it has none.
     pub fn yielded(&self, block: Block) -> &[Value] {
         self.terminator(block).map_or(&[], |inst| &self.insts[inst].operands)
+    }
+
+    /// The types of the parameters of the body.
+    pub fn parameter_types(&self) -> impl Iterator<Item = &D::Type> {
+        self.blocks[self.entry].parameters.iter().map(|&value| self.ty(value))
+    }
+
+    /// Checks that values have these types; the error is one sentence that says what they are.
+    pub fn check_types(&self, values: &[Value], types: &[D::Type], what: &str) -> Result<(), String> {
+        let found: Vec<&D::Type> = values.iter().map(|&value| self.ty(value)).collect();
+        if found == types.iter().collect::<Vec<_>>() {
+            Ok(())
+        } else {
+            Err(format!("{what} are {found:?}, expected {types:?}"))
+        }
     }
 
     /// The values that a loop or a branch carries, in the order of its results; none of another instruction.
@@ -274,7 +294,7 @@ impl Function {
 
     fn carried_places(&self, inst: Inst) -> Option<CarriedPlaces> {
         let data = &self.insts[inst];
-        let region = match data.op.family() {
+        let region = match data.op.info().family {
             OpFamily::Loop => data.regions.len() - 1,
             OpFamily::Branch => 0,
             // tidy: wildcard because no other op carries values.
@@ -310,6 +330,35 @@ impl Function {
         chain
     }
 
+    /// A copy of a region; what it uses from outside stays as it is.
+    pub fn clone_region(&mut self, region: Block) -> Block {
+        let mut copies = FxHashMap::default();
+        self.clone_into(region, &mut copies)
+    }
+
+    fn clone_into(&mut self, region: Block, copies: &mut FxHashMap<Value, Value>) -> Block {
+        let copy = self.blocks.push(BlockData::default());
+        for parameter in self.blocks[region].parameters.clone() {
+            let ValueData { ty, name, .. } = self.values[parameter].clone();
+            copies.insert(parameter, self.add_parameter(copy, ty, name));
+        }
+        for inst in self.blocks[region].insts.clone() {
+            let InstData { op, operands, results, regions, location } = self.insts[inst].clone();
+            let operands = operands.iter().map(|value| *copies.get(value).unwrap_or(value)).collect();
+            let regions = regions.iter().map(|inner| self.clone_into(*inner, copies)).collect();
+            let types: Vec<D::Type> = results.iter().map(|result| self.ty(*result).clone()).collect();
+            let new = self.create_inst(op, operands, regions, types, location);
+            for (place, result) in results.into_iter().enumerate() {
+                let made = self.insts[new].results[place];
+                let name = self.values[result].name.clone();
+                self.values[made].name = name;
+                copies.insert(result, made);
+            }
+            self.blocks[copy].insts.push(new);
+        }
+        copy
+    }
+
     /// Every instruction in a block and in the regions inside it, outer before inner, in order.
     pub fn walk(&self, block: Block, each: &mut impl FnMut(Inst)) {
         for &inst in &self.blocks[block].insts {
@@ -336,18 +385,25 @@ where
 
 /// The functions of one compilation; the entry is the kernel.
 #[derive(Clone, Debug)]
-pub struct Module {
+pub struct Module<D: Dialect = Tile> {
+    /// What stands at its head.
+    pub header: D::Header,
     /// The functions.
-    pub functions: PrimaryMap<FuncId, Function>,
+    pub functions: PrimaryMap<FuncId, Function<D>>,
     /// The kernel.
     pub entry: FuncId,
     /// The source that spans point into.
     pub sources: Arc<SourceMap>,
 }
 
-impl Module {
+impl<D: Dialect> Module<D> {
+    /// A module with nothing at its head.
+    pub fn new(functions: PrimaryMap<FuncId, Function<D>>, entry: FuncId, sources: Arc<SourceMap>) -> Self {
+        Self { header: D::Header::default(), functions, entry, sources }
+    }
+
     /// The kernel.
-    pub fn kernel(&self) -> &Function {
+    pub fn kernel(&self) -> &Function<D> {
         &self.functions[self.entry]
     }
 }

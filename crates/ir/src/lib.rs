@@ -7,12 +7,14 @@
 
 mod attributes;
 mod builder;
+mod dialect;
 mod elementwise;
 mod function;
 mod ops;
 mod parse;
 mod print;
 mod rules;
+mod table;
 mod types;
 mod verify;
 
@@ -20,6 +22,7 @@ pub use attributes::{
     Attribute, CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
 };
 pub use builder::{Builder, IrBuilder, Results};
+pub use dialect::{Dialect, Operation, Tile};
 pub use elementwise::{
     Accuracy, ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Domain, ElementwiseFamily, ElementwiseFn,
     ElementwiseInfo, FloatFn, MathFn, SelectionFn, Signature, WideProductFn,
@@ -28,8 +31,11 @@ pub use function::{
     Block, BlockData, Carried, Definition, FuncId, Function, Inst, InstData, Location, LocationData, Module,
     Parameter, Value, ValueData,
 };
-pub use ops::{Effect, LoopOptions, OPS, Op, OpFamily, OpInfo, OpVisitor, Regions, TypeList, visit};
-pub use parse::{ParseError, parse};
+pub use ops::{
+    AttributeText, Effect, LoopOptions, OPS, Op, OpFamily, OpInfo, OpVisitor, Regions, TypeList, visit,
+    visit_op,
+};
+pub use parse::{ParseError, parse, parse_dialect};
 pub use print::print;
 pub use rules::{MAX_RANK, MAX_TILE_ELEMENTS, RegionTypes, RuleError, RuleInput};
 pub use types::{Dtype, DtypeKind, Element, Shape, Type};

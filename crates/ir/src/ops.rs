@@ -8,10 +8,10 @@ use crate::attributes::{
     CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
 };
 use crate::elementwise::ElementwiseFn;
-use crate::function::{Block, FuncId, Function, Inst, Value};
+use crate::function::{Block, FuncId, Function, Inst};
 use crate::rules::{self, RuleInput};
 use crate::types::{Element, Shape, Type};
-use crate::{Attribute, RuleError};
+use crate::{Attribute, RuleError, define_ops};
 
 /// What an op does besides computing its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,8 +51,10 @@ pub enum OpFamily {
     Reduction,
     /// A promise of the program, which nothing is left of.
     Promise,
-    /// Threads wait for each other.
+    /// Threads wait for each other, or for what is under way.
     Barrier,
+    /// Memory that a kernel has of its own, and tiles on their way to and from it.
+    Memory,
     /// A condition that is checked when the program runs.
     Check,
     /// Runs another function.
@@ -61,6 +63,8 @@ pub enum OpFamily {
     Loop,
     /// Runs one of its regions; see [`Function::carried`].
     Branch,
+    /// Runs each of its regions by some of the warps.
+    Roles,
     /// Ends a block.
     Terminator,
 }
@@ -89,112 +93,10 @@ pub struct OpInfo {
 }
 
 /// Looks up attribute text by name while an op is parsed.
-pub(crate) type AttributeText<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
+pub type AttributeText<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
 
-macro_rules! opt_variadic {
-    () => {
-        None
-    };
-    ($name:ident) => {
-        Some(stringify!($name))
-    };
-}
-
-macro_rules! define_ops {
-    ($($(#[doc = $doc:literal])*
-       $variant:ident $method:ident ($($operand:ident),*) [$($optional:ident),*] $(*$variadic:ident)?
-       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:literal $effect:ident $family:ident;)*) => {
-        /// An operation with its attributes. Operands, results and regions are in the instruction.
-        #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-        pub enum Op {
-            $($(#[doc = $doc])* $variant {
-                $(#[doc = concat!("The attribute `", stringify!($attribute), "`.")] $attribute: $attribute_ty,)*
-            },)*
-        }
-
-        /// Every row, in the order of the table.
-        pub const OPS: &[OpInfo] = &[$(OpInfo {
-            name: stringify!($method),
-            docs: &[$($doc,)*],
-            operands: &[$(stringify!($operand),)*],
-            optional: &[$(stringify!($optional),)*],
-            variadic: opt_variadic!($($variadic)?),
-            attributes: &[$((stringify!($attribute), stringify!($attribute_ty)),)*],
-            regions: $regions,
-            effect: Effect::$effect,
-            family: OpFamily::$family,
-        },)*];
-
-        #[derive(Clone, Copy)]
-        enum Row { $($variant,)* }
-
-        impl Op {
-            /// Its row.
-            pub fn info(&self) -> &'static OpInfo {
-                match self { $(Op::$variant { .. } => &OPS[Row::$variant as usize],)* }
-            }
-
-            /// Calls back with the name and the text form of each attribute.
-            pub fn print_attributes(&self, mut each: impl FnMut(&'static str, &str)) {
-                let mut text = String::new();
-                match self { $(Op::$variant { $($attribute),* } => {
-                    $(text.clear(); $attribute.print(&mut text); each(stringify!($attribute), &text);)*
-                })* }
-                let _ = &mut text;
-                let _ = &mut each;
-            }
-
-            /// The op with this mnemonic; `Err` names the attribute that is missing or malformed.
-            pub(crate) fn parse(name: &str, attributes: &AttributeText<'_>) -> Option<Result<Op, &'static str>> {
-                $(if name == stringify!($method) {
-                    $(let Some($attribute) = attributes(stringify!($attribute)).and_then(<$attribute_ty>::parse) else {
-                        return Some(Err(stringify!($attribute)));
-                    };)*
-                    return Some(Ok(Op::$variant { $($attribute),* }));
-                })*
-                let _ = attributes;
-                None
-            }
-
-            /// The types of its results.
-            pub fn result_types(&self, input: &RuleInput<'_>) -> Result<Vec<Type>, RuleError> {
-                rules::check_arity(self.info(), input)?;
-                match self { $(Op::$variant { $($attribute),* } => rules::$method(input, $($attribute),*),)* }
-            }
-        }
-
-        /// One method an op, with named operands. Implementing it is what makes a backend complete.
-        pub trait OpVisitor {
-            /// What each method returns.
-            type Output;
-            $($(#[doc = $doc])*
-            #[expect(clippy::allow_attributes, reason = "which rows need the next line is the table's business")]
-            #[allow(clippy::too_many_arguments, clippy::ptr_arg, reason = "they are the row's operands and attributes")]
-            fn $method(
-                &mut self, inst: Inst $(, $operand: Value)* $(, $optional: Option<Value>)* $(, $variadic: &[Value])?
-                $(, $attribute: &$attribute_ty)*
-            ) -> Self::Output;)*
-        }
-
-        /// Calls the visitor's method for an instruction.
-        ///
-        /// The instruction must have as many operands as its row says, which the verifier guarantees.
-        pub fn visit<V: OpVisitor + ?Sized>(function: &Function, inst: Inst, visitor: &mut V) -> V::Output {
-            let data = &function.insts[inst];
-            let operands: &[Value] = &data.operands;
-            match &data.op { $(Op::$variant { $($attribute),* } => {
-                let mut rest = operands.iter();
-                $(let $operand = *rest.next().expect("the verifier checks the number of operands");)*
-                $(let $optional = rest.next().copied();)*
-                $(let $variadic = rest.as_slice();)?
-                let _ = &mut rest;
-                visitor.$method(inst $(, $operand)* $(, $optional)* $(, $variadic)? $(, $attribute)*)
-            })* }
-        }
-    };
-}
-
-define_ops! {
+macro_rules! tile_ops {
+    ($callback:ident! $($prefix:tt)*) => { $callback! { $($prefix)*
     /// A scalar constant.
     Constant constant () [] {value: Literal} regions 0 Pure Scalar;
     /// The position of this program in the grid along an axis (0, 1 or 2), int32.
@@ -256,7 +158,25 @@ define_ops! {
     Yield yield_values () [] *values {} regions 0 Terminator Terminator;
     /// Ends a function with its results.
     Return return_values () [] *values {} regions 0 Terminator Terminator;
+    } };
 }
+
+macro_rules! define_result_types {
+    ($($(#[doc = $doc:literal])*
+       $variant:ident $method:ident ($($operand:ident),*) [$($optional:ident),*] $(*$variadic:ident)?
+       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident;)*) => {
+        impl Op {
+            /// The types of its results.
+            pub fn result_types(&self, input: &RuleInput<'_>) -> Result<Vec<Type>, RuleError> {
+                rules::check_arity(self.info(), input)?;
+                match self { $(Op::$variant { $($attribute),* } => rules::$method(input, $($attribute),*),)* }
+            }
+        }
+    };
+}
+
+tile_ops!(define_ops! Op OPS OpVisitor visit_op;);
+tile_ops!(define_result_types!);
 
 /// The result types of a call.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -326,6 +246,12 @@ impl Attribute for LoopOptions {
         }
         Some(options)
     }
+}
+
+/// Calls the visitor's method for an instruction, which must have as many operands as its row says.
+pub fn visit<V: OpVisitor + ?Sized>(function: &Function, inst: Inst, visitor: &mut V) -> V::Output {
+    let data = &function.insts[inst];
+    visit_op(&data.op, inst, &data.operands, visitor)
 }
 
 impl Op {

@@ -1,6 +1,7 @@
 //! The parser of the text form that [`print`](crate::print()) writes.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -8,9 +9,9 @@ use smallvec::SmallVec;
 use tilewright_base::entity::{PrimaryMap, packed_option::PackedOption};
 use tilewright_base::{FileId, SourceFile, SourceMap, Span};
 
-use crate::elementwise::ElementwiseFn;
+use crate::dialect::{Dialect, Operation, Tile};
 use crate::function::{Block, BlockData, FuncId, Function, Location, LocationData, Module, Parameter, Value};
-use crate::ops::{Op, Regions};
+use crate::ops::Regions;
 use crate::types::{Dtype, Element, Shape, Type};
 use crate::{Attribute, verify};
 
@@ -38,9 +39,14 @@ type Result<T> = std::result::Result<T, String>;
 /// Regions nested deeper than this are an error.
 const MAX_DEPTH: usize = 128;
 
-/// Reads a module and verifies it.
+/// Reads a module of tile IR and verifies it.
 pub fn parse(text: &str) -> std::result::Result<Module, ParseError> {
-    let mut parser = Parser { text, at: 0, sources: SourceMap::default() };
+    parse_dialect::<Tile>(text)
+}
+
+/// Reads a module of a dialect and verifies it.
+pub fn parse_dialect<D: Dialect>(text: &str) -> std::result::Result<Module<D>, ParseError> {
+    let mut parser = Parser::<D> { text, at: 0, sources: SourceMap::default(), dialect: PhantomData };
     let at = |byte: usize, message: String| {
         let (line, column) = SourceFile::new("", text).line_column(byte as u32);
         ParseError { line, column, message }
@@ -62,18 +68,19 @@ impl Type {
     }
 }
 
-struct Parser<'a> {
+struct Parser<'a, D> {
     text: &'a str,
     at: usize,
     sources: SourceMap,
+    dialect: PhantomData<D>,
 }
 
-struct Scope {
-    function: Function,
+struct Scope<D: Dialect> {
+    function: Function<D>,
     values: FxHashMap<String, Value>,
 }
 
-impl<'a> Parser<'a> {
+impl<'a, D: Dialect> Parser<'a, D> {
     fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
@@ -118,7 +125,8 @@ impl<'a> Parser<'a> {
         rest[..end].parse().map_err(|_| "expected a number".into())
     }
 
-    fn module(&mut self) -> Result<Module> {
+    fn module(&mut self) -> Result<Module<D>> {
+        let header = self.header()?;
         let mut functions = PrimaryMap::new();
         let mut entry = None;
         loop {
@@ -149,10 +157,22 @@ impl<'a> Parser<'a> {
             return Err("expected a function".into());
         }
         let entry = entry.ok_or("no function is marked `kernel`")?;
-        Ok(Module { functions, entry, sources: Arc::new(std::mem::take(&mut self.sources)) })
+        Ok(Module { header, functions, entry, sources: Arc::new(std::mem::take(&mut self.sources)) })
     }
 
-    fn function(&mut self) -> Result<Function> {
+    /// The lines before the first function.
+    fn header(&mut self) -> Result<D::Header> {
+        let start = self.at;
+        let is_function = |line: &str| line.starts_with("kernel ") || line.starts_with("func");
+        while !self.rest().is_empty() && !is_function(self.rest()) {
+            self.at += self.rest().find('\n').map_or(self.rest().len(), |end| end + 1);
+        }
+        let is_comment = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with("//");
+        let lines: Vec<&str> = self.text[start..self.at].lines().filter(|line| !is_comment(line)).collect();
+        D::parse_header(&lines.join("\n"))
+    }
+
+    fn function(&mut self) -> Result<Function<D>> {
         self.expect("@")?;
         let mut scope = Scope { function: Function::new(self.word()), values: FxHashMap::default() };
         let entry = scope.function.entry;
@@ -185,22 +205,28 @@ impl<'a> Parser<'a> {
         Ok(scope.function)
     }
 
-    fn typed_name(&mut self) -> Result<(String, Type)> {
+    fn typed_name(&mut self) -> Result<(String, D::Type)> {
         self.expect("%")?;
         let name = self.word().to_owned();
         self.expect(":")?;
         Ok((name, self.ty()?))
     }
 
-    fn ty(&mut self) -> Result<Type> {
-        let pointer = if self.eat("*") { "*" } else { "" };
-        let mut text = format!("{pointer}{}", self.word());
-        if self.rest().starts_with('[') {
-            let end = self.rest().find(']').ok_or("expected `]`")? + 1;
-            text.push_str(&self.rest()[..end]);
-            self.at += end;
-        }
-        Type::parse(&text).ok_or_else(|| format!("`{text}` is not a type"))
+    fn ty(&mut self) -> Result<D::Type> {
+        self.skip_space();
+        let rest = self.rest();
+        let mut depth = 0_i32;
+        let is_end = |(_, c): &(usize, char)| {
+            match c {
+                '[' | '<' => depth += 1,
+                ']' | '>' => depth -= 1,
+                _ => {}
+            }
+            depth <= 0 && (c.is_whitespace() || ",(){}".contains(*c))
+        };
+        let end = rest.char_indices().find(is_end).map_or(rest.len(), |(end, _)| end);
+        self.at += end;
+        D::parse_type(&rest[..end]).ok_or_else(|| format!("`{}` is not a type", &rest[..end]))
     }
 
     /// The text up to one of `stops` outside of quotes and brackets.
@@ -231,7 +257,7 @@ impl<'a> Parser<'a> {
         rest[..end].trim_end()
     }
 
-    fn body(&mut self, scope: &mut Scope, block: Block, depth: usize) -> Result<()> {
+    fn body(&mut self, scope: &mut Scope<D>, block: Block, depth: usize) -> Result<()> {
         if depth > MAX_DEPTH {
             return Err("regions are nested too deeply".into());
         }
@@ -241,7 +267,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn inst(&mut self, scope: &mut Scope, block: Block, depth: usize) -> Result<()> {
+    fn inst(&mut self, scope: &mut Scope<D>, block: Block, depth: usize) -> Result<()> {
         let mut names = Vec::new();
         while self.eat("%") {
             names.push(self.word().to_owned());
@@ -292,12 +318,9 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn op(mnemonic: &str, attributes: &[(&str, &str)]) -> Result<Op> {
-        if let Some(function) = ElementwiseFn::parse(mnemonic) {
-            return Ok(Op::Elementwise { function });
-        }
+    fn op(mnemonic: &str, attributes: &[(&str, &str)]) -> Result<D::Op> {
         let find = |name: &str| attributes.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-        match Op::parse(mnemonic, &find) {
+        match D::Op::parse(mnemonic, &find) {
             Some(Ok(op)) => Ok(op),
             Some(Err(attribute)) => {
                 Err(format!("attribute `{attribute}` of {mnemonic} is missing or malformed"))
@@ -322,7 +345,7 @@ impl<'a> Parser<'a> {
         Ok(attributes)
     }
 
-    fn region(&mut self, scope: &mut Scope, depth: usize) -> Result<Block> {
+    fn region(&mut self, scope: &mut Scope<D>, depth: usize) -> Result<Block> {
         let block = scope.function.blocks.push(BlockData::default());
         while !self.eat(")") {
             let (name, ty) = self.typed_name()?;
@@ -335,7 +358,7 @@ impl<'a> Parser<'a> {
         Ok(block)
     }
 
-    fn location(&mut self, function: &mut Function) -> Result<PackedOption<Location>> {
+    fn location(&mut self, function: &mut Function<D>) -> Result<PackedOption<Location>> {
         let mut spans = Vec::new();
         while self.eat("@file") {
             let file = FileId::from_u32(self.number()?);
@@ -352,8 +375,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-impl Scope {
-    fn parameter(&mut self, block: Block, name: String, ty: Type, written: Option<Arc<str>>) {
+impl<D: Dialect> Scope<D> {
+    fn parameter(&mut self, block: Block, name: String, ty: D::Type, written: Option<Arc<str>>) {
         let value = self.function.add_parameter(block, ty, written);
         self.values.insert(name, value);
     }

@@ -19,12 +19,12 @@ use std::fmt::Write;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_base::entity::SecondaryMap;
 
+use crate::dialect::{Dialect, Operation};
 use crate::function::{Block, FuncId, Function, Inst, Module, Value};
-use crate::ops::Op;
 
 /// The text of a module. With `locations`, also where each instruction comes from.
-pub fn print(module: &Module, locations: bool) -> String {
-    let mut out = String::new();
+pub fn print<D: Dialect>(module: &Module<D>, locations: bool) -> String {
+    let mut out = D::print_header(&module.header);
     for (id, function) in &module.functions {
         let mut printer = Printer {
             function,
@@ -44,8 +44,8 @@ pub fn print(module: &Module, locations: bool) -> String {
     out
 }
 
-struct Printer<'a> {
-    function: &'a Function,
+struct Printer<'a, D: Dialect> {
+    function: &'a Function<D>,
     out: &'a mut String,
     names: SecondaryMap<Value, String>,
     used: FxHashMap<String, u32>,
@@ -53,7 +53,7 @@ struct Printer<'a> {
     locations: bool,
 }
 
-impl Printer<'_> {
+impl<D: Dialect> Printer<'_, D> {
     fn function(&mut self, id: FuncId, is_entry: bool) {
         let function = self.function;
         let entry = if is_entry { "kernel " } else { "" };
@@ -92,12 +92,11 @@ impl Printer<'_> {
             self.write(if index == 0 { " " } else { ", " });
             self.reference(operand);
         }
-        if !matches!(data.op, Op::Elementwise { .. }) {
-            let mut attributes = Vec::new();
-            data.op.print_attributes(|name, text| attributes.push(format!("{name} = {text}")));
-            if !attributes.is_empty() {
-                self.write(&format!(" {{{}}}", attributes.join(", ")));
-            }
+        let attributes = data.op.attributes();
+        if !attributes.is_empty() {
+            let texts: Vec<String> =
+                attributes.iter().map(|(name, text)| format!("{name} = {text}")).collect();
+            self.write(&format!(" {{{}}}", texts.join(", ")));
         }
         for &region in &data.regions {
             self.region(region, depth);

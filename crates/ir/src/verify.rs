@@ -2,10 +2,9 @@
 
 use tilewright_base::entity::EntitySet;
 
-use crate::builder::expected_types;
+use crate::dialect::{Dialect, Operation};
 use crate::function::{Block, Function, Inst, Module, Value};
-use crate::ops::Op;
-use crate::types::Type;
+use crate::ops::{Effect, Op};
 
 /// A breach of the IR's rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,11 +25,13 @@ impl std::error::Error for VerifyError {}
 
 /// Checks every function: definitions dominate uses, blocks end in the right terminator, each instruction stands once,
 /// and types are those that the rules give.
-pub fn verify(module: &Module) -> Result<(), VerifyError> {
+pub fn verify<D: Dialect>(module: &Module<D>) -> Result<(), VerifyError> {
     for function in module.functions.values() {
         let mut verifier = Verifier { module, function, defined: EntitySet::new(), placed: EntitySet::new() };
         verifier
             .block(function.entry, true)
+            .map_err(|message| VerifyError { function: function.name.clone(), message })?;
+        D::check_function(module, function)
             .map_err(|message| VerifyError { function: function.name.clone(), message })?;
         if function.parameters.len() != function.blocks[function.entry].parameters.len() {
             let message = "the entry block and the signature differ in the number of parameters".into();
@@ -40,14 +41,14 @@ pub fn verify(module: &Module) -> Result<(), VerifyError> {
     Ok(())
 }
 
-struct Verifier<'a> {
-    module: &'a Module,
-    function: &'a Function,
+struct Verifier<'a, D: Dialect> {
+    module: &'a Module<D>,
+    function: &'a Function<D>,
     defined: EntitySet<Value>,
     placed: EntitySet<Inst>,
 }
 
-impl Verifier<'_> {
+impl<D: Dialect> Verifier<'_, D> {
     fn block(&mut self, block: Block, is_entry: bool) -> Result<(), String> {
         let data = &self.function.blocks[block];
         let mut local: Vec<Value> = data.parameters.to_vec();
@@ -60,10 +61,11 @@ impl Verifier<'_> {
                 return Err(format!("{inst} stands twice"));
             }
             let op = &self.function.insts[inst].op;
-            if op.is_terminator() != (inst == last) {
+            let is_terminator = op.info().effect == Effect::Terminator;
+            if is_terminator != (inst == last) {
                 return Err(format!("{block} must end in its only terminator"));
             }
-            if op.is_terminator() && matches!(op, Op::Return {}) != is_entry {
+            if is_terminator && matches!(op.as_tile(), Some(Op::Return {})) != is_entry {
                 return Err(format!("{} cannot end {block}", op.name()));
             }
             self.inst(inst)?;
@@ -90,34 +92,10 @@ impl Verifier<'_> {
         for &region in &data.regions {
             self.block(region, false)?;
         }
-        let expected = expected_types(self.function, data).map_err(|error| error.message)?;
-        let found: Vec<&Type> = data.results.iter().map(|&value| self.function.ty(value)).collect();
-        if found != expected.iter().collect::<Vec<_>>() {
-            return Err(format!("{name} has results {found:?}, its rule says {expected:?}"));
+        D::check(self.module, self.function, data)?;
+        if matches!(data.op.as_tile(), Some(Op::Return {})) {
+            return self.function.check_types(&data.operands, &self.function.results, "results");
         }
-        match &data.op {
-            Op::Return {} => self.types_match(&data.operands, &self.function.results, "results"),
-            Op::Call { callee, results } => {
-                let callee = self.module.functions.get(*callee).ok_or("the callee does not exist")?;
-                let entry = &callee.blocks[callee.entry];
-                let parameters: Vec<Type> =
-                    entry.parameters.iter().map(|&value| callee.ty(value).clone()).collect();
-                if callee.results != results.0 {
-                    return Err(format!("{} returns {:?}", callee.name, callee.results));
-                }
-                self.types_match(&data.operands, &parameters, "arguments")
-            }
-            // tidy: wildcard because the type rules say all there is to check of the other ops.
-            _ => Ok(()),
-        }
-    }
-
-    fn types_match(&self, values: &[Value], types: &[Type], what: &str) -> Result<(), String> {
-        let found: Vec<&Type> = values.iter().map(|&value| self.function.ty(value)).collect();
-        if found == types.iter().collect::<Vec<_>>() {
-            Ok(())
-        } else {
-            Err(format!("{what} are {found:?}, expected {types:?}"))
-        }
+        Ok(())
     }
 }

@@ -65,6 +65,7 @@ mod layout;
 mod ldmatrix;
 mod map;
 mod memory;
+mod parse;
 mod query;
 mod reduce;
 mod space;
@@ -79,6 +80,7 @@ pub use convert::{
 pub use ldmatrix::MatrixAccess;
 pub use map::{Layout, Map, Placement, Transfer};
 pub use memory::{SwizzleMode, swizzled};
+pub use parse::ParseLayoutError;
 pub use query::{AccessRegisters, Vector};
 pub use reduce::{Exchange, Reduction, Scan, ScanStep, Step};
 pub use space::{Hardware, Input, Space, Tile};

@@ -211,7 +211,7 @@ fn folded(operands: &[Literal], make: impl FnOnce(&mut IrBuilder, &[Value]) -> V
     builder.return_values([result]).expect("it returns a scalar");
     let mut functions = tilewright_base::entity::PrimaryMap::new();
     let entry = functions.push(builder.function);
-    let mut module = Module { functions, entry, sources: Arc::default() };
+    let mut module = Module::new(functions, entry, Arc::default());
     optimize(&mut module, &Options::default(), &mut |_, _| {});
     let function = module.kernel();
     match function.defining_op(function.yielded(function.entry)[0]) {

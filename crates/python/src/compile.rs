@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, PoisonError};
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Argument, Constant, HostValue, Tuple};
-use tilewright_runtime::{Device, Error, OPTIONS, OptionId, Options, Target, parse_argument};
+use tilewright_runtime::{Device, Error, Knobs, OPTIONS, OptionId, Options, Target, parse_argument};
 
 use crate::errors::to_exception;
 use crate::handle::CompiledKernel;
@@ -96,11 +96,17 @@ fn options_of(kernel: &Bound<'_, JitKernel>, given: &Bound<'_, PyDict>) -> PyRes
     Ok(options)
 }
 
-/// The options of a compilation with their defaults, sorted by name.
+/// The options of a compilation with their defaults as the environment has them, sorted by name.
 #[pyfunction]
 pub(crate) fn compile_options(py: Python<'_>) -> PyResult<Vec<(&'static str, Bound<'_, PyAny>)>> {
-    let defaults = Options::new(&tilewright_runtime::Knobs::current());
-    let rows = OPTIONS.iter().filter_map(|info| Some((info.name, OptionId::parse(info.name)?)));
-    let compiler = rows.filter(|(_, option)| !option.is_for_launcher());
-    compiler.map(|(name, option)| Ok((name, to_python(py, &defaults.get(option))?))).collect()
+    let defaults = Options::new(&Knobs::current());
+    let rows = OPTIONS.iter().filter(|info| !info.id.is_for_launcher());
+    rows.map(|info| Ok((info.name, to_python(py, &defaults.get(info.id))?))).collect()
+}
+
+/// The default of an option, whatever the environment says: it need not be read yet.
+#[pyfunction]
+pub(crate) fn default_option<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let option = OptionId::parse(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+    to_python(py, &option.info().default.into())
 }

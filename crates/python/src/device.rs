@@ -6,15 +6,10 @@ use std::ffi::OsString;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tilewright_runtime::{Context, Device, Driver, Error, Handle, Knobs, StreamRef, Target, num_threads};
+use tilewright_runtime::{Context, Device, Error, Handle, Knobs, StreamRef, Target, num_threads};
 
-use crate::errors::to_exception;
+use crate::errors::raised;
 use crate::torch::Torch;
-
-/// Turns an error of the runtime into an exception.
-fn raised<T>(py: Python<'_>, result: Result<T, Error>) -> PyResult<T> {
-    result.map_err(|error| to_exception(py, &error))
-}
 
 /// Where kernels run that are launched for the first time from now on; nothing if that is where their tensors are.
 pub(crate) fn selected(py: Python<'_>) -> PyResult<Option<Device>> {
@@ -79,9 +74,10 @@ fn numbered(number: Option<u16>) -> Result<Device, Error> {
 /// The number of the GPU that this thread works on; 0 for other devices.
 #[pyfunction]
 pub(crate) fn current_device(py: Python<'_>) -> PyResult<u32> {
-    let Device::Cuda(number) = raised(py, Device::active())? else { return Ok(0) };
-    let current = Driver::get().ok().and_then(|driver| Context::current(driver).ok().flatten());
-    Ok(current.map_or(number.into(), |context| context.device().ordinal()))
+    Ok(match raised(py, Device::current())? {
+        Device::Cuda(number) => number.into(),
+        _ => 0,
+    })
 }
 
 /// Has this thread work on another GPU; other devices are there once.
@@ -89,30 +85,28 @@ pub(crate) fn current_device(py: Python<'_>) -> PyResult<u32> {
 pub(crate) fn set_current_device(py: Python<'_>, number: u16) -> PyResult<()> {
     let Device::Cuda(_) = raised(py, Device::active())? else { return Ok(()) };
     let gpu = raised(py, Device::Cuda(number).gpu())?;
-    let made = Context::primary(gpu).and_then(Context::make_current);
-    made.map_err(|error| to_exception(py, &error.into()))
+    raised(py, Context::primary(gpu).and_then(Context::make_current))
 }
 
 /// Whether a stream is being captured into a graph.
 #[pyfunction]
 pub(crate) fn is_stream_capturing(py: Python<'_>, stream: u64) -> PyResult<bool> {
-    let Device::Cuda(_) = raised(py, Device::active())? else { return Ok(false) };
-    let gpu = raised(py, Device::Cuda(current_device(py)? as u16).gpu())?;
+    let device @ Device::Cuda(_) = raised(py, Device::current())? else { return Ok(false) };
+    let gpu = raised(py, device.gpu())?;
     let answer = Context::current_or_primary(gpu).and_then(|context| context.is_capturing(stream_of(stream)));
-    answer.map_err(|error| to_exception(py, &error.into()))
+    raised(py, answer)
 }
 
 /// Sets the bytes that hold what kernels on the current GPU print until it is shown.
 #[pyfunction]
 pub(crate) fn set_printf_fifo_size(py: Python<'_>, size: usize) -> PyResult<()> {
-    let Device::Cuda(_) = raised(py, Device::active())? else { return Ok(()) };
-    let gpu = raised(py, Device::Cuda(current_device(py)? as u16).gpu())?;
-    let set = Context::current_or_primary(gpu).and_then(|context| context.set_printf_fifo_size(size));
-    set.map_err(|error| to_exception(py, &error.into()))
+    let device @ Device::Cuda(_) = raised(py, Device::current())? else { return Ok(()) };
+    let gpu = raised(py, device.gpu())?;
+    raised(py, Context::current_or_primary(gpu).and_then(|context| context.set_printf_fifo_size(size)))
 }
 
 /// The stream of a number that the program gives.
-fn stream_of(number: u64) -> StreamRef<'static> {
+pub(crate) fn stream_of(number: u64) -> StreamRef<'static> {
     // SAFETY: the program says that this is a stream of the driver, as `torch.cuda.Stream.cuda_stream` is, and keeps it
     // as long as it launches on it.
     unsafe { StreamRef::from_raw(number) }
@@ -161,8 +155,7 @@ pub(crate) fn device_properties(py: Python<'_>, number: Option<u16>) -> PyResult
     let (cores, shared) = (num_threads() as u32, 101_376);
     let values = match (device, raised(py, device.target())?) {
         (Device::Cuda(_), _) => {
-            let properties = raised(py, device.gpu())?.properties();
-            let properties = properties.map_err(|error| to_exception(py, &error.into()))?;
+            let properties = raised(py, raised(py, device.gpu())?.properties())?;
             [
                 properties.shared_memory_per_block_optin,
                 properties.registers_per_block,

@@ -1,65 +1,18 @@
-//! Device code by its number, as Triton's driver module deals in it: it is loaded, and launched with arguments that types
-//! describe. torch Inductor launches what `triton.compile` made through this, and so does `compiled.run(...)`.
-#![expect(unsafe_code, reason = "a stream is known by its number")]
+//! Triton's driver module: device code is loaded, and launched with Python objects for arguments (`tilewright_runtime::binary`
+//! does both). torch Inductor launches what `triton.compile` made through this, and so does `compiled.run(...)`.
 
-use std::cell::Cell;
 use std::ffi::CString;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyTuple};
-use rustc_hash::FxHashMap;
-use tilewright_base::{Code, Diagnostic};
-use tilewright_cuda::{
-    AssembleOptions, Cache, Context, Function, LaunchConfiguration, LaunchOptions, Module, Parameters,
-    Settings, StreamRef, assemble_cached,
-};
-use tilewright_ir::{Dtype, Literal};
-use tilewright_runtime::{Device, Error, parse_dtype};
+use tilewright_ir::Dtype;
+use tilewright_runtime::binary::{self, ArgumentType, Call, LastLaunch, Manner, Slot};
+use tilewright_runtime::{Device, Value};
 
-use crate::device::stream_number;
-use crate::errors::to_exception;
+use crate::device::{stream_number, stream_of};
+use crate::errors::{raised, to_exception};
 use crate::tensor_map::TensorMap;
-
-/// Kernels by their number, with the number of their module.
-type Kernels = FxHashMap<u64, (u64, Function)>;
-
-/// The kernels that were loaded by [`load_binary`].
-static LOADED: Mutex<Option<Kernels>> = Mutex::new(None);
-
-fn loaded() -> MutexGuard<'static, Option<Kernels>> {
-    LOADED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// An error of the driver as an exception.
-pub(crate) fn raised<T>(py: Python<'_>, result: Result<T, tilewright_cuda::Error>) -> PyResult<T> {
-    result.map_err(|error| to_exception(py, &error.into()))
-}
-
-fn invalid(py: Python<'_>, message: String) -> PyErr {
-    to_exception(py, &Diagnostic::new(Code::InvalidArgument, message).into())
-}
-
-/// The context that code for a GPU is loaded in: the current one, if it is of that GPU.
-fn context_of(py: Python<'_>, device: Device) -> PyResult<Context> {
-    let gpu = device.gpu().map_err(|error| to_exception(py, &error))?;
-    let current = raised(py, Context::current(gpu.driver()))?;
-    match current {
-        Some(context) if context.device() == gpu => Ok(context),
-        Some(_) => raised(py, Context::primary(gpu)),
-        None => raised(py, Context::current_or_primary(gpu)),
-    }
-}
-
-/// The GPU that this thread works on.
-fn current_gpu(py: Python<'_>) -> PyResult<Device> {
-    match Device::active().map_err(|error| to_exception(py, &error))? {
-        Device::Cuda(_) => Ok(Device::Cuda(crate::device::current_device(py)? as u16)),
-        // The error says why there is none.
-        _ => Ok(Device::Cuda(0)),
-    }
-}
 
 /// Assembles PTX for the GPU that this thread works on, unless the cache has the machine code.
 #[pyfunction]
@@ -70,11 +23,13 @@ pub(crate) fn assemble<'py>(
     ptx: &str,
     max_registers: Option<u32>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let context = context_of(py, current_gpu(py)?)?;
-    let options = AssembleOptions { max_registers, line_info: true, ..AssembleOptions::default() };
-    let cache = Cache::new(&Settings::from_environment());
-    let cubin = raised(py, py.detach(|| assemble_cached(&cache, context, name, ptx, options)))?;
-    if let Some(warning) = cache.take_warning() {
+    let gpu = match raised(py, Device::current())? {
+        gpu @ Device::Cuda(_) => gpu,
+        // The error says why there is none.
+        _ => Device::Cuda(0),
+    };
+    let (cubin, warning) = raised(py, py.detach(|| binary::assemble(gpu, name, ptx, max_registers)))?;
+    if let Some(warning) = warning {
         let class = py.import(intern!(py, "tilewright.errors"))?.getattr(intern!(py, "LaunchWarning"))?;
         PyErr::warn(py, &class, &CString::new(warning.replace('\0', ""))?, 1)?;
     }
@@ -98,304 +53,122 @@ pub(crate) fn load_binary(
         text = kernel.extract::<String>()?;
         text.as_bytes()
     };
-    let context = context_of(py, Device::Cuda(device))?;
-    let load = || {
-        let module = Module::load(context, name, image)?;
-        let function = module.function(name)?;
-        // Fails here and not at the first launch if the block is too large.
-        function.configure(LaunchOptions { shared_bytes: shared, ..LaunchOptions::new(1) })?;
-        Ok((module, function))
-    };
-    let (module, function) = raised(py, py.detach(load))?;
-    let attributes = function.attributes();
-    let (module, number) = (module.raw(), function.raw());
-    loaded().get_or_insert_default().insert(number, (module, function));
-    let spills = attributes.spills();
-    Ok((module, number, attributes.registers, spills, attributes.max_threads_per_block))
-}
-
-/// Makes a kernel that a launch has loaded known by its number, which is returned, also to [`unload_module`].
-pub(crate) fn share(function: &Function) -> u64 {
-    let number = function.raw();
-    loaded().get_or_insert_default().insert(number, (number, function.clone()));
-    number
+    let loaded = raised(py, py.detach(|| binary::load(Device::Cuda(device), name, image, shared)))?;
+    let takes = loaded.attributes;
+    Ok((loaded.module, loaded.function, takes.registers, takes.spills(), takes.max_threads_per_block))
 }
 
 /// Unloads what `load_binary` has loaded.
 #[pyfunction]
 pub(crate) fn unload_module(py: Python<'_>, module: u64) -> PyResult<()> {
-    let mut kernels = loaded();
-    let of_module = kernels.iter().flatten().find(|(_, (owner, _))| *owner == module);
-    let found = of_module.map(|(&number, _)| number);
-    let unloaded = found.and_then(|number| kernels.as_mut()?.remove(&number));
-    // The driver is called without the lock.
-    drop(kernels);
-    match unloaded {
-        Some(kernel) => {
-            py.detach(|| drop(kernel));
-            Ok(())
-        }
-        None => Err(invalid(py, format!("no module with the number {module:#x} is loaded"))),
-    }
-}
-
-/// A kernel that was loaded.
-fn function_of(py: Python<'_>, number: u64) -> PyResult<Function> {
-    let kernels = loaded();
-    let found = kernels.as_ref().and_then(|kernels| Some(kernels.get(&number)?.1.clone()));
-    drop(kernels);
-    found.ok_or_else(|| {
-        let message = format!("no kernel with the number {number:#x} is loaded");
-        let note = "kernels are loaded by `driver.active.utils.load_binary`, and a compiled kernel's `_init_handles()`";
-        to_exception(py, &Diagnostic::new(Code::InvalidArgument, message).note(note).into())
-    })
+    raised(py, py.detach(|| binary::unload(module)))
 }
 
 /// How many clusters of so many blocks of 128 threads are resident on the GPU at a time.
 #[pyfunction]
 #[pyo3(name = "cuOccupancyMaxActiveClusters")]
 pub(crate) fn max_active_clusters(py: Python<'_>, function: u64, shared: u32, cluster: u32) -> PyResult<u32> {
-    let options = LaunchOptions { shared_bytes: shared, cluster: [cluster, 1, 1], ..LaunchOptions::new(128) };
-    let function = function_of(py, function)?;
-    raised(py, function.configure(options).and_then(|launch| launch.max_active_clusters()))
-}
-
-// --- Arguments ---
-
-/// What a kernel takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    /// An address.
-    Pointer,
-    Number(Dtype),
-    TensorMap,
-}
-
-/// The numbers of these kinds in what `build_signature_metadata` returns: a pointer is 1, a tensor map 0.
-const NUMBERS: [Dtype; 13] = [
-    Dtype::I8,
-    Dtype::I16,
-    Dtype::I32,
-    Dtype::I64,
-    Dtype::U8,
-    Dtype::U16,
-    Dtype::U32,
-    Dtype::U64,
-    Dtype::F16,
-    Dtype::BF16,
-    Dtype::F32,
-    Dtype::F64,
-    Dtype::I1,
-];
-
-impl Kind {
-    /// The kind of a type as signatures write it: `*fp32`, `i32`, `nvTmaDesc`.
-    fn parse(py: Python<'_>, text: &str) -> PyResult<Self> {
-        let number = || parse_dtype(text).filter(|dtype| NUMBERS.contains(dtype)).map(Self::Number);
-        let kind = match text {
-            "nvTmaDesc" => Some(Self::TensorMap),
-            _ if text.starts_with('*') => Some(Self::Pointer),
-            _ => number(),
-        };
-        kind.ok_or_else(|| invalid(py, format!("'{text}' is no type of an argument that a kernel takes")))
-    }
-
-    fn to_byte(self) -> u8 {
-        match self {
-            Self::TensorMap => 0,
-            Self::Pointer => 1,
-            Self::Number(dtype) => {
-                let place = NUMBERS.iter().position(|&known| known == dtype);
-                place.expect("`parse` makes no other") as u8 + 2
-            }
-        }
-    }
-
-    fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            0 => Some(Self::TensorMap),
-            1 => Some(Self::Pointer),
-            _ => NUMBERS.get(usize::from(byte) - 2).copied().map(Self::Number),
-        }
-    }
+    raised(py, binary::max_active_clusters(function, shared, cluster))
 }
 
 /// What `launch` needs to know of the types of a kernel's arguments, a byte each.
 #[pyfunction]
 pub(crate) fn build_signature_metadata<'py>(types: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     let py = types.py();
-    let kind = |ty: PyResult<Bound<'_, PyAny>>| Ok(Kind::parse(py, &ty?.extract::<String>()?)?.to_byte());
-    let kinds = types.try_iter()?.map(kind).collect::<PyResult<Vec<u8>>>()?;
-    Ok(PyBytes::new(py, &kinds))
+    let byte = |ty: PyResult<Bound<'_, PyAny>>| {
+        raised(py, ArgumentType::parse(&ty?.extract::<String>()?)).map(ArgumentType::to_byte)
+    };
+    Ok(PyBytes::new(py, &types.try_iter()?.map(byte).collect::<PyResult<Vec<u8>>>()?))
 }
 
-/// An argument of a launch.
-#[derive(Debug)]
-enum Slot {
-    /// Part of the code, and not passed.
-    Constexpr,
-    Passed(Kind),
-    /// Each item is passed.
-    Tuple(Vec<Slot>),
-}
-
-impl Slot {
-    /// From the types of a signature: strings, `constexpr` among them, and tuples of such.
-    fn of_type(described: &Bound<'_, PyAny>) -> PyResult<Self> {
-        if let Ok(items) = described.cast::<PyTuple>() {
-            return items.iter().map(|item| Self::of_type(&item)).collect::<PyResult<_>>().map(Self::Tuple);
-        }
-        let text: String = described.extract()?;
-        if text == "constexpr" {
-            return Ok(Self::Constexpr);
-        }
-        Kind::parse(described.py(), &text).map(Self::Passed)
+/// A slot from the types of a signature: strings, `constexpr` among them, and tuples of such.
+fn slot_of_type(described: &Bound<'_, PyAny>) -> PyResult<Slot> {
+    if let Ok(items) = described.cast::<PyTuple>() {
+        return items.iter().map(|item| slot_of_type(&item)).collect::<PyResult<_>>().map(Slot::Tuple);
     }
+    raised(described.py(), Slot::parse(&described.extract::<String>()?))
+}
 
-    /// From Triton's `PyKernelArg` objects, and the kinds of what is passed in order.
-    fn of_annotation(annotation: &Bound<'_, PyAny>, kinds: &mut impl Iterator<Item = u8>) -> PyResult<Self> {
-        let py = annotation.py();
-        match annotation.getattr(intern!(py, "type"))?.extract::<u32>()? {
-            0 => Ok(Self::Constexpr),
-            1 => {
-                let kind = kinds.next().and_then(Kind::from_byte);
-                let refuse = || invalid(py, "the signature of a launch is not that of its arguments".into());
-                kind.map(Self::Passed).ok_or_else(refuse)
-            }
-            _ => {
-                let items = annotation.getattr(intern!(py, "nested_tuple"))?.try_iter()?;
-                let items = items.map(|item| Self::of_annotation(&item?, kinds));
-                items.collect::<PyResult<_>>().map(Self::Tuple)
-            }
+/// A slot from Triton's `PyKernelArg` objects, and the types of what is passed in order.
+fn slot_of_annotation(annotation: &Bound<'_, PyAny>, types: &mut impl Iterator<Item = u8>) -> PyResult<Slot> {
+    let py = annotation.py();
+    match annotation.getattr(intern!(py, "type"))?.extract::<u32>()? {
+        0 => Ok(Slot::Constexpr),
+        1 => raised(py, Slot::from_next_byte(types)),
+        _ => {
+            let items = annotation.getattr(intern!(py, "nested_tuple"))?.try_iter()?;
+            let items = items.map(|item| slot_of_annotation(&item?, types));
+            items.collect::<PyResult<_>>().map(Slot::Tuple)
         }
     }
 }
 
-/// Writes arguments to the buffer of a kernel's parameters.
-struct Packer<'a, 'py> {
-    py: Python<'py>,
-    function: &'a Function,
-    parameters: &'a mut Parameters,
-    /// How many parameters there are already.
-    count: usize,
+// --- Arguments ---
+
+/// Passes the arguments of a launch, or the items of a tuple.
+fn pass_all(call: &mut Call<'_>, slots: &[Slot], arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
+    let mut slots = raised(arguments.py(), call.slots(slots, arguments.len()))?;
+    slots.by_ref().zip(arguments.iter_borrowed()).try_for_each(|(slot, object)| pass(call, slot, &object))
 }
 
-impl<'py> Packer<'_, 'py> {
-    /// The arguments, one for each slot, or one for each that is not part of the code: releases of Triton differ in that.
-    fn all(&mut self, slots: &[Slot], arguments: &Bound<'py, PyTuple>) -> PyResult<()> {
-        let is_passed = |slot: &&Slot| !matches!(slot, Slot::Constexpr);
-        let mut items = arguments.iter_borrowed();
-        if arguments.len() == slots.len() {
-            return slots.iter().zip(items).try_for_each(|(slot, item)| self.slot(slot, &item));
-        }
-        let passed = slots.iter().filter(is_passed).count();
-        if arguments.len() != passed {
-            let message = format!(
-                "kernel '{}' is launched with {} arguments, and takes {} ({passed} without compile-time values)",
-                self.function.name(),
-                arguments.len(),
-                slots.len()
-            );
-            return Err(invalid(self.py, message));
-        }
-        slots.iter().filter(is_passed).zip(&mut items).try_for_each(|(slot, item)| self.slot(slot, &item))
-    }
-
-    fn slot(&mut self, slot: &Slot, object: &Bound<'py, PyAny>) -> PyResult<()> {
-        match slot {
-            Slot::Constexpr => Ok(()),
-            Slot::Passed(kind) => self.one(*kind, object),
-            Slot::Tuple(slots) => {
-                let items: Vec<Bound<'py, PyAny>> =
-                    object.extract().map_err(|_| self.other(object, "a tuple"))?;
-                self.all(slots, &PyTuple::new(self.py, items)?)
-            }
+fn pass(call: &mut Call<'_>, slot: &Slot, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    match slot {
+        Slot::Constexpr => Ok(()),
+        Slot::Passed(ty) => pass_one(call, *ty, object),
+        Slot::Tuple(slots) => {
+            let items: Vec<Bound<'_, PyAny>> =
+                object.extract().map_err(|_| misfit(call, object, "a tuple"))?;
+            pass_all(call, slots, &PyTuple::new(object.py(), items)?)
         }
     }
+}
 
-    #[inline]
-    fn one(&mut self, kind: Kind, object: &Bound<'py, PyAny>) -> PyResult<()> {
-        match kind {
-            Kind::Pointer => {
-                let address = self.address(object)?;
-                self.parameters.push(address);
-            }
-            Kind::Number(dtype) => {
-                let Some(bits) = bits(dtype, object) else {
-                    return Err(self.other(object, &format!("a number of type {dtype}")));
-                };
-                match dtype.bytes() {
-                    1 => self.parameters.push(bits as u8),
-                    2 => self.parameters.push(bits as u16),
-                    4 => self.parameters.push(bits as u32),
-                    _ => self.parameters.push(bits),
-                };
-            }
-            Kind::TensorMap => {
-                let map = object.cast::<TensorMap>().map_err(|_| self.other(object, "a tensor map"))?;
-                let offset = raised(self.py, self.function.parameter_offset(self.count))?;
-                self.parameters.push_tensor_map(&map.get().0, offset);
-            }
+#[inline]
+fn pass_one(call: &mut Call<'_>, ty: ArgumentType, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    match ty {
+        ArgumentType::Pointer => {
+            let address = address(call, object)?;
+            call.address(address);
+            Ok(())
         }
-        self.count += 1;
-        Ok(())
+        ArgumentType::Number(dtype) => number(dtype, object)
+            .and_then(|number| call.number(dtype, &number))
+            .ok_or_else(|| misfit(call, object, &format!("a number of type {dtype}"))),
+        ArgumentType::TensorMap => {
+            let map = object.cast::<TensorMap>().map_err(|_| misfit(call, object, "a tensor map"))?;
+            raised(object.py(), call.tensor_map(&map.get().0))
+        }
     }
+}
 
-    /// The address that an argument is: a number, `None`, or of an object that says its address.
-    #[inline]
-    fn address(&self, object: &Bound<'py, PyAny>) -> PyResult<u64> {
-        let py = self.py;
-        if object.is_none() {
-            return Ok(0);
-        }
-        if object.is_instance_of::<PyInt>() {
-            return object.extract().map_err(|_| self.other(object, "an address of 64 bits"));
-        }
-        if let Some(data_ptr) = object.getattr_opt(intern!(py, "data_ptr"))? {
-            let address: u64 = data_ptr.call0()?.extract()?;
-            return if address == 0 || is_on_gpu(object)? { Ok(address) } else { Err(self.on_cpu(object)) };
-        }
-        if let Some(interface) = object.getattr_opt(intern!(py, "__cuda_array_interface__"))? {
-            return interface.get_item(intern!(py, "data"))?.get_item(0)?.extract();
-        }
-        Err(self.other(object, "a tensor or an address"))
+/// The address that an argument is: a number, `None`, or of an object that says its address.
+#[inline]
+fn address(call: &Call<'_>, object: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let py = object.py();
+    if object.is_none() {
+        return Ok(0);
     }
-
-    /// What Triton's own kernels take behind their arguments, if this is one: two addresses.
-    fn scratch(&mut self, addresses: [&Bound<'py, PyAny>; 2]) -> PyResult<()> {
-        let expected = self.function.attributes().parameter_bytes.unwrap_or_default();
-        for object in addresses {
-            let used = self.parameters.as_bytes().len().next_multiple_of(size_of::<u64>());
-            if used + size_of::<u64>() <= expected {
-                self.one(Kind::Pointer, object)?;
-            }
-        }
-        Ok(())
+    if object.is_instance_of::<PyInt>() {
+        return object.extract().map_err(|_| misfit(call, object, "an address of 64 bits"));
     }
-
-    #[cold]
-    fn other(&self, object: &Bound<'py, PyAny>, expected: &str) -> PyErr {
-        let found = match object.get_type().name() {
-            _ if object.is_instance_of::<PyInt>() => format!("the int {object}"),
-            Ok(name) => format!("a {name}"),
-            Err(error) => return error,
-        };
-        let (count, name) = (self.count, self.function.name());
-        let message = format!("parameter {count} of kernel '{name}' cannot be passed");
-        let note = format!("found {found}, expected {expected}; parameters are counted from 0");
-        to_exception(self.py, &Diagnostic::new(Code::InvalidArgument, message).note(note).into())
+    if let Some(data_ptr) = object.getattr_opt(intern!(py, "data_ptr"))? {
+        let address: u64 = data_ptr.call0()?.extract()?;
+        return if address == 0 || is_on_gpu(object)? { Ok(address) } else { Err(on_cpu(call, object)) };
     }
+    if let Some(interface) = object.getattr_opt(intern!(py, "__cuda_array_interface__"))? {
+        return interface.get_item(intern!(py, "data"))?.get_item(0)?.extract();
+    }
+    Err(misfit(call, object, "a tensor or an address"))
+}
 
-    #[cold]
-    fn on_cpu(&self, object: &Bound<'py, PyAny>) -> PyErr {
-        let (count, name) = (self.count, self.function.name());
-        let message = format!("parameter {count} of kernel '{name}' is on device 'cpu'");
-        let class = object.get_type().name().map_or_else(|_| "tensor".into(), |name| name.to_string());
-        let note = format!(
-            "found a {class} in main memory, which the GPU cannot read; parameters are counted from 0"
-        );
-        let hint = "move it with `.to('cuda')`, or pin it";
-        to_exception(self.py, &Diagnostic::new(Code::WrongDevice, message).note(note).hint(hint).into())
+/// An object as a number of a type.
+fn number(dtype: Dtype, object: &Bound<'_, PyAny>) -> Option<Value<'static>> {
+    if dtype.is_bool() {
+        object.is_truthy().ok().map(Value::Bool)
+    } else if dtype.is_int() {
+        object.extract().ok().map(Value::Int)
+    } else {
+        object.extract().ok().map(Value::Float)
     }
 }
 
@@ -418,84 +191,44 @@ fn is_on_gpu(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
 }
 
-/// The bits of a number of a type, if the object is one that the type holds.
-fn bits(dtype: Dtype, object: &Bound<'_, PyAny>) -> Option<u64> {
-    if dtype.is_bool() {
-        return object.is_truthy().ok().map(u64::from);
-    }
-    match dtype.int_range() {
-        Some((least, most)) => {
-            let value = object.extract::<i128>().ok().filter(|value| (least..=most).contains(value))?;
-            Some(Literal::int(dtype, value).bits)
-        }
-        None => Literal::float(dtype, object.extract().ok()?).map(|literal| literal.bits),
-    }
+#[cold]
+fn misfit(call: &Call<'_>, object: &Bound<'_, PyAny>, expected: &str) -> PyErr {
+    let found = match object.get_type().name() {
+        _ if object.is_instance_of::<PyInt>() => format!("the int {object}"),
+        Ok(name) => format!("a {name}"),
+        Err(error) => return error,
+    };
+    to_exception(object.py(), &call.misfit(&found, expected))
+}
+
+#[cold]
+fn on_cpu(call: &Call<'_>, object: &Bound<'_, PyAny>) -> PyErr {
+    let class = object.get_type().name().map_or_else(|_| "tensor".into(), |name| name.to_string());
+    to_exception(object.py(), &call.in_main_memory(&class))
 }
 
 // --- Launches ---
 
-/// How a kernel is launched, but for its grid, stream and arguments.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Manner {
-    function: u64,
-    /// Warps of a program, programs of a cluster, bytes of shared memory: Triton's packed metadata.
-    packed: (u32, u32, u32),
-    is_cooperative: bool,
-    is_programmatic: bool,
-}
-
-impl Manner {
-    fn configure(self, py: Python<'_>) -> PyResult<LaunchConfiguration> {
-        let (warps, cluster, shared_bytes) = self.packed;
-        let options = LaunchOptions {
-            shared_bytes,
-            cluster: [cluster.max(1), 1, 1],
-            programmatic: self.is_programmatic,
-            cooperative: self.is_cooperative,
-            ..LaunchOptions::new(warps.saturating_mul(32))
-        };
-        raised(py, function_of(py, self.function)?.configure(options))
-    }
-}
-
 /// What a launch gets beside its arguments.
-struct Call<'a, 'py> {
+struct Surroundings<'a, 'py> {
     grid: [i64; 3],
     stream: &'a Bound<'py, PyAny>,
+    /// Addresses for kernels that take them behind their arguments.
     scratch: [&'a Bound<'py, PyAny>; 2],
 }
 
-impl<'py> Call<'_, 'py> {
-    fn start(
-        &self,
-        launch: &LaunchConfiguration,
-        slots: &[Slot],
-        arguments: &Bound<'py, PyTuple>,
-    ) -> PyResult<()> {
-        thread_local! {
-            /// Its room is kept from launch to launch. Reading an argument may run code that launches a kernel as well.
-            static PARAMETERS: Cell<Parameters> = Cell::new(Parameters::new());
-        }
+impl<'py> Surroundings<'_, 'py> {
+    fn start(&self, mut call: Call<'_>, slots: &[Slot], arguments: &Bound<'py, PyTuple>) -> PyResult<()> {
         let py = arguments.py();
-        let stream = stream_number(self.stream)?.unwrap_or(0);
-        // SAFETY: the program says that this is a stream of the driver, and keeps it as long as it launches on it.
-        let stream = unsafe { StreamRef::from_raw(stream) };
-        let mut parameters = PARAMETERS.take();
-        parameters.clear();
-        let function = launch.function();
-        let mut packer = Packer { py, function, parameters: &mut parameters, count: 0 };
-        packer.all(slots, arguments)?;
-        packer.scratch(self.scratch)?;
-        let grid = self.grid(launch.options().cluster[0]).map_err(|error| to_exception(py, &error))?;
-        let started = py.detach(|| launch.launch(grid, stream, parameters.as_bytes()));
-        PARAMETERS.set(parameters);
-        raised(py, started)
-    }
-
-    /// The blocks along each axis; a program is a cluster of blocks.
-    fn grid(&self, cluster: u32) -> Result<[u32; 3], Error> {
-        let programs = tilewright_runtime::Grid::new(&self.grid.map(i128::from))?.extents();
-        Ok([programs[0].saturating_mul(cluster), programs[1], programs[2]])
+        let stream = stream_of(stream_number(self.stream)?.unwrap_or(0));
+        pass_all(&mut call, slots, arguments)?;
+        for object in self.scratch {
+            if call.takes_scratch() {
+                pass_one(&mut call, ArgumentType::Pointer, object)?;
+            }
+        }
+        let grid = self.grid;
+        raised(py, py.detach(|| call.start(grid, stream)))
     }
 }
 
@@ -510,8 +243,7 @@ pub(crate) struct CudaLauncher {
     slots: Vec<Slot>,
     is_cooperative: bool,
     is_programmatic: bool,
-    /// How it launched last, which is how it launches next.
-    last: Mutex<Option<(Manner, LaunchConfiguration)>>,
+    last: LastLaunch,
 }
 
 #[pymethods]
@@ -521,10 +253,10 @@ impl CudaLauncher {
     #[pyo3(signature = (types, launch_cooperative_grid = false, launch_pdl = false))]
     fn new(types: &Bound<'_, PyAny>, launch_cooperative_grid: bool, launch_pdl: bool) -> PyResult<Self> {
         Ok(Self {
-            slots: types.try_iter()?.map(|ty| Slot::of_type(&ty?)).collect::<PyResult<_>>()?,
+            slots: types.try_iter()?.map(|ty| slot_of_type(&ty?)).collect::<PyResult<_>>()?,
             is_cooperative: launch_cooperative_grid,
             is_programmatic: launch_pdl,
-            last: Mutex::new(None),
+            last: LastLaunch::default(),
         })
     }
 
@@ -546,36 +278,14 @@ impl CudaLauncher {
         launch_exit_hook: &Bound<'_, PyAny>,
         args: &Bound<'_, PyTuple>,
     ) -> PyResult<()> {
-        let launch = self.configuration(py, function, kernel_metadata)?;
+        let (is_cooperative, is_programmatic) = (self.is_cooperative, self.is_programmatic);
+        let manner = Manner { function, packed: kernel_metadata, is_cooperative, is_programmatic };
+        let launch = raised(py, self.last.configure(manner))?;
         let none = py.None().into_bound(py);
         call_hook(launch_enter_hook, launch_metadata)?;
-        let call = Call { grid: [grid_x, grid_y, grid_z], stream, scratch: [&none, &none] };
-        call.start(&launch, &self.slots, args)?;
+        let around = Surroundings { grid: [grid_x, grid_y, grid_z], stream, scratch: [&none, &none] };
+        around.start(Call::new(&launch), &self.slots, args)?;
         call_hook(launch_exit_hook, launch_metadata)
-    }
-}
-
-impl CudaLauncher {
-    #[inline]
-    fn configuration(
-        &self,
-        py: Python<'_>,
-        function: u64,
-        packed: (u32, u32, u32),
-    ) -> PyResult<LaunchConfiguration> {
-        let (is_cooperative, is_programmatic) = (self.is_cooperative, self.is_programmatic);
-        let manner = Manner { function, packed, is_cooperative, is_programmatic };
-        let lock = || self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((last, launch)) = &*lock()
-            && *last == manner
-        {
-            return Ok(launch.clone());
-        }
-        let launch = manner.configure(py)?;
-        let before = lock().replace((manner, launch.clone()));
-        // What it keeps loaded is unloaded without the lock.
-        drop(before);
-        Ok(launch)
     }
 }
 
@@ -597,10 +307,11 @@ pub(crate) fn launch_function(
     signature: &[u8],
     arguments: &Bound<'_, PyTuple>,
 ) -> PyResult<()> {
-    let mut kinds = signature.iter().copied();
-    let slots = annotations.try_iter()?.map(|annotation| Slot::of_annotation(&annotation?, &mut kinds));
+    let mut types = signature.iter().copied();
+    let slots = annotations.try_iter()?.map(|annotation| slot_of_annotation(&annotation?, &mut types));
     let slots = slots.collect::<PyResult<Vec<_>>>()?;
-    let launch = Manner { function, packed, is_cooperative, is_programmatic }.configure(py)?;
-    let call = Call { grid: grid.into(), stream, scratch: [global_scratch, profile_scratch] };
-    call.start(&launch, &slots, arguments)
+    let manner = Manner { function, packed, is_cooperative, is_programmatic };
+    let launch = raised(py, manner.configure())?;
+    let around = Surroundings { grid: grid.into(), stream, scratch: [global_scratch, profile_scratch] };
+    around.start(Call::new(&launch), &slots, arguments)
 }

@@ -16,6 +16,11 @@ pub(crate) fn to_exception(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, error).unwrap_or_else(|failure| failure)
 }
 
+/// Turns an error into an exception.
+pub(crate) fn raised<T, E: Into<Error>>(py: Python<'_>, result: Result<T, E>) -> PyResult<T> {
+    result.map_err(|error| to_exception(py, &error.into()))
+}
+
 /// Gives a warning that points to the line of the program that runs at the moment. An error if the program wants warnings to
 /// be errors.
 #[cold]

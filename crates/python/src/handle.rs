@@ -9,17 +9,17 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use tilewright_frontend::{Argument, HostValue};
 use tilewright_runtime::{
-    ArgumentSource, Device, Handle, Loaded, OPTIONS, OptionId, ParameterType, Resources, Stage, Value,
+    ArgumentSource, Device, Handle, Loaded, OPTIONS, ParameterType, Resources, Stage, Value, binary,
 };
 
 use crate::convert::{Converter, Kept, Values};
 use crate::device::{self, stream_number, target_tuple};
 use crate::errors::to_exception;
+use crate::hooks;
 use crate::kernel::{JitKernel, State, state};
 use crate::launch::{ask, extents, run};
 use crate::launcher::{Call, launcher};
 use crate::objects::{host_value_to_python, to_python};
-use crate::{driver, hooks};
 
 /// A compiled form of a kernel.
 #[pyclass(frozen, dict, weakref, module = "tilewright._native")]
@@ -91,10 +91,8 @@ impl CompiledKernel {
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let compiled = &self.handle.compiled;
         let entries = PyDict::new(py);
-        for info in OPTIONS {
-            if let Some(option) = OptionId::parse(info.name).filter(|option| !option.is_for_launcher()) {
-                entries.set_item(info.name, to_python(py, &self.handle.options().get(option))?)?;
-            }
+        for info in OPTIONS.iter().filter(|info| !info.id.is_for_launcher()) {
+            entries.set_item(info.name, to_python(py, &self.handle.options().get(info.id))?)?;
         }
         let target = compiled.metadata.target;
         let class = py.import("tilewright.backends.compiler")?.getattr("GPUTarget")?;
@@ -147,7 +145,7 @@ impl CompiledKernel {
     /// Loads the code into the device. Returns the number by which a real GPU's launcher knows it.
     fn _load(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let loaded = self.handle.loaded().map_err(|error| to_exception(py, &error))?;
-        Ok(loaded.and_then(Loaded::kernel).map(driver::share))
+        Ok(loaded.and_then(Loaded::kernel).map(binary::share))
     }
 
     /// What a kernel of `triton.compile` has besides: `run`, `packed_metadata`, `src`, `function`, …

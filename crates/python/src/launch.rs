@@ -179,7 +179,7 @@ impl<'py> Prepared<'_, 'py> {
     #[inline]
     fn stream(&self, handle: &Handle) -> PyResult<StreamRef<'static>> {
         device::stream(self.kernel.py(), handle, || {
-            let is_stream = |(_, option): &&(usize, OptionId)| option.info().name == "stream";
+            let is_stream = |(_, option): &&(usize, OptionId)| *option == OptionId::Stream;
             let stated = self.binding.options.iter().find(is_stream);
             stated.map_or(Ok(None), |&(number, _)| stream_number(&self.call.named(number)))
         })

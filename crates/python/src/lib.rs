@@ -38,7 +38,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::compile::{compile, compile_options};
+    use crate::compile::{compile, compile_options, default_option};
     #[pymodule_export]
     use crate::convert::describe_argument;
     #[pymodule_export]

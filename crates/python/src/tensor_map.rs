@@ -7,7 +7,7 @@ use tilewright_cuda::{
     Driver, TensorMapElement, TensorMapFill, TensorMapSource, TensorMapSwizzle, TensorMapWindow,
 };
 
-use crate::driver::raised;
+use crate::errors::raised;
 
 /// A tensor map: an argument of a kernel whose parameter is a `nvTmaDesc`.
 #[pyclass(frozen, module = "tilewright._native")]

@@ -78,6 +78,16 @@ impl Device {
         found.map_err(|error| self.unavailable(&error.to_string()))
     }
 
+    /// The context that code for this GPU is loaded in: the current one, if it is of that GPU.
+    pub fn context(self) -> Result<cuda::Context, Error> {
+        let gpu = self.gpu()?;
+        Ok(match cuda::Context::current(gpu.driver())? {
+            Some(context) if context.device() == gpu => context,
+            Some(_) => cuda::Context::primary(gpu)?,
+            None => cuda::Context::current_or_primary(gpu)?,
+        })
+    }
+
     /// Where the memory is that kernels on it use.
     #[must_use]
     pub fn memory(self) -> Self {
@@ -119,6 +129,14 @@ impl Device {
     pub fn active() -> Result<Self, Error> {
         let usable = || Device::Cuda(0).target().map_or(Device::Cpu, |_| Device::Cuda(0));
         Ok(Self::selected()?.unwrap_or_else(usable))
+    }
+
+    /// The active device; of GPUs, the one that this thread works on.
+    pub fn current() -> Result<Self, Error> {
+        let device = Self::active()?;
+        let Device::Cuda(_) = device else { return Ok(device) };
+        let context = cuda::Driver::get().and_then(cuda::Context::current).ok().flatten();
+        Ok(context.map_or(device, |context| Device::Cuda(context.device().ordinal() as u16)))
     }
 
     fn unavailable(self, why: &str) -> Error {

@@ -10,10 +10,9 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_compiler::{GpuCode, Resources};
 use tilewright_cpu::Interrupt;
 use tilewright_cuda::{
-    AssembleOptions, Cache, Context, LaunchConfiguration, LaunchOptions, MAX_GRID, Parameters, Settings,
-    StreamRef, assemble_cached,
+    AssembleOptions, Cache, LaunchConfiguration, LaunchOptions, MAX_GRID, Parameters, Settings, StreamRef,
+    assemble_cached,
 };
-use tilewright_frontend::Constant;
 use tilewright_ir::Element;
 use tilewright_sim as sim;
 
@@ -62,20 +61,12 @@ impl Loaded {
     /// Loads a kernel. If a little fewer registers let more of its blocks run at a time, it is made with these, unless they
     /// are too few or the program has said how many it wants.
     fn on_gpu(name: &str, code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
-        let gpu = device.gpu()?;
-        let context = match Context::current(gpu.driver())? {
-            Some(context) if context.device() == gpu => context,
-            Some(_) => Context::primary(gpu)?,
-            None => Context::current_or_primary(gpu)?,
-        };
+        let (gpu, context) = (device.gpu()?, device.context()?);
         let cache = Cache::new(&Settings::from_environment());
-        let is_set = |name: &str| {
-            OptionId::parse(name).is_some_and(|option| options.get(option) == Constant::Bool(true))
-        };
         let launch_options = LaunchOptions {
             shared_bytes: code.shared_bytes,
-            programmatic: is_set("launch_pdl"),
-            cooperative: is_set("launch_cooperative_grid"),
+            programmatic: options.is_on(OptionId::LaunchPdl),
+            cooperative: options.is_on(OptionId::LaunchCooperativeGrid),
             ..LaunchOptions::new(code.threads)
         };
         let load = |ptx: &str| -> Result<_, Error> {
@@ -91,7 +82,7 @@ impl Loaded {
             code.threads,
             function.attributes().registers,
         );
-        if let (Some(limit), None) = (limit, options.max_registers) {
+        if let (Some(limit), None) = (limit, options.number(OptionId::Maxnreg)) {
             let denser = load(&code.with_max_registers(limit))?;
             let spills = denser.0.attributes().spills();
             if denser.2 > blocks && spills <= function.attributes().spills() + SPILLS_FOR_ONE_MORE_BLOCK {
@@ -168,11 +159,11 @@ pub(crate) fn launch(
                 let mut regions = Regions::new();
                 handle.pass(arguments, &mut |element, value| {
                     if let (Element::Pointer(_), Value::Pointer(pointer)) = (element, value) {
-                        regions.push(pointer.region.into());
+                        regions.push(pointer.region);
                     }
                     pack(element, value, parameters)
                 })?;
-                regions.extend(foreign.iter().map(|&region| sim::Region::from(region)));
+                regions.extend_from_slice(foreign);
                 simulate(handle, module, grid, parameters.as_bytes(), &regions, interrupt)
             }
         }

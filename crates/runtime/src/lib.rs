@@ -6,6 +6,8 @@
 //!   ──Handle::launch──> the CPU's executor
 //!                   ──> one buffer of parameters (gpu.rs) ──> the simulator, or the driver of a GPU
 //! ```
+//! Device code that is known by its number alone, as that of Triton's driver module, is launched by [`binary`].
+//!
 //! A caller converts its arguments to [`Value`]s, each of them once; everything after that is here. The warm path
 //! ([`Kernel::lookup`] and [`Handle::launch`]) allocates nothing and takes no lock but a shared one.
 //!
@@ -15,6 +17,7 @@
 //! The machine code of GPUs, which an assembler of the driver works on, is kept (`tilewright_cuda::Cache`). The warm path takes 0.1 us for 5 arguments.
 //! (`crates/tilewright/examples/timings.rs` measures all of these.)
 
+pub mod binary;
 mod describe;
 mod device;
 mod dump;
@@ -42,7 +45,7 @@ pub use handle::{Attachment, Bound, Handle};
 pub use kernel::Kernel;
 pub use key::is_same_value;
 pub use knobs::{FpFusion, Knobs};
-pub use options::{OPTIONS, OptionId, OptionInfo, OptionKind, Options};
+pub use options::{Consumer, DefaultValue, OPTIONS, OptionId, OptionInfo, OptionKind, Options};
 pub use reports::{keep_reports, take_reports};
 pub use signature::{Annotation, ArgumentSource, Binding, Parameter, ParameterKind, Signature, parse_dtype};
 pub use threads::{num_threads, set_num_threads};

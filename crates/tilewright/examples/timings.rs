@@ -44,7 +44,7 @@ fn stages(path: &str, name: &str, signature: &str) -> Result<(), Error> {
         request: Request {
             kernel: function,
             arguments: kernel.signature().parse_arguments(signature)?,
-            options: LanguageOptions { num_warps: 4, num_stages: 3, ..LanguageOptions::default() },
+            options: LanguageOptions::default(),
         },
         parameters: parameters.collect(),
         target: Target::Cpu,

@@ -119,7 +119,7 @@ pub fn kernel(seed: u64) -> Kernel {
     generator.builder.return_values([]).expect("a kernel returns nothing");
     let Generator { builder, mut functions, arguments, .. } = generator;
     functions[entry] = builder.function;
-    let module = Module { functions, entry, sources: Arc::default() };
+    let module = Module::new(functions, entry, Arc::default());
     Kernel { module, programs, arguments }
 }
 

@@ -56,7 +56,8 @@ def _call(hook: Any, kernel: Any, arguments: dict[str, Any], is_warmup: bool) ->
         if signature[param.name] == "constexpr":
             constants[param.name] = value
     options = {name: value for name, value in arguments.items() if name not in signature}
-    options = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, **options}
+    defaults = {name: _native.default_option(name) for name in ("num_warps", "num_ctas", "num_stages")}
+    options = {**defaults, **options}
     listed = ", ".join(f"{name}: {kind}" for name, kind in signature.items())
     settings = ", ".join(f"{name}={value}" for name, value in options.items())
     representation = f"{kernel.fn.__qualname__}[{settings}]({listed})"

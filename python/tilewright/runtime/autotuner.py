@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright import _native
 from tilewright._missing import missing_names
 from tilewright.errors import AutotunerError as AutotunerError
 from tilewright.errors import OutOfResources as OutOfResources
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+_NUM_WARPS, _NUM_STAGES, _NUM_CTAS, _MAXNREG, _IR_OVERRIDE = map(
+    _native.default_option, ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
+)
+
 __getattr__ = missing_names("tilewright.runtime.autotuner", "Autotuner Heuristics autotune heuristics")
 
 
@@ -21,12 +26,12 @@ class Config:
     def __init__(
         self,
         kwargs: dict[str, Any],
-        num_warps: int = 4,
-        num_stages: int = 3,
-        num_ctas: int = 1,
-        maxnreg: int | None = None,
+        num_warps: int = _NUM_WARPS,
+        num_stages: int = _NUM_STAGES,
+        num_ctas: int = _NUM_CTAS,
+        maxnreg: int | None = _MAXNREG,
         pre_hook: Callable[..., Any] | None = None,
-        ir_override: str | None = None,
+        ir_override: str | None = _IR_OVERRIDE,
     ) -> None:
         self.kwargs = kwargs
         self.num_warps = num_warps

@@ -71,7 +71,7 @@ pub fn lower(request: &Request, host: &mut dyn Host) -> Result<Module, Box<Failu
         diagnostics.retain(|diagnostic| diagnostic.code == Code::Interrupted);
     }
     match entry {
-        Ok(entry) if diagnostics.is_empty() => Ok(Module { functions, entry, sources: Arc::new(sources) }),
+        Ok(entry) if diagnostics.is_empty() => Ok(Module::new(functions, entry, Arc::new(sources))),
         _ => Err(Box::new(Failure { diagnostics, sources })),
     }
 }

@@ -41,7 +41,7 @@ fn program(seed: u64) -> Module {
     generator.builder.return_values([]).expect(RIGHT);
     let mut functions = PrimaryMap::new();
     let entry = functions.push(generator.builder.function);
-    Module { functions, entry, sources: std::sync::Arc::default() }
+    Module::new(functions, entry, std::sync::Arc::default())
 }
 
 impl Generator {

@@ -96,7 +96,12 @@ impl Canonicalizer<'_> {
                 }
                 self.out.push(inst);
             }
-            OpFamily::Barrier | OpFamily::Call | OpFamily::Terminator => self.out.push(inst),
+            OpFamily::Barrier
+            | OpFamily::Call
+            | OpFamily::Terminator
+            // The GPU path alone has these.
+            | OpFamily::Memory
+            | OpFamily::Roles => self.out.push(inst),
             OpFamily::Scalar
             | OpFamily::Source
             | OpFamily::Pointwise

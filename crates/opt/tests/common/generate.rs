@@ -148,7 +148,7 @@ pub fn program(seed: u64, style: Style) -> Module {
     generator.builder.return_values([]).expect("a function may return nothing");
     let kernel = functions.push(generator.builder.function);
     functions.push(helper(&mut random, style));
-    Module { functions, entry: kernel, sources: std::sync::Arc::default() }
+    Module::new(functions, kernel, std::sync::Arc::default())
 }
 
 /// A function of two int32 that gives an int32, which programs call.

@@ -59,7 +59,7 @@ impl Lowering<'_> {
         };
         let span = self.kernel.call_chain(inst).last().copied();
         let (file, line) = span.map_or((String::new(), 0), |span| {
-            let file = self.plan.module.sources.file(span.file);
+            let file = self.program.sources.file(span.file);
             (file.name.clone(), file.line_column(span.start).0)
         });
         let strings = [message, &file, &self.kernel.name].map(|text| self.string(text));

@@ -42,7 +42,7 @@ impl Lowering<'_> {
     pub(super) fn lower_for(&mut self, inst: Inst, bounds: [Value; 3], carried: &[Value]) -> Lowered {
         let region = self.kernel.insts[inst].regions[0];
         let parameters = &self.kernel.blocks[region].parameters;
-        let dtype = self.kernel.ty(bounds[0]).dtype().expect("the verifier checks that bounds are integers");
+        let dtype = self.ty(bounds[0]).dtype().expect("the verifier checks that bounds are integers");
         let width = self.width(bounds[0]);
         let [lower, upper, step] = bounds.map(|bound| self.scalar(bound));
         let location = self.builder.location;

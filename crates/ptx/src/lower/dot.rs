@@ -4,23 +4,23 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tilewright_gpu::Product;
+use tilewright_gpu::fma_operand_layout;
 use tilewright_ir::{Dtype, Element, Inst, Value};
 use tilewright_layout::{Input, Layout};
 
 use super::builder::{Scalar, Width};
 use super::float::Float;
 use super::integer::integer;
-use super::relayout::SharedTile;
+use super::shared_memory::{Loads, SharedTile};
 use super::{Lowered, Lowering};
 use crate::isa::{self, MultiplyMode};
 
 /// Where the registers of an operand come from.
-pub(super) enum Operand<'p> {
+pub(super) enum Operand {
     /// They are there.
     Registers(Rc<[Scalar]>),
     /// They are read from shared memory when they are asked for.
-    Shared(Box<SharedTile<'p>>),
+    Shared(Box<SharedTile>),
 }
 
 /// What a product of single elements computes in.
@@ -30,24 +30,17 @@ enum Arithmetic {
     Integer,
 }
 
-impl<'p> Lowering<'p> {
-    pub(super) fn lower_dot(&mut self, inst: Inst, operands: [Value; 3]) -> Lowered {
-        match self.plan.products[inst] {
-            Some(Product::TensorCore { mma, warps }) => self.lower_mma(inst, operands, mma, warps),
-            Some(Product::Scalar) => self.lower_products(inst, operands),
-            None => Err(self.unsupported(inst, "this product")),
-        }
-    }
-
-    pub(super) fn operand(&self, value: Value) -> Operand<'p> {
-        match self.shared_operand(value) {
-            Some(shared) => Operand::Shared(Box::new(shared)),
+impl Lowering<'_> {
+    /// An operand of a product, in the layout in which threads read it.
+    pub(super) fn operand(&self, value: Value, layout: &Layout) -> Operand {
+        match self.kernel.ty(value).as_memory() {
+            Some(buffer) => Operand::Shared(Box::new(self.shared_tile(value, buffer, layout, Loads::Widest))),
             None => Operand::Registers(self.get(value)),
         }
     }
 
     /// A register of an operand.
-    pub(super) fn fetch(&mut self, operand: &mut Operand<'p>, register: u32) -> Scalar {
+    pub(super) fn fetch(&mut self, operand: &mut Operand, register: u32) -> Scalar {
         match operand {
             Operand::Registers(registers) => registers[register as usize],
             Operand::Shared(shared) => self.read(shared, register),
@@ -55,16 +48,16 @@ impl<'p> Lowering<'p> {
     }
 
     /// A product by multiplications and additions, along K in ascending order.
-    fn lower_products(&mut self, inst: Inst, [a, b, acc]: [Value; 3]) -> Lowered {
+    pub(super) fn lower_fma_dot(&mut self, inst: Inst, [a, b, acc]: [Value; 3]) -> Lowered {
         let result = self.kernel.insts[inst].results[0];
         let layout = self.layout(result);
         let mut sums = self.get_in(acc, Some(layout)).to_vec();
-        let (left, right) = (self.layout(a), self.layout(b));
-        let (left_places, right_places) = (registers_by_element(left), registers_by_element(right));
-        let (mut from_left, mut from_right) = (self.operand(a), self.operand(b));
         let rank = layout.output().rank();
-        let depth = left.output().size(rank - 1);
-        let dtypes = [a, b, acc].map(|value| self.kernel.ty(value).dtype().expect("a product is of numbers"));
+        let depth = self.tile(a).shape[rank - 1];
+        let [left, right] = [0, 1].map(|place| fma_operand_layout(layout, place, depth));
+        let (left_places, right_places) = (registers_by_element(&left), registers_by_element(&right));
+        let (mut from_left, mut from_right) = (self.operand(a, &left), self.operand(b, &right));
+        let dtypes = [a, b, acc].map(|value| self.dtype(value));
         let arithmetic = match Float::of(dtypes[2]) {
             Some(float) if float != Float::F16 => Arithmetic::Float(float),
             None if dtypes[2].is_int() => Arithmetic::Integer,

@@ -28,14 +28,14 @@ impl Lowering<'_> {
         &mut self,
         inst: Inst,
         operands: &[Value],
-        function: ElementwiseFn,
+        (function, equal_registers): (ElementwiseFn, u32),
     ) -> Lowered {
         let result = self.kernel.insts[inst].results[0];
         let layout = self.layout_of(result);
         let columns: Vec<_> = operands.iter().map(|&operand| self.get_in(operand, layout)).collect();
         let last = *operands.last().expect("a function has operands");
         let element = self.element(last);
-        let equal = self.plan.equal_registers[result] as usize;
+        let equal = equal_registers as usize;
         let mut scalars: Vec<Scalar> = Vec::with_capacity(self.count(result));
         for register in 0..self.count(result) {
             if register & equal != 0 {
@@ -182,7 +182,7 @@ impl Lowering<'_> {
         if float == Float::Bf16 && !self.has(Feature::Bf16Sums) {
             return self.builder.fused(binary, float, x[0], x[1]);
         }
-        let rounding = (!self.plan.contraction).then_some(Rounding::Rn);
+        let rounding = (!self.program.header.contraction).then_some(Rounding::Rn);
         self.builder.float_binary(binary, float, rounding, x[0], x[1])
     }
 

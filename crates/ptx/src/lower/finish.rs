@@ -4,6 +4,7 @@
 use cranelift_entity::{EntityRef, PrimaryMap};
 use rustc_hash::FxHashMap;
 use tilewright_base::FileId;
+use tilewright_gpu::language as gpu;
 use tilewright_ir as ir;
 
 use super::builder::{Line, LineKind};
@@ -30,12 +31,12 @@ impl Lowering<'_> {
 
     /// The module.
     pub(super) fn finish(self) -> isa::Module {
-        let Self { mut module, builder, kernel, plan, .. } = self;
+        let Self { mut module, builder, kernel, program, .. } = self;
         let (mut function, lines) = builder.finish();
         let mut lines = without_dead_code(lines, function.registers.len());
         function.registers = rename(&mut lines, &function.registers);
         let mut source =
-            Source { kernel, sources: &plan.module.sources, files: FxHashMap::default(), last: None };
+            Source { kernel, sources: &program.sources, files: FxHashMap::default(), last: None };
         let mut body = Vec::new();
         for line in lines {
             if let LineKind::Instruction(..) = line.kind {
@@ -147,7 +148,7 @@ fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> Primary
 
 /// The source beside the code.
 struct Source<'a> {
-    kernel: &'a ir::Function,
+    kernel: &'a gpu::Function,
     sources: &'a tilewright_base::SourceMap,
     files: FxHashMap<FileId, u32>,
     last: Option<(FileId, u32)>,

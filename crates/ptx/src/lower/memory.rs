@@ -273,14 +273,11 @@ impl Lowering<'_> {
         }
     }
 
-    /// The registers of each access of an op on pointers with this layout.
-    fn accesses(&self, inst: Inst) -> Vec<SmallVec<[u32; 16]>> {
-        match &self.plan.accesses[inst] {
-            Some(access) => {
-                (0..access.vector.accesses()).map(|number| access.vector.registers(number)).collect()
-            }
-            None => vec![SmallVec::from_slice(&[0])],
-        }
+    /// The registers of each access of an op on pointers with this layout, so many elements along an axis.
+    fn accesses(layout: Option<&Layout>, [axis, width]: [u32; 2]) -> Vec<SmallVec<[u32; 16]>> {
+        let Some(layout) = layout else { return vec![SmallVec::from_slice(&[0])] };
+        let vector = layout.vector_along(axis as usize).at_most(width);
+        (0..vector.accesses()).map(|number| vector.registers(number)).collect()
     }
 
     pub(super) fn lower_load(
@@ -288,6 +285,7 @@ impl Lowering<'_> {
         inst: Inst,
         pointer: Value,
         [mask, other]: [Option<Value>; 2],
+        vector: [u32; 2],
         policy: Policy,
     ) {
         let layout = self.layout_of(pointer);
@@ -297,7 +295,7 @@ impl Lowering<'_> {
         let result = self.kernel.insts[inst].results[0];
         let element = self.element(result);
         let mut loaded = vec![None; pointers.len()];
-        for registers in self.accesses(inst) {
+        for registers in Self::accesses(layout, vector) {
             let first = registers[0] as usize;
             let mask = masks.as_ref().map_or(Scalar::TRUE, |masks| masks[first]);
             let other = |register: u32| {
@@ -311,14 +309,6 @@ impl Lowering<'_> {
         }
         let scalars = spread(&loaded, layout);
         self.set(result, scalars);
-        if let (Some(from), Some(to)) = (layout, self.layout_of(result))
-            && from != to
-        {
-            let registers = to.registers_from(from).expect("a load has the layout of its pointers");
-            let own = self.get(result);
-            let scalars: Vec<Scalar> = registers.iter().map(|&register| own[register as usize]).collect();
-            self.set(result, scalars);
-        }
     }
 
     /// One access: its elements, or `others` where the mask does not hold.
@@ -368,20 +358,21 @@ impl Lowering<'_> {
 
     pub(super) fn lower_store(
         &mut self,
-        inst: Inst,
         [pointer, value]: [Value; 2],
         mask: Option<Value>,
+        vector: [u32; 2],
         policy: Policy,
     ) {
         let layout = self.layout_of(pointer);
         let (pointers, values) = (self.get(pointer), self.get_in(value, layout));
         let masks = mask.map(|mask| self.get_in(mask, layout));
-        let copies = self.plan.accesses[inst]
-            .as_ref()
-            .map_or([LANES - 1, self.plan.num_warps - 1], |access| access.copies);
-        let is_first = self.is_first(copies[0], copies[1]);
+        // Every thread holds a scalar.
+        let [lanes, warps] = layout.map_or([LANES - 1, self.program.header.num_warps - 1], |layout| {
+            [Input::Lane, Input::Warp].map(|input| layout.free_bits(input))
+        });
+        let is_first = self.is_first(lanes, warps);
         let element = self.element(value);
-        for registers in self.accesses(inst) {
+        for registers in Self::accesses(layout, vector) {
             let first = registers[0] as usize;
             let mask = masks.as_ref().map_or(Scalar::TRUE, |masks| masks[first]);
             let mask = self.builder.and(mask, is_first);
@@ -479,7 +470,7 @@ impl Lowering<'_> {
         let layout = self.layout_of(result);
         let (pointers, offsets) = (self.get_in(pointer, layout), self.get_in(offset, layout));
         let size = self.element(pointer).pointee().map_or(1, Dtype::bytes) as u64;
-        let dtype = self.kernel.ty(offset).dtype().expect("an offset is a number");
+        let dtype = self.ty(offset).dtype().expect("an offset is a number");
         let add = |(pointer, offset): (&Scalar, &Scalar)| {
             let bytes = if dtype.bits() == 64 {
                 self.builder.mul(Width::B64, *offset, Scalar::constant(size))

@@ -1,8 +1,9 @@
 //! Matrix products by `mma.sync`: the fragments of operands as 32-bit words, one instruction for each part of the tile.
 
 use smallvec::SmallVec;
+use tilewright_gpu::language::MmaShape;
 use tilewright_ir::{Dtype, Inst, Value};
-use tilewright_layout::Mma;
+use tilewright_layout::{Fragment, Mma};
 
 use super::builder::{Scalar, Width, destinations};
 use super::dot::Operand;
@@ -24,23 +25,28 @@ fn held(elements: u32) -> u32 {
     elements / super::LANES
 }
 
-impl<'p> Lowering<'p> {
+impl Lowering<'_> {
     pub(super) fn lower_mma(
         &mut self,
         inst: Inst,
         [a, b, acc]: [Value; 3],
-        mma: Mma,
+        shape: MmaShape,
         warps: [u32; 2],
     ) -> Lowered {
+        let mma = Mma::new(shape.m, shape.n, shape.k, memory_bits(self.element(a)));
         let result = self.kernel.insts[inst].results[0];
         let Some(types) = self.mma_types([a, b, acc]) else {
             return Err(
                 self.unsupported(inst, &format!("a product of {} on the tensor cores", self.dtype(a)))
             );
         };
-        let times = repetitions(mma, &self.kernel.ty(a).shape, &self.kernel.ty(acc).shape, warps);
+        let times = repetitions(mma, &self.tile(a).shape, &self.tile(acc).shape, warps);
         let mut sums = self.get_in(acc, Some(self.layout(result))).to_vec();
-        let (mut left, mut right) = (self.operand(a), self.operand(b));
+        let fragment = |fragment: Fragment, shape: &[u32]| mma.layout(fragment, shape, warps);
+        let (left, right) = (&self.tile(a).shape, &self.tile(b).shape);
+        let layouts = [fragment(Fragment::A, left), fragment(Fragment::B, right)];
+        let [mut left, mut right] =
+            [(a, &layouts[0]), (b, &layouts[1])].map(|(value, layout)| self.operand(value, layout));
         let each = held(mma.m * mma.n) as usize;
         for batch in 0..times.batches {
             for k in 0..times.k {
@@ -90,7 +96,7 @@ impl<'p> Lowering<'p> {
     /// The words of a fragment of an operand.
     fn fragment(
         &mut self,
-        operand: &mut Operand<'p>,
+        operand: &mut Operand,
         ty: ScalarType,
         value: Value,
         number: u32,

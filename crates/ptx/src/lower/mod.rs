@@ -21,20 +21,22 @@ mod assertion;
 mod builder;
 mod cast;
 mod control;
+mod convert_layout;
 mod dot;
 mod elementwise;
 mod finish;
 mod float;
 mod fp8;
+mod gpu_ops;
 mod integer;
 mod math32;
 mod math64;
 mod memory;
 mod mma;
 mod reduce;
-mod relayout;
 mod remainder;
 mod shape;
+mod shared_memory;
 mod thread;
 mod trigonometry;
 mod trigonometry64;
@@ -43,7 +45,8 @@ use std::rc::Rc;
 
 use cranelift_entity::SecondaryMap;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_gpu::{Feature, Plan, Target};
+use tilewright_gpu::language::{self as gpu, Op};
+use tilewright_gpu::{Feature, Target};
 use tilewright_ir as ir;
 use tilewright_ir::{
     Block, CacheModifier, Dtype, Element, ElementwiseFn, EvictionPolicy, FuncId, HintKind, InputPrecision,
@@ -67,16 +70,16 @@ const SHARED_MEMORY: &str = "shared_memory";
 type Lowered = Result<(), Box<Diagnostic>>;
 
 /// The PTX of a kernel. What the target lacks, or what is not supported, is a diagnostic that names it.
-pub fn lower(plan: &Plan) -> Result<isa::Module, Box<Diagnostic>> {
-    let mut lowering = Lowering::new(plan);
+pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
+    let mut lowering = Lowering::new(program);
     lowering.parameters();
     lowering.block(lowering.kernel.entry)?;
     Ok(lowering.finish())
 }
 
 struct Lowering<'p> {
-    plan: &'p Plan,
-    kernel: &'p ir::Function,
+    program: &'p gpu::Module,
+    kernel: &'p gpu::Function,
     module: isa::Module,
     builder: Builder,
     values: SecondaryMap<Value, Option<Rc<[Scalar]>>>,
@@ -102,13 +105,13 @@ fn memory_bits(element: Element) -> u32 {
 }
 
 impl<'p> Lowering<'p> {
-    fn new(plan: &'p Plan) -> Self {
-        let kernel = plan.module.kernel();
-        let target = &plan.target;
+    fn new(program: &'p gpu::Module) -> Self {
+        let kernel = program.kernel();
+        let target = &program.header.target;
         let mut function = Function::new(kernel.name.clone(), FunctionKind::Entry, Linkage::Visible);
-        function.directives.required_threads = Some(vec![plan.num_warps * LANES]);
+        function.directives.required_threads = Some(vec![program.header.num_warps * LANES]);
         Self {
-            plan,
+            program,
             kernel,
             module: isa::Module::new(target.ptx_version, target.name),
             builder: Builder::new(function),
@@ -121,7 +124,7 @@ impl<'p> Lowering<'p> {
     fn parameters(&mut self) {
         let entry = &self.kernel.blocks[self.kernel.entry];
         for (index, &value) in entry.parameters.iter().enumerate() {
-            let element = self.kernel.ty(value).element;
+            let element = self.element(value);
             let name = format!("{}_param_{index}", self.kernel.name);
             let mut variable = Variable::scalar(name, StateSpace::Param, parameter_type(element));
             if matches!(element, Element::Pointer(_)) {
@@ -153,10 +156,11 @@ impl<'p> Lowering<'p> {
         let kernel = self.kernel;
         for &inst in &kernel.blocks[block].insts {
             self.builder.location = kernel.insts[inst].location.expand();
-            if self.plan.waits_before[inst] {
-                self.wait();
+            let data = &kernel.insts[inst];
+            match &data.op {
+                Op::Tile(op) => ir::visit_op(op, inst, &data.operands, self)?,
+                Op::Gpu(op) => gpu::visit(op, inst, &data.operands, self)?,
             }
-            ir::visit(kernel, inst, self)?;
         }
         Ok(())
     }
@@ -184,12 +188,22 @@ impl<'p> Lowering<'p> {
     }
 
     fn layout(&self, value: Value) -> &'p Layout {
-        self.plan.layouts[value].as_ref().expect("the plan gives each tile a layout")
+        self.layout_of(value).expect("the verifier checks that a tile has a layout")
     }
 
     /// The layout of a tile; none of a scalar.
     fn layout_of(&self, value: Value) -> Option<&'p Layout> {
-        self.plan.layouts[value].as_ref().filter(|_| !self.kernel.ty(value).is_scalar())
+        self.kernel.ty(value).layout().map(|layout| self.program.header.layouts.get(layout))
+    }
+
+    /// Element and shape of a scalar or a tile in registers.
+    fn ty(&self, value: Value) -> &'p ir::Type {
+        self.kernel.ty(value).as_registers().expect("the verifier checks what is in registers")
+    }
+
+    /// Element and shape of a tile, wherever it is.
+    fn tile(&self, value: Value) -> ir::Type {
+        self.kernel.ty(value).tile().expect("the verifier checks what is a tile")
     }
 
     /// How many registers a value has.
@@ -203,7 +217,7 @@ impl<'p> Lowering<'p> {
         match (self.layout_of(value), layout) {
             (Some(from), Some(to)) if from != to => {
                 let registers =
-                    to.registers_from(from).expect("the plan puts a relayout where threads differ");
+                    to.registers_from(from).expect("the verifier checks that the threads are the same");
                 registers.iter().map(|&register| own[register as usize]).collect()
             }
             _ => own,
@@ -211,19 +225,24 @@ impl<'p> Lowering<'p> {
     }
 
     fn width(&self, value: Value) -> Width {
-        width_of(self.kernel.ty(value).element)
+        width_of(self.element(value))
     }
 
     fn element(&self, value: Value) -> Element {
-        self.kernel.ty(value).element
+        self.tile(value).element
     }
 
     fn target(&self) -> &'p Target {
-        &self.plan.target
+        &self.program.header.target
     }
 
     fn has(&self, feature: Feature) -> bool {
-        self.plan.target.features.has(feature)
+        self.program.header.target.features.has(feature)
+    }
+
+    /// An op for which this language has another: the verifier refuses it.
+    fn of_tile_ir_alone(&self, inst: Inst) -> Box<Diagnostic> {
+        self.unsupported(inst, &format!("`{}` of tile IR", ir::Operation::name(&self.kernel.insts[inst].op)))
     }
 
     /// Says what is not there, at the instruction.
@@ -325,10 +344,6 @@ impl OpVisitor for Lowering<'_> {
         Ok(())
     }
 
-    fn elementwise(&mut self, inst: Inst, operands: &[Value], function: &ElementwiseFn) -> Lowered {
-        self.lower_elementwise(inst, operands, *function)
-    }
-
     fn cast(&mut self, inst: Inst, value: Value, element: &Element, rounding: &Rounding) -> Lowered {
         self.lower_cast(inst, value, *element, *rounding)
     }
@@ -343,58 +358,7 @@ impl OpVisitor for Lowering<'_> {
         Ok(())
     }
 
-    fn load(
-        &mut self,
-        inst: Inst,
-        pointer: Value,
-        mask: Option<Value>,
-        other: Option<Value>,
-        cache: &CacheModifier,
-        eviction: &EvictionPolicy,
-        volatile: &bool,
-    ) -> Lowered {
-        self.lower_load(inst, pointer, [mask, other], memory::Policy::new(*cache, *eviction, *volatile));
-        Ok(())
-    }
-
-    fn store(
-        &mut self,
-        inst: Inst,
-        pointer: Value,
-        value: Value,
-        mask: Option<Value>,
-        cache: &CacheModifier,
-        eviction: &EvictionPolicy,
-    ) -> Lowered {
-        self.lower_store(inst, [pointer, value], mask, memory::Policy::new(*cache, *eviction, false));
-        Ok(())
-    }
-
     // The plan has chosen the instruction by the precision.
-    fn dot(&mut self, inst: Inst, a: Value, b: Value, acc: Value, _: &InputPrecision, _: &u32) -> Lowered {
-        self.lower_dot(inst, [a, b, acc])
-    }
-
-    fn reduce(&mut self, inst: Inst, tiles: &[Value], axis: &u32) -> Lowered {
-        self.lower_reduce(inst, tiles, *axis as usize)
-    }
-
-    fn hint(&mut self, inst: Inst, value: Value, _kind: &HintKind, _values: &IntList) -> Lowered {
-        let layout = self.layout_of(self.kernel.insts[inst].results[0]);
-        let scalars = self.get_in(value, layout);
-        self.set_result(inst, scalars);
-        Ok(())
-    }
-
-    fn relayout(&mut self, inst: Inst, tile: Value) -> Lowered {
-        self.lower_relayout(inst, tile);
-        Ok(())
-    }
-
-    fn assume(&mut self, _inst: Inst, _condition: Value) -> Lowered {
-        Ok(())
-    }
-
     fn barrier(&mut self, _inst: Inst) -> Lowered {
         self.wait();
         Ok(())
@@ -409,10 +373,6 @@ impl OpVisitor for Lowering<'_> {
     ) -> Lowered {
         self.lower_assert(inst, condition, mask, failure);
         Ok(())
-    }
-
-    fn call(&mut self, inst: Inst, _: &[Value], _: &FuncId, _: &TypeList) -> Lowered {
-        Err(self.unsupported(inst, "a call that is not inlined"))
     }
 
     fn for_loop(
@@ -443,5 +403,58 @@ impl OpVisitor for Lowering<'_> {
     fn return_values(&mut self, _inst: Inst, _values: &[Value]) -> Lowered {
         self.builder.emit(isa::Ret { uniform: false });
         Ok(())
+    }
+
+    fn elementwise(&mut self, inst: Inst, _: &[Value], _: &ElementwiseFn) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn load(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Option<Value>,
+        _: Option<Value>,
+        _: &CacheModifier,
+        _: &EvictionPolicy,
+        _: &bool,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn store(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Value,
+        _: Option<Value>,
+        _: &CacheModifier,
+        _: &EvictionPolicy,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn dot(&mut self, inst: Inst, _: Value, _: Value, _: Value, _: &InputPrecision, _: &u32) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn reduce(&mut self, inst: Inst, _: &[Value], _: &u32) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn hint(&mut self, inst: Inst, _: Value, _: &HintKind, _: &IntList) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn relayout(&mut self, inst: Inst, _: Value) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn assume(&mut self, inst: Inst, _: Value) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn call(&mut self, inst: Inst, _: &[Value], _: &FuncId, _: &TypeList) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
     }
 }

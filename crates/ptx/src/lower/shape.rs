@@ -22,7 +22,7 @@ impl Lowering<'_> {
 
     pub(super) fn lower_broadcast(&mut self, inst: Inst, tile: Value) {
         let result = self.kernel.insts[inst].results[0];
-        let (from, to) = (&self.kernel.ty(tile).shape, &self.kernel.ty(result).shape);
+        let (from, to) = (&self.ty(tile).shape, &self.ty(result).shape);
         let axes = (0..to.len()).filter(|&axis| from[axis] != to[axis]);
         let collapsed = axes.fold(self.layout(result).clone(), |layout, axis| layout.collapse(axis));
         let scalars = self.get_in(tile, Some(&collapsed));

@@ -67,7 +67,7 @@ impl Lowering<'_> {
 
     /// The bits that the number of a thread may have.
     fn thread_mask(&self) -> u32 {
-        self.plan.num_warps * LANES - 1
+        self.program.header.num_warps * LANES - 1
     }
 
     /// A constant added over F2 to a value of [`Self::linear`].

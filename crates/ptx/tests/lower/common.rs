@@ -133,9 +133,9 @@ pub fn checked_kernel(text: &str, signature: &str) -> Module {
 /// The PTX of a kernel, and the bytes of shared memory that it takes.
 pub fn lower(module: &Module, target: &str, warps: u32) -> (String, u32) {
     let target = Target::named(target).expect("the tests name targets that there are");
-    let plan = tilewright_gpu::plan(module, target, warps).unwrap_or_else(|error| panic!("{error:#?}"));
-    let ptx = tilewright_ptx::lower(&plan).unwrap_or_else(|error| panic!("{error:#?}"));
-    (tilewright_ptx::isa::print(&ptx), plan.shared_bytes)
+    let program = tilewright_gpu::compile(module, target, warps).unwrap_or_else(|error| panic!("{error:#?}"));
+    let ptx = tilewright_ptx::lower(&program).unwrap_or_else(|error| panic!("{error:#?}"));
+    (tilewright_ptx::isa::print(&ptx), program.header.shared_bytes)
 }
 
 /// Runs a kernel on the CPU.

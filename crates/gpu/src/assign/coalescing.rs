@@ -1,0 +1,138 @@
+//! Accesses to global memory: which axis is contiguous, how wide an access may be, what it costs in a layout.
+
+use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
+use tilewright_ir::{Function, Inst, Op, Value};
+use tilewright_layout::{Input, Layout, Vector, blocked, f2};
+use tilewright_opt::analysis::AxisInfo;
+
+use crate::layout_rules::LANES;
+use crate::layout_rules::default_layout;
+
+/// The most that one access of a thread moves.
+const MOST_BYTES: u32 = 16;
+/// What memory is moved in.
+const SECTOR_BYTES: u32 = 32;
+
+/// What is known of every value.
+pub type Infos = SecondaryMap<Value, AxisInfo>;
+
+/// What a load or store of a tile allows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AccessShape {
+    /// The axes from the fastest in memory to the slowest.
+    pub order: SmallVec<[usize; 6]>,
+    /// Of each axis, how many elements along it may be accessed at once.
+    pub widths: SmallVec<[u32; 6]>,
+    /// Of each axis, how many elements along it are next to each other in memory.
+    runs: SmallVec<[u32; 6]>,
+    /// The size of an element.
+    pub bytes: u32,
+}
+
+impl AccessShape {
+    /// Of a load or a store of a tile; none for anything else.
+    pub fn of(function: &Function, inst: Inst, infos: &Infos) -> Option<Self> {
+        let data = &function.insts[inst];
+        let mask_place = match &data.op {
+            Op::Load { .. } => 1,
+            Op::Store { .. } => 2,
+            // tidy: wildcard because nothing else accesses memory
+            _ => return None,
+        };
+        let (pointer, mask) = (data.operands[0], data.operands.get(mask_place).copied());
+        let ty = function.ty(pointer);
+        if ty.is_scalar() {
+            return None;
+        }
+        let bytes =
+            ty.element.pointee().expect("the verifier checks that accesses take pointers").bytes() as u32;
+        let info = &infos[pointer];
+        let width = |axis: usize| {
+            let same_mask = mask.map_or(u32::MAX, |mask| infos[mask].constancy(axis));
+            let aligned = info.divisibility(axis).min(u64::from(MOST_BYTES)) as u32 / bytes;
+            let width = info.contiguity(axis).min(same_mask).min(aligned.max(1)).max(1);
+            1 << width.ilog2()
+        };
+        let axes = 0..ty.rank();
+        let mut order: SmallVec<[usize; 6]> = axes.clone().rev().collect();
+        // Stable: where nothing is known the last axis is the fastest.
+        order.sort_by_key(|axis| std::cmp::Reverse(info.contiguity(*axis)));
+        Some(Self {
+            order,
+            widths: axes.clone().map(width).collect(),
+            runs: axes.map(|axis| info.contiguity(axis)).collect(),
+            bytes,
+        })
+    }
+
+    /// The layout that suits the access: runs of its width along the fastest axis, but no wider than what leaves every
+    /// thread something to do; lanes and warps side by side along the fastest axis, then along the next. With `reduced`, warps
+    /// lie along that axis last, so that each may have all of it.
+    pub fn layout(&self, shape: &[u32], num_warps: u32, reduced: Option<usize>) -> Layout {
+        let per_thread = (shape.iter().product::<u32>() / (LANES * num_warps)).max(1);
+        let Some(first) = self.order.first() else { return default_layout(shape, num_warps) };
+        let ones: SmallVec<[u32; 6]> = SmallVec::from_elem(1, shape.len());
+        let mut widths = ones.clone();
+        widths[*first] = self.widths[*first].min(shape[*first]).min(per_thread);
+        let mut left: SmallVec<[u32; 6]> = shape.iter().zip(&widths).map(|(size, own)| size / own).collect();
+        let mut spread = |mut count: u32, order: &[usize]| {
+            let mut sizes = ones.clone();
+            for axis in order {
+                sizes[*axis] = count.min(left[*axis]);
+                count /= sizes[*axis];
+                left[*axis] /= sizes[*axis];
+            }
+            // The others hold copies.
+            sizes[*first] *= count;
+            sizes
+        };
+        let mut order_of_warps = self.order.clone();
+        order_of_warps.sort_by_key(|axis| reduced == Some(*axis));
+        let (lanes, warps) = (spread(LANES, &self.order), spread(num_warps, &order_of_warps));
+        blocked(shape, &widths, &lanes, &warps, &self.order)
+    }
+
+    /// The axis that each access of a thread goes along, and the elements that it moves, by a layout of the pointers.
+    pub fn vector_axis_and_width(&self, layout: &Layout) -> (u32, u32) {
+        let (axis, vector) = self.vector(layout);
+        (axis as u32, vector.width())
+    }
+
+    /// The widest accesses, and the axis that they go along.
+    fn vector(&self, layout: &Layout) -> (usize, Vector) {
+        let along = |axis: usize| (axis, layout.vector_along(axis).at_most(self.widths[axis]));
+        // The faster axis wins.
+        let vectors = self.order.iter().rev().map(|axis| along(*axis));
+        vectors.max_by_key(|(_, vector)| vector.width()).expect("a tile has an axis")
+    }
+
+    /// An estimate of what the access costs a warp: its instructions and the sectors that they touch. Moving a sector
+    /// takes about as long as a pass of shared memory.
+    pub fn cost(&self, layout: &Layout) -> u32 {
+        let (axis, vector) = self.vector(layout);
+        let shift = layout.output().shift(axis);
+        let longest = self.runs[axis].ilog2().min(layout.output().bits_of(axis));
+        let mut run = vector.width().ilog2();
+        let lanes = layout.bases(Input::Lane);
+        let mut lanes_along = 0;
+        while run < longest && lanes.contains(&(1 << (shift + run))) {
+            run += 1;
+            lanes_along += 1;
+        }
+        let runs = 1 << (f2::rank(lanes) - lanes_along);
+        let run_bytes = self.bytes << run;
+        // A sector that is touched in part is moved again for the rest.
+        let sectors = if run_bytes < SECTOR_BYTES { 2 * runs } else { runs * run_bytes / SECTOR_BYTES };
+        vector.accesses() * (1 + sectors)
+    }
+}
+
+/// The bits of the register that stay within the runs of equal elements.
+pub fn equal_registers(layout: &Layout, info: &AxisInfo) -> u32 {
+    let tile = layout.output();
+    let is_in_run =
+        |column: u32| (0..tile.rank()).all(|axis| tile.coordinate(column, axis) < info.constancy(axis));
+    let bases = layout.bases(Input::Register).iter().enumerate();
+    bases.fold(0, |bits, (bit, column)| bits | u32::from(is_in_run(*column)) << bit)
+}

@@ -1,0 +1,343 @@
+//! Classes of values that want one layout: what pointwise ops, branches and loops connect.
+//!
+//! Between classes there are edges: shape ops, reductions, operands of products. Where the layouts of the two sides do not
+//! fit, the value is converted there. So a class with its edges is where conversions may be, and [`crate::choose`] weighs
+//! them. Values that are computed again are in no class.
+
+use cranelift_entity::{EntityRef, SecondaryMap};
+use tilewright_ir::{Block, Function, Inst, Op, Shape, Value};
+
+use crate::assign::coalescing::{AccessShape, Infos};
+use crate::assign::mma_selection::Product;
+use crate::assign::mma_selection::Products;
+use crate::assign::rematerialization::Rematerializable;
+use crate::language::LayoutId;
+use crate::layout_rules::{Role, element_bits, role, slots};
+
+/// The factor by which a loop makes what is inside more important.
+const LOOP_WEIGHT: u32 = 8;
+
+/// A class: its tiles have one shape.
+#[derive(Default)]
+pub struct Class {
+    /// The shape.
+    pub shape: Shape,
+    /// Loads and stores.
+    pub accesses: Vec<Accesses>,
+    /// The accumulators of products: layout and width of an element, and how often it is computed, relatively.
+    pub accumulators: Vec<((LayoutId, u32), u64)>,
+    /// The reductions: axis, and how often.
+    pub reductions: Vec<(u32, u64)>,
+    /// The edges that begin or end here, by number.
+    pub edges: Vec<usize>,
+}
+
+/// Loads and stores in a class that are alike.
+pub struct Accesses {
+    /// The instructions.
+    pub insts: Vec<Inst>,
+    /// What they allow.
+    pub shape: AccessShape,
+    /// Whether all of their other operands can be had in any layout, so that they can have another layout than their class.
+    pub are_free: bool,
+    /// How often they are executed, relatively.
+    pub weight: u64,
+}
+
+/// Where a value goes from a class.
+pub struct Edge {
+    /// The class that the value is in.
+    pub from: usize,
+    /// Where it goes.
+    pub to: Target,
+    /// The width of an element.
+    pub element_bits: u32,
+    /// How often the conversion would be executed, relatively.
+    pub weight: u32,
+}
+
+/// Where an edge goes.
+#[derive(Clone, Copy)]
+pub enum Target {
+    /// Through a shape op to a class.
+    Shape(Inst, usize),
+    /// Through a reduction along an axis to a class.
+    Reduced(u32, usize),
+    /// To a product that wants this layout.
+    Operand(LayoutId),
+}
+
+/// All classes of a function.
+pub struct Classes {
+    /// The classes.
+    pub list: Vec<Class>,
+    /// The edges.
+    pub edges: Vec<Edge>,
+    of_value: SecondaryMap<Value, Option<u32>>,
+    of_inst: SecondaryMap<Inst, Option<u32>>,
+}
+
+impl Classes {
+    /// The classes of a function.
+    pub fn new(function: &Function, cheap: &Rematerializable, products: &Products, infos: &Infos) -> Self {
+        let mut union = Union::new(function, cheap);
+        union.block(function.entry);
+        let mut classes = Self {
+            list: Vec::new(),
+            edges: Vec::new(),
+            of_value: SecondaryMap::new(),
+            of_inst: SecondaryMap::new(),
+        };
+        classes.number(function, &mut union);
+        let mut collect =
+            Collect { function, cheap, products, infos, classes: &mut classes, weights: SecondaryMap::new() };
+        collect.block(function.entry, 1);
+        classes
+    }
+
+    /// The class of a value that is not computed again.
+    pub fn of_value(&self, value: Value) -> Option<usize> {
+        self.of_value[value].map(|class| class as usize)
+    }
+
+    /// The class that an instruction is executed in.
+    pub fn of_inst(&self, inst: Inst) -> Option<usize> {
+        self.of_inst[inst].map(|class| class as usize)
+    }
+
+    fn number(&mut self, function: &Function, union: &mut Union<'_>) {
+        let mut numbers: SecondaryMap<Value, Option<u32>> = SecondaryMap::new();
+        let mut by_root = vec![None; union.parents.len()];
+        for node in 0..union.parents.len() {
+            let Some(shape) = union.shapes[node].clone() else { continue };
+            let root = union.find(node);
+            let class = *by_root[root].get_or_insert_with(|| {
+                self.list.push(Class { shape, ..Class::default() });
+                self.list.len() as u32 - 1
+            });
+            match node.checked_sub(function.values.len()) {
+                None => numbers[Value::new(node)] = Some(class),
+                Some(inst) => self.of_inst[Inst::new(inst)] = Some(class),
+            }
+        }
+        self.of_value = numbers;
+    }
+}
+
+/// Union-find over values and over the instructions that have a layout of their own.
+struct Union<'a> {
+    function: &'a Function,
+    cheap: &'a Rematerializable,
+    parents: Vec<usize>,
+    /// Of the nodes that are there, the shape.
+    shapes: Vec<Option<Shape>>,
+}
+
+impl<'a> Union<'a> {
+    fn new(function: &'a Function, cheap: &'a Rematerializable) -> Self {
+        let count = function.values.len() + function.insts.len();
+        Self { function, cheap, parents: (0..count).collect(), shapes: vec![None; count] }
+    }
+
+    fn find(&mut self, mut node: usize) -> usize {
+        while self.parents[node] != node {
+            self.parents[node] = self.parents[self.parents[node]];
+            node = self.parents[node];
+        }
+        node
+    }
+
+    /// Joins values with each other, but for those that are computed again.
+    fn join(&mut self, values: impl IntoIterator<Item = Value>, mut first: Option<usize>) {
+        for value in values {
+            if self.cheap.has(value) {
+                continue;
+            }
+            let node = value.index();
+            self.shapes[node] = Some(self.function.ty(value).shape.clone());
+            match first {
+                None => first = Some(node),
+                Some(other) => {
+                    let (a, b) = (self.find(node), self.find(other));
+                    self.parents[a] = b;
+                }
+            }
+        }
+    }
+
+    /// The node of an instruction on tiles of this shape.
+    fn node(&mut self, inst: Inst, shape: &Shape) -> usize {
+        let node = self.function.values.len() + inst.index();
+        self.shapes[node] = Some(shape.clone());
+        node
+    }
+
+    fn block(&mut self, block: Block) {
+        let function = self.function;
+        for inst in &function.blocks[block].insts {
+            let data = &function.insts[*inst];
+            let values = || data.operands.iter().chain(&data.results).copied();
+            match role(&data.op) {
+                Role::Pointwise | Role::Identity => {
+                    if data.results.iter().any(|result| !self.cheap.has(*result)) {
+                        self.join(values(), None);
+                    }
+                }
+                Role::Load | Role::Sink => {
+                    let shape = &function.ty(data.operands[0]).shape;
+                    if !shape.is_empty() {
+                        let node = self.node(*inst, shape);
+                        self.join(values(), Some(node));
+                    }
+                }
+                Role::Reduce => {
+                    let node = self.node(*inst, &function.ty(data.operands[0]).shape);
+                    self.join(data.operands.iter().copied(), Some(node));
+                    self.join(data.results.iter().copied(), None);
+                }
+                Role::Dot => self.join(data.operands[2..].iter().chain(&data.results).copied(), None),
+                Role::Shape => self.join(data.results.iter().copied(), None),
+                Role::Loop => {
+                    for slot in slots(function, *inst) {
+                        let ends = [slot.initial, slot.yielded, slot.result];
+                        if !self.cheap.has(slot.result) {
+                            self.join(ends.into_iter().chain(slot.parameters), None);
+                        }
+                    }
+                }
+                Role::Branch => {
+                    for (number, result) in data.results.iter().enumerate() {
+                        let yielded = data.regions.iter().map(|region| function.yielded(*region)[number]);
+                        self.join(yielded.chain([*result]), None);
+                    }
+                }
+                Role::Source | Role::Scalar | Role::Promise | Role::Call => {}
+            }
+            for region in &data.regions {
+                self.block(*region);
+            }
+        }
+    }
+}
+
+/// Collects what the classes are made of.
+struct Collect<'a> {
+    function: &'a Function,
+    cheap: &'a Rematerializable,
+    products: &'a Products,
+    infos: &'a Infos,
+    classes: &'a mut Classes,
+    /// Of the values so far, how often they are made.
+    weights: SecondaryMap<Value, Option<u32>>,
+}
+
+impl Collect<'_> {
+    fn block(&mut self, block: Block, weight: u32) {
+        for inst in &self.function.blocks[block].insts {
+            self.inst(*inst, weight);
+            let data = &self.function.insts[*inst];
+            for result in &data.results {
+                self.weights[*result] = Some(weight);
+            }
+            let is_loop = role(&data.op) == Role::Loop;
+            for region in &data.regions {
+                self.block(*region, if is_loop { weight.saturating_mul(LOOP_WEIGHT) } else { weight });
+            }
+        }
+    }
+
+    fn inst(&mut self, inst: Inst, weight: u32) {
+        let function = self.function;
+        let data = &function.insts[inst];
+        match role(&data.op) {
+            Role::Shape => {
+                if let Some(to) = data.results.first().and_then(|result| self.classes.of_value(*result)) {
+                    self.edge(data.operands[0], Target::Shape(inst, to), weight);
+                }
+            }
+            Role::Reduce => {
+                let Op::Reduce { axis } = data.op else { return };
+                let Some(from) = self.classes.of_inst(inst) else { return };
+                count(&mut self.classes.list[from].reductions, axis, weight);
+                if let Some(to) = self.classes.of_value(data.results[0]) {
+                    let element_bits =
+                        data.results.iter().map(|result| element_bits(function.ty(*result))).sum();
+                    self.push(Edge { from, to: Target::Reduced(axis, to), element_bits, weight });
+                }
+            }
+            Role::Dot => {
+                let Some(product) = self.products.of(inst) else { return };
+                // A scalar product takes its operands from shared memory, wherever they come from.
+                if product.product != Product::Fma {
+                    for (operand, layout) in data.operands.iter().zip(product.operands) {
+                        self.edge(*operand, Target::Operand(layout), weight);
+                    }
+                }
+                let result = data.results[0];
+                if let Some(class) = self.classes.of_value(result) {
+                    let bits = element_bits(function.ty(result));
+                    count(&mut self.classes.list[class].accumulators, (product.accumulator, bits), weight);
+                }
+            }
+            Role::Load | Role::Sink => self.access(inst, weight),
+            Role::Pointwise
+            | Role::Identity
+            | Role::Source
+            | Role::Loop
+            | Role::Branch
+            | Role::Scalar
+            | Role::Promise
+            | Role::Call => {}
+        }
+    }
+
+    fn access(&mut self, inst: Inst, weight: u32) {
+        let data = &self.function.insts[inst];
+        let ends = (AccessShape::of(self.function, inst, self.infos), self.classes.of_inst(inst));
+        let (Some(shape), Some(class)) = ends else { return };
+        // The value of a store may be converted; everything else would have to be as well.
+        let is_value = |place: usize| data.results.is_empty() && place == 1;
+        let are_free = data
+            .operands
+            .iter()
+            .enumerate()
+            .all(|(place, operand)| is_value(place) || self.cheap.has(*operand));
+        let accesses = &mut self.classes.list[class].accesses;
+        let weight = u64::from(weight);
+        match accesses.iter_mut().find(|known| known.shape == shape && known.are_free == are_free) {
+            Some(known) => {
+                known.insts.push(inst);
+                known.weight += weight;
+            }
+            None => accesses.push(Accesses { insts: vec![inst], shape, are_free, weight }),
+        }
+    }
+
+    fn edge(&mut self, value: Value, to: Target, weight: u32) {
+        if let Some(from) = self.classes.of_value(value) {
+            let element_bits = element_bits(self.function.ty(value));
+            // What is made outside of the loop is converted there.
+            let weight = self.weights[value].map_or(weight, |made| weight.min(made));
+            self.push(Edge { from, to, element_bits, weight });
+        }
+    }
+
+    fn push(&mut self, edge: Edge) {
+        let number = self.classes.edges.len();
+        self.classes.list[edge.from].edges.push(number);
+        if let Target::Shape(_, to) | Target::Reduced(_, to) = edge.to
+            && to != edge.from
+        {
+            self.classes.list[to].edges.push(number);
+        }
+        self.classes.edges.push(edge);
+    }
+}
+
+/// Counts something so many times more.
+fn count<T: PartialEq>(list: &mut Vec<(T, u64)>, item: T, weight: u32) {
+    match list.iter_mut().find(|(known, _)| *known == item) {
+        Some((_, total)) => *total += u64::from(weight),
+        None => list.push((item, u64::from(weight))),
+    }
+}

@@ -1,0 +1,317 @@
+//! How each `dot` is computed: by which instruction of the tensor cores, or element by element, and in which layouts.
+
+use cranelift_entity::{EntitySet, SecondaryMap};
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir::{Block, Dtype, Element, Function, InputPrecision, Inst, Op, Rounding, Type, Value};
+use tilewright_layout::{Fragment, Layout, Mma, blocked};
+
+use crate::assign::cost::LayoutCosts;
+use crate::language::LayoutId;
+use crate::layout_rules::LANES;
+use crate::layout_rules::{Role, fma_operand_layout, role};
+use crate::target::{Feature, Target};
+
+/// How a product is computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Product {
+    /// By `mma.sync`. Operands of fp32 are rounded to tf32.
+    MmaSync {
+        /// The instruction.
+        mma: Mma,
+        /// The warps along M and N.
+        warps: [u32; 2],
+    },
+    /// By multiplications and additions of single elements, in the type of the accumulator.
+    Fma,
+}
+
+/// A product with its layouts.
+#[derive(Clone, Copy)]
+pub struct Planned {
+    /// How it is computed.
+    pub product: Product,
+    /// The layouts of A and B.
+    pub operands: [LayoutId; 2],
+    /// The layout of the accumulator and of the result.
+    pub accumulator: LayoutId,
+}
+
+/// All products of a function.
+pub struct Products {
+    planned: SecondaryMap<Inst, Option<Planned>>,
+}
+
+impl Products {
+    /// Decides how each product is computed.
+    pub fn new(function: &Function, target: Target, num_warps: u32, layouts: &mut LayoutCosts) -> Self {
+        let dots = dots(function);
+        let chained = chained(function, &dots);
+        let mut planned = SecondaryMap::new();
+        for inst in dots {
+            let types = Types::of(function, inst);
+            let shape = Shape3::of(&types);
+            let product = types.tensor_core(shape, target).map_or(Product::Fma, |mma| {
+                let warps = split_warps(mma, shape, num_warps, chained.contains(inst));
+                Product::MmaSync { mma, warps }
+            });
+            let [a, b, accumulator] = fragments(product, &types, num_warps).map(|layout| layouts.add(layout));
+            planned[inst] = Some(Planned { product, operands: [a, b], accumulator });
+        }
+        Self { planned }
+    }
+
+    /// A product.
+    pub fn of(&self, inst: Inst) -> Option<Planned> {
+        self.planned[inst]
+    }
+}
+
+/// Converts operands that no instruction takes to a type that one does, and accumulators of 16 bits to fp32 where they are
+/// not the tensor cores'.
+pub fn convert_operands(function: &mut Function, target: Target) {
+    for (block, inst) in places(function) {
+        let types = Types::of(function, inst);
+        let wanted = types.supported(target);
+        if wanted == types.dtypes {
+            continue;
+        }
+        let data = function.insts[inst].clone();
+        let mut before: SmallVec<[Inst; 4]> = smallvec![];
+        let cast = |function: &mut Function, value: Value, dtype: Dtype| {
+            if function.ty(value).dtype() == Some(dtype) {
+                return None;
+            }
+            let op = Op::Cast { element: Element::Value(dtype), rounding: Rounding::default() };
+            let ty = function.ty(value).with_dtype(dtype);
+            Some(function.create_inst(op, smallvec![value], smallvec![], [ty], data.location))
+        };
+        let mut operands = data.operands.clone();
+        for (operand, dtype) in operands.iter_mut().zip(wanted) {
+            if let Some(inst) = cast(function, *operand, dtype) {
+                *operand = function.insts[inst].results[0];
+                before.push(inst);
+            }
+        }
+        let result = data.results[0];
+        function.insts[inst].operands = operands;
+        let mut after = None;
+        if wanted[2] != types.dtypes[2] {
+            // The result keeps its value: the product gets a new one, which is converted to it.
+            let ty = function.ty(result).with_dtype(wanted[2]);
+            let product = function.create_inst(
+                data.op.clone(),
+                function.insts[inst].operands.clone(),
+                smallvec![],
+                [ty],
+                data.location,
+            );
+            let sum = function.insts[product].results[0];
+            let element = Element::Value(types.dtypes[2]);
+            function.insts[inst].op = Op::Cast { element, rounding: Rounding::default() };
+            function.insts[inst].operands = smallvec![sum];
+            after = Some(product);
+        }
+        let insts = &mut function.blocks[block].insts;
+        let place = insts.iter().position(|other| *other == inst).expect("the block holds the product");
+        insts.splice(place..place, before.into_iter().chain(after));
+    }
+}
+
+/// Every product with its block.
+fn places(function: &Function) -> Vec<(Block, Inst)> {
+    let mut found = Vec::new();
+    let mut blocks = vec![function.entry];
+    while let Some(block) = blocks.pop() {
+        for inst in &function.blocks[block].insts {
+            let data = &function.insts[*inst];
+            blocks.extend(data.regions.iter().copied());
+            if role(&data.op) == Role::Dot {
+                found.push((block, *inst));
+            }
+        }
+    }
+    found
+}
+
+fn dots(function: &Function) -> Vec<Inst> {
+    places(function).into_iter().map(|(_, inst)| inst).collect()
+}
+
+/// The products whose result becomes an operand of another one, as in attention, and those others. When all warps lie along
+/// M, the result of one is the operand of the next in the same warp.
+fn chained(function: &Function, dots: &[Inst]) -> EntitySet<Inst> {
+    let mut found = EntitySet::new();
+    for dot in dots {
+        let mut seen: EntitySet<Value> = EntitySet::new();
+        let mut stack: Vec<Value> = function.insts[*dot].operands[..2].to_vec();
+        while let Some(value) = stack.pop() {
+            let Some(inst) = function.defining_inst(value).filter(|_| seen.insert(value)) else { continue };
+            match role(&function.insts[inst].op) {
+                Role::Dot => {
+                    found.insert(inst);
+                    found.insert(*dot);
+                }
+                Role::Pointwise | Role::Identity | Role::Shape => {
+                    stack.extend(function.insts[inst].operands.iter().copied());
+                }
+                Role::Source
+                | Role::Load
+                | Role::Sink
+                | Role::Reduce
+                | Role::Loop
+                | Role::Branch
+                | Role::Scalar
+                | Role::Promise
+                | Role::Call => {}
+            }
+        }
+    }
+    found
+}
+
+/// The extents along M, N and K.
+#[derive(Clone, Copy)]
+struct Shape3 {
+    m: u32,
+    n: u32,
+    k: u32,
+}
+
+impl Shape3 {
+    fn of(types: &Types) -> Self {
+        let (a, b) = (&types.operands[0].shape, &types.operands[1].shape);
+        let rank = a.len();
+        Self { m: a[rank - 2], n: b[rank - 1], k: a[rank - 1] }
+    }
+}
+
+struct Types {
+    operands: [Type; 3],
+    dtypes: [Dtype; 3],
+    precision: InputPrecision,
+}
+
+impl Types {
+    fn of(function: &Function, inst: Inst) -> Self {
+        let data = &function.insts[inst];
+        let operands = [0, 1, 2].map(|place| function.ty(data.operands[place]).clone());
+        let dtypes = [0, 1, 2].map(|place: usize| {
+            operands[place].dtype().expect("the verifier checks that products are of numbers")
+        });
+        let precision = match data.op {
+            Op::Dot { precision, .. } => precision,
+            // tidy: wildcard because only products come here
+            _ => InputPrecision::default(),
+        };
+        Self { operands, dtypes, precision }
+    }
+
+    /// The types of operands and accumulator that the product is computed in.
+    fn supported(&self, target: Target) -> [Dtype; 3] {
+        let [a, b, accumulator] = self.dtypes;
+        if self.tensor_core(Shape3::of(self), target).is_some() || !accumulator.is_float() {
+            return self.dtypes;
+        }
+        // Every number of 8 bits is one of fp16.
+        let wider = |dtype: Dtype| if dtype.is_fp8() { Dtype::F16 } else { dtype };
+        let sum = if accumulator == Dtype::F64 { Dtype::F64 } else { Dtype::F32 };
+        for dtypes in [[wider(a), wider(b), accumulator], [wider(a), wider(b), sum]] {
+            if self.with(dtypes).tensor_core(Shape3::of(self), target).is_some() {
+                return dtypes;
+            }
+        }
+        [sum; 3]
+    }
+
+    fn with(&self, dtypes: [Dtype; 3]) -> Self {
+        let operands = [0, 1, 2].map(|place: usize| self.operands[place].with_dtype(dtypes[place]));
+        Self { operands, dtypes, precision: self.precision }
+    }
+
+    /// The instruction for these types, if the target has one and the tiles are not smaller.
+    fn tensor_core(&self, shape: Shape3, target: Target) -> Option<Mma> {
+        use Dtype as D;
+        let has = |feature| target.features.has(feature);
+        let [a, b, accumulator] = self.dtypes;
+        let has_wide = has(Feature::MmaSyncWide);
+        let is_fp8 = |dtype| matches!(dtype, D::F8E5 | D::F8E4NV);
+        // Of each instruction m, k and the bits of an operand; the largest k first.
+        let candidates: &[(u32, u32, u32)] = match (a, b, accumulator) {
+            (D::F16, D::F16, D::F32 | D::F16) | (D::BF16, D::BF16, D::F32) if has_wide => {
+                &[(16, 16, 16), (16, 8, 16)]
+            }
+            (D::F16, D::F16, D::F32 | D::F16) if has(Feature::MmaSync) => &[(16, 8, 16)],
+            (D::F32, D::F32, D::F32) if has_wide && self.precision == InputPrecision::Tf32 => {
+                &[(16, 8, 32), (16, 4, 32)]
+            }
+            (D::I8 | D::U8, D::I8 | D::U8, D::I32) if has_wide => &[(16, 32, 8), (16, 16, 8)],
+            (D::I8 | D::U8, D::I8 | D::U8, D::I32) if has(Feature::MmaSync) => &[(8, 16, 8)],
+            (a, b, D::F32) if is_fp8(a) && is_fp8(b) && has(Feature::MmaSyncFp8) => &[(16, 32, 8)],
+            // The others have no instruction, or one of no use: fp64.
+            _ => &[],
+        };
+        let fits = |(m, k, _): &&(u32, u32, u32)| shape.m >= *m && shape.n >= 8 && shape.k >= *k;
+        let (m, k, bits) = *candidates.iter().find(fits)?;
+        Some(Mma::new(m, 8, k, bits))
+    }
+}
+
+/// The warps along M and N: those with which a warp loads the least, without two that compute the same where possible.
+fn split_warps(mma: Mma, shape: Shape3, num_warps: u32, is_chained: bool) -> [u32; 2] {
+    let (most_m, most_n) = (shape.m / mma.m, shape.n / mma.n);
+    if is_chained {
+        let m = num_warps.min(most_m);
+        return [m, num_warps / m];
+    }
+    let splits = (0..=num_warps.ilog2()).map(|bit| [num_warps >> bit, 1 << bit]);
+    let cost = |[m, n]: &[u32; 2]| {
+        let idle = (m / most_m.min(*m)) * (n / most_n.min(*n));
+        (idle, shape.m.div_ceil(*m) + shape.n.div_ceil(*n))
+    };
+    splits.min_by_key(cost).expect("there is a warp")
+}
+
+/// The layouts of A, B and the accumulator.
+fn fragments(product: Product, types: &Types, num_warps: u32) -> [Layout; 3] {
+    let shapes = [0, 1, 2].map(|place: usize| &types.operands[place].shape[..]);
+    match product {
+        Product::MmaSync { mma, warps } => {
+            let kinds = [Fragment::A, Fragment::B, Fragment::Accumulator];
+            [0, 1, 2].map(|place| mma.layout(kinds[place], shapes[place], warps))
+        }
+        Product::Fma => {
+            let accumulator = scalar_accumulator(shapes[2], num_warps);
+            let k = shapes[0][shapes[0].len() - 1];
+            let [a, b] = [0, 1].map(|place| fma_operand_layout(&accumulator, place, k));
+            [a, b, accumulator]
+        }
+    }
+}
+
+/// The layout of an accumulator that is computed element by element: a square of elements a thread, so that each element of
+/// an operand that a thread loads serves several products.
+fn scalar_accumulator(shape: &[u32], num_warps: u32) -> Layout {
+    let rank = shape.len();
+    let (m, n) = (shape[rank - 2], shape[rank - 1]);
+    let per_thread = (m * n / (LANES * num_warps)).max(1);
+    let side = |limit: u32| limit.min(4);
+    let along_n = side(n).min(per_thread);
+    let along_m = side(m).min(per_thread / along_n).max(1);
+    let lanes_n = (n / along_n).clamp(1, 8);
+    let lanes_m = LANES / lanes_n;
+    let box_of = |m: u32, n: u32| {
+        let mut sizes: SmallVec<[u32; 6]> = SmallVec::from_elem(1, rank);
+        (sizes[rank - 2], sizes[rank - 1]) = (m, n);
+        sizes
+    };
+    let left_m = (m / (along_m * lanes_m)).max(1);
+    let warps_m = num_warps.min(left_m);
+    let order: SmallVec<[usize; 6]> = (0..rank).rev().collect();
+    blocked(
+        shape,
+        &box_of(along_m, along_n),
+        &box_of(lanes_m, lanes_n),
+        &box_of(warps_m, num_warps / warps_m),
+        &order,
+    )
+}

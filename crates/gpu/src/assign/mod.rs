@@ -1,0 +1,56 @@
+//! Layout assignment: from tile IR to the language of the GPU path, a layout for every value.
+//!
+//! | file | decides |
+//! |---|---|
+//! | `mma_selection` | the instruction and the layouts of each matrix product |
+//! | `rematerialization` | which tiles every thread computes for itself: they have any layout that is asked for |
+//! | `equivalence` | which other values want one layout |
+//! | `coalescing` | how wide accesses to global memory may be, and what they cost in a layout |
+//! | `selection` | a layout for each class and each access, by the `cost` of accesses and conversions |
+//! | `propagation` | which layouts each value is wanted in |
+//! | `rewrite` | nothing: it writes the text |
+
+pub mod coalescing;
+mod cost;
+mod equivalence;
+pub mod mma_selection;
+mod propagation;
+mod rematerialization;
+mod rewrite;
+mod selection;
+
+use tilewright_ir as ir;
+use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
+
+use crate::language::Module;
+use crate::target::Target;
+use cost::LayoutCosts;
+use equivalence::Classes;
+use mma_selection::Products;
+use propagation::{Decided, Demands};
+use rematerialization::Rematerializable;
+
+/// Gives every value of a kernel without calls a layout.
+pub fn assign_layouts(module: &ir::Module, target: Target, num_warps: u32) -> Module {
+    let function = module.kernel();
+    let addresses = analyze_assuming(function, Assumptions { no_signed_overflow: true });
+    // Numbers that programs compute with may wrap around, unlike those that they make addresses of.
+    let certain = analyze(function);
+    let mut costs = LayoutCosts::default();
+    let products = Products::new(function, target, num_warps, &mut costs);
+    let cheap = Rematerializable::new(function);
+    let classes = Classes::new(function, &cheap, &products, &addresses);
+    let choice = selection::choose(function, &classes, &mut costs, num_warps);
+    let decided = Decided {
+        function,
+        cheap: &cheap,
+        classes: &classes,
+        products: &products,
+        addresses: &addresses,
+        certain: &certain,
+        target,
+        num_warps,
+    };
+    let demands = Demands::new(&decided, choice, &mut costs);
+    rewrite::rewrite(module, &decided, &demands, &mut costs)
+}

@@ -1,0 +1,349 @@
+//! The function in the language of the GPU path: each value in the layouts that it is wanted in. Values that are
+//! rematerialized are made once for each layout, all others once, with a `convert_layout` for each further layout.
+//!
+//! A `convert_layout` stands behind all else in the block of its value, as late as its first use allows: so loads are issued
+//! before the first of them is waited for, and nothing is converted in a loop that could be converted before it.
+
+use cranelift_entity::{PrimaryMap, SecondaryMap};
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, BlockData, Inst, Value};
+
+use crate::assign::coalescing::{AccessShape, equal_registers};
+use crate::assign::cost::LayoutCosts;
+use crate::assign::mma_selection::Product;
+use crate::assign::propagation::{Decided, Demands};
+use crate::language::{Function, GpuOp, Header, LayoutId, MmaShape, Module, Op, Scope, Type};
+use crate::layout_rules::{Role, Slot, role, slots};
+
+/// Builds the module of a kernel.
+pub fn rewrite(
+    source: &ir::Module,
+    decided: &Decided<'_>,
+    demands: &Demands,
+    costs: &mut LayoutCosts,
+) -> Module {
+    let old = decided.function;
+    let mut function = Function::new(old.name.clone());
+    function.span = old.span;
+    function.parameters.clone_from(&old.parameters);
+    function.results = old.results.iter().cloned().map(Type::scalar).collect();
+    function.locations = old.locations.clone();
+    let mut rewrite = Rewrite {
+        decided,
+        demands,
+        costs,
+        new: function,
+        header: Header::new(decided.target, decided.num_warps),
+        ids: FxHashMap::default(),
+        versions: FxHashMap::default(),
+        homes: SecondaryMap::new(),
+        staged: FxHashMap::default(),
+    };
+    let entry = rewrite.new.entry;
+    for parameter in &old.blocks[old.entry].parameters {
+        rewrite.parameter(entry, *parameter, None);
+    }
+    rewrite.block(old.entry, entry, true);
+    let Rewrite { new, header, .. } = rewrite;
+    let mut functions = PrimaryMap::new();
+    let entry = functions.push(new);
+    Module { header, functions, entry, sources: source.sources.clone() }
+}
+
+struct Rewrite<'a, 'f> {
+    decided: &'a Decided<'f>,
+    demands: &'a Demands,
+    costs: &'a mut LayoutCosts,
+    new: Function,
+    header: Header,
+    /// The layouts of the module, by the number that they were weighed under.
+    ids: FxHashMap<LayoutId, LayoutId>,
+    /// The new value of an old one in a layout; of scalars without one.
+    versions: FxHashMap<(Value, Option<LayoutId>), Value>,
+    /// The block that holds a new value.
+    homes: SecondaryMap<Value, Option<Block>>,
+    /// The operands of products of single elements, by the new value that they are made of.
+    staged: FxHashMap<(Value, LayoutId), Value>,
+}
+
+impl Rewrite<'_, '_> {
+    /// The type of an old value in a layout.
+    fn ty(&mut self, old: Value, layout: Option<LayoutId>) -> Type {
+        let tile = self.decided.function.ty(old).clone();
+        let layout = layout.filter(|_| !tile.is_scalar()).map(|layout| {
+            let Self { header, costs, .. } = self;
+            *self.ids.entry(layout).or_insert_with(|| header.layouts.add(costs.get(layout).clone()))
+        });
+        Type::registers(tile, layout)
+    }
+
+    fn parameter(&mut self, block: Block, old: Value, layout: Option<LayoutId>) {
+        let ty = self.ty(old, layout);
+        let name = self.decided.function.values[old].name.clone();
+        let new = self.new.add_parameter(block, ty, name);
+        self.define(old, layout, new, block);
+    }
+
+    fn define(&mut self, old: Value, layout: Option<LayoutId>, new: Value, block: Block) {
+        self.versions.insert((old, layout), new);
+        self.homes[new] = Some(block);
+        if self.new.values[new].name.is_none() {
+            self.new.values[new].name.clone_from(&self.decided.function.values[old].name);
+        }
+    }
+
+    /// The layouts that a value exists in.
+    fn layouts_of(&self, value: Value) -> SmallVec<[Option<LayoutId>; 2]> {
+        if self.decided.function.ty(value).is_scalar() {
+            return smallvec![None];
+        }
+        let wanted = &self.demands.of_value[value];
+        let count = if self.decided.cheap.has(value) { wanted.len() } else { wanted.len().min(1) };
+        wanted[..count].iter().map(|layout| Some(*layout)).collect()
+    }
+
+    /// The new value of an old one in a layout, converted if there is none yet.
+    fn get(&mut self, old: Value, layout: Option<LayoutId>) -> Value {
+        let layout = if self.decided.function.ty(old).is_scalar() { None } else { layout };
+        if let Some(new) = self.versions.get(&(old, layout)) {
+            return *new;
+        }
+        let native = self.demands.of_value[old].first().copied();
+        let from =
+            *self.versions.get(&(old, native)).expect("a value is made in each layout that it is wanted in");
+        let home = self.homes[from].expect("every value is in a block");
+        let new = self.convert((old, layout), from, home);
+        self.define(old, layout, new, home);
+        new
+    }
+
+    fn convert(&mut self, (old, layout): (Value, Option<LayoutId>), from: Value, home: Block) -> Value {
+        let ty = self.ty(old, layout);
+        let location =
+            self.new.defining_inst(from).map(|inst| self.new.insts[inst].location).unwrap_or_default();
+        let op = GpuOp::ConvertLayout {}.into();
+        let inst = self.new.create_inst(op, smallvec![from], smallvec![], [ty], location);
+        self.new.blocks[home].insts.push(inst);
+        self.new.insts[inst].results[0]
+    }
+
+    /// An operand of a product of single elements: it goes through shared memory from any layout, its own even.
+    fn staged(&mut self, old: Value, from: Value, layout: LayoutId) -> Value {
+        if let Some(new) = self.staged.get(&(from, layout)) {
+            return *new;
+        }
+        let home = self.homes[from].expect("every value is in a block");
+        let new = self.convert((old, Some(layout)), from, home);
+        self.homes[new] = Some(home);
+        self.new.values[new].name = self.new.values[from].name.clone();
+        self.staged.insert((from, layout), new);
+        new
+    }
+
+    /// Copies a block. The terminators of some regions are made by the instruction that has the region.
+    fn block(&mut self, old: Block, new: Block, with_terminator: bool) {
+        let function = self.decided.function;
+        let insts = &function.blocks[old].insts;
+        let count = if with_terminator { insts.len() } else { insts.len().saturating_sub(1) };
+        for inst in &insts[..count] {
+            match role(&function.insts[*inst].op) {
+                Role::Promise => {}
+                Role::Identity => self.identity(*inst),
+                Role::Loop => self.repeat(*inst, new),
+                Role::Branch => self.branch(*inst, new),
+                Role::Pointwise
+                | Role::Source
+                | Role::Shape
+                | Role::Load
+                | Role::Sink
+                | Role::Dot
+                | Role::Reduce
+                | Role::Scalar
+                | Role::Call => self.straight(*inst, new),
+            }
+        }
+    }
+
+    /// Straight code: once for each layout of the result.
+    fn straight(&mut self, inst: Inst, block: Block) {
+        let function = self.decided.function;
+        let data = &function.insts[inst];
+        let first = data.results.first();
+        let layouts = first.map_or_else(|| smallvec![None], |result| self.layouts_of(*result));
+        for layout in layouts {
+            let operands = (0..data.operands.len()).map(|place| {
+                let wanted = self.demands.of_operand(self.decided, self.costs, (inst, place), layout);
+                self.get(data.operands[place], wanted)
+            });
+            let mut operands: SmallVec<[Value; 4]> = operands.collect();
+            if let Some(planned) = self.decided.products.of(inst)
+                && planned.product == Product::Fma
+            {
+                for (place, layout) in planned.operands.into_iter().enumerate() {
+                    operands[place] = self.staged(data.operands[place], operands[place], layout);
+                }
+            }
+            let regions = data.regions.iter().map(|region| self.scalar_region(*region)).collect();
+            let layouts: SmallVec<[Option<LayoutId>; 1]> = (0..data.results.len())
+                .map(|place| if place == 0 { layout } else { self.layouts_of(data.results[place])[0] })
+                .collect();
+            let copy = self.push(inst, block, operands, regions, &layouts);
+            for (place, result) in data.results.iter().enumerate() {
+                self.define(*result, layouts[place], self.new.insts[copy].results[place], block);
+            }
+        }
+    }
+
+    /// A region of scalars, as reductions have.
+    fn scalar_region(&mut self, old: Block) -> Block {
+        let new = self.new.blocks.push(BlockData::default());
+        for parameter in &self.decided.function.blocks[old].parameters {
+            self.parameter(new, *parameter, None);
+        }
+        self.block(old, new, true);
+        new
+    }
+
+    /// Appends an instruction made of an old one, its results in these layouts.
+    fn push(
+        &mut self,
+        old: Inst,
+        block: Block,
+        operands: SmallVec<[Value; 4]>,
+        regions: SmallVec<[Block; 2]>,
+        layouts: &[Option<LayoutId>],
+    ) -> Inst {
+        let data = &self.decided.function.insts[old];
+        let types: SmallVec<[Type; 2]> =
+            data.results.iter().zip(layouts).map(|(result, layout)| self.ty(*result, *layout)).collect();
+        let op = self.op(old, operands.first().copied(), layouts.first().copied().flatten());
+        let copy = self.new.create_inst(op, operands, regions, types, data.location);
+        self.new.blocks[block].insts.push(copy);
+        copy
+    }
+
+    /// The op with what is decided about it, for the new first operand and the layout of the result.
+    fn op(&self, old: Inst, first: Option<Value>, result: Option<LayoutId>) -> Op {
+        let Decided { function, addresses, certain, products, .. } = *self.decided;
+        let data = &function.insts[old];
+        let (axis, width) = AccessShape::of(function, old, addresses)
+            .and_then(|shape| {
+                let layout = self.new.ty(first?).layout()?;
+                Some(shape.vector_axis_and_width(self.header.layouts.get(layout)))
+            })
+            .unwrap_or((0, 1));
+        let op = match data.op.clone() {
+            ir::Op::Elementwise { function } => {
+                let info = &certain[data.results[0]];
+                let bits = result.map_or(0, |layout| equal_registers(self.costs.get(layout), info));
+                GpuOp::Elementwise { function, equal_registers: bits }
+            }
+            ir::Op::Load { cache, eviction, volatile } => {
+                GpuOp::Load { cache, eviction, volatile, axis, width }
+            }
+            ir::Op::Store { cache, eviction } => GpuOp::Store { cache, eviction, axis, width },
+            ir::Op::Reduce { axis } => GpuOp::Reduce { axis, scope: Scope::Block },
+            ir::Op::Dot { precision, max_imprecise_acc } => {
+                match products.of(old).expect("every product is planned").product {
+                    Product::MmaSync { mma, warps } => GpuOp::MmaSync {
+                        instruction: MmaShape { m: mma.m, n: mma.n, k: mma.k },
+                        warps: warps.iter().map(|count| i64::from(*count)).collect(),
+                        precision,
+                        max_imprecise_acc,
+                    },
+                    Product::Fma => GpuOp::FmaDot { precision, max_imprecise_acc },
+                }
+            }
+            // tidy: wildcard because about other ops nothing is decided
+            other => return Op::Tile(other),
+        };
+        Op::Gpu(op)
+    }
+
+    /// The value itself.
+    fn identity(&mut self, inst: Inst) {
+        let data = &self.decided.function.insts[inst];
+        let (operand, result) = (data.operands[0], data.results[0]);
+        for layout in self.layouts_of(result) {
+            let new = self.get(operand, layout);
+            self.versions.insert((result, layout), new);
+        }
+    }
+
+    fn repeat(&mut self, inst: Inst, block: Block) {
+        let function = self.decided.function;
+        let data = &function.insts[inst];
+        // Each carried value once for each layout.
+        let carried: Vec<(Slot, Option<LayoutId>)> = slots(function, inst)
+            .into_iter()
+            .flat_map(|slot| {
+                let layouts = self.layouts_of(slot.result);
+                let copy = move |layout| {
+                    let parameters = slot.parameters.clone();
+                    (Slot { parameters, ..slot }, layout)
+                };
+                layouts.into_iter().map(copy).collect::<Vec<_>>()
+            })
+            .collect();
+        let bounds = if matches!(data.op, ir::Op::For { .. }) { 3 } else { 0 };
+        let mut operands: SmallVec<[Value; 4]> =
+            data.operands[..bounds].iter().map(|bound| self.get(*bound, None)).collect();
+        for (slot, layout) in &carried {
+            operands.push(self.get(slot.initial, *layout));
+        }
+        let mut regions: SmallVec<[Block; 2]> = smallvec![];
+        let last = data.regions.len() - 1;
+        for (number, region) in data.regions.iter().enumerate() {
+            let new = self.new.blocks.push(BlockData::default());
+            if bounds > 0 {
+                self.parameter(new, function.blocks[*region].parameters[0], None);
+            }
+            for (slot, layout) in &carried {
+                self.parameter(new, slot.parameters[number], *layout);
+            }
+            self.block(*region, new, number != last);
+            if number == last {
+                let yielded = carried.iter().map(|(slot, layout)| (slot.yielded, *layout)).collect();
+                self.terminate(*region, new, yielded);
+            }
+            regions.push(new);
+        }
+        let types: Vec<Type> = carried.iter().map(|(slot, layout)| self.ty(slot.result, *layout)).collect();
+        let op = Op::Tile(data.op.clone());
+        let copy = self.new.create_inst(op, operands, regions, types, data.location);
+        self.new.blocks[block].insts.push(copy);
+        for (place, (slot, layout)) in carried.iter().enumerate() {
+            self.define(slot.result, *layout, self.new.insts[copy].results[place], block);
+        }
+    }
+
+    fn branch(&mut self, inst: Inst, block: Block) {
+        let function = self.decided.function;
+        let data = &function.insts[inst];
+        let layouts: Vec<Option<LayoutId>> =
+            data.results.iter().map(|result| self.layouts_of(*result)[0]).collect();
+        let condition = self.get(data.operands[0], None);
+        let mut regions: SmallVec<[Block; 2]> = smallvec![];
+        for region in &data.regions {
+            let new = self.new.blocks.push(BlockData::default());
+            self.block(*region, new, false);
+            let yielded = function.yielded(*region).iter().copied().zip(layouts.iter().copied()).collect();
+            self.terminate(*region, new, yielded);
+            regions.push(new);
+        }
+        let copy = self.push(inst, block, smallvec![condition], regions, &layouts);
+        for (place, result) in data.results.iter().enumerate() {
+            self.define(*result, layouts[place], self.new.insts[copy].results[place], block);
+        }
+    }
+
+    /// Ends a region with values in the layouts of the instruction's results.
+    fn terminate(&mut self, old: Block, new: Block, yielded: Vec<(Value, Option<LayoutId>)>) {
+        let operands = yielded.into_iter().map(|(value, layout)| self.get(value, layout)).collect();
+        if let Some(inst) = self.decided.function.terminator(old) {
+            self.push(inst, new, operands, smallvec![], &[]);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The choice of a layout for each class: candidates come from the accesses and products of the class and from its
+//! neighbours; the cheapest wins, where the cost is that of the accesses and of the conversions at the edges. The classes are
+//! gone through a few times, since what is best for one depends on its neighbours.
+
+use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
+use tilewright_ir::{Function, Inst};
+
+use crate::assign::cost::LayoutCosts;
+use crate::assign::equivalence::{Accesses, Classes, Edge, Target};
+use crate::language::LayoutId;
+use crate::layout_rules::{default_layout, operand_layout, reduced_layout, result_layout};
+
+/// The choice seldom changes after the second time.
+const MOST_ROUNDS: usize = 4;
+
+/// What is chosen.
+pub struct Choice {
+    /// The layout of each class.
+    pub of_class: Vec<LayoutId>,
+    /// The layout of each access, where it is not that of its class.
+    pub of_access: SecondaryMap<Inst, Option<LayoutId>>,
+}
+
+/// Chooses.
+pub fn choose(function: &Function, classes: &Classes, layouts: &mut LayoutCosts, num_warps: u32) -> Choice {
+    let mut chooser =
+        Chooser { function, classes, layouts, num_warps, chosen: vec![None; classes.list.len()] };
+    // Products are hardest to please, then those that say anything at all.
+    let mut order: Vec<usize> = (0..classes.list.len()).collect();
+    order.sort_by_key(|class| {
+        let class = &classes.list[*class];
+        (class.accumulators.is_empty(), class.accesses.is_empty())
+    });
+    for _ in 0..MOST_ROUNDS {
+        let mut changed = false;
+        for class in &order {
+            changed |= chooser.class(*class);
+        }
+        if !changed {
+            break;
+        }
+    }
+    chooser.finish()
+}
+
+struct Chooser<'a> {
+    function: &'a Function,
+    classes: &'a Classes,
+    layouts: &'a mut LayoutCosts,
+    num_warps: u32,
+    chosen: Vec<Option<LayoutId>>,
+}
+
+impl Chooser<'_> {
+    /// Chooses for a class; whether that changed anything.
+    fn class(&mut self, class: usize) -> bool {
+        let candidates = self.candidates(class);
+        let mut best = None;
+        for candidate in candidates {
+            let cost = self.cost(class, candidate);
+            if best.is_none_or(|(least, _)| cost < least) {
+                best = Some((cost, candidate));
+            }
+        }
+        let chosen = best.map(|(_, candidate)| candidate);
+        std::mem::replace(&mut self.chosen[class], chosen) != chosen
+    }
+
+    /// The layouts to choose from, each once; the one chosen so far comes first.
+    fn candidates(&mut self, class: usize) -> SmallVec<[LayoutId; 8]> {
+        let data = &self.classes.list[class];
+        let mut found: SmallVec<[LayoutId; 8]> = self.chosen[class].into_iter().collect();
+        found.extend(data.accumulators.iter().map(|((layout, _), _)| *layout));
+        for access in &data.accesses {
+            found.push(self.own_layout(access, &data.shape));
+            for (axis, _) in &data.reductions {
+                let layout = access.shape.layout(&data.shape, self.num_warps, Some(*axis as usize));
+                found.push(self.layouts.add(layout));
+            }
+        }
+        for edge in &data.edges {
+            found.extend(self.across(class, &self.classes.edges[*edge]));
+        }
+        if found.is_empty() {
+            found.push(self.layouts.add(default_layout(&data.shape, self.num_warps)));
+        }
+        let mut unique: SmallVec<[LayoutId; 8]> = SmallVec::new();
+        for layout in found {
+            if !unique.contains(&layout) {
+                unique.push(layout);
+            }
+        }
+        unique
+    }
+
+    fn own_layout(&mut self, access: &Accesses, shape: &[u32]) -> LayoutId {
+        self.layouts.add(access.shape.layout(shape, self.num_warps, None))
+    }
+
+    /// The layout of a class with which an edge costs nothing.
+    fn across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
+        match edge.to {
+            Target::Operand(layout) => Some(layout),
+            Target::Shape(inst, to) if to == class => {
+                let from = self.chosen[edge.from]?;
+                let layout = {
+                    let data = &self.function.insts[inst];
+                    let operand = self.function.ty(data.operands[0]);
+                    result_layout(&data.op, operand, self.layouts.get(from))
+                };
+                Some(self.layouts.add(layout))
+            }
+            Target::Shape(inst, to) => self.wanted_by_shape(inst, self.chosen[to]?),
+            Target::Reduced(axis, to) if to == class => {
+                let from = self.chosen[edge.from]?;
+                let layout = reduced_layout(self.layouts.get(from), axis);
+                Some(self.layouts.add(layout))
+            }
+            // Many layouts are reduced to one.
+            Target::Reduced(..) => None,
+        }
+    }
+
+    fn wanted_by_shape(&mut self, inst: Inst, result: LayoutId) -> Option<LayoutId> {
+        let data = &self.function.insts[inst];
+        let operand = self.function.ty(data.operands[0]);
+        let layout = operand_layout(&data.op, operand, self.layouts.get(result))?;
+        Some(self.layouts.add(layout))
+    }
+
+    /// What a class costs in a layout. Neighbours without a layout cost nothing yet.
+    fn cost(&mut self, class: usize, layout: LayoutId) -> u64 {
+        let classes = self.classes;
+        let data = &classes.list[class];
+        let mut cost = 0;
+        for access in &data.accesses {
+            cost += u64::from(self.access(access, &data.shape, layout).1) * access.weight;
+        }
+        for (axis, weight) in &data.reductions {
+            cost += u64::from(self.layouts.reduction_cost(layout, *axis)) * weight;
+        }
+        for ((accumulator, bits), weight) in &data.accumulators {
+            let there_and_back = self.layouts.conversion_cost(layout, *accumulator, *bits)
+                + self.layouts.conversion_cost(*accumulator, layout, *bits);
+            cost += u64::from(there_and_back) * weight;
+        }
+        for number in &data.edges {
+            let edge = &classes.edges[*number];
+            cost += u64::from(self.edge(edge, class, layout)) * u64::from(edge.weight);
+        }
+        cost
+    }
+
+    fn edge(&mut self, edge: &Edge, class: usize, layout: LayoutId) -> u32 {
+        let chosen = |of: usize, this: &Self| if of == class { Some(layout) } else { this.chosen[of] };
+        let Some(mut from) = chosen(edge.from, self) else { return 0 };
+        let to = match edge.to {
+            Target::Operand(layout) => Some(layout),
+            Target::Shape(inst, to) => chosen(to, self).and_then(|to| self.wanted_by_shape(inst, to)),
+            Target::Reduced(axis, to) => {
+                let reduced = reduced_layout(self.layouts.get(from), axis);
+                from = self.layouts.add(reduced);
+                chosen(to, self)
+            }
+        };
+        to.map_or(0, |to| self.layouts.conversion_cost(from, to, edge.element_bits))
+    }
+
+    /// The layout of accesses in a class with this layout, and the cost of one: that of the class, or their own and a conversion.
+    fn access(&mut self, access: &Accesses, shape: &[u32], class: LayoutId) -> (LayoutId, u32) {
+        let direct = access.shape.cost(self.layouts.get(class));
+        let own = self.own_layout(access, shape);
+        if !access.are_free || own == class {
+            return (class, direct);
+        }
+        let converted = access.shape.cost(self.layouts.get(own))
+            + self.layouts.conversion_cost(own, class, access.shape.bytes * 8);
+        if converted < direct { (own, converted) } else { (class, direct) }
+    }
+
+    fn finish(mut self) -> Choice {
+        let classes = self.classes;
+        let of_class: Vec<LayoutId> =
+            self.chosen.iter().map(|chosen| chosen.expect("each class has a candidate")).collect();
+        let mut of_access = SecondaryMap::new();
+        for (data, class) in classes.list.iter().zip(&of_class) {
+            for access in &data.accesses {
+                let layout = self.access(access, &data.shape, *class).0;
+                for inst in &access.insts {
+                    of_access[*inst] = Some(layout);
+                }
+            }
+        }
+        Choice { of_class, of_access }
+    }
+}

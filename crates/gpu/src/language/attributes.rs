@@ -1,0 +1,69 @@
+//! Attributes of the ops of this language.
+
+use std::fmt::Write;
+
+use tilewright_ir::Attribute;
+
+/// The extents of one instruction of the tensor cores, in text `m16n8k16`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MmaShape {
+    /// Rows of A and of the accumulator.
+    pub m: u32,
+    /// Columns of B and of the accumulator.
+    pub n: u32,
+    /// Columns of A, rows of B.
+    pub k: u32,
+}
+
+impl Attribute for MmaShape {
+    fn print(&self, out: &mut String) {
+        write!(out, "m{}n{}k{}", self.m, self.n, self.k).expect("writing to a string does not fail");
+    }
+    fn parse(text: &str) -> Option<Self> {
+        let (m, rest) = text.strip_prefix('m')?.split_once('n')?;
+        let (n, k) = rest.split_once('k')?;
+        Some(Self { m: m.parse().ok()?, n: n.parse().ok()?, k: k.parse().ok()? })
+    }
+}
+
+/// A number that a later pass fills in, in text `?` until then.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Deferred(pub Option<u32>);
+
+impl Attribute for Deferred {
+    fn print(&self, out: &mut String) {
+        match self.0 {
+            Some(number) => number.print(out),
+            None => out.push('?'),
+        }
+    }
+    fn parse(text: &str) -> Option<Self> {
+        if text == "?" { Some(Self(None)) } else { text.parse().ok().map(|number| Self(Some(number))) }
+    }
+}
+
+/// How far a reduction goes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Scope {
+    /// Over the whole block.
+    #[default]
+    Block,
+    /// Over each warp: a last axis of the result counts the parts of a line that are left.
+    Warp,
+}
+
+impl Attribute for Scope {
+    fn print(&self, out: &mut String) {
+        out.push_str(match self {
+            Self::Block => "block",
+            Self::Warp => "warp",
+        });
+    }
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "block" => Some(Self::Block),
+            "warp" => Some(Self::Warp),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,538 @@
+//! What the verifier asks of each instruction: types as tile IR has them, layouts that fit, memory that is large enough.
+
+use smallvec::SmallVec;
+use tilewright_ir as ir;
+use tilewright_ir::{ElementwiseFn, Operation, RegionTypes, RuleInput, Value};
+use tilewright_layout::{Fragment, Input, Layout, Mma, Reduction};
+
+use super::attributes::{MmaShape, Scope};
+use super::header::Header;
+use super::ops::{GpuOp, Op};
+use super::types::{Buffer, Type};
+use super::{Function, InstData};
+use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout};
+
+type Check = Result<(), String>;
+
+/// The most bytes that one access of a thread moves.
+const MOST_BYTES: u32 = 16;
+
+/// Checks an instruction.
+pub fn instruction(header: &Header, function: &Function, inst: &InstData) -> Check {
+    let checker = Checker { header, function, inst };
+    for value in &inst.results {
+        checker.value_type(*value)?;
+    }
+    for region in &inst.regions {
+        function.blocks[*region].parameters.iter().try_for_each(|value| checker.value_type(*value))?;
+    }
+    match &inst.op {
+        Op::Tile(op) => checker.tile_op(op),
+        Op::Gpu(op) => {
+            checker.arity(op)?;
+            checker.gpu_op(op)
+        }
+    }
+}
+
+fn ensure(holds: bool, message: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(message()) }
+}
+
+struct Checker<'a> {
+    header: &'a Header,
+    function: &'a Function,
+    inst: &'a InstData,
+}
+
+impl<'a> Checker<'a> {
+    fn ty(&self, value: Value) -> &'a Type {
+        self.function.ty(value)
+    }
+
+    fn operand(&self, place: usize) -> &'a Type {
+        self.ty(self.inst.operands[place])
+    }
+
+    fn layout(&self, ty: &Type) -> Option<&'a Layout> {
+        ty.layout().map(|id| self.header.layouts.get(id))
+    }
+
+    fn name(&self) -> &'static str {
+        self.inst.op.name()
+    }
+
+    fn results(&self, expected: &[Type]) -> Check {
+        self.function.check_types(&self.inst.results, expected, &format!("the results of {}", self.name()))
+    }
+
+    /// A type that is well-formed: its layout is one of the module, of its shape, for its threads or its slots.
+    fn value_type(&self, value: Value) -> Check {
+        let ty = self.ty(value);
+        let Some(id) = ty.layout() else { return Ok(()) };
+        ensure(self.header.layouts.contains(id), || format!("{id} is no layout of the module"))?;
+        let (layout, tile) =
+            (self.header.layouts.get(id), ty.tile().expect("a type with a layout has a tile"));
+        ensure(layout.output().shape()[..] == tile.shape[..], || format!("{id} is no layout for {tile}"))?;
+        ensure(layout.is_surjective(), || format!("{ty}: not every element is somewhere"))?;
+        let is_memory = matches!(ty, Type::Buffer(_) | Type::Ring(_) | Type::Empty(_) | Type::Full(_));
+        let threads = [5, self.header.num_warps.ilog2()];
+        let found = [Input::Lane, Input::Warp].map(|input| layout.bits_of(input));
+        if is_memory {
+            ensure(layout.is_injective() && found == [0, 0], || format!("{ty}: {id} is no layout of memory"))
+        } else {
+            ensure(found == threads, || format!("{ty}: {id} is not for {} warps", self.header.num_warps))?;
+            ensure(layout.free_bits(Input::Register) == 0, || {
+                format!("{ty}: a thread holds an element twice")
+            })
+        }
+    }
+
+    fn arity(&self, op: &GpuOp) -> Check {
+        let (info, count) = (op.info(), self.inst.operands.len());
+        let most = info.operands.len() + info.optional.len();
+        let fits = count >= info.operands.len() && (info.variadic.is_some() || count <= most);
+        ensure(fits, || format!("{} takes {} operands, found {count}", info.name, info.operands.len()))?;
+        let regions = self.inst.regions.len();
+        let fits = info.regions == super::ANY_REGIONS || info.regions == regions;
+        ensure(fits, || format!("{} has {} regions, found {regions}", info.name, info.regions))
+    }
+
+    fn registers(&self, place: usize) -> Result<&'a ir::Type, String> {
+        let ty = self.operand(place);
+        ty.as_registers().ok_or_else(|| format!("{} takes a value in registers, found {ty}", self.name()))
+    }
+
+    fn memory(&self, place: usize) -> Result<&'a Buffer, String> {
+        let ty = self.operand(place);
+        let memory = ty.as_memory().filter(|buffer| buffer.slots == 1);
+        memory.ok_or_else(|| format!("{} takes a buffer of one slot, found {ty}", self.name()))
+    }
+
+    fn barriers(&self, place: usize) -> Check {
+        let Type::Mbarrier { .. } = self.operand(place) else {
+            return Err(format!("{} takes barriers, found {}", self.name(), self.operand(place)));
+        };
+        match self.inst.operands.get(place + 1) {
+            Some(slot) => self.index(*slot),
+            None => Ok(()),
+        }
+    }
+
+    fn index(&self, value: Value) -> Check {
+        let is_index = *self.ty(value) == Type::scalar(ir::Type::scalar(ir::Dtype::I32));
+        ensure(is_index, || format!("an index is an int32, found {}", self.ty(value)))
+    }
+
+    fn same_layouts(&self, values: &[Value]) -> Check {
+        let Some((first, rest)) = values.split_first() else { return Ok(()) };
+        let layout = self.ty(*first).layout();
+        let other = rest.iter().find(|value| self.ty(**value).layout() != layout);
+        ensure(other.is_none(), || {
+            let types: Vec<&Type> = values.iter().map(|value| self.ty(*value)).collect();
+            format!("the operands of {} have different layouts: {types:?}", self.name())
+        })
+    }
+
+    /// The types that tile IR gives the results of an op.
+    fn tile_results(&self, op: &ir::Op) -> Result<Vec<ir::Type>, String> {
+        let types = |values: &[Value]| -> Result<Vec<ir::Type>, String> {
+            let tile = |value: &Value| {
+                let ty = self.ty(*value);
+                ty.as_registers()
+                    .cloned()
+                    .ok_or_else(|| format!("{} takes values in registers, found {ty}", self.name()))
+            };
+            values.iter().map(tile).collect()
+        };
+        let regions: Result<Vec<RegionTypes>, String> = self
+            .inst
+            .regions
+            .iter()
+            .map(|region| {
+                let parameters = types(&self.function.blocks[*region].parameters)?;
+                Ok(RegionTypes { parameters, yields: types(self.function.yielded(*region))? })
+            })
+            .collect();
+        let operands = types(&self.inst.operands)?;
+        let input = RuleInput { operands: &operands, regions: &regions? };
+        op.result_types(&input).map_err(|error| error.message)
+    }
+
+    /// The results have these tiles.
+    fn tiles(&self, expected: &[ir::Type]) -> Check {
+        let found: Vec<Option<&ir::Type>> =
+            self.inst.results.iter().map(|value| self.ty(*value).as_registers()).collect();
+        ensure(found == expected.iter().map(Some).collect::<Vec<_>>(), || {
+            format!("{} has results {found:?}, its rule says {expected:?}", self.name())
+        })
+    }
+
+    fn tile_op(&self, op: &ir::Op) -> Check {
+        if let ir::Op::For { .. } | ir::Op::While {} | ir::Op::If {} | ir::Op::Yield {} | ir::Op::Return {} =
+            op
+        {
+            return self.control(op);
+        }
+        self.tiles(&self.tile_results(op)?)?;
+        match op {
+            ir::Op::Cast { .. } | ir::Op::Bitcast { .. } | ir::Op::PtrAdd {} => {
+                let values: SmallVec<[Value; 4]> =
+                    self.inst.operands.iter().chain(&self.inst.results).copied().collect();
+                self.same_layouts(&values)
+            }
+            ir::Op::ExpandDims { .. }
+            | ir::Op::Broadcast { .. }
+            | ir::Op::Reshape { .. }
+            | ir::Op::Transpose { .. } => self.shape_op(op),
+            ir::Op::Assert { .. } => self.same_layouts(&self.inst.operands),
+            ir::Op::Constant { .. }
+            | ir::Op::ProgramId { .. }
+            | ir::Op::NumPrograms { .. }
+            | ir::Op::Arange { .. }
+            | ir::Op::Splat { .. }
+            | ir::Op::Barrier {} => Ok(()),
+            ir::Op::Elementwise { .. }
+            | ir::Op::Load { .. }
+            | ir::Op::Store { .. }
+            | ir::Op::Dot { .. }
+            | ir::Op::Reduce { .. }
+            | ir::Op::Hint { .. }
+            | ir::Op::Relayout {}
+            | ir::Op::Assume {}
+            | ir::Op::Call { .. }
+            | ir::Op::For { .. }
+            | ir::Op::While {}
+            | ir::Op::If {}
+            | ir::Op::Yield {}
+            | ir::Op::Return {} => Err(format!("{} stands in tile IR alone", op.name())),
+        }
+    }
+
+    /// The registers of operand and result are the same, or fewer of the operand.
+    fn shape_op(&self, op: &ir::Op) -> Check {
+        let (operand, result) = (self.operand(0), self.ty(self.inst.results[0]));
+        let (Some(found), Some(layout)) = (self.layout(operand), self.layout(result)) else { return Ok(()) };
+        let tile = operand.tile().expect("it has a layout");
+        let wanted = operand_layout(op, &tile, layout).expect("neither is a scalar");
+        ensure(wanted == *found, || format!("{} cannot make {result} of {operand}", op.name()))
+    }
+
+    fn control(&self, op: &ir::Op) -> Check {
+        let inst = self.inst;
+        let same = |values: &[Value]| -> Check {
+            let results: Vec<Type> = inst.results.iter().map(|value| self.ty(*value).clone()).collect();
+            self.function.check_types(values, &results, &format!("what {} carries", op.name()))
+        };
+        let is_bool = |value: Option<&Value>| {
+            ensure(
+                value.is_some_and(|value| *self.ty(*value) == Type::scalar(ir::Type::scalar(ir::Dtype::I1))),
+                || format!("the condition of {} is a scalar int1", op.name()),
+            )
+        };
+        let parameters = |region: usize| &self.function.blocks[inst.regions[region]].parameters[..];
+        let yielded = |region: usize| self.function.yielded(inst.regions[region]);
+        let (regions, operands) = match op {
+            ir::Op::For { .. } => (1, 3),
+            ir::Op::While {} => (2, 0),
+            ir::Op::If {} => (2, 1),
+            // tidy: wildcard because terminators are checked with the instruction that has the region
+            _ => (0, 0),
+        };
+        let fits = inst.regions.len() == regions && inst.operands.len() >= operands;
+        ensure(fits, || format!("{} takes {operands} operands and {regions} regions", op.name()))?;
+        match op {
+            ir::Op::For { .. } => {
+                let bound = self.registers(0)?;
+                let is_int = bound.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool());
+                ensure(is_int && bound.is_scalar(), || format!("a bound of a loop is {bound}"))?;
+                let [index, carried @ ..] = parameters(0) else {
+                    return Err("the body of a loop takes its index".into());
+                };
+                let bounds = [inst.operands[1], inst.operands[2], *index];
+                let same_bounds = bounds.iter().all(|value| self.ty(*value) == self.operand(0));
+                ensure(same_bounds, || "bounds and index of a loop have one type".into())?;
+                same(&inst.operands[3..])?;
+                same(carried)?;
+                same(yielded(0))
+            }
+            ir::Op::While {} => {
+                same(&inst.operands)?;
+                same(parameters(0))?;
+                is_bool(yielded(0).first().filter(|_| yielded(0).len() == 1))?;
+                same(parameters(1))?;
+                same(yielded(1))
+            }
+            ir::Op::If {} => {
+                is_bool(inst.operands.first())?;
+                (0..2).try_for_each(|region| same(yielded(region)))
+            }
+            // tidy: wildcard because terminators are checked with the instruction that has the region
+            _ => self.results(&[]),
+        }
+    }
+
+    fn gpu_op(&self, op: &GpuOp) -> Check {
+        match op {
+            GpuOp::ConvertLayout {} => {
+                self.tiles(&[self.registers(0)?.clone()])?;
+                ensure(self.operand(0).layout().is_some(), || "convert_layout takes a tile".into())
+            }
+            GpuOp::Elementwise { function, .. } => self.elementwise(*function),
+            GpuOp::Load { cache, eviction, volatile, axis, width } => {
+                let (cache, eviction, volatile) = (*cache, *eviction, *volatile);
+                self.tiles(&self.tile_results(&ir::Op::Load { cache, eviction, volatile })?)?;
+                self.access(self.inst.operands.iter().chain(&self.inst.results), *axis, *width)
+            }
+            GpuOp::Store { cache, eviction, axis, width } => {
+                self.tile_results(&ir::Op::Store { cache: *cache, eviction: *eviction })?;
+                self.results(&[])?;
+                self.access(&self.inst.operands, *axis, *width)
+            }
+            GpuOp::Reduce { axis, scope } => self.reduce(*axis, *scope),
+            GpuOp::MmaSync { instruction, warps, .. } => self.mma(*instruction, warps, false),
+            GpuOp::FmaDot { .. } => self.fma_dot(),
+            GpuOp::Alloc { .. } => match self.inst.results.first().map(|value| self.ty(*value)) {
+                Some(Type::Buffer(_) | Type::Ring(_) | Type::Mbarrier { .. }) => Ok(()),
+                other => Err(format!("alloc makes memory, found {other:?}")),
+            },
+            GpuOp::Dealloc {} => match self.operand(0) {
+                Type::Buffer(_) | Type::Ring(_) | Type::Mbarrier { .. } => Ok(()),
+                other => Err(format!("dealloc takes memory, found {other}")),
+            },
+            GpuOp::Slot {} => {
+                let Type::Buffer(buffer) = self.operand(0) else {
+                    return Err(format!("slot takes a buffer, found {}", self.operand(0)));
+                };
+                self.index(self.inst.operands[1])?;
+                self.results(&[Type::Buffer(Buffer { slots: 1, ..buffer.clone() })])
+            }
+            GpuOp::LocalStore {} => {
+                ensure(!matches!(self.operand(0), Type::Full(_)), || {
+                    "local_store writes a full slot".into()
+                })?;
+                self.fills(self.memory(0)?, self.registers(1)?)
+            }
+            GpuOp::LocalLoad { .. } => {
+                ensure(!matches!(self.operand(0), Type::Empty(_)), || {
+                    "local_load reads an empty slot".into()
+                })?;
+                self.tiles(&[self.memory(0)?.tile()])
+            }
+            GpuOp::Wgmma { instruction, warps, .. } => self.mma(*instruction, warps, true),
+            GpuOp::Finish { .. } => match self.operand(0) {
+                Type::Pending { tile, layout } => {
+                    self.results(&[Type::registers(tile.clone(), Some(*layout))])
+                }
+                other => Err(format!("finish takes a product under way, found {other}")),
+            },
+            GpuOp::CopyAsync { axis, width, .. } => self.copy_async(*axis, *width),
+            GpuOp::MbarrierInit { .. }
+            | GpuOp::MbarrierExpect { .. }
+            | GpuOp::MbarrierArrive {}
+            | GpuOp::MbarrierArriveCopies {} => self.barriers(0),
+            GpuOp::MbarrierWait {} => {
+                self.barriers(0)?;
+                self.index(self.inst.operands[2])
+            }
+            GpuOp::TensorLoad {} => {
+                self.memory(0)?;
+                self.descriptor(1)?;
+                self.barriers(2)?;
+                self.inst.operands[4..].iter().try_for_each(|value| self.index(*value))
+            }
+            GpuOp::TensorStore {} => {
+                self.memory(0)?;
+                self.descriptor(1)?;
+                self.inst.operands[2..].iter().try_for_each(|value| self.index(*value))
+            }
+            GpuOp::NamedBarrier { barrier, threads } => {
+                let most = self.header.num_warps * 32;
+                let fits = (1..16).contains(barrier) && threads.is_multiple_of(32) && *threads <= most;
+                ensure(fits, || format!("there is no barrier {barrier} for {threads} of {most} threads"))
+            }
+            GpuOp::WarpRoles { warps, registers } => self.warp_roles(warps, registers),
+            GpuOp::Acquire {} => match self.operand(0) {
+                Type::Ring(buffer) => self.results(&[Type::Empty(Buffer { slots: 1, ..buffer.clone() })]),
+                other => Err(format!("acquire takes a ring, found {other}")),
+            },
+            GpuOp::Take {} => match self.operand(0) {
+                Type::Ring(buffer) => self.results(&[Type::Full(Buffer { slots: 1, ..buffer.clone() })]),
+                other => Err(format!("take takes a ring, found {other}")),
+            },
+            GpuOp::Publish {} => {
+                ensure(matches!(self.operand(0), Type::Empty(_)), || "publish takes an empty slot".into())
+            }
+            GpuOp::Release {} => {
+                ensure(matches!(self.operand(0), Type::Full(_)), || "release takes a full slot".into())
+            }
+            GpuOp::CommitGroup {}
+            | GpuOp::WaitGroup { .. }
+            | GpuOp::TensorStoreWait { .. }
+            | GpuOp::FenceProxy {} => Ok(()),
+        }
+    }
+
+    fn elementwise(&self, function: ElementwiseFn) -> Check {
+        self.tiles(&self.tile_results(&ir::Op::Elementwise { function })?)?;
+        let values: SmallVec<[Value; 4]> =
+            self.inst.operands.iter().chain(&self.inst.results).copied().collect();
+        self.same_layouts(&values)
+    }
+
+    /// Accesses of this width along an axis, by the layout of the pointers.
+    fn access<'v>(&self, values: impl IntoIterator<Item = &'v Value>, axis: u32, width: u32) -> Check {
+        let values: SmallVec<[Value; 4]> = values.into_iter().copied().collect();
+        self.same_layouts(&values)?;
+        let ty = self.ty(values[0]);
+        let tile = ty.as_registers().expect("the rule says so");
+        let bytes = tile.element.pointee().map_or(1, ir::Dtype::bytes) as u32;
+        let widest = match self.layout(ty) {
+            Some(layout) if (axis as usize) < tile.rank() => layout.vector_along(axis as usize).width(),
+            Some(_) => 0,
+            None => 1,
+        };
+        ensure(width.is_power_of_two() && width <= widest && width * bytes <= MOST_BYTES.max(bytes), || {
+            format!("{} cannot move {width} elements of {ty} along axis {axis} at once", self.name())
+        })
+    }
+
+    fn fills(&self, buffer: &Buffer, tile: &ir::Type) -> Check {
+        ensure(buffer.tile() == *tile, || format!("a buffer for {} does not hold {tile}", buffer.tile()))
+    }
+
+    fn copy_async(&self, axis: u32, width: u32) -> Check {
+        let (buffer, pointer) = (self.memory(0)?, self.registers(1)?);
+        let pointee = pointer.element.pointee().map(ir::Element::Value);
+        ensure(pointee == Some(buffer.element) && pointer.shape == buffer.shape, || {
+            format!("a buffer for {} is not filled from {pointer}", buffer.tile())
+        })?;
+        if let Some(mask) = self.inst.operands.get(2) {
+            let mask = self.ty(*mask).as_registers();
+            ensure(mask == Some(&pointer.with_dtype(ir::Dtype::I1)), || format!("{mask:?} is no mask"))?;
+        }
+        self.access(&self.inst.operands[1..], axis, width)?;
+        let bytes = width * buffer.element.bytes() as u32;
+        ensure(matches!(bytes, 4 | 8 | 16), || format!("copy_async moves 4, 8 or 16 bytes, found {bytes}"))?;
+        let layout = self.layout(self.operand(1)).ok_or("copy_async takes tiles")?;
+        let contiguous = layout.vector_in(self.header.layouts.get(buffer.layout)).width();
+        ensure(contiguous >= width, || {
+            format!(
+                "{contiguous} elements that a thread copies lie together in the buffer, {width} are asked for"
+            )
+        })
+    }
+
+    fn descriptor(&self, place: usize) -> Check {
+        let tile = self.registers(place)?;
+        let is_pointer = tile.is_scalar() && tile.element.pointee().is_some();
+        ensure(is_pointer, || format!("a descriptor is a pointer, found {tile}"))
+    }
+
+    fn reduce(&self, axis: u32, scope: Scope) -> Check {
+        let expected = self.tile_results(&ir::Op::Reduce { axis })?;
+        self.same_layouts(&self.inst.operands)?;
+        let layout = self.layout(self.operand(0)).ok_or("reduce takes tiles")?;
+        let reduction = Reduction::along(layout, axis as usize);
+        let (tiles, layout) = match (scope, &reduction.exchange) {
+            (Scope::Block, _) => (expected, &reduction.result),
+            (Scope::Warp, Some(exchange)) => {
+                let shape: ir::Shape = exchange.partials.output().shape().into_iter().collect();
+                let parts = expected.iter().map(|tile| tile.with_shape(shape.clone()));
+                (parts.collect(), &exchange.partials)
+            }
+            (Scope::Warp, None) => return Err("each line is in one warp: there are no parts".into()),
+        };
+        self.tiles(&tiles)?;
+        let fits = self
+            .inst
+            .results
+            .iter()
+            .all(|value| self.layout(self.ty(*value)).is_none_or(|found| found == layout));
+        ensure(fits, || format!("the result of the reduction has the layout {layout}"))
+    }
+
+    /// The operands of a product: in the fragment of the instruction, or in shared memory.
+    fn mma(&self, shape: MmaShape, warps: &[i64], is_async: bool) -> Check {
+        let [m, n] = warps else { return Err("the warps are so many along M and so many along N".into()) };
+        let warps = [*m as u32, *n as u32];
+        ensure(warps[0] * warps[1] == self.header.num_warps, || {
+            format!("{m} x {n} warps are not {}", self.header.num_warps)
+        })?;
+        let tiles = self.product_tiles()?;
+        let bits = element_bits(&tiles[0]);
+        let mma = Mma::new(shape.m, shape.n, shape.k, bits);
+        for (place, fragment) in [Fragment::A, Fragment::B].into_iter().enumerate() {
+            match self.operand(place) {
+                Type::Registers { .. } if is_async && place == 1 => {
+                    return Err("wgmma reads B from shared memory".into());
+                }
+                ty @ Type::Registers { .. } => self.fragment(mma, fragment, ty, warps)?,
+                Type::Buffer(buffer) | Type::Full(buffer) if buffer.slots == 1 => {}
+                other => return Err(format!("a product cannot read {other}")),
+            }
+        }
+        let acc = self.operand(2);
+        self.fragment(mma, Fragment::Accumulator, acc, warps)?;
+        match acc {
+            Type::Registers { tile, layout: Some(layout) } | Type::Pending { tile, layout } if is_async => {
+                self.results(&[Type::Pending { tile: tile.clone(), layout: *layout }])
+            }
+            other => self.results(std::slice::from_ref(other)),
+        }
+    }
+
+    fn product_tiles(&self) -> Result<[ir::Type; 3], String> {
+        let mut tiles: SmallVec<[ir::Type; 3]> = SmallVec::new();
+        for place in 0..3 {
+            let ty = self.operand(place);
+            tiles.push(ty.tile().ok_or_else(|| format!("{} takes tiles, found {ty}", self.name()))?);
+        }
+        let [a, b, acc]: [ir::Type; 3] = tiles.into_inner().expect("there are three");
+        let op = ir::Op::Dot { precision: ir::InputPrecision::default(), max_imprecise_acc: 0 };
+        let operands = [a, b, acc];
+        let input = RuleInput { operands: &operands, regions: &[] };
+        op.result_types(&input).map_err(|error| error.message)?;
+        Ok(operands)
+    }
+
+    fn fragment(&self, mma: Mma, fragment: Fragment, ty: &Type, warps: [u32; 2]) -> Check {
+        let layout = self.layout(ty).ok_or_else(|| format!("{ty} is no part of a product"))?;
+        let wanted = mma.layout(fragment, &layout.output().shape(), warps);
+        ensure(wanted == *layout, || format!("{ty} is not the {fragment:?} of {mma:?}"))
+    }
+
+    /// Before conversions are lowered, the operands are in the registers of the threads that need them.
+    fn fma_dot(&self) -> Check {
+        let [a, ..] = self.product_tiles()?;
+        let accumulator = self.layout(self.operand(2)).ok_or("fma_dot takes tiles")?;
+        for place in 0..2 {
+            let ty = self.operand(place);
+            if ty.as_registers().is_none() {
+                self.memory(place)?;
+                continue;
+            }
+            let wanted = fma_operand_layout(accumulator, place, a.shape[a.rank() - 1]);
+            ensure(self.layout(ty) == Some(&wanted), || {
+                format!("{ty} is not what the threads of {accumulator} need")
+            })?;
+        }
+        self.results(std::slice::from_ref(self.operand(2)))
+    }
+
+    fn warp_roles(&self, warps: &[i64], registers: &[i64]) -> Check {
+        let roles = self.inst.regions.len();
+        ensure(warps.len() == roles && registers.len() == roles, || {
+            format!(
+                "{roles} roles, but {} numbers of warps and {} of registers",
+                warps.len(),
+                registers.len()
+            )
+        })?;
+        ensure(warps.iter().sum::<i64>() == i64::from(self.header.num_warps), || {
+            format!("the roles take {} warps of {}", warps.iter().sum::<i64>(), self.header.num_warps)
+        })?;
+        let budget: i64 = warps.iter().zip(registers).map(|(warps, registers)| warps * 32 * registers).sum();
+        ensure(budget <= 65_536, || format!("the roles take {budget} registers, a multiprocessor has 65536"))
+    }
+}

@@ -1,0 +1,88 @@
+//! What stands at the head of a module: what it is for, what it takes, and its layouts.
+//!
+//! ```text
+//! gpu sm_90a, 4 warps, 32768 bytes of shared memory
+//! L0 = [128] register (1) (2) lane (4) (8) (16) (32) (64) warp (0) (0)
+//! ```
+//! Behind the bytes stands `, no contraction` where products and sums are rounded one by one.
+
+use std::fmt::Write;
+
+use super::layouts::Layouts;
+use crate::target::Target;
+
+/// The head of a module.
+#[derive(Clone, Debug)]
+pub struct Header {
+    /// The kind of GPU.
+    pub target: Target,
+    /// The warps of a block, a power of two.
+    pub num_warps: u32,
+    /// The shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+    /// Whether a product that is added to something may be rounded once instead of twice.
+    pub contraction: bool,
+    /// The layouts that types name.
+    pub layouts: Layouts,
+}
+
+impl Default for Header {
+    fn default() -> Self {
+        Self::new(Target::ALL[0], 4)
+    }
+}
+
+impl Header {
+    /// Of a kernel for a target, with so many warps in a block.
+    pub fn new(target: Target, num_warps: u32) -> Self {
+        Self { target, num_warps, shared_bytes: 0, contraction: true, layouts: Layouts::default() }
+    }
+
+    /// The text: whole lines.
+    pub fn print(&self) -> String {
+        let Self { target, num_warps, shared_bytes, contraction, layouts } = self;
+        let contraction = if *contraction { "" } else { ", no contraction" };
+        let mut text = format!(
+            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{contraction}\n",
+            target.name
+        );
+        for (id, layout) in layouts.iter() {
+            writeln!(text, "{id} = {layout}").expect("writing to a string does not fail");
+        }
+        text
+    }
+
+    /// Reads the text.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut lines = text.lines();
+        let expected = "expected `gpu sm_90a, 4 warps, 0 bytes of shared memory`";
+        let first = lines.next().and_then(|line| line.strip_prefix("gpu ")).ok_or(expected)?;
+        let mut parts = first.split(", ");
+        let target = Target::named(parts.next().unwrap_or_default()).map_err(|error| error.to_string())?;
+        let mut number = |unit: &str| {
+            let part = parts.next().and_then(|part| part.strip_suffix(unit));
+            part.and_then(|number| number.parse::<u32>().ok()).ok_or(expected)
+        };
+        let num_warps = number(" warps")?;
+        let shared_bytes = number(" bytes of shared memory")?;
+        let contraction = match parts.next() {
+            None => true,
+            Some("no contraction") => false,
+            Some(_) => return Err(expected.into()),
+        };
+        if !num_warps.is_power_of_two() || num_warps > 32 {
+            return Err(format!("the number of warps is a power of two up to 32, found {num_warps}"));
+        }
+        let mut layouts = Layouts::default();
+        for line in lines {
+            let (name, layout) = line.split_once(" = ").ok_or("expected `L0 = [..]`, or a function")?;
+            let layout = layout.parse().map_err(|error| format!("{name}: {error}"))?;
+            let next = layouts.iter().count();
+            let id = layouts.add(layout);
+            if id.to_string() != name || id.as_u32() as usize != next {
+                return Err(format!("{name}: layouts are numbered in order, and each stands once"));
+            }
+        }
+        Ok(Self { target, num_warps, shared_bytes, contraction, layouts })
+    }
+}

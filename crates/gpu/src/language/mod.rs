@@ -1,0 +1,89 @@
+//! The language of the GPU path, between tiles and PTX: tile IR whose values have layouts, with what a GPU has besides:
+//! shared memory, asynchronous copies and products, barriers, warps with roles.
+//!
+//! ```text
+//! gpu sm_80, 4 warps, 256 bytes of shared memory
+//! L0 = [128] register lane (1) (2) (4) (8) (16) warp (32) (64)
+//! …
+//! %1 = alloc {offset = 0} : buffer<1, fp32[128]@L1>
+//! local_store %1, %x
+//! barrier
+//! %y = local_load %1 {matrix = false} : fp32[128]@L2
+//! dealloc %1
+//! ```
+//! It is a [`Dialect`] of the IR: functions, regions, printer, parser and the structural part of the verifier are those of
+//! tile IR. A pass is from text to text; PTX follows from the text that the last one leaves.
+//!
+//! # Layouts
+//!
+//! What holds of the layouts, exactly and not up to some equivalence (`L` is the layout of the result):
+//!
+//! | op | layouts of its operands |
+//! |---|---|
+//! | elementwise functions, `cast`, `bitcast`, `ptr_add` | `L` |
+//! | `expand_dims` | `L.remove_axis(axis)`: the same registers |
+//! | `reshape` | `L.reshape(shape of the operand)`: the same registers |
+//! | `transpose` | `L` with its axes in the order of the operand: the same registers |
+//! | `broadcast` | `L.collapse(axis)` for each axis that grows, `.without_duplicate_registers()` |
+//! | `load`, `store`, `assert` | one layout for all operands, and for the result |
+//! | `reduce` | one layout for all operands; [`Reduction`](tilewright_layout::Reduction) has that of a result that is a tile |
+//! | `mma_sync`, `wgmma` | the fragments of the instruction; the accumulator has the layout of the result |
+//! | `for_loop`, `while_loop`, `if_else` | what is carried or yielded has one layout all the way |
+//!
+//! No thread holds an element twice: no layout of registers has free bits of the register. Every thread holds the scalars.
+//!
+//! # Rings
+//!
+//! Warps hand tiles to each other through rings: `acquire` gives an empty slot, which is stored or copied to, `publish`
+//! makes it full, `take` gives the next full one, `release` makes it empty. A slot in hand is used up exactly once on every
+//! path, so that a missing wait cannot be written down. How a ring is carried out (barriers of the block, groups of copies,
+//! `mbarrier`s) is chosen by the pass that lowers rings. (The idea: Tawa's asynchronous references, arXiv 2510.14719.)
+
+mod attributes;
+mod check;
+mod header;
+mod layouts;
+mod ops;
+mod types;
+
+use tilewright_ir as ir;
+use tilewright_ir::Dialect;
+
+pub use attributes::{Deferred, MmaShape, Scope};
+pub use header::Header;
+pub use layouts::{LayoutId, Layouts};
+pub use ops::{ANY_REGIONS, GpuOp, GpuVisitor, OPS, Op, visit};
+pub use types::{Buffer, Type};
+
+/// The language.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gpu;
+
+/// A function of the language.
+pub type Function = ir::Function<Gpu>;
+/// A module of the language: one kernel.
+pub type Module = ir::Module<Gpu>;
+/// An instruction of the language.
+pub type InstData = ir::InstData<Gpu>;
+
+impl Dialect for Gpu {
+    type Op = Op;
+    type Type = Type;
+    type Header = Header;
+
+    fn parse_type(text: &str) -> Option<Type> {
+        Type::parse(text)
+    }
+
+    fn print_header(header: &Header) -> String {
+        header.print()
+    }
+
+    fn parse_header(lines: &str) -> Result<Header, String> {
+        Header::parse(lines)
+    }
+
+    fn check(module: &Module, function: &Function, inst: &InstData) -> Result<(), String> {
+        check::instruction(&module.header, function, inst)
+    }
+}

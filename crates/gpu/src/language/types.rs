@@ -1,0 +1,187 @@
+//! Types: tiles with layouts, buffers in shared memory, slots in hand, products under way, barriers.
+
+use std::fmt;
+
+use tilewright_ir as ir;
+use tilewright_ir::{Element, Shape};
+
+use super::layouts::LayoutId;
+
+/// The type of a value.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Type {
+    /// A scalar, which every thread holds, or a tile spread over the registers of the threads: `fp32[128, 64]@L4`.
+    Registers {
+        /// Element and shape.
+        tile: ir::Type,
+        /// Where the elements of a tile are; none of a scalar.
+        layout: Option<LayoutId>,
+    },
+    /// Shared memory for a number of tiles of one shape: `buffer<3, fp16[128, 64]@L5>`. One of them is a slot.
+    Buffer(Buffer),
+    /// A ring of slots through which warps hand tiles to each other: `ring<3, fp16[128, 64]@L5>`.
+    Ring(Buffer),
+    /// A slot of a ring that its holder fills: `empty<fp16[128, 64]@L5>`. Used up by `publish`.
+    Empty(Buffer),
+    /// A slot of a ring that its holder reads: `full<fp16[128, 64]@L5>`. Used up by `release`.
+    Full(Buffer),
+    /// The accumulator of asynchronous products under way: `pending<fp32[128, 256]@L3>`. Used up by `finish`.
+    Pending {
+        /// Element and shape.
+        tile: ir::Type,
+        /// Where the elements will be.
+        layout: LayoutId,
+    },
+    /// Barriers in shared memory that copies arrive at: `mbarrier<3>`, one for each slot of a buffer.
+    Mbarrier {
+        /// How many.
+        slots: u32,
+    },
+}
+
+/// Shared memory for tiles.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Buffer {
+    /// How many tiles.
+    pub slots: u32,
+    /// What one place of a tile holds; `int1` takes a byte.
+    pub element: Element,
+    /// The extents of a tile.
+    pub shape: Shape,
+    /// Which element is at which offset: the swizzle is part of it.
+    pub layout: LayoutId,
+}
+
+impl Buffer {
+    /// The bytes of one slot.
+    pub fn slot_bytes(&self) -> u32 {
+        (self.shape.elements() * self.element.bytes()) as u32
+    }
+
+    /// The bytes of all slots.
+    pub fn bytes(&self) -> u32 {
+        self.slots * self.slot_bytes()
+    }
+
+    /// The type of the tiles.
+    pub fn tile(&self) -> ir::Type {
+        ir::Type { element: self.element, shape: self.shape.clone() }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (slots, tile) = text.split_once(',')?;
+        Self::of_slots(slots.trim().parse().ok()?, tile.trim())
+    }
+
+    fn of_slots(slots: u32, tile: &str) -> Option<Self> {
+        let (tile, layout) = parse_tile(tile)?;
+        Some(Self { slots, element: tile.element, shape: tile.shape, layout: layout? })
+    }
+}
+
+impl Type {
+    /// A scalar.
+    pub fn scalar(tile: ir::Type) -> Self {
+        Self::Registers { tile, layout: None }
+    }
+
+    /// A tile in registers; the layout of a scalar does not count.
+    pub fn registers(tile: ir::Type, layout: Option<LayoutId>) -> Self {
+        let layout = layout.filter(|_| !tile.is_scalar());
+        Self::Registers { tile, layout }
+    }
+
+    /// Element and shape of a scalar or a tile in registers.
+    pub fn as_registers(&self) -> Option<&ir::Type> {
+        match self {
+            Self::Registers { tile, .. } => Some(tile),
+            Self::Buffer(_)
+            | Self::Ring(_)
+            | Self::Empty(_)
+            | Self::Full(_)
+            | Self::Pending { .. }
+            | Self::Mbarrier { .. } => None,
+        }
+    }
+
+    /// Shared memory that accesses can name: a buffer, or a slot in hand.
+    pub fn as_memory(&self) -> Option<&Buffer> {
+        match self {
+            Self::Buffer(buffer) | Self::Empty(buffer) | Self::Full(buffer) => Some(buffer),
+            Self::Ring(_) | Self::Registers { .. } | Self::Pending { .. } | Self::Mbarrier { .. } => None,
+        }
+    }
+
+    /// Element and shape of the tile that it is, or that it holds.
+    pub fn tile(&self) -> Option<ir::Type> {
+        match self {
+            Self::Registers { tile, .. } | Self::Pending { tile, .. } => Some(tile.clone()),
+            Self::Buffer(buffer) | Self::Ring(buffer) | Self::Empty(buffer) | Self::Full(buffer) => {
+                Some(buffer.tile())
+            }
+            Self::Mbarrier { .. } => None,
+        }
+    }
+
+    /// The layout that it names.
+    pub fn layout(&self) -> Option<LayoutId> {
+        match self {
+            Self::Registers { layout, .. } => *layout,
+            Self::Pending { layout, .. } => Some(*layout),
+            Self::Buffer(buffer) | Self::Ring(buffer) | Self::Empty(buffer) | Self::Full(buffer) => {
+                Some(buffer.layout)
+            }
+            Self::Mbarrier { .. } => None,
+        }
+    }
+
+    /// Whether a value of it must be used up exactly once on every path.
+    pub fn is_linear(&self) -> bool {
+        matches!(self, Self::Empty(_) | Self::Full(_) | Self::Pending { .. })
+    }
+
+    /// Reads a type.
+    pub fn parse(text: &str) -> Option<Self> {
+        let Some((kind, inner)) = text.strip_suffix('>').and_then(|text| text.split_once('<')) else {
+            let (tile, layout) = parse_tile(text)?;
+            return (tile.is_scalar() == layout.is_none()).then_some(Self::Registers { tile, layout });
+        };
+        match kind {
+            "buffer" => Buffer::parse(inner).map(Self::Buffer),
+            "ring" => Buffer::parse(inner).map(Self::Ring),
+            "empty" => Buffer::of_slots(1, inner).map(Self::Empty),
+            "full" => Buffer::of_slots(1, inner).map(Self::Full),
+            "pending" => {
+                let (tile, layout) = parse_tile(inner)?;
+                Some(Self::Pending { tile, layout: layout? })
+            }
+            "mbarrier" => Some(Self::Mbarrier { slots: inner.parse().ok()? }),
+            _ => None,
+        }
+    }
+}
+
+fn parse_tile(text: &str) -> Option<(ir::Type, Option<LayoutId>)> {
+    let (tile, layout) = match text.rsplit_once("@L") {
+        Some((tile, number)) => (tile, Some(LayoutId::from_u32(number.parse().ok()?))),
+        None => (text, None),
+    };
+    Some((ir::Type::parse(tile)?, layout))
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slots = |buffer: &Buffer| format!("{}, {}@{}", buffer.slots, buffer.tile(), buffer.layout);
+        let slot = |buffer: &Buffer| format!("{}@{}", buffer.tile(), buffer.layout);
+        match self {
+            Self::Registers { tile, layout: None } => write!(f, "{tile}"),
+            Self::Registers { tile, layout: Some(layout) } => write!(f, "{tile}@{layout}"),
+            Self::Buffer(buffer) => write!(f, "buffer<{}>", slots(buffer)),
+            Self::Ring(buffer) => write!(f, "ring<{}>", slots(buffer)),
+            Self::Empty(buffer) => write!(f, "empty<{}>", slot(buffer)),
+            Self::Full(buffer) => write!(f, "full<{}>", slot(buffer)),
+            Self::Pending { tile, layout } => write!(f, "pending<{tile}@{layout}>"),
+            Self::Mbarrier { slots } => write!(f, "mbarrier<{slots}>"),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What ops do to layouts: which role each plays, and how the layout of a result follows from that of an operand and back.
+
+use smallvec::SmallVec;
+use tilewright_ir::{Dialect, Function, Inst, Op, Operation, Type, Value};
+use tilewright_layout::{Layout, Reduction};
+
+/// Lanes of a warp.
+pub const LANES: u32 = 32;
+
+/// What an op is to the choice of layouts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Each element from the elements at the same place.
+    Pointwise,
+    /// The value itself; nothing is left of the op.
+    Identity,
+    /// A tile of scalars that each thread can compute for itself.
+    Source,
+    /// Elements at other places, none computed.
+    Shape,
+    /// Reads memory.
+    Load,
+    /// Uses tiles and gives none.
+    Sink,
+    /// A product of matrices.
+    Dot,
+    /// A reduction.
+    Reduce,
+    /// A loop: carried values.
+    Loop,
+    /// A branch.
+    Branch,
+    /// Scalars, or nothing at all.
+    Scalar,
+    /// A promise of the program; nothing is left of it.
+    Promise,
+    /// A call: inlined before.
+    Call,
+}
+
+/// The role of an op.
+pub fn role(op: &Op) -> Role {
+    match op {
+        Op::Elementwise { .. } | Op::Cast { .. } | Op::Bitcast { .. } | Op::PtrAdd {} => Role::Pointwise,
+        Op::Hint { .. } | Op::Relayout {} => Role::Identity,
+        Op::Arange { .. } | Op::Splat { .. } => Role::Source,
+        Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } => {
+            Role::Shape
+        }
+        Op::Load { .. } => Role::Load,
+        Op::Store { .. } | Op::Assert { .. } => Role::Sink,
+        Op::Dot { .. } => Role::Dot,
+        Op::Reduce { .. } => Role::Reduce,
+        Op::For { .. } | Op::While {} => Role::Loop,
+        Op::If {} => Role::Branch,
+        Op::Constant { .. }
+        | Op::ProgramId { .. }
+        | Op::NumPrograms { .. }
+        | Op::Barrier {}
+        | Op::Yield {}
+        | Op::Return {} => Role::Scalar,
+        Op::Assume {} => Role::Promise,
+        Op::Call { .. } => Role::Call,
+    }
+}
+
+/// The layout of a tile that nobody asks anything of.
+pub fn default_layout(shape: &[u32], num_warps: u32) -> Layout {
+    let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
+    tilewright_layout::coalesced(shape, &order, 1, LANES, num_warps)
+}
+
+/// The layout that a shape op wants its operand in for a result with this layout.
+///
+/// `None` where the operand is a scalar.
+pub fn operand_layout(op: &Op, operand: &Type, result: &Layout) -> Option<Layout> {
+    if operand.is_scalar() {
+        return None;
+    }
+    Some(match op {
+        Op::ExpandDims { axis } => result.remove_axis(*axis as usize),
+        Op::Broadcast { shape } => grown_axes(operand, shape)
+            .fold(result.clone(), |layout, axis| layout.collapse(axis))
+            .without_duplicate_registers(),
+        Op::Reshape { .. } => result.reshape(&operand.shape),
+        Op::Transpose { permutation } => {
+            let mut inverse: SmallVec<[usize; 6]> = SmallVec::from_elem(0, permutation.len());
+            for (place, axis) in permutation.iter().enumerate() {
+                inverse[*axis as usize] = place;
+            }
+            result.transpose(&inverse)
+        }
+        // tidy: wildcard because all other ops keep places
+        _ => result.clone(),
+    })
+}
+
+/// The layout that a shape op gives its result from an operand with this layout.
+pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
+    match op {
+        Op::ExpandDims { axis } => operand.insert_axis(*axis as usize),
+        Op::Broadcast { shape } => {
+            grown_axes(from, shape).fold(operand.clone(), |layout, axis| layout.broadcast(axis, shape[axis]))
+        }
+        Op::Reshape { shape } => operand.reshape(shape),
+        Op::Transpose { permutation } => {
+            let axes: SmallVec<[usize; 6]> = permutation.iter().map(|axis| *axis as usize).collect();
+            operand.transpose(&axes)
+        }
+        // tidy: wildcard because all other ops keep places
+        _ => operand.clone(),
+    }
+}
+
+/// The layout of the result of a reduction.
+pub fn reduced_layout(operand: &Layout, axis: u32) -> Layout {
+    Reduction::along(operand, axis as usize).result
+}
+
+fn grown_axes<'a>(operand: &'a Type, shape: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
+    (0..shape.len()).filter(move |axis| operand.shape[*axis] != shape[*axis])
+}
+
+/// The width of an element when it moves between threads: a predicate takes a byte.
+pub fn element_bits(ty: &Type) -> u32 {
+    ty.element.bytes() as u32 * 8
+}
+
+/// A loop's carried value: what it begins with, what it is in each region, what the body yields, and the result.
+pub struct Slot {
+    pub initial: Value,
+    pub parameters: SmallVec<[Value; 2]>,
+    pub yielded: Value,
+    pub result: Value,
+}
+
+/// The carried values of a loop.
+pub fn slots<D: Dialect>(function: &Function<D>, inst: Inst) -> Vec<Slot> {
+    let data = &function.insts[inst];
+    let (bounds, index) = if matches!(data.op.as_tile(), Some(Op::For { .. })) { (3, 1) } else { (0, 0) };
+    let body = *data.regions.last().expect("the verifier checks that a loop has a body");
+    let slot = |number: usize| Slot {
+        initial: data.operands[bounds + number],
+        parameters: data
+            .regions
+            .iter()
+            .map(|region| function.blocks[*region].parameters[index + number])
+            .collect(),
+        yielded: function.yielded(body)[number],
+        result: data.results[number],
+    };
+    (0..data.results.len()).map(slot).collect()
+}
+
+/// The layout in which a thread reads an operand of a product of single elements: the rows of A and the columns of B that its
+/// elements of the accumulator need, all of K in the highest bits of the register. `place` is 0 for A and 1 for B.
+pub fn fma_operand_layout(accumulator: &Layout, place: usize, k: u32) -> Layout {
+    let rank = accumulator.output().rank();
+    let (other, k_axis) = if place == 0 { (rank - 1, rank - 1) } else { (rank - 2, rank - 2) };
+    let rows = accumulator.remove_axis(other).without_duplicate_registers();
+    rows.insert_axis(k_axis).broadcast(k_axis, k)
+}

@@ -1,0 +1,240 @@
+//! Places in shared memory: buffers that are in use at one time lie side by side; buffers that follow each other without a
+//! wait between do so too, as far as that does not cost too much memory, since it saves the wait.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use cranelift_entity::SecondaryMap;
+use tilewright_base::{Code, Diagnostic};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Inst, Operation, Value};
+
+use super::memory_effects::{Effect, Place, effects, walk};
+use crate::language::{Deferred, Function, GpuOp, Module, Op, Type};
+use crate::tile::legality::at;
+
+/// Every buffer is aligned to its size, but to no less than an access and to no more than a line of the banks.
+const ALIGNMENT: u64 = 16;
+const LINE: u64 = 128;
+/// So much may be used to save waits.
+const CHEAP_BYTES: u64 = 48 << 10;
+
+/// Bytes of an `mbarrier`.
+const MBARRIER_BYTES: u32 = 8;
+
+/// Gives all shared memory of a kernel its places.
+///
+/// # Errors
+/// If the target has less shared memory.
+pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    let buffers = Buffers::new(module.kernel());
+    if buffers.list.is_empty() {
+        return Ok(());
+    }
+    let limit = u64::from(module.header.target.max_shared_bytes);
+    let least = buffers.place(&buffers.in_use);
+    let most = least.bytes.max(CHEAP_BYTES.min(limit));
+    let everywhere = &buffers.in_use | &buffers.in_sequence;
+    let in_loops: BTreeSet<(Inst, Inst)> = everywhere
+        .iter()
+        .filter(|(a, b)| buffers.loops[*a].and(buffers.loops[*b]).is_some())
+        .copied()
+        .collect();
+    let candidates = [&everywhere, &(&buffers.in_use | &in_loops)].map(|apart| buffers.place(apart));
+    let placed = candidates.into_iter().find(|placed| placed.bytes <= most).unwrap_or(least);
+    if placed.bytes > limit {
+        return Err(Box::new(too_much(module, &buffers, placed.bytes)));
+    }
+    module.header.shared_bytes = placed.bytes as u32;
+    let function = &mut module.functions[module.entry];
+    for (inst, _) in &buffers.list {
+        if let Some((start, _)) = placed.ranges[*inst] {
+            function.insts[*inst].op = GpuOp::Alloc { offset: Deferred(Some(start as u32)) }.into();
+        }
+    }
+    Ok(())
+}
+
+/// The bytes that an instruction allocates.
+fn alloc_bytes(function: &Function, inst: Inst) -> Option<u32> {
+    let data = &function.insts[inst];
+    let Op::Gpu(GpuOp::Alloc { .. }) = data.op else { return None };
+    match function.ty(data.results[0]) {
+        Type::Buffer(buffer) | Type::Ring(buffer) => Some(buffer.bytes()),
+        Type::Mbarrier { slots } => Some(slots * MBARRIER_BYTES),
+        Type::Registers { .. } | Type::Empty(_) | Type::Full(_) | Type::Pending { .. } => None,
+    }
+}
+
+/// The memory that an instruction allocates, and from where to where it lies, in bytes.
+pub fn alloc_range(function: &Function, inst: Inst) -> Option<(Value, Range<u64>)> {
+    let data = &function.insts[inst];
+    let bytes = u64::from(alloc_bytes(function, inst)?);
+    let Op::Gpu(GpuOp::Alloc { offset: Deferred(Some(start)) }) = data.op else { return None };
+    Some((data.results[0], u64::from(start)..u64::from(start) + bytes))
+}
+
+fn too_much(module: &Module, buffers: &Buffers, bytes: u64) -> Diagnostic {
+    let target = module.header.target;
+    let limit = target.max_shared_bytes;
+    let (largest, size) =
+        buffers.list.iter().max_by_key(|(_, bytes)| *bytes).expect("something takes the memory");
+    let message = format!("the kernel needs {bytes} bytes of shared memory, and {} has {limit}", target.name);
+    at(module.kernel(), *largest, Code::OutOfSharedMemory, message)
+        .note(format!("found {bytes} bytes, of which this takes {size}; the limit is {limit}"))
+        .hint("use smaller blocks, or a smaller num_stages")
+}
+
+/// The buffers of a function, and which of them have to be apart.
+struct Buffers {
+    /// Each with its bytes, the largest first.
+    list: Vec<(Inst, u32)>,
+    /// Both are in use at one time.
+    in_use: BTreeSet<(Inst, Inst)>,
+    /// One may follow the other without a wait between.
+    in_sequence: BTreeSet<(Inst, Inst)>,
+    /// The innermost loop around each.
+    loops: SecondaryMap<Inst, Option<Inst>>,
+}
+
+struct Placed {
+    /// From where to where.
+    ranges: SecondaryMap<Inst, Option<(u64, u64)>>,
+    bytes: u64,
+}
+
+impl Buffers {
+    fn new(function: &Function) -> Self {
+        let mut numbering = Numbering::new(function);
+        numbering.block(function.entry);
+        let mut list: Vec<(Inst, u32)> = Vec::new();
+        list.extend(numbering.order.iter().filter_map(|inst| Some((*inst, alloc_bytes(function, *inst)?))));
+        let mut in_use = BTreeSet::new();
+        let ranges: Vec<(Inst, (u32, u32))> =
+            list.iter().map(|(inst, _)| (*inst, numbering.live_range(*inst))).collect();
+        for (number, (a, (_, end))) in ranges.iter().enumerate() {
+            // They stand in the order in which they begin.
+            let during = ranges[number + 1..].iter().take_while(|(_, (start, _))| start <= end);
+            in_use.extend(during.map(|(b, _)| pair(*a, *b)));
+        }
+        list.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        Self { list, in_use, in_sequence: in_sequence(function), loops: numbering.loops }
+    }
+
+    /// First fit, the largest first.
+    fn place(&self, apart: &BTreeSet<(Inst, Inst)>) -> Placed {
+        let mut neighbours: SecondaryMap<Inst, Vec<Inst>> = SecondaryMap::new();
+        for (a, b) in apart {
+            neighbours[*a].push(*b);
+            neighbours[*b].push(*a);
+        }
+        let mut ranges: SecondaryMap<Inst, Option<(u64, u64)>> = SecondaryMap::new();
+        let mut total = 0;
+        for (inst, bytes) in &self.list {
+            let mut taken: Vec<(u64, u64)> =
+                neighbours[*inst].iter().filter_map(|other| ranges[*other]).collect();
+            taken.sort_unstable();
+            let bytes = u64::from(*bytes);
+            let alignment = bytes.next_power_of_two().clamp(ALIGNMENT, LINE);
+            let mut start = 0;
+            for (from, to) in taken {
+                if start + bytes <= from {
+                    break;
+                }
+                start = start.max(to.next_multiple_of(alignment));
+            }
+            ranges[*inst] = Some((start, start + bytes));
+            total = total.max(start + bytes);
+        }
+        Placed { ranges, bytes: total }
+    }
+}
+
+fn pair(a: Inst, b: Inst) -> (Inst, Inst) {
+    if a < b { (a, b) } else { (b, a) }
+}
+
+/// The pairs of buffers of which one may be stored into while accesses to the other are under way.
+fn in_sequence(function: &Function) -> BTreeSet<(Inst, Inst)> {
+    let mut pairs = BTreeSet::new();
+    let alloc = |place: &Place| match place {
+        Place::Shared(root) => function.defining_inst(*root),
+        Place::Global(_) => None,
+    };
+    walk(function, &mut |inst, open| {
+        let effects: Vec<Effect> = effects(function, inst)
+            .into_iter()
+            .filter(|effect| {
+                !matches!(effect, Effect::Read(Place::Global(_)) | Effect::Write(Place::Global(_)))
+            })
+            .collect();
+        // What was stored has to be waited for wherever it is.
+        if open.needs_barrier(&effects, |a, b| a == b) {
+            open.close();
+        }
+        if let Some(Effect::Write(place)) = effects.first() {
+            let others = open.reads.iter().chain(&open.writes).filter_map(alloc);
+            pairs.extend(others.zip(std::iter::repeat(alloc(place))).filter_map(|(a, b)| Some(pair(a, b?))));
+        }
+        open.carry_out(&effects);
+    });
+    pairs
+}
+
+/// Instructions in the order of the text.
+struct Numbering<'a> {
+    function: &'a Function,
+    order: Vec<Inst>,
+    /// The number of each instruction, and that of the last one inside it.
+    numbers: SecondaryMap<Inst, (u32, u32)>,
+    /// The innermost loop around each.
+    loops: SecondaryMap<Inst, Option<Inst>>,
+    enclosing: Vec<Inst>,
+    /// The end of the lifetime of what an instruction allocates.
+    ends: SecondaryMap<Inst, Option<Inst>>,
+}
+
+impl<'a> Numbering<'a> {
+    fn new(function: &'a Function) -> Self {
+        Self {
+            function,
+            order: Vec::new(),
+            numbers: SecondaryMap::new(),
+            loops: SecondaryMap::new(),
+            enclosing: Vec::new(),
+            ends: SecondaryMap::new(),
+        }
+    }
+
+    fn block(&mut self, block: Block) {
+        let function = self.function;
+        for inst in &function.blocks[block].insts {
+            let data = &function.insts[*inst];
+            let number = self.order.len() as u32;
+            self.order.push(*inst);
+            self.loops[*inst] = self.enclosing.last().copied();
+            let is_loop = matches!(data.op.as_tile(), Some(ir::Op::For { .. } | ir::Op::While {}));
+            if is_loop {
+                self.enclosing.push(*inst);
+            }
+            for region in &data.regions {
+                self.block(*region);
+            }
+            if is_loop {
+                self.enclosing.pop();
+            }
+            if matches!(data.op, Op::Gpu(GpuOp::Dealloc {}))
+                && let Some(alloc) = function.defining_inst(data.operands[0])
+            {
+                self.ends[alloc] = Some(*inst);
+            }
+            self.numbers[*inst] = (number, self.order.len() as u32 - 1);
+        }
+    }
+
+    /// From where to where memory is in use: to its `dealloc`, and without one to the end.
+    fn live_range(&self, alloc: Inst) -> (u32, u32) {
+        let end = self.ends[alloc].map_or(u32::MAX, |end| self.numbers[end].1);
+        (self.numbers[alloc].0, end)
+    }
+}

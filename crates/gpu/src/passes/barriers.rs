@@ -1,0 +1,72 @@
+//! Barriers of the block: before an access to memory that another one may still be under way to, in another warp, where one of
+//! the two is a store.
+
+use cranelift_entity::{EntitySet, SecondaryMap};
+use smallvec::smallvec;
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Inst, Value};
+
+use super::allocation::alloc_range;
+use super::global_memory::GlobalAccesses;
+use super::memory_effects::{Place, effects, walk};
+use crate::language::{Function, Module};
+
+/// Puts barriers where threads have to wait for each other. Shared memory has its places.
+pub fn insert_barriers(module: &mut Module) {
+    let before = needed(module);
+    let function = &mut module.functions[module.entry];
+    let blocks: Vec<Block> = function.blocks.keys().collect();
+    for block in blocks {
+        if !function.blocks[block].insts.iter().any(|inst| before.contains(*inst)) {
+            continue;
+        }
+        let mut insts = Vec::new();
+        for inst in std::mem::take(&mut function.blocks[block].insts) {
+            if before.contains(inst) {
+                let location = function.insts[inst].location;
+                let op = ir::Op::Barrier {}.into();
+                insts.push(function.create_inst(op, smallvec![], smallvec![], [], location));
+            }
+            insts.push(inst);
+        }
+        function.blocks[block].insts = insts;
+    }
+}
+
+/// The instructions that a barrier has to stand before.
+fn needed(module: &Module) -> EntitySet<Inst> {
+    let function = module.kernel();
+    let ranges = ranges(function);
+    let overlap = |a: Value, b: Value| {
+        let [a, b] = [a, b].map(|root| ranges[root].clone().expect("shared memory is allocated"));
+        a.start < b.end && b.start < a.end
+    };
+    let global = GlobalAccesses::new(module);
+    let mut needed: SecondaryMap<Inst, bool> = SecondaryMap::new();
+    walk(function, &mut |inst, open| {
+        let effects = effects(function, inst);
+        needed[inst] = open.needs_barrier(&effects, |a, b| match (a, b) {
+            (Place::Global(one), Place::Global(other)) => global.meet(one, other, open.stale.contains(&b)),
+            (Place::Shared(one), Place::Shared(other)) => overlap(one, other),
+            (Place::Global(_), Place::Shared(_)) | (Place::Shared(_), Place::Global(_)) => false,
+        });
+        if needed[inst] {
+            open.close();
+        }
+        open.carry_out(&effects);
+    });
+    let mut set = EntitySet::new();
+    set.extend(function.insts.keys().filter(|inst| needed[*inst]));
+    set
+}
+
+/// From where to where each piece of shared memory lies, in bytes.
+fn ranges(function: &Function) -> SecondaryMap<Value, Option<std::ops::Range<u64>>> {
+    let mut ranges = SecondaryMap::new();
+    function.walk(function.entry, &mut |inst| {
+        if let Some((root, range)) = alloc_range(function, inst) {
+            ranges[root] = Some(range);
+        }
+    });
+    ranges
+}

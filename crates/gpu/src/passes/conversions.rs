@@ -1,0 +1,312 @@
+//! Conversions of layouts that cross warps, through shared memory; and reductions that do, in two parts with such a conversion
+//! between: each warp by itself, then the parts of the warps.
+//!
+//! ```text
+//! %y = convert_layout %x                  %b = alloc ; local_store %b, %x ; %y = local_load %b ; dealloc %b
+//! %y = convert_layout %x ; mma_sync %y    %b = alloc ; local_store %b, %x ; mma_sync %b ; dealloc %b
+//! %s = reduce %x {scope = block}          %p = reduce %x {scope = warp} ; %b = alloc ; local_store %b, %p
+//!                                         %q = local_load %b ; dealloc %b ; %s = reduce %q {scope = block}
+//! ```
+//! An operand of products alone stays in shared memory, and the product loads what it needs when it needs it. What is left of
+//! `convert_layout` renames registers, or shuffles within warps.
+
+use cranelift_entity::SecondaryMap;
+use cranelift_entity::packed_option::PackedOption;
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir::{Block, Inst, Location, Value};
+use tilewright_layout::{
+    Exchange, Input, Layout, Plan, Reduction, Space, SwizzleMode, convert, shared_plan, swizzled,
+};
+
+use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Scope, Type};
+use crate::layout_rules::{LANES, element_bits};
+use crate::target::Feature;
+
+/// The most bytes that one access of a thread moves.
+const ACCESS_BYTES: u32 = 16;
+/// An operand that is made outside of the loop that uses it stays in registers if it takes no more 32-bit ones than this.
+const MOST_OPERAND_REGISTERS: u32 = 32;
+
+/// Lowers the conversions and the reductions of a kernel that cross warps.
+pub fn lower_conversions(module: &mut Module) {
+    let Module { header, functions, entry, .. } = module;
+    let function = &mut functions[*entry];
+    let uses = Uses::new(function);
+    let entry = function.entry;
+    let mut pass = Pass { header, function, uses, out: Vec::new(), location: None.into() };
+    pass.block(entry);
+}
+
+/// What becomes of a conversion.
+enum Way {
+    /// It stays: no element leaves its warp.
+    WithinWarps,
+    /// Through a buffer with this layout, and back to registers; by `ldmatrix`, or not.
+    Through(Layout, bool),
+    /// To a buffer with this layout, which products read.
+    To(Layout),
+}
+
+struct Pass<'m> {
+    header: &'m mut Header,
+    function: &'m mut Function,
+    uses: Uses,
+    /// What the current block holds so far.
+    out: Vec<Inst>,
+    location: PackedOption<Location>,
+}
+
+impl Pass<'_> {
+    fn block(&mut self, block: Block) {
+        let insts = std::mem::take(&mut self.function.blocks[block].insts);
+        let outer = std::mem::take(&mut self.out);
+        let mut operands: Vec<Value> = Vec::new();
+        for inst in insts {
+            self.location = self.function.insts[inst].location;
+            match self.function.insts[inst].op {
+                Op::Gpu(GpuOp::ConvertLayout {}) => operands.extend(self.convert(inst, block)),
+                Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block }) => self.reduce(inst, axis),
+                // tidy: wildcard because no other op moves elements between threads
+                _ => self.out.push(inst),
+            }
+            for region in self.function.insts[inst].regions.clone() {
+                self.block(region);
+            }
+        }
+        self.function.blocks[block].insts = std::mem::replace(&mut self.out, outer);
+        self.end_lifetimes(block, &operands);
+    }
+
+    fn emit(&mut self, op: GpuOp, operands: SmallVec<[Value; 4]>, results: Option<Type>) -> Inst {
+        let inst = self.function.create_inst(op.into(), operands, smallvec![], results, self.location);
+        self.out.push(inst);
+        inst
+    }
+
+    fn layout(&self, value: Value) -> &Layout {
+        let id = self.function.ty(value).layout().expect("a tile has a layout");
+        self.header.layouts.get(id)
+    }
+
+    fn bits(&self, value: Value) -> u32 {
+        element_bits(self.function.ty(value).as_registers().expect("what is converted is in registers"))
+    }
+
+    /// The type of a buffer for a value.
+    fn buffer(&mut self, value: Value, memory: &Layout) -> Type {
+        let tile = self.function.ty(value).as_registers().expect("what is stored is in registers");
+        let (element, shape) = (tile.element, tile.shape.clone());
+        let layout = self.header.layouts.add(memory.clone());
+        Type::Buffer(Buffer { slots: 1, element, shape, layout })
+    }
+
+    /// A new buffer that holds a value.
+    fn store(&mut self, value: Value, memory: &Layout) -> Value {
+        let ty = self.buffer(value, memory);
+        let inst = self.emit(GpuOp::Alloc { offset: Deferred(None) }, smallvec![], Some(ty));
+        let buffer = self.function.insts[inst].results[0];
+        self.emit(GpuOp::LocalStore {}, smallvec![buffer, value], None);
+        buffer
+    }
+
+    /// A conversion; the buffer, if products read it.
+    fn convert(&mut self, inst: Inst, block: Block) -> Option<Value> {
+        let data = &self.function.insts[inst];
+        let (from, to) = (data.operands[0], data.results[0]);
+        match self.way(from, to, block) {
+            Way::WithinWarps => {
+                self.out.push(inst);
+                None
+            }
+            Way::Through(memory, matrix) => {
+                let buffer = self.store(from, &memory);
+                let data = &mut self.function.insts[inst];
+                data.op = GpuOp::LocalLoad { matrix }.into();
+                data.operands = smallvec![buffer];
+                self.out.push(inst);
+                self.emit(GpuOp::Dealloc {}, smallvec![buffer], None);
+                None
+            }
+            Way::To(memory) => {
+                let ty = self.buffer(from, &memory);
+                self.function.values[to].ty = ty;
+                let data = &mut self.function.insts[inst];
+                data.op = GpuOp::Alloc { offset: Deferred(None) }.into();
+                data.operands = smallvec![];
+                self.out.push(inst);
+                self.emit(GpuOp::LocalStore {}, smallvec![to, from], None);
+                Some(to)
+            }
+        }
+    }
+
+    fn way(&self, from: Value, to: Value, block: Block) -> Way {
+        let (source, target, bits) = (self.layout(from), self.layout(to), self.bits(from));
+        if self.uses.is_of_fma_dot[to] {
+            return Way::To(shared_memory(source, target, bits));
+        }
+        // There is one block in a cluster.
+        let Plan::Shared(plan) = convert(source, target, bits).expect("no element leaves its block") else {
+            return Way::WithinWarps;
+        };
+        if !self.uses.are_products[to] {
+            return Way::Through(plan.memory, false);
+        }
+        let swizzled = self.matrix_memory(source, target, bits);
+        let (memory, matrix) = swizzled.map_or((plan.memory, false), |memory| (memory, true));
+        let registers = target.registers() * bits / 32;
+        if self.uses.is_in_other_block(to, block) && registers <= MOST_OPERAND_REGISTERS {
+            Way::Through(memory, matrix)
+        } else {
+            Way::To(memory)
+        }
+    }
+
+    /// A buffer for an operand of the tensor cores that `ldmatrix` loads without conflicts.
+    fn matrix_memory(&self, source: &Layout, target: &Layout, bits: u32) -> Option<Layout> {
+        if !self.header.target.features.has(Feature::LdMatrix) {
+            return None;
+        }
+        let shape = source.output().shape();
+        let rank = shape.len();
+        // Contiguous along the axis along which the source holds the widest vectors; of several along the last.
+        let axis = (0..rank).max_by_key(|axis| source.vector_along(*axis).width())?;
+        let order: Vec<usize> =
+            [axis].into_iter().chain((0..rank).rev().filter(|other| *other != axis)).collect();
+        let memory = swizzled(&shape, &order, bits, SwizzleMode::widest(shape[axis] * bits / 8));
+        target.matrix_access(&memory, bits).map(|_| memory)
+    }
+
+    /// A reduction; if warps hold parts of one line, each by itself first.
+    fn reduce(&mut self, inst: Inst, axis: u32) {
+        let operands = self.function.insts[inst].operands.clone();
+        let reduction = Reduction::along(self.layout(operands[0]), axis as usize);
+        let Some(Exchange { partials, gathered }) = reduction.exchange else {
+            self.out.push(inst);
+            return;
+        };
+        let widest = operands.iter().map(|value| self.bits(*value) / 8).max().expect("it has operands");
+        let gathered = if reduction.result.output().bits() == 0 {
+            spread_over_lanes(&gathered, ACCESS_BYTES / widest)
+        } else {
+            gathered
+        };
+        let shape: tilewright_ir::Shape = partials.output().shape().into_iter().collect();
+        let [from, to] = [&partials, &gathered].map(|layout| self.header.layouts.add(layout.clone()));
+        let tile = |value: &Value| {
+            let tile = self.function.ty(*value).as_registers().expect("a tile");
+            tile.with_shape(shape.clone())
+        };
+        let tiles: Vec<tilewright_ir::Type> = operands.iter().map(tile).collect();
+        let region = self.function.clone_region(self.function.insts[inst].regions[0]);
+        let op = GpuOp::Reduce { axis, scope: Scope::Warp }.into();
+        let types: Vec<Type> = tiles.iter().map(|tile| Type::registers(tile.clone(), Some(from))).collect();
+        let parts = self.function.create_inst(op, operands, smallvec![region], types, self.location);
+        self.out.push(parts);
+        // One wait serves all operands.
+        let stored: Vec<Value> = self.function.insts[parts]
+            .results
+            .clone()
+            .into_iter()
+            .map(|part| {
+                let memory = shared_memory(&partials, &gathered, self.bits(part));
+                self.store(part, &memory)
+            })
+            .collect();
+        let mut loaded: SmallVec<[Value; 4]> = smallvec![];
+        for (buffer, tile) in stored.iter().zip(tiles) {
+            let ty = Type::registers(tile, Some(to));
+            let load = self.emit(GpuOp::LocalLoad { matrix: false }, smallvec![*buffer], Some(ty));
+            loaded.push(self.function.insts[load].results[0]);
+        }
+        for buffer in stored {
+            self.emit(GpuOp::Dealloc {}, smallvec![buffer], None);
+        }
+        let data = &mut self.function.insts[inst];
+        data.op = GpuOp::Reduce { axis: partials.output().rank() as u32 - 1, scope: Scope::Block }.into();
+        data.operands = loaded;
+        self.out.push(inst);
+    }
+
+    /// Ends the lifetimes of buffers of this block behind their last use.
+    fn end_lifetimes(&mut self, block: Block, buffers: &[Value]) {
+        if buffers.is_empty() {
+            return;
+        }
+        let mut last: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
+        let insts = self.function.blocks[block].insts.clone();
+        for (place, inst) in insts.iter().enumerate() {
+            let mut see = |inst: Inst| {
+                for operand in &self.function.insts[inst].operands {
+                    last[*operand] = Some(place);
+                }
+            };
+            see(*inst);
+            for region in &self.function.insts[*inst].regions {
+                self.function.walk(*region, &mut see);
+            }
+        }
+        let mut ends: Vec<(usize, Value)> =
+            buffers.iter().filter_map(|buffer| Some((last[*buffer]?, *buffer))).collect();
+        ends.sort_unstable();
+        for (place, buffer) in ends.into_iter().rev() {
+            let op = GpuOp::Dealloc {}.into();
+            let location = self.function.insts[insts[place]].location;
+            let end = self.function.create_inst(op, smallvec![buffer], smallvec![], [], location);
+            self.function.blocks[block].insts.insert(place + 1, end);
+        }
+    }
+}
+
+/// The parts of a single result, no more than so many in registers, the rest in lanes, which shuffles combine.
+fn spread_over_lanes(gathered: &Layout, most: u32) -> Layout {
+    let parts = gathered.bases(Input::Register);
+    let kept = parts.len().min(most.ilog2() as usize);
+    let mut lanes: SmallVec<[u32; 8]> = parts[kept..].into();
+    lanes.resize(LANES.ilog2() as usize, 0);
+    gathered.with_bases(Input::Register, &parts[..kept]).with_bases(Input::Lane, &lanes)
+}
+
+/// The layout of a buffer that suits both sides of a conversion.
+fn shared_memory(source: &Layout, target: &Layout, bits: u32) -> Layout {
+    shared_plan(source, target, bits).expect("no element leaves its block").memory
+}
+
+/// Where values are used.
+struct Uses {
+    /// Values that are used as A or B of products, and as nothing else.
+    are_products: SecondaryMap<Value, bool>,
+    /// Values that are used as A or B of a product of single elements.
+    is_of_fma_dot: SecondaryMap<Value, bool>,
+    /// The block of the last use.
+    blocks: SecondaryMap<Value, Option<Block>>,
+}
+
+impl Uses {
+    fn new(function: &Function) -> Self {
+        let mut uses = Self {
+            are_products: SecondaryMap::with_default(true),
+            is_of_fma_dot: SecondaryMap::new(),
+            blocks: SecondaryMap::new(),
+        };
+        let mut blocks = vec![function.entry];
+        while let Some(block) = blocks.pop() {
+            for inst in &function.blocks[block].insts {
+                let data = &function.insts[*inst];
+                blocks.extend(data.regions.iter().copied());
+                let is_fma = matches!(data.op, Op::Gpu(GpuOp::FmaDot { .. }));
+                let is_product = is_fma || matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. }));
+                for (place, operand) in data.operands.iter().enumerate() {
+                    uses.are_products[*operand] &= is_product && place < 2;
+                    uses.is_of_fma_dot[*operand] |= is_fma && place < 2;
+                    uses.blocks[*operand] = Some(block);
+                }
+            }
+        }
+        uses
+    }
+
+    fn is_in_other_block(&self, value: Value, block: Block) -> bool {
+        self.blocks[value].is_some_and(|other| other != block)
+    }
+}

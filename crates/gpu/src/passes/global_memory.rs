@@ -1,0 +1,153 @@
+//! Accesses to global memory that must not overtake each other: in the program one comes after the other, on the GPU they are
+//! made by different threads.
+//!
+//! Pointers that come from different arguments are taken to point to different memory, as CUDA programs do. A store in a loop
+//! is not held back for the same store in the iteration before: programs whose iterations overwrite each other's elements at
+//! other places of the tile are not known.
+
+use cranelift_entity::{EntitySet, SecondaryMap};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Inst, Operation, Value};
+use tilewright_layout::Input;
+
+use crate::language::{Function, GpuOp, Header, Module, Op};
+use crate::layout_rules::{Slot, slots};
+
+/// What pointers are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Base {
+    /// Not known yet.
+    #[default]
+    Unseen,
+    /// A parameter of the kernel.
+    Argument(Value),
+    /// Anything.
+    Any,
+}
+
+impl Base {
+    fn join(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unseen, one) | (one, Self::Unseen) => one,
+            (one, other) if one == other => one,
+            _ => Self::Any,
+        }
+    }
+}
+
+/// The accesses of a kernel to global memory.
+pub struct GlobalAccesses<'a> {
+    function: &'a Function,
+    header: &'a Header,
+    bases: SecondaryMap<Value, Base>,
+    /// What is computed once.
+    outside_loops: EntitySet<Value>,
+}
+
+impl<'a> GlobalAccesses<'a> {
+    /// Looks where the pointers of a kernel come from.
+    pub fn new(module: &'a Module) -> Self {
+        let function = module.kernel();
+        let mut search = Search { function, bases: SecondaryMap::new(), changed: true };
+        for parameter in &function.blocks[function.entry].parameters {
+            search.bases[*parameter] = Base::Argument(*parameter);
+        }
+        while std::mem::take(&mut search.changed) {
+            search.block(function.entry);
+        }
+        let entry = &function.blocks[function.entry];
+        let results = entry.insts.iter().flat_map(|inst| &function.insts[*inst].results);
+        let mut outside_loops = EntitySet::new();
+        outside_loops.extend(entry.parameters.iter().chain(results).copied());
+        Self { function, header: &module.header, bases: search.bases, outside_loops }
+    }
+
+    /// Whether an access has to wait for an earlier one. `is_stale` says that the earlier one may be of an earlier iteration,
+    /// when its pointers may have had other values.
+    pub fn meet(&self, later: Inst, earlier: Inst, is_stale: bool) -> bool {
+        let [a, b] = [later, earlier].map(|inst| self.function.insts[inst].operands[0]);
+        let are_apart = match (self.bases[a], self.bases[b]) {
+            (Base::Argument(one), Base::Argument(other)) => one != other,
+            (Base::Any | Base::Unseen, _) | (_, Base::Any | Base::Unseen) => false,
+        };
+        let are_stores =
+            [later, earlier].map(|inst| matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::Store { .. })));
+        if are_apart || (later == earlier && are_stores == [true; 2]) {
+            return false;
+        }
+        let layouts = [a, b].map(|pointer| self.function.ty(pointer).layout());
+        if are_stores == [true; 2] && layouts == [None, None] {
+            // One thread stores all scalars.
+            return false;
+        }
+        let has_copies = layouts[0].is_none_or(|id| {
+            let layout = self.header.layouts.get(id);
+            [Input::Lane, Input::Warp].iter().any(|input| layout.free_bits(*input) != 0)
+        });
+        let is_same = a == b && (!is_stale || self.outside_loops.contains(a));
+        let is_by_same_threads = is_same && (are_stores == [true; 2] || !has_copies);
+        !is_by_same_threads
+    }
+}
+
+struct Search<'f> {
+    function: &'f Function,
+    bases: SecondaryMap<Value, Base>,
+    changed: bool,
+}
+
+impl Search<'_> {
+    fn block(&mut self, block: Block) {
+        let function = self.function;
+        for inst in &function.blocks[block].insts {
+            let data = &function.insts[*inst];
+            let control = data.op.as_tile();
+            if let Some(ir::Op::For { .. } | ir::Op::While {}) = control {
+                for Slot { initial, parameters, yielded, result } in slots(function, *inst) {
+                    let base = self.bases[initial].join(self.bases[yielded]);
+                    for value in parameters.iter().chain([&result]) {
+                        self.set(*value, base);
+                    }
+                }
+            }
+            for region in &data.regions {
+                self.block(*region);
+            }
+            match control {
+                Some(ir::Op::For { .. } | ir::Op::While {}) => {}
+                Some(ir::Op::If {}) => {
+                    for (number, result) in data.results.iter().enumerate() {
+                        let yielded = data.regions.iter().map(|region| function.yielded(*region)[number]);
+                        let base = yielded.fold(Base::Unseen, |base, value| base.join(self.bases[value]));
+                        self.set(*result, base);
+                    }
+                }
+                // tidy: wildcard because all other ops are straight code
+                _ => self.straight(*inst),
+            }
+        }
+    }
+
+    /// A pointer is as the pointers that it is made of; one that is made of an integer may be anything.
+    fn straight(&mut self, inst: Inst) {
+        let function = self.function;
+        let data = &function.insts[inst];
+        let is_pointer = |value: &&Value| {
+            let tile = function.ty(**value).as_registers();
+            tile.is_some_and(|tile| tile.element.pointee().is_some())
+        };
+        let pointers = data.operands.iter().filter(is_pointer);
+        let base = pointers.map(|pointer| self.bases[*pointer]).reduce(Base::join).unwrap_or(Base::Any);
+        for result in data.results.iter().filter(is_pointer) {
+            self.set(*result, base);
+        }
+    }
+
+    fn set(&mut self, value: Value, base: Base) {
+        let base = self.bases[value].join(base);
+        if self.bases[value] != base {
+            self.bases[value] = base;
+            self.changed = true;
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The passes over the language of the GPU path, from text to text; [`PASSES`] is the list.
+
+mod allocation;
+mod barriers;
+mod conversions;
+mod global_memory;
+mod memory_effects;
+
+use tilewright_base::Diagnostic;
+
+use crate::language::Module;
+
+/// A pass.
+pub struct Pass {
+    /// Its name, in tests and dumps.
+    pub name: &'static str,
+    /// What it does.
+    pub run: fn(&mut Module) -> Result<(), Box<Diagnostic>>,
+}
+
+/// The passes, in order.
+pub const PASSES: &[Pass] = &[
+    Pass { name: "conversions", run: |module| always(conversions::lower_conversions(module)) },
+    Pass { name: "allocation", run: allocation::allocate_shared_memory },
+    Pass { name: "barriers", run: |module| always(barriers::insert_barriers(module)) },
+];
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn always((): ()) -> Result<(), Box<Diagnostic>> {
+    Ok(())
+}

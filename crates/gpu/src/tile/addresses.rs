@@ -1,0 +1,419 @@
+//! Tiles of pointers as one scalar pointer plus tiles of offsets, each as narrow as the program has it.
+//!
+//! A tile of pointers takes 64 bits an element, and to move it takes additions of 64 bits. Most are a pointer that is the same
+//! for every element, the base, plus offsets of 32 bits. The pass takes them apart: what moves all pointers alike moves the
+//! base, in loops too, where the offsets are often computed once; a pointer is put together where memory is accessed, by a
+//! multiplication and an addition that are one instruction.
+//!
+//! ```text
+//! p = broadcast(splat x + rows * w) + broadcast(cols)        p = splat x + broadcast(cols) + broadcast(rows * w)
+//! for .. (q = p)                                       ──>   for .. (base = x)
+//!   load q                                                     load splat base + broadcast(cols) + broadcast(rows * w)
+//!   yield q + splat (16 * w)                                   yield base + 16 * w
+//! ```
+//!
+//! Nothing overflows that did not overflow before. Offsets are never added to each other: each is extended to 64 bits on its
+//! own, as in the program. Where a product is multiplied out, because a loop changes one part of a factor and not the rest,
+//! `(u + v) * s` to `u * s + v * s`, the parts have the same sign: so both lie between 0 and the whole, which by the promise of
+//! the language ([`Assumptions::no_signed_overflow`]) fits.
+
+use cranelift_entity::SecondaryMap;
+use cranelift_entity::packed_option::PackedOption;
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir::{
+    Block, Dtype, Element, ElementwiseFn, Function, Inst, InstData, Location, Module, Op, Shape, Type, Value,
+};
+use tilewright_opt::analysis::{Assumptions, Range, analyze_assuming};
+use tilewright_opt::{Options, optimize};
+
+use crate::assign::coalescing::Infos;
+use crate::layout_rules::{Role, Slot, role, slots};
+
+/// How far definitions are followed.
+const MOST_STEPS: u32 = 8;
+
+/// Takes the tiles of pointers of a kernel apart.
+pub fn split(module: &mut Module) {
+    let function = &mut module.functions[module.entry];
+    if !is_worth_it(function) {
+        return;
+    }
+    let infos = analyze_assuming(function, Assumptions { no_signed_overflow: true });
+    let entry = function.entry;
+    let mut split = Split {
+        function,
+        infos,
+        addresses: FxHashMap::default(),
+        levels: SecondaryMap::new(),
+        level: 0,
+        out: Vec::new(),
+        location: None.into(),
+    };
+    split.block(entry, &[]);
+    optimize(module, &Options::default(), &mut |_, _| {});
+}
+
+/// Whether a tile of pointers moves in a loop, or twice; others are a base and an offset as they are.
+fn is_worth_it(function: &Function) -> bool {
+    let mut found = false;
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        let is_in_loop = matches!(role(&data.op), Role::Loop)
+            && data.regions.iter().any(|region| {
+                let mut moves = false;
+                function.walk(*region, &mut |inner| moves |= moves_tile(function, inner));
+                moves
+            });
+        found |= is_in_loop
+            || moves_tile(function, inst)
+                && !matches!(function.defining_op(data.operands[0]), Some(Op::Splat { .. }));
+    });
+    found
+}
+
+fn moves_tile(function: &Function, inst: Inst) -> bool {
+    let data = &function.insts[inst];
+    matches!(data.op, Op::PtrAdd {}) && !function.ty(data.results[0]).is_scalar()
+}
+
+/// A tile of pointers: the base plus each of the offsets.
+#[derive(Clone)]
+struct Address {
+    /// A scalar pointer.
+    base: Value,
+    /// The type of the pointers.
+    ty: Type,
+    /// Tiles of integers of the same shape.
+    offsets: SmallVec<[Value; 2]>,
+}
+
+/// An integer tile as the sum of a scalar and of tiles.
+struct Sum {
+    scalar: Value,
+    tiles: SmallVec<[Value; 2]>,
+    /// Whether a factor was multiplied out.
+    is_product: bool,
+}
+
+struct Split<'f> {
+    function: &'f mut Function,
+    /// What is known of the values of the function as it was.
+    infos: Infos,
+    /// The tiles of pointers that are taken apart; no instruction makes them any more.
+    addresses: FxHashMap<Value, Address>,
+    /// The number of loops around the definition of a value.
+    levels: SecondaryMap<Value, u32>,
+    level: u32,
+    /// What the current block holds so far.
+    out: Vec<Inst>,
+    location: PackedOption<Location>,
+}
+
+impl Split<'_> {
+    /// Rewrites a block. Of the values that it yields, those at `moved` are tiles of pointers of which the base is carried.
+    fn block(&mut self, block: Block, moved: &[usize]) {
+        for &parameter in &self.function.blocks[block].parameters {
+            self.levels[parameter] = self.level;
+        }
+        let insts = std::mem::take(&mut self.function.blocks[block].insts);
+        let outer = std::mem::take(&mut self.out);
+        for inst in insts {
+            self.location = self.function.insts[inst].location;
+            let is_terminator = self.function.insts[inst].op.is_terminator();
+            self.inst(inst, if is_terminator { moved } else { &[] });
+        }
+        self.function.blocks[block].insts = std::mem::replace(&mut self.out, outer);
+    }
+
+    fn inst(&mut self, inst: Inst, moved: &[usize]) {
+        if let Some((result, address)) = self.address(inst) {
+            self.addresses.insert(result, address);
+            return;
+        }
+        if role(&self.function.insts[inst].op) == Role::Loop {
+            return self.repeat(inst);
+        }
+        for &place in moved {
+            let yielded = self.function.insts[inst].operands[place];
+            self.function.insts[inst].operands[place] = self.addresses[&yielded].base;
+        }
+        self.join_operands(inst, moved);
+        for region in self.function.insts[inst].regions.clone() {
+            self.block(region, &[]);
+        }
+        self.push(inst);
+    }
+
+    fn push(&mut self, inst: Inst) {
+        for &result in &self.function.insts[inst].results {
+            self.levels[result] = self.level;
+        }
+        self.out.push(inst);
+    }
+
+    /// What an instruction makes, if it is a tile of pointers that can be taken apart.
+    fn address(&mut self, inst: Inst) -> Option<(Value, Address)> {
+        let InstData { op, operands, .. } = self.function.insts[inst].clone();
+        let result = self.function.result(inst)?;
+        let ty = self.function.ty(result).clone();
+        if ty.is_scalar() || ty.element.pointee().is_none() {
+            return None;
+        }
+        let address = match op {
+            Op::Splat { .. } => Address { base: operands[0], ty, offsets: smallvec![] },
+            Op::PtrAdd {} => {
+                let pointers = self.addresses.get(&operands[0])?.clone();
+                self.moved(pointers, operands[1])
+            }
+            Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } => {
+                let Address { base, mut offsets, .. } = self.addresses.get(&operands[0])?.clone();
+                for offset in &mut offsets {
+                    *offset = self.reshaped(&op, *offset, &ty.shape);
+                }
+                Address { base, ty, offsets }
+            }
+            // tidy: wildcard because pointers that other ops make are what they are
+            _ => return None,
+        };
+        Some((result, address))
+    }
+
+    /// Pointers moved by offsets.
+    fn moved(&mut self, pointers: Address, offset: Value) -> Address {
+        let Address { mut base, ty, mut offsets } = pointers;
+        if let Some(scalar) = self.scalar_of(offset) {
+            base = self.move_base(base, scalar);
+        } else if let Some(sum) = self.sum(offset, MOST_STEPS).filter(|sum| sum.is_product) {
+            base = self.move_base(base, sum.scalar);
+            offsets.extend(sum.tiles);
+        } else {
+            offsets.push(offset);
+        }
+        Address { base, ty, offsets }
+    }
+
+    fn move_base(&mut self, base: Value, offset: Value) -> Value {
+        let ty = self.function.ty(base).clone();
+        self.emit(Op::PtrAdd {}, smallvec![base, offset], ty)
+    }
+
+    fn reshaped(&mut self, op: &Op, tile: Value, shape: &Shape) -> Value {
+        let ty = self.function.ty(tile).with_shape(shape.clone());
+        self.emit(op.clone(), smallvec![tile], ty)
+    }
+
+    fn emit(&mut self, op: Op, operands: SmallVec<[Value; 4]>, ty: Type) -> Value {
+        let level = operands.iter().map(|&operand| self.levels[operand]).max().unwrap_or(0);
+        let inst = self.function.create_inst(op, operands, smallvec![], [ty], self.location);
+        self.out.push(inst);
+        let result = self.function.insts[inst].results[0];
+        self.levels[result] = level;
+        result
+    }
+
+    /// The scalar that every element of a tile is.
+    fn scalar_of(&self, tile: Value) -> Option<Value> {
+        let data = &self.function.insts[self.function.defining_inst(tile)?];
+        match &data.op {
+            Op::Splat { .. } => Some(data.operands[0]),
+            Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } => {
+                self.scalar_of(data.operands[0])
+            }
+            // tidy: wildcard because the optimizer leaves uniform tiles in no other form
+            _ => None,
+        }
+    }
+
+    /// An integer tile as a scalar that a loop changes and tiles that it does not change, or as that and other tiles.
+    fn sum(&mut self, tile: Value, steps: u32) -> Option<Sum> {
+        let steps = steps.checked_sub(1)?;
+        let inst = self.function.defining_inst(tile)?;
+        let InstData { op, operands, .. } = self.function.insts[inst].clone();
+        let ty = self.function.ty(tile).clone();
+        // Narrower numbers are not indices: they may well wrap around.
+        let dtype =
+            ty.dtype().filter(|dtype| *dtype == Dtype::I32 || dtype.bits() == 64 && dtype.is_int())?;
+        match op {
+            Op::Elementwise { function: ElementwiseFn::Add } => {
+                let orders = [[operands[0], operands[1]], [operands[1], operands[0]]];
+                let leaf = orders.into_iter().find_map(|[one, other]| self.leaf(one, other, dtype.bits()));
+                leaf.or_else(|| {
+                    let (mut sum, other) = orders
+                        .into_iter()
+                        .find_map(|[one, other]| self.sum(one, steps).map(|sum| (sum, other)))?;
+                    sum.tiles.push(other);
+                    Some(sum)
+                })
+            }
+            Op::Elementwise { function: ElementwiseFn::Mul } => {
+                let orders = [[operands[0], operands[1]], [operands[1], operands[0]]];
+                orders.into_iter().find_map(|[one, factor]| {
+                    let scalar = self.scalar_of(factor)?;
+                    let sum = self.sum(one, steps)?;
+                    let [tile] = sum.tiles[..] else { return None };
+                    if self.levels[scalar] >= self.levels[sum.scalar] {
+                        return None;
+                    }
+                    let scalar_ty = ty.with_shape(Shape::scalar());
+                    let product = self.emit(op.clone(), smallvec![sum.scalar, scalar], scalar_ty);
+                    let tile = self.emit(op.clone(), smallvec![tile, factor], ty.clone());
+                    Some(Sum { scalar: product, tiles: smallvec![tile], is_product: true })
+                })
+            }
+            Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } => {
+                let mut sum = self.sum(operands[0], steps)?;
+                for tile in &mut sum.tiles {
+                    *tile = self.reshaped(&op, *tile, &ty.shape);
+                }
+                Some(sum)
+            }
+            Op::Cast { element: Element::Value(Dtype::I64 | Dtype::U64), .. } => {
+                let mut sum = self.sum(operands[0], steps)?;
+                sum.scalar = self.emit(op.clone(), smallvec![sum.scalar], ty.with_shape(Shape::scalar()));
+                for tile in &mut sum.tiles {
+                    *tile = self.emit(op.clone(), smallvec![*tile], ty.clone());
+                }
+                Some(sum)
+            }
+            // tidy: wildcard because other functions do not distribute over sums
+            _ => None,
+        }
+    }
+
+    /// `uniform + tile`, where a loop changes the first alone, and neither exceeds the sum.
+    fn leaf(&self, uniform: Value, tile: Value, bits: u32) -> Option<Sum> {
+        let scalar = self.scalar_of(uniform)?;
+        let [a, b]: [Range; 2] = [scalar, tile].map(|value| self.infos[value].range);
+        let is_exact = bits == 64 || a.is_nonnegative() && b.is_nonnegative();
+        (is_exact && self.levels[scalar] > self.levels[tile]).then(|| Sum {
+            scalar,
+            tiles: smallvec![tile],
+            is_product: false,
+        })
+    }
+
+    /// A loop: of pointers that it moves alike, the base is carried.
+    fn repeat(&mut self, inst: Inst) {
+        let bounds = if matches!(self.function.insts[inst].op, Op::For { .. }) { 3 } else { 0 };
+        let mut moved = Vec::new();
+        for (number, slot) in slots(self.function, inst).into_iter().enumerate() {
+            let Some(address) = self.addresses.get(&slot.initial).cloned() else { continue };
+            if !self.is_moved_alike(slot.yielded, &slot.parameters) {
+                continue;
+            }
+            self.function.insts[inst].operands[bounds + number] = address.base;
+            for &value in slot.parameters.iter().chain([&slot.result]) {
+                self.function.values[value].ty = address.ty.with_shape(Shape::scalar());
+                self.addresses.insert(value, Address { base: value, ..address.clone() });
+            }
+            moved.push(number);
+        }
+        let places: Vec<usize> = moved.iter().map(|number| bounds + number).collect();
+        self.join_operands(inst, &places);
+        self.level += 1;
+        let regions = self.function.insts[inst].regions.clone();
+        for (place, &region) in regions.iter().enumerate() {
+            let is_body = place + 1 == regions.len();
+            self.block(region, if is_body { &moved } else { &[] });
+        }
+        self.level -= 1;
+        self.push(inst);
+    }
+
+    /// Whether a tile of pointers is one of the parameters, all of it moved by the same number of elements.
+    fn is_moved_alike(&self, tile: Value, parameters: &[Value]) -> bool {
+        if parameters.contains(&tile) {
+            return true;
+        }
+        let Some(inst) = self.function.defining_inst(tile) else { return false };
+        let data = &self.function.insts[inst];
+        match role(&data.op) {
+            Role::Pointwise => {
+                matches!(data.op, Op::PtrAdd {})
+                    && self.scalar_of(data.operands[1]).is_some()
+                    && self.is_moved_alike(data.operands[0], parameters)
+            }
+            Role::Loop => slots(self.function, inst).into_iter().any(
+                |Slot { initial, parameters: own, yielded, result }| {
+                    result == tile
+                        && self.is_moved_alike(yielded, &own)
+                        && self.is_moved_alike(initial, parameters)
+                },
+            ),
+            // tidy: wildcard because pointers that other ops make are what they are
+            _ => false,
+        }
+    }
+
+    /// Puts pointers together for an instruction that needs them, but for those at the places of `moved`.
+    fn join_operands(&mut self, inst: Inst, moved: &[usize]) {
+        for place in 0..self.function.insts[inst].operands.len() {
+            let operand = self.function.insts[inst].operands[place];
+            if !moved.contains(&place)
+                && let Some(address) = self.addresses.get(&operand).cloned()
+            {
+                let pointers = self.join(address);
+                let name = self.function.values[operand].name.clone();
+                self.function.values[pointers].name = name;
+                self.function.insts[inst].operands[place] = pointers;
+            }
+        }
+    }
+
+    /// Offsets of few kinds come first, so that their sums with the base serve many elements.
+    fn join(&mut self, address: Address) -> Value {
+        let Address { base, ty, mut offsets } = address;
+        offsets.sort_by_cached_key(|offset| self.runs(*offset));
+        let mut pointers = self.emit(Op::Splat { shape: ty.shape.clone() }, smallvec![base], ty.clone());
+        for offset in offsets {
+            pointers = self.emit(Op::PtrAdd {}, smallvec![pointers, offset], ty.clone());
+        }
+        pointers
+    }
+
+    /// How many runs of consecutive or equal numbers a tile has; 0 if its elements differ by constants, so that in a thread
+    /// they are one number and constants that the instructions of memory add.
+    fn runs(&self, tile: Value) -> u32 {
+        if self.has_constant_steps(tile, MOST_STEPS) {
+            return 0;
+        }
+        let info = &self.infos[tile];
+        if info.axes.is_empty()
+            && let Some(inst) = self.function.defining_inst(tile)
+        {
+            // New: a tile reshaped, or multiplied by a scalar.
+            return self.runs(self.function.insts[inst].operands[0]);
+        }
+        let run = |axis| info.contiguity(axis).max(info.constancy(axis));
+        let shape = &self.function.ty(tile).shape;
+        shape.iter().enumerate().map(|(axis, extent)| extent / run(axis)).product()
+    }
+
+    fn has_constant_steps(&self, tile: Value, steps: u32) -> bool {
+        let Some((inst, steps)) = self.function.defining_inst(tile).zip(steps.checked_sub(1)) else {
+            return false;
+        };
+        let data = &self.function.insts[inst];
+        let operands = &data.operands;
+        match &data.op {
+            Op::Splat { .. } | Op::Arange { .. } => true,
+            Op::ExpandDims { .. }
+            | Op::Broadcast { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. }
+            | Op::Cast { .. }
+            | Op::Elementwise { function: ElementwiseFn::Add } => {
+                operands.iter().all(|operand| self.has_constant_steps(*operand, steps))
+            }
+            Op::Elementwise { function: ElementwiseFn::Mul } => {
+                [[0, 1], [1, 0]].iter().any(|&[one, other]| {
+                    self.infos[operands[other]].constant.is_some()
+                        && self.has_constant_steps(operands[one], steps)
+                })
+            }
+            // tidy: wildcard because other ops make steps of any size
+            _ => false,
+        }
+    }
+}

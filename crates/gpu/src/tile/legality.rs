@@ -1,0 +1,82 @@
+//! What the GPU path refuses, before anything is decided; and inlining, which on a GPU is always worth it.
+
+use tilewright_base::{Code, Diagnostic};
+use tilewright_ir::{Dialect, Function, Inst, Module};
+use tilewright_opt::{Level, Options, optimize};
+
+use crate::layout_rules::{Role, role};
+
+/// The most warps of a block.
+const MOST_WARPS: u32 = 32;
+
+/// The module with every call inlined, those of `noinline` functions too.
+pub fn without_calls(module: &Module) -> Module {
+    let mut module = module.clone();
+    if module.functions.len() > 1 {
+        for function in module.functions.values_mut() {
+            function.noinline = false;
+        }
+        optimize(&mut module, &Options { level: Level::Full }, &mut |_, _| {});
+    }
+    module
+}
+
+/// Refuses what no layout can be found for.
+pub fn check(kernel: &Function, num_warps: u32) -> Result<(), Box<Diagnostic>> {
+    if !num_warps.is_power_of_two() || num_warps > MOST_WARPS {
+        let message = format!("num_warps must be a power of two up to {MOST_WARPS}, found {num_warps}");
+        return Err(Box::new(Diagnostic::new(Code::InvalidOption, message)));
+    }
+    let mut found = None;
+    kernel.walk(kernel.entry, &mut |inst| {
+        if found.is_none() {
+            found = refusal(kernel, inst);
+        }
+    });
+    found.map_or(Ok(()), |diagnostic| Err(Box::new(diagnostic)))
+}
+
+fn refusal(kernel: &Function, inst: Inst) -> Option<Diagnostic> {
+    let data = &kernel.insts[inst];
+    if role(&data.op) == Role::Call {
+        return Some(
+            at(
+                kernel,
+                inst,
+                Code::NotOnThisDevice,
+                "a call that cannot be inlined is not supported on a GPU",
+            )
+            .hint("remove the recursion, or make the function smaller"),
+        );
+    }
+    let values = data.operands.iter().chain(&data.results);
+    let odd = values
+        .map(|value| kernel.ty(*value))
+        .find(|ty| ty.shape.iter().any(|extent| !extent.is_power_of_two()))?;
+    let message = format!(
+        "`{}` on a tile of type {odd}: on a GPU the extents of tiles are powers of two",
+        data.op.name()
+    );
+    Some(
+        at(kernel, inst, Code::NotOnThisDevice, message)
+            .hint("make the tile larger, and mask what is too much"),
+    )
+}
+
+/// A finding at an instruction, with the calls that lead there.
+pub fn at<D: Dialect>(
+    kernel: &Function<D>,
+    inst: Inst,
+    code: Code,
+    message: impl Into<String>,
+) -> Diagnostic {
+    let mut diagnostic = Diagnostic::new(code, message);
+    let mut chain = kernel.call_chain(inst).into_iter();
+    if let Some(span) = chain.next() {
+        diagnostic = diagnostic.primary(span, "");
+    }
+    for span in chain {
+        diagnostic = diagnostic.secondary(span, "called from here");
+    }
+    diagnostic
+}

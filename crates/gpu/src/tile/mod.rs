@@ -1,0 +1,4 @@
+//! Passes over tile IR that prepare a kernel for a GPU.
+
+pub mod addresses;
+pub mod legality;

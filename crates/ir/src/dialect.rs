@@ -1,0 +1,125 @@
+//! What makes a language of functions: its ops, its types, and what stands at the head of a module. Values, blocks, regions,
+//! the printer, the parser and the structural part of the verifier are the same for every dialect.
+
+use std::fmt::{Debug, Display};
+use std::hash::Hash;
+
+use crate::builder::expected_types;
+use crate::elementwise::ElementwiseFn;
+use crate::function::{Function, InstData, Module};
+use crate::ops::{AttributeText, Op, OpInfo};
+use crate::types::Type;
+
+/// A language of functions. [`Tile`] is tile IR; the GPU path has another one.
+pub trait Dialect: Copy + Clone + PartialEq + Eq + Debug + 'static {
+    /// What an instruction does, with its attributes.
+    type Op: Operation;
+    /// The type of a value, with a text form that [`Dialect::parse_type`] reads.
+    type Type: Clone + PartialEq + Debug + Display;
+    /// What stands at the head of a module.
+    type Header: Clone + Debug + Default;
+
+    /// Reads a type.
+    fn parse_type(text: &str) -> Option<Self::Type>;
+
+    /// The text of the header: whole lines.
+    fn print_header(header: &Self::Header) -> String;
+
+    /// Reads the lines before the first function; the error is one sentence.
+    fn parse_header(lines: &str) -> Result<Self::Header, String>;
+
+    /// Checks an instruction whose operands are defined and whose regions are well-formed: numbers and types of operands,
+    /// results and regions. The error is one sentence.
+    fn check(module: &Module<Self>, function: &Function<Self>, inst: &InstData<Self>) -> Result<(), String>;
+
+    /// Checks what no single instruction shows, of a function of which every instruction is well-formed.
+    fn check_function(_module: &Module<Self>, _function: &Function<Self>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// An op of a dialect.
+pub trait Operation: Clone + PartialEq + Eq + Hash + Debug {
+    /// Its row.
+    fn info(&self) -> &'static OpInfo;
+
+    /// The op of tile IR that it is, if it is one: a dialect shares with tile IR at least its control flow.
+    fn as_tile(&self) -> Option<&Op>;
+
+    /// The mnemonic of the text form.
+    fn name(&self) -> &'static str;
+
+    /// The attributes that are written: name and text.
+    fn attributes(&self) -> Vec<(&'static str, String)>;
+
+    /// The op with this mnemonic; `Err` names the attribute that is missing or malformed.
+    fn parse(name: &str, attributes: &AttributeText<'_>) -> Option<Result<Self, &'static str>>;
+}
+
+/// Tile IR.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tile;
+
+impl Dialect for Tile {
+    type Op = Op;
+    type Type = Type;
+    type Header = ();
+
+    fn parse_type(text: &str) -> Option<Type> {
+        Type::parse(text)
+    }
+
+    fn print_header((): &()) -> String {
+        String::new()
+    }
+
+    fn parse_header(lines: &str) -> Result<(), String> {
+        if lines.is_empty() { Ok(()) } else { Err("expected a function".into()) }
+    }
+
+    fn check(module: &Module, function: &Function, inst: &InstData) -> Result<(), String> {
+        let expected = expected_types(function, inst).map_err(|error| error.message)?;
+        let found: Vec<&Type> = inst.results.iter().map(|&value| function.ty(value)).collect();
+        let name = inst.op.name();
+        if found != expected.iter().collect::<Vec<_>>() {
+            return Err(format!("{name} has results {found:?}, its rule says {expected:?}"));
+        }
+        let Op::Call { callee, results } = &inst.op else { return Ok(()) };
+        let callee = module.functions.get(*callee).ok_or("the callee does not exist")?;
+        let parameters: Vec<Type> = callee.parameter_types().cloned().collect();
+        if callee.results != results.0 {
+            return Err(format!("{} returns {:?}", callee.name, callee.results));
+        }
+        function.check_types(&inst.operands, &parameters, "arguments")
+    }
+}
+
+impl Operation for Op {
+    fn info(&self) -> &'static OpInfo {
+        self.info()
+    }
+
+    fn as_tile(&self) -> Option<&Op> {
+        Some(self)
+    }
+
+    fn name(&self) -> &'static str {
+        self.name()
+    }
+
+    fn attributes(&self) -> Vec<(&'static str, String)> {
+        let mut attributes = Vec::new();
+        // The function is the mnemonic.
+        if !matches!(self, Op::Elementwise { .. }) {
+            self.print_attributes(|name, text| attributes.push((name, text.to_owned())));
+        }
+        attributes
+    }
+
+    fn parse(name: &str, attributes: &AttributeText<'_>) -> Option<Result<Self, &'static str>> {
+        if let Some(function) = ElementwiseFn::parse(name) {
+            return Some(Ok(Op::Elementwise { function }));
+        }
+        Self::parse_row(name, attributes)
+    }
+}

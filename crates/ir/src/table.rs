@@ -1,0 +1,108 @@
+//! What follows from a table of ops. A dialect writes its rows once, as a macro that takes a callback, and calls it with
+//! [`define_ops!`](crate::define_ops).
+
+/// Makes, from the rows of a table, the enum of the ops with their attributes, the plain data of the rows, the text form of
+/// the attributes, and a visitor with a method for each op.
+///
+/// A row is `docs Variant mnemonic (operands) [optional operands] *variadic {attribute: Type} regions N Effect Family;`.
+#[macro_export]
+macro_rules! define_ops {
+    ($op:ident $ops:ident $visitor:ident $visit:ident;
+     $($(#[doc = $doc:literal])*
+       $variant:ident $method:ident ($($operand:ident),*) [$($optional:ident),*] $(*$variadic:ident)?
+       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident;)*) => {
+        /// An operation with its attributes. Operands, results and regions are in the instruction.
+        #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+        pub enum $op {
+            $($(#[doc = $doc])* $variant {
+                $(#[doc = concat!("The attribute `", stringify!($attribute), "`.")] $attribute: $attribute_ty,)*
+            },)*
+        }
+
+        /// Every row, in the order of the table.
+        pub const $ops: &[$crate::OpInfo] = &[$($crate::OpInfo {
+            name: stringify!($method),
+            docs: &[$($doc,)*],
+            operands: &[$(stringify!($operand),)*],
+            optional: &[$(stringify!($optional),)*],
+            variadic: $crate::define_ops!(@variadic $($variadic)?),
+            attributes: &[$((stringify!($attribute), stringify!($attribute_ty)),)*],
+            regions: $regions,
+            effect: $crate::Effect::$effect,
+            family: $crate::OpFamily::$family,
+        },)*];
+
+        const _: () = {
+            #[derive(Clone, Copy)]
+            enum Row { $($variant,)* }
+
+            impl $op {
+                /// Its row.
+                pub fn info(&self) -> &'static $crate::OpInfo {
+                    match self { $($op::$variant { .. } => &$ops[Row::$variant as usize],)* }
+                }
+            }
+        };
+
+        impl $op {
+            /// Calls back with the name and the text form of each attribute.
+            pub fn print_attributes(&self, mut each: impl FnMut(&'static str, &str)) {
+                let mut text = String::new();
+                match self { $($op::$variant { $($attribute),* } => {
+                    $(text.clear();
+                      $crate::Attribute::print($attribute, &mut text);
+                      each(stringify!($attribute), &text);)*
+                })* }
+                let _ = &mut text;
+                let _ = &mut each;
+            }
+
+            /// The op with this mnemonic; `Err` names the attribute that is missing or malformed.
+            pub(crate) fn parse_row(
+                name: &str, attributes: &$crate::AttributeText<'_>,
+            ) -> Option<Result<Self, &'static str>> {
+                $(if name == stringify!($method) {
+                    $(let text = attributes(stringify!($attribute));
+                      let Some($attribute) = text.and_then(<$attribute_ty as $crate::Attribute>::parse) else {
+                        return Some(Err(stringify!($attribute)));
+                    };)*
+                    return Some(Ok($op::$variant { $($attribute),* }));
+                })*
+                let _ = attributes;
+                None
+            }
+        }
+
+        /// One method an op, with named operands. Implementing it is what makes a backend complete.
+        pub trait $visitor {
+            /// What each method returns.
+            type Output;
+            $($(#[doc = $doc])*
+            #[expect(clippy::allow_attributes, reason = "which rows need the next line is the table's business")]
+            #[allow(clippy::too_many_arguments, clippy::ptr_arg, reason = "they are the row's operands and attributes")]
+            fn $method(
+                &mut self, inst: $crate::Inst $(, $operand: $crate::Value)*
+                $(, $optional: Option<$crate::Value>)* $(, $variadic: &[$crate::Value])?
+                $(, $attribute: &$attribute_ty)*
+            ) -> Self::Output;)*
+        }
+
+        /// Calls the visitor's method for an op with these operands.
+        ///
+        /// There must be as many operands as the row says, which the verifier guarantees.
+        pub fn $visit<V: $visitor + ?Sized>(
+            op: &$op, inst: $crate::Inst, operands: &[$crate::Value], visitor: &mut V,
+        ) -> V::Output {
+            match op { $($op::$variant { $($attribute),* } => {
+                let mut rest = operands.iter();
+                $(let $operand = *rest.next().expect("the verifier checks the number of operands");)*
+                $(let $optional = rest.next().copied();)*
+                $(let $variadic = rest.as_slice();)?
+                let _ = &mut rest;
+                visitor.$method(inst $(, $operand)* $(, $optional)* $(, $variadic)? $(, $attribute)*)
+            })* }
+        }
+    };
+    (@variadic) => { None };
+    (@variadic $name:ident) => { Some(stringify!($name)) };
+}

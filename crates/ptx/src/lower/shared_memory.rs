@@ -1,0 +1,182 @@
+//! Buffers in shared memory: stores of tiles to them, and loads from them as they are asked for.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tilewright_gpu::Feature;
+use tilewright_gpu::language::Buffer;
+use tilewright_ir::{Element, Inst, Value};
+use tilewright_layout::{Input, Layout, MatrixAccess, Transfer, Vector};
+
+use super::builder::{Scalar, Width, destinations};
+use super::memory::Words;
+use super::{Lowering, memory_bits};
+use crate::isa::{self, LdmatrixShape, MatrixCount, RegisterId, ScalarType, StateSpace};
+
+/// The most bytes that one access of a thread moves.
+const MOST_BYTES: u32 = 16;
+
+/// By which instructions a tile is loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Loads {
+    /// `ld.shared`.
+    Vectors,
+    /// `ldmatrix` if the target has it and the layouts let it, else `ld.shared`.
+    Widest,
+}
+
+/// A tile in shared memory, read as it is asked for.
+pub(super) struct SharedTile {
+    element: Element,
+    /// Where the buffer begins.
+    start: Scalar,
+    way: Way,
+    /// The access that reads each register.
+    accesses: FxHashMap<u32, u32>,
+    read: FxHashMap<u32, Scalar>,
+}
+
+/// How a tile is read.
+enum Way {
+    /// The registers of each access, and where each element is.
+    Vectors(Vector, Transfer),
+    /// By `ldmatrix`.
+    Matrices(MatrixAccess),
+}
+
+impl Way {
+    fn vector(&self) -> &Vector {
+        match self {
+            Self::Vectors(vector, _) => vector,
+            Self::Matrices(matrix) => &matrix.registers,
+        }
+    }
+}
+
+/// The widest accesses of a tile to a buffer.
+fn vector_in(layout: &Layout, memory: &Layout, element: Element) -> Vector {
+    layout.vector_in(memory).at_most((MOST_BYTES * 8 / memory_bits(element)).max(1))
+}
+
+impl Lowering<'_> {
+    /// A tile in a buffer, to be read in a layout; nothing is read yet.
+    pub(super) fn shared_tile(
+        &self,
+        buffer: Value,
+        ty: &Buffer,
+        layout: &Layout,
+        loads: Loads,
+    ) -> SharedTile {
+        let memory = self.program.header.layouts.get(ty.layout);
+        let bits = memory_bits(ty.element);
+        let matrix = (loads == Loads::Widest && self.has(Feature::LdMatrix))
+            .then(|| layout.matrix_access(memory, bits))
+            .flatten();
+        let way = matrix.map_or_else(
+            || Way::Vectors(vector_in(layout, memory, ty.element), layout.offsets_in(memory)),
+            Way::Matrices,
+        );
+        let mut accesses = FxHashMap::default();
+        for number in 0..way.vector().accesses() {
+            accesses.extend(way.vector().registers(number).into_iter().map(|register| (register, number)));
+        }
+        SharedTile {
+            element: ty.element,
+            start: self.scalar(buffer),
+            way,
+            accesses,
+            read: FxHashMap::default(),
+        }
+    }
+
+    /// The address in shared memory of the place behind `start` that a linear map, in bytes, gives this thread and a register
+    /// that adds `constant` to it over F2.
+    fn shared_place(&mut self, images: &[u32], constant: u32, start: Scalar) -> Scalar {
+        let own = self.linear(images);
+        let place = self.displaced(own, images, constant);
+        self.builder.add(Width::B32, place, start)
+    }
+
+    /// Stores a tile to a buffer.
+    pub(super) fn lower_local_store(&mut self, buffer: Value, tile: Value) {
+        let layout = self.layout(tile);
+        let own = self.get(tile);
+        let element = self.element(tile);
+        let bytes = element.bytes() as u32;
+        let is_first = self.is_first(layout.free_bits(Input::Lane), layout.free_bits(Input::Warp));
+        let guard = (is_first != Scalar::TRUE).then(|| self.builder.predicate(is_first));
+        let memory = self.layout(buffer);
+        let (vector, offsets) = (vector_in(layout, memory, element), layout.offsets_in(memory));
+        let images: Vec<u32> = Self::thread_images(&offsets).iter().map(|image| image * bytes).collect();
+        let start = self.scalar(buffer);
+        for number in 0..vector.accesses() {
+            let registers = vector.registers(number);
+            let first = offsets.at(&[(Input::Register, registers[0])]) * bytes;
+            let address = self.shared_place(&images, first, start);
+            let elements: SmallVec<[Scalar; 16]> =
+                registers.iter().map(|&register| own[register as usize]).collect();
+            self.store_shared(guard, element, address, &elements);
+        }
+    }
+
+    /// Loads a tile from a buffer.
+    pub(super) fn lower_local_load(&mut self, inst: Inst, buffer: Value, loads: Loads) {
+        let result = self.kernel.insts[inst].results[0];
+        let ty = self.kernel.ty(buffer).as_memory().expect("the verifier checks that buffers are loaded");
+        let layout = self.layout(result);
+        let mut shared = self.shared_tile(buffer, ty, layout, loads);
+        let registers = layout.representatives();
+        let scalars: Vec<Scalar> =
+            registers.iter().map(|&register| self.read(&mut shared, register)).collect();
+        self.set(result, scalars);
+    }
+
+    /// A register of a tile in shared memory.
+    pub(super) fn read(&mut self, shared: &mut SharedTile, register: u32) -> Scalar {
+        if let Some(&scalar) = shared.read.get(&register) {
+            return scalar;
+        }
+        let bytes = shared.element.bytes() as u32;
+        let registers = shared.way.vector().registers(shared.accesses[&register]);
+        let offsets = match &shared.way {
+            Way::Vectors(_, offsets) => offsets,
+            Way::Matrices(matrix) => &matrix.addresses,
+        };
+        let images: Vec<u32> = Self::thread_images(offsets).iter().map(|image| image * bytes).collect();
+        let first = offsets.at(&[(Input::Register, registers[0])]) * bytes;
+        let address = self.shared_place(&images, first, shared.start);
+        let elements = match &shared.way {
+            Way::Vectors(..) => self.load_shared(shared.element, address, registers.len()),
+            Way::Matrices(matrix) => self.load_matrices(shared.element, matrix, address),
+        };
+        shared.read.extend(registers.into_iter().zip(elements));
+        shared.read[&register]
+    }
+
+    /// `ldmatrix`: the elements of each matrix in turn.
+    fn load_matrices(
+        &mut self,
+        element: Element,
+        matrix: &MatrixAccess,
+        address: Scalar,
+    ) -> SmallVec<[Scalar; 16]> {
+        let count = match matrix.matrices {
+            1 => MatrixCount::X1,
+            2 => MatrixCount::X2,
+            _ => MatrixCount::X4,
+        };
+        let registers: Vec<RegisterId> = (0..count.count()).map(|_| self.builder.fresh(Width::B32)).collect();
+        let address = self.builder.address(Width::B32, address);
+        self.builder.emit(isa::Ldmatrix {
+            shape: LdmatrixShape::M8n8,
+            count,
+            transpose: matrix.is_transposed,
+            space: Some(StateSpace::Shared),
+            format: None,
+            ty: Some(ScalarType::B16),
+            d: destinations(&registers),
+            address,
+        });
+        let words = Words::new(element, (32 / memory_bits(element)) as usize);
+        registers.into_iter().flat_map(|register| self.builder.unpack(words, register.into())).collect()
+    }
+}

@@ -1,0 +1,159 @@
+//! Device code by its number, as Triton's driver module deals in it: a binary is loaded, and launched with arguments that
+//! types describe. Nothing is known of its source. What `triton.compile` made goes this way, and so does torch's Inductor.
+//!
+//! ```text
+//! bytes ──load──> number ──Manner::configure──> LaunchConfiguration ──Call──> the GPU
+//!                                               Slot, one a parameter ──┘
+//! ```
+
+mod call;
+mod signature;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+use tilewright_base::{Code, Diagnostic};
+use tilewright_cuda::{
+    AssembleOptions, Cache, Function, FunctionAttributes, LaunchConfiguration, LaunchOptions, Module,
+    Settings, assemble_cached,
+};
+
+use crate::{Device, Error};
+
+pub use call::Call;
+pub use signature::{ArgumentType, Slot};
+
+/// Kernels by their number, with the number of their module.
+type Kernels = FxHashMap<u64, (u64, Function)>;
+
+/// The kernels that were loaded or shared.
+static LOADED: Mutex<Option<Kernels>> = Mutex::new(None);
+
+fn loaded() -> MutexGuard<'static, Option<Kernels>> {
+    LOADED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A kernel that was loaded, as other libraries know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Binary {
+    /// The number of the module (`CUmodule`).
+    pub module: u64,
+    /// The number of the kernel (`CUfunction`).
+    pub function: u64,
+    /// What it takes.
+    pub attributes: FunctionAttributes,
+}
+
+/// Assembles PTX for a GPU, unless the cache has the machine code. Comes with a warning if the cache cannot be used.
+pub fn assemble(
+    device: Device,
+    kernel: &str,
+    ptx: &str,
+    max_registers: Option<u32>,
+) -> Result<(Vec<u8>, Option<String>), Error> {
+    let options = AssembleOptions { max_registers, line_info: true, ..AssembleOptions::default() };
+    let cache = Cache::new(&Settings::from_environment());
+    let cubin = assemble_cached(&cache, device.context()?, kernel, ptx, options)?;
+    Ok((cubin, cache.take_warning()))
+}
+
+/// Loads a kernel of a cubin, a fat binary or PTX on a GPU, where a block gets so many bytes of shared memory.
+pub fn load(device: Device, kernel: &str, image: &[u8], shared_bytes: u32) -> Result<Binary, Error> {
+    let module = Module::load(device.context()?, kernel, image)?;
+    let function = module.function(kernel)?;
+    // Fails here and not at the first launch if the block is too large.
+    function.configure(LaunchOptions { shared_bytes, ..LaunchOptions::new(1) })?;
+    let (module, number, attributes) = (module.raw(), function.raw(), function.attributes());
+    loaded().get_or_insert_default().insert(number, (module, function));
+    Ok(Binary { module, function: number, attributes })
+}
+
+/// Makes a kernel that a launch has loaded known by its number, which is returned, also to [`unload`].
+pub fn share(function: &Function) -> u64 {
+    let number = function.raw();
+    loaded().get_or_insert_default().insert(number, (number, function.clone()));
+    number
+}
+
+/// Unloads the module with this number.
+pub fn unload(module: u64) -> Result<(), Error> {
+    let mut kernels = loaded();
+    let of_module = kernels.iter().flatten().find(|(_, (owner, _))| *owner == module);
+    let found = of_module.map(|(&number, _)| number);
+    let unloaded = found.and_then(|number| kernels.as_mut()?.remove(&number));
+    // The driver is called without the lock.
+    drop(kernels);
+    let message = || format!("no module with the number {module:#x} is loaded");
+    unloaded.map(drop).ok_or_else(|| invalid(message()).into())
+}
+
+/// The kernel with this number.
+pub fn function(number: u64) -> Result<Function, Error> {
+    let kernels = loaded();
+    let found = kernels.as_ref().and_then(|kernels| Some(kernels.get(&number)?.1.clone()));
+    drop(kernels);
+    found.ok_or_else(|| {
+        let note = "kernels are loaded by `driver.active.utils.load_binary`, and a compiled kernel's `_init_handles()`";
+        invalid(format!("no kernel with the number {number:#x} is loaded")).note(note).into()
+    })
+}
+
+/// How many clusters of so many blocks of 128 threads are resident on the GPU at a time.
+pub fn max_active_clusters(number: u64, shared_bytes: u32, cluster: u32) -> Result<u32, Error> {
+    let options = LaunchOptions { shared_bytes, cluster: [cluster, 1, 1], ..LaunchOptions::new(128) };
+    Ok(function(number)?.configure(options)?.max_active_clusters()?)
+}
+
+/// How a kernel is launched, but for its grid, stream and arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Manner {
+    /// The kernel, by its number.
+    pub function: u64,
+    /// Warps of a program, programs of a cluster, bytes of shared memory: Triton's packed metadata.
+    pub packed: (u32, u32, u32),
+    /// All programs are resident together.
+    pub is_cooperative: bool,
+    /// It may start before the kernel before it has ended.
+    pub is_programmatic: bool,
+}
+
+impl Manner {
+    /// Works the launch out.
+    pub fn configure(self) -> Result<LaunchConfiguration, Error> {
+        let (warps, cluster, shared_bytes) = self.packed;
+        let options = LaunchOptions {
+            shared_bytes,
+            cluster: [cluster.max(1), 1, 1],
+            programmatic: self.is_programmatic,
+            cooperative: self.is_cooperative,
+            ..LaunchOptions::new(warps.saturating_mul(32))
+        };
+        Ok(function(self.function)?.configure(options)?)
+    }
+}
+
+/// The launch of before, which mostly is the next one as well.
+#[derive(Debug, Default)]
+pub struct LastLaunch(Mutex<Option<(Manner, LaunchConfiguration)>>);
+
+impl LastLaunch {
+    /// As [`Manner::configure`], unless it is the same as before.
+    #[inline]
+    pub fn configure(&self, manner: Manner) -> Result<LaunchConfiguration, Error> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((last, launch)) = &*lock()
+            && *last == manner
+        {
+            return Ok(launch.clone());
+        }
+        let launch = manner.configure()?;
+        let before = lock().replace((manner, launch.clone()));
+        // What it keeps loaded is unloaded without the lock.
+        drop(before);
+        Ok(launch)
+    }
+}
+
+fn invalid(message: String) -> Diagnostic {
+    Diagnostic::new(Code::InvalidArgument, message)
+}

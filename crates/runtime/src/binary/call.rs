@@ -1,0 +1,119 @@
+//! One launch of device code: its arguments are written one by one, and then it starts.
+
+use std::cell::Cell;
+
+use tilewright_base::{Code, Diagnostic};
+use tilewright_cuda::{Function, LaunchConfiguration, Parameters, StreamRef, TensorMap};
+use tilewright_ir::{Dtype, Element};
+
+use super::{Slot, invalid};
+use crate::specialize::pack;
+use crate::{Error, Grid, Value};
+
+thread_local! {
+    /// Its room is kept from launch to launch. Reading an argument may run code that launches a kernel as well.
+    static PARAMETERS: Cell<Parameters> = Cell::new(Parameters::new());
+}
+
+/// A launch that its arguments are written for.
+#[derive(Debug)]
+pub struct Call<'l> {
+    launch: &'l LaunchConfiguration,
+    parameters: Parameters,
+    /// How many parameters there are already.
+    count: usize,
+}
+
+impl<'l> Call<'l> {
+    /// A launch without arguments yet.
+    #[inline]
+    pub fn new(launch: &'l LaunchConfiguration) -> Self {
+        let mut parameters = PARAMETERS.take();
+        parameters.clear();
+        Self { launch, parameters, count: 0 }
+    }
+
+    fn function(&self) -> &'l Function {
+        self.launch.function()
+    }
+
+    /// The slots that so many arguments belong to: all, or those that are not part of the code. Releases of Triton differ in
+    /// that.
+    pub fn slots<'s>(
+        &self,
+        slots: &'s [Slot],
+        given: usize,
+    ) -> Result<impl Iterator<Item = &'s Slot> + use<'s>, Error> {
+        let is_passed = |slot: &&Slot| !matches!(slot, Slot::Constexpr);
+        let is_each_given = given == slots.len();
+        let count = || slots.iter().filter(is_passed).count();
+        if !is_each_given && given != count() {
+            let (name, all, passed) = (self.function().name(), slots.len(), count());
+            let message = format!(
+                "kernel '{name}' is launched with {given} arguments, and takes {all} ({passed} without compile-time values)"
+            );
+            return Err(invalid(message).into());
+        }
+        Ok(slots.iter().filter(move |slot| is_each_given || is_passed(slot)))
+    }
+
+    /// Passes an address.
+    #[inline]
+    pub fn address(&mut self, address: u64) {
+        self.parameters.push(address);
+        self.count += 1;
+    }
+
+    /// Passes a number as one of a type; `None` if the type does not hold it.
+    #[inline]
+    pub fn number(&mut self, dtype: Dtype, number: &Value<'_>) -> Option<()> {
+        pack(Element::Value(dtype), number, &mut self.parameters)?;
+        self.count += 1;
+        Some(())
+    }
+
+    /// Passes a tensor map.
+    pub fn tensor_map(&mut self, map: &TensorMap) -> Result<(), Error> {
+        let offset = self.function().parameter_offset(self.count)?;
+        self.parameters.push_tensor_map(map, offset);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Whether the kernel takes one more address: Triton's own take two of scratch memory behind their arguments.
+    pub fn takes_scratch(&self) -> bool {
+        let expected = self.function().attributes().parameter_bytes.unwrap_or_default();
+        let used = self.parameters.as_bytes().len().next_multiple_of(size_of::<u64>());
+        used + size_of::<u64>() <= expected
+    }
+
+    /// Starts it. A program is a cluster of blocks.
+    pub fn start(self, programs: [i64; 3], stream: StreamRef<'_>) -> Result<(), Error> {
+        let [x, y, z] = Grid::new(&programs.map(i128::from))?.extents();
+        let blocks = [x.saturating_mul(self.launch.options().cluster[0]), y, z];
+        let started = self.launch.launch(blocks, stream, self.parameters.as_bytes());
+        PARAMETERS.set(self.parameters);
+        Ok(started?)
+    }
+
+    /// The error for an argument that is something else than the next parameter.
+    #[cold]
+    pub fn misfit(&self, found: &str, expected: &str) -> Error {
+        let (count, name) = (self.count, self.function().name());
+        let message = format!("parameter {count} of kernel '{name}' cannot be passed");
+        let note = format!("found {found}, expected {expected}; parameters are counted from 0");
+        invalid(message).note(note).into()
+    }
+
+    /// The error for an argument of this class whose memory the GPU cannot read.
+    #[cold]
+    pub fn in_main_memory(&self, class: &str) -> Error {
+        let (count, name) = (self.count, self.function().name());
+        let message = format!("parameter {count} of kernel '{name}' is on device 'cpu'");
+        let note = format!(
+            "found a {class} in main memory, which the GPU cannot read; parameters are counted from 0"
+        );
+        let hint = "move it with `.to('cuda')`, or pin it";
+        Diagnostic::new(Code::WrongDevice, message).note(note).hint(hint).into()
+    }
+}

@@ -1,0 +1,242 @@
+//! The table of launch options: one row an option. From a row follow its [`OptionId`], the values that it takes and those it is
+//! refused with, its default in Rust and in Python, its part in the key of a compiled kernel, the warning of an option that
+//! nothing follows, and the table of `docs/options.md`.
+//!
+//! To add an option: a row here. If the language or code generation follows it, `Options::language` or `Options::codegen`
+//! hands it on.
+
+use std::fmt;
+
+use tilewright_frontend::Constant;
+use tilewright_ir::InputPrecision;
+
+/// What an option takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OptionKind {
+    /// A power of two, from 1 to this.
+    PowerOfTwo(u32),
+    /// An integer from the first to the second number.
+    Int(i128, i128),
+    /// As `Int`, or `None`.
+    OptionalInt(i128, i128),
+    /// A boolean; `None` is the default.
+    Bool,
+    /// The name of a precision of `dot`.
+    Precision,
+    /// A string.
+    Text,
+    /// Anything known at compile time.
+    Any,
+}
+
+/// A default, as plain data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DefaultValue {
+    /// `None`.
+    None,
+    /// `True` or `False`.
+    Bool(bool),
+    /// An integer.
+    Int(i128),
+    /// A string.
+    Str(&'static str),
+    /// A tuple of strings.
+    Strs(&'static [&'static str]),
+}
+
+/// Who follows an option; of one that nobody follows, what becomes of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Consumer {
+    /// The launcher, before a kernel is looked up: it never reaches [`Options`](crate::Options).
+    Launcher,
+    /// The language: what a kernel means depends on it.
+    Language,
+    /// Code generation for a GPU.
+    Codegen,
+    /// The launch on a GPU.
+    Launch,
+    /// The check of the target: on a GPU it is refused if the target is another.
+    Check,
+    /// Nobody, and what a kernel does would be another: it is refused.
+    Refused,
+    /// Nobody, and a launch on a GPU that sets it is warned (TW0115) of what happens instead.
+    Warned(&'static str),
+    /// Nobody, in silence, for this reason.
+    Silent(&'static str),
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OptionInfo {
+    /// The option.
+    pub id: OptionId,
+    /// The keyword.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: OptionKind,
+    /// What it is where nobody sets it.
+    pub default: DefaultValue,
+    /// Who follows it.
+    pub consumer: Consumer,
+    /// What it does.
+    pub about: &'static str,
+}
+
+macro_rules! options {
+    ($($option:ident $name:literal $kind:expr, $default:expr, $consumer:expr, $about:literal;)*) => {
+        /// An option, as a row of the table.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum OptionId {
+            $(#[doc = $about] $option,)*
+        }
+
+        /// Every option, sorted by name: those of Triton's CUDA and HIP back ends, and those of the launcher.
+        pub static OPTIONS: &[OptionInfo] = &[$(OptionInfo {
+            id: OptionId::$option,
+            name: $name,
+            kind: $kind,
+            default: $default,
+            consumer: $consumer,
+            about: $about,
+        },)*];
+    };
+}
+
+use Consumer::{Check, Codegen, Language, Launch, Launcher, Refused, Silent, Warned};
+use DefaultValue as Is;
+use OptionKind::{Any, Bool, Int, OptionalInt, PowerOfTwo, Precision, Text};
+
+/// Why an option for AMD's GPUs is passed over: it says something of other machines alone.
+const HIP: &str = "it is for AMD's GPUs";
+/// Why what is settled already is passed over.
+const SETTLED: &str = "the language and the target say it";
+const NO_LIMIT: i128 = i32::MAX as i128;
+
+options! {
+    AllowFlushDenorm "allow_flush_denorm" Bool, Is::Bool(false), Silent(HIP), "HIP: flush denormals";
+    AllowedDotInputPrecisions "allowed_dot_input_precisions" Any,
+        Is::Strs(&["tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"]), Silent(SETTLED), "precisions of dot";
+    Arch "arch" Any, Is::None, Check, "architecture to compile for";
+    BackendName "backend_name" Text, Is::Str("cuda"), Silent(SETTLED), "name of the back end";
+    Clc "clc" Bool, Is::Bool(false),
+        Warned("programs are given to multiprocessors in the usual way"), "cluster launch control";
+    Debug "debug" Bool, Is::Bool(false), Language, "check assertions";
+    DefaultDotInputPrecision "default_dot_input_precision" Precision, Is::Str("tf32"), Language,
+        "precision of a dot on fp32 that does not say";
+    DeprecatedFp8DotOperandDtypes "deprecated_fp8_dot_operand_dtypes" Any, Is::Strs(&[]), Silent(SETTLED),
+        "fp8 types";
+    EnableFpFusion "enable_fp_fusion" Bool, Is::Bool(true), Codegen, "contract multiplications and additions";
+    EnableReflectFtz "enable_reflect_ftz" Bool, Is::Bool(true),
+        Silent("each function computes what the op table says"), "flush denormals in math functions";
+    ExternLibs "extern_libs" Any, Is::None,
+        Silent("the functions of libdevice are built in, and a call of any other is an error of its own"),
+        "libraries to link";
+    FpsanHomomorphicCasts "fpsan_homomorphic_casts" Bool, Is::Bool(false),
+        Silent("there is no floating-point sanitizer"), "floating-point sanitizer";
+    Grid "grid" Any, Is::None, Launcher, "the grid, with warmup and run";
+    InstrumentationMode "instrumentation_mode" Text, Is::Str(""), Refused, "instrumentation";
+    IrOverride "ir_override" Any, Is::None, Refused, "IR to use instead";
+    Kpack "kpack" Int(1, 16), Is::Int(1), Silent(HIP), "HIP: packing along k";
+    LaunchCooperativeGrid "launch_cooperative_grid" Bool, Is::Bool(false), Launch,
+        "all programs run at the same time";
+    LaunchPdl "launch_pdl" Bool, Is::Bool(false), Launch, "programmatic dependent launch";
+    LlvmFnAttrs "llvm_fn_attrs" Text, Is::Str(""), Silent(HIP), "HIP: attributes of functions";
+    MatrixInstrNonkdim "matrix_instr_nonkdim" Int(0, 64), Is::Int(0), Silent(HIP), "HIP: shape of matrix instructions";
+    MaxNumImpreciseAccDefault "max_num_imprecise_acc_default" OptionalInt(0, NO_LIMIT), Is::None,
+        Silent("sums of fp8 products are kept in fp32"), "fp8 products between exact sums";
+    Maxnreg "maxnreg" OptionalInt(1, 1024), Is::None, Codegen, "most registers of a thread";
+    MinSharedMem "min_shared_mem" OptionalInt(0, NO_LIMIT), Is::None,
+        Warned("a block gets the shared memory that it needs"), "least shared memory";
+    NumCtas "num_ctas" PowerOfTwo(16), Is::Int(1),
+        Warned("each program is one block, in no cluster"), "blocks in a cluster";
+    NumStages "num_stages" Int(0, 64), Is::Int(3),
+        Silent("no loop is pipelined yet; a warning would meet nearly every program"),
+        "stages of software pipelines";
+    NumWarps "num_warps" PowerOfTwo(64), Is::Int(4), Codegen, "warps of a program";
+    PtxOptions "ptx_options" Any, Is::None, Refused, "options of the assembler";
+    PtxVersion "ptx_version" OptionalInt(0, 999), Is::None,
+        Warned("the PTX is of the version that goes with the target"), "version of PTX";
+    SanitizeOverflow "sanitize_overflow" Bool, Is::Bool(true),
+        Silent("debug mode checks assertions and divisors, not overflow"), "check integer overflow in debug mode";
+    Sched4reg "sched4reg" Bool, Is::Bool(false),
+        Warned("the driver schedules as usual; `maxnreg` limits registers"), "schedule for registers";
+    ScheduleHint "schedule_hint" Text, Is::Str(""), Silent(HIP), "HIP: scheduling";
+    Stream "stream" Any, Is::None, Launcher, "the stream of the launch";
+    SupportedFp8Dtypes "supported_fp8_dtypes" Any, Is::Strs(&["fp8e5", "fp8e4b15"]), Silent(SETTLED), "fp8 types";
+    Warmup "warmup" Any, Is::Bool(false), Launcher, "compile and do not run";
+    WarpSize "warp_size" PowerOfTwo(64), Is::Int(32), Check, "threads of a warp";
+    WavesPerEu "waves_per_eu" Int(0, 64), Is::Int(0), Silent(HIP), "HIP: occupancy";
+    WgpCuMode "wgp_cu_mode" Text, Is::Str("wgp"), Silent(HIP), "HIP: mode of workgroup processors";
+}
+
+impl OptionId {
+    /// The option with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        OPTIONS.binary_search_by_key(&name, |info| info.name).ok().map(|row| OPTIONS[row].id)
+    }
+
+    /// Its row.
+    pub fn info(self) -> &'static OptionInfo {
+        &OPTIONS[self as usize]
+    }
+
+    /// Whether it is for the launcher (`grid`, `warmup`, `stream`) and not for the compiler.
+    pub fn is_for_launcher(self) -> bool {
+        self.info().consumer == Launcher
+    }
+}
+
+impl OptionKind {
+    /// Whether it takes a value.
+    pub(super) fn takes(self, value: &Constant) -> bool {
+        let number = match value {
+            Constant::Int(number) => Some(*number),
+            _ => None,
+        };
+        match self {
+            PowerOfTwo(most) => {
+                number.is_some_and(|n| (1..=i128::from(most)).contains(&n) && n.count_ones() == 1)
+            }
+            Int(least, most) => number.is_some_and(|n| (least..=most).contains(&n)),
+            OptionalInt(least, most) => *value == Constant::None || Int(least, most).takes(value),
+            Bool => matches!(value, Constant::Bool(_) | Constant::Int(0 | 1) | Constant::None),
+            Precision => {
+                matches!(value, Constant::Str(name) if InputPrecision::from_name(name).is_some())
+            }
+            Text => matches!(value, Constant::Str(_) | Constant::None),
+            Any => true,
+        }
+    }
+}
+
+impl fmt::Display for OptionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PowerOfTwo(most) => write!(f, "a power of two from 1 to {most}"),
+            Int(least, most) => write!(f, "an int from {least} to {most}"),
+            OptionalInt(least, NO_LIMIT) => write!(f, "None or an int of at least {least}"),
+            OptionalInt(least, most) => write!(f, "None or {}", Int(*least, *most)),
+            Bool => f.write_str("a bool"),
+            Precision => {
+                let names: Vec<_> = InputPrecision::ALL.iter().map(|p| format!("'{}'", p.name())).collect();
+                write!(f, "one of {}", names.join(", "))
+            }
+            Text => f.write_str("a string"),
+            Any => f.write_str("any value"),
+        }
+    }
+}
+
+impl From<DefaultValue> for Constant {
+    fn from(default: DefaultValue) -> Self {
+        match default {
+            DefaultValue::None => Constant::None,
+            DefaultValue::Bool(value) => Constant::Bool(value),
+            DefaultValue::Int(value) => Constant::Int(value),
+            DefaultValue::Str(text) => Constant::Str(text.into()),
+            DefaultValue::Strs(items) => {
+                Constant::Tuple(items.iter().map(|&item| Constant::Str(item.into())).collect())
+            }
+        }
+    }
+}

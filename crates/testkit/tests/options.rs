@@ -1,0 +1,45 @@
+//! `docs/options.md` is the table of launch options, and the page of TW0115 has those that are warned of.
+//! `TILEWRIGHT_BLESS=1` brings the first up to date.
+
+use tilewright::Code;
+use tilewright::frontend::Constant;
+use tilewright::runtime::{Consumer, OPTIONS, OptionInfo};
+use tilewright_testkit::{check_snapshot, project_root};
+
+fn row(info: &OptionInfo) -> String {
+    let follows = match info.consumer {
+        Consumer::Launcher => "launcher".into(),
+        Consumer::Language => "language".into(),
+        Consumer::Codegen => "code generation".into(),
+        Consumer::Launch => "launch".into(),
+        Consumer::Check => "check".into(),
+        Consumer::Refused => "nobody: refused".into(),
+        Consumer::Warned(instead) => format!("nobody, warned of: {instead}"),
+        Consumer::Silent(why) => format!("nobody: {why}"),
+    };
+    let default = Constant::from(info.default);
+    format!("| `{}` | {} | `{default}` | {follows} | {} |\n", info.name, info.kind, info.about)
+}
+
+#[test]
+fn every_option_is_documented() {
+    let path = project_root().join("docs/options.md");
+    let page = std::fs::read_to_string(&path).expect("there is a page of options");
+    let (head, rule) = ("| option |", "|---|\n");
+    let table = page.find(head).and_then(|table| Some(table + page[table..].find(rule)? + rule.len()));
+    let rows = table.expect("the page has a table");
+    let expected: String = OPTIONS.iter().map(row).collect();
+    check_snapshot(&path, &(page[..rows].to_owned() + &expected));
+}
+
+#[test]
+fn every_option_that_is_warned_of_is_on_the_page_of_the_warning() {
+    let page = Code::OptionWithoutEffect.page();
+    let shown = page.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once('`'));
+    let shown: Vec<_> = shown.filter_map(|(name, rest)| Some((name, rest.split_once("| ")?.1))).collect();
+    let warned = OPTIONS.iter().filter_map(|info| match info.consumer {
+        Consumer::Warned(instead) => Some((info.name, instead)),
+        _ => None,
+    });
+    assert_eq!(shown, warned.collect::<Vec<_>>());
+}

@@ -1,0 +1,77 @@
+"""Runs programs that say ``cuda`` on the processor.
+
+``tilewright run`` switches this on where torch finds no GPU; :func:`use_cpu_as_cuda` does the same for a program that
+is started in another way. It works by torch's own override mechanism, a ``TorchFunctionMode``, which sees every call of
+torch's functions and of the methods and attributes of tensors:
+
+- A tensor that a program puts on ``cuda`` is made on the CPU and marked. The mark goes on to what is computed from it;
+  ``x.is_cuda``, ``x.device`` (``cuda:0``) and ``x.get_device()`` answer by it. So ``x.device == DEVICE``,
+  ``device=x.device``, ``assert x.is_cuda`` and ``f"{x.device}"`` are what they are on a machine with a GPU, while
+  ``print(x)`` shows a tensor without ``device=``, because that is what it is.
+- ``.cuda()``, ``.cpu()`` and ``.to(...)`` copy when the mark changes, as they do between two memories.
+- The functions of ``torch.cuda`` that programs call get stand-ins (see ``torch_cuda.py``).
+
+The mode is one of a thread, and torch takes it off while a call that it saw runs. So it is switched on in each new
+thread, and again where torch calls back into the program: hooks and ``backward`` of autograd, and
+``__torch_function__`` of classes derived from tensors. Gradients come from C++ without a mark: within the backward pass
+of a marked tensor, a tensor that is neither marked nor known to be on the CPU counts as marked.
+
+A launch with tensors of both devices is refused, as on a GPU. But it is one machine with one memory, and some programs
+work here that fail on a GPU: ``x.numpy()`` of a tensor on ``cuda``, operations of torch on tensors of both devices,
+launches with tensors of the CPU alone, generators of the other device. Random numbers of ``cuda`` come from the
+generator of the CPU: they are not those of a GPU, and ``torch.cuda.manual_seed`` seeds both.
+
+Not in reach: threads that were running when torch was imported or that ``threading`` did not start; and
+``__torch_dispatch__`` and what ``torch.compile`` compiles, which see the CPU.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+_active = False
+
+
+def is_active() -> bool:
+    """Whether programs that say ``cuda`` run on the processor."""
+    return _active
+
+
+def use_cpu_as_cuda() -> None:
+    """From now on, what this program puts on ``cuda`` is on the CPU, if torch finds no GPU.
+
+    ``tilewright run`` does this; call it where a program is started in another way, best before it imports torch. It
+    holds for this thread and for those started from now on. One line on stderr says so when ``cuda`` is first used.
+    """
+    from tilewright._import_hook import when_imported
+
+    def put_cuda_on_cpu(torch: ModuleType) -> None:
+        install(torch)
+
+    when_imported("torch", put_cuda_on_cpu)
+
+
+def install(torch: Any) -> None:
+    """Switches it on for this process, if torch finds no GPU."""
+    global _active
+    if _active or torch.cuda.is_available():
+        return
+    # Most programs need none of these.
+    from tilewright import _native
+    from tilewright._cuda_on_cpu import autocast, classes, torch_cuda
+    from tilewright._cuda_on_cpu.marks import Marks
+    from tilewright._cuda_on_cpu.mode import compile_past, make_mode, watch_callbacks, watch_new_threads
+
+    _active = True
+    mark = Marks(torch, autocast.install(torch))
+    mode = make_mode(torch, mark)
+    torch_cuda.install(torch)
+    classes.install(torch, mark)
+    torch.compile = compile_past(mode, mark, torch)
+    torch.load = mark.loading(torch.load)
+    torch.nn.Parameter.__new__ = staticmethod(mark.parameters(torch.nn.Parameter.__new__))
+    watch_callbacks(torch, mark, mode)
+    watch_new_threads(mode)
+    _native.set_torch_function_mode(mark.is_on_cpu)
+    mode.__enter__()

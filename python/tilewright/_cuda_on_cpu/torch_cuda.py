@@ -1,0 +1,426 @@
+"""Stand-ins for the functions of ``torch.cuda`` that programs call, while ``cuda`` is the processor.
+
+A launch on the processor returns when it is done, so there is nothing to wait for: streams are empty shells, and events
+read the clock. What cannot be had says so in one sentence that names it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from types import FrameType, SimpleNamespace, TracebackType
+from typing import Any, NoReturn
+
+from tilewright import _native
+from tilewright._cuda_on_cpu.notice import announce, is_announced
+
+CAPABILITY = (8, 0)
+"""What programs are told: enough for all types, and none of the newer features."""
+
+
+class _Scope:
+    """A context that changes nothing."""
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        announce()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+class Stream(_Scope):
+    """A stream: what is launched on it is done at once."""
+
+    cuda_stream = 0
+    stream_id = 0
+    device_index = 0
+    device_type = 1
+    priority = 0
+
+    def __init__(self, device: Any = None, *_args: Any, **_kwargs: Any) -> None:
+        _check_device(device)
+        super().__init__()
+
+    @property
+    def device(self) -> Any:
+        """Its device."""
+        return sys.modules["torch"].device("cuda", 0)
+
+    def synchronize(self) -> None:
+        """All is done."""
+
+    def wait_stream(self, _stream: Any) -> None:
+        """All is done."""
+
+    def wait_event(self, _event: Any) -> None:
+        """All is done."""
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Notes the time in an event."""
+        event = event or Event()
+        event.record()
+        return event
+
+    def query(self) -> bool:
+        """All is done."""
+        return True
+
+
+class ExternalStream(Stream):
+    """A stream of another library: there is none, so it is like all others."""
+
+    def __init__(self, stream_ptr: int = 0, device: Any = None, **_kwargs: Any) -> None:
+        super().__init__(device)
+        self.cuda_stream = stream_ptr
+
+
+class Event:
+    """A point in time."""
+
+    device = property(lambda _self: sys.modules["torch"].device("cuda", 0))
+    cuda_event = 0
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        announce()
+        self._time: int | None = None
+
+    def record(self, _stream: Any = None) -> None:
+        """Notes the time."""
+        self._time = time.perf_counter_ns()
+
+    def elapsed_time(self, end: Event) -> float:
+        """Milliseconds from this event to a later one."""
+        if self._time is None or end._time is None:
+            raise RuntimeError("both events must be recorded before the time between them is known")
+        return (end._time - self._time) / 1e6
+
+    def synchronize(self) -> None:
+        """All is done."""
+
+    def wait(self, _stream: Any = None) -> None:
+        """All is done."""
+
+    def query(self) -> bool:
+        """All is done."""
+        return True
+
+
+class _DeviceProperties(SimpleNamespace):
+    """Shown as torch shows those of a GPU."""
+
+    def __repr__(self) -> str:
+        return (
+            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+            f"total_memory={self.total_memory // 2**20}MB, multi_processor_count={self.multi_processor_count}, "
+            f"uuid={self.uuid}, L2_cache_size={self.L2_cache_size // 2**20}MB)"
+        )
+
+
+def get_device_properties(device: Any = None) -> Any:
+    """What there is of the processor, by the names of a GPU."""
+    import uuid
+
+    if not is_torch(sys._getframe(1)):
+        announce()
+    _check_device(device, "Invalid device id")
+    properties = _native.device_properties()
+    shared_memory = properties["max_shared_mem"]
+    return _DeviceProperties(
+        name=_processor_name(),
+        major=CAPABILITY[0],
+        minor=CAPABILITY[1],
+        total_memory=_memory(),
+        multi_processor_count=properties["multiprocessor_count"],
+        max_threads_per_block=1024,
+        max_threads_per_multi_processor=properties.get("max_threads_per_sm", 2048),
+        regs_per_multiprocessor=properties["max_num_regs"],
+        shared_memory_per_block=shared_memory,
+        shared_memory_per_block_optin=shared_memory,
+        shared_memory_per_multiprocessor=shared_memory,
+        warp_size=properties["warpSize"],
+        clock_rate=properties.get("sm_clock_rate", 0),
+        memory_clock_rate=properties.get("mem_clock_rate", 0),
+        memory_bus_width=properties.get("mem_bus_width", 0),
+        L2_cache_size=4 * 1024 * 1024,
+        is_integrated=1,
+        is_multi_gpu_board=0,
+        uuid=uuid.UUID(int=0),
+        pci_bus_id=0,
+        pci_device_id=0,
+        pci_domain_id=0,
+    )
+
+
+def _check_device(device: Any, invalid: str | None = None) -> None:
+    """Refuses a second GPU."""
+    torch = sys.modules["torch"]
+    index = device if isinstance(device, int) else None
+    if isinstance(device, (str, torch.device)):
+        index = torch.device(device).index
+    if index is None or index == 0 or (index < 0 and invalid is None):
+        return
+    if invalid is not None:
+        raise AssertionError(invalid)
+    kind = getattr(torch, "AcceleratorError", RuntimeError)
+    raise kind("CUDA error: invalid device ordinal")
+
+
+def _processor_name() -> str:
+    """The name of its model."""
+    import platform
+
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                key, _, name = line.partition(":")
+                if key.strip() == "model name" and name.strip():
+                    return name.strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _memory() -> int:
+    import os
+
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def is_torch(caller: FrameType) -> bool:
+    """Whether code of torch itself is asking."""
+    name = str(caller.f_globals.get("__name__", ""))
+    return name == "torch" or name.startswith("torch.")
+
+
+def _unless_torch_asks(real: Callable[..., Any], answer: Any) -> Callable[..., Any]:
+    """What a program is told; torch itself goes on hearing the truth, since it would call the driver next."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if is_torch(sys._getframe(1)):
+            return real(*args, **kwargs)
+        return answer() if callable(answer) else answer
+
+    function.__name__, function.__doc__ = real.__name__, real.__doc__
+    return function
+
+
+def _returning(value: Any) -> Callable[..., Any]:
+    def function(*_args: Any, **_kwargs: Any) -> Any:
+        if not is_torch(sys._getframe(1)):
+            announce()
+        return value
+
+    return function
+
+
+def _with_device(value: Any, invalid: str | None = None) -> Callable[..., Any]:
+    """The same, for functions whose first argument is a device."""
+
+    def function(device: Any = None, *_args: Any, **_kwargs: Any) -> Any:
+        if not is_torch(sys._getframe(1)):
+            announce()
+        _check_device(device, invalid)
+        return value
+
+    return function
+
+
+class _Device(_Scope):
+    """``with torch.cuda.device(0)``."""
+
+    def __init__(self, device: Any = None) -> None:
+        _check_device(device)
+        super().__init__()
+        self.idx = self.prev_idx = 0
+
+
+def _not_to_be_had(name: str, instead: str = "") -> NoReturn:
+    raise RuntimeError(
+        f"tilewright: {name} is not available where 'cuda' is the CPU{instead and ': '}{instead} (this machine has no "
+        "CUDA device)"
+    )
+
+
+def _missing(name: str, instead: str = "") -> type:
+    """A class or function that ends in a sentence when it is called."""
+
+    def __init__(self: Any, *_args: Any, **_kwargs: Any) -> None:
+        _not_to_be_had(f"torch.cuda.{name}", instead)
+
+    return type(name, (), {"__init__": __init__, "__module__": "torch.cuda"})
+
+
+def _lazy_init() -> None:
+    """Torch is about to ask the driver, for something that has no stand-in."""
+    caller = sys._getframe(1)
+    module = str(caller.f_globals.get("__name__", ""))
+    name = caller.f_code.co_name
+    if name in ("__init__", "__new__"):
+        made = caller.f_locals.get("self", caller.f_locals.get("cls"))
+        name = (made if isinstance(made, type) else type(made)).__name__
+    if module.startswith("torch.cuda") and not name.startswith("<"):
+        _not_to_be_had(f"torch.cuda.{name}")
+    _not_to_be_had("a call of torch")
+
+
+def _random_functions(torch: Any) -> dict[str, Any]:
+    """The random numbers of ``cuda`` are those of the CPU."""
+    default = torch.default_generator
+
+    def get_rng_state(device: Any = "cuda") -> Any:
+        _check_device(device)
+        return default.get_state()
+
+    def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
+        _check_device(device)
+        default.set_state(new_state)
+
+    def set_rng_state_all(new_states: Any) -> None:
+        for state in new_states:
+            default.set_state(state)
+
+    def manual_seed(seed: int) -> None:
+        default.manual_seed(int(seed))
+
+    def manual_seed_all(seed: int) -> None:
+        default.manual_seed(int(seed))
+
+    def seed() -> None:
+        default.seed()
+
+    def seed_all() -> None:
+        default.seed()
+
+    def initial_seed() -> int:
+        return int(default.initial_seed())
+
+    return {
+        "get_rng_state": get_rng_state,
+        "get_rng_state_all": lambda: [default.get_state()],
+        "set_rng_state": set_rng_state,
+        "set_rng_state_all": set_rng_state_all,
+        "manual_seed": manual_seed,
+        "manual_seed_all": manual_seed_all,
+        "seed": seed,
+        "seed_all": seed_all,
+        "initial_seed": initial_seed,
+    }
+
+
+def _memory_functions() -> dict[str, Any]:
+    """Nothing is counted: what programs print of it is 0."""
+    names = (
+        "max_memory_allocated max_memory_cached max_memory_reserved memory_allocated memory_cached memory_reserved "
+        "host_memory_stats"
+    )
+    made: dict[str, Any] = {name: _with_device(0) for name in names.split()}
+    names = (
+        "empty_cache empty_host_cache ipc_collect reset_accumulated_memory_stats reset_max_memory_allocated "
+        "reset_max_memory_cached reset_peak_memory_stats reset_peak_host_memory_stats set_per_process_memory_fraction "
+        "reset_accumulated_host_memory_stats"
+    )
+    made.update({name: _returning(None) for name in names.split()})
+    return {
+        **made,
+        "memory_stats": lambda device=None: Counter(),
+        "memory_stats_as_nested_dict": lambda device=None: {},
+        "memory_snapshot": lambda *_: [],
+        "memory_summary": _with_device("tilewright: 'cuda' is the CPU: its memory is not counted\n"),
+        "mem_get_info": lambda _device=None: (_memory(), _memory()),
+    }
+
+
+def _put(module: Any, stand_ins: dict[str, Any]) -> None:
+    for name, stand_in in stand_ins.items():
+        if hasattr(module, name):
+            setattr(module, name, stand_in)
+
+
+def install(torch: Any) -> None:
+    """Puts the stand-ins into ``torch.cuda`` and ``torch.accelerator``."""
+    cuda = torch.cuda
+    stream = object.__new__(Stream)
+    random, memory = _random_functions(torch), _memory_functions()
+    no_graphs = "what was launched cannot be launched again as a whole; launch it again"
+    stand_ins: dict[str, Any] = {
+        "CUDAGraph": _missing("CUDAGraph", no_graphs),
+        "Event": Event,
+        "ExternalStream": ExternalStream,
+        "Stream": Stream,
+        "can_device_access_peer": _returning(False),
+        "current_blas_handle": _missing("current_blas_handle"),
+        "current_device": _returning(0),
+        "current_stream": _with_device(stream),
+        "default_stream": _with_device(stream),
+        "device": _Device,
+        "device_count": _unless_torch_asks(cuda.device_count, 1),
+        "device_of": _Scope,
+        "get_arch_list": lambda: [f"sm_{CAPABILITY[0]}{CAPABILITY[1]}"],
+        "get_device_capability": _with_device(CAPABILITY, "Invalid device id"),
+        "get_device_name": lambda device=None: get_device_properties(device).name,
+        "get_device_properties": get_device_properties,
+        "graph": _missing("graph", no_graphs),
+        "init": _returning(None),
+        "is_available": _unless_torch_asks(cuda.is_available, True),
+        "is_bf16_supported": _returning(True),
+        "is_current_stream_capturing": _returning(False),
+        "is_initialized": _unless_torch_asks(cuda.is_initialized, is_announced),
+        "is_tf32_supported": _returning(True),
+        "make_graphed_callables": _missing("make_graphed_callables", no_graphs),
+        "set_device": _with_device(None),
+        "set_stream": _returning(None),
+        "stream": _Scope,
+        "synchronize": _with_device(None),
+        "_lazy_init": _lazy_init,
+        **random,
+        **memory,
+    }
+    _put(cuda, stand_ins)
+    _put(getattr(cuda, "random", None), random)
+    _put(getattr(cuda, "memory", None), memory)
+    nothing = _returning(None)
+    _put(cuda.nvtx, dict.fromkeys(("range_push", "range_pop", "mark"), nothing))
+    _put(getattr(cuda, "profiler", None), {"start": nothing, "stop": nothing, "init": nothing})
+    # What pins is no business of the program's.
+    warnings.filterwarnings(
+        "ignore", message="'pin_memory' argument is set as true but no accelerator is found"
+    )
+    # Recurrent layers ask it before they lay out their weights for it.
+    torch.backends.cudnn.is_acceptable = lambda _tensor: False
+    _install_accelerator(torch, stream, memory)
+
+
+def _install_accelerator(torch: Any, stream: Stream, memory: dict[str, Any]) -> None:
+    module = getattr(torch, "accelerator", None)
+    if module is None:
+        return
+    device = torch.device("cuda")
+    _put(
+        module,
+        {
+            **memory,
+            "get_memory_info": memory["mem_get_info"],
+            "current_accelerator": _unless_torch_asks(module.current_accelerator, device),
+            "current_device_idx": _returning(0),
+            "current_device_index": _returning(0),
+            "current_stream": _with_device(stream),
+            "device_count": _unless_torch_asks(module.device_count, 1),
+            "device_index": _Device,
+            "is_available": _unless_torch_asks(module.is_available, True),
+            "set_device_idx": _with_device(None),
+            "set_device_index": _with_device(None),
+            "set_stream": _returning(None),
+            "synchronize": _with_device(None),
+        },
+    )
