@@ -52,6 +52,7 @@ pub fn effects(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
     let shared = |place: usize| Place::Shared(root(function, data.operands[place]));
     let op = match &data.op {
         Op::Tile(ir::Op::Barrier {}) => return smallvec![Effect::Barrier],
+        // tidy: wildcard because what touches memory is an op of the GPU's own by now.
         Op::Tile(_) => return smallvec![],
         Op::Gpu(op) => op,
     };
