@@ -39,6 +39,10 @@ fn ensure(holds: bool, message: impl FnOnce() -> String) -> Check {
     if holds { Ok(()) } else { Err(message()) }
 }
 
+fn fills(buffer: &Buffer, tile: &ir::Type) -> Check {
+    ensure(buffer.tile() == *tile, || format!("a buffer for {} does not hold {tile}", buffer.tile()))
+}
+
 struct Checker<'a> {
     header: &'a Header,
     function: &'a Function,
@@ -311,7 +315,7 @@ impl<'a> Checker<'a> {
                 ensure(!matches!(self.operand(0), Type::Full(_)), || {
                     "local_store writes a full slot".into()
                 })?;
-                self.fills(self.memory(0)?, self.registers(1)?)
+                fills(self.memory(0)?, self.registers(1)?)
             }
             GpuOp::LocalLoad { .. } => {
                 ensure(!matches!(self.operand(0), Type::Empty(_)), || {
@@ -397,14 +401,10 @@ impl<'a> Checker<'a> {
         })
     }
 
-    fn fills(&self, buffer: &Buffer, tile: &ir::Type) -> Check {
-        ensure(buffer.tile() == *tile, || format!("a buffer for {} does not hold {tile}", buffer.tile()))
-    }
-
     fn copy_async(&self, axis: u32, width: u32) -> Check {
         let (buffer, pointer) = (self.memory(0)?, self.registers(1)?);
-        let pointee = pointer.element.pointee().map(ir::Element::Value);
-        ensure(pointee == Some(buffer.element) && pointer.shape == buffer.shape, || {
+        let copied = pointer.element.pointee().map(ir::Element::Value);
+        ensure(copied == Some(buffer.element) && pointer.shape == buffer.shape, || {
             format!("a buffer for {} is not filled from {pointer}", buffer.tile())
         })?;
         if let Some(mask) = self.inst.operands.get(2) {

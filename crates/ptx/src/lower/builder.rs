@@ -235,7 +235,9 @@ impl Builder {
     /// Ends the innermost scope and gives its statements, which stay where they are from now on.
     pub fn close(&mut self) -> Vec<Line> {
         let mut lines = self.pop_scope().lines;
-        lines.iter_mut().for_each(|line| line.is_pure = false);
+        for line in &mut lines {
+            line.is_pure = false;
+        }
         lines
     }
 
