@@ -137,8 +137,6 @@ macro_rules! tile_ops {
     Reduce reduce () [] *tiles {axis: u32} regions 1 Pure Reduction;
     /// What the program promises about the values; the value itself.
     Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity;
-    /// The value itself, where the elements are held by other threads: made and read by the GPU path alone.
-    Relayout relayout (tile) [] {} regions 0 Pure Identity;
     /// The program promises that the condition holds.
     Assume assume (condition) [] {} regions 0 Write Promise;
     /// All threads of the program have come here.

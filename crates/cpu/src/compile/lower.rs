@@ -141,7 +141,7 @@ impl Lowering<'_> {
         let data = &function.insts[inst];
         match &data.op {
             // A promise about a value is the value, and one thread holds all elements of a tile.
-            Op::Hint { .. } | Op::Relayout { .. } => {
+            Op::Hint { .. } => {
                 let location = self.slots[&data.operands[0]];
                 self.alias(inst, &[location]);
                 Ok(())

@@ -202,7 +202,6 @@ impl<'a> Checker<'a> {
             | ir::Op::Dot { .. }
             | ir::Op::Reduce { .. }
             | ir::Op::Hint { .. }
-            | ir::Op::Relayout {}
             | ir::Op::Assume {}
             | ir::Op::Call { .. }
             | ir::Op::For { .. }

@@ -205,11 +205,9 @@ impl<'a> Evaluator<'a> {
                 (*start..*end).map(|i| number::wrap(Dtype::I32, i128::from(i))).collect()
             }
             Op::Splat { .. } => vec![operands[0][0]; elements],
-            Op::ExpandDims { .. }
-            | Op::Reshape { .. }
-            | Op::Hint { .. }
-            | Op::Relayout {}
-            | Op::Bitcast { .. } => operands[0].clone(),
+            Op::ExpandDims { .. } | Op::Reshape { .. } | Op::Hint { .. } | Op::Bitcast { .. } => {
+                operands[0].clone()
+            }
             Op::Broadcast { .. } => {
                 let from = &source.expect("it has an operand").shape;
                 let places = (0..elements).map(|i| {

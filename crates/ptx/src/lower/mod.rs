@@ -447,10 +447,6 @@ impl OpVisitor for Lowering<'_> {
         Err(self.of_tile_ir_alone(inst))
     }
 
-    fn relayout(&mut self, inst: Inst, _: Value) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
-    }
-
     fn assume(&mut self, inst: Inst, _: Value) -> Lowered {
         Err(self.of_tile_ir_alone(inst))
     }

@@ -225,7 +225,6 @@ fn made_of(kernel: &Function, inst: Inst) -> Option<SmallVec<[Value; 2]>> {
         | Op::Reshape { .. }
         | Op::Transpose { .. }
         | Op::Hint { .. }
-        | Op::Relayout { .. }
         | Op::PtrAdd { .. }
         | Op::Bitcast { .. }
         | Op::Cast { .. } => {

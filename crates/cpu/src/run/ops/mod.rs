@@ -53,7 +53,6 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::Dot { .. }
         | Op::Reduce { .. }
         | Op::Hint { .. }
-        | Op::Relayout {}
         | Op::Assume {}
         | Op::Barrier {}
         | Op::Call { .. }

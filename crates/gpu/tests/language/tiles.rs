@@ -8,10 +8,12 @@ use tilewright_ir::{
     IrBuilder, Literal, LoopOptions, Module, Op, Parameter, Rounding, Shape, Type, Value,
 };
 
-use crate::check::check;
+use crate::check::{check, check_lowered};
 use crate::common::{Random, seeds};
+use crate::erase::{erase, erase_if_simple};
 use crate::hazards;
 use crate::meaning::execute;
+use crate::{stages_if_it_fits, text};
 
 const RIGHT: &str = "the generator follows the type rules";
 const EXTENTS: [u32; 4] = [8, 16, 32, 64];
@@ -207,29 +209,36 @@ impl Generator {
 
 #[test]
 fn random_programs_on_large_tiles() {
-    let (mut relayouts, mut compared) = (0, 0);
+    let (mut conversions, mut compared, mut lowered) = (0, 0, 0);
     for seed in seeds(400) {
         let module = program(seed);
         let target = ["sm_75", "sm_80", "sm_90"][(seed % 3) as usize];
         let num_warps = [1, 2, 4, 8][(seed % 4) as usize];
-        let Some(plan) = planned_if_it_fits(&module, target, num_warps) else { continue };
-        check(&plan);
-        hazards::check(&plan);
-        relayouts += tilewright_gpu::dump(&plan).matches("= relayout").count();
+        let Some(stages) = stages_if_it_fits(&module, target, num_warps) else { continue };
+        let (first, last) = (&stages[0], &stages[stages.len() - 1]);
+        check(first);
+        check_lowered(last);
+        hazards::check(last);
+        conversions += text(first).matches("= convert_layout").count();
+        let erased = [Some(erase(first)), erase_if_simple(last)].map(|erased| Some(erased?.module));
         // Products that are computed in another type round at other places.
         let casts = |module: &Module| {
             module.kernel().insts.values().filter(|data| matches!(data.op, Op::Cast { .. })).count()
         };
-        if casts(&module) == casts(&plan.module) {
+        if erased[0].as_ref().is_some_and(|erased| casts(&module) != casts(erased)) {
+            continue;
+        }
+        let expected = execute(&module, [1, 1, 1], ELEMENTS, &[]);
+        for (number, erased) in erased.iter().enumerate() {
+            let Some(erased) = erased else { continue };
             compared += 1;
-            let outcome = [&module, &plan.module].map(|module| execute(module, [1, 1, 1], ELEMENTS, &[]));
-            assert!(outcome[0] == outcome[1], "seed {seed}:\n{}", tilewright_gpu::dump(&plan));
+            lowered += number;
+            let found = execute(erased, [1, 1, 1], ELEMENTS, &[]);
+            assert!(expected == found, "seed {seed}:\n{}", text([first, last][number]));
         }
     }
-    assert!(relayouts > 300 && compared > 60, "{relayouts} relayouts, {compared} compared");
-}
-
-fn planned_if_it_fits(module: &Module, target: &str, num_warps: u32) -> Option<tilewright_gpu::Plan> {
-    let target = tilewright_gpu::Target::named(target).expect("it is known");
-    tilewright_gpu::plan(module, target, num_warps).ok()
+    assert!(
+        conversions > 300 && compared - lowered > 60 && lowered > 60,
+        "{conversions} conversions, {compared} compared, {lowered} of them after all passes"
+    );
 }

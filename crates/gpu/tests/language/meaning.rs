@@ -1,14 +1,15 @@
-//! To the IR a `relayout` is the value itself: a planned program computes what it did before, and its layouts fit.
+//! Programs compute what the kernels did that they are made of, and their layouts fit.
 
 use tilewright_cpu::memory::Region;
 use tilewright_cpu::{Argument, Interrupt, Launch, Program};
 use tilewright_ir::{Dtype, Module, Type, Value};
 
-use crate::check::check;
+use crate::check::{check, check_lowered};
 use crate::common::evaluate::{Evaluator, Memory, Tile};
 use crate::common::generate::{self, EVERYTHING, INDICES, program};
 use crate::common::{Random, number, seeds};
-use crate::{has_powers_of_two, module, planned};
+use crate::erase::{erase, erase_if_simple};
+use crate::{has_powers_of_two, module, stages, text};
 
 /// The address of the memory behind a pointer parameter: a multiple of 16 and of nothing more.
 fn address(pointer: usize) -> u64 {
@@ -48,28 +49,36 @@ pub fn evaluate(
 
 #[test]
 fn random_programs_compute_what_they_did() {
-    let (mut compared, mut relayouts) = (0, 0);
+    let (mut compared, mut lowered, mut conversions) = (0, 0, 0);
     for seed in seeds(2000) {
         for style in [EVERYTHING, INDICES] {
             let module = program(seed, style);
             if !has_powers_of_two(&module) {
                 continue;
             }
-            let plan = planned(&module, "sm_80", [1, 2, 4, 8][(seed % 4) as usize]);
-            check(&plan);
-            relayouts += tilewright_gpu::dump(&plan).matches("= relayout").count();
-            // The original has calls; the planner inlines and simplifies, which its own tests judge.
+            let stages = stages(&module, "sm_80", [1, 2, 4, 8][(seed % 4) as usize]);
+            let (first, last) = (&stages[0], &stages[stages.len() - 1]);
+            check(first);
+            check_lowered(last);
+            conversions += text(first).matches("= convert_layout").count();
+            // The original has calls; the GPU path inlines and simplifies, which its own tests judge.
             let mut before = module.clone();
             tilewright_opt::optimize(&mut before, &tilewright_opt::Options::default(), &mut |_, _| {});
-            let original = evaluate(&before, seed, &mut |_, _, _| {});
-            let after = evaluate(&plan.module, seed, &mut |_, _, _| {});
-            if let (Some((original, _)), Some((after, _))) = (original, after) {
-                assert!(original.0 == after.0, "seed {seed}:\n{}", tilewright_gpu::dump(&plan));
+            let Some((original, _)) = evaluate(&before, seed, &mut |_, _, _| {}) else { continue };
+            let erased = [Some(erase(first)), erase_if_simple(last)];
+            for (number, erased) in erased.into_iter().enumerate() {
+                let Some(erased) = erased else { continue };
+                let Some((after, _)) = evaluate(&erased.module, seed, &mut |_, _, _| {}) else { continue };
+                assert!(original.0 == after.0, "seed {seed}:\n{}", text([first, last][number]));
                 compared += 1;
+                lowered += number;
             }
         }
     }
-    assert!(compared > 200 && relayouts > 30, "{compared} programs, {relayouts} relayouts");
+    assert!(
+        compared - lowered > 200 && lowered > 200 && conversions > 30,
+        "{compared} programs, {lowered} of them after all passes, {conversions} conversions"
+    );
 }
 
 /// Numbers between -1 and 1 in fp16 or fp32; integers of any size.
@@ -117,11 +126,14 @@ fn known_kernels_compute_what_they_did_on_the_executor() {
         (include_str!("kernels/attention.ir"), [2, 1, 1], 128 * 64, &[0, 64, 128, scale]),
         (include_str!("kernels/attention_fp16.ir"), [2, 1, 1], 128 * 64, &[0, 64, 128, scale]),
     ];
-    for (text, grid, count, scalars) in launches {
-        let before = module(text);
-        let plan = planned(&before, "sm_80", 4);
-        let (before, after) =
-            (execute(&before, grid, count, scalars), execute(&plan.module, grid, count, scalars));
-        assert!(before == after, "{}", tilewright_gpu::dump(&plan));
+    for (source, grid, count, scalars) in launches {
+        let before = module(source);
+        let stages = stages(&before, "sm_80", 4);
+        let before = execute(&before, grid, count, scalars);
+        for program in [&stages[0], &stages[stages.len() - 1]] {
+            let Some(erased) = erase_if_simple(program) else { continue };
+            let after = execute(&erased.module, grid, count, scalars);
+            assert!(before == after, "{}", text(program));
+        }
     }
 }

@@ -3,67 +3,85 @@
 
 use std::collections::BTreeMap;
 
-use tilewright_gpu::{MemoryAccess, Plan};
-use tilewright_ir::{Op, Type, Value};
-use tilewright_layout::Input;
+use tilewright_gpu::language::{GpuOp, InstData, Op};
+use tilewright_ir::{Type, Value};
+use tilewright_layout::{Input, Layout, Vector};
 
 use crate::common::evaluate::{Evaluator, Memory, Tile};
 use crate::common::{Random, seeds};
-use crate::{module, planned};
+use crate::erase::{Erased, erase};
+use crate::{Program, assigned, module, text};
 
 /// What is asked of a value each time it is computed.
 struct Claim {
-    access: MemoryAccess,
+    access: Access,
     is_mask: bool,
 }
 
-fn claims(plan: &Plan) -> BTreeMap<Value, Vec<Claim>> {
+/// How the threads of a block access a tile.
+#[derive(Clone)]
+struct Access {
+    layout: Layout,
+    vector: Vector,
+}
+
+impl Access {
+    /// Of a load or a store of a tile.
+    fn of(program: &Program, data: &InstData) -> Option<Self> {
+        let Op::Gpu(GpuOp::Load { axis, width, .. } | GpuOp::Store { axis, width, .. }) = data.op else {
+            return None;
+        };
+        let id = program.kernel().ty(data.operands[0]).layout()?;
+        let layout = program.header.layouts.get(id).clone();
+        let vector = layout.vector_along(axis as usize).at_most(width);
+        assert_eq!(vector.width(), width, "{}", text(program));
+        Some(Self { layout, vector })
+    }
+
+    /// The elements of each access of the threads of a warp, but for those with these bits.
+    fn elements(&self, warp: u32, without: u32) -> Vec<Vec<usize>> {
+        let mut all = Vec::new();
+        for lane in (0..32).filter(|lane| lane & without == 0) {
+            for number in 0..self.vector.accesses() {
+                let element = |register: u32| {
+                    let place = [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
+                    self.layout.at(&place) as usize
+                };
+                all.push(self.vector.registers(number).into_iter().map(element).collect());
+            }
+        }
+        all
+    }
+}
+
+/// The claims on each value of the tile IR.
+fn claims(program: &Program, erased: &Erased) -> BTreeMap<Value, Vec<Claim>> {
     let mut claims: BTreeMap<Value, Vec<Claim>> = BTreeMap::new();
-    for (inst, data) in &plan.module.kernel().insts {
-        let Some(access) = &plan.accesses[inst] else { continue };
-        let mask = if matches!(data.op, Op::Load { .. }) { 1 } else { 2 };
+    for data in program.kernel().insts.values() {
+        let Some(access) = Access::of(program, data) else { continue };
+        let mask = if data.results.is_empty() { 2 } else { 1 };
         for (place, is_mask) in [(0, false), (mask, true)] {
             if let Some(value) = data.operands.get(place) {
-                claims.entry(*value).or_default().push(Claim { access: access.clone(), is_mask });
+                let value = erased.values[*value].expect("it is in registers");
+                claims.entry(value).or_default().push(Claim { access: access.clone(), is_mask });
             }
         }
     }
     claims
 }
 
-/// The elements of each access of each thread.
-fn accesses(plan: &Plan, value: Value, access: &MemoryAccess) -> Vec<Vec<usize>> {
-    let layout = plan.layouts[value].as_ref().expect("it is a tile");
-    let mut all = Vec::new();
-    for warp in 0..plan.num_warps {
-        for lane in 0..32 {
-            for number in 0..access.vector.accesses() {
-                let element = |register: u32| {
-                    layout.at(&[(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)])
-                        as usize
-                };
-                all.push(access.vector.registers(number).into_iter().map(element).collect());
-            }
-        }
-    }
-    all
-}
-
-fn holds(plan: &Plan, value: Value, ty: &Type, tile: &Tile, claim: &Claim) {
+fn holds(program: &Program, value: Value, ty: &Type, tile: &Tile, claim: &Claim) {
     let bytes = ty.element.pointee().map_or(1, |pointee| pointee.bytes() as u64);
-    for elements in accesses(plan, value, &claim.access) {
+    let accesses = (0..program.header.num_warps).flat_map(|warp| claim.access.elements(warp, 0));
+    for elements in accesses {
         let first = tile[elements[0]];
         let width = elements.len() as u64;
         assert!(claim.is_mask || width * bytes <= 16, "at most 16 bytes");
         for (step, element) in elements.iter().enumerate() {
             let expected = if claim.is_mask { first } else { first + step as u64 * bytes };
-            assert_eq!(tile[*element], expected, "{value}: {}", tilewright_gpu::dump(plan));
+            assert_eq!(tile[*element], expected, "{value}: {}", text(program));
         }
-        assert!(
-            claim.is_mask || first.is_multiple_of(width * bytes),
-            "{value}: {}",
-            tilewright_gpu::dump(plan)
-        );
+        assert!(claim.is_mask || first.is_multiple_of(width * bytes), "{value}: {}", text(program));
     }
 }
 
@@ -118,9 +136,10 @@ fn accesses_are_aligned_runs() {
     for seed in seeds(600) {
         let mut random = Random(seed);
         let module = module(&random_accesses(&mut random));
-        let plan = planned(&module, "sm_80", [1, 4][(seed % 2) as usize]);
-        let claims = claims(&plan);
-        let function = plan.module.kernel();
+        let program = assigned(&module, "sm_80", [1, 4][(seed % 2) as usize]);
+        let erased = erase(&program);
+        let claims = claims(&program, &erased);
+        let function = erased.module.kernel();
         // Addresses and numbers are multiples of what is promised, and of no more.
         let multiple = |index: usize, random: &mut Random| {
             u64::from(function.parameters[index].divisibility) * (2 * random.below(4) as u64 + 1)
@@ -130,7 +149,7 @@ fn accesses_are_aligned_runs() {
         let arguments = [&addresses[..], &[multiple(3, &mut random)]].concat();
         let mut observe = |value: Value, ty: &Type, tile: &Tile| {
             for claim in claims.get(&value).into_iter().flatten() {
-                holds(&plan, value, ty, tile, claim);
+                holds(&program, value, ty, tile, claim);
                 *widths.entry(claim.access.vector.width()).or_default() += 1;
             }
         };
@@ -157,26 +176,15 @@ fn copies_do_not_store() {
                    return_values
                  }}"
             );
-            let plan = planned(&module(&text), "sm_80", num_warps);
-            let (inst, data) = plan
-                .module
-                .kernel()
-                .insts
-                .iter()
-                .find(|(_, data)| matches!(data.op, Op::Store { .. }))
-                .expect("there is a store");
-            let access = plan.accesses[inst].as_ref().expect("it is of a tile");
-            let layout = plan.layouts[data.operands[0]].as_ref().expect("it is a tile");
+            let program = assigned(&module(&text), "sm_80", num_warps);
+            let insts = &program.kernel().insts;
+            let mut accesses = insts.values().filter_map(|data| Access::of(&program, data));
+            let access = accesses.next().expect("there is a store");
+            let copies = [Input::Lane, Input::Warp].map(|input| access.layout.free_bits(input));
             let mut stored = vec![0; extent as usize];
-            for warp in (0..num_warps).filter(|warp| warp & access.copies[1] == 0) {
-                for lane in (0..32).filter(|lane| lane & access.copies[0] == 0) {
-                    for number in 0..access.vector.accesses() {
-                        for register in access.vector.registers(number) {
-                            let place =
-                                [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
-                            stored[layout.at(&place) as usize] += 1;
-                        }
-                    }
+            for warp in (0..num_warps).filter(|warp| warp & copies[1] == 0) {
+                for element in access.elements(warp, copies[0]).into_iter().flatten() {
+                    stored[element] += 1;
                 }
             }
             assert_eq!(stored, vec![1; extent as usize], "{num_warps} warps");

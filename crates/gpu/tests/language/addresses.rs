@@ -1,12 +1,12 @@
 //! Tiles of pointers become scalar pointers and offsets: which do, that they point where they did, and that nothing overflows
 //! that did not before.
 
-use tilewright_gpu::{Plan, dump};
-use tilewright_ir::{Inst, Op};
+use tilewright_ir::{Inst, Op, Operation};
 
 use crate::check::check;
+use crate::erase::erase;
 use crate::meaning::execute;
-use crate::{module, planned};
+use crate::{Program, assigned, module, text};
 
 /// The head of the kernels: pointers to rows of 64 elements, and a pointer to write to.
 const HEAD: &str = r"
@@ -44,21 +44,24 @@ fn kernel(body: &str) -> String {
     format!("{HEAD}{body}  return_values\n}}\n")
 }
 
-fn count(plan: &Plan, is_counted: impl Fn(Inst) -> bool) -> usize {
-    let function = plan.module.kernel();
+fn count(program: &Program, is_counted: impl Fn(Inst) -> bool) -> usize {
+    let function = program.kernel();
     let mut count = 0;
     function.walk(function.entry, &mut |inst| count += usize::from(is_counted(inst)));
     count
 }
 
 /// The tiles of pointers that loops carry.
-fn carried_tiles(plan: &Plan) -> usize {
-    let function = plan.module.kernel();
-    let is_tile = |value| !function.ty(value).is_scalar() && function.ty(value).element.pointee().is_some();
+fn carried_tiles(program: &Program) -> usize {
+    let function = program.kernel();
+    let is_tile = |value| {
+        let ty = function.ty(value);
+        ty.layout().is_some() && ty.tile().is_some_and(|tile| tile.element.pointee().is_some())
+    };
     let mut tiles = 0;
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
-        if matches!(data.op, Op::For { .. } | Op::While {}) {
+        if matches!(data.op.as_tile(), Some(Op::For { .. } | Op::While {})) {
             tiles += data.results.iter().filter(|result| is_tile(**result)).count();
         }
     });
@@ -66,28 +69,28 @@ fn carried_tiles(plan: &Plan) -> usize {
 }
 
 /// Multiplications of tiles in loops.
-fn products_in_loops(plan: &Plan) -> usize {
-    let function = plan.module.kernel();
+fn products_in_loops(program: &Program) -> usize {
+    let function = program.kernel();
     let entry = &function.blocks[function.entry].insts;
     let is_product = |inst: Inst| {
         let data = &function.insts[inst];
-        data.op.name() == "mul" && !function.ty(data.results[0]).is_scalar()
+        data.op.name() == "mul" && function.ty(data.results[0]).layout().is_some()
     };
-    count(plan, |inst| is_product(inst) && !entry.contains(&inst))
+    count(program, |inst| is_product(inst) && !entry.contains(&inst))
 }
 
-/// Plans a kernel, compares what it computes, and gives the tiles of pointers that loops still carry and the multiplications
+/// Assigns layouts, compares what it computes, and gives the tiles of pointers that loops still carry and the multiplications
 /// of tiles that are left in loops.
 fn split(body: &str, scalars: [i64; 2]) -> [usize; 2] {
     let before = module(&kernel(body));
-    let plan = planned(&before, "sm_90", 2);
-    check(&plan);
+    let program = assigned(&before, "sm_90", 2);
+    check(&program);
     let scalars = scalars.map(|scalar| u64::from(scalar as u32));
     let run = |module| execute(module, [1, 1, 1], 64 * 64, &scalars);
-    let (before, after) = (run(&before), run(&plan.module));
+    let (before, after) = (run(&before), run(&erase(&program).module));
     assert!(before[1].iter().any(|byte| *byte != 0) && before[0] != before[1], "something is stored");
-    assert!(before == after, "{}", dump(&plan));
-    [carried_tiles(&plan), products_in_loops(&plan)]
+    assert!(before == after, "{}", text(&program));
+    [carried_tiles(&program), products_in_loops(&program)]
 }
 
 #[test]

@@ -1,16 +1,17 @@
-//! What the planner refuses, and how it says so.
+//! What the GPU path refuses, and how it says so.
 
 use std::fmt::Write;
 
 use expect_test::{Expect, expect};
-use tilewright_gpu::{Target, plan};
+use tilewright_gpu::{Target, compile};
+use tilewright_ir::print;
 
 use crate::common::generate::{EVERYTHING, program};
 use crate::{has_powers_of_two, module};
 
 fn refused(text: &str, target: &str, num_warps: u32, expected: &Expect) {
     let target = Target::named(target).expect("it is known");
-    let Err(diagnostic) = plan(&module(text), target, num_warps) else { panic!("it is planned") };
+    let Err(diagnostic) = compile(&module(text), target, num_warps) else { panic!("it is compiled") };
     let mut lines = vec![format!("{}: {}", diagnostic.code.name(), diagnostic.message)];
     lines.extend(diagnostic.notes.iter().chain(&diagnostic.hint).cloned());
     expected.assert_eq(&(lines.join("\n") + "\n"));
@@ -98,12 +99,12 @@ fn more_shared_memory_than_there_is() {
 }
 
 #[test]
-fn random_programs_are_planned_or_refused() {
+fn random_programs_are_compiled_or_refused() {
     let mut refused = 0;
     for seed in 0..200 {
         let module = program(seed, EVERYTHING);
         let target = Target::named("sm_75").expect("it is known");
-        let result = plan(&module, target, 4);
+        let result = compile(&module, target, 4);
         if has_powers_of_two(&module) {
             assert!(result.is_ok());
         }
@@ -114,7 +115,7 @@ fn random_programs_are_planned_or_refused() {
 
 /// Loops in branches, as deep as the parser takes them, on a quarter of the stack that a stage has.
 #[test]
-fn deep_kernels_are_planned() {
+fn deep_kernels_are_compiled() {
     let mut text = "kernel func0 @k(%p: *fp32, %n: int32) {
       %zero = constant {value = 0:int32} : int32
       %one = constant {value = 1:int32} : int32
@@ -139,10 +140,10 @@ fn deep_kernels_are_planned() {
             writeln!(text, "yield_values %y{depth}\n}} : fp32[64]\nyield_values\n}} () {{\nyield_values\n}}");
     }
     text += "return_values\n}";
-    let planning = std::thread::Builder::new().stack_size(2 << 20).spawn(move || {
+    let compiling = std::thread::Builder::new().stack_size(2 << 20).spawn(move || {
         let target = Target::named("sm_80").expect("it is known");
-        plan(&module(&text), target, 4).map(|plan| tilewright_gpu::dump(&plan).len())
+        compile(&module(&text), target, 4).map(|program| print(&program, false).len())
     });
-    let length = planning.expect("a thread starts").join().expect("it does not overflow");
-    assert!(length.expect("it is planned") > 10_000);
+    let length = compiling.expect("a thread starts").join().expect("it does not overflow");
+    assert!(length.expect("it is compiled") > 10_000);
 }

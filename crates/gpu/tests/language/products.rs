@@ -1,12 +1,11 @@
 //! How products are computed: by which instruction on which GPU, with the operands converted where none takes them, and with
 //! the result that the executor gives.
 
-use tilewright_gpu::{Exchange, Plan, Product};
-use tilewright_ir::{Inst, Op};
-use tilewright_layout::{Input, Layout, bank_use, ldmatrix_bank_use};
+use tilewright_gpu::language::{GpuOp, InstData, Op};
+use tilewright_layout::{Fragment, Input, Layout, Mma, bank_use, ldmatrix_bank_use};
 
-use crate::check::check;
-use crate::{module, planned};
+use crate::check::{check, check_lowered};
+use crate::{Program, assigned, compiled, module};
 
 /// A kernel that multiplies two tiles and stores the product.
 fn product([m, n, k]: [u32; 3], [left, right, sum]: [&str; 3], precision: &str) -> String {
@@ -38,20 +37,23 @@ fn product([m, n, k]: [u32; 3], [left, right, sum]: [&str; 3], precision: &str) 
     )
 }
 
-fn dot_of(plan: &Plan) -> Inst {
-    let insts = &plan.module.kernel().insts;
-    insts.iter().find(|(_, data)| matches!(data.op, Op::Dot { .. })).expect("there is a product").0
+fn product_of(program: &Program) -> &InstData {
+    let is_product =
+        |data: &&InstData| matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. }));
+    program.kernel().insts.values().find(is_product).expect("there is a product")
 }
 
 /// The instruction, or `fma`, and the types that it is for.
-fn chosen(plan: &Plan) -> String {
-    let function = plan.module.kernel();
-    let dot = dot_of(plan);
-    let types = function.insts[dot].operands.iter().map(|operand| function.ty(*operand).element.to_string());
-    let types: Vec<String> = types.collect();
-    let instruction = match plan.products[dot].expect("it is planned") {
-        Product::TensorCore { mma, .. } => format!("m{}n{}k{}", mma.m, mma.n, mma.k),
-        Product::Scalar => "fma".to_owned(),
+fn chosen(program: &Program) -> String {
+    let data = product_of(program);
+    let element = |operand| program.kernel().ty(operand).tile().expect("it is a tile").element.to_string();
+    let types: Vec<String> = data.operands.iter().copied().map(element).collect();
+    let instruction = match &data.op {
+        Op::Gpu(GpuOp::MmaSync { instruction, .. }) => {
+            format!("m{}n{}k{}", instruction.m, instruction.n, instruction.k)
+        }
+        // tidy: wildcard because there are two kinds of products
+        _ => "fma".to_owned(),
     };
     format!("{instruction} {}", types.join(" "))
 }
@@ -87,9 +89,11 @@ fn instructions_by_type_and_target() {
     ];
     for (shape, types, precision, target, expected) in cases {
         for num_warps in [1, 4, 8] {
-            let plan = planned(&module(&product(*shape, *types, precision)), target, num_warps);
-            check(&plan);
-            assert_eq!(chosen(&plan), *expected, "{types:?} on {target}");
+            let module = module(&product(*shape, *types, precision));
+            check(&assigned(&module, target, num_warps));
+            let program = compiled(&module, target, num_warps);
+            check_lowered(&program);
+            assert_eq!(chosen(&program), *expected, "{types:?} on {target}");
         }
     }
 }
@@ -98,24 +102,28 @@ fn instructions_by_type_and_target() {
 #[test]
 fn operands_of_16_bits_come_by_ldmatrix() {
     for shape in [[128, 128, 64], [64, 256, 32], [16, 16, 16], [32, 64, 128]] {
-        let plan = planned(&module(&product(shape, ["fp16", "fp16", "fp32"], "tf32")), "sm_80", 4);
-        let function = plan.module.kernel();
+        let program = compiled(&module(&product(shape, ["fp16", "fp16", "fp32"], "tf32")), "sm_80", 4);
+        let (function, layouts) = (program.kernel(), &program.header.layouts);
+        let data = product_of(&program);
+        let Op::Gpu(GpuOp::MmaSync { instruction, warps, .. }) = &data.op else { panic!("by mma.sync") };
+        let mma = Mma::new(instruction.m, instruction.n, instruction.k, 16);
+        let warps = [warps[0] as u32, warps[1] as u32];
         let mut operands = 0;
-        for operand in &function.insts[dot_of(&plan)].operands[..2] {
-            let maker = function.defining_inst(*operand).expect("it is converted");
-            let Some(Exchange::Operand { memory, matrix, .. }) = &plan.exchanges[maker] else { continue };
-            let matrix = matrix.as_ref().expect("by ldmatrix");
+        for (operand, fragment) in data.operands.iter().zip([Fragment::A, Fragment::B]) {
+            let Some(buffer) = function.ty(*operand).as_memory() else { continue };
             operands += 1;
-            let target = plan.layouts[*operand].as_ref().expect("it is a tile");
+            let memory = layouts.get(buffer.layout);
+            let target = mma.layout(fragment, &buffer.shape, warps);
+            let matrix = target.matrix_access(memory, 16).expect("by ldmatrix");
             assert_eq!(matrix.registers.accesses() * matrix.registers.width(), target.registers());
-            let row_axis = usize::from(memory.memory.vector_axis() == 0);
-            let used = ldmatrix_bank_use(&memory.memory, 16, row_axis);
-            assert_eq!(used.conflicts(), 0, "{shape:?}");
-            let source = plan.layouts[function.insts[maker].operands[0]].as_ref().expect("it is a tile");
-            for (access, layout) in [(&memory.store, source), (&memory.load, target)] {
-                let used = bank_use(&memory.memory, layout, 16, access.vector.width());
-                assert_eq!(access.wavefronts * used.instructions, used.wavefronts, "{shape:?}");
-            }
+            let row_axis = usize::from(memory.vector_axis() == 0);
+            assert_eq!(ldmatrix_bank_use(memory, 16, row_axis).conflicts(), 0, "{shape:?}");
+            let is_store = |data: &&InstData| {
+                matches!(data.op, Op::Gpu(GpuOp::LocalStore {})) && data.operands[0] == *operand
+            };
+            let store = function.insts.values().find(is_store).expect("it is stored");
+            let source = layouts.get(function.ty(store.operands[1]).layout().expect("it is a tile"));
+            assert_eq!(bank_use(memory, source, 16, u32::MAX).conflicts(), 0, "{shape:?}");
         }
         assert!(operands > 0, "{shape:?}");
     }
@@ -147,9 +155,10 @@ fn batches_of_products() {
              }}"
         );
         for num_warps in [1, 4, 16] {
-            let plan = planned(&module(&text), "sm_80", num_warps);
-            check(&plan);
-            assert_eq!(chosen(&plan), expected);
+            check(&assigned(&module(&text), "sm_80", num_warps));
+            let program = compiled(&module(&text), "sm_80", num_warps);
+            check_lowered(&program);
+            assert_eq!(chosen(&program), expected);
         }
     }
 }
