@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tilewright_ir::{Function, Inst};
 
 use crate::assign::cost::LayoutCosts;
-use crate::assign::equivalence::{Accesses, Classes, Edge, Target};
+use crate::assign::equivalence::{Accesses, Classes, Edge, EdgeEnd};
 use crate::language::LayoutId;
 use crate::layout_rules::{default_layout, operand_layout, reduced_layout, result_layout};
 
@@ -101,8 +101,8 @@ impl Chooser<'_> {
     /// The layout of a class with which an edge costs nothing.
     fn across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
         match edge.to {
-            Target::Operand(layout) => Some(layout),
-            Target::Shape(inst, to) if to == class => {
+            EdgeEnd::Operand(layout) => Some(layout),
+            EdgeEnd::Shape(inst, to) if to == class => {
                 let from = self.chosen[edge.from]?;
                 let layout = {
                     let data = &self.function.insts[inst];
@@ -111,14 +111,14 @@ impl Chooser<'_> {
                 };
                 Some(self.layouts.add(layout))
             }
-            Target::Shape(inst, to) => self.wanted_by_shape(inst, self.chosen[to]?),
-            Target::Reduced(axis, to) if to == class => {
+            EdgeEnd::Shape(inst, to) => self.wanted_by_shape(inst, self.chosen[to]?),
+            EdgeEnd::Reduced(axis, to) if to == class => {
                 let from = self.chosen[edge.from]?;
                 let layout = reduced_layout(self.layouts.get(from), axis);
                 Some(self.layouts.add(layout))
             }
             // Many layouts are reduced to one.
-            Target::Reduced(..) => None,
+            EdgeEnd::Reduced(..) => None,
         }
     }
 
@@ -156,9 +156,9 @@ impl Chooser<'_> {
         let chosen = |of: usize, this: &Self| if of == class { Some(layout) } else { this.chosen[of] };
         let Some(mut from) = chosen(edge.from, self) else { return 0 };
         let to = match edge.to {
-            Target::Operand(layout) => Some(layout),
-            Target::Shape(inst, to) => chosen(to, self).and_then(|to| self.wanted_by_shape(inst, to)),
-            Target::Reduced(axis, to) => {
+            EdgeEnd::Operand(layout) => Some(layout),
+            EdgeEnd::Shape(inst, to) => chosen(to, self).and_then(|to| self.wanted_by_shape(inst, to)),
+            EdgeEnd::Reduced(axis, to) => {
                 let reduced = reduced_layout(self.layouts.get(from), axis);
                 from = self.layouts.add(reduced);
                 chosen(to, self)
