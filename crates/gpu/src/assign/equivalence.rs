@@ -1,15 +1,14 @@
-//! Classes of values that want one layout: what pointwise ops, branches and loops connect.
+//! Equivalence classes of values under layout propagation: pointwise ops, branches and loops propagate the layout of an
+//! operand to the result unchanged, so that their values are in one class.
 //!
-//! Between classes there are edges: shape ops, reductions, operands of products. Where the layouts of the two sides do not
-//! fit, the value is converted there. So a class with its edges is where conversions may be, and [`super::selection`] weighs
-//! them. Values that are rematerialized are in no class.
+//! Shape ops, reductions and operands of products are the edges between classes. A `convert_layout` stands on an edge whose
+//! two layouts do not fit; [`super::selection`] weighs its cost. Values that are rematerialized are in no class.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Shape, Value};
 
 use crate::assign::coalescing::{AccessShape, Infos};
-use crate::assign::mma_selection::Product;
-use crate::assign::mma_selection::Products;
+use crate::assign::mma_selection::{Product, Products};
 use crate::assign::rematerialization::Rematerializable;
 use crate::language::LayoutId;
 use crate::layout_rules::element_bits;

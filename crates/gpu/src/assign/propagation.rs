@@ -1,4 +1,5 @@
-//! Which layouts each value is wanted in: backwards from what is executed in a layout that is decided.
+//! Backward layout propagation: which layouts the uses of each value demand, from the ops whose layout is selected to the
+//! values that are rematerialized for them.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
@@ -7,8 +8,7 @@ use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Value};
 use crate::assign::coalescing::Infos;
 use crate::assign::cost::LayoutCosts;
 use crate::assign::equivalence::Classes;
-use crate::assign::mma_selection::Product;
-use crate::assign::mma_selection::Products;
+use crate::assign::mma_selection::{Product, Products};
 use crate::assign::rematerialization::Rematerializable;
 use crate::assign::selection::Choice;
 use crate::language::LayoutId;

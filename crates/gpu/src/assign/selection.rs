@@ -1,6 +1,7 @@
-//! The choice of a layout for each class: candidates come from the accesses and products of the class and from its
-//! neighbours; the cheapest wins, where the cost is that of the accesses and of the conversions at the edges. The classes are
-//! gone through a few times, since what is best for one depends on its neighbours.
+//! Layout selection: one layout for each equivalence class. The candidates are what coalescing wants for the accesses of the
+//! class, the fragments of its products, and what its neighbours have; the cheapest wins by the estimated cost of accesses,
+//! reductions and of the conversions on the edges. The best layout of a class depends on its neighbours, so the selection is
+//! iterated.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;

@@ -1,5 +1,5 @@
-//! What instructions do to memory, and the walk over structured control flow that follows which accesses may still be under
-//! way in other warps.
+//! Memory effects of instructions, and a forward dataflow walk over structured control flow that follows which accesses may
+//! still be under way in other warps.
 
 use std::collections::BTreeSet;
 
