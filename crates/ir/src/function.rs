@@ -254,7 +254,8 @@ impl<D: Dialect> Function<D> {
             let new = self.create_inst(op, operands, regions, types, location);
             for (place, result) in results.into_iter().enumerate() {
                 let made = self.insts[new].results[place];
-                self.values[made].name = self.values[result].name.clone();
+                let name = self.values[result].name.clone();
+                self.values[made].name = name;
                 copies.insert(result, made);
             }
             self.blocks[copy].insts.push(new);

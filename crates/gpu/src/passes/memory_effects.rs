@@ -58,19 +58,20 @@ pub fn effects(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
     match op {
         GpuOp::Load { .. } => smallvec![Effect::Read(Place::Global(inst))],
         GpuOp::Store { .. } => smallvec![Effect::Write(Place::Global(inst))],
-        GpuOp::LocalStore {} | GpuOp::CopyAsync { .. } => smallvec![Effect::Write(shared(0))],
-        GpuOp::LocalLoad { .. } => smallvec![Effect::Read(shared(0))],
+        GpuOp::LocalStore {} | GpuOp::CopyAsync { .. } | GpuOp::MbarrierInit { .. } => {
+            smallvec![Effect::Write(shared(0))]
+        }
+        GpuOp::LocalLoad { .. }
+        | GpuOp::TensorStore {}
+        | GpuOp::MbarrierExpect { .. }
+        | GpuOp::MbarrierArrive {}
+        | GpuOp::MbarrierArriveCopies {}
+        | GpuOp::MbarrierWait {} => smallvec![Effect::Read(shared(0))],
         GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => {
             let operands = [0, 1].into_iter();
             let in_memory = operands.filter(|place| function.ty(data.operands[*place]).as_memory().is_some());
             in_memory.map(|place| Effect::Read(shared(place))).collect()
         }
-        GpuOp::TensorStore {} => smallvec![Effect::Read(shared(0))],
-        GpuOp::MbarrierInit { .. } => smallvec![Effect::Write(shared(0))],
-        GpuOp::MbarrierExpect { .. }
-        | GpuOp::MbarrierArrive {}
-        | GpuOp::MbarrierArriveCopies {}
-        | GpuOp::MbarrierWait {} => smallvec![Effect::Read(shared(0))],
         GpuOp::TensorLoad {} => smallvec![Effect::Read(shared(2))],
         GpuOp::ConvertLayout {}
         | GpuOp::Elementwise { .. }
