@@ -16,10 +16,10 @@ fn touched(patch: &str) -> BTreeSet<&str> {
 
 /// Fails unless the patch applies and touches the files of this list alone.
 fn check(name: &str, files: &[&str]) {
-    let path = root().join("tests/patches").join(name);
-    let patch = std::fs::read_to_string(&path).expect("the patch is there");
-    assert_eq!(touched(&patch), files.iter().copied().collect(), "{name}");
-    let git = Command::new("git").args(["apply", "--check"]).arg(&path).current_dir(root()).output();
+    let file = root().join("tests/patches").join(name);
+    let text = std::fs::read_to_string(&file).expect("the patch is there");
+    assert_eq!(touched(&text), files.iter().copied().collect(), "{name}");
+    let git = Command::new("git").args(["apply", "--check"]).arg(&file).current_dir(root()).output();
     let git = git.expect("git runs");
     assert!(git.status.success(), "{name} no longer applies:\n{}", String::from_utf8_lossy(&git.stderr));
 }

@@ -103,7 +103,7 @@ class AsmDict(Mapping[str, "str | bytes"]):
         return self._name(str(stage)) in list(self)
 
     def _name(self, stage: str) -> str:
-        """Our name of a stage. What the GPU path decides has no text on a CPU: there the last text before it stands for it."""
+        """Our name of a stage. The GPU path is not taken on a CPU: there the last text before it stands for its own."""
         name = self._ALIASES.get(stage, stage)
         return "opt" if stage == "ttgir" and name not in list(self) else name
 

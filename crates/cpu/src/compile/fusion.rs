@@ -133,21 +133,21 @@ struct Draft {
 
 /// Where a binary function finds the operand that is not what the last op gave.
 #[derive(Clone, Copy)]
-enum Operand {
+enum FusedOperand {
     Slot(Use),
     Load(usize),
     Rows(Use, usize),
     Output(usize),
 }
 
-impl Operand {
+impl FusedOperand {
     /// The op that applies a function to it.
     fn apply(self, function: Binary) -> FusedOp {
         match self {
-            Operand::Slot(operand) => FusedOp::Slot(function, operand),
-            Operand::Load(member) => FusedOp::Load(function, member),
-            Operand::Rows(operand, shift) => FusedOp::Rows(function, operand, shift),
-            Operand::Output(number) => FusedOp::Output(function, number),
+            FusedOperand::Slot(operand) => FusedOp::Slot(function, operand),
+            FusedOperand::Load(member) => FusedOp::Load(function, member),
+            FusedOperand::Rows(operand, shift) => FusedOp::Rows(function, operand, shift),
+            FusedOperand::Output(number) => FusedOp::Output(function, number),
         }
     }
 }
@@ -204,7 +204,7 @@ impl<'a> Window<'a> {
             if self.uses[result as usize] == 1 && readers.iter().any(|&reader| self.is_function(reader)) {
                 return None;
             }
-            draft.group.ops.push(Operand::Load(head).apply(Binary::Take));
+            draft.group.ops.push(FusedOperand::Load(head).apply(Binary::Take));
             return Some(draft);
         }
         if !self.is_function(head) {
@@ -342,14 +342,14 @@ impl<'a> Window<'a> {
     }
 
     /// Where an op finds an operand that is not what the last one gave, and the step that becomes a member with it.
-    fn operand(&self, draft: &Draft, operand: Use) -> Option<(Operand, Option<usize>)> {
+    fn operand(&self, draft: &Draft, operand: Use) -> Option<(FusedOperand, Option<usize>)> {
         if let Some(number) = draft.group.outputs.iter().position(|&slot| slot == operand.slot) {
-            return Some((Operand::Output(number), None));
+            return Some((FusedOperand::Output(number), None));
         }
         if self.depends(draft, operand.slot) {
             return None;
         }
-        let from_slot = Some((Operand::Slot(operand), None));
+        let from_slot = Some((FusedOperand::Slot(operand), None));
         let Some(&definition) = self.definitions.get(&operand.slot) else { return from_slot };
         let step = &self.steps[definition];
         let to = self.program.ty(operand.slot);
@@ -357,7 +357,7 @@ impl<'a> Window<'a> {
             return from_slot;
         }
         match step.op() {
-            Some(Op::Load { .. }) => Some((Operand::Load(definition), Some(definition))),
+            Some(Op::Load { .. }) => Some((FusedOperand::Load(definition), Some(definition))),
             Some(Op::Broadcast { .. }) => {
                 let from = self.program.types[step.operands[0].ty as usize].shape();
                 let (Some((1, outer)), Some((&extent, all))) = (from.split_last(), to.shape().split_last())
@@ -368,7 +368,7 @@ impl<'a> Window<'a> {
                 if outer != all || blocks * BLOCK != extent as usize || !blocks.is_power_of_two() {
                     return from_slot;
                 }
-                let rows = Operand::Rows(step.operands[0], blocks.trailing_zeros() as usize);
+                let rows = FusedOperand::Rows(step.operands[0], blocks.trailing_zeros() as usize);
                 Some((rows, Some(definition)))
             }
             // tidy: wildcard because the value of any other step is read from its slot.

@@ -1,15 +1,14 @@
-//! Classes of values that want one layout: what pointwise ops, branches and loops connect.
+//! Equivalence classes of values under layout propagation: pointwise ops, branches and loops propagate the layout of an
+//! operand to the result unchanged, so that their values are in one class.
 //!
-//! Between classes there are edges: shape ops, reductions, operands of products. Where the layouts of the two sides do not
-//! fit, the value is converted there. So a class with its edges is where conversions may be, and [`crate::choose`] weighs
-//! them. Values that are computed again are in no class.
+//! Shape ops, reductions and operands of products are the edges between classes. A `convert_layout` stands on an edge whose
+//! two layouts do not fit; [`super::selection`] weighs its cost. Values that are rematerialized are in no class.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Shape, Value};
 
 use crate::assign::coalescing::{AccessShape, Infos};
-use crate::assign::mma_selection::Product;
-use crate::assign::mma_selection::Products;
+use crate::assign::mma_selection::{Product, Products};
 use crate::assign::rematerialization::Rematerializable;
 use crate::language::LayoutId;
 use crate::layout_rules::element_bits;
@@ -49,7 +48,7 @@ pub struct Edge {
     /// The class that the value is in.
     pub from: usize,
     /// Where it goes.
-    pub to: Target,
+    pub to: EdgeEnd,
     /// The width of an element.
     pub element_bits: u32,
     /// How often the conversion would be executed, relatively.
@@ -58,7 +57,7 @@ pub struct Edge {
 
 /// Where an edge goes.
 #[derive(Clone, Copy)]
-pub enum Target {
+pub enum EdgeEnd {
     /// Through a shape op to a class.
     Shape(Inst, usize),
     /// Through a reduction along an axis to a class.
@@ -95,7 +94,7 @@ impl Classes {
         classes
     }
 
-    /// The class of a value that is not computed again.
+    /// The class of a value that is not rematerialized.
     pub fn of_value(&self, value: Value) -> Option<usize> {
         self.of_value[value].map(|class| class as usize)
     }
@@ -147,7 +146,7 @@ impl<'a> Union<'a> {
         node
     }
 
-    /// Joins values with each other, but for those that are computed again.
+    /// Joins values with each other, but for those that are rematerialized.
     fn join(&mut self, values: impl IntoIterator<Item = Value>, mut first: Option<usize>) {
         for value in values {
             if self.cheap.has(value) {
@@ -253,7 +252,7 @@ impl Collect<'_> {
         match data.op.family() {
             OpFamily::Shape => {
                 if let Some(to) = data.results.first().and_then(|result| self.classes.of_value(*result)) {
-                    self.edge(data.operands[0], Target::Shape(inst, to), weight);
+                    self.edge(data.operands[0], EdgeEnd::Shape(inst, to), weight);
                 }
             }
             OpFamily::Reduction => {
@@ -263,7 +262,7 @@ impl Collect<'_> {
                 if let Some(to) = self.classes.of_value(data.results[0]) {
                     let element_bits =
                         data.results.iter().map(|result| element_bits(function.ty(*result))).sum();
-                    self.push(Edge { from, to: Target::Reduced(axis, to), element_bits, weight });
+                    self.push(Edge { from, to: EdgeEnd::Reduced(axis, to), element_bits, weight });
                 }
             }
             OpFamily::Dot => {
@@ -271,7 +270,7 @@ impl Collect<'_> {
                 // A scalar product takes its operands from shared memory, wherever they come from.
                 if product.product != Product::Fma {
                     for (operand, layout) in data.operands.iter().zip(product.operands) {
-                        self.edge(*operand, Target::Operand(layout), weight);
+                        self.edge(*operand, EdgeEnd::Operand(layout), weight);
                     }
                 }
                 let result = data.results[0];
@@ -318,7 +317,7 @@ impl Collect<'_> {
         }
     }
 
-    fn edge(&mut self, value: Value, to: Target, weight: u32) {
+    fn edge(&mut self, value: Value, to: EdgeEnd, weight: u32) {
         if let Some(from) = self.classes.of_value(value) {
             let element_bits = element_bits(self.function.ty(value));
             // What is made outside of the loop is converted there.
@@ -330,7 +329,7 @@ impl Collect<'_> {
     fn push(&mut self, edge: Edge) {
         let number = self.classes.edges.len();
         self.classes.list[edge.from].edges.push(number);
-        if let Target::Shape(_, to) | Target::Reduced(_, to) = edge.to
+        if let EdgeEnd::Shape(_, to) | EdgeEnd::Reduced(_, to) = edge.to
             && to != edge.from
         {
             self.classes.list[to].edges.push(number);

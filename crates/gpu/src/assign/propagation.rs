@@ -1,4 +1,5 @@
-//! Which layouts each value is wanted in: backwards from what is executed in a layout that is decided.
+//! Backward layout propagation: which layouts the uses of each value demand, from the ops whose layout is selected to the
+//! values that are rematerialized for them.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
@@ -7,8 +8,7 @@ use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Value};
 use crate::assign::coalescing::Infos;
 use crate::assign::cost::LayoutCosts;
 use crate::assign::equivalence::Classes;
-use crate::assign::mma_selection::Product;
-use crate::assign::mma_selection::Products;
+use crate::assign::mma_selection::{Product, Products};
 use crate::assign::rematerialization::Rematerializable;
 use crate::assign::selection::Choice;
 use crate::language::LayoutId;
@@ -17,9 +17,9 @@ use crate::target::Target;
 
 /// The layout that each instruction is executed in and its operands are wanted in.
 pub struct Demands {
-    /// The layouts that a value is wanted in. A value that is not computed again has one to begin with, its first.
+    /// The layouts that a value is wanted in. A value that is not rematerialized has one to begin with, its first.
     pub of_value: SecondaryMap<Value, SmallVec<[LayoutId; 2]>>,
-    /// The layout that each operand of an instruction is wanted in; of values that are computed again, for a result in the
+    /// The layout that each operand of an instruction is wanted in; of values that are rematerialized, for a result in the
     /// layout asked for.
     choice: Choice,
 }
@@ -39,7 +39,7 @@ pub struct Decided<'a> {
 }
 
 impl Demands {
-    /// Follows the demands of everything that is not computed again.
+    /// Follows the demands of everything that is not rematerialized.
     pub fn new(decided: &Decided<'_>, choice: Choice, layouts: &mut LayoutCosts) -> Self {
         let demands = Self { of_value: SecondaryMap::new(), choice };
         let mut walk = Walk { decided, layouts, demands, carrier: SecondaryMap::new() };
@@ -48,7 +48,7 @@ impl Demands {
         walk.demands
     }
 
-    /// The layout that an instruction is executed in, if it is not computed again and one layout says it all.
+    /// The layout that an instruction is executed in, if it is not rematerialized and one layout says it all.
     pub fn executed_in(&self, decided: &Decided<'_>, inst: Inst) -> Option<LayoutId> {
         if let Some(own) = self.choice.of_access[inst] {
             return Some(own);
@@ -60,7 +60,7 @@ impl Demands {
         class.map(|class| self.choice.of_class[class])
     }
 
-    /// The layout that an operand is wanted in, for a result in `result` (of instructions that are computed again) or for an
+    /// The layout that an operand is wanted in, for a result in `result` (of instructions that are rematerialized) or for an
     /// instruction that is executed in its own.
     pub fn of_operand(
         &self,
@@ -127,7 +127,7 @@ struct Walk<'a, 'f> {
 }
 
 impl Walk<'_, '_> {
-    /// Notes the layout that each value is made in that is not computed again.
+    /// Notes the layout that each value is made in that is not rematerialized.
     fn natives(&mut self, block: Block) {
         let (function, decided) = (self.decided.function, self.decided);
         for inst in &function.blocks[block].insts {
@@ -187,14 +187,14 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// What is computed again is wanted by its users alone; promises are not kept.
+    /// What is rematerialized is wanted by its users alone; promises are not kept.
     fn straight(&mut self, inst: Inst) {
         let (function, decided) = (self.decided.function, self.decided);
         let data = &function.insts[inst];
         let first = data.results.first();
-        let is_computed_again =
+        let is_rematerialized =
             first.is_some_and(|result| decided.cheap.has(*result) && !function.ty(*result).is_scalar());
-        if !is_computed_again && data.op.family() != OpFamily::Promise {
+        if !is_rematerialized && data.op.family() != OpFamily::Promise {
             let result = first.and_then(|result| self.demands.of_value[*result].first().copied());
             self.operands(inst, result);
         }

@@ -1,7 +1,7 @@
-//! Which tiles each thread may compute again instead of getting them from another: index tiles, masks, pointers.
+//! Rematerialization: which tiles are cheap enough that each thread computes them for itself: indices, masks, pointers.
 //!
-//! Such a value has no layout of its own. It is made in every layout that it is wanted in, so that no conversion is ever
-//! needed. That goes through loops: a pointer tile that a loop advances is carried in each layout that it is used in.
+//! Such a value has no layout of its own. It is materialized in each layout that its uses demand, so that it never needs a
+//! conversion. Loops are no limit: a tile of pointers that a loop advances is carried once for each layout.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, OpFamily, Value};
@@ -9,7 +9,7 @@ use tilewright_ir::{Block, Carried, Function, Inst, OpFamily, Value};
 /// So many ops on tiles make a value at the most; what takes more (a random number generator, say) is moved.
 const MOST_OPS: u32 = 64;
 
-/// The values that may be computed again.
+/// The values that may be rematerialized.
 pub struct Rematerializable {
     /// How many ops make the value; none for what has to be moved. Scalars, which every thread holds, take 0.
     ops: SecondaryMap<Value, Option<u32>>,
@@ -26,7 +26,7 @@ impl Rematerializable {
         Self { ops: search.ops }
     }
 
-    /// Whether a value may be computed again.
+    /// Whether a value may be rematerialized.
     pub fn has(&self, value: Value) -> bool {
         self.ops[value].is_some()
     }

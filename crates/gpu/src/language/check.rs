@@ -464,8 +464,8 @@ impl<'a> Checker<'a> {
 
     fn copy_async(&self, axis: u32, width: u32) -> Check {
         let (buffer, pointer) = (self.memory(0)?, self.registers(1)?);
-        let element = pointer.element.pointee().map(ir::Element::Value);
-        ensure(element == Some(buffer.element) && pointer.shape == buffer.shape, || {
+        let copied = pointer.element.pointee().map(ir::Element::Value);
+        ensure(copied == Some(buffer.element) && pointer.shape == buffer.shape, || {
             format!("a buffer for {} is not filled from {pointer}", buffer.tile())
         })?;
         if let Some(mask) = self.inst.operands.get(2) {

@@ -10,6 +10,7 @@ mod addresses;
 mod check;
 mod erase;
 mod hazards;
+mod instructions;
 mod meaning;
 mod memory;
 mod products;
@@ -18,7 +19,6 @@ mod round_trip;
 mod snapshots;
 mod texts;
 mod tiles;
-mod verifier;
 
 use tilewright_gpu::language::Module as Program;
 use tilewright_gpu::{PASSES, Target};

@@ -29,6 +29,7 @@ mod float;
 mod fp8;
 mod gpu_ops;
 mod integer;
+mod licm;
 mod math32;
 mod math64;
 mod memory;
@@ -381,14 +382,14 @@ impl OpVisitor for Lowering<'_> {
         lower: Value,
         upper: Value,
         step: Value,
-        carried: &[Value],
+        _: &[Value],
         _: &LoopOptions,
     ) -> Lowered {
-        self.lower_for(inst, [lower, upper, step], carried)
+        self.lower_for(inst, [lower, upper, step])
     }
 
-    fn while_loop(&mut self, inst: Inst, carried: &[Value]) -> Lowered {
-        self.lower_while(inst, carried)
+    fn while_loop(&mut self, inst: Inst, _: &[Value]) -> Lowered {
+        self.lower_while(inst)
     }
 
     fn if_else(&mut self, inst: Inst, condition: Value) -> Lowered {

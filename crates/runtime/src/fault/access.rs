@@ -11,7 +11,7 @@ use crate::Handle;
 
 /// What is accessed in global memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
+pub(super) struct MemoryAccess {
     pub is_store: bool,
     pub address: u64,
     pub bytes: u32,
@@ -39,18 +39,18 @@ impl Argument {
     }
 
     /// By how many bytes an access misses its memory.
-    fn distance(&self, target: Target) -> u64 {
+    fn distance(&self, target: MemoryAccess) -> u64 {
         let end = target.address.saturating_add(u64::from(target.bytes));
         self.start.saturating_sub(target.address).max(end.saturating_sub(self.end))
     }
 
     /// Whether an access is so near that it may have been meant for this argument.
-    fn is_near(&self, target: Target) -> bool {
+    fn is_near(&self, target: MemoryAccess) -> bool {
         self.distance(target) <= self.end - self.start
     }
 
     /// The first element of an access that is out of bounds; else its first.
-    pub(super) fn bad_element(&self, target: Target) -> i64 {
+    pub(super) fn bad_element(&self, target: MemoryAccess) -> i64 {
         let is_inside = (self.start..self.end).contains(&target.address);
         self.element(if is_inside && self.distance(target) > 0 { self.end } else { target.address })
     }
@@ -96,7 +96,7 @@ pub(super) struct Found {
 
 impl Found {
     /// The accesses on the line of the fault, and the argument that they go through: that of all, or the one that is near.
-    pub(super) fn new(fault: &Fault, handle: &Handle, target: Target) -> Self {
+    pub(super) fn new(fault: &Fault, handle: &Handle, target: MemoryAccess) -> Self {
         let mut accesses = on_line(fault, handle, target.is_store);
         let through = |argument: &Argument| {
             accesses.is_empty() || accesses.iter().any(|access| access.parameter == Some(argument.parameter))

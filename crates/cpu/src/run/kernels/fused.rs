@@ -33,7 +33,7 @@ pub(crate) enum Reduction {
 }
 
 /// Memory that the elements are written to.
-pub(crate) struct Target<'a> {
+pub(crate) struct FusedOutput<'a> {
     pub run: RunWriter<'a>,
     /// How many of the first elements are written.
     pub elements: usize,
@@ -237,7 +237,7 @@ impl<'a> Stage<'a> {
 /// the others. Both are multiples of [`BLOCK`].
 pub(crate) fn run(
     stages: &[Stage<'_>],
-    targets: &mut [Target<'_>],
+    targets: &mut [FusedOutput<'_>],
     reduction: Option<Reduction>,
     elements: usize,
     varying: usize,
@@ -247,7 +247,7 @@ pub(crate) fn run(
 
 struct Loop<'c, 'r, 't> {
     stages: &'c [Stage<'r>],
-    targets: &'c mut [Target<'t>],
+    targets: &'c mut [FusedOutput<'t>],
     reduction: Option<Reduction>,
     elements: usize,
     varying: usize,
@@ -517,7 +517,7 @@ fn halve(all: &mut [f32; WIDE], count: usize, f: impl Fn(f32, f32) -> f32) -> f3
     all[0]
 }
 
-impl Target<'_> {
+impl FusedOutput<'_> {
     #[inline(always)]
     fn write<S: Simd, const N: usize>(&mut self, first: usize, block: Block<S, N>, scratch: &mut Scratch) {
         let offset = first * size_of::<f32>();

@@ -1,6 +1,6 @@
 //! Strided blocks: copies between memory and a tile, and from tile to tile.
 
-use super::plan::{Axis, MAX_RANK, Plan, extent, plan};
+use super::plan::{Axis, BlockAxes, MAX_RANK, extent, plan};
 use super::{AccessError, AccessErrorKind, Region, find_outside};
 use crate::run::kernels::shuffle::{SIDE, Word};
 
@@ -61,7 +61,7 @@ fn check(
     address: u64,
     axes: &[Axis],
     tile: usize,
-) -> Result<Option<Plan>, AccessError> {
+) -> Result<Option<BlockAxes>, AccessError> {
     assert!(matches!(size, 1 | 2 | 4 | 8), "elements have 1, 2, 4 or 8 bytes");
     let Some(plan) = plan(axes) else { return Ok(None) };
     let inside = extent(size, plan.axes()).is_some_and(|(low, high)| {
@@ -84,7 +84,7 @@ fn check(
 ///
 /// Every element of the plan is valid at `memory` for reads (`LOAD`) or writes, and at `tile` for the opposite.
 #[inline]
-unsafe fn copy<const LOAD: bool>(size: usize, plan: &Plan, memory: *mut u8, tile: *mut u8) {
+unsafe fn copy<const LOAD: bool>(size: usize, plan: &BlockAxes, memory: *mut u8, tile: *mut u8) {
     let mut axes = [Axis::default(); MAX_RANK];
     let rank = plan.axes().len();
     axes[..rank].copy_from_slice(plan.axes());

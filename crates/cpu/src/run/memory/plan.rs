@@ -17,12 +17,12 @@ pub struct Axis {
 
 /// The axes of a block after planning, outermost first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Plan {
+pub(super) struct BlockAxes {
     axes: [Axis; MAX_RANK],
     rank: usize,
 }
 
-impl Plan {
+impl BlockAxes {
     /// The axes, outermost first.
     pub(super) fn axes(&self) -> &[Axis] {
         &self.axes[..self.rank]
@@ -33,8 +33,8 @@ impl Plan {
 /// elements are visited in the row-major order of the block.
 ///
 /// `None` if the block has no elements. Panics if there are more than [`MAX_RANK`] axes of more than one element.
-pub(super) fn plan(axes: &[Axis]) -> Option<Plan> {
-    let mut plan = Plan { axes: [Axis::default(); MAX_RANK], rank: 0 };
+pub(super) fn plan(axes: &[Axis]) -> Option<BlockAxes> {
+    let mut plan = BlockAxes { axes: [Axis::default(); MAX_RANK], rank: 0 };
     for &axis in axes {
         match axis.count {
             0 => return None,

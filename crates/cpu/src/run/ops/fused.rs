@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::program::{FusedGroup, FusedOp, Slot, Step};
 use crate::run::fault::Outcome;
-use crate::run::kernels::fused::{BLOCK, Stage, Target, run};
+use crate::run::kernels::fused::{BLOCK, FusedOutput, Stage, run};
 use crate::run::kernels::fused_math::Binary;
 use crate::run::machine::Machine;
 use crate::run::memory::{RunReader, RunWriter};
@@ -128,7 +128,7 @@ fn locate<'m>(
     group: &FusedGroup,
     members: &[Step],
     loaded: &[usize],
-    targets: &[Target<'m>],
+    targets: &[FusedOutput<'m>],
     stages: &mut Stages<'m>,
 ) -> Outcome<bool> {
     for op in &group.ops {
@@ -227,9 +227,9 @@ fn execute_loop<'a>(
     }
     // A tile that the member stores, if the loop does not.
     let mut unstored = Tile::default();
-    let mut targets: SmallVec<[Target<'_>; 4]> = SmallVec::new();
+    let mut targets: SmallVec<[FusedOutput<'_>; 4]> = SmallVec::new();
     for tile in &mut tiles {
-        targets.push(Target { run: RunWriter::of(tile.bytes_mut()), elements: group.elements });
+        targets.push(FusedOutput { run: RunWriter::of(tile.bytes_mut()), elements: group.elements });
     }
     let mut stages = Stages { list: SmallVec::new(), has_elements: false, varying: 0 };
     if !locate(machine, group, members, loaded, &targets, &mut stages)? {
@@ -239,12 +239,13 @@ fn execute_loop<'a>(
     if let Some(member) = group.store {
         let step = &members[member];
         let stored = direct_store(machine, step).map_err(|fault| fault.in_step(step))?;
-        let is_shifted =
-            |store: &Target<'_>| stages.list.iter().any(|stage| store.run.is_shifted_against(stage.reads()));
+        let is_shifted = |store: &FusedOutput<'_>| {
+            stages.list.iter().any(|stage| store.run.is_shifted_against(stage.reads()))
+        };
         match stored.filter(|store| !is_shifted(store)) {
             None => {
                 (unstored, is_stored) = (Tile::new(bytes), false);
-                targets.push(Target { run: RunWriter::of(unstored.bytes_mut()), elements });
+                targets.push(FusedOutput { run: RunWriter::of(unstored.bytes_mut()), elements });
             }
             Some(store) => {
                 if group.reduction.is_none() && group.outputs.is_empty() {

@@ -12,7 +12,7 @@ use crate::program::{Step, Use};
 use crate::run::argument::Argument;
 use crate::run::fault::{Fault, FaultKind, Outcome};
 use crate::run::kernels::elementwise::fill;
-use crate::run::kernels::fused::Target;
+use crate::run::kernels::fused::FusedOutput;
 use crate::run::machine::Machine;
 use crate::run::memory::{
     AccessError, Axis, Region, RunReader, RunWriter, gather, load_block, load_run, scatter, store_block,
@@ -331,13 +331,13 @@ pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Opt
 /// A store of the first elements of a binary32 tile, which are contiguous in memory, as the target of a fused loop. None
 /// if it is another one. Fails as the step does.
 #[inline(always)]
-pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<Target<'a>>> {
+pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<FusedOutput<'a>>> {
     let [pointer, _, rest @ ..] = &step.operands[..] else { return Ok(None) };
     let Some((region, run)) = direct(machine, *pointer, rest.first().copied()) else { return Ok(None) };
     let bytes = run.high * size_of::<f32>();
     let non_temporal = machine.non_temporal(&region, bytes);
     match RunWriter::new(&region, size_of::<f32>(), run.address, bytes, non_temporal) {
-        Ok(writer) => Ok(Some(Target { run: writer, elements: run.high })),
+        Ok(writer) => Ok(Some(FusedOutput { run: writer, elements: run.high })),
         Err(error) => {
             let provenance = machine.provenance(*pointer);
             Err(out_of_bounds(&error, true, size_of::<f32>(), provenance).at(run.lane(error.element)))
