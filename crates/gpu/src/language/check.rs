@@ -39,6 +39,10 @@ fn ensure(holds: bool, message: impl FnOnce() -> String) -> Check {
     if holds { Ok(()) } else { Err(message()) }
 }
 
+fn fills(buffer: &Buffer, tile: &ir::Type) -> Check {
+    ensure(buffer.tile() == *tile, || format!("a buffer for {} does not hold {tile}", buffer.tile()))
+}
+
 struct Checker<'a> {
     header: &'a Header,
     function: &'a Function,
@@ -311,7 +315,7 @@ impl<'a> Checker<'a> {
                 ensure(!matches!(self.operand(0), Type::Full(_)), || {
                     "local_store writes a full slot".into()
                 })?;
-                self.fills(self.memory(0)?, self.registers(1)?)
+                fills(self.memory(0)?, self.registers(1)?)
             }
             GpuOp::LocalLoad { .. } => {
                 ensure(!matches!(self.operand(0), Type::Empty(_)), || {
@@ -336,15 +340,14 @@ impl<'a> Checker<'a> {
                 self.index(self.inst.operands[2])
             }
             GpuOp::TensorLoad {} => {
-                self.memory(0)?;
-                self.descriptor(1)?;
                 self.barriers(2)?;
-                self.inst.operands[4..].iter().try_for_each(|value| self.index(*value))
+                self.tensor_copy(4)
             }
-            GpuOp::TensorStore {} => {
-                self.memory(0)?;
-                self.descriptor(1)?;
-                self.inst.operands[2..].iter().try_for_each(|value| self.index(*value))
+            GpuOp::TensorStore {} => self.tensor_copy(2),
+            GpuOp::TensorFill {} => {
+                let is_empty = matches!(self.operand(0), Type::Empty(_));
+                ensure(is_empty, || "tensor_fill takes an empty slot".into())?;
+                self.tensor_copy(2)
             }
             GpuOp::NamedBarrier { barrier, threads } => {
                 let most = self.header.num_warps * 32;
@@ -397,14 +400,10 @@ impl<'a> Checker<'a> {
         })
     }
 
-    fn fills(&self, buffer: &Buffer, tile: &ir::Type) -> Check {
-        ensure(buffer.tile() == *tile, || format!("a buffer for {} does not hold {tile}", buffer.tile()))
-    }
-
     fn copy_async(&self, axis: u32, width: u32) -> Check {
         let (buffer, pointer) = (self.memory(0)?, self.registers(1)?);
-        let pointee = pointer.element.pointee().map(ir::Element::Value);
-        ensure(pointee == Some(buffer.element) && pointer.shape == buffer.shape, || {
+        let element = pointer.element.pointee().map(ir::Element::Value);
+        ensure(element == Some(buffer.element) && pointer.shape == buffer.shape, || {
             format!("a buffer for {} is not filled from {pointer}", buffer.tile())
         })?;
         if let Some(mask) = self.inst.operands.get(2) {
@@ -421,6 +420,13 @@ impl<'a> Checker<'a> {
                 "{contiguous} elements that a thread copies lie together in the buffer, {width} are asked for"
             )
         })
+    }
+
+    /// A copy of a box, whose coordinates are the operands from a place on.
+    fn tensor_copy(&self, coordinates: usize) -> Check {
+        self.memory(0)?;
+        self.descriptor(1)?;
+        self.inst.operands[coordinates..].iter().try_for_each(|value| self.index(*value))
     }
 
     fn descriptor(&self, place: usize) -> Check {

@@ -45,7 +45,7 @@ mod header;
 mod layouts;
 mod ops;
 mod types;
-mod verify;
+pub(crate) mod verify;
 
 use tilewright_ir as ir;
 use tilewright_ir::Dialect;

@@ -8,7 +8,7 @@ use tilewright_ir::{Block, Inst, Value};
 
 use super::allocation::alloc_range;
 use super::global_memory::GlobalAccesses;
-use super::memory_effects::{Place, effects, walk};
+use super::memory_effects::{Place, effects, landed, walk};
 use crate::language::{Function, Module};
 
 /// Puts barriers where threads have to wait for each other. Shared memory has its places.
@@ -54,6 +54,7 @@ fn needed(module: &Module) -> EntitySet<Inst> {
             open.close();
         }
         open.carry_out(&effects);
+        open.carry_out(&landed(function, inst));
     });
     let mut set = EntitySet::new();
     set.extend(function.insts.keys().filter(|inst| needed[*inst]));

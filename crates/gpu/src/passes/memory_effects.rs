@@ -52,6 +52,8 @@ pub fn effects(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
     let shared = |place: usize| Place::Shared(root(function, data.operands[place]));
     let op = match &data.op {
         Op::Tile(ir::Op::Barrier {}) => return smallvec![Effect::Barrier],
+        // Its roles have begun all of that when it ends, each at its own time.
+        Op::Gpu(GpuOp::WarpRoles { .. }) => return effects_inside(function, inst),
         Op::Tile(_) => return smallvec![],
         Op::Gpu(op) => op,
     };
@@ -87,10 +89,42 @@ pub fn effects(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
         | GpuOp::NamedBarrier { .. }
         | GpuOp::WarpRoles { .. }
         | GpuOp::Acquire {}
+        | GpuOp::TensorFill {}
         | GpuOp::Publish {}
         | GpuOp::Take {}
         | GpuOp::Release {} => smallvec![],
     }
+}
+
+/// What the regions of an instruction do to memory.
+fn effects_inside(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
+    let mut all = SmallVec::new();
+    for region in &function.insts[inst].regions {
+        function.walk(*region, &mut |inner| {
+            let effects = effects(function, inner);
+            all.extend(effects.into_iter().filter(|effect| *effect != Effect::Barrier));
+        });
+    }
+    all
+}
+
+/// What a wait of each thread for what it began itself lets other threads see: what it copied, and that its products have
+/// read their operands. A barrier before it did not wait for that.
+pub fn landed(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
+    let is_product = match &function.insts[inst].op {
+        Op::Gpu(GpuOp::WaitGroup { .. }) => false,
+        Op::Gpu(GpuOp::Finish { .. }) => true,
+        // tidy: wildcard because no other op waits for what its own thread began
+        _ => return smallvec![],
+    };
+    let mut all = SmallVec::new();
+    function.walk(function.entry, &mut |begun| match &function.insts[begun].op {
+        Op::Gpu(GpuOp::CopyAsync { .. }) if !is_product => all.extend(effects(function, begun)),
+        Op::Gpu(GpuOp::Wgmma { .. }) if is_product => all.extend(effects(function, begun)),
+        // tidy: wildcard because nothing else is waited for
+        _ => {}
+    });
+    all
 }
 
 /// The accesses that some warps may not have done yet.

@@ -5,6 +5,7 @@ mod barriers;
 mod conversions;
 mod global_memory;
 mod memory_effects;
+mod rings;
 
 use tilewright_base::Diagnostic;
 
@@ -20,12 +21,20 @@ pub struct Pass {
 
 /// The passes, in order.
 pub const PASSES: &[Pass] = &[
-    Pass { name: "conversions", run: |module| always(conversions::lower_conversions(module)) },
+    Pass { name: "conversions", run: conversions },
+    Pass { name: "rings", run: rings::lower_rings },
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
-    Pass { name: "barriers", run: |module| always(barriers::insert_barriers(module)) },
+    Pass { name: "barriers", run: barriers },
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
-fn always((): ()) -> Result<(), Box<Diagnostic>> {
+fn conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    conversions::lower_conversions(module);
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn barriers(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    barriers::insert_barriers(module);
     Ok(())
 }

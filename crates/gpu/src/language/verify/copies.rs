@@ -12,7 +12,7 @@
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Operation, Value};
 
-use super::super::{GpuOp, Op};
+use super::super::{GpuOp, Op, Type};
 use super::flow::{Check, Meet, Rule, walk};
 use super::slots::{Edge, Facts, Names, Slot, join_facts, rename_facts};
 
@@ -190,6 +190,10 @@ impl Copies<'_> {
         let memory = self.names.function.insts[inst].operands[0];
         let Some(slot) = self.names.slot(memory) else { return Ok(()) };
         self.landed(inst, facts, memory)?;
+        if matches!(self.names.function.ty(slot.root), Type::Ring(_)) {
+            // Who reads it has taken it, which waits.
+            return Ok(());
+        }
         let arrives = if stage == Stage::Tensor { self.names.barrier(inst) } else { None };
         facts.insert(slot, Written { stage, fence, arrives });
         Ok(())

@@ -15,14 +15,14 @@
 //! | [`rings`] | on the steady state, no more slots are held than there are and no more are taken than were published | rings between roles beyond what one role holds; branches count as if the better one were taken |
 
 mod copies;
-mod flow;
+pub(crate) mod flow;
 mod lifetimes;
 mod mbarriers;
 mod products;
 mod reads;
 mod rings;
 mod roles;
-mod slots;
+pub(crate) mod slots;
 mod sums;
 mod text;
 mod tokens;
@@ -81,6 +81,7 @@ impl Kinds {
                 | GpuOp::NamedBarrier { .. }
                 | GpuOp::WarpRoles { .. }
                 | GpuOp::Acquire {}
+                | GpuOp::TensorFill {}
                 | GpuOp::Publish {}
                 | GpuOp::Take {}
                 | GpuOp::Release {},
