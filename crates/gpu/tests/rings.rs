@@ -79,7 +79,7 @@ release %f
 yield_values
 }
 dealloc %r",
-        &expect![[r#"
+        &expect![[r"
               %r = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
               %3, %4 = for_loop %from, %n, %by, %0, %0 LOOP (%i: int32, %5: int32, %6: int32) {
                 %7 = slot %r, %5 : buffer<1, fp16[64, 16]@L2>
@@ -97,7 +97,7 @@ dealloc %r",
               dealloc %r
               return_values
             }
-        "#]],
+        "]],
     );
 }
 
@@ -138,7 +138,7 @@ yield_values %c1
 } : ACC
 dealloc %r
 dealloc %s",
-        &expect![[r#"
+        &expect![[r"
               %r = alloc {offset = ?} : buffer<3, fp16[64, 16]@L2>
               %s = alloc {offset = ?} : buffer<3, fp16[64, 16]@L2>
               %m = alloc {offset = ?} : buffer<1, fp16[16, 8]@L3>
@@ -201,7 +201,7 @@ dealloc %s",
               dealloc %s
               return_values
             }
-        "#]],
+        "]],
     );
 }
 
@@ -227,7 +227,7 @@ yield_values
 release %f
 yield_values
 }",
-        &expect![[r#"
+        &expect![[r"
               %r = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
               %3 = alloc {offset = ?} : mbarrier<2>
               mbarrier_init %3 {arrivals = 1}
@@ -263,7 +263,7 @@ yield_values
               } : int32, int32, int32
               return_values
             }
-        "#]],
+        "]],
     );
 }
 
@@ -290,7 +290,7 @@ yield_values %w, %h
 } : PENDING, FULL
 %c1 = finish %q1 {pending = ?} : ACC
 release %f1",
-        &expect![[r#"
+        &expect![[r"
               %r = alloc {offset = ?} : buffer<3, fp16[64, 16]@L2>
               %3 = alloc {offset = ?} : mbarrier<3>
               mbarrier_init %3 {arrivals = 1}
@@ -332,7 +332,159 @@ release %f1",
               %c1 = finish %q1 {pending = 0} : fp32[64, 8]@L0
               return_values
             }
-        "#]],
+        "]],
+    );
+}
+
+/// Without a hole in what is loaded, the copies of the next tile begin before the last ones are read.
+#[test]
+fn nested_loops_carry_on() {
+    check(
+        "
+%r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
+warp_roles {warps = [1, 3], registers = [24, 240]} () {
+for_loop %from, %n, %by LOOP! (%j: int32) {
+for_loop %from, %n, %by LOOP! (%i: int32) {
+%e = acquire %r : EMPTY
+tensor_fill %e, %t, %j, %i
+publish %e
+yield_values
+}
+yield_values
+}
+yield_values
+} () {
+while_loop () {
+yield_values %b
+} () {
+for_loop %from, %n, %by LOOP! (%i: int32) {
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+yield_values
+}
+yield_values
+}
+yield_values
+}",
+        &expect![[r"
+              %r = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
+              %3 = alloc {offset = ?} : mbarrier<2>
+              mbarrier_init %3 {arrivals = 1}
+              %4 = alloc {offset = ?} : mbarrier<2>
+              mbarrier_init %4 {arrivals = 3}
+              fence_proxy
+              barrier
+              warp_roles {warps = [1, 3], registers = [24, 240]} () {
+                %5, %6 = for_loop %from, %n, %by, %0, %1 LOOP (%j: int32, %7: int32, %8: int32) {
+                  %9, %10 = for_loop %from, %n, %by, %7, %8 LOOP (%i: int32, %11: int32, %12: int32) {
+                    mbarrier_wait %4, %11, %12
+                    %13 = slot %r, %11 : buffer<1, fp16[64, 16]@L2>
+                    %14 = xor %12, %1 : int32
+                    %15 = add %11, %1 : int32
+                    %16 = eq %15, %2 : int1
+                    %17 = select %16, %0, %15 : int32
+                    %18 = select %16, %14, %12 : int32
+                    mbarrier_expect %3, %11 {bytes = 2048}
+                    tensor_load %13, %t, %3, %11, %j, %i
+                    yield_values %17, %18
+                  } : int32, int32
+                  yield_values %9, %10
+                } : int32, int32
+                yield_values
+              } () {
+                %19, %20 = while_loop %0, %0 (%21: int32, %22: int32) {
+                  yield_values %b
+                } (%23: int32, %24: int32) {
+                  %25, %26 = for_loop %from, %n, %by, %23, %24 LOOP (%i.1: int32, %27: int32, %28: int32) {
+                    mbarrier_wait %3, %27, %28
+                    %29 = slot %r, %27 : buffer<1, fp16[64, 16]@L2>
+                    %30 = xor %28, %1 : int32
+                    %31 = add %27, %1 : int32
+                    %32 = eq %31, %2 : int1
+                    %33 = select %32, %0, %31 : int32
+                    %34 = select %32, %30, %28 : int32
+                    %v = local_load %29 {matrix = false} : fp16[64, 16]@L1
+                    mbarrier_arrive %4, %27
+                    yield_values %33, %34
+                  } : int32, int32
+                  yield_values %25, %26
+                } : int32, int32
+                yield_values
+              }
+              return_values
+            }
+        "]],
+    );
+}
+
+#[test]
+fn rings_of_one_slot_have_a_phase_alone() {
+    check(
+        "
+%r = alloc {offset = ?} : ring<1, fp16[64, 16]@L2>
+for_loop %from, %n, %by LOOP! (%i: int32) {
+%e = acquire %r : EMPTY
+tensor_fill %e, %t, %from, %i
+publish %e
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+yield_values
+}
+dealloc %r",
+        &expect![[r"
+              %r = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
+              %2 = alloc {offset = ?} : mbarrier<1>
+              mbarrier_init %2 {arrivals = 1}
+              fence_proxy
+              %3 = for_loop %from, %n, %by, %0 LOOP (%i: int32, %4: int32) {
+                barrier
+                mbarrier_expect %2, %0 {bytes = 2048}
+                tensor_load %r, %t, %2, %0, %from, %i
+                mbarrier_wait %2, %0, %4
+                %5 = xor %4, %1 : int32
+                %v = local_load %r {matrix = false} : fp16[64, 16]@L1
+                yield_values %5
+              } : int32
+              dealloc %r
+              return_values
+            }
+        "]],
+    );
+}
+
+#[test]
+fn what_is_stored_for_products_is_fenced() {
+    check(
+        "
+%r = alloc {offset = ?} : ring<1, fp16[64, 16]@L2>
+%m = alloc {offset = ?} : SMALL
+%a = for_loop %from, %n, %by, %acc LOOP! (%i: int32, %c: ACC) {
+%e = acquire %r : EMPTY
+local_store %e, %x
+publish %e
+%f = take %r : FULL
+%q = wgmma %f, %m, %c WGMMA! : PENDING
+%c1 = finish %q {pending = ?} : ACC
+release %f
+yield_values %c1
+} : ACC
+dealloc %r",
+        &expect![[r"
+              %r = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
+              %m = alloc {offset = ?} : buffer<1, fp16[16, 8]@L3>
+              %a = for_loop %from, %n, %by, %acc LOOP (%i: int32, %c: fp32[64, 8]@L0) {
+                local_store %r, %x
+                fence_proxy
+                %q = wgmma %r, %m, %c : pending<fp32[64, 8]@L0>
+                %c1 = finish %q {pending = 0} : fp32[64, 8]@L0
+                yield_values %c1
+              } : fp32[64, 8]@L0
+              dealloc %r
+              return_values
+            }
+        "]],
     );
 }
 
@@ -370,7 +522,7 @@ const LOAD: &str = "%v = local_load %f READ!";
 fn tensor_copies_of_a_role() {
     check(
         &roles("tensor_fill %e, %t, %from, %i", LOAD),
-        &expect![[r#"
+        &expect![[r"
           %r = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
           %3 = alloc {offset = ?} : mbarrier<2>
           mbarrier_init %3 {arrivals = 1}
@@ -411,7 +563,7 @@ fn tensor_copies_of_a_role() {
           }
           return_values
         }
-    "#]],
+    "]],
     );
 }
 
@@ -419,7 +571,7 @@ fn tensor_copies_of_a_role() {
 fn copies_of_a_role() {
     check(
         &roles("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", LOAD),
-        &expect![[r#"
+        &expect![[r"
               %r = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
               %3 = alloc {offset = ?} : mbarrier<2>
               mbarrier_init %3 {arrivals = 32}
@@ -460,7 +612,7 @@ fn copies_of_a_role() {
               }
               return_values
             }
-        "#]],
+        "]],
     );
 }
 
@@ -469,7 +621,7 @@ fn copies_of_a_role_for_the_asynchronous_proxy() {
     let read = "tensor_store %f, %t, %from, %i\ntensor_store_wait {pending = 0}";
     check(
         &roles("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", read),
-        &expect![[r#"
+        &expect![[r"
               %r = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
               %3 = alloc {offset = ?} : mbarrier<2>
               mbarrier_init %3 {arrivals = 1}
@@ -514,7 +666,7 @@ fn copies_of_a_role_for_the_asynchronous_proxy() {
               }
               return_values
             }
-        "#]],
+        "]],
     );
 }
 

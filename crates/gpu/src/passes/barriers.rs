@@ -9,7 +9,7 @@ use tilewright_ir::{Block, Inst, Value};
 use super::allocation::alloc_range;
 use super::global_memory::GlobalAccesses;
 use super::memory_effects::{Place, effects, landed, walk};
-use crate::language::{Function, Module};
+use crate::language::{Function, GpuOp, Module, Op};
 
 /// Puts barriers where threads have to wait for each other. Shared memory has its places.
 pub fn insert_barriers(module: &mut Module) {
@@ -53,7 +53,9 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         if needed[inst] {
             open.close();
         }
-        open.carry_out(&effects);
+        // Who reads what a tensor copy wrote waits for its barrier.
+        let is_tensor = matches!(function.insts[inst].op, Op::Gpu(GpuOp::TensorLoad {}));
+        open.carry_out(if is_tensor { &effects[1..] } else { &effects });
         open.carry_out(&landed(function, inst));
     });
     let mut set = EntitySet::new();

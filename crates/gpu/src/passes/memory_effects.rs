@@ -74,7 +74,7 @@ pub fn effects(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
             let in_memory = operands.filter(|place| function.ty(data.operands[*place]).as_memory().is_some());
             in_memory.map(|place| Effect::Read(shared(place))).collect()
         }
-        GpuOp::TensorLoad {} => smallvec![Effect::Read(shared(2))],
+        GpuOp::TensorLoad {} => smallvec![Effect::Write(shared(0)), Effect::Read(shared(2))],
         GpuOp::ConvertLayout {}
         | GpuOp::Elementwise { .. }
         | GpuOp::Reduce { .. }
@@ -111,18 +111,18 @@ fn effects_inside(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
 /// What a wait of each thread for what it began itself lets other threads see: what it copied, and that its products have
 /// read their operands. A barrier before it did not wait for that.
 pub fn landed(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
-    let is_product = match &function.insts[inst].op {
-        Op::Gpu(GpuOp::WaitGroup { .. }) => false,
-        Op::Gpu(GpuOp::Finish { .. }) => true,
+    let is_begun: fn(&GpuOp) -> bool = match &function.insts[inst].op {
+        Op::Gpu(GpuOp::WaitGroup { .. }) => |op| matches!(op, GpuOp::CopyAsync { .. }),
+        Op::Gpu(GpuOp::Finish { .. }) => |op| matches!(op, GpuOp::Wgmma { .. }),
+        Op::Gpu(GpuOp::TensorStoreWait { .. }) => |op| matches!(op, GpuOp::TensorStore {}),
         // tidy: wildcard because no other op waits for what its own thread began
         _ => return smallvec![],
     };
     let mut all = SmallVec::new();
-    function.walk(function.entry, &mut |begun| match &function.insts[begun].op {
-        Op::Gpu(GpuOp::CopyAsync { .. }) if !is_product => all.extend(effects(function, begun)),
-        Op::Gpu(GpuOp::Wgmma { .. }) if is_product => all.extend(effects(function, begun)),
-        // tidy: wildcard because nothing else is waited for
-        _ => {}
+    function.walk(function.entry, &mut |begun| {
+        if function.insts[begun].op.as_gpu().is_some_and(is_begun) {
+            all.extend(effects(function, begun));
+        }
     });
     all
 }

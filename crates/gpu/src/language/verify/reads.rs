@@ -15,8 +15,12 @@ const MOST_GROUPS: u32 = 64;
 /// How far the reads of a slot are: of two paths, what is less far counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Read {
+    /// A product may read it, and so many were begun after that.
+    Product(u32),
     /// A tensor store reads it, and so many were begun after that.
     Stored(u32),
+    /// The one thread that stores tensors has waited.
+    Awaited,
     /// Other threads may still read it.
     Loaded,
     Done,
@@ -47,10 +51,23 @@ impl Rule for Reads<'_> {
             return Ok(());
         };
         match op {
-            GpuOp::LocalLoad { .. } | GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => {
-                let operands = if data.operands.len() > 1 { &data.operands[..2] } else { &data.operands[..] };
-                for slot in operands.iter().filter_map(|value| self.names.slot(*value)) {
-                    join(state.entry(slot).or_insert(Read::Done), Read::Loaded);
+            GpuOp::LocalLoad { .. } | GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } => {
+                self.read(&data.operands, Read::Loaded, state);
+            }
+            GpuOp::Wgmma { .. } => {
+                for read in state.values_mut() {
+                    if let Read::Product(later) = read {
+                        *later = (*later + 1).min(MOST_GROUPS);
+                    }
+                }
+                self.read(&data.operands, Read::Product(0), state);
+            }
+            GpuOp::Finish { pending } => {
+                for read in state.values_mut() {
+                    // Other warps finish theirs on their own.
+                    if matches!(read, Read::Product(later) if *later >= pending.0.unwrap_or(0)) {
+                        *read = Read::Loaded;
+                    }
                 }
             }
             GpuOp::TensorStore {} => {
@@ -64,8 +81,7 @@ impl Rule for Reads<'_> {
             GpuOp::TensorStoreWait { pending } => {
                 for read in state.values_mut() {
                     if matches!(read, Read::Stored(later) if *later >= *pending) {
-                        // The thread that waits is one of them all.
-                        *read = Read::Loaded;
+                        *read = Read::Awaited;
                     }
                 }
             }
@@ -97,6 +113,22 @@ impl Rule for Reads<'_> {
 }
 
 impl Reads<'_> {
+    /// The first two operands, as far as they are in memory.
+    fn read(&self, operands: &[Value], read: Read, state: &mut Facts<Read>) {
+        for slot in operands.iter().take(2).filter_map(|value| self.names.slot(*value)) {
+            join(state.entry(slot).or_insert(Read::Done), read);
+        }
+    }
+
+    fn is_placed(&self, memory: Value) -> bool {
+        self.names.root(memory).is_some_and(|root| self.names.is_placed(root))
+    }
+
+    /// Whether it gives memory up: what the memory is used for next is ordered by the pass that places barriers.
+    fn is_end(&self, inst: Inst) -> bool {
+        matches!(self.names.function.insts[inst].op, Op::Gpu(GpuOp::Dealloc {} | GpuOp::Release {}))
+    }
+
     fn done(&self, inst: Inst, memory: Value, read: Option<Read>, is_tensor: bool) -> Check {
         let (name, text) = (self.names.function.insts[inst].op.name(), self.names.text(memory));
         match read {
@@ -104,7 +136,10 @@ impl Reads<'_> {
                 "{name} uses {text} while a tensor_store reads it: a tensor_store_wait that leaves no more than {later} \
                  pending has to stand between"
             )),
-            Some(Read::Loaded) if is_tensor => Err(format!(
+            Some(Read::Awaited) if self.is_placed(memory) && !self.is_end(inst) => Err(format!(
+                "{name} uses {text} when one thread alone has waited for its tensor_store: a barrier has to stand between"
+            )),
+            Some(Read::Loaded | Read::Awaited) if is_tensor => Err(format!(
                 "{name} overwrites {text}, which other threads may still read: a barrier or an mbarrier_wait has to stand \
                  between"
             )),
@@ -115,5 +150,6 @@ impl Reads<'_> {
 
 /// The threads have waited for each other.
 fn wait(state: &mut Facts<Read>) {
-    state.values_mut().filter(|read| **read == Read::Loaded).for_each(|read| *read = Read::Done);
+    let waited = |read: &&mut Read| matches!(read, Read::Loaded | Read::Awaited);
+    state.values_mut().filter(waited).for_each(|read| *read = Read::Done);
 }
