@@ -1,6 +1,6 @@
 //! What rings become, by who fills and who reads them: text in, text out, which the verifier accepts.
 
-use expect_test::{Expect, expect};
+use expect_test::{ExpectFile, expect_file};
 use tilewright_gpu::PASSES;
 use tilewright_gpu::language::Gpu;
 use tilewright_ir::{parse_dialect, print, verify};
@@ -57,9 +57,14 @@ fn after(body: &str, last: &str) -> String {
         .replace(" {instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0}", "")
 }
 
+/// What a test expects.
+fn file(name: &str) -> ExpectFile {
+    expect_file![format!("rings/{name}.gpu")]
+}
+
 #[track_caller]
-fn check(body: &str, expected: &Expect) {
-    expected.assert_eq(&after(body, "rings"));
+fn check(body: &str, name: &str) {
+    file(name).assert_eq(&after(body, "rings"));
     // With places and barriers it is right too.
     after(body, "barriers");
 }
@@ -79,25 +84,7 @@ release %f
 yield_values
 }
 dealloc %r",
-        &expect![[r"
-              %r = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
-              %3, %4 = for_loop %from, %n, %by, %0, %0 LOOP (%i: int32, %5: int32, %6: int32) {
-                %7 = slot %r, %5 : buffer<1, fp16[64, 16]@L2>
-                %8 = add %5, %1 : int32
-                %9 = eq %8, %2 : int1
-                %10 = select %9, %0, %8 : int32
-                local_store %7, %x
-                %11 = slot %r, %6 : buffer<1, fp16[64, 16]@L2>
-                %12 = add %6, %1 : int32
-                %13 = eq %12, %2 : int1
-                %14 = select %13, %0, %12 : int32
-                %v = local_load %11 {matrix = false} : fp16[64, 16]@L1
-                yield_values %10, %14
-              } : int32, int32
-              dealloc %r
-              return_values
-            }
-        "]],
+        "stored_by_all_warps",
     );
 }
 
@@ -138,70 +125,7 @@ yield_values %c1
 } : ACC
 dealloc %r
 dealloc %s",
-        &expect![[r"
-              %r = alloc {offset = ?} : buffer<3, fp16[64, 16]@L2>
-              %s = alloc {offset = ?} : buffer<3, fp16[64, 16]@L2>
-              %m = alloc {offset = ?} : buffer<1, fp16[16, 8]@L3>
-              %3 = slot %r, %0 : buffer<1, fp16[64, 16]@L2>
-              %4 = add %0, %1 : int32
-              %5 = eq %4, %2 : int1
-              %6 = select %5, %0, %4 : int32
-              copy_async %3, %ptr
-              commit_group
-              %7 = slot %s, %0 : buffer<1, fp16[64, 16]@L2>
-              %8 = add %0, %1 : int32
-              %9 = eq %8, %2 : int1
-              %10 = select %9, %0, %8 : int32
-              copy_async %7, %ptr
-              commit_group
-              %11 = slot %r, %6 : buffer<1, fp16[64, 16]@L2>
-              %12 = add %6, %1 : int32
-              %13 = eq %12, %2 : int1
-              %14 = select %13, %0, %12 : int32
-              copy_async %11, %ptr
-              commit_group
-              %15 = slot %s, %10 : buffer<1, fp16[64, 16]@L2>
-              %16 = add %10, %1 : int32
-              %17 = eq %16, %2 : int1
-              %18 = select %17, %0, %16 : int32
-              copy_async %15, %ptr
-              commit_group
-              %a, %19, %20, %21, %22 = for_loop %from, %n, %by, %acc, %14, %0, %18, %0 LOOP (%i: int32, %c: fp32[64, 8]@L0, %23: int32, %24: int32, %25: int32, %26: int32) {
-                %27 = slot %r, %23 : buffer<1, fp16[64, 16]@L2>
-                %28 = add %23, %1 : int32
-                %29 = eq %28, %2 : int1
-                %30 = select %29, %0, %28 : int32
-                copy_async %27, %ptr
-                commit_group
-                %31 = slot %s, %25 : buffer<1, fp16[64, 16]@L2>
-                %32 = add %25, %1 : int32
-                %33 = eq %32, %2 : int1
-                %34 = select %33, %0, %32 : int32
-                copy_async %31, %ptr
-                commit_group
-                wait_group {pending = 5}
-                fence_proxy
-                %35 = slot %r, %24 : buffer<1, fp16[64, 16]@L2>
-                %36 = add %24, %1 : int32
-                %37 = eq %36, %2 : int1
-                %38 = select %37, %0, %36 : int32
-                wait_group {pending = 4}
-                %39 = slot %s, %26 : buffer<1, fp16[64, 16]@L2>
-                %40 = add %26, %1 : int32
-                %41 = eq %40, %2 : int1
-                %42 = select %41, %0, %40 : int32
-                %v = local_load %39 {matrix = false} : fp16[64, 16]@L1
-                %q = wgmma %35, %m, %c : pending<fp32[64, 8]@L0>
-                %c1 = finish %q {pending = 0} : fp32[64, 8]@L0
-                yield_values %c1, %30, %38, %34, %42
-              } : fp32[64, 8]@L0, int32, int32, int32, int32
-              wait_group {pending = 0}
-              dealloc %r
-              wait_group {pending = 0}
-              dealloc %s
-              return_values
-            }
-        "]],
+        "copied_by_all_warps_two_ahead",
     );
 }
 
@@ -227,43 +151,7 @@ yield_values
 release %f
 yield_values
 }",
-        &expect![[r"
-              %r = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
-              %3 = alloc {offset = ?} : mbarrier<2>
-              mbarrier_init %3 {arrivals = 1}
-              fence_proxy
-              %4 = slot %r, %0 : buffer<1, fp16[64, 16]@L2>
-              %5 = add %0, %1 : int32
-              %6 = eq %5, %2 : int1
-              %7 = select %6, %0, %5 : int32
-              mbarrier_expect %3, %0 {bytes = 2048}
-              tensor_load %4, %t, %3, %0, %from, %from
-              %8, %9, %10 = for_loop %by, %n, %by, %7, %0, %0 LOOP (%i: int32, %11: int32, %12: int32, %13: int32) {
-                %14 = if_else %b () {
-                  barrier
-                  %15 = slot %r, %11 : buffer<1, fp16[64, 16]@L2>
-                  %16 = add %11, %1 : int32
-                  %17 = eq %16, %2 : int1
-                  %18 = select %17, %0, %16 : int32
-                  mbarrier_expect %3, %11 {bytes = 2048}
-                  tensor_load %15, %t, %3, %11, %from, %i
-                  yield_values %18
-                } () {
-                  yield_values %11
-                } : int32
-                mbarrier_wait %3, %12, %13
-                %19 = slot %r, %12 : buffer<1, fp16[64, 16]@L2>
-                %20 = xor %13, %1 : int32
-                %21 = add %12, %1 : int32
-                %22 = eq %21, %2 : int1
-                %23 = select %22, %0, %21 : int32
-                %24 = select %22, %20, %13 : int32
-                %v = local_load %19 {matrix = false} : fp16[64, 16]@L1
-                yield_values %14, %23, %24
-              } : int32, int32, int32
-              return_values
-            }
-        "]],
+        "tensor_copies_by_all_warps",
     );
 }
 
@@ -290,49 +178,7 @@ yield_values %w, %h
 } : PENDING, FULL
 %c1 = finish %q1 {pending = ?} : ACC
 release %f1",
-        &expect![[r"
-              %r = alloc {offset = ?} : buffer<3, fp16[64, 16]@L2>
-              %3 = alloc {offset = ?} : mbarrier<3>
-              mbarrier_init %3 {arrivals = 1}
-              fence_proxy
-              %m = alloc {offset = ?} : buffer<1, fp16[16, 8]@L3>
-              %4 = slot %r, %0 : buffer<1, fp16[64, 16]@L2>
-              %5 = add %0, %1 : int32
-              %6 = eq %5, %2 : int1
-              %7 = select %6, %0, %5 : int32
-              mbarrier_expect %3, %0 {bytes = 2048}
-              tensor_load %4, %t, %3, %0, %from, %from
-              mbarrier_wait %3, %0, %0
-              %8 = slot %r, %0 : buffer<1, fp16[64, 16]@L2>
-              %9 = xor %0, %1 : int32
-              %10 = add %0, %1 : int32
-              %11 = eq %10, %2 : int1
-              %12 = select %11, %0, %10 : int32
-              %13 = select %11, %9, %0 : int32
-              %q = wgmma %8, %m, %acc : pending<fp32[64, 8]@L0>
-              %q1, %f1, %14, %15, %16 = for_loop %from, %n, %by, %q, %0, %7, %12, %13 LOOP (%i: int32, %u: pending<fp32[64, 8]@L0>, %g: int32, %17: int32, %18: int32, %19: int32) {
-                barrier
-                %20 = slot %r, %17 : buffer<1, fp16[64, 16]@L2>
-                %21 = add %17, %1 : int32
-                %22 = eq %21, %2 : int1
-                %23 = select %22, %0, %21 : int32
-                mbarrier_expect %3, %17 {bytes = 2048}
-                tensor_load %20, %t, %3, %17, %from, %i
-                mbarrier_wait %3, %18, %19
-                %24 = slot %r, %18 : buffer<1, fp16[64, 16]@L2>
-                %25 = xor %19, %1 : int32
-                %26 = add %18, %1 : int32
-                %27 = eq %26, %2 : int1
-                %28 = select %27, %0, %26 : int32
-                %29 = select %27, %25, %19 : int32
-                %w = wgmma %24, %m, %acc : pending<fp32[64, 8]@L0>
-                %c = finish %u {pending = 1} : fp32[64, 8]@L0
-                yield_values %w, %18, %23, %28, %29
-              } : pending<fp32[64, 8]@L0>, int32, int32, int32, int32
-              %c1 = finish %q1 {pending = 0} : fp32[64, 8]@L0
-              return_values
-            }
-        "]],
+        "a_product_is_finished_an_iteration_later",
     );
 }
 
@@ -367,54 +213,7 @@ yield_values
 }
 yield_values
 }",
-        &expect![[r"
-              %r = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
-              %3 = alloc {offset = ?} : mbarrier<2>
-              mbarrier_init %3 {arrivals = 1}
-              %4 = alloc {offset = ?} : mbarrier<2>
-              mbarrier_init %4 {arrivals = 3}
-              fence_proxy
-              barrier
-              warp_roles {warps = [1, 3], registers = [24, 240]} () {
-                %5, %6 = for_loop %from, %n, %by, %0, %1 LOOP (%j: int32, %7: int32, %8: int32) {
-                  %9, %10 = for_loop %from, %n, %by, %7, %8 LOOP (%i: int32, %11: int32, %12: int32) {
-                    mbarrier_wait %4, %11, %12
-                    %13 = slot %r, %11 : buffer<1, fp16[64, 16]@L2>
-                    %14 = xor %12, %1 : int32
-                    %15 = add %11, %1 : int32
-                    %16 = eq %15, %2 : int1
-                    %17 = select %16, %0, %15 : int32
-                    %18 = select %16, %14, %12 : int32
-                    mbarrier_expect %3, %11 {bytes = 2048}
-                    tensor_load %13, %t, %3, %11, %j, %i
-                    yield_values %17, %18
-                  } : int32, int32
-                  yield_values %9, %10
-                } : int32, int32
-                yield_values
-              } () {
-                %19, %20 = while_loop %0, %0 (%21: int32, %22: int32) {
-                  yield_values %b
-                } (%23: int32, %24: int32) {
-                  %25, %26 = for_loop %from, %n, %by, %23, %24 LOOP (%i.1: int32, %27: int32, %28: int32) {
-                    mbarrier_wait %3, %27, %28
-                    %29 = slot %r, %27 : buffer<1, fp16[64, 16]@L2>
-                    %30 = xor %28, %1 : int32
-                    %31 = add %27, %1 : int32
-                    %32 = eq %31, %2 : int1
-                    %33 = select %32, %0, %31 : int32
-                    %34 = select %32, %30, %28 : int32
-                    %v = local_load %29 {matrix = false} : fp16[64, 16]@L1
-                    mbarrier_arrive %4, %27
-                    yield_values %33, %34
-                  } : int32, int32
-                  yield_values %25, %26
-                } : int32, int32
-                yield_values
-              }
-              return_values
-            }
-        "]],
+        "nested_loops_carry_on",
     );
 }
 
@@ -433,24 +232,7 @@ release %f
 yield_values
 }
 dealloc %r",
-        &expect![[r"
-              %r = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
-              %2 = alloc {offset = ?} : mbarrier<1>
-              mbarrier_init %2 {arrivals = 1}
-              fence_proxy
-              %3 = for_loop %from, %n, %by, %0 LOOP (%i: int32, %4: int32) {
-                barrier
-                mbarrier_expect %2, %0 {bytes = 2048}
-                tensor_load %r, %t, %2, %0, %from, %i
-                mbarrier_wait %2, %0, %4
-                %5 = xor %4, %1 : int32
-                %v = local_load %r {matrix = false} : fp16[64, 16]@L1
-                yield_values %5
-              } : int32
-              dealloc %r
-              return_values
-            }
-        "]],
+        "rings_of_one_slot_have_a_phase_alone",
     );
 }
 
@@ -471,21 +253,30 @@ release %f
 yield_values %c1
 } : ACC
 dealloc %r",
-        &expect![[r"
-              %r = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
-              %m = alloc {offset = ?} : buffer<1, fp16[16, 8]@L3>
-              %a = for_loop %from, %n, %by, %acc LOOP (%i: int32, %c: fp32[64, 8]@L0) {
-                local_store %r, %x
-                fence_proxy
-                %q = wgmma %r, %m, %c : pending<fp32[64, 8]@L0>
-                %c1 = finish %q {pending = 0} : fp32[64, 8]@L0
-                yield_values %c1
-              } : fp32[64, 8]@L0
-              dealloc %r
-              return_values
-            }
-        "]],
+        "what_is_stored_for_products_is_fenced",
     );
+}
+
+/// The barrier stands behind the wait of each thread for its own copies, and behind `finish`, whatever stood before.
+#[test]
+fn barriers_stand_behind_waits() {
+    let body = "
+%r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
+%e = acquire %r : EMPTY
+copy_async %e, %ptr!
+publish %e
+%m = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
+%s = alloc {offset = ?} : SMALL
+local_store %m, %x
+fence_proxy
+%q = wgmma %m, %s, %acc WGMMA! : PENDING
+barrier
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+%c = finish %q {pending = ?} : ACC
+local_store %m, %x";
+    file("barriers_stand_behind_waits").assert_eq(&after(body, "barriers"));
 }
 
 /// A producer of one warp; three that read.
@@ -520,100 +311,12 @@ const LOAD: &str = "%v = local_load %f READ!";
 
 #[test]
 fn tensor_copies_of_a_role() {
-    check(
-        &roles("tensor_fill %e, %t, %from, %i", LOAD),
-        &expect![[r"
-          %r = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
-          %3 = alloc {offset = ?} : mbarrier<2>
-          mbarrier_init %3 {arrivals = 1}
-          %4 = alloc {offset = ?} : mbarrier<2>
-          mbarrier_init %4 {arrivals = 3}
-          fence_proxy
-          %m = alloc {offset = ?} : buffer<1, fp16[16, 8]@L3>
-          barrier
-          warp_roles {warps = [1, 3], registers = [24, 240]} () {
-            %mine = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
-            %5, %6 = for_loop %from, %n, %by, %0, %1 LOOP (%i: int32, %7: int32, %8: int32) {
-              mbarrier_wait %4, %7, %8
-              %9 = slot %r, %7 : buffer<1, fp16[64, 16]@L2>
-              %10 = xor %8, %1 : int32
-              %11 = add %7, %1 : int32
-              %12 = eq %11, %2 : int1
-              %13 = select %12, %0, %11 : int32
-              %14 = select %12, %10, %8 : int32
-              mbarrier_expect %3, %7 {bytes = 2048}
-              tensor_load %9, %t, %3, %7, %from, %i
-              yield_values %13, %14
-            } : int32, int32
-            yield_values
-          } () {
-            %15, %16 = for_loop %from, %n, %by, %0, %0 LOOP (%i.1: int32, %17: int32, %18: int32) {
-              mbarrier_wait %3, %17, %18
-              %19 = slot %r, %17 : buffer<1, fp16[64, 16]@L2>
-              %20 = xor %18, %1 : int32
-              %21 = add %17, %1 : int32
-              %22 = eq %21, %2 : int1
-              %23 = select %22, %0, %21 : int32
-              %24 = select %22, %20, %18 : int32
-              %v = local_load %19 {matrix = false} : fp16[64, 16]@L1
-              mbarrier_arrive %4, %17
-              yield_values %23, %24
-            } : int32, int32
-            yield_values
-          }
-          return_values
-        }
-    "]],
-    );
+    check(&roles("tensor_fill %e, %t, %from, %i", LOAD), "tensor_copies_of_a_role");
 }
 
 #[test]
 fn copies_of_a_role() {
-    check(
-        &roles("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", LOAD),
-        &expect![[r"
-              %r = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
-              %3 = alloc {offset = ?} : mbarrier<2>
-              mbarrier_init %3 {arrivals = 32}
-              %4 = alloc {offset = ?} : mbarrier<2>
-              mbarrier_init %4 {arrivals = 3}
-              fence_proxy
-              %m = alloc {offset = ?} : buffer<1, fp16[16, 8]@L3>
-              barrier
-              warp_roles {warps = [1, 3], registers = [24, 240]} () {
-                %mine = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
-                %5, %6 = for_loop %from, %n, %by, %0, %1 LOOP (%i: int32, %7: int32, %8: int32) {
-                  mbarrier_wait %4, %7, %8
-                  %9 = slot %r, %7 : buffer<1, fp16[64, 16]@L2>
-                  %10 = xor %8, %1 : int32
-                  %11 = add %7, %1 : int32
-                  %12 = eq %11, %2 : int1
-                  %13 = select %12, %0, %11 : int32
-                  %14 = select %12, %10, %8 : int32
-                  copy_async %9, %mine
-                  mbarrier_arrive_copies %3, %7
-                  yield_values %13, %14
-                } : int32, int32
-                yield_values
-              } () {
-                %15, %16 = for_loop %from, %n, %by, %0, %0 LOOP (%i.1: int32, %17: int32, %18: int32) {
-                  mbarrier_wait %3, %17, %18
-                  %19 = slot %r, %17 : buffer<1, fp16[64, 16]@L2>
-                  %20 = xor %18, %1 : int32
-                  %21 = add %17, %1 : int32
-                  %22 = eq %21, %2 : int1
-                  %23 = select %22, %0, %21 : int32
-                  %24 = select %22, %20, %18 : int32
-                  %v = local_load %19 {matrix = false} : fp16[64, 16]@L1
-                  mbarrier_arrive %4, %17
-                  yield_values %23, %24
-                } : int32, int32
-                yield_values
-              }
-              return_values
-            }
-        "]],
-    );
+    check(&roles("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", LOAD), "copies_of_a_role");
 }
 
 #[test]
@@ -621,52 +324,7 @@ fn copies_of_a_role_for_the_asynchronous_proxy() {
     let read = "tensor_store %f, %t, %from, %i\ntensor_store_wait {pending = 0}";
     check(
         &roles("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", read),
-        &expect![[r"
-              %r = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
-              %3 = alloc {offset = ?} : mbarrier<2>
-              mbarrier_init %3 {arrivals = 1}
-              %4 = alloc {offset = ?} : mbarrier<2>
-              mbarrier_init %4 {arrivals = 3}
-              fence_proxy
-              %m = alloc {offset = ?} : buffer<1, fp16[16, 8]@L3>
-              barrier
-              warp_roles {warps = [1, 3], registers = [24, 240]} () {
-                %mine = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
-                %5, %6 = for_loop %from, %n, %by, %0, %1 LOOP (%i: int32, %7: int32, %8: int32) {
-                  mbarrier_wait %4, %7, %8
-                  %9 = slot %r, %7 : buffer<1, fp16[64, 16]@L2>
-                  %10 = xor %8, %1 : int32
-                  %11 = add %7, %1 : int32
-                  %12 = eq %11, %2 : int1
-                  %13 = select %12, %0, %11 : int32
-                  %14 = select %12, %10, %8 : int32
-                  copy_async %9, %mine
-                  commit_group
-                  wait_group {pending = 0}
-                  fence_proxy
-                  mbarrier_arrive %3, %7
-                  yield_values %13, %14
-                } : int32, int32
-                yield_values
-              } () {
-                %15, %16 = for_loop %from, %n, %by, %0, %0 LOOP (%i.1: int32, %17: int32, %18: int32) {
-                  mbarrier_wait %3, %17, %18
-                  %19 = slot %r, %17 : buffer<1, fp16[64, 16]@L2>
-                  %20 = xor %18, %1 : int32
-                  %21 = add %17, %1 : int32
-                  %22 = eq %21, %2 : int1
-                  %23 = select %22, %0, %21 : int32
-                  %24 = select %22, %20, %18 : int32
-                  tensor_store %19, %t, %from, %i.1
-                  tensor_store_wait {pending = 0}
-                  mbarrier_arrive %4, %17
-                  yield_values %23, %24
-                } : int32, int32
-                yield_values
-              }
-              return_values
-            }
-        "]],
+        "copies_of_a_role_for_the_asynchronous_proxy",
     );
 }
 
@@ -674,51 +332,70 @@ fn copies_of_a_role_for_the_asynchronous_proxy() {
 fn stores_of_a_role() {
     let fill = "%y = load %mine {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1\n\
                 local_store %e, %y";
+    check(&roles(fill, LOAD), "stores_of_a_role");
+}
+
+#[test]
+fn two_roles_read_every_slot() {
+    let body = roles("tensor_fill %e, %t, %from, %i", LOAD);
+    let (before, reader) = body.rsplit_once("} () {").expect("there are two roles");
+    let reader = reader.trim_end_matches("\ndealloc %r").trim_end_matches('}');
+    let body = format!("{before}}} () {{{reader}}} () {{{reader}}}").replace("[1, 3]", "[1, 1, 2]");
+    let body = body.replace("[24, 240]", "[24, 240, 240]");
+    check(&body, "two_roles_read_every_slot");
+}
+
+/// Partial sums from one role to another, and back.
+#[test]
+fn rings_both_ways() {
+    let body = "
+%r = alloc {offset = ?} : ring<1, fp16[64, 16]@L2>
+%s = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
+warp_roles {warps = [2, 2], registers = [0, 0]} () {
+%mine = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
+%y = load %mine {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1
+%e = acquire %r : EMPTY
+local_store %e, %y
+publish %e
+%f = take %s : FULL
+%v = local_load %f READ!
+release %f
+yield_values
+} () {
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+%e = acquire %s : EMPTY
+local_store %e, %v
+publish %e
+yield_values
+}";
+    check(body, "rings_both_ways");
+}
+
+/// The slot in hand comes from a branch.
+#[test]
+fn slots_come_from_branches() {
     check(
-        &roles(fill, LOAD),
-        &expect![[r#"
-          %r = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
-          %3 = alloc {offset = ?} : mbarrier<2>
-          mbarrier_init %3 {arrivals = 1}
-          %4 = alloc {offset = ?} : mbarrier<2>
-          mbarrier_init %4 {arrivals = 3}
-          fence_proxy
-          %m = alloc {offset = ?} : buffer<1, fp16[16, 8]@L3>
-          barrier
-          warp_roles {warps = [1, 3], registers = [24, 240]} () {
-            %mine = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
-            %5, %6 = for_loop %from, %n, %by, %0, %1 LOOP (%i: int32, %7: int32, %8: int32) {
-              mbarrier_wait %4, %7, %8
-              %9 = slot %r, %7 : buffer<1, fp16[64, 16]@L2>
-              %10 = xor %8, %1 : int32
-              %11 = add %7, %1 : int32
-              %12 = eq %11, %2 : int1
-              %13 = select %12, %0, %11 : int32
-              %14 = select %12, %10, %8 : int32
-              %y = load %mine {cache = "", eviction = "", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1
-              local_store %9, %y
-              mbarrier_arrive %3, %7
-              yield_values %13, %14
-            } : int32, int32
-            yield_values
-          } () {
-            %15, %16 = for_loop %from, %n, %by, %0, %0 LOOP (%i.1: int32, %17: int32, %18: int32) {
-              mbarrier_wait %3, %17, %18
-              %19 = slot %r, %17 : buffer<1, fp16[64, 16]@L2>
-              %20 = xor %18, %1 : int32
-              %21 = add %17, %1 : int32
-              %22 = eq %21, %2 : int1
-              %23 = select %22, %0, %21 : int32
-              %24 = select %22, %20, %18 : int32
-              %v = local_load %19 {matrix = false} : fp16[64, 16]@L1
-              mbarrier_arrive %4, %17
-              yield_values %23, %24
-            } : int32, int32
-            yield_values
-          }
-          return_values
-        }
-    "#]],
+        "
+%r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
+%e = if_else %b () {
+%e1 = acquire %r : EMPTY
+copy_async %e1, %ptr!
+yield_values %e1
+} () {
+%e2 = acquire %r : EMPTY
+yield_values %e2
+} : EMPTY
+publish %e
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+%e3 = acquire %r : EMPTY
+copy_async %e3, %ptr!
+publish %e3
+dealloc %r",
+        "slots_come_from_branches",
     );
 }
 

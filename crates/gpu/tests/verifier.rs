@@ -206,6 +206,7 @@ fn copies_are_waited_for() {
     check("barrier\n", "", barrier);
     check("wait_group {pending = 0}\nbarrier", "barrier\nwait_group {pending = 0}", barrier);
     accepted(&body.replace("barrier\n", "").replace("offset = 0", "offset = ?"));
+    accepted(&body.replace("barrier\n", "named_barrier {barrier = 1, threads = 128}\n"));
     refused(
         COPIED,
         "copy_async uses %m while it is being copied to: a wait_group that leaves no more than 0 pending has to stand \
