@@ -257,6 +257,20 @@ dealloc %r",
     );
 }
 
+/// What each thread fenced for itself, other threads wait for.
+#[test]
+fn barriers_stand_behind_fences() {
+    let body = "
+%m = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
+%s = alloc {offset = ?} : SMALL
+local_store %m, %x
+barrier
+fence_proxy
+%q = wgmma %m, %s, %acc WGMMA! : PENDING
+%c = finish %q {pending = ?} : ACC";
+    file("barriers_stand_behind_fences").assert_eq(&after(body, "barriers"));
+}
+
 /// The barrier stands behind the wait of each thread for its own copies, and behind `finish`, whatever stood before.
 #[test]
 fn barriers_stand_behind_waits() {

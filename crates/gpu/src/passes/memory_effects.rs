@@ -108,13 +108,27 @@ fn effects_inside(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
     all
 }
 
+/// What a fence lets the asynchronous proxy see, of what it reads at all.
+fn fenced(function: &Function) -> SmallVec<[Effect; 3]> {
+    let (mut written, mut read) = (SmallVec::<[Effect; 3]>::new(), Vec::new());
+    function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
+        Op::Gpu(GpuOp::LocalStore {} | GpuOp::CopyAsync { .. }) => written.extend(effects(function, inst)),
+        Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {}) => read.extend(effects(function, inst)),
+        // tidy: wildcard because nothing else writes by one proxy what the other reads
+        _ => {}
+    });
+    written.retain(|effect| matches!(*effect, Effect::Write(place) if read.contains(&Effect::Read(place))));
+    written
+}
+
 /// What a wait of each thread for what it began itself lets other threads see: what it copied, and that its products have
-/// read their operands. A barrier before it did not wait for that.
+/// read their operands; and what a fence does. A barrier before it did not wait for that.
 pub fn landed(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
     let is_begun: fn(&GpuOp) -> bool = match &function.insts[inst].op {
         Op::Gpu(GpuOp::WaitGroup { .. }) => |op| matches!(op, GpuOp::CopyAsync { .. }),
         Op::Gpu(GpuOp::Finish { .. }) => |op| matches!(op, GpuOp::Wgmma { .. }),
         Op::Gpu(GpuOp::TensorStoreWait { .. }) => |op| matches!(op, GpuOp::TensorStore {}),
+        Op::Gpu(GpuOp::FenceProxy {}) => return fenced(function),
         // tidy: wildcard because no other op waits for what its own thread began
         _ => return smallvec![],
     };
