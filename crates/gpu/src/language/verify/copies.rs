@@ -172,7 +172,7 @@ impl Rule for Copies<'_> {
         join_facts(state, other, Written::join);
     }
 
-    fn rename(&self, state: &mut Self::State, edge: &Edge<'_>) {
+    fn rename(&self, state: &mut Self::State, edge: &Edge) {
         rename_facts(self.names, state, edge, Written::join);
         each(state, |written| written.arrives = written.arrives.map(|slot| self.names.rename(slot, edge)));
     }

@@ -15,6 +15,7 @@
 //! | [`rings`] | on the steady state, no more slots are held than there are and no more are taken than were published | rings between roles beyond what one role holds; branches count as if the better one were taken |
 
 mod copies;
+mod edges;
 pub(crate) mod flow;
 mod lifetimes;
 mod mbarriers;
@@ -40,7 +41,7 @@ pub fn function(header: &Header, function: &Function) -> Check {
     }
     let names = Names::new(function);
     tokens::check(&names)?;
-    let _ = lifetimes::check;
+    lifetimes::check(&names)?;
     if kinds.others {
         roles::check(header, &names)?;
         copies::check(&names)?;

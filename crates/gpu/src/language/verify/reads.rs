@@ -107,7 +107,7 @@ impl Rule for Reads<'_> {
         join_facts(state, other, join);
     }
 
-    fn rename(&self, state: &mut Self::State, edge: &Edge<'_>) {
+    fn rename(&self, state: &mut Self::State, edge: &Edge) {
         rename_facts(self.names, state, edge, join);
     }
 }

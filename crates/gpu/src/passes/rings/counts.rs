@@ -135,7 +135,7 @@ impl Rule for Counting<'_> {
         state.released.extend(&other.released);
     }
 
-    fn rename(&self, state: &mut State, edge: &Edge<'_>) {
+    fn rename(&self, state: &mut State, edge: &Edge) {
         for (token, later) in std::mem::take(&mut state.products) {
             state.products.insert(edge.token(token).unwrap_or(token), later);
         }
