@@ -201,8 +201,8 @@ fn copies_are_waited_for() {
     let wait = format!("{under_way}a wait_group that leaves no more than 0 pending has to stand between");
     check("wait_group {pending = 0}\n", "", &wait);
     check("pending = 0", "pending = 1", &wait);
-    let barrier =
-        "local_load reads what other threads copied to %m: a barrier has to stand behind wait_group";
+    let barrier = "local_load reads %m, and other threads wrote to it: a barrier has to stand behind that, and behind the \
+                   wait for copies";
     check("barrier\n", "", barrier);
     check("wait_group {pending = 0}\nbarrier", "barrier\nwait_group {pending = 0}", barrier);
     accepted(&body.replace("barrier\n", "").replace("offset = 0", "offset = ?"));
@@ -549,6 +549,34 @@ mbarrier_wait %w, %c1, %c1";
         "mbarrier_arrive %w, %c1\nmbarrier_expect",
         "mbarrier_arrive makes 8 arrivals of a phase of %w, which mbarrier_init gives 5",
     );
+}
+
+#[test]
+fn stores_and_loads_stand_behind_barriers() {
+    let body = "
+%m = alloc {offset = 0} : ONE
+%x = LOAD!
+local_store %m, %x
+barrier
+%v = local_load %m READ!
+barrier
+local_store %m, %x
+fence_proxy";
+    accepted(body);
+    refused_with(
+        body,
+        "barrier\n%v",
+        "%v",
+        "local_load reads %m, and other threads wrote to it: a barrier has to stand behind that, and behind the wait for \
+         copies",
+    );
+    refused_with(
+        body,
+        "barrier\nlocal_store",
+        "local_store",
+        "local_store overwrites %m, which other threads may still read: a barrier has to stand between",
+    );
+    accepted(&body.replace("barrier\n", "").replace("offset = 0", "offset = ?"));
 }
 
 #[test]

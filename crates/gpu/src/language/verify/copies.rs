@@ -28,7 +28,7 @@ enum Stage {
     Committed(u32),
     /// A tensor copy is under way.
     Tensor,
-    /// Each thread has waited for its own.
+    /// Each thread has waited for its own, or has stored.
     Waited,
     /// All threads see it.
     Visible,
@@ -102,7 +102,7 @@ impl Rule for Copies<'_> {
         };
         match op {
             GpuOp::CopyAsync { .. } => self.write(inst, state, Stage::Started, Fence::Missing),
-            GpuOp::LocalStore {} => self.write(inst, state, Stage::Visible, Fence::Missing),
+            GpuOp::LocalStore {} => self.write(inst, state, Stage::Waited, Fence::Missing),
             GpuOp::TensorLoad {} => self.write(inst, state, Stage::Tensor, Fence::Done),
             GpuOp::LocalLoad { .. } => self.read(inst, state, operand(0), false),
             GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => {
@@ -223,17 +223,18 @@ impl Copies<'_> {
         self.landed(inst, state, memory)?;
         let (name, text) = (self.names.function.insts[inst].op.name(), self.names.text(memory));
         let is_placed = self.names.is_placed(slot.root);
-        if written.stage == Stage::Waited && is_placed {
-            return Err(format!(
-                "{name} reads what other threads copied to {text}: a barrier has to stand behind wait_group"
-            ));
-        }
         if is_async && (written.fence == Fence::Missing || written.fence == Fence::Own && is_placed) {
             let where_to =
                 if written.fence == Fence::Missing { "fence_proxy" } else { "a barrier behind fence_proxy" };
             return Err(format!(
                 "{name} reads {text} by the asynchronous proxy, and it was written by ordinary accesses: {where_to} has \
                  to stand between"
+            ));
+        }
+        if written.stage == Stage::Waited && is_placed {
+            return Err(format!(
+                "{name} reads {text}, and other threads wrote to it: a barrier has to stand behind that, and behind the wait \
+                 for copies"
             ));
         }
         Ok(())

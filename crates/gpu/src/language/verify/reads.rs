@@ -1,6 +1,7 @@
 //! A tensor copy overwrites a slot only behind a wait of the threads after their last read of it: a barrier, or an
 //! `mbarrier` that those who read arrived at. No proxy fence is needed in that direction. Tensor stores that read a slot
-//! were waited for before anything writes it.
+//! were waited for before anything writes it. When memory has its places, other writes stand behind a wait too, which a pass
+//! has put there.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Operation, Value};
@@ -138,6 +139,9 @@ impl Reads<'_> {
             )),
             Some(Read::Awaited) if self.is_placed(memory) && !self.is_end(inst) => Err(format!(
                 "{name} uses {text} when one thread alone has waited for its tensor_store: a barrier has to stand between"
+            )),
+            Some(Read::Loaded) if self.is_placed(memory) && !self.is_end(inst) => Err(format!(
+                "{name} overwrites {text}, which other threads may still read: a barrier has to stand between"
             )),
             Some(Read::Loaded | Read::Awaited) if is_tensor => Err(format!(
                 "{name} overwrites {text}, which other threads may still read: a barrier or an mbarrier_wait has to stand \
