@@ -284,6 +284,62 @@ yield_values
     file("slots_that_may_be_one_need_barriers").assert_eq(&after(&unknown, "barriers"));
 }
 
+/// A slot keeps its identity from one iteration to the next.
+#[test]
+fn what_is_stored_ahead_waits_once() {
+    let body = "
+%r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
+%e = acquire %r : EMPTY
+local_store %e, %x
+publish %e
+for_loop %from, %n, %by LOOP! (%i: int32) {
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+%e1 = acquire %r : EMPTY
+local_store %e1, %x
+publish %e1
+yield_values
+}";
+    file("what_is_stored_ahead_waits_once").assert_eq(&after(body, "barriers"));
+    let plain = "
+%m = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
+%two = constant {value = 2:int32} : int32
+%z = for_loop %from, %n, %by, %from LOOP! (%i: int32, %at: int32) {
+%s = slot %m, %at : buffer<1, fp16[64, 16]@L2>
+%v = local_load %s READ!
+%next = add %at, %by : int32
+%to = int_rem %next, %two : int32
+%d = slot %m, %to : buffer<1, fp16[64, 16]@L2>
+local_store %d, %x
+yield_values %to
+} : int32";
+    assert_eq!(after(plain, "barriers").matches("barrier").count(), 1);
+}
+
+/// `%n + 2` of three slots may be beyond the end by one, and then zero is what `%n + 1` is.
+#[test]
+fn a_jump_over_the_end_is_unknown() {
+    let body = "
+%m = alloc {offset = ?} : buffer<3, fp16[64, 16]@L2>
+%two = constant {value = 2:int32} : int32
+%three = constant {value = 3:int32} : int32
+%j = add %n, %two : int32
+%more = lt %j, %three : int1
+%k = select %more, %j, %from : int32
+%s = slot %m, %k : buffer<1, fp16[64, 16]@L2>
+local_store %s, %x
+%l = add %n, %by : int32
+%rest = int_rem %l, %three : int32
+%d = slot %m, %rest : buffer<1, fp16[64, 16]@L2>
+%v = local_load %d READ!";
+    assert!(after(body, "barriers").contains("  barrier\n  %v = local_load"));
+    let step = body
+        .replace("add %n, %two", "add %n, %by")
+        .replace("add %n, %by : int32\n%rest", "add %n, %two : int32\n%rest");
+    assert!(!after(&step, "barriers").contains("barrier"));
+}
+
 /// What each thread fenced for itself, other threads wait for.
 #[test]
 fn barriers_stand_behind_fences() {
