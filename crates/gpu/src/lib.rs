@@ -10,7 +10,7 @@
 //! | `tile` | prepares tile IR: what is refused, tiles of pointers as a scalar pointer and 32-bit offsets |
 //! | `assign` | gives every value a layout, every product its instruction: tile IR becomes the [`language`] |
 //! | `language` | values with layouts, shared memory, copies, barriers, warps with roles: a dialect of the IR |
-//! | `passes` | from text to text: conversions of layouts, allocation, barriers |
+//! | `passes` | from text to text: conversions of layouts, rings, allocation, barriers |
 
 mod assign;
 pub mod language;

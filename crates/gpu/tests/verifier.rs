@@ -201,11 +201,12 @@ fn copies_are_waited_for() {
     let wait = format!("{under_way}a wait_group that leaves no more than 0 pending has to stand between");
     check("wait_group {pending = 0}\n", "", &wait);
     check("pending = 0", "pending = 1", &wait);
-    let barrier =
-        "local_load reads what other threads copied to %m: a barrier has to stand behind wait_group";
+    let barrier = "local_load reads %m, and other threads wrote to it: a barrier has to stand behind that, and behind the \
+                   wait for copies";
     check("barrier\n", "", barrier);
     check("wait_group {pending = 0}\nbarrier", "barrier\nwait_group {pending = 0}", barrier);
     accepted(&body.replace("barrier\n", "").replace("offset = 0", "offset = ?"));
+    accepted(&body.replace("barrier\n", "named_barrier {barrier = 1, threads = 128}\n"));
     refused(
         COPIED,
         "copy_async uses %m while it is being copied to: a wait_group that leaves no more than 0 pending has to stand \
@@ -301,6 +302,10 @@ fn pipelined_copies_are_followed() {
             "dealloc gives up %m while it is being copied to: wait for the copies before",
         );
     }
+    // By two, the end is jumped over: nothing is known of the slot.
+    accepted(
+        &COUNTED.replace("%to1 = add %to, %c1", "%to1 = add %to, %c2").replace("pending = 1", "pending = 0"),
+    );
     // One slot too few: the copy overwrites what was not read.
     refused(
         &PIPELINED
@@ -458,6 +463,25 @@ fn tensor_copies_are_waited_for_and_wait() {
         "%flipped",
         "tensor_load overwrites %m, which other threads may still read: a barrier or an mbarrier_wait has to stand between",
     );
+    // Products read until they are finished, in each warp.
+    let product = "
+%m = alloc {offset = ?} : ONE
+%s = alloc {offset = ?} : SMALL
+%w = alloc {offset = ?} : mbarrier<1>
+mbarrier_init %w {arrivals = 1}
+%q = wgmma %m, %s, %acc WGMMA!
+%d = finish %q {pending = 0} : FINISHED
+barrier
+mbarrier_expect %w, %c0 {bytes = 2048}
+tensor_load %m, %t, %w, %c0, %c0, %c0
+mbarrier_wait %w, %c0, %c0";
+    accepted(product);
+    refused_with(
+        product,
+        "%d = finish %q {pending = 0} : FINISHED\nbarrier",
+        "barrier\n%d = finish %q {pending = 0} : FINISHED",
+        "tensor_load overwrites %m, which other threads may still read: a barrier or an mbarrier_wait has to stand between",
+    );
     let two = TENSOR.replace("mbarrier<1>", "mbarrier<2>");
     refused_with(
         &two,
@@ -524,6 +548,71 @@ mbarrier_wait %w, %c1, %c1";
         "mbarrier_expect",
         "mbarrier_arrive %w, %c1\nmbarrier_expect",
         "mbarrier_arrive makes 8 arrivals of a phase of %w, which mbarrier_init gives 5",
+    );
+}
+
+#[test]
+fn stores_and_loads_stand_behind_barriers() {
+    let body = "
+%m = alloc {offset = 0} : ONE
+%x = LOAD!
+local_store %m, %x
+barrier
+%v = local_load %m READ!
+barrier
+local_store %m, %x
+fence_proxy";
+    accepted(body);
+    refused_with(
+        body,
+        "barrier\n%v",
+        "%v",
+        "local_load reads %m, and other threads wrote to it: a barrier has to stand behind that, and behind the wait for \
+         copies",
+    );
+    refused_with(
+        body,
+        "barrier\nlocal_store",
+        "local_store",
+        "local_store overwrites %m, which other threads may still read: a barrier has to stand between",
+    );
+    accepted(&body.replace("barrier\n", "").replace("offset = 0", "offset = ?"));
+}
+
+#[test]
+fn tensor_stores_are_waited_for() {
+    let stored = "
+%m = alloc {offset = 0} : ONE
+%x = LOAD!
+local_store %m, %x
+fence_proxy
+barrier
+tensor_store %m, %t, %c0, %c0
+tensor_store_wait {pending = 0}
+barrier
+local_store %m, %x
+dealloc %m";
+    accepted(stored);
+    refused_with(
+        stored,
+        "pending = 0",
+        "pending = 1",
+        "local_store uses %m while a tensor_store reads it: a tensor_store_wait that leaves no more than 0 pending has to \
+         stand between",
+    );
+    refused_with(
+        stored,
+        "tensor_store_wait {pending = 0}\nbarrier",
+        "barrier\ntensor_store_wait {pending = 0}",
+        "local_store uses %m when one thread alone has waited for its tensor_store: a barrier has to stand between",
+    );
+    let ring =
+        FILLED.replace("release %f", "tensor_store %f, %t, %c0\ntensor_store_wait {pending = 0}\nrelease %f");
+    accepted(&ring);
+    refused(
+        &ring.replace("tensor_store_wait {pending = 0}\n", ""),
+        "release uses %f while a tensor_store reads it: a tensor_store_wait that leaves no more than 0 pending has to stand \
+         between",
     );
 }
 

@@ -54,6 +54,7 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::MbarrierArriveCopies {}
         | GpuOp::MbarrierWait {}
         | GpuOp::TensorLoad {}
+        | GpuOp::TensorFill {}
         | GpuOp::TensorStore {}
         | GpuOp::TensorStoreWait { .. }
         | GpuOp::FenceProxy {}
@@ -393,15 +394,14 @@ impl<'a> Checker<'a> {
                 self.index(self.inst.operands[2])
             }
             GpuOp::TensorLoad {} => {
-                self.memory(0)?;
-                self.descriptor(1)?;
                 self.barriers(2)?;
-                self.inst.operands[4..].iter().try_for_each(|value| self.index(*value))
+                self.tensor_copy(4)
             }
-            GpuOp::TensorStore {} => {
-                self.memory(0)?;
-                self.descriptor(1)?;
-                self.inst.operands[2..].iter().try_for_each(|value| self.index(*value))
+            GpuOp::TensorStore {} => self.tensor_copy(2),
+            GpuOp::TensorFill {} => {
+                let is_empty = matches!(self.operand(0), Type::Empty(_));
+                ensure(is_empty, || "tensor_fill takes an empty slot".into())?;
+                self.tensor_copy(2)
             }
             GpuOp::NamedBarrier { barrier, threads } => {
                 let most = self.header.num_warps * 32;
@@ -482,6 +482,13 @@ impl<'a> Checker<'a> {
                 "{contiguous} elements that a thread copies lie together in the buffer, {width} are asked for"
             )
         })
+    }
+
+    /// A copy of a box, whose coordinates are the operands from a place on.
+    fn tensor_copy(&self, coordinates: usize) -> Check {
+        self.memory(0)?;
+        self.descriptor(1)?;
+        self.inst.operands[coordinates..].iter().try_for_each(|value| self.index(*value))
     }
 
     fn descriptor(&self, place: usize) -> Check {

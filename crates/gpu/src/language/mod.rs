@@ -36,7 +36,8 @@
 //!
 //! Warps hand tiles to each other through rings: `acquire` gives an empty slot, which is stored or copied to, `publish`
 //! makes it full, `take` gives the next full one, `release` makes it empty. A slot in hand is used up exactly once on every
-//! path, so that a missing wait cannot be written down. How a ring is carried out (barriers of the block, groups of copies,
+//! path, so that a missing wait cannot be written down. Below rings, where waits are written down, the verifier (`verify`) looks
+//! for those that are missing, as far as it says there. How a ring is carried out (barriers of the block, groups of copies,
 //! `mbarrier`s) is chosen by the pass that lowers rings. (The idea: Tawa's asynchronous references, arXiv 2510.14719.)
 
 mod attributes;
@@ -45,7 +46,7 @@ mod header;
 mod layouts;
 mod ops;
 mod types;
-mod verify;
+pub(crate) mod verify;
 
 use tilewright_ir as ir;
 use tilewright_ir::Dialect;

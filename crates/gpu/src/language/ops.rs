@@ -94,6 +94,9 @@ define_ops! {
 
     /// An empty slot of a ring, the next in turn; waits until one is.
     Acquire acquire (ring) [] {} regions 0 Write Barrier;
+    /// One thread starts copying the box of a tensor at these coordinates to an empty slot of a ring; the pass that lowers
+    /// rings gives it its barrier.
+    TensorFill tensor_fill (slot, descriptor) [] *coordinates {} regions 0 Write Memory;
     /// A slot is full when everything is there that was stored or is being copied to it.
     Publish publish (slot) [] {} regions 0 Write Barrier;
     /// The next full slot of a ring, in the order in which they were acquired; waits until it is.

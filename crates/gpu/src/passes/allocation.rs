@@ -11,6 +11,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation, Value};
 
 use super::memory_effects::{Effect, Place, effects, walk};
+use crate::language::verify::slots::Names;
 use crate::language::{Deferred, Function, GpuOp, Module, Op, Type};
 use crate::tile::legality::at;
 
@@ -159,19 +160,21 @@ fn pair(a: Inst, b: Inst) -> (Inst, Inst) {
 /// The pairs of buffers of which one may be stored into while accesses to the other are under way.
 fn in_sequence(function: &Function) -> BTreeSet<(Inst, Inst)> {
     let mut pairs = BTreeSet::new();
+    let names = Names::new(function);
     let alloc = |place: &Place| match place {
-        Place::Shared(root) => function.defining_inst(*root),
+        Place::Shared(slot) => function.defining_inst(slot.root),
         Place::Global(_) => None,
     };
-    walk(function, &mut |inst, open| {
-        let effects: Vec<Effect> = effects(function, inst)
+    walk(&names, &mut |inst, open| {
+        let effects: Vec<Effect> = effects(&names, inst)
             .into_iter()
             .filter(|effect| {
                 !matches!(effect, Effect::Read(Place::Global(_)) | Effect::Write(Place::Global(_)))
             })
             .collect();
         // What was stored has to be waited for wherever it is.
-        if open.needs_barrier(&effects, |a, b| a == b) {
+        let is_one = |a: Place, b: Place| alloc(&a).is_some() && alloc(&a) == alloc(&b);
+        if open.needs_barrier(&effects, is_one) {
             open.close();
         }
         if let Some(Effect::Write(place)) = effects.first() {

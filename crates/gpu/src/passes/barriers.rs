@@ -8,8 +8,9 @@ use tilewright_ir::{Block, Inst, Value};
 
 use super::allocation::alloc_range;
 use super::global_memory::GlobalAccesses;
-use super::memory_effects::{Place, effects, walk};
-use crate::language::{Function, Module};
+use super::memory_effects::{Place, effects, landed, may_be_one, walk};
+use crate::language::verify::slots::{Names, Slot};
+use crate::language::{Function, GpuOp, Module, Op};
 
 /// Puts barriers where threads have to wait for each other. Shared memory has its places.
 pub fn insert_barriers(module: &mut Module) {
@@ -37,14 +38,18 @@ pub fn insert_barriers(module: &mut Module) {
 fn needed(module: &Module) -> EntitySet<Inst> {
     let function = module.kernel();
     let ranges = ranges(function);
-    let overlap = |a: Value, b: Value| {
-        let [a, b] = [a, b].map(|root| ranges[root].clone().expect("shared memory is allocated"));
+    let names = Names::new(function);
+    let overlap = |a: Slot, b: Slot| {
+        if a.root == b.root {
+            return may_be_one(a, b);
+        }
+        let [a, b] = [a.root, b.root].map(|root| ranges[root].clone().expect("shared memory is allocated"));
         a.start < b.end && b.start < a.end
     };
     let global = GlobalAccesses::new(module);
     let mut needed: SecondaryMap<Inst, bool> = SecondaryMap::new();
-    walk(function, &mut |inst, open| {
-        let effects = effects(function, inst);
+    walk(&names, &mut |inst, open| {
+        let effects = effects(&names, inst);
         needed[inst] = open.needs_barrier(&effects, |a, b| match (a, b) {
             (Place::Global(one), Place::Global(other)) => global.meet(one, other, open.stale.contains(&b)),
             (Place::Shared(one), Place::Shared(other)) => overlap(one, other),
@@ -53,7 +58,10 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         if needed[inst] {
             open.close();
         }
-        open.carry_out(&effects);
+        // Who reads what a tensor copy wrote waits for its barrier.
+        let is_tensor = matches!(function.insts[inst].op, Op::Gpu(GpuOp::TensorLoad {}));
+        open.carry_out(if is_tensor { &effects[1..] } else { &effects });
+        open.carry_out(&landed(&names, inst));
     });
     let mut set = EntitySet::new();
     set.extend(function.insts.keys().filter(|inst| needed[*inst]));

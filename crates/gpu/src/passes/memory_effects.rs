@@ -8,13 +8,14 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation, Value};
 
-use crate::language::{Function, GpuOp, Op};
+use crate::language::verify::slots::{Edge, Index, Names, Slot};
+use crate::language::{GpuOp, Op};
 
 /// Memory that an instruction accesses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Place {
-    /// Shared memory, named by the value that its `alloc` gives.
-    Shared(Value),
+    /// A slot of shared memory, or all of it where it is not known which.
+    Shared(Slot),
     /// Global memory, named by the load or store.
     Global(Inst),
 }
@@ -30,28 +31,44 @@ pub enum Effect {
     Barrier,
 }
 
-/// The memory that a buffer or a slot of it is part of.
-pub fn root(function: &Function, memory: Value) -> Value {
-    let mut root = memory;
-    while let Some(inst) = function.defining_inst(root) {
-        match &function.insts[inst].op {
-            Op::Gpu(GpuOp::Slot {} | GpuOp::Acquire {} | GpuOp::Take {}) => {
-                root = function.insts[inst].operands[0];
-            }
-            // tidy: wildcard because no other op gives a part of memory
-            _ => break,
+impl Effect {
+    /// The same on all slots of its memory.
+    fn anywhere(self) -> Self {
+        let all = |place| match place {
+            Place::Shared(slot) => Place::Shared(Slot { index: Index::Lost, ..slot }),
+            Place::Global(_) => place,
+        };
+        match self {
+            Self::Write(place) => Self::Write(all(place)),
+            Self::Read(place) => Self::Read(all(place)),
+            Self::Barrier => Self::Barrier,
         }
     }
-    root
+}
+
+fn slot(names: &Names<'_>, memory: Value) -> Slot {
+    let root = || names.root(memory).expect("the verifier traces memory to its alloc");
+    names.slot(memory).unwrap_or_else(|| Slot { root: root(), index: Index::Lost })
+}
+
+/// Whether two slots of one memory may be one: they are not where their names differ by a constant.
+pub fn may_be_one(a: Slot, b: Slot) -> bool {
+    match (a.index, b.index) {
+        (Index::At(a), Index::At(b)) => a.base != b.base || a.offset == b.offset,
+        (Index::Lost, _) | (_, Index::Lost) => true,
+    }
 }
 
 /// What an instruction does to memory, in order. Copies and products that are waited for by other means than barriers of the
 /// block count as what they are to a barrier: what the threads have begun before it.
-pub fn effects(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
+pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
+    let function = names.function;
     let data = &function.insts[inst];
-    let shared = |place: usize| Place::Shared(root(function, data.operands[place]));
+    let shared = |place: usize| Place::Shared(slot(names, data.operands[place]));
     let op = match &data.op {
         Op::Tile(ir::Op::Barrier {}) => return smallvec![Effect::Barrier],
+        // Its roles have begun all of that when it ends, each at its own time.
+        Op::Gpu(GpuOp::WarpRoles { .. }) => return effects_inside(names, inst),
         // tidy: wildcard because what touches memory is an op of the GPU's own by now.
         Op::Tile(_) => return smallvec![],
         Op::Gpu(op) => op,
@@ -73,7 +90,7 @@ pub fn effects(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
             let in_memory = operands.filter(|place| function.ty(data.operands[*place]).as_memory().is_some());
             in_memory.map(|place| Effect::Read(shared(place))).collect()
         }
-        GpuOp::TensorLoad {} => smallvec![Effect::Read(shared(2))],
+        GpuOp::TensorLoad {} => smallvec![Effect::Write(shared(0)), Effect::Read(shared(2))],
         GpuOp::ConvertLayout {}
         | GpuOp::Elementwise { .. }
         | GpuOp::Reduce { .. }
@@ -88,10 +105,63 @@ pub fn effects(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
         | GpuOp::NamedBarrier { .. }
         | GpuOp::WarpRoles { .. }
         | GpuOp::Acquire {}
+        | GpuOp::TensorFill {}
         | GpuOp::Publish {}
         | GpuOp::Take {}
         | GpuOp::Release {} => smallvec![],
     }
+}
+
+/// What the regions of an instruction do to memory.
+fn effects_inside(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
+    let function = names.function;
+    let mut all = SmallVec::new();
+    for region in &function.insts[inst].regions {
+        function.walk(*region, &mut |inner| {
+            let effects = effects(names, inner);
+            all.extend(effects.into_iter().filter(|effect| *effect != Effect::Barrier).map(Effect::anywhere));
+        });
+    }
+    all
+}
+
+/// What a fence lets the asynchronous proxy see, of what it reads at all.
+fn fenced(names: &Names<'_>) -> SmallVec<[Effect; 3]> {
+    let function = names.function;
+    let (mut written, mut read) = (SmallVec::<[Effect; 3]>::new(), Vec::new());
+    function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
+        Op::Gpu(GpuOp::LocalStore {} | GpuOp::CopyAsync { .. }) => {
+            written.extend(effects(names, inst).into_iter().map(Effect::anywhere));
+        }
+        Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {}) => {
+            read.extend(effects(names, inst).into_iter().map(Effect::anywhere));
+        }
+        // tidy: wildcard because nothing else writes by one proxy what the other reads
+        _ => {}
+    });
+    written.retain(|effect| matches!(*effect, Effect::Write(place) if read.contains(&Effect::Read(place))));
+    written
+}
+
+/// What a wait of each thread for what it began itself lets other threads see: what it copied, and that its products have
+/// read their operands; and what a fence does. A barrier before it did not wait for that.
+pub fn landed(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
+    let function = names.function;
+    let is_begun: fn(&GpuOp) -> bool = match &function.insts[inst].op {
+        Op::Gpu(GpuOp::WaitGroup { .. }) => |op| matches!(op, GpuOp::CopyAsync { .. }),
+        Op::Gpu(GpuOp::Finish { .. }) => |op| matches!(op, GpuOp::Wgmma { .. }),
+        Op::Gpu(GpuOp::TensorStoreWait { .. }) => |op| matches!(op, GpuOp::TensorStore {}),
+        Op::Gpu(GpuOp::FenceProxy {}) => return fenced(names),
+        // tidy: wildcard because no other op waits for what its own thread began
+        _ => return smallvec![],
+    };
+    let mut all = SmallVec::new();
+    function.walk(function.entry, &mut |begun| {
+        if function.insts[begun].op.as_gpu().is_some_and(is_begun) {
+            all.extend(effects(names, begun).into_iter().map(Effect::anywhere));
+        }
+    });
+    all
 }
 
 /// The accesses that some warps may not have done yet.
@@ -144,6 +214,17 @@ impl Open {
         self.stale.extend(&other.stale);
     }
 
+    /// Slots get their names behind an edge of control flow.
+    fn rename(&mut self, names: &Names<'_>, edge: &Edge) {
+        for places in [&mut self.reads, &mut self.writes, &mut self.stale] {
+            let rename = |place| match place {
+                Place::Shared(slot) => Place::Shared(names.rename(slot, edge)),
+                Place::Global(_) => place,
+            };
+            *places = std::mem::take(places).into_iter().map(rename).collect();
+        }
+    }
+
     /// What has been opened since then becomes stale.
     fn age(&mut self, since: &Self) {
         self.stale.extend(self.reads.difference(&since.reads));
@@ -153,15 +234,15 @@ impl Open {
 
 /// Walks a function in the order of execution, again and again until nothing new is open anywhere: nested loops cost no more
 /// than others. What `step` does last for an instruction, it does with all that may be open there.
-pub fn walk(function: &Function, step: &mut impl FnMut(Inst, &mut Open)) {
-    let mut walk = Walk { function, entries: SecondaryMap::new(), changed: true };
+pub fn walk(names: &Names<'_>, step: &mut impl FnMut(Inst, &mut Open)) {
+    let mut walk = Walk { names, entries: SecondaryMap::new(), changed: true };
     while std::mem::take(&mut walk.changed) {
-        walk.block(function.entry, &mut Open::default(), step);
+        walk.block(names.function.entry, &mut Open::default(), step);
     }
 }
 
-struct Walk<'f> {
-    function: &'f Function,
+struct Walk<'a> {
+    names: &'a Names<'a>,
     /// What may be open where an iteration of a loop begins.
     entries: SecondaryMap<Inst, Open>,
     changed: bool,
@@ -169,32 +250,44 @@ struct Walk<'f> {
 
 impl Walk<'_> {
     fn block(&mut self, block: Block, open: &mut Open, step: &mut impl FnMut(Inst, &mut Open)) {
-        let function = self.function;
+        let names = self.names;
+        let function = names.function;
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
             match (data.op.as_tile(), &data.regions[..]) {
                 (Some(ir::Op::For { .. }), &[body]) => {
+                    let [enter, back, leave] = names.for_edges(*inst);
+                    open.rename(names, &enter);
                     self.enter(*inst, open);
                     let before = open.clone();
                     self.block(body, open, step);
+                    open.rename(names, &back);
                     open.age(&before);
                     // It may not have run at all.
                     self.enter(*inst, open);
+                    open.rename(names, &leave);
                 }
                 (Some(ir::Op::While {}), &[condition, body]) => {
+                    let [enter, onward, back, leave] = names.while_edges(*inst);
+                    open.rename(names, &enter);
                     self.enter(*inst, open);
                     let before = open.clone();
                     self.block(condition, open, step);
                     let after = open.clone();
+                    open.rename(names, &onward);
                     self.block(body, open, step);
+                    open.rename(names, &back);
                     open.age(&before);
                     self.enter(*inst, open);
                     *open = after;
+                    open.rename(names, &leave);
                 }
                 (Some(ir::Op::If {}), &[then, otherwise]) => {
                     let mut other = open.clone();
-                    self.block(then, open, step);
-                    self.block(otherwise, &mut other, step);
+                    for (region, open) in [(then, &mut *open), (otherwise, &mut other)] {
+                        self.block(region, open, step);
+                        open.rename(names, &names.branch_edge(*inst, region));
+                    }
                     open.join(&other);
                 }
                 // tidy: wildcard because the other ops are straight code

@@ -5,6 +5,7 @@ mod barriers;
 mod conversions;
 mod global_memory;
 mod memory_effects;
+mod rings;
 
 use tilewright_base::Diagnostic;
 
@@ -21,6 +22,7 @@ pub struct Pass {
 /// The passes, in order.
 pub const PASSES: &[Pass] = &[
     Pass { name: "conversions", run: |module| done(conversions::lower_conversions, module) },
+    Pass { name: "rings", run: rings::lower_rings },
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
     Pass { name: "barriers", run: |module| done(barriers::insert_barriers, module) },
 ];

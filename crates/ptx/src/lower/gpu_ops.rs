@@ -160,6 +160,10 @@ impl GpuVisitor for Lowering<'_> {
         Err(self.unsupported(inst, "`tensor_load`"))
     }
 
+    fn tensor_fill(&mut self, inst: Inst, _: Value, _: Value, _: &[Value]) -> Lowered {
+        Err(self.unsupported(inst, "`tensor_fill`"))
+    }
+
     fn tensor_store(&mut self, inst: Inst, _: Value, _: Value, _: &[Value]) -> Lowered {
         Err(self.unsupported(inst, "`tensor_store`"))
     }

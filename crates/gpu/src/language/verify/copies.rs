@@ -12,7 +12,7 @@
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Operation, Value};
 
-use super::super::{GpuOp, Op};
+use super::super::{GpuOp, Op, Type};
 use super::flow::{Check, Meet, Rule, walk};
 use super::slots::{Edge, Facts, Names, Slot, join_facts, rename_facts};
 
@@ -28,7 +28,7 @@ enum Stage {
     Committed(u32),
     /// A tensor copy is under way.
     Tensor,
-    /// Each thread has waited for its own.
+    /// Each thread has waited for its own, or has stored.
     Waited,
     /// All threads see it.
     Visible,
@@ -102,7 +102,7 @@ impl Rule for Copies<'_> {
         };
         match op {
             GpuOp::CopyAsync { .. } => self.write(inst, state, Stage::Started, Fence::Missing),
-            GpuOp::LocalStore {} => self.write(inst, state, Stage::Visible, Fence::Missing),
+            GpuOp::LocalStore {} => self.write(inst, state, Stage::Waited, Fence::Missing),
             GpuOp::TensorLoad {} => self.write(inst, state, Stage::Tensor, Fence::Done),
             GpuOp::LocalLoad { .. } => self.read(inst, state, operand(0), false),
             GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => {
@@ -172,7 +172,7 @@ impl Rule for Copies<'_> {
         join_facts(state, other, Written::join);
     }
 
-    fn rename(&self, state: &mut Self::State, edge: &Edge<'_>) {
+    fn rename(&self, state: &mut Self::State, edge: &Edge) {
         rename_facts(self.names, state, edge, Written::join);
         each(state, |written| written.arrives = written.arrives.map(|slot| self.names.rename(slot, edge)));
     }
@@ -190,6 +190,10 @@ impl Copies<'_> {
         let memory = self.names.function.insts[inst].operands[0];
         let Some(slot) = self.names.slot(memory) else { return Ok(()) };
         self.landed(inst, facts, memory)?;
+        if matches!(self.names.function.ty(slot.root), Type::Ring(_)) {
+            // Who reads it has taken it, which waits.
+            return Ok(());
+        }
         let arrives = if stage == Stage::Tensor { self.names.barrier(inst) } else { None };
         facts.insert(slot, Written { stage, fence, arrives });
         Ok(())
@@ -219,17 +223,18 @@ impl Copies<'_> {
         self.landed(inst, state, memory)?;
         let (name, text) = (self.names.function.insts[inst].op.name(), self.names.text(memory));
         let is_placed = self.names.is_placed(slot.root);
-        if written.stage == Stage::Waited && is_placed {
-            return Err(format!(
-                "{name} reads what other threads copied to {text}: a barrier has to stand behind wait_group"
-            ));
-        }
         if is_async && (written.fence == Fence::Missing || written.fence == Fence::Own && is_placed) {
             let where_to =
                 if written.fence == Fence::Missing { "fence_proxy" } else { "a barrier behind fence_proxy" };
             return Err(format!(
                 "{name} reads {text} by the asynchronous proxy, and it was written by ordinary accesses: {where_to} has \
                  to stand between"
+            ));
+        }
+        if written.stage == Stage::Waited && is_placed {
+            return Err(format!(
+                "{name} reads {text}, and other threads wrote to it: a barrier has to stand behind that, and behind the wait \
+                 for copies"
             ));
         }
         Ok(())

@@ -1,12 +1,11 @@
 //! The walk that the rules share: forward over structured control flow, with states that are joined where paths meet, to a
 //! fixpoint in loops. A rule says what an instruction does to its state.
 
-use cranelift_entity::EntityRef;
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Inst, Operation, Value};
+use tilewright_ir::{Block, Inst, Operation};
 
 use super::super::{GpuOp, Op};
-use super::slots::{Edge, Names, Origin};
+use super::slots::{Edge, Names};
 
 /// A loop of constant bounds with no more iterations than this is followed iteration by iteration.
 const MOST_FOLLOWED: i64 = 8;
@@ -35,7 +34,7 @@ pub trait Rule {
     fn join(&self, state: &mut Self::State, other: &Self::State, meet: Meet);
 
     /// Values get other names where control flow enters or leaves a region.
-    fn rename(&self, state: &mut Self::State, edge: &Edge<'_>);
+    fn rename(&self, state: &mut Self::State, edge: &Edge);
 
     /// The instructions that follow are run by a role of a `warp_roles`, or by all warps again.
     fn enter_role(&mut self, _role: Option<(Inst, usize)>) {}
@@ -65,8 +64,7 @@ impl<R: Rule> Walk<'_, '_, R> {
                     let mut other = state.clone();
                     for (region, state) in [(then, &mut *state), (otherwise, &mut other)] {
                         self.block(region, state)?;
-                        let pairs = pairs(function.yielded(region), &data.results);
-                        self.rule.rename(state, &Edge::branch(pairs, region));
+                        self.rule.rename(state, &self.names.branch_edge(*inst, region));
                     }
                     self.rule.join(state, &other, Meet::Branch);
                 }
@@ -79,17 +77,8 @@ impl<R: Rule> Walk<'_, '_, R> {
     }
 
     fn for_loop(&mut self, inst: Inst, body: Block, state: &mut R::State) -> Check {
-        let function = self.names.function;
-        let data = &function.insts[inst];
-        let parameters = &function.blocks[body].parameters;
-        let inits = std::iter::once(data.operands[0]).chain(data.operands[3..].iter().copied());
-        let enter = inits.map(Origin::Value).zip(parameters.iter().copied()).collect();
-        self.rule.rename(state, &Edge::enter(enter));
-        let mut back = pairs(function.yielded(body), &parameters[1..]);
-        if let Some(step) = self.names.constant(data.operands[2]) {
-            back.push((Origin::Plus(parameters[0], step), parameters[0]));
-        }
-        let back = Edge::leave(back, body);
+        let [enter, back, leave] = self.names.for_edges(inst);
+        self.rule.rename(state, &enter);
         match self.trips(inst) {
             Some(trips) if trips <= MOST_FOLLOWED => {
                 for _ in 0..trips {
@@ -115,8 +104,7 @@ impl<R: Rule> Walk<'_, '_, R> {
                 }
             }
         }
-        let leave = pairs(&parameters[1..], &data.results);
-        self.rule.rename(state, &Edge::leave(leave, body));
+        self.rule.rename(state, &leave);
         Ok(())
     }
 
@@ -129,25 +117,23 @@ impl<R: Rule> Walk<'_, '_, R> {
     }
 
     fn while_loop(&mut self, inst: Inst, condition: Block, body: Block, state: &mut R::State) -> Check {
-        let function = self.names.function;
-        let data = &function.insts[inst];
-        let [tested, carried] = [condition, body].map(|block| &function.blocks[block].parameters);
-        self.rule.rename(state, &Edge::enter(pairs(&data.operands, tested)));
+        let [enter, onward, back, leave] = self.names.while_edges(inst);
+        self.rule.rename(state, &enter);
         let mut rounds = 0..MOST_ROUNDS;
         let mut after = loop {
             let mut end = state.clone();
             self.block(condition, &mut end)?;
             let after = end.clone();
-            self.rule.rename(&mut end, &Edge::leave(pairs(tested, carried), condition));
+            self.rule.rename(&mut end, &onward);
             self.block(body, &mut end)?;
-            self.rule.rename(&mut end, &Edge::leave(pairs(function.yielded(body), tested), body));
+            self.rule.rename(&mut end, &back);
             let before = state.clone();
             self.rule.join(state, &end, Meet::Loop);
             if *state == before || rounds.next().is_none() {
                 break after;
             }
         };
-        self.rule.rename(&mut after, &Edge::leave(pairs(tested, &data.results), condition));
+        self.rule.rename(&mut after, &leave);
         *state = after;
         Ok(())
     }
@@ -169,9 +155,4 @@ impl<R: Rule> Walk<'_, '_, R> {
         self.rule.enter_role(None);
         Ok(())
     }
-}
-
-fn pairs(from: &[Value], to: &[Value]) -> Vec<(Origin, Value)> {
-    debug_assert_eq!(from.len(), to.len(), "{:?}", to.first().map(|value| value.index()));
-    from.iter().copied().map(Origin::Value).zip(to.iter().copied()).collect()
 }

@@ -155,7 +155,7 @@ impl Rule for Mbarriers<'_> {
         }
     }
 
-    fn rename(&self, state: &mut State, edge: &Edge<'_>) {
+    fn rename(&self, state: &mut State, edge: &Edge) {
         rename_facts(self.names, &mut state.phases, edge, |one, other| join(one, other, Meet::Loop));
     }
 

@@ -9,20 +9,21 @@
 //! | [`lifetimes`] | no memory is used after its `dealloc`, which stands in the block of its `alloc` | |
 //! | [`copies`] | a slot is read, written again or given up only after the copies into it were waited for, and with a barrier where memory has places; the asynchronous proxy reads what others wrote only behind a fence | copies of one role that another one reads: they are ordered by `mbarrier`s, of which only the parities are looked at; slots whose names share nothing count as different ones |
 //! | [`products`] | nothing writes a slot that a product under way may read, `finish` waits for its product | the same |
-//! | [`reads`] | a tensor copy overwrites a slot only behind a wait after its last read | the same; for other writes, the pass that places barriers does it |
+//! | [`reads`] | a slot is overwritten only behind a wait after its last read: by a tensor copy always, by others where memory has places | the same; buffers that share a place |
 //! | [`mbarriers`] | barriers are made ready before use, something arrives where something waits, and of barriers that one role uses alone: no more arrivals than fit, no wait for a phase that cannot end as long as its parity is a constant | parities that are computed; barriers between roles beyond the number of a single arrival |
 //! | [`roles`] | roles do not wait for the block, named barriers have the threads of their roles, tiles stay in their role | whether all roles of a named barrier come to it as often |
 //! | [`rings`] | on the steady state, no more slots are held than there are and no more are taken than were published | rings between roles beyond what one role holds; branches count as if the better one were taken |
 
 mod copies;
-mod flow;
+mod edges;
+pub(crate) mod flow;
 mod lifetimes;
 mod mbarriers;
 mod products;
 mod reads;
 mod rings;
 mod roles;
-mod slots;
+pub(crate) mod slots;
 mod sums;
 mod text;
 mod tokens;
@@ -43,9 +44,11 @@ pub fn function(header: &Header, function: &Function) -> Check {
     lifetimes::check(&names)?;
     if kinds.others {
         roles::check(header, &names)?;
-        copies::check(&names)?;
-        products::check(&names)?;
-        reads::check(&names)?;
+    }
+    copies::check(&names)?;
+    products::check(&names)?;
+    reads::check(&names)?;
+    if kinds.others {
         mbarriers::check(header, &names)?;
         rings::check(&names)?;
     }
@@ -81,6 +84,7 @@ impl Kinds {
                 | GpuOp::NamedBarrier { .. }
                 | GpuOp::WarpRoles { .. }
                 | GpuOp::Acquire {}
+                | GpuOp::TensorFill {}
                 | GpuOp::Publish {}
                 | GpuOp::Take {}
                 | GpuOp::Release {},

@@ -94,7 +94,7 @@ impl Rule for Products<'_> {
         }
     }
 
-    fn rename(&self, state: &mut State, edge: &Edge<'_>) {
+    fn rename(&self, state: &mut State, edge: &Edge) {
         for (token, mut product) in std::mem::take(state) {
             product.reads = product.reads.iter().map(|slot| self.names.rename(*slot, edge)).collect();
             let token = edge.token(token).unwrap_or(token);

@@ -1,6 +1,7 @@
 //! A tensor copy overwrites a slot only behind a wait of the threads after their last read of it: a barrier, or an
 //! `mbarrier` that those who read arrived at. No proxy fence is needed in that direction. Tensor stores that read a slot
-//! were waited for before anything writes it.
+//! were waited for before anything writes it. When memory has its places, other writes stand behind a wait too, which a pass
+//! has put there.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Operation, Value};
@@ -15,8 +16,12 @@ const MOST_GROUPS: u32 = 64;
 /// How far the reads of a slot are: of two paths, what is less far counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Read {
+    /// A product may read it, and so many were begun after that.
+    Product(u32),
     /// A tensor store reads it, and so many were begun after that.
     Stored(u32),
+    /// The one thread that stores tensors has waited.
+    Awaited,
     /// Other threads may still read it.
     Loaded,
     Done,
@@ -47,10 +52,23 @@ impl Rule for Reads<'_> {
             return Ok(());
         };
         match op {
-            GpuOp::LocalLoad { .. } | GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => {
-                let operands = if data.operands.len() > 1 { &data.operands[..2] } else { &data.operands[..] };
-                for slot in operands.iter().filter_map(|value| self.names.slot(*value)) {
-                    join(state.entry(slot).or_insert(Read::Done), Read::Loaded);
+            GpuOp::LocalLoad { .. } | GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } => {
+                self.read(&data.operands, Read::Loaded, state);
+            }
+            GpuOp::Wgmma { .. } => {
+                for read in state.values_mut() {
+                    if let Read::Product(later) = read {
+                        *later = (*later + 1).min(MOST_GROUPS);
+                    }
+                }
+                self.read(&data.operands, Read::Product(0), state);
+            }
+            GpuOp::Finish { pending } => {
+                for read in state.values_mut() {
+                    // Other warps finish theirs on their own.
+                    if matches!(read, Read::Product(later) if *later >= pending.0.unwrap_or(0)) {
+                        *read = Read::Loaded;
+                    }
                 }
             }
             GpuOp::TensorStore {} => {
@@ -64,13 +82,12 @@ impl Rule for Reads<'_> {
             GpuOp::TensorStoreWait { pending } => {
                 for read in state.values_mut() {
                     if matches!(read, Read::Stored(later) if *later >= *pending) {
-                        // The thread that waits is one of them all.
-                        *read = Read::Loaded;
+                        *read = Read::Awaited;
                     }
                 }
             }
             GpuOp::NamedBarrier { .. } | GpuOp::MbarrierWait {} => wait(state),
-            GpuOp::LocalStore {} | GpuOp::CopyAsync { .. } | GpuOp::TensorLoad {} => {
+            GpuOp::LocalStore {} | GpuOp::CopyAsync { .. } | GpuOp::TensorLoad {} | GpuOp::Release {} => {
                 let is_tensor = matches!(op, GpuOp::TensorLoad {});
                 let read = self.names.slot(data.operands[0]).and_then(|slot| state.get(&slot));
                 return self.done(inst, data.operands[0], read.copied(), is_tensor);
@@ -91,12 +108,28 @@ impl Rule for Reads<'_> {
         join_facts(state, other, join);
     }
 
-    fn rename(&self, state: &mut Self::State, edge: &Edge<'_>) {
+    fn rename(&self, state: &mut Self::State, edge: &Edge) {
         rename_facts(self.names, state, edge, join);
     }
 }
 
 impl Reads<'_> {
+    /// The first two operands, as far as they are in memory.
+    fn read(&self, operands: &[Value], read: Read, state: &mut Facts<Read>) {
+        for slot in operands.iter().take(2).filter_map(|value| self.names.slot(*value)) {
+            join(state.entry(slot).or_insert(Read::Done), read);
+        }
+    }
+
+    fn is_placed(&self, memory: Value) -> bool {
+        self.names.root(memory).is_some_and(|root| self.names.is_placed(root))
+    }
+
+    /// Whether it gives memory up: what the memory is used for next is ordered by the pass that places barriers.
+    fn is_end(&self, inst: Inst) -> bool {
+        matches!(self.names.function.insts[inst].op, Op::Gpu(GpuOp::Dealloc {} | GpuOp::Release {}))
+    }
+
     fn done(&self, inst: Inst, memory: Value, read: Option<Read>, is_tensor: bool) -> Check {
         let (name, text) = (self.names.function.insts[inst].op.name(), self.names.text(memory));
         match read {
@@ -104,7 +137,13 @@ impl Reads<'_> {
                 "{name} uses {text} while a tensor_store reads it: a tensor_store_wait that leaves no more than {later} \
                  pending has to stand between"
             )),
-            Some(Read::Loaded) if is_tensor => Err(format!(
+            Some(Read::Awaited) if self.is_placed(memory) && !self.is_end(inst) => Err(format!(
+                "{name} uses {text} when one thread alone has waited for its tensor_store: a barrier has to stand between"
+            )),
+            Some(Read::Loaded) if self.is_placed(memory) && !self.is_end(inst) => Err(format!(
+                "{name} overwrites {text}, which other threads may still read: a barrier has to stand between"
+            )),
+            Some(Read::Loaded | Read::Awaited) if is_tensor => Err(format!(
                 "{name} overwrites {text}, which other threads may still read: a barrier or an mbarrier_wait has to stand \
                  between"
             )),
@@ -115,5 +154,6 @@ impl Reads<'_> {
 
 /// The threads have waited for each other.
 fn wait(state: &mut Facts<Read>) {
-    state.values_mut().filter(|read| **read == Read::Loaded).for_each(|read| *read = Read::Done);
+    let waited = |read: &&mut Read| matches!(read, Read::Loaded | Read::Awaited);
+    state.values_mut().filter(waited).for_each(|read| *read = Read::Done);
 }

@@ -108,5 +108,5 @@ impl Rule for Rings<'_> {
         }
     }
 
-    fn rename(&self, _state: &mut Self::State, _edge: &Edge<'_>) {}
+    fn rename(&self, _state: &mut Self::State, _edge: &Edge) {}
 }

@@ -40,17 +40,16 @@ pub enum Origin {
 }
 
 /// How values are called on the other side of an edge of control flow.
-pub struct Edge<'a> {
+pub struct Edge {
     pairs: Vec<(Origin, Value)>,
     left: Option<Block>,
     /// Names of before are still to be had.
     keeps: bool,
-    _names: std::marker::PhantomData<&'a ()>,
 }
 
-impl Edge<'_> {
+impl Edge {
     pub fn enter(pairs: Vec<(Origin, Value)>) -> Self {
-        Self { pairs, left: None, keeps: false, _names: std::marker::PhantomData }
+        Self { pairs, left: None, keeps: false }
     }
 
     pub fn leave(pairs: Vec<(Origin, Value)>, left: Block) -> Self {
@@ -272,7 +271,7 @@ impl<'f> Names<'f> {
     }
 
     /// What a slot is called on the other side of an edge.
-    pub fn rename(&self, slot: Slot, edge: &Edge<'_>) -> Slot {
+    pub fn rename(&self, slot: Slot, edge: &Edge) -> Slot {
         let Index::At(Sum { base, offset }) = slot.index else { return slot };
         let is_lost = base.is_some_and(|base| Some(self.block_of(base)) == edge.left);
         if edge.keeps && !is_lost {
@@ -306,12 +305,7 @@ impl<'f> Names<'f> {
 pub type Facts<F> = BTreeMap<Slot, F>;
 
 /// Gives the slots of facts their names on the other side of an edge; facts of slots that get one name are joined.
-pub fn rename_facts<F: Copy>(
-    names: &Names<'_>,
-    facts: &mut Facts<F>,
-    edge: &Edge<'_>,
-    join: impl Fn(&mut F, F),
-) {
+pub fn rename_facts<F: Copy>(names: &Names<'_>, facts: &mut Facts<F>, edge: &Edge, join: impl Fn(&mut F, F)) {
     for (slot, fact) in std::mem::take(facts) {
         let slot = names.rename(slot, edge);
         match facts.get_mut(&slot) {

@@ -94,9 +94,13 @@ impl Names<'_> {
         let [left, bound] = condition.operands[..] else { return None };
         let bound = self.local_sum(bound, 0);
         let is_end = bound.base.is_none() && slots > 0 && bound.offset != 0 && bound.offset % slots == 0;
+        // Beyond the end, zero would be another slot.
+        let is_step = self.local_sum(left, 0).offset == 1;
         let (reset, kept, at) = match function {
-            ElementwiseFn::Eq | ElementwiseFn::Ge => (one, other, operands[2]),
-            ElementwiseFn::Ne | ElementwiseFn::Lt => (other, one, operands[1]),
+            ElementwiseFn::Eq => (one, other, operands[2]),
+            ElementwiseFn::Ne => (other, one, operands[1]),
+            ElementwiseFn::Ge if is_step => (one, other, operands[2]),
+            ElementwiseFn::Lt if is_step => (other, one, operands[1]),
             // tidy: wildcard because other conditions do not ask for the end
             _ => return None,
         };

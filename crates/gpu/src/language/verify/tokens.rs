@@ -42,7 +42,7 @@ impl Tokens<'_> {
             | (Op::Gpu(GpuOp::Release {}), Type::Full(_))
             | (Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::Finish { .. }), Type::Pending { .. }) => Some(Use::Taken),
             (
-                Op::Gpu(GpuOp::LocalStore {} | GpuOp::CopyAsync { .. } | GpuOp::TensorLoad {}),
+                Op::Gpu(GpuOp::LocalStore {} | GpuOp::CopyAsync { .. } | GpuOp::TensorFill {}),
                 Type::Empty(_),
             ) if place == 0 => Some(Use::Lent),
             (

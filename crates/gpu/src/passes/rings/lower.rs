@@ -1,0 +1,477 @@
+//! The rewriting: memory and barriers where a ring is made, what each op of a ring is below, and which slot is next, carried
+//! through the regions in which it advances.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cranelift_entity::packed_option::PackedOption;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir as ir;
+use tilewright_ir::{
+    Block, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, Operation, Value, ValueData,
+};
+
+use super::counts::Counts;
+use super::plan::{Plan, Plans, Writer};
+use crate::language::verify::slots::Names;
+use crate::language::{Buffer, Deferred, Function, GpuOp, Op, Type};
+
+/// One end of a ring: which slot is acquired next, and which is taken next.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum End {
+    Acquire,
+    Take,
+}
+
+type Cursor = (Value, End);
+
+/// Where an end is.
+#[derive(Clone, Debug)]
+struct Position {
+    /// The number of the slot; zero of a ring of one.
+    index: Value,
+    /// The parity of the phase that is waited for, where barriers are.
+    phase: Option<Value>,
+}
+
+type State = BTreeMap<Cursor, Position>;
+
+/// What is known of the text before it is rewritten.
+pub struct Parts {
+    /// The ring of each slot in hand.
+    roots: FxHashMap<Value, Value>,
+    /// The slots in hand that are read or written.
+    touched: FxHashSet<Value>,
+    /// The ends that advance inside an instruction with regions.
+    advances: FxHashMap<Inst, BTreeSet<Cursor>>,
+}
+
+impl Parts {
+    pub fn new(names: &Names<'_>, plans: &Plans) -> Self {
+        let function = names.function;
+        let mut parts = Self {
+            roots: FxHashMap::default(),
+            touched: FxHashSet::default(),
+            advances: FxHashMap::default(),
+        };
+        for value in function.values.keys() {
+            if matches!(function.ty(value), Type::Empty(_) | Type::Full(_))
+                && let Some(root) = names.root(value)
+            {
+                parts.roots.insert(value, root);
+            }
+        }
+        function.walk(function.entry, &mut |inst| {
+            let data = &function.insts[inst];
+            let end = match &data.op {
+                Op::Gpu(GpuOp::Acquire {}) => End::Acquire,
+                Op::Gpu(GpuOp::Take {}) => End::Take,
+                Op::Gpu(GpuOp::Publish {} | GpuOp::Release {}) | Op::Tile(_) => return,
+                // All others read or write the slots that they are given.
+                Op::Gpu(_) => {
+                    parts.touched.extend(&data.operands);
+                    return;
+                }
+            };
+            let root = data.operands[0];
+            let mut block = names.block_of_inst(inst);
+            while block != names.block_of(root) {
+                let Some(owner) = names.owner(block) else { break };
+                // The ends of a ring of roles begin with their role.
+                if plans[&root].roles.as_ref().is_some_and(|roles| roles.inst == owner) {
+                    break;
+                }
+                parts.advances.entry(owner).or_default().insert((root, end));
+                block = names.block_of_inst(owner);
+            }
+        });
+        parts
+    }
+}
+
+/// What stands for a slot in hand.
+#[derive(Clone, Copy)]
+struct Hand {
+    root: Value,
+    index: Value,
+    /// The slot of the buffer, where it is read or written.
+    slot: Value,
+}
+
+/// The barriers of a ring.
+#[derive(Clone, Copy, Default)]
+struct Barriers {
+    full: Option<Value>,
+    empty: Option<Value>,
+}
+
+/// Rewrites a function.
+pub fn lower(function: &mut Function, plans: Plans, counts: Counts, parts: Parts) {
+    let mut lower = Lower {
+        function,
+        plans,
+        counts,
+        parts,
+        numbers: BTreeMap::new(),
+        barriers: FxHashMap::default(),
+        hands: FxHashMap::default(),
+        location: None.into(),
+    };
+    let mut constants = Vec::new();
+    if !lower.plans.is_empty() {
+        let slots = lower.plans.values().map(|plan| i64::from(plan.buffer.slots));
+        for number in slots.chain([0, 1]).collect::<BTreeSet<i64>>() {
+            let value = Literal::int(Dtype::I32, i128::from(number));
+            let value = lower.value(&mut constants, ir::Op::Constant { value }, &[], index_type());
+            lower.numbers.insert(number, value);
+        }
+    }
+    let entry = lower.function.entry;
+    lower.block(entry, &mut State::new(), &BTreeSet::new());
+    lower.function.blocks[entry].insts.splice(0..0, constants);
+}
+
+fn index_type() -> Type {
+    Type::scalar(ir::Type::scalar(Dtype::I32))
+}
+
+struct Lower<'a> {
+    function: &'a mut Function,
+    plans: Plans,
+    counts: Counts,
+    parts: Parts,
+    /// Constants that are needed.
+    numbers: BTreeMap<i64, Value>,
+    barriers: FxHashMap<Value, Barriers>,
+    hands: FxHashMap<Value, Hand>,
+    /// Of what is being rewritten.
+    location: PackedOption<Location>,
+}
+
+impl Lower<'_> {
+    fn emit(&mut self, out: &mut Vec<Inst>, op: impl Into<Op>, operands: &[Value], ty: Option<Type>) -> Inst {
+        let operands = operands.iter().copied().collect();
+        let inst = self.function.create_inst(op.into(), operands, smallvec![], ty, self.location);
+        out.push(inst);
+        inst
+    }
+
+    fn value(&mut self, out: &mut Vec<Inst>, op: impl Into<Op>, operands: &[Value], ty: Type) -> Value {
+        let inst = self.emit(out, op, operands, Some(ty));
+        self.function.insts[inst].results[0]
+    }
+
+    fn scalar(&mut self, out: &mut Vec<Inst>, function: ElementwiseFn, operands: &[Value]) -> Value {
+        let dtype = if function == ElementwiseFn::Eq { Dtype::I1 } else { Dtype::I32 };
+        let op = GpuOp::Elementwise { function, equal_registers: 0 };
+        self.value(out, op, operands, Type::scalar(ir::Type::scalar(dtype)))
+    }
+
+    fn block(&mut self, block: Block, state: &mut State, carried: &BTreeSet<Cursor>) {
+        let mut out = Vec::new();
+        for parameter in self.function.blocks[block].parameters.clone() {
+            self.hand_if_token(parameter, &mut out);
+        }
+        for inst in std::mem::take(&mut self.function.blocks[block].insts) {
+            self.location = self.function.insts[inst].location;
+            self.inst(inst, state, carried, &mut out);
+        }
+        self.function.blocks[block].insts = out;
+    }
+
+    /// A value that was a slot in hand is the number of the slot.
+    fn hand_if_token(&mut self, value: Value, out: &mut Vec<Inst>) {
+        if let Some(root) = self.parts.roots.get(&value).copied() {
+            self.function.values[value].ty = index_type();
+            self.hand(value, root, value, out);
+        }
+    }
+
+    fn hand(&mut self, token: Value, root: Value, index: Value, out: &mut Vec<Inst>) {
+        let buffer = self.plans[&root].buffer.clone();
+        let slot = if buffer.slots == 1 || !self.parts.touched.contains(&token) {
+            root
+        } else {
+            let ty = Type::Buffer(Buffer { slots: 1, ..buffer });
+            self.value(out, GpuOp::Slot {}, &[root, index], ty)
+        };
+        self.hands.insert(token, Hand { root, index, slot });
+    }
+
+    fn inst(&mut self, inst: Inst, state: &mut State, carried: &BTreeSet<Cursor>, out: &mut Vec<Inst>) {
+        let data = self.function.insts[inst].clone();
+        if !data.regions.is_empty() {
+            return self.regions(inst, state, out);
+        }
+        let first = data.operands.first().copied();
+        let hand = first.and_then(|value| self.hands.get(&value).copied());
+        let plan = first.and_then(|value| self.plans.get(&value).cloned());
+        match (&data.op, hand, plan) {
+            (Op::Gpu(GpuOp::Alloc { .. }), ..) => self.alloc(inst, state, out),
+            (Op::Gpu(GpuOp::Dealloc {}), _, Some(plan)) => self.dealloc(inst, &plan, out),
+            (Op::Gpu(GpuOp::Acquire {}), _, Some(plan)) => {
+                let root = data.operands[0];
+                self.acquire(inst, root, &plan, &state[&(root, End::Acquire)].clone(), out);
+                let index = state[&(root, End::Acquire)].index;
+                self.hand(data.results[0], root, index, out);
+                self.advance((root, End::Acquire), state, out);
+            }
+            (Op::Gpu(GpuOp::Take {}), _, Some(plan)) => {
+                let root = data.operands[0];
+                self.take(inst, root, &plan, &state[&(root, End::Take)].clone(), out);
+                let index = state[&(root, End::Take)].index;
+                self.hand(data.results[0], root, index, out);
+                self.advance((root, End::Take), state, out);
+            }
+            (Op::Gpu(GpuOp::Publish {}), Some(hand), _) => self.publish(hand, out),
+            (Op::Gpu(GpuOp::Release {}), Some(hand), _) => {
+                if let Some(empty) = self.barriers[&hand.root].empty {
+                    self.emit(out, GpuOp::MbarrierArrive {}, &[empty, hand.index], None);
+                }
+            }
+            (Op::Gpu(GpuOp::TensorFill {}), Some(hand), _) => {
+                let full = self.barriers[&hand.root].full.expect("tensor copies arrive at a barrier");
+                let bytes = self.plans[&hand.root].buffer.slot_bytes();
+                self.emit(out, GpuOp::MbarrierExpect { bytes }, &[full, hand.index], None);
+                let mut operands = vec![hand.slot, data.operands[1], full, hand.index];
+                operands.extend(&data.operands[2..]);
+                self.emit(out, GpuOp::TensorLoad {}, &operands, None);
+            }
+            // tidy: wildcard because all others stay, with the slots that they are given
+            _ => self.keep(inst, state, carried, out),
+        }
+    }
+
+    fn keep(&mut self, inst: Inst, state: &State, carried: &BTreeSet<Cursor>, out: &mut Vec<Inst>) {
+        let is_yield = matches!(self.function.insts[inst].op.as_tile(), Some(ir::Op::Yield {}));
+        for place in 0..self.function.insts[inst].operands.len() {
+            if let Some(hand) = self.hands.get(&self.function.insts[inst].operands[place]) {
+                self.function.insts[inst].operands[place] = if is_yield { hand.index } else { hand.slot };
+            }
+        }
+        if is_yield {
+            let values: Vec<Value> =
+                carried.iter().flat_map(|cursor| self.parts_of(*cursor, state)).collect();
+            self.function.insts[inst].operands.extend(values);
+        }
+        if let Op::Gpu(GpuOp::Finish { pending: Deferred(pending @ None) }) =
+            &mut self.function.insts[inst].op
+        {
+            *pending = Some(self.counts.products.get(&inst).copied().unwrap_or(0));
+        }
+        out.push(inst);
+    }
+
+    fn alloc(&mut self, inst: Inst, state: &mut State, out: &mut Vec<Inst>) {
+        out.push(inst);
+        let root = self.function.insts[inst].results[0];
+        let Some(plan) = self.plans.get(&root).cloned() else { return };
+        self.function.values[root].ty = Type::Buffer(plan.buffer.clone());
+        let mut barriers = Barriers::default();
+        if plan.has_full() {
+            barriers.full = Some(self.mbarriers(&plan, plan.full_arrivals(), out));
+        }
+        if let Some(roles) = &plan.roles {
+            barriers.empty = Some(self.mbarriers(&plan, roles.consuming_warps, out));
+        }
+        if plan.has_full() {
+            // Tensor copies arrive by the asynchronous proxy.
+            self.emit(out, GpuOp::FenceProxy {}, &[], None);
+        }
+        self.barriers.insert(root, barriers);
+        if plan.roles.is_none() {
+            for end in [End::Acquire, End::Take] {
+                state.insert((root, end), self.first(end, &plan));
+            }
+        }
+    }
+
+    fn mbarriers(&mut self, plan: &Plan, arrivals: u32, out: &mut Vec<Inst>) -> Value {
+        let ty = Type::Mbarrier { slots: plan.buffer.slots };
+        let barriers = self.value(out, GpuOp::Alloc { offset: Deferred(None) }, &[], ty);
+        self.emit(out, GpuOp::MbarrierInit { arrivals }, &[barriers], None);
+        barriers
+    }
+
+    fn dealloc(&mut self, inst: Inst, plan: &Plan, out: &mut Vec<Inst>) {
+        let is_left = self.counts.left.contains(&inst);
+        // Copies of a role, or that nobody waited for, may come later than this.
+        if plan.has_full() && (is_left || plan.roles.is_some()) {
+            return;
+        }
+        if is_left && plan.writer == Writer::Copies {
+            self.emit(out, GpuOp::WaitGroup { pending: 0 }, &[], None);
+        }
+        out.push(inst);
+    }
+
+    /// Where an end begins: all slots are empty, as if a phase had ended.
+    fn first(&self, end: End, plan: &Plan) -> Position {
+        let phase = match end {
+            End::Acquire => plan.has_empty().then(|| self.numbers[&1]),
+            End::Take => plan.has_full().then(|| self.numbers[&0]),
+        };
+        Position { index: self.numbers[&0], phase }
+    }
+
+    fn acquire(&mut self, inst: Inst, root: Value, plan: &Plan, at: &Position, out: &mut Vec<Inst>) {
+        if let (Some(empty), Some(phase)) = (self.barriers[&root].empty, at.phase) {
+            self.emit(out, GpuOp::MbarrierWait {}, &[empty, at.index, phase], None);
+        } else if plan.writer == Writer::Tensor && self.counts.barriers.contains(&inst) {
+            self.emit(out, ir::Op::Barrier {}, &[], None);
+        }
+    }
+
+    fn take(&mut self, inst: Inst, root: Value, plan: &Plan, at: &Position, out: &mut Vec<Inst>) {
+        if let (Some(full), Some(phase)) = (self.barriers[&root].full, at.phase) {
+            self.emit(out, GpuOp::MbarrierWait {}, &[full, at.index, phase], None);
+        } else if plan.writer == Writer::Copies {
+            let pending = self.counts.groups.get(&inst).copied().unwrap_or(0);
+            self.emit(out, GpuOp::WaitGroup { pending }, &[], None);
+            if plan.is_async_read {
+                self.emit(out, GpuOp::FenceProxy {}, &[], None);
+            }
+        }
+    }
+
+    fn publish(&mut self, hand: Hand, out: &mut Vec<Inst>) {
+        let plan = self.plans[&hand.root].clone();
+        if plan.writer == Writer::Tensor {
+            return;
+        }
+        let full = self.barriers[&hand.root].full;
+        if plan.writer == Writer::Copies {
+            match full {
+                None => {
+                    self.emit(out, GpuOp::CommitGroup {}, &[], None);
+                    return;
+                }
+                Some(full) if !plan.is_async_read => {
+                    self.emit(out, GpuOp::MbarrierArriveCopies {}, &[full, hand.index], None);
+                    return;
+                }
+                Some(_) => {
+                    self.emit(out, GpuOp::CommitGroup {}, &[], None);
+                    self.emit(out, GpuOp::WaitGroup { pending: 0 }, &[], None);
+                }
+            }
+        }
+        if plan.is_async_read {
+            self.emit(out, GpuOp::FenceProxy {}, &[], None);
+        }
+        if let Some(full) = full {
+            self.emit(out, GpuOp::MbarrierArrive {}, &[full, hand.index], None);
+        }
+    }
+
+    /// The next slot, and with the first one again the next phase.
+    fn advance(&mut self, cursor: Cursor, state: &mut State, out: &mut Vec<Inst>) {
+        let slots = self.plans[&cursor.0].buffer.slots;
+        let at = state[&cursor].clone();
+        let [zero, one] = [0, 1].map(|number| self.numbers[&number]);
+        let flipped = at.phase.map(|phase| (phase, self.scalar(out, ElementwiseFn::Xor, &[phase, one])));
+        if slots == 1 {
+            state.insert(cursor, Position { index: at.index, phase: flipped.map(|(_, flipped)| flipped) });
+            return;
+        }
+        let count = self.numbers[&i64::from(slots)];
+        let next = self.scalar(out, ElementwiseFn::Add, &[at.index, one]);
+        let is_end = self.scalar(out, ElementwiseFn::Eq, &[next, count]);
+        let index = self.scalar(out, ElementwiseFn::Select, &[is_end, zero, next]);
+        let phase = flipped
+            .map(|(phase, flipped)| self.scalar(out, ElementwiseFn::Select, &[is_end, flipped, phase]));
+        state.insert(cursor, Position { index, phase });
+    }
+
+    /// The values that an end is carried as.
+    fn parts_of(&self, cursor: Cursor, state: &State) -> SmallVec<[Value; 2]> {
+        let at = &state[&cursor];
+        let index = (self.plans[&cursor.0].buffer.slots > 1).then_some(at.index);
+        index.into_iter().chain(at.phase).collect()
+    }
+
+    /// The state with other values for an end, made one by one.
+    fn replace(
+        &mut self,
+        cursors: &BTreeSet<Cursor>,
+        state: &State,
+        mut make: impl FnMut(&mut Function) -> Value,
+    ) -> State {
+        let mut inner = state.clone();
+        for cursor in cursors {
+            let is_counted = self.plans[&cursor.0].buffer.slots > 1;
+            let at = inner.get_mut(cursor).expect("it is there where it advances");
+            if is_counted {
+                at.index = make(self.function);
+            }
+            if at.phase.is_some() {
+                at.phase = Some(make(self.function));
+            }
+        }
+        inner
+    }
+
+    fn regions(&mut self, inst: Inst, state: &mut State, out: &mut Vec<Inst>) {
+        let data = self.function.insts[inst].clone();
+        let cursors = self.parts.advances.get(&inst).cloned().unwrap_or_default();
+        if let Op::Gpu(GpuOp::WarpRoles { .. }) = data.op {
+            return self.roles(inst, state, out);
+        }
+        let is_loop = matches!(data.op.as_tile(), Some(ir::Op::For { .. } | ir::Op::While {}));
+        for place in 0..data.operands.len() {
+            if let Some(hand) = self.hands.get(&data.operands[place]) {
+                self.function.insts[inst].operands[place] = hand.index;
+            }
+        }
+        if is_loop {
+            let values: Vec<Value> =
+                cursors.iter().flat_map(|cursor| self.parts_of(*cursor, state)).collect();
+            self.function.insts[inst].operands.extend(values);
+        }
+        let nothing = BTreeSet::new();
+        for (number, region) in data.regions.iter().enumerate() {
+            let mut inner = if is_loop {
+                let add = |function: &mut Function| function.add_parameter(*region, index_type(), None);
+                self.replace(&cursors, state, add)
+            } else {
+                state.clone()
+            };
+            let is_condition = matches!(data.op.as_tile(), Some(ir::Op::While {})) && number == 0;
+            self.block(*region, &mut inner, if is_condition { &nothing } else { &cursors });
+        }
+        out.push(inst);
+        let add = |function: &mut Function| {
+            let definition = Definition::Result(inst, function.insts[inst].results.len() as u32);
+            let value = function.values.push(ValueData { ty: index_type(), definition, name: None });
+            function.insts[inst].results.push(value);
+            value
+        };
+        *state = self.replace(&cursors, state, add);
+        for result in data.results {
+            self.hand_if_token(result, out);
+        }
+    }
+
+    fn roles(&mut self, inst: Inst, state: &mut State, out: &mut Vec<Inst>) {
+        let mut waits = false;
+        for (role, region) in self.function.insts[inst].regions.clone().into_iter().enumerate() {
+            let mut inner = state.clone();
+            for (root, plan) in &self.plans {
+                let Some(roles) = plan.roles.as_ref().filter(|roles| roles.inst == inst) else { continue };
+                waits = true;
+                if roles.producer == role {
+                    inner.insert((*root, End::Acquire), self.first(End::Acquire, plan));
+                }
+                if roles.consumers.contains(&role) {
+                    inner.insert((*root, End::Take), self.first(End::Take, plan));
+                }
+            }
+            self.block(region, &mut inner, &BTreeSet::new());
+        }
+        if waits {
+            // All see the barriers that were made ready.
+            self.emit(out, ir::Op::Barrier {}, &[], None);
+        }
+        out.push(inst);
+    }
+}

@@ -1,0 +1,42 @@
+//! Rings become buffers, slots, groups of copies, `mbarrier`s and fences; nothing above depends on which.
+//!
+//! | who writes and reads a ring | a slot is full | a slot is empty |
+//! |---|---|---|
+//! | all warps, `local_store` | when it is stored, and a barrier stands between | when a barrier stands between |
+//! | all warps, `copy_async` | `commit_group` at `publish`, `wait_group` at `take`, and a barrier | the same |
+//! | all warps, `tensor_fill` | an `mbarrier` a slot, which one thread arrives at | a `barrier` at the next `acquire` |
+//! | a role that writes, roles that read | an `mbarrier` a slot: one arrival with the bytes of a tensor copy, of each thread when its copies are done, of each warp that stored | an `mbarrier` a slot, an arrival of each warp that read |
+//!
+//! The barriers of the first two rows are left to the pass that places barriers. The group that `take` waits for is counted
+//! from the text ([`counts`]), and so is the product that `finish` waits for. Which slot is next, and the parity of its
+//! phase, are int32 values that are carried through loops and branches ([`lower`]).
+//!
+//! What ordinary accesses or `cp.async` wrote and the asynchronous proxy reads (`wgmma`, tensor stores) is fenced by those
+//! who wrote: stores at `publish`, copies behind their `wait_group`. A role that copies with `cp.async` for products
+//! therefore waits for its copies at `publish`, and each of its warps arrives then.
+//!
+//! `mbarrier`s are never deallocated: their memory could not be used for anything else without making them invalid.
+
+mod counts;
+mod lower;
+mod plan;
+
+use tilewright_base::Diagnostic;
+
+use crate::language::Module;
+use crate::language::verify::slots::Names;
+
+/// Lowers the rings of a kernel.
+///
+/// # Errors
+/// If a ring is used in a way that no row of the table is for.
+pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    let function = module.kernel();
+    let names = Names::new(function);
+    let plans = plan::plans(&names, module.header.num_warps)?;
+    let counts = counts::count(&names, &plans);
+    let parts = lower::Parts::new(&names, &plans);
+    let entry = module.entry;
+    lower::lower(&mut module.functions[entry], plans, counts, parts);
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! What carries out a ring, by who writes and who reads its slots.
+
+use std::collections::BTreeMap;
+
+use tilewright_base::{Code, Diagnostic};
+use tilewright_ir as ir;
+use tilewright_ir::{Inst, Operation, Value};
+
+use crate::language::verify::slots::Names;
+use crate::language::{Buffer, GpuOp, Op, Type};
+use crate::tile::legality::at;
+
+/// What fills the slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Writer {
+    Stores,
+    Copies,
+    Tensor,
+}
+
+/// The roles of a ring that is not used by all warps.
+#[derive(Clone, Debug)]
+pub struct Roles {
+    pub inst: Inst,
+    pub producer: usize,
+    pub consumers: Vec<usize>,
+    pub producing_warps: u32,
+    pub consuming_warps: u32,
+}
+
+/// How a ring is carried out.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub buffer: Buffer,
+    pub writer: Writer,
+    /// The asynchronous proxy reads slots.
+    pub is_async_read: bool,
+    pub roles: Option<Roles>,
+}
+
+impl Plan {
+    /// Whether an `mbarrier` says that a slot is full.
+    pub fn has_full(&self) -> bool {
+        self.roles.is_some() || self.writer == Writer::Tensor
+    }
+
+    /// Whether an `mbarrier` says that a slot is empty.
+    pub fn has_empty(&self) -> bool {
+        self.roles.is_some()
+    }
+
+    /// How many arrivals make a slot full.
+    pub fn full_arrivals(&self) -> u32 {
+        let warps = self.roles.as_ref().map_or(0, |roles| roles.producing_warps);
+        match self.writer {
+            Writer::Tensor => 1,
+            Writer::Copies if !self.is_async_read => warps * 32,
+            Writer::Copies | Writer::Stores => warps,
+        }
+    }
+}
+
+pub type Plans = BTreeMap<Value, Plan>;
+
+/// What the instructions of a ring are.
+#[derive(Default)]
+struct Uses {
+    writers: Vec<(Writer, Inst)>,
+    is_async_read: bool,
+    /// Acquires, publishes and what writes.
+    producing: Vec<Inst>,
+    /// Takes and releases.
+    consuming: Vec<Inst>,
+}
+
+/// A plan for every ring.
+pub fn plans(names: &Names<'_>, num_warps: u32) -> Result<Plans, Box<Diagnostic>> {
+    let function = names.function;
+    let mut uses: BTreeMap<Value, Uses> = BTreeMap::new();
+    let mut rings = Vec::new();
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        let Op::Gpu(op) = &data.op else { return };
+        if let (GpuOp::Alloc { .. }, Some(Type::Ring(buffer))) =
+            (op, data.results.first().map(|value| function.ty(*value)))
+        {
+            rings.push((data.results[0], inst, buffer.clone()));
+        }
+        for (place, value) in data.operands.iter().enumerate() {
+            let ty = function.ty(*value);
+            if !matches!(ty, Type::Ring(_) | Type::Empty(_) | Type::Full(_)) {
+                continue;
+            }
+            let root = names.root(*value).expect("the verifier traces rings");
+            note(uses.entry(root).or_default(), op, inst, place);
+        }
+    });
+    let mut plans = Plans::new();
+    for (root, inst, buffer) in rings {
+        let uses = uses.remove(&root).unwrap_or_default();
+        let plan = plan(names, root, buffer, &uses, num_warps).map_err(|message| {
+            let text = format!("the ring {} cannot be carried out: {message}", names.text(root));
+            Box::new(at(function, inst, Code::MalformedIr, text))
+        })?;
+        plans.insert(root, plan);
+    }
+    Ok(plans)
+}
+
+fn note(uses: &mut Uses, op: &GpuOp, inst: Inst, place: usize) {
+    let writer = match op {
+        GpuOp::LocalStore {} => Some(Writer::Stores),
+        GpuOp::CopyAsync { .. } => Some(Writer::Copies),
+        GpuOp::TensorFill {} => Some(Writer::Tensor),
+        // tidy: wildcard because no other op writes to a slot in hand
+        _ => None,
+    };
+    uses.writers.extend(writer.filter(|_| place == 0).map(|writer| (writer, inst)));
+    uses.is_async_read |= matches!(op, GpuOp::Wgmma { .. } | GpuOp::TensorStore {});
+    match op {
+        GpuOp::Dealloc {} => {}
+        GpuOp::Acquire {} | GpuOp::Publish {} => uses.producing.push(inst),
+        _ if writer.is_some() => uses.producing.push(inst),
+        // tidy: wildcard because all others take a full slot
+        _ => uses.consuming.push(inst),
+    }
+}
+
+fn plan(
+    names: &Names<'_>,
+    root: Value,
+    buffer: Buffer,
+    uses: &Uses,
+    num_warps: u32,
+) -> Result<Plan, &'static str> {
+    let writer = uses.writers.first().map_or(Writer::Stores, |(writer, _)| *writer);
+    if uses.writers.iter().any(|(other, _)| *other != writer) {
+        return Err("its slots are filled by stores and by copies, or by copies of two kinds");
+    }
+    if writer == Writer::Tensor {
+        single_fills(names, uses)?;
+    }
+    let in_condition = |inst: &&Inst| {
+        let mut block = names.block_of_inst(**inst);
+        while let Some(owner) = names.owner(block) {
+            let data = &names.function.insts[owner];
+            if matches!(data.op.as_tile(), Some(ir::Op::While {})) && data.regions[0] == block {
+                return true;
+            }
+            block = names.block_of_inst(owner);
+        }
+        false
+    };
+    if uses.producing.iter().chain(&uses.consuming).any(|inst| in_condition(&inst)) {
+        return Err("it is used in the condition of a while_loop");
+    }
+    let roles = roles(names, root, uses, num_warps)?;
+    let plan = Plan { buffer, writer, is_async_read: uses.is_async_read, roles };
+    if plan.has_full() && names.block_of(root) != names.function.entry {
+        return Err("it needs an mbarrier, and its alloc stands in a region: those are made once");
+    }
+    Ok(plan)
+}
+
+/// A slot is filled by one tensor copy, next to its `publish`: its barrier expects the bytes once.
+fn single_fills(names: &Names<'_>, uses: &Uses) -> Result<(), &'static str> {
+    let function = names.function;
+    let publishes: Vec<Inst> = uses
+        .producing
+        .iter()
+        .copied()
+        .filter(|inst| matches!(function.insts[*inst].op, Op::Gpu(GpuOp::Publish {})))
+        .collect();
+    let fills_once = |publish: &Inst| {
+        let token = function.insts[*publish].operands[0];
+        let fills = uses.writers.iter().filter(|(_, fill)| function.insts[*fill].operands[0] == token);
+        let blocks: Vec<_> = fills.map(|(_, fill)| names.block_of_inst(*fill)).collect();
+        blocks == [names.block_of_inst(*publish)]
+    };
+    if publishes.len() == uses.writers.len() && publishes.iter().all(fills_once) {
+        Ok(())
+    } else {
+        Err("each publish needs one tensor_fill of its slot in the same block")
+    }
+}
+
+fn roles(names: &Names<'_>, root: Value, uses: &Uses, num_warps: u32) -> Result<Option<Roles>, &'static str> {
+    let of = |insts: &[Inst]| -> Vec<Option<(Inst, usize)>> {
+        let mut roles: Vec<_> = insts.iter().map(|inst| names.role(*inst)).collect();
+        roles.sort_unstable();
+        roles.dedup();
+        roles
+    };
+    let (producing, consuming) = (of(&uses.producing), of(&uses.consuming));
+    if producing.iter().chain(&consuming).all(Option::is_none) {
+        return Ok(None);
+    }
+    let &[Some((inst, producer))] = &producing[..] else {
+        return Err("its slots are filled by several roles, or by all warps and a role");
+    };
+    let mut consumers = Vec::new();
+    for role in consuming {
+        match role {
+            Some((other, consumer)) if other == inst && consumer != producer => consumers.push(consumer),
+            _ => return Err("its slots are read by all warps, or by the role that fills them"),
+        }
+    }
+    if names.block_of_inst(inst) != names.block_of(root) {
+        return Err("its roles do not stand in the block of its alloc: its phases would begin again");
+    }
+    let Op::Gpu(GpuOp::WarpRoles { warps, .. }) = &names.function.insts[inst].op else {
+        return Err("its roles are none");
+    };
+    let count = |role: &usize| u32::try_from(warps[*role]).unwrap_or(num_warps);
+    let consuming_warps = consumers.iter().map(count).sum();
+    if consuming_warps == 0 {
+        return Err("no role reads it");
+    }
+    Ok(Some(Roles { inst, producer, producing_warps: count(&producer), consumers, consuming_warps }))
+}

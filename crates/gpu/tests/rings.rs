@@ -1,0 +1,533 @@
+//! What rings become, by who fills and who reads them: text in, text out, which the verifier accepts.
+
+use expect_test::{ExpectFile, expect_file};
+use tilewright_gpu::PASSES;
+use tilewright_gpu::language::Gpu;
+use tilewright_ir::{parse_dialect, print, verify};
+
+/// L0 is an accumulator of `wgmma`, L1 its A in registers, L2 and L3 are A and B in memory.
+const HEAD: &str = "\
+gpu sm_90a, 4 warps, 0 bytes of shared memory
+L0 = [64,8] register (0,1) (8,0) lane (0,2) (0,4) (1,0) (2,0) (4,0) warp (16,0) (32,0)
+L1 = [64,16] register (0,1) (8,0) (0,8) lane (0,2) (0,4) (1,0) (2,0) (4,0) warp (16,0) (32,0)
+L2 = [64,16] offset (0,1) (0,2) (0,4) (0,8) (1,0) (2,0) (4,0) (8,0) (16,0) (32,0)
+L3 = [16,8] offset (0,1) (0,2) (0,4) (1,0) (2,0) (4,0) (8,0)
+kernel func0 @k(%p: *fp16, %n: int32, %b: int1, %t: *int8) {
+%from = constant {value = 0:int32} : int32
+%by = constant {value = 1:int32} : int32
+%zero = constant {value = 0.0:fp32} : fp32
+%acc = splat %zero {shape = [64, 8]} : fp32[64, 8]@L0
+%ptr = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
+%x = load %ptr {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1
+";
+
+/// A body with its abbreviations spelled out.
+fn text(body: &str) -> String {
+    let body = body
+        .replace("%ptr!", "%ptr {cache = \"\", axis = 1, width = 2}")
+        .replace("WGMMA!", "{instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0}")
+        .replace("LOOP!", "{options = \"stages=0 unroll=0\"}")
+        .replace("READ!", "{matrix = false} : fp16[64, 16]@L1")
+        .replace("EMPTY", "empty<fp16[64, 16]@L2>")
+        .replace("FULL", "full<fp16[64, 16]@L2>")
+        .replace("PENDING", "pending<fp32[64, 8]@L0>")
+        .replace("ACC", "fp32[64, 8]@L0")
+        .replace("SMALL", "buffer<1, fp16[16, 8]@L3>");
+    format!("{HEAD}{body}\nreturn_values\n}}\n")
+}
+
+/// The text behind the head after a pass, or its refusal.
+fn after(body: &str, last: &str) -> String {
+    let mut module = parse_dialect::<Gpu>(&text(body)).expect("it is well-formed");
+    for pass in PASSES.iter().skip_while(|pass| pass.name != "rings") {
+        if let Err(diagnostic) = (pass.run)(&mut module) {
+            return diagnostic.message.clone();
+        }
+        if pass.name == last {
+            break;
+        }
+    }
+    let text = print(&module, false);
+    verify(&module).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let again = parse_dialect::<Gpu>(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(print(&again, false), text);
+    let body = text.split_once("width = 2} : fp16[64, 16]@L1\n").map_or("", |(_, body)| body);
+    body.replace("{options = \"stages=0 unroll=0\"}", "LOOP")
+        .replace(" {cache = \"\", axis = 1, width = 2}", "")
+        .replace(" {instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0}", "")
+}
+
+/// What a test expects.
+fn file(name: &str) -> ExpectFile {
+    expect_file![format!("rings/{name}.gpu")]
+}
+
+#[track_caller]
+fn check(body: &str, name: &str) {
+    file(name).assert_eq(&after(body, "rings"));
+    // With places and barriers it is right too.
+    after(body, "barriers");
+}
+
+#[test]
+fn stored_by_all_warps() {
+    check(
+        "
+%r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
+for_loop %from, %n, %by LOOP! (%i: int32) {
+%e = acquire %r : EMPTY
+local_store %e, %x
+publish %e
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+yield_values
+}
+dealloc %r",
+        "stored_by_all_warps",
+    );
+}
+
+#[test]
+fn copied_by_all_warps_two_ahead() {
+    check(
+        "
+%r = alloc {offset = ?} : ring<3, fp16[64, 16]@L2>
+%s = alloc {offset = ?} : ring<3, fp16[64, 16]@L2>
+%m = alloc {offset = ?} : SMALL
+%e = acquire %r : EMPTY
+copy_async %e, %ptr!
+publish %e
+%g = acquire %s : EMPTY
+copy_async %g, %ptr!
+publish %g
+%e1 = acquire %r : EMPTY
+copy_async %e1, %ptr!
+publish %e1
+%g1 = acquire %s : EMPTY
+copy_async %g1, %ptr!
+publish %g1
+%a = for_loop %from, %n, %by, %acc LOOP! (%i: int32, %c: ACC) {
+%e2 = acquire %r : EMPTY
+copy_async %e2, %ptr!
+publish %e2
+%g2 = acquire %s : EMPTY
+copy_async %g2, %ptr!
+publish %g2
+%f = take %r : FULL
+%h = take %s : FULL
+%v = local_load %h READ!
+%q = wgmma %f, %m, %c WGMMA! : PENDING
+%c1 = finish %q {pending = ?} : ACC
+release %f
+release %h
+yield_values %c1
+} : ACC
+dealloc %r
+dealloc %s",
+        "copied_by_all_warps_two_ahead",
+    );
+}
+
+#[test]
+fn tensor_copies_by_all_warps() {
+    check(
+        "
+%r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
+%e = acquire %r : EMPTY
+tensor_fill %e, %t, %from, %from
+publish %e
+for_loop %by, %n, %by LOOP! (%i: int32) {
+if_else %b () {
+%e1 = acquire %r : EMPTY
+tensor_fill %e1, %t, %from, %i
+publish %e1
+yield_values
+} () {
+yield_values
+}
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+yield_values
+}",
+        "tensor_copies_by_all_warps",
+    );
+}
+
+#[test]
+fn a_product_is_finished_an_iteration_later() {
+    check(
+        "
+%r = alloc {offset = ?} : ring<3, fp16[64, 16]@L2>
+%m = alloc {offset = ?} : SMALL
+%e = acquire %r : EMPTY
+tensor_fill %e, %t, %from, %from
+publish %e
+%f = take %r : FULL
+%q = wgmma %f, %m, %acc WGMMA! : PENDING
+%q1, %f1 = for_loop %from, %n, %by, %q, %f LOOP! (%i: int32, %u: PENDING, %g: FULL) {
+%e1 = acquire %r : EMPTY
+tensor_fill %e1, %t, %from, %i
+publish %e1
+%h = take %r : FULL
+%w = wgmma %h, %m, %acc WGMMA! : PENDING
+%c = finish %u {pending = ?} : ACC
+release %g
+yield_values %w, %h
+} : PENDING, FULL
+%c1 = finish %q1 {pending = ?} : ACC
+release %f1",
+        "a_product_is_finished_an_iteration_later",
+    );
+}
+
+/// Without a hole in what is loaded, the copies of the next tile begin before the last ones are read.
+#[test]
+fn nested_loops_carry_on() {
+    check(
+        "
+%r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
+warp_roles {warps = [1, 3], registers = [24, 240]} () {
+for_loop %from, %n, %by LOOP! (%j: int32) {
+for_loop %from, %n, %by LOOP! (%i: int32) {
+%e = acquire %r : EMPTY
+tensor_fill %e, %t, %j, %i
+publish %e
+yield_values
+}
+yield_values
+}
+yield_values
+} () {
+while_loop () {
+yield_values %b
+} () {
+for_loop %from, %n, %by LOOP! (%i: int32) {
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+yield_values
+}
+yield_values
+}
+yield_values
+}",
+        "nested_loops_carry_on",
+    );
+}
+
+#[test]
+fn rings_of_one_slot_have_a_phase_alone() {
+    check(
+        "
+%r = alloc {offset = ?} : ring<1, fp16[64, 16]@L2>
+for_loop %from, %n, %by LOOP! (%i: int32) {
+%e = acquire %r : EMPTY
+tensor_fill %e, %t, %from, %i
+publish %e
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+yield_values
+}
+dealloc %r",
+        "rings_of_one_slot_have_a_phase_alone",
+    );
+}
+
+#[test]
+fn what_is_stored_for_products_is_fenced() {
+    check(
+        "
+%r = alloc {offset = ?} : ring<1, fp16[64, 16]@L2>
+%m = alloc {offset = ?} : SMALL
+%a = for_loop %from, %n, %by, %acc LOOP! (%i: int32, %c: ACC) {
+%e = acquire %r : EMPTY
+local_store %e, %x
+publish %e
+%f = take %r : FULL
+%q = wgmma %f, %m, %c WGMMA! : PENDING
+%c1 = finish %q {pending = ?} : ACC
+release %f
+yield_values %c1
+} : ACC
+dealloc %r",
+        "what_is_stored_for_products_is_fenced",
+    );
+}
+
+/// One barrier an iteration: who copies writes another slot than those who read.
+#[test]
+fn slots_that_differ_need_no_barrier() {
+    let body = "
+%r = alloc {offset = ?} : ring<3, fp16[64, 16]@L2>
+%e = acquire %r : EMPTY
+copy_async %e, %ptr!
+publish %e
+%e1 = acquire %r : EMPTY
+copy_async %e1, %ptr!
+publish %e1
+for_loop %from, %n, %by LOOP! (%i: int32) {
+%f = take %r : FULL
+%e2 = acquire %r : EMPTY
+copy_async %e2, %ptr!
+publish %e2
+%v = local_load %f READ!
+release %f
+yield_values
+}";
+    file("slots_that_differ_need_no_barrier").assert_eq(&after(body, "barriers"));
+    // Counters of a `while_loop` are not compared.
+    let unknown = body
+        .replace("for_loop %from, %n, %by LOOP! (%i: int32) {", "while_loop () {\nyield_values %b\n} () {");
+    file("slots_that_may_be_one_need_barriers").assert_eq(&after(&unknown, "barriers"));
+}
+
+/// A slot keeps its identity from one iteration to the next.
+#[test]
+fn what_is_stored_ahead_waits_once() {
+    let body = "
+%r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
+%e = acquire %r : EMPTY
+local_store %e, %x
+publish %e
+for_loop %from, %n, %by LOOP! (%i: int32) {
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+%e1 = acquire %r : EMPTY
+local_store %e1, %x
+publish %e1
+yield_values
+}";
+    file("what_is_stored_ahead_waits_once").assert_eq(&after(body, "barriers"));
+    let plain = "
+%m = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
+%two = constant {value = 2:int32} : int32
+%z = for_loop %from, %n, %by, %from LOOP! (%i: int32, %at: int32) {
+%s = slot %m, %at : buffer<1, fp16[64, 16]@L2>
+%v = local_load %s READ!
+%next = add %at, %by : int32
+%to = int_rem %next, %two : int32
+%d = slot %m, %to : buffer<1, fp16[64, 16]@L2>
+local_store %d, %x
+yield_values %to
+} : int32";
+    assert_eq!(after(plain, "barriers").matches("barrier").count(), 1);
+}
+
+/// `%n + 2` of three slots may be beyond the end by one, and then zero is what `%n + 1` is.
+#[test]
+fn a_jump_over_the_end_is_unknown() {
+    let body = "
+%m = alloc {offset = ?} : buffer<3, fp16[64, 16]@L2>
+%two = constant {value = 2:int32} : int32
+%three = constant {value = 3:int32} : int32
+%j = add %n, %two : int32
+%more = lt %j, %three : int1
+%k = select %more, %j, %from : int32
+%s = slot %m, %k : buffer<1, fp16[64, 16]@L2>
+local_store %s, %x
+%l = add %n, %by : int32
+%rest = int_rem %l, %three : int32
+%d = slot %m, %rest : buffer<1, fp16[64, 16]@L2>
+%v = local_load %d READ!";
+    assert!(after(body, "barriers").contains("  barrier\n  %v = local_load"));
+    let step = body
+        .replace("add %n, %two", "add %n, %by")
+        .replace("add %n, %by : int32\n%rest", "add %n, %two : int32\n%rest");
+    assert!(!after(&step, "barriers").contains("barrier"));
+}
+
+/// What each thread fenced for itself, other threads wait for.
+#[test]
+fn barriers_stand_behind_fences() {
+    let body = "
+%m = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
+%s = alloc {offset = ?} : SMALL
+local_store %m, %x
+barrier
+fence_proxy
+%q = wgmma %m, %s, %acc WGMMA! : PENDING
+%c = finish %q {pending = ?} : ACC";
+    file("barriers_stand_behind_fences").assert_eq(&after(body, "barriers"));
+}
+
+/// The barrier stands behind the wait of each thread for its own copies, and behind `finish`, whatever stood before.
+#[test]
+fn barriers_stand_behind_waits() {
+    let body = "
+%r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
+%e = acquire %r : EMPTY
+copy_async %e, %ptr!
+publish %e
+%m = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
+%s = alloc {offset = ?} : SMALL
+local_store %m, %x
+fence_proxy
+%q = wgmma %m, %s, %acc WGMMA! : PENDING
+barrier
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+%c = finish %q {pending = ?} : ACC
+local_store %m, %x";
+    file("barriers_stand_behind_waits").assert_eq(&after(body, "barriers"));
+}
+
+/// A producer of one warp; three that read.
+fn roles(fill: &str, read: &str) -> String {
+    format!(
+        "
+%r = alloc {{offset = ?}} : ring<2, fp16[64, 16]@L2>
+%m = alloc {{offset = ?}} : SMALL
+warp_roles {{warps = [1, 3], registers = [24, 240]}} () {{
+%mine = splat %p {{shape = [64, 16]}} : *fp16[64, 16]@L1
+for_loop %from, %n, %by LOOP! (%i: int32) {{
+%e = acquire %r : EMPTY
+{fill}
+publish %e
+yield_values
+}}
+yield_values
+}} () {{
+for_loop %from, %n, %by LOOP! (%i: int32) {{
+%f = take %r : FULL
+{read}
+release %f
+yield_values
+}}
+yield_values
+}}
+dealloc %r"
+    )
+}
+
+const LOAD: &str = "%v = local_load %f READ!";
+
+#[test]
+fn tensor_copies_of_a_role() {
+    check(&roles("tensor_fill %e, %t, %from, %i", LOAD), "tensor_copies_of_a_role");
+}
+
+#[test]
+fn copies_of_a_role() {
+    check(&roles("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", LOAD), "copies_of_a_role");
+}
+
+#[test]
+fn copies_of_a_role_for_the_asynchronous_proxy() {
+    let read = "tensor_store %f, %t, %from, %i\ntensor_store_wait {pending = 0}";
+    check(
+        &roles("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", read),
+        "copies_of_a_role_for_the_asynchronous_proxy",
+    );
+}
+
+#[test]
+fn stores_of_a_role() {
+    let fill = "%y = load %mine {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1\n\
+                local_store %e, %y";
+    check(&roles(fill, LOAD), "stores_of_a_role");
+}
+
+#[test]
+fn two_roles_read_every_slot() {
+    let body = roles("tensor_fill %e, %t, %from, %i", LOAD);
+    let (before, reader) = body.rsplit_once("} () {").expect("there are two roles");
+    let reader = reader.trim_end_matches("\ndealloc %r").trim_end_matches('}');
+    let body = format!("{before}}} () {{{reader}}} () {{{reader}}}").replace("[1, 3]", "[1, 1, 2]");
+    let body = body.replace("[24, 240]", "[24, 240, 240]");
+    check(&body, "two_roles_read_every_slot");
+}
+
+/// Partial sums from one role to another, and back.
+#[test]
+fn rings_both_ways() {
+    let body = "
+%r = alloc {offset = ?} : ring<1, fp16[64, 16]@L2>
+%s = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
+warp_roles {warps = [2, 2], registers = [0, 0]} () {
+%mine = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
+%y = load %mine {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1
+%e = acquire %r : EMPTY
+local_store %e, %y
+publish %e
+%f = take %s : FULL
+%v = local_load %f READ!
+release %f
+yield_values
+} () {
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+%e = acquire %s : EMPTY
+local_store %e, %v
+publish %e
+yield_values
+}";
+    check(body, "rings_both_ways");
+}
+
+/// The slot in hand comes from a branch.
+#[test]
+fn slots_come_from_branches() {
+    check(
+        "
+%r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
+%e = if_else %b () {
+%e1 = acquire %r : EMPTY
+copy_async %e1, %ptr!
+yield_values %e1
+} () {
+%e2 = acquire %r : EMPTY
+yield_values %e2
+} : EMPTY
+publish %e
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+%e3 = acquire %r : EMPTY
+copy_async %e3, %ptr!
+publish %e3
+dealloc %r",
+        "slots_come_from_branches",
+    );
+}
+
+#[test]
+fn what_no_row_is_for_is_refused() {
+    let refused = |body: &str, expected: &str| {
+        assert_eq!(after(body, "rings"), format!("the ring %r cannot be carried out: {expected}"));
+    };
+    let ring = "%r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>\n";
+    refused(
+        &format!("{ring}%e = acquire %r : EMPTY\nlocal_store %e, %x\ncopy_async %e, %ptr!\npublish %e"),
+        "its slots are filled by stores and by copies, or by copies of two kinds",
+    );
+    refused(
+        &format!(
+            "{ring}%e = acquire %r : EMPTY\ntensor_fill %e, %t, %from\ntensor_fill %e, %t, %by\npublish %e"
+        ),
+        "each publish needs one tensor_fill of its slot in the same block",
+    );
+    let both = roles("tensor_fill %e, %t, %from, %i", LOAD);
+    refused(
+        &both.replace(
+            "warp_roles",
+            "%e9 = acquire %r : EMPTY\ntensor_fill %e9, %t, %from\npublish %e9\nwarp_roles",
+        ),
+        "its slots are filled by several roles, or by all warps and a role",
+    );
+    let looped = both.replace("warp_roles", "for_loop %from, %n, %by LOOP! (%j: int32) {\nwarp_roles");
+    refused(
+        &looped.replace("\ndealloc %r", "\nyield_values\n}\ndealloc %r"),
+        "its roles do not stand in the block of its alloc: its phases would begin again",
+    );
+    let inside = format!(
+        "if_else %b () {{\n{ring}%e = acquire %r : EMPTY\ntensor_fill %e, %t, %from\npublish %e\nyield_values\n}} () {{\n\
+         yield_values\n}}"
+    );
+    refused(&inside, "it needs an mbarrier, and its alloc stands in a region: those are made once");
+}
