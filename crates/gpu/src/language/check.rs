@@ -76,16 +76,26 @@ impl<'a> Checker<'a> {
         ensure(layout.output().shape()[..] == tile.shape[..], || format!("{id} is no layout for {tile}"))?;
         ensure(layout.is_surjective(), || format!("{ty}: not every element is somewhere"))?;
         let is_memory = matches!(ty, Type::Buffer(_) | Type::Ring(_) | Type::Empty(_) | Type::Full(_));
-        let threads = [5, self.header.num_warps.ilog2()];
         let found = [Input::Lane, Input::Warp].map(|input| layout.bits_of(input));
         if is_memory {
             ensure(layout.is_injective() && found == [0, 0], || format!("{ty}: {id} is no layout of memory"))
         } else {
-            ensure(found == threads, || format!("{ty}: {id} is not for {} warps", self.header.num_warps))?;
+            let fits = found[0] == 5 && self.may_be_for(1 << found[1]);
+            ensure(fits, || format!("{ty}: {id} is not for {} warps", self.header.num_warps))?;
             ensure(layout.free_bits(Input::Register) == 0, || {
                 format!("{ty}: a thread holds an element twice")
             })
         }
+    }
+
+    /// Whether code may be run by so many warps: those of the block, or of a role. That they are those of its own role is
+    /// checked with the op that has the roles.
+    fn may_be_for(&self, count: u32) -> bool {
+        let is_role = |inst: &InstData| match &inst.op {
+            Op::Gpu(GpuOp::WarpRoles { warps, .. }) => warps.contains(&i64::from(count)),
+            Op::Gpu(_) | Op::Tile(_) => false,
+        };
+        count == self.header.num_warps || self.function.insts.values().any(is_role)
     }
 
     fn arity(&self, op: &GpuOp) -> Check {
@@ -339,12 +349,12 @@ impl<'a> Checker<'a> {
                 self.memory(0)?;
                 self.descriptor(1)?;
                 self.barriers(2)?;
-                self.inst.operands[4..].iter().try_for_each(|value| self.index(*value))
+                self.coordinates(4)
             }
             GpuOp::TensorStore {} => {
                 self.memory(0)?;
                 self.descriptor(1)?;
-                self.inst.operands[2..].iter().try_for_each(|value| self.index(*value))
+                self.coordinates(2)
             }
             GpuOp::NamedBarrier { barrier, threads } => {
                 let most = self.header.num_warps * 32;
@@ -415,12 +425,28 @@ impl<'a> Checker<'a> {
         let bytes = width * buffer.element.bytes() as u32;
         ensure(matches!(bytes, 4 | 8 | 16), || format!("copy_async moves 4, 8 or 16 bytes, found {bytes}"))?;
         let layout = self.layout(self.operand(1)).ok_or("copy_async takes tiles")?;
-        let contiguous = layout.vector_in(self.header.layouts.get(buffer.layout)).width();
+        let memory = self.header.layouts.get(buffer.layout);
+        let contiguous = layout.vector_in(memory).width();
         ensure(contiguous >= width, || {
             format!(
                 "{contiguous} elements that a thread copies lie together in the buffer, {width} are asked for"
             )
-        })
+        })?;
+        // Those that lie together in the buffer have to be those that lie together in global memory.
+        let offsets = layout.offsets_in(memory);
+        let registers = layout.vector_along(axis as usize).at_most(width).registers(0);
+        let offset = |register: u32| offsets.at(&[(Input::Register, register)]);
+        let is_one_run = (0..).zip(&registers).all(|(place, register)| offset(*register) == place);
+        ensure(is_one_run, || format!("what lies together along axis {axis} does not in the buffer"))
+    }
+
+    /// One for each axis of the tensor, which has at least those of the tile.
+    fn coordinates(&self, first: usize) -> Check {
+        let coordinates = &self.inst.operands[first..];
+        let rank = self.memory(0)?.shape.len();
+        let fits = (rank.max(1)..=5).contains(&coordinates.len());
+        ensure(fits, || format!("{} coordinates of a tile of {rank} axes", coordinates.len()))?;
+        coordinates.iter().try_for_each(|value| self.index(*value))
     }
 
     fn descriptor(&self, place: usize) -> Check {
@@ -456,12 +482,22 @@ impl<'a> Checker<'a> {
     fn mma(&self, shape: MmaShape, warps: &[i64], is_async: bool) -> Check {
         let [m, n] = warps else { return Err("the warps are so many along M and so many along N".into()) };
         let warps = [*m as u32, *n as u32];
-        ensure(warps[0] * warps[1] == self.header.num_warps, || {
-            format!("{m} x {n} warps are not {}", self.header.num_warps)
-        })?;
+        let acc = self.operand(2);
+        let layout = self.layout(acc).ok_or_else(|| format!("{acc} is no part of a product"))?;
+        let count = 1 << layout.bits_of(Input::Warp);
+        ensure(warps[0] * warps[1] == count, || format!("{m} x {n} warps are not {count}"))?;
         let tiles = self.product_tiles()?;
         let bits = element_bits(&tiles[0]);
         let mma = Mma::new(shape.m, shape.n, shape.k, bits);
+        if is_async {
+            let is_size = |size: u32| size.is_power_of_two() && (8..=256).contains(&size);
+            let exists =
+                shape.m == 64 && is_size(shape.n) && shape.k * bits == 256 && warps[0].is_multiple_of(4);
+            ensure(exists, || format!("there is no wgmma {shape:?} of {bits} bits by {m} x {n} warps"))?;
+            let sizes =
+                [tiles[2].shape[0] >= shape.m, tiles[2].shape[1] >= shape.n, tiles[0].shape[1] >= shape.k];
+            ensure(tiles[2].rank() == 2 && sizes == [true; 3], || format!("{} is too small", tiles[2]))?;
+        }
         for (place, fragment) in [Fragment::A, Fragment::B].into_iter().enumerate() {
             match self.operand(place) {
                 Type::Registers { .. } if is_async && place == 1 => {
@@ -472,7 +508,6 @@ impl<'a> Checker<'a> {
                 other => return Err(format!("a product cannot read {other}")),
             }
         }
-        let acc = self.operand(2);
         self.fragment(mma, Fragment::Accumulator, acc, warps)?;
         match acc {
             Type::Registers { tile, layout: Some(layout) } | Type::Pending { tile, layout } if is_async => {
@@ -533,6 +568,59 @@ impl<'a> Checker<'a> {
             format!("the roles take {} warps of {}", warps.iter().sum::<i64>(), self.header.num_warps)
         })?;
         let budget: i64 = warps.iter().zip(registers).map(|(warps, registers)| warps * 32 * registers).sum();
-        ensure(budget <= 65_536, || format!("the roles take {budget} registers, a multiprocessor has 65536"))
+        ensure(budget <= 65_536, || {
+            format!("the roles take {budget} registers, a multiprocessor has 65536")
+        })?;
+        let mut first = 0;
+        for (role, (&count, &registers)) in warps.iter().zip(registers).enumerate() {
+            ensure(count > 0, || format!("role {role} has {count} warps"))?;
+            let is_number = (24..=256).contains(&registers) && registers % 8 == 0;
+            let are_groups = first % 4 == 0 && count % 4 == 0;
+            ensure(registers == 0 || (is_number && are_groups), || {
+                format!(
+                    "warps {first} to {} cannot take {registers} registers: whole warpgroups take 24 to 256 in steps of 8",
+                    first + count - 1
+                )
+            })?;
+            self.role(role, first, count)?;
+            first += count;
+        }
+        Ok(())
+    }
+
+    /// What a role does it can do by itself: its tiles are spread over its warps.
+    fn role(&self, role: usize, first: i64, count: i64) -> Check {
+        let mut checked = Ok(());
+        self.function.walk(self.inst.regions[role], &mut |inst| {
+            let data = &self.function.insts[inst];
+            let regions = data.regions.iter().flat_map(|region| &self.function.blocks[*region].parameters);
+            let mut values = data.operands.iter().chain(&data.results).chain(regions);
+            let is_foreign = |value: &&Value| match self.ty(**value) {
+                Type::Registers { layout: Some(id), .. } | Type::Pending { layout: id, .. } => {
+                    1 << self.header.layouts.get(*id).bits_of(Input::Warp) != count
+                }
+                Type::Registers { layout: None, .. }
+                | Type::Buffer(_)
+                | Type::Ring(_)
+                | Type::Empty(_)
+                | Type::Full(_)
+                | Type::Mbarrier { .. } => false,
+            };
+            let foreign = values
+                .find(is_foreign)
+                .map(|value| format!("{} in a role of {count} warps", self.ty(*value)));
+            let other = match &data.op {
+                Op::Tile(ir::Op::Barrier {}) => Some("a barrier of the block in a role".into()),
+                Op::Gpu(GpuOp::WarpRoles { .. }) => Some("roles in a role".into()),
+                Op::Gpu(GpuOp::Wgmma { .. }) if first % 4 != 0 => {
+                    Some(format!("wgmma by warps from {first} on, which are no warpgroup"))
+                }
+                Op::Gpu(_) | Op::Tile(_) => None,
+            };
+            if let (Ok(()), Some(message)) = (&checked, foreign.or(other)) {
+                checked = Err(message);
+            }
+        });
+        checked
     }
 }
