@@ -15,6 +15,10 @@
 //!   multiply-add, as Triton's code lets it, unless the plan forbids it ([`Plan::contraction`]). Where the meaning of an op depends on each rounding, the instructions say `.rn`.
 //! - An offset of 32 bits is signed arithmetic that does not overflow, so a pointer moved by a sum with a constant is the
 //!   moved pointer plus a constant: the widening is shared by all registers of a tile, the constant is in the address.
+//! - What one thread does for all that run the code (tensor copies, barriers in shared memory) one lane of their first warp
+//!   does, the one that `elect.sync` names. In a role, the number of a thread counts from the first warp of the role.
+//! - The registers that `wgmma` sums up in are written in place, against the rule that registers are assigned once. No op
+//!   names them until the product is finished, so that nothing that was numbered before can be taken for what is in them after.
 
 mod arithmetic;
 mod assertion;

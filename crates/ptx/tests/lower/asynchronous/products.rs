@@ -78,6 +78,18 @@ const THREE_PRODUCTS: &str = "  %p1 = wgmma %left, %b_buffer, %acc {INSTRUCTION}
   %sum = sub %three, %beside : ACC
 ";
 
+/// Products that follow each other around a loop, five in all.
+const PRODUCTS_IN_A_LOOP: &str = "  %zero = constant {value = 0:int32} : int32
+  %one = constant {value = 1:int32} : int32
+  %four = constant {value = 4:int32} : int32
+  %first = wgmma %left, %b_buffer, %acc {INSTRUCTION} : pending<ACC>
+  %last = for_loop %zero, %four, %one, %first {options = \"stages=0 unroll=0\"} (%i: int32, %p: pending<ACC>) {
+    %next = wgmma %left, %b_buffer, %p {INSTRUCTION} : pending<ACC>
+    yield_values %next
+  } : pending<ACC>
+  %sum = finish %last {pending = 0} : ACC
+";
+
 impl Case {
     fn depth(self) -> u32 {
         256 / (self.a.bits())
@@ -287,6 +299,20 @@ fn a_product_goes_on_beside_another() {
         let depth = case.shape[2] as usize / 16;
         let [first, beside, second] = [0, 1, 2].map(|product| sums[product * depth].split(',').next());
         assert!(first == second && first != beside, "{sums:?}");
+    }
+}
+
+#[test]
+fn products_under_way_go_around_a_loop() {
+    for sum in [Dtype::F32, Dtype::F16] {
+        let case = Case { sum, ..HALF };
+        let (head, kernel) = case.program(PRODUCTS_IN_A_LOOP);
+        let text = head.lower(&kernel);
+        assert_eq!(case.outcome(&head, &text, 5.0), Ok(true), "{text}");
+        let start = text.find("$loop").expect("there is a loop");
+        let body = text[start..].split("$end").next().expect("it ends");
+        // The counter of the loop is all that moves.
+        assert_eq!(body.matches("mov.b32").count(), 1, "the registers stay where they are\n{text}");
     }
 }
 

@@ -126,12 +126,16 @@ fn roles_that_cannot_be() {
         ("warps = [4, 4], registers = [20, 0]", "", "cannot take 20 registers"),
         ("warps = [4, 4], registers = [100, 0]", "", "cannot take 100 registers"),
         ("warps = [2, 6], registers = [40, 0]", "", "warps 0 to 1 cannot take 40 registers"),
+        ("warps = [4, 4], registers = [24, 264]", "", "cannot take 264 registers"),
         ("warps = [4, 4], registers = [0, 0]", own, "in a role of 4 warps"),
         ("warps = [4, 4], registers = [0, 0]", "    barrier\n", "a barrier of the block in a role"),
     ] {
         let found = refusal("sm_90a", 8, &[four.clone(), eight.clone()], &roles(attributes, first));
         assert!(found.contains(expected), "{attributes}: {found}");
     }
+    // 16 warps begin with 136 registers each.
+    let found = refusal("sm_90a", 16, &[], &roles("warps = [4, 12], registers = [232, 104]", ""));
+    assert!(found.contains("the roles take 69632 registers at the beginning"), "{found}");
     let found = refusal("sm_80", 8, &[], &roles("warps = [4, 4], registers = [40, 80]", ""));
     assert_eq!(found, "`warp_roles` is not available on sm_80");
 }

@@ -142,9 +142,9 @@ fn outcome(head: &Head, text: &str, steps: u32, is_blocked: bool) -> Result<bool
     let mut result = Memory::zeros(m * n * 4);
     let box_of = [64, 64];
     let mut a_map =
-        map(&mut a_memory, TensorDataType::F16, [depth as u64, m as u64], box_of, Swizzle::Bytes128);
+        map(&mut a_memory, TensorDataType::F16, &[depth as u64, m as u64], &box_of, Swizzle::Bytes128);
     let mut b_map =
-        map(&mut b_memory, TensorDataType::F16, [n as u64, depth as u64], box_of, Swizzle::Bytes128);
+        map(&mut b_memory, TensorDataType::F16, &[n as u64, depth as u64], &box_of, Swizzle::Bytes128);
     let mut arguments = [
         Argument::Memory(&mut a_map),
         Argument::Memory(&mut b_map),

@@ -1,25 +1,30 @@
 //! Tensor copies through barriers in shared memory: a ring of slots is loaded, copied from slot to slot, and stored.
 
-use tilewright_layout::{SwizzleMode, swizzled};
+use tilewright_layout::{Layout, SwizzleMode, blocked, swizzled};
 use tilewright_sim::{OutOfBoundsFill, Swizzle, TensorDataType, TensorMap};
 
 use super::{Argument, Head, Memory, by_rows, with_operand, without};
 
-/// A map of a dense matrix, the contiguous axis first in `extents` and `boxes`.
+/// A map of a dense tensor, the contiguous axis first in `extents` and `boxes`.
 pub fn map(
     memory: &mut Memory,
     ty: TensorDataType,
-    extents: [u64; 2],
-    boxes: [u32; 2],
+    extents: &[u64],
+    boxes: &[u32],
     swizzle: Swizzle,
 ) -> Memory {
+    let mut stride = u64::from(ty.bytes());
+    let strides = extents.iter().map(|extent| {
+        stride *= extent;
+        stride
+    });
     let map = TensorMap {
         data_type: ty,
         address: memory.address(),
         extents: extents.to_vec(),
-        strides: vec![extents[0] * u64::from(ty.bytes())],
+        strides: strides.take(extents.len() - 1).collect(),
         box_extents: boxes.to_vec(),
-        element_strides: vec![1, 1],
+        element_strides: vec![1; extents.len()],
         swizzle,
         fill: OutOfBoundsFill::Zero,
     };
@@ -110,7 +115,7 @@ fn outcome(head: &Head, text: &str, steps: u32) -> Result<bool, String> {
     let (mut from, mut to) = (Memory::new(&bytes), Memory::zeros(bytes.len()));
     let extents = [u64::from(columns), u64::from(rows)];
     let [mut first, mut second] = [&mut from, &mut to]
-        .map(|memory| map(memory, TensorDataType::F16, extents, [64, ROWS], Swizzle::Bytes128));
+        .map(|memory| map(memory, TensorDataType::F16, &extents, &[64, ROWS], Swizzle::Bytes128));
     let mut arguments = [
         Argument::Memory(&mut first),
         Argument::Memory(&mut second),
@@ -172,4 +177,86 @@ fn each_mistake_is_found() {
     assert!(found.contains("deadlock") || found.contains("wait"), "{found}");
     let found = fault(&with_operand(&text, "cp.async.bulk.wait_group.read", "1"));
     assert!(found.contains("race"), "{found}");
+}
+
+/// One thread loads a box at coordinates that are parameters; its elements are stored one after the other.
+fn one_box(shape: &[u32], coordinates: usize) -> (Head, String) {
+    let size: u32 = shape.iter().product();
+    let barrier = size * 4;
+    let mut head = Head::new("sm_90a", 2, barrier + 8);
+    let order: Vec<usize> = (0..shape.len()).rev().collect();
+    let m = head.add(Layout::strided(shape, &order));
+    let flat = blocked(&[size], &[1], &[32], &[2], &[0]);
+    let (tile, flat) = (head.add(flat.reshape(shape)), head.add(flat));
+    let shape = format!("{shape:?}");
+    let names: Vec<String> = (0..coordinates).map(|axis| format!("%c{axis}")).collect();
+    let kernel = format!(
+        "kernel func0 @k(%from: *int8, %x: *int32, {}) {{
+  %zero = constant {{value = 0:int32}} : int32
+  %box = alloc {{offset = 0}} : buffer<1, int32{shape}@{m}>
+  %full = alloc {{offset = {barrier}}} : mbarrier<1>
+  mbarrier_init %full {{arrivals = 1}}
+  barrier
+  mbarrier_expect %full, %zero {{bytes = {barrier}}}
+  tensor_load %box, %from, %full, %zero, {}
+  mbarrier_wait %full, %zero, %zero
+  %value = local_load %box {{matrix = false}} : int32{shape}@{tile}
+  %all = reshape %value {{shape = [{size}]}} : int32[{size}]@{flat}
+  %range = arange {{start = 0, end = {size}}} : int32[{size}]@{flat}
+  %to = splat %x {{shape = [{size}]}} : *int32[{size}]@{flat}
+  %there = ptr_add %to, %range : *int32[{size}]@{flat}
+  store %there, %all {{cache = \"\", eviction = \"\", axis = 0, width = 1}}
+  barrier
+  dealloc %full
+  dealloc %box
+  return_values
+}}
+",
+        names.iter().map(|name| format!("{name}: int32")).collect::<Vec<_>>().join(", "),
+        names.join(", ")
+    );
+    (head, kernel)
+}
+
+#[test]
+fn boxes_of_every_rank_with_the_last_coordinate_contiguous() {
+    let shapes: [&[u32]; 5] = [&[64], &[8, 16], &[2, 4, 16], &[2, 2, 4, 8], &[2, 2, 2, 2, 8]];
+    let cases =
+        shapes.iter().map(|shape| (*shape, shape.len())).chain([(&[8_u32, 16][..], 3), (&[64][..], 5)]);
+    for (shape, rank) in cases {
+        let (head, kernel) = one_box(shape, rank);
+        let text = head.lower(&kernel);
+        assert!(text.contains(&format!("cp.async.bulk.tensor.{rank}d.")), "{text}");
+        // The tensor has four more along each axis, which the box leaves out before or behind it.
+        let start = |axis: usize| if axis + 1 == rank { 4 } else { axis % 3 + 1 };
+        let boxes: Vec<u32> =
+            std::iter::repeat_n(1, rank - shape.len()).chain(shape.iter().copied()).collect();
+        let extents: Vec<u64> = boxes.iter().map(|size| u64::from(*size) + 4).collect();
+        let count: u64 = extents.iter().product();
+        let numbers: Vec<u8> = (0..count as u32).flat_map(u32::to_le_bytes).collect();
+        let mut tensor = Memory::new(&numbers);
+        let reversed = |sizes: &[u32]| sizes.iter().rev().copied().collect::<Vec<_>>();
+        let inner: Vec<u64> = extents.iter().rev().copied().collect();
+        let mut map = map(&mut tensor, TensorDataType::S32, &inner, &reversed(&boxes), Swizzle::None);
+        let size: u32 = shape.iter().product();
+        let mut found = Memory::zeros(size as usize * 4);
+        let mut arguments = vec![Argument::Memory(&mut map), Argument::Memory(&mut found)];
+        arguments.extend((0..rank).map(|axis| Argument::Int(start(axis) as i32)));
+        arguments.push(Argument::Hidden(&mut tensor));
+        head.run(&text, &mut arguments).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
+        for (index, bytes) in found.bytes().as_chunks().0.iter().enumerate() {
+            let (mut rest, mut place, mut stride) = (index as u64, 0, 1);
+            for axis in (0..rank).rev() {
+                let extent = u64::from(boxes[axis]);
+                place += (rest % extent + start(axis) as u64) * stride;
+                rest /= extent;
+                stride *= extents[axis];
+            }
+            assert_eq!(
+                u64::from(u32::from_le_bytes(*bytes)),
+                place,
+                "{shape:?} of {rank} axes, element {index}"
+            );
+        }
+    }
 }
