@@ -113,7 +113,7 @@ deny: ## Licences, sources and bans of the dependencies, where cargo-deny is ins
 
 .PHONY: miri
 miri: ## The unsafe code of the CPU executor under Miri, where a nightly toolchain has it
-	@if cargo +nightly miri --version >/dev/null 2>&1; then cargo +nightly miri test --package tilewright-cpu --lib memory; \
+	@if cargo +nightly miri --version >/dev/null 2>&1; then cargo +nightly miri test --package tilewright-cpu --lib run::memory; \
 	else echo "there is no nightly toolchain with Miri: skipped"; fi
 
 .PHONY: clean

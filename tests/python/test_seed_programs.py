@@ -99,62 +99,12 @@ def test_naive_matmul_out_of_bounds(program):
     )
 
 
-# Three programs are not complete: they were excerpts. As they stand they end as under any Triton, with Python's own
-# error; with the lines that their authors had elsewhere they work.
+def test_naive_matmul(program):
+    assert succeed(program("003_naive_matmul")) == "✅ Triton and Torch match\n"
 
 
-def end(done):
-    """The lines of a traceback that no version of Python decorates."""
-    return [line for line in done.err.splitlines() if set(line) - set(" ^~")]
-
-
-def completed(script, name, old, new):
-    text = (PROGRAMS / f"{name}.py").read_text()
-    assert text.count(old) == 1
-    return script(text.replace(old, new), f"{name}.py")
-
-
-def test_naive_matmul_lacks_a_name(program):
-    path = PROGRAMS / "003_naive_matmul.py"
-    done = program("003_naive_matmul")
-    assert (done.code, done.out) == (1, "")
-    assert end(done) == [
-        "Traceback (most recent call last):",
-        f'  File "{path}", line 84, in <module>',
-        "    triton_output = naive_matmul(a, b)",
-        "NameError: name 'naive_matmul' is not defined. Did you mean: 'naive_matmul_k'?",
-    ]
-
-
-def test_naive_matmul_completed(program, script):
-    # The program allows a difference of 0.05, less than the last place of an fp16 above 64, which some random inputs
-    # reach: a seed makes it the same test each time.
-    old = "a = torch.randn((512, 512)"
-    new = f"naive_matmul = partial(matmul, matmul_k_fn=naive_matmul_k)\ntorch.manual_seed(0)\n{old}"
-    path = completed(script, "003_naive_matmul", old, new)
-    assert succeed(program("", path)) == "✅ Triton and Torch match\n"
-
-
-def test_swizzle_lacks_names(program):
-    done = program("003_swizzle")
-    assert (done.code, done.out) == (1, "")
-    assert end(done) == [
-        "Traceback (most recent call last):",
-        f'  File "{PROGRAMS / "003_swizzle.py"}", line 56, in <module>',
-        "    x",
-        "NameError: name 'x' is not defined",
-    ]
-
-
-def test_swizzle_completed(program, script):
-    old = "blocks_m, blocks_n = 5,4\n"
-    new = (
-        old
-        + "x = torch.arange(blocks_m * blocks_n, device='cuda').view(blocks_m, blocks_n)\n"
-        + "z = -torch.ones_like(x)\n"
-    )
-    path = completed(script, "003_swizzle", old, new)
-    assert succeed(program("", path)) == (
+def test_swizzle(program):
+    assert succeed(program("003_swizzle")) == (
         "tensor([[ 0,  1,  2,  3],\n"
         "        [ 4,  5,  6,  7],\n"
         "        [ 8,  9, 10, 11],\n"
@@ -169,19 +119,5 @@ def test_swizzle_completed(program, script):
     )
 
 
-def test_greyscale_does_not_store(program):
-    done = program("003_greyscale")
-    assert (done.code, done.out) == (1, "")
-    lines = end(done)
-    assert lines[:3] == [
-        "Traceback (most recent call last):",
-        f'  File "{PROGRAMS / "003_greyscale.py"}", line 45, in <module>',
-        "    assert torch.equal(grey_img, expected), (grey_img, expected)",
-    ]
-    assert lines[3].startswith("AssertionError: (tensor([[")
-
-
-def test_greyscale_completed(program, script):
-    old = "    # Weirdness: multiplying float with uint vectors fails when simulating on cpu\n"
-    new = old + "    tl.store(out_ptr + offs, 0.2989*r + 0.5870*g + 0.1140*b, mask=mask)\n"
-    assert succeed(program("", completed(script, "003_greyscale", old, new))) == "greyscale matches\n"
+def test_greyscale(program):
+    assert succeed(program("003_greyscale")) == "greyscale matches\n"

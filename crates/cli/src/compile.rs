@@ -21,7 +21,9 @@ Arguments in --signature, one for each parameter, separated by commas:
   (*fp32, i32, 2)          a tuple of these; with fields, of a NamedTuple: (x=*fp32, n=i32)
   BLOCK=1024               by name, behind those by position")]
 pub struct Arguments {
-    #[arg(help = "The file and the kernel: k.py::add_kernel (k.py alone, if it has one kernel)")]
+    #[arg(
+        help = "The file and the kernel: k.py::add_kernel (k.py alone, if it has one kernel); or a text of --emit gpu: k.gpu"
+    )]
     kernel: OsString,
     /// What the arguments are: '*fp32,*fp32:16,i32,BLOCK=1024'
     #[arg(long, short, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
@@ -54,12 +56,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                 .into(),
         ));
     }
+    let (path, name) = file_and_name(&arguments.kernel);
+    if name.is_none() && path.extension().is_some_and(|extension| extension == "gpu") {
+        return write(arguments, gpu_text(path, stage)?);
+    }
     if !Stage::of(target).contains(&stage) {
         let names: Vec<&str> = Stage::of(target).iter().map(|stage| stage.name()).collect();
         let (stage, names) = (stage.name(), names.join(", "));
         return Err(Failure::Usage(format!("there is no stage '{stage}' for {target}; there are {names}")));
     }
-    let (path, name) = file_and_name(&arguments.kernel);
     let module = Module::from_file(path)?;
     let name = match &name {
         Some(name) => name,
@@ -70,6 +75,25 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Stage::Ast => module.syntax_tree(name)?,
         _ => compile(&module.kernel(name)?, arguments, target, stage)?,
     };
+    write(arguments, text)
+}
+
+/// A program in the language of the GPU path, as `--emit gpu` prints it. What it is for stands in its text.
+fn gpu_text(path: &Path, stage: Stage) -> Result<String, Failure> {
+    if !matches!(stage, Stage::Gpu | Stage::Ptx) {
+        return Err(Failure::Usage(format!(
+            "of a .gpu file there is no stage '{}'; there are gpu, ptx",
+            stage.name()
+        )));
+    }
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|error| Failure::Io(format!("cannot read {name}: {error}")))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| Failure::Io(format!("cannot read {name}: it is not UTF-8: {error}")))?;
+    tilewright::compiler::compile_gpu_text(&name, &text, stage).map_err(|error| Error::from(error).into())
+}
+
+fn write(arguments: &Arguments, text: String) -> Result<(), Failure> {
     match &arguments.output {
         None => output::print(&text),
         Some(path) => std::fs::write(path, text)

@@ -72,6 +72,37 @@ fn every_stage_is_printed() {
     }
 }
 
+/// A kernel whose reduction crosses warps, so that its text has shared memory and barriers.
+#[test]
+fn the_text_of_the_gpu_stage_is_input_as_well() {
+    let source = "import triton\nimport triton.language as tl\n\n@triton.jit\ndef total(x, y, N: tl.constexpr):\n    \
+                  tl.store(y, tl.sum(tl.load(x + tl.arange(0, N)), 0))\n";
+    let path = file("total.py", source.as_bytes());
+    let kernel = format!("{}::total", path.display());
+    let compile = ["compile", &kernel, "-s", "*fp32:16,*fp32:16,1024", "--target", "sm_90", "--emit"];
+    let [gpu, ptx] = ["gpu", "ptx"].map(|stage| outcome(&[&compile[..], &[stage]].concat()).1);
+    let text = file("total.gpu", gpu.as_bytes()).display().to_string();
+    assert_eq!(outcome(&["compile", &text, "--emit", "gpu"]), (0, gpu.clone()));
+    // The text has no places in the source.
+    let code = |ptx: &str| -> String {
+        let lines =
+            ptx.lines().filter(|line| !line.trim_start().starts_with(['/', '.']) || line.contains(".reg"));
+        lines.map(|line| format!("{line}\n")).collect()
+    };
+    let (status, again) = outcome(&["compile", &text, "--emit", "ptx"]);
+    assert_eq!((status, code(&again)), (0, code(&ptx)));
+
+    let broken = file("broken.gpu", gpu.replacen("  barrier\n", "  barier\n", 1).as_bytes());
+    let (status, message) = outcome(&["compile", &broken.display().to_string(), "--emit", "ptx"]);
+    assert_eq!(status, 1);
+    assert!(
+        message.contains("error[TW0025]: unknown op `barier`") && message.contains("broken.gpu:"),
+        "{message}"
+    );
+    let (status, message) = outcome(&["compile", &text, "--emit", "opt"]);
+    assert!(status == 2 && message.contains("there is no stage 'opt'"), "{message}");
+}
+
 #[test]
 fn the_result_goes_to_a_file() {
     let path = file("output.py", KERNELS.as_bytes());

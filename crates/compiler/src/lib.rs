@@ -11,11 +11,13 @@
 
 mod ast;
 mod compiled;
+mod gpu_text;
 mod stage;
 mod target;
 
 pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions_of, syntax_tree};
 pub use compiled::{CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources};
+pub use gpu_text::compile_gpu_text;
 pub use stage::{DumpHook, Stage};
 pub use target::Target;
 

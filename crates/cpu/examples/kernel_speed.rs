@@ -6,12 +6,11 @@ use std::time::Instant;
 
 use tilewright_cpu::kernels::Operand;
 use tilewright_cpu::kernels::buffer::Buffer;
-use tilewright_cpu::kernels::copy::{Axis as CopyAxis, rearrange};
 use tilewright_cpu::kernels::dot::{Extents, Matrix, Scratch, dot};
 use tilewright_cpu::kernels::elementwise::apply;
 use tilewright_cpu::kernels::reduce::{Axis, Combine, reduce};
 use tilewright_cpu::kernels::{cast::cast, elementwise};
-use tilewright_cpu::memory::{Region, gather, load_block};
+use tilewright_cpu::memory::{Axis as CopyAxis, Region, gather, load_block, rearrange};
 use tilewright_ir::{Dtype, ElementwiseFn as F, Rounding};
 
 /// The elements of a tile.

@@ -1,35 +1,28 @@
 //! The CPU executor of the tile IR: the definition of what every op does.
 //!
 //! ```text
-//! ir::Module ── lower ──> Program ── launch ──> threads ── machine ──> ops ── kernels, memory
+//! ir::Module ── compile ──> Program ── launch ──> threads ── machine ──> ops ── kernels, memory
 //! ```
-//! - [`Program::new`] lowers a module, before or after optimisation, to straight lists of steps over dense slots
-//!   (`lower`, `liveness`, `fuse`, `program`). A program is compiled once and launched often, from any thread.
-//! - [`Program::launch`] runs it for every point of a grid (`launch`); each thread has a machine that executes the steps
-//!   (`machine`) over values (`value`): tiles that stay symbolic while they can (`symbolic`), otherwise dense buffers
-//!   that are recycled (`tile`).
-//! - `ops/` holds one file per family of ops. They decide between symbolic and dense execution; the loops over elements
-//!   are in [`kernels`], and [`memory`] alone touches memory of the user.
-//! - What goes wrong in a running kernel is a `Fault` (`fault`), which becomes a diagnostic.
+//! - [`Program::new`] compiles a module, before or after optimisation, to a `Program` (`program`): straight lists of steps
+//!   over slots. `compile/` lowers the module and fuses steps. A program is compiled once and launched often, from any
+//!   thread.
+//! - [`Program::launch`] runs it for each point of a grid (`run/launch.rs`). Each thread has a machine that executes the
+//!   steps (`run/machine.rs`) over values (`run/value.rs`): tiles that stay symbolic while they can (`run/symbolic.rs`),
+//!   otherwise dense buffers that are recycled (`run/tile.rs`).
+//! - `run/ops/` holds one file for each family of ops. They decide between symbolic and dense execution; the loops over
+//!   elements are in [`kernels`], and [`memory`] alone accesses user memory.
+//! - What goes wrong in a running kernel is a `Fault` (`run/fault.rs`), which becomes a diagnostic.
 //!
-//! Invariants: no `unsafe` outside of [`memory`]; nothing is allocated per program once a thread is warm; a store that
-//! fails has written nothing; the result of a launch does not depend on the number of threads, unless the program races.
+//! Invariants: no `unsafe` outside of [`memory`]; a warm thread allocates nothing per program; a store that faults has
+//! written nothing; the result of a launch does not depend on the number of threads, unless the program races.
 
-mod fault;
-mod fuse;
-pub mod kernels;
-mod launch;
-mod liveness;
-mod lower;
-mod machine;
-pub mod memory;
-mod ops;
+mod compile;
 mod program;
-mod repeat;
-mod scalar;
-mod symbolic;
-mod tile;
-mod value;
+mod run;
+mod types;
 
-pub use launch::{Argument, Interrupt, Launch};
 pub use program::Program;
+pub use run::argument::Argument;
+pub use run::interrupt::Interrupt;
+pub use run::launch::Launch;
+pub use run::{kernels, memory};

@@ -94,8 +94,7 @@ fn shapes() {
          %c = expand_dims %r {axis = 1} : int32[4, 1]
          %b = broadcast %c {shape = [4, 3]} : int32[4, 3]
          %n = mul %u, %b : int32[4, 3]
-         %m = relayout %n : int32[4, 3]
-         %w = reshape %m {shape = [12]} : int32[12]
+         %w = reshape %n {shape = [12]} : int32[12]
          store %w to %out: int32[12]",
     );
     let mut args = [i32s(&(0..12).collect::<Vec<_>>()), i32s(&[0; 12])];

@@ -4,24 +4,10 @@ mod common;
 
 use std::fmt::Write;
 
-use common::{Arg, i32s, i64s, int, run};
+use common::{Arg, Random, i32s, i64s, int, run};
 
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";
-
-/// A small generator of random numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    fn pick<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())]
-    }
-}
 
 /// The tiles of a program under construction, all of one shape.
 struct Kernel {

@@ -1,9 +1,9 @@
-//! How long planning takes: `cargo run --release -p tilewright-gpu --example time -- sm_90 4 kernel.ir…`. The plan itself is
-//! printed with `TILEWRIGHT_DUMP=gpu`.
+//! How long compilation takes: `cargo run --release -p tilewright-gpu --example time -- sm_90 4 kernel.ir…`. The program itself
+//! is printed with `TILEWRIGHT_DUMP=gpu`.
 
 use std::time::Instant;
 
-use tilewright_gpu::{Target, dump, plan};
+use tilewright_gpu::{Target, compile};
 
 const TIMES: u32 = 50;
 
@@ -18,15 +18,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut best = f64::INFINITY;
         for _ in 0..TIMES {
             let start = Instant::now();
-            let result = plan(&module, target, num_warps);
+            let result = compile(&module, target, num_warps);
             best = best.min(start.elapsed().as_secs_f64());
             result.map_err(|diagnostic| diagnostic.render(&module.sources, tilewright_base::Color::Never))?;
         }
         println!("{file}: {:.3} ms", best * 1e3);
         if std::env::var("TILEWRIGHT_DUMP").is_ok_and(|stage| stage == "gpu")
-            && let Ok(plan) = plan(&module, target, num_warps)
+            && let Ok(program) = compile(&module, target, num_warps)
         {
-            print!("{}", dump(&plan));
+            print!("{}", tilewright_ir::print(&program, false));
         }
     }
     Ok(())

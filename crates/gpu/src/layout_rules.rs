@@ -1,68 +1,11 @@
-//! What ops do to layouts: which role each plays, and how the layout of a result follows from that of an operand and back.
+//! What ops do to layouts: how the layout of a result follows from that of an operand, and back.
 
 use smallvec::SmallVec;
-use tilewright_ir::{Dialect, Function, Inst, Op, Operation, Type, Value};
+use tilewright_ir::{Op, Type};
 use tilewright_layout::{Layout, Reduction};
 
 /// Lanes of a warp.
 pub const LANES: u32 = 32;
-
-/// What an op is to the choice of layouts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
-    /// Each element from the elements at the same place.
-    Pointwise,
-    /// The value itself; nothing is left of the op.
-    Identity,
-    /// A tile of scalars that each thread can compute for itself.
-    Source,
-    /// Elements at other places, none computed.
-    Shape,
-    /// Reads memory.
-    Load,
-    /// Uses tiles and gives none.
-    Sink,
-    /// A product of matrices.
-    Dot,
-    /// A reduction.
-    Reduce,
-    /// A loop: carried values.
-    Loop,
-    /// A branch.
-    Branch,
-    /// Scalars, or nothing at all.
-    Scalar,
-    /// A promise of the program; nothing is left of it.
-    Promise,
-    /// A call: inlined before.
-    Call,
-}
-
-/// The role of an op.
-pub fn role(op: &Op) -> Role {
-    match op {
-        Op::Elementwise { .. } | Op::Cast { .. } | Op::Bitcast { .. } | Op::PtrAdd {} => Role::Pointwise,
-        Op::Hint { .. } | Op::Relayout {} => Role::Identity,
-        Op::Arange { .. } | Op::Splat { .. } => Role::Source,
-        Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } => {
-            Role::Shape
-        }
-        Op::Load { .. } => Role::Load,
-        Op::Store { .. } | Op::Assert { .. } => Role::Sink,
-        Op::Dot { .. } => Role::Dot,
-        Op::Reduce { .. } => Role::Reduce,
-        Op::For { .. } | Op::While {} => Role::Loop,
-        Op::If {} => Role::Branch,
-        Op::Constant { .. }
-        | Op::ProgramId { .. }
-        | Op::NumPrograms { .. }
-        | Op::Barrier {}
-        | Op::Yield {}
-        | Op::Return {} => Role::Scalar,
-        Op::Assume {} => Role::Promise,
-        Op::Call { .. } => Role::Call,
-    }
-}
 
 /// The layout of a tile that nobody asks anything of.
 pub fn default_layout(shape: &[u32], num_warps: u32) -> Layout {
@@ -124,32 +67,6 @@ fn grown_axes<'a>(operand: &'a Type, shape: &'a [u32]) -> impl Iterator<Item = u
 /// The width of an element when it moves between threads: a predicate takes a byte.
 pub fn element_bits(ty: &Type) -> u32 {
     ty.element.bytes() as u32 * 8
-}
-
-/// A loop's carried value: what it begins with, what it is in each region, what the body yields, and the result.
-pub struct Slot {
-    pub initial: Value,
-    pub parameters: SmallVec<[Value; 2]>,
-    pub yielded: Value,
-    pub result: Value,
-}
-
-/// The carried values of a loop.
-pub fn slots<D: Dialect>(function: &Function<D>, inst: Inst) -> Vec<Slot> {
-    let data = &function.insts[inst];
-    let (bounds, index) = if matches!(data.op.as_tile(), Some(Op::For { .. })) { (3, 1) } else { (0, 0) };
-    let body = *data.regions.last().expect("the verifier checks that a loop has a body");
-    let slot = |number: usize| Slot {
-        initial: data.operands[bounds + number],
-        parameters: data
-            .regions
-            .iter()
-            .map(|region| function.blocks[*region].parameters[index + number])
-            .collect(),
-        yielded: function.yielded(body)[number],
-        result: data.results[number],
-    };
-    (0..data.results.len()).map(slot).collect()
 }
 
 /// The layout in which a thread reads an operand of a product of single elements: the rows of A and the columns of B that its

@@ -193,11 +193,6 @@ pub trait Builder {
         self.emit_one(Op::Hint { kind, values }, smallvec![value])
     }
 
-    /// See [`Op::Relayout`].
-    fn relayout(&mut self, tile: Self::Value) -> Result<Self::Value, RuleError> {
-        self.emit_one(Op::Relayout {}, smallvec![tile])
-    }
-
     /// See [`Op::Assume`].
     fn assume(&mut self, condition: Self::Value) -> Result<(), RuleError> {
         self.emit(Op::Assume {}, smallvec![condition], SmallVec::new()).map(|_| ())

@@ -1,4 +1,8 @@
-//! The second op table: functions that act on each element alone.
+//! The second op table: functions that act on each element alone, by families.
+//!
+//! From a row follow the variant of [`ElementwiseFn`], the one of its family's enum, and the plain data of
+//! [`ElementwiseFn::info`]. A backend matches on [`ElementwiseFn::family`] and then on the function in it, without a
+//! catch-all arm, so that a new row does not compile until each backend has it.
 
 use crate::types::{Dtype, DtypeKind, Element, Type};
 
@@ -57,6 +61,8 @@ pub enum Accuracy {
 pub struct ElementwiseInfo {
     /// The mnemonic.
     pub name: &'static str,
+    /// The name of its family.
+    pub family: &'static str,
     /// The exact meaning.
     pub docs: &'static [&'static str],
     /// The names of the operands.
@@ -67,32 +73,76 @@ pub struct ElementwiseInfo {
     pub signature: Signature,
     /// The error that it may have.
     pub accuracy: Accuracy,
+    /// Whether swapping its two operands changes nothing.
+    pub commutative: bool,
+}
+
+macro_rules! is_commutative {
+    () => {
+        false
+    };
+    (commutative) => {
+        true
+    };
 }
 
 macro_rules! elementwise {
-    ($($(#[doc = $doc:literal])* $variant:ident $name:literal ($($operand:ident)*) $domain:ident $signature:ident
-       $accuracy:expr;)*) => {
+    ($($(#[doc = $family_doc:literal])* $family:ident $family_fn:ident $domain:ident $signature:ident {
+        $($(#[doc = $doc:literal])* $variant:ident $name:literal ($($operand:ident)*)
+          $accuracy:expr $(, $commutative:ident)?;)*
+    })*) => {
         /// A function that acts on each element alone.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum ElementwiseFn {
+            $($($(#[doc = $doc])* $variant,)*)*
+        }
+
+        /// A function by its family. Those of a family take the same element types, so that a match on a family lists
+        /// what there is to do for a type, and nothing else.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum ElementwiseFamily {
+            $($(#[doc = $family_doc])* $family($family_fn),)*
+        }
+
+        $($(#[doc = $family_doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum $family_fn {
             $($(#[doc = $doc])* $variant,)*
         }
 
+        impl $family_fn {
+            /// Every function of the family.
+            pub const ALL: &[$family_fn] = &[$($family_fn::$variant,)*];
+        }
+
+        impl From<$family_fn> for ElementwiseFn {
+            fn from(function: $family_fn) -> Self {
+                match function { $($family_fn::$variant => ElementwiseFn::$variant,)* }
+            }
+        })*
+
         impl ElementwiseFn {
             /// Every function.
-            pub const ALL: &[ElementwiseFn] = &[$(ElementwiseFn::$variant,)*];
+            pub const ALL: &[ElementwiseFn] = &[$($(ElementwiseFn::$variant,)*)*];
+
+            /// The family, and which of its functions this is.
+            pub fn family(self) -> ElementwiseFamily {
+                match self { $($(ElementwiseFn::$variant => ElementwiseFamily::$family($family_fn::$variant),)*)* }
+            }
 
             /// Its row.
             pub fn info(self) -> &'static ElementwiseInfo {
                 match self {
-                    $(ElementwiseFn::$variant => &ElementwiseInfo {
+                    $($(ElementwiseFn::$variant => &ElementwiseInfo {
                         name: $name,
+                        family: stringify!($family),
                         docs: &[$($doc,)*],
                         operands: &[$(stringify!($operand),)*],
                         domain: Domain::$domain,
                         signature: Signature::$signature,
                         accuracy: $accuracy,
-                    },)*
+                        commutative: is_commutative!($($commutative)?),
+                    },)*)*
                 }
             }
         }
@@ -100,91 +150,115 @@ macro_rules! elementwise {
 }
 
 elementwise! {
-    /// Sum. Integers wrap; booleans add modulo 2.
-    Add "add" (x y) Number Same Accuracy::Exact;
-    /// Difference. Integers wrap.
-    Sub "sub" (x y) Number Same Accuracy::Exact;
-    /// Product. Integers wrap.
-    Mul "mul" (x y) Number Same Accuracy::Exact;
-    /// Quotient; x/0 is an infinity or NaN as in IEEE 754.
-    Div "div" (x y) Float Same Accuracy::Ulp(2.0);
-    /// Quotient rounded to nearest even.
-    DivRn "div_rn" (x y) Float Same Accuracy::Exact;
-    /// Quotient truncated towards zero, as in C. By zero all bits of it are one; the smallest value by -1 wraps.
-    IntDiv "int_div" (x y) Bits Same Accuracy::Exact;
-    /// Remainder with the sign of x, as in C: x less the quotient times y, which by zero is x, and by -1 is 0.
-    IntRem "int_rem" (x y) Bits Same Accuracy::Exact;
-    /// Remainder with the sign of x, exact, as C's fmod.
-    FloatRem "float_rem" (x y) Float Same Accuracy::Exact;
-    /// Negation. Integers wrap.
-    Neg "neg" (x) Number Same Accuracy::Exact;
-    /// Absolute value. The smallest signed integer stays itself.
-    Abs "abs" (x) Number Same Accuracy::Exact;
-    /// The smaller one; where one is NaN, the other (IEEE 754-2019 minimumNumber; -0 is below +0).
-    Min "min" (x y) Number Same Accuracy::Exact;
-    /// The larger one; where one is NaN, the other (IEEE 754-2019 maximumNumber; -0 is below +0).
-    Max "max" (x y) Number Same Accuracy::Exact;
-    /// The smaller one; NaN where either is NaN (IEEE 754-2019 minimum).
-    MinNan "min_nan" (x y) Float Same Accuracy::Exact;
-    /// The larger one; NaN where either is NaN (IEEE 754-2019 maximum).
-    MaxNan "max_nan" (x y) Float Same Accuracy::Exact;
-    /// Bitwise and.
-    And "and" (x y) Bits Same Accuracy::Exact;
-    /// Bitwise or.
-    Or "or" (x y) Bits Same Accuracy::Exact;
-    /// Bitwise exclusive or.
-    Xor "xor" (x y) Bits Same Accuracy::Exact;
-    /// Bitwise complement; of a boolean, its negation.
-    Not "not" (x) Bits Same Accuracy::Exact;
-    /// x shifted left by y, an unsigned number of bits; 0 where y is the width or more.
-    Shl "shl" (x y) Bits Same Accuracy::Exact;
-    /// x shifted right by y, an unsigned number of bits: arithmetic for signed types, where a y of the width or more
-    /// gives the sign; logical for unsigned types, where it gives 0.
-    Shr "shr" (x y) Bits Same Accuracy::Exact;
-    /// Equal; false where either is NaN.
-    Eq "eq" (x y) Any Compare Accuracy::Exact;
-    /// Not equal; true where either is NaN.
-    Ne "ne" (x y) Any Compare Accuracy::Exact;
-    /// Less; false where either is NaN.
-    Lt "lt" (x y) Any Compare Accuracy::Exact;
-    /// Less or equal; false where either is NaN.
-    Le "le" (x y) Any Compare Accuracy::Exact;
-    /// Greater; false where either is NaN.
-    Gt "gt" (x y) Any Compare Accuracy::Exact;
-    /// Greater or equal; false where either is NaN.
-    Ge "ge" (x y) Any Compare Accuracy::Exact;
-    /// x where the condition holds, else y. Both are evaluated.
-    Select "select" (condition x y) Any Select Accuracy::Exact;
-    /// x * y + z, rounded once.
-    Fma "fma" (x y z) Float Same Accuracy::Exact;
-    /// The upper half of the product of twice the width.
-    MulHigh "mul_high" (x y) Integer Same Accuracy::Exact;
-    /// e to the power of x. Of binary32 it is as exact as the product of x and log2(e), as in Triton.
-    Exp "exp" (x) Float Same Accuracy::GrowingUlp(7.0, 1.25);
-    /// 2 to the power of x.
-    Exp2 "exp2" (x) Float Same Accuracy::Ulp(2.0);
-    /// Natural logarithm; NaN below 0, -inf at 0.
-    Log "log" (x) Float Same Accuracy::Ulp(2.0);
-    /// Binary logarithm; NaN below 0, -inf at 0.
-    Log2 "log2" (x) Float Same Accuracy::Ulp(2.0);
-    /// Sine of radians, over the whole range.
-    Sin "sin" (x) Float Same Accuracy::Ulp(2.0);
-    /// Cosine of radians, over the whole range.
-    Cos "cos" (x) Float Same Accuracy::Ulp(2.0);
-    /// Square root; NaN below 0.
-    Sqrt "sqrt" (x) Float Same Accuracy::Ulp(2.0);
-    /// Square root rounded to nearest even.
-    SqrtRn "sqrt_rn" (x) Float Same Accuracy::Exact;
-    /// 1 / sqrt(x).
-    Rsqrt "rsqrt" (x) Float Same Accuracy::Ulp(2.0);
-    /// The largest integer not above x.
-    Floor "floor" (x) Float Same Accuracy::Exact;
-    /// The smallest integer not below x.
-    Ceil "ceil" (x) Float Same Accuracy::Exact;
-    /// Error function.
-    Erf "erf" (x) Float Same Accuracy::Ulp(4.0);
-    /// Hyperbolic tangent.
-    Tanh "tanh" (x) Float Same Accuracy::Ulp(4.0);
+    /// Arithmetic that all numbers have, booleans among them.
+    Arithmetic ArithmeticFn Number Same {
+        /// Sum. Integers wrap; booleans add modulo 2.
+        Add "add" (x y) Accuracy::Exact, commutative;
+        /// Difference. Integers wrap.
+        Sub "sub" (x y) Accuracy::Exact;
+        /// Product. Integers wrap.
+        Mul "mul" (x y) Accuracy::Exact, commutative;
+        /// Negation. Integers wrap.
+        Neg "neg" (x) Accuracy::Exact;
+        /// Absolute value. The smallest signed integer stays itself.
+        Abs "abs" (x) Accuracy::Exact;
+        /// The smaller one; where one is NaN, the other (IEEE 754-2019 minimumNumber; -0 is below +0).
+        Min "min" (x y) Accuracy::Exact, commutative;
+        /// The larger one; where one is NaN, the other (IEEE 754-2019 maximumNumber; -0 is below +0).
+        Max "max" (x y) Accuracy::Exact, commutative;
+    }
+    /// Division of integers.
+    Division DivisionFn Bits Same {
+        /// Quotient truncated towards zero, as in C. By zero all bits of it are one; the smallest value by -1 wraps.
+        IntDiv "int_div" (x y) Accuracy::Exact;
+        /// Remainder with the sign of x, as in C: x less the quotient times y, which by zero is x, and by -1 is 0.
+        IntRem "int_rem" (x y) Accuracy::Exact;
+    }
+    /// Bits and shifts of them.
+    Bitwise BitwiseFn Bits Same {
+        /// Bitwise and.
+        And "and" (x y) Accuracy::Exact, commutative;
+        /// Bitwise or.
+        Or "or" (x y) Accuracy::Exact, commutative;
+        /// Bitwise exclusive or.
+        Xor "xor" (x y) Accuracy::Exact, commutative;
+        /// Bitwise complement; of a boolean, its negation.
+        Not "not" (x) Accuracy::Exact;
+        /// x shifted left by y, an unsigned number of bits; 0 where y is the width or more.
+        Shl "shl" (x y) Accuracy::Exact;
+        /// x shifted right by y, an unsigned number of bits: arithmetic for signed types, where a y of the width or more
+        /// gives the sign; logical for unsigned types, where it gives 0.
+        Shr "shr" (x y) Accuracy::Exact;
+    }
+    /// Products of twice the width.
+    WideProduct WideProductFn Integer Same {
+        /// The upper half of the product of twice the width.
+        MulHigh "mul_high" (x y) Accuracy::Exact, commutative;
+    }
+    /// Comparisons.
+    Comparison ComparisonFn Any Compare {
+        /// Equal; false where either is NaN.
+        Eq "eq" (x y) Accuracy::Exact, commutative;
+        /// Not equal; true where either is NaN.
+        Ne "ne" (x y) Accuracy::Exact, commutative;
+        /// Less; false where either is NaN.
+        Lt "lt" (x y) Accuracy::Exact;
+        /// Less or equal; false where either is NaN.
+        Le "le" (x y) Accuracy::Exact;
+        /// Greater; false where either is NaN.
+        Gt "gt" (x y) Accuracy::Exact;
+        /// Greater or equal; false where either is NaN.
+        Ge "ge" (x y) Accuracy::Exact;
+    }
+    /// Selections by a condition.
+    Selection SelectionFn Any Select {
+        /// x where the condition holds, else y. Both are evaluated.
+        Select "select" (condition x y) Accuracy::Exact;
+    }
+    /// Operations of IEEE 754 that floats alone have. Where a row lets one be inexact, the exact result is right too.
+    Float FloatFn Float Same {
+        /// Quotient; x/0 is an infinity or NaN as in IEEE 754.
+        Div "div" (x y) Accuracy::Ulp(2.0);
+        /// Quotient rounded to nearest even.
+        DivRn "div_rn" (x y) Accuracy::Exact;
+        /// Remainder with the sign of x, exact, as C's fmod.
+        FloatRem "float_rem" (x y) Accuracy::Exact;
+        /// x * y + z, rounded once.
+        Fma "fma" (x y z) Accuracy::Exact;
+        /// The smaller one; NaN where either is NaN (IEEE 754-2019 minimum).
+        MinNan "min_nan" (x y) Accuracy::Exact, commutative;
+        /// The larger one; NaN where either is NaN (IEEE 754-2019 maximum).
+        MaxNan "max_nan" (x y) Accuracy::Exact, commutative;
+        /// Square root; NaN below 0.
+        Sqrt "sqrt" (x) Accuracy::Ulp(2.0);
+        /// Square root rounded to nearest even.
+        SqrtRn "sqrt_rn" (x) Accuracy::Exact;
+        /// The largest integer not above x.
+        Floor "floor" (x) Accuracy::Exact;
+        /// The smallest integer not below x.
+        Ceil "ceil" (x) Accuracy::Exact;
+    }
+    /// Functions of analysis, which every target approximates in its own way.
+    Math MathFn Float Same {
+        /// e to the power of x. Of binary32 it is as exact as the product of x and log2(e), as in Triton.
+        Exp "exp" (x) Accuracy::GrowingUlp(7.0, 1.25);
+        /// 2 to the power of x.
+        Exp2 "exp2" (x) Accuracy::Ulp(2.0);
+        /// Natural logarithm; NaN below 0, -inf at 0.
+        Log "log" (x) Accuracy::Ulp(2.0);
+        /// Binary logarithm; NaN below 0, -inf at 0.
+        Log2 "log2" (x) Accuracy::Ulp(2.0);
+        /// Sine of radians, over the whole range.
+        Sin "sin" (x) Accuracy::Ulp(2.0);
+        /// Cosine of radians, over the whole range.
+        Cos "cos" (x) Accuracy::Ulp(2.0);
+        /// 1 / sqrt(x).
+        Rsqrt "rsqrt" (x) Accuracy::Ulp(2.0);
+        /// Error function.
+        Erf "erf" (x) Accuracy::Ulp(4.0);
+        /// Hyperbolic tangent.
+        Tanh "tanh" (x) Accuracy::Ulp(4.0);
+    }
 }
 
 impl ElementwiseFn {
@@ -196,26 +270,6 @@ impl ElementwiseFn {
     /// The function with this mnemonic.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|function| function.name() == name)
-    }
-
-    /// Whether swapping its two operands changes nothing.
-    pub fn is_commutative(self) -> bool {
-        use ElementwiseFn as F;
-        matches!(
-            self,
-            F::Add
-                | F::Mul
-                | F::Min
-                | F::Max
-                | F::MinNan
-                | F::MaxNan
-                | F::And
-                | F::Or
-                | F::Xor
-                | F::Eq
-                | F::Ne
-                | F::MulHigh
-        )
     }
 
     /// The result type for these operand types, or what is wrong with them.

@@ -8,7 +8,7 @@ use tilewright_base::entity::{PrimaryMap, entity_impl, packed_option::PackedOpti
 use tilewright_base::{SourceMap, Span};
 
 use crate::dialect::{Dialect, Operation, Tile};
-use crate::ops::{Effect, Regions};
+use crate::ops::{Effect, OpFamily, Regions};
 
 /// A value: the result of an instruction or a parameter of a block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +68,28 @@ pub struct InstData<D: Dialect = Tile> {
     pub regions: Regions,
     /// Where in the source it comes from.
     pub location: PackedOption<Location>,
+}
+
+/// A value that a loop hands from one iteration to the next, or that a branch has from the region that ran.
+#[derive(Clone, Debug)]
+pub struct Carried {
+    /// What a loop begins with; a branch begins with nothing.
+    pub initial: Option<Value>,
+    /// What it is in the regions of a loop; those of a branch take nothing.
+    pub parameters: SmallVec<[Value; 2]>,
+    /// What becomes of it: the next one, of the body of a loop; the last one, of each region of a branch.
+    pub yielded: SmallVec<[Value; 2]>,
+    /// What it is in the end.
+    pub result: Value,
+}
+
+/// Where an instruction has what it carries: the numbers of the first operand, the first parameter of a region, and the
+/// first region that yields it.
+#[derive(Clone, Copy)]
+struct CarriedPlaces {
+    operand: usize,
+    parameter: usize,
+    region: usize,
 }
 
 /// A straight sequence of instructions; the last one is the terminator.
@@ -222,6 +244,80 @@ impl<D: Dialect> Function<D> {
         }
     }
 
+    /// The values that a loop or a branch carries, in the order of its results; none of another instruction.
+    pub fn carried(&self, inst: Inst) -> impl Iterator<Item = Carried> + '_ {
+        let numbers = 0..self.insts[inst].results.len();
+        let places = self.carried_places(inst);
+        places
+            .into_iter()
+            .flat_map(move |places| numbers.clone().map(move |number| self.carried_at(inst, places, number)))
+    }
+
+    /// The carried value of an instruction that a value is the result of, or a parameter of a region.
+    pub fn carried_by(&self, inst: Inst, value: Value) -> Option<Carried> {
+        let places = self.carried_places(inst)?;
+        let number = match self.values[value].definition {
+            Definition::Result(_, number) => number as usize,
+            // The counter of a loop stands before what is carried.
+            Definition::Parameter(_, number) => (number as usize).checked_sub(places.parameter)?,
+        };
+        Some(self.carried_at(inst, places, number))
+    }
+
+    /// The regions of a loop that yield whether it goes on.
+    pub fn conditions(&self, inst: Inst) -> &[Block] {
+        let end = self.carried_places(inst).map_or(0, |places| places.region);
+        &self.insts[inst].regions[..end]
+    }
+
+    /// Removes the carried values that are not to be kept: results, with all that they are made of.
+    pub fn retain_carried(&mut self, inst: Inst, keep: impl Fn(&Carried) -> bool) {
+        let Some(places) = self.carried_places(inst) else { return };
+        let keep: SmallVec<[bool; 8]> = self.carried(inst).map(|carried| keep(&carried)).collect();
+        retain(&mut self.insts[inst].operands, places.operand, &keep);
+        retain(&mut self.insts[inst].results, 0, &keep);
+        for (index, &result) in self.insts[inst].results.iter().enumerate() {
+            self.values[result].definition = Definition::Result(inst, index as u32);
+        }
+        for (number, region) in self.insts[inst].regions.clone().into_iter().enumerate() {
+            retain(&mut self.blocks[region].parameters, places.parameter, &keep);
+            for (index, &parameter) in self.blocks[region].parameters.iter().enumerate() {
+                self.values[parameter].definition = Definition::Parameter(region, index as u32);
+            }
+            if number >= places.region
+                && let Some(terminator) = self.terminator(region)
+            {
+                retain(&mut self.insts[terminator].operands, 0, &keep);
+            }
+        }
+    }
+
+    fn carried_places(&self, inst: Inst) -> Option<CarriedPlaces> {
+        let data = &self.insts[inst];
+        let region = match data.op.info().family {
+            OpFamily::Loop => data.regions.len() - 1,
+            OpFamily::Branch => 0,
+            // tidy: wildcard because no other op carries values.
+            _ => return None,
+        };
+        let parameters = data.regions.first().map_or(0, |region| self.blocks[*region].parameters.len());
+        let parameter = parameters.saturating_sub(data.results.len());
+        Some(CarriedPlaces { operand: data.op.info().operands.len(), parameter, region })
+    }
+
+    fn carried_at(&self, inst: Inst, places: CarriedPlaces, number: usize) -> Carried {
+        let data = &self.insts[inst];
+        let parameter =
+            |region: &Block| self.blocks[*region].parameters.get(places.parameter + number).copied();
+        let yielded = |region: &Block| self.yielded(*region).get(number).copied();
+        Carried {
+            initial: data.operands.get(places.operand + number).copied(),
+            parameters: data.regions.iter().filter_map(parameter).collect(),
+            yielded: data.regions[places.region..].iter().filter_map(yielded).collect(),
+            result: data.results[number],
+        }
+    }
+
     /// The span of an instruction and of the calls that it was inlined through, innermost first.
     pub fn call_chain(&self, inst: Inst) -> Vec<Span> {
         let mut chain = Vec::new();
@@ -254,7 +350,8 @@ impl<D: Dialect> Function<D> {
             let new = self.create_inst(op, operands, regions, types, location);
             for (place, result) in results.into_iter().enumerate() {
                 let made = self.insts[new].results[place];
-                self.values[made].name = self.values[result].name.clone();
+                let name = self.values[result].name.clone();
+                self.values[made].name = name;
                 copies.insert(result, made);
             }
             self.blocks[copy].insts.push(new);
@@ -271,6 +368,19 @@ impl<D: Dialect> Function<D> {
             }
         }
     }
+}
+
+/// Keeps the first `skipped` items, and those of the others that `keep` says.
+fn retain<const N: usize>(items: &mut SmallVec<[Value; N]>, skipped: usize, keep: &[bool])
+where
+    [Value; N]: smallvec::Array<Item = Value>,
+{
+    let mut index = 0;
+    items.retain(|_| {
+        let kept = index < skipped || keep.get(index - skipped).copied().unwrap_or(true);
+        index += 1;
+        kept
+    });
 }
 
 /// The functions of one compilation; the entry is the kernel.
@@ -295,5 +405,82 @@ impl<D: Dialect> Module<D> {
     /// The kernel.
     pub fn kernel(&self) -> &Function<D> {
         &self.functions[self.entry]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOPS: &str = r#"kernel func0 @k(%n: int32, %c: int1) {
+  %a, %b = for_loop %n, %n, %n, %n, %n {options = "stages=0 unroll=0"} (%i: int32, %x: int32, %y: int32) {
+    yield_values %y, %i
+  } : int32, int32
+  %d = while_loop %a (%v: int32) {
+    yield_values %c
+  } (%w: int32) {
+    yield_values %b
+  } : int32
+  %e = if_else %c () {
+    yield_values %d
+  } () {
+    yield_values %n
+  } : int32
+  return_values
+}
+"#;
+
+    fn loops() -> Function {
+        let module = crate::parse(LOOPS).expect("it is well-formed");
+        module.kernel().clone()
+    }
+
+    /// The names of what an instruction carries: before, in the regions, next, after.
+    fn names(function: &Function, inst: Inst) -> Vec<String> {
+        let name = |value: &Value| function.values[*value].name.as_deref().unwrap_or("?").to_owned();
+        let list = |values: &[Value]| values.iter().map(name).collect::<String>();
+        let carried = function.carried(inst);
+        let line = |carried: Carried| {
+            let before = list(carried.initial.as_slice());
+            let (inside, next) = (list(&carried.parameters), list(&carried.yielded));
+            format!("{before} {inside} {next} {}", name(&carried.result))
+        };
+        carried.map(line).collect()
+    }
+
+    #[test]
+    fn what_is_carried() {
+        let function = loops();
+        let insts = &function.blocks[function.entry].insts;
+        assert_eq!(names(&function, insts[0]), ["n x y a", "n y i b"]);
+        assert_eq!(names(&function, insts[1]), ["a vw b d"]);
+        assert_eq!(names(&function, insts[2]), ["  dn e"]);
+        assert_eq!(names(&function, insts[3]), [""; 0]);
+        assert_eq!(function.conditions(insts[0]), []);
+        assert_eq!(function.conditions(insts[1]), [function.insts[insts[1]].regions[0]]);
+    }
+
+    #[test]
+    fn it_is_found_by_its_results_and_parameters() {
+        let function = loops();
+        let inst = function.blocks[function.entry].insts[0];
+        let data = &function.insts[inst];
+        let parameters = &function.blocks[data.regions[0]].parameters;
+        let by = |value| function.carried_by(inst, value).map(|carried| carried.result);
+        assert_eq!(by(parameters[0]), None);
+        assert_eq!(by(parameters[2]), Some(data.results[1]));
+        assert_eq!(by(data.results[0]), Some(data.results[0]));
+    }
+
+    #[test]
+    fn what_is_not_kept_is_gone_everywhere() {
+        let mut function = loops();
+        let inst = function.blocks[function.entry].insts[0];
+        let [first, second] = function.insts[inst].results[..] else { panic!("it has two results") };
+        function.retain_carried(inst, |carried| carried.result == second);
+        assert_eq!(names(&function, inst), ["n y i b"]);
+        assert_eq!(function.insts[inst].operands.len(), 4);
+        assert_eq!(function.values[second].definition, Definition::Result(inst, 0));
+        assert!(!function.insts[inst].results.contains(&first));
     }
 }

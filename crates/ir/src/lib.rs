@@ -23,13 +23,17 @@ pub use attributes::{
 };
 pub use builder::{Builder, IrBuilder, Results};
 pub use dialect::{Dialect, Operation, Tile};
-pub use elementwise::{Accuracy, Domain, ElementwiseFn, ElementwiseInfo, Signature};
+pub use elementwise::{
+    Accuracy, ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Domain, ElementwiseFamily, ElementwiseFn,
+    ElementwiseInfo, FloatFn, MathFn, SelectionFn, Signature, WideProductFn,
+};
 pub use function::{
-    Block, BlockData, Definition, FuncId, Function, Inst, InstData, Location, LocationData, Module,
+    Block, BlockData, Carried, Definition, FuncId, Function, Inst, InstData, Location, LocationData, Module,
     Parameter, Value, ValueData,
 };
 pub use ops::{
-    AttributeText, Effect, LoopOptions, OPS, Op, OpInfo, OpVisitor, Regions, TypeList, visit, visit_op,
+    AttributeText, Effect, LoopOptions, OPS, Op, OpFamily, OpInfo, OpVisitor, Regions, TypeList, visit,
+    visit_op,
 };
 pub use parse::{ParseError, parse, parse_dialect};
 pub use print::print;

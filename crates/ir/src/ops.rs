@@ -28,6 +28,47 @@ pub enum Effect {
     Terminator,
 }
 
+/// What an op is to whoever does not know it by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpFamily {
+    /// A scalar of no operands.
+    Scalar,
+    /// A tile of scalars, which each thread can compute for itself.
+    Source,
+    /// Each element from the elements at the same place.
+    Pointwise,
+    /// The value itself, with more known of it or held elsewhere.
+    Identity,
+    /// Elements at other places, none computed.
+    Shape,
+    /// Reads memory.
+    Load,
+    /// Writes memory.
+    Store,
+    /// A product of matrices.
+    Dot,
+    /// A reduction: its region combines elements of the tiles, and is free of other values.
+    Reduction,
+    /// A promise of the program, which nothing is left of.
+    Promise,
+    /// Threads wait for each other, or for what is under way.
+    Barrier,
+    /// Memory that a kernel has of its own, and tiles on their way to and from it.
+    Memory,
+    /// A condition that is checked when the program runs.
+    Check,
+    /// Runs another function.
+    Call,
+    /// Runs its last region again and again; see [`Function::carried`].
+    Loop,
+    /// Runs one of its regions; see [`Function::carried`].
+    Branch,
+    /// Runs each of its regions by some of the warps.
+    Roles,
+    /// Ends a block.
+    Terminator,
+}
+
 /// A row of the op table, as plain data.
 #[derive(Clone, Copy, Debug)]
 pub struct OpInfo {
@@ -47,6 +88,8 @@ pub struct OpInfo {
     pub regions: usize,
     /// What it does besides computing its results.
     pub effect: Effect,
+    /// What it is to whoever does not know it by name.
+    pub family: OpFamily,
 }
 
 /// Looks up attribute text by name while an op is parsed.
@@ -55,73 +98,71 @@ pub type AttributeText<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
 macro_rules! tile_ops {
     ($callback:ident! $($prefix:tt)*) => { $callback! { $($prefix)*
     /// A scalar constant.
-    Constant constant () [] {value: Literal} regions 0 Pure;
+    Constant constant () [] {value: Literal} regions 0 Pure Scalar;
     /// The position of this program in the grid along an axis (0, 1 or 2), int32.
-    ProgramId program_id () [] {axis: u8} regions 0 Pure;
+    ProgramId program_id () [] {axis: u8} regions 0 Pure Scalar;
     /// The extent of the grid along an axis (0, 1 or 2), int32.
-    NumPrograms num_programs () [] {axis: u8} regions 0 Pure;
+    NumPrograms num_programs () [] {axis: u8} regions 0 Pure Scalar;
     /// The int32 tile start, start + 1, …, end - 1.
-    Arange arange () [] {start: i64, end: i64} regions 0 Pure;
+    Arange arange () [] {start: i64, end: i64} regions 0 Pure Source;
     /// A tile with this scalar at every place.
-    Splat splat (scalar) [] {shape: Shape} regions 0 Pure;
+    Splat splat (scalar) [] {shape: Shape} regions 0 Pure Source;
     /// The tile with a new axis of extent 1.
-    ExpandDims expand_dims (tile) [] {axis: u32} regions 0 Pure;
+    ExpandDims expand_dims (tile) [] {axis: u32} regions 0 Pure Shape;
     /// The tile repeated along its axes of extent 1 until it has the shape.
-    Broadcast broadcast (tile) [] {shape: Shape} regions 0 Pure;
+    Broadcast broadcast (tile) [] {shape: Shape} regions 0 Pure Shape;
     /// The elements in row-major order under another shape of as many elements.
-    Reshape reshape (tile) [] {shape: Shape} regions 0 Pure;
+    Reshape reshape (tile) [] {shape: Shape} regions 0 Pure Shape;
     /// Axis i of the result is the axis of the tile that stands at i in the permutation.
-    Transpose transpose (tile) [] {permutation: IntList} regions 0 Pure;
+    Transpose transpose (tile) [] {permutation: IntList} regions 0 Pure Shape;
     /// A function of the second table applied at each place.
-    Elementwise elementwise () [] *operands {function: ElementwiseFn} regions 0 Pure;
+    Elementwise elementwise () [] *operands {function: ElementwiseFn} regions 0 Pure Pointwise;
     /// Conversion to another element type. Integers wrap or extend; float to integer truncates towards zero and
     /// saturates, NaN gives 0; to int1 is the comparison with zero; integer to float and narrowing of floats round as
     /// said; fp8 saturates to the largest finite value. Integer to pointer and back keep the bits.
-    Cast cast (value) [] {element: Element, rounding: Rounding} regions 0 Pure;
+    Cast cast (value) [] {element: Element, rounding: Rounding} regions 0 Pure Pointwise;
     /// The same bits read as another element type of the same width.
-    Bitcast bitcast (value) [] {element: Element} regions 0 Pure;
+    Bitcast bitcast (value) [] {element: Element} regions 0 Pure Pointwise;
     /// A pointer moved by an integer number of elements of its pointee; computed in 64 bits.
-    PtrAdd ptr_add (pointer, offset) [] {} regions 0 Pure;
+    PtrAdd ptr_add (pointer, offset) [] {} regions 0 Pure Pointwise;
     /// Reads memory where the mask holds (everywhere without one); elsewhere gives `other`, or zero without one.
-    Load load (pointer) [mask, other] {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool} regions 0 Read;
+    Load load (pointer) [mask, other] {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool} regions 0 Read Load;
     /// Writes memory where the mask holds. Where two elements of a tile have one address, either is written.
-    Store store (pointer, value) [mask] {cache: CacheModifier, eviction: EvictionPolicy} regions 0 Write;
+    Store store (pointer, value) [mask] {cache: CacheModifier, eviction: EvictionPolicy} regions 0 Write Store;
     /// acc + a @ b over the last two axes; products and sums in the type of acc (fp16 and bf16 operands are exact in
     /// fp32), in any order.
-    Dot dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Pure;
+    Dot dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Pure Dot;
     /// The tiles combined along an axis by an associative region: it takes an element of each tile on the left, then on
     /// the right, and yields one of each. The order of combination is fixed for a shape.
-    Reduce reduce () [] *tiles {axis: u32} regions 1 Pure;
+    Reduce reduce () [] *tiles {axis: u32} regions 1 Pure Reduction;
     /// What the program promises about the values; the value itself.
-    Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure;
-    /// The value itself, where the elements are held by other threads: made and read by the GPU path alone.
-    Relayout relayout (tile) [] {} regions 0 Pure;
+    Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity;
     /// The program promises that the condition holds.
-    Assume assume (condition) [] {} regions 0 Write;
+    Assume assume (condition) [] {} regions 0 Write Promise;
     /// All threads of the program have come here.
-    Barrier barrier () [] {} regions 0 Write;
+    Barrier barrier () [] {} regions 0 Write Barrier;
     /// Stops the launch with the failure where the condition does not hold and the mask does.
-    Assert assert (condition) [mask] {failure: Failure} regions 0 Write;
+    Assert assert (condition) [mask] {failure: Failure} regions 0 Write Check;
     /// Calls another function of the module.
-    Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control;
+    Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control Call;
     /// Counts a scalar integer from lower to upper (exclusive) by step, downwards if step is negative; the region takes
     /// it and the carried values and yields the next ones; the results are the last ones. A step of zero is an error.
-    For for_loop (lower, upper, step) [] *carried {options: LoopOptions} regions 1 Control;
+    For for_loop (lower, upper, step) [] *carried {options: LoopOptions} regions 1 Control Loop;
     /// While the first region, which takes the carried values, yields true, the second takes them and yields the next.
-    While while_loop () [] *carried {} regions 2 Control;
+    While while_loop () [] *carried {} regions 2 Control Loop;
     /// The values that the first region yields if the scalar condition holds, else those of the second.
-    If if_else (condition) [] {} regions 2 Control;
+    If if_else (condition) [] {} regions 2 Control Branch;
     /// Ends a region with its values.
-    Yield yield_values () [] *values {} regions 0 Terminator;
+    Yield yield_values () [] *values {} regions 0 Terminator Terminator;
     /// Ends a function with its results.
-    Return return_values () [] *values {} regions 0 Terminator;
+    Return return_values () [] *values {} regions 0 Terminator Terminator;
     } };
 }
 
 macro_rules! define_result_types {
     ($($(#[doc = $doc:literal])*
        $variant:ident $method:ident ($($operand:ident),*) [$($optional:ident),*] $(*$variadic:ident)?
-       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident;)*) => {
+       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident;)*) => {
         impl Op {
             /// The types of its results.
             pub fn result_types(&self, input: &RuleInput<'_>) -> Result<Vec<Type>, RuleError> {
@@ -231,14 +272,14 @@ impl Op {
         self.info().effect == Effect::Pure
     }
 
-    /// Whether it may be executed where the program would not execute it.
+    /// Whether it may be executed where the program would not execute it. A region may have effects.
     pub fn is_speculatable(&self) -> bool {
-        match self {
-            // Its region may have effects.
-            Op::Reduce { .. } => false,
-            // tidy: wildcard because the effect of the row decides.
-            other => other.is_pure(),
-        }
+        self.is_pure() && self.info().regions == 0
+    }
+
+    /// What it is to whoever does not know it by name.
+    pub fn family(&self) -> OpFamily {
+        self.info().family
     }
 }
 

@@ -309,11 +309,6 @@ pub(crate) fn hint(input: &RuleInput<'_>, _kind: &HintKind, _values: &IntList) -
     one(input.operands[0].clone())
 }
 
-pub(crate) fn relayout(input: &RuleInput<'_>) -> Result {
-    let tile = &input.operands[0];
-    if tile.is_scalar() { fail(format!("relayout takes a tile, found {tile}")) } else { one(tile.clone()) }
-}
-
 pub(crate) fn assume(input: &RuleInput<'_>) -> Result {
     let condition = &input.operands[0];
     if condition.is_bool() { Ok(Vec::new()) } else { fail(format!("assume takes int1, found {condition}")) }

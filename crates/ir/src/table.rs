@@ -4,13 +4,13 @@
 /// Makes, from the rows of a table, the enum of the ops with their attributes, the plain data of the rows, the text form of
 /// the attributes, and a visitor with a method for each op.
 ///
-/// A row is `docs Variant mnemonic (operands) [optional operands] *variadic {attribute: Type} regions N Effect;`.
+/// A row is `docs Variant mnemonic (operands) [optional operands] *variadic {attribute: Type} regions N Effect Family;`.
 #[macro_export]
 macro_rules! define_ops {
     ($op:ident $ops:ident $visitor:ident $visit:ident;
      $($(#[doc = $doc:literal])*
        $variant:ident $method:ident ($($operand:ident),*) [$($optional:ident),*] $(*$variadic:ident)?
-       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident;)*) => {
+       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident;)*) => {
         /// An operation with its attributes. Operands, results and regions are in the instruction.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum $op {
@@ -29,6 +29,7 @@ macro_rules! define_ops {
             attributes: &[$((stringify!($attribute), stringify!($attribute_ty)),)*],
             regions: $regions,
             effect: $crate::Effect::$effect,
+            family: $crate::OpFamily::$family,
         },)*];
 
         const _: () = {

@@ -6,7 +6,7 @@
 use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
-use tilewright_ir::{Block, Function, Inst, Op, Value};
+use tilewright_ir::{Block, Function, Inst, Op, OpFamily, Value};
 
 use crate::aliases::Aliases;
 
@@ -51,7 +51,7 @@ impl Cse<'_> {
     fn keep(&mut self, inst: Inst) -> bool {
         self.aliases.resolve_operands(self.function, inst);
         let regions = self.function.insts[inst].regions.clone();
-        let combines = matches!(self.function.insts[inst].op, Op::Reduce { .. });
+        let combines = self.function.insts[inst].op.family() == OpFamily::Reduction;
         let outer = if combines { std::mem::take(&mut self.known) } else { FxHashMap::default() };
         for region in regions {
             self.block(region);
@@ -83,7 +83,7 @@ impl Cse<'_> {
 fn ordered(function: &Function, inst: Inst) -> (Value, Value) {
     let data = &function.insts[inst];
     match (&data.op, &data.operands[..]) {
-        (Op::Elementwise { function }, &[x, y]) if function.is_commutative() => (x.min(y), x.max(y)),
+        (Op::Elementwise { function }, &[x, y]) if function.info().commutative => (x.min(y), x.max(y)),
         // tidy: wildcard because the order of all other operands matters
         (_, &[x, y, ..]) => (x, y),
         (_, &[x]) => (x, x),

@@ -3,9 +3,8 @@
 //!
 //! A `while` stays even if it computes nothing: it may be there to never end.
 
-use smallvec::SmallVec;
 use tilewright_base::entity::{EntitySet, SecondaryMap, packed_option::PackedOption};
-use tilewright_ir::{Block, Definition, Effect, Function, Inst, Op, Value};
+use tilewright_ir::{Block, Definition, Effect, Function, Inst, Op, OpFamily, Value};
 
 /// Runs the pass; whether it changed anything.
 pub fn run(function: &mut Function) -> bool {
@@ -49,9 +48,8 @@ impl Liveness<'_> {
             }
             let is_root = match &data.op {
                 Op::Load { volatile, .. } => *volatile,
-                Op::While {} | Op::Call { .. } | Op::Return {} => true,
-                // tidy: wildcard because the effect of the others decides
-                op => op.info().effect == Effect::Write,
+                // tidy: wildcard because the row decides of the others.
+                op => is_root(op),
             };
             if is_root {
                 self.mark_inst(inst);
@@ -67,25 +65,27 @@ impl Liveness<'_> {
                 return;
             }
             let data = &self.function.insts[inst];
-            match &data.op {
-                Op::For { .. } => self.work.extend(data.operands.iter().take(3)),
-                Op::While {} => self.mark_terminator(data.regions.first()),
-                // What a region of a loop or an `if` yields is live where it is needed.
-                Op::Yield {} => {}
-                Op::Reduce { .. } => {
-                    self.work.extend(&data.operands);
-                    self.mark_terminator(data.regions.first());
+            match data.op.family() {
+                // What they carry, and what a region yields of it, is live where it is needed.
+                OpFamily::Loop | OpFamily::Branch => {
+                    self.work.extend(&data.operands[..data.op.info().operands.len()]);
+                    self.mark_terminators(self.function.conditions(inst));
                 }
-                // tidy: wildcard because all operands of the others are needed, as is the condition of an `if`
+                OpFamily::Terminator if matches!(data.op, Op::Yield {}) => {}
+                OpFamily::Reduction => {
+                    self.work.extend(&data.operands);
+                    self.mark_terminators(&data.regions);
+                }
+                // tidy: wildcard because all operands of the others are needed
                 _ => self.work.extend(&data.operands),
             }
             next = self.blocks[inst].expand().and_then(|block| self.parents[block].expand());
         }
     }
 
-    /// Marks all that a region yields.
-    fn mark_terminator(&mut self, region: Option<&Block>) {
-        if let Some(&region) = region {
+    /// Marks all that regions yield.
+    fn mark_terminators(&mut self, regions: &[Block]) {
+        for &region in regions {
             self.work.extend(self.function.yielded(region));
         }
     }
@@ -95,46 +95,31 @@ impl Liveness<'_> {
             if !self.values.insert(value) {
                 continue;
             }
-            match self.function.values[value].definition {
-                Definition::Result(inst, index) => {
-                    self.mark_inst(inst);
-                    self.mark_carried(inst, index as usize);
-                }
-                Definition::Parameter(block, index) => {
+            let inst = match self.function.values[value].definition {
+                Definition::Result(inst, _) => inst,
+                Definition::Parameter(block, _) => {
                     let Some(inst) = self.parents[block].expand() else { continue };
-                    self.mark_inst(inst);
-                    match (&self.function.insts[inst].op, index as usize) {
-                        (Op::For { .. }, 0) => {}
-                        (Op::For { .. }, index) => self.mark_carried(inst, index - 1),
-                        (Op::While {}, index) => self.mark_carried(inst, index),
-                        // tidy: wildcard because no other op carries values around
-                        _ => {}
-                    }
+                    inst
                 }
+            };
+            self.mark_inst(inst);
+            // Everything that a result of a loop or a branch is made of.
+            if let Some(carried) = self.function.carried_by(inst, value) {
+                self.work.extend(carried.initial);
+                self.work.extend(carried.parameters);
+                self.work.extend(carried.yielded);
+                self.work.push(carried.result);
             }
         }
     }
+}
 
-    /// Marks everything that a result of a loop or an `if` is made of.
-    fn mark_carried(&mut self, inst: Inst, index: usize) {
-        let data = &self.function.insts[inst];
-        let (skipped_operands, skipped_parameters) = match &data.op {
-            Op::For { .. } => (3, 1),
-            Op::While {} => (0, 0),
-            Op::If {} => (1, 0),
-            // tidy: wildcard because the results of other ops are made of their operands, which are live
-            _ => return,
-        };
-        self.work.extend(data.results.get(index));
-        self.work.extend(data.operands.get(skipped_operands + index));
-        for (number, &region) in data.regions.iter().enumerate() {
-            self.work.extend(self.function.blocks[region].parameters.get(skipped_parameters + index));
-            let yields_condition = matches!(data.op, Op::While {}) && number == 0;
-            if !yields_condition {
-                self.work.extend(self.function.yielded(region).get(index));
-            }
-        }
-    }
+/// Whether an op is there for more than its results.
+fn is_root(op: &Op) -> bool {
+    // A loop without a count may be there to never end.
+    let is_endless = matches!(op, Op::While {});
+    let leaves = op.family() == OpFamily::Call || matches!(op, Op::Return {});
+    is_endless || leaves || op.info().effect == Effect::Write
 }
 
 struct Sweeper<'f> {
@@ -151,9 +136,7 @@ impl Sweeper<'_> {
         insts.retain(|&inst| self.insts.contains(inst) || self.function.insts[inst].op.is_terminator());
         self.changed |= insts.len() != before;
         for &inst in &insts {
-            if matches!(self.function.insts[inst].op, Op::For { .. } | Op::While {} | Op::If {}) {
-                self.remove_carried(inst);
-            }
+            self.remove_carried(inst);
             for region in self.function.insts[inst].regions.clone() {
                 self.block(region);
             }
@@ -163,49 +146,10 @@ impl Sweeper<'_> {
 
     /// Removes the dead results of a loop or an `if` with what they are made of.
     fn remove_carried(&mut self, inst: Inst) {
-        let data = &self.function.insts[inst];
-        let keep: SmallVec<[bool; 8]> =
-            data.results.iter().map(|&value| self.values.contains(value)).collect();
-        if keep.iter().all(|&keep| keep) {
-            return;
-        }
-        self.changed = true;
-        let (is_while, skipped_operands, skipped_parameters) = match &data.op {
-            Op::For { .. } => (false, 3, 1),
-            Op::While {} => (true, 0, 0),
-            // tidy: wildcard because the caller passes loops and ifs
-            _ => (false, 1, 0),
-        };
-        let regions = data.regions.clone();
-        let function = &mut *self.function;
-        retain(&mut function.insts[inst].operands, skipped_operands, &keep);
-        retain(&mut function.insts[inst].results, 0, &keep);
-        for (index, &result) in function.insts[inst].results.iter().enumerate() {
-            function.values[result].definition = Definition::Result(inst, index as u32);
-        }
-        for (number, &region) in regions.iter().enumerate() {
-            retain(&mut function.blocks[region].parameters, skipped_parameters, &keep);
-            for (index, &parameter) in function.blocks[region].parameters.iter().enumerate() {
-                function.values[parameter].definition = Definition::Parameter(region, index as u32);
-            }
-            if !(is_while && number == 0)
-                && let Some(terminator) = function.terminator(region)
-            {
-                retain(&mut function.insts[terminator].operands, 0, &keep);
-            }
+        let values = &self.values;
+        if self.function.carried(inst).any(|carried| !values.contains(carried.result)) {
+            self.changed = true;
+            self.function.retain_carried(inst, |carried| values.contains(carried.result));
         }
     }
-}
-
-/// Keeps the first `skipped` items, and those of the others that `keep` says.
-fn retain<const N: usize>(items: &mut SmallVec<[Value; N]>, skipped: usize, keep: &[bool])
-where
-    [Value; N]: smallvec::Array<Item = Value>,
-{
-    let mut index = 0;
-    items.retain(|_| {
-        let kept = index < skipped || keep.get(index - skipped).copied().unwrap_or(true);
-        index += 1;
-        kept
-    });
 }

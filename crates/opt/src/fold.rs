@@ -3,69 +3,94 @@
 //! What is not exactly specified is left alone: transcendental functions and the 8-bit formats. Division and square root
 //! of floats are the correctly rounded ones, which every target's error bound allows.
 
-use tilewright_ir::{Dtype, Element, ElementwiseFn, Literal, Rounding};
+use tilewright_ir::{
+    ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, Element, ElementwiseFamily as Family,
+    ElementwiseFn, FloatFn, Literal, Rounding, SelectionFn, WideProductFn,
+};
 
 /// An elementwise function of constants.
 pub fn elementwise(function: ElementwiseFn, operands: &[Literal]) -> Option<Literal> {
-    match *operands {
-        [x] if x.dtype.is_float() => float_unary(function, x),
-        [x] => int_unary(function, x),
-        [x, y] if x.dtype.is_float() => float_binary(function, x, y),
-        [x, y] => int_binary(function, x, y),
-        [condition, x, y] if function == ElementwiseFn::Select => {
-            Some(if condition.bits != 0 { x } else { y })
+    // A function of fewer operands does not read the others.
+    let [x, y, z] = match *operands {
+        [x] => [x, x, x],
+        [x, y] => [x, y, y],
+        [x, y, z] => [x, y, z],
+        _ => return None,
+    };
+    match function.family() {
+        Family::Arithmetic(function) if x.dtype.is_float() => float_arithmetic(function, x, y),
+        Family::Arithmetic(function) => int_arithmetic(function, x, y),
+        Family::Division(function) => division(function, x, y),
+        Family::Bitwise(function) => bitwise(function, x, y),
+        Family::WideProduct(function) => wide_product(function, x, y),
+        Family::Comparison(function) if x.dtype.is_float() => {
+            Some(compare(function, x.as_float()?, y.as_float()?))
         }
-        [x, y, z] if function == ElementwiseFn::Fma => fma([x, y, z]),
-        _ => None,
+        Family::Comparison(function) => Some(compare(function, x.as_int()?, y.as_int()?)),
+        Family::Selection(SelectionFn::Select) => Some(if x.bits != 0 { y } else { z }),
+        Family::Float(function) => float_function(function, [x, y, z]),
+        Family::Math(_) => None,
     }
 }
 
-fn int_unary(function: ElementwiseFn, x: Literal) -> Option<Literal> {
-    use ElementwiseFn as F;
-    let value = x.as_int()?;
+fn int_arithmetic(function: ArithmeticFn, x: Literal, y: Literal) -> Option<Literal> {
+    let (a, b) = (x.as_int()?, y.as_int()?);
     let result = match function {
-        F::Neg => -value,
-        F::Abs => value.abs(),
-        F::Not => !value,
-        // tidy: wildcard because the others take floats or more operands
-        _ => return None,
+        ArithmeticFn::Add => a + b,
+        ArithmeticFn::Sub => a - b,
+        // The product of two unsigned 64-bit numbers needs 128 bits without a sign; the low bits are the same.
+        ArithmeticFn::Mul => a.wrapping_mul(b),
+        ArithmeticFn::Neg => -a,
+        ArithmeticFn::Abs => a.abs(),
+        ArithmeticFn::Min => a.min(b),
+        ArithmeticFn::Max => a.max(b),
     };
     Some(Literal::int(x.dtype, result))
 }
 
-fn int_binary(function: ElementwiseFn, x: Literal, y: Literal) -> Option<Literal> {
-    use ElementwiseFn as F;
-    let (dtype, bits) = (x.dtype, x.dtype.bits());
+fn division(function: DivisionFn, x: Literal, y: Literal) -> Option<Literal> {
     let (a, b) = (x.as_int()?, y.as_int()?);
     let result = match function {
-        F::Add => a + b,
-        F::Sub => a - b,
-        // The product of two unsigned 64-bit numbers needs 128 bits without a sign; the low bits are the same.
-        F::Mul => a.wrapping_mul(b),
-        F::IntDiv if b == 0 => -1,
-        F::IntDiv => a / b,
-        F::IntRem if b == 0 => a,
-        F::IntRem => a % b,
-        F::Min => a.min(b),
-        F::Max => a.max(b),
-        F::And => a & b,
-        F::Or => a | b,
-        F::Xor => a ^ b,
-        F::Shl if y.bits < u64::from(bits) => a << y.bits,
-        F::Shl => 0,
-        F::Shr => a >> y.bits.min(64),
-        F::MulHigh if dtype.is_signed() => (a * b) >> bits,
-        F::MulHigh => (a.cast_unsigned().wrapping_mul(b.cast_unsigned()) >> bits).cast_signed(),
-        F::Eq => return Some(Literal::bool(a == b)),
-        F::Ne => return Some(Literal::bool(a != b)),
-        F::Lt => return Some(Literal::bool(a < b)),
-        F::Le => return Some(Literal::bool(a <= b)),
-        F::Gt => return Some(Literal::bool(a > b)),
-        F::Ge => return Some(Literal::bool(a >= b)),
-        // tidy: wildcard because the others take floats or another number of operands
-        _ => return None,
+        DivisionFn::IntDiv if b == 0 => -1,
+        DivisionFn::IntDiv => a / b,
+        DivisionFn::IntRem if b == 0 => a,
+        DivisionFn::IntRem => a % b,
     };
-    Some(Literal::int(dtype, result))
+    Some(Literal::int(x.dtype, result))
+}
+
+fn bitwise(function: BitwiseFn, x: Literal, y: Literal) -> Option<Literal> {
+    let (a, b) = (x.as_int()?, y.as_int()?);
+    let result = match function {
+        BitwiseFn::And => a & b,
+        BitwiseFn::Or => a | b,
+        BitwiseFn::Xor => a ^ b,
+        BitwiseFn::Not => !a,
+        BitwiseFn::Shl if y.bits < u64::from(x.dtype.bits()) => a << y.bits,
+        BitwiseFn::Shl => 0,
+        BitwiseFn::Shr => a >> y.bits.min(64),
+    };
+    Some(Literal::int(x.dtype, result))
+}
+
+fn wide_product(function: WideProductFn, x: Literal, y: Literal) -> Option<Literal> {
+    let (a, b, bits) = (x.as_int()?, y.as_int()?, x.dtype.bits());
+    let result = match function {
+        WideProductFn::MulHigh if x.dtype.is_signed() => (a * b) >> bits,
+        WideProductFn::MulHigh => (a.cast_unsigned().wrapping_mul(b.cast_unsigned()) >> bits).cast_signed(),
+    };
+    Some(Literal::int(x.dtype, result))
+}
+
+fn compare<T: PartialOrd + Copy>(function: ComparisonFn, x: T, y: T) -> Literal {
+    Literal::bool(match function {
+        ComparisonFn::Eq => x == y,
+        ComparisonFn::Ne => x != y,
+        ComparisonFn::Lt => x < y,
+        ComparisonFn::Le => x <= y,
+        ComparisonFn::Gt => x > y,
+        ComparisonFn::Ge => x >= y,
+    })
 }
 
 /// The arithmetic of one native float type.
@@ -76,7 +101,7 @@ trait Float: Copy + PartialOrd {
 }
 
 macro_rules! float {
-    ($ty:ident $binary:ident) => {
+    ($ty:ident) => {
         impl Float for $ty {
             const NAN: Self = $ty::NAN;
             fn is_sign_negative(self) -> bool {
@@ -86,27 +111,10 @@ macro_rules! float {
                 $ty::is_nan(self)
             }
         }
-
-        fn $binary(function: ElementwiseFn, x: $ty, y: $ty) -> Option<$ty> {
-            use ElementwiseFn as F;
-            Some(match function {
-                F::Add => x + y,
-                F::Sub => x - y,
-                F::Mul => x * y,
-                F::Div | F::DivRn => x / y,
-                F::FloatRem => x % y,
-                F::Min => extreme(x, y, false, false),
-                F::Max => extreme(x, y, true, false),
-                F::MinNan => extreme(x, y, false, true),
-                F::MaxNan => extreme(x, y, true, true),
-                // tidy: wildcard because the others take integers, give booleans or take another number of operands
-                _ => return None,
-            })
-        }
     };
 }
-float!(f32 binary_32);
-float!(f64 binary_64);
+float!(f32);
+float!(f64);
 
 /// Minimum or maximum of IEEE 754-2019: -0 is below +0; NaN gives the other one, or NaN if `keeps_nan`.
 fn extreme<T: Float>(x: T, y: T, largest: bool, keeps_nan: bool) -> T {
@@ -120,38 +128,51 @@ fn extreme<T: Float>(x: T, y: T, largest: bool, keeps_nan: bool) -> T {
     if x_is_smaller == largest { y } else { x }
 }
 
-fn float_unary(function: ElementwiseFn, x: Literal) -> Option<Literal> {
-    use ElementwiseFn as F;
-    let value = x.as_float()?;
+/// The function in the type that a format is computed in: of the narrow ones, as documented, binary32.
+fn computed(
+    x: Literal,
+    y: Literal,
+    single: impl FnOnce(f32, f32) -> f32,
+    double: impl FnOnce(f64, f64) -> f64,
+) -> Option<Literal> {
+    let (a, b) = (x.as_float()?, y.as_float()?);
+    let result = if x.dtype == Dtype::F64 { double(a, b) } else { f64::from(single(a as f32, b as f32)) };
+    Literal::float(x.dtype, result)
+}
+
+/// A function in both types.
+macro_rules! computed {
+    ($x:ident, $y:ident, $function:expr) => {
+        computed($x, $y, $function, $function)
+    };
+}
+
+fn float_arithmetic(function: ArithmeticFn, x: Literal, y: Literal) -> Option<Literal> {
+    x.as_float()?;
     let sign = 1 << (x.dtype.bits() - 1);
     match function {
-        F::Neg => Some(Literal { bits: x.bits ^ sign, ..x }),
-        F::Abs => Some(Literal { bits: x.bits & !sign, ..x }),
-        F::Floor => Literal::float(x.dtype, value.floor()),
-        F::Ceil => Literal::float(x.dtype, value.ceil()),
-        // The root of a binary32 (or narrower) number, rounded to binary64, has enough bits to be rounded again.
-        F::Sqrt | F::SqrtRn => Literal::float(x.dtype, value.sqrt()),
-        // tidy: wildcard because the others are not exactly specified or take other operands
-        _ => None,
+        ArithmeticFn::Add => computed!(x, y, |x, y| x + y),
+        ArithmeticFn::Sub => computed!(x, y, |x, y| x - y),
+        ArithmeticFn::Mul => computed!(x, y, |x, y| x * y),
+        ArithmeticFn::Neg => Some(Literal { bits: x.bits ^ sign, ..x }),
+        ArithmeticFn::Abs => Some(Literal { bits: x.bits & !sign, ..x }),
+        ArithmeticFn::Min => computed!(x, y, |x, y| extreme(x, y, false, false)),
+        ArithmeticFn::Max => computed!(x, y, |x, y| extreme(x, y, true, false)),
     }
 }
 
-fn float_binary(function: ElementwiseFn, x: Literal, y: Literal) -> Option<Literal> {
-    use ElementwiseFn as F;
-    let (a, b) = (x.as_float()?, y.as_float()?);
-    let order = match function {
-        F::Eq => a == b,
-        F::Ne => a != b,
-        F::Lt => a < b,
-        F::Le => a <= b,
-        F::Gt => a > b,
-        F::Ge => a >= b,
-        // tidy: wildcard because the others give no boolean
-        _ if x.dtype == Dtype::F64 => return Literal::float(Dtype::F64, binary_64(function, a, b)?),
-        // tidy: wildcard because the others give no boolean. Narrow formats are computed in binary32, as documented.
-        _ => return Literal::float(x.dtype, f64::from(binary_32(function, a as f32, b as f32)?)),
-    };
-    Some(Literal::bool(order))
+fn float_function(function: FloatFn, [x, y, z]: [Literal; 3]) -> Option<Literal> {
+    match function {
+        FloatFn::Div | FloatFn::DivRn => computed!(x, y, |x, y| x / y),
+        FloatFn::FloatRem => computed!(x, y, |x, y| x % y),
+        FloatFn::Fma => fma([x, y, z]),
+        FloatFn::MinNan => computed!(x, y, |x, y| extreme(x, y, false, true)),
+        FloatFn::MaxNan => computed!(x, y, |x, y| extreme(x, y, true, true)),
+        // The root of a binary32 (or narrower) number, rounded to binary64, has enough bits to be rounded again.
+        FloatFn::Sqrt | FloatFn::SqrtRn => Literal::float(x.dtype, x.as_float()?.sqrt()),
+        FloatFn::Floor => Literal::float(x.dtype, x.as_float()?.floor()),
+        FloatFn::Ceil => Literal::float(x.dtype, x.as_float()?.ceil()),
+    }
 }
 
 fn fma(operands: [Literal; 3]) -> Option<Literal> {

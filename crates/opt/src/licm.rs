@@ -3,7 +3,7 @@
 //! are.
 
 use tilewright_base::entity::SecondaryMap;
-use tilewright_ir::{Block, Function, Inst, Op, Value};
+use tilewright_ir::{Block, Function, Inst, Op, OpFamily, Value};
 
 /// Runs the pass; whether it changed anything.
 pub fn run(function: &mut Function) -> bool {
@@ -47,12 +47,9 @@ impl Licm<'_> {
 
     fn inst(&mut self, inst: Inst, depth: u32) {
         let target = if is_speculatable(self.function, inst) { self.target(inst, depth) } else { depth };
-        let is_loop = match &self.function.insts[inst].op {
-            Op::For { options } => !options.disable_licm,
-            Op::While {} => true,
-            // tidy: wildcard because there are two loops
-            _ => false,
-        };
+        let op = &self.function.insts[inst].op;
+        let is_left_alone = matches!(op, Op::For { options } if options.disable_licm);
+        let is_loop = op.family() == OpFamily::Loop && !is_left_alone;
         let data = &self.function.insts[inst];
         if target == depth || data.regions.is_empty() {
             for region in data.regions.clone() {
@@ -95,18 +92,14 @@ impl Licm<'_> {
 /// Whether an instruction may run where the program would not run it.
 fn is_speculatable(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
-    match &data.op {
-        Op::Reduce { .. } => {
-            let mut all = true;
-            for &region in &data.regions {
-                function.walk(region, &mut |inner| {
-                    all &=
-                        matches!(function.insts[inner].op, Op::Yield {}) || is_speculatable(function, inner);
-                });
-            }
-            all
-        }
-        // tidy: wildcard because the table says it of the others
-        op => op.is_speculatable(),
+    if data.op.family() != OpFamily::Reduction {
+        return data.op.is_speculatable();
     }
+    let mut all = true;
+    for &region in &data.regions {
+        function.walk(region, &mut |inner| {
+            all &= function.insts[inner].op.is_terminator() || is_speculatable(function, inner);
+        });
+    }
+    all
 }

@@ -1,7 +1,9 @@
-//! The names of the language, for the Python namespace `tilewright.language`.
+//! The names of the language, for the Python namespace `tilewright.language`; the table of elementwise functions, for its
+//! conformance test.
 
 use pyo3::prelude::*;
 use tilewright_frontend::semantic::{EntryKind, language_entries};
+use tilewright_ir::{Accuracy, ElementwiseFn};
 
 /// The functions of the language: for each its path below `triton.language`, its parameters as they are written, what it
 /// does, and whether tensors have it as a method.
@@ -22,4 +24,23 @@ pub(crate) fn language_names() -> Vec<(&'static str, String, String, bool)> {
             (entry.path, parameters.to_owned(), doc, entry.is_method)
         })
         .collect()
+}
+
+/// A row of the elementwise table: its family, its name, its operands, how many ulp it may be off (none where it is exact),
+/// and how many more of fp32 for each unit of |x|.
+type ElementwiseRow = (&'static str, &'static str, Vec<&'static str>, Option<f32>, f32);
+
+/// The elementwise functions.
+#[pyfunction]
+pub(crate) fn elementwise_functions() -> Vec<ElementwiseRow> {
+    let row = |function: &ElementwiseFn| {
+        let info = function.info();
+        let (ulps, slope) = match info.accuracy {
+            Accuracy::Exact => (None, 0.0),
+            Accuracy::Ulp(ulps) => (Some(ulps), 0.0),
+            Accuracy::GrowingUlp(ulps, slope) => (Some(ulps), slope),
+        };
+        (info.family, info.name, info.operands.to_vec(), ulps, slope)
+    };
+    ElementwiseFn::ALL.iter().map(row).collect()
 }

@@ -8,28 +8,28 @@ use tilewright_sim::{Fault, FaultKind, Location, Space};
 
 use crate::error::OutOfResources;
 use crate::{Error, Handle};
-use access::{Found, Target};
+use access::{Found, MemoryAccess};
 
 /// A fault that the simulator has found, at its access of the kernel or at its line.
 #[cold]
 pub(crate) fn from_fault(fault: &Fault, handle: &Handle) -> Error {
     let sources = &handle.compiled.module.sources;
     let line = fault.location.as_ref().and_then(|location| span(sources, location));
-    let find = |target: Target| (Found::new(fault, handle, target), target);
+    let find = |target: MemoryAccess| (Found::new(fault, handle, target), target);
     let mut diagnostic = match fault.kind {
         FaultKind::OutOfBounds { space: Space::Global, is_store, address, bytes, nearest } => {
-            let (found, target) = find(Target { is_store, address, bytes });
+            let (found, target) = find(MemoryAccess { is_store, address, bytes });
             let nearest = nearest.and_then(|(number, distance)| {
                 Some((handle.pointer_names().into_iter().nth(number)?, distance))
             });
             out_of_bounds(&found, target, line, nearest)
         }
         FaultKind::ReadOnly { address } => {
-            let (found, _) = find(Target { is_store: true, address, bytes: 1 });
+            let (found, _) = find(MemoryAccess { is_store: true, address, bytes: 1 });
             read_only(&found, line)
         }
         FaultKind::Misaligned { space: Space::Global, is_store, address, alignment } => {
-            let (found, target) = find(Target { is_store, address, bytes: alignment });
+            let (found, target) = find(MemoryAccess { is_store, address, bytes: alignment });
             let is_in = |&(start, len): &(u64, usize)| address.wrapping_sub(start) < len as u64;
             if found.argument.is_none() && !fault.regions.iter().any(is_in) {
                 out_of_bounds(&found, target, line, None)
@@ -75,14 +75,14 @@ fn message(fault: &Fault, code: Code) -> String {
 }
 
 /// How an access is called, and what it does.
-fn words(target: Target) -> (&'static str, &'static str) {
+fn words(target: MemoryAccess) -> (&'static str, &'static str) {
     if target.is_store { ("store", "writes") } else { ("load", "reads") }
 }
 
 /// The words are those of the CPU's executor, as far as a GPU's instruction tells as much.
 fn out_of_bounds(
     found: &Found,
-    target: Target,
+    target: MemoryAccess,
     line: Option<Span>,
     nearest: Option<(String, i64)>,
 ) -> Diagnostic {
@@ -137,9 +137,9 @@ fn read_only(found: &Found, line: Option<Span>) -> Diagnostic {
         .hint("pass memory that may be written: `&mut` in Rust, a copy of a read-only array in Python")
 }
 
-fn misaligned(found: &Found, target: Target, line: Option<Span>) -> Diagnostic {
+fn misaligned(found: &Found, target: MemoryAccess, line: Option<Span>) -> Diagnostic {
     let (noun, verb) = words(target);
-    let Target { address, bytes, .. } = target;
+    let MemoryAccess { address, bytes, .. } = target;
     let (of, what, hint) = match &found.argument {
         None => (String::new(), format!("address {address:#x}"), PROMISES.to_owned()),
         Some(argument) => {

@@ -159,11 +159,11 @@ pub(crate) fn launch(
                 let mut regions = Regions::new();
                 handle.pass(arguments, &mut |element, value| {
                     if let (Element::Pointer(_), Value::Pointer(pointer)) = (element, value) {
-                        regions.push(pointer.region.into());
+                        regions.push(pointer.region);
                     }
                     pack(element, value, parameters)
                 })?;
-                regions.extend(foreign.iter().map(|&region| sim::Region::from(region)));
+                regions.extend_from_slice(foreign);
                 simulate(handle, module, grid, parameters.as_bytes(), &regions, interrupt)
             }
         }

@@ -79,7 +79,7 @@ pub(crate) struct CalledFunction {
 
 /// What a call reaches.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Target {
+pub(crate) enum CallTarget {
     Function(FunctionId),
     /// The function whose address is in the register.
     Address(Slot),
@@ -87,7 +87,7 @@ pub(crate) enum Target {
 
 /// A call.
 pub(crate) struct Call {
-    pub target: Target,
+    pub target: CallTarget,
     /// Each with its bytes.
     pub arguments: Vec<(LocalPlace, u64)>,
     pub results: Vec<(LocalPlace, u64)>,
@@ -108,8 +108,8 @@ impl Call {
     /// The function that a lane calls.
     fn function(&self, warp: &Warp, lane: usize) -> Outcome<FunctionId> {
         match self.target {
-            Target::Function(function) => Ok(function),
-            Target::Address(slot) => {
+            CallTarget::Function(function) => Ok(function),
+            CallTarget::Address(slot) => {
                 let address = warp.registers.get(slot)[lane];
                 let illegal = || format!("a call of {address:#x}, which is not the address of a function");
                 function_at(address)

@@ -4,7 +4,7 @@ use crate::asynchronous;
 use crate::counters::StepCounters;
 use crate::fault::{Cause, FaultKind, Outcome};
 use crate::memory::shared::Accessor;
-use crate::memory::{Agent, Global, Proxy, RANK_SHIFT, Shared, Space, WINDOW_BYTES, resolve};
+use crate::memory::{Agent, Global, RANK_SHIFT, Shared, Space, WINDOW_BYTES, resolve};
 use crate::registers::{Registers, Slot};
 
 /// What happens after an instruction.
@@ -181,12 +181,7 @@ impl Context<'_> {
         match place {
             Place::Global(address) => self.global.read(self.hint, address, to)?,
             Place::Shared { rank, offset } => {
-                let accessor = Accessor {
-                    agent: self.agent,
-                    instruction: self.instruction,
-                    proxy: Proxy::Generic,
-                    is_atomic,
-                };
+                let accessor = Accessor::generic(self.agent, self.instruction, is_atomic);
                 self.blocks[rank].shared.read(&accessor, offset, to)?;
             }
             Place::Local(offset) => {
@@ -217,12 +212,7 @@ impl Context<'_> {
         match place {
             Place::Global(address) => self.global.write(self.hint, address, from)?,
             Place::Shared { rank, offset } => {
-                let accessor = Accessor {
-                    agent: self.agent,
-                    instruction: self.instruction,
-                    proxy: Proxy::Generic,
-                    is_atomic,
-                };
+                let accessor = Accessor::generic(self.agent, self.instruction, is_atomic);
                 self.blocks[rank].shared.write(&accessor, offset, from)?;
             }
             Place::Local(offset) => {

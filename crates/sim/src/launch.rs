@@ -89,7 +89,7 @@ struct Running<'a> {
 }
 
 /// A launch that was checked.
-struct Plan<'a> {
+struct CheckedLaunch<'a> {
     module: &'a Module,
     launch: &'a Launch<'a>,
     program: &'a Program,
@@ -133,8 +133,8 @@ impl Module {
             interrupt: launch.interrupt,
             stop: &stop,
         };
-        let plan = Plan { module: self, launch, program: &program, machine, shared_bytes };
-        let tally = plan.run_all(volume(launch.grid) / volume(launch.cluster))?;
+        let checked = CheckedLaunch { module: self, launch, program: &program, machine, shared_bytes };
+        let tally = checked.run_all(volume(launch.grid) / volume(launch.cluster))?;
         Ok(Report {
             kernel: launch.kernel.into(),
             blocks: volume(launch.grid),
@@ -243,7 +243,7 @@ fn unwritten(blocks: &[BlockMemory], outcome: Result<(), Stopped>, warps: usize)
     }
 }
 
-impl Plan<'_> {
+impl CheckedLaunch<'_> {
     /// Runs all clusters. They begin in the order of their numbers, as blocks may rely on those before them.
     fn run_all(&self, clusters: u64) -> Result<Tally, Box<Fault>> {
         let next = AtomicU64::new(0);

@@ -63,7 +63,7 @@ class AsmDict(Mapping[str, "str | bytes"]):
     """The text of each stage of a compiled kernel, made when it is asked for; of ``cubin`` the bytes."""
 
     # Programs ask for the stages by the names of the official compiler.
-    _ALIASES = {"source": "ast", "ttir": "ir", "ttgir": "opt"}  # noqa: RUF012
+    _ALIASES = {"source": "ast", "ttir": "ir", "ttgir": "gpu"}  # noqa: RUF012
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class AsmDict(Mapping[str, "str | bytes"]):
         self._assemble = assemble
 
     def __getitem__(self, stage: str) -> str | bytes:
-        name = self._ALIASES.get(stage, stage)
+        name = self._name(stage)
         if name not in self._texts:
             self._texts[name] = self._make(stage, name)
         return self._texts[name]
@@ -100,7 +100,12 @@ class AsmDict(Mapping[str, "str | bytes"]):
         return len(list(iter(self)))
 
     def __contains__(self, stage: object) -> bool:
-        return self._ALIASES.get(str(stage), stage) in list(self)
+        return self._name(str(stage)) in list(self)
+
+    def _name(self, stage: str) -> str:
+        """Our name of a stage. The GPU path is not taken on a CPU: there the last text before it stands for its own."""
+        name = self._ALIASES.get(stage, stage)
+        return "opt" if stage == "ttgir" and name not in list(self) else name
 
     def __reduce__(self) -> Any:
         """As texts: the kernel itself stays in its process."""

@@ -22,8 +22,7 @@ const CONFINED: &[Confined] = &[
         places: &[
             "crates/cuda/",
             "crates/python/",
-            "crates/cpu/src/memory.rs",
-            "crates/cpu/src/memory/",
+            "crates/cpu/src/run/memory/",
             "crates/sim/src/memory.rs",
             "crates/sim/src/memory/",
         ],
@@ -116,8 +115,8 @@ mod tests {
     fn unsafe_is_found_outside_its_places() {
         let block = "fn f() {\n    unsafe { g() }\n}\n";
         check("crates/ir/src/lib.rs", block, &["crates/ir/src/lib.rs:2: unsafe"]);
-        check("crates/cpu/src/memory_map.rs", block, &["crates/cpu/src/memory_map.rs:2: unsafe"]);
-        check("crates/cpu/src/memory/copy.rs", block, &[]);
+        check("crates/cpu/src/run/memory_map.rs", block, &["crates/cpu/src/run/memory_map.rs:2: unsafe"]);
+        check("crates/cpu/src/run/memory/copy.rs", block, &[]);
         check("crates/cuda/src/lib.rs", block, &[]);
     }
 

@@ -1,14 +1,19 @@
 //! No catch-all arm in a `match` on the enums of the op tables: whoever adds an op must meet every place that has to
 //! know it. Where a catch-all is right, the comment above the arm, or behind it, says why:
 //! `// tidy: wildcard because ...`.
+//!
+//! The enums are known by name, whatever a file calls them (`use tilewright_ir::ElementwiseFn as F`), and so are variants
+//! that a file imports. An arm such as `Family::Math(_)` is a catch-all too where another one names a function in there.
+
+use std::collections::BTreeSet;
 
 use syn::visit::{self, Visit};
-use syn::{ExprMatch, ItemImpl, Pat, Path, Type};
+use syn::{ExprMatch, ItemImpl, Pat, Path, Type, UseTree};
 
 use crate::tree::{File, Finding, Tree};
 
-/// The enums that the op tables make.
-const OP_ENUMS: &[&str] = &["Op", "ElementwiseFn"];
+/// The enums that the op tables make; those of the families of functions are named `MathFn` and so on.
+const OP_ENUMS: &[&str] = &["Op", "OpFamily", "ElementwiseFamily"];
 
 const EXCUSE: &str = "// tidy: wildcard because ";
 
@@ -20,34 +25,144 @@ pub fn on_op_enums(tree: &Tree) -> Vec<Finding> {
 fn check_file(file: &File) -> Vec<Finding> {
     // A file that does not parse is a finding of the check of tokens, or the compiler's.
     let Ok(syntax) = syn::parse_file(&file.text) else { return Vec::new() };
-    let mut visitor =
-        Visitor { file, lines: file.text.lines().collect(), self_is_op: false, findings: Vec::new() };
+    let mut names = Names::default();
+    names.visit_file(&syntax);
+    let mut visitor = Visitor { file, lines: file.text.lines().collect(), names, findings: Vec::new() };
     visitor.visit_file(&syntax);
     visitor.findings
+}
+
+/// What a file calls the op enums and their variants.
+#[derive(Default)]
+struct Names {
+    /// The names that stand for an op enum.
+    aliases: BTreeSet<String>,
+    /// The variants that are imported.
+    variants: BTreeSet<String>,
+    /// Inside `impl Op`, where `Self::Dot` is a variant.
+    self_is_op: bool,
+}
+
+impl<'ast> Visit<'ast> for Names {
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.import(&item.tree, false);
+    }
+}
+
+impl Names {
+    /// Takes note of the names that an import makes; `of_op` says whether it is from an op enum.
+    fn import(&mut self, tree: &UseTree, of_op: bool) {
+        match tree {
+            UseTree::Path(path) => self.import(&path.tree, is_op_enum(&path.ident)),
+            UseTree::Group(group) => group.items.iter().for_each(|item| self.import(item, of_op)),
+            UseTree::Rename(rename) if is_op_enum(&rename.ident) => {
+                self.aliases.insert(rename.rename.to_string());
+            }
+            UseTree::Rename(rename) if of_op => {
+                self.variants.insert(rename.rename.to_string());
+            }
+            UseTree::Name(name) if of_op => {
+                self.variants.insert(name.ident.to_string());
+            }
+            UseTree::Rename(_) | UseTree::Name(_) | UseTree::Glob(_) => {}
+        }
+    }
+
+    fn is_enum(&self, ident: &syn::Ident) -> bool {
+        is_op_enum(ident) || self.aliases.contains(&ident.to_string())
+    }
+
+    fn is_variant(&self, path: &Path) -> bool {
+        let mut from_end = path.segments.iter().rev().map(|segment| &segment.ident);
+        match (from_end.next(), from_end.next()) {
+            (Some(_), Some(parent)) => {
+                self.is_enum(parent) || (self.self_is_op && path.segments.len() == 2 && parent == "Self")
+            }
+            (Some(name), None) => self.variants.contains(&name.to_string()),
+            _ => false,
+        }
+    }
+
+    /// Whether the pattern names a variant of an op enum at its top (behind references, parentheses, `|`, and in tuples).
+    fn in_pattern(&self, pattern: &Pat) -> bool {
+        match pattern {
+            Pat::Path(pattern) => self.is_variant(&pattern.path),
+            Pat::Struct(pattern) => self.is_variant(&pattern.path),
+            Pat::TupleStruct(pattern) => self.is_variant(&pattern.path),
+            Pat::Reference(pattern) => self.in_pattern(&pattern.pat),
+            Pat::Paren(pattern) => self.in_pattern(&pattern.pat),
+            Pat::Ident(pattern) => match &pattern.subpat {
+                Some((_, pattern)) => self.in_pattern(pattern),
+                None => self.variants.contains(&pattern.ident.to_string()),
+            },
+            Pat::Or(pattern) => pattern.cases.iter().any(|case| self.in_pattern(case)),
+            Pat::Tuple(pattern) => pattern.elems.iter().any(|element| self.in_pattern(element)),
+            _ => false,
+        }
+    }
+
+    /// The variants around others, such as `Family::Math(MathFn::Exp)`, each as its path.
+    fn nests(&self, pattern: &Pat, found: &mut BTreeSet<String>) {
+        each_nested(pattern, &mut |path, inner| {
+            if self.is_variant(path) && self.in_pattern(inner) {
+                found.insert(text_of(path));
+            }
+        });
+    }
+}
+
+/// Calls back with the path and the content of each variant of one field at the top of a pattern.
+fn each_nested<'a>(pattern: &'a Pat, each: &mut dyn FnMut(&'a Path, &'a Pat)) {
+    match pattern {
+        Pat::TupleStruct(pattern) if pattern.elems.len() == 1 => each(&pattern.path, &pattern.elems[0]),
+        Pat::Reference(pattern) => each_nested(&pattern.pat, each),
+        Pat::Paren(pattern) => each_nested(&pattern.pat, each),
+        Pat::Or(pattern) => pattern.cases.iter().for_each(|case| each_nested(case, each)),
+        Pat::Tuple(pattern) => pattern.elems.iter().for_each(|element| each_nested(element, each)),
+        _ => {}
+    }
+}
+
+fn text_of(path: &Path) -> String {
+    path.segments.iter().map(|segment| segment.ident.to_string()).collect::<Vec<_>>().join("::")
+}
+
+/// Whether a name is that of an op enum.
+fn is_op_enum(ident: &syn::Ident) -> bool {
+    let name = ident.to_string();
+    OP_ENUMS.contains(&name.as_str()) || name.strip_suffix("Fn").is_some_and(|family| !family.is_empty())
 }
 
 struct Visitor<'a> {
     file: &'a File,
     lines: Vec<&'a str>,
-    /// Inside `impl Op`, where `Self::Dot` is a variant.
-    self_is_op: bool,
+    names: Names,
     findings: Vec<Finding>,
 }
 
 impl<'ast> Visit<'ast> for Visitor<'_> {
     fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
-        let outer = self.self_is_op;
-        self.self_is_op = matches!(&*item.self_ty, Type::Path(path) if names_op_enum(&path.path, 1));
+        let outer = self.names.self_is_op;
+        self.names.self_is_op = match &*item.self_ty {
+            Type::Path(path) => path.path.segments.last().is_some_and(|name| self.names.is_enum(&name.ident)),
+            _ => false,
+        };
         visit::visit_item_impl(self, item);
-        self.self_is_op = outer;
+        self.names.self_is_op = outer;
     }
 
     fn visit_expr_match(&mut self, expr: &'ast ExprMatch) {
-        if expr.arms.iter().any(|arm| names_variant(&arm.pat, self.self_is_op)) {
+        if expr.arms.iter().any(|arm| self.names.in_pattern(&arm.pat)) {
+            let mut nests = BTreeSet::new();
+            for arm in &expr.arms {
+                self.names.nests(&arm.pat, &mut nests);
+            }
             for arm in expr.arms.iter().filter(|arm| arm.guard.is_none()) {
-                if let Some(line) = catch_all_line(&arm.pat)
-                    && !self.is_excused(line)
-                {
+                let mut lines: Vec<usize> = catch_all_line(&arm.pat).into_iter().collect();
+                each_nested(&arm.pat, &mut |path, inner| {
+                    lines.extend(catch_all_line(inner).filter(|_| nests.contains(&text_of(path))));
+                });
+                if let Some(line) = lines.into_iter().find(|line| !self.is_excused(*line)) {
                     let message =
                         format!("list the ops instead of a catch-all, or excuse it with `{EXCUSE}...`");
                     self.findings.push(Finding::new(&self.file.path, line, "wildcard", message));
@@ -65,33 +180,6 @@ impl Visitor<'_> {
         let comment_above = (1..line).rev().map(text).take_while(|text| text.trim_start().starts_with("//"));
         std::iter::once(text(line)).chain(comment_above).any(|text| text.contains(EXCUSE))
     }
-}
-
-/// Whether the pattern names a variant of an op enum at its top (behind references, parentheses, `|`, and in tuples).
-fn names_variant(pattern: &Pat, self_is_op: bool) -> bool {
-    let is_variant = |path: &Path| {
-        names_op_enum(path, 2) || (self_is_op && path.segments.len() == 2 && path.segments[0].ident == "Self")
-    };
-    match pattern {
-        Pat::Path(pattern) => is_variant(&pattern.path),
-        Pat::Struct(pattern) => is_variant(&pattern.path),
-        Pat::TupleStruct(pattern) => is_variant(&pattern.path),
-        Pat::Reference(pattern) => names_variant(&pattern.pat, self_is_op),
-        Pat::Paren(pattern) => names_variant(&pattern.pat, self_is_op),
-        Pat::Ident(pattern) => pattern.subpat.iter().any(|(_, pattern)| names_variant(pattern, self_is_op)),
-        Pat::Or(pattern) => pattern.cases.iter().any(|case| names_variant(case, self_is_op)),
-        Pat::Tuple(pattern) => pattern.elems.iter().any(|element| names_variant(element, self_is_op)),
-        _ => false,
-    }
-}
-
-/// Whether the segment of the path that is `from_end`-th from its end is an op enum.
-fn names_op_enum(path: &Path, from_end: usize) -> bool {
-    path.segments
-        .iter()
-        .rev()
-        .nth(from_end - 1)
-        .is_some_and(|segment| OP_ENUMS.iter().any(|name| segment.ident == name))
 }
 
 /// The line of the pattern if it matches everything: `_`, a bare name, or a tuple of such.
@@ -136,6 +224,38 @@ mod tests {
             &["a.rs:4: wildcard"],
         );
         check("match x {\n1 => match op {\nOp::Dot => 1,\n_ => 0,\n},\n_ => 2,\n}", &["a.rs:5: wildcard"]);
+    }
+
+    #[test]
+    fn other_names_of_the_enums_are_known() {
+        let arms = "match f {\nF::Exp | F::Log => 1,\n_ => 0,\n}\n}\n";
+        for import in [
+            "use ElementwiseFn as F;",
+            "use tilewright_ir::{Dtype, MathFn as F};",
+            "use ir::{a::{ElementwiseFn as F}};",
+        ] {
+            assert_eq!(
+                found(on_op_enums, &[("a.rs", &format!("{import}\nfn f() {{\n{arms}"))]),
+                ["a.rs:5: wildcard"]
+            );
+            assert_eq!(
+                found(on_op_enums, &[("a.rs", &format!("fn f() {{\n{import}\n{arms}"))]),
+                ["a.rs:5: wildcard"]
+            );
+        }
+        let other = format!("use Function as F;\nfn f() {{\n{arms}");
+        assert_eq!(found(on_op_enums, &[("a.rs", &other)]), [""; 0]);
+        check("use MathFn::{Exp, Log as L};\nmatch f {\nExp => 1,\n_ => 0,\n}", &["a.rs:5: wildcard"]);
+        check("use MathFn::{Exp, Log as L};\nmatch f {\nL => 1,\n_ => 0,\n}", &["a.rs:5: wildcard"]);
+    }
+
+    #[test]
+    fn the_rest_of_a_family_is_a_catch_all() {
+        let whole = "ElementwiseFamily::Math(_) => 1,\nElementwiseFamily::Float(_) => 0,";
+        check(&format!("match f {{\n{whole}\n}}"), &[]);
+        let named = "ElementwiseFamily::Math(MathFn::Exp) => 2,";
+        check(&format!("match f {{\n{named}\n{whole}\n}}"), &["a.rs:4: wildcard"]);
+        check(&format!("match f {{\n{named}\n// tidy: wildcard because it is rare.\n{whole}\n}}"), &[]);
     }
 
     #[test]

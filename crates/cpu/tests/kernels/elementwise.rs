@@ -4,7 +4,10 @@ use std::cmp::Ordering;
 
 use tilewright_cpu::kernels::Operand;
 use tilewright_cpu::kernels::elementwise::{apply, fill, ramp};
-use tilewright_ir::{Dtype, ElementwiseFn as F};
+use tilewright_ir::{
+    ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, Element, ElementwiseFamily as Family,
+    ElementwiseFn as F, FloatFn, WideProductFn,
+};
 
 use crate::oracle::{Number, Random, decode, encode, pack, same, specials, unpack};
 
@@ -13,96 +16,127 @@ fn smaller(x: f64, y: f64) -> f64 {
     if x < y || (x == y && x.is_sign_negative()) { x } else { y }
 }
 
-fn float(function: F, x: f64, y: f64, dtype: Dtype) -> f64 {
+fn float_arithmetic(function: ArithmeticFn, x: f64, y: f64, dtype: Dtype) -> f64 {
     let single = |f: fn(f32, f32) -> f32| f64::from(f(x as f32, y as f32));
     match (function, dtype) {
         // Rounded twice, these would be wrong: the wide result is not exact.
-        (F::Add, Dtype::F32) => single(|x, y| x + y),
-        (F::Sub, Dtype::F32) => single(|x, y| x - y),
-        (F::Div | F::DivRn, Dtype::F32) => single(|x, y| x / y),
-        (F::Add, _) => x + y,
-        (F::Sub, _) => x - y,
-        (F::Mul, _) => x * y,
-        (F::Div | F::DivRn, _) => x / y,
-        (F::FloatRem, _) => x % y,
-        (F::Min | F::Max, _) if x.is_nan() => y,
-        (F::Min | F::Max, _) if y.is_nan() => x,
-        (F::MinNan | F::MaxNan, _) if x.is_nan() || y.is_nan() => f64::NAN,
-        (F::Min | F::MinNan, _) => smaller(x, y),
-        (F::Max | F::MaxNan, _) => -smaller(-x, -y),
-        (F::Neg, _) => -x,
-        (F::Abs, _) => x.abs(),
-        (F::Floor, _) => x.floor(),
-        (F::Ceil, _) => x.ceil(),
-        (F::Sqrt | F::SqrtRn, Dtype::F32) => (x as f32).sqrt().into(),
-        (F::Sqrt | F::SqrtRn, _) => x.sqrt(),
-        _ => panic!("{function:?} is not an exact function of floats"),
+        (ArithmeticFn::Add, Dtype::F32) => single(|x, y| x + y),
+        (ArithmeticFn::Sub, Dtype::F32) => single(|x, y| x - y),
+        (ArithmeticFn::Add, _) => x + y,
+        (ArithmeticFn::Sub, _) => x - y,
+        (ArithmeticFn::Mul, _) => x * y,
+        (ArithmeticFn::Min | ArithmeticFn::Max, _) if x.is_nan() => y,
+        (ArithmeticFn::Min | ArithmeticFn::Max, _) if y.is_nan() => x,
+        (ArithmeticFn::Min, _) => smaller(x, y),
+        (ArithmeticFn::Max, _) => -smaller(-x, -y),
+        (ArithmeticFn::Neg, _) => -x,
+        (ArithmeticFn::Abs, _) => x.abs(),
     }
 }
 
-fn int(function: F, x: i128, y: i128, dtype: Dtype) -> i128 {
-    let bits = dtype.bits();
+fn float(function: FloatFn, x: f64, y: f64, dtype: Dtype) -> f64 {
+    match (function, dtype) {
+        // As above.
+        (FloatFn::Div | FloatFn::DivRn, Dtype::F32) => f64::from(x as f32 / y as f32),
+        (FloatFn::Div | FloatFn::DivRn, _) => x / y,
+        (FloatFn::FloatRem, _) => x % y,
+        (FloatFn::MinNan | FloatFn::MaxNan, _) if x.is_nan() || y.is_nan() => f64::NAN,
+        (FloatFn::MinNan, _) => smaller(x, y),
+        (FloatFn::MaxNan, _) => -smaller(-x, -y),
+        (FloatFn::Floor, _) => x.floor(),
+        (FloatFn::Ceil, _) => x.ceil(),
+        (FloatFn::Sqrt | FloatFn::SqrtRn, Dtype::F32) => (x as f32).sqrt().into(),
+        (FloatFn::Sqrt | FloatFn::SqrtRn, _) => x.sqrt(),
+        (FloatFn::Fma, _) => panic!("fma has tests of its own"),
+    }
+}
+
+fn int_arithmetic(function: ArithmeticFn, x: i128, y: i128) -> i128 {
+    match function {
+        ArithmeticFn::Add => x + y,
+        ArithmeticFn::Sub => x - y,
+        ArithmeticFn::Mul => x.wrapping_mul(y),
+        ArithmeticFn::Neg => -x,
+        ArithmeticFn::Abs => x.abs(),
+        ArithmeticFn::Min => x.min(y),
+        ArithmeticFn::Max => x.max(y),
+    }
+}
+
+fn division(function: DivisionFn, x: i128, y: i128) -> i128 {
+    match function {
+        // All bits one, and the dividend.
+        DivisionFn::IntDiv if y == 0 => -1,
+        DivisionFn::IntRem if y == 0 => x,
+        DivisionFn::IntDiv => x / y,
+        DivisionFn::IntRem => x % y,
+    }
+}
+
+fn bitwise(function: BitwiseFn, x: i128, y: i128, bits: u32) -> i128 {
     // A count is unsigned.
     let count = (y & ((1_i128 << bits) - 1)).min(127) as u32;
     match function {
-        F::Add => x + y,
-        F::Sub => x - y,
-        F::Mul => x.wrapping_mul(y),
-        // All bits one, and the dividend.
-        F::IntDiv if y == 0 => -1,
-        F::IntRem if y == 0 => x,
-        F::IntDiv => x / y,
-        F::IntRem => x % y,
-        F::Neg => -x,
-        F::Abs => x.abs(),
-        F::Min | F::MinNan => x.min(y),
-        F::Max | F::MaxNan => x.max(y),
-        F::And => x & y,
-        F::Or => x | y,
-        F::Xor => x ^ y,
-        F::Not => !x,
-        F::Shl => {
-            if count >= bits {
-                0
-            } else {
-                x << count
-            }
-        }
-        F::Shr => x >> count,
-        F::MulHigh => {
-            if dtype == Dtype::U64 {
-                ((x as u128 * y as u128) >> 64) as i128
-            } else {
-                (x * y) >> bits
-            }
-        }
-        _ => panic!("{function:?} is not a function of integers"),
+        BitwiseFn::And => x & y,
+        BitwiseFn::Or => x | y,
+        BitwiseFn::Xor => x ^ y,
+        BitwiseFn::Not => !x,
+        BitwiseFn::Shl if count >= bits => 0,
+        BitwiseFn::Shl => x << count,
+        BitwiseFn::Shr => x >> count,
+    }
+}
+
+fn wide_product(function: WideProductFn, x: i128, y: i128, dtype: Dtype) -> i128 {
+    match function {
+        WideProductFn::MulHigh if dtype == Dtype::U64 => ((x as u128 * y as u128) >> 64) as i128,
+        WideProductFn::MulHigh => (x * y) >> dtype.bits(),
+    }
+}
+
+fn comparison(function: ComparisonFn, order: Option<Ordering>) -> bool {
+    match function {
+        ComparisonFn::Eq => order.is_some_and(Ordering::is_eq),
+        ComparisonFn::Ne => order.is_none_or(Ordering::is_ne),
+        ComparisonFn::Lt => order.is_some_and(Ordering::is_lt),
+        ComparisonFn::Le => order.is_some_and(Ordering::is_le),
+        ComparisonFn::Gt => order.is_some_and(Ordering::is_gt),
+        ComparisonFn::Ge => order.is_some_and(Ordering::is_ge),
     }
 }
 
 fn expect(function: F, dtype: Dtype, x: u64, y: u64) -> u64 {
-    let ordering = |order: Option<Ordering>| {
-        u64::from(match function {
-            F::Eq => order.is_some_and(Ordering::is_eq),
-            F::Ne => order.is_none_or(Ordering::is_ne),
-            F::Lt => order.is_some_and(Ordering::is_lt),
-            F::Le => order.is_some_and(Ordering::is_le),
-            F::Gt => order.is_some_and(Ordering::is_gt),
-            F::Ge => order.is_some_and(Ordering::is_ge),
-            _ => panic!("{function:?} is not a comparison"),
-        })
-    };
-    let compares = matches!(function, F::Eq | F::Ne | F::Lt | F::Le | F::Gt | F::Ge);
-    match (decode(dtype, x), decode(dtype, y)) {
-        (Number::Float(x), Number::Float(y)) if compares => ordering(x.partial_cmp(&y)),
-        (Number::Int(x), Number::Int(y)) if compares => ordering(Some(x.cmp(&y))),
-        (Number::Float(x), Number::Float(y)) => encode(dtype, Number::Float(float(function, x, y, dtype))),
-        (Number::Int(x), Number::Int(y)) => {
-            let value = int(function, x, y, dtype);
-            encode(dtype, Number::Int(if dtype == Dtype::I1 { value & 1 } else { value }))
+    let result = match (function.family(), decode(dtype, x), decode(dtype, y)) {
+        (Family::Comparison(f), Number::Float(x), Number::Float(y)) => {
+            return comparison(f, x.partial_cmp(&y)).into();
         }
-        _ => unreachable!("one type"),
+        (Family::Comparison(f), Number::Int(x), Number::Int(y)) => {
+            return comparison(f, Some(x.cmp(&y))).into();
+        }
+        (Family::Arithmetic(f), Number::Float(x), Number::Float(y)) => {
+            Number::Float(float_arithmetic(f, x, y, dtype))
+        }
+        (Family::Float(f), Number::Float(x), Number::Float(y)) => Number::Float(float(f, x, y, dtype)),
+        (Family::Arithmetic(f), Number::Int(x), Number::Int(y)) => Number::Int(int_arithmetic(f, x, y)),
+        (Family::Division(f), Number::Int(x), Number::Int(y)) => Number::Int(division(f, x, y)),
+        (Family::Bitwise(f), Number::Int(x), Number::Int(y)) => Number::Int(bitwise(f, x, y, dtype.bits())),
+        (Family::WideProduct(f), Number::Int(x), Number::Int(y)) => Number::Int(wide_product(f, x, y, dtype)),
+        // tidy: wildcard because the table gives no other family that is exact and of one or two operands such types.
+        _ => panic!("{function:?} of {dtype} has tests of its own"),
+    };
+    match result {
+        Number::Int(value) if dtype == Dtype::I1 => encode(dtype, Number::Int(value & 1)),
+        value => encode(dtype, value),
     }
+}
+
+/// The functions on an element type that [`expect`] knows: all but those that are not exact, selections and fma.
+fn exact_functions(dtype: Dtype) -> impl Iterator<Item = F> {
+    F::ALL.iter().copied().filter(move |function| {
+        let info = function.info();
+        let has_own_tests = matches!(function.family(), Family::Math(_)) || info.operands.len() > 2;
+        info.domain.contains(Element::Value(dtype)) && !has_own_tests
+    })
 }
 
 /// All operand forms at one length.
@@ -159,32 +193,8 @@ fn garbage(dtype: Dtype) -> u64 {
 #[test]
 fn exact_functions_of_floats() {
     let mut random = Random(10);
-    let functions = [
-        F::Add,
-        F::Sub,
-        F::Mul,
-        F::Div,
-        F::DivRn,
-        F::FloatRem,
-        F::Neg,
-        F::Abs,
-        F::Min,
-        F::Max,
-        F::MinNan,
-        F::MaxNan,
-        F::Sqrt,
-        F::SqrtRn,
-        F::Floor,
-        F::Ceil,
-        F::Eq,
-        F::Ne,
-        F::Lt,
-        F::Le,
-        F::Gt,
-        F::Ge,
-    ];
     for &dtype in Dtype::ALL.iter().filter(|dtype| dtype.is_float()) {
-        for function in functions {
+        for function in exact_functions(dtype) {
             for elements in [1, 2, 7, 31, 32, 33, 64, 257, 1024] {
                 check(function, dtype, elements, &mut random);
             }
@@ -195,35 +205,8 @@ fn exact_functions_of_floats() {
 #[test]
 fn functions_of_integers() {
     let mut random = Random(11);
-    let functions = [
-        F::Add,
-        F::Sub,
-        F::Mul,
-        F::IntDiv,
-        F::IntRem,
-        F::Neg,
-        F::Abs,
-        F::Min,
-        F::Max,
-        F::And,
-        F::Or,
-        F::Xor,
-        F::Not,
-        F::Shl,
-        F::Shr,
-        F::MulHigh,
-        F::Eq,
-        F::Ne,
-        F::Lt,
-        F::Le,
-        F::Gt,
-        F::Ge,
-    ];
     for &dtype in Dtype::ALL.iter().filter(|dtype| dtype.is_int()) {
-        for function in functions {
-            if function == F::MulHigh && dtype == Dtype::I1 {
-                continue;
-            }
+        for function in exact_functions(dtype) {
             for elements in [1, 2, 7, 31, 32, 33, 64, 257, 1024] {
                 check(function, dtype, elements, &mut random);
             }

@@ -1,18 +1,17 @@
-//! Classes of values that want one layout: what pointwise ops, branches and loops connect.
+//! Equivalence classes of values under layout propagation: pointwise ops, branches and loops propagate the layout of an
+//! operand to the result unchanged, so that their values are in one class.
 //!
-//! Between classes there are edges: shape ops, reductions, operands of products. Where the layouts of the two sides do not
-//! fit, the value is converted there. So a class with its edges is where conversions may be, and [`crate::choose`] weighs
-//! them. Values that are computed again are in no class.
+//! Shape ops, reductions and operands of products are the edges between classes. A `convert_layout` stands on an edge whose
+//! two layouts do not fit; [`super::selection`] weighs its cost. Values that are rematerialized are in no class.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
-use tilewright_ir::{Block, Function, Inst, Op, Shape, Value};
+use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Shape, Value};
 
 use crate::assign::coalescing::{AccessShape, Infos};
-use crate::assign::mma_selection::Product;
-use crate::assign::mma_selection::Products;
+use crate::assign::mma_selection::{Product, Products};
 use crate::assign::rematerialization::Rematerializable;
 use crate::language::LayoutId;
-use crate::layout_rules::{Role, element_bits, role, slots};
+use crate::layout_rules::element_bits;
 
 /// The factor by which a loop makes what is inside more important.
 const LOOP_WEIGHT: u32 = 8;
@@ -49,7 +48,7 @@ pub struct Edge {
     /// The class that the value is in.
     pub from: usize,
     /// Where it goes.
-    pub to: Target,
+    pub to: EdgeEnd,
     /// The width of an element.
     pub element_bits: u32,
     /// How often the conversion would be executed, relatively.
@@ -58,7 +57,7 @@ pub struct Edge {
 
 /// Where an edge goes.
 #[derive(Clone, Copy)]
-pub enum Target {
+pub enum EdgeEnd {
     /// Through a shape op to a class.
     Shape(Inst, usize),
     /// Through a reduction along an axis to a class.
@@ -95,7 +94,7 @@ impl Classes {
         classes
     }
 
-    /// The class of a value that is not computed again.
+    /// The class of a value that is not rematerialized.
     pub fn of_value(&self, value: Value) -> Option<usize> {
         self.of_value[value].map(|class| class as usize)
     }
@@ -147,7 +146,7 @@ impl<'a> Union<'a> {
         node
     }
 
-    /// Joins values with each other, but for those that are computed again.
+    /// Joins values with each other, but for those that are rematerialized.
     fn join(&mut self, values: impl IntoIterator<Item = Value>, mut first: Option<usize>) {
         for value in values {
             if self.cheap.has(value) {
@@ -177,41 +176,42 @@ impl<'a> Union<'a> {
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
             let values = || data.operands.iter().chain(&data.results).copied();
-            match role(&data.op) {
-                Role::Pointwise | Role::Identity => {
+            match data.op.family() {
+                OpFamily::Pointwise | OpFamily::Identity => {
                     if data.results.iter().any(|result| !self.cheap.has(*result)) {
                         self.join(values(), None);
                     }
                 }
-                Role::Load | Role::Sink => {
+                OpFamily::Load | OpFamily::Store | OpFamily::Check => {
                     let shape = &function.ty(data.operands[0]).shape;
                     if !shape.is_empty() {
                         let node = self.node(*inst, shape);
                         self.join(values(), Some(node));
                     }
                 }
-                Role::Reduce => {
+                OpFamily::Reduction => {
                     let node = self.node(*inst, &function.ty(data.operands[0]).shape);
                     self.join(data.operands.iter().copied(), Some(node));
                     self.join(data.results.iter().copied(), None);
                 }
-                Role::Dot => self.join(data.operands[2..].iter().chain(&data.results).copied(), None),
-                Role::Shape => self.join(data.results.iter().copied(), None),
-                Role::Loop => {
-                    for slot in slots(function, *inst) {
-                        let ends = [slot.initial, slot.yielded, slot.result];
-                        if !self.cheap.has(slot.result) {
-                            self.join(ends.into_iter().chain(slot.parameters), None);
+                OpFamily::Dot => self.join(data.operands[2..].iter().chain(&data.results).copied(), None),
+                OpFamily::Shape => self.join(data.results.iter().copied(), None),
+                OpFamily::Loop | OpFamily::Branch => {
+                    for Carried { initial, parameters, yielded, result } in function.carried(*inst) {
+                        if !self.cheap.has(result) {
+                            let inside = parameters.into_iter().chain(yielded);
+                            self.join(inside.chain(initial).chain([result]), None);
                         }
                     }
                 }
-                Role::Branch => {
-                    for (number, result) in data.results.iter().enumerate() {
-                        let yielded = data.regions.iter().map(|region| function.yielded(*region)[number]);
-                        self.join(yielded.chain([*result]), None);
-                    }
-                }
-                Role::Source | Role::Scalar | Role::Promise | Role::Call => {}
+                OpFamily::Source
+                | OpFamily::Scalar
+                | OpFamily::Promise
+                | OpFamily::Barrier
+                | OpFamily::Memory
+                | OpFamily::Roles
+                | OpFamily::Call
+                | OpFamily::Terminator => {}
             }
             for region in &data.regions {
                 self.block(*region);
@@ -239,7 +239,7 @@ impl Collect<'_> {
             for result in &data.results {
                 self.weights[*result] = Some(weight);
             }
-            let is_loop = role(&data.op) == Role::Loop;
+            let is_loop = data.op.family() == OpFamily::Loop;
             for region in &data.regions {
                 self.block(*region, if is_loop { weight.saturating_mul(LOOP_WEIGHT) } else { weight });
             }
@@ -249,28 +249,28 @@ impl Collect<'_> {
     fn inst(&mut self, inst: Inst, weight: u32) {
         let function = self.function;
         let data = &function.insts[inst];
-        match role(&data.op) {
-            Role::Shape => {
+        match data.op.family() {
+            OpFamily::Shape => {
                 if let Some(to) = data.results.first().and_then(|result| self.classes.of_value(*result)) {
-                    self.edge(data.operands[0], Target::Shape(inst, to), weight);
+                    self.edge(data.operands[0], EdgeEnd::Shape(inst, to), weight);
                 }
             }
-            Role::Reduce => {
+            OpFamily::Reduction => {
                 let Op::Reduce { axis } = data.op else { return };
                 let Some(from) = self.classes.of_inst(inst) else { return };
                 count(&mut self.classes.list[from].reductions, axis, weight);
                 if let Some(to) = self.classes.of_value(data.results[0]) {
                     let element_bits =
                         data.results.iter().map(|result| element_bits(function.ty(*result))).sum();
-                    self.push(Edge { from, to: Target::Reduced(axis, to), element_bits, weight });
+                    self.push(Edge { from, to: EdgeEnd::Reduced(axis, to), element_bits, weight });
                 }
             }
-            Role::Dot => {
+            OpFamily::Dot => {
                 let Some(product) = self.products.of(inst) else { return };
                 // A scalar product takes its operands from shared memory, wherever they come from.
                 if product.product != Product::Fma {
                     for (operand, layout) in data.operands.iter().zip(product.operands) {
-                        self.edge(*operand, Target::Operand(layout), weight);
+                        self.edge(*operand, EdgeEnd::Operand(layout), weight);
                     }
                 }
                 let result = data.results[0];
@@ -279,15 +279,19 @@ impl Collect<'_> {
                     count(&mut self.classes.list[class].accumulators, (product.accumulator, bits), weight);
                 }
             }
-            Role::Load | Role::Sink => self.access(inst, weight),
-            Role::Pointwise
-            | Role::Identity
-            | Role::Source
-            | Role::Loop
-            | Role::Branch
-            | Role::Scalar
-            | Role::Promise
-            | Role::Call => {}
+            OpFamily::Load | OpFamily::Store | OpFamily::Check => self.access(inst, weight),
+            OpFamily::Pointwise
+            | OpFamily::Identity
+            | OpFamily::Source
+            | OpFamily::Loop
+            | OpFamily::Branch
+            | OpFamily::Scalar
+            | OpFamily::Promise
+            | OpFamily::Barrier
+            | OpFamily::Memory
+            | OpFamily::Roles
+            | OpFamily::Call
+            | OpFamily::Terminator => {}
         }
     }
 
@@ -313,7 +317,7 @@ impl Collect<'_> {
         }
     }
 
-    fn edge(&mut self, value: Value, to: Target, weight: u32) {
+    fn edge(&mut self, value: Value, to: EdgeEnd, weight: u32) {
         if let Some(from) = self.classes.of_value(value) {
             let element_bits = element_bits(self.function.ty(value));
             // What is made outside of the loop is converted there.
@@ -325,7 +329,7 @@ impl Collect<'_> {
     fn push(&mut self, edge: Edge) {
         let number = self.classes.edges.len();
         self.classes.list[edge.from].edges.push(number);
-        if let Target::Shape(_, to) | Target::Reduced(_, to) = edge.to
+        if let EdgeEnd::Shape(_, to) | EdgeEnd::Reduced(_, to) = edge.to
             && to != edge.from
         {
             self.classes.list[to].edges.push(number);

@@ -2,13 +2,15 @@
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
-use tilewright_ir::{Block, Dtype, Element, Function, InputPrecision, Inst, Op, Rounding, Type, Value};
+use tilewright_ir::{
+    Block, Dtype, Element, Function, InputPrecision, Inst, Op, OpFamily, Rounding, Type, Value,
+};
 use tilewright_layout::{Fragment, Layout, Mma, blocked};
 
 use crate::assign::cost::LayoutCosts;
 use crate::language::LayoutId;
 use crate::layout_rules::LANES;
-use crate::layout_rules::{Role, fma_operand_layout, role};
+use crate::layout_rules::fma_operand_layout;
 use crate::target::{Feature, Target};
 
 /// How a product is computed.
@@ -125,7 +127,7 @@ fn places(function: &Function) -> Vec<(Block, Inst)> {
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
             blocks.extend(data.regions.iter().copied());
-            if role(&data.op) == Role::Dot {
+            if data.op.family() == OpFamily::Dot {
                 found.push((block, *inst));
             }
         }
@@ -146,23 +148,16 @@ fn chained(function: &Function, dots: &[Inst]) -> EntitySet<Inst> {
         let mut stack: Vec<Value> = function.insts[*dot].operands[..2].to_vec();
         while let Some(value) = stack.pop() {
             let Some(inst) = function.defining_inst(value).filter(|_| seen.insert(value)) else { continue };
-            match role(&function.insts[inst].op) {
-                Role::Dot => {
+            match function.insts[inst].op.family() {
+                OpFamily::Dot => {
                     found.insert(inst);
                     found.insert(*dot);
                 }
-                Role::Pointwise | Role::Identity | Role::Shape => {
+                OpFamily::Pointwise | OpFamily::Identity | OpFamily::Shape => {
                     stack.extend(function.insts[inst].operands.iter().copied());
                 }
-                Role::Source
-                | Role::Load
-                | Role::Sink
-                | Role::Reduce
-                | Role::Loop
-                | Role::Branch
-                | Role::Scalar
-                | Role::Promise
-                | Role::Call => {}
+                // tidy: wildcard because what comes from elsewhere is no longer a part of the product
+                _ => {}
             }
         }
     }

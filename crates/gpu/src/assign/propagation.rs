@@ -1,25 +1,25 @@
-//! Which layouts each value is wanted in: backwards from what is executed in a layout that is decided.
+//! Backward layout propagation: which layouts the uses of each value demand, from the ops whose layout is selected to the
+//! values that are rematerialized for them.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
-use tilewright_ir::{Block, Function, Inst, Op, Value};
+use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Value};
 
 use crate::assign::coalescing::Infos;
 use crate::assign::cost::LayoutCosts;
 use crate::assign::equivalence::Classes;
-use crate::assign::mma_selection::Product;
-use crate::assign::mma_selection::Products;
+use crate::assign::mma_selection::{Product, Products};
 use crate::assign::rematerialization::Rematerializable;
 use crate::assign::selection::Choice;
 use crate::language::LayoutId;
-use crate::layout_rules::{Role, default_layout, operand_layout, reduced_layout, role, slots};
+use crate::layout_rules::{default_layout, operand_layout, reduced_layout};
 use crate::target::Target;
 
 /// The layout that each instruction is executed in and its operands are wanted in.
 pub struct Demands {
-    /// The layouts that a value is wanted in. A value that is not computed again has one to begin with, its first.
+    /// The layouts that a value is wanted in. A value that is not rematerialized has one to begin with, its first.
     pub of_value: SecondaryMap<Value, SmallVec<[LayoutId; 2]>>,
-    /// The layout that each operand of an instruction is wanted in; of values that are computed again, for a result in the
+    /// The layout that each operand of an instruction is wanted in; of values that are rematerialized, for a result in the
     /// layout asked for.
     choice: Choice,
 }
@@ -39,16 +39,16 @@ pub struct Decided<'a> {
 }
 
 impl Demands {
-    /// Follows the demands of everything that is not computed again.
+    /// Follows the demands of everything that is not rematerialized.
     pub fn new(decided: &Decided<'_>, choice: Choice, layouts: &mut LayoutCosts) -> Self {
         let demands = Self { of_value: SecondaryMap::new(), choice };
-        let mut walk = Walk { decided, layouts, demands, slot_of: SecondaryMap::new() };
+        let mut walk = Walk { decided, layouts, demands, carrier: SecondaryMap::new() };
         walk.natives(decided.function.entry);
         walk.block(decided.function.entry);
         walk.demands
     }
 
-    /// The layout that an instruction is executed in, if it is not computed again and one layout says it all.
+    /// The layout that an instruction is executed in, if it is not rematerialized and one layout says it all.
     pub fn executed_in(&self, decided: &Decided<'_>, inst: Inst) -> Option<LayoutId> {
         if let Some(own) = self.choice.of_access[inst] {
             return Some(own);
@@ -60,7 +60,7 @@ impl Demands {
         class.map(|class| self.choice.of_class[class])
     }
 
-    /// The layout that an operand is wanted in, for a result in `result` (of instructions that are computed again) or for an
+    /// The layout that an operand is wanted in, for a result in `result` (of instructions that are rematerialized) or for an
     /// instruction that is executed in its own.
     pub fn of_operand(
         &self,
@@ -75,8 +75,8 @@ impl Demands {
         if operand.is_scalar() {
             return None;
         }
-        match role(&data.op) {
-            Role::Dot => {
+        match data.op.family() {
+            OpFamily::Dot => {
                 let product = decided.products.of(inst).expect("every product is planned");
                 if place == 2 {
                     Some(product.accumulator)
@@ -88,7 +88,7 @@ impl Demands {
                     self.of_value[data.operands[place]].first().copied()
                 }
             }
-            Role::Shape => match result {
+            OpFamily::Shape => match result {
                 Some(result) => {
                     let wanted = operand_layout(&data.op, operand, layouts.get(result))?;
                     Some(layouts.add(wanted))
@@ -96,9 +96,20 @@ impl Demands {
                 // A tile of one element becomes a scalar.
                 None => Some(layouts.add(default_layout(&operand.shape, decided.num_warps))),
             },
-            Role::Pointwise | Role::Identity => result,
-            Role::Load | Role::Sink | Role::Reduce => self.executed_in(decided, inst),
-            Role::Source | Role::Loop | Role::Branch | Role::Scalar | Role::Promise | Role::Call => None,
+            OpFamily::Pointwise | OpFamily::Identity => result,
+            OpFamily::Load | OpFamily::Store | OpFamily::Check | OpFamily::Reduction => {
+                self.executed_in(decided, inst)
+            }
+            OpFamily::Source
+            | OpFamily::Loop
+            | OpFamily::Branch
+            | OpFamily::Scalar
+            | OpFamily::Promise
+            | OpFamily::Barrier
+            | OpFamily::Memory
+            | OpFamily::Roles
+            | OpFamily::Call
+            | OpFamily::Terminator => None,
         }
     }
 
@@ -111,12 +122,12 @@ struct Walk<'a, 'f> {
     decided: &'a Decided<'f>,
     layouts: &'a mut LayoutCosts,
     demands: Demands,
-    /// Of values that a loop carries and that are computed again: the loop and the number.
-    slot_of: SecondaryMap<Value, Option<(Inst, u32)>>,
+    /// Of values that a loop carries and that are rematerialized: the loop.
+    carrier: SecondaryMap<Value, Option<Inst>>,
 }
 
 impl Walk<'_, '_> {
-    /// Notes the layout that each value is made in that is not computed again.
+    /// Notes the layout that each value is made in that is not rematerialized.
     fn natives(&mut self, block: Block) {
         let (function, decided) = (self.decided.function, self.decided);
         for inst in &function.blocks[block].insts {
@@ -124,7 +135,7 @@ impl Walk<'_, '_> {
             for region in &data.regions {
                 self.natives(*region);
             }
-            if role(&data.op) == Role::Loop {
+            if data.op.family() == OpFamily::Loop {
                 self.carried(*inst);
                 continue;
             }
@@ -151,12 +162,11 @@ impl Walk<'_, '_> {
     }
 
     fn carried(&mut self, inst: Inst) {
-        for (number, slot) in slots(self.decided.function, inst).into_iter().enumerate() {
-            let values: SmallVec<[Value; 3]> = slot.parameters.into_iter().chain([slot.result]).collect();
-            for value in values {
+        for Carried { parameters, result, .. } in self.decided.function.carried(inst) {
+            for value in parameters.into_iter().chain([result]) {
                 match self.demands.class_layout(self.decided, value) {
                     Some(layout) => self.demands.of_value[value] = smallvec![layout],
-                    None => self.slot_of[value] = Some((inst, number as u32)),
+                    None => self.carrier[value] = Some(inst),
                 }
             }
         }
@@ -166,20 +176,10 @@ impl Walk<'_, '_> {
         let function = self.decided.function;
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
-            match role(&data.op) {
-                Role::Loop => self.carries(*inst),
-                Role::Branch => self.yields(*inst),
-                Role::Pointwise
-                | Role::Identity
-                | Role::Source
-                | Role::Shape
-                | Role::Load
-                | Role::Sink
-                | Role::Dot
-                | Role::Reduce
-                | Role::Scalar
-                | Role::Promise
-                | Role::Call => self.straight(*inst),
+            match data.op.family() {
+                OpFamily::Loop | OpFamily::Branch => self.carries(*inst),
+                // tidy: wildcard because all other ops are straight code
+                _ => self.straight(*inst),
             }
             for region in &data.regions {
                 self.block(*region);
@@ -187,35 +187,23 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// What is computed again is wanted by its users alone; promises are not kept.
+    /// What is rematerialized is wanted by its users alone; promises are not kept.
     fn straight(&mut self, inst: Inst) {
         let (function, decided) = (self.decided.function, self.decided);
         let data = &function.insts[inst];
         let first = data.results.first();
-        let is_computed_again =
+        let is_rematerialized =
             first.is_some_and(|result| decided.cheap.has(*result) && !function.ty(*result).is_scalar());
-        if !is_computed_again && role(&data.op) != Role::Promise {
+        if !is_rematerialized && data.op.family() != OpFamily::Promise {
             let result = first.and_then(|result| self.demands.of_value[*result].first().copied());
             self.operands(inst, result);
         }
     }
 
     fn carries(&mut self, inst: Inst) {
-        for slot in slots(self.decided.function, inst) {
-            if let Some(layout) = self.demands.class_layout(self.decided, slot.result) {
-                self.want(slot.initial, layout);
-                self.want(slot.yielded, layout);
-            }
-        }
-    }
-
-    fn yields(&mut self, inst: Inst) {
-        let function = self.decided.function;
-        let data = &function.insts[inst];
-        for (number, result) in data.results.iter().enumerate() {
-            let Some(layout) = self.demands.class_layout(self.decided, *result) else { continue };
-            for region in &data.regions {
-                self.want(function.yielded(*region)[number], layout);
+        for Carried { initial, yielded, result, .. } in self.decided.function.carried(inst) {
+            if let Some(layout) = self.demands.class_layout(self.decided, result) {
+                initial.into_iter().chain(yielded).for_each(|value| self.want(value, layout));
             }
         }
     }
@@ -239,11 +227,10 @@ impl Walk<'_, '_> {
         if !self.decided.cheap.has(value) {
             return;
         }
-        if let Some((inst, number)) = self.slot_of[value] {
-            let slot = &slots(function, inst)[number as usize];
-            for other in slot.parameters.iter().chain([&slot.initial, &slot.yielded, &slot.result]) {
-                self.want(*other, layout);
-            }
+        if let Some(inst) = self.carrier[value] {
+            let carried = function.carried_by(inst, value).expect("the loop carries it");
+            let inside = carried.parameters.into_iter().chain(carried.yielded);
+            inside.chain(carried.initial).chain([carried.result]).for_each(|other| self.want(other, layout));
         } else if let Some(inst) = function.defining_inst(value) {
             self.operands(inst, Some(layout));
         }

@@ -1,17 +1,15 @@
-//! Which tiles each thread may compute again instead of getting them from another: index tiles, masks, pointers.
+//! Rematerialization: which tiles are cheap enough that each thread computes them for itself: indices, masks, pointers.
 //!
-//! Such a value has no layout of its own. It is made in every layout that it is wanted in, so that no conversion is ever
-//! needed. That goes through loops: a pointer tile that a loop advances is carried in each layout that it is used in.
+//! Such a value has no layout of its own. It is materialized in each layout that its uses demand, so that it never needs a
+//! conversion. Loops are no limit: a tile of pointers that a loop advances is carried once for each layout.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
-use tilewright_ir::{Block, Function, Inst, Value};
-
-use crate::layout_rules::{Role, role, slots};
+use tilewright_ir::{Block, Carried, Function, Inst, OpFamily, Value};
 
 /// So many ops on tiles make a value at the most; what takes more (a random number generator, say) is moved.
 const MOST_OPS: u32 = 64;
 
-/// The values that may be computed again.
+/// The values that may be rematerialized.
 pub struct Rematerializable {
     /// How many ops make the value; none for what has to be moved. Scalars, which every thread holds, take 0.
     ops: SecondaryMap<Value, Option<u32>>,
@@ -28,7 +26,7 @@ impl Rematerializable {
         Self { ops: search.ops }
     }
 
-    /// Whether a value may be computed again.
+    /// Whether a value may be rematerialized.
     pub fn has(&self, value: Value) -> bool {
         self.ops[value].is_some()
     }
@@ -57,25 +55,30 @@ impl Search<'_> {
 
     fn inst(&mut self, inst: Inst) {
         let data = &self.function.insts[inst];
-        let ops = match role(&data.op) {
-            Role::Source => Some(1),
-            Role::Pointwise | Role::Identity | Role::Shape => {
+        let ops = match data.op.family() {
+            OpFamily::Source => Some(1),
+            OpFamily::Pointwise | OpFamily::Identity | OpFamily::Shape => {
                 let mut operands = data.operands.iter().map(|operand| self.ops[*operand]);
                 let sum = operands.try_fold(1_u32, |sum, ops| Some(sum.saturating_add(ops?)));
                 sum.filter(|ops| *ops <= MOST_OPS)
             }
-            Role::Loop => {
+            OpFamily::Loop => {
                 self.carried(inst);
                 return;
             }
-            Role::Load
-            | Role::Sink
-            | Role::Dot
-            | Role::Reduce
-            | Role::Branch
-            | Role::Scalar
-            | Role::Promise
-            | Role::Call => None,
+            OpFamily::Load
+            | OpFamily::Store
+            | OpFamily::Check
+            | OpFamily::Dot
+            | OpFamily::Reduction
+            | OpFamily::Branch
+            | OpFamily::Scalar
+            | OpFamily::Promise
+            | OpFamily::Barrier
+            | OpFamily::Memory
+            | OpFamily::Roles
+            | OpFamily::Call
+            | OpFamily::Terminator => None,
         };
         for region in &data.regions {
             self.block(*region);
@@ -87,20 +90,20 @@ impl Search<'_> {
 
     fn carried(&mut self, inst: Inst) {
         let function = self.function;
-        let slots = slots(function, inst);
-        for slot in &slots {
-            let is_cheap = self.ops[slot.initial].is_some() && !self.moved.contains(slot.result);
-            let ops = is_cheap.then_some(u32::from(!function.ty(slot.result).is_scalar()));
-            for value in slot.parameters.iter().chain([&slot.result]) {
+        for Carried { initial, parameters, result, .. } in function.carried(inst) {
+            let begins_cheap = initial.is_some_and(|initial| self.ops[initial].is_some());
+            let is_cheap = begins_cheap && !self.moved.contains(result);
+            let ops = is_cheap.then_some(u32::from(!function.ty(result).is_scalar()));
+            for value in parameters.iter().chain([&result]) {
                 self.ops[*value] = ops;
             }
         }
         for region in &function.insts[inst].regions {
             self.block(*region);
         }
-        for slot in &slots {
-            if self.ops[slot.result].is_some() && self.ops[slot.yielded].is_none() {
-                self.moved.insert(slot.result);
+        for Carried { yielded, result, .. } in function.carried(inst) {
+            if self.ops[result].is_some() && yielded.iter().any(|value| self.ops[*value].is_none()) {
+                self.moved.insert(result);
                 self.changed = true;
             }
         }

@@ -8,14 +8,13 @@ use cranelift_entity::{PrimaryMap, SecondaryMap};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, BlockData, Inst, Value};
+use tilewright_ir::{Block, BlockData, Carried, Inst, OpFamily, Value};
 
 use crate::assign::coalescing::{AccessShape, equal_registers};
 use crate::assign::cost::LayoutCosts;
 use crate::assign::mma_selection::Product;
 use crate::assign::propagation::{Decided, Demands};
 use crate::language::{Function, GpuOp, Header, LayoutId, MmaShape, Module, Op, Scope, Type};
-use crate::layout_rules::{Role, Slot, role, slots};
 
 /// Builds the module of a kernel.
 pub fn rewrite(
@@ -148,20 +147,13 @@ impl Rewrite<'_, '_> {
         let insts = &function.blocks[old].insts;
         let count = if with_terminator { insts.len() } else { insts.len().saturating_sub(1) };
         for inst in &insts[..count] {
-            match role(&function.insts[*inst].op) {
-                Role::Promise => {}
-                Role::Identity => self.identity(*inst),
-                Role::Loop => self.repeat(*inst, new),
-                Role::Branch => self.branch(*inst, new),
-                Role::Pointwise
-                | Role::Source
-                | Role::Shape
-                | Role::Load
-                | Role::Sink
-                | Role::Dot
-                | Role::Reduce
-                | Role::Scalar
-                | Role::Call => self.straight(*inst, new),
+            match function.insts[*inst].op.family() {
+                OpFamily::Promise => {}
+                OpFamily::Identity => self.identity(*inst),
+                OpFamily::Loop => self.repeat(*inst, new),
+                OpFamily::Branch => self.branch(*inst, new),
+                // tidy: wildcard because all other ops are straight code
+                _ => self.straight(*inst, new),
             }
         }
     }
@@ -276,22 +268,18 @@ impl Rewrite<'_, '_> {
         let function = self.decided.function;
         let data = &function.insts[inst];
         // Each carried value once for each layout.
-        let carried: Vec<(Slot, Option<LayoutId>)> = slots(function, inst)
-            .into_iter()
-            .flat_map(|slot| {
-                let layouts = self.layouts_of(slot.result);
-                let copy = move |layout| {
-                    let parameters = slot.parameters.clone();
-                    (Slot { parameters, ..slot }, layout)
-                };
-                layouts.into_iter().map(copy).collect::<Vec<_>>()
+        let carried: Vec<(Carried, Option<LayoutId>)> = function
+            .carried(inst)
+            .flat_map(|carried| {
+                let layouts = self.layouts_of(carried.result);
+                layouts.into_iter().map(|layout| (carried.clone(), layout)).collect::<Vec<_>>()
             })
             .collect();
         let bounds = if matches!(data.op, ir::Op::For { .. }) { 3 } else { 0 };
         let mut operands: SmallVec<[Value; 4]> =
             data.operands[..bounds].iter().map(|bound| self.get(*bound, None)).collect();
-        for (slot, layout) in &carried {
-            operands.push(self.get(slot.initial, *layout));
+        for (Carried { initial, .. }, layout) in &carried {
+            operands.push(self.get(initial.expect("a loop begins with what it carries"), *layout));
         }
         let mut regions: SmallVec<[Block; 2]> = smallvec![];
         let last = data.regions.len() - 1;
@@ -300,22 +288,23 @@ impl Rewrite<'_, '_> {
             if bounds > 0 {
                 self.parameter(new, function.blocks[*region].parameters[0], None);
             }
-            for (slot, layout) in &carried {
-                self.parameter(new, slot.parameters[number], *layout);
+            for (carried, layout) in &carried {
+                self.parameter(new, carried.parameters[number], *layout);
             }
             self.block(*region, new, number != last);
             if number == last {
-                let yielded = carried.iter().map(|(slot, layout)| (slot.yielded, *layout)).collect();
+                let yielded = carried.iter().map(|(carried, layout)| (carried.yielded[0], *layout)).collect();
                 self.terminate(*region, new, yielded);
             }
             regions.push(new);
         }
-        let types: Vec<Type> = carried.iter().map(|(slot, layout)| self.ty(slot.result, *layout)).collect();
+        let types: Vec<Type> =
+            carried.iter().map(|(carried, layout)| self.ty(carried.result, *layout)).collect();
         let op = Op::Tile(data.op.clone());
         let copy = self.new.create_inst(op, operands, regions, types, data.location);
         self.new.blocks[block].insts.push(copy);
-        for (place, (slot, layout)) in carried.iter().enumerate() {
-            self.define(slot.result, *layout, self.new.insts[copy].results[place], block);
+        for (place, (carried, layout)) in carried.iter().enumerate() {
+            self.define(carried.result, *layout, self.new.insts[copy].results[place], block);
         }
     }
 

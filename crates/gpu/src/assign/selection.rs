@@ -1,13 +1,14 @@
-//! The choice of a layout for each class: candidates come from the accesses and products of the class and from its
-//! neighbours; the cheapest wins, where the cost is that of the accesses and of the conversions at the edges. The classes are
-//! gone through a few times, since what is best for one depends on its neighbours.
+//! Layout selection: one layout for each equivalence class. The candidates are what coalescing wants for the accesses of the
+//! class, the fragments of its products, and what its neighbours have; the cheapest wins by the estimated cost of accesses,
+//! reductions and of the conversions on the edges. The best layout of a class depends on its neighbours, so the selection is
+//! iterated.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 use tilewright_ir::{Function, Inst};
 
 use crate::assign::cost::LayoutCosts;
-use crate::assign::equivalence::{Accesses, Classes, Edge, Target};
+use crate::assign::equivalence::{Accesses, Classes, Edge, EdgeEnd};
 use crate::language::LayoutId;
 use crate::layout_rules::{default_layout, operand_layout, reduced_layout, result_layout};
 
@@ -101,8 +102,8 @@ impl Chooser<'_> {
     /// The layout of a class with which an edge costs nothing.
     fn across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
         match edge.to {
-            Target::Operand(layout) => Some(layout),
-            Target::Shape(inst, to) if to == class => {
+            EdgeEnd::Operand(layout) => Some(layout),
+            EdgeEnd::Shape(inst, to) if to == class => {
                 let from = self.chosen[edge.from]?;
                 let layout = {
                     let data = &self.function.insts[inst];
@@ -111,14 +112,14 @@ impl Chooser<'_> {
                 };
                 Some(self.layouts.add(layout))
             }
-            Target::Shape(inst, to) => self.wanted_by_shape(inst, self.chosen[to]?),
-            Target::Reduced(axis, to) if to == class => {
+            EdgeEnd::Shape(inst, to) => self.wanted_by_shape(inst, self.chosen[to]?),
+            EdgeEnd::Reduced(axis, to) if to == class => {
                 let from = self.chosen[edge.from]?;
                 let layout = reduced_layout(self.layouts.get(from), axis);
                 Some(self.layouts.add(layout))
             }
             // Many layouts are reduced to one.
-            Target::Reduced(..) => None,
+            EdgeEnd::Reduced(..) => None,
         }
     }
 
@@ -156,9 +157,9 @@ impl Chooser<'_> {
         let chosen = |of: usize, this: &Self| if of == class { Some(layout) } else { this.chosen[of] };
         let Some(mut from) = chosen(edge.from, self) else { return 0 };
         let to = match edge.to {
-            Target::Operand(layout) => Some(layout),
-            Target::Shape(inst, to) => chosen(to, self).and_then(|to| self.wanted_by_shape(inst, to)),
-            Target::Reduced(axis, to) => {
+            EdgeEnd::Operand(layout) => Some(layout),
+            EdgeEnd::Shape(inst, to) => chosen(to, self).and_then(|to| self.wanted_by_shape(inst, to)),
+            EdgeEnd::Reduced(axis, to) => {
                 let reduced = reduced_layout(self.layouts.get(from), axis);
                 from = self.layouts.add(reduced);
                 chosen(to, self)

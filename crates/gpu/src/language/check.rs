@@ -39,6 +39,10 @@ fn ensure(holds: bool, message: impl FnOnce() -> String) -> Check {
     if holds { Ok(()) } else { Err(message()) }
 }
 
+fn fills(buffer: &Buffer, tile: &ir::Type) -> Check {
+    ensure(buffer.tile() == *tile, || format!("a buffer for {} does not hold {tile}", buffer.tile()))
+}
+
 struct Checker<'a> {
     header: &'a Header,
     function: &'a Function,
@@ -208,7 +212,6 @@ impl<'a> Checker<'a> {
             | ir::Op::Dot { .. }
             | ir::Op::Reduce { .. }
             | ir::Op::Hint { .. }
-            | ir::Op::Relayout {}
             | ir::Op::Assume {}
             | ir::Op::Call { .. }
             | ir::Op::For { .. }
@@ -321,7 +324,7 @@ impl<'a> Checker<'a> {
                 ensure(!matches!(self.operand(0), Type::Full(_)), || {
                     "local_store writes a full slot".into()
                 })?;
-                self.fills(self.memory(0)?, self.registers(1)?)
+                fills(self.memory(0)?, self.registers(1)?)
             }
             GpuOp::LocalLoad { .. } => {
                 ensure(!matches!(self.operand(0), Type::Empty(_)), || {
@@ -407,14 +410,10 @@ impl<'a> Checker<'a> {
         })
     }
 
-    fn fills(&self, buffer: &Buffer, tile: &ir::Type) -> Check {
-        ensure(buffer.tile() == *tile, || format!("a buffer for {} does not hold {tile}", buffer.tile()))
-    }
-
     fn copy_async(&self, axis: u32, width: u32) -> Check {
         let (buffer, pointer) = (self.memory(0)?, self.registers(1)?);
-        let pointee = pointer.element.pointee().map(ir::Element::Value);
-        ensure(pointee == Some(buffer.element) && pointer.shape == buffer.shape, || {
+        let copied = pointer.element.pointee().map(ir::Element::Value);
+        ensure(copied == Some(buffer.element) && pointer.shape == buffer.shape, || {
             format!("a buffer for {} is not filled from {pointer}", buffer.tile())
         })?;
         if let Some(mask) = self.inst.operands.get(2) {
@@ -593,7 +592,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// What a role does it can do by itself: its tiles are spread over its warps.
+    /// The tiles of a role are spread over its warps. (What else holds of roles follows from the function: `verify`.)
     fn role(&self, role: usize, first: i64, count: i64) -> Check {
         let mut checked = Ok(());
         self.function.walk(self.inst.regions[role], &mut |inst| {
@@ -614,14 +613,9 @@ impl<'a> Checker<'a> {
             let foreign = values
                 .find(is_foreign)
                 .map(|value| format!("{} in a role of {count} warps", self.ty(*value)));
-            let other = match &data.op {
-                Op::Tile(ir::Op::Barrier {}) => Some("a barrier of the block in a role".into()),
-                Op::Gpu(GpuOp::WarpRoles { .. }) => Some("roles in a role".into()),
-                Op::Gpu(GpuOp::Wgmma { .. }) if first % 4 != 0 => {
-                    Some(format!("wgmma by warps from {first} on, which are no warpgroup"))
-                }
-                Op::Gpu(_) | Op::Tile(_) => None,
-            };
+            let is_product = matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. }));
+            let other = (is_product && first % 4 != 0)
+                .then(|| format!("wgmma by warps from {first} on, which are no warpgroup"));
             if let (Ok(()), Some(message)) = (&checked, foreign.or(other)) {
                 checked = Err(message);
             }

@@ -46,6 +46,7 @@ mod header;
 mod layouts;
 mod ops;
 mod types;
+mod verify;
 
 use tilewright_ir as ir;
 use tilewright_ir::Dialect;
@@ -86,5 +87,9 @@ impl Dialect for Gpu {
 
     fn check(module: &Module, function: &Function, inst: &InstData) -> Result<(), String> {
         check::instruction(&module.header, function, inst)
+    }
+
+    fn check_function(module: &Module, function: &Function) -> Result<(), String> {
+        verify::function(&module.header, function)
     }
 }

@@ -16,67 +16,67 @@ define_ops! {
     GpuOp OPS GpuVisitor visit;
 
     /// The tile itself, its elements in the threads that the layout of the result says.
-    ConvertLayout convert_layout (tile) [] {} regions 0 Pure;
+    ConvertLayout convert_layout (tile) [] {} regions 0 Pure Identity;
     /// A function of the table of elementwise functions applied at each place. Registers of the result whose numbers differ
     /// in the bits `equal_registers` alone have one value, which is computed once.
-    Elementwise elementwise () [] *operands {function: ElementwiseFn, equal_registers: u32} regions 0 Pure;
+    Elementwise elementwise () [] *operands {function: ElementwiseFn, equal_registers: u32} regions 0 Pure Pointwise;
     /// Reads global memory where the mask holds (everywhere without one); elsewhere gives `other`, or zero without one.
     /// Each access of a thread moves `width` elements along the axis.
     Load load (pointer) [mask, other]
-        {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool, axis: u32, width: u32} regions 0 Read;
+        {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool, axis: u32, width: u32} regions 0 Read Load;
     /// Writes global memory where the mask holds. Each access of a thread moves `width` elements along the axis. Of threads
     /// that hold copies, one writes.
     Store store (pointer, value) [mask]
-        {cache: CacheModifier, eviction: EvictionPolicy, axis: u32, width: u32} regions 0 Write;
+        {cache: CacheModifier, eviction: EvictionPolicy, axis: u32, width: u32} regions 0 Write Store;
     /// The tiles combined along an axis by an associative region, in the whole block or in each warp.
-    Reduce reduce () [] *tiles {axis: u32, scope: Scope} regions 1 Pure;
+    Reduce reduce () [] *tiles {axis: u32, scope: Scope} regions 1 Pure Reduction;
     /// acc + a @ b by `mma.sync`, by warps so many along M and N. An operand is in registers, in the fragment layout of the
     /// instruction, or in shared memory.
     MmaSync mma_sync (a, b, acc) []
-        {instruction: MmaShape, warps: IntList, precision: InputPrecision, max_imprecise_acc: u32} regions 0 Read;
+        {instruction: MmaShape, warps: IntList, precision: InputPrecision, max_imprecise_acc: u32} regions 0 Read Dot;
     /// acc + a @ b by multiplications and additions of single elements, along K in ascending order. A and B are in
     /// shared memory, or in the registers of the threads that need them.
-    FmaDot fma_dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Read;
+    FmaDot fma_dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Read Dot;
 
     /// Shared memory from here to its `dealloc`, at this offset in bytes. What it holds is not defined. The offset is a multiple
     /// of what the accesses need: 8 for barriers, 16 for copies of 16 bytes and for `wgmma`, 128 for tensor copies, and eight
     /// lines of the swizzle (256, 512, 1024) for tensor copies and `wgmma` with one.
-    Alloc alloc () [] {offset: Deferred} regions 0 Write;
+    Alloc alloc () [] {offset: Deferred} regions 0 Write Memory;
     /// The end of the lifetime of a buffer, a ring or barriers. One thread ends the lives of barriers: a barrier of the block
     /// comes before, so that no other thread still waits for them, and another one before the memory is used again.
-    Dealloc dealloc (memory) [] {} regions 0 Write;
+    Dealloc dealloc (memory) [] {} regions 0 Write Memory;
     /// One slot of a buffer, `index` times its bytes behind the beginning. The index (int32) must be less than the number of
     /// slots.
-    Slot slot (buffer, index) [] {} regions 0 Pure;
+    Slot slot (buffer, index) [] {} regions 0 Pure Memory;
     /// Stores a tile to a buffer of one slot.
-    LocalStore local_store (buffer, value) [] {} regions 0 Write;
+    LocalStore local_store (buffer, value) [] {} regions 0 Write Memory;
     /// Loads a tile from a buffer of one slot; with `matrix`, by `ldmatrix`.
-    LocalLoad local_load (buffer) [] {matrix: bool} regions 0 Read;
+    LocalLoad local_load (buffer) [] {matrix: bool} regions 0 Read Memory;
 
     /// Starts copying global memory to a buffer of one slot by `cp.async`; zeros where the mask does not hold. Each copy of a
     /// thread moves `width` elements along the axis, 4, 8 or 16 bytes that lie together in the buffer as well; the mask is the
     /// same for them. Copies of 16 bytes go past the first cache unless `cache` says `.ca`. Of threads that hold copies of a
     /// pointer, one copies. The thread that copied may read after `wait_group`, others after a barrier behind that.
-    CopyAsync copy_async (buffer, pointer) [mask] {cache: CacheModifier, axis: u32, width: u32} regions 0 Write;
+    CopyAsync copy_async (buffer, pointer) [mask] {cache: CacheModifier, axis: u32, width: u32} regions 0 Write Memory;
     /// Each thread makes a group of the copies that it has started since the last one.
-    CommitGroup commit_group () [] {} regions 0 Write;
+    CommitGroup commit_group () [] {} regions 0 Write Barrier;
     /// Each thread waits until no more than so many of its latest groups are under way.
-    WaitGroup wait_group () [] {pending: u32} regions 0 Write;
+    WaitGroup wait_group () [] {pending: u32} regions 0 Write Barrier;
 
     /// Makes each barrier ready for phases of so many arrivals. One thread does, and tells the asynchronous proxy; the other
     /// threads, and copies that they start, see it after a barrier of the block.
-    MbarrierInit mbarrier_init (barriers) [] {arrivals: u32} regions 0 Write;
+    MbarrierInit mbarrier_init (barriers) [] {arrivals: u32} regions 0 Write Barrier;
     /// One thread of those that run it, in a role of the role, arrives at a barrier and adds bytes to what its phase waits for.
-    MbarrierExpect mbarrier_expect (barriers, slot) [] {bytes: u32} regions 0 Write;
+    MbarrierExpect mbarrier_expect (barriers, slot) [] {bytes: u32} regions 0 Write Barrier;
     /// One thread of each warp that runs it arrives at a barrier, when all lanes of the warp have come here: what they did before
     /// comes before.
-    MbarrierArrive mbarrier_arrive (barriers, slot) [] {} regions 0 Write;
+    MbarrierArrive mbarrier_arrive (barriers, slot) [] {} regions 0 Write Barrier;
     /// Each thread that runs it arrives at a barrier when the copies that it has started are done
     /// (`cp.async.mbarrier.arrive.noinc`): the arrivals that the barrier was made for count all these threads.
-    MbarrierArriveCopies mbarrier_arrive_copies (barriers, slot) [] {} regions 0 Write;
+    MbarrierArriveCopies mbarrier_arrive_copies (barriers, slot) [] {} regions 0 Write Barrier;
     /// Each thread that runs it waits until the phase of a barrier with this parity (0 or 1, int32) is over. The first phase has
     /// parity 0; before it, the phase with parity 1 counts as over.
-    MbarrierWait mbarrier_wait (barriers, slot, parity) [] {} regions 0 Write;
+    MbarrierWait mbarrier_wait (barriers, slot, parity) [] {} regions 0 Write Barrier;
     /// One thread of those that run it starts copying the box of a tensor at these coordinates to a buffer of one slot; its
     /// bytes, all that the slot has, arrive at a barrier. The descriptor is the address of a tensor map, in global memory or a
     /// parameter. There is a coordinate for each axis of the tensor, in the order of the axes of the tile: the last one is
@@ -84,14 +84,14 @@ define_ops! {
     /// where rows have its length or a multiple of it; in the latter case the slot is cut along the last axis into boxes of one
     /// line of the swizzle each, one behind the other, and each is a copy of its own. The tensor map has the extents of such a
     /// box, and this swizzle.
-    TensorLoad tensor_load (buffer, descriptor, barriers, slot) [] *coordinates {} regions 0 Write;
+    TensorLoad tensor_load (buffer, descriptor, barriers, slot) [] *coordinates {} regions 0 Write Memory;
     /// One thread, the one that starts all tensor stores of those that run it, starts copying a buffer of one slot to the box of
     /// a tensor at these coordinates, and makes a group of it. Buffer, descriptor and coordinates are as for `tensor_load`. What
     /// threads wrote to the buffer they make visible by `fence_proxy`, and a barrier comes behind that.
-    TensorStore tensor_store (buffer, descriptor) [] *coordinates {} regions 0 Write;
+    TensorStore tensor_store (buffer, descriptor) [] *coordinates {} regions 0 Write Memory;
     /// The thread that started them waits until no more than so many groups of tensor stores still read shared memory; others
     /// know after a barrier behind that.
-    TensorStoreWait tensor_store_wait () [] {pending: u32} regions 0 Write;
+    TensorStoreWait tensor_store_wait () [] {pending: u32} regions 0 Write Barrier;
 
     /// Starts acc + a @ b by `wgmma`, by warps so many along M and N, and makes a group of it. A is in registers or in shared
     /// memory, B in shared memory; neither may be written before the product is finished, nor may, in a next iteration, the
@@ -101,31 +101,31 @@ define_ops! {
     /// in the same registers; else it begins with a copy of the accumulator. Sums are as exact as the instruction's, whatever
     /// `max_imprecise_acc` says.
     Wgmma wgmma (a, b, acc) []
-        {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32} regions 0 Write;
+        {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32} regions 0 Write Dot;
     /// The accumulator of a product under way, when no more than so many later groups of products are.
-    Finish finish (product) [] {pending: Deferred} regions 0 Write;
+    Finish finish (product) [] {pending: Deferred} regions 0 Write Barrier;
 
     /// What each thread did to shared memory by ordinary accesses, and by `cp.async` that it has waited for, comes before what the
     /// asynchronous proxy (tensor copies, `wgmma`) does to it afterwards: in this thread, and behind a barrier in others.
-    FenceProxy fence_proxy () [] {} regions 0 Write;
+    FenceProxy fence_proxy () [] {} regions 0 Write Barrier;
     /// So many threads, those of whole warps, wait for each other at a barrier with this number, from 1 to 15.
-    NamedBarrier named_barrier () [] {barrier: u32, threads: u32} regions 0 Write;
+    NamedBarrier named_barrier () [] {barrier: u32, threads: u32} regions 0 Write Barrier;
     /// Each region is run by so many warps, one role after the other in the order of their numbers, with so many registers a
     /// thread (0: as many as before; else 24 to 256 in steps of 8, and the role is whole warpgroups from a multiple of four
     /// warps on). Before and behind, a thread has as many registers as the roles that change them have on the average. Scalars
     /// and shared memory may be used inside, tiles may not. Inside, the warps of the role are all there are: tiles are spread
     /// over them, and what one thread does, one of theirs does. There are no roles in a role and no `barrier` of the block, but
     /// `named_barrier`. All warps wait for each other behind it, and go on.
-    WarpRoles warp_roles () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control;
+    WarpRoles warp_roles () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Roles;
 
     /// An empty slot of a ring, the next in turn; waits until one is.
-    Acquire acquire (ring) [] {} regions 0 Write;
+    Acquire acquire (ring) [] {} regions 0 Write Barrier;
     /// A slot is full when everything is there that was stored or is being copied to it.
-    Publish publish (slot) [] {} regions 0 Write;
+    Publish publish (slot) [] {} regions 0 Write Barrier;
     /// The next full slot of a ring, in the order in which they were acquired; waits until it is.
-    Take take (ring) [] {} regions 0 Write;
+    Take take (ring) [] {} regions 0 Write Barrier;
     /// A slot is empty again.
-    Release release (slot) [] {} regions 0 Write;
+    Release release (slot) [] {} regions 0 Write Barrier;
 }
 
 /// What an instruction does.

@@ -1,5 +1,6 @@
-//! Places in shared memory: buffers that are in use at one time lie side by side; buffers that follow each other without a
-//! wait between do so too, as far as that does not cost too much memory, since it saves the wait.
+//! Allocation of shared memory by liveness: buffers whose lifetimes overlap get disjoint ranges, first fit, the largest first.
+//! Buffers of which one is written while reads of the other may still be under way get disjoint ranges too, as far as memory
+//! is cheap: reusing a range would cost a barrier.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use crate::tile::legality::at;
 /// Every buffer is aligned to its size, but to no less than an access and to no more than a line of the banks.
 const ALIGNMENT: u64 = 16;
 const LINE: u64 = 128;
-/// So much may be used to save waits.
+/// So much may be used to save barriers.
 const CHEAP_BYTES: u64 = 48 << 10;
 
 /// Bytes of an `mbarrier`.

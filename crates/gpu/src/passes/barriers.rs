@@ -1,5 +1,5 @@
-//! Barriers of the block: before an access to memory that another one may still be under way to, in another warp, where one of
-//! the two is a store.
+//! Barrier insertion: a barrier of the block stands before each access to memory that conflicts with one of another warp that
+//! may still be under way. Two accesses conflict if they may touch the same bytes and one of them is a store.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::smallvec;

@@ -6,12 +6,10 @@
 //! other places of the tile are not known.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
-use tilewright_ir as ir;
-use tilewright_ir::{Block, Inst, Operation, Value};
+use tilewright_ir::{Block, Carried, Inst, OpFamily, Operation, Value};
 use tilewright_layout::Input;
 
 use crate::language::{Function, GpuOp, Header, Module, Op};
-use crate::layout_rules::{Slot, slots};
 
 /// What pointers are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -101,31 +99,28 @@ impl Search<'_> {
         let function = self.function;
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
-            let control = data.op.as_tile();
-            if let Some(ir::Op::For { .. } | ir::Op::While {}) = control {
-                for Slot { initial, parameters, yielded, result } in slots(function, *inst) {
-                    let base = self.bases[initial].join(self.bases[yielded]);
-                    for value in parameters.iter().chain([&result]) {
-                        self.set(*value, base);
-                    }
-                }
+            for Carried { initial, parameters, result, .. } in function.carried(*inst) {
+                let base = self.joined(initial);
+                parameters.iter().chain([&result]).for_each(|value| self.set(*value, base));
             }
             for region in &data.regions {
                 self.block(*region);
             }
-            match control {
-                Some(ir::Op::For { .. } | ir::Op::While {}) => {}
-                Some(ir::Op::If {}) => {
-                    for (number, result) in data.results.iter().enumerate() {
-                        let yielded = data.regions.iter().map(|region| function.yielded(*region)[number]);
-                        let base = yielded.fold(Base::Unseen, |base, value| base.join(self.bases[value]));
-                        self.set(*result, base);
+            match data.op.info().family {
+                OpFamily::Loop | OpFamily::Branch => {
+                    for Carried { parameters, yielded, result, .. } in function.carried(*inst) {
+                        let base = self.joined(yielded);
+                        parameters.iter().chain([&result]).for_each(|value| self.set(*value, base));
                     }
                 }
                 // tidy: wildcard because all other ops are straight code
                 _ => self.straight(*inst),
             }
         }
+    }
+
+    fn joined(&self, values: impl IntoIterator<Item = Value>) -> Base {
+        values.into_iter().fold(Base::Unseen, |base, value| base.join(self.bases[value]))
     }
 
     /// A pointer is as the pointers that it is made of; one that is made of an integer may be anything.

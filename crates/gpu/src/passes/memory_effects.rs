@@ -1,5 +1,5 @@
-//! What instructions do to memory, and the walk over structured control flow that follows which accesses may still be under
-//! way in other warps.
+//! Memory effects of instructions, and a forward dataflow walk over structured control flow that follows which accesses may
+//! still be under way in other warps.
 
 use std::collections::BTreeSet;
 
@@ -52,25 +52,27 @@ pub fn effects(function: &Function, inst: Inst) -> SmallVec<[Effect; 3]> {
     let shared = |place: usize| Place::Shared(root(function, data.operands[place]));
     let op = match &data.op {
         Op::Tile(ir::Op::Barrier {}) => return smallvec![Effect::Barrier],
+        // tidy: wildcard because what touches memory is an op of the GPU's own by now.
         Op::Tile(_) => return smallvec![],
         Op::Gpu(op) => op,
     };
     match op {
         GpuOp::Load { .. } => smallvec![Effect::Read(Place::Global(inst))],
         GpuOp::Store { .. } => smallvec![Effect::Write(Place::Global(inst))],
-        GpuOp::LocalStore {} | GpuOp::CopyAsync { .. } => smallvec![Effect::Write(shared(0))],
-        GpuOp::LocalLoad { .. } => smallvec![Effect::Read(shared(0))],
+        GpuOp::LocalStore {} | GpuOp::CopyAsync { .. } | GpuOp::MbarrierInit { .. } => {
+            smallvec![Effect::Write(shared(0))]
+        }
+        GpuOp::LocalLoad { .. }
+        | GpuOp::TensorStore {}
+        | GpuOp::MbarrierExpect { .. }
+        | GpuOp::MbarrierArrive {}
+        | GpuOp::MbarrierArriveCopies {}
+        | GpuOp::MbarrierWait {} => smallvec![Effect::Read(shared(0))],
         GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => {
             let operands = [0, 1].into_iter();
             let in_memory = operands.filter(|place| function.ty(data.operands[*place]).as_memory().is_some());
             in_memory.map(|place| Effect::Read(shared(place))).collect()
         }
-        GpuOp::TensorStore {} => smallvec![Effect::Read(shared(0))],
-        GpuOp::MbarrierInit { .. } => smallvec![Effect::Write(shared(0))],
-        GpuOp::MbarrierExpect { .. }
-        | GpuOp::MbarrierArrive {}
-        | GpuOp::MbarrierArriveCopies {}
-        | GpuOp::MbarrierWait {} => smallvec![Effect::Read(shared(0))],
         GpuOp::TensorLoad {} => smallvec![Effect::Read(shared(2))],
         GpuOp::ConvertLayout {}
         | GpuOp::Elementwise { .. }

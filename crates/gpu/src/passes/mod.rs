@@ -20,12 +20,14 @@ pub struct Pass {
 
 /// The passes, in order.
 pub const PASSES: &[Pass] = &[
-    Pass { name: "conversions", run: |module| always(conversions::lower_conversions(module)) },
+    Pass { name: "conversions", run: |module| done(conversions::lower_conversions, module) },
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
-    Pass { name: "barriers", run: |module| always(barriers::insert_barriers(module)) },
+    Pass { name: "barriers", run: |module| done(barriers::insert_barriers, module) },
 ];
 
+/// A pass that cannot fail.
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
-fn always((): ()) -> Result<(), Box<Diagnostic>> {
+fn done(pass: fn(&mut Module), module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    pass(module);
     Ok(())
 }

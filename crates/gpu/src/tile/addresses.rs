@@ -22,13 +22,13 @@ use cranelift_entity::packed_option::PackedOption;
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
-    Block, Dtype, Element, ElementwiseFn, Function, Inst, InstData, Location, Module, Op, Shape, Type, Value,
+    Block, Carried, Dtype, Element, ElementwiseFn, Function, Inst, InstData, Location, Module, Op, OpFamily,
+    Shape, Type, Value,
 };
 use tilewright_opt::analysis::{Assumptions, Range, analyze_assuming};
 use tilewright_opt::{Options, optimize};
 
 use crate::assign::coalescing::Infos;
-use crate::layout_rules::{Role, Slot, role, slots};
 
 /// How far definitions are followed.
 const MOST_STEPS: u32 = 8;
@@ -59,7 +59,7 @@ fn is_worth_it(function: &Function) -> bool {
     let mut found = false;
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
-        let is_in_loop = matches!(role(&data.op), Role::Loop)
+        let is_in_loop = data.op.family() == OpFamily::Loop
             && data.regions.iter().any(|region| {
                 let mut moves = false;
                 function.walk(*region, &mut |inner| moves |= moves_tile(function, inner));
@@ -131,7 +131,7 @@ impl Split<'_> {
             self.addresses.insert(result, address);
             return;
         }
-        if role(&self.function.insts[inst].op) == Role::Loop {
+        if self.function.insts[inst].op.family() == OpFamily::Loop {
             return self.repeat(inst);
         }
         for &place in moved {
@@ -297,13 +297,15 @@ impl Split<'_> {
     fn repeat(&mut self, inst: Inst) {
         let bounds = if matches!(self.function.insts[inst].op, Op::For { .. }) { 3 } else { 0 };
         let mut moved = Vec::new();
-        for (number, slot) in slots(self.function, inst).into_iter().enumerate() {
-            let Some(address) = self.addresses.get(&slot.initial).cloned() else { continue };
-            if !self.is_moved_alike(slot.yielded, &slot.parameters) {
+        let carried: Vec<Carried> = self.function.carried(inst).collect();
+        for (number, Carried { initial, parameters, yielded, result }) in carried.into_iter().enumerate() {
+            let initial = initial.expect("a loop begins with what it carries");
+            let Some(address) = self.addresses.get(&initial).cloned() else { continue };
+            if !self.is_moved_alike(yielded[0], &parameters) {
                 continue;
             }
             self.function.insts[inst].operands[bounds + number] = address.base;
-            for &value in slot.parameters.iter().chain([&slot.result]) {
+            for &value in parameters.iter().chain([&result]) {
                 self.function.values[value].ty = address.ty.with_shape(Shape::scalar());
                 self.addresses.insert(value, Address { base: value, ..address.clone() });
             }
@@ -328,19 +330,16 @@ impl Split<'_> {
         }
         let Some(inst) = self.function.defining_inst(tile) else { return false };
         let data = &self.function.insts[inst];
-        match role(&data.op) {
-            Role::Pointwise => {
+        match data.op.family() {
+            OpFamily::Pointwise => {
                 matches!(data.op, Op::PtrAdd {})
                     && self.scalar_of(data.operands[1]).is_some()
                     && self.is_moved_alike(data.operands[0], parameters)
             }
-            Role::Loop => slots(self.function, inst).into_iter().any(
-                |Slot { initial, parameters: own, yielded, result }| {
-                    result == tile
-                        && self.is_moved_alike(yielded, &own)
-                        && self.is_moved_alike(initial, parameters)
-                },
-            ),
+            OpFamily::Loop => self.function.carried_by(inst, tile).is_some_and(|inner| {
+                self.is_moved_alike(inner.yielded[0], &inner.parameters)
+                    && inner.initial.is_some_and(|initial| self.is_moved_alike(initial, parameters))
+            }),
             // tidy: wildcard because pointers that other ops make are what they are
             _ => false,
         }

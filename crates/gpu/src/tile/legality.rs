@@ -1,10 +1,8 @@
 //! What the GPU path refuses, before anything is decided; and inlining, which on a GPU is always worth it.
 
 use tilewright_base::{Code, Diagnostic};
-use tilewright_ir::{Dialect, Function, Inst, Module};
+use tilewright_ir::{Dialect, Function, Inst, Module, OpFamily};
 use tilewright_opt::{Level, Options, optimize};
-
-use crate::layout_rules::{Role, role};
 
 /// The most warps of a block.
 const MOST_WARPS: u32 = 32;
@@ -38,7 +36,7 @@ pub fn check(kernel: &Function, num_warps: u32) -> Result<(), Box<Diagnostic>> {
 
 fn refusal(kernel: &Function, inst: Inst) -> Option<Diagnostic> {
     let data = &kernel.insts[inst];
-    if role(&data.op) == Role::Call {
+    if data.op.family() == OpFamily::Call {
         return Some(
             at(
                 kernel,

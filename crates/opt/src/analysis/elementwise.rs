@@ -5,7 +5,7 @@
 //! the same all along the run. (Division truncates towards zero, so that below zero this is true only between
 //! multiples: those rules ask for numbers that are not negative.)
 
-use tilewright_ir::{Dtype, ElementwiseFn, Literal, Signature, Type, Value};
+use tilewright_ir::{ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Literal, Type, Value};
 
 use super::walk::Walk;
 use super::{Axis, AxisInfo, MAX_DIVISIBILITY, Range, power_of_two_in, unit};
@@ -18,7 +18,9 @@ impl Walk<'_> {
         }
         match *operands {
             [condition, x, y] if function == ElementwiseFn::Select => self.select(condition, x, y, ty),
-            [x, y] if function.info().signature == Signature::Compare => self.compare(function, x, y, ty),
+            [x, y] if let Family::Comparison(comparison) = function.family() => {
+                self.compare(comparison, x, y, ty)
+            }
             [x, y] if is_int(ty) => self.int_binary(function, x, y, ty),
             [x] if is_int(ty) => self.int_unary(function, x, ty),
             _ => self.constancy_of(operands, ty),
@@ -205,8 +207,8 @@ impl Walk<'_> {
         }
     }
 
-    fn compare(&self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> AxisInfo {
-        use ElementwiseFn as F;
+    fn compare(&self, function: ComparisonFn, x: Value, y: Value, ty: &Type) -> AxisInfo {
+        use ComparisonFn as F;
         let mut info = self.constancy_of(&[x, y], ty);
         if !is_int(self.function.ty(x)) {
             return info;
@@ -219,8 +221,8 @@ impl Walk<'_> {
             let run = match function {
                 F::Lt | F::Ge => Self::aligned_run(place, a, b),
                 F::Gt | F::Le => Self::aligned_run(place, b, a),
-                // tidy: wildcard because only the first of a run may be equal
-                _ => 1,
+                // Only the first of a run may be equal.
+                F::Eq | F::Ne => 1,
             };
             known.constancy = known.constancy.max(run);
         }
@@ -250,8 +252,8 @@ fn is_int(ty: &Type) -> bool {
 }
 
 /// What a comparison gives for all numbers of two ranges, if that is one thing.
-fn decide(function: ElementwiseFn, x: Range, y: Range) -> Option<bool> {
-    use ElementwiseFn as F;
+fn decide(function: ComparisonFn, x: Range, y: Range) -> Option<bool> {
+    use ComparisonFn as F;
     let (below, above) = (x.high < y.low, x.low > y.high);
     let (not_above, not_below) = (x.high <= y.low, x.low >= y.high);
     let (holds, fails) = match function {
@@ -261,8 +263,6 @@ fn decide(function: ElementwiseFn, x: Range, y: Range) -> Option<bool> {
         F::Ge => (not_below, below),
         F::Eq => (false, below || above),
         F::Ne => (below || above, false),
-        // tidy: wildcard because the others are not comparisons
-        _ => (false, false),
     };
     if holds { Some(true) } else { fails.then_some(false) }
 }

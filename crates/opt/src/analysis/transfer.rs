@@ -39,7 +39,6 @@ impl Walk<'_> {
             (Op::Bitcast { .. }, &[value]) => self.bitcast(value, ty),
             (Op::PtrAdd {}, &[pointer, offset]) => self.ptr_add(pointer, offset, ty),
             (Op::Reduce { axis }, tiles) => self.reduce(tiles, *axis as usize, ty),
-            (Op::Relayout {}, &[tile]) => self.infos[tile].clone(),
             (Op::Hint { kind, values }, &[value]) => self.hint(value, *kind, values, ty),
             // tidy: wildcard because nothing is known of what the other ops give
             _ => AxisInfo::unknown(ty),

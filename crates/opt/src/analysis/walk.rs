@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 use tilewright_base::entity::SecondaryMap;
-use tilewright_ir::{Block, Dtype, ElementwiseFn, Function, Inst, Op, Value};
+use tilewright_ir::{Block, Carried, Dtype, ElementwiseFn, Function, Inst, Op, OpFamily, Value};
 
 use super::{Assumptions, AxisInfo, Range, power_of_two_in};
 
@@ -67,10 +67,11 @@ impl Walk<'_> {
     fn block(&mut self, block: Block) {
         let function = self.function;
         for &inst in &function.blocks[block].insts {
-            match &function.insts[inst].op {
-                Op::For { .. } => self.for_loop(inst),
-                Op::While {} => self.while_loop(inst),
-                Op::If {} => self.if_else(inst),
+            let op = &function.insts[inst].op;
+            match op.family() {
+                OpFamily::Loop if matches!(op, Op::For { .. }) => self.for_loop(inst),
+                OpFamily::Loop => self.while_loop(inst),
+                OpFamily::Branch => self.if_else(inst),
                 // tidy: wildcard because the other ops are straight code
                 _ => self.straight(inst),
             }
@@ -139,31 +140,45 @@ impl Walk<'_> {
         self.changed |= self.infos[value] != known;
     }
 
-    fn copy(&mut self, from: &[Value], to: &[Value]) {
-        for (&from, &to) in from.iter().zip(to) {
-            let info = self.infos[from].clone();
-            self.set(to, info);
+    fn copy(&mut self, from: Value, to: Value) {
+        let info = self.infos[from].clone();
+        self.set(to, info);
+    }
+
+    /// What is carried is, in the region of a loop that runs first, what it was before.
+    fn enter(&mut self, inst: Inst) {
+        for Carried { initial, parameters, .. } in self.function.carried(inst) {
+            if let (Some(initial), &[first, ..]) = (initial, &parameters[..]) {
+                self.weaken(first, initial);
+            }
+        }
+    }
+
+    /// There, it is what the body yields as well; in the end it is what it was there.
+    fn repeat(&mut self, inst: Inst) {
+        let function = self.function;
+        for Carried { parameters, yielded, .. } in function.carried(inst) {
+            if let (&[first, ..], &[next]) = (&parameters[..], &yielded[..]) {
+                self.weaken(first, next);
+            }
+        }
+        for Carried { parameters, result, .. } in function.carried(inst) {
+            if let [first, ..] = parameters[..] {
+                self.copy(first, result);
+            }
         }
     }
 
     fn for_loop(&mut self, inst: Inst) {
         let function = self.function;
         let data = &function.insts[inst];
-        let (&[lower, upper, step, ref carried @ ..], &[body]) = (&data.operands[..], &data.regions[..])
-        else {
-            return;
-        };
-        let [index, parameters @ ..] = &function.blocks[body].parameters[..] else { return };
-        let info = self.index(*index, lower, upper, step);
-        self.set(*index, info);
-        for (&parameter, &first) in parameters.iter().zip(carried) {
-            self.weaken(parameter, first);
-        }
+        let (&[lower, upper, step, ..], &[body]) = (&data.operands[..], &data.regions[..]) else { return };
+        let Some(&index) = function.blocks[body].parameters.first() else { return };
+        let info = self.index(index, lower, upper, step);
+        self.set(index, info);
+        self.enter(inst);
         self.block(body);
-        for (&parameter, &next) in parameters.iter().zip(function.yielded(body)) {
-            self.weaken(parameter, next);
-        }
-        self.copy(parameters, &data.results);
+        self.repeat(inst);
     }
 
     /// The index of a loop: lower + i * step, between the bounds.
@@ -195,17 +210,15 @@ impl Walk<'_> {
         let function = self.function;
         let data = &function.insts[inst];
         let &[condition, body] = &data.regions[..] else { return };
-        let parameters = &function.blocks[condition].parameters;
-        for (&parameter, &first) in parameters.iter().zip(&data.operands) {
-            self.weaken(parameter, first);
-        }
+        self.enter(inst);
         self.block(condition);
-        self.copy(parameters, &function.blocks[body].parameters);
-        self.block(body);
-        for (&parameter, &next) in parameters.iter().zip(function.yielded(body)) {
-            self.weaken(parameter, next);
+        for carried in function.carried(inst) {
+            if let [first, second] = carried.parameters[..] {
+                self.copy(first, second);
+            }
         }
-        self.copy(parameters, &data.results);
+        self.block(body);
+        self.repeat(inst);
     }
 
     fn if_else(&mut self, inst: Inst) {
@@ -214,10 +227,11 @@ impl Walk<'_> {
         let &[then, otherwise] = &data.regions[..] else { return };
         self.block(then);
         self.block(otherwise);
-        let yields = function.yielded(then).iter().zip(function.yielded(otherwise));
-        for (&result, (&x, &y)) in data.results.iter().zip(yields) {
-            let info = self.infos[x].join(&self.infos[y], function.ty(result));
-            self.set(result, info);
+        for Carried { yielded, result, .. } in function.carried(inst) {
+            if let [x, y] = yielded[..] {
+                let info = self.infos[x].join(&self.infos[y], function.ty(result));
+                self.set(result, info);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Structured control flow: branches and loops whose course is known become straight code; what a loop carries
 //! without changing it becomes what it was before the loop.
 
-use tilewright_ir::{Block, ElementwiseFn, Inst, Literal, Op, Value};
+use tilewright_ir::{Block, Carried, ElementwiseFn, Inst, Literal, Op, Value};
 
 use super::{Canonicalizer, Operands};
 
@@ -34,9 +34,7 @@ impl Canonicalizer<'_> {
                 self.replace_all(&results, &yielded);
             }
             Trips::Unknown => {
-                let parameters = self.function.blocks[body].parameters.clone();
-                let yielded = Operands::from_slice(self.function.yielded(body));
-                self.replace_invariants(carried, &[&parameters[1..], &results], &yielded);
+                self.replace_invariants(inst);
                 self.block(body);
                 self.out.push(inst);
             }
@@ -74,28 +72,27 @@ impl Canonicalizer<'_> {
             self.replace_all(&results, &carried);
             return;
         }
-        let body_parameters = self.function.blocks[body].parameters.clone();
-        let yielded = Operands::from_slice(self.function.yielded(body));
-        self.replace_invariants(&carried, &[&body_parameters, &parameters, &results], &yielded);
+        self.replace_invariants(inst);
         self.block(condition);
         self.block(body);
         self.out.push(inst);
     }
 
-    /// Lets what a loop carries but never changes be what it was before. `copies` holds the body's parameters first.
-    fn replace_invariants(&mut self, carried: &[Value], copies: &[&[Value]], yielded: &[Value]) {
-        for (index, (&before, &after)) in carried.iter().zip(yielded).enumerate() {
+    /// Lets what a loop carries but never changes be what it was before.
+    fn replace_invariants(&mut self, inst: Inst) {
+        let all: Vec<Carried> = self.function.carried(inst).collect();
+        for carried in all {
+            let (Some(before), &[after]) = (carried.initial, &carried.yielded[..]) else { continue };
             let after = self.aliases.resolve(after);
-            let is_unchanged =
-                after == before || copies.first().is_some_and(|body| body.get(index) == Some(&after));
+            let is_unchanged = after == before || carried.parameters.last() == Some(&after);
             if !is_unchanged {
                 continue;
             }
-            for copy in copies.iter().filter_map(|copies| copies.get(index)) {
-                if self.uses[*copy] > 0 {
+            for copy in carried.parameters.into_iter().chain([carried.result]) {
+                if self.uses[copy] > 0 {
                     self.changed = true;
                 }
-                self.aliases.replace(self.function, *copy, before);
+                self.aliases.replace(self.function, copy, before);
             }
         }
     }
@@ -145,13 +142,10 @@ impl Canonicalizer<'_> {
 
     /// Results that are the same on both ways, and scalars between which nothing but the condition decides.
     fn if_results(&mut self, inst: Inst, condition: Value, regions: &[Block]) {
-        let results = self.function.insts[inst].results.clone();
+        let all: Vec<Carried> = self.function.carried(inst).collect();
         let is_empty = regions.iter().all(|&region| self.function.blocks[region].insts.len() == 1);
-        for (index, &result) in results.iter().enumerate() {
-            let yielded = |region: Option<&Block>| {
-                region.and_then(|&region| self.function.yielded(region).get(index).copied())
-            };
-            let (Some(x), Some(y)) = (yielded(regions.first()), yielded(regions.get(1))) else { continue };
+        for Carried { yielded, result, .. } in all {
+            let [x, y] = yielded[..] else { continue };
             if self.uses[result] == 0 {
                 continue;
             }

@@ -1,7 +1,9 @@
 //! Elementwise functions: constants, selections, comparisons, and the move of work to scalars and small tiles. The
 //! identities of integers and floats are in `integer.rs` and `float.rs`.
 
-use tilewright_ir::{Dtype, ElementwiseFn, Literal, Op, Shape, Signature, Type, Value};
+use tilewright_ir::{
+    ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Literal, Op, Shape, Type, Value,
+};
 
 use super::{Canonicalizer, Operands, fold};
 
@@ -17,7 +19,9 @@ impl Canonicalizer<'_> {
         }
         let simpler = match *operands {
             [condition, x, y] if function == ElementwiseFn::Select => self.select(condition, x, y, ty),
-            [x, y] if function.info().signature == Signature::Compare => self.compare(function, x, y, ty),
+            [x, y] if let Family::Comparison(comparison) = function.family() => {
+                self.compare(comparison, x, y, ty)
+            }
             [x, y] => self.binary(function, x, y, ty),
             [x] => self.unary(function, x, ty),
             _ => None,
@@ -76,23 +80,22 @@ impl Canonicalizer<'_> {
 
     /// The comparison that holds exactly where the comparison `x` does not.
     fn inverted(&mut self, x: Value, ty: &Type) -> Option<Value> {
-        use ElementwiseFn as F;
+        use ComparisonFn as C;
         let data = &self.function.insts[self.function.defining_inst(x)?];
         let (&Op::Elementwise { function }, &[a, b]) = (&data.op, &data.operands[..]) else { return None };
+        let Family::Comparison(comparison) = function.family() else { return None };
         let has_nan = self.function.ty(a).dtype().is_some_and(Dtype::is_float);
-        let inverse = match function {
-            F::Eq => F::Ne,
-            F::Ne => F::Eq,
+        let inverse = match comparison {
+            C::Eq => C::Ne,
+            C::Ne => C::Eq,
             // Where one is NaN, both x < y and x >= y are false.
             _ if has_nan => return None,
-            F::Lt => F::Ge,
-            F::Ge => F::Lt,
-            F::Le => F::Gt,
-            F::Gt => F::Le,
-            // tidy: wildcard because the others are not comparisons
-            _ => return None,
+            C::Lt => C::Ge,
+            C::Ge => C::Lt,
+            C::Le => C::Gt,
+            C::Gt => C::Le,
         };
-        Some(self.make_elementwise(inverse, &[a, b], ty))
+        Some(self.make_elementwise(inverse.into(), &[a, b], ty))
     }
 
     fn select(&mut self, condition: Value, x: Value, y: Value, ty: &Type) -> Option<Value> {
@@ -119,44 +122,43 @@ impl Canonicalizer<'_> {
         (a.is_some() && a == b).then_some(x)
     }
 
-    fn compare(&mut self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
-        use ElementwiseFn as F;
+    fn compare(&mut self, function: ComparisonFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
+        use ComparisonFn as C;
         let dtype = self.function.ty(x).dtype();
         let has_nan = dtype.is_some_and(Dtype::is_float);
         if x == y {
             let known = match function {
-                F::Lt | F::Gt => Some(false),
-                F::Ne if !has_nan => Some(false),
-                F::Eq | F::Le | F::Ge if !has_nan => Some(true),
-                // tidy: wildcard because NaN is not equal to itself
-                _ => None,
+                C::Lt | C::Gt => Some(false),
+                C::Ne if !has_nan => Some(false),
+                C::Eq | C::Le | C::Ge if !has_nan => Some(true),
+                // NaN is not equal to itself.
+                C::Eq | C::Ne | C::Le | C::Ge => None,
             };
             return known.map(|known| self.make_constant(Literal::bool(known), &ty.shape));
         }
         if self.constant(x).is_some() && self.constant(y).is_none() {
             let mirrored = match function {
-                F::Lt => F::Gt,
-                F::Gt => F::Lt,
-                F::Le => F::Ge,
-                F::Ge => F::Le,
-                // tidy: wildcard because the others are not comparisons by order
-                _ => return None,
+                C::Lt => C::Gt,
+                C::Gt => C::Lt,
+                C::Le => C::Ge,
+                C::Ge => C::Le,
+                C::Eq | C::Ne => return None,
             };
-            return Some(self.make_elementwise(mirrored, &[y, x], ty));
+            return Some(self.make_elementwise(mirrored.into(), &[y, x], ty));
         }
         let bound = self.constant(y)?.as_int()?;
         let (low, high) = dtype?.int_range()?;
-        if dtype?.is_bool() && matches!(function, F::Eq | F::Ne) {
-            let is_x = (bound != 0) == (function == F::Eq);
-            return Some(if is_x { x } else { self.make_elementwise(F::Not, &[x], ty) });
+        if dtype?.is_bool() && matches!(function, C::Eq | C::Ne) {
+            let is_x = (bound != 0) == (function == C::Eq);
+            return Some(if is_x { x } else { self.make_elementwise(ElementwiseFn::Not, &[x], ty) });
         }
         let known = match function {
-            F::Lt if bound == low => false,
-            F::Ge if bound == low => true,
-            F::Gt if bound == high => false,
-            F::Le if bound == high => true,
-            // tidy: wildcard because the others depend on x
-            _ => return None,
+            C::Lt if bound == low => false,
+            C::Ge if bound == low => true,
+            C::Gt if bound == high => false,
+            C::Le if bound == high => true,
+            // They depend on x.
+            C::Eq | C::Ne | C::Lt | C::Le | C::Gt | C::Ge => return None,
         };
         Some(self.make_constant(Literal::bool(known), &ty.shape))
     }

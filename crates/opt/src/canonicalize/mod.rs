@@ -16,8 +16,8 @@ mod shape;
 use smallvec::SmallVec;
 use tilewright_base::entity::{SecondaryMap, packed_option::PackedOption};
 use tilewright_ir::{
-    Block, Element, ElementwiseFn, Function, Inst, Literal, Location, Op, Regions, Rounding, Shape, Type,
-    Value,
+    Block, Element, ElementwiseFn, Function, Inst, Literal, Location, Op, OpFamily, Regions, Rounding, Shape,
+    Type, Value,
 };
 
 use crate::aliases::Aliases;
@@ -81,37 +81,32 @@ impl Canonicalizer<'_> {
     }
 
     fn inst(&mut self, inst: Inst) {
-        match &self.function.insts[inst].op {
-            Op::For { .. } => self.for_loop(inst),
-            Op::While {} => self.while_loop(inst),
-            Op::If {} => self.if_else(inst),
-            Op::Load { .. } => self.load(inst),
-            Op::Store { .. } => self.store(inst),
-            Op::Assert { .. } => self.assert(inst),
-            Op::Assume {} => self.assume(inst),
-            Op::Reduce { .. } => {
+        let op = &self.function.insts[inst].op;
+        match op.family() {
+            OpFamily::Loop if matches!(op, Op::For { .. }) => self.for_loop(inst),
+            OpFamily::Loop => self.while_loop(inst),
+            OpFamily::Branch => self.if_else(inst),
+            OpFamily::Load => self.load(inst),
+            OpFamily::Store => self.store(inst),
+            OpFamily::Check => self.assert(inst),
+            OpFamily::Promise => self.assume(inst),
+            OpFamily::Reduction => {
                 for region in self.function.insts[inst].regions.clone() {
                     self.block(region);
                 }
                 self.out.push(inst);
             }
-            Op::Barrier {} | Op::Call { .. } | Op::Yield {} | Op::Return {} => self.out.push(inst),
-            Op::Constant { .. }
-            | Op::ProgramId { .. }
-            | Op::NumPrograms { .. }
-            | Op::Arange { .. }
-            | Op::Splat { .. }
-            | Op::ExpandDims { .. }
-            | Op::Broadcast { .. }
-            | Op::Reshape { .. }
-            | Op::Transpose { .. }
-            | Op::Elementwise { .. }
-            | Op::Cast { .. }
-            | Op::Bitcast { .. }
-            | Op::PtrAdd {}
-            | Op::Dot { .. }
-            | Op::Hint { .. }
-            | Op::Relayout {} => self.pure(inst),
+            OpFamily::Barrier
+            | OpFamily::Memory
+            | OpFamily::Roles
+            | OpFamily::Call
+            | OpFamily::Terminator => self.out.push(inst),
+            OpFamily::Scalar
+            | OpFamily::Source
+            | OpFamily::Pointwise
+            | OpFamily::Identity
+            | OpFamily::Shape
+            | OpFamily::Dot => self.pure(inst),
         }
     }
 
@@ -141,7 +136,7 @@ impl Canonicalizer<'_> {
     /// Brings the constant operand of a commutative function to the right; whether it had to.
     fn order(&self, op: &Op, operands: &mut [Value]) -> bool {
         let Op::Elementwise { function } = op else { return false };
-        let swap = function.is_commutative()
+        let swap = function.info().commutative
             && matches!(operands, [x, y] if self.constant(*x).is_some() && self.constant(*y).is_none());
         if swap {
             operands.reverse();

@@ -1,7 +1,9 @@
 //! Evaluates one program of a kernel, element by element.
 
 use tilewright_base::entity::SecondaryMap;
-use tilewright_ir::{Block, Dtype, Element, ElementwiseFn, Function, Inst, Op, Signature, Type, Value};
+use tilewright_ir::{
+    Block, Dtype, Element, ElementwiseFamily, ElementwiseFn, Function, Inst, Op, Type, Value,
+};
 
 use super::number;
 
@@ -203,11 +205,9 @@ impl<'a> Evaluator<'a> {
                 (*start..*end).map(|i| number::wrap(Dtype::I32, i128::from(i))).collect()
             }
             Op::Splat { .. } => vec![operands[0][0]; elements],
-            Op::ExpandDims { .. }
-            | Op::Reshape { .. }
-            | Op::Hint { .. }
-            | Op::Relayout {}
-            | Op::Bitcast { .. } => operands[0].clone(),
+            Op::ExpandDims { .. } | Op::Reshape { .. } | Op::Hint { .. } | Op::Bitcast { .. } => {
+                operands[0].clone()
+            }
             Op::Broadcast { .. } => {
                 let from = &source.expect("it has an operand").shape;
                 let places = (0..elements).map(|i| {
@@ -278,9 +278,9 @@ impl<'a> Evaluator<'a> {
             self.overflowed |= overflows(function, dtype, operands);
             return number::int_function(function, dtype, operands);
         }
-        if function.info().signature == Signature::Compare {
+        if let ElementwiseFamily::Comparison(comparison) = function.family() {
             let [x, y] = [0, 1].map(|place| number::float(dtype, operands[place]));
-            return u64::from(number::float_compare(function, x, y));
+            return u64::from(number::compare(comparison, x, y));
         }
         number::float_function(function, dtype, operands)
     }

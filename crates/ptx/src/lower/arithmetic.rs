@@ -1,6 +1,6 @@
 //! The elementwise table on integers and booleans.
 
-use tilewright_ir::{Dtype, ElementwiseFn as F};
+use tilewright_ir::{ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, WideProductFn};
 
 use super::builder::{Builder, Scalar, Width};
 use super::integer::{Bitwise, integer};
@@ -20,65 +20,83 @@ impl Integer {
         let width = if dtype.bits() == 64 { Width::B64 } else { Width::B32 };
         Self { width, bits: dtype.bits(), signed: dtype.is_signed() }
     }
-
-    /// The integers that addresses are.
-    pub const ADDRESS: Self = Self { width: Width::B64, bits: 64, signed: false };
 }
 
 /// The comparison of a row.
-pub(super) fn comparison(function: F) -> Option<Comparison> {
+pub(super) fn comparison(function: ComparisonFn) -> Comparison {
     match function {
-        F::Eq => Some(Comparison::Eq),
-        F::Ne => Some(Comparison::Ne),
-        F::Lt => Some(Comparison::Lt),
-        F::Le => Some(Comparison::Le),
-        F::Gt => Some(Comparison::Gt),
-        F::Ge => Some(Comparison::Ge),
-        // tidy: wildcard because the others compare nothing.
-        _ => None,
+        ComparisonFn::Eq => Comparison::Eq,
+        ComparisonFn::Ne => Comparison::Ne,
+        ComparisonFn::Lt => Comparison::Lt,
+        ComparisonFn::Le => Comparison::Le,
+        ComparisonFn::Gt => Comparison::Gt,
+        ComparisonFn::Ge => Comparison::Ge,
     }
 }
 
 impl Builder {
-    /// A function of integers of at least 8 bits.
-    pub fn integer(&mut self, function: F, ty: Integer, x: &[Scalar]) -> Scalar {
-        if let Some(comparison) = comparison(function) {
-            return self.compare(ty.width, ty.signed, comparison, x[0], x[1]);
-        }
-        let result = self.integer_unwrapped(function, ty, x);
-        if ty.bits < 32 { self.extend(result, ty.bits, ty.signed) } else { result }
+    /// A comparison of integers of at least 8 bits.
+    pub fn integer_comparison(&mut self, function: ComparisonFn, ty: Integer, x: &[Scalar]) -> Scalar {
+        self.compare(ty.width, ty.signed, comparison(function), x[0], x[1])
     }
 
-    /// The result before it is cut to a narrow type.
-    fn integer_unwrapped(&mut self, function: F, ty: Integer, x: &[Scalar]) -> Scalar {
+    /// Arithmetic of integers of at least 8 bits.
+    pub fn integer_arithmetic(&mut self, function: ArithmeticFn, ty: Integer, x: &[Scalar]) -> Scalar {
         let width = ty.width;
-        match function {
-            F::Add => self.add(width, x[0], x[1]),
-            F::Sub => self.sub(width, x[0], x[1]),
-            F::Mul => self.mul(width, x[0], x[1]),
-            F::Neg => self.sub(width, Scalar::constant(0), x[0]),
-            F::Abs if ty.signed => {
+        let result = match function {
+            ArithmeticFn::Add => self.add(width, x[0], x[1]),
+            ArithmeticFn::Sub => self.sub(width, x[0], x[1]),
+            ArithmeticFn::Mul => self.mul(width, x[0], x[1]),
+            ArithmeticFn::Neg => self.sub(width, Scalar::constant(0), x[0]),
+            ArithmeticFn::Abs if ty.signed => {
                 let negated = self.sub(width, Scalar::constant(0), x[0]);
                 self.extremum(width, true, true, x[0], negated)
             }
-            F::Abs => x[0],
-            F::Min => self.extremum(width, ty.signed, false, x[0], x[1]),
-            F::Max => self.extremum(width, ty.signed, true, x[0], x[1]),
-            F::And => self.bitwise(Bitwise::And, width, x[0], x[1]),
-            F::Or => self.bitwise(Bitwise::Or, width, x[0], x[1]),
-            F::Xor => self.bitwise(Bitwise::Xor, width, x[0], x[1]),
-            F::Not => self.bitwise(Bitwise::Xor, width, x[0], Scalar::constant(width.cut(u64::MAX))),
-            F::Shl | F::Shr => self.shift(function == F::Shl, ty, x[0], x[1]),
-            F::IntDiv => self.quotient(ty, x[0], x[1]),
-            F::IntRem => self.remainder(ty, x[0], x[1]),
-            F::MulHigh if ty.bits < 32 => {
-                let product = self.mul(width, x[0], x[1]);
-                self.shr(width, ty.signed, product, ty.bits)
+            ArithmeticFn::Abs => x[0],
+            ArithmeticFn::Min => self.extremum(width, ty.signed, false, x[0], x[1]),
+            ArithmeticFn::Max => self.extremum(width, ty.signed, true, x[0], x[1]),
+        };
+        self.cut_to_type(ty, result)
+    }
+
+    /// Division of integers of at least 8 bits.
+    pub fn integer_division(&mut self, function: DivisionFn, ty: Integer, x: &[Scalar]) -> Scalar {
+        let result = match function {
+            DivisionFn::IntDiv => self.quotient(ty, x[0], x[1]),
+            DivisionFn::IntRem => self.remainder(ty, x[0], x[1]),
+        };
+        self.cut_to_type(ty, result)
+    }
+
+    /// Bitwise functions and shifts of integers of at least 8 bits.
+    pub fn integer_bitwise(&mut self, function: BitwiseFn, ty: Integer, x: &[Scalar]) -> Scalar {
+        let width = ty.width;
+        let result = match function {
+            BitwiseFn::And => self.bitwise(Bitwise::And, width, x[0], x[1]),
+            BitwiseFn::Or => self.bitwise(Bitwise::Or, width, x[0], x[1]),
+            BitwiseFn::Xor => self.bitwise(Bitwise::Xor, width, x[0], x[1]),
+            BitwiseFn::Not => self.bitwise(Bitwise::Xor, width, x[0], Scalar::constant(width.cut(u64::MAX))),
+            BitwiseFn::Shl => self.shift(true, ty, x[0], x[1]),
+            BitwiseFn::Shr => self.shift(false, ty, x[0], x[1]),
+        };
+        self.cut_to_type(ty, result)
+    }
+
+    /// Products of twice the width, of integers of at least 8 bits.
+    pub fn wide_product(&mut self, function: WideProductFn, ty: Integer, x: &[Scalar]) -> Scalar {
+        let result = match function {
+            WideProductFn::MulHigh if ty.bits < 32 => {
+                let product = self.mul(ty.width, x[0], x[1]);
+                self.shr(ty.width, ty.signed, product, ty.bits)
             }
-            F::MulHigh => self.mul_high(width, ty.signed, x[0], x[1]),
-            // tidy: wildcard because the table lets the others take no integers.
-            _ => unreachable!("{} takes no integers", function.name()),
-        }
+            WideProductFn::MulHigh => self.mul_high(ty.width, ty.signed, x[0], x[1]),
+        };
+        self.cut_to_type(ty, result)
+    }
+
+    /// What a register holds of an integer: of a narrow type, the low bits extended.
+    fn cut_to_type(&mut self, ty: Integer, result: Scalar) -> Scalar {
+        if ty.bits < 32 { self.extend(result, ty.bits, ty.signed) } else { result }
     }
 
     /// A shift by an unsigned number of bits; by the width or more, what is left is the sign or 0.
@@ -169,23 +187,49 @@ impl Builder {
         self.sub(width, x, product)
     }
 
-    /// A function of booleans, which are integers modulo 2.
-    pub fn boolean(&mut self, function: F, x: &[Scalar]) -> Scalar {
-        let not = |scalar: Scalar| scalar.plus(Width::Pred, 1);
-        let mut bitwise = |operation, a, b| self.bitwise(operation, Width::Pred, a, b);
+    /// Arithmetic of booleans, which are integers modulo 2.
+    pub fn boolean_arithmetic(&mut self, function: ArithmeticFn, x: &[Scalar]) -> Scalar {
         match function {
-            F::Add | F::Sub | F::Xor | F::Ne => bitwise(Bitwise::Xor, x[0], x[1]),
-            F::Eq => not(bitwise(Bitwise::Xor, x[0], x[1])),
-            F::Mul | F::And | F::Min => bitwise(Bitwise::And, x[0], x[1]),
-            F::Or | F::Max => bitwise(Bitwise::Or, x[0], x[1]),
-            F::Not => not(x[0]),
-            F::Lt => bitwise(Bitwise::And, not(x[0]), x[1]),
-            F::Le => bitwise(Bitwise::Or, not(x[0]), x[1]),
-            F::Ge | F::IntDiv => bitwise(Bitwise::Or, x[0], not(x[1])),
-            F::Gt | F::IntRem | F::Shl | F::Shr => bitwise(Bitwise::And, x[0], not(x[1])),
-            F::Neg | F::Abs => x[0],
-            // tidy: wildcard because the table lets the others take no booleans.
-            _ => unreachable!("{} takes no booleans", function.name()),
+            ArithmeticFn::Add | ArithmeticFn::Sub => self.bitwise(Bitwise::Xor, Width::Pred, x[0], x[1]),
+            ArithmeticFn::Mul | ArithmeticFn::Min => self.bitwise(Bitwise::And, Width::Pred, x[0], x[1]),
+            ArithmeticFn::Max => self.bitwise(Bitwise::Or, Width::Pred, x[0], x[1]),
+            ArithmeticFn::Neg | ArithmeticFn::Abs => x[0],
         }
     }
+
+    /// Division of booleans.
+    pub fn boolean_division(&mut self, function: DivisionFn, x: &[Scalar]) -> Scalar {
+        match function {
+            DivisionFn::IntDiv => self.bitwise(Bitwise::Or, Width::Pred, x[0], not(x[1])),
+            DivisionFn::IntRem => self.bitwise(Bitwise::And, Width::Pred, x[0], not(x[1])),
+        }
+    }
+
+    /// Bitwise functions and shifts of booleans.
+    pub fn boolean_bitwise(&mut self, function: BitwiseFn, x: &[Scalar]) -> Scalar {
+        match function {
+            BitwiseFn::And => self.bitwise(Bitwise::And, Width::Pred, x[0], x[1]),
+            BitwiseFn::Or => self.bitwise(Bitwise::Or, Width::Pred, x[0], x[1]),
+            BitwiseFn::Xor => self.bitwise(Bitwise::Xor, Width::Pred, x[0], x[1]),
+            BitwiseFn::Not => not(x[0]),
+            BitwiseFn::Shl | BitwiseFn::Shr => self.bitwise(Bitwise::And, Width::Pred, x[0], not(x[1])),
+        }
+    }
+
+    /// A comparison of booleans.
+    pub fn boolean_comparison(&mut self, function: ComparisonFn, x: &[Scalar]) -> Scalar {
+        match function {
+            ComparisonFn::Eq => not(self.bitwise(Bitwise::Xor, Width::Pred, x[0], x[1])),
+            ComparisonFn::Ne => self.bitwise(Bitwise::Xor, Width::Pred, x[0], x[1]),
+            ComparisonFn::Lt => self.bitwise(Bitwise::And, Width::Pred, not(x[0]), x[1]),
+            ComparisonFn::Le => self.bitwise(Bitwise::Or, Width::Pred, not(x[0]), x[1]),
+            ComparisonFn::Gt => self.bitwise(Bitwise::And, Width::Pred, x[0], not(x[1])),
+            ComparisonFn::Ge => self.bitwise(Bitwise::Or, Width::Pred, x[0], not(x[1])),
+        }
+    }
+}
+
+/// The other boolean.
+fn not(scalar: Scalar) -> Scalar {
+    scalar.plus(Width::Pred, 1)
 }

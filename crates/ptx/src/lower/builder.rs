@@ -1,7 +1,7 @@
 //! What every family of ops emits through: instructions into nested scopes, numbered by value as they are built.
 //!
 //! - A pure instruction with the same operands as one of an enclosing scope is that one: its registers are given again.
-//! - A pure instruction in a loop whose operands are from outside goes before the loop.
+//! - What does not change in a loop goes before it when its scope is closed (`licm`).
 //! - An integer is a register plus a constant ([`Scalar`]), so that sums with constants need no instruction until they are
 //!   used, and end as offsets of addresses where they can.
 //!
@@ -47,6 +47,8 @@ pub(super) struct Line {
     pub kind: LineKind,
     /// Where it comes from.
     pub location: Option<ir::Location>,
+    /// Whether it may be executed where the program would not execute it.
+    pub is_pure: bool,
 }
 
 /// What a statement is.
@@ -61,11 +63,10 @@ pub(super) enum LineKind {
 
 /// Statements that run together: a body of a loop, a branch, or the kernel.
 #[derive(Debug, Default)]
-struct Scope {
-    lines: Vec<Line>,
-    numbers: FxHashMap<Instruction, SmallVec<[RegisterId; 2]>>,
-    /// Whether what does not depend on it may go before it.
-    is_loop: bool,
+pub(super) struct Scope {
+    pub lines: Vec<Line>,
+    /// The results of its pure instructions.
+    pub numbers: FxHashMap<Instruction, SmallVec<[RegisterId; 2]>>,
 }
 
 /// Builds the body of a kernel.
@@ -193,8 +194,7 @@ impl Builder {
     }
 
     fn push(&mut self, kind: LineKind) {
-        let line = Line { kind, location: self.location };
-        self.scopes.last_mut().expect("the kernel's scope is never closed").lines.push(line);
+        self.push_line(Line { kind, location: self.location, is_pure: false });
     }
 
     /// The result of a pure instruction.
@@ -214,50 +214,74 @@ impl Builder {
         if let Some(registers) = known {
             return std::array::from_fn(|index| registers[index]);
         }
-        let mut needed = 0;
-        key.visit_registers(|register, access| {
-            if access == Access::Read {
-                needed = needed.max(self.depths[register.as_u32() as usize] as usize);
-            }
-        });
-        let mut scope = self.scopes.len() - 1;
-        while scope > needed && self.scopes[scope].is_loop {
-            scope -= 1;
-        }
-        let registers = widths.map(|width| self.fresh_in(width, scope));
+        let registers = widths.map(|width| self.fresh(width));
         let mut instruction = key.clone();
         instruction.map_registers(|register, access| {
             if access == Access::Write {
                 *register = registers[(u32::MAX - 2 - register.as_u32()) as usize];
             }
         });
-        let line = Line { kind: LineKind::Instruction(None, instruction), location: self.location };
-        self.scopes[scope].lines.push(line);
-        self.scopes[scope].numbers.insert(key, SmallVec::from_slice(&registers));
+        let kind = LineKind::Instruction(None, instruction);
+        self.push_line(Line { kind, location: self.location, is_pure: true });
+        self.remember(key, SmallVec::from_slice(&registers));
         registers
     }
 
-    /// Begins a scope; of a loop, what does not depend on it goes before it.
-    pub fn open(&mut self, is_loop: bool) {
-        self.scopes.push(Scope { is_loop, ..Scope::default() });
+    /// Begins a scope.
+    pub fn open(&mut self) {
+        self.scopes.push(Scope::default());
     }
 
-    /// Ends the innermost scope and gives its statements.
+    /// Ends the innermost scope and gives its statements, which stay where they are from now on.
     pub fn close(&mut self) -> Vec<Line> {
+        let mut lines = self.pop_scope().lines;
+        for line in &mut lines {
+            line.is_pure = false;
+        }
+        lines
+    }
+
+    pub(super) fn pop_scope(&mut self) -> Scope {
         debug_assert!(self.scopes.len() > 1, "the kernel's scope is closed by `finish`");
-        self.scopes.pop().expect("a scope was opened").lines
+        self.scopes.pop().expect("a scope was opened")
+    }
+
+    pub(super) fn scope_count(&self) -> usize {
+        self.scopes.len()
+    }
+
+    fn scope(&mut self) -> &mut Scope {
+        self.scopes.last_mut().expect("the kernel's scope is never closed")
+    }
+
+    pub(super) fn push_line(&mut self, line: Line) {
+        self.scope().lines.push(line);
+    }
+
+    /// Notes the results of a pure instruction, with placeholders for its registers.
+    pub(super) fn remember(&mut self, instruction: Instruction, results: SmallVec<[RegisterId; 2]>) {
+        self.scope().numbers.insert(instruction, results);
+    }
+
+    /// The number of the scope that a register is from.
+    pub(super) fn depth(&self, register: RegisterId) -> u32 {
+        self.depths[register.as_u32() as usize]
+    }
+
+    pub(super) fn set_depth(&mut self, registers: impl IntoIterator<Item = RegisterId>, depth: u32) {
+        for register in registers {
+            self.depths[register.as_u32() as usize] = depth;
+        }
     }
 
     /// Appends statements of a scope that was closed.
     pub fn append(&mut self, mut lines: Vec<Line>) {
-        self.scopes.last_mut().expect("the kernel's scope is never closed").lines.append(&mut lines);
+        self.scope().lines.append(&mut lines);
     }
 
     /// The registers are from the innermost scope from here on: those that a loop leaves behind.
     pub fn adopt(&mut self, registers: impl IntoIterator<Item = RegisterId>) {
-        for register in registers {
-            self.depths[register.as_u32() as usize] = (self.scopes.len() - 1) as u32;
-        }
+        self.set_depth(registers, self.scopes.len() as u32 - 1);
     }
 
     /// The kernel and its statements.

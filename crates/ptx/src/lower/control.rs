@@ -1,14 +1,15 @@
 //! Loops and branches: labels, and registers that carry values around and out.
 //!
-//! Registers of a tile of integers or pointers that differ by constants are carried as one: it is tried, and if the body does
-//! not keep the differences, the loop is built again with each register for itself.
+//! Registers of a tile of integers or pointers that differ by constants are carried as one, where the body moves all elements
+//! of the tile by the same number.
 
 use tilewright_base::Diagnostic;
-use tilewright_gpu::language::Type;
-use tilewright_ir::{Block, Element, Inst, Value};
+use tilewright_gpu::language::{GpuOp, Op, Type};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Element, ElementwiseFn, Inst, OpFamily, Operation, Value};
 
 use super::builder::{Line, Scalar, Width};
-use super::{Lowered, Lowering};
+use super::{Lowered, Lowering, memory_bits};
 use crate::isa::{self, Comparison, LabelId, RegisterId, Target};
 
 /// A register that carries one or more registers of a value around a loop.
@@ -41,42 +42,35 @@ pub(super) fn jump(target: LabelId) -> isa::Bra {
 }
 
 impl Lowering<'_> {
-    pub(super) fn lower_for(&mut self, inst: Inst, bounds: [Value; 3], carried: &[Value]) -> Lowered {
+    pub(super) fn lower_for(&mut self, inst: Inst, bounds: [Value; 3]) -> Lowered {
         let region = self.kernel.insts[inst].regions[0];
         let parameters = &self.kernel.blocks[region].parameters;
         let dtype = self.ty(bounds[0]).dtype().expect("the verifier checks that bounds are integers");
         let width = self.width(bounds[0]);
         let [lower, upper, step] = bounds.map(|bound| self.scalar(bound));
         let location = self.builder.location;
-        let mut apart = vec![false; carried.len()];
-        loop {
-            let groups = self.begin(carried, &parameters[1..], &apart);
-            let register = self.builder.fresh_inside(width);
-            self.builder.assign(width, register, lower);
-            let counter =
-                Counter { width, signed: dtype.is_signed(), register, bounds: [lower, upper, step] };
-            self.set(parameters[0], [Scalar::from(register)]);
-            let enters = self.enters(&counter);
-            self.builder.open(true);
-            self.block(region)?;
-            self.builder.location = location;
-            let head = self.builder.label("loop");
-            let Some(mut moves) = self.next(&groups, region, &parameters[1..], &mut apart) else {
-                self.builder.close();
-                continue;
-            };
-            let goes_on = self.goes_on(&counter);
-            moves.push((width, register, self.builder.add(width, register.into(), step)));
-            self.builder.assign_all(&moves);
-            let again = (goes_on != Scalar::TRUE).then(|| self.builder.predicate(goes_on));
-            if goes_on != Scalar::FALSE {
-                self.builder.emit_if(again, jump(head));
-            }
-            let lines = self.builder.close();
-            self.place_loop(head, enters, lines);
-            self.end(inst, &groups, &parameters[1..]);
-            return Ok(());
+        let groups = self.begin(inst, &parameters[1..]);
+        let register = self.builder.fresh_inside(width);
+        self.builder.assign(width, register, lower);
+        let counter = Counter { width, signed: dtype.is_signed(), register, bounds: [lower, upper, step] };
+        self.set(parameters[0], [Scalar::from(register)]);
+        let enters = self.enters(&counter);
+        self.builder.open();
+        self.block(region)?;
+        self.builder.location = location;
+        let head = self.builder.label("loop");
+        let mut moves = self.next(&groups, region, &parameters[1..]);
+        let goes_on = self.goes_on(&counter);
+        moves.push((width, register, self.builder.add(width, register.into(), step)));
+        self.builder.assign_all(&moves);
+        let again = (goes_on != Scalar::TRUE).then(|| self.builder.predicate(goes_on));
+        if goes_on != Scalar::FALSE {
+            self.builder.emit_if(again, jump(head));
         }
+        let lines = self.builder.close_loop();
+        self.place_loop(head, enters, lines);
+        self.end(inst, &groups, &parameters[1..]);
+        Ok(())
     }
 
     /// Whether a loop is entered. A step of zero stops the kernel.
@@ -114,56 +108,52 @@ impl Lowering<'_> {
         self.builder.compare(width, false, Comparison::Gt, left, distance)
     }
 
-    pub(super) fn lower_while(&mut self, inst: Inst, carried: &[Value]) -> Lowered {
+    pub(super) fn lower_while(&mut self, inst: Inst) -> Lowered {
         let [condition, body] = [0, 1].map(|region| self.kernel.insts[inst].regions[region]);
         let parameters = &self.kernel.blocks[body].parameters;
-        let mut apart = vec![false; carried.len()];
-        loop {
-            let groups = self.begin(carried, parameters, &apart);
-            let (head, exit) = (self.builder.label("while"), self.builder.label("end"));
-            for (&own, &other) in self.kernel.blocks[condition].parameters.iter().zip(parameters) {
-                let scalars = self.get_in(other, self.layout_of(own));
-                self.set(own, scalars);
-            }
-            self.builder.open(true);
-            self.block(condition)?;
-            let holds = self.scalar(self.kernel.yielded(condition)[0]);
-            let fails = holds.plus(Width::Pred, 1);
-            let leaves = (fails.as_constant().is_none()).then(|| self.builder.predicate(fails));
-            if fails != Scalar::FALSE {
-                self.builder.emit_if(leaves, jump(exit));
-            }
-            self.block(body)?;
-            let Some(moves) = self.next(&groups, body, parameters, &mut apart) else {
-                self.builder.close();
-                continue;
-            };
-            self.builder.assign_all(&moves);
-            self.builder.emit(jump(head));
-            let lines = self.builder.close();
-            self.builder.place(head);
-            self.builder.append(lines);
-            self.builder.place(exit);
-            self.end(inst, &groups, parameters);
-            return Ok(());
+        let groups = self.begin(inst, parameters);
+        let (head, exit) = (self.builder.label("while"), self.builder.label("end"));
+        for (&own, &other) in self.kernel.blocks[condition].parameters.iter().zip(parameters) {
+            let scalars = self.get_in(other, self.layout_of(own));
+            self.set(own, scalars);
         }
+        self.builder.open();
+        self.block(condition)?;
+        let holds = self.scalar(self.kernel.yielded(condition)[0]);
+        let fails = holds.plus(Width::Pred, 1);
+        let leaves = (fails.as_constant().is_none()).then(|| self.builder.predicate(fails));
+        if fails != Scalar::FALSE {
+            self.builder.emit_if(leaves, jump(exit));
+        }
+        self.block(body)?;
+        let moves = self.next(&groups, body, parameters);
+        self.builder.assign_all(&moves);
+        self.builder.emit(jump(head));
+        let lines = self.builder.close_loop();
+        self.builder.place(head);
+        self.builder.append(lines);
+        self.builder.place(exit);
+        self.end(inst, &groups, parameters);
+        Ok(())
     }
 
     /// Gives the carried values registers with their first values, and sets the parameters of the body.
-    fn begin(&mut self, carried: &[Value], parameters: &[Value], apart: &[bool]) -> Vec<Carried> {
+    fn begin(&mut self, inst: Inst, parameters: &[Value]) -> Vec<Carried> {
         let mut groups: Vec<Carried> = Vec::new();
         let mut moves = Vec::new();
-        for (value, (&first, &parameter)) in carried.iter().zip(parameters).enumerate() {
+        let kernel = self.kernel;
+        for (value, (carried, &parameter)) in kernel.carried(inst).zip(parameters).enumerate() {
+            let first = carried.initial.expect("a loop begins with what it carries");
+            let is_joint = self.is_sum(first) && self.is_moved_alike(carried.yielded[0], &carried.parameters);
+            let is_pending = matches!(self.kernel.ty(first), Type::Pending { .. });
             let scalars = self.get_in(first, self.layout_of(parameter));
             let width = self.width(first);
-            let is_sum = self.is_sum(first);
-            let is_pending = matches!(self.kernel.ty(first), Type::Pending { .. });
             let own = groups.len();
             let mut bases: Vec<Scalar> = Vec::new();
             let mut inside = Vec::with_capacity(scalars.len());
             for (register, &scalar) in scalars.iter().enumerate() {
                 let base = Scalar { base: scalar.base, offset: 0 };
-                let is_joint = is_sum && !apart[value] && scalar.base.is_some();
+                let is_joint = is_joint && scalar.base.is_some();
                 let known = bases.iter().position(|&other| is_joint && other == base);
                 let offset = if is_joint { scalar.offset } else { 0 };
                 let group = known.unwrap_or_else(|| {
@@ -188,31 +178,69 @@ impl Lowering<'_> {
         groups
     }
 
-    /// The copies to the registers that carry what the body yields; none, with a note in `apart`, if registers that are
-    /// carried as one no longer differ by the same constants.
-    fn next(
-        &mut self,
-        groups: &[Carried],
-        region: Block,
-        parameters: &[Value],
-        apart: &mut [bool],
-    ) -> Option<Vec<Move>> {
+    /// The copies to the registers that carry what the body yields.
+    fn next(&self, groups: &[Carried], region: Block, parameters: &[Value]) -> Vec<Move> {
         let yielded = self.kernel.yielded(region);
-        let mut moves = Vec::with_capacity(groups.len());
-        let mut fits = true;
-        for group in groups {
+        let next = |group: &Carried| {
             let scalars = self.get_in(yielded[group.value], self.layout_of(parameters[group.value]));
             let base = |&(register, offset): &(usize, u64)| {
                 scalars[register].plus(group.width, offset.wrapping_neg())
             };
             let first = base(&group.members[0]);
-            if group.members.iter().any(|member| base(member) != first) {
-                apart[group.value] = true;
-                fits = false;
-            }
-            moves.push((group.width, group.register, first));
+            let is_kept = group.members.iter().all(|member| base(member) == first);
+            assert!(is_kept, "what moves all elements alike keeps their differences");
+            (group.width, group.register, first)
+        };
+        groups.iter().map(next).collect()
+    }
+
+    /// Whether what a loop yields is one of its parameters, all elements of it moved by the same number, in arithmetic that
+    /// wraps around at the width of a register.
+    fn is_moved_alike(&self, value: Value, parameters: &[Value]) -> bool {
+        if parameters.contains(&value) || self.layout_of(value).is_none() {
+            return true;
         }
-        fits.then_some(moves)
+        let kernel = self.kernel;
+        let Some(inst) = kernel.defining_inst(value) else { return false };
+        let data = &kernel.insts[inst];
+        let moved = |place: usize, by: usize| {
+            self.is_moved_alike(data.operands[place], parameters) && self.is_uniform(data.operands[by])
+        };
+        let is_whole_register = memory_bits(self.element(value)) >= 32;
+        match &data.op {
+            Op::Tile(ir::Op::PtrAdd {}) => moved(0, 1),
+            Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Add, .. }) => {
+                is_whole_register && (moved(0, 1) || moved(1, 0))
+            }
+            Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Sub, .. }) => {
+                is_whole_register && moved(0, 1)
+            }
+            Op::Tile(ir::Op::For { .. } | ir::Op::While {} | ir::Op::If {}) => {
+                let inner = kernel.carried_by(inst, value).expect("it is its result");
+                let mut yielded = inner.yielded.iter();
+                match inner.initial {
+                    Some(initial) => {
+                        self.is_moved_alike(initial, parameters)
+                            && self.is_moved_alike(inner.yielded[0], &inner.parameters)
+                    }
+                    None => yielded.all(|value| self.is_moved_alike(*value, parameters)),
+                }
+            }
+            // tidy: wildcard because other ops change the differences, or are not known not to
+            _ => false,
+        }
+    }
+
+    /// Whether all elements of a tile are one scalar. The passes leave such tiles in no other form.
+    fn is_uniform(&self, value: Value) -> bool {
+        let Some(inst) = self.kernel.defining_inst(value) else { return false };
+        let data = &self.kernel.insts[inst];
+        match data.op.info().family {
+            OpFamily::Source => !data.operands.is_empty(),
+            OpFamily::Shape => self.is_uniform(data.operands[0]),
+            // tidy: wildcard because other ops may make elements that differ
+            _ => false,
+        }
     }
 
     /// A loop that is tested at its end, behind a test whether it is entered.
@@ -277,7 +305,7 @@ impl Lowering<'_> {
 
     /// A branch, and what it yields.
     fn branch(&mut self, inst: Inst, region: Block) -> Result<Branch, Box<Diagnostic>> {
-        self.builder.open(false);
+        self.builder.open();
         self.block(region)?;
         let results = &self.kernel.insts[inst].results;
         let yielded = self.kernel.yielded(region).iter().zip(results);
@@ -287,7 +315,7 @@ impl Lowering<'_> {
     }
 
     fn with_moves(&mut self, lines: Vec<Line>, moves: &[Move]) -> Vec<Line> {
-        self.builder.open(false);
+        self.builder.open();
         self.builder.append(lines);
         self.builder.assign_all(moves);
         self.builder.close()

@@ -14,12 +14,11 @@ impl Lowering<'_> {
         let result = self.kernel.insts[inst].results[0];
         let (from, to) = (self.layout(tile), self.layout(result));
         let own = self.get(tile);
-        let scalars: Vec<Scalar> = match to.registers_from(from) {
-            Some(registers) => registers.iter().map(|&register| own[register as usize]).collect(),
-            None => {
-                let plan = shuffle_plan(from, to).expect("what leaves its warp goes through shared memory");
-                self.shuffled(self.element(tile), &plan, &own)
-            }
+        let scalars: Vec<Scalar> = if let Some(registers) = to.registers_from(from) {
+            registers.iter().map(|&register| own[register as usize]).collect()
+        } else {
+            let plan = shuffle_plan(from, to).expect("what leaves its warp goes through shared memory");
+            self.shuffled(self.element(tile), &plan, &own)
         };
         self.set(result, scalars);
     }

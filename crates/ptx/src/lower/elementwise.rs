@@ -1,7 +1,10 @@
 //! The elementwise table: which instructions a function is, by the type of its operands.
 
 use tilewright_gpu::Feature;
-use tilewright_ir::{Dtype, Element, ElementwiseFn as F, Inst, Value};
+use tilewright_ir::{
+    ArithmeticFn, ComparisonFn, Dtype, Element, ElementwiseFamily as Family, ElementwiseFn, FloatFn, Inst,
+    MathFn, SelectionFn, Value,
+};
 
 use super::arithmetic::{Integer, comparison};
 use super::builder::{Scalar, Width};
@@ -10,12 +13,22 @@ use super::integer::Bitwise;
 use super::{Lowered, Lowering, width_of};
 use crate::isa::{self, Comparison, Rounding, ScalarType};
 
+/// What a function takes of the instructions of a 16-bit float, to be computed in it.
+#[derive(Clone, Copy)]
+enum Needs {
+    Sums,
+    Extrema,
+    Comparisons,
+    /// There is none: it is computed in binary32.
+    Binary32,
+}
+
 impl Lowering<'_> {
     pub(super) fn lower_elementwise(
         &mut self,
         inst: Inst,
         operands: &[Value],
-        (function, equal_registers): (F, u32),
+        (function, equal_registers): (ElementwiseFn, u32),
     ) -> Lowered {
         let result = self.kernel.insts[inst].results[0];
         let layout = self.layout_of(result);
@@ -40,103 +53,183 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A function of elements; none if it is not supported.
-    pub(super) fn apply(&mut self, function: F, element: Element, x: &[Scalar]) -> Option<Scalar> {
-        if function == F::Select {
-            return Some(self.builder.select(width_of(element), x[0], x[1], x[2]));
-        }
-        let Element::Value(dtype) = element else {
-            return Some(self.builder.integer(function, Integer::ADDRESS, x));
-        };
-        if dtype.is_bool() {
-            return Some(self.builder.boolean(function, x));
-        }
-        if dtype.is_int() {
-            return Some(self.builder.integer(function, Integer::of(dtype), x));
-        }
-        self.float(function, dtype, x)
+    /// A function of elements; none if the target lacks the element type.
+    fn apply(&mut self, function: ElementwiseFn, element: Element, x: &[Scalar]) -> Option<Scalar> {
+        // Addresses are numbers of 64 bits.
+        let dtype = element.value().unwrap_or(Dtype::U64);
+        let (integer, is_bool, is_float) = (Integer::of(dtype), dtype.is_bool(), dtype.is_float());
+        let builder = &mut self.builder;
+        Some(match function.family() {
+            Family::Arithmetic(function) if is_float => return self.float_arithmetic(function, dtype, x),
+            Family::Arithmetic(function) if is_bool => builder.boolean_arithmetic(function, x),
+            Family::Arithmetic(function) => builder.integer_arithmetic(function, integer, x),
+            Family::Division(function) if is_bool => builder.boolean_division(function, x),
+            Family::Division(function) => builder.integer_division(function, integer, x),
+            Family::Bitwise(function) if is_bool => builder.boolean_bitwise(function, x),
+            Family::Bitwise(function) => builder.integer_bitwise(function, integer, x),
+            Family::WideProduct(function) => builder.wide_product(function, integer, x),
+            Family::Comparison(function) if is_float => return self.float_comparison(function, dtype, x),
+            Family::Comparison(function) if is_bool => builder.boolean_comparison(function, x),
+            Family::Comparison(function) => builder.integer_comparison(function, integer, x),
+            Family::Selection(SelectionFn::Select) => builder.select(width_of(element), x[0], x[1], x[2]),
+            Family::Float(function) => return self.float_function(function, dtype, x),
+            Family::Math(function) => {
+                let result = |this: &mut Self, float, x: &[Scalar]| this.math(function, float, x[0]);
+                return self.rounded(Needs::Binary32, dtype, x, result);
+            }
+        })
     }
 
-    fn float(&mut self, function: F, dtype: Dtype, x: &[Scalar]) -> Option<Scalar> {
-        if matches!(function, F::Neg | F::Abs) && dtype.bits() == 16 {
-            let (operation, mask) =
-                if function == F::Neg { (Bitwise::Xor, 0x8000) } else { (Bitwise::And, 0x7fff) };
-            return Some(self.builder.bitwise(operation, Width::B16, x[0], Scalar::constant(mask)));
+    fn float_arithmetic(&mut self, function: ArithmeticFn, dtype: Dtype, x: &[Scalar]) -> Option<Scalar> {
+        let is_half = dtype.bits() == 16;
+        let needs = match function {
+            ArithmeticFn::Neg if is_half => {
+                return Some(self.builder.bitwise(Bitwise::Xor, Width::B16, x[0], Scalar::constant(0x8000)));
+            }
+            ArithmeticFn::Abs if is_half => {
+                return Some(self.builder.bitwise(Bitwise::And, Width::B16, x[0], Scalar::constant(0x7fff)));
+            }
+            ArithmeticFn::Neg | ArithmeticFn::Abs => Needs::Binary32,
+            ArithmeticFn::Add | ArithmeticFn::Sub | ArithmeticFn::Mul => Needs::Sums,
+            ArithmeticFn::Min | ArithmeticFn::Max => Needs::Extrema,
+        };
+        self.rounded(needs, dtype, x, |this, float, x| this.native_arithmetic(function, float, x))
+    }
+
+    fn float_function(&mut self, function: FloatFn, dtype: Dtype, x: &[Scalar]) -> Option<Scalar> {
+        let needs = match function {
+            FloatFn::Fma if self.computed_in(Needs::Sums, dtype).is_none() => {
+                return self.narrow_fma(dtype, x);
+            }
+            FloatFn::Fma => Needs::Sums,
+            FloatFn::MinNan | FloatFn::MaxNan => Needs::Extrema,
+            FloatFn::Div
+            | FloatFn::DivRn
+            | FloatFn::FloatRem
+            | FloatFn::Sqrt
+            | FloatFn::SqrtRn
+            | FloatFn::Floor
+            | FloatFn::Ceil => Needs::Binary32,
+        };
+        self.rounded(needs, dtype, x, |this, float, x| this.native_function(function, float, x))
+    }
+
+    fn float_comparison(&mut self, function: ComparisonFn, dtype: Dtype, x: &[Scalar]) -> Option<Scalar> {
+        // Not equal is true where one is NaN.
+        let comparison = match comparison(function) {
+            Comparison::Ne => Comparison::Neu,
+            comparison => comparison,
+        };
+        if let Some(float) = self.computed_in(Needs::Comparisons, dtype) {
+            return Some(self.builder.float_compare(float, comparison, x[0], x[1]));
         }
-        if let Some(float) = self.computed_in(function, dtype) {
-            return self.native(function, float, x);
-        }
-        if function == F::Fma {
-            return self.narrow_fma(dtype, x);
+        let (x, y) = (self.widen(dtype, x[0])?, self.widen(dtype, x[1])?);
+        Some(self.builder.float_compare(Float::F32, comparison, x, y))
+    }
+
+    /// A function in the type of a number if the target has what it needs, else in binary32 and rounded once more.
+    fn rounded(
+        &mut self,
+        needs: Needs,
+        dtype: Dtype,
+        x: &[Scalar],
+        function: impl FnOnce(&mut Self, Float, &[Scalar]) -> Scalar,
+    ) -> Option<Scalar> {
+        if let Some(float) = self.computed_in(needs, dtype) {
+            return Some(function(self, float, x));
         }
         let wide: smallvec::SmallVec<[Scalar; 3]> =
             x.iter().map(|&operand| self.widen(dtype, operand)).collect::<Option<_>>()?;
-        let result = self.native(function, Float::F32, &wide)?;
-        if comparison(function).is_some() { Some(result) } else { self.narrow(dtype, result, false) }
+        let result = function(self, Float::F32, &wide);
+        self.narrow(dtype, result, false)
     }
 
-    /// The type of a number, if the target has instructions for a function of it that round once.
-    fn computed_in(&self, function: F, dtype: Dtype) -> Option<Float> {
-        let is_sum = matches!(function, F::Add | F::Sub | F::Mul | F::Fma);
-        let is_extremum = matches!(function, F::Min | F::Max | F::MinNan | F::MaxNan);
-        let is_comparison = comparison(function).is_some();
+    /// The type of a number, if the target has instructions in it that round once.
+    fn computed_in(&self, needs: Needs, dtype: Dtype) -> Option<Float> {
         let has_bf16 = self.has(Feature::Bf16Arithmetic);
-        match dtype {
-            Dtype::F16 if is_extremum => has_bf16.then_some(Float::F16),
-            Dtype::F16 => (is_sum || is_comparison).then_some(Float::F16),
-            Dtype::BF16 if is_sum || is_extremum => has_bf16.then_some(Float::Bf16),
-            Dtype::BF16 => (self.has(Feature::Bf16Sums) && is_comparison).then_some(Float::Bf16),
-            // tidy: wildcard because the others have instructions for every function, or for none.
+        match (dtype, needs) {
+            (Dtype::F16 | Dtype::BF16, Needs::Binary32) => None,
+            (Dtype::F16, Needs::Extrema) => has_bf16.then_some(Float::F16),
+            (Dtype::F16, Needs::Sums | Needs::Comparisons) => Some(Float::F16),
+            (Dtype::BF16, Needs::Sums | Needs::Extrema) => has_bf16.then_some(Float::Bf16),
+            (Dtype::BF16, Needs::Comparisons) => self.has(Feature::Bf16Sums).then_some(Float::Bf16),
             _ => Float::of(dtype),
         }
     }
 
-    /// A function in a type that instructions compute in.
-    fn native(&mut self, function: F, float: Float, x: &[Scalar]) -> Option<Scalar> {
-        if let Some(comparison) = comparison(function) {
-            // Not equal is true where one is NaN.
-            let comparison = if comparison == Comparison::Ne { Comparison::Neu } else { comparison };
-            return Some(self.builder.float_compare(float, comparison, x[0], x[1]));
-        }
-        let binary = match function {
-            F::Add => Binary::Add,
-            F::Sub => Binary::Sub,
-            F::Mul => Binary::Mul,
-            // tidy: wildcard because the other functions are another function's.
-            _ => return self.native_function(function, float, x),
-        };
-        if float == Float::Bf16 && !self.has(Feature::Bf16Sums) {
-            return Some(self.builder.fused(binary, float, x[0], x[1]));
-        }
-        let rounding = (!self.program.header.contraction).then_some(Rounding::Rn);
-        Some(self.builder.float_binary(binary, float, rounding, x[0], x[1]))
-    }
-
-    fn native_function(&mut self, function: F, float: Float, x: &[Scalar]) -> Option<Scalar> {
+    /// Arithmetic in a type that instructions compute in.
+    fn native_arithmetic(&mut self, function: ArithmeticFn, float: Float, x: &[Scalar]) -> Scalar {
         let builder = &mut self.builder;
-        Some(match function {
-            F::Fma => builder.fma(float, x[0], x[1], x[2]),
-            F::Div => builder.divide(float, false, x[0], x[1]),
-            F::DivRn => builder.divide(float, true, x[0], x[1]),
-            F::SqrtRn => builder.sqrt_rn(float, x[0]),
-            F::Min | F::Max => builder.float_extremum(float, function == F::Max, false, x[0], x[1]),
-            F::MinNan | F::MaxNan => self.extremum_nan(float, function == F::MaxNan, x[0], x[1]),
-            F::FloatRem => self.float_remainder(float, x[0], x[1]),
-            F::Floor => self.integral(float, Rounding::Rmi, x[0]),
-            F::Ceil => self.integral(float, Rounding::Rpi, x[0]),
-            F::Neg => {
+        match function {
+            ArithmeticFn::Add => self.sum(Binary::Add, float, x),
+            ArithmeticFn::Sub => self.sum(Binary::Sub, float, x),
+            ArithmeticFn::Mul => self.sum(Binary::Mul, float, x),
+            ArithmeticFn::Min => builder.float_extremum(float, false, false, x[0], x[1]),
+            ArithmeticFn::Max => builder.float_extremum(float, true, false, x[0], x[1]),
+            ArithmeticFn::Neg => {
                 let a = builder.float_source(float, x[0]);
                 builder.pure(float.width(), |d| isa::Neg { ftz: false, ty: float.ty(), d, a })
             }
-            F::Abs => {
+            ArithmeticFn::Abs => {
                 let a = builder.float_source(float, x[0]);
                 builder.pure(float.width(), |d| isa::Abs { ftz: false, ty: float.ty(), d, a })
             }
-            // tidy: wildcard because the rest are functions of analysis, which have files of their own.
-            _ => {
-                return if float == Float::F64 { self.math64(function, x) } else { self.math32(function, x) };
+        }
+    }
+
+    /// A sum or product, which the assembler may contract if the program lets it.
+    fn sum(&mut self, binary: Binary, float: Float, x: &[Scalar]) -> Scalar {
+        if float == Float::Bf16 && !self.has(Feature::Bf16Sums) {
+            return self.builder.fused(binary, float, x[0], x[1]);
+        }
+        let rounding = (!self.program.header.contraction).then_some(Rounding::Rn);
+        self.builder.float_binary(binary, float, rounding, x[0], x[1])
+    }
+
+    /// What floats alone have, in a type that instructions compute in.
+    fn native_function(&mut self, function: FloatFn, float: Float, x: &[Scalar]) -> Scalar {
+        let builder = &mut self.builder;
+        match function {
+            FloatFn::Fma => builder.fma(float, x[0], x[1], x[2]),
+            FloatFn::Div => builder.divide(float, false, x[0], x[1]),
+            FloatFn::DivRn => builder.divide(float, true, x[0], x[1]),
+            FloatFn::Sqrt if float == Float::F64 => builder.sqrt_rn(float, x[0]),
+            FloatFn::Sqrt => builder.sqrt32(x[0]),
+            FloatFn::SqrtRn => builder.sqrt_rn(float, x[0]),
+            FloatFn::MinNan => self.extremum_nan(float, false, x[0], x[1]),
+            FloatFn::MaxNan => self.extremum_nan(float, true, x[0], x[1]),
+            FloatFn::FloatRem => self.float_remainder(float, x[0], x[1]),
+            FloatFn::Floor => self.integral(float, Rounding::Rmi, x[0]),
+            FloatFn::Ceil => self.integral(float, Rounding::Rpi, x[0]),
+        }
+    }
+
+    /// A function of analysis, in binary32 or binary64.
+    fn math(&mut self, function: MathFn, float: Float, x: Scalar) -> Scalar {
+        let builder = &mut self.builder;
+        match (function, float == Float::F64) {
+            (MathFn::Exp, false) => builder.fast_exp32(x),
+            (MathFn::Exp, true) => builder.exp64(x),
+            (MathFn::Exp2, false) => builder.ex2(x, false),
+            (MathFn::Exp2, true) => builder.exp2_64(x),
+            (MathFn::Log, false) => builder.log32(x),
+            (MathFn::Log, true) => builder.log64(x),
+            (MathFn::Log2, false) => builder.log2_32(x),
+            (MathFn::Log2, true) => builder.log2_64(x),
+            (MathFn::Sin, false) => self.sine(x, 0),
+            (MathFn::Sin, true) => self.sine64(x, 0),
+            (MathFn::Cos, false) => self.sine(x, 1),
+            (MathFn::Cos, true) => self.sine64(x, 1),
+            (MathFn::Rsqrt, false) => builder.rsqrt32(x),
+            (MathFn::Rsqrt, true) => {
+                let root = builder.sqrt_rn(float, x);
+                builder.divide(float, true, float.constant(1.0), root)
             }
-        })
+            (MathFn::Erf, false) => builder.erf32(x),
+            (MathFn::Erf, true) => builder.erf64(x),
+            (MathFn::Tanh, false) => builder.tanh32(x),
+            (MathFn::Tanh, true) => builder.tanh64(x),
+        }
     }
 
     /// The smaller or the larger; NaN where one is NaN.

@@ -5,9 +5,6 @@
 //! the last place. Rounding matters here, so products and sums say `.rn`: the assembler contracts nothing.
 #![expect(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
 
-use tilewright_ir::ElementwiseFn as F;
-
-use super::Lowering;
 use super::builder::{Builder, Scalar, Width};
 use super::float::{Float, f32_constant};
 use super::integer::Bitwise;
@@ -19,56 +16,29 @@ const LOG2_E_LOW: f32 = 1.925_963e-8;
 /// 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits.
 pub(super) const SHIFTER: f32 = 12_582_912.0;
 
-impl Lowering<'_> {
-    /// A function of binary32; none if it is not supported.
-    pub(super) fn math32(&mut self, function: F, x: &[Scalar]) -> Option<Scalar> {
-        let builder = &mut self.builder;
-        Some(match function {
-            F::Exp => builder.fast_exp32(x[0]),
-            F::Exp2 => builder.ex2(x[0], false),
-            F::Log => builder.log32(x[0]),
-            F::Log2 => builder.log2_32(x[0]),
-            F::Sqrt => {
-                let a = builder.float_source(F32, x[0]);
-                builder.pure(Width::B32, |d| isa::Sqrt {
-                    approx: true,
-                    rounding: None,
-                    ftz: false,
-                    ty: ScalarType::F32,
-                    d,
-                    a,
-                })
-            }
-            F::Rsqrt => {
-                let a = builder.float_source(F32, x[0]);
-                builder.pure(Width::B32, |d| isa::Rsqrt {
-                    approx: true,
-                    ftz: false,
-                    ty: ScalarType::F32,
-                    d,
-                    a,
-                })
-            }
-            F::Tanh => builder.tanh32(x[0]),
-            F::Erf => builder.erf32(x[0]),
-            F::Sin => self.sine(x[0], 0),
-            F::Cos => self.sine(x[0], 1),
-            // tidy: wildcard because the other functions are elsewhere or not supported.
-            _ => return None,
-        })
-    }
-}
-
 impl Builder {
+    /// The square root by the hardware.
+    pub(super) fn sqrt32(&mut self, x: Scalar) -> Scalar {
+        let (approx, rounding, ftz, ty) = (true, None, false, ScalarType::F32);
+        let a = self.float_source(F32, x);
+        self.pure(Width::B32, |d| isa::Sqrt { approx, rounding, ftz, ty, d, a })
+    }
+
+    /// 1 / sqrt(x) by the hardware.
+    pub(super) fn rsqrt32(&mut self, x: Scalar) -> Scalar {
+        let a = self.float_source(F32, x);
+        self.pure(Width::B32, |d| isa::Rsqrt { approx: true, ftz: false, ty: ScalarType::F32, d, a })
+    }
+
     /// 2^x by the hardware, within 2 ulp; without subnormal arguments and results if `flush`.
-    fn ex2(&mut self, x: Scalar, flush: bool) -> Scalar {
+    pub(super) fn ex2(&mut self, x: Scalar, flush: bool) -> Scalar {
         let a = self.float_source(F32, x);
         self.pure(Width::B32, |d| isa::Ex2 { approx: true, ftz: flush, ty: ScalarType::F32, d, a })
     }
 
     /// e^x as the square of 2^(x log2(e) / 2), within 7 + 1.25 |x| ulp: twice the error of the hardware's power, and that of
     /// the rounded product. The square of a power that is not subnormal may be subnormal.
-    fn fast_exp32(&mut self, x: Scalar) -> Scalar {
+    pub(super) fn fast_exp32(&mut self, x: Scalar) -> Scalar {
         let half = self.mul_rn(F32, x, f32_constant(std::f32::consts::LOG2_E / 2.0));
         let root = self.ex2(half, true);
         self.mul_rn(F32, root, root)
@@ -145,7 +115,7 @@ impl Builder {
     }
 
     /// The natural logarithm within 1 ulp; NaN below 0, -inf at both zeros.
-    fn log32(&mut self, x: Scalar) -> Scalar {
+    pub(super) fn log32(&mut self, x: Scalar) -> Scalar {
         let (exponent, m) = self.split32(x);
         let s = self.mul_rn(F32, m, m);
         let r = self.polynomial(F32, s, [-0.130_310_059, -0.121_483_512, -0.166_846_126, -0.249_996_200]);
@@ -159,7 +129,7 @@ impl Builder {
     }
 
     /// The binary logarithm within 1.5 ulp, exact at powers of two; NaN below 0, -inf at both zeros.
-    fn log2_32(&mut self, x: Scalar) -> Scalar {
+    pub(super) fn log2_32(&mut self, x: Scalar) -> Scalar {
         let (exponent, m) = self.split32(x);
         let q = self.polynomial(
             F32,
@@ -194,7 +164,7 @@ impl Builder {
     }
 
     /// The hyperbolic tangent within 2 ulp.
-    fn tanh32(&mut self, x: Scalar) -> Scalar {
+    pub(super) fn tanh32(&mut self, x: Scalar) -> Scalar {
         let t = self.absolute32(x);
         let s = self.mul_rn(F32, x, x);
         let twice = self.add_rn(F32, t, t);
@@ -212,7 +182,7 @@ impl Builder {
     }
 
     /// The error function within 2 ulp.
-    fn erf32(&mut self, x: Scalar) -> Scalar {
+    pub(super) fn erf32(&mut self, x: Scalar) -> Scalar {
         let t = self.absolute32(x);
         let s = self.mul_rn(F32, x, x);
         let r = self.polynomial(F32, t, [-1.728_534_70e-5, 3.831_971_26e-4]);

@@ -2,9 +2,6 @@
 //! place. Products and sums say `.rn`: the assembler contracts nothing.
 #![expect(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
 
-use tilewright_ir::ElementwiseFn as F;
-
-use super::Lowering;
 use super::builder::{Builder, Scalar, Width};
 use super::float::{Binary, Float};
 use super::integer::Bitwise;
@@ -39,30 +36,6 @@ const ERF_EXPONENT: [f64; 18] = [
 
 fn constant(value: f64) -> Scalar {
     Scalar::constant(value.to_bits())
-}
-
-impl Lowering<'_> {
-    /// A function of binary64; none if it is not supported.
-    pub(super) fn math64(&mut self, function: F, x: &[Scalar]) -> Option<Scalar> {
-        let builder = &mut self.builder;
-        Some(match function {
-            F::Exp => builder.exp64(x[0]),
-            F::Exp2 => builder.exp2_64(x[0]),
-            F::Log => builder.log64(x[0]),
-            F::Log2 => builder.log2_64(x[0]),
-            F::Sqrt => builder.sqrt_rn(F64, x[0]),
-            F::Rsqrt => {
-                let root = builder.sqrt_rn(F64, x[0]);
-                builder.divide(F64, true, constant(1.0), root)
-            }
-            F::Tanh => builder.tanh64(x[0]),
-            F::Erf => builder.erf64(x[0]),
-            F::Sin => self.sine64(x[0], 0),
-            F::Cos => self.sine64(x[0], 1),
-            // tidy: wildcard because the other functions are elsewhere or not supported.
-            _ => return None,
-        })
-    }
 }
 
 impl Builder {
@@ -134,7 +107,7 @@ impl Builder {
     }
 
     /// e^x within 1 ulp.
-    fn exp64(&mut self, x: Scalar) -> Scalar {
+    pub(super) fn exp64(&mut self, x: Scalar) -> Scalar {
         let x = self.clamp64(x, -746.0, 710.0);
         let (r, exponent) = self.reduce_exp64(x);
         let p = self.exp_minus_1(r);
@@ -143,7 +116,7 @@ impl Builder {
     }
 
     /// 2^x within 1 ulp.
-    fn exp2_64(&mut self, x: Scalar) -> Scalar {
+    pub(super) fn exp2_64(&mut self, x: Scalar) -> Scalar {
         let x = self.clamp64(x, -1076.0, 1025.0);
         let (n, exponent) = self.round64(x);
         let r = self.sub_rn(F64, x, n);
@@ -199,7 +172,7 @@ impl Builder {
     }
 
     /// The natural logarithm within 1 ulp; NaN below 0, -inf at both zeros.
-    fn log64(&mut self, x: Scalar) -> Scalar {
+    pub(super) fn log64(&mut self, x: Scalar) -> Scalar {
         let [exponent, f, rest, half_square] = self.split64(x);
         let low = self.fma(F64, exponent, constant(LN_2[1]), rest);
         let low = self.sub_rn(F64, low, half_square);
@@ -209,7 +182,7 @@ impl Builder {
     }
 
     /// The binary logarithm within 1 ulp, exact at powers of two; NaN below 0, -inf at both zeros.
-    fn log2_64(&mut self, x: Scalar) -> Scalar {
+    pub(super) fn log2_64(&mut self, x: Scalar) -> Scalar {
         let (log_high, log_low) = (constant(1.442_695_040_721_446_3), constant(1.675_171_316_488_651_2e-10));
         let [exponent, f, rest, half_square] = self.split64(x);
         let high = self.sub_rn(F64, f, half_square);
@@ -230,7 +203,7 @@ impl Builder {
     }
 
     /// The hyperbolic tangent within 3 ulp: with u = e^(-2|x|) - 1, tanh |x| = -u / (2 + u).
-    fn tanh64(&mut self, x: Scalar) -> Scalar {
+    pub(super) fn tanh64(&mut self, x: Scalar) -> Scalar {
         let a = self.float_source(F64, x);
         let t = self.pure(Width::B64, |d| isa::Abs { ftz: false, ty: ScalarType::F64, d, a });
         let is_one = self.float_compare(F64, Comparison::Gt, t, constant(20.0));
@@ -251,7 +224,7 @@ impl Builder {
 
     /// The error function within 1.1 ulp (0.97 found): x + x p(x^2) up to 15/16, 1 - e^-(t + t q(t)) of t = |x| beyond; p
     /// and q are the polynomials of the least error (Remez).
-    fn erf64(&mut self, x: Scalar) -> Scalar {
+    pub(super) fn erf64(&mut self, x: Scalar) -> Scalar {
         let square = self.mul_rn(F64, x, x);
         let p = self.polynomial(
             F64,

@@ -34,6 +34,7 @@ mod float;
 mod fp8;
 mod gpu_ops;
 mod integer;
+mod licm;
 mod math32;
 mod math64;
 mod matrix_descriptor;
@@ -422,14 +423,14 @@ impl OpVisitor for Lowering<'_> {
         lower: Value,
         upper: Value,
         step: Value,
-        carried: &[Value],
+        _: &[Value],
         _: &LoopOptions,
     ) -> Lowered {
-        self.lower_for(inst, [lower, upper, step], carried)
+        self.lower_for(inst, [lower, upper, step])
     }
 
-    fn while_loop(&mut self, inst: Inst, carried: &[Value]) -> Lowered {
-        self.lower_while(inst, carried)
+    fn while_loop(&mut self, inst: Inst, _: &[Value]) -> Lowered {
+        self.lower_while(inst)
     }
 
     fn if_else(&mut self, inst: Inst, condition: Value) -> Lowered {
@@ -484,10 +485,6 @@ impl OpVisitor for Lowering<'_> {
     }
 
     fn hint(&mut self, inst: Inst, _: Value, _: &HintKind, _: &IntList) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
-    }
-
-    fn relayout(&mut self, inst: Inst, _: Value) -> Lowered {
         Err(self.of_tile_ir_alone(inst))
     }
 

@@ -38,7 +38,7 @@ impl Lowering<'_> {
         let (head, end) = (builder.label("divide"), builder.label("divided"));
         // So many bits of the quotient at a time: the mantissa and they fit into 64.
         let most = Scalar::constant(u64::from(63 - mantissa_bits(float)));
-        builder.open(true);
+        builder.open();
         let is_done = builder.compare(LONG, true, Comparison::Le, left.into(), Scalar::constant(0));
         let guard = builder.predicate(is_done);
         builder.emit_if(Some(guard), isa::Bra { uniform: false, target: Target(end) });
@@ -50,7 +50,7 @@ impl Lowering<'_> {
         let fewer = builder.sub(LONG, left.into(), step);
         builder.assign_all(&[(LONG, rest, next), (LONG, left, fewer)]);
         builder.emit(isa::Bra { uniform: false, target: Target(head) });
-        let lines = builder.close();
+        let lines = builder.close_loop();
         builder.place(head);
         builder.append(lines);
         builder.place(end);

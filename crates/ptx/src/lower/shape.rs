@@ -38,7 +38,7 @@ impl Lowering<'_> {
             let count = self.count(result);
             return self.set_result(inst, vec![own[0]; count]);
         };
-        let registers = to.registers_from(&see(from)).expect("the plan puts a relayout where threads differ");
+        let registers = to.registers_from(&see(from)).expect("a convert_layout stands where threads differ");
         let scalars: Vec<Scalar> = registers.iter().map(|&register| own[register as usize]).collect();
         self.set_result(inst, scalars);
     }

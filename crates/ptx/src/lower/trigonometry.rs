@@ -32,7 +32,7 @@ impl Lowering<'_> {
         let skips = builder.predicate(is_large.plus(Width::Pred, 1));
         let end = builder.label("small");
         builder.emit_if(Some(skips), isa::Bra { uniform: false, target: Target(end) });
-        builder.open(false);
+        builder.open();
         let (r, quadrant) = builder.reduce_large(x);
         let large = builder.sine_of_remainder(r, quadrant, quarter);
         builder.assign(Width::B32, result, large);

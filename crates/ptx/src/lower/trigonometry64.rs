@@ -65,7 +65,7 @@ impl Lowering<'_> {
         let skips = builder.predicate(is_large.plus(Width::Pred, 1));
         let end = builder.label("small");
         builder.emit_if(Some(skips), isa::Bra { uniform: false, target: Target(end) });
-        builder.open(false);
+        builder.open();
         let table = self.two_over_pi();
         let builder = &mut self.builder;
         let (r, quadrant) = builder.reduce_large64(size, table);

@@ -83,7 +83,7 @@ impl Lowering<'_> {
             if !is_last {
                 self.leave_role(role, next);
             }
-            self.builder.open(false);
+            self.builder.open();
             let done = each(self, number, role);
             let lines = self.builder.close();
             done?;

@@ -11,7 +11,7 @@ use crate::Handle;
 
 /// What is accessed in global memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
+pub(super) struct MemoryAccess {
     pub is_store: bool,
     pub address: u64,
     pub bytes: u32,
@@ -39,18 +39,18 @@ impl Argument {
     }
 
     /// By how many bytes an access misses its memory.
-    fn distance(&self, target: Target) -> u64 {
+    fn distance(&self, target: MemoryAccess) -> u64 {
         let end = target.address.saturating_add(u64::from(target.bytes));
         self.start.saturating_sub(target.address).max(end.saturating_sub(self.end))
     }
 
     /// Whether an access is so near that it may have been meant for this argument.
-    fn is_near(&self, target: Target) -> bool {
+    fn is_near(&self, target: MemoryAccess) -> bool {
         self.distance(target) <= self.end - self.start
     }
 
     /// The first element of an access that is out of bounds; else its first.
-    pub(super) fn bad_element(&self, target: Target) -> i64 {
+    pub(super) fn bad_element(&self, target: MemoryAccess) -> i64 {
         let is_inside = (self.start..self.end).contains(&target.address);
         self.element(if is_inside && self.distance(target) > 0 { self.end } else { target.address })
     }
@@ -96,7 +96,7 @@ pub(super) struct Found {
 
 impl Found {
     /// The accesses on the line of the fault, and the argument that they go through: that of all, or the one that is near.
-    pub(super) fn new(fault: &Fault, handle: &Handle, target: Target) -> Self {
+    pub(super) fn new(fault: &Fault, handle: &Handle, target: MemoryAccess) -> Self {
         let mut accesses = on_line(fault, handle, target.is_store);
         let through = |argument: &Argument| {
             accesses.is_empty() || accesses.iter().any(|access| access.parameter == Some(argument.parameter))
@@ -196,27 +196,28 @@ fn origin(kernel: &Function, pointer: Value) -> Option<usize> {
                     return None;
                 }
             }
-            Definition::Parameter(block, index) => {
-                let owner = owner(kernel, block)?;
-                let skipped = match &kernel.insts[owner].op {
-                    Op::For { .. } => 1,
-                    Op::While { .. } => 0,
-                    // tidy: wildcard because only loops have regions that take what they carry.
-                    _ => return None,
-                };
-                open.extend(made_of(kernel, owner, index.checked_sub(skipped)? as usize)?);
+            Definition::Parameter(block, _) => {
+                // Only loops have regions that take what they carry.
+                open.extend(carried(kernel, owner(kernel, block)?, value)?);
             }
-            Definition::Result(inst, index) => open.extend(made_of(kernel, inst, index as usize)?),
+            Definition::Result(inst, _) => match carried(kernel, inst, value) {
+                Some(values) => open.extend(values),
+                None => open.extend(made_of(kernel, inst)?),
+            },
         }
     }
     found.map(|index| index as usize)
 }
 
-/// The pointers that a result of an instruction is made of, or what a loop carries there.
-fn made_of(kernel: &Function, inst: Inst, index: usize) -> Option<SmallVec<[Value; 2]>> {
+/// What a loop or a branch has made of other values there, if it is one.
+fn carried(kernel: &Function, inst: Inst, value: Value) -> Option<impl Iterator<Item = Value>> {
+    let carried = kernel.carried_by(inst, value)?;
+    Some(carried.initial.into_iter().chain(carried.yielded))
+}
+
+/// The pointers that the result of an instruction is made of.
+fn made_of(kernel: &Function, inst: Inst) -> Option<SmallVec<[Value; 2]>> {
     let data = &kernel.insts[inst];
-    let yielded = |region: usize| kernel.yielded(data.regions[region]).get(index).copied();
-    let pair = |one: Option<Value>, other: Option<Value>| Some(SmallVec::from_buf([one?, other?]));
     match &data.op {
         Op::Splat { .. }
         | Op::ExpandDims { .. }
@@ -224,7 +225,6 @@ fn made_of(kernel: &Function, inst: Inst, index: usize) -> Option<SmallVec<[Valu
         | Op::Reshape { .. }
         | Op::Transpose { .. }
         | Op::Hint { .. }
-        | Op::Relayout { .. }
         | Op::PtrAdd { .. }
         | Op::Bitcast { .. }
         | Op::Cast { .. } => {
@@ -232,11 +232,8 @@ fn made_of(kernel: &Function, inst: Inst, index: usize) -> Option<SmallVec<[Valu
             kernel.ty(value).element.pointee().map(|_| SmallVec::from_elem(value, 1))
         }
         Op::Elementwise { function: ElementwiseFn::Select } => {
-            pair(data.operands.get(1).copied(), data.operands.get(2).copied())
+            Some(data.operands.iter().skip(1).copied().collect())
         }
-        Op::For { .. } => pair(data.operands.get(3 + index).copied(), yielded(0)),
-        Op::While { .. } => pair(data.operands.get(index).copied(), yielded(1)),
-        Op::If { .. } => pair(yielded(0), yielded(1)),
         // tidy: wildcard because no other op makes a pointer of a pointer.
         _ => None,
     }

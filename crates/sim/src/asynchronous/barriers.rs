@@ -11,7 +11,7 @@ use super::{Barrier, illegal};
 use crate::context::{Context, Execute, Flow, Place, aligned};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::memory::shared::Accessor;
-use crate::memory::{Agent, Clock, Proxy};
+use crate::memory::{Agent, Clock};
 use crate::registers::{Slot, lanes_of};
 
 /// The bytes of a barrier.
@@ -66,12 +66,7 @@ impl Execute for Invalidate {
 }
 
 fn write(context: &mut Context<'_>, (rank, offset): BarrierPlace, bytes: &[u8]) -> Outcome {
-    let accessor = Accessor {
-        agent: context.agent,
-        instruction: context.instruction,
-        proxy: Proxy::Generic,
-        is_atomic: false,
-    };
+    let accessor = Accessor::generic(context.agent, context.instruction, false);
     context.blocks[rank].shared.write(&accessor, offset, bytes)
 }
 
@@ -84,12 +79,7 @@ pub(super) fn with_barrier<T>(
     (rank, offset): BarrierPlace,
     change: impl FnOnce(&mut Mbarrier) -> Result<T, FaultKind>,
 ) -> Outcome<T> {
-    let accessor = Accessor {
-        agent: context.agent,
-        instruction: context.instruction,
-        proxy: Proxy::Generic,
-        is_atomic: true,
-    };
+    let accessor = Accessor::generic(context.agent, context.instruction, true);
     let memory = &mut context.blocks[rank];
     let Some(barrier) = memory.asynchronous.barriers.get_mut(&offset) else {
         return illegal(format!(

@@ -5,8 +5,8 @@ use super::pointer::Pointer;
 use super::{Channel, illegal};
 use crate::context::{Context, Execute, Flow, Place, aligned};
 use crate::fault::{OfLane, Outcome};
+use crate::memory::Clock;
 use crate::memory::shared::Accessor;
-use crate::memory::{Clock, Proxy};
 use crate::registers::{Slot, lanes_of};
 
 /// How much of the source is copied; the rest of the destination is zero.
@@ -66,12 +66,7 @@ impl Execute for Copy {
             }
             let (rank, offset) = self.destination.shared(context, lane).of_lane(lane)?;
             aligned(Place::Shared { rank, offset }, self.bytes as u32, true).of_lane(lane)?;
-            let accessor = Accessor {
-                agent: &agent,
-                instruction: context.instruction,
-                proxy: Proxy::Generic,
-                is_atomic: false,
-            };
+            let accessor = Accessor::generic(&agent, context.instruction, false);
             context.blocks[rank].shared.write(&accessor, offset, &bytes[..self.bytes]).of_lane(lane)?;
             offsets.push((lane, offset));
         }

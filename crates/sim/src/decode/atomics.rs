@@ -10,7 +10,6 @@ use super::{Action, Class, Decoded, Decoder};
 use crate::asynchronous::Pointer;
 use crate::context::{AddressSpace, Context, Flow, Place, aligned};
 use crate::fault::{FaultKind, OfLane, Outcome, Stop};
-use crate::memory::Proxy;
 use crate::memory::shared::Accessor;
 use crate::numeric::float::{Kind, Mode};
 use crate::numeric::low;
@@ -155,12 +154,7 @@ impl Atomic {
                 Ok(context.global.update(context.hint, address + after, size, change)?)
             }
             Place::Shared { rank, offset } => {
-                let accessor = Accessor {
-                    agent: context.agent,
-                    instruction: context.instruction,
-                    proxy: Proxy::Generic,
-                    is_atomic: true,
-                };
+                let accessor = Accessor::generic(context.agent, context.instruction, true);
                 let shared = &mut context.blocks[rank].shared;
                 Ok(shared.update(&accessor, offset + after, size, |old| u128::from(change(old as u64)))?
                     as u64)

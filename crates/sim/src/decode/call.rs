@@ -11,7 +11,7 @@ use tilewright_ptx::isa::{
 
 use super::lift::map1;
 use super::{Action, Binding, Class, Decoded, Decoder, Gather, Jump};
-use crate::call::{Call, CalledFunction, FrameVariable, LocalPlace, Target, resolved};
+use crate::call::{Call, CallTarget, CalledFunction, FrameVariable, LocalPlace, resolved};
 use crate::context::{AddressSpace, Context, Flow, Place};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::registers::{Slot, lanes_of};
@@ -56,7 +56,7 @@ impl Decoder<'_> {
             Ok(id) => self.call_direct(id, &arguments, &results)?,
             Err(register) => {
                 self.addressed().into_iter().for_each(|id| self.request(id));
-                self.call_on_stack(Target::Address(register), &arguments, &results)
+                self.call_on_stack(CallTarget::Address(register), &arguments, &results)
             }
         };
         (self.class, self.gather) = (Class::Control, Gather::Any);
@@ -76,7 +76,7 @@ impl Decoder<'_> {
                 self.expansions += 1;
                 if is_active || self.frames.len() >= MAX_DEPTH || self.expansions > MAX_EXPANSIONS {
                     self.request(id);
-                    return Ok(self.call_on_stack(Target::Function(id), arguments, results));
+                    return Ok(self.call_on_stack(CallTarget::Function(id), arguments, results));
                 }
                 self.expand(id, arguments, results)
             }
@@ -149,7 +149,7 @@ impl Decoder<'_> {
         self.functions.insert(id, CalledFunction { entry, registers, frame_bytes, parameters, returns });
     }
 
-    fn call_on_stack(&mut self, target: Target, arguments: &[Passed], results: &[Passed]) -> Action {
+    fn call_on_stack(&mut self, target: CallTarget, arguments: &[Passed], results: &[Passed]) -> Action {
         let stack = self.stack();
         let mut places = |passed: &[Passed]| {
             passed.iter().map(|one| (self.local_place(one), one.bytes)).collect::<Vec<_>>()

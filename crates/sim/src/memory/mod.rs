@@ -15,9 +15,10 @@ pub mod shared;
 pub mod variables;
 
 pub use clock::{Agent, Clock};
-pub use region::{Global, Region};
+pub use region::Global;
 pub use shadow::Proxy;
 pub use shared::Shared;
+pub use tilewright_cpu::memory::Region;
 
 /// Where the shared memory of the own block begins among generic addresses.
 pub const SHARED_WINDOW: u64 = 0x1000_0000_0000_0000;

@@ -7,89 +7,12 @@
     reason = "user memory is known by address only; every access is checked against a region"
 )]
 
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use tilewright_cpu::memory::Region;
 
 use super::Space;
 use crate::fault::FaultKind;
-
-/// Memory that a launch may touch, for as long as `'a`.
-#[derive(Clone, Copy)]
-pub struct Region<'a> {
-    base: *mut u8,
-    len: usize,
-    is_writable: bool,
-    lifetime: PhantomData<&'a ()>,
-}
-
-// SAFETY: a region is an address range; whoever makes one promises that all threads may access it.
-unsafe impl Send for Region<'_> {}
-// SAFETY: as above.
-unsafe impl Sync for Region<'_> {}
-
-/// What the CPU's executor may touch, the simulator may touch.
-impl<'a> From<tilewright_cpu::memory::Region<'a>> for Region<'a> {
-    fn from(region: tilewright_cpu::memory::Region<'a>) -> Self {
-        let (base, len, is_writable) = (region.as_ptr(), region.len(), region.is_writable());
-        Self { base, len, is_writable, lifetime: PhantomData }
-    }
-}
-
-impl<'a> Region<'a> {
-    /// The region of `len` bytes from `base`.
-    ///
-    /// # Safety
-    ///
-    /// For `'a`, these bytes are one allocation that may be read and written through `base` by all threads, and that
-    /// nobody holds a reference to while a kernel runs. (Read-only memory is fine if no kernel stores to it.)
-    pub unsafe fn new(base: *mut u8, len: usize) -> Self {
-        Self { base, len, is_writable: true, lifetime: PhantomData }
-    }
-
-    /// The region of a slice.
-    pub fn of(bytes: &'a mut [u8]) -> Self {
-        Self { base: bytes.as_mut_ptr(), len: bytes.len(), is_writable: true, lifetime: PhantomData }
-    }
-
-    /// The region of a slice that is shared with others: it may only be read.
-    pub fn read_only(bytes: &'a [u8]) -> Self {
-        Self { base: bytes.as_ptr().cast_mut(), len: bytes.len(), is_writable: false, lifetime: PhantomData }
-    }
-
-    /// The address of its first byte.
-    pub fn address(&self) -> u64 {
-        self.base.addr() as u64
-    }
-
-    /// Its length in bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Whether so many bytes from an address lie in it.
-    #[inline]
-    fn contains(&self, address: u64, bytes: usize) -> bool {
-        let offset = address.wrapping_sub(self.address());
-        bytes <= self.len && offset <= (self.len - bytes) as u64
-    }
-
-    /// The pointer to an address in it, with the provenance of the region.
-    #[inline]
-    fn pointer(&self, address: u64) -> *mut u8 {
-        self.base.wrapping_add(address.wrapping_sub(self.address()) as usize)
-    }
-}
-
-impl std::fmt::Debug for Region<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Region({:#x}, {} bytes)", self.address(), self.len)
-    }
-}
 
 /// A region of a launch.
 #[derive(Debug)]
@@ -115,8 +38,8 @@ impl<'a> Global<'a> {
     /// The memory of these regions. Where they overlap, each byte belongs to one that holds it.
     pub fn new(regions: &[Region<'a>]) -> Self {
         let mut numbered: Vec<_> =
-            regions.iter().copied().zip(0..).filter(|(region, _)| region.len > 0).collect();
-        numbered.sort_by_key(|(region, _)| (region.address(), region.len));
+            regions.iter().copied().zip(0..).filter(|(region, _)| !region.is_empty()).collect();
+        numbered.sort_by_key(|(region, _)| (region.address(), region.len()));
         // Regions that overlap are parts of one allocation, which begins where the first of them does.
         let (mut end, mut device_end, mut to_device) = (0, 0_u64, 0);
         let place = |(region, number): (Region<'a>, usize)| {
@@ -124,7 +47,7 @@ impl<'a> Global<'a> {
             if address >= end {
                 to_device = device_end.next_multiple_of(DEVICE_ALIGNMENT).wrapping_sub(address);
             }
-            end = end.max(address + region.len as u64);
+            end = end.max(address + region.len() as u64);
             device_end = end.wrapping_add(to_device);
             Lent { region, number, to_device }
         };
@@ -154,7 +77,7 @@ impl<'a> Global<'a> {
             Some(lent) if lent.region.contains(address, bytes) => &lent.region,
             _ => self.find(hint, address, bytes, is_store)?,
         };
-        if is_store && !region.is_writable {
+        if is_store && !region.is_writable() {
             return Err(FaultKind::ReadOnly { address });
         }
         Ok(region.pointer(address))
@@ -178,10 +101,10 @@ impl<'a> Global<'a> {
         }
         let miss = |Lent { region, number, .. }: &Lent<'a>| {
             let start = address.wrapping_sub(region.address()) as i64;
-            let past = start.saturating_add(bytes as i64).saturating_sub(region.len as i64);
+            let past = start.saturating_add(bytes as i64).saturating_sub(region.len() as i64);
             let distance = if start < 0 { start } else { past };
             // Whoever is further away than that had another allocation in mind, or none.
-            (distance.unsigned_abs() <= region.len as u64).then_some((*number, distance))
+            (distance.unsigned_abs() <= region.len() as u64).then_some((*number, distance))
         };
         let misses = self.regions.iter().filter_map(miss);
         let nearest = misses.min_by_key(|(_, distance)| distance.unsigned_abs());

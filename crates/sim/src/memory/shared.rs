@@ -20,7 +20,12 @@ pub struct Accessor<'a> {
     pub is_atomic: bool,
 }
 
-impl Accessor<'_> {
+impl<'a> Accessor<'a> {
+    /// An access by an ordinary instruction.
+    pub fn generic(agent: &'a Agent, instruction: u32, is_atomic: bool) -> Self {
+        Self { agent, instruction, proxy: Proxy::Generic, is_atomic }
+    }
+
     fn record(&self, is_write: bool) -> Record {
         Record {
             agent: self.agent.index as u32,

@@ -24,6 +24,21 @@ pub(super) fn read_registers(context: &Context<'_>, slots: &[Slot]) -> Vec<Lanes
     slots.iter().map(|&slot| *context.registers.get(slot)).collect()
 }
 
+/// Sets the registers of d to a product of those of a, b and c.
+fn multiply(
+    context: &mut Context<'_>,
+    abc: [&[Slot]; 3],
+    d: &[Slot],
+    product: impl FnOnce(&[Lanes], &[Lanes], &[Lanes]) -> Vec<Lanes>,
+) -> Outcome {
+    whole_warp(context, "mma.sync")?;
+    let [a, b, c] = abc.map(|slots| read_registers(context, slots));
+    for (&slot, lanes) in d.iter().zip(product(&a, &b, &c)) {
+        *context.registers.get_mut(slot) = lanes;
+    }
+    Ok(())
+}
+
 /// `mma.sync`.
 pub(crate) struct MmaStep {
     pub mma: Mma,
@@ -35,11 +50,7 @@ pub(crate) struct MmaStep {
 
 impl Execute for MmaStep {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
-        whole_warp(context, "mma.sync")?;
-        let [a, b, c] = [&self.a, &self.b, &self.c].map(|slots| read_registers(context, slots));
-        for (&slot, lanes) in self.d.iter().zip(self.mma.execute(&a, &b, &c)) {
-            *context.registers.get_mut(slot) = lanes;
-        }
+        multiply(context, [&self.a, &self.b, &self.c], &self.d, |a, b, c| self.mma.execute(a, b, c))?;
         let (rows, columns) = (self.mma.m, self.mma.n);
         let depth = self.mma.fragment(Operand::A).columns;
         context.counters.tensor_operations += 2 * (rows * columns * depth) as u64;
@@ -58,11 +69,7 @@ pub(crate) struct QuadMmaStep {
 
 impl Execute for QuadMmaStep {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
-        whole_warp(context, "mma.sync")?;
-        let [a, b, c] = [&self.a, &self.b, &self.c].map(|slots| read_registers(context, slots));
-        for (&slot, lanes) in self.d.iter().zip(self.mma.execute(&a, &b, &c)) {
-            *context.registers.get_mut(slot) = lanes;
-        }
+        multiply(context, [&self.a, &self.b, &self.c], &self.d, |a, b, c| self.mma.execute(a, b, c))?;
         // Four products of 8x8x4.
         context.counters.tensor_operations += 2 * 4 * 8 * 8 * 4;
         Ok(Flow::Next)

@@ -77,8 +77,6 @@ VISIBLE      %left = slot %as, %slot : buffer<1, fp16[{M}, {K}]@{a}>
   }} {rest}
   dealloc %empty
   dealloc %full
-  dealloc %bs
-  dealloc %as
   return_values
 }}
 "
@@ -213,8 +211,11 @@ fn a_warp_copies_by_its_threads() {
 #[test]
 fn each_mistake_is_found() {
     let (head, kernel) = by_tensor_copies(THREE_ROLES, IDLE);
-    let fault =
-        |kernel: &str| outcome(&head, &head.lower(kernel), 8, false).expect_err("the mistake is found");
+    // The verifier finds some, the simulator the others.
+    let fault = |kernel: &str| match head.parse(kernel) {
+        Ok(_) => outcome(&head, &head.lower(kernel), 8, false).expect_err("the mistake is found"),
+        Err(message) => format!("refused: {message}"),
+    };
     let wait_of = |barriers: &str| {
         let start = kernel.find(&format!("mbarrier_wait %{barriers}")).expect("there is a wait");
         kernel[start..].lines().next().expect("it is a line").to_owned()
@@ -222,7 +223,7 @@ fn each_mistake_is_found() {
     for barriers in ["full", "empty"] {
         let wait = wait_of(barriers);
         let found = fault(&kernel.replacen(&wait, "", 1));
-        let expected = ["race", "nobody has written", "deadlock"];
+        let expected = ["race", "nobody has written", "deadlock", "refused"];
         assert!(expected.iter().any(|word| found.contains(word)), "{barriers}: {found}");
         let wrong = wait.replace("%phase", "%wrong");
         let other = format!("%wrong = xor %phase, %one : int32\n      {wrong}");
@@ -233,7 +234,8 @@ fn each_mistake_is_found() {
     let arrive = "      mbarrier_arrive %empty, %slot\n";
     let early =
         kernel.replacen(arrive, "", 1).replacen("      %product", &format!("{arrive}      %product"), 1);
-    assert!(fault(&early).contains("race"));
+    let found = fault(&early);
+    assert!(found.contains("race") || found.contains("refused"), "{found}");
 }
 
 /// Of three roles, the first gives numbers to the second, which gives them back.

@@ -97,7 +97,6 @@ fn ring() -> (Head, String) {
   barrier
   dealloc %full
   dealloc %result
-  dealloc %buffer
   return_values
 }}
 ",

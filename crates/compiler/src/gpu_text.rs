@@ -1,0 +1,43 @@
+//! Programs of the GPU path that begin as text, as `--emit gpu` prints them.
+
+use tilewright_base::{Code, Diagnostic, SourceFile, SourceMap, Span};
+use tilewright_frontend::Failure;
+use tilewright_gpu::language::{Gpu, Module};
+use tilewright_gpu::run_passes;
+
+use crate::{CompileError, Stage, compiled, with_stack};
+
+/// Takes a program in the language of the GPU path from its text on: what its passes have left to do is done. Gives the text of
+/// a stage, [`Stage::Gpu`] or [`Stage::Ptx`].
+///
+/// # Errors
+/// What the parser and the verifier find, at its place in the text; what the passes and the code generation refuse.
+pub fn compile_gpu_text(name: &str, text: &str, stage: Stage) -> Result<String, CompileError> {
+    with_stack(|| {
+        let mut program = parse(name, text)?;
+        run_passes(&mut program).map_err(|diagnostic| failure(*diagnostic, &program))?;
+        if stage == Stage::Gpu {
+            return Ok(tilewright_ir::print(&program, false));
+        }
+        compiled::ptx(&program, None).map_err(|diagnostic| failure(*diagnostic, &program))
+    })
+}
+
+fn parse(name: &str, text: &str) -> Result<Module, CompileError> {
+    tilewright_ir::parse_dialect::<Gpu>(text).map_err(|error| {
+        let mut sources = SourceMap::default();
+        let lines = text.split_inclusive('\n').take(error.line as usize - 1);
+        let line_start = lines.map(str::len).sum::<usize>();
+        let within = text[line_start..].chars().take(error.column as usize - 1);
+        let start = line_start + within.map(char::len_utf8).sum::<usize>();
+        let file = sources.add(SourceFile::new(name, text));
+        let span = Span::new(file, start as u32, (start + 1).min(text.len()) as u32);
+        let diagnostic = Diagnostic::new(Code::MalformedIr, error.message.clone()).primary(span, "");
+        CompileError::Kernel(Box::new(Failure { diagnostics: vec![diagnostic], sources }))
+    })
+}
+
+fn failure(diagnostic: Diagnostic, program: &Module) -> CompileError {
+    let sources = SourceMap::clone(&program.sources);
+    CompileError::Kernel(Box::new(Failure { diagnostics: vec![diagnostic], sources }))
+}

@@ -1,0 +1,463 @@
+//! Fusion: producer-consumer chains of steps on binary32 tiles become one loop, in which elements stay in registers.
+//!
+//! A fused group begins with a load or with the first operand of a function, goes on with functions that consume the
+//! element, and may end in a reduction and a store. Its members stay in the program behind it: if an operand is not dense
+//! or uniform at run time, they are executed one by one. A load or store that the loop cannot do itself, a strided one
+//! say, it leaves to the member.
+//!
+//! Steps are reordered for it, but no load moves across a store, and nothing across a step with side effects.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use tilewright_ir::{Dtype, ElementwiseFn, Op};
+
+use crate::compile::liveness;
+use crate::program::{Action, Block, FusedGroup, FusedOp, Program, Slot, Step, Strategy, Use};
+use crate::run::kernels::fused::{BLOCK, Function, Reduction};
+use crate::run::kernels::fused_math::{Binary, Unary};
+use crate::run::kernels::reduce::Combine;
+
+/// The most members of a group.
+const MAX_MEMBERS: usize = 32;
+
+/// The most steps that a search for dependences visits.
+const MAX_VISITED: usize = 64;
+
+/// The most steps among which groups are looked for, so that the time of fusion is linear in the number of steps.
+const MAX_WINDOW: usize = 256;
+
+/// Smaller tiles do not repay the set-up of a fused loop.
+const MIN_ELEMENTS: usize = 4 * BLOCK;
+
+/// Larger tiles, in bytes, are freed as soon as they are dead, so that others reuse their cache lines.
+const MAX_KEPT: usize = 8192;
+
+/// Puts fused groups before the steps that they stand for, and marks last uses anew.
+pub(crate) fn fuse(program: &mut Program) {
+    let mut uses = vec![0; program.slots.len()];
+    for block in &program.blocks {
+        let operands = block.steps.iter().flat_map(|step| &step.operands);
+        for operand in operands.chain(&block.yields) {
+            uses[operand.slot as usize] += 1;
+        }
+    }
+    let mut blocks = std::mem::take(&mut program.blocks);
+    for (id, block) in blocks.iter_mut().enumerate() {
+        if id != program.preamble as usize {
+            fuse_block(program, &uses, block);
+        }
+    }
+    program.blocks = blocks;
+    liveness::mark(program);
+    let kept = kept(program);
+    let types = (&program.types, &program.slots);
+    for block in &mut program.blocks {
+        note_frees(block, |slot| {
+            let ty = &types.0[types.1[slot as usize] as usize];
+            // Pointers are hardly ever materialized.
+            let is_light = ty.is_scalar() || ty.is_pointer() && ty.bytes() <= MAX_KEPT;
+            !is_light && !kept.contains(&slot)
+        });
+    }
+}
+
+/// Small outputs of groups: their slots keep the tiles for the next program of the grid.
+fn kept(program: &Program) -> FxHashSet<Slot> {
+    let groups = program.blocks.iter().flat_map(|block| &block.steps).filter_map(|step| match &step.action {
+        Action::Fused(group) => Some(group),
+        Action::Op(_) | Action::Dot { .. } | Action::Reduce { .. } => None,
+    });
+    let outputs = groups.flat_map(|group| group.outputs.iter().copied());
+    outputs.filter(|&slot| program.ty(slot).bytes() <= MAX_KEPT).collect()
+}
+
+/// Notes the slots that a group frees in place of its members.
+fn note_frees(block: &mut Block, is_freed: impl Fn(Slot) -> bool) {
+    for index in 0..block.steps.len() {
+        let (before, after) = block.steps.split_at_mut(index + 1);
+        let Action::Fused(group) = &mut before[index].action else { continue };
+        for member in &after[..group.members] {
+            let last = member.operands.iter().filter(|operand| operand.last).map(|operand| operand.slot);
+            group.frees.extend(last.chain(member.kills.iter().copied()).filter(|&slot| is_freed(slot)));
+        }
+        group.frees.sort_unstable();
+        group.frees.dedup();
+    }
+}
+
+/// Fuses the steps between side effects. A store may end a group.
+fn fuse_block(program: &Program, uses: &[u32], block: &mut Block) {
+    let mut fused = Vec::with_capacity(block.steps.len());
+    let mut window = Vec::new();
+    for step in block.steps.drain(..) {
+        let is_end = step.has_side_effects();
+        window.push(step);
+        if is_end || window.len() == MAX_WINDOW {
+            fuse_window(program, uses, &mut window);
+            fused.append(&mut window);
+        }
+    }
+    fuse_window(program, uses, &mut window);
+    fused.append(&mut window);
+    block.steps = fused;
+}
+
+fn fuse_window(program: &Program, uses: &[u32], steps: &mut Vec<Step>) {
+    let mut index = 0;
+    while index < steps.len() {
+        let window = Window::new(program, uses, steps);
+        let found = (index..steps.len()).find_map(|head| window.group_from(head));
+        let Some(found) = found else { return };
+        index = found.rearrange(steps);
+    }
+}
+
+/// Steps of which only the last one may have side effects.
+struct Window<'a> {
+    program: &'a Program,
+    /// How often the whole program reads each slot.
+    uses: &'a [u32],
+    steps: &'a [Step],
+    /// Def-use chains of the slots that are defined here: the step that defines a slot, and those that read it.
+    definitions: FxHashMap<Slot, usize>,
+    readers: FxHashMap<Slot, SmallVec<[usize; 2]>>,
+}
+
+/// A group that is being built. Its members are known by their place in the window.
+struct Draft {
+    group: FusedGroup,
+    members: SmallVec<[usize; 16]>,
+    /// The slot of what the last op gave.
+    current: Slot,
+}
+
+/// Where a binary function finds the operand that is not what the last op gave.
+#[derive(Clone, Copy)]
+enum FusedOperand {
+    Slot(Use),
+    Load(usize),
+    Rows(Use, usize),
+    Output(usize),
+}
+
+impl FusedOperand {
+    /// The op that applies a function to it.
+    fn apply(self, function: Binary) -> FusedOp {
+        match self {
+            FusedOperand::Slot(operand) => FusedOp::Slot(function, operand),
+            FusedOperand::Load(member) => FusedOp::Load(function, member),
+            FusedOperand::Rows(operand, shift) => FusedOp::Rows(function, operand, shift),
+            FusedOperand::Output(number) => FusedOp::Output(function, number),
+        }
+    }
+}
+
+impl Draft {
+    /// Writes what the last op gave to an output.
+    fn write(&mut self) {
+        self.group.ops.push(FusedOp::Write(self.group.outputs.len()));
+    }
+}
+
+impl<'a> Window<'a> {
+    fn new(program: &'a Program, uses: &'a [u32], steps: &'a [Step]) -> Self {
+        let mut window =
+            Self { program, uses, steps, definitions: FxHashMap::default(), readers: FxHashMap::default() };
+        for (index, step) in steps.iter().enumerate() {
+            for operand in &step.operands {
+                let readers = window.readers.entry(operand.slot).or_default();
+                if readers.last() != Some(&index) {
+                    readers.push(index);
+                }
+            }
+            window.definitions.extend(step.results.iter().map(|&slot| (slot, index)));
+        }
+        window
+    }
+
+    /// The group that begins with a step.
+    fn group_from(&self, head: usize) -> Option<Found> {
+        let mut draft = self.begin(head)?;
+        while draft.members.len() < MAX_MEMBERS && self.extend(&mut draft) {}
+        if draft.members.len() < 2 {
+            return None;
+        }
+        draft.members.sort_unstable();
+        Some(Found { site: self.steps[head].site, draft })
+    }
+
+    fn begin(&self, head: usize) -> Option<Draft> {
+        let step = &self.steps[head];
+        let &[result] = &step.results[..] else { return None };
+        let ty = self.program.ty(result);
+        if ty.is_pointer() || ty.dtype() != Dtype::F32 || !is_worthwhile(ty.elements()) {
+            return None;
+        }
+        let mut draft = Draft {
+            group: FusedGroup { elements: ty.elements(), ..FusedGroup::default() },
+            members: SmallVec::from_slice(&[head]),
+            current: result,
+        };
+        if step.is_load() {
+            // A function that is its only reader begins the group in its place.
+            let readers = self.readers.get(&result).map_or(&[][..], |readers| &readers[..]);
+            if self.uses[result as usize] == 1 && readers.iter().any(|&reader| self.is_function(reader)) {
+                return None;
+            }
+            draft.group.ops.push(FusedOperand::Load(head).apply(Binary::Take));
+            return Some(draft);
+        }
+        if !self.is_function(head) {
+            return None;
+        }
+        // The group begins with an operand, and the step is its first function.
+        draft.members.clear();
+        let place = usize::from(elementwise(step) == Some(ElementwiseFn::Select));
+        let first = step.operands[place];
+        let (start, member) = self.operand(&draft, first)?;
+        draft.members.extend(member);
+        draft.group.ops.push(start.apply(Binary::Take));
+        draft.current = first.slot;
+        self.apply(&mut draft, head).then_some(draft)
+    }
+
+    /// Whether a step is a function that a fused loop computes.
+    fn is_function(&self, step: usize) -> bool {
+        elementwise(&self.steps[step]).is_some_and(is_fusible)
+    }
+
+    /// Adds the consumers of what the last op gave: a reduction, and a function or a store. False at the end.
+    fn extend(&self, draft: &mut Draft) -> bool {
+        let current = draft.current;
+        let readers = self.readers.get(&current).map_or(&[][..], |readers| &readers[..]);
+        let fresh = || readers.iter().copied().filter(|reader| !draft.members.contains(reader));
+        let reduce = fresh().find(|&reader| self.reduction(draft, reader).is_some());
+        let reduce = reduce.filter(|_| draft.group.reduction.is_none());
+        let next = fresh().find(|&reader| self.can_apply(draft, reader));
+        let store = fresh().find(|&reader| next.is_none() && self.can_store(draft, reader));
+        let occurrences = |reader: usize| {
+            self.steps[reader].operands.iter().filter(|operand| operand.slot == current).count() as u32
+        };
+        let consumed: u32 = [reduce, next, store].into_iter().flatten().map(occurrences).sum();
+        let reduction = reduce.and_then(|reader| self.reduction(draft, reader));
+        // A maximum may have to be computed again: from an output, or by all members if the group gives nothing else.
+        let is_end = next.is_none() && store.is_none();
+        if self.uses[current as usize] > consumed || (reduction == Some(Reduction::Max) && !is_end) {
+            draft.write();
+            draft.group.outputs.push(current);
+        }
+        if let (Some(reader), Some(reduction)) = (reduce, reduction) {
+            draft.group.ops.push(FusedOp::Reduce(reduction));
+            draft.group.reduction = Some((reduction, reader));
+            draft.members.push(reader);
+        }
+        if let Some(reader) = store {
+            draft.write();
+            draft.group.store = Some(reader);
+            draft.members.push(reader);
+        }
+        next.is_some_and(|reader| self.apply(draft, reader))
+    }
+
+    /// Whether a step reduces what the last op gave to a scalar, and how.
+    fn reduction(&self, draft: &Draft, reader: usize) -> Option<Reduction> {
+        let step = &self.steps[reader];
+        let Action::Reduce { strategy, .. } = step.action else { return None };
+        let from = &self.program.types[step.operands[0].ty as usize];
+        if from.shape().len() != 1 || from.elements() != draft.group.elements {
+            return None;
+        }
+        match strategy {
+            Strategy::Kernel(Combine::Sum) => Some(Reduction::Sum),
+            Strategy::Kernel(Combine::Max | Combine::MaxNan) => Some(Reduction::Max),
+            Strategy::Kernel(
+                Combine::Product | Combine::Min | Combine::MinNan | Combine::And | Combine::Or | Combine::Xor,
+            )
+            | Strategy::Tree
+            | Strategy::Sequential => None,
+        }
+    }
+
+    /// Whether a step stores what the last op gave, and no load before it depends on members.
+    fn can_store(&self, draft: &Draft, reader: usize) -> bool {
+        let step = &self.steps[reader];
+        let [pointer, value, mask @ ..] = &step.operands[..] else { return false };
+        matches!(step.op(), Some(Op::Store { .. }))
+            && value.slot == draft.current
+            && self.program.types[value.ty as usize].elements() == draft.group.elements
+            && !self.depends(draft, pointer.slot)
+            && mask.iter().all(|mask| !self.depends(draft, mask.slot))
+            && (draft.members.iter().copied().min().unwrap_or(0)..reader).all(|index| {
+                let step = &self.steps[index];
+                !step.is_load()
+                    || draft.members.contains(&index)
+                    || !step.operands.iter().any(|operand| self.depends(draft, operand.slot))
+            })
+    }
+
+    fn can_apply(&self, draft: &Draft, reader: usize) -> bool {
+        self.function(draft, reader).is_some()
+    }
+
+    /// Adds a function. False if the loop does not have it.
+    fn apply(&self, draft: &mut Draft, reader: usize) -> bool {
+        let Some((op, member)) = self.function(draft, reader) else { return false };
+        draft.members.extend(member);
+        draft.group.ops.push(op);
+        draft.members.push(reader);
+        draft.current = self.steps[reader].results[0];
+        true
+    }
+
+    /// The op of a function of what the last op gave, and the step that becomes a member with it.
+    fn function(&self, draft: &Draft, reader: usize) -> Option<(FusedOp, Option<usize>)> {
+        let step = &self.steps[reader];
+        let function = elementwise(step)?;
+        let ty = self.program.ty(step.result());
+        if ty.dtype() != Dtype::F32 || ty.elements() != draft.group.elements {
+            return None;
+        }
+        let is_current = |operand: &Use| operand.slot == draft.current;
+        if function == ElementwiseFn::Select {
+            let &[condition, chosen, other] = &step.operands[..] else { return None };
+            let others = [condition, other].iter().any(|operand| self.depends(draft, operand.slot));
+            let fits = is_current(&chosen) && !is_current(&condition) && !is_current(&other) && !others;
+            return fits.then_some((FusedOp::Select(condition, other), None));
+        }
+        let (function, operand) = match (Function::of(function)?, &step.operands[..]) {
+            (Function::Unary(function), [x]) if is_current(x) => {
+                return Some((FusedOp::Unary(function), None));
+            }
+            (Function::Binary(function, _), [x, y]) if is_current(x) && is_current(y) => {
+                let square = FusedOp::Unary(Unary::Square);
+                let op = if function == Binary::Mul { square } else { FusedOp::Itself(function) };
+                return Some((op, None));
+            }
+            (Function::Binary(function, _), [x, y]) if is_current(x) => (function, *y),
+            (Function::Binary(_, swapped), [x, y]) if is_current(y) => (swapped, *x),
+            _ => return None,
+        };
+        let (operand, member) = self.operand(draft, operand)?;
+        Some((operand.apply(function), member))
+    }
+
+    /// Where an op finds an operand that is not what the last one gave, and the step that becomes a member with it.
+    fn operand(&self, draft: &Draft, operand: Use) -> Option<(FusedOperand, Option<usize>)> {
+        if let Some(number) = draft.group.outputs.iter().position(|&slot| slot == operand.slot) {
+            return Some((FusedOperand::Output(number), None));
+        }
+        if self.depends(draft, operand.slot) {
+            return None;
+        }
+        let from_slot = Some((FusedOperand::Slot(operand), None));
+        let Some(&definition) = self.definitions.get(&operand.slot) else { return from_slot };
+        let step = &self.steps[definition];
+        let to = self.program.ty(operand.slot);
+        if self.uses[operand.slot as usize] != 1 || to.elements() != draft.group.elements {
+            return from_slot;
+        }
+        match step.op() {
+            Some(Op::Load { .. }) => Some((FusedOperand::Load(definition), Some(definition))),
+            Some(Op::Broadcast { .. }) => {
+                let from = self.program.types[step.operands[0].ty as usize].shape();
+                let (Some((1, outer)), Some((&extent, all))) = (from.split_last(), to.shape().split_last())
+                else {
+                    return from_slot;
+                };
+                let blocks = extent as usize / BLOCK;
+                if outer != all || blocks * BLOCK != extent as usize || !blocks.is_power_of_two() {
+                    return from_slot;
+                }
+                let rows = FusedOperand::Rows(step.operands[0], blocks.trailing_zeros() as usize);
+                Some((rows, Some(definition)))
+            }
+            // tidy: wildcard because the value of any other step is read from its slot.
+            _ => from_slot,
+        }
+    }
+
+    /// Whether a slot depends on a member. True as well if the search takes too long.
+    fn depends(&self, draft: &Draft, slot: Slot) -> bool {
+        let mut open: SmallVec<[Slot; 16]> = SmallVec::from_slice(&[slot]);
+        let mut visited = 0;
+        while let Some(slot) = open.pop() {
+            let Some(definition) = self.definitions.get(&slot) else { continue };
+            visited += 1;
+            if visited > MAX_VISITED || draft.members.contains(definition) {
+                return true;
+            }
+            open.extend(self.steps[*definition].operands.iter().map(|operand| operand.slot));
+        }
+        false
+    }
+}
+
+/// The function that a step applies to each element.
+pub(crate) fn elementwise(step: &Step) -> Option<ElementwiseFn> {
+    match step.op() {
+        Some(Op::Elementwise { function }) => Some(*function),
+        // tidy: wildcard because no other op is a row of the elementwise table.
+        _ => None,
+    }
+}
+
+/// Whether a fused loop computes a function.
+pub(crate) fn is_fusible(function: ElementwiseFn) -> bool {
+    function == ElementwiseFn::Select || Function::of(function).is_some()
+}
+
+/// Whether tiles of this size are worth a fused loop.
+pub(crate) fn is_worthwhile(elements: usize) -> bool {
+    elements >= MIN_ELEMENTS && elements.is_multiple_of(BLOCK)
+}
+
+/// A group that is complete.
+struct Found {
+    draft: Draft,
+    /// The site of its first member.
+    site: u32,
+}
+
+impl Found {
+    /// Moves the members to the place of the last one, with the group before them and what depends on members after them.
+    /// Returns the place of the first step after the members.
+    fn rearrange(self, steps: &mut Vec<Step>) -> usize {
+        let Draft { mut group, members, .. } = self.draft;
+        let number = |place: &mut usize| *place = members.binary_search(place).expect("it is a member");
+        for op in &mut group.ops {
+            if let FusedOp::Load(_, place) = op {
+                number(place);
+            }
+        }
+        group.reduction.iter_mut().for_each(|(_, place)| number(place));
+        group.store.iter_mut().for_each(number);
+        let (first, last) = (members[0], members[members.len() - 1]);
+        let rest = steps.split_off(last + 1);
+        let range: Vec<Step> = steps.drain(first..).collect();
+        let mut made: SmallVec<[Slot; 16]> = SmallVec::new();
+        let (mut moved, mut after) = (Vec::new(), Vec::new());
+        for (offset, step) in range.into_iter().enumerate() {
+            let is_member = members.binary_search(&(first + offset)).is_ok();
+            if is_member || step.operands.iter().any(|operand| made.contains(&operand.slot)) {
+                made.extend(step.results.iter().copied());
+                (if is_member { &mut moved } else { &mut after }).push(step);
+            } else {
+                steps.push(step);
+            }
+        }
+        group.members = moved.len();
+        steps.push(Step {
+            action: Action::Fused(Box::new(group)),
+            operands: SmallVec::new(),
+            results: SmallVec::new(),
+            blocks: SmallVec::new(),
+            kills: SmallVec::new(),
+            site: self.site,
+        });
+        steps.append(&mut moved);
+        let next = steps.len();
+        steps.append(&mut after);
+        steps.extend(rest);
+        next
+    }
+}

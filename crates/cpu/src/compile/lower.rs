@@ -1,0 +1,411 @@
+//! Lowering: from a module to the blocks of a program, with calls inlined.
+//!
+//! An op becomes one step with the same op, unless it is named in [`Lowering::inst`].
+
+use std::sync::atomic::AtomicU64;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tilewright_base::{Code, Diagnostic, Span};
+use tilewright_ir::{
+    Block as IrBlock, ElementwiseFn, FuncId, Function, Inst, InstData, Module, Op, Shape, Type, Value,
+};
+
+use crate::program::{Action, Block, BlockId, Parameter, Program, Slot, Step, Strategy, TypeId, Use};
+use crate::run::kernels::reduce::Combine;
+use crate::types::TileType;
+
+/// Deeper call chains are refused: only recursion makes them.
+const MAX_CALL_DEPTH: usize = 64;
+
+/// Programs of more steps are refused: only calls that multiply make them.
+const MAX_STEPS: usize = 4_000_000;
+
+/// Deeper nests of regions are refused, so that the executor does not run out of stack.
+const MAX_NESTING: usize = 256;
+
+/// The trip count that the cost estimate assumes of a loop.
+const ASSUMED_TRIP_COUNT: u64 = 8;
+
+type Result<T = ()> = std::result::Result<T, Box<Diagnostic>>;
+
+/// Lowers the kernel. No use is marked as the last one yet.
+///
+/// With `symbolic`, a tile that is known to be uniform shares the slot of its scalar.
+pub(crate) fn lower(module: &Module, symbolic: bool) -> Result<Program> {
+    let kernel = module.kernel();
+    let program = Program {
+        name: kernel.name.clone(),
+        parameters: Vec::new(),
+        types: Vec::new(),
+        slots: Vec::new(),
+        blocks: vec![Block::default(), Block::default()],
+        preamble: 0,
+        body: 1,
+        sites: Vec::new(),
+        sources: module.sources.clone(),
+        estimate: 0,
+        measured: AtomicU64::new(0),
+        symbolic,
+    };
+    let mut lowering = Lowering {
+        module,
+        program,
+        function: kernel,
+        slots: FxHashMap::default(),
+        types: FxHashMap::default(),
+        callers: SmallVec::new(),
+        block: 1,
+        depth: 0,
+        nesting: 0,
+        steps: 0,
+        weight: 1,
+        tile: None,
+    };
+    for (index, &value) in kernel.blocks[kernel.entry].parameters.iter().enumerate() {
+        let slot = lowering.define(value, true);
+        let name = kernel.parameters[index].name.clone();
+        lowering.program.parameters.push(Parameter { name, slot });
+    }
+    lowering.insts(kernel.entry)?;
+    Ok(lowering.program)
+}
+
+/// Where the value of an SSA name is.
+#[derive(Clone, Copy)]
+struct Location {
+    slot: Slot,
+    /// Whether all elements are known to be the same, so that the slot may be shared with the scalar.
+    uniform: bool,
+}
+
+struct Lowering<'a> {
+    module: &'a Module,
+    program: Program,
+    /// The function that is being lowered, the slots of its values, and the calls that it is inlined through.
+    function: &'a Function,
+    slots: FxHashMap<Value, Location>,
+    types: FxHashMap<Type, TypeId>,
+    callers: SmallVec<[Span; 2]>,
+    /// Where steps are appended.
+    block: BlockId,
+    /// The depth of calls and of regions.
+    depth: usize,
+    nesting: usize,
+    steps: usize,
+    /// How often the current block is assumed to run per program.
+    weight: u64,
+    /// In the combine region of a tree reduction: the shape that stands for a scalar.
+    tile: Option<Shape>,
+}
+
+impl Lowering<'_> {
+    /// The type of a value at run time.
+    fn ty(&mut self, value: Value) -> TypeId {
+        let mut ty = self.function.ty(value).clone();
+        // What the combine region of a tree reduction captures stays a scalar. It is uniform, so its shape is not read.
+        if let Some(shape) = &self.tile {
+            ty.shape = shape.clone();
+        }
+        let types = &mut self.program.types;
+        *self.types.entry(ty).or_insert_with_key(|ty| {
+            types.push(TileType::new(ty));
+            types.len() as TypeId - 1
+        })
+    }
+
+    /// The slot of a value that is being defined.
+    fn define(&mut self, value: Value, uniform: bool) -> Slot {
+        let ty = self.ty(value);
+        let slot = self.program.slots.len() as Slot;
+        self.program.slots.push(ty);
+        self.slots.insert(value, Location { slot, uniform });
+        slot
+    }
+
+    fn uses(&mut self, values: &[Value]) -> SmallVec<[Use; 4]> {
+        values
+            .iter()
+            .map(|&value| Use { slot: self.slots[&value].slot, ty: self.ty(value), last: false })
+            .collect()
+    }
+
+    /// Whether values are scalars or known to be uniform.
+    fn are_uniform(&self, values: &[Value]) -> bool {
+        self.tile.is_none() && values.iter().all(|value| self.slots[value].uniform)
+    }
+
+    /// Lowers an instruction.
+    fn inst(&mut self, inst: Inst) -> Result {
+        let function = self.function;
+        let data = &function.insts[inst];
+        match &data.op {
+            // A promise about a value is the value, and one thread holds all elements of a tile.
+            Op::Hint { .. } => {
+                let location = self.slots[&data.operands[0]];
+                self.alias(inst, &[location]);
+                Ok(())
+            }
+            // A promise takes no time, a barrier of one thread neither, and a block knows what it yields.
+            Op::Assume { .. } | Op::Barrier { .. } | Op::Yield { .. } | Op::Return { .. } => Ok(()),
+            Op::Call { callee, .. } => self.inline(inst, *callee),
+            Op::Splat { .. }
+            | Op::ExpandDims { .. }
+            | Op::Broadcast { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. }
+                if self.program.symbolic && self.are_uniform(&data.operands) =>
+            {
+                // The elements of a uniform tile may stand anywhere.
+                let slot = self.slots[&data.operands[0]].slot;
+                self.alias(inst, &[Location { slot, uniform: true }]);
+                Ok(())
+            }
+            Op::Dot { .. } => {
+                let (a, transpose_a) = self.dot_operand(data.operands[0]);
+                let (b, transpose_b) = self.dot_operand(data.operands[1]);
+                let operands = self.uses(&[a, b, data.operands[2]]);
+                let transposed = [transpose_a, transpose_b];
+                self.step(inst, Action::Dot { transposed }, operands, SmallVec::new())
+            }
+            Op::Reduce { axis } => {
+                let axis = *axis as usize;
+                let (strategy, blocks) = self.reduction(data, axis)?;
+                let operands = self.uses(&data.operands);
+                self.step(inst, Action::Reduce { axis, strategy }, operands, blocks)
+            }
+            // tidy: wildcard because any other op is executed as the table has it.
+            op => {
+                let is_loop = !matches!(op, Op::If { .. });
+                let mut blocks = SmallVec::new();
+                for &region in &data.regions {
+                    blocks.push(if is_loop { self.loop_region(region)? } else { self.region(region)? });
+                }
+                let operands = self.uses(&data.operands);
+                self.step(inst, Action::Op(op.clone()), operands, blocks)
+            }
+        }
+    }
+
+    /// Appends the step of an instruction, and defines its results.
+    fn step(
+        &mut self,
+        inst: Inst,
+        action: Action,
+        operands: SmallVec<[Use; 4]>,
+        blocks: SmallVec<[BlockId; 2]>,
+    ) -> Result {
+        let callers = self.call_chain(inst);
+        self.steps += 1;
+        if self.steps > MAX_STEPS {
+            return Err(too_large(&callers));
+        }
+        let function = self.function;
+        let data = &function.insts[inst];
+        let is_elementwise = matches!(
+            data.op,
+            Op::Elementwise { .. } | Op::Cast { .. } | Op::Bitcast { .. } | Op::PtrAdd { .. }
+        );
+        let all_uniform = is_elementwise && self.are_uniform(&data.operands);
+        let mut results: SmallVec<[Slot; 1]> = SmallVec::new();
+        for &value in &data.results {
+            let uniform = all_uniform || function.ty(value).is_scalar();
+            results.push(self.define(value, uniform));
+        }
+        let cost = self.cost(&action, &operands, &results);
+        self.program.estimate = self.program.estimate.saturating_add(self.weight.saturating_mul(cost));
+        if self.program.sites.last() != Some(&callers) {
+            self.program.sites.push(callers);
+        }
+        let site = self.program.sites.len() as u32 - 1;
+        let step = Step { action, operands, results, blocks, kills: SmallVec::new(), site };
+        self.program.blocks[self.block as usize].steps.push(step);
+        Ok(())
+    }
+
+    /// The place of an instruction and the calls that it is inlined through, innermost first.
+    fn call_chain(&self, inst: Inst) -> SmallVec<[Span; 2]> {
+        self.function.call_chain(inst).into_iter().chain(self.callers.iter().copied()).collect()
+    }
+
+    /// An estimate of the nanoseconds that a step takes.
+    fn cost(&self, action: &Action, operands: &[Use], results: &[Slot]) -> u64 {
+        let types = results.iter().map(|&slot| self.program.ty(slot));
+        let types = types.chain(operands.iter().map(|operand| &self.program.types[operand.ty as usize]));
+        let elements = types.map(|ty| ty.elements() as u64).max().unwrap_or(1);
+        match action {
+            Action::Dot { transposed } => {
+                let a = self.program.types[operands[0].ty as usize].shape();
+                let k = a[a.len() - 1 - usize::from(transposed[0])];
+                self.program.ty(results[0]).elements() as u64 * u64::from(k) / 16
+            }
+            Action::Reduce { .. }
+            | Action::Op(Op::Elementwise { .. } | Op::Cast { .. } | Op::Load { .. } | Op::Store { .. }) => {
+                10 + elements / 8
+            }
+            Action::Op(_) | Action::Fused(_) => 10,
+        }
+    }
+
+    /// Lowers the instructions of a block and gives its terminator's operands.
+    fn insts(&mut self, block: IrBlock) -> Result<SmallVec<[Use; 4]>> {
+        let function = self.function;
+        for &inst in &function.blocks[block].insts {
+            self.inst(inst)?;
+        }
+        Ok(self.uses(function.yielded(block)))
+    }
+
+    /// Lowers a region to a block of its own.
+    fn region(&mut self, region: IrBlock) -> Result<BlockId> {
+        let id = self.program.blocks.len() as BlockId;
+        self.program.blocks.push(Block::default());
+        let outer = std::mem::replace(&mut self.block, id);
+        self.nesting += 1;
+        if self.nesting > MAX_NESTING {
+            return Err(too_large(&self.callers));
+        }
+        let function = self.function;
+        let mut parameters: SmallVec<[Slot; 4]> = SmallVec::new();
+        for &value in &function.blocks[region].parameters {
+            parameters.push(self.define(value, function.ty(value).is_scalar()));
+        }
+        let yields = self.insts(region)?;
+        let block = &mut self.program.blocks[id as usize];
+        (block.parameters, block.yields) = (parameters, yields);
+        self.block = outer;
+        self.nesting -= 1;
+        Ok(id)
+    }
+
+    /// Lowers a region that is likely to run several times.
+    fn loop_region(&mut self, region: IrBlock) -> Result<BlockId> {
+        let outer = self.weight;
+        self.weight = outer.saturating_mul(ASSUMED_TRIP_COUNT);
+        let block = self.region(region);
+        self.weight = outer;
+        block
+    }
+
+    /// Makes the results of an instruction share the slots of other values.
+    fn alias(&mut self, inst: Inst, values: &[Location]) {
+        for (&result, &location) in self.function.insts[inst].results.iter().zip(values) {
+            self.slots.insert(result, location);
+        }
+    }
+
+    /// Lowers the body of the callee in place of a call.
+    fn inline(&mut self, inst: Inst, callee: FuncId) -> Result {
+        let callers = self.call_chain(inst);
+        if self.depth >= MAX_CALL_DEPTH {
+            return Err(too_large(&callers));
+        }
+        let arguments = &self.function.insts[inst].operands;
+        let callee = &self.module.functions[callee];
+        let parameters = callee.blocks[callee.entry].parameters.iter().copied();
+        let slots = parameters.zip(arguments.iter().map(|value| self.slots[value])).collect();
+        self.depth += 1;
+        let outer = std::mem::replace(&mut self.function, callee);
+        let outer_slots = std::mem::replace(&mut self.slots, slots);
+        let outer_callers = std::mem::replace(&mut self.callers, callers);
+        let returned = self.insts(callee.entry).map(|_| {
+            let values = callee.yielded(callee.entry).iter();
+            values.map(|value| self.slots[value]).collect::<SmallVec<[Location; 4]>>()
+        });
+        self.depth -= 1;
+        (self.function, self.slots, self.callers) = (outer, outer_slots, outer_callers);
+        self.alias(inst, &returned?);
+        Ok(())
+    }
+
+    /// The function of a combine region that is one op of the table on its two parameters.
+    fn combine(&self, region: IrBlock) -> Option<Combine> {
+        let data = &self.function.blocks[region];
+        let [inst, _] = data.insts[..] else { return None };
+        let inst = &self.function.insts[inst];
+        let Op::Elementwise { function } = inst.op else { return None };
+        let [left, right] = data.parameters[..] else { return None };
+        let is_plain = inst.operands[..] == [left, right] || inst.operands[..] == [right, left];
+        if !is_plain || self.function.yielded(region) != &inst.results[..] {
+            return None;
+        }
+        combine_of(function)
+    }
+
+    /// Whether a block of a function has control flow or side effects, also in the functions that it calls.
+    fn has_control(&self, function: &Function, block: IrBlock, depth: usize) -> bool {
+        depth > MAX_CALL_DEPTH
+            || function.blocks[block].insts.iter().any(|&inst| match &function.insts[inst].op {
+                Op::Call { callee, .. } => {
+                    let callee = &self.module.functions[*callee];
+                    self.has_control(callee, callee.entry, depth + 1)
+                }
+                // tidy: wildcard because the effect of the row and the regions decide.
+                op => !op.is_pure() && !op.is_terminator() || !function.insts[inst].regions.is_empty(),
+            })
+    }
+
+    /// How a reduction along an axis is computed, and the blocks of its combine region.
+    fn reduction(&mut self, data: &InstData, axis: usize) -> Result<(Strategy, SmallVec<[BlockId; 2]>)> {
+        let region = data.regions[0];
+        let ty = self.function.ty(data.operands[0]);
+        if let Some(combine) = self.combine(region) {
+            let is_bitwise = matches!(combine, Combine::And | Combine::Or | Combine::Xor);
+            if ty.dtype().is_some_and(|dtype| !dtype.is_float() || !is_bitwise) {
+                return Ok((Strategy::Kernel(combine), SmallVec::new()));
+            }
+        }
+        // A reduction in the combine region of a tree reduction has tiles in place of scalars already.
+        if self.has_control(self.function, region, 0) || self.tile.is_some() {
+            return Ok((Strategy::Sequential, SmallVec::from_slice(&[self.loop_region(region)?])));
+        }
+        let rest = ty.shape.elements() / (ty.shape[axis].max(1) as usize);
+        let mut extent = ty.shape[axis] as usize;
+        let mut levels = SmallVec::new();
+        while extent > 1 {
+            self.tile = Some(Shape::from([(rest * (extent / 2)) as u32]));
+            let level = self.region(region);
+            self.tile = None;
+            levels.push(level?);
+            extent = extent.div_ceil(2);
+        }
+        Ok((Strategy::Tree, levels))
+    }
+
+    /// An operand of `dot`, and whether it is transposed: the product reads a transposed operand in place.
+    fn dot_operand(&self, value: Value) -> (Value, bool) {
+        let Some(inst) = self.function.defining_inst(value) else { return (value, false) };
+        let inst = &self.function.insts[inst];
+        let swaps = match &inst.op {
+            Op::Transpose { permutation } => matches!(permutation[..], [1, 0] | [0, 2, 1]),
+            // tidy: wildcard because only a transposition swaps axes.
+            _ => false,
+        };
+        if swaps { (inst.operands[0], true) } else { (value, false) }
+    }
+}
+
+fn combine_of(function: ElementwiseFn) -> Option<Combine> {
+    use ElementwiseFn as F;
+    Some(match function {
+        F::Add => Combine::Sum,
+        F::Mul => Combine::Product,
+        F::Min => Combine::Min,
+        F::Max => Combine::Max,
+        F::MinNan => Combine::MinNan,
+        F::MaxNan => Combine::MaxNan,
+        F::And => Combine::And,
+        F::Or => Combine::Or,
+        F::Xor => Combine::Xor,
+        // tidy: wildcard because the region of any other combination is run step by step.
+        _ => return None,
+    })
+}
+
+fn too_large(call_chain: &[Span]) -> Box<Diagnostic> {
+    let diagnostic = Diagnostic::new(Code::TooLarge, "the program is too large once its calls are inlined");
+    Box::new(match call_chain.first() {
+        Some(&span) => diagnostic.primary(span, ""),
+        None => diagnostic,
+    })
+}

@@ -1,0 +1,33 @@
+//! From a module of the IR to a program: lowering, liveness, rematerialization, fusion.
+
+use tilewright_base::Diagnostic;
+use tilewright_ir::Module;
+
+use crate::program::Program;
+
+mod fusion;
+mod liveness;
+mod lower;
+mod print;
+mod rematerialize;
+
+impl Program {
+    /// Compiles the kernel of a module, which the verifier accepts. Calls are inlined.
+    ///
+    /// Fails if functions call each other recursively, or so deeply that the program becomes too large.
+    pub fn new(module: &Module) -> Result<Self, Box<Diagnostic>> {
+        let mut program = lower::lower(module, true)?;
+        liveness::analyse(&mut program);
+        rematerialize::rematerialize(&mut program);
+        fusion::fuse(&mut program);
+        Ok(program)
+    }
+
+    /// The same program without symbolic forms and fusion. For tests: the results must be the same.
+    #[doc(hidden)]
+    pub fn without_symbolic_forms(module: &Module) -> Result<Self, Box<Diagnostic>> {
+        let mut program = lower::lower(module, false)?;
+        liveness::analyse(&mut program);
+        Ok(program)
+    }
+}

@@ -1,0 +1,106 @@
+//! The text of a program, which `tilewright compile --emit cpu` prints: that of the IR, with slots in place of values.
+//!
+//! A slot is `s3`, and `s3!` where it is used for the last time.
+
+use std::fmt;
+
+use tilewright_ir::Op;
+
+use crate::program::{Action, Block, Program, Slot, Strategy, Use};
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parameters = self.parameters.iter().map(|parameter| {
+            let element = self.ty(parameter.slot).element;
+            format!("s{} {}: {element}", parameter.slot, parameter.name)
+        });
+        writeln!(f, "cpu program {}({})", self.name, parameters.collect::<Vec<_>>().join(", "))?;
+        writeln!(f, "once:")?;
+        print_block(self, f, &self.blocks[self.preamble as usize], 1)?;
+        writeln!(f, "each program (about {} ns):", self.estimate)?;
+        print_block(self, f, &self.blocks[self.body as usize], 1)
+    }
+}
+
+fn print_block(program: &Program, f: &mut fmt::Formatter<'_>, block: &Block, depth: usize) -> fmt::Result {
+    let indent = "  ".repeat(depth);
+    for step in &block.steps {
+        f.write_str(&indent)?;
+        for (index, &slot) in step.results.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}s{slot}: {}{}", program.ty(slot).element, Shape(program, slot))?;
+        }
+        f.write_str(if step.results.is_empty() { "" } else { " = " })?;
+        f.write_str(name(&step.action))?;
+        print_uses(f, &step.operands)?;
+        print_attributes(f, &step.action)?;
+        if !step.kills.is_empty() {
+            write!(f, "  // frees {}", slots(&step.kills))?;
+        }
+        writeln!(f)?;
+        for (number, &inner) in step.blocks.iter().enumerate() {
+            let inner = &program.blocks[inner as usize];
+            writeln!(f, "{indent}region {number} ({}):", slots(&inner.parameters))?;
+            print_block(program, f, inner, depth + 1)?;
+            write!(f, "{indent}  yield")?;
+            print_uses(f, &inner.yields)?;
+            writeln!(f)?;
+        }
+    }
+    Ok(())
+}
+
+fn name(action: &Action) -> &'static str {
+    match action {
+        Action::Op(op) => op.name(),
+        Action::Dot { .. } => "dot",
+        Action::Reduce { .. } => "reduce",
+        Action::Fused(_) => "fused",
+    }
+}
+
+fn print_attributes(f: &mut fmt::Formatter<'_>, action: &Action) -> fmt::Result {
+    let mut attributes = Vec::new();
+    match action {
+        // Its function is its name.
+        Action::Op(Op::Elementwise { .. }) => {}
+        Action::Op(op) => op.print_attributes(|name, text| attributes.push(format!("{name} = {text}"))),
+        Action::Dot { transposed: [a, b] } => {
+            attributes.extend(a.then(|| String::from("trans_a")));
+            attributes.extend(b.then(|| String::from("trans_b")));
+        }
+        Action::Reduce { axis, strategy } => {
+            attributes.push(format!("axis = {axis}"));
+            attributes.push(match strategy {
+                Strategy::Kernel(combine) => format!("combine = {combine:?}"),
+                Strategy::Tree => String::from("tree"),
+                Strategy::Sequential => String::from("sequential"),
+            });
+        }
+        Action::Fused(group) => attributes.push(format!("steps = {}", group.members)),
+    }
+    if attributes.is_empty() { Ok(()) } else { write!(f, " {{{}}}", attributes.join(", ")) }
+}
+
+fn print_uses(f: &mut fmt::Formatter<'_>, uses: &[Use]) -> fmt::Result {
+    for (index, operand) in uses.iter().enumerate() {
+        let separator = if index == 0 { " " } else { ", " };
+        let last = if operand.last { "!" } else { "" };
+        write!(f, "{separator}s{}{last}", operand.slot)?;
+    }
+    Ok(())
+}
+
+fn slots(slots: &[Slot]) -> String {
+    slots.iter().map(|slot| format!("s{slot}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The shape of a tile; nothing for a scalar.
+struct Shape<'a>(&'a Program, Slot);
+
+impl fmt::Display for Shape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ty = self.0.ty(self.1);
+        if ty.is_scalar() { Ok(()) } else { write!(f, "{}", ty.extents.shape) }
+    }
+}

@@ -1,0 +1,217 @@
+//! Rematerialization: a reader recomputes a tile where that is cheaper than to keep it.
+//!
+//! A reduction ends a [fused group](crate::compile::fusion), so a tile that is read before and after it would be written
+//! by one group and read by the next. Memory that was read a moment ago is as near as that tile, and a sum or a
+//! product takes no longer than a store. So loads of contiguous memory, and cheap functions of them, are copied to each
+//! reader. There is no side effect between the copies, so all give the same.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tilewright_ir::{Dtype, ElementwiseFn, Op};
+
+use crate::compile::fusion::{elementwise, is_fusible, is_worthwhile};
+use crate::program::{Action, Block, Program, Slot, Step, Strategy};
+
+/// A tile with more readers is kept.
+const MAX_READERS: usize = 6;
+
+/// The most steps that are copied to a reader.
+const MAX_STEPS: usize = 3;
+
+/// The most additions through which a pointer is followed.
+const MAX_DEPTH: usize = 6;
+
+/// The numbers of steps in a block, ascending.
+type Steps = SmallVec<[usize; MAX_STEPS]>;
+
+/// Copies cheap steps to the readers of their results. Last uses have to be marked anew afterwards.
+pub(crate) fn rematerialize(program: &mut Program) {
+    let mut blocks = std::mem::take(&mut program.blocks);
+    let steps = || blocks.iter().flat_map(|block| &block.steps);
+    let pointers: FxHashMap<Slot, Step> = steps()
+        .filter(|step| is_pointer_arithmetic(step))
+        .map(|step| (step.result(), step.clone()))
+        .collect();
+    let mut uses = vec![0; program.slots.len()];
+    let yields = blocks.iter().flat_map(|block| &block.yields);
+    steps()
+        .flat_map(|step| &step.operands)
+        .chain(yields)
+        .for_each(|operand| uses[operand.slot as usize] += 1);
+    for (id, block) in blocks.iter_mut().enumerate() {
+        if id != program.preamble as usize {
+            let copies = Candidates::new(program, &pointers, &uses, &block.steps).copies();
+            apply(program, block, copies);
+        }
+    }
+    program.blocks = blocks;
+}
+
+fn is_pointer_arithmetic(step: &Step) -> bool {
+    let add = ElementwiseFn::Add;
+    matches!(step.op(), Some(Op::Arange { .. } | Op::PtrAdd {})) || elementwise(step) == Some(add)
+}
+
+/// Steps to copy before a reader of the last one.
+struct Copies {
+    reader: usize,
+    steps: Steps,
+}
+
+/// Puts copies of steps before their readers.
+fn apply(program: &mut Program, block: &mut Block, mut copies: Vec<Copies>) {
+    copies.sort_by_key(|copies| copies.reader);
+    let mut copies = copies.into_iter().peekable();
+    let steps = std::mem::take(&mut block.steps);
+    for (index, step) in steps.iter().enumerate() {
+        let mut step = step.clone();
+        while let Some(Copies { steps: copied, .. }) = copies.next_if(|next| next.reader == index) {
+            let mut names: SmallVec<[(Slot, Slot); MAX_STEPS]> = SmallVec::new();
+            let rename = |step: &mut Step, names: &[(Slot, Slot)]| {
+                for operand in &mut step.operands {
+                    if let Some((_, fresh)) = names.iter().find(|(slot, _)| *slot == operand.slot) {
+                        operand.slot = *fresh;
+                    }
+                }
+            };
+            for &number in &copied {
+                let mut copy = steps[number].clone();
+                rename(&mut copy, &names);
+                let (slot, fresh) = (copy.results[0], program.slots.len() as Slot);
+                program.slots.push(program.slots[slot as usize]);
+                copy.results[0] = fresh;
+                names.push((slot, fresh));
+                block.steps.push(copy);
+            }
+            // The reader takes the result of the last copy.
+            rename(&mut step, &names[names.len() - 1..]);
+        }
+        block.steps.push(step);
+    }
+}
+
+/// What is known of a block while steps to copy are looked for.
+struct Candidates<'a> {
+    program: &'a Program,
+    /// The steps of the whole program that compute pointers, by result.
+    pointers: &'a FxHashMap<Slot, Step>,
+    /// How often the whole program reads each slot.
+    uses: &'a [u32],
+    steps: &'a [Step],
+    /// How many steps with side effects there are before each step.
+    side_effects: Vec<usize>,
+    /// Def-use chains: the step that defines a slot, and those that read it.
+    definitions: FxHashMap<Slot, usize>,
+    readers: FxHashMap<Slot, SmallVec<[usize; 4]>>,
+}
+
+impl<'a> Candidates<'a> {
+    fn new(
+        program: &'a Program,
+        pointers: &'a FxHashMap<Slot, Step>,
+        uses: &'a [u32],
+        steps: &'a [Step],
+    ) -> Self {
+        let (mut definitions, mut readers) = (FxHashMap::default(), FxHashMap::default());
+        let (mut side_effects, mut count) = (Vec::with_capacity(steps.len()), 0);
+        for (index, step) in steps.iter().enumerate() {
+            side_effects.push(count);
+            count += usize::from(step.has_side_effects());
+            definitions.extend(step.results.iter().map(|&slot| (slot, index)));
+            for operand in &step.operands {
+                let readers: &mut SmallVec<[usize; 4]> = readers.entry(operand.slot).or_default();
+                readers.push(index);
+            }
+        }
+        Self { program, pointers, uses, steps, side_effects, definitions, readers }
+    }
+
+    fn copies(&self) -> Vec<Copies> {
+        let mut copies = Vec::new();
+        for (index, step) in self.steps.iter().enumerate() {
+            let Some(steps) = self.cheap(index, MAX_STEPS) else { continue };
+            let slot = step.result();
+            let Some(readers) = self.readers.get(&slot) else { continue };
+            // Every use is by a step of this block before the next side effect.
+            let is_known = readers.len() == self.uses[slot as usize] as usize
+                && readers.iter().all(|&reader| self.side_effects[reader] == self.side_effects[index]);
+            let mut readers = readers.clone();
+            readers.dedup();
+            let fits = readers.len() <= MAX_READERS && readers.iter().all(|&reader| self.is_fusible(reader));
+            if is_known && fits {
+                let others = readers.iter().skip(1);
+                copies.extend(others.map(|&reader| Copies { reader, steps: steps.clone() }));
+            }
+        }
+        copies
+    }
+
+    /// The steps that compute the result of a step, that one among them: a load, and cheap functions of it. None if there
+    /// are others or more than `most`.
+    fn cheap(&self, index: usize, most: usize) -> Option<Steps> {
+        let step = &self.steps[index];
+        if most == 0 {
+            return None;
+        }
+        if self.is_contiguous_load(step) {
+            return Some(SmallVec::from_slice(&[index]));
+        }
+        let &[result] = &step.results[..] else { return None };
+        let function = elementwise(step)?;
+        let ty = self.program.ty(result);
+        if !is_cheap(function) || ty.dtype() != Dtype::F32 || !is_worthwhile(ty.elements()) {
+            return None;
+        }
+        let conditions = usize::from(function == ElementwiseFn::Select);
+        let mut tiles = step.operands[conditions..].iter().filter(|operand| !self.is_scalar(operand.slot));
+        let (tile, None) = (tiles.next()?, tiles.next()) else { return None };
+        let definition = *self.definitions.get(&tile.slot)?;
+        if self.side_effects[definition] != self.side_effects[index] {
+            return None;
+        }
+        let mut steps = self.cheap(definition, most - 1)?;
+        steps.push(index);
+        Some(steps)
+    }
+
+    fn is_scalar(&self, slot: Slot) -> bool {
+        self.program.ty(slot).is_scalar()
+    }
+
+    /// Whether a step loads binary32 elements that are likely to be contiguous.
+    fn is_contiguous_load(&self, step: &Step) -> bool {
+        let (Some(Op::Load { volatile: false, .. }), &[result]) = (step.op(), &step.results[..]) else {
+            return false;
+        };
+        let ty = self.program.ty(result);
+        ty.dtype() == Dtype::F32
+            && !ty.is_pointer()
+            && ty.shape().len() == 1
+            && is_worthwhile(ty.elements())
+            && step.operands.get(2).is_none_or(|other| self.is_scalar(other.slot))
+            && self.is_contiguous(step.operands[0].slot, MAX_DEPTH)
+    }
+
+    /// Whether pointers or offsets are a range plus uniform terms.
+    fn is_contiguous(&self, slot: Slot, depth: usize) -> bool {
+        let Some(step) = self.pointers.get(&slot).filter(|_| depth > 0) else { return false };
+        match step.operands[..] {
+            [x, y] if self.is_scalar(x.slot) => self.is_contiguous(y.slot, depth - 1),
+            [x, y] if self.is_scalar(y.slot) => self.is_contiguous(x.slot, depth - 1),
+            _ => matches!(step.op(), Some(Op::Arange { .. })),
+        }
+    }
+
+    /// Whether a step may be a member of a fused group.
+    fn is_fusible(&self, index: usize) -> bool {
+        let step = &self.steps[index];
+        matches!(step.action, Action::Reduce { strategy: Strategy::Kernel(_), .. })
+            || elementwise(step).is_some_and(is_fusible)
+    }
+}
+
+/// Whether a function takes about as long as a load or a store.
+fn is_cheap(function: ElementwiseFn) -> bool {
+    use ElementwiseFn as F;
+    matches!(function, F::Add | F::Sub | F::Mul | F::Neg | F::Abs | F::Select)
+}

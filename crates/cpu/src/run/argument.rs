@@ -1,0 +1,17 @@
+//! The arguments of a launch.
+
+use crate::run::memory::Region;
+
+/// An argument of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub enum Argument<'a> {
+    /// A pointer, and the memory that may be accessed through it.
+    Pointer {
+        /// The address that the kernel gets.
+        address: u64,
+        /// The allocation.
+        region: Region<'a>,
+    },
+    /// A number: its bits. Those above the width of the parameter are ignored.
+    Scalar(u64),
+}

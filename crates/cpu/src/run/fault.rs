@@ -1,0 +1,167 @@
+//! Faults of a running kernel, and the diagnostics that they become.
+
+use smallvec::SmallVec;
+use tilewright_base::{Code, Diagnostic, Span};
+use tilewright_ir::Failure;
+
+use crate::program::{Program, Step};
+use crate::run::argument::Argument;
+use crate::run::value::Provenance;
+
+/// Why a program of the grid cannot go on.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub kind: FaultKind,
+    /// The entry in [`Program::sites`] of the step.
+    pub site: u32,
+    /// Where in the tile; empty for a scalar, or where it is not about an element.
+    pub lane: SmallVec<[u32; 4]>,
+}
+
+/// The kinds of faults.
+#[derive(Clone, Debug)]
+pub(crate) enum FaultKind {
+    OutOfBounds { is_store: bool, address: u64, size: usize, provenance: Provenance },
+    Assertion(Failure),
+    LoopStep,
+    OutOfMemory,
+    Interrupted,
+}
+
+/// The outcome of a step. The fault is boxed, so that the outcome is small.
+pub(crate) type Outcome<T = ()> = Result<T, Box<Fault>>;
+
+#[expect(clippy::unnecessary_box_returns, reason = "it becomes the error of a step")]
+impl Fault {
+    pub(crate) fn new(kind: FaultKind) -> Box<Self> {
+        Box::new(Self { kind, site: u32::MAX, lane: SmallVec::new() })
+    }
+
+    /// Sets where in the tile.
+    #[must_use]
+    pub(crate) fn at(mut self: Box<Self>, lane: SmallVec<[u32; 4]>) -> Box<Self> {
+        self.lane = lane;
+        self
+    }
+
+    /// The fault in a step, unless it is one in a step inside of it.
+    #[must_use]
+    pub(crate) fn in_step(mut self: Box<Self>, step: &Step) -> Box<Self> {
+        if self.site == u32::MAX {
+            self.site = step.site;
+        }
+        self
+    }
+
+    /// The diagnostic of a fault in the program of the grid at these coordinates.
+    pub(crate) fn diagnostic(
+        &self,
+        program: &Program,
+        arguments: &[Argument<'_>],
+        id: [u32; 3],
+    ) -> Diagnostic {
+        let mut diagnostic = match &self.kind {
+            FaultKind::OutOfBounds { is_store, address, size, provenance } => {
+                let access = Access { is_store: *is_store, address: *address, size: *size, provenance: *provenance };
+                self.out_of_bounds(program, arguments, &access)
+            }
+            FaultKind::Assertion(Failure::DivisionByZero) => self
+                .located(program, Code::DivisionByZero, "integer division by zero", "the divisor is 0 here")
+                .hint("keep the divisor away from 0, also where the result is not used: `tl.where(d == 0, 1, d)`"),
+            FaultKind::Assertion(Failure::Assertion(message)) => {
+                let text = format!("device assertion failed: {message}");
+                self.located(program, Code::DeviceAssertFailed, text, "does not hold")
+            }
+            FaultKind::LoopStep => self
+                .located(program, Code::InvalidLoop, "the step of a loop is zero", "this loop would never end")
+                .hint("pass a step that is not 0"),
+            FaultKind::OutOfMemory => {
+                Diagnostic::new(Code::OutOfMemory, format!("not enough memory for the tiles of `{}`", program.name))
+                    .hint("use smaller blocks, or fewer threads (`TILEWRIGHT_NUM_THREADS`)")
+            }
+            FaultKind::Interrupted => {
+                return Diagnostic::new(Code::Interrupted, format!("the kernel `{}` was interrupted", program.name));
+            }
+        };
+        diagnostic = diagnostic.note(match self.lane[..] {
+            [] => format!("in program {}", coordinates(&id)),
+            _ => {
+                format!("in program {}, at element {:?} of the tile", coordinates(&id), self.lane.as_slice())
+            }
+        });
+        diagnostic
+    }
+
+    /// A diagnostic at the step, with the calls that led there.
+    fn located(&self, program: &Program, code: Code, message: impl Into<String>, label: &str) -> Diagnostic {
+        let mut diagnostic = Diagnostic::new(code, message);
+        let chain: &[Span] = program.sites.get(self.site as usize).map_or(&[], |site| site);
+        if let Some((&innermost, callers)) = chain.split_first() {
+            diagnostic = diagnostic.primary(innermost, label);
+            for &caller in callers {
+                diagnostic = diagnostic.secondary(caller, "called from here");
+            }
+        }
+        diagnostic
+    }
+
+    fn out_of_bounds(&self, program: &Program, arguments: &[Argument<'_>], access: &Access) -> Diagnostic {
+        let (verb, noun) = if access.is_store { ("writes", "store") } else { ("reads", "load") };
+        let argument = access.provenance.index().and_then(|index| match arguments.get(index)? {
+            Argument::Pointer { address, region } => {
+                Some((&program.parameters[index].name, *address, region))
+            }
+            Argument::Scalar(_) => None,
+        });
+        let Some((name, base, region)) = argument else {
+            let message = format!("{noun} outside of the memory of every argument");
+            let label = format!("{verb} at address {:#x}", access.address);
+            return self
+                .located(program, Code::OutOfBounds, message, &label)
+                .note("the pointer was made of an integer, or of the pointers of several arguments")
+                .hint("derive the pointer from the argument whose memory it points into");
+        };
+        if access.is_store && !region.is_writable() && region.contains(access.address, access.size) {
+            return self
+                .located(
+                    program,
+                    Code::OutOfBounds,
+                    format!("store to `{name}`, which may only be read"),
+                    "writes here",
+                )
+                .note(format!("the memory of `{name}` is shared with others while the kernel runs"))
+                .hint(
+                    "pass memory that may be written: `&mut` in Rust, a copy of a read-only array in Python",
+                );
+        }
+        let size = access.size as i64;
+        let elements = |address: u64| address.wrapping_sub(base) as i64;
+        let offset = elements(access.address).div_euclid(size);
+        let first = elements(region.address()).div_euclid(size);
+        let last = elements(region.address().wrapping_add(region.len() as u64)).div_euclid(size);
+        let message = format!("{noun} out of bounds of `{name}`");
+        let label = format!("{verb} element {offset} of `{name}`");
+        let bounds = if first == last {
+            format!("`{name}` has no elements")
+        } else {
+            format!("`{name}` has the elements {first} to {}: {} bytes", last - 1, region.len())
+        };
+        let call = if access.is_store { "tl.store(…, mask=…)" } else { "tl.load(…, mask=…)" };
+        self.located(program, Code::OutOfBounds, message, &label)
+            .note(format!("{bounds}; the offset is {offset}"))
+            .hint(format!(
+                "mask the access, `{call}`, so that it stays inside where the tile reaches over the end"
+            ))
+    }
+}
+
+struct Access {
+    is_store: bool,
+    address: u64,
+    size: usize,
+    provenance: Provenance,
+}
+
+fn coordinates(id: &[u32; 3]) -> String {
+    format!("({}, {}, {})", id[0], id[1], id[2])
+}

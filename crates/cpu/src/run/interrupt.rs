@@ -1,0 +1,76 @@
+//! Interrupts: how a running launch is stopped from outside.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::run::fault::{Fault, FaultKind, Outcome};
+
+/// What stops a running launch from outside.
+#[derive(Clone, Copy)]
+pub enum Interrupt<'a> {
+    /// Nothing.
+    Never,
+    /// The flag, once it is true.
+    Flag(&'a AtomicBool),
+    /// The function, once it returns true. It is called every few milliseconds, on the thread that launches only.
+    Poll(&'a (dyn Fn() -> bool + Sync)),
+}
+
+/// How often a callback is asked whether to stop.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// How many checks may pass before the clock is looked at.
+const CHECKS_PER_CLOCK: u32 = 64;
+
+/// Says whether to go on, when a machine asks at a loop iteration or between programs.
+pub(crate) struct Control<'a> {
+    stop: &'a AtomicBool,
+    flag: Option<&'a AtomicBool>,
+    poll: Option<&'a (dyn Fn() -> bool + Sync)>,
+    checks: u32,
+    last_poll: Option<Instant>,
+}
+
+impl<'a> Control<'a> {
+    /// The control of a thread: `stop` ends all threads of the launch, and only the calling thread polls.
+    pub(crate) fn new(stop: &'a AtomicBool, interrupt: Interrupt<'a>, is_caller: bool) -> Self {
+        let flag = match interrupt {
+            Interrupt::Flag(flag) => Some(flag),
+            Interrupt::Never | Interrupt::Poll(_) => None,
+        };
+        let poll = match interrupt {
+            Interrupt::Poll(poll) if is_caller => Some(poll),
+            Interrupt::Never | Interrupt::Flag(_) | Interrupt::Poll(_) => None,
+        };
+        Self { stop, flag, poll, checks: 0, last_poll: None }
+    }
+
+    /// Fails if the launch is to stop.
+    #[inline]
+    pub(crate) fn check(&mut self) -> Outcome {
+        let flagged = self.flag.is_some_and(|flag| flag.load(Ordering::Relaxed));
+        if flagged || self.stop.load(Ordering::Relaxed) || (self.poll.is_some() && self.polled()) {
+            return Err(Fault::new(FaultKind::Interrupted));
+        }
+        Ok(())
+    }
+
+    fn polled(&mut self) -> bool {
+        self.checks += 1;
+        if self.checks < CHECKS_PER_CLOCK {
+            return false;
+        }
+        self.checks = 0;
+        let now = Instant::now();
+        let last = *self.last_poll.get_or_insert(now);
+        if now - last < POLL_INTERVAL {
+            // Few long steps between checks: look at the clock more often.
+            if now - last > POLL_INTERVAL / 8 {
+                self.checks = CHECKS_PER_CLOCK - 1;
+            }
+            return false;
+        }
+        self.last_poll = Some(now);
+        self.poll.is_some_and(|poll| poll())
+    }
+}

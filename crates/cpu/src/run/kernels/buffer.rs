@@ -1,0 +1,122 @@
+//! Storage of tiles, aligned to a cache line, so that no vector access straddles two.
+//!
+//! Buffers of a page or more begin at different offsets in their pages, against 4K aliasing: a processor takes a load to
+//! depend on a pending store whose address differs by a multiple of the page, and a loop over two tiles with such
+//! addresses takes twice as long.
+
+use std::cell::Cell;
+
+use bytemuck::{Pod, Zeroable};
+
+/// The alignment of tiles in bytes.
+pub const ALIGNMENT: usize = 64;
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; ALIGNMENT]);
+
+/// The lines of a page.
+const PAGE: usize = 4096 / ALIGNMENT;
+
+/// The distance in lines of the page offsets of successive buffers. It is odd, so that all offsets are used before one
+/// recurs, and far from a small fraction of a page, so that successive buffers stay apart.
+const STAGGER: usize = 25;
+
+/// The page offset, in lines, of a new buffer of this size.
+fn next_place(lines: usize) -> usize {
+    thread_local! {
+        static PLACE: Cell<usize> = const { Cell::new(0) };
+    }
+    if lines < PAGE / 2 {
+        return 0;
+    }
+    PLACE.try_with(|place| place.replace((place.get() + STAGGER) % PAGE)).unwrap_or(0)
+}
+
+/// A failed allocation of a tile.
+///
+/// It is the only panic payload of this crate, because every op allocates: it unwinds to the loop over the programs of the
+/// grid, which makes it an error of the launch.
+#[derive(Clone, Copy, Debug)]
+pub struct OutOfMemory;
+
+/// Bytes that begin at a multiple of [`ALIGNMENT`].
+#[derive(Clone, Default)]
+pub struct Buffer {
+    lines: Vec<Line>,
+    /// The lines before the first byte.
+    skipped: usize,
+    len: usize,
+    /// The length of the varying prefix; the bytes behind it are copies of one binary32 number.
+    varying: usize,
+}
+
+impl Buffer {
+    /// A buffer of `len` zero bytes. Unwinds with [`OutOfMemory`] if the allocation fails.
+    pub fn new(len: usize) -> Self {
+        let skipped = next_place(len.div_ceil(ALIGNMENT));
+        let mut buffer = Self { lines: Vec::new(), skipped, len: 0, varying: 0 };
+        buffer.resize(len);
+        buffer
+    }
+
+    /// Makes it at least so long, and exactly so long to those who read it. What it holds is unspecified afterwards.
+    pub fn resize(&mut self, len: usize) {
+        let lines = self.skipped + len.div_ceil(ALIGNMENT);
+        if lines > self.lines.len() {
+            if self.lines.try_reserve_exact(lines - self.lines.len()).is_err() {
+                std::panic::resume_unwind(Box::new(OutOfMemory));
+            }
+            self.lines.resize(lines, Line::zeroed());
+        }
+        (self.len, self.varying) = (len, len);
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.lines)[self.skipped * ALIGNMENT..][..self.len]
+    }
+
+    /// The bytes, to be written.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.varying = self.len;
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[self.skipped * ALIGNMENT..][..self.len]
+    }
+}
+
+impl Buffer {
+    /// How many bytes are not known to be followed by copies of one binary32 number.
+    pub(crate) fn varying(&self) -> usize {
+        self.varying
+    }
+
+    /// Notes that all bytes from one on are copies of one binary32 number. It holds until the buffer is written.
+    pub(crate) fn set_varying(&mut self, bytes: usize) {
+        self.varying = bytes;
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_buffers_begin_at_different_places_of_their_pages() {
+        let buffers: Vec<Buffer> = (0..8).map(|_| Buffer::new(4096)).collect();
+        let places: Vec<usize> = buffers.iter().map(|buffer| buffer.skipped).collect();
+        for (index, place) in places.iter().enumerate() {
+            assert!(!places[..index].contains(place), "{places:?}");
+            assert_eq!(buffers[index].bytes().as_ptr() as usize % ALIGNMENT, 0);
+            assert_eq!(buffers[index].bytes().len(), 4096);
+        }
+        assert_eq!(Buffer::new(64).skipped, 0);
+    }
+}

@@ -1,0 +1,543 @@
+//! Fused loops: several ops on binary32 tiles in one pass, each of which takes the registers that the one before gave.
+//!
+//! A loop goes over its tiles in blocks of [`BLOCK`] elements, or of several times as many where there are registers
+//! enough, so that the dispatch of an op costs little beside the op. Each block goes through all stages. The results are
+//! those of the ops one after the other, to the bit: a sum has as many interleaved accumulators as [`BLOCK`] has elements,
+//! and combines them in the order of [`reduce`](super::reduce).
+
+use pulp::{Simd, WithSimd};
+use tilewright_ir::{ArithmeticFn, ElementwiseFamily as Family, ElementwiseFn, FloatFn, MathFn};
+
+use super::fused_math::{Binary, Block, Unary, any_nan, apply, apply_alone, quotient, reciprocal, unrolled};
+use crate::run::memory::{RunPart, RunReader, RunWriter};
+
+/// The elements of a fused loop are a multiple of this.
+pub(crate) const BLOCK: usize = 64;
+/// The most elements that go through the stages at a time.
+const WIDE: usize = 128;
+
+/// How a fused loop computes a function of the elementwise table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Function {
+    Unary(Unary),
+    /// The function, and the one with swapped operands.
+    Binary(Binary, Binary),
+}
+
+/// How the elements are reduced to one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reduction {
+    Sum,
+    /// The largest number by comparison. [`Reduced::is_certain`] says whether that is the maximum.
+    Max,
+}
+
+/// Memory that the elements are written to.
+pub(crate) struct FusedOutput<'a> {
+    pub run: RunWriter<'a>,
+    /// How many of the first elements are written.
+    pub elements: usize,
+}
+
+/// The result of a [`Reduction`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reduced {
+    pub value: f32,
+    /// Whether the value is the one that [`reduce`](super::reduce::reduce) gives.
+    pub is_certain: bool,
+}
+
+impl Function {
+    /// How a function is computed; none if a fused loop does not have it.
+    pub(crate) fn of(function: ElementwiseFn) -> Option<Function> {
+        Some(match function.family() {
+            Family::Arithmetic(ArithmeticFn::Add) => Function::Binary(Binary::Add, Binary::Add),
+            Family::Arithmetic(ArithmeticFn::Mul) => Function::Binary(Binary::Mul, Binary::Mul),
+            Family::Arithmetic(ArithmeticFn::Min) => Function::Binary(Binary::Min, Binary::Min),
+            Family::Arithmetic(ArithmeticFn::Max) => Function::Binary(Binary::Max, Binary::Max),
+            Family::Arithmetic(ArithmeticFn::Sub) => Function::Binary(Binary::Sub, Binary::SubFrom),
+            Family::Arithmetic(ArithmeticFn::Neg) => Function::Unary(Unary::Neg),
+            Family::Arithmetic(ArithmeticFn::Abs) => Function::Unary(Unary::Abs),
+            Family::Float(FloatFn::Div | FloatFn::DivRn) => Function::Binary(Binary::Div, Binary::DivInto),
+            Family::Float(FloatFn::Sqrt | FloatFn::SqrtRn) => Function::Unary(Unary::Sqrt),
+            Family::Math(MathFn::Exp) => Function::Unary(Unary::Exp),
+            Family::Math(MathFn::Exp2) => Function::Unary(Unary::Exp2),
+            // tidy: wildcard because a function that is not here ends the group.
+            Family::Float(_) | Family::Math(_)
+            // Of integers and booleans, or with booleans among the operands or results.
+            | Family::Division(_)
+            | Family::Bitwise(_)
+            | Family::WideProduct(_)
+            | Family::Comparison(_)
+            | Family::Selection(_) => return None,
+        })
+    }
+}
+
+/// A table of the binary functions: the name of each, and its opcodes for an operand that is a number, a tile, and a
+/// column of a tile.
+macro_rules! binary_functions {
+    ($with:ident) => {
+        $with! {
+            Take TakeNumber TakeTile TakeRows;
+            Add AddNumber AddTile AddRows;
+            Sub SubNumber SubTile SubRows;
+            SubFrom SubFromNumber SubFromTile SubFromRows;
+            Mul MulNumber MulTile MulRows;
+            Div DivNumber DivTile DivRows;
+            DivInto DivIntoNumber DivIntoTile DivIntoRows;
+            Min MinNumber MinTile MinRows;
+            Max MaxNumber MaxTile MaxRows;
+        }
+    };
+}
+
+macro_rules! opcodes {
+    ($($function:ident $number:ident $tile:ident $rows:ident;)*) => {
+        /// What a stage does. The function and the kind of its operand are one opcode, so that the dispatch is one indirect
+        /// jump: three in a row take as long as what they lead to.
+        #[derive(Clone, Copy, Debug)]
+        enum Opcode {
+            $($number, $tile, $rows,)*
+            /// Division by a number whose reciprocal is known.
+            Quotient,
+            Itself,
+            Neg,
+            Abs,
+            Sqrt,
+            Exp,
+            Exp2,
+            Square,
+            Cut,
+            Write,
+            Sum,
+            Largest,
+        }
+
+        impl Binary {
+            fn of_number(self) -> Opcode {
+                match self {
+                    $(Binary::$function => Opcode::$number,)*
+                }
+            }
+
+            fn of_tile(self) -> Opcode {
+                match self {
+                    $(Binary::$function => Opcode::$tile,)*
+                }
+            }
+
+            fn of_rows(self) -> Opcode {
+                match self {
+                    $(Binary::$function => Opcode::$rows,)*
+                }
+            }
+        }
+    };
+}
+binary_functions!(opcodes);
+
+/// One op of a fused loop, whose operand has been located.
+#[derive(Clone, Copy)]
+pub(crate) struct Stage<'a> {
+    code: Opcode,
+    /// That of [`Opcode::Itself`].
+    function: Binary,
+    number: f32,
+    reciprocal: f32,
+    count: usize,
+    run: RunReader<'a>,
+}
+
+impl<'a> Stage<'a> {
+    const EMPTY: Stage<'a> = Stage {
+        code: Opcode::Neg,
+        function: Binary::Take,
+        number: 0.0,
+        reciprocal: 0.0,
+        count: 0,
+        run: RunReader::EMPTY,
+    };
+
+    /// A function of the element and a number.
+    #[inline(always)]
+    pub(crate) fn number(function: Binary, number: f32) -> Self {
+        let code = function.of_number();
+        match reciprocal(number) {
+            Some(reciprocal) if function == Binary::Div => {
+                Stage { code: Opcode::Quotient, number, reciprocal, ..Self::EMPTY }
+            }
+            _ => Stage { code, number, ..Self::EMPTY },
+        }
+    }
+
+    /// A function of the element and the one of a run at the same place; behind the end of the run, of a number.
+    #[inline(always)]
+    pub(crate) fn tile(function: Binary, run: RunReader<'a>, rest: f32) -> Self {
+        Stage { code: function.of_tile(), number: rest, run, ..Self::EMPTY }
+    }
+
+    /// A function of the element and the one of a run at the number of its row, which has `1 << shift` times [`BLOCK`]
+    /// elements.
+    #[inline(always)]
+    pub(crate) fn rows(function: Binary, run: RunReader<'a>, shift: usize) -> Self {
+        Stage { code: function.of_rows(), count: shift, run, ..Self::EMPTY }
+    }
+
+    /// A function of the element and itself.
+    #[inline(always)]
+    pub(crate) fn itself(function: Binary) -> Self {
+        Stage { code: Opcode::Itself, function, ..Self::EMPTY }
+    }
+
+    /// A function of the element.
+    #[inline(always)]
+    pub(crate) fn unary(function: Unary) -> Self {
+        let code = match function {
+            Unary::Neg => Opcode::Neg,
+            Unary::Abs => Opcode::Abs,
+            Unary::Sqrt => Opcode::Sqrt,
+            Unary::Exp => Opcode::Exp,
+            Unary::Exp2 => Opcode::Exp2,
+            Unary::Square => Opcode::Square,
+        };
+        Stage { code, ..Self::EMPTY }
+    }
+
+    /// Elements from `end` on are this number.
+    #[inline(always)]
+    pub(crate) fn cut(end: usize, number: f32) -> Self {
+        Stage { code: Opcode::Cut, number, count: end, ..Self::EMPTY }
+    }
+
+    /// The elements go to the target with this number.
+    #[inline(always)]
+    pub(crate) fn write(target: usize) -> Self {
+        Stage { code: Opcode::Write, count: target, ..Self::EMPTY }
+    }
+
+    /// The elements are reduced.
+    #[inline(always)]
+    pub(crate) fn reduce(reduction: Reduction) -> Self {
+        let code = match reduction {
+            Reduction::Sum => Opcode::Sum,
+            Reduction::Max => Opcode::Largest,
+        };
+        Stage { code, ..Self::EMPTY }
+    }
+
+    /// The memory that it reads; empty if none.
+    #[inline(always)]
+    pub(crate) fn reads(&self) -> &RunReader<'a> {
+        &self.run
+    }
+}
+
+/// Sends `elements` elements through the stages. From `varying` on the operands are uniform, so that one block stands for
+/// the others. Both are multiples of [`BLOCK`].
+pub(crate) fn run(
+    stages: &[Stage<'_>],
+    targets: &mut [FusedOutput<'_>],
+    reduction: Option<Reduction>,
+    elements: usize,
+    varying: usize,
+) -> Option<Reduced> {
+    pulp::Arch::new().dispatch(Loop { stages, targets, reduction, elements, varying })
+}
+
+struct Loop<'c, 'r, 't> {
+    stages: &'c [Stage<'r>],
+    targets: &'c mut [FusedOutput<'t>],
+    reduction: Option<Reduction>,
+    elements: usize,
+    varying: usize,
+}
+
+impl WithSimd for Loop<'_, '_, '_> {
+    type Output = Option<Reduced>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Option<Reduced> {
+        // The number of registers in a block of the larger kind, and in one of the smaller kind.
+        match S::F32_LANES {
+            16 => self.run::<S, 8, 4>(simd),
+            8 => self.run::<S, 8, 8>(simd),
+            4 => self.run::<S, 16, 16>(simd),
+            _ => self.run::<S, 64, 64>(simd),
+        }
+    }
+}
+
+/// Memory for a block whose elements are set one by one.
+#[repr(align(64))]
+struct Scratch([f32; WIDE]);
+
+/// The [`BLOCK`] interleaved accumulators of a reduction, in M registers.
+struct Accumulators<S: Simd, const M: usize> {
+    values: [S::f32s; M],
+    /// A NaN in each lane that has met one.
+    nan: S::f32s,
+}
+
+impl Scratch {
+    /// Takes the block by value: one whose address is taken is not kept in registers.
+    #[inline(always)]
+    fn put<S: Simd, const N: usize>(&mut self, block: Block<S, N>) {
+        let mut run = RunWriter::of(bytemuck::cast_slice_mut(&mut self.0));
+        let mut part = run.part::<S::f32s, N>(0);
+        unrolled::<N>(
+            #[inline(always)]
+            |i| part.write(i, block[i]),
+        );
+    }
+
+    /// The block that it holds.
+    #[inline(always)]
+    fn get<S: Simd, const N: usize>(&self, mut block: Block<S, N>) -> Block<S, N> {
+        let part = RunReader::of(bytemuck::cast_slice(&self.0)).part::<S::f32s, N>(0);
+        unrolled::<N>(
+            #[inline(always)]
+            |i| block[i] = part.read(i),
+        );
+        block
+    }
+}
+
+impl Loop<'_, '_, '_> {
+    /// Only cold functions are called on the way, so that the block and the accumulators stay in registers.
+    #[inline(always)]
+    fn run<S: Simd, const N: usize, const M: usize>(mut self, simd: S) -> Option<Reduced> {
+        let neutral = match self.reduction {
+            // The only number whose addition changes no other.
+            None | Some(Reduction::Sum) => -0.0,
+            Some(Reduction::Max) => f32::NEG_INFINITY,
+        };
+        let mut accumulators =
+            Accumulators::<S, M> { values: [simd.splat_f32s(neutral); M], nan: simd.splat_f32s(0.0) };
+        let mut scratch = Scratch([0.0; WIDE]);
+        let wide = N * S::F32_LANES;
+        let mut first = 0;
+        while wide > BLOCK && first + wide <= self.varying {
+            self.block::<S, N, M>(simd, first, 1, &mut accumulators, &mut scratch);
+            first += wide;
+        }
+        while first < self.elements {
+            let blocks = if first < self.varying { 1 } else { (self.elements - first) / BLOCK };
+            self.block::<S, M, M>(simd, first, blocks, &mut accumulators, &mut scratch);
+            first += blocks * BLOCK;
+        }
+        Some(reduced::<S, M>(simd, self.reduction?, &accumulators, &mut scratch))
+    }
+
+    /// Sends a block of N registers through the stages; it stands for `blocks` equal ones.
+    #[inline(always)]
+    fn block<S: Simd, const N: usize, const M: usize>(
+        &mut self,
+        simd: S,
+        first: usize,
+        blocks: usize,
+        accumulators: &mut Accumulators<S, M>,
+        scratch: &mut Scratch,
+    ) {
+        let mut block: Block<S, N> = [simd.splat_f32s(0.0); N];
+        for stage in self.stages {
+            macro_rules! stages {
+                ($($function:ident $number:ident $tile:ident $rows:ident;)*) => {
+                    match stage.code {
+                        $(
+                            Opcode::$number => {
+                                let number = simd.splat_f32s(stage.number);
+                                block = apply::<S, N>(simd, Binary::$function, block, |_| number);
+                            }
+                            Opcode::$tile => {
+                                let part = part::<S, N>(stage, first, scratch);
+                                block = apply::<S, N>(simd, Binary::$function, block, |i| part.read(i));
+                            }
+                            Opcode::$rows => {
+                                let rows = rows::<S, N>(simd, stage, first);
+                                let half = |i| rows[i * S::F32_LANES / BLOCK];
+                                block = apply::<S, N>(simd, Binary::$function, block, half);
+                            }
+                        )*
+                        Opcode::Quotient => {
+                            block = quotient::<S, N>(simd, block, stage.number, stage.reciprocal);
+                        }
+                        Opcode::Itself => {
+                            scratch.put::<S, N>(block);
+                            let run = RunReader::of(bytemuck::cast_slice(&scratch.0));
+                            let part = run.part::<S::f32s, N>(0);
+                            block = apply::<S, N>(simd, stage.function, block, |i| part.read(i));
+                        }
+                        Opcode::Neg => block = apply_alone::<S, N>(simd, Unary::Neg, block),
+                        Opcode::Abs => block = apply_alone::<S, N>(simd, Unary::Abs, block),
+                        Opcode::Sqrt => block = apply_alone::<S, N>(simd, Unary::Sqrt, block),
+                        Opcode::Exp => block = apply_alone::<S, N>(simd, Unary::Exp, block),
+                        Opcode::Exp2 => block = apply_alone::<S, N>(simd, Unary::Exp2, block),
+                        Opcode::Square => block = apply_alone::<S, N>(simd, Unary::Square, block),
+                        Opcode::Cut => {
+                            if first + N * S::F32_LANES > stage.count {
+                                scratch.put::<S, N>(block);
+                                cut(scratch, stage.count.saturating_sub(first), stage.number);
+                                block = scratch.get::<S, N>(block);
+                            }
+                        }
+                        Opcode::Write => {
+                            for index in 0..blocks {
+                                let first = first + index * N * S::F32_LANES;
+                                self.targets[stage.count].write::<S, N>(first, block, scratch);
+                            }
+                        }
+                        Opcode::Sum => {
+                            for _ in 0..blocks {
+                                unrolled::<N>(
+                                    #[inline(always)]
+                                    |i| {
+                                        accumulators.values[i % M] =
+                                            simd.add_f32s(accumulators.values[i % M], block[i]);
+                                    },
+                                );
+                            }
+                        }
+                        Opcode::Largest => unrolled::<N>(
+                            #[inline(always)]
+                            |i| {
+                                accumulators.values[i % M] =
+                                    simd.max_f32s(block[i], accumulators.values[i % M]);
+                                let is_number = simd.equal_f32s(block[i], block[i]);
+                                accumulators.nan =
+                                    simd.select_f32s(is_number, accumulators.nan, block[i]);
+                            },
+                        ),
+                    }
+                };
+            }
+            binary_functions!(stages);
+        }
+    }
+}
+
+/// The elements of a tile for the block of N registers that begins with this element.
+#[inline(always)]
+fn part<'p, S: Simd, const N: usize>(
+    stage: &Stage<'p>,
+    first: usize,
+    scratch: &'p mut Scratch,
+) -> RunPart<'p, S::f32s, N> {
+    let offset = first * size_of::<f32>();
+    let bytes = N * S::F32_LANES * size_of::<f32>();
+    if offset + bytes <= stage.run.len() {
+        return stage.run.part(offset);
+    }
+    pad(&mut scratch.0[..N * S::F32_LANES], stage.run, offset, stage.number);
+    RunReader::of(bytemuck::cast_slice(&scratch.0)).part(0)
+}
+
+/// The numbers of the rows that a block of N registers begins and ends in.
+#[inline(always)]
+fn rows<S: Simd, const N: usize>(simd: S, stage: &Stage<'_>, first: usize) -> [S::f32s; 2] {
+    let last = first + N * S::F32_LANES - 1;
+    let row = |element: usize| (element / BLOCK) >> stage.count;
+    let number = |row: usize| simd.splat_f32s(stage.run.read(row * size_of::<f32>()));
+    [number(row(first)), number(row(last))]
+}
+
+/// The elements of a run from a byte on, and others behind its end.
+#[cold]
+#[inline(never)]
+fn pad(elements: &mut [f32], run: RunReader<'_>, offset: usize, rest: f32) {
+    elements.fill(rest);
+    let bytes = bytemuck::cast_slice_mut(elements);
+    let count = run.len().saturating_sub(offset).min(bytes.len());
+    if count > 0 {
+        run.copy_to(offset, &mut bytes[..count]);
+    }
+}
+
+/// Sets the elements from one on.
+#[cold]
+#[inline(never)]
+fn cut(scratch: &mut Scratch, end: usize, value: f32) {
+    scratch.0[end.min(WIDE)..].fill(value);
+}
+
+/// Combines the accumulators: the upper half with the lower one, until one is left.
+#[inline(always)]
+fn reduced<S: Simd, const M: usize>(
+    simd: S,
+    reduction: Reduction,
+    accumulators: &Accumulators<S, M>,
+    scratch: &mut Scratch,
+) -> Reduced {
+    let mut values = accumulators.values;
+    macro_rules! halves {
+        ($x:ident $y:ident => $combined:expr; $($half:literal)*) => {{$(
+            if M > $half {
+                unrolled::<$half>(
+                    #[inline(always)]
+                    |i| {
+                        let ($x, $y) = (values[i], values[i + $half]);
+                        values[i] = $combined;
+                    },
+                );
+            }
+        )*}};
+    }
+    // Of registers, then of the lanes of the one that is left.
+    match reduction {
+        Reduction::Sum => halves!(x y => simd.add_f32s(x, y); 32 16 8 4 2 1),
+        Reduction::Max => halves!(x y => simd.max_f32s(y, x); 32 16 8 4 2 1),
+    }
+    scratch.put::<S, 1>([values[0]]);
+    match reduction {
+        Reduction::Sum => {
+            Reduced { value: halve(&mut scratch.0, S::F32_LANES, |x, y| x + y), is_certain: true }
+        }
+        Reduction::Max => {
+            let value = halve(&mut scratch.0, S::F32_LANES, |x, y| if y > x { y } else { x });
+            let has_nan = any_nan(simd, accumulators.nan);
+            // A comparison does not order the two zeros.
+            Reduced { value, is_certain: !has_nan && value != 0.0 }
+        }
+    }
+}
+
+/// The upper half of the first elements onto the lower one, until one element is left.
+#[inline(always)]
+fn halve(all: &mut [f32; WIDE], count: usize, f: impl Fn(f32, f32) -> f32) -> f32 {
+    macro_rules! halves {
+        ($($half:literal)*) => {$(
+            if count > $half {
+                for i in 0..$half {
+                    all[i] = f(all[i], all[i + $half]);
+                }
+            }
+        )*};
+    }
+    halves!(8 4 2 1);
+    all[0]
+}
+
+impl FusedOutput<'_> {
+    #[inline(always)]
+    fn write<S: Simd, const N: usize>(&mut self, first: usize, block: Block<S, N>, scratch: &mut Scratch) {
+        let offset = first * size_of::<f32>();
+        if first + N * S::F32_LANES <= self.elements {
+            let mut part = self.run.part::<S::f32s, N>(offset);
+            if part.non_temporal() {
+                unrolled::<N>(
+                    #[inline(always)]
+                    |i| part.stream(i, block[i]),
+                );
+            } else {
+                unrolled::<N>(
+                    #[inline(always)]
+                    |i| part.write(i, block[i]),
+                );
+            }
+        } else if first < self.elements {
+            scratch.put::<S, N>(block);
+            let elements = &scratch.0[..self.elements - first];
+            self.run.copy_from(offset, bytemuck::cast_slice(elements));
+        }
+    }
+}

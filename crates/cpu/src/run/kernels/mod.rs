@@ -1,0 +1,108 @@
+//! The numeric inner loops: what each op does to dense tiles.
+//!
+//! A dense tile is a byte slice that holds its elements in row-major order, aligned to its element (see
+//! [`Buffer`](buffer::Buffer), which aligns to a cache line). The executor calls one function per tile op; nothing here
+//! allocates, and nothing here is `unsafe` (only [`crate::run::memory`] is).
+//!
+//! | module | what it does | entry |
+//! |---|---|---|
+//! | [`elementwise`] | every row of the elementwise table on every element type | [`elementwise::apply`] |
+//! | [`cast`] | every element type to every other | [`cast::cast`] |
+//! | [`reduce`] | reduction with a known combine along one axis | [`reduce::reduce`] |
+//! | [`dot`] | matrix product into an accumulator | [`dot::dot`] |
+//! | [`buffer`] | aligned storage of tiles | |
+//!
+//! `fused` is the loop of a fused group, with the functions of `fused_math`. Below them: `simd` chooses the instruction set
+//! and splits tiles into blocks; `integer` and `float` are the loops of the elementwise table; `narrow` runs 16- and 8-bit
+//! floats through binary32; `math32` and `math64` are the transcendental functions of one element, branch-free so that a
+//! block of them is vector code; `formats` converts one element between floating-point formats; `shuffle` transposes
+//! blocks of registers.
+//!
+//! The results do not depend on the instruction set: sums have a fixed order, and a fused multiply-add is written as one
+//! wherever it is used. (A processor without the instruction emulates it.)
+#![allow(
+    clippy::inline_always,
+    reason = "what is not inlined is not compiled for the instruction set of its caller"
+)]
+#![allow(
+    clippy::many_single_char_names,
+    clippy::similar_names,
+    reason = "formulas are read in their usual letters"
+)]
+#![allow(clippy::needless_range_loop, reason = "loops over several arrays of one length read best by index")]
+
+pub mod buffer;
+pub mod cast;
+pub mod dot;
+pub mod elementwise;
+mod float;
+mod formats;
+pub(crate) mod fused;
+pub(crate) mod fused_math;
+mod integer;
+mod math32;
+mod math64;
+mod narrow;
+pub mod reduce;
+pub(crate) mod shuffle;
+mod simd;
+
+use bytemuck::Pod;
+
+/// Where an elementwise function finds an operand.
+#[derive(Clone, Copy, Debug)]
+pub enum Operand<'a> {
+    /// A dense tile with as many elements as the result.
+    Tile(&'a [u8]),
+    /// One value for all elements: its bits, those above its width ignored.
+    Scalar(u64),
+    /// What the result buffer holds before: the function works in place.
+    Out,
+}
+
+/// A native element type of tiles.
+trait Element: Pod + Default {
+    /// The value with these bits, those above its width ignored.
+    fn from_word(bits: u64) -> Self;
+}
+
+macro_rules! element {
+    ($($ty:ty, $bits:ident => $value:expr;)*) => {$(
+        impl Element for $ty {
+            fn from_word($bits: u64) -> Self { $value }
+        }
+    )*};
+}
+element! {
+    u8, bits => bits as u8; u16, bits => bits as u16; u32, bits => bits as u32; u64, bits => bits;
+    i8, bits => bits as i8; i16, bits => bits as i16; i32, bits => bits as i32; i64, bits => bits as i64;
+    f32, bits => f32::from_bits(bits as u32); f64, bits => f64::from_bits(bits);
+}
+
+/// An operand of a known element type.
+#[derive(Clone, Copy)]
+enum Source<'a, T> {
+    Tile(&'a [T]),
+    Scalar(T),
+    Out,
+}
+
+impl<'a, T: Element> Source<'a, T> {
+    fn new(operand: Operand<'a>) -> Self {
+        match operand {
+            Operand::Tile(bytes) => Source::Tile(typed(bytes)),
+            Operand::Scalar(bits) => Source::Scalar(T::from_word(bits)),
+            Operand::Out => Source::Out,
+        }
+    }
+}
+
+/// The elements of a tile. Panics if the tile is not aligned to its elements.
+fn typed<T: Pod>(bytes: &[u8]) -> &[T] {
+    bytemuck::cast_slice(bytes)
+}
+
+/// The elements of a tile, to be written.
+fn typed_mut<T: Pod>(bytes: &mut [u8]) -> &mut [T] {
+    bytemuck::cast_slice_mut(bytes)
+}

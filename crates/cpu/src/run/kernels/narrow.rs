@@ -1,0 +1,137 @@
+//! The floating-point rows of the elementwise table for 16- and 8-bit floats: chunks are widened to binary32 on the
+//! stack, computed there, and rounded once.
+
+use tilewright_ir::{ComparisonFn, Dtype};
+
+use super::simd::{convert, vectorize};
+use super::{Operand, cast, float, formats};
+
+/// The most elements in a chunk.
+const CHUNK: usize = 256;
+/// The elements of a tile that is treated with less stack, which must be zeroed.
+const SMALL: usize = 16;
+
+/// Binary32 values on the stack.
+struct Wide<const CHUNK: usize>([f32; CHUNK]);
+
+impl<const CHUNK: usize> Wide<CHUNK> {
+    fn bytes(&mut self, len: usize) -> &mut [u8] {
+        bytemuck::cast_slice_mut(&mut self.0[..len])
+    }
+
+    /// Loads the part of an operand that belongs to a chunk, and says what it now is.
+    fn load<'a>(&'a mut self, dtype: Dtype, operand: Operand<'_>, start: usize, out: &[u8]) -> Operand<'a> {
+        let len = out.len() / dtype.bytes();
+        let narrow = match operand {
+            Operand::Scalar(bits) => {
+                let mut value = [0.0];
+                cast::widen(dtype, &mut value, &bytemuck::bytes_of(&bits)[..dtype.bytes()]);
+                return Operand::Scalar(value[0].to_bits().into());
+            }
+            Operand::Tile(bytes) => &bytes[start * dtype.bytes()..][..out.len()],
+            Operand::Out => out,
+        };
+        cast::widen(dtype, &mut self.0[..len], narrow);
+        Operand::Tile(self.bytes(len))
+    }
+}
+
+/// A function of one or two elements, as `single` has it for binary32.
+pub(super) fn apply(
+    dtype: Dtype,
+    out: &mut [u8],
+    operands: [Operand<'_>; 2],
+    single: &dyn Fn(&mut [u8], Operand<'_>, Operand<'_>),
+) {
+    if out.len() <= SMALL * dtype.bytes() {
+        apply_chunks::<SMALL>(dtype, out, operands, single);
+    } else {
+        apply_chunks::<CHUNK>(dtype, out, operands, single);
+    }
+}
+
+fn apply_chunks<const CHUNK: usize>(
+    dtype: Dtype,
+    out: &mut [u8],
+    [x, y]: [Operand<'_>; 2],
+    single: &dyn Fn(&mut [u8], Operand<'_>, Operand<'_>),
+) {
+    let (mut wide_x, mut wide_y) = (Wide([0.0; CHUNK]), Wide([0.0; CHUNK]));
+    let mut result = Wide([0.0; CHUNK]);
+    for (index, chunk) in out.chunks_mut(CHUNK * dtype.bytes()).enumerate() {
+        let start = index * CHUNK;
+        let len = chunk.len() / dtype.bytes();
+        let x = wide_x.load(dtype, x, start, chunk);
+        let y = wide_y.load(dtype, y, start, chunk);
+        single(result.bytes(len), x, y);
+        cast::narrow(dtype, chunk, &result.0[..len], false);
+    }
+}
+
+/// A comparison.
+pub(super) fn compare(function: ComparisonFn, dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
+    assert!(
+        !matches!((&x, &y), (Operand::Out, _) | (_, Operand::Out)),
+        "a comparison does not work in place"
+    );
+    let (mut wide_x, mut wide_y) = (Wide([0.0; CHUNK]), Wide([0.0; CHUNK]));
+    let unread = [0; 2 * CHUNK];
+    for (index, chunk) in out.chunks_mut(CHUNK).enumerate() {
+        let start = index * CHUNK;
+        let like = &unread[..chunk.len() * dtype.bytes()];
+        let x = wide_x.load(dtype, x, start, like);
+        let y = wide_y.load(dtype, y, start, like);
+        float::compare_32(function, chunk, x, y);
+    }
+}
+
+/// `x * y + z` rounded once: the product is exact in binary64, the sum is rounded to odd there.
+pub(super) fn fma(dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>, z: Operand<'_>) {
+    let mut wide = [Wide([0.0; CHUNK]), Wide([0.0; CHUNK]), Wide([0.0; CHUNK])];
+    let mut product = [0.0_f32; CHUNK];
+    for (index, chunk) in out.chunks_mut(CHUNK * dtype.bytes()).enumerate() {
+        let start = index * CHUNK;
+        let len = chunk.len() / dtype.bytes();
+        for (wide, operand) in wide.iter_mut().zip([x, y, z]) {
+            if let Operand::Scalar(bits) = wide.load(dtype, operand, start, chunk) {
+                wide.0[..len].fill(f32::from_bits(bits as u32));
+            }
+        }
+        let [x, y, z] = &wide;
+        vectorize(
+            #[inline(always)]
+            || {
+                for i in 0..CHUNK {
+                    product[i] = fma_odd(x.0[i], y.0[i], z.0[i]);
+                }
+            },
+        );
+        cast::narrow(dtype, chunk, &product[..len], false);
+    }
+}
+
+/// x * y + z in binary32 rounded to odd, for operands of at most 11 bits of precision.
+#[inline(always)]
+fn fma_odd(x: f32, y: f32, z: f32) -> f32 {
+    let product = f64::from(x) * f64::from(y);
+    let z = f64::from(z);
+    let sum = product + z;
+    // The exact error of the sum: 0, or it says on which side of the sum the exact value is.
+    let part = sum - product;
+    let error = (product - (sum - part)) + (z - part);
+    let bits = sum.to_bits();
+    let away = (error > 0.0) == (sum > 0.0);
+    let odd = if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
+    // NaN comes of infinities.
+    let inexact = error != 0.0 && !error.is_nan();
+    let sum = if inexact && bits & 1 == 0 { f64::from_bits(odd) } else { sum };
+    formats::f64_to_f32_odd(sum)
+}
+
+/// Converts with a function of one element; a name for the callers in `cast`.
+pub(super) fn each<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[T], f: impl Fn(T) -> R) {
+    vectorize(
+        #[inline(always)]
+        || convert(out, x, f),
+    );
+}

@@ -1,0 +1,392 @@
+//! Reduction of a tile along one axis with a known combine.
+//!
+//! The tile is seen as `(outer, n, inner)`; the result is `(outer, inner)`. The order of combination depends on the
+//! shape alone, never on the processor:
+//!
+//! - `inner` a power of two below 64 (1 is a reduction of rows): the elements `[n, inner]` in row-major order form 64
+//!   interleaved accumulators (of the elements 0, 64, 128, …; 1, 65, 129, …), then the upper half of the accumulators is
+//!   combined onto the lower half, until `inner` are left. With fewer than 64 elements there are as many accumulators as
+//!   the largest power of two that is not above their number.
+//! - otherwise: from the first to the last element of the axis, one after the other.
+//!
+//! Integers wrap. 16- and 8-bit floats accumulate in binary32 and round once at the end. Minima and maxima are those of
+//! the elementwise table, so the result of `min` and `max` is NaN only if all elements are.
+
+use tilewright_ir::Dtype;
+
+use super::shuffle::{SIDE, Word};
+use super::simd::vectorize;
+use super::{Element, cast, math32, math64, typed, typed_mut};
+
+/// How two elements are combined; the rows of the elementwise table of the same names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Combine {
+    /// Sum.
+    Sum,
+    /// Product.
+    Product,
+    /// The smaller one; NaN is ignored.
+    Min,
+    /// The larger one; NaN is ignored.
+    Max,
+    /// The smaller one; NaN if either is.
+    MinNan,
+    /// The larger one; NaN if either is.
+    MaxNan,
+    /// Bitwise and.
+    And,
+    /// Bitwise or.
+    Or,
+    /// Bitwise exclusive or.
+    Xor,
+}
+
+/// The extents of the tile around the axis of reduction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Axis {
+    /// The product of the extents before the axis.
+    pub outer: usize,
+    /// The extent of the axis, at least 1.
+    pub n: usize,
+    /// The product of the extents after the axis.
+    pub inner: usize,
+}
+
+/// The interleaved accumulators of a reduction, and the columns that are reduced at a time.
+const ACCUMULATORS: usize = 64;
+/// The elements of binary32 on the stack for narrow floats.
+const CHUNK: usize = 1024;
+
+/// Integers of one width; only minima and maxima depend on the sign.
+macro_rules! integers {
+    ($combine:expr, $axis:ident, $out:ident, $x:ident, $dtype:ident, $uint:ty, $int:ty) => {
+        match ($combine, $dtype.is_signed()) {
+            (Combine::Min | Combine::MinNan, true) => {
+                run::<$int>($axis, typed_mut($out), typed($x), Ord::min);
+            }
+            (Combine::Max | Combine::MaxNan, true) => {
+                run::<$int>($axis, typed_mut($out), typed($x), Ord::max);
+            }
+            (combine, _) => {
+                let (out, x) = (typed_mut::<$uint>($out), typed::<$uint>($x));
+                match combine {
+                    Combine::Sum => run($axis, out, x, <$uint>::wrapping_add),
+                    Combine::Product => run($axis, out, x, <$uint>::wrapping_mul),
+                    Combine::Min | Combine::MinNan => run($axis, out, x, Ord::min),
+                    Combine::Max | Combine::MaxNan => run($axis, out, x, Ord::max),
+                    Combine::And => run($axis, out, x, |x, y| x & y),
+                    Combine::Or => run($axis, out, x, |x, y| x | y),
+                    Combine::Xor => run($axis, out, x, |x, y| x ^ y),
+                }
+            }
+        }
+    };
+}
+/// Reduces a tile: `out[o, i] = x[o, 0, i] ∘ x[o, 1, i] ∘ …`.
+///
+/// Panics if a tile has the wrong length or alignment, or if floats are combined bitwise.
+pub fn reduce(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u8]) {
+    assert!(axis.n > 0, "an axis has at least one element");
+    assert!(
+        x.len() == axis.outer * axis.n * axis.inner * dtype.bytes(),
+        "the tile has the extents of the axis"
+    );
+    assert!(out.len() == axis.outer * axis.inner * dtype.bytes(), "the result lacks the axis");
+    match (dtype, dtype.bytes()) {
+        (Dtype::I1, _) => bools(combine, axis, out, x),
+        (Dtype::F32, _) => floats_32(combine, axis, typed_mut(out), typed(x)),
+        (Dtype::F64, _) => floats_64(combine, axis, typed_mut(out), typed(x)),
+        _ if dtype.is_float() => narrow(combine, dtype, axis, out, x),
+        (_, 1) => integers!(combine, axis, out, x, dtype, u8, i8),
+        (_, 2) => integers!(combine, axis, out, x, dtype, u16, i16),
+        (_, 4) => integers!(combine, axis, out, x, dtype, u32, i32),
+        _ => integers!(combine, axis, out, x, dtype, u64, i64),
+    }
+}
+
+/// Booleans are integers modulo 2.
+fn bools(combine: Combine, axis: Axis, out: &mut [u8], x: &[u8]) {
+    match combine {
+        Combine::Sum | Combine::Xor => run::<u8>(axis, out, x, |x, y| x ^ y),
+        Combine::Product | Combine::And | Combine::Min | Combine::MinNan => {
+            run::<u8>(axis, out, x, |x, y| x & y);
+        }
+        Combine::Max | Combine::MaxNan | Combine::Or => run::<u8>(axis, out, x, |x, y| x | y),
+    }
+}
+
+macro_rules! floats {
+    ($name:ident, $ty:ty, $math:ident) => {
+        fn $name(combine: Combine, axis: Axis, out: &mut [$ty], x: &[$ty]) {
+            match combine {
+                Combine::Sum => run(axis, out, x, |x, y| x + y),
+                Combine::Product => run(axis, out, x, |x, y| x * y),
+                Combine::Min if quick(axis, out, x, |x, y| if y < x { y } else { x }) => {}
+                Combine::Max if quick(axis, out, x, |x, y| if y > x { y } else { x }) => {}
+                Combine::MinNan if quick(axis, out, x, |x, y| if y < x { y } else { x }) => {}
+                Combine::MaxNan if quick(axis, out, x, |x, y| if y > x { y } else { x }) => {}
+                Combine::Min => run(axis, out, x, $math::min),
+                Combine::Max => run(axis, out, x, $math::max),
+                Combine::MinNan => run(axis, out, x, $math::min_nan),
+                Combine::MaxNan => run(axis, out, x, $math::max_nan),
+                Combine::And | Combine::Or | Combine::Xor => panic!("floats are not combined bitwise"),
+            }
+        }
+    };
+}
+floats!(floats_32, f32, math32);
+floats!(floats_64, f64, math64);
+
+/// A minimum or maximum of rows by a comparison. True if that is what the combine gives: without NaN, the least (or
+/// largest) number is the same whatever the order, unless it is a zero, of which there are two.
+fn quick<T: Element + PartialOrd>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Copy) -> bool {
+    let zero = T::default();
+    if axis.inner != 1 {
+        return false;
+    }
+    let has_nan = vectorize(
+        #[inline(always)]
+        || {
+            let mut has_nan = false;
+            let (blocks, tail) = x.as_chunks::<ACCUMULATORS>();
+            for block in blocks {
+                let mut any = 0_u8;
+                for value in block {
+                    any |= u8::from(is_nan(*value));
+                }
+                has_nan |= any != 0;
+            }
+            has_nan | tail.iter().any(|&value| is_nan(value))
+        },
+    );
+    if has_nan {
+        return false;
+    }
+    run(axis, out, x, f);
+    out.iter().all(|&value| value != zero)
+}
+
+/// Whether it is not even equal to itself.
+#[inline(always)]
+#[expect(clippy::eq_op, reason = "that is what a NaN is")]
+fn is_nan<T: PartialEq + Copy>(value: T) -> bool {
+    value != value
+}
+
+/// Narrow floats through binary32: many short reductions at a time, or parts of a long one.
+fn narrow(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u8]) {
+    let bytes = dtype.bytes();
+    let Axis { n, inner, .. } = axis;
+    if out.is_empty() {
+        return;
+    }
+    if n * inner > CHUNK {
+        let blocks = out.chunks_exact_mut(inner * bytes).zip(x.chunks_exact(n * inner * bytes));
+        blocks.for_each(|(out, x)| narrow_long(combine, dtype, n, out, x));
+        return;
+    }
+    let (mut wide, mut sums) = ([0.0_f32; CHUNK], [0.0_f32; CHUNK]);
+    let most = CHUNK / (n * inner);
+    for (out, x) in out.chunks_mut(most * inner * bytes).zip(x.chunks(most * n * inner * bytes)) {
+        let wide = &mut wide[..x.len() / bytes];
+        let sums = &mut sums[..out.len() / bytes];
+        cast::widen(dtype, wide, x);
+        floats_32(combine, Axis { outer: sums.len() / inner, n, inner }, sums, wide);
+        cast::narrow(dtype, out, sums, false);
+    }
+}
+
+/// `[n, inner]` narrow floats to `[inner]`, at most [`ACCUMULATORS`] columns and [`CHUNK`] elements at a time.
+fn narrow_long(combine: Combine, dtype: Dtype, n: usize, out: &mut [u8], x: &[u8]) {
+    let bytes = dtype.bytes();
+    let inner = out.len() / bytes;
+    let mut wide = [0.0_f32; CHUNK];
+    let mut sums = [0.0_f32; ACCUMULATORS];
+    for (index, out) in out.chunks_mut(ACCUMULATORS * bytes).enumerate() {
+        let columns = out.len() / bytes;
+        let sums = &mut sums[..columns];
+        let mut row = 0;
+        while row < n {
+            // The sums so far take the place of a first row.
+            let carried = usize::from(row > 0);
+            let rows = (n - row).min(CHUNK / columns - carried);
+            wide[..carried * columns].copy_from_slice(&sums[..carried * columns]);
+            let fresh = &mut wide[carried * columns..][..rows * columns];
+            if columns == inner {
+                cast::widen(dtype, fresh, &x[row * inner * bytes..][..rows * inner * bytes]);
+            } else {
+                for (r, line) in fresh.chunks_exact_mut(columns).enumerate() {
+                    let start = (row + r) * inner + index * ACCUMULATORS;
+                    cast::widen(dtype, line, &x[start * bytes..][..columns * bytes]);
+                }
+            }
+            let part = Axis { outer: 1, n: carried + rows, inner: columns };
+            floats_32(combine, part, sums, &wide[..(carried + rows) * columns]);
+            row += rows;
+        }
+        cast::narrow(dtype, out, sums, false);
+    }
+}
+
+/// The reduction with a combine that is inlined.
+fn run<T: Element>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Copy) {
+    let Axis { n, inner, .. } = axis;
+    if out.is_empty() {
+        return;
+    }
+    // Many rows, a square of them at a time.
+    let (mut out, mut x) = (out, x);
+    if inner == 1 && n >= SIDE && size_of::<T>() == size_of::<u32>() {
+        let whole = out.len() - out.len() % SIDE;
+        let (square_out, square_x);
+        (square_out, out) = out.split_at_mut(whole);
+        (square_x, x) = x.split_at(whole * n);
+        let squares = square_out.chunks_exact_mut(SIDE).zip(square_x.chunks_exact(SIDE * n));
+        vectorize(
+            #[inline(always)]
+            || {
+                for (out, block) in squares {
+                    rows(out, block, f);
+                }
+            },
+        );
+    }
+    let blocks = out.chunks_exact_mut(inner).zip(x.chunks_exact(n * inner));
+    // Loops, not `for_each`: that is a function of its own, which is not compiled for the instruction set.
+    if inner < ACCUMULATORS && inner.is_power_of_two() {
+        vectorize(
+            #[inline(always)]
+            || {
+                for (out, block) in blocks {
+                    horizontal(out, block, f);
+                }
+            },
+        );
+    } else {
+        vectorize(
+            #[inline(always)]
+            || {
+                for (out, block) in blocks {
+                    vertical(out, block, f);
+                }
+            },
+        );
+    }
+}
+
+/// Rows of accumulators combined into the first one, a few columns at a time, so that these stay in registers.
+#[inline(always)]
+fn fold_rows<T: Element>(
+    first: &[T; ACCUMULATORS],
+    rows: &[[T; ACCUMULATORS]],
+    f: impl Fn(T, T) -> T + Copy,
+) -> [T; ACCUMULATORS] {
+    /// 32 elements of 32 bits are two registers of 512 bits.
+    const PART: usize = 32;
+    let mut accumulators = *first;
+    for (index, part) in accumulators.as_chunks_mut::<PART>().0.iter_mut().enumerate() {
+        let mut sums = *part;
+        for row in rows {
+            let row = &row.as_chunks::<PART>().0[index];
+            for i in 0..PART {
+                sums[i] = f(sums[i], row[i]);
+            }
+        }
+        *part = sums;
+    }
+    accumulators
+}
+
+/// The accumulators of some elements, and how many there are; those behind them are unspecified.
+#[inline(always)]
+fn accumulators<T: Element>(block: &[T], f: impl Fn(T, T) -> T + Copy) -> ([T; ACCUMULATORS], usize) {
+    if let Some((first, rest)) = block.split_first_chunk::<ACCUMULATORS>() {
+        let (rows, tail) = rest.as_chunks::<ACCUMULATORS>();
+        let mut accumulators = fold_rows(first, rows, f);
+        if !tail.is_empty() {
+            // Through a copy: what is indexed by a number that is not known at compile time is kept in memory.
+            let mut all = accumulators;
+            for (accumulator, &value) in all.iter_mut().zip(tail) {
+                *accumulator = f(*accumulator, value);
+            }
+            accumulators = all;
+        }
+        return (accumulators, ACCUMULATORS);
+    }
+    let mut accumulators = [T::default(); ACCUMULATORS];
+    let count = 1 << block.len().ilog2();
+    accumulators[..count].copy_from_slice(&block[..count]);
+    for (accumulator, &value) in accumulators.iter_mut().zip(&block[count..]) {
+        *accumulator = f(*accumulator, value);
+    }
+    (accumulators, count)
+}
+
+/// Combines the upper half of the accumulators onto the lower half, for each size above the wanted one. Unrolled, so that
+/// the accumulators stay in registers.
+macro_rules! halve {
+    ($accumulators:ident, $count:expr, $wanted:expr, $f:ident, $($half:literal)*) => {$(
+        if $count > $half && $wanted <= $half {
+            for i in 0..$half {
+                $accumulators[i] = $f($accumulators[i], $accumulators[i + $half]);
+            }
+        }
+    )*};
+}
+
+/// `[n, inner]` elements to `[inner]`, in interleaved accumulators; the length of `out` divides [`ACCUMULATORS`].
+#[inline(always)]
+fn horizontal<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
+    let (mut accumulators, count) = accumulators(block, f);
+    halve!(accumulators, count, out.len(), f, 32 16 8 4 2 1);
+    out.copy_from_slice(&accumulators[..out.len()]);
+}
+
+/// [`horizontal`] for [`SIDE`] rows of at least as many elements of 32 bits: the last [`SIDE`] accumulators of all rows are
+/// transposed and combined side by side, in the same order.
+#[inline(always)]
+fn rows<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
+    let mut square = [[T::default(); SIDE]; SIDE];
+    for (line, row) in square.iter_mut().zip(block.chunks_exact(block.len() / SIDE)) {
+        let (mut accumulators, count) = accumulators(row, f);
+        halve!(accumulators, count, SIDE, f, 32 16);
+        line.copy_from_slice(&accumulators[..SIDE]);
+    }
+    u32::transpose(bytemuck::cast_mut(&mut square));
+    for half in [8, 4, 2, 1] {
+        let (lower, upper) = square.split_at_mut(half);
+        for (lower, upper) in lower.iter_mut().zip(upper) {
+            for i in 0..SIDE {
+                lower[i] = f(lower[i], upper[i]);
+            }
+        }
+    }
+    out.copy_from_slice(&square[0]);
+}
+
+/// `[n, inner]` elements to `[inner]`, row by row.
+#[inline(always)]
+fn vertical<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
+    let inner = out.len();
+    for (index, out) in out.chunks_mut(ACCUMULATORS).enumerate() {
+        let width = out.len();
+        let mut sums = [T::default(); ACCUMULATORS];
+        let mut rows = block.chunks_exact(inner).map(|row| &row[index * ACCUMULATORS..][..width]);
+        sums[..width].copy_from_slice(rows.next().expect("an axis has at least one element"));
+        for row in rows {
+            match row.first_chunk::<ACCUMULATORS>() {
+                Some(row) => {
+                    for i in 0..ACCUMULATORS {
+                        sums[i] = f(sums[i], row[i]);
+                    }
+                }
+                None => {
+                    for (sum, &value) in sums.iter_mut().zip(row) {
+                        *sum = f(*sum, value);
+                    }
+                }
+            }
+        }
+        out.copy_from_slice(&sums[..width]);
+    }
+}

@@ -1,0 +1,296 @@
+//! Launching: a program for every point of a grid, spread over threads.
+//!
+//! The calling thread begins alone, and wakes others only once enough work is left that waking them pays: a small launch
+//! never leaves the calling thread. Scheduling is guided: chunks shrink towards the end, so that many tiny programs cost
+//! little and a few large ones balance.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use smallvec::SmallVec;
+use tilewright_base::Diagnostic;
+
+use crate::program::Program;
+use crate::run::argument::Argument;
+use crate::run::fault::{Fault, FaultKind, Outcome};
+use crate::run::interrupt::{Control, Interrupt, POLL_INTERVAL};
+use crate::run::kernels::buffer::OutOfMemory;
+use crate::run::machine::Machine;
+use crate::run::memory::Region;
+
+/// A launch of a program.
+pub struct Launch<'a> {
+    /// How many programs run along x, y and z; x is counted fastest. If one is 0, nothing runs.
+    pub grid: [u32; 3],
+    /// The arguments, one for each parameter.
+    pub arguments: &'a [Argument<'a>],
+    /// Memory that pointers of unknown provenance (made of integers, say) may access besides that of the arguments.
+    pub foreign: &'a [Region<'a>],
+    /// How many threads may work, the calling one among them; 0 counts as 1.
+    pub threads: usize,
+    /// What stops the launch early.
+    pub interrupt: Interrupt<'a>,
+}
+
+/// Launches estimated to take longer, in nanoseconds, are spread over threads.
+const WORTH_WAKING: u64 = 20_000;
+
+/// The most programs in a chunk.
+const MAX_CHUNK: u64 = 1024;
+
+/// What the threads of a launch share.
+struct Shared<'a> {
+    program: &'a Program,
+    launch: &'a Launch<'a>,
+    regions: &'a [Region<'a>],
+    total: u64,
+    /// The first program that no thread has taken.
+    next: AtomicU64,
+    stop: AtomicBool,
+    /// The fault of the lowest program that faulted.
+    fault: Mutex<Option<(u64, Box<Fault>)>>,
+    /// Helpers that still work.
+    helpers: Mutex<usize>,
+    helper_done: Condvar,
+}
+
+/// Measures how long programs take, while the calling thread works alone.
+struct Probe {
+    start: Instant,
+    done: u64,
+    /// How many programs to run until the clock is looked at.
+    chunk: u64,
+}
+
+impl Probe {
+    /// Adds programs that were run. True if the rest is worth waking others for.
+    fn finds_work(&mut self, shared: &Shared<'_>, programs: u64) -> bool {
+        self.done += programs;
+        self.chunk = self.done.min(MAX_CHUNK);
+        let each = self.start.elapsed().as_nanos() as u64 / self.done;
+        shared.program.measured.store(each.max(1), Ordering::Relaxed);
+        each.saturating_mul(shared.total - self.done) > WORTH_WAKING
+    }
+}
+
+/// Counts a helper down when dropped, also if the helper panics.
+struct Done<'s, 'a>(&'s Shared<'a>);
+
+impl Drop for Done<'_, '_> {
+    fn drop(&mut self) {
+        *self.0.helpers.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.helper_done.notify_one();
+    }
+}
+
+impl Program {
+    /// Runs the program for every point of the grid.
+    ///
+    /// Fails with the diagnostic of a program that could not go on: of those that were running, the one with the lowest
+    /// number, x counted fastest. Programs that ran before it have had their effects.
+    ///
+    /// Panics if there are not as many arguments as parameters, or of the other kind.
+    pub fn launch(&self, launch: &Launch<'_>) -> Result<(), Box<Diagnostic>> {
+        self.check_arguments(launch.arguments);
+        let [x, y, z] = launch.grid.map(u64::from);
+        let total = x.saturating_mul(y).saturating_mul(z);
+        if total == 0 {
+            return Ok(());
+        }
+        let pointers = launch.arguments.iter().filter_map(|argument| match argument {
+            Argument::Pointer { region, .. } => Some(*region),
+            Argument::Scalar(_) => None,
+        });
+        let regions: SmallVec<[Region<'_>; 16]> = pointers.chain(launch.foreign.iter().copied()).collect();
+        let shared = Shared {
+            program: self,
+            launch,
+            regions: &regions,
+            total,
+            next: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            fault: Mutex::new(None),
+            helpers: Mutex::new(0),
+            helper_done: Condvar::new(),
+        };
+        shared.run();
+        let fault = shared.fault.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match fault {
+            None => Ok(()),
+            Some((number, fault)) => {
+                let id = coordinates(launch.grid, number);
+                Err(Box::new(fault.diagnostic(self, launch.arguments, id)))
+            }
+        }
+    }
+
+    fn check_arguments(&self, arguments: &[Argument<'_>]) {
+        assert!(arguments.len() == self.parameters.len(), "a launch has an argument for each parameter");
+        for (parameter, argument) in self.parameters.iter().zip(arguments) {
+            let is_pointer = matches!(argument, Argument::Pointer { .. });
+            let wanted = self.ty(parameter.slot).is_pointer();
+            assert!(is_pointer == wanted, "argument {} is of the wrong kind", parameter.name);
+        }
+    }
+}
+
+impl<'a> Shared<'a> {
+    fn run(&'a self) {
+        let threads = self.launch.threads.max(1).min(usize::try_from(self.total).unwrap_or(usize::MAX));
+        if threads == 1 {
+            self.work(true, None);
+            return;
+        }
+        let known = self.program.measured.load(Ordering::Relaxed);
+        let estimate = if known == 0 { self.program.estimate } else { known };
+        if estimate.saturating_mul(self.total) > 2 * WORTH_WAKING {
+            self.spread(threads);
+            return;
+        }
+        // Alone, until the measured time exceeds the estimate.
+        let mut probe = Probe { start: Instant::now(), done: 0, chunk: 1 };
+        if self.work(true, Some(&mut probe)) {
+            self.spread(threads);
+        }
+    }
+
+    /// Works with the help of other threads.
+    fn spread(&'a self, threads: usize) {
+        let Some(pool) = pool(threads - 1) else {
+            self.work(true, None);
+            return;
+        };
+        *self.helpers.lock().unwrap_or_else(PoisonError::into_inner) = threads - 1;
+        pool.in_place_scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(|_| {
+                    let _done = Done(self);
+                    self.work(false, None);
+                });
+            }
+            self.work(true, None);
+            self.wait();
+        });
+    }
+
+    /// Waits for the helpers, and polls the interrupt meanwhile.
+    fn wait(&self) {
+        let Interrupt::Poll(poll) = self.launch.interrupt else { return };
+        let mut helpers = self.helpers.lock().unwrap_or_else(PoisonError::into_inner);
+        while *helpers > 0 {
+            let waited = self.helper_done.wait_timeout(helpers, POLL_INTERVAL);
+            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            helpers = guard;
+            if timeout.timed_out() && !self.stop.load(Ordering::Relaxed) {
+                drop(helpers);
+                if poll() {
+                    self.fail(u64::MAX, Fault::new(FaultKind::Interrupted));
+                }
+                helpers = self.helpers.lock().unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// Runs programs until none is left, or until the probe finds work for helpers. True if it does.
+    fn work(&'a self, is_caller: bool, mut probe: Option<&mut Probe>) -> bool {
+        let control = Control::new(&self.stop, self.launch.interrupt, is_caller);
+        let grid = self.launch.grid;
+        let machine = unless_out_of_memory(|| {
+            Machine::new(self.program, self.launch.arguments, self.regions, grid, control)
+        });
+        let mut machine = match machine {
+            Ok(machine) => machine,
+            Err(fault) => {
+                self.fail(0, fault);
+                return false;
+            }
+        };
+        while let Some((first, end)) = self.take(probe.as_ref().map_or(MAX_CHUNK, |probe| probe.chunk)) {
+            let mut id = coordinates(grid, first);
+            for number in first..end {
+                let outcome = unless_out_of_memory(|| {
+                    machine.control.check()?;
+                    machine.run_at(id)
+                });
+                if let Err(fault) = outcome {
+                    self.fail(number, fault);
+                    return false;
+                }
+                id[0] += 1;
+                if id[0] == grid[0] {
+                    id = coordinates(grid, number + 1);
+                }
+            }
+            if let Some(probe) = &mut probe
+                && probe.finds_work(self, end - first)
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes the next chunk, of `most` programs at the most.
+    fn take(&self, most: u64) -> Option<(u64, u64)> {
+        let threads = self.launch.threads.max(1) as u64;
+        let mut first = self.next.load(Ordering::Relaxed);
+        loop {
+            let left = self.total.checked_sub(first).filter(|&left| left > 0)?;
+            let count = (left / (threads * 8)).clamp(1, most);
+            let end = first + count;
+            match self.next.compare_exchange_weak(first, end, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some((first, end)),
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    /// Records a fault and stops all threads. An interruption counts only if there is no other fault.
+    fn fail(&self, number: u64, fault: Box<Fault>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let number = if matches!(fault.kind, FaultKind::Interrupted) { u64::MAX } else { number };
+        let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.as_ref().is_none_or(|(lowest, _)| number < *lowest) {
+            *first = Some((number, fault));
+        }
+    }
+}
+
+/// The outcome of a program of the grid; a failed allocation, which unwinds, becomes a fault.
+fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    // The values that the program leaves behind are dead.
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|payload| {
+        if payload.is::<OutOfMemory>() {
+            return Err(Fault::new(FaultKind::OutOfMemory));
+        }
+        std::panic::resume_unwind(payload)
+    })
+}
+
+/// The point of the grid with this number, x counted fastest.
+fn coordinates(grid: [u32; 3], number: u64) -> [u32; 3] {
+    let (x, y) = (u64::from(grid[0].max(1)), u64::from(grid[1].max(1)));
+    [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
+}
+
+/// The pool of this size, made once. None if the system refuses more threads.
+///
+/// The threads of a pool do not survive a fork, so a pool belongs to a process: in the child the first launch makes a
+/// new one.
+fn pool(threads: usize) -> Option<Arc<rayon::ThreadPool>> {
+    static POOLS: Mutex<BTreeMap<(u32, usize), Arc<rayon::ThreadPool>>> = Mutex::new(BTreeMap::new());
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (std::process::id(), threads);
+    if let Some(pool) = pools.get(&key) {
+        return Some(pool.clone());
+    }
+    let builder = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|_| format!("tilewright-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+    let pool = Arc::new(builder.build().ok()?);
+    pools.insert(key, pool.clone());
+    Some(pool)
+}

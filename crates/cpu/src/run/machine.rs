@@ -1,0 +1,398 @@
+//! The machine of one thread: executes the steps of a program for one point of the grid after the other.
+#![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
+
+use std::cell::{Cell, RefCell};
+
+use smallvec::SmallVec;
+
+use crate::program::{Action, Block, BlockId, Program, Slot, Step, Use};
+use crate::run::argument::Argument;
+use crate::run::fault::{Fault, FaultKind, Outcome};
+use crate::run::interrupt::Control;
+use crate::run::kernels::dot::Scratch;
+use crate::run::memory::{Region, advise_large_pages, fence_stores};
+use crate::run::ops;
+use crate::run::tile::Tile;
+use crate::run::value::{Affine, Form, Provenance, Value};
+use crate::types::TileType;
+
+/// The values of a program and its place in the grid.
+pub(crate) struct Machine<'a> {
+    pub program: &'a Program,
+    pub arguments: &'a [Argument<'a>],
+    /// The memory of all arguments, for pointers of unknown provenance.
+    pub regions: &'a [Region<'a>],
+    pub control: Control<'a>,
+    pub grid: [u32; 3],
+    pub id: [u32; 3],
+    /// The number of programs of the launch.
+    programs: usize,
+    slots: Vec<Value>,
+    /// Values that a block has yielded, until they are parameters of the next block or results of the step.
+    stack: Vec<Value>,
+    scratch: Option<Box<Scratch>>,
+    /// The addresses of regions for which large pages have been advised.
+    advised: RefCell<SmallVec<[u64; 2]>>,
+}
+
+/// More bytes than the caches of common processors hold.
+const LARGER_THAN_CACHES: usize = 48 << 20;
+
+/// Allocations that a thread keeps from one machine to the next.
+#[derive(Default)]
+struct Spare {
+    slots: Vec<Value>,
+    stack: Vec<Value>,
+    scratch: Option<Box<Scratch>>,
+}
+
+thread_local! {
+    static SPARE: Cell<Spare> =
+        const { Cell::new(Spare { slots: Vec::new(), stack: Vec::new(), scratch: None }) };
+}
+
+impl<'a> Machine<'a> {
+    /// A machine that has run the preamble. Fails as a step may fail.
+    pub(crate) fn new(
+        program: &'a Program,
+        arguments: &'a [Argument<'a>],
+        regions: &'a [Region<'a>],
+        grid: [u32; 3],
+        control: Control<'a>,
+    ) -> Outcome<Self> {
+        let Spare { mut slots, stack, scratch } = SPARE.try_with(Cell::take).unwrap_or_default();
+        if slots.len() < program.slots.len() {
+            slots.resize(program.slots.len(), Value::EMPTY);
+        }
+        let programs = grid.iter().fold(1_usize, |count, &extent| count.saturating_mul(extent as usize));
+        let advised = RefCell::default();
+        let mut machine = Self {
+            program,
+            arguments,
+            regions,
+            control,
+            grid,
+            id: [0; 3],
+            programs,
+            slots,
+            stack,
+            scratch,
+            advised,
+        };
+        for (index, (parameter, argument)) in program.parameters.iter().zip(arguments).enumerate() {
+            let value = match argument {
+                Argument::Pointer { address, .. } => {
+                    Value::uniform(*address).with_provenance(Provenance::argument(index))
+                }
+                Argument::Scalar(bits) => Value::uniform(machine.ty(parameter.slot).number.truncate(*bits)),
+            };
+            machine.slots[parameter.slot as usize] = value;
+        }
+        machine.run(program.preamble)?;
+        Ok(machine)
+    }
+
+    /// Runs the program at a point of the grid.
+    pub(crate) fn run_at(&mut self, id: [u32; 3]) -> Outcome {
+        self.id = id;
+        self.run(self.program.body)
+    }
+
+    /// The type of a slot.
+    pub(crate) fn ty(&self, slot: Slot) -> &'a TileType {
+        self.program.ty(slot)
+    }
+
+    /// The type of an operand.
+    pub(crate) fn type_of(&self, operand: Use) -> &'a TileType {
+        &self.program.types[operand.ty as usize]
+    }
+
+    /// The form of an operand, which stays in its slot: a symbolic form in a dead slot holds no memory.
+    #[inline]
+    pub(crate) fn form(&self, operand: Use) -> &Form {
+        &self.slots[operand.slot as usize].form
+    }
+
+    /// The form of the value of a slot.
+    #[inline]
+    pub(crate) fn form_of(&self, slot: Slot) -> &Form {
+        &self.slots[slot as usize].form
+    }
+
+    /// The provenance of the pointers of an operand.
+    #[inline]
+    pub(crate) fn provenance(&self, operand: Use) -> Provenance {
+        self.slots[operand.slot as usize].provenance
+    }
+
+    /// The value of an operand: moved out if this is its last use.
+    #[inline]
+    pub(crate) fn take(&mut self, operand: Use) -> Value {
+        let slot = &mut self.slots[operand.slot as usize];
+        if operand.last { std::mem::replace(slot, Value::EMPTY) } else { slot.clone() }
+    }
+
+    /// Frees operands that were looked at and not taken.
+    pub(crate) fn release(&mut self, operands: &[Use]) {
+        for operand in operands.iter().filter(|operand| operand.last) {
+            self.slots[operand.slot as usize] = Value::EMPTY;
+        }
+    }
+
+    /// Frees the values of slots.
+    #[inline]
+    pub(crate) fn clear(&mut self, slots: &[Slot]) {
+        for &slot in slots {
+            self.slots[slot as usize] = Value::EMPTY;
+        }
+    }
+
+    /// The operand with this number, if it is there.
+    pub(crate) fn take_optional(&mut self, step: &Step, index: usize) -> Option<Value> {
+        step.operands.get(index).map(|&operand| self.take(operand))
+    }
+
+    /// The tile of an operand that is dense: moved out if this is its last use. None if it has another form.
+    #[inline(always)]
+    pub(crate) fn take_tile(&mut self, operand: Use) -> Option<Tile> {
+        match &mut self.slots[operand.slot as usize].form {
+            // An empty tile stays behind in the dead slot.
+            Form::Dense(tile) if operand.last => Some(std::mem::take(tile)),
+            Form::Dense(tile) => Some(tile.clone()),
+            Form::Uniform(_) | Form::Affine(_) | Form::Box(_) => None,
+        }
+    }
+
+    /// A tile of so many bytes to write: that which the slot had in the program before, if it fits.
+    #[inline(always)]
+    pub(crate) fn tile_for(&mut self, slot: Slot, bytes: usize) -> Tile {
+        match &mut self.slots[slot as usize].form {
+            Form::Dense(tile) if tile.bytes().len() == bytes && tile.is_unique() => std::mem::take(tile),
+            _ => Tile::new(bytes),
+        }
+    }
+
+    /// Sets a slot. It is inlined, so that the value is constructed in place: moves of it would cost more than its op.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, slot: Slot, value: Value) {
+        if self.program.symbolic {
+            self.slots[slot as usize] = value;
+        } else {
+            self.slots[slot as usize] = self.materialized(slot, value);
+        }
+    }
+
+    /// Sets a slot to a uniform value of unknown provenance.
+    #[inline(always)]
+    pub(crate) fn set_uniform(&mut self, slot: Slot, bits: u64) {
+        if self.program.symbolic {
+            let value = &mut self.slots[slot as usize];
+            value.form = Form::Uniform(bits);
+            value.provenance = Provenance::UNKNOWN;
+        } else {
+            self.set(slot, Value::uniform(bits));
+        }
+    }
+
+    /// Sets a slot to a uniform pointer.
+    #[inline(always)]
+    pub(crate) fn set_pointer(&mut self, slot: Slot, address: u64, provenance: Provenance) {
+        self.set_uniform(slot, address);
+        self.slots[slot as usize].provenance = provenance;
+    }
+
+    /// Sets a slot to affine pointers.
+    #[inline(always)]
+    pub(crate) fn set_pointers(&mut self, slot: Slot, pointers: Affine, provenance: Provenance) {
+        if self.program.symbolic {
+            let value = &mut self.slots[slot as usize];
+            value.form = Form::Affine(pointers);
+            value.provenance = provenance;
+        } else {
+            self.set(slot, Value::from(Form::Affine(pointers)).with_provenance(provenance));
+        }
+    }
+
+    /// Sets a slot to a dense tile of unknown provenance.
+    #[inline(always)]
+    pub(crate) fn set_dense(&mut self, slot: Slot, tile: Tile) {
+        let value = &mut self.slots[slot as usize];
+        value.form = Form::Dense(tile);
+        value.provenance = Provenance::UNKNOWN;
+    }
+
+    #[cold]
+    fn materialized(&self, slot: Slot, value: Value) -> Value {
+        let ty = self.ty(slot);
+        if ty.is_scalar() {
+            return value;
+        }
+        let provenance = value.provenance;
+        Value::dense(ops::materialize::materialize(ty, value)).with_provenance(provenance)
+    }
+
+    /// Whether stores of `bytes` by each program of the launch to a region are better non-temporal: the data exceeds the
+    /// caches, so that the first of it is evicted before it is read.
+    #[inline]
+    pub(crate) fn non_temporal(&self, region: &Region<'_>, bytes: usize) -> bool {
+        let is_large =
+            region.len() >= LARGER_THAN_CACHES && bytes.saturating_mul(self.programs) >= LARGER_THAN_CACHES;
+        if is_large && !self.advised.borrow().contains(&region.address()) {
+            self.advised.borrow_mut().push(region.address());
+            advise_large_pages(region);
+        }
+        is_large
+    }
+
+    /// Packing memory of matrix products.
+    pub(crate) fn scratch(&mut self) -> &mut Scratch {
+        self.scratch.get_or_insert_default()
+    }
+
+    /// Executes the steps of a block. Its parameters are set.
+    pub(crate) fn run(&mut self, block: BlockId) -> Outcome {
+        let block: &'a Block = &self.program.blocks[block as usize];
+        self.clear(&block.kills);
+        let mut steps = &block.steps[..];
+        while let [step, rest @ ..] = steps {
+            steps = rest;
+            if let Action::Fused(group) = &step.action {
+                let (members, others) = rest.split_at(group.members);
+                if ops::fused::execute(self, group, members)? {
+                    steps = others;
+                }
+                continue;
+            }
+            self.single(step)?;
+        }
+        Ok(())
+    }
+
+    /// Executes a step by itself. It is inlined, with the match on ops: a call for each step is measurable.
+    #[inline(always)]
+    pub(crate) fn single(&mut self, step: &'a Step) -> Outcome {
+        ops::execute(self, step).map_err(|fault| fault.in_step(step))?;
+        self.clear(&step.kills);
+        Ok(())
+    }
+
+    /// The block with this number.
+    pub(crate) fn block(&self, block: BlockId) -> &'a Block {
+        &self.program.blocks[block as usize]
+    }
+
+    /// Pushes operands onto the stack.
+    pub(crate) fn push(&mut self, uses: &[Use]) {
+        for &operand in uses {
+            let value = self.take(operand);
+            self.stack.push(value);
+        }
+    }
+
+    /// Moves as many values as there are slots from the stack to them.
+    pub(crate) fn pop_into(&mut self, slots: &[Slot]) {
+        let first = self.stack.len() - slots.len();
+        for (value, &slot) in self.stack.drain(first..).zip(slots) {
+            self.slots[slot as usize] = value;
+        }
+    }
+
+    /// Counts from lower to upper, in the mathematical sense: the counter does not wrap.
+    pub(crate) fn for_loop(&mut self, step: &'a Step) -> Outcome {
+        let body = step.blocks[0];
+        let [lower, upper, stride, carried @ ..] = &step.operands[..] else {
+            unreachable!("the verifier checks that a loop has bounds")
+        };
+        let number = self.type_of(*lower).number;
+        let [lower, upper, stride] = [lower, upper, stride].map(|&operand| {
+            let bits = self.take(operand).scalar();
+            if number.is_signed() { i128::from(number.extend(bits)) } else { i128::from(bits) }
+        });
+        if stride == 0 {
+            return Err(Fault::new(FaultKind::LoopStep));
+        }
+        self.push(carried);
+        let block = self.block(body);
+        let [index, parameters @ ..] = &block.parameters[..] else {
+            unreachable!("the verifier checks that the body takes the counter")
+        };
+        let mut counter = lower;
+        while if stride > 0 { counter < upper } else { counter > upper } {
+            self.pop_into(parameters);
+            self.slots[*index as usize] = Value::uniform(number.truncate(counter as u64));
+            self.run(body)?;
+            self.push(&block.yields);
+            self.control.check()?;
+            counter += stride;
+        }
+        self.pop_into(&step.results);
+        Ok(())
+    }
+
+    pub(crate) fn while_loop(&mut self, step: &'a Step) -> Outcome {
+        let (condition, body) = (step.blocks[0], step.blocks[1]);
+        self.push(&step.operands);
+        let (condition_block, body_block) = (self.block(condition), self.block(body));
+        loop {
+            let first = self.stack.len() - step.operands.len();
+            for (index, &slot) in condition_block.parameters.iter().enumerate() {
+                self.slots[slot as usize] = self.stack[first + index].clone();
+            }
+            self.run(condition)?;
+            if self.take(condition_block.yields[0]).scalar() == 0 {
+                break;
+            }
+            self.pop_into(&body_block.parameters);
+            self.run(body)?;
+            self.push(&body_block.yields);
+            self.control.check()?;
+        }
+        self.pop_into(&step.results);
+        Ok(())
+    }
+
+    pub(crate) fn if_else(&mut self, step: &'a Step) -> Outcome {
+        let is_false = self.take(step.operands[0]).scalar() == 0;
+        let chosen = step.blocks[usize::from(is_false)];
+        self.run(chosen)?;
+        self.push(&self.block(chosen).yields);
+        self.pop_into(&step.results);
+        Ok(())
+    }
+
+    /// Sets the parameters of a block, runs it, and leaves what it yields on the stack.
+    pub(crate) fn call(&mut self, block: BlockId, parameters: impl IntoIterator<Item = Value>) -> Outcome {
+        let data = self.block(block);
+        for (value, &slot) in parameters.into_iter().zip(&data.parameters) {
+            self.slots[slot as usize] = value;
+        }
+        self.run(block)?;
+        self.push(&data.yields);
+        Ok(())
+    }
+
+    /// The last value of the stack.
+    pub(crate) fn pop(&mut self) -> Value {
+        self.stack.pop().unwrap_or(Value::EMPTY)
+    }
+}
+
+impl Drop for Machine<'_> {
+    fn drop(&mut self) {
+        fence_stores();
+        // The values are dead; only tiles hold memory.
+        let slots = &mut self.slots[..self.program.slots.len()];
+        for value in slots.iter_mut().filter(|value| matches!(value.form, Form::Dense(_))) {
+            *value = Value::EMPTY;
+        }
+        self.stack.clear();
+        let spare = Spare {
+            slots: std::mem::take(&mut self.slots),
+            stack: std::mem::take(&mut self.stack),
+            scratch: self.scratch.take(),
+        };
+        // While the thread ends there is nothing to keep it for.
+        let _ = SPARE.try_with(|kept| kept.set(spare));
+    }
+}

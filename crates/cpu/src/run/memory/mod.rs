@@ -1,0 +1,302 @@
+//! Loads from and stores to user memory: the only `unsafe` code of this crate.
+//!
+//! User memory is what the arguments of a kernel point to. Programs of the grid may access it at the same time, without
+//! synchronisation: that is legal for kernels, so no reference to user memory is ever made, only raw copies through
+//! pointers. Where programs race, an element that is read is a mixture of bytes that were there at some time; nothing else
+//! goes wrong. Addresses need no alignment, except those of atomic operations.
+//!
+//! A [`Region`] is memory that may be accessed. Whoever makes one promises that it stays valid. Every function here checks
+//! all its accesses against the regions that it is given before the first one. If one is out of bounds, nothing is written.
+//!
+//! - `run`: contiguous elements; `block`: strided blocks, whose copies `plan` orders; `scattered`: gather and scatter;
+//! - `atomics`: read-modify-write and compare-exchange.
+#![expect(
+    unsafe_code,
+    reason = "user memory is known by address only; every access is checked against a region"
+)]
+#![allow(
+    clippy::inline_always,
+    reason = "what is not inlined is not compiled for the instruction set of its caller"
+)]
+
+use std::marker::PhantomData;
+
+mod atomics;
+mod block;
+mod plan;
+mod run;
+mod scattered;
+
+pub use atomics::{AtomicOp, compare_exchange, read_modify_write};
+pub use block::{load_block, rearrange, store_block};
+pub use plan::{Axis, dense_axes, extent};
+pub(crate) use run::{RunPart, RunReader, RunWriter};
+pub use scattered::{gather, scatter};
+
+/// User memory that may be accessed, for as long as `'a`.
+#[derive(Clone, Copy)]
+pub struct Region<'a> {
+    base: *mut u8,
+    len: usize,
+    /// 1 if it may be written. A whole word: store forwarding fails on a word of which only a part has just been written.
+    writable: usize,
+    lifetime: PhantomData<&'a ()>,
+}
+
+// SAFETY: a region is an address range; whoever makes one promises that all threads may access it.
+unsafe impl Send for Region<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Region<'_> {}
+
+impl<'a> Region<'a> {
+    /// The region of `len` bytes from `base`.
+    ///
+    /// # Safety
+    ///
+    /// For `'a`, these bytes are one allocation that may be read and written through `base` by all threads, and that
+    /// nobody holds a reference to while a kernel runs. (Read-only memory is fine if no kernel stores to it.)
+    pub unsafe fn new(base: *mut u8, len: usize) -> Self {
+        Self { base, len, writable: 1, lifetime: PhantomData }
+    }
+
+    /// The region of a slice.
+    pub fn of(bytes: &'a mut [u8]) -> Self {
+        Self { base: bytes.as_mut_ptr(), len: bytes.len(), writable: 1, lifetime: PhantomData }
+    }
+
+    /// The region of a slice that is shared with others: it may only be read.
+    pub fn read_only(bytes: &'a [u8]) -> Self {
+        Self { base: bytes.as_ptr().cast_mut(), len: bytes.len(), writable: 0, lifetime: PhantomData }
+    }
+
+    /// Whether it may be written, too.
+    #[inline]
+    pub fn is_writable(&self) -> bool {
+        self.writable != 0
+    }
+
+    /// The address of its first byte.
+    pub fn address(&self) -> u64 {
+        self.base.addr() as u64
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether so many bytes from an address lie in it.
+    #[inline]
+    pub fn contains(&self, address: u64, bytes: usize) -> bool {
+        let offset = address.wrapping_sub(self.address());
+        bytes <= self.len && offset <= (self.len - bytes) as u64
+    }
+
+    /// The pointer to an address in it, with the provenance of the region.
+    #[inline]
+    pub fn pointer(&self, address: u64) -> *mut u8 {
+        self.base.wrapping_add(address.wrapping_sub(self.address()) as usize)
+    }
+}
+
+impl std::fmt::Debug for Region<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Region({:#x}, {} bytes)", self.address(), self.len)
+    }
+}
+
+/// The bytes of a cache line.
+const LINE: usize = 64;
+
+/// What is wrong with an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccessErrorKind {
+    /// A byte of it lies outside the regions.
+    OutOfBounds,
+    /// It is atomic, and its address is not a multiple of its size.
+    Misaligned,
+    /// It writes to a region that may only be read.
+    ReadOnly,
+}
+
+/// The first access that is not allowed. Nothing was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccessError {
+    /// What is wrong.
+    pub kind: AccessErrorKind,
+    /// The row-major index of the element.
+    pub element: usize,
+    /// The address of the element.
+    pub address: u64,
+}
+
+/// Reads a run of contiguous elements: [`load_block`] of one axis, for the case that matters most.
+#[inline]
+pub fn load_run(region: &Region<'_>, size: usize, address: u64, tile: &mut [u8]) -> Result<(), AccessError> {
+    let memory = readable_run(region, size, address, tile.len())?;
+    // SAFETY: the region has as many bytes from here on as the tile.
+    unsafe { memory.copy_to_nonoverlapping(tile.as_mut_ptr(), tile.len()) };
+    prefetch_after::<false>(region, address, tile.len());
+    Ok(())
+}
+
+/// Writes a run of contiguous elements: [`store_block`] of one axis, for the case that matters most.
+///
+/// With `non_temporal`, which is for data that is not read soon, other threads may see the data only after this thread has
+/// executed a store fence, as a launch does before it returns, or an atomic operation on memory.
+#[inline]
+pub fn store_run(
+    region: &Region<'_>,
+    size: usize,
+    address: u64,
+    tile: &[u8],
+    non_temporal: bool,
+) -> Result<(), AccessError> {
+    let memory = writable_run(region, size, address, tile.len())?;
+    if non_temporal && memory.addr().is_multiple_of(LINE) {
+        // SAFETY: the region has as many bytes from here on as the tile, and begins at a multiple of a line.
+        unsafe { stream(memory, tile) };
+        return Ok(());
+    }
+    // SAFETY: the region has as many bytes from here on as the tile.
+    unsafe { memory.copy_from_nonoverlapping(tile.as_ptr(), tile.len()) };
+    prefetch_after::<true>(region, address, tile.len());
+    Ok(())
+}
+
+/// Copies a tile by non-temporal stores: the lines of the memory are not read before they are written.
+///
+/// # Safety
+///
+/// The memory is valid for writes of as many bytes as the tile has, and aligned to a line.
+#[allow(clippy::cast_ptr_alignment, reason = "the caller promises the alignment")]
+unsafe fn stream(memory: *mut u8, tile: &[u8]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{__m128i, _mm_stream_si128};
+        let (words, rest) = tile.as_chunks::<16>();
+        for (index, word) in words.iter().enumerate() {
+            // SAFETY: as for this function; a word of 16 bytes at a multiple of 16 is within a line.
+            unsafe {
+                let memory = memory.add(index * 16).cast::<__m128i>();
+                _mm_stream_si128(memory, bytemuck::cast::<[u8; 16], __m128i>(*word));
+            }
+        }
+        // SAFETY: as for this function.
+        unsafe { memory.add(words.len() * 16).copy_from_nonoverlapping(rest.as_ptr(), rest.len()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    // SAFETY: as for this function.
+    unsafe {
+        memory.copy_from_nonoverlapping(tile.as_ptr(), tile.len());
+    };
+}
+
+/// Advises the system to use large pages for a region. Memory that a launch fills is often fresh, and one page fault then
+/// takes the place of hundreds. The content stays.
+pub(crate) fn advise_large_pages(region: &Region<'_>) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        /// The size of large pages, or a divisor of it.
+        const LARGE: u64 = 2 << 20;
+        let first = region.address().next_multiple_of(LARGE);
+        let end = (region.address() + region.len() as u64) / LARGE * LARGE;
+        if first < end {
+            // SAFETY: these pages lie in the region, and keep their content.
+            unsafe {
+                libc::madvise(region.pointer(first).cast(), (end - first) as usize, libc::MADV_HUGEPAGE);
+            }
+        }
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = region;
+}
+
+/// Orders non-temporal stores before later synchronisation with other threads.
+pub(crate) fn fence_stores() {
+    // SAFETY: every processor of this architecture has the instruction; it touches no memory.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    };
+}
+
+/// Prefetches what follows a run: the next program of the grid, which the same thread runs, probably accesses it, and the
+/// hardware prefetcher does not cross pages.
+#[inline]
+fn prefetch_after<const STORE: bool>(region: &Region<'_>, address: u64, bytes: usize) {
+    /// The bytes after which the hardware prefetcher takes over.
+    const AHEAD: usize = 512;
+    #[cfg(target_arch = "x86_64")]
+    if bytes >= AHEAD && region.contains(address, bytes + AHEAD) {
+        use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T1, _mm_prefetch};
+        for line in (0..AHEAD).step_by(LINE) {
+            let line = region.pointer(address).wrapping_add(bytes + line).cast::<i8>();
+            // SAFETY: a prefetch of any address is allowed.
+            unsafe {
+                if STORE { _mm_prefetch::<_MM_HINT_ET0>(line) } else { _mm_prefetch::<_MM_HINT_T1>(line) }
+            }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (region, address, bytes, AHEAD);
+}
+
+/// Checks a run of contiguous elements that is read, and gives its first byte.
+#[inline(always)]
+fn readable_run(
+    region: &Region<'_>,
+    size: usize,
+    address: u64,
+    bytes: usize,
+) -> Result<*mut u8, AccessError> {
+    if !region.contains(address, bytes) {
+        let axis = Axis { count: bytes / size, stride: size as i64, tile: 1 };
+        return Err(find_outside(region, size, address, &[axis]));
+    }
+    Ok(region.pointer(address))
+}
+
+/// Checks a run of contiguous elements that is written, and gives its first byte.
+#[inline(always)]
+fn writable_run(
+    region: &Region<'_>,
+    size: usize,
+    address: u64,
+    bytes: usize,
+) -> Result<*mut u8, AccessError> {
+    let memory = readable_run(region, size, address, bytes)?;
+    if !region.is_writable() {
+        return Err(AccessError { kind: AccessErrorKind::ReadOnly, element: 0, address });
+    }
+    Ok(memory)
+}
+
+/// The first element of a block, in row-major order, that is outside the region.
+#[cold]
+fn find_outside(region: &Region<'_>, size: usize, address: u64, axes: &[Axis]) -> AccessError {
+    let elements: usize = axes.iter().map(|axis| axis.count).product();
+    let mut first = None;
+    for element in 0..elements {
+        let (mut rest, mut at) = (element, address);
+        for axis in axes.iter().rev() {
+            at = at.wrapping_add_signed(((rest % axis.count) as i64).wrapping_mul(axis.stride));
+            rest /= axis.count;
+        }
+        if !region.contains(at, size) {
+            first = Some((element, at));
+            break;
+        }
+    }
+    // An extent that overflows 64 bits although each element wraps into the region: refuse it all the same.
+    let (element, address) = first.unwrap_or((0, address));
+    AccessError { kind: AccessErrorKind::OutOfBounds, element, address }
+}
+
+#[cfg(test)]
+mod tests;

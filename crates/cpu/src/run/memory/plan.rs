@@ -1,0 +1,81 @@
+//! The loop nest of a strided copy: one [`Axis`] a loop. Planning drops and merges axes, so that the fewest loops over the
+//! longest runs are left.
+
+/// The largest rank of a block.
+pub(super) const MAX_RANK: usize = 8;
+
+/// One axis of a strided block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Axis {
+    /// How many elements it has.
+    pub count: usize,
+    /// The distance of two of them in memory, in bytes. It may be negative, or 0 for a broadcast.
+    pub stride: i64,
+    /// The distance of two of them in the tile, in elements.
+    pub tile: usize,
+}
+
+/// The axes of a block after planning, outermost first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BlockAxes {
+    axes: [Axis; MAX_RANK],
+    rank: usize,
+}
+
+impl BlockAxes {
+    /// The axes, outermost first.
+    pub(super) fn axes(&self) -> &[Axis] {
+        &self.axes[..self.rank]
+    }
+}
+
+/// Drops axes of one element, and merges neighbours that are one run on both sides. The order of the axes stays, so the
+/// elements are visited in the row-major order of the block.
+///
+/// `None` if the block has no elements. Panics if there are more than [`MAX_RANK`] axes of more than one element.
+pub(super) fn plan(axes: &[Axis]) -> Option<BlockAxes> {
+    let mut plan = BlockAxes { axes: [Axis::default(); MAX_RANK], rank: 0 };
+    for &axis in axes {
+        match axis.count {
+            0 => return None,
+            1 => {}
+            count => match plan.axes[..plan.rank].last_mut() {
+                Some(outer)
+                    if outer.tile == axis.tile * count && outer.stride == axis.stride * count as i64 =>
+                {
+                    *outer = Axis { count: outer.count * count, ..axis };
+                }
+                _ => {
+                    plan.axes[plan.rank] = axis;
+                    plan.rank += 1;
+                }
+            },
+        }
+    }
+    Some(plan)
+}
+
+/// The axes of a dense row-major tile of this shape whose elements are strided in memory.
+pub fn dense_axes<'a>(shape: &'a [u32], strides: &'a [i64]) -> impl Iterator<Item = Axis> + 'a {
+    shape.iter().zip(strides).enumerate().map(|(i, (&count, &stride))| Axis {
+        count: count as usize,
+        stride,
+        tile: shape[i + 1..].iter().map(|&extent| extent as usize).product(),
+    })
+}
+
+/// The lowest and highest offset in bytes that a block covers from the address of its first element, the highest one
+/// exclusive. `None` if it has no elements or if an offset does not fit 64 bits.
+pub fn extent(size: usize, axes: &[Axis]) -> Option<(i64, i64)> {
+    let (mut low, mut high) = (0_i64, size as i64);
+    for axis in axes {
+        let last = i64::try_from(axis.count).ok()?.checked_sub(1).filter(|&last| last >= 0)?;
+        let reach = last.checked_mul(axis.stride)?;
+        if reach < 0 {
+            low = low.checked_add(reach)?;
+        } else {
+            high = high.checked_add(reach)?;
+        }
+    }
+    Some((low, high))
+}

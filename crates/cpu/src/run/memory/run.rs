@@ -1,0 +1,181 @@
+//! Runs of contiguous bytes: checked once, then read and written in blocks, in any order.
+
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+
+use super::{AccessError, LINE, Region, prefetch_after, readable_run, stream, writable_run};
+
+/// Contiguous bytes of user memory or of a tile. Like a [`Region`] it is no reference: others may write there meanwhile.
+#[derive(Clone, Copy)]
+pub(crate) struct RunReader<'a> {
+    first: *const u8,
+    len: usize,
+    lifetime: PhantomData<&'a ()>,
+}
+
+/// Contiguous bytes of user memory or of a tile, to be written.
+pub(crate) struct RunWriter<'a> {
+    first: *mut u8,
+    len: usize,
+    /// 1 if stores are non-temporal. A whole word, so that store forwarding works where it is copied with its neighbours.
+    non_temporal: usize,
+    lifetime: PhantomData<&'a mut ()>,
+}
+
+impl<'a> RunReader<'a> {
+    /// No bytes.
+    pub(crate) const EMPTY: Self = Self { first: std::ptr::dangling(), len: 0, lifetime: PhantomData };
+
+    /// The bytes of a tile.
+    #[inline]
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        Self { first: bytes.as_ptr(), len: bytes.len(), lifetime: PhantomData }
+    }
+
+    /// `len` bytes of user memory from an address, which hold elements of `size` bytes.
+    #[inline(always)]
+    pub(crate) fn new(
+        region: &Region<'a>,
+        size: usize,
+        address: u64,
+        len: usize,
+    ) -> Result<Self, AccessError> {
+        let first = readable_run(region, size, address, len)?;
+        prefetch_after::<false>(region, address, len);
+        Ok(Self { first, len, lifetime: PhantomData })
+    }
+
+    /// The number of bytes.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The value whose bytes begin at an offset, which must be in the run.
+    #[inline(always)]
+    pub(crate) fn read<T: Pod>(&self, offset: usize) -> T {
+        assert!(size_of::<T>() <= self.len && offset <= self.len - size_of::<T>(), "the value is in the run");
+        // SAFETY: the bytes were checked when the run was made; a raw read needs no alignment.
+        unsafe { self.first.add(offset).cast::<T>().read_unaligned() }
+    }
+
+    /// Copies bytes from an offset on, which must be in the run.
+    #[inline]
+    pub(crate) fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        assert!(out.len() <= self.len && offset <= self.len - out.len(), "the bytes are in the run");
+        // SAFETY: the bytes were checked when the run was made; `out` is referred to by nobody else.
+        unsafe { self.first.add(offset).copy_to_nonoverlapping(out.as_mut_ptr(), out.len()) };
+    }
+
+    /// N values whose bytes begin at an offset; they must be in the run.
+    #[inline(always)]
+    pub(crate) fn part<T: Pod, const N: usize>(&self, offset: usize) -> RunPart<'a, T, N> {
+        let bytes = N * size_of::<T>();
+        assert!(bytes <= self.len && offset <= self.len - bytes, "the values are in the run");
+        RunPart { first: self.first.wrapping_add(offset).cast(), lifetime: PhantomData }
+    }
+}
+
+/// N values of a run, to be read one by one.
+#[derive(Clone, Copy)]
+pub(crate) struct RunPart<'a, T, const N: usize> {
+    first: *const T,
+    lifetime: PhantomData<&'a T>,
+}
+
+impl<T: Pod, const N: usize> RunPart<'_, T, N> {
+    /// The value with this number.
+    #[inline(always)]
+    pub(crate) fn read(&self, index: usize) -> T {
+        assert!(index < N, "the value is in the part");
+        // SAFETY: the run has N values from here on, and its bytes were checked when it was made; a raw read needs no
+        // alignment.
+        unsafe { self.first.add(index).read_unaligned() }
+    }
+}
+
+impl<'a> RunWriter<'a> {
+    /// The bytes of a tile.
+    #[inline]
+    pub(crate) fn of(bytes: &'a mut [u8]) -> Self {
+        Self { first: bytes.as_mut_ptr(), len: bytes.len(), non_temporal: 0, lifetime: PhantomData }
+    }
+
+    /// `len` bytes of user memory from an address, which hold elements of `size` bytes. See
+    /// [`store_run`](super::store_run) for `non_temporal`.
+    #[inline(always)]
+    pub(crate) fn new(
+        region: &Region<'a>,
+        size: usize,
+        address: u64,
+        len: usize,
+        non_temporal: bool,
+    ) -> Result<Self, AccessError> {
+        let first = writable_run(region, size, address, len)?;
+        let non_temporal = non_temporal && first.addr().is_multiple_of(LINE);
+        Ok(Self { first, len, non_temporal: non_temporal.into(), lifetime: PhantomData })
+    }
+
+    /// Puts bytes where an offset is, which must be in the run.
+    #[inline]
+    pub(crate) fn copy_from(&mut self, offset: usize, bytes: &[u8]) {
+        assert!(bytes.len() <= self.len && offset <= self.len - bytes.len(), "the bytes are in the run");
+        // SAFETY: the bytes were checked when the run was made, and `bytes` are not among them: they would be borrowed.
+        unsafe { self.first.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
+    /// N places for values, which begin at an offset; they must be in the run.
+    #[inline(always)]
+    pub(crate) fn part<T: Pod, const N: usize>(&mut self, offset: usize) -> RunPartMut<'_, T, N> {
+        let bytes = N * size_of::<T>();
+        assert!(bytes <= self.len && offset <= self.len - bytes, "the values are in the run");
+        let first = self.first.wrapping_add(offset);
+        let non_temporal = self.non_temporal != 0 && offset.is_multiple_of(LINE);
+        RunPartMut { first: first.cast(), non_temporal, lifetime: PhantomData }
+    }
+
+    /// The same bytes, to be read, before or after they are written.
+    #[inline(always)]
+    pub(crate) fn reader(&self) -> RunReader<'a> {
+        RunReader { first: self.first, len: self.len, lifetime: PhantomData }
+    }
+
+    /// Whether what is written here would be read there at another place of the run.
+    pub(crate) fn is_shifted_against(&self, read: &RunReader<'_>) -> bool {
+        let (first, other) = (self.first.addr(), read.first.addr());
+        read.len > 0 && first != other && first < other + read.len && other < first + self.len
+    }
+}
+
+/// N places of a run for values, to be written one by one.
+pub(crate) struct RunPartMut<'a, T, const N: usize> {
+    first: *mut T,
+    non_temporal: bool,
+    lifetime: PhantomData<&'a mut T>,
+}
+
+impl<T: Pod, const N: usize> RunPartMut<'_, T, N> {
+    /// Whether values of whole lines are to be written by [`stream`](Self::stream).
+    #[inline(always)]
+    pub(crate) fn non_temporal(&self) -> bool {
+        self.non_temporal && size_of::<T>().is_multiple_of(LINE)
+    }
+
+    /// Puts a value at the place with this number.
+    #[inline(always)]
+    pub(crate) fn write(&mut self, index: usize, value: T) {
+        assert!(index < N, "the value is in the part");
+        // SAFETY: the run has N values from here on, and its bytes were checked when it was made; a raw write needs no
+        // alignment.
+        unsafe { self.first.add(index).write_unaligned(value) };
+    }
+
+    /// Puts a value at the place with this number, by a non-temporal store.
+    #[inline(always)]
+    pub(crate) fn stream(&mut self, index: usize, value: T) {
+        assert!(index < N && self.non_temporal(), "the value is in the part, and as long as some lines");
+        // SAFETY: as for `write`; the run begins at a multiple of a line, and so does each value.
+        unsafe { stream(self.first.add(index).cast(), bytemuck::bytes_of(&value)) };
+    }
+}

@@ -1,0 +1,17 @@
+//! The launch of a program: machines that execute its steps, the values they hold, the ops, kernels and memory.
+//!
+//! A machine executes the steps of a block by the ops, and an op with regions executes its blocks by the machine: these two
+//! modules use each other. The others form layers.
+
+pub(crate) mod argument;
+pub(crate) mod fault;
+pub(crate) mod interrupt;
+pub mod kernels;
+pub(crate) mod launch;
+pub(crate) mod machine;
+pub mod memory;
+pub(crate) mod ops;
+pub(crate) mod scalar;
+pub(crate) mod symbolic;
+pub(crate) mod tile;
+pub(crate) mod value;

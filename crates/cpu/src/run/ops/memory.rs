@@ -1,0 +1,359 @@
+//! `load` and `store`.
+//!
+//! An access through affine pointers under a box mask is one strided block copy with one bounds check; any other gathers or
+//! scatters. A pointer may access the memory of its provenance, which is an argument; a pointer of unknown provenance that
+//! of any argument, and the foreign memory of the launch.
+#![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
+
+use smallvec::SmallVec;
+use tilewright_ir::Dtype;
+
+use crate::program::{Step, Use};
+use crate::run::argument::Argument;
+use crate::run::fault::{Fault, FaultKind, Outcome};
+use crate::run::kernels::elementwise::fill;
+use crate::run::kernels::fused::FusedOutput;
+use crate::run::machine::Machine;
+use crate::run::memory::{
+    AccessError, Axis, Region, RunReader, RunWriter, gather, load_block, load_run, scatter, store_block,
+    store_run,
+};
+use crate::run::tile::Tile;
+use crate::run::value::{Affine, BoxMask, Form, Provenance, Value};
+use crate::types::{SYMBOLIC_RANK, TileType};
+
+use super::materialize::{materialize, materialize_unique, only_element};
+
+/// The predicate of an access: its mask, as far as its form is known.
+#[derive(Clone, Copy)]
+enum Predicate {
+    Always,
+    Never,
+    Box(BoxMask),
+    /// The mask is dense.
+    PerLane,
+}
+
+impl Predicate {
+    #[inline(always)]
+    fn new(mask: Option<&Form>) -> Self {
+        match mask {
+            Some(Form::Uniform(0)) => Predicate::Never,
+            None | Some(Form::Uniform(_)) => Predicate::Always,
+            Some(Form::Box(mask)) => Predicate::Box(*mask),
+            Some(Form::Dense(_)) => Predicate::PerLane,
+            Some(Form::Affine(_)) => unreachable!("booleans are not affine"),
+        }
+    }
+
+    /// A byte for each lane, 0 or 1, from the operand of the mask; none if the mask holds everywhere.
+    fn lanes(self, machine: &mut Machine<'_>, ty: &TileType, mask: Option<Use>) -> Option<Tile> {
+        match (self, mask) {
+            (Predicate::Always | Predicate::Never, _) | (_, None) => None,
+            (Predicate::Box(_) | Predicate::PerLane, Some(mask)) => {
+                let ty = ty.of(Dtype::I1);
+                Some(materialize(&ty, machine.take(mask)))
+            }
+        }
+    }
+}
+
+/// The part of a tile that is accessed as a strided block.
+struct Block {
+    /// The address of its first element.
+    address: u64,
+    axes: SmallVec<[Axis; SYMBOLIC_RANK]>,
+    /// The place of its first element in the tile, in elements.
+    first: usize,
+    low: [u32; SYMBOLIC_RANK],
+}
+
+impl Block {
+    fn new(ty: &TileType, affine: &Affine, predicate: Predicate) -> Self {
+        let mut block =
+            Block { address: affine.base as u64, axes: SmallVec::new(), first: 0, low: [0; SYMBOLIC_RANK] };
+        let mut tile = ty.elements();
+        for (axis, &extent) in ty.shape().iter().enumerate() {
+            tile /= (extent as usize).max(1);
+            let (low, high) = match predicate {
+                Predicate::Box(mask) => (mask.low[axis], mask.high[axis]),
+                _ => (0, extent),
+            };
+            let stride = affine.strides[axis];
+            block.address = block.address.wrapping_add(stride.wrapping_mul(i64::from(low)) as u64);
+            block.first += tile * low as usize;
+            block.low[axis] = low;
+            block.axes.push(Axis { count: (high - low) as usize, stride, tile });
+        }
+        block
+    }
+
+    /// The multi-index in the tile of an element of the block.
+    fn lane(&self, mut element: usize) -> SmallVec<[u32; 4]> {
+        let mut lane: SmallVec<[u32; 4]> = SmallVec::from_elem(0, self.axes.len());
+        for (axis, index) in lane.iter_mut().enumerate().rev() {
+            let count = self.axes[axis].count.max(1);
+            *index = (element % count) as u32 + self.low[axis];
+            element /= count;
+        }
+        lane
+    }
+}
+
+/// The part of a tile of one axis that is accessed as a run of contiguous elements.
+struct Run {
+    address: u64,
+    /// The first element in the tile, and one past the last one.
+    low: usize,
+    high: usize,
+}
+
+impl Run {
+    #[inline(always)]
+    fn new(ty: &TileType, pointer: &Form, predicate: Predicate, size: usize) -> Option<Self> {
+        let (Form::Affine(affine), 1) = (pointer, ty.extents.rank) else { return None };
+        if affine.strides[0] != size as i64 {
+            return None;
+        }
+        let (low, high) = match predicate {
+            Predicate::Always => (0, ty.elements()),
+            Predicate::Box(mask) => (mask.low[0] as usize, mask.high[0] as usize),
+            Predicate::Never | Predicate::PerLane => return None,
+        };
+        Some(Self { address: (affine.base as u64).wrapping_add((low * size) as u64), low, high })
+    }
+
+    /// The place in the tile of an element of the run.
+    fn lane(&self, element: usize) -> SmallVec<[u32; 4]> {
+        SmallVec::from_slice(&[(self.low + element) as u32])
+    }
+}
+
+/// The strided block that is accessed, if pointers and predicate make one.
+#[inline]
+fn as_block(ty: &TileType, pointer: &Form, predicate: Predicate) -> Option<Block> {
+    if matches!(predicate, Predicate::PerLane) {
+        return None;
+    }
+    let affine = match pointer {
+        Form::Affine(affine) => *affine,
+        Form::Uniform(address) if ty.shape().len() <= SYMBOLIC_RANK => {
+            Affine { base: *address as i64, strides: [0; SYMBOLIC_RANK] }
+        }
+        _ => return None,
+    };
+    Some(Block::new(ty, &affine, predicate))
+}
+
+/// The memory that a block may access: the region of its provenance, else the one that holds its first element.
+#[inline(always)]
+fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) -> Region<'a> {
+    if let Some(Argument::Pointer { region, .. }) = provenance.index().map(|index| machine.arguments[index]) {
+        return region;
+    }
+    let found = machine.regions.iter().find(|region| region.contains(address, 1));
+    found.copied().unwrap_or_else(|| Region::of(&mut []))
+}
+
+/// The memory that a gather or scatter may access.
+fn regions_of<'a, 'b>(machine: &'b Machine<'a>, provenance: Provenance) -> &'b [Region<'a>] {
+    match provenance.index().map(|index| &machine.arguments[index]) {
+        Some(Argument::Pointer { region, .. }) => std::slice::from_ref(region),
+        _ => machine.regions,
+    }
+}
+
+#[expect(clippy::unnecessary_box_returns, reason = "it becomes the error of a step")]
+fn out_of_bounds(error: &AccessError, is_store: bool, size: usize, provenance: Provenance) -> Box<Fault> {
+    Fault::new(FaultKind::OutOfBounds { is_store, address: error.address, size, provenance })
+}
+
+/// A load: `other`, or zero without one, where the mask does not hold. A boolean is true if its byte is not 0.
+pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
+    let [pointer, rest @ ..] = &step.operands[..] else { unreachable!("a load has a pointer") };
+    let (mask, other) = (rest.first().copied(), rest.get(1).copied());
+    let (ty, pointer_ty) = (machine.ty(step.result()), machine.type_of(*pointer));
+    let predicate = Predicate::new(mask.map(|mask| machine.form(mask)));
+    let value = match (predicate, machine.form(*pointer)) {
+        (Predicate::Never, _) => {
+            let other = other.map_or(Value::EMPTY, |other| machine.take(other));
+            machine.release(&step.operands);
+            other
+        }
+        (Predicate::Always, &Form::Uniform(address)) => {
+            Value::uniform(load_one(machine, ty, address, machine.provenance(*pointer))?)
+        }
+        _ => {
+            let other = other.map_or(Value::EMPTY, |other| machine.take(other));
+            let mut tile = background(ty, predicate, other);
+            load_tile(machine, ty, pointer_ty, *pointer, predicate, mask, &mut tile)?;
+            if ty.dtype() == Dtype::I1 {
+                for byte in tile.bytes_mut() {
+                    *byte = u8::from(*byte != 0);
+                }
+            }
+            if !ty.is_scalar() {
+                machine.set_dense(step.result(), tile);
+                return Ok(());
+            }
+            scalar_or_tile(ty, tile)
+        }
+    };
+    machine.set(step.result(), value);
+    Ok(())
+}
+
+fn load_one(machine: &Machine<'_>, ty: &TileType, address: u64, provenance: Provenance) -> Outcome<u64> {
+    let mut bits = [0_u64];
+    let region = region_of(machine, provenance, address);
+    load_block(&region, ty.size, address, &[], &mut bytemuck::cast_slice_mut(&mut bits)[..ty.size])
+        .map_err(|error| out_of_bounds(&error, false, ty.size, provenance).at(ty.lane(0)))?;
+    let bits = u64::from_le(bits[0]);
+    Ok(if ty.dtype() == Dtype::I1 { u64::from(bits != 0) } else { bits })
+}
+
+/// Loads into a tile where the mask holds.
+fn load_tile(
+    machine: &mut Machine<'_>,
+    ty: &TileType,
+    pointer_ty: &TileType,
+    pointer: Use,
+    predicate: Predicate,
+    mask: Option<Use>,
+    tile: &mut Tile,
+) -> Outcome {
+    let provenance = machine.provenance(pointer);
+    if let Some(run) = Run::new(pointer_ty, machine.form(pointer), predicate, ty.size) {
+        let region = region_of(machine, provenance, run.address);
+        let out = &mut tile.bytes_mut()[run.low * ty.size..run.high * ty.size];
+        return load_run(&region, ty.size, run.address, out)
+            .map_err(|error| out_of_bounds(&error, false, ty.size, provenance).at(run.lane(error.element)));
+    }
+    if let Some(block) = as_block(pointer_ty, machine.form(pointer), predicate) {
+        let region = region_of(machine, provenance, block.address);
+        let out = &mut tile.bytes_mut()[block.first * ty.size..];
+        return load_block(&region, ty.size, block.address, &block.axes, out).map_err(|error| {
+            out_of_bounds(&error, false, ty.size, provenance).at(block.lane(error.element))
+        });
+    }
+    let mask = predicate.lanes(machine, ty, mask);
+    let addresses = materialize(pointer_ty, machine.take(pointer));
+    let addresses = bytemuck::cast_slice(addresses.bytes());
+    let mask = mask.as_ref().map(Tile::bytes);
+    gather(regions_of(machine, provenance), ty.size, addresses, mask, tile.bytes_mut())
+        .map_err(|error| out_of_bounds(&error, false, ty.size, provenance).at(ty.lane(error.element)))
+}
+
+/// The destination of a load: it holds `other` where the mask does not hold.
+fn background(ty: &TileType, predicate: Predicate, other: Value) -> Tile {
+    match (predicate, &other.form) {
+        (Predicate::Always, _) => Tile::new(ty.bytes()),
+        // A box that spans the inner axes: fill before and after it.
+        (Predicate::Box(mask), &Form::Uniform(bits)) if covers_inner(ty, &mask) => {
+            let mut tile = Tile::new(ty.bytes());
+            let row = ty.bytes() / (ty.shape()[0] as usize).max(1);
+            let out = tile.bytes_mut();
+            fill(ty.size, &mut out[..mask.low[0] as usize * row], bits);
+            fill(ty.size, &mut out[mask.high[0] as usize * row..], bits);
+            tile
+        }
+        _ => materialize_unique(ty, other),
+    }
+}
+
+fn covers_inner(ty: &TileType, mask: &BoxMask) -> bool {
+    (1..ty.shape().len()).all(|axis| mask.low[axis] == 0 && mask.high[axis] == ty.shape()[axis])
+}
+
+/// A store where the mask holds. It writes nothing if an element is out of bounds. Where elements have one address, one
+/// of them is written.
+pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
+    let [pointer, value, rest @ ..] = &step.operands[..] else { unreachable!("a store has two operands") };
+    let mask = rest.first().copied();
+    let (ty, pointer_ty) = (machine.type_of(*value), machine.type_of(*pointer));
+    let provenance = machine.provenance(*pointer);
+    let predicate = Predicate::new(mask.map(|mask| machine.form(mask)));
+    match (predicate, machine.form(*pointer), machine.form(*value)) {
+        (Predicate::Never, ..) => {
+            machine.release(&step.operands);
+            return Ok(());
+        }
+        (Predicate::Always, &Form::Uniform(address), &Form::Uniform(bits)) => {
+            let region = region_of(machine, provenance, address);
+            return store_block(&region, ty.size, address, &[], &bits.to_le_bytes()[..ty.size])
+                .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(ty.lane(0)));
+        }
+        _ => {}
+    }
+    let tile = materialize(ty, machine.take(*value));
+    if let Some(run) = Run::new(pointer_ty, machine.form(*pointer), predicate, ty.size) {
+        let region = region_of(machine, provenance, run.address);
+        let data = &tile.bytes()[run.low * ty.size..run.high * ty.size];
+        let non_temporal = machine.non_temporal(&region, data.len());
+        return store_run(&region, ty.size, run.address, data, non_temporal)
+            .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(run.lane(error.element)));
+    }
+    if let Some(block) = as_block(pointer_ty, machine.form(*pointer), predicate) {
+        let region = region_of(machine, provenance, block.address);
+        let data = &tile.bytes()[block.first * ty.size..];
+        return store_block(&region, ty.size, block.address, &block.axes, data)
+            .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(block.lane(error.element)));
+    }
+    let mask = predicate.lanes(machine, ty, mask);
+    let addresses = materialize(pointer_ty, machine.take(*pointer));
+    let addresses = bytemuck::cast_slice(addresses.bytes());
+    let mask = mask.as_ref().map(Tile::bytes);
+    scatter(regions_of(machine, provenance), ty.size, addresses, mask, tile.bytes())
+        .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(ty.lane(error.element)))
+}
+
+/// A load of the first elements of a binary32 tile, which are contiguous in memory, as an operand of a fused loop: they,
+/// and the number that follows them. None if it is another one. Fails as the step does.
+#[inline(always)]
+pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<(RunReader<'a>, f32)>> {
+    let [pointer, rest @ ..] = &step.operands[..] else { return Ok(None) };
+    let other = match rest.get(1).map(|&other| machine.form(other)) {
+        None => 0.0,
+        Some(&Form::Uniform(bits)) => f32::from_bits(bits as u32),
+        Some(_) => return Ok(None),
+    };
+    let Some((region, run)) = direct(machine, *pointer, rest.first().copied()) else { return Ok(None) };
+    let bytes = run.high * size_of::<f32>();
+    match RunReader::new(&region, size_of::<f32>(), run.address, bytes) {
+        Ok(reader) => Ok(Some((reader, other))),
+        Err(error) => {
+            let provenance = machine.provenance(*pointer);
+            Err(out_of_bounds(&error, false, size_of::<f32>(), provenance).at(run.lane(error.element)))
+        }
+    }
+}
+
+/// A store of the first elements of a binary32 tile, which are contiguous in memory, as the target of a fused loop. None
+/// if it is another one. Fails as the step does.
+#[inline(always)]
+pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<FusedOutput<'a>>> {
+    let [pointer, _, rest @ ..] = &step.operands[..] else { return Ok(None) };
+    let Some((region, run)) = direct(machine, *pointer, rest.first().copied()) else { return Ok(None) };
+    let bytes = run.high * size_of::<f32>();
+    let non_temporal = machine.non_temporal(&region, bytes);
+    match RunWriter::new(&region, size_of::<f32>(), run.address, bytes, non_temporal) {
+        Ok(writer) => Ok(Some(FusedOutput { run: writer, elements: run.high })),
+        Err(error) => {
+            let provenance = machine.provenance(*pointer);
+            Err(out_of_bounds(&error, true, size_of::<f32>(), provenance).at(run.lane(error.element)))
+        }
+    }
+}
+
+/// The memory of an access to the first elements of a binary32 tile, if they are a run.
+#[inline(always)]
+fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<(Region<'a>, Run)> {
+    let predicate = Predicate::new(mask.map(|mask| machine.form(mask)));
+    let run = Run::new(machine.type_of(pointer), machine.form(pointer), predicate, size_of::<f32>())?;
+    (run.low == 0).then(|| (region_of(machine, machine.provenance(pointer), run.address), run))
+}
+
+/// The bits of a scalar that was computed as a tile of one element.
+pub(crate) fn scalar_or_tile(ty: &TileType, tile: Tile) -> Value {
+    if ty.is_scalar() { Value::uniform(only_element(ty.size, tile.bytes())) } else { Value::dense(tile) }
+}

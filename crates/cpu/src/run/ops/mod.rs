@@ -1,0 +1,63 @@
+//! What each op does. An op takes its operands from the machine, looks for a symbolic result, and otherwise materializes
+//! its operands and calls a kernel.
+#![allow(clippy::inline_always, reason = "a call for each step is measurable")]
+
+use tilewright_ir::Op;
+
+use crate::program::{Action, Step};
+use crate::run::fault::Outcome;
+use crate::run::machine::Machine;
+
+mod cast;
+mod control;
+mod dot;
+mod elementwise;
+pub(crate) mod fused;
+pub(crate) mod materialize;
+mod memory;
+mod reduce;
+mod shape;
+
+/// Executes a step: the one place where the ops of the table are told apart.
+#[inline(always)]
+pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome {
+    let op = match &step.action {
+        Action::Op(op) => op,
+        Action::Dot { transposed } => {
+            dot::dot(machine, step, *transposed);
+            return Ok(());
+        }
+        Action::Reduce { axis, strategy } => return reduce::reduce(machine, step, *axis, *strategy),
+        Action::Fused(_) => unreachable!("a block executes a fused group with its members"),
+    };
+    match op {
+        Op::Constant { value } => machine.set_uniform(step.result(), value.bits),
+        Op::ProgramId { axis } => machine.set_uniform(step.result(), machine.id[*axis as usize].into()),
+        Op::NumPrograms { axis } => machine.set_uniform(step.result(), machine.grid[*axis as usize].into()),
+        Op::Arange { start, .. } => shape::arange(machine, step, *start),
+        Op::Splat { .. } => shape::splat(machine, step),
+        Op::ExpandDims { axis } => shape::expand_dims(machine, step, *axis),
+        Op::Broadcast { .. } => shape::broadcast(machine, step),
+        Op::Reshape { .. } => shape::reshape(machine, step),
+        Op::Transpose { permutation } => shape::transpose(machine, step, permutation),
+        Op::Elementwise { function } => elementwise::elementwise(machine, step, *function),
+        Op::Cast { rounding, .. } => cast::cast(machine, step, *rounding),
+        Op::Bitcast { .. } => cast::bitcast(machine, step),
+        Op::PtrAdd {} => cast::ptr_add(machine, step),
+        Op::Load { .. } => return memory::load(machine, step),
+        Op::Store { .. } => return memory::store(machine, step),
+        Op::Assert { failure } => return control::assert(machine, step, failure),
+        Op::For { .. } => return machine.for_loop(step),
+        Op::While {} => return machine.while_loop(step),
+        Op::If {} => return machine.if_else(step),
+        Op::Dot { .. }
+        | Op::Reduce { .. }
+        | Op::Hint { .. }
+        | Op::Assume {}
+        | Op::Barrier {}
+        | Op::Call { .. }
+        | Op::Yield {}
+        | Op::Return {} => unreachable!("lowering leaves no step of `{}`", op.name()),
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! `reduce`: tiles combined along an axis.
+//!
+//! A combine region that is one function of the elementwise table is a loop over the elements, in the order of
+//! [`kernels::reduce`](crate::run::kernels::reduce). Any other region runs as a tree over whole tiles: each level combines
+//! neighbours along the axis, the first with the second, the third with the fourth and so on, and passes on an element
+//! without a neighbour. So the order depends on the extent alone, and operands are not swapped. A region with control flow
+//! runs element by element, from the first to the last.
+
+use smallvec::SmallVec;
+use tilewright_ir::Shape;
+
+use crate::program::{BlockId, Step, Strategy};
+use crate::run::fault::Outcome;
+use crate::run::kernels::reduce as kernel;
+use crate::run::machine::Machine;
+use crate::run::memory::{Axis, rearrange};
+use crate::run::tile::Tile;
+use crate::run::value::{Form, Value};
+use crate::types::TileType;
+
+use super::materialize::{materialize, only_element};
+use super::memory::scalar_or_tile;
+
+/// A tile as `(outer, n, inner)` around the axis.
+#[derive(Clone, Copy)]
+struct Extents {
+    outer: usize,
+    n: usize,
+    inner: usize,
+}
+
+pub(crate) fn reduce(machine: &mut Machine<'_>, step: &Step, axis: usize, strategy: Strategy) -> Outcome {
+    let shape = machine.type_of(step.operands[0]).shape();
+    let product = |extents: &[u32]| extents.iter().map(|&extent| extent as usize).product();
+    let extents = Extents {
+        outer: product(&shape[..axis]),
+        n: shape[axis] as usize,
+        inner: product(&shape[axis + 1..]),
+    };
+    match strategy {
+        Strategy::Kernel(combine) => {
+            by_kernel(machine, step, combine, extents);
+            Ok(())
+        }
+        Strategy::Tree => as_tree(machine, step, &step.blocks, extents),
+        Strategy::Sequential => sequentially(machine, step, step.blocks[0], extents),
+    }
+}
+
+/// The region takes one tile.
+fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, extents: Extents) {
+    use kernel::Combine as C;
+    let result = step.result();
+    let (from, to) = (machine.type_of(step.operands[0]), machine.ty(result));
+    let value = machine.take(step.operands[0]);
+    let is_idempotent = !matches!(combine, C::Sum | C::Product | C::Xor);
+    if is_idempotent && matches!(value.form, Form::Uniform(_)) {
+        machine.set(result, value);
+        return;
+    }
+    let tile = materialize(from, value);
+    let axis = kernel::Axis { outer: extents.outer, n: extents.n, inner: extents.inner };
+    if to.is_scalar() {
+        let mut bits = [0_u64];
+        let out = &mut bytemuck::cast_slice_mut(&mut bits)[..to.size];
+        kernel::reduce(combine, from.dtype(), axis, out, tile.bytes());
+        machine.set_uniform(result, u64::from_le(bits[0]));
+    } else {
+        let mut out = Tile::new(to.bytes());
+        kernel::reduce(combine, from.dtype(), axis, out.bytes_mut(), tile.bytes());
+        machine.set_dense(result, out);
+    }
+}
+
+fn as_tree(machine: &mut Machine<'_>, step: &Step, levels: &[BlockId], extents: Extents) -> Outcome {
+    let sizes: SmallVec<[usize; 4]> =
+        step.operands.iter().map(|&operand| machine.type_of(operand).size).collect();
+    let mut tiles: SmallVec<[Tile; 4]> = SmallVec::new();
+    for &operand in &step.operands {
+        let ty = machine.type_of(operand);
+        let value = machine.take(operand);
+        tiles.push(materialize(ty, value));
+    }
+    let mut now = extents;
+    for &level in levels {
+        let half = Extents { n: now.n / 2, ..now };
+        let parts = |first: usize| {
+            let every_other =
+                |(tile, &size): (&Tile, &usize)| Value::dense(part(size, tile, now, first, 2, half.n));
+            tiles.iter().zip(&sizes).map(every_other).collect::<SmallVec<[Value; 4]>>()
+        };
+        let (left, right) = (parts(0), parts(1));
+        machine.call(level, left.into_iter().chain(right))?;
+        let rest = now.n % 2;
+        for index in (0..tiles.len()).rev() {
+            let combined = machine.pop();
+            // The region may yield a scalar of outside, whose type has not the shape of the level.
+            let elements = half.outer * half.n * half.inner;
+            let element = machine.type_of(step.operands[index]);
+            let ty = TileType::with_shape(element.element, Shape::from([elements as u32]));
+            let combined = materialize(&ty, combined);
+            tiles[index] = if rest == 0 {
+                combined
+            } else {
+                let last = part(sizes[index], &tiles[index], now, now.n - 1, 1, 1);
+                joined(sizes[index], &combined, &last, half)
+            };
+        }
+        now.n = half.n + rest;
+    }
+    for (tile, &result) in tiles.into_iter().zip(&step.results) {
+        let value = scalar_or_tile(machine.ty(result), tile);
+        machine.set(result, value);
+    }
+    Ok(())
+}
+
+/// The axis of `from` at `first`, `first + step` and so on.
+fn part(size: usize, tile: &Tile, from: Extents, first: usize, step: usize, count: usize) -> Tile {
+    let Extents { outer, n, inner } = from;
+    let mut out = Tile::new(outer * count * inner * size);
+    let stride = |elements: usize| (elements * size) as i64;
+    let axes = [
+        Axis { count: outer, stride: stride(n * inner), tile: count * inner },
+        Axis { count, stride: stride(step * inner), tile: inner },
+        Axis { count: inner, stride: stride(1), tile: 1 },
+    ];
+    rearrange(size, &axes, out.bytes_mut(), tile.bytes(), first * inner * size);
+    out
+}
+
+/// A tile with one more slice at the end of the axis.
+fn joined(size: usize, tile: &Tile, last: &Tile, extents: Extents) -> Tile {
+    let Extents { outer, n, inner } = extents;
+    let mut out = Tile::new(outer * (n + 1) * inner * size);
+    let row = n * inner * size;
+    let slice = inner * size;
+    for (o, out) in out.bytes_mut().chunks_exact_mut(row + slice).enumerate() {
+        out[..row].copy_from_slice(&tile.bytes()[o * row..][..row]);
+        out[row..].copy_from_slice(&last.bytes()[o * slice..][..slice]);
+    }
+    out
+}
+
+fn sequentially(machine: &mut Machine<'_>, step: &Step, block: BlockId, extents: Extents) -> Outcome {
+    let mut tiles: SmallVec<[(Tile, &TileType); 4]> = SmallVec::new();
+    for &operand in &step.operands {
+        let ty = machine.type_of(operand);
+        let value = machine.take(operand);
+        tiles.push((materialize(ty, value), ty));
+    }
+    let mut out: SmallVec<[Tile; 4]> =
+        step.results.iter().map(|&result| Tile::new(machine.ty(result).bytes())).collect();
+    let Extents { outer, n, inner } = extents;
+    let element = |tile: &Tile, ty: &TileType, index: usize| {
+        Value::uniform(only_element(ty.size, &tile.bytes()[index * ty.size..]))
+    };
+    for place in 0..outer * inner {
+        let first = place / inner * n * inner + place % inner;
+        let mut left: SmallVec<[Value; 4]> =
+            tiles.iter().map(|(tile, ty)| element(tile, ty, first)).collect();
+        for k in 1..n {
+            let right = tiles.iter().map(|(tile, ty)| element(tile, ty, first + k * inner));
+            machine.call(block, left.iter().cloned().chain(right))?;
+            for value in left.iter_mut().rev() {
+                *value = machine.pop();
+            }
+            machine.control.check()?;
+        }
+        for ((value, tile), (_, ty)) in left.iter().zip(&mut out).zip(&tiles) {
+            let bytes = value.scalar().to_le_bytes();
+            tile.bytes_mut()[place * ty.size..][..ty.size].copy_from_slice(&bytes[..ty.size]);
+        }
+    }
+    for (tile, &result) in out.into_iter().zip(&step.results) {
+        let value = scalar_or_tile(machine.ty(result), tile);
+        machine.set(result, value);
+    }
+    Ok(())
+}

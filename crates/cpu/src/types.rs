@@ -1,0 +1,202 @@
+//! The types of slots, with what the executor derives from them once.
+
+use smallvec::SmallVec;
+use tilewright_ir::{Dtype, Element, Shape, Type};
+
+/// Tiles of more axes than this are never affine nor boxes.
+pub(crate) const SYMBOLIC_RANK: usize = 4;
+
+/// The type of a value, with what follows from it.
+#[derive(Clone, Debug)]
+pub(crate) struct TileType {
+    /// The element type.
+    pub element: Element,
+    /// The bytes of an element.
+    pub size: usize,
+    /// The bytes of the pointee of an element; 1 if it is no pointer.
+    pub pointee: usize,
+    pub number: Number,
+    pub extents: Extents,
+}
+
+/// An element type in arithmetic: that of the elements, `uint64` for pointers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Number {
+    pub dtype: Dtype,
+    /// 64 less the width in bits.
+    unused: u32,
+    signed: bool,
+}
+
+/// The extents of a tile, with what symbolic arithmetic needs of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Extents {
+    /// The extents; empty for a scalar.
+    pub shape: Shape,
+    /// The number of elements.
+    pub elements: usize,
+    /// Whether there are so few axes that a tile may be affine.
+    pub may_be_symbolic: bool,
+    /// The number of axes, [`SYMBOLIC_RANK`] at the most.
+    pub rank: usize,
+    /// The last index along each axis.
+    pub last: [i64; SYMBOLIC_RANK],
+}
+
+/// What symbolic arithmetic needs of a type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a> {
+    pub number: Number,
+    pub extents: &'a Extents,
+}
+
+impl Number {
+    pub(crate) fn new(dtype: Dtype) -> Self {
+        Self { dtype, unused: 64 - dtype.bits(), signed: dtype.is_signed() }
+    }
+
+    /// Whether it is an integer of at least 8 bits, or a pointer.
+    #[inline]
+    pub(crate) fn may_be_affine(self) -> bool {
+        self.dtype.is_int() && self.unused < 63
+    }
+
+    /// The width in bits.
+    #[inline]
+    pub(crate) fn bits(self) -> u32 {
+        64 - self.unused
+    }
+
+    /// Whether it is signed.
+    #[inline]
+    pub(crate) fn is_signed(self) -> bool {
+        self.signed
+    }
+
+    /// Whether it is a boolean.
+    #[inline]
+    pub(crate) fn is_bool(self) -> bool {
+        self.unused == 63
+    }
+
+    /// The bits that the type has; the others zero.
+    #[inline]
+    pub(crate) fn truncate(self, bits: u64) -> u64 {
+        bits << self.unused >> self.unused
+    }
+
+    /// The number with these bits, sign-extended.
+    #[inline]
+    pub(crate) fn sign_extend(self, bits: u64) -> i64 {
+        (bits << self.unused) as i64 >> self.unused
+    }
+
+    /// The number with these bits, extended as its type says; the bits as they are for `uint64`.
+    #[inline]
+    pub(crate) fn extend(self, bits: u64) -> i64 {
+        if self.signed { self.sign_extend(bits) } else { self.truncate(bits) as i64 }
+    }
+
+    /// Whether all numbers from `low` to `high` are of the type.
+    #[inline]
+    pub(crate) fn contains(self, low: i64, high: i64) -> bool {
+        let is_itself = |value: i64| self.extend(value as u64) == value;
+        // An `i64` holds large `uint64` numbers as negative ones: it refuses both.
+        is_itself(low) && is_itself(high) && (self.signed || low >= 0)
+    }
+}
+
+impl Extents {
+    pub(crate) fn new(shape: Shape) -> Self {
+        let mut extents = Self {
+            elements: shape.elements(),
+            may_be_symbolic: shape.len() <= SYMBOLIC_RANK,
+            rank: shape.len().min(SYMBOLIC_RANK),
+            last: [0; SYMBOLIC_RANK],
+            shape,
+        };
+        for (axis, &extent) in extents.shape.iter().enumerate().take(SYMBOLIC_RANK) {
+            extents.last[axis] = i64::from(extent) - 1;
+        }
+        extents
+    }
+}
+
+impl TileType {
+    pub(crate) fn new(ty: &Type) -> Self {
+        Self::with_shape(ty.element, ty.shape.clone())
+    }
+
+    pub(crate) fn with_shape(element: Element, shape: Shape) -> Self {
+        Self {
+            element,
+            size: element.bytes(),
+            pointee: element.pointee().map_or(1, Dtype::bytes),
+            number: Number::new(element.value().unwrap_or(Dtype::U64)),
+            extents: Extents::new(shape),
+        }
+    }
+
+    /// A tile of other elements with the same extents.
+    pub(crate) fn of(&self, dtype: Dtype) -> Self {
+        Self {
+            element: Element::Value(dtype),
+            size: dtype.bytes(),
+            pointee: 1,
+            number: Number::new(dtype),
+            extents: self.extents.clone(),
+        }
+    }
+
+    /// The element type and the extents.
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_> {
+        View { number: self.number, extents: &self.extents }
+    }
+
+    /// The element type as numbers.
+    #[inline]
+    pub(crate) fn dtype(&self) -> Dtype {
+        self.number.dtype
+    }
+
+    /// The extents; empty for a scalar.
+    #[inline]
+    pub(crate) fn shape(&self) -> &[u32] {
+        &self.extents.shape
+    }
+
+    /// The number of elements.
+    #[inline]
+    pub(crate) fn elements(&self) -> usize {
+        self.extents.elements
+    }
+
+    /// Whether it is a scalar.
+    #[inline]
+    pub(crate) fn is_scalar(&self) -> bool {
+        self.extents.shape.is_empty()
+    }
+
+    /// The bytes of a dense tile.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.extents.elements * self.size
+    }
+
+    /// Whether it holds pointers.
+    pub(crate) fn is_pointer(&self) -> bool {
+        matches!(self.element, Element::Pointer(_))
+    }
+
+    /// The multi-index of an element.
+    pub(crate) fn lane(&self, mut element: usize) -> SmallVec<[u32; 4]> {
+        let mut lane: SmallVec<[u32; 4]> = SmallVec::from_elem(0, self.shape().len());
+        for (index, &extent) in lane.iter_mut().zip(self.shape()).rev() {
+            let extent = extent.max(1) as usize;
+            *index = (element % extent) as u32;
+            element /= extent;
+        }
+        lane
+    }
+}

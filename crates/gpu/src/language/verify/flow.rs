@@ -1,0 +1,177 @@
+//! The walk that the rules share: forward over structured control flow, with states that are joined where paths meet, to a
+//! fixpoint in loops. A rule says what an instruction does to its state.
+
+use cranelift_entity::EntityRef;
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Inst, Operation, Value};
+
+use super::super::{GpuOp, Op};
+use super::slots::{Edge, Names, Origin};
+
+/// A loop of constant bounds with no more iterations than this is followed iteration by iteration.
+const MOST_FOLLOWED: i64 = 8;
+/// The states of all rules are of bounded height; this guards against a mistake in that.
+const MOST_ROUNDS: usize = 1000;
+
+pub type Check = Result<(), String>;
+
+/// Where two paths meet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Meet {
+    /// Behind a branch or behind roles.
+    Branch,
+    /// Where an iteration begins: before the first one, and after one.
+    Loop,
+}
+
+/// What one rule follows along the paths.
+pub trait Rule {
+    type State: Clone + PartialEq;
+
+    /// An instruction without control flow of its own.
+    fn step(&mut self, inst: Inst, state: &mut Self::State) -> Check;
+
+    /// Of two paths that meet.
+    fn join(&self, state: &mut Self::State, other: &Self::State, meet: Meet);
+
+    /// Values get other names where control flow enters or leaves a region.
+    fn rename(&self, state: &mut Self::State, edge: &Edge<'_>);
+
+    /// The instructions that follow are run by a role of a `warp_roles`, or by all warps again.
+    fn enter_role(&mut self, _role: Option<(Inst, usize)>) {}
+}
+
+/// Follows a rule through a function.
+pub fn walk<R: Rule>(names: &Names<'_>, rule: &mut R, mut state: R::State) -> Check {
+    Walk { names, rule }.block(names.function.entry, &mut state)
+}
+
+struct Walk<'a, 'f, R> {
+    names: &'a Names<'f>,
+    rule: &'a mut R,
+}
+
+impl<R: Rule> Walk<'_, '_, R> {
+    fn block(&mut self, block: Block, state: &mut R::State) -> Check {
+        let function = self.names.function;
+        for inst in &function.blocks[block].insts {
+            let data = &function.insts[*inst];
+            match (&data.op, data.op.as_tile(), &data.regions[..]) {
+                (_, Some(ir::Op::For { .. }), &[body]) => self.for_loop(*inst, body, state)?,
+                (_, Some(ir::Op::While {}), &[condition, body]) => {
+                    self.while_loop(*inst, condition, body, state)?;
+                }
+                (_, Some(ir::Op::If {}), &[then, otherwise]) => {
+                    let mut other = state.clone();
+                    for (region, state) in [(then, &mut *state), (otherwise, &mut other)] {
+                        self.block(region, state)?;
+                        let pairs = pairs(function.yielded(region), &data.results);
+                        self.rule.rename(state, &Edge::branch(pairs, region));
+                    }
+                    self.rule.join(state, &other, Meet::Branch);
+                }
+                (Op::Gpu(GpuOp::WarpRoles { .. }), ..) => self.roles(*inst, state)?,
+                // tidy: wildcard because the other ops are straight code
+                _ => self.rule.step(*inst, state)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn for_loop(&mut self, inst: Inst, body: Block, state: &mut R::State) -> Check {
+        let function = self.names.function;
+        let data = &function.insts[inst];
+        let parameters = &function.blocks[body].parameters;
+        let inits = std::iter::once(data.operands[0]).chain(data.operands[3..].iter().copied());
+        let enter = inits.map(Origin::Value).zip(parameters.iter().copied()).collect();
+        self.rule.rename(state, &Edge::enter(enter));
+        let mut back = pairs(function.yielded(body), &parameters[1..]);
+        if let Some(step) = self.names.constant(data.operands[2]) {
+            back.push((Origin::Plus(parameters[0], step), parameters[0]));
+        }
+        let back = Edge::leave(back, body);
+        match self.trips(inst) {
+            Some(trips) if trips <= MOST_FOLLOWED => {
+                for _ in 0..trips {
+                    self.block(body, state)?;
+                    self.rule.rename(state, &back);
+                }
+            }
+            trips => {
+                let mut rounds = 0..MOST_ROUNDS;
+                loop {
+                    let mut end = state.clone();
+                    self.block(body, &mut end)?;
+                    self.rule.rename(&mut end, &back);
+                    let before = state.clone();
+                    self.rule.join(state, &end, Meet::Loop);
+                    if *state == before || rounds.next().is_none() {
+                        if trips.is_some() {
+                            // It runs at least once.
+                            *state = end;
+                        }
+                        break;
+                    }
+                }
+            }
+        }
+        let leave = pairs(&parameters[1..], &data.results);
+        self.rule.rename(state, &Edge::leave(leave, body));
+        Ok(())
+    }
+
+    /// How often a loop of constant bounds runs.
+    fn trips(&self, inst: Inst) -> Option<i64> {
+        let operands = &self.names.function.insts[inst].operands;
+        let [lower, upper, step] = [0, 1, 2].map(|place| self.names.constant(operands[place]));
+        let (lower, upper, step) = (lower?, upper?, step?);
+        (step > 0 && lower < upper).then(|| (upper - lower + step - 1) / step)
+    }
+
+    fn while_loop(&mut self, inst: Inst, condition: Block, body: Block, state: &mut R::State) -> Check {
+        let function = self.names.function;
+        let data = &function.insts[inst];
+        let [tested, carried] = [condition, body].map(|block| &function.blocks[block].parameters);
+        self.rule.rename(state, &Edge::enter(pairs(&data.operands, tested)));
+        let mut rounds = 0..MOST_ROUNDS;
+        let mut after = loop {
+            let mut end = state.clone();
+            self.block(condition, &mut end)?;
+            let after = end.clone();
+            self.rule.rename(&mut end, &Edge::leave(pairs(tested, carried), condition));
+            self.block(body, &mut end)?;
+            self.rule.rename(&mut end, &Edge::leave(pairs(function.yielded(body), tested), body));
+            let before = state.clone();
+            self.rule.join(state, &end, Meet::Loop);
+            if *state == before || rounds.next().is_none() {
+                break after;
+            }
+        };
+        self.rule.rename(&mut after, &Edge::leave(pairs(tested, &data.results), condition));
+        *state = after;
+        Ok(())
+    }
+
+    fn roles(&mut self, inst: Inst, state: &mut R::State) -> Check {
+        let function = self.names.function;
+        let before = state.clone();
+        for (role, region) in function.insts[inst].regions.iter().enumerate() {
+            let mut end = before.clone();
+            self.rule.enter_role(Some((inst, role)));
+            self.block(*region, &mut end)?;
+            self.rule.rename(&mut end, &Edge::leave(Vec::new(), *region));
+            if role == 0 {
+                *state = end;
+            } else {
+                self.rule.join(state, &end, Meet::Branch);
+            }
+        }
+        self.rule.enter_role(None);
+        Ok(())
+    }
+}
+
+fn pairs(from: &[Value], to: &[Value]) -> Vec<(Origin, Value)> {
+    debug_assert_eq!(from.len(), to.len(), "{:?}", to.first().map(|value| value.index()));
+    from.iter().copied().map(Origin::Value).zip(to.iter().copied()).collect()
+}

@@ -1,0 +1,336 @@
+//! Which slot of which memory an instruction means: slots are known by the values that name them, up to constant steps
+//! modulo the number of slots, and keep their identity where such a value is carried around a loop.
+//!
+//! `(%i + 2) rem 3` in one iteration is `%i + 1` in the next and `%i` in the one after; a counter that goes back to zero at
+//! the number of slots is the counter itself; counters of one loop that begin and advance alike differ by a constant.
+//! Slots that are named by values of which nothing of the kind is known count as different ones.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use cranelift_entity::{EntitySet, SecondaryMap};
+use rustc_hash::FxHashMap;
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Definition, Inst, Operation, Value};
+
+use super::super::{Deferred, Function, GpuOp, Op, Type};
+use super::sums::{Sum, modulo};
+
+/// A slot of some memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Slot {
+    /// What its `alloc` gives.
+    pub root: Value,
+    pub index: Index,
+}
+
+/// Which one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Index {
+    /// A slot whose name went out of scope.
+    Lost,
+    At(Sum),
+}
+
+/// What a value of the other side of an edge is on this side.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin {
+    Value(Value),
+    Plus(Value, i64),
+}
+
+/// How values are called on the other side of an edge of control flow.
+pub struct Edge<'a> {
+    pairs: Vec<(Origin, Value)>,
+    left: Option<Block>,
+    /// Names of before are still to be had.
+    keeps: bool,
+    _names: std::marker::PhantomData<&'a ()>,
+}
+
+impl Edge<'_> {
+    pub fn enter(pairs: Vec<(Origin, Value)>) -> Self {
+        Self { pairs, left: None, keeps: false, _names: std::marker::PhantomData }
+    }
+
+    pub fn leave(pairs: Vec<(Origin, Value)>, left: Block) -> Self {
+        Self { left: Some(left), ..Self::enter(pairs) }
+    }
+
+    pub fn branch(pairs: Vec<(Origin, Value)>, left: Block) -> Self {
+        Self { keeps: true, ..Self::leave(pairs, left) }
+    }
+
+    /// What a token is called behind it.
+    pub fn token(&self, value: Value) -> Option<Value> {
+        let is_it = |(from, _): &&(Origin, Value)| matches!(from, Origin::Value(from) if *from == value);
+        self.pairs.iter().find(is_it).map(|(_, to)| *to)
+    }
+}
+
+/// What is known of the values of a function.
+pub struct Names<'f> {
+    pub function: &'f Function,
+    /// The instruction that a region belongs to.
+    pub(super) owners: SecondaryMap<Block, Option<Inst>>,
+    /// The block that an instruction stands in.
+    blocks: SecondaryMap<Inst, Option<Block>>,
+    /// The values that indices of slots, and what they are carried as, are counted from.
+    counted: EntitySet<Value>,
+    pub(super) sums: RefCell<FxHashMap<(Value, i64), Sum>>,
+}
+
+impl<'f> Names<'f> {
+    pub fn new(function: &'f Function) -> Self {
+        let mut owners = SecondaryMap::new();
+        let mut blocks = SecondaryMap::new();
+        for inst in &function.blocks[function.entry].insts {
+            blocks[*inst] = Some(function.entry);
+        }
+        function.walk(function.entry, &mut |inst| {
+            for region in &function.insts[inst].regions {
+                owners[*region] = Some(inst);
+                for inner in &function.blocks[*region].insts {
+                    blocks[*inner] = Some(*region);
+                }
+            }
+        });
+        let sums = RefCell::default();
+        let mut names = Self { function, owners, blocks, counted: EntitySet::new(), sums };
+        names.counted = names.count();
+        names
+    }
+
+    /// The block that defines a value.
+    pub fn block_of(&self, value: Value) -> Block {
+        match self.function.values[value].definition {
+            Definition::Parameter(block, _) => block,
+            Definition::Result(inst, _) => self.blocks[inst].expect("the instruction stands in a block"),
+        }
+    }
+
+    /// The block that an instruction stands in.
+    pub fn block_of_inst(&self, inst: Inst) -> Block {
+        self.blocks[inst].expect("the instruction stands in a block")
+    }
+
+    /// The loop whose body a block is, with the block's parameters.
+    pub fn owner(&self, block: Block) -> Option<Inst> {
+        self.owners[block]
+    }
+
+    /// The `warp_roles` around an instruction, and the number of the role.
+    pub fn role(&self, inst: Inst) -> Option<(Inst, usize)> {
+        let mut block = self.block_of_inst(inst);
+        while let Some(owner) = self.owners[block] {
+            let data = &self.function.insts[owner];
+            if matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. })) {
+                let role = data.regions.iter().position(|region| *region == block);
+                return role.map(|role| (owner, role));
+            }
+            block = self.block_of_inst(owner);
+        }
+        None
+    }
+
+    /// The bases of all indices, and where they come from.
+    fn count(&self) -> EntitySet<Value> {
+        let function = self.function;
+        let mut found: Vec<(Value, i64)> = Vec::new();
+        function.walk(function.entry, &mut |inst| {
+            let operands = function.insts[inst].operands.iter();
+            for slot in operands.filter_map(|value| self.slot(*value)).chain(self.barrier(inst)) {
+                if let Index::At(Sum { base: Some(base), .. }) = slot.index {
+                    found.push((base, self.slots(slot.root)));
+                }
+            }
+        });
+        let mut counted = EntitySet::new();
+        while let Some((value, slots)) = found.pop() {
+            if counted.insert(value) {
+                let bases = self.sources(value).into_iter().filter_map(|source| self.sum(source, slots).base);
+                found.extend(bases.map(|base| (base, slots)));
+            }
+        }
+        counted
+    }
+
+    /// What a carried or yielded value is on the other sides of its edges.
+    pub fn sources(&self, value: Value) -> Vec<Value> {
+        let function = self.function;
+        match function.values[value].definition {
+            Definition::Parameter(block, place) => {
+                let Some(owner) = self.owners[block] else { return Vec::new() };
+                let data = &function.insts[owner];
+                let place = place as usize;
+                match data.op.as_tile() {
+                    Some(ir::Op::For { .. }) if place == 0 => vec![data.operands[0]],
+                    Some(ir::Op::For { .. }) => {
+                        vec![data.operands[place + 2], function.yielded(block)[place - 1]]
+                    }
+                    Some(ir::Op::While {}) if block == data.regions[0] => {
+                        vec![data.operands[place], function.yielded(data.regions[1])[place]]
+                    }
+                    Some(ir::Op::While {}) => vec![function.blocks[data.regions[0]].parameters[place]],
+                    // tidy: wildcard because regions of other ops carry nothing
+                    _ => Vec::new(),
+                }
+            }
+            Definition::Result(inst, place) => {
+                let data = &function.insts[inst];
+                let place = place as usize;
+                match data.op.as_tile() {
+                    Some(ir::Op::For { .. }) => {
+                        vec![function.blocks[data.regions[0]].parameters[place + 1]]
+                    }
+                    Some(ir::Op::While {}) => vec![function.blocks[data.regions[0]].parameters[place]],
+                    Some(ir::Op::If {}) => {
+                        data.regions.iter().map(|region| function.yielded(*region)[place]).collect()
+                    }
+                    // tidy: wildcard because other results are made where they stand
+                    _ => Vec::new(),
+                }
+            }
+        }
+    }
+
+    /// The memory that a value is part of: what its `alloc` gives.
+    pub fn root(&self, value: Value) -> Option<Value> {
+        match self.function.defining_op(value) {
+            Some(Op::Gpu(GpuOp::Alloc { .. })) => return Some(value),
+            Some(Op::Gpu(GpuOp::Slot {} | GpuOp::Acquire {} | GpuOp::Take {})) => {
+                let inst = self.function.defining_inst(value)?;
+                return self.root(self.function.insts[inst].operands[0]);
+            }
+            // tidy: wildcard because no other op gives a part of memory
+            _ => {}
+        }
+        if !matches!(self.function.ty(value), Type::Empty(_) | Type::Full(_)) {
+            return None;
+        }
+        self.root(*self.sources(value).first()?)
+    }
+
+    /// Whether memory has its place.
+    pub fn is_placed(&self, root: Value) -> bool {
+        matches!(self.function.defining_op(root), Some(Op::Gpu(GpuOp::Alloc { offset: Deferred(Some(_)) })))
+    }
+
+    /// How many slots some memory has.
+    pub fn slots(&self, root: Value) -> i64 {
+        match self.function.ty(root) {
+            Type::Buffer(buffer) | Type::Ring(buffer) => i64::from(buffer.slots),
+            Type::Mbarrier { slots } => i64::from(*slots),
+            Type::Registers { .. } | Type::Empty(_) | Type::Full(_) | Type::Pending { .. } => 1,
+        }
+    }
+
+    /// The slot that an operand in memory is.
+    pub fn slot(&self, value: Value) -> Option<Slot> {
+        match self.function.ty(value) {
+            Type::Empty(_) | Type::Full(_) => {
+                let index = Index::At(Sum { base: Some(value), offset: 0 });
+                Some(Slot { root: self.root(value)?, index })
+            }
+            Type::Buffer(buffer) if buffer.slots == 1 => {
+                let root = self.root(value)?;
+                if root == value {
+                    return Some(Slot { root, index: Index::At(Sum { base: None, offset: 0 }) });
+                }
+                let inst = self.function.defining_inst(value)?;
+                Some(self.slot_at(root, self.function.insts[inst].operands[1]))
+            }
+            Type::Buffer(_)
+            | Type::Ring(_)
+            | Type::Registers { .. }
+            | Type::Pending { .. }
+            | Type::Mbarrier { .. } => None,
+        }
+    }
+
+    /// The barrier that an instruction is about.
+    pub fn barrier(&self, inst: Inst) -> Option<Slot> {
+        let data = &self.function.insts[inst];
+        let place = match &data.op {
+            Op::Gpu(
+                GpuOp::MbarrierExpect { .. }
+                | GpuOp::MbarrierArrive {}
+                | GpuOp::MbarrierArriveCopies {}
+                | GpuOp::MbarrierWait {},
+            ) => 0,
+            Op::Gpu(GpuOp::TensorLoad {}) => 2,
+            // tidy: wildcard because no other op has a barrier and a slot of it
+            _ => return None,
+        };
+        Some(self.slot_at(data.operands[place], data.operands[place + 1]))
+    }
+
+    fn slot_at(&self, root: Value, index: Value) -> Slot {
+        let slots = self.slots(root);
+        let sum = if slots == 1 { Sum { base: None, offset: 0 } } else { self.sum(index, slots) };
+        Slot { root, index: Index::At(sum) }
+    }
+
+    /// What a slot is called on the other side of an edge.
+    pub fn rename(&self, slot: Slot, edge: &Edge<'_>) -> Slot {
+        let Index::At(Sum { base, offset }) = slot.index else { return slot };
+        let is_lost = base.is_some_and(|base| Some(self.block_of(base)) == edge.left);
+        if edge.keeps && !is_lost {
+            return slot;
+        }
+        let slots = self.slots(slot.root);
+        let is_token = base.is_some_and(|base| self.function.ty(base).is_linear());
+        for (from, to) in &edge.pairs {
+            if self.function.ty(*to).as_registers().is_some_and(|tile| !tile.is_scalar()) {
+                continue;
+            }
+            let origin = match from {
+                Origin::Value(value) if is_token => Sum { base: Some(*value), offset: 0 },
+                Origin::Value(value) => self.sum(*value, slots),
+                Origin::Plus(value, step) => {
+                    let sum = self.sum(*value, slots);
+                    Sum { offset: sum.offset + step, ..sum }
+                }
+            };
+            let is_leader = is_token || self.sum(*to, slots) == Sum { base: Some(*to), offset: 0 };
+            if origin.base == base && is_leader && (is_lost || self.counted.contains(*to)) {
+                let offset = if is_token { 0 } else { modulo(offset - origin.offset, slots) };
+                return Slot { index: Index::At(Sum { base: Some(*to), offset }), ..slot };
+            }
+        }
+        if is_lost { Slot { index: Index::Lost, ..slot } } else { slot }
+    }
+}
+
+/// What a rule knows of slots.
+pub type Facts<F> = BTreeMap<Slot, F>;
+
+/// Gives the slots of facts their names on the other side of an edge; facts of slots that get one name are joined.
+pub fn rename_facts<F: Copy>(
+    names: &Names<'_>,
+    facts: &mut Facts<F>,
+    edge: &Edge<'_>,
+    join: impl Fn(&mut F, F),
+) {
+    for (slot, fact) in std::mem::take(facts) {
+        let slot = names.rename(slot, edge);
+        match facts.get_mut(&slot) {
+            Some(known) => join(known, fact),
+            None => {
+                facts.insert(slot, fact);
+            }
+        }
+    }
+}
+
+/// Joins facts slot by slot; what one path alone knows, holds.
+pub fn join_facts<F: Copy>(facts: &mut Facts<F>, others: &Facts<F>, join: impl Fn(&mut F, F)) {
+    for (slot, fact) in others {
+        match facts.get_mut(slot) {
+            Some(known) => join(known, *fact),
+            None => {
+                facts.insert(*slot, *fact);
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Scalars as a value plus a constant, modulo a number of slots: what indices of slots and parities are.
+
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, Operation, Value};
+
+use super::super::{GpuOp, Op};
+use super::slots::Names;
+
+/// A value plus a constant modulo the number of slots; no value is zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Sum {
+    pub base: Option<Value>,
+    pub offset: i64,
+}
+
+impl Names<'_> {
+    /// A scalar integer that is known.
+    pub fn constant(&self, value: Value) -> Option<i64> {
+        let sum = self.sum(value, 0);
+        sum.base.is_none().then_some(sum.offset)
+    }
+
+    /// What a value is, modulo a number of slots; modulo 0 is as it is.
+    pub fn sum(&self, value: Value, slots: i64) -> Sum {
+        if let Some(sum) = self.sums.borrow().get(&(value, slots)) {
+            return *sum;
+        }
+        let mut sum = self.local_sum(value, slots);
+        if let Some(base) = sum.base {
+            let leader = self.leader(base, slots);
+            sum = Sum { base: leader.base, offset: modulo(sum.offset + leader.offset, slots) };
+        }
+        self.sums.borrow_mut().insert((value, slots), sum);
+        sum
+    }
+
+    /// The same, where each carried value stands for itself.
+    fn local_sum(&self, value: Value, slots: i64) -> Sum {
+        let opaque = Sum { base: Some(value), offset: 0 };
+        let Some(inst) = self.function.defining_inst(value) else { return opaque };
+        let data = &self.function.insts[inst];
+        let function = match &data.op {
+            Op::Tile(ir::Op::Constant { value: literal }) => {
+                let number = literal.as_int().and_then(|number| i64::try_from(number).ok());
+                return number.map_or(opaque, |number| Sum { base: None, offset: modulo(number, slots) });
+            }
+            Op::Tile(ir::Op::Elementwise { function }) | Op::Gpu(GpuOp::Elementwise { function, .. }) => {
+                *function
+            }
+            // tidy: wildcard because nothing is known of other ops
+            _ => return opaque,
+        };
+        let operand = |place: usize| self.local_sum(data.operands[place], slots);
+        let exact = |place: usize| {
+            let sum = self.local_sum(data.operands[place], 0);
+            sum.base.is_none().then_some(sum.offset)
+        };
+        let whole = |number: i64| slots > 0 && number > 0 && number % slots == 0;
+        let plus = |sum: Sum, number: i64| Sum { base: sum.base, offset: modulo(sum.offset + number, slots) };
+        match function {
+            ElementwiseFn::Add => match (operand(0), operand(1)) {
+                (sum, Sum { base: None, offset }) | (Sum { base: None, offset }, sum) => plus(sum, offset),
+                _ => opaque,
+            },
+            ElementwiseFn::Sub => match (operand(0), operand(1)) {
+                (sum, Sum { base: None, offset }) => plus(sum, -offset),
+                _ => opaque,
+            },
+            ElementwiseFn::IntRem if exact(1).is_some_and(whole) => operand(0),
+            ElementwiseFn::And
+                if exact(1).is_some_and(|bits| whole(bits + 1) && (bits & (bits + 1)) == 0) =>
+            {
+                operand(0)
+            }
+            ElementwiseFn::Xor if slots == 2 && exact(1) == Some(1) => plus(operand(0), 1),
+            ElementwiseFn::Select => self.wrapped(&data.operands, slots).unwrap_or(opaque),
+            // tidy: wildcard because other functions keep no distance
+            _ => opaque,
+        }
+    }
+
+    /// `0 if z == n else z`, in its forms: z modulo n.
+    fn wrapped(&self, operands: &[Value], slots: i64) -> Option<Sum> {
+        let [one, other] = [1, 2].map(|place| self.local_sum(operands[place], slots));
+        if one == other {
+            return Some(one);
+        }
+        let condition = &self.function.insts[self.function.defining_inst(operands[0])?];
+        let (Op::Tile(ir::Op::Elementwise { function }) | Op::Gpu(GpuOp::Elementwise { function, .. })) =
+            &condition.op
+        else {
+            return None;
+        };
+        let [left, bound] = condition.operands[..] else { return None };
+        let bound = self.local_sum(bound, 0);
+        let is_end = bound.base.is_none() && slots > 0 && bound.offset != 0 && bound.offset % slots == 0;
+        let (reset, kept, at) = match function {
+            ElementwiseFn::Eq | ElementwiseFn::Ge => (one, other, operands[2]),
+            ElementwiseFn::Ne | ElementwiseFn::Lt => (other, one, operands[1]),
+            // tidy: wildcard because other conditions do not ask for the end
+            _ => return None,
+        };
+        (is_end && at == left && reset == Sum { base: None, offset: 0 }).then_some(kept)
+    }
+
+    /// The first value of a loop that a carried value keeps a constant distance to, and the distance.
+    fn leader(&self, value: Value, slots: i64) -> Sum {
+        let own = Sum { base: Some(value), offset: 0 };
+        let (block, place, inst) = match self.function.values[value].definition {
+            Definition::Parameter(block, place) => (block, place as usize, self.owners[block]),
+            Definition::Result(inst, place) => {
+                let Some(body) = self.function.insts[inst].regions.first() else { return own };
+                (*body, place as usize + 1, Some(inst))
+            }
+        };
+        let Some(inst) = inst else { return own };
+        if !matches!(self.function.insts[inst].op.as_tile(), Some(ir::Op::For { .. })) {
+            return own;
+        }
+        let Some((start, step)) = self.progress(inst, block, place, slots) else { return own };
+        if step == 0 {
+            return start;
+        }
+        let count = self.function.blocks[block].parameters.len();
+        // The index of the loop comes last: it is not to be had behind the loop.
+        for other in (1..count).chain([0]) {
+            if other == place {
+                break;
+            }
+            let Some((other_start, other_step)) = self.progress(inst, block, other, slots) else { continue };
+            if other_step == step && other_start.base == start.base {
+                let leader = match self.function.values[value].definition {
+                    Definition::Parameter(..) => self.function.blocks[block].parameters[other],
+                    Definition::Result(..) if other == 0 => continue,
+                    Definition::Result(..) => self.function.insts[inst].results[other - 1],
+                };
+                let offset = modulo(start.offset - other_start.offset, slots);
+                return Sum { base: Some(leader), offset };
+            }
+        }
+        own
+    }
+
+    /// What a parameter of a loop begins with, and by what it grows in an iteration.
+    fn progress(&self, inst: Inst, body: Block, place: usize, slots: i64) -> Option<(Sum, i64)> {
+        let data = &self.function.insts[inst];
+        let parameter = self.function.blocks[body].parameters[place];
+        if self.function.ty(parameter).as_registers().is_none_or(|tile| !tile.is_scalar()) {
+            return None;
+        }
+        if place == 0 {
+            let step = self.local_sum(data.operands[2], slots);
+            return step.base.is_none().then(|| (self.sum(data.operands[0], slots), step.offset));
+        }
+        let next = self.local_sum(self.function.yielded(body)[place - 1], slots);
+        (next.base == Some(parameter)).then(|| (self.sum(data.operands[place + 2], slots), next.offset))
+    }
+}
+
+pub fn modulo(number: i64, slots: i64) -> i64 {
+    if slots > 0 { number.rem_euclid(slots) } else { number }
+}

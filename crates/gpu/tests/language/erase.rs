@@ -1,0 +1,135 @@
+//! From the language back to tile IR: what a program computes, without a word on where.
+//!
+//! | language | tile IR |
+//! |---|---|
+//! | `convert_layout` | the value itself |
+//! | a buffer that is stored to once | the value that is stored |
+//! | a product by an instruction, or of single elements | `dot` |
+//! | a reduction in each warp, and one of the parts | nothing, and the reduction of the whole tile |
+//! | all else that both have | itself, without layouts and without what is decided about it |
+
+use smallvec::{SmallVec, smallvec};
+use tilewright_base::entity::packed_option::PackedOption;
+use tilewright_base::entity::{PrimaryMap, SecondaryMap};
+use tilewright_gpu::language::{Function, GpuOp, InstData, Op, Scope};
+use tilewright_ir::{Block, BlockData, Module, Value, verify};
+
+use crate::{Program, text};
+
+/// A program as tile IR.
+pub struct Erased {
+    /// Tile IR.
+    pub module: Module,
+    /// The value in tile IR of each value of the program that has one.
+    pub values: SecondaryMap<Value, PackedOption<Value>>,
+}
+
+/// The tile IR of a program; none if it hands tiles from thread to thread by other means than buffers that are stored to
+/// once.
+pub fn erase_if_simple(program: &Program) -> Option<Erased> {
+    let old = program.kernel();
+    let mut new = tilewright_ir::Function::new(old.name.clone());
+    new.parameters.clone_from(&old.parameters);
+    let mut eraser = Eraser { old, new, values: SecondaryMap::new(), parts: SecondaryMap::new() };
+    let entry = eraser.new.entry;
+    eraser.block(old.entry, entry)?;
+    let Eraser { new, values, .. } = eraser;
+    let mut functions = PrimaryMap::new();
+    let entry = functions.push(new);
+    let module = Module::new(functions, entry, program.sources.clone());
+    verify(&module).unwrap_or_else(|error| panic!("{error}\n{}", text(program)));
+    Some(Erased { module, values })
+}
+
+/// The tile IR of a program that has one.
+pub fn erase(program: &Program) -> Erased {
+    erase_if_simple(program).unwrap_or_else(|| panic!("it is not simple:\n{}", text(program)))
+}
+
+struct Eraser<'a> {
+    old: &'a Function,
+    new: tilewright_ir::Function,
+    values: SecondaryMap<Value, PackedOption<Value>>,
+    /// Of a value that stands for parts of a tile that each warp has reduced: the axis.
+    parts: SecondaryMap<Value, Option<u32>>,
+}
+
+impl Eraser<'_> {
+    fn get(&self, old: Value) -> Option<Value> {
+        self.values[old].expand()
+    }
+
+    /// Two values of the program are one in tile IR.
+    fn alias(&mut self, result: Value, operand: Value) -> Option<()> {
+        self.values[result] = Some(self.get(operand)?).into();
+        self.parts[result] = self.parts[operand];
+        Some(())
+    }
+
+    fn block(&mut self, old: Block, new: Block) -> Option<()> {
+        let function = self.old;
+        for parameter in &function.blocks[old].parameters {
+            let ty = function.ty(*parameter).as_registers()?.clone();
+            let name = function.values[*parameter].name.clone();
+            self.values[*parameter] = Some(self.new.add_parameter(new, ty, name)).into();
+        }
+        for inst in &function.blocks[old].insts {
+            self.inst(&function.insts[*inst], new)?;
+        }
+        Some(())
+    }
+
+    fn inst(&mut self, data: &InstData, block: Block) -> Option<()> {
+        use tilewright_ir::Op as Tile;
+        let op = match data.op.clone() {
+            Op::Tile(op) => op,
+            Op::Gpu(GpuOp::Alloc { .. } | GpuOp::Dealloc {}) => return Some(()),
+            Op::Gpu(GpuOp::ConvertLayout {} | GpuOp::LocalLoad { .. }) => {
+                return self.alias(data.results[0], data.operands[0]);
+            }
+            Op::Gpu(GpuOp::LocalStore {}) => {
+                let [buffer, value] = data.operands[..] else { return None };
+                return if self.get(buffer).is_none() { self.alias(buffer, value) } else { None };
+            }
+            Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Warp }) => {
+                for (result, operand) in data.results.iter().zip(&data.operands) {
+                    self.alias(*result, *operand)?;
+                    self.parts[*result] = Some(axis);
+                }
+                return Some(());
+            }
+            Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block }) => {
+                Tile::Reduce { axis: self.parts[data.operands[0]].unwrap_or(axis) }
+            }
+            Op::Gpu(GpuOp::Elementwise { function, .. }) => Tile::Elementwise { function },
+            Op::Gpu(GpuOp::Load { cache, eviction, volatile, .. }) => {
+                Tile::Load { cache, eviction, volatile }
+            }
+            Op::Gpu(GpuOp::Store { cache, eviction, .. }) => Tile::Store { cache, eviction },
+            Op::Gpu(
+                GpuOp::MmaSync { precision, max_imprecise_acc, .. }
+                | GpuOp::FmaDot { precision, max_imprecise_acc },
+            ) => Tile::Dot { precision, max_imprecise_acc },
+            // tidy: wildcard because rings, copies and roles are more than the values that they move
+            Op::Gpu(_) => return None,
+        };
+        let operands: Option<SmallVec<[Value; 4]>> =
+            data.operands.iter().map(|value| self.get(*value)).collect();
+        let mut regions = smallvec![];
+        for region in &data.regions {
+            let new = self.new.blocks.push(BlockData::default());
+            self.block(*region, new)?;
+            regions.push(new);
+        }
+        let types: Option<Vec<_>> =
+            data.results.iter().map(|value| self.old.ty(*value).as_registers().cloned()).collect();
+        let inst = self.new.create_inst(op, operands?, regions, types?, None.into());
+        self.new.blocks[block].insts.push(inst);
+        for (place, result) in data.results.iter().enumerate() {
+            let made = self.new.insts[inst].results[place];
+            self.new.values[made].name.clone_from(&self.old.values[*result].name);
+            self.values[*result] = Some(made).into();
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,202 @@
+//! Barriers by brute force: every path through a kernel, with loops that run up to twice, as a list of accesses to bytes of
+//! shared memory. Of two that overlap, of which one is a store, there has to be a barrier between; and each barrier that
+//! there is is needed on some path. And no buffer is overwritten before it was loaded from.
+
+use std::ops::Range;
+
+use tilewright_base::entity::SecondaryMap;
+use tilewright_gpu::language::{Deferred, Function, GpuOp, Op, Type};
+use tilewright_ir::{Block, Inst, Op as Tile, Operation, Value};
+
+use crate::common::generate::{EVERYTHING, program};
+use crate::common::seeds;
+use crate::{KERNELS, Program, compiled, has_powers_of_two, module, text};
+
+/// Paths are cut off here: a program may have many.
+const MOST_PATHS: usize = 400;
+
+#[derive(Clone)]
+enum Access {
+    /// Of the bytes of a buffer.
+    Store(Range<u32>, Value),
+    Load(Range<u32>, Value),
+    Barrier(Inst),
+}
+
+type Path = Vec<Access>;
+
+struct Paths<'a> {
+    function: &'a Function,
+    /// The bytes of each buffer.
+    bytes: SecondaryMap<Value, Option<Range<u32>>>,
+}
+
+impl<'a> Paths<'a> {
+    fn new(program: &'a Program) -> Self {
+        let function = program.kernel();
+        let mut bytes: SecondaryMap<Value, Option<Range<u32>>> = SecondaryMap::new();
+        function.walk(function.entry, &mut |inst| {
+            let data = &function.insts[inst];
+            let Op::Gpu(GpuOp::Alloc { offset: Deferred(Some(offset)) }) = data.op else { return };
+            let Type::Buffer(buffer) = function.ty(data.results[0]) else { panic!("it is a buffer") };
+            let elements: u32 = buffer.shape.iter().product();
+            let end = offset + buffer.slots * elements * buffer.element.bytes() as u32;
+            assert!(end <= program.header.shared_bytes, "it ends at {end}:\n{}", text(program));
+            bytes[data.results[0]] = Some(offset..end);
+        });
+        Self { function, bytes }
+    }
+
+    /// What an instruction does, by the docs of the ops.
+    fn accesses(&self, inst: Inst) -> Path {
+        let data = &self.function.insts[inst];
+        let buffer = |place: usize| {
+            let value = data.operands[place];
+            (self.bytes[value].clone().expect("the buffer has a place"), value)
+        };
+        let store = |(range, value)| Access::Store(range, value);
+        let load = |(range, value)| Access::Load(range, value);
+        let op = match &data.op {
+            Op::Tile(Tile::Barrier {}) => return vec![Access::Barrier(inst)],
+            Op::Tile(_) => return Vec::new(),
+            Op::Gpu(op) => op,
+        };
+        match op {
+            GpuOp::LocalStore {} => vec![store(buffer(0))],
+            GpuOp::LocalLoad { .. } => vec![load(buffer(0))],
+            GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } => {
+                let in_memory = |place: &usize| self.function.ty(data.operands[*place]).as_memory().is_some();
+                (0..2).filter(in_memory).map(|place| load(buffer(place))).collect()
+            }
+            GpuOp::ConvertLayout {}
+            | GpuOp::Elementwise { .. }
+            | GpuOp::Load { .. }
+            | GpuOp::Store { .. }
+            | GpuOp::Reduce { .. }
+            | GpuOp::Alloc { .. }
+            | GpuOp::Dealloc {} => Vec::new(),
+            // tidy: wildcard because no pass makes the others
+            other => panic!("{} is not known here", other.info().name),
+        }
+    }
+
+    fn of(&self, block: Block) -> Vec<Path> {
+        let mut all = vec![Vec::new()];
+        for inst in &self.function.blocks[block].insts {
+            let data = &self.function.insts[*inst];
+            let control = data.op.as_tile();
+            let regions: Vec<Vec<Path>> = match control {
+                Some(Tile::For { .. } | Tile::While {} | Tile::If {}) => {
+                    data.regions.iter().map(|region| self.of(*region)).collect()
+                }
+                // tidy: wildcard because only control flow has regions that are paths
+                _ => Vec::new(),
+            };
+            let nothing = vec![Vec::new()];
+            let here = match (control, &regions[..]) {
+                (Some(Tile::For { .. }), [body]) => [nothing, body.clone(), then(body, body)].concat(),
+                (Some(Tile::While {}), [condition, body]) => {
+                    let once = then(&then(condition, body), condition);
+                    [condition.clone(), then(&once, &then(body, condition)), once].concat()
+                }
+                (Some(Tile::If {}), [first, second]) => [&first[..], second].concat(),
+                // tidy: wildcard because the other ops are straight code
+                _ => vec![self.accesses(*inst)],
+            };
+            all = then(&all, &here);
+        }
+        all
+    }
+}
+
+/// Each path of `before` followed by each path of `after`.
+fn then(before: &[Path], after: &[Path]) -> Vec<Path> {
+    let pairs =
+        before.iter().flat_map(|first| after.iter().map(move |second| [&first[..], &second[..]].concat()));
+    pairs.take(MOST_PATHS).collect()
+}
+
+/// Whether two accesses on a path may meet, if the barrier `without` is left out.
+fn has_hazard(path: &Path, without: Option<Inst>) -> bool {
+    let mut open: Vec<(&Range<u32>, bool)> = Vec::new();
+    for access in path {
+        let (range, is_store) = match access {
+            Access::Barrier(inst) if Some(*inst) == without => continue,
+            Access::Barrier(_) => {
+                open.clear();
+                continue;
+            }
+            Access::Store(range, _) => (range, true),
+            Access::Load(range, _) => (range, false),
+        };
+        let meets = |(other, stores): &(&Range<u32>, bool)| {
+            (is_store || *stores) && range.start < other.end && other.start < range.end
+        };
+        if open.iter().any(meets) {
+            return true;
+        }
+        open.push((range, is_store));
+    }
+    false
+}
+
+/// Whether what is loaded is what was stored there last.
+fn keeps_what_is_stored(path: &Path) -> bool {
+    let meets = |a: &Range<u32>, b: &Range<u32>| a.start < b.end && b.start < a.end;
+    path.iter().enumerate().all(|(number, access)| {
+        let Access::Load(range, owner) = access else { return true };
+        let last = path[..number].iter().rev().find_map(|earlier| match earlier {
+            Access::Store(stored, by) if meets(stored, range) => Some(by),
+            // tidy: wildcard because the last store counts alone
+            _ => None,
+        });
+        last == Some(owner)
+    })
+}
+
+/// Panics on a hazard; says how many barriers there are, and how many are needed on some path.
+pub fn check(program: &Program) -> (usize, usize) {
+    let function = program.kernel();
+    let paths = Paths::new(program).of(function.entry);
+    assert!(!paths.iter().any(|path| has_hazard(path, None)), "{}", text(program));
+    assert!(paths.iter().all(keeps_what_is_stored), "{}", text(program));
+    let mut barriers = Vec::new();
+    function.walk(function.entry, &mut |inst| {
+        if let Op::Tile(Tile::Barrier {}) = function.insts[inst].op {
+            barriers.push(inst);
+        }
+    });
+    let is_needed = |barrier: &&Inst| paths.iter().any(|path| has_hazard(path, Some(**barrier)));
+    let needed = barriers.iter().filter(is_needed).count();
+    if paths.len() < MOST_PATHS { (barriers.len(), needed) } else { (needed, needed) }
+}
+
+#[test]
+fn known_kernels_wait_where_they_must_and_nowhere_else() {
+    let mut total = 0;
+    for (name, text) in KERNELS {
+        for target in ["sm_75", "sm_80", "sm_90a"] {
+            for num_warps in [1, 4, 8] {
+                let (barriers, needed) = check(&compiled(&module(text), target, num_warps));
+                assert_eq!(barriers, needed, "{name}: a barrier could be left out");
+                total += barriers;
+            }
+        }
+    }
+    assert!(total > 60, "there is something to wait for: {total}");
+}
+
+#[test]
+fn random_programs_wait_where_they_must() {
+    let (mut total, mut tried) = (0, 0);
+    for seed in seeds(2000) {
+        let module = program(seed, EVERYTHING);
+        if !has_powers_of_two(&module) {
+            continue;
+        }
+        tried += 1;
+        let num_warps = [1, 2, 4, 8][(seed % 4) as usize];
+        total += check(&compiled(&module, "sm_80", num_warps)).1;
+    }
+    assert!(tried > 100 && total > 30, "{tried} programs, {total} barriers");
+}

@@ -1,0 +1,83 @@
+//! The GPU path judged from outside: that programs compute the same, that layouts fit, that barriers are where they have to be,
+//! that accesses claim no more than holds, that text is a program again, and what it is for known kernels.
+
+#[path = "../../../opt/tests/common/mod.rs"]
+#[allow(dead_code, reason = "the evaluator and the generator have more than is used here")]
+mod common;
+
+mod accesses;
+mod addresses;
+mod check;
+mod erase;
+mod hazards;
+mod meaning;
+mod memory;
+mod products;
+mod refusals;
+mod snapshots;
+mod tiles;
+
+use tilewright_gpu::language::Module as Program;
+use tilewright_gpu::{PASSES, Target};
+use tilewright_ir::{Module, parse, print};
+
+/// The kernels of the benchmarks, as the passes before leave them; `attention_fp16` scales the scores instead of the queries.
+const KERNELS: [(&str, &str); 6] = [
+    ("add", include_str!("kernels/add.ir")),
+    ("softmax", include_str!("kernels/softmax.ir")),
+    ("layer_norm", include_str!("kernels/layer_norm.ir")),
+    ("matmul", include_str!("kernels/matmul.ir")),
+    ("attention", include_str!("kernels/attention.ir")),
+    ("attention_fp16", include_str!("kernels/attention_fp16.ir")),
+];
+
+fn module(text: &str) -> Module {
+    parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn target(name: &str) -> Target {
+    Target::named(name).expect("it is known")
+}
+
+/// A kernel with layouts, before the passes.
+fn assigned(module: &Module, target_name: &str, num_warps: u32) -> Program {
+    tilewright_gpu::assign_layouts(module, target(target_name), num_warps)
+        .unwrap_or_else(|error| panic!("{error:#?}"))
+}
+
+/// The program of a kernel, after all passes.
+fn compiled(module: &Module, target_name: &str, num_warps: u32) -> Program {
+    tilewright_gpu::compile(module, target(target_name), num_warps)
+        .unwrap_or_else(|error| panic!("{error:#?}"))
+}
+
+/// The program of a kernel after layouts are assigned and after each pass, if it fits into shared memory.
+fn stages_if_it_fits(module: &Module, target_name: &str, num_warps: u32) -> Option<Vec<Program>> {
+    let mut stages = vec![assigned(module, target_name, num_warps)];
+    for pass in PASSES {
+        let mut next = stages[stages.len() - 1].clone();
+        (pass.run)(&mut next).ok()?;
+        tilewright_ir::verify(&next)
+            .unwrap_or_else(|error| panic!("after {}: {error}\n{}", pass.name, text(&next)));
+        stages.push(next);
+    }
+    Some(stages)
+}
+
+/// The same of a kernel that fits.
+fn stages(module: &Module, target_name: &str, num_warps: u32) -> Vec<Program> {
+    stages_if_it_fits(module, target_name, num_warps).expect("it fits into shared memory")
+}
+
+fn text(program: &Program) -> String {
+    print(program, false)
+}
+
+/// Whether every extent in a module is a power of two: others are refused.
+fn has_powers_of_two(module: &Module) -> bool {
+    let mut functions = module.functions.values();
+    functions.all(|function| {
+        let mut extents = function.values.values().flat_map(|value| value.ty.shape.iter());
+        extents.all(|extent| extent.is_power_of_two())
+    })
+}

@@ -1,0 +1,164 @@
+//! How products are computed: by which instruction on which GPU, with the operands converted where none takes them, and with
+//! the result that the executor gives.
+
+use tilewright_gpu::language::{GpuOp, InstData, Op};
+use tilewright_layout::{Fragment, Input, Layout, Mma, bank_use, ldmatrix_bank_use};
+
+use crate::check::{check, check_lowered};
+use crate::{Program, assigned, compiled, module};
+
+/// A kernel that multiplies two tiles and stores the product.
+fn product([m, n, k]: [u32; 3], [left, right, sum]: [&str; 3], precision: &str) -> String {
+    let mut lines = Vec::new();
+    for (name, element, rows, columns) in [("a", left, m, k), ("b", right, k, n), ("c", sum, m, n)] {
+        let shape = format!("[{rows}, {columns}]");
+        lines.push(format!(
+            "%{name}r = arange {{start = 0, end = {rows}}} : int32[{rows}]
+             %{name}re = expand_dims %{name}r {{axis = 1}} : int32[{rows}, 1]
+             %{name}s = constant {{value = {columns}:int32}} : int32
+             %{name}ss = splat %{name}s {{shape = [{rows}, 1]}} : int32[{rows}, 1]
+             %{name}ro = mul %{name}re, %{name}ss : int32[{rows}, 1]
+             %{name}rb = broadcast %{name}ro {{shape = {shape}}} : int32{shape}
+             %{name}c = arange {{start = 0, end = {columns}}} : int32[{columns}]
+             %{name}ce = expand_dims %{name}c {{axis = 0}} : int32[1, {columns}]
+             %{name}cb = broadcast %{name}ce {{shape = {shape}}} : int32{shape}
+             %{name}o = add %{name}rb, %{name}cb : int32{shape}
+             %{name}p = splat %{name} {{shape = {shape}}} : *{element}{shape}
+             %{name}a = ptr_add %{name}p, %{name}o : *{element}{shape}
+             %{name}v = load %{name}a {{cache = \"\", eviction = \"\", volatile = false}} : {element}{shape}"
+        ));
+    }
+    format!(
+        "kernel func0 @k(%a: *{left} {{divisibility = 16}}, %b: *{right} {{divisibility = 16}}, \
+         %c: *{sum} {{divisibility = 16}}) {{\n{}\n\
+         %d = dot %av, %bv, %cv {{precision = \"{precision}\", max_imprecise_acc = 0}} : {sum}[{m}, {n}]\n\
+         store %ca, %d {{cache = \"\", eviction = \"\"}}\nreturn_values\n}}",
+        lines.join("\n")
+    )
+}
+
+fn product_of(program: &Program) -> &InstData {
+    let is_product =
+        |data: &&InstData| matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. }));
+    program.kernel().insts.values().find(is_product).expect("there is a product")
+}
+
+/// The instruction, or `fma`, and the types that it is for.
+fn chosen(program: &Program) -> String {
+    let data = product_of(program);
+    let element = |operand| program.kernel().ty(operand).tile().expect("it is a tile").element.to_string();
+    let types: Vec<String> = data.operands.iter().copied().map(element).collect();
+    let instruction = match &data.op {
+        Op::Gpu(GpuOp::MmaSync { instruction, .. }) => {
+            format!("m{}n{}k{}", instruction.m, instruction.n, instruction.k)
+        }
+        // tidy: wildcard because there are two kinds of products
+        _ => "fma".to_owned(),
+    };
+    format!("{instruction} {}", types.join(" "))
+}
+
+/// Extents, types, precision and target, and what is chosen.
+type Case = ([u32; 3], [&'static str; 3], &'static str, &'static str, &'static str);
+
+#[test]
+fn instructions_by_type_and_target() {
+    let full = [64, 64, 64];
+    let cases: &[Case] = &[
+        (full, ["fp16", "fp16", "fp32"], "tf32", "sm_75", "m16n8k8 fp16 fp16 fp32"),
+        (full, ["fp16", "fp16", "fp32"], "ieee", "sm_80", "m16n8k16 fp16 fp16 fp32"),
+        (full, ["fp16", "fp16", "fp16"], "tf32", "sm_80", "m16n8k16 fp16 fp16 fp16"),
+        (full, ["bf16", "bf16", "fp32"], "tf32", "sm_80", "m16n8k16 bf16 bf16 fp32"),
+        (full, ["bf16", "bf16", "fp32"], "tf32", "sm_75", "fma fp32 fp32 fp32"),
+        (full, ["bf16", "bf16", "bf16"], "tf32", "sm_80", "m16n8k16 bf16 bf16 fp32"),
+        (full, ["fp32", "fp32", "fp32"], "tf32", "sm_80", "m16n8k8 fp32 fp32 fp32"),
+        (full, ["fp32", "fp32", "fp32"], "tf32", "sm_75", "fma fp32 fp32 fp32"),
+        (full, ["fp32", "fp32", "fp32"], "ieee", "sm_90", "fma fp32 fp32 fp32"),
+        (full, ["fp64", "fp64", "fp64"], "ieee", "sm_90", "fma fp64 fp64 fp64"),
+        (full, ["int8", "int8", "int32"], "tf32", "sm_80", "m16n8k32 int8 int8 int32"),
+        (full, ["uint8", "int8", "int32"], "tf32", "sm_75", "m8n8k16 uint8 int8 int32"),
+        (full, ["fp8e4nv", "fp8e5", "fp32"], "tf32", "sm_89", "m16n8k32 fp8e4nv fp8e5 fp32"),
+        (full, ["fp8e4nv", "fp8e5", "fp32"], "tf32", "sm_80", "m16n8k16 fp16 fp16 fp32"),
+        (full, ["fp8e4b15", "fp8e4b15", "fp32"], "tf32", "sm_90", "m16n8k16 fp16 fp16 fp32"),
+        ([16, 8, 8], ["fp16", "fp16", "fp32"], "tf32", "sm_80", "m16n8k8 fp16 fp16 fp32"),
+        ([8, 8, 16], ["fp16", "fp16", "fp32"], "tf32", "sm_80", "fma fp32 fp32 fp32"),
+        // Every number of fp16 is one of tf32.
+        ([16, 16, 4], ["fp16", "fp16", "fp16"], "tf32", "sm_80", "m16n8k4 fp32 fp32 fp32"),
+        ([16, 16, 4], ["fp16", "fp16", "fp16"], "ieee", "sm_80", "fma fp32 fp32 fp32"),
+        ([2, 4, 2], ["int8", "int8", "int32"], "tf32", "sm_80", "fma int8 int8 int32"),
+    ];
+    for (shape, types, precision, target, expected) in cases {
+        for num_warps in [1, 4, 8] {
+            let module = module(&product(*shape, *types, precision));
+            check(&assigned(&module, target, num_warps));
+            let program = compiled(&module, target, num_warps);
+            check_lowered(&program);
+            assert_eq!(chosen(&program), *expected, "{types:?} on {target}");
+        }
+    }
+}
+
+/// Operands of 16 bits from row-major tiles are loaded by `ldmatrix`, and no access of them to shared memory has a conflict.
+#[test]
+fn operands_of_16_bits_come_by_ldmatrix() {
+    for shape in [[128, 128, 64], [64, 256, 32], [16, 16, 16], [32, 64, 128]] {
+        let program = compiled(&module(&product(shape, ["fp16", "fp16", "fp32"], "tf32")), "sm_80", 4);
+        let (function, layouts) = (program.kernel(), &program.header.layouts);
+        let data = product_of(&program);
+        let Op::Gpu(GpuOp::MmaSync { instruction, warps, .. }) = &data.op else { panic!("by mma.sync") };
+        let mma = Mma::new(instruction.m, instruction.n, instruction.k, 16);
+        let warps = [warps[0] as u32, warps[1] as u32];
+        let mut operands = 0;
+        for (operand, fragment) in data.operands.iter().zip([Fragment::A, Fragment::B]) {
+            let Some(buffer) = function.ty(*operand).as_memory() else { continue };
+            operands += 1;
+            let memory = layouts.get(buffer.layout);
+            let target = mma.layout(fragment, &buffer.shape, warps);
+            let matrix = target.matrix_access(memory, 16).expect("by ldmatrix");
+            assert_eq!(matrix.registers.accesses() * matrix.registers.width(), target.registers());
+            let row_axis = usize::from(memory.vector_axis() == 0);
+            assert_eq!(ldmatrix_bank_use(memory, 16, row_axis).conflicts(), 0, "{shape:?}");
+            let is_store = |data: &&InstData| {
+                matches!(data.op, Op::Gpu(GpuOp::LocalStore {})) && data.operands[0] == *operand
+            };
+            let store = function.insts.values().find(is_store).expect("it is stored");
+            let source = layouts.get(function.ty(store.operands[1]).layout().expect("it is a tile"));
+            assert_eq!(bank_use(memory, source, 16, u32::MAX).conflicts(), 0, "{shape:?}");
+        }
+        assert!(operands > 0, "{shape:?}");
+    }
+}
+
+/// The axis along which a buffer is contiguous.
+trait Contiguous {
+    fn vector_axis(&self) -> usize;
+}
+
+impl Contiguous for Layout {
+    fn vector_axis(&self) -> usize {
+        let next = self.coordinates(&[(Input::Offset, 1)]);
+        next.iter().position(|coordinate| *coordinate == 1).expect("it is one step away")
+    }
+}
+
+/// Products with a leading axis, of operands that every thread can compute.
+#[test]
+fn batches_of_products() {
+    for (precision, expected) in [("ieee", "fma fp32 fp32 fp32"), ("tf32", "m16n8k8 fp32 fp32 fp32")] {
+        let text = format!(
+            "kernel func0 @k(%x: fp32) {{
+               %a = splat %x {{shape = [2, 16, 32]}} : fp32[2, 16, 32]
+               %b = splat %x {{shape = [2, 32, 64]}} : fp32[2, 32, 64]
+               %c = splat %x {{shape = [2, 16, 64]}} : fp32[2, 16, 64]
+               %d = dot %a, %b, %c {{precision = \"{precision}\", max_imprecise_acc = 0}} : fp32[2, 16, 64]
+               return_values
+             }}"
+        );
+        for num_warps in [1, 4, 16] {
+            check(&assigned(&module(&text), "sm_80", num_warps));
+            let program = compiled(&module(&text), "sm_80", num_warps);
+            check_lowered(&program);
+            assert_eq!(chosen(&program), expected);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What the GPU path refuses, and how it says so.
+
+use std::fmt::Write;
+
+use expect_test::{Expect, expect};
+use tilewright_gpu::{Target, compile};
+use tilewright_ir::print;
+
+use crate::common::generate::{EVERYTHING, program};
+use crate::{has_powers_of_two, module};
+
+fn refused(text: &str, target: &str, num_warps: u32, expected: &Expect) {
+    let target = Target::named(target).expect("it is known");
+    let Err(diagnostic) = compile(&module(text), target, num_warps) else { panic!("it is compiled") };
+    let mut lines = vec![format!("{}: {}", diagnostic.code.name(), diagnostic.message)];
+    lines.extend(diagnostic.notes.iter().chain(&diagnostic.hint).cloned());
+    expected.assert_eq(&(lines.join("\n") + "\n"));
+}
+
+/// Pairs of a branch and a loop.
+const DEPTH: usize = 62;
+
+const EMPTY: &str = "kernel func0 @k() {\n  return_values\n}";
+
+#[test]
+fn a_number_of_warps_that_is_no_power_of_two() {
+    refused(
+        EMPTY,
+        "sm_80",
+        3,
+        &expect![[r"
+        TW0108: num_warps must be a power of two up to 32, found 3
+    "]],
+    );
+    refused(
+        EMPTY,
+        "sm_80",
+        64,
+        &expect![[r"
+        TW0108: num_warps must be a power of two up to 32, found 64
+    "]],
+    );
+}
+
+#[test]
+fn a_tile_whose_extent_is_no_power_of_two() {
+    let text = "kernel func0 @k(%p: *int32) {
+      %i = arange {start = 0, end = 6} : int32[6]
+      %b = splat %p {shape = [6]} : *int32[6]
+      %a = ptr_add %b, %i : *int32[6]
+      store %a, %i {cache = \"\", eviction = \"\"}
+      return_values
+    }";
+    refused(
+        text,
+        "sm_80",
+        4,
+        &expect![[r"
+        TW0024: `arange` on a tile of type int32[6]: on a GPU the extents of tiles are powers of two
+        make the tile larger, and mask what is too much
+    "]],
+    );
+}
+
+#[test]
+fn a_function_that_calls_itself() {
+    let text = "kernel func0 @k(%x: int32) {
+      %0 = call %x {callee = func1, results = (int32)} : int32
+      return_values
+    }
+    func1 @f(%x: int32) {
+      %0 = call %x {callee = func1, results = (int32)} : int32
+      return_values %0
+    }";
+    refused(
+        text,
+        "sm_80",
+        4,
+        &expect![[r"
+        TW0024: a call that cannot be inlined is not supported on a GPU
+        remove the recursion, or make the function smaller
+    "]],
+    );
+}
+
+#[test]
+fn more_shared_memory_than_there_is() {
+    let large = include_str!("kernels/matmul.ir").replace("64", "512");
+    refused(
+        &large,
+        "sm_75",
+        4,
+        &expect![[r"
+            TW0114: the kernel needs 262144 bytes of shared memory, and sm_75 has 65536
+            found 262144 bytes, of which this takes 131072; the limit is 65536
+            use smaller blocks, or a smaller num_stages
+        "]],
+    );
+}
+
+#[test]
+fn random_programs_are_compiled_or_refused() {
+    let mut refused = 0;
+    for seed in 0..200 {
+        let module = program(seed, EVERYTHING);
+        let target = Target::named("sm_75").expect("it is known");
+        let result = compile(&module, target, 4);
+        if has_powers_of_two(&module) {
+            assert!(result.is_ok());
+        }
+        refused += usize::from(result.is_err());
+    }
+    assert!(refused > 10, "{refused}");
+}
+
+/// Loops in branches, as deep as the parser takes them, on a quarter of the stack that a stage has.
+#[test]
+fn deep_kernels_are_compiled() {
+    let mut text = "kernel func0 @k(%p: *fp32, %n: int32) {
+      %zero = constant {value = 0:int32} : int32
+      %one = constant {value = 1:int32} : int32
+      %i = arange {start = 0, end = 64} : int32[64]
+      %b = splat %p {shape = [64]} : *fp32[64]
+      %a = ptr_add %b, %i : *fp32[64]
+      %x = load %a {cache = \"\", eviction = \"\", volatile = false} : fp32[64]\n"
+        .to_owned();
+    for depth in 0..DEPTH {
+        let _ = writeln!(
+            text,
+            "%c{depth} = lt %n, %one : int1
+             if_else %c{depth} () {{
+             %h{depth} = for_loop %zero, %n, %one, %x {{options = \"stages=0 unroll=0\"}} (%n{depth}: int32, %y{depth}: fp32[64]) {{"
+        );
+    }
+    text +=
+        "%r = reduce %x {axis = 0} (%u: fp32, %v: fp32) {\n%w = add %u, %v : fp32\nyield_values %w\n} : fp32
+      store %p, %r {cache = \"\", eviction = \"\"}\n";
+    for depth in (0..DEPTH).rev() {
+        let _ =
+            writeln!(text, "yield_values %y{depth}\n}} : fp32[64]\nyield_values\n}} () {{\nyield_values\n}}");
+    }
+    text += "return_values\n}";
+    let compiling = std::thread::Builder::new().stack_size(2 << 20).spawn(move || {
+        let target = Target::named("sm_80").expect("it is known");
+        compile(&module(&text), target, 4).map(|program| print(&program, false).len())
+    });
+    let length = compiling.expect("a thread starts").join().expect("it does not overflow");
+    assert!(length.expect("it is compiled") > 10_000);
+}

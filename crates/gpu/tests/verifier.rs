@@ -1,0 +1,652 @@
+//! The rules that no single instruction shows: each refuses its mistakes with one sentence, and accepts the text without it.
+
+use tilewright_gpu::language::Gpu;
+use tilewright_ir::parse_dialect;
+
+/// L0 is an accumulator of `wgmma`, L1 its A in registers, L2 and L3 are A and B in memory.
+const HEAD: &str = "\
+gpu sm_90a, 4 warps, 0 bytes of shared memory
+L0 = [64,8] register (0,1) (8,0) lane (0,2) (0,4) (1,0) (2,0) (4,0) warp (16,0) (32,0)
+L1 = [64,16] register (0,1) (8,0) (0,8) lane (0,2) (0,4) (1,0) (2,0) (4,0) warp (16,0) (32,0)
+L2 = [64,16] offset (0,1) (0,2) (0,4) (0,8) (1,0) (2,0) (4,0) (8,0) (16,0) (32,0)
+L3 = [16,8] offset (0,1) (0,2) (0,4) (1,0) (2,0) (4,0) (8,0)
+kernel func0 @k(%p: *fp16, %n: int32, %b: int1, %t: *int8) {
+%c0 = constant {value = 0:int32} : int32
+%c1 = constant {value = 1:int32} : int32
+%c2 = constant {value = 2:int32} : int32
+%c3 = constant {value = 3:int32} : int32
+%zero = constant {value = 0.0:fp32} : fp32
+%acc = splat %zero {shape = [64, 8]} : fp32[64, 8]@L0
+%ptr = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
+";
+
+/// A body with its abbreviations spelled out.
+fn text(body: &str) -> String {
+    let body = body
+        .replace("COPY", "copy_async")
+        .replace("%ptr!", "%ptr {cache = \"\", axis = 1, width = 2}")
+        .replace("LOAD!", "load %ptr {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1")
+        .replace("WGMMA!", "{instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0} : pending<fp32[64, 8]@L0>")
+        .replace("LOOP!", "{options = \"stages=0 unroll=0\"}")
+        .replace("FINISHED", "fp32[64, 8]@L0")
+        .replace("READ!", "{matrix = false} : fp16[64, 16]@L1")
+        .replace("ONE", "buffer<1, fp16[64, 16]@L2>")
+        .replace("TWO", "buffer<2, fp16[64, 16]@L2>")
+        .replace("THREE", "buffer<3, fp16[64, 16]@L2>")
+        .replace("RING", "ring<2, fp16[64, 16]@L2>")
+        .replace("EMPTY", "empty<fp16[64, 16]@L2>")
+        .replace("FULL", "full<fp16[64, 16]@L2>")
+        .replace("PENDING", "pending<fp32[64, 8]@L0>")
+        .replace("SMALL", "buffer<1, fp16[16, 8]@L3>");
+    format!("{HEAD}{body}\nreturn_values\n}}\n")
+}
+
+#[track_caller]
+fn accepted(body: &str) {
+    if let Err(error) = parse_dialect::<Gpu>(&text(body)) {
+        panic!("{}", error.message);
+    }
+}
+
+#[track_caller]
+fn refused(body: &str, expected: &str) {
+    let error = parse_dialect::<Gpu>(&text(body)).expect_err("it is wrong");
+    assert_eq!(error.message, format!("in function k: {expected}"));
+}
+
+/// The body is right, and with a change it is refused.
+#[track_caller]
+fn refused_with(body: &str, from: &str, to: &str, expected: &str) {
+    assert!(body.contains(from), "{from}");
+    refused(&body.replacen(from, to, 1), expected);
+}
+
+const FILLED: &str = "
+%r = alloc {offset = ?} : RING
+%e = acquire %r : EMPTY
+COPY %e, %ptr!
+publish %e
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f";
+
+#[test]
+fn tokens_are_used_up_once() {
+    accepted(FILLED);
+    let check = |from, to, expected| refused_with(FILLED, from, to, expected);
+    check("release %f", "release %f\nrelease %f", "release uses %f, which was used up before");
+    check("release %f", "", "%f is not used up on every path: release it on each");
+    check("publish %e", "publish %e\nCOPY %e, %ptr!", "copy_async uses %e, which was used up before");
+    check(
+        "release %f",
+        "if_else %b () {\nrelease %f\nyield_values\n} () {\nyield_values\n}",
+        "%f is used up in one branch of if_else alone",
+    );
+    check(
+        "release %f",
+        "for_loop %c0, %n, %c1 LOOP! (%i: int32) {\nrelease %f\nyield_values\n}",
+        "for_loop uses up %f of outside: carry it through",
+    );
+    check(
+        "release %f",
+        "warp_roles {warps = [4], registers = [0]} () {\nrelease %f\nyield_values\n}",
+        "release uses %f, which was used up before",
+    );
+    accepted(&FILLED.replace(
+        "release %f",
+        "if_else %b () {\nrelease %f\nyield_values\n} () {\nrelease %f\nyield_values\n}",
+    ));
+}
+
+const CARRIED: &str = "
+%r = alloc {offset = ?} : RING
+%e0 = acquire %r : EMPTY
+%e1 = for_loop %c0, %n, %c1, %e0 LOOP! (%i: int32, %e: EMPTY) {
+COPY %e, %ptr!
+publish %e
+%f = take %r : FULL
+release %f
+%e2 = acquire %r : EMPTY
+yield_values %e2
+} : EMPTY
+publish %e1
+%g = take %r : FULL
+release %g";
+
+#[test]
+fn tokens_may_be_carried() {
+    accepted(CARRIED);
+    refused_with(CARRIED, "publish %e1", "", "%e1 is not used up on every path: publish it on each");
+    refused_with(CARRIED, "publish %e\n", "", "%e is not used up on every path: publish it on each");
+}
+
+#[test]
+fn tokens_are_taken_by_their_ops_alone() {
+    let product = "
+%m = alloc {offset = ?} : ONE
+%s = alloc {offset = ?} : SMALL
+%q = wgmma %m, %s, %acc WGMMA!
+%d = finish %q {pending = 0} : FINISHED";
+    accepted(product);
+    refused_with(
+        product,
+        "%d = finish %q {pending = 0} : FINISHED",
+        "",
+        "%q is not used up on every path: finish it on each",
+    );
+    refused_with(
+        FILLED,
+        "publish %e",
+        "%s = alloc {offset = ?} : SMALL\n%x = mma_sync %e, %s, %acc {instruction = m16n8k16, warps = [4, 1], \
+         precision = \"ieee\", max_imprecise_acc = 0} : FINISHED\npublish %e",
+        "a product cannot read empty<fp16[64, 16]@L2>",
+    );
+    refused_with(
+        FILLED,
+        "publish %e",
+        "%y = splat %c0 {shape = [64, 16]} : int32[64, 16]@L1\ntensor_store %e, %t, %c0\npublish %e",
+        "tensor_store does not take %e, which is empty<fp16[64, 16]@L2>",
+    );
+}
+
+const LIFETIME: &str = "
+%m = alloc {offset = ?} : TWO
+%s = slot %m, %c0 : ONE
+%x = LOAD!
+local_store %s, %x
+%y = local_load %s READ!
+dealloc %m";
+
+#[test]
+fn lifetimes_end_once() {
+    accepted(LIFETIME);
+    let check = |from, to, expected| refused_with(LIFETIME, from, to, expected);
+    check("dealloc %m", "dealloc %m\ndealloc %m", "%m is deallocated twice");
+    check(
+        "dealloc %m",
+        "dealloc %m\n%z = local_load %s READ!",
+        "local_load uses %s after the dealloc of its memory",
+    );
+    check("dealloc %m", "dealloc %s", "dealloc takes what an alloc made, %s is a slot of it");
+    check(
+        "dealloc %m",
+        "if_else %b () {\ndealloc %m\nyield_values\n} () {\nyield_values\n}",
+        "%m is deallocated in another block than that of its alloc",
+    );
+    check(
+        "dealloc %m",
+        "%o = for_loop %c0, %n, %c1, %m LOOP! (%i: int32, %l: TWO) {\nyield_values %l\n} : TWO",
+        "%l is memory that is carried or yielded: carry the index of a slot",
+    );
+}
+
+/// With the barrier that a pass puts there, and the place.
+const COPIED: &str = "
+%m = alloc {offset = 0} : ONE
+COPY %m, %ptr!
+commit_group
+COPY %m, %ptr!
+wait_group {pending = 0}
+barrier
+%v = local_load %m READ!";
+
+#[test]
+fn copies_are_waited_for() {
+    let body = &COPIED.replacen("commit_group\nCOPY %m, %ptr!", "commit_group", 1);
+    accepted(body);
+    let under_way = "local_load uses %m while it is being copied to: ";
+    let check = |from, to, expected: &str| refused_with(body, from, to, expected);
+    let both = format!("{under_way}commit_group and wait_group have to stand between");
+    check("commit_group\n", "", &both);
+    let wait = format!("{under_way}a wait_group that leaves no more than 0 pending has to stand between");
+    check("wait_group {pending = 0}\n", "", &wait);
+    check("pending = 0", "pending = 1", &wait);
+    let barrier =
+        "local_load reads what other threads copied to %m: a barrier has to stand behind wait_group";
+    check("barrier\n", "", barrier);
+    check("wait_group {pending = 0}\nbarrier", "barrier\nwait_group {pending = 0}", barrier);
+    accepted(&body.replace("barrier\n", "").replace("offset = 0", "offset = ?"));
+    refused(
+        COPIED,
+        "copy_async uses %m while it is being copied to: a wait_group that leaves no more than 0 pending has to stand \
+         between",
+    );
+    check(
+        "%v = local_load %m READ!",
+        "COPY %m, %ptr!\ndealloc %m",
+        "dealloc gives up %m while it is being copied to: wait for the copies before",
+    );
+    // In one branch alone.
+    check(
+        "wait_group {pending = 0}",
+        "if_else %b () {\nwait_group {pending = 0}\nyield_values\n} () {\nyield_values\n}",
+        &wait,
+    );
+    accepted(&body.replace("wait_group {pending = 0}", "commit_group\nwait_group {pending = 1}"));
+}
+
+/// Three slots, two copies under way: the slots by the index of the loop.
+const PIPELINED: &str = "
+%m = alloc {offset = 0} : THREE
+%s0 = slot %m, %c0 : ONE
+COPY %s0, %ptr!
+commit_group
+%s1 = slot %m, %c1 : ONE
+COPY %s1, %ptr!
+commit_group
+for_loop %c0, %n, %c1 LOOP! (%i: int32) {
+wait_group {pending = 1}
+barrier
+%at = int_rem %i, %c3 : int32
+%s = slot %m, %at : ONE
+%v = local_load %s READ!
+%next = add %i, %c2 : int32
+%to = int_rem %next, %c3 : int32
+%d = slot %m, %to : ONE
+COPY %d, %ptr!
+commit_group
+yield_values
+}
+wait_group {pending = 0}
+dealloc %m";
+
+/// The same by two counters that go around.
+const COUNTED: &str = "
+%m = alloc {offset = 0} : THREE
+%s0 = slot %m, %c0 : ONE
+COPY %s0, %ptr!
+commit_group
+%s1 = slot %m, %c1 : ONE
+COPY %s1, %ptr!
+commit_group
+%x, %y = for_loop %c0, %n, %c1, %c0, %c2 LOOP! (%i: int32, %at: int32, %to: int32) {
+wait_group {pending = 1}
+barrier
+%s = slot %m, %at : ONE
+%v = local_load %s READ!
+%d = slot %m, %to : ONE
+COPY %d, %ptr!
+commit_group
+%at1 = add %at, %c1 : int32
+%end1 = eq %at1, %c3 : int1
+%at2 = select %end1, %c0, %at1 : int32
+%to1 = add %to, %c1 : int32
+%more = lt %to1, %c3 : int1
+%to2 = select %more, %to1, %c0 : int32
+yield_values %at2, %to2
+} : int32, int32
+wait_group {pending = 0}
+dealloc %m";
+
+#[test]
+fn pipelined_copies_are_followed() {
+    for body in [PIPELINED, COUNTED] {
+        accepted(body);
+        let wait = |groups: u32| {
+            format!(
+                "local_load uses %s while it is being copied to: a wait_group that leaves no more than {groups} pending has \
+                 to stand between"
+            )
+        };
+        refused_with(body, "wait_group {pending = 1}", "wait_group {pending = 2}", &wait(1));
+        refused_with(body, "wait_group {pending = 1}\n", "", &wait(1));
+        // The second copy of the prologue is read in the second iteration, when one group was made after it.
+        refused_with(body, "commit_group\n%s1", "%s1", &wait(0));
+        let last = body.rfind("commit_group").expect("it stands there");
+        refused(&[&body[..last], &body[last + "commit_group".len()..]].concat(), &wait(0));
+        refused_with(
+            body,
+            "wait_group {pending = 0}\n",
+            "",
+            "dealloc gives up %m while it is being copied to: wait for the copies before",
+        );
+    }
+    // One slot too few: the copy overwrites what was not read.
+    refused(
+        &PIPELINED
+            .replace("THREE", "TWO")
+            .replace("int_rem %i, %c3", "int_rem %i, %c2")
+            .replace("int_rem %next, %c3", "int_rem %next, %c2")
+            .replace("wait_group {pending = 1}", "wait_group {pending = 2}"),
+        "local_load uses %s while it is being copied to: a wait_group that leaves no more than 1 pending has to stand \
+         between",
+    );
+}
+
+const PRODUCT: &str = "
+%m = alloc {offset = 0} : ONE
+%s = alloc {offset = 2048} : SMALL
+%x = LOAD!
+local_store %m, %x
+fence_proxy
+barrier
+%q = wgmma %m, %s, %acc WGMMA!
+%q1 = wgmma %x, %s, %q WGMMA!
+%d = finish %q1 {pending = 0} : FINISHED
+barrier
+local_store %m, %x
+dealloc %m";
+
+#[test]
+fn products_keep_their_operands() {
+    accepted(PRODUCT);
+    let check = |from, to, expected: &str| refused_with(PRODUCT, from, to, expected);
+    check(
+        "%d = finish",
+        "local_store %m, %x\n%d = finish",
+        "local_store writes %m, which the product %q1 may still read: finish it before",
+    );
+    check(
+        "%d = finish %q1 {pending = 0} : FINISHED\nbarrier\nlocal_store %m, %x\ndealloc %m",
+        "dealloc %m\n%d = finish %q1 {pending = 0} : FINISHED",
+        "dealloc gives up %m, which the product %q1 may still read: finish it before",
+    );
+    check(
+        "pending = 0",
+        "pending = 1",
+        "finish leaves 1 products under way, and %q1 may be one of them: 0 were begun after it",
+    );
+    accepted(&PRODUCT.replace("pending = 0", "pending = ?"));
+}
+
+/// The product of an iteration is finished in the next one.
+const LAGGING: &str = "
+%m = alloc {offset = ?} : THREE
+%s = alloc {offset = ?} : SMALL
+%x = LOAD!
+%first = slot %m, %c0 : ONE
+local_store %first, %x
+fence_proxy
+%q0 = wgmma %first, %s, %acc WGMMA!
+%q, %z = for_loop %c0, %n, %c1, %q0, %c0 LOOP! (%i: int32, %u: PENDING, %at: int32) {
+%next = add %at, %c1 : int32
+%end = eq %next, %c3 : int1
+%at1 = select %end, %c0, %next : int32
+%d = slot %m, %at1 : ONE
+local_store %d, %x
+fence_proxy
+%u1 = wgmma %d, %s, %u WGMMA!
+%w = finish %u1 {pending = 0} : FINISHED
+%u2 = wgmma %d, %s, %w WGMMA!
+yield_values %u2, %at1
+} : PENDING, int32
+%w1 = finish %q {pending = 0} : FINISHED";
+
+#[test]
+fn products_are_carried() {
+    accepted(LAGGING);
+    refused_with(
+        LAGGING,
+        "%d = slot %m, %at1 : ONE",
+        "%d = slot %m, %at : ONE",
+        "local_store writes %d, which the product %u may still read: finish it before",
+    );
+    refused_with(
+        FILLED,
+        "release %f",
+        "%s = alloc {offset = ?} : SMALL\n%q = wgmma %f, %s, %acc WGMMA!\nrelease %f\n%w = finish %q {pending = 0} : FINISHED",
+        "release gives up %f, which the product %q may still read: finish it before",
+    );
+}
+
+#[test]
+fn the_asynchronous_proxy_reads_behind_a_fence() {
+    let wgmma = "wgmma reads %m by the asynchronous proxy, and it was written by ordinary accesses: ";
+    let check = |from, to, what: &str| {
+        refused_with(PRODUCT, from, to, &format!("{wgmma}{what} has to stand between"));
+    };
+    check("fence_proxy\n", "", "fence_proxy");
+    check("barrier\n%q =", "%q =", "a barrier behind fence_proxy");
+    check("fence_proxy\nbarrier", "barrier\nfence_proxy", "a barrier behind fence_proxy");
+    check("local_store %m, %x\nfence_proxy", "fence_proxy\nlocal_store %m, %x", "fence_proxy");
+    let stored = "
+%m = alloc {offset = ?} : ONE
+COPY %m, %ptr!
+commit_group
+wait_group {pending = 0}
+fence_proxy
+tensor_store %m, %t, %c0, %c0
+tensor_store_wait {pending = 0}
+dealloc %m";
+    accepted(stored);
+    let fence = "tensor_store reads %m by the asynchronous proxy, and it was written by ordinary accesses: fence_proxy has to \
+                 stand between";
+    refused_with(stored, "fence_proxy\n", "", fence);
+    // A fence before the copy has landed is none.
+    refused_with(
+        stored,
+        "wait_group {pending = 0}\nfence_proxy",
+        "fence_proxy\nwait_group {pending = 0}",
+        fence,
+    );
+    refused_with(
+        stored,
+        "tensor_store_wait {pending = 0}\n",
+        "",
+        "dealloc uses %m while a tensor_store reads it: a tensor_store_wait that leaves no more than 0 pending has to stand \
+         between",
+    );
+}
+
+const TENSOR: &str = "
+%m = alloc {offset = ?} : ONE
+%w = alloc {offset = ?} : mbarrier<1>
+mbarrier_init %w {arrivals = 1}
+%z = for_loop %c0, %n, %c1, %c0 LOOP! (%i: int32, %phase: int32) {
+mbarrier_expect %w, %c0 {bytes = 2048}
+tensor_load %m, %t, %w, %c0, %c0, %i
+mbarrier_wait %w, %c0, %phase
+%v = local_load %m READ!
+barrier
+%flipped = xor %phase, %c1 : int32
+yield_values %flipped
+} : int32
+dealloc %m";
+
+#[test]
+fn tensor_copies_are_waited_for_and_wait() {
+    accepted(TENSOR);
+    refused_with(
+        TENSOR,
+        "mbarrier_wait %w, %c0, %phase\n%v = local_load %m READ!",
+        "%v = local_load %m READ!\nmbarrier_wait %w, %c0, %phase",
+        "local_load uses %m while it is being copied to: an mbarrier_wait for its barrier has to stand between",
+    );
+    refused_with(
+        TENSOR,
+        "barrier\n%flipped",
+        "%flipped",
+        "tensor_load overwrites %m, which other threads may still read: a barrier or an mbarrier_wait has to stand between",
+    );
+    let two = TENSOR.replace("mbarrier<1>", "mbarrier<2>");
+    refused_with(
+        &two,
+        "mbarrier_wait %w, %c0, %phase",
+        "mbarrier_wait %w, %c1, %phase",
+        "local_load uses %m while it is being copied to: an mbarrier_wait for its barrier has to stand between",
+    );
+}
+
+#[test]
+fn barriers_have_phases() {
+    let check = |from, to, expected: &str| refused_with(TENSOR, from, to, expected);
+    let wrong = |parity: u32, text: &str| {
+        format!(
+            "mbarrier_wait waits for a phase of parity {parity} of {text}, which may be the one under way, with 0 of 1 \
+             arrivals: nothing ends it"
+        )
+    };
+    check("%w, %c0, %phase", "%w, %c0, %c0", &wrong(0, "%w"));
+    check("%w, %c0, %phase", "%w, %c0, %c1", &wrong(1, "%w"));
+    // It is carried and does not change.
+    check("yield_values %flipped", "yield_values %phase", &wrong(0, "%w"));
+    check("mbarrier_init %w {arrivals = 1}\n", "", "mbarrier_expect uses %w before mbarrier_init");
+    check(
+        "%w = alloc {offset = ?}",
+        "%w = alloc {offset = 0}",
+        "mbarrier_expect uses %w without a barrier behind mbarrier_init",
+    );
+    check(
+        "mbarrier_expect %w, %c0 {bytes = 2048}\n",
+        "",
+        "mbarrier_wait waits for %w, and nothing arrives there",
+    );
+    check(
+        "mbarrier_expect %w, %c0 {bytes = 2048}\n",
+        "mbarrier_expect %w, %c0 {bytes = 2048}\nmbarrier_expect %w, %c0 {bytes = 2048}\n",
+        "mbarrier_expect arrives at %w when all 1 arrivals of the phase are there: wait for it before",
+    );
+    check(
+        "mbarrier_expect %w, %c0 {bytes = 2048}\n",
+        "mbarrier_arrive %w, %c0\n",
+        "mbarrier_arrive makes 4 arrivals of a phase of %w, which mbarrier_init gives 1",
+    );
+    let straight = "
+%w = alloc {offset = ?} : mbarrier<2>
+mbarrier_init %w {arrivals = 5}
+mbarrier_arrive %w, %c1
+mbarrier_expect %w, %c1 {bytes = 0}
+mbarrier_wait %w, %c1, %c0
+mbarrier_arrive %w, %c1
+mbarrier_expect %w, %c1 {bytes = 0}
+mbarrier_wait %w, %c1, %c1";
+    accepted(straight);
+    refused_with(straight, "%w, %c1, %c0", "%w, %c1, %c1", &wrong(1, "%w").replace("of 1", "of 5"));
+    refused_with(straight, "%w, %c1, %c0", "%w, %c0, %c0", &wrong(0, "%w").replace("of 1", "of 5"));
+    refused_with(
+        straight,
+        "mbarrier_expect %w, %c1 {bytes = 0}\n",
+        "",
+        &wrong(0, "%w").replace("0 of 1", "4 of 5"),
+    );
+    refused_with(
+        straight,
+        "mbarrier_expect",
+        "mbarrier_arrive %w, %c1\nmbarrier_expect",
+        "mbarrier_arrive makes 8 arrivals of a phase of %w, which mbarrier_init gives 5",
+    );
+}
+
+/// A producer of one warp, a consumer of three.
+const ROLES: &str = "
+%m = alloc {offset = ?} : TWO
+%full = alloc {offset = ?} : mbarrier<2>
+%empty = alloc {offset = ?} : mbarrier<2>
+mbarrier_init %full {arrivals = 1}
+mbarrier_init %empty {arrivals = 3}
+warp_roles {warps = [1, 3], registers = [24, 240]} () {
+%y, %z = for_loop %c0, %n, %c1, %c0, %c1 LOOP! (%i: int32, %at: int32, %free: int32) {
+mbarrier_wait %empty, %at, %free
+mbarrier_expect %full, %at {bytes = 2048}
+%s = slot %m, %at : ONE
+tensor_load %s, %t, %full, %at, %c0, %i
+%at1 = xor %at, %c1 : int32
+%free1 = xor %free, %at : int32
+yield_values %at1, %free1
+} : int32, int32
+named_barrier {barrier = 1, threads = 128}
+yield_values
+} () {
+%y, %z = for_loop %c0, %n, %c1, %c0, %c0 LOOP! (%i: int32, %at: int32, %phase: int32) {
+mbarrier_wait %full, %at, %phase
+%s = slot %m, %at : ONE
+%v = local_load %s READ!
+mbarrier_arrive %empty, %at
+%at1 = xor %at, %c1 : int32
+%phase1 = xor %phase, %at : int32
+yield_values %at1, %phase1
+} : int32, int32
+named_barrier {barrier = 1, threads = 128}
+yield_values
+}";
+
+#[test]
+fn roles_keep_to_themselves() {
+    accepted(ROLES);
+    let check = |from, to, expected: &str| refused_with(ROLES, from, to, expected);
+    check(
+        "mbarrier_arrive %empty",
+        "barrier\nmbarrier_arrive %empty",
+        "a barrier of the block stands in role 1: use a named_barrier",
+    );
+    check(
+        "threads = 128",
+        "threads = 64",
+        "named_barrier 1 is for 64 threads, and the roles that come to it have 128",
+    );
+    check(
+        "named_barrier {barrier = 1, threads = 128}\n",
+        "",
+        "named_barrier 1 is for 128 threads, and the roles that come to it have 96",
+    );
+    check(
+        "%v = local_load %s READ!",
+        "COPY %s, %ptr!",
+        "copy_async of role 1 uses the tile %ptr of outside, which other warps hold too: hand it over in shared memory",
+    );
+    check(
+        "mbarrier_wait %full, %at, %phase",
+        "mbarrier_wait %full, %at, %c0",
+        "mbarrier_wait waits for parity 0 of %full twice in sequence: the parity changes with each phase",
+    );
+    check(
+        "mbarrier_wait %empty, %at, %free\n",
+        "",
+        "tensor_load uses %s while it is being copied to: an mbarrier_wait for its barrier has to stand between",
+    );
+    check(
+        "arrivals = 3",
+        "arrivals = 2",
+        "mbarrier_arrive makes 3 arrivals of a phase of %empty, which mbarrier_init gives 2",
+    );
+    refused(
+        "named_barrier {barrier = 1, threads = 64}",
+        "named_barrier 1 outside of roles is for 64 of 128 threads",
+    );
+}
+
+/// A ring of two slots with one copy ahead.
+const AHEAD: &str = "
+%r = alloc {offset = ?} : RING
+%e = acquire %r : EMPTY
+COPY %e, %ptr!
+publish %e
+for_loop %c0, %n, %c1 LOOP! (%i: int32) {
+%e1 = acquire %r : EMPTY
+COPY %e1, %ptr!
+publish %e1
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+yield_values
+}
+%g = take %r : FULL
+release %g";
+
+#[test]
+fn rings_have_slots_enough() {
+    accepted(AHEAD);
+    refused_with(
+        AHEAD,
+        "%e1 = acquire",
+        "%e2 = acquire %r : EMPTY\nCOPY %e2, %ptr!\npublish %e2\n%e1 = acquire",
+        "acquire waits for ever: all 2 slots of %r are in use, release one before",
+    );
+    // In every iteration one more is held.
+    refused_with(
+        AHEAD,
+        "%f = take %r : FULL\n%v = local_load %f READ!\nrelease %f\n",
+        "",
+        "acquire waits for ever: all 2 slots of %r are in use, release one before",
+    );
+    refused_with(
+        AHEAD,
+        "%e1 = acquire %r : EMPTY\nCOPY %e1, %ptr!\npublish %e1\n",
+        "",
+        "take waits for ever: no slot of %r is full, and no other role publishes one",
+    );
+    accepted(&AHEAD.replace(
+        "%e1 = acquire %r : EMPTY\nCOPY %e1, %ptr!\npublish %e1\n",
+        "if_else %b () {\n%e1 = acquire %r : EMPTY\nCOPY %e1, %ptr!\npublish %e1\nyield_values\n} () {\nyield_values\n}\n",
+    ));
+}

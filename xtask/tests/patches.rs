@@ -1,0 +1,42 @@
+//! What an addition costs: `tests/patches/` holds made-up ones, each as the patch that makes it. They still apply to the
+//! tree, and touch no more files than `CONTRIBUTING.md` says.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The files that a patch touches.
+fn touched(patch: &str) -> BTreeSet<&str> {
+    patch.lines().filter_map(|line| line.strip_prefix("+++ b/")).collect()
+}
+
+/// Fails unless the patch applies and touches the files of this list alone.
+fn check(name: &str, files: &[&str]) {
+    let file = root().join("tests/patches").join(name);
+    let text = std::fs::read_to_string(&file).expect("the patch is there");
+    assert_eq!(touched(&text), files.iter().copied().collect(), "{name}");
+    let git = Command::new("git").args(["apply", "--check"]).arg(&file).current_dir(root()).output();
+    let git = git.expect("git runs");
+    assert!(git.status.success(), "{name} no longer applies:\n{}", String::from_utf8_lossy(&git.stderr));
+}
+
+#[test]
+fn an_elementwise_function_is_four_files() {
+    let files = [
+        "crates/ir/src/elementwise.rs",
+        "crates/cpu/src/run/kernels/float.rs",
+        "crates/ptx/src/lower/elementwise.rs",
+        "crates/frontend/src/semantic/table.rs",
+    ];
+    check("elementwise_function.patch", &files);
+}
+
+#[test]
+fn a_library_function_is_one_file_and_its_test() {
+    let files = ["crates/frontend/src/lib/libdevice.py", "tests/python/test_language_libdevice.py"];
+    check("library_function.patch", &files);
+}
