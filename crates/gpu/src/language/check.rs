@@ -352,12 +352,12 @@ impl<'a> Checker<'a> {
                 self.memory(0)?;
                 self.descriptor(1)?;
                 self.barriers(2)?;
-                self.coordinates(4)
+                self.inst.operands[4..].iter().try_for_each(|value| self.index(*value))
             }
             GpuOp::TensorStore {} => {
                 self.memory(0)?;
                 self.descriptor(1)?;
-                self.coordinates(2)
+                self.inst.operands[2..].iter().try_for_each(|value| self.index(*value))
             }
             GpuOp::NamedBarrier { barrier, threads } => {
                 let most = self.header.num_warps * 32;
@@ -437,15 +437,6 @@ impl<'a> Checker<'a> {
         let offset = |register: u32| offsets.at(&[(Input::Register, register)]);
         let is_one_run = (0..).zip(&registers).all(|(place, register)| offset(*register) == place);
         ensure(is_one_run, || format!("what lies together along axis {axis} does not in the buffer"))
-    }
-
-    /// One for each axis of the tensor, which has at least those of the tile.
-    fn coordinates(&self, first: usize) -> Check {
-        let coordinates = &self.inst.operands[first..];
-        let rank = self.memory(0)?.shape.len();
-        let fits = (rank.max(1)..=5).contains(&coordinates.len());
-        ensure(fits, || format!("{} coordinates of a tile of {rank} axes", coordinates.len()))?;
-        coordinates.iter().try_for_each(|value| self.index(*value))
     }
 
     fn descriptor(&self, place: usize) -> Check {
@@ -566,6 +557,14 @@ impl<'a> Checker<'a> {
         ensure(warps.iter().sum::<i64>() == i64::from(self.header.num_warps), || {
             format!("the roles take {} warps of {}", warps.iter().sum::<i64>(), self.header.num_warps)
         })?;
+        for (role, (&count, &registers)) in warps.iter().zip(registers).enumerate() {
+            ensure(count > 0, || format!("role {role} has {count} warps"))?;
+            let is_number = registers == 0 || ((24..=256).contains(&registers) && registers % 8 == 0);
+            ensure(is_number, || {
+                format!("a thread takes 24 to 256 registers in steps of 8, not {registers}")
+            })?;
+            self.role(role, count)?;
+        }
         let changing = warps.iter().zip(registers).filter(|(_, registers)| **registers != 0);
         let (sum, count) = changing
             .fold((0, 0), |(sum, count), (warps, registers)| (sum + warps * registers, count + warps));
@@ -574,31 +573,16 @@ impl<'a> Checker<'a> {
         let budget = average * u64::from(self.header.num_warps) * 32;
         ensure(budget <= 65_536, || {
             format!("the roles take {budget} registers at the beginning, a multiprocessor has 65536")
-        })?;
-        let mut first = 0;
-        for (role, (&count, &registers)) in warps.iter().zip(registers).enumerate() {
-            ensure(count > 0, || format!("role {role} has {count} warps"))?;
-            let is_number = (24..=256).contains(&registers) && registers % 8 == 0;
-            let are_groups = first % 4 == 0 && count % 4 == 0;
-            ensure(registers == 0 || (is_number && are_groups), || {
-                format!(
-                    "warps {first} to {} cannot take {registers} registers: whole warpgroups take 24 to 256 in steps of 8",
-                    first + count - 1
-                )
-            })?;
-            self.role(role, first, count)?;
-            first += count;
-        }
-        Ok(())
+        })
     }
 
-    /// The tiles of a role are spread over its warps. (What else holds of roles follows from the function: `verify`.)
-    fn role(&self, role: usize, first: i64, count: i64) -> Check {
+    /// What a role makes is spread over its warps. (What else holds of roles the function shows: `verify`.)
+    fn role(&self, role: usize, count: i64) -> Check {
         let mut checked = Ok(());
         self.function.walk(self.inst.regions[role], &mut |inst| {
             let data = &self.function.insts[inst];
             let regions = data.regions.iter().flat_map(|region| &self.function.blocks[*region].parameters);
-            let mut values = data.operands.iter().chain(&data.results).chain(regions);
+            let mut values = data.results.iter().chain(regions);
             let is_foreign = |value: &&Value| match self.ty(**value) {
                 Type::Registers { layout: Some(id), .. } | Type::Pending { layout: id, .. } => {
                     1 << self.header.layouts.get(*id).bits_of(Input::Warp) != count
@@ -610,14 +594,8 @@ impl<'a> Checker<'a> {
                 | Type::Full(_)
                 | Type::Mbarrier { .. } => false,
             };
-            let foreign = values
-                .find(is_foreign)
-                .map(|value| format!("{} in a role of {count} warps", self.ty(*value)));
-            let is_product = matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. }));
-            let other = (is_product && first % 4 != 0)
-                .then(|| format!("wgmma by warps from {first} on, which are no warpgroup"));
-            if let (Ok(()), Some(message)) = (&checked, foreign.or(other)) {
-                checked = Err(message);
+            if let (Ok(()), Some(foreign)) = (&checked, values.find(is_foreign)) {
+                checked = Err(format!("{} in a role of {count} warps", self.ty(*foreign)));
             }
         });
         checked

@@ -44,6 +44,14 @@ impl Lowering<'_> {
                 Role { warps, registers: registers as u32 }
             })
             .collect();
+        let is_group = |warps: Warps| warps.first.is_multiple_of(4) && warps.count.is_multiple_of(4);
+        if let Some(Role { warps, .. }) =
+            roles.iter().find(|role| role.registers != 0 && !is_group(role.warps))
+        {
+            let Warps { first, count } = *warps;
+            let what = format!("a change of the registers of {count} warps from {first} on, no warpgroups,");
+            return Err(self.unsupported(inst, &what));
+        }
         let common = common_registers(&roles);
         if common.is_some() {
             self.require(inst, Feature::Wgmma)?;
