@@ -14,6 +14,9 @@ use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout};
 
 type Check = Result<(), String>;
 
+/// The bits along K of an operand of one `wgmma`.
+const WGMMA_K_BITS: u32 = 256;
+
 /// The most bytes that one access of a thread moves.
 const MOST_BYTES: u32 = 16;
 
@@ -81,7 +84,9 @@ fn gives_nothing(op: &GpuOp) -> bool {
 /// Whether there is an instruction of this shape that is not larger than the product, for so many warps along M and N.
 fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 2], is_async: bool) -> bool {
     let rows_and_columns = if is_async {
-        mma.m == 64 && mma.n.is_power_of_two() && (8..=256).contains(&mma.n) && warps[0].is_multiple_of(4)
+        let is_width = mma.n.is_power_of_two() && (8..=256).contains(&mma.n);
+        let is_depth = mma.k * mma.operand_bits == WGMMA_K_BITS;
+        mma.m == 64 && is_width && is_depth && a.rank() == 2 && warps[0].is_multiple_of(4)
     } else {
         matches!(mma.m, 8 | 16) && mma.n == 8
     };
@@ -134,19 +139,29 @@ impl<'a> Checker<'a> {
         ensure(layout.output().shape()[..] == tile.shape[..], || format!("{id} is no layout for {tile}"))?;
         ensure(layout.is_surjective(), || format!("{ty}: not every element is somewhere"))?;
         let is_memory = matches!(ty, Type::Buffer(_) | Type::Ring(_) | Type::Empty(_) | Type::Full(_));
-        let threads = [5, self.header.num_warps.ilog2()];
         let found = [Input::Lane, Input::Warp].map(|input| layout.bits_of(input));
         let offsets = layout.bits_of(Input::Offset) as usize;
         if is_memory {
             let fits = layout.is_injective() && offsets == layout.columns().len();
             ensure(fits, || format!("{ty}: {id} is no layout of memory"))
         } else {
-            let fits = found == threads && offsets == 0 && layout.bits_of(Input::Block) == 0;
+            let is_for_threads = found[0] == 5 && self.may_be_for(1 << found[1]);
+            let fits = is_for_threads && offsets == 0 && layout.bits_of(Input::Block) == 0;
             ensure(fits, || format!("{ty}: {id} is not for {} warps", self.header.num_warps))?;
             ensure(layout.free_bits(Input::Register) == 0, || {
                 format!("{ty}: a thread holds an element twice")
             })
         }
+    }
+
+    /// Whether code may be run by so many warps: those of the block, or of a role. That they are those of its own role is
+    /// checked with the op that has the roles.
+    fn may_be_for(&self, count: u32) -> bool {
+        let is_role = |inst: &InstData| match &inst.op {
+            Op::Gpu(GpuOp::WarpRoles { warps, .. }) => warps.contains(&i64::from(count)),
+            Op::Gpu(_) | Op::Tile(_) => false,
+        };
+        count == self.header.num_warps || self.function.insts.values().any(is_role)
     }
 
     fn arity(&self, op: &GpuOp) -> Check {
@@ -476,12 +491,19 @@ impl<'a> Checker<'a> {
         let bytes = width * buffer.element.bytes() as u32;
         ensure(matches!(bytes, 4 | 8 | 16), || format!("copy_async moves 4, 8 or 16 bytes, found {bytes}"))?;
         let layout = self.layout(self.operand(1)).ok_or("copy_async takes tiles")?;
-        let contiguous = layout.vector_in(self.header.layouts.get(buffer.layout)).width();
+        let memory = self.header.layouts.get(buffer.layout);
+        let contiguous = layout.vector_in(memory).width();
         ensure(contiguous >= width, || {
             format!(
                 "{contiguous} elements that a thread copies lie together in the buffer, {width} are asked for"
             )
-        })
+        })?;
+        // Those that lie together in the buffer have to be those that lie together in global memory.
+        let offsets = layout.offsets_in(memory);
+        let registers = layout.vector_along(axis as usize).at_most(width).registers(0);
+        let offset = |register: u32| offsets.at(&[(Input::Register, register)]);
+        let is_one_run = (0..).zip(&registers).all(|(place, register)| offset(*register) == place);
+        ensure(is_one_run, || format!("what lies together along axis {axis} does not in the buffer"))
     }
 
     /// A copy of a box, whose coordinates are the operands from a place on.
@@ -523,8 +545,11 @@ impl<'a> Checker<'a> {
     /// The operands of a product: in the fragment of the instruction, or in shared memory.
     fn mma(&self, shape: MmaShape, warps: &[i64], is_async: bool) -> Check {
         let [m, n] = warps else { return Err("the warps are so many along M and so many along N".into()) };
-        let fits = *m > 0 && m.checked_mul(*n) == Some(i64::from(self.header.num_warps));
-        ensure(fits, || format!("{m} x {n} warps are not {}", self.header.num_warps))?;
+        let acc = self.operand(2);
+        let layout = self.layout(acc).ok_or_else(|| format!("{acc} is no part of a product"))?;
+        let count = 1 << layout.bits_of(Input::Warp);
+        let fits = *m > 0 && m.checked_mul(*n) == Some(count);
+        ensure(fits, || format!("{m} x {n} warps are not {count}"))?;
         let warps = [*m as u32, *n as u32];
         let tiles = self.product_tiles()?;
         let bits = element_bits(&tiles[0]);
@@ -542,7 +567,6 @@ impl<'a> Checker<'a> {
                 other => return Err(format!("a product cannot read {other}")),
             }
         }
-        let acc = self.operand(2);
         self.fragment(mma, Fragment::Accumulator, acc, warps)?;
         match acc {
             Type::Registers { tile, layout: Some(layout) } | Type::Pending { tile, layout } if is_async => {
@@ -602,7 +626,47 @@ impl<'a> Checker<'a> {
         ensure(warps.iter().sum::<i64>() == i64::from(self.header.num_warps), || {
             format!("the roles take {} warps of {}", warps.iter().sum::<i64>(), self.header.num_warps)
         })?;
-        let budget: i64 = warps.iter().zip(registers).map(|(warps, registers)| warps * 32 * registers).sum();
-        ensure(budget <= 65_536, || format!("the roles take {budget} registers, a multiprocessor has 65536"))
+        for (role, (&count, &registers)) in warps.iter().zip(registers).enumerate() {
+            ensure(count > 0, || format!("role {role} has {count} warps"))?;
+            let is_number = registers == 0 || ((24..=256).contains(&registers) && registers % 8 == 0);
+            ensure(is_number, || {
+                format!("a thread takes 24 to 256 registers in steps of 8, not {registers}")
+            })?;
+            self.role(role, count)?;
+        }
+        let changing = warps.iter().zip(registers).filter(|(_, registers)| **registers != 0);
+        let (sum, count) = changing
+            .fold((0, 0), |(sum, count), (warps, registers)| (sum + warps * registers, count + warps));
+        // The registers of a thread before and behind the roles, of which there are multiples of eight.
+        let average = if count == 0 { 0 } else { (sum as u64).div_ceil(8 * count as u64) * 8 };
+        let budget = average * u64::from(self.header.num_warps) * 32;
+        ensure(budget <= 65_536, || {
+            format!("the roles take {budget} registers at the beginning, a multiprocessor has 65536")
+        })
+    }
+
+    /// What a role makes is spread over its warps. (What else holds of roles the function shows: `verify`.)
+    fn role(&self, role: usize, count: i64) -> Check {
+        let mut checked = Ok(());
+        self.function.walk(self.inst.regions[role], &mut |inst| {
+            let data = &self.function.insts[inst];
+            let regions = data.regions.iter().flat_map(|region| &self.function.blocks[*region].parameters);
+            let mut values = data.results.iter().chain(regions);
+            let is_foreign = |value: &&Value| match self.ty(**value) {
+                Type::Registers { layout: Some(id), .. } | Type::Pending { layout: id, .. } => {
+                    1 << self.header.layouts.get(*id).bits_of(Input::Warp) != count
+                }
+                Type::Registers { layout: None, .. }
+                | Type::Buffer(_)
+                | Type::Ring(_)
+                | Type::Empty(_)
+                | Type::Full(_)
+                | Type::Mbarrier { .. } => false,
+            };
+            if let (Ok(()), Some(foreign)) = (&checked, values.find(is_foreign)) {
+                checked = Err(format!("{} in a role of {count} warps", self.ty(*foreign)));
+            }
+        });
+        checked
     }
 }

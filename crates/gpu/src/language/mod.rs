@@ -31,6 +31,7 @@
 //! | `for_loop`, `while_loop`, `if_else` | what is carried or yielded has one layout all the way |
 //!
 //! No thread holds an element twice: no layout of registers has free bits of the register. Every thread holds the scalars.
+//! In a role (`warp_roles`) tiles are spread over the warps of the role, and layouts count these.
 //!
 //! # Rings
 //!

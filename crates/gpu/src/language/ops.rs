@@ -38,11 +38,15 @@ define_ops! {
     /// shared memory, or in the registers of the threads that need them.
     FmaDot fma_dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Read Dot;
 
-    /// Shared memory from here to its `dealloc`, at this offset in bytes. What it holds is not defined.
+    /// Shared memory from here to its `dealloc`, at this offset in bytes. What it holds is not defined. The offset is a multiple
+    /// of what the accesses need: 8 for barriers, 16 for copies of 16 bytes and for `wgmma`, 128 for tensor copies, and eight
+    /// lines of the swizzle (256, 512, 1024) for tensor copies and `wgmma` with one.
     Alloc alloc () [] {offset: Deferred} regions 0 Write Memory;
-    /// The end of the lifetime of a buffer, a ring or barriers.
+    /// The end of the lifetime of a buffer, a ring or barriers. One thread ends the lives of barriers: a barrier of the block
+    /// comes before, so that no other thread still waits for them, and another one before the memory is used again.
     Dealloc dealloc (memory) [] {} regions 0 Write Memory;
-    /// One slot of a buffer. The index must be less than the number of slots.
+    /// One slot of a buffer, `index` times its bytes behind the beginning. The index (int32) must be less than the number of
+    /// slots.
     Slot slot (buffer, index) [] {} regions 0 Pure Memory;
     /// Stores a tile to a buffer of one slot.
     LocalStore local_store (buffer, value) [] {} regions 0 Write Memory;
@@ -50,46 +54,68 @@ define_ops! {
     LocalLoad local_load (buffer) [] {matrix: bool} regions 0 Read Memory;
 
     /// Starts copying global memory to a buffer of one slot by `cp.async`; zeros where the mask does not hold. Each copy of a
-    /// thread moves `width` elements along the axis. The thread that copied may read after `wait_group`, others after a
-    /// barrier behind that.
+    /// thread moves `width` elements along the axis, 4, 8 or 16 bytes that lie together in the buffer as well; the mask is the
+    /// same for them. Copies of 16 bytes go past the first cache unless `cache` says `.ca`. Of threads that hold copies of a
+    /// pointer, one copies. The thread that copied may read after `wait_group`, others after a barrier behind that.
     CopyAsync copy_async (buffer, pointer) [mask] {cache: CacheModifier, axis: u32, width: u32} regions 0 Write Memory;
     /// Each thread makes a group of the copies that it has started since the last one.
     CommitGroup commit_group () [] {} regions 0 Write Barrier;
     /// Each thread waits until no more than so many of its latest groups are under way.
     WaitGroup wait_group () [] {pending: u32} regions 0 Write Barrier;
 
-    /// Makes each barrier ready for phases of so many arrivals. Threads see it after a barrier of the block.
+    /// Makes each barrier ready for phases of so many arrivals. One thread does, and tells the asynchronous proxy; the other
+    /// threads, and copies that they start, see it after a barrier of the block.
     MbarrierInit mbarrier_init (barriers) [] {arrivals: u32} regions 0 Write Barrier;
-    /// One thread arrives at a barrier and adds bytes to what its phase waits for.
+    /// One thread of those that run it, in a role of the role, arrives at a barrier and adds bytes to what its phase waits for.
     MbarrierExpect mbarrier_expect (barriers, slot) [] {bytes: u32} regions 0 Write Barrier;
-    /// One thread of each warp arrives at a barrier.
+    /// One thread of each warp that runs it arrives at a barrier, when all lanes of the warp have come here: what they did before
+    /// comes before.
     MbarrierArrive mbarrier_arrive (barriers, slot) [] {} regions 0 Write Barrier;
-    /// Each thread arrives at a barrier when the copies that it has started are done (`cp.async.mbarrier.arrive.noinc`).
+    /// Each thread that runs it arrives at a barrier when the copies that it has started are done
+    /// (`cp.async.mbarrier.arrive.noinc`): the arrivals that the barrier was made for count all these threads.
     MbarrierArriveCopies mbarrier_arrive_copies (barriers, slot) [] {} regions 0 Write Barrier;
-    /// Waits until the phase of a barrier with this parity (0 or 1, int32) is over.
+    /// Each thread that runs it waits until the phase of a barrier with this parity (0 or 1, int32) is over. The first phase has
+    /// parity 0; before it, the phase with parity 1 counts as over.
     MbarrierWait mbarrier_wait (barriers, slot, parity) [] {} regions 0 Write Barrier;
-    /// One thread starts copying the box of a tensor at these coordinates to a buffer of one slot; its bytes arrive at a
-    /// barrier. The descriptor is the address of a tensor map.
+    /// One thread of those that run it starts copying the box of a tensor at these coordinates to a buffer of one slot; its
+    /// bytes, all that the slot has, arrive at a barrier. The descriptor is the address of a tensor map, in global memory or a
+    /// parameter. There is a coordinate for each axis of the tensor, in the order of the axes of the tile: the last one is
+    /// along the contiguous axis (PTX has them the other way round). The layout of the buffer is row after row, with a swizzle
+    /// where rows have its length or a multiple of it; in the latter case the slot is cut along the last axis into boxes of one
+    /// line of the swizzle each, one behind the other, and each is a copy of its own. The tensor map has the extents of such a
+    /// box, and this swizzle.
     TensorLoad tensor_load (buffer, descriptor, barriers, slot) [] *coordinates {} regions 0 Write Memory;
-    /// One thread starts copying a buffer of one slot to the box of a tensor at these coordinates, and makes a group of it.
+    /// One thread, the one that starts all tensor stores of those that run it, starts copying a buffer of one slot to the box of
+    /// a tensor at these coordinates, and makes a group of it. Buffer, descriptor and coordinates are as for `tensor_load`. What
+    /// threads wrote to the buffer they make visible by `fence_proxy`, and a barrier comes behind that.
     TensorStore tensor_store (buffer, descriptor) [] *coordinates {} regions 0 Write Memory;
-    /// The thread that started them waits until no more than so many groups of tensor stores still read shared memory.
+    /// The thread that started them waits until no more than so many groups of tensor stores still read shared memory; others
+    /// know after a barrier behind that.
     TensorStoreWait tensor_store_wait () [] {pending: u32} regions 0 Write Barrier;
 
     /// Starts acc + a @ b by `wgmma`, by warps so many along M and N, and makes a group of it. A is in registers or in shared
-    /// memory, B in shared memory; neither may be written before the product is finished.
+    /// memory, B in shared memory; neither may be written before the product is finished, nor may, in a next iteration, the
+    /// code run again that computes an A in registers. An operand in shared memory has a layout that a matrix descriptor can
+    /// say, with K contiguous, or of 16-bit elements M or N. What threads wrote to operands in shared memory they make visible
+    /// by `fence_proxy`, and a barrier comes behind that. With a `pending` accumulator the product follows another one at once,
+    /// in the same registers; else it begins with a copy of the accumulator. Sums are as exact as the instruction's, whatever
+    /// `max_imprecise_acc` says.
     Wgmma wgmma (a, b, acc) []
         {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32} regions 0 Write Dot;
-    /// The accumulator of a product under way, when no more than so many later groups are.
+    /// The accumulator of a product under way, when no more than so many later groups of products are.
     Finish finish (product) [] {pending: Deferred} regions 0 Write Barrier;
 
-    /// What this thread did to shared memory by ordinary accesses comes before what the asynchronous proxy (tensor copies,
-    /// `wgmma`) does to it afterwards.
+    /// What each thread did to shared memory by ordinary accesses, and by `cp.async` that it has waited for, comes before what the
+    /// asynchronous proxy (tensor copies, `wgmma`) does to it afterwards: in this thread, and behind a barrier in others.
     FenceProxy fence_proxy () [] {} regions 0 Write Barrier;
     /// So many threads, those of whole warps, wait for each other at a barrier with this number, from 1 to 15.
     NamedBarrier named_barrier () [] {barrier: u32, threads: u32} regions 0 Write Barrier;
     /// Each region is run by so many warps, one role after the other in the order of their numbers, with so many registers a
-    /// thread (0: as many as before). Scalars may be used inside, tiles may not. All warps go on behind it.
+    /// thread (0: as many as before; else 24 to 256 in steps of 8, and the role is whole warpgroups from a multiple of four
+    /// warps on). Before and behind, a thread has as many registers as the roles that change them have on the average. Scalars
+    /// and shared memory may be used inside, tiles may not. Inside, the warps of the role are all there are: tiles are spread
+    /// over them, and what one thread does, one of theirs does. There are no roles in a role and no `barrier` of the block, but
+    /// `named_barrier`. All warps wait for each other behind it, and go on.
     WarpRoles warp_roles () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Roles;
 
     /// An empty slot of a ring, the next in turn; waits until one is.

@@ -4,7 +4,7 @@
 //! of the tile by the same number.
 
 use tilewright_base::Diagnostic;
-use tilewright_gpu::language::{GpuOp, Op};
+use tilewright_gpu::language::{GpuOp, Op, Type};
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Element, ElementwiseFn, Inst, OpFamily, Operation, Value};
 
@@ -36,7 +36,8 @@ struct Counter {
     bounds: [Scalar; 3],
 }
 
-fn jump(target: LabelId) -> isa::Bra {
+/// A jump.
+pub(super) fn jump(target: LabelId) -> isa::Bra {
     isa::Bra { uniform: false, target: Target(target) }
 }
 
@@ -143,8 +144,8 @@ impl Lowering<'_> {
         let kernel = self.kernel;
         for (value, (carried, &parameter)) in kernel.carried(inst).zip(parameters).enumerate() {
             let first = carried.initial.expect("a loop begins with what it carries");
-            let is_joint =
-                is_sum(self.element(first)) && self.is_moved_alike(carried.yielded[0], &carried.parameters);
+            let is_joint = self.is_sum(first) && self.is_moved_alike(carried.yielded[0], &carried.parameters);
+            let is_pending = matches!(self.kernel.ty(first), Type::Pending { .. });
             let scalars = self.get_in(first, self.layout_of(parameter));
             let width = self.width(first);
             let own = groups.len();
@@ -156,9 +157,13 @@ impl Lowering<'_> {
                 let known = bases.iter().position(|&other| is_joint && other == base);
                 let offset = if is_joint { scalar.offset } else { 0 };
                 let group = known.unwrap_or_else(|| {
-                    let fresh = self.builder.fresh_inside(width);
                     let start = if is_joint { base } else { scalar };
-                    moves.push((width, fresh, start));
+                    // The registers of a product under way may not be touched, and nobody else reads them.
+                    let under_way = scalar.base.filter(|_| is_pending);
+                    let fresh = under_way.unwrap_or_else(|| self.builder.fresh_inside(width));
+                    if under_way.is_none() {
+                        moves.push((width, fresh, start));
+                    }
                     bases.push(start);
                     groups.push(Carried { value, width, register: fresh, members: Vec::new() });
                     bases.len() - 1
@@ -321,7 +326,7 @@ impl Lowering<'_> {
         let mut moves = [Vec::new(), Vec::new()];
         for (index, &result) in self.kernel.insts[inst].results.iter().enumerate() {
             let width = self.width(result);
-            let is_sum = is_sum(self.element(result));
+            let is_sum = self.is_sum(result);
             // What one register has in either branch, less what its user adds.
             let mut known: Vec<([Scalar; 2], RegisterId)> = Vec::new();
             let mut scalars = Vec::with_capacity(first[index].len());
@@ -351,12 +356,16 @@ impl Lowering<'_> {
         }
         moves
     }
-}
 
-/// Whether registers of an element may be a register plus a constant.
-fn is_sum(element: Element) -> bool {
-    match element {
-        Element::Pointer(_) => true,
-        Element::Value(dtype) => dtype.is_int() && !dtype.is_bool(),
+    /// Whether registers of a value may be a register plus a constant.
+    fn is_sum(&self, value: Value) -> bool {
+        match self.kernel.ty(value) {
+            Type::Registers { tile, .. } => match tile.element {
+                Element::Pointer(_) => true,
+                Element::Value(dtype) => dtype.is_int() && !dtype.is_bool(),
+            },
+            Type::Pending { .. } => false,
+            Type::Buffer(_) | Type::Ring(_) | Type::Empty(_) | Type::Full(_) | Type::Mbarrier { .. } => true,
+        }
     }
 }

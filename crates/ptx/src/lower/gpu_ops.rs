@@ -1,6 +1,6 @@
 //! The ops that the language of the GPU path has beyond tile IR.
 
-use tilewright_gpu::language::{Deferred, GpuVisitor, MmaShape, Scope};
+use tilewright_gpu::language::{Deferred, GpuVisitor, MmaShape, Scope, Type};
 use tilewright_ir::{CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision, Inst, IntList, Value};
 
 use super::memory::Policy;
@@ -90,13 +90,13 @@ impl GpuVisitor for Lowering<'_> {
     }
 
     fn alloc(&mut self, inst: Inst, offset: &Deferred) -> Lowered {
-        let offset = offset.0.ok_or_else(|| self.unsupported(inst, "shared memory without a place"))?;
-        let address = self.shared_address(offset);
-        self.set_result(inst, [address]);
-        Ok(())
+        self.lower_alloc(inst, offset.0)
     }
 
-    fn dealloc(&mut self, _: Inst, _: Value) -> Lowered {
+    fn dealloc(&mut self, _: Inst, memory: Value) -> Lowered {
+        if let Type::Mbarrier { .. } = self.kernel.ty(memory) {
+            self.lower_mbarrier_end(memory);
+        }
         Ok(())
     }
 
@@ -111,109 +111,127 @@ impl GpuVisitor for Lowering<'_> {
         Ok(())
     }
 
-    fn slot(&mut self, inst: Inst, _: Value, _: Value) -> Lowered {
-        Err(self.unsupported(inst, "`slot`"))
+    fn slot(&mut self, inst: Inst, buffer: Value, index: Value) -> Lowered {
+        self.lower_slot(inst, buffer, index);
+        Ok(())
     }
 
     fn copy_async(
         &mut self,
         inst: Inst,
-        _: Value,
-        _: Value,
-        _: Option<Value>,
-        _: &CacheModifier,
-        _: &u32,
-        _: &u32,
+        buffer: Value,
+        pointer: Value,
+        mask: Option<Value>,
+        cache: &CacheModifier,
+        axis: &u32,
+        width: &u32,
     ) -> Lowered {
-        Err(self.unsupported(inst, "`copy_async`"))
+        self.lower_copy_async(inst, [buffer, pointer], mask, *cache, [*axis, *width])
     }
 
     fn commit_group(&mut self, inst: Inst) -> Lowered {
-        Err(self.unsupported(inst, "`commit_group`"))
+        self.lower_commit_group(inst)
     }
 
-    fn wait_group(&mut self, inst: Inst, _: &u32) -> Lowered {
-        Err(self.unsupported(inst, "`wait_group`"))
+    fn wait_group(&mut self, inst: Inst, pending: &u32) -> Lowered {
+        self.lower_wait_group(inst, *pending)
     }
 
-    fn mbarrier_init(&mut self, inst: Inst, _: Value, _: &u32) -> Lowered {
-        Err(self.unsupported(inst, "`mbarrier_init`"))
+    fn mbarrier_init(&mut self, inst: Inst, barriers: Value, arrivals: &u32) -> Lowered {
+        self.lower_mbarrier_init(inst, barriers, *arrivals)
     }
 
-    fn mbarrier_expect(&mut self, inst: Inst, _: Value, _: Value, _: &u32) -> Lowered {
-        Err(self.unsupported(inst, "`mbarrier_expect`"))
+    fn mbarrier_expect(&mut self, inst: Inst, barriers: Value, slot: Value, bytes: &u32) -> Lowered {
+        self.lower_mbarrier_expect(inst, [barriers, slot], *bytes)
     }
 
-    fn mbarrier_arrive(&mut self, inst: Inst, _: Value, _: Value) -> Lowered {
-        Err(self.unsupported(inst, "`mbarrier_arrive`"))
+    fn mbarrier_arrive(&mut self, inst: Inst, barriers: Value, slot: Value) -> Lowered {
+        self.lower_mbarrier_arrive(inst, [barriers, slot])
     }
 
-    fn mbarrier_arrive_copies(&mut self, inst: Inst, _: Value, _: Value) -> Lowered {
-        Err(self.unsupported(inst, "`mbarrier_arrive_copies`"))
+    fn mbarrier_arrive_copies(&mut self, inst: Inst, barriers: Value, slot: Value) -> Lowered {
+        self.lower_mbarrier_arrive_copies(inst, [barriers, slot])
     }
 
-    fn mbarrier_wait(&mut self, inst: Inst, _: Value, _: Value, _: Value) -> Lowered {
-        Err(self.unsupported(inst, "`mbarrier_wait`"))
+    fn mbarrier_wait(&mut self, inst: Inst, barriers: Value, slot: Value, parity: Value) -> Lowered {
+        self.lower_mbarrier_wait(inst, [barriers, slot], parity)
     }
 
-    fn tensor_load(&mut self, inst: Inst, _: Value, _: Value, _: Value, _: Value, _: &[Value]) -> Lowered {
-        Err(self.unsupported(inst, "`tensor_load`"))
+    fn tensor_load(
+        &mut self,
+        inst: Inst,
+        buffer: Value,
+        descriptor: Value,
+        barriers: Value,
+        slot: Value,
+        coordinates: &[Value],
+    ) -> Lowered {
+        self.lower_tensor_load(inst, [buffer, descriptor], [barriers, slot], coordinates)
     }
 
     fn tensor_fill(&mut self, inst: Inst, _: Value, _: Value, _: &[Value]) -> Lowered {
         Err(self.unsupported(inst, "`tensor_fill`"))
     }
 
-    fn tensor_store(&mut self, inst: Inst, _: Value, _: Value, _: &[Value]) -> Lowered {
-        Err(self.unsupported(inst, "`tensor_store`"))
+    fn tensor_store(
+        &mut self,
+        inst: Inst,
+        buffer: Value,
+        descriptor: Value,
+        coordinates: &[Value],
+    ) -> Lowered {
+        self.lower_tensor_store(inst, [buffer, descriptor], coordinates)
     }
 
-    fn tensor_store_wait(&mut self, inst: Inst, _: &u32) -> Lowered {
-        Err(self.unsupported(inst, "`tensor_store_wait`"))
+    fn tensor_store_wait(&mut self, inst: Inst, pending: &u32) -> Lowered {
+        self.lower_tensor_store_wait(inst, *pending)
     }
 
     fn wgmma(
         &mut self,
         inst: Inst,
-        _: Value,
-        _: Value,
-        _: Value,
-        _: &MmaShape,
-        _: &IntList,
+        a: Value,
+        b: Value,
+        acc: Value,
+        instruction: &MmaShape,
+        warps: &IntList,
         _: &u32,
     ) -> Lowered {
-        Err(self.unsupported(inst, "`wgmma`"))
+        self.lower_wgmma(inst, [a, b, acc], *instruction, [warps[0] as u32, warps[1] as u32])
     }
 
-    fn finish(&mut self, inst: Inst, _: Value, _: &Deferred) -> Lowered {
-        Err(self.unsupported(inst, "`finish`"))
+    fn finish(&mut self, inst: Inst, product: Value, pending: &Deferred) -> Lowered {
+        self.lower_finish(inst, product, pending.0)
     }
 
     fn fence_proxy(&mut self, inst: Inst) -> Lowered {
-        Err(self.unsupported(inst, "`fence_proxy`"))
+        self.lower_fence_proxy(inst)
     }
 
-    fn named_barrier(&mut self, inst: Inst, _: &u32, _: &u32) -> Lowered {
-        Err(self.unsupported(inst, "`named_barrier`"))
+    fn named_barrier(&mut self, _: Inst, barrier: &u32, threads: &u32) -> Lowered {
+        self.lower_named_barrier(*barrier, *threads);
+        Ok(())
     }
 
-    fn warp_roles(&mut self, inst: Inst, _: &IntList, _: &IntList) -> Lowered {
-        Err(self.unsupported(inst, "`warp_roles`"))
+    fn warp_roles(&mut self, inst: Inst, warps: &IntList, registers: &IntList) -> Lowered {
+        self.lower_warp_roles(inst, warps, registers)
     }
+
+    // Rings are lowered by a pass before.
 
     fn acquire(&mut self, inst: Inst, _: Value) -> Lowered {
-        Err(self.unsupported(inst, "`acquire`"))
+        Err(self.no_op(inst))
     }
 
     fn publish(&mut self, inst: Inst, _: Value) -> Lowered {
-        Err(self.unsupported(inst, "`publish`"))
+        Err(self.no_op(inst))
     }
 
     fn take(&mut self, inst: Inst, _: Value) -> Lowered {
-        Err(self.unsupported(inst, "`take`"))
+        Err(self.no_op(inst))
     }
 
     fn release(&mut self, inst: Inst, _: Value) -> Lowered {
-        Err(self.unsupported(inst, "`release`"))
+        Err(self.no_op(inst))
     }
 }

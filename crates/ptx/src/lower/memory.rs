@@ -274,7 +274,7 @@ impl Lowering<'_> {
     }
 
     /// The registers of each access of an op on pointers with this layout, so many elements along an axis.
-    fn accesses(layout: Option<&Layout>, [axis, width]: [u32; 2]) -> Vec<SmallVec<[u32; 16]>> {
+    pub(super) fn accesses(layout: Option<&Layout>, [axis, width]: [u32; 2]) -> Vec<SmallVec<[u32; 16]>> {
         let Some(layout) = layout else { return vec![SmallVec::from_slice(&[0])] };
         let vector = layout.vector_along(axis as usize).at_most(width);
         (0..vector.accesses()).map(|number| vector.registers(number)).collect()
@@ -367,7 +367,7 @@ impl Lowering<'_> {
         let (pointers, values) = (self.get(pointer), self.get_in(value, layout));
         let masks = mask.map(|mask| self.get_in(mask, layout));
         // Every thread holds a scalar.
-        let [lanes, warps] = layout.map_or([LANES - 1, self.program.header.num_warps - 1], |layout| {
+        let [lanes, warps] = layout.map_or([LANES - 1, self.warps.count.next_power_of_two() - 1], |layout| {
             [Input::Lane, Input::Warp].map(|input| layout.free_bits(input))
         });
         let is_first = self.is_first(lanes, warps);

@@ -69,7 +69,7 @@ impl Lowering<'_> {
     }
 
     /// The types of D, A, B of the instruction.
-    fn mma_types(&self, [a, b, acc]: [Value; 3]) -> Option<[ScalarType; 3]> {
+    pub(super) fn mma_types(&self, [a, b, acc]: [Value; 3]) -> Option<[ScalarType; 3]> {
         let operand = |value: Value| match self.dtype(value) {
             Dtype::F16 => Some(ScalarType::F16),
             Dtype::BF16 => Some(ScalarType::Bf16),
@@ -94,7 +94,7 @@ impl Lowering<'_> {
     }
 
     /// The words of a fragment of an operand.
-    fn fragment(
+    pub(super) fn fragment(
         &mut self,
         operand: &mut Operand,
         ty: ScalarType,

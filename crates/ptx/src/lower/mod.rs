@@ -15,9 +15,14 @@
 //!   multiply-add, as Triton's code lets it, unless the plan forbids it ([`Plan::contraction`]). Where the meaning of an op depends on each rounding, the instructions say `.rn`.
 //! - An offset of 32 bits is signed arithmetic that does not overflow, so a pointer moved by a sum with a constant is the
 //!   moved pointer plus a constant: the widening is shared by all registers of a tile, the constant is in the address.
+//! - What one thread does for all that run the code (tensor copies, barriers in shared memory) one lane of their first warp
+//!   does, the one that `elect.sync` names. In a role, the number of a thread counts from the first warp of the role.
+//! - The registers that `wgmma` sums up in are written in place, against the rule that registers are assigned once. No op
+//!   names them until the product is finished, so that nothing that was numbered before can be taken for what is in them after.
 
 mod arithmetic;
 mod assertion;
+mod asynchronous;
 mod builder;
 mod cast;
 mod control;
@@ -32,21 +37,26 @@ mod integer;
 mod licm;
 mod math32;
 mod math64;
+mod matrix_descriptor;
+mod mbarrier;
 mod memory;
 mod mma;
 mod reduce;
 mod remainder;
 mod shape;
 mod shared_memory;
+mod tensor_copy;
 mod thread;
 mod trigonometry;
 mod trigonometry64;
+mod warp_roles;
+mod wgmma;
 
 use std::rc::Rc;
 
 use cranelift_entity::SecondaryMap;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_gpu::language::{self as gpu, Op};
+use tilewright_gpu::language::{self as gpu, Op, Type};
 use tilewright_gpu::{Feature, Target};
 use tilewright_ir as ir;
 use tilewright_ir::{
@@ -85,6 +95,18 @@ struct Lowering<'p> {
     builder: Builder,
     values: SecondaryMap<Value, Option<Rc<[Scalar]>>>,
     shared: Option<GlobalId>,
+    /// The warps that run what is being lowered.
+    warps: Warps,
+    /// Of what is known of the addresses of buffers in shared memory: a power of two that divides them.
+    alignments: SecondaryMap<Value, u32>,
+}
+
+/// Consecutive warps of a block, which run code together.
+#[derive(Clone, Copy, Debug)]
+struct Warps {
+    /// The number of the first in the block.
+    first: u32,
+    count: u32,
 }
 
 /// The width of the register that holds an element.
@@ -118,6 +140,8 @@ impl<'p> Lowering<'p> {
             builder: Builder::new(function),
             values: SecondaryMap::new(),
             shared: None,
+            warps: Warps { first: 0, count: program.header.num_warps },
+            alignments: SecondaryMap::new(),
         }
     }
 
@@ -225,8 +249,16 @@ impl<'p> Lowering<'p> {
         }
     }
 
+    /// The width of the registers of a value: what is in shared memory has its address, and products under way sum up 16-bit
+    /// numbers in pairs.
     fn width(&self, value: Value) -> Width {
-        width_of(self.element(value))
+        match self.kernel.ty(value) {
+            Type::Registers { tile, .. } => width_of(tile.element),
+            Type::Pending { tile, .. } => width_of(tile.element).max(Width::B32),
+            Type::Buffer(_) | Type::Ring(_) | Type::Empty(_) | Type::Full(_) | Type::Mbarrier { .. } => {
+                Width::B32
+            }
+        }
     }
 
     fn element(&self, value: Value) -> Element {
@@ -239,6 +271,16 @@ impl<'p> Lowering<'p> {
 
     fn has(&self, feature: Feature) -> bool {
         self.program.header.target.features.has(feature)
+    }
+
+    /// Says that an op is not there, if the target lacks what it takes.
+    fn require(&self, inst: Inst, feature: Feature) -> Lowered {
+        if self.has(feature) { Ok(()) } else { Err(self.no_op(inst)) }
+    }
+
+    /// Says that an op is not there.
+    fn no_op(&self, inst: Inst) -> Box<Diagnostic> {
+        self.unsupported(inst, &format!("`{}`", ir::Operation::name(&self.kernel.insts[inst].op)))
     }
 
     /// An op for which this language has another: the verifier refuses it.
@@ -360,9 +402,8 @@ impl OpVisitor for Lowering<'_> {
     }
 
     // The plan has chosen the instruction by the precision.
-    fn barrier(&mut self, _inst: Inst) -> Lowered {
-        self.wait();
-        Ok(())
+    fn barrier(&mut self, inst: Inst) -> Lowered {
+        self.lower_barrier(inst)
     }
 
     fn assert(

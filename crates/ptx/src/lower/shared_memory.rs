@@ -90,7 +90,7 @@ impl Lowering<'_> {
 
     /// The address in shared memory of the place behind `start` that a linear map, in bytes, gives this thread and a register
     /// that adds `constant` to it over F2.
-    fn shared_place(&mut self, images: &[u32], constant: u32, start: Scalar) -> Scalar {
+    pub(super) fn shared_place(&mut self, images: &[u32], constant: u32, start: Scalar) -> Scalar {
         let own = self.linear(images);
         let place = self.displaced(own, images, constant);
         self.builder.add(Width::B32, place, start)

@@ -17,9 +17,11 @@ impl Lowering<'_> {
         })
     }
 
-    /// The number of the thread in its block: the lane in the low five bits, the warp above.
+    /// The number of the thread among those that run this code, of the block or of a role: the lane in the low five bits, the
+    /// warp above.
     pub(super) fn thread(&mut self) -> Scalar {
-        self.special(SpecialRegister::TidX)
+        let first = u64::from(self.warps.first * LANES);
+        self.special(SpecialRegister::TidX).plus(Width::B32, first.wrapping_neg())
     }
 
     /// The sum over F2 of the images of the bits of the thread's number; `images[i]` is that of bit `i`.
@@ -67,7 +69,7 @@ impl Lowering<'_> {
 
     /// The bits that the number of a thread may have.
     fn thread_mask(&self) -> u32 {
-        self.program.header.num_warps * LANES - 1
+        self.warps.count.next_power_of_two() * LANES - 1
     }
 
     /// A constant added over F2 to a value of [`Self::linear`].

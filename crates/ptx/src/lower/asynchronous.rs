@@ -1,0 +1,183 @@
+//! Slots of buffers, copies that threads do not wait for, and what orders them: PTX ISA, "Data Movement and Conversion
+//! Instructions: `cp.async`", "Parallel Synchronization and Communication Instructions: `barrier`, `elect.sync`, `fence.proxy`".
+
+use tilewright_base::Diagnostic;
+use tilewright_gpu::Feature;
+use tilewright_gpu::language::{Buffer, Type};
+use tilewright_ir::{CacheModifier, Inst, Value};
+use tilewright_layout::Input;
+
+use super::builder::{Scalar, Width};
+use super::integer::Bitwise;
+use super::{LANES, Lowered, Lowering, memory_bits};
+use crate::isa::{
+    self, Comparison, CopyCache, Destination, DestinationPair, Predicate, ProxyKind, Source, StateSpace,
+};
+
+/// The most bytes that one copy moves, and the only number that may go past the first cache.
+const WIDEST_COPY: u32 = 16;
+
+/// Bytes of an `mbarrier`, and their alignment.
+pub(super) const MBARRIER_BYTES: u32 = 8;
+
+impl Lowering<'_> {
+    pub(super) fn lower_alloc(&mut self, inst: Inst, offset: Option<u32>) -> Lowered {
+        let offset = offset.ok_or_else(|| self.unsupported(inst, "shared memory without a place"))?;
+        let result = self.kernel.insts[inst].results[0];
+        if let Type::Mbarrier { .. } = self.kernel.ty(result)
+            && !offset.is_multiple_of(MBARRIER_BYTES)
+        {
+            let what = format!("an mbarrier at offset {offset}, which is no multiple of {MBARRIER_BYTES},");
+            return Err(self.unsupported(inst, &what));
+        }
+        // What is before the offset has the alignment of the whole.
+        self.alignments[result] = power_of_two(offset);
+        let address = self.shared_address(offset);
+        self.set_result(inst, [address]);
+        Ok(())
+    }
+
+    pub(super) fn lower_slot(&mut self, inst: Inst, buffer: Value, index: Value) {
+        let bytes = match self.kernel.ty(buffer) {
+            Type::Buffer(buffer) => buffer.slot_bytes(),
+            other => unreachable!("the verifier checks that {other} is a buffer"),
+        };
+        let address = self.indexed(buffer, index, bytes);
+        let result = self.kernel.insts[inst].results[0];
+        self.alignments[result] = self.alignments[buffer].min(power_of_two(bytes));
+        self.set(result, [address]);
+    }
+
+    /// The address of a slot or a barrier by its number.
+    pub(super) fn indexed(&mut self, memory: Value, index: Value, bytes: u32) -> Scalar {
+        let (start, index) = (self.scalar(memory), self.scalar(index));
+        let offset = self.builder.mul(Width::B32, index, Scalar::constant(bytes.into()));
+        self.builder.add(Width::B32, start, offset)
+    }
+
+    /// What an op wants of the address of a buffer, as far as it is known.
+    pub(super) fn aligned(&self, inst: Inst, buffer: Value, bytes: u32) -> Lowered {
+        // Nothing is known of an address that was carried around a loop or out of a branch.
+        let known = self.alignments[buffer];
+        if known == 0 || known >= bytes {
+            return Ok(());
+        }
+        let name = tilewright_ir::Operation::name(&self.kernel.insts[inst].op);
+        Err(self
+            .unsupported(inst, &format!("`{name}` on a slot at a multiple of {known} bytes, not {bytes},")))
+    }
+
+    /// The type of what is in shared memory.
+    pub(super) fn memory(&self, value: Value) -> &Buffer {
+        self.kernel.ty(value).as_memory().expect("the verifier checks what is in shared memory")
+    }
+
+    /// One thread of those that run this code, always the same. All of them have to come here.
+    pub(super) fn elected(&mut self) -> Predicate {
+        let leader = self.builder.fresh(Width::Pred);
+        // By this instruction, and not by the number of the thread, the assembler sees that one lane is left.
+        self.builder.emit(isa::Elect {
+            d: DestinationPair { first: Destination::Sink, second: Some(Destination::Register(leader)) },
+            mask: (-1).into(),
+        });
+        let mut condition = Scalar::from(leader);
+        if self.warps.count > 1 {
+            let (thread, lanes) = (self.thread(), Scalar::constant(LANES.into()));
+            let is_first_warp = self.builder.compare(Width::B32, false, Comparison::Lt, thread, lanes);
+            condition = self.builder.bitwise(Bitwise::And, Width::Pred, condition, is_first_warp);
+        }
+        self.builder.predicate(condition)
+    }
+
+    /// `cp.async`: one copy for each vector of the pointers; no bytes of the source where the mask does not hold.
+    pub(super) fn lower_copy_async(
+        &mut self,
+        inst: Inst,
+        [buffer, pointer]: [Value; 2],
+        mask: Option<Value>,
+        cache: CacheModifier,
+        vector: [u32; 2],
+    ) -> Lowered {
+        self.require(inst, Feature::CpAsync)?;
+        let layout = self.layout(pointer);
+        let element = self.memory(buffer).element;
+        let (bytes, size) = (memory_bits(element) / 8, memory_bits(element) / 8 * vector[1]);
+        let is_wide = size == WIDEST_COPY;
+        let cache = match cache {
+            CacheModifier::All => CopyCache::All,
+            // What is copied is read from shared memory: the first cache would hold it in vain.
+            _ if is_wide => CopyCache::Global,
+            _ => CopyCache::All,
+        };
+        let (pointers, masks) = (self.get(pointer), mask.map(|mask| self.get_in(mask, Some(layout))));
+        let is_first = self.is_first(layout.free_bits(Input::Lane), layout.free_bits(Input::Warp));
+        let guard = (is_first != Scalar::TRUE).then(|| self.builder.predicate(is_first));
+        let offsets = layout.offsets_in(self.layout(buffer));
+        let images: Vec<u32> = Self::thread_images(&offsets).iter().map(|image| image * bytes).collect();
+        let start = self.scalar(buffer);
+        for registers in Self::accesses(Some(layout), vector) {
+            let first = registers[0] as usize;
+            let own = offsets.at(&[(Input::Register, registers[0])]) * bytes;
+            let place = self.shared_place(&images, own, start);
+            let mask = masks.as_ref().map_or(Scalar::TRUE, |masks| masks[first]);
+            let source_size = (mask != Scalar::TRUE).then(|| {
+                let wanted = Scalar::constant(size.into());
+                let read = self.builder.select(Width::B32, mask, wanted, Scalar::constant(0));
+                self.builder.source(Width::B32, read)
+            });
+            let destination = self.builder.address(Width::B32, place);
+            let source = self.builder.address(Width::B64, pointers[first]);
+            let copy = isa::CpAsync {
+                cache,
+                destination_space: StateSpace::Shared,
+                source_space: StateSpace::Global,
+                cache_hint: false,
+                prefetch: None,
+                destination,
+                source,
+                size: i64::from(size).into(),
+                source_size,
+                policy: None,
+            };
+            self.builder.emit_if(guard, copy);
+        }
+        Ok(())
+    }
+
+    pub(super) fn lower_commit_group(&mut self, inst: Inst) -> Lowered {
+        self.require(inst, Feature::CpAsync)?;
+        self.builder.emit(isa::CpAsyncCommitGroup {});
+        Ok(())
+    }
+
+    pub(super) fn lower_wait_group(&mut self, inst: Inst, pending: u32) -> Lowered {
+        self.require(inst, Feature::CpAsync)?;
+        self.builder.emit(isa::CpAsyncWaitGroup { n: i64::from(pending).into() });
+        Ok(())
+    }
+
+    pub(super) fn lower_fence_proxy(&mut self, inst: Inst) -> Lowered {
+        self.require(inst, Feature::Tma)?;
+        self.builder.emit(isa::FenceProxy { kind: ProxyKind::AsyncSharedCta });
+        Ok(())
+    }
+
+    pub(super) fn lower_named_barrier(&mut self, barrier: u32, threads: u32) {
+        let [barrier, threads] = [barrier, threads].map(|number| Source::from(i64::from(number)));
+        self.builder.emit(isa::BarrierSync { aligned: true, barrier, threads: Some(threads) });
+    }
+
+    /// The barrier of the block, for which threads in different roles cannot meet.
+    pub(super) fn lower_barrier(&mut self, inst: Inst) -> Result<(), Box<Diagnostic>> {
+        if self.warps.count != self.program.header.num_warps {
+            return Err(self.unsupported(inst, "a barrier of the block in a role of some of its warps"));
+        }
+        self.wait();
+        Ok(())
+    }
+}
+
+/// The largest power of two that divides a number.
+fn power_of_two(number: u32) -> u32 {
+    1 << number.trailing_zeros().min(31)
+}

@@ -1,0 +1,160 @@
+//! How `wgmma` finds an operand in shared memory: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout: Strides,
+//! Swizzling Modes, Matrix Descriptor Format".
+//!
+//! The operand of one instruction consists of lines, along k in a K-major matrix, along m or n in an MN-major one; eight
+//! lines, each behind the other, are a group, and the chunks of 16 bytes of a line are swizzled by the address:
+//!
+//! | | along the contiguous dimension | eight lines | further lines |
+//! |---|---|---|---|
+//! | K-major | 32 bytes; without a swizzle the second 16 `leading` away | along m or n | groups `stride` apart |
+//! | MN-major, swizzled | lines `leading` apart | along k | groups `stride` apart |
+//! | MN-major, not swizzled | lines of 16 bytes `stride` apart | along k | groups `leading` apart |
+//!
+//! A layout is compared with that bit by bit of the coordinates, so that it does not matter how it was made.
+
+use tilewright_layout::{Layout, SwizzleMode};
+
+/// Bytes of a chunk, which a swizzle moves as a whole.
+const CHUNK: u32 = 16;
+/// Bytes of an operand along k.
+pub(super) const DEPTH_BYTES: u32 = 32;
+
+/// What a matrix descriptor says besides the address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct MatrixForm {
+    pub swizzle: SwizzleMode,
+    /// Whether m or n is the contiguous dimension.
+    pub is_mn_major: bool,
+    /// The leading dimension byte offset.
+    pub leading: u32,
+    /// The stride dimension byte offset.
+    pub stride: u32,
+}
+
+/// Where the operand's coordinates are: of each bit of m or n, and of k, its image in bytes.
+struct Images {
+    mn: Vec<u32>,
+    k: Vec<u32>,
+    /// How many of each belong to one instruction.
+    inner: [usize; 2],
+    element_bytes: u32,
+}
+
+impl MatrixForm {
+    /// Of a matrix of two axes, of which `mn_axis` is not summed over; an instruction reads `extent` along that one.
+    pub fn of(memory: &Layout, mn_axis: usize, extent: u32, bits: u32) -> Option<Self> {
+        let placement = memory.inverse()?;
+        let tile = memory.output();
+        let element_bytes = bits / 8;
+        let images = |axis: usize| -> Vec<u32> {
+            let first = tile.shift(axis) as usize;
+            let columns = &placement.columns()[first..first + tile.bits_of(axis) as usize];
+            columns.iter().map(|image| image * element_bytes).collect()
+        };
+        let inner = [extent.ilog2() as usize, (DEPTH_BYTES / element_bytes).ilog2() as usize];
+        let images = Images { mn: images(mn_axis), k: images(1 - mn_axis), inner, element_bytes };
+        if images.mn.len() < inner[0] || images.k.len() < inner[1] {
+            return None;
+        }
+        let modes = [SwizzleMode::Bytes128, SwizzleMode::Bytes64, SwizzleMode::Bytes32, SwizzleMode::None];
+        modes.into_iter().find_map(|swizzle| {
+            let form = images.k_major(swizzle).or_else(|| images.mn_major(swizzle))?;
+            images.fits_outside(&form).then_some(form)
+        })
+    }
+
+    /// The alignment that the swizzle needs.
+    pub fn alignment(&self) -> u32 {
+        self.swizzle.row_bytes().map_or(CHUNK, |line| 8 * line)
+    }
+
+    /// The descriptor without the address: the low and the high word.
+    pub fn words(&self) -> [u32; 2] {
+        let mode = match self.swizzle {
+            SwizzleMode::None => 0,
+            SwizzleMode::Bytes128 => 1,
+            SwizzleMode::Bytes64 => 2,
+            SwizzleMode::Bytes32 => 3,
+        };
+        [(self.leading / CHUNK) << 16, (self.stride / CHUNK) | mode << 30]
+    }
+}
+
+/// Bytes of a line.
+fn line_bytes(swizzle: SwizzleMode) -> u32 {
+    swizzle.row_bytes().unwrap_or(CHUNK)
+}
+
+/// An address with its chunk where the swizzle has it.
+fn swizzled(swizzle: SwizzleMode, address: u32) -> u32 {
+    let chunks = line_bytes(swizzle) / CHUNK - 1;
+    address ^ (address >> 7 & chunks) << 4
+}
+
+/// Of images that double from one to the next, the first; where there are none, any will do.
+fn doubling(swizzle: SwizzleMode, images: &[u32]) -> Option<u32> {
+    let Some(&first) = images.first() else { return Some(CHUNK) };
+    // The offsets of a descriptor are multiples of 16 with 14 bits.
+    let is_offset = |image: u32| image.is_power_of_two() && (CHUNK..CHUNK << 14).contains(&image);
+    let fits = images
+        .iter()
+        .enumerate()
+        .all(|(bit, &image)| is_offset(image) && image == first << bit && swizzled(swizzle, image) == image);
+    fits.then_some(first)
+}
+
+impl Images {
+    fn inner_mn(&self) -> &[u32] {
+        &self.mn[..self.inner[0]]
+    }
+
+    fn inner_k(&self) -> &[u32] {
+        &self.k[..self.inner[1]]
+    }
+
+    /// Whether images are those of consecutive elements.
+    fn is_contiguous(&self, images: &[u32]) -> bool {
+        images.iter().enumerate().all(|(bit, &image)| image == self.element_bytes << bit)
+    }
+
+    /// Whether the first three images are those of lines.
+    fn are_lines(swizzle: SwizzleMode, images: &[u32]) -> bool {
+        let line = |bit: usize| swizzled(swizzle, line_bytes(swizzle) << bit);
+        images.len() >= 3 && (0..3).all(|bit| images[bit] == line(bit))
+    }
+
+    fn k_major(&self, swizzle: SwizzleMode) -> Option<MatrixForm> {
+        let (mn, k) = (self.inner_mn(), self.inner_k());
+        let in_line = if swizzle == SwizzleMode::None { k.len() - 1 } else { k.len() };
+        if !Self::are_lines(swizzle, mn) || !self.is_contiguous(&k[..in_line]) {
+            return None;
+        }
+        let (leading, stride) = (doubling(swizzle, &k[in_line..])?, doubling(swizzle, &mn[3..])?);
+        Some(MatrixForm { swizzle, is_mn_major: false, leading, stride })
+    }
+
+    fn mn_major(&self, swizzle: SwizzleMode) -> Option<MatrixForm> {
+        let (mn, k) = (self.inner_mn(), self.inner_k());
+        let in_line = ((line_bytes(swizzle) / self.element_bytes).ilog2() as usize).min(mn.len());
+        // The instruction transposes elements of 16 bits alone.
+        if self.element_bytes != 2 || !Self::are_lines(swizzle, k) || !self.is_contiguous(&mn[..in_line]) {
+            return None;
+        }
+        let (lines, groups) = (doubling(swizzle, &mn[in_line..])?, doubling(swizzle, &k[3..])?);
+        let (leading, stride) = if swizzle == SwizzleMode::None { (groups, lines) } else { (lines, groups) };
+        Some(MatrixForm { swizzle, is_mn_major: true, leading, stride })
+    }
+
+    /// Whether the parts that other instructions read begin where a descriptor can say: at a sum of powers of two that the
+    /// swizzle leaves alone and that do not carry into the offsets within a part.
+    fn fits_outside(&self, form: &MatrixForm) -> bool {
+        let unswizzled = |image: u32| swizzled(form.swizzle, image);
+        let inner = self.inner_mn().iter().chain(self.inner_k()).map(|&image| unswizzled(image));
+        let mut taken = inner.fold(0, |taken, image| taken | image);
+        self.mn[self.inner[0]..].iter().chain(&self.k[self.inner[1]..]).all(|&image| {
+            let is_free = image & taken == 0 && image.is_multiple_of(CHUNK) && unswizzled(image) == image;
+            taken |= image;
+            is_free
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! Barriers in shared memory, which count arrivals and bytes, phase by phase: PTX ISA, "Parallel Synchronization and
+//! Communication Instructions: `mbarrier`".
+//!
+//! The state space is spelled `.shared::cta` and the order is the default one: an arrival releases to the block, a wait
+//! acquires.
+
+use tilewright_gpu::Feature;
+use tilewright_gpu::language::Type;
+use tilewright_ir::{Inst, Value};
+
+use super::asynchronous::MBARRIER_BYTES;
+use super::builder::{Scalar, Width};
+use super::control::jump;
+use super::{LANES, Lowered, Lowering};
+use crate::isa::{self, Address, Destination, Predicate, ScalarType, Source, StateSpace};
+
+const SPACE: Option<StateSpace> = Some(StateSpace::SharedCta);
+const TYPE: ScalarType = ScalarType::B64;
+
+impl Lowering<'_> {
+    /// The address of one of several barriers.
+    pub(super) fn mbarrier(&mut self, barriers: Value, slot: Value) -> Address {
+        let address = self.indexed(barriers, slot, MBARRIER_BYTES);
+        self.builder.address(Width::B32, address)
+    }
+
+    /// The addresses of all of several barriers.
+    fn mbarriers(&mut self, barriers: Value) -> Vec<Address> {
+        let Type::Mbarrier { slots } = *self.kernel.ty(barriers) else {
+            unreachable!("the verifier checks what is a barrier")
+        };
+        let start = self.scalar(barriers);
+        let place = |number: u32| start.plus(Width::B32, u64::from(number * MBARRIER_BYTES));
+        (0..slots).map(|number| self.builder.address(Width::B32, place(number))).collect()
+    }
+
+    pub(super) fn lower_mbarrier_init(&mut self, inst: Inst, barriers: Value, arrivals: u32) -> Lowered {
+        self.require(inst, Feature::Tma)?;
+        let elected = self.elected();
+        for address in self.mbarriers(barriers) {
+            let count = i64::from(arrivals).into();
+            self.builder.emit_if(Some(elected), isa::MbarrierInit { space: SPACE, ty: TYPE, address, count });
+        }
+        // Tensor copies arrive through the asynchronous proxy, for which the barrier of the block is not enough.
+        self.builder.emit_if(Some(elected), isa::FenceMbarrierInit {});
+        Ok(())
+    }
+
+    /// The end of the lifetime of barriers, behind which the memory may hold something else.
+    pub(super) fn lower_mbarrier_end(&mut self, barriers: Value) {
+        let elected = self.elected();
+        for address in self.mbarriers(barriers) {
+            self.builder.emit_if(Some(elected), isa::MbarrierInval { space: SPACE, ty: TYPE, address });
+        }
+    }
+
+    pub(super) fn lower_mbarrier_expect(
+        &mut self,
+        inst: Inst,
+        [barriers, slot]: [Value; 2],
+        bytes: u32,
+    ) -> Lowered {
+        self.require(inst, Feature::Tma)?;
+        let elected = self.elected();
+        self.arrive(Some(elected), [barriers, slot], Some(bytes));
+        Ok(())
+    }
+
+    pub(super) fn lower_mbarrier_arrive(&mut self, inst: Inst, barrier: [Value; 2]) -> Lowered {
+        self.require(inst, Feature::Tma)?;
+        // What the other lanes did comes before the arrival of this one.
+        self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
+        let is_first = self.is_first(LANES - 1, 0);
+        let guard = self.builder.predicate(is_first);
+        self.arrive(Some(guard), barrier, None);
+        Ok(())
+    }
+
+    /// An arrival, with bytes to wait for.
+    fn arrive(&mut self, guard: Option<Predicate>, [barriers, slot]: [Value; 2], bytes: Option<u32>) {
+        let address = self.mbarrier(barriers, slot);
+        let arrival = isa::MbarrierArrive {
+            expect_tx: bytes.is_some(),
+            no_complete: false,
+            semantics: None,
+            scope: None,
+            space: SPACE,
+            ty: TYPE,
+            d: Destination::Sink,
+            address,
+            count: bytes.map(|bytes| i64::from(bytes).into()),
+        };
+        self.builder.emit_if(guard, arrival);
+    }
+
+    pub(super) fn lower_mbarrier_arrive_copies(
+        &mut self,
+        inst: Inst,
+        [barriers, slot]: [Value; 2],
+    ) -> Lowered {
+        self.require(inst, Feature::Tma)?;
+        let mbarrier = self.mbarrier(barriers, slot);
+        // The count of the barrier has each thread's arrival in it already: it is not to be raised.
+        self.builder.emit(isa::CpAsyncMbarrierArrive {
+            no_increment: true,
+            space: SPACE,
+            ty: TYPE,
+            mbarrier,
+        });
+        Ok(())
+    }
+
+    pub(super) fn lower_mbarrier_wait(
+        &mut self,
+        inst: Inst,
+        [barriers, slot]: [Value; 2],
+        parity: Value,
+    ) -> Lowered {
+        self.require(inst, Feature::Tma)?;
+        let address = self.mbarrier(barriers, slot);
+        let parity = self.scalar(parity);
+        let state = Source::Register(self.builder.register(Width::B32, parity));
+        let d = self.builder.fresh(Width::Pred);
+        let again = self.builder.label("wait");
+        self.builder.place(again);
+        self.builder.emit(isa::MbarrierTryWait {
+            parity: true,
+            semantics: None,
+            scope: None,
+            space: SPACE,
+            ty: TYPE,
+            d,
+            address,
+            state,
+            suspend_time: None,
+        });
+        let not_yet = self.builder.predicate(Scalar::from(d).plus(Width::Pred, 1));
+        self.builder.emit_if(Some(not_yet), jump(again));
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! Matrix products of warpgroups that run beside the threads: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate
+//! Instructions: `wgmma.mma_async`, `wgmma.fence`, `wgmma.commit_group`, `wgmma.wait_group`".
+//!
+//! The accumulator is in registers that the instruction reads and writes, and that nobody may touch until it is waited for.
+//! So a product begins with registers of its own, to which the accumulator is copied, and products that follow it without a
+//! wait (their accumulator is `pending`) use the same.
+
+use tilewright_base::Diagnostic;
+use tilewright_gpu::Feature;
+use tilewright_gpu::language::{MmaShape, Type};
+use tilewright_ir::{Inst, Value};
+use tilewright_layout::{Fragment, Input, Layout, Mma, Placement};
+
+use super::builder::{Scalar, Width};
+use super::dot::Operand;
+use super::integer::Bitwise;
+use super::matrix_descriptor::{DEPTH_BYTES, MatrixForm};
+use super::memory::Words;
+use super::{LANES, Lowered, Lowering, memory_bits};
+use crate::isa::{self, Accumulators, MatrixShape, RegisterId, ScalarType, Source, Sources};
+
+/// Rows of A, which the instruction fixes.
+const ROWS: u32 = 64;
+/// Warps and threads of a warpgroup.
+const GROUP_WARPS: u32 = 4;
+const GROUP_THREADS: u32 = GROUP_WARPS * LANES;
+/// Descriptors count addresses in these bytes.
+const DESCRIPTOR_UNIT: u32 = 16;
+
+/// An operand in shared memory.
+struct SharedMatrix {
+    placement: Placement,
+    form: MatrixForm,
+    bytes: u32,
+    /// The descriptor of the part at the beginning of what this warpgroup reads.
+    descriptor: Scalar,
+}
+
+/// Where A comes from.
+enum Left {
+    /// Registers: the words of each part, k fastest.
+    Words(Vec<Sources>),
+    Shared(SharedMatrix),
+}
+
+/// What the instructions of one product have in common.
+struct Product {
+    shape: MmaShape,
+    types: [ScalarType; 3],
+    left: Left,
+    right: SharedMatrix,
+}
+
+impl SharedMatrix {
+    /// The descriptor of the part that begins at these coordinates, less what is the warpgroup's.
+    fn at(&self, coordinates: [u32; 2]) -> Scalar {
+        let offset = self.placement.apply(self.placement.input().index(&coordinates)) * self.bytes;
+        self.descriptor.plus(Width::B64, u64::from(offset / DESCRIPTOR_UNIT))
+    }
+}
+
+impl Lowering<'_> {
+    pub(super) fn lower_wgmma(
+        &mut self,
+        inst: Inst,
+        [a, b, acc]: [Value; 3],
+        shape: MmaShape,
+        warps: [u32; 2],
+    ) -> Lowered {
+        let types = self.product_types(inst, [a, b, acc], shape)?;
+        let layout = self.layout(self.kernel.insts[inst].results[0]);
+        let left = match self.kernel.ty(a).as_memory() {
+            Some(_) => Left::Shared(self.shared_matrix(inst, (a, 0, ROWS), layout)?),
+            None => Left::Words(self.left_words(a, types, shape, warps)),
+        };
+        let right = self.shared_matrix(inst, (b, 1, shape.n), layout)?;
+        let product = Product { shape, types, left, right };
+        let sums = self.accumulators(acc, layout);
+        // What was written to registers comes before what the product does with them.
+        self.builder.emit(isa::WgmmaFence {});
+        let held = shape.m * shape.n / GROUP_THREADS;
+        let (parts, depth) = (layout.registers() / held, self.tile(a).shape[1] / shape.k);
+        let columns = (self.tile(acc).shape[1] / (shape.n * warps[1])).max(1);
+        for (part, sums) in (0..parts).zip(sums.chunks(sums.len() / parts as usize)) {
+            let place = layout.coordinates(&[(Input::Register, part * held)]);
+            for k in 0..depth {
+                let a = match &product.left {
+                    Left::Words(words) => words[(part / columns * depth + k) as usize].clone(),
+                    Left::Shared(matrix) => self.descriptor(matrix.at([place[0], k * shape.k])).into(),
+                };
+                let b = self.descriptor(product.right.at([k * shape.k, place[1]]));
+                self.multiply_group(&product, sums, a, b);
+            }
+        }
+        self.builder.emit(isa::WgmmaCommitGroup {});
+        self.set_result(inst, sums.into_iter().map(Scalar::from).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    /// The types of D, A, B, if there is such an instruction here.
+    fn product_types(
+        &self,
+        inst: Inst,
+        [a, b, acc]: [Value; 3],
+        shape: MmaShape,
+    ) -> Result<[ScalarType; 3], Box<Diagnostic>> {
+        self.require(inst, Feature::Wgmma)?;
+        let types = self.mma_types([a, b, acc]).filter(|types| is_product(*types)).ok_or_else(|| {
+            let [a, b, acc] = [a, b, acc].map(|value| self.dtype(value));
+            self.unsupported(inst, &format!("`wgmma` of {a} and {b} that sums up in {acc}"))
+        })?;
+        let tile = self.tile(acc);
+        if tile.rank() != 2 || shape.m != ROWS || shape.k * memory_bits(self.element(a)) != DEPTH_BYTES * 8 {
+            return Err(self.unsupported(inst, &format!("`wgmma` of {tile} by {shape:?}")));
+        }
+        if !self.warps.first.is_multiple_of(GROUP_WARPS) {
+            return Err(self.unsupported(inst, "`wgmma` by warps that are no warpgroup"));
+        }
+        Ok(types)
+    }
+
+    /// The registers that a product sums up in, with what they begin with.
+    fn accumulators(&mut self, acc: Value, layout: &Layout) -> Vec<RegisterId> {
+        let registers: Vec<RegisterId> = if let Type::Pending { .. } = self.kernel.ty(acc) {
+            let own = self.get(acc);
+            own.iter().map(|scalar| scalar.base.expect("a product under way is in registers")).collect()
+        } else {
+            let own = self.get_in(acc, Some(layout));
+            let in_word = if self.width(acc) == Width::B16 { 2 } else { 1 };
+            let words = Words::new(self.element(acc), in_word);
+            let copy = |elements: &[Scalar]| {
+                let word = self.builder.pack(words, elements);
+                let register = self.builder.fresh(Width::B32);
+                self.builder.assign(Width::B32, register, word);
+                register
+            };
+            own.chunks(in_word).map(copy).collect()
+        };
+        // What reads them later is not to go before this.
+        self.builder.adopt(registers.iter().copied());
+        registers
+    }
+
+    /// The words of A, in registers, part after part.
+    fn left_words(
+        &mut self,
+        a: Value,
+        types: [ScalarType; 3],
+        shape: MmaShape,
+        warps: [u32; 2],
+    ) -> Vec<Sources> {
+        let mma = Mma::new(shape.m, shape.n, shape.k, memory_bits(self.element(a)));
+        let layout = mma.layout(Fragment::A, &self.tile(a).shape, warps);
+        let held = shape.m * shape.k / GROUP_THREADS;
+        let mut operand = Operand::Registers(self.get_in(a, Some(&layout)));
+        let parts = 0..layout.registers() / held;
+        parts.map(|part| self.fragment(&mut operand, types[1], a, part, held)).collect()
+    }
+
+    /// An operand in shared memory, of which each instruction reads `extent` along the axis that is not summed over. `sums` is
+    /// the layout of the accumulator, which says where each warpgroup is.
+    fn shared_matrix(
+        &mut self,
+        inst: Inst,
+        (value, mn_axis, extent): (Value, usize, u32),
+        sums: &Layout,
+    ) -> Result<SharedMatrix, Box<Diagnostic>> {
+        let memory = self.layout(value);
+        let bits = memory_bits(self.element(value));
+        let form = MatrixForm::of(memory, mn_axis, extent, bits).ok_or_else(|| {
+            let operand = ["A", "B"][mn_axis];
+            let what =
+                format!("`wgmma` on operand {operand}, {}, with the layout {memory},", self.kernel.ty(value));
+            self.unsupported(inst, &what)
+        })?;
+        self.aligned(inst, value, form.alignment())?;
+        let placement = memory.inverse().expect("the verifier checks that a buffer holds each element once");
+        let bytes = bits / 8;
+        // The lanes, and the warps of a warpgroup, name one matrix.
+        let own = LANES.ilog2() + GROUP_WARPS.ilog2();
+        let mut images = vec![0; own as usize];
+        for &image in &sums.bases(Input::Warp)[GROUP_WARPS.ilog2() as usize..] {
+            let mut coordinates = [0; 2];
+            coordinates[mn_axis] = sums.output().coordinate(image, mn_axis);
+            images.push(placement.apply(memory.output().index(&coordinates)) * bytes);
+        }
+        let start = self.scalar(value);
+        let address = self.shared_place(&images, 0, start);
+        let unit = self.builder.shr(Width::B32, false, address, DESCRIPTOR_UNIT.ilog2());
+        let unit = self.builder.bitwise(Bitwise::And, Width::B32, unit, Scalar::constant(0x3fff));
+        let [low, high] = form.words().map(|word| Scalar::constant(word.into()));
+        let low = self.builder.bitwise(Bitwise::Or, Width::B32, unit, low);
+        let descriptor = self.join_words(Width::B64, &[low, high]);
+        Ok(SharedMatrix { placement, form, bytes, descriptor })
+    }
+
+    fn descriptor(&mut self, descriptor: Scalar) -> Source {
+        Source::Register(self.builder.register(Width::B64, descriptor))
+    }
+
+    /// One instruction.
+    fn multiply_group(&mut self, product: &Product, sums: &[RegisterId], a: Sources, b: Source) {
+        let Product { shape, types: [d_ty, a_ty, b_ty], left, right } = product;
+        let is_integer = *d_ty == ScalarType::S32;
+        let is_half = matches!(a_ty, ScalarType::F16 | ScalarType::Bf16);
+        let sign = (!is_integer).then(|| Source::from(1));
+        let transposed = |form: &MatrixForm| is_half.then(|| Source::from(i64::from(form.is_mn_major)));
+        let transpose_a = match left {
+            Left::Words(_) => None,
+            Left::Shared(matrix) => transposed(&matrix.form),
+        };
+        let accumulates = self.builder.register(Width::Pred, Scalar::TRUE);
+        self.builder.emit(isa::Wgmma {
+            shape: MatrixShape { m: shape.m, n: shape.n, k: shape.k },
+            d_ty: *d_ty,
+            a_ty: *a_ty,
+            b_ty: *b_ty,
+            operation: None,
+            saturate: false,
+            d: Accumulators(sums.to_vec()),
+            a,
+            b,
+            scale_d: accumulates.into(),
+            scale_a: sign,
+            scale_b: sign,
+            transpose_a,
+            transpose_b: transposed(&right.form),
+        });
+    }
+
+    pub(super) fn lower_finish(&mut self, inst: Inst, product: Value, pending: Option<u32>) -> Lowered {
+        self.require(inst, Feature::Wgmma)?;
+        let pending = pending.ok_or_else(|| self.unsupported(inst, "`finish` without a number"))?;
+        self.builder.emit(isa::WgmmaWaitGroup { n: i64::from(pending).into() });
+        let registers = self.get(product);
+        // They are what they are from here on, not from where the product began.
+        self.builder.adopt(registers.iter().filter_map(|scalar| scalar.base));
+        let result = self.kernel.insts[inst].results[0];
+        if self.width(result) != Width::B16 {
+            self.set(result, registers);
+            return Ok(());
+        }
+        let words = Words::new(self.element(result), 2);
+        let halves = registers.iter().flat_map(|&word| self.builder.unpack(words, word));
+        let halves: Vec<Scalar> = halves.collect();
+        self.set(result, halves);
+        Ok(())
+    }
+}
+
+/// Whether `wgmma` has these types of D, A, B.
+fn is_product([d, a, b]: [ScalarType; 3]) -> bool {
+    use ScalarType::{Bf16, E4m3, E5m2, F16, F32, S8, S32, Tf32, U8};
+    match (a, b) {
+        (F16, F16) | (E4m3 | E5m2, E4m3 | E5m2) => matches!(d, F16 | F32),
+        (Bf16, Bf16) | (Tf32, Tf32) => d == F32,
+        // Of different signs they are in a later version of PTX.
+        (S8, S8) | (U8, U8) => d == S32,
+        // tidy: wildcard because the instruction has no others.
+        _ => false,
+    }
+}
