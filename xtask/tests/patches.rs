@@ -36,6 +36,21 @@ fn an_elementwise_function_is_four_files() {
 }
 
 #[test]
+fn an_op_that_moves_elements_is_eight_files() {
+    let files = [
+        "crates/ir/src/ops.rs",
+        "crates/ir/src/rules.rs",
+        "crates/cpu/src/run/ops/mod.rs",
+        "crates/cpu/src/run/ops/shape.rs",
+        "crates/ptx/src/lower/mod.rs",
+        "crates/frontend/src/semantic/table.rs",
+        "crates/frontend/src/semantic/shape.rs",
+        "tests/kernels/pick.md",
+    ];
+    check("structural_op.patch", &files);
+}
+
+#[test]
 fn a_library_function_is_one_file_and_its_test() {
     let files = ["crates/frontend/src/lib/libdevice.py", "tests/python/test_language_libdevice.py"];
     check("library_function.patch", &files);

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use smallvec::SmallVec;
 use tilewright_base::{SourceMap, Span};
-use tilewright_ir::{Effect, Op};
+use tilewright_ir::{Effect, Op, OpFamily};
 
 use crate::run::kernels::fused::Reduction;
 use crate::run::kernels::fused_math::{Binary, Unary};
@@ -225,22 +225,13 @@ impl Step {
 
     /// Whether it gives the same for each program of the grid if its operands do, and is worth keeping for a launch.
     pub(crate) fn is_grid_invariant(&self) -> bool {
-        self.op().is_some_and(|op| {
-            matches!(
-                op,
-                Op::Constant { .. }
-                    | Op::NumPrograms { .. }
-                    | Op::Arange { .. }
-                    | Op::Splat { .. }
-                    | Op::ExpandDims { .. }
-                    | Op::Broadcast { .. }
-                    | Op::Reshape { .. }
-                    | Op::Transpose { .. }
-                    | Op::Elementwise { .. }
-                    | Op::Cast { .. }
-                    | Op::Bitcast { .. }
-                    | Op::PtrAdd { .. }
-            )
+        self.op().is_some_and(|op| match op.family() {
+            OpFamily::Scalar => !matches!(op, Op::ProgramId { .. }),
+            // tidy: wildcard because other ops have effects, or regions that may
+            family => matches!(
+                family,
+                OpFamily::Source | OpFamily::Shape | OpFamily::Movement | OpFamily::Pointwise
+            ),
         })
     }
 

@@ -13,6 +13,12 @@ pub fn default_layout(shape: &[u32], num_warps: u32) -> Layout {
     tilewright_layout::coalesced(shape, &order, 1, LANES, num_warps)
 }
 
+/// A buffer that holds a tile row after row: the offset of an element is its number in the tile.
+pub fn rows(shape: &[u32]) -> Layout {
+    let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
+    Layout::strided(shape, &order)
+}
+
 /// The layout that a shape op wants its operand in for a result with this layout.
 ///
 /// `None` where the operand is a scalar.

@@ -63,10 +63,7 @@ pub fn compile(module: &ir::Module, target: Target, num_warps: u32) -> Result<Mo
 pub fn run_passes(program: &mut Module) -> Result<(), Box<Diagnostic>> {
     for pass in PASSES {
         (pass.run)(program)?;
-        // Memory that has its places must have its barriers too, which only the next pass puts there.
-        if pass.name != "allocation" {
-            verify(program, pass.name);
-        }
+        verify(program, pass.name);
     }
     Ok(())
 }

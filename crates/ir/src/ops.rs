@@ -1,8 +1,8 @@
 //! The first op table: one row an op. From a row follow the [`Op`] variant with its typed attributes, the method of
 //! [`Builder`](crate::Builder), the method of [`OpVisitor`], and the plain data in [`OPS`].
 //!
-//! To add an op: a row here, its type rule in `rules.rs`, and a method in each backend's visitor, which does not compile
-//! without it.
+//! To add an op: a row here, its type rule in `rules.rs`, and what it does in each backend, none of which compiles without
+//! it.
 
 use crate::attributes::{
     CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
@@ -41,6 +41,9 @@ pub enum OpFamily {
     Identity,
     /// Elements at other places, none computed.
     Shape,
+    /// Elements of the first operand, from places that values name or that no layout of registers can follow. The other
+    /// operands have the shape of the result, and say of each element where it comes from.
+    Movement,
     /// Reads memory.
     Load,
     /// Writes memory.

@@ -8,7 +8,8 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{
-    Block as IrBlock, ElementwiseFn, FuncId, Function, Inst, InstData, Module, Op, Shape, Type, Value,
+    Block as IrBlock, ElementwiseFn, FuncId, Function, Inst, InstData, Module, Op, OpFamily, Shape, Type,
+    Value,
 };
 
 use crate::program::{Action, Block, BlockId, Parameter, Program, Slot, Step, Strategy, TypeId, Use};
@@ -243,6 +244,7 @@ impl Lowering<'_> {
             | Action::Op(Op::Elementwise { .. } | Op::Cast { .. } | Op::Load { .. } | Op::Store { .. }) => {
                 10 + elements / 8
             }
+            Action::Op(op) if op.family() == OpFamily::Movement => 10 + elements,
             Action::Op(_) | Action::Fused(_) => 10,
         }
     }

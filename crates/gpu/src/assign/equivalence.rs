@@ -195,6 +195,10 @@ impl<'a> Union<'a> {
                     self.join(data.results.iter().copied(), None);
                 }
                 OpFamily::Dot => self.join(data.operands[2..].iter().chain(&data.results).copied(), None),
+                // What is moved may be anywhere: it goes through shared memory.
+                OpFamily::Movement => {
+                    self.join(data.operands[1..].iter().chain(&data.results).copied(), None);
+                }
                 OpFamily::Shape => self.join(data.results.iter().copied(), None),
                 OpFamily::Loop | OpFamily::Branch => {
                     for Carried { initial, parameters, yielded, result } in function.carried(*inst) {
@@ -282,6 +286,7 @@ impl Collect<'_> {
             OpFamily::Load | OpFamily::Store | OpFamily::Check => self.access(inst, weight),
             OpFamily::Pointwise
             | OpFamily::Identity
+            | OpFamily::Movement
             | OpFamily::Source
             | OpFamily::Loop
             | OpFamily::Branch

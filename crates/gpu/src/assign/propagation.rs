@@ -82,12 +82,11 @@ impl Demands {
                     Some(product.accumulator)
                 } else if product.product != Product::Fma {
                     Some(product.operands[place])
-                } else if decided.cheap.has(data.operands[place]) {
-                    Some(layouts.add(default_layout(&operand.shape, decided.num_warps)))
                 } else {
-                    self.of_value[data.operands[place]].first().copied()
+                    self.any_layout(decided, layouts, data.operands[place])
                 }
             }
+            OpFamily::Movement if place == 0 => self.any_layout(decided, layouts, data.operands[place]),
             OpFamily::Shape => match result {
                 Some(result) => {
                     let wanted = operand_layout(&data.op, operand, layouts.get(result))?;
@@ -96,7 +95,7 @@ impl Demands {
                 // A tile of one element becomes a scalar.
                 None => Some(layouts.add(default_layout(&operand.shape, decided.num_warps))),
             },
-            OpFamily::Pointwise | OpFamily::Identity => result,
+            OpFamily::Pointwise | OpFamily::Identity | OpFamily::Movement => result,
             OpFamily::Load | OpFamily::Store | OpFamily::Check | OpFamily::Reduction => {
                 self.executed_in(decided, inst)
             }
@@ -110,6 +109,21 @@ impl Demands {
             | OpFamily::Roles
             | OpFamily::Call
             | OpFamily::Terminator => None,
+        }
+    }
+
+    /// A layout for an operand that goes through shared memory: the one that it has.
+    fn any_layout(
+        &self,
+        decided: &Decided<'_>,
+        layouts: &mut LayoutCosts,
+        operand: Value,
+    ) -> Option<LayoutId> {
+        if decided.cheap.has(operand) {
+            let shape = &decided.function.ty(operand).shape;
+            Some(layouts.add(default_layout(shape, decided.num_warps)))
+        } else {
+            self.of_value[operand].first().copied()
         }
     }
 

@@ -71,6 +71,7 @@ impl Search<'_> {
             | OpFamily::Check
             | OpFamily::Dot
             | OpFamily::Reduction
+            | OpFamily::Movement
             | OpFamily::Branch
             | OpFamily::Scalar
             | OpFamily::Promise

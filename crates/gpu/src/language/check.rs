@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tilewright_ir as ir;
-use tilewright_ir::{ElementwiseFn, Operation, RegionTypes, RuleInput, Value};
+use tilewright_ir::{ElementwiseFn, OpFamily, Operation, RegionTypes, RuleInput, Value};
 use tilewright_layout::{Fragment, Input, Layout, Mma, Reduction};
 
 use super::attributes::{MmaShape, Scope};
@@ -10,7 +10,7 @@ use super::header::Header;
 use super::ops::{GpuOp, Op};
 use super::types::{Buffer, Type};
 use super::{Function, InstData};
-use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout};
+use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, rows};
 
 type Check = Result<(), String>;
 
@@ -213,11 +213,14 @@ impl<'a> Checker<'a> {
 
     /// The types that tile IR gives the results of an op.
     fn tile_results(&self, op: &ir::Op) -> Result<Vec<ir::Type>, String> {
+        let may_be_moved = op.family() == OpFamily::Movement;
         let types = |values: &[Value]| -> Result<Vec<ir::Type>, String> {
             let tile = |value: &Value| {
                 let ty = self.ty(*value);
+                let moved = || ty.as_memory().filter(|_| may_be_moved).map(Buffer::tile);
                 ty.as_registers()
                     .cloned()
+                    .or_else(moved)
                     .ok_or_else(|| format!("{} takes values in registers, found {ty}", self.name()))
             };
             values.iter().map(tile).collect()
@@ -246,43 +249,51 @@ impl<'a> Checker<'a> {
     }
 
     fn tile_op(&self, op: &ir::Op) -> Check {
-        if let ir::Op::For { .. } | ir::Op::While {} | ir::Op::If {} | ir::Op::Yield {} | ir::Op::Return {} =
-            op
-        {
+        let family = op.family();
+        if let OpFamily::Loop | OpFamily::Branch | OpFamily::Terminator = family {
             return self.control(op);
         }
         self.tiles(&self.tile_results(op)?)?;
-        match op {
-            ir::Op::Cast { .. } | ir::Op::Bitcast { .. } | ir::Op::PtrAdd {} => {
+        let alone = || Err(format!("{} stands in tile IR alone", op.name()));
+        match family {
+            OpFamily::Pointwise if matches!(op, ir::Op::Elementwise { .. }) => alone(),
+            OpFamily::Pointwise => {
                 let values: SmallVec<[Value; 4]> =
                     self.inst.operands.iter().chain(&self.inst.results).copied().collect();
                 self.same_layouts(&values)
             }
-            ir::Op::ExpandDims { .. }
-            | ir::Op::Broadcast { .. }
-            | ir::Op::Reshape { .. }
-            | ir::Op::Transpose { .. } => self.shape_op(op),
-            ir::Op::Assert { .. } => self.same_layouts(&self.inst.operands),
-            ir::Op::Constant { .. }
-            | ir::Op::ProgramId { .. }
-            | ir::Op::NumPrograms { .. }
-            | ir::Op::Arange { .. }
-            | ir::Op::Splat { .. }
-            | ir::Op::Barrier {} => Ok(()),
-            ir::Op::Elementwise { .. }
-            | ir::Op::Load { .. }
-            | ir::Op::Store { .. }
-            | ir::Op::Dot { .. }
-            | ir::Op::Reduce { .. }
-            | ir::Op::Hint { .. }
-            | ir::Op::Assume {}
-            | ir::Op::Call { .. }
-            | ir::Op::For { .. }
-            | ir::Op::While {}
-            | ir::Op::If {}
-            | ir::Op::Yield {}
-            | ir::Op::Return {} => Err(format!("{} stands in tile IR alone", op.name())),
+            OpFamily::Shape => self.shape_op(op),
+            OpFamily::Movement => self.movement(),
+            OpFamily::Check => self.same_layouts(&self.inst.operands),
+            OpFamily::Scalar | OpFamily::Source | OpFamily::Barrier => Ok(()),
+            OpFamily::Load
+            | OpFamily::Store
+            | OpFamily::Dot
+            | OpFamily::Reduction
+            | OpFamily::Identity
+            | OpFamily::Promise
+            | OpFamily::Memory
+            | OpFamily::Roles
+            | OpFamily::Call
+            | OpFamily::Loop
+            | OpFamily::Branch
+            | OpFamily::Terminator => alone(),
         }
+    }
+
+    /// What is moved is in registers or, when conversions are lowered, in memory, row after row; what names its places is
+    /// where the result is.
+    fn movement(&self) -> Check {
+        let moved = self.operand(0);
+        let values: SmallVec<[Value; 4]> =
+            self.inst.operands[1..].iter().chain(&self.inst.results).copied().collect();
+        self.same_layouts(&values)?;
+        if moved.as_registers().is_some() {
+            return Ok(());
+        }
+        let memory = self.header.layouts.get(self.memory(0)?.layout);
+        let is_readable = !matches!(moved, Type::Empty(_)) && *memory == rows(&memory.output().shape());
+        ensure(is_readable, || format!("{} takes a tile that lies row after row, found {moved}", self.name()))
     }
 
     /// The registers of operand and result are the same, or fewer of the operand.

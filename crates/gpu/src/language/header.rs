@@ -4,7 +4,8 @@
 //! gpu sm_90a, 4 warps, 32768 bytes of shared memory
 //! L0 = [128] register (1) (2) lane (4) (8) (16) (32) (64) warp (0) (0)
 //! ```
-//! Behind the bytes stands `, no contraction` where products and sums are rounded one by one.
+//! Behind the bytes stands `, no contraction` where products and sums are rounded one by one, and `, synchronized` when barriers
+//! stand wherever threads have to wait for each other.
 
 use std::fmt::Write;
 
@@ -22,6 +23,9 @@ pub struct Header {
     pub shared_bytes: u32,
     /// Whether a product that is added to something may be rounded once instead of twice.
     pub contraction: bool,
+    /// Whether barriers stand wherever threads have to wait for each other: from the pass on that inserts them. The verifier
+    /// demands them from then on.
+    pub synchronized: bool,
     /// The layouts that types name.
     pub layouts: Layouts,
 }
@@ -35,15 +39,23 @@ impl Default for Header {
 impl Header {
     /// Of a kernel for a target, with so many warps in a block.
     pub fn new(target: Target, num_warps: u32) -> Self {
-        Self { target, num_warps, shared_bytes: 0, contraction: true, layouts: Layouts::default() }
+        Self {
+            target,
+            num_warps,
+            shared_bytes: 0,
+            contraction: true,
+            synchronized: false,
+            layouts: Layouts::default(),
+        }
     }
 
     /// The text: whole lines.
     pub fn print(&self) -> String {
-        let Self { target, num_warps, shared_bytes, contraction, layouts } = self;
+        let Self { target, num_warps, shared_bytes, contraction, synchronized, layouts } = self;
         let contraction = if *contraction { "" } else { ", no contraction" };
+        let synchronized = if *synchronized { ", synchronized" } else { "" };
         let mut text = format!(
-            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{contraction}\n",
+            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{contraction}{synchronized}\n",
             target.name
         );
         for (id, layout) in layouts.iter() {
@@ -65,11 +77,14 @@ impl Header {
         };
         let num_warps = number(" warps")?;
         let shared_bytes = number(" bytes of shared memory")?;
-        let contraction = match parts.next() {
-            None => true,
-            Some("no contraction") => false,
-            Some(_) => return Err(expected.into()),
-        };
+        let (mut contraction, mut synchronized) = (true, false);
+        for word in parts {
+            match word {
+                "no contraction" if contraction => contraction = false,
+                "synchronized" if !synchronized => synchronized = true,
+                _ => return Err(expected.into()),
+            }
+        }
         if !num_warps.is_power_of_two() || num_warps > 32 {
             return Err(format!("the number of warps is a power of two up to 32, found {num_warps}"));
         }
@@ -83,6 +98,6 @@ impl Header {
                 return Err(format!("{name}: layouts are numbered in order, and each stands once"));
             }
         }
-        Ok(Self { target, num_warps, shared_bytes, contraction, layouts })
+        Ok(Self { target, num_warps, shared_bytes, contraction, synchronized, layouts })
     }
 }

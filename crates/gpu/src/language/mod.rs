@@ -28,6 +28,7 @@
 //! | `load`, `store`, `assert` | one layout for all operands, and for the result |
 //! | `reduce` | one layout for all operands; [`Reduction`](tilewright_layout::Reduction) has that of a result that is a tile |
 //! | `mma_sync`, `wgmma` | the fragments of the instruction; the accumulator has the layout of the result |
+//! | movements: elements from places that values name | `L`, but for the tile that they come from |
 //! | `for_loop`, `while_loop`, `if_else` | what is carried or yielded has one layout all the way |
 //!
 //! No thread holds an element twice: no layout of registers has free bits of the register. Every thread holds the scalars.

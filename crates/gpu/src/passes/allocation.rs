@@ -160,7 +160,7 @@ fn pair(a: Inst, b: Inst) -> (Inst, Inst) {
 /// The pairs of buffers of which one may be stored into while accesses to the other are under way.
 fn in_sequence(function: &Function) -> BTreeSet<(Inst, Inst)> {
     let mut pairs = BTreeSet::new();
-    let names = Names::new(function);
+    let names = Names::new(function, false);
     let alloc = |place: &Place| match place {
         Place::Shared(slot) => function.defining_inst(slot.root),
         Place::Global(_) => None,

@@ -15,6 +15,7 @@ use crate::language::{Function, GpuOp, Module, Op};
 /// Puts barriers where threads have to wait for each other. Shared memory has its places.
 pub fn insert_barriers(module: &mut Module) {
     let before = needed(module);
+    module.header.synchronized = true;
     let function = &mut module.functions[module.entry];
     let blocks: Vec<Block> = function.blocks.keys().collect();
     for block in blocks {
@@ -38,7 +39,7 @@ pub fn insert_barriers(module: &mut Module) {
 fn needed(module: &Module) -> EntitySet<Inst> {
     let function = module.kernel();
     let ranges = ranges(function);
-    let names = Names::new(function);
+    let names = Names::new(function, false);
     let overlap = |a: Slot, b: Slot| {
         if a.root == b.root {
             return may_be_one(a, b);

@@ -1,11 +1,12 @@
 //! Conversions of layouts that cross warps, through shared memory; and reductions that do, in two parts with such a conversion
-//! between: each warp by itself, then the parts of the warps.
+//! between: each warp by itself, then the parts of the warps. And tiles whose elements are taken from places that values name.
 //!
 //! ```text
 //! %y = convert_layout %x                  %b = alloc ; local_store %b, %x ; %y = local_load %b ; dealloc %b
 //! %y = convert_layout %x ; mma_sync %y    %b = alloc ; local_store %b, %x ; mma_sync %b ; dealloc %b
 //! %s = reduce %x {scope = block}          %p = reduce %x {scope = warp} ; %b = alloc ; local_store %b, %p
 //!                                         %q = local_load %b ; dealloc %b ; %s = reduce %q {scope = block}
+//! %x = … ; %y = movement %x, %i           %x = … ; %b = alloc ; local_store %b, %x ; %y = movement %b, %i ; dealloc %b
 //! ```
 //! An operand of products alone stays in shared memory, and the product loads what it needs when it needs it. What is left of
 //! `convert_layout` renames registers, or shuffles within warps.
@@ -13,13 +14,13 @@
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
-use tilewright_ir::{Block, Inst, Location, Value};
+use tilewright_ir::{Block, Inst, Location, OpFamily, Operation, Value};
 use tilewright_layout::{
     Exchange, Input, Layout, Plan, Reduction, Space, SwizzleMode, convert, shared_plan, swizzled,
 };
 
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Scope, Type};
-use crate::layout_rules::{LANES, element_bits};
+use crate::layout_rules::{LANES, element_bits, rows};
 use crate::target::Feature;
 
 /// The most bytes that one access of a thread moves.
@@ -33,7 +34,8 @@ pub fn lower_conversions(module: &mut Module) {
     let function = &mut functions[*entry];
     let uses = Uses::new(function);
     let entry = function.entry;
-    let mut pass = Pass { header, function, uses, out: Vec::new(), location: None.into() };
+    let moved = SecondaryMap::new();
+    let mut pass = Pass { header, function, uses, moved, out: Vec::new(), location: None.into() };
     pass.block(entry);
 }
 
@@ -51,6 +53,8 @@ struct Pass<'m> {
     header: &'m mut Header,
     function: &'m mut Function,
     uses: Uses,
+    /// Where elements of a value are moved from.
+    moved: SecondaryMap<Value, PackedOption<Value>>,
     /// What the current block holds so far.
     out: Vec<Inst>,
     location: PackedOption<Location>,
@@ -60,21 +64,46 @@ impl Pass<'_> {
     fn block(&mut self, block: Block) {
         let insts = std::mem::take(&mut self.function.blocks[block].insts);
         let outer = std::mem::take(&mut self.out);
-        let mut operands: Vec<Value> = Vec::new();
+        let mut buffers: Vec<Value> = Vec::new();
+        for parameter in self.function.blocks[block].parameters.clone() {
+            buffers.extend(self.keep(parameter));
+        }
         for inst in insts {
             self.location = self.function.insts[inst].location;
-            match self.function.insts[inst].op {
-                Op::Gpu(GpuOp::ConvertLayout {}) => operands.extend(self.convert(inst, block)),
-                Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block }) => self.reduce(inst, axis),
+            match &self.function.insts[inst].op {
+                Op::Gpu(GpuOp::ConvertLayout {}) => buffers.extend(self.convert(inst, block)),
+                &Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block }) => self.reduce(inst, axis),
+                Op::Tile(op) if op.family() == OpFamily::Movement => self.movement(inst),
                 // tidy: wildcard because no other op moves elements between threads
                 _ => self.out.push(inst),
             }
             for region in self.function.insts[inst].regions.clone() {
                 self.block(region);
             }
+            for result in self.function.insts[inst].results.clone() {
+                buffers.extend(self.keep(result));
+            }
         }
         self.function.blocks[block].insts = std::mem::replace(&mut self.out, outer);
-        self.end_lifetimes(block, &operands);
+        self.end_lifetimes(block, &buffers);
+    }
+
+    /// A value whose elements are moved goes to shared memory where it is made, once for all that move them.
+    fn keep(&mut self, value: Value) -> Option<Value> {
+        let is_tile = self.function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar());
+        if !is_tile || !self.uses.are_moved[value] {
+            return None;
+        }
+        let memory = rows(&self.layout(value).output().shape());
+        let buffer = self.store(value, &memory);
+        self.moved[value] = Some(buffer).into();
+        Some(buffer)
+    }
+
+    fn movement(&mut self, inst: Inst) {
+        let operand = &mut self.function.insts[inst].operands[0];
+        *operand = self.moved[*operand].expand().unwrap_or(*operand);
+        self.out.push(inst);
     }
 
     fn emit(&mut self, op: GpuOp, operands: SmallVec<[Value; 4]>, results: Option<Type>) -> Inst {
@@ -278,6 +307,8 @@ struct Uses {
     are_products: SecondaryMap<Value, bool>,
     /// Values that are used as A or B of a product of single elements.
     is_of_fma_dot: SecondaryMap<Value, bool>,
+    /// Values that elements are moved from.
+    are_moved: SecondaryMap<Value, bool>,
     /// The block of the last use.
     blocks: SecondaryMap<Value, Option<Block>>,
 }
@@ -287,6 +318,7 @@ impl Uses {
         let mut uses = Self {
             are_products: SecondaryMap::with_default(true),
             is_of_fma_dot: SecondaryMap::new(),
+            are_moved: SecondaryMap::new(),
             blocks: SecondaryMap::new(),
         };
         let mut blocks = vec![function.entry];
@@ -296,7 +328,9 @@ impl Uses {
                 blocks.extend(data.regions.iter().copied());
                 let is_fma = matches!(data.op, Op::Gpu(GpuOp::FmaDot { .. }));
                 let is_product = is_fma || matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. }));
+                let is_movement = data.op.info().family == OpFamily::Movement;
                 for (place, operand) in data.operands.iter().enumerate() {
+                    uses.are_moved[*operand] |= is_movement && place == 0;
                     uses.are_products[*operand] &= is_product && place < 2;
                     uses.is_of_fma_dot[*operand] |= is_fma && place < 2;
                     uses.blocks[*operand] = Some(block);

@@ -65,12 +65,17 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = names.function;
     let data = &function.insts[inst];
     let shared = |place: usize| Place::Shared(slot(names, data.operands[place]));
+    // Of the first operands, those that are in memory.
+    let reads = |count: usize| {
+        let in_memory = |place: &usize| function.ty(data.operands[*place]).as_memory().is_some();
+        (0..count).filter(in_memory).map(|place| Effect::Read(shared(place)))
+    };
     let op = match &data.op {
         Op::Tile(ir::Op::Barrier {}) => return smallvec![Effect::Barrier],
         // Its roles have begun all of that when it ends, each at its own time.
         Op::Gpu(GpuOp::WarpRoles { .. }) => return effects_inside(names, inst),
-        // tidy: wildcard because what touches memory is an op of the GPU's own by now.
-        Op::Tile(_) => return smallvec![],
+        // tidy: wildcard because what writes to memory is an op of the GPU's own by now.
+        Op::Tile(_) => return reads(data.operands.len()).collect(),
         Op::Gpu(op) => op,
     };
     match op {
@@ -85,11 +90,7 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         | GpuOp::MbarrierArrive {}
         | GpuOp::MbarrierArriveCopies {}
         | GpuOp::MbarrierWait {} => smallvec![Effect::Read(shared(0))],
-        GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => {
-            let operands = [0, 1].into_iter();
-            let in_memory = operands.filter(|place| function.ty(data.operands[*place]).as_memory().is_some());
-            in_memory.map(|place| Effect::Read(shared(place))).collect()
-        }
+        GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => reads(2).collect(),
         GpuOp::TensorLoad {} => smallvec![Effect::Write(shared(0)), Effect::Read(shared(2))],
         GpuOp::ConvertLayout {}
         | GpuOp::Elementwise { .. }

@@ -106,6 +106,7 @@ impl Canonicalizer<'_> {
             | OpFamily::Pointwise
             | OpFamily::Identity
             | OpFamily::Shape
+            | OpFamily::Movement
             | OpFamily::Dot => self.pure(inst),
         }
     }

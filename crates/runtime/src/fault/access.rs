@@ -4,7 +4,7 @@
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use tilewright_base::{Diagnostic, Span};
-use tilewright_ir::{Block, Definition, ElementwiseFn, Function, Inst, Op, Value};
+use tilewright_ir::{Block, Definition, ElementwiseFn, Function, Inst, Op, OpFamily, Value};
 use tilewright_sim::Fault;
 
 use crate::Handle;
@@ -234,6 +234,7 @@ fn made_of(kernel: &Function, inst: Inst) -> Option<SmallVec<[Value; 2]>> {
         Op::Elementwise { function: ElementwiseFn::Select } => {
             Some(data.operands.iter().skip(1).copied().collect())
         }
+        op if op.family() == OpFamily::Movement => Some(SmallVec::from_elem(data.operands[0], 1)),
         // tidy: wildcard because no other op makes a pointer of a pointer.
         _ => None,
     }

@@ -4,8 +4,8 @@
 //! `copy_async`: `commit_group`, then `wait_group` that leaves no more groups than were committed after it, or
 //! `mbarrier_arrive_copies` and an `mbarrier_wait` for that barrier; then a barrier, since other threads copied the rest.
 //! `tensor_load`: an `mbarrier_wait` for its barrier. The fence stands behind the write and its wait, before the barrier
-//! (PTX ISA, "Async proxy": a proxy fence on the path from the write to the read). Barriers are asked for when memory has
-//! its places, since a pass puts them where threads have to wait. That a wait is for the right phase, [`mbarriers`] looks at.
+//! (PTX ISA, "Async proxy": a proxy fence on the path from the write to the read). Barriers are asked for when the
+//! module is synchronized: until then a pass will put them where threads have to wait. That a wait is for the right phase, [`mbarriers`] looks at.
 //!
 //! [`mbarriers`]: super::mbarriers
 
@@ -222,8 +222,8 @@ impl Copies<'_> {
         let Some(written) = state.get(&slot) else { return Ok(()) };
         self.landed(inst, state, memory)?;
         let (name, text) = (self.names.function.insts[inst].op.name(), self.names.text(memory));
-        let is_placed = self.names.is_placed(slot.root);
-        if is_async && (written.fence == Fence::Missing || written.fence == Fence::Own && is_placed) {
+        let synchronized = self.names.synchronized;
+        if is_async && (written.fence == Fence::Missing || written.fence == Fence::Own && synchronized) {
             let where_to =
                 if written.fence == Fence::Missing { "fence_proxy" } else { "a barrier behind fence_proxy" };
             return Err(format!(
@@ -231,7 +231,7 @@ impl Copies<'_> {
                  to stand between"
             ));
         }
-        if written.stage == Stage::Waited && is_placed {
+        if written.stage == Stage::Waited && synchronized {
             return Err(format!(
                 "{name} reads {text}, and other threads wrote to it: a barrier has to stand behind that, and behind the wait \
                  for copies"

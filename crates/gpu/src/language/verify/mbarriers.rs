@@ -173,7 +173,7 @@ impl Mbarriers<'_> {
         let (name, text) = (self.names.function.insts[inst].op.name(), self.names.text(root));
         match state.ready.get(&root) {
             None => Err(format!("{name} uses {text} before mbarrier_init")),
-            Some(false) if self.names.is_placed(root) => {
+            Some(false) if self.names.synchronized => {
                 Err(format!("{name} uses {text} without a barrier behind mbarrier_init"))
             }
             Some(_) => Ok(()),

@@ -7,9 +7,9 @@
 //! |---|---|---|
 //! | [`tokens`] | a slot in hand or a product under way is used up exactly once on every path, by an op that takes it | |
 //! | [`lifetimes`] | no memory is used after its `dealloc`, which stands in the block of its `alloc` | |
-//! | [`copies`] | a slot is read, written again or given up only after the copies into it were waited for, and with a barrier where memory has places; the asynchronous proxy reads what others wrote only behind a fence | copies of one role that another one reads: they are ordered by `mbarrier`s, of which only the parities are looked at; slots whose names share nothing count as different ones |
+//! | [`copies`] | a slot is read, written again or given up only after the copies into it were waited for, and with a barrier where the module is synchronized; the asynchronous proxy reads what others wrote only behind a fence | copies of one role that another one reads: they are ordered by `mbarrier`s, of which only the parities are looked at; slots whose names share nothing count as different ones |
 //! | [`products`] | nothing writes a slot that a product under way may read, `finish` waits for its product | the same |
-//! | [`reads`] | a slot is overwritten only behind a wait after its last read: by a tensor copy always, by others where memory has places | the same; buffers that share a place |
+//! | [`reads`] | a slot is overwritten only behind a wait after its last read: by a tensor copy always, by others where the module is synchronized | the same; buffers that share a place |
 //! | [`mbarriers`] | barriers are made ready before use, something arrives where something waits, and of barriers that one role uses alone: no more arrivals than fit, no wait for a phase that cannot end as long as its parity is a constant | parities that are computed; barriers between roles beyond the number of a single arrival |
 //! | [`roles`] | roles do not wait for the block, named barriers have the threads of their roles, tiles stay in their role | whether all roles of a named barrier come to it as often |
 //! | [`rings`] | on the steady state, no more slots are held than there are and no more are taken than were published | rings between roles beyond what one role holds; branches count as if the better one were taken |
@@ -39,7 +39,7 @@ pub fn function(header: &Header, function: &Function) -> Check {
     if !kinds.memory && !kinds.others {
         return Ok(());
     }
-    let names = Names::new(function);
+    let names = Names::new(function, header.synchronized);
     tokens::check(&names)?;
     lifetimes::check(&names)?;
     if kinds.others {

@@ -1,6 +1,6 @@
 //! A tensor copy overwrites a slot only behind a wait of the threads after their last read of it: a barrier, or an
 //! `mbarrier` that those who read arrived at. No proxy fence is needed in that direction. Tensor stores that read a slot
-//! were waited for before anything writes it. When memory has its places, other writes stand behind a wait too, which a pass
+//! were waited for before anything writes it. When the module is synchronized, other writes stand behind a wait too, which a pass
 //! has put there.
 
 use tilewright_ir as ir;
@@ -121,10 +121,6 @@ impl Reads<'_> {
         }
     }
 
-    fn is_placed(&self, memory: Value) -> bool {
-        self.names.root(memory).is_some_and(|root| self.names.is_placed(root))
-    }
-
     /// Whether it gives memory up: what the memory is used for next is ordered by the pass that places barriers.
     fn is_end(&self, inst: Inst) -> bool {
         matches!(self.names.function.insts[inst].op, Op::Gpu(GpuOp::Dealloc {} | GpuOp::Release {}))
@@ -137,10 +133,10 @@ impl Reads<'_> {
                 "{name} uses {text} while a tensor_store reads it: a tensor_store_wait that leaves no more than {later} \
                  pending has to stand between"
             )),
-            Some(Read::Awaited) if self.is_placed(memory) && !self.is_end(inst) => Err(format!(
+            Some(Read::Awaited) if self.names.synchronized && !self.is_end(inst) => Err(format!(
                 "{name} uses {text} when one thread alone has waited for its tensor_store: a barrier has to stand between"
             )),
-            Some(Read::Loaded) if self.is_placed(memory) && !self.is_end(inst) => Err(format!(
+            Some(Read::Loaded) if self.names.synchronized && !self.is_end(inst) => Err(format!(
                 "{name} overwrites {text}, which other threads may still read: a barrier has to stand between"
             )),
             Some(Read::Loaded | Read::Awaited) if is_tensor => Err(format!(

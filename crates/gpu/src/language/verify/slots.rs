@@ -70,6 +70,8 @@ impl Edge {
 /// What is known of the values of a function.
 pub struct Names<'f> {
     pub function: &'f Function,
+    /// Whether barriers stand wherever threads have to wait for each other.
+    pub synchronized: bool,
     /// The instruction that a region belongs to.
     pub(super) owners: SecondaryMap<Block, Option<Inst>>,
     /// The block that an instruction stands in.
@@ -80,7 +82,7 @@ pub struct Names<'f> {
 }
 
 impl<'f> Names<'f> {
-    pub fn new(function: &'f Function) -> Self {
+    pub fn new(function: &'f Function, synchronized: bool) -> Self {
         let mut owners = SecondaryMap::new();
         let mut blocks = SecondaryMap::new();
         for inst in &function.blocks[function.entry].insts {
@@ -95,7 +97,7 @@ impl<'f> Names<'f> {
             }
         });
         let sums = RefCell::default();
-        let mut names = Self { function, owners, blocks, counted: EntitySet::new(), sums };
+        let mut names = Self { function, synchronized, owners, blocks, counted: EntitySet::new(), sums };
         names.counted = names.count();
         names
     }
@@ -208,11 +210,6 @@ impl<'f> Names<'f> {
             return None;
         }
         self.root(*self.sources(value).first()?)
-    }
-
-    /// Whether memory has its place.
-    pub fn is_placed(&self, root: Value) -> bool {
-        matches!(self.function.defining_op(root), Some(Op::Gpu(GpuOp::Alloc { offset: Deferred(Some(_)) })))
     }
 
     /// How many slots some memory has.

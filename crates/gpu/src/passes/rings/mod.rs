@@ -32,7 +32,7 @@ use crate::language::verify::slots::Names;
 /// If a ring is used in a way that no row of the table is for.
 pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let function = module.kernel();
-    let names = Names::new(function);
+    let names = Names::new(function, false);
     let plans = plan::plans(&names, module.header.num_warps)?;
     let counts = counts::count(&names, &plans);
     let parts = lower::Parts::new(&names, &plans);
