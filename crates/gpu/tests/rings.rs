@@ -33,7 +33,24 @@ fn text(body: &str) -> String {
         .replace("PENDING", "pending<fp32[64, 8]@L0>")
         .replace("ACC", "fp32[64, 8]@L0")
         .replace("SMALL", "buffer<1, fp16[16, 8]@L3>");
-    format!("{HEAD}{body}\nreturn_values\n}}\n")
+    let head = match body.matches("yield_values\n} () {").count() {
+        _ if !body.contains("warp_roles") => HEAD.into(),
+        3 => head_of_roles(16),
+        _ => head_of_roles(8),
+    };
+    format!("{head}{body}\nreturn_values\n}}\n")
+}
+
+/// The head of a kernel of so many warps, of which four at least have a role: outside of them its tiles are spread over all.
+fn head_of_roles(warps: usize) -> String {
+    let copies = " (0,0)".repeat((warps / 4).ilog2() as usize);
+    let (layouts, code) = HEAD.split_once("kernel").expect("a kernel stands in the text");
+    let mut layouts = layouts.replacen(" 4 warps", &format!(" {warps} warps"), 1);
+    for (number, line) in HEAD.lines().skip(1).take(2).enumerate() {
+        let layout = line.split_once(" = ").map_or("", |(_, layout)| layout);
+        layouts += &format!("L{} = {layout}{copies}\n", 4 + number);
+    }
+    layouts + "kernel" + &code.replace("@L0", "@L4").replace("@L1", "@L5")
 }
 
 /// The text behind the head after a pass, or its refusal.
@@ -51,7 +68,9 @@ fn after(body: &str, last: &str) -> String {
     verify(&module).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let again = parse_dialect::<Gpu>(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(print(&again, false), text);
-    let body = text.split_once("width = 2} : fp16[64, 16]@L1\n").map_or("", |(_, body)| body);
+    let layout = if text.contains("warp_roles") { "@L5" } else { "@L1" };
+    let end = format!("width = 2}} : fp16[64, 16]{layout}\n");
+    let body = text.split_once(&end).map_or("", |(_, body)| body);
     body.replace("{options = \"stages=0 unroll=0\"}", "LOOP")
         .replace(" {cache = \"\", axis = 1, width = 2}", "")
         .replace(" {instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0}", "")
@@ -188,7 +207,7 @@ fn nested_loops_carry_on() {
     check(
         "
 %r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
-warp_roles {warps = [1, 3], registers = [24, 240]} () {
+warp_roles {warps = [4, 4], registers = [24, 240]} () {
 for_loop %from, %n, %by LOOP! (%j: int32) {
 for_loop %from, %n, %by LOOP! (%i: int32) {
 %e = acquire %r : EMPTY
@@ -382,7 +401,7 @@ fn roles(fill: &str, read: &str) -> String {
         "
 %r = alloc {{offset = ?}} : ring<2, fp16[64, 16]@L2>
 %m = alloc {{offset = ?}} : SMALL
-warp_roles {{warps = [1, 3], registers = [24, 240]}} () {{
+warp_roles {{warps = [4, 4], registers = [24, 240]}} () {{
 %mine = splat %p {{shape = [64, 16]}} : *fp16[64, 16]@L1
 for_loop %from, %n, %by LOOP! (%i: int32) {{
 %e = acquire %r : EMPTY
@@ -433,13 +452,14 @@ fn stores_of_a_role() {
 }
 
 #[test]
-fn two_roles_read_every_slot() {
+fn several_roles_read_every_slot() {
     let body = roles("tensor_fill %e, %t, %from, %i", LOAD);
     let (before, reader) = body.rsplit_once("} () {").expect("there are two roles");
     let reader = reader.trim_end_matches("\ndealloc %r").trim_end_matches('}');
-    let body = format!("{before}}} () {{{reader}}} () {{{reader}}}").replace("[1, 3]", "[1, 1, 2]");
-    let body = body.replace("[24, 240]", "[24, 240, 240]");
-    check(&body, "two_roles_read_every_slot");
+    let body = format!("{before}}} () {{{reader}}} () {{{reader}}} () {{{reader}}}");
+    let body = body.replace("[4, 4]", "[4, 4, 4, 4]");
+    let body = body.replace("[24, 240]", "[24, 152, 152, 152]");
+    check(&body, "several_roles_read_every_slot");
 }
 
 /// Partial sums from one role to another, and back.
@@ -448,7 +468,7 @@ fn rings_both_ways() {
     let body = "
 %r = alloc {offset = ?} : ring<1, fp16[64, 16]@L2>
 %s = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
-warp_roles {warps = [2, 2], registers = [0, 0]} () {
+warp_roles {warps = [4, 4], registers = [0, 0]} () {
 %mine = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
 %y = load %mine {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1
 %e = acquire %r : EMPTY

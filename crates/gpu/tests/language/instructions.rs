@@ -291,11 +291,17 @@ fn threads_that_do_not_add_up() {
         (roles("[1, 2]", "[0, 0]"), "the roles take 3 warps of 2"),
         (roles("[1]", "[0, 0]"), "2 roles, but 1 numbers of warps and 2 of registers"),
         (roles("[1, 1]", "[0]"), "2 roles, but 2 numbers of warps and 1 of registers"),
-        (roles("[1, 1]", "[2048, 8]"), "the roles take 65792 registers, a multiprocessor has 65536"),
+        (roles("[1, 1]", "[2048, 24]"), "a thread takes 24 to 256 registers in steps of 8, not 2048"),
     ];
     for (body, expected) in &cases {
         refused(&[(body, expected)]);
     }
+    let body = roles("[8, 8]", "[240, 240]");
+    let text = format!(
+        "gpu sm_90a, 16 warps, 0 bytes of shared memory\nkernel func0 @k() {{\n{body}\nreturn_values\n}}\n"
+    );
+    let error = parse_dialect::<Gpu>(&text).expect_err("a multiprocessor has fewer registers");
+    assert!(error.message.contains("the roles take 122880 registers at the beginning"), "{}", error.message);
     refused(&[
         ("named_barrier {barrier = 0, threads = 64}", "there is no barrier 0 for 64 of 64 threads"),
         ("named_barrier {barrier = 16, threads = 64}", "there is no barrier 16"),

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Inst, Operation, Value};
 
-use super::super::{Deferred, Function, GpuOp, Op, Type};
+use super::super::{Function, GpuOp, Op, Type};
 use super::sums::{Sum, modulo};
 
 /// A slot of some memory.
