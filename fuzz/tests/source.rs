@@ -269,7 +269,7 @@ fn lower_all(text: &str, types: u8) -> usize {
             }
         };
         let arguments = host.parameters(kernel).into_iter().map(argument).collect();
-        match lower(&Request { kernel, arguments, options: options }, &mut host) {
+        match lower(&Request { kernel, arguments, options }, &mut host) {
             Ok(module) => {
                 if let Err(error) = verify(&module) {
                     panic!("{error}\n{text}\n{}", tilewright_ir::print(&module, false));

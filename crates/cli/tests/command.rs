@@ -84,10 +84,10 @@ fn the_text_of_the_gpu_stage_is_input_as_well() {
     let text = file("total.gpu", gpu.as_bytes()).display().to_string();
     assert_eq!(outcome(&["compile", &text, "--emit", "gpu"]), (0, gpu.clone()));
     // The text has no places in the source.
-    let code = |ptx: &str| -> String {
+    let code = |ptx: &str| -> Vec<String> {
         let lines =
             ptx.lines().filter(|line| !line.trim_start().starts_with(['/', '.']) || line.contains(".reg"));
-        lines.map(|line| format!("{line}\n")).collect()
+        lines.map(str::to_owned).collect()
     };
     let (status, again) = outcome(&["compile", &text, "--emit", "ptx"]);
     assert_eq!((status, code(&again)), (0, code(&ptx)));

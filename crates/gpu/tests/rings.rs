@@ -45,11 +45,12 @@ fn text(body: &str) -> String {
 fn head_of_roles(warps: usize) -> String {
     let copies = " (0,0)".repeat((warps / 4).ilog2() as usize);
     let (layouts, code) = HEAD.split_once("kernel").expect("a kernel stands in the text");
-    let mut layouts = layouts.replacen(" 4 warps", &format!(" {warps} warps"), 1);
-    for (number, line) in HEAD.lines().skip(1).take(2).enumerate() {
-        let layout = line.split_once(" = ").map_or("", |(_, layout)| layout);
-        layouts += &format!("L{} = {layout}{copies}\n", 4 + number);
-    }
+    let layouts = layouts.replacen(" 4 warps", &format!(" {warps} warps"), 1);
+    let spread = |line: &str| {
+        line.split_once(" = ").map_or_else(String::new, |(_, layout)| format!("{layout}{copies}"))
+    };
+    let [accumulator, a] = [1, 2].map(|line| HEAD.lines().nth(line).map_or_else(String::new, spread));
+    let layouts = format!("{layouts}L4 = {accumulator}\nL5 = {a}\n");
     layouts + "kernel" + &code.replace("@L0", "@L4").replace("@L1", "@L5")
 }
 
