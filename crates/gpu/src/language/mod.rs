@@ -2,7 +2,7 @@
 //! shared memory, asynchronous copies and products, barriers, warps with roles.
 //!
 //! ```text
-//! gpu sm_80, 4 warps, 256 bytes of shared memory
+//! gpu sm_80, 4 warps, 256 bytes of shared memory, synchronized
 //! L0 = [128] register lane (1) (2) (4) (8) (16) warp (32) (64)
 //! …
 //! %1 = alloc {offset = 0} : buffer<1, fp32[128]@L1>
