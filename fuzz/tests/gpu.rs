@@ -3,7 +3,7 @@
 
 use tilewright_cpu::memory::Region;
 use tilewright_fuzz::kernel::{Argument, Kernel, kernel};
-use tilewright_gpu::Target;
+use tilewright_gpu::GpuTarget;
 use tilewright_ir::{Accuracy, Dtype, ElementwiseFn, Module, OPS, Op, print, verify};
 
 /// The memory of a launch: each argument's, its place in it, and its length.
@@ -84,11 +84,11 @@ fn optimized(kernel: &Kernel) -> Module {
 
 /// What the kernel leaves in the simulator; what the GPU path says where it refuses it.
 fn in_simulator(kernel: &Kernel, module: &Module, target: &str, warps: u32) -> Result<Vec<Vec<u8>>, String> {
-    let program = tilewright_gpu::compile(module, Target::named(target).expect("it is one"), warps)
+    let program = tilewright_gpu::compile(module, GpuTarget::named(target).expect("it is one"), warps)
         .map_err(|diagnostic| format!("{diagnostic:?}"))?;
     let ptx = tilewright_ptx::lower(&program).map_err(|diagnostic| format!("{diagnostic:?}"))?;
     let ptx = tilewright_ptx::isa::print(&ptx);
-    let device = tilewright_sim::Target::new(target).expect("the simulator has it");
+    let device = tilewright_sim::SimTarget::new(target).expect("the simulator has it");
     let loaded =
         tilewright_sim::Simulator::new(device).load(&ptx).unwrap_or_else(|error| panic!("{error}\n{ptx}"));
     let mut memory = Memory::new(&kernel.arguments);

@@ -42,7 +42,7 @@ pub struct GpuCode {
     /// The text of the module.
     pub ptx: String,
     /// What it is for.
-    pub target: tilewright_gpu::Target,
+    pub target: tilewright_gpu::GpuTarget,
     /// Threads of a block.
     pub threads: u32,
     /// Bytes of shared memory that a launch has to give a block.

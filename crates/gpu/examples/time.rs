@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use tilewright_gpu::{Target, compile};
+use tilewright_gpu::{GpuTarget, compile};
 
 const TIMES: u32 = 50;
 
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [target, num_warps, files @ ..] = &arguments[..] else {
         return Err("time TARGET WARPS FILES".into());
     };
-    let (target, num_warps) = (Target::named(target)?, num_warps.parse()?);
+    let (target, num_warps) = (GpuTarget::named(target)?, num_warps.parse()?);
     for file in files {
         let module = tilewright_ir::parse(&std::fs::read_to_string(file)?)?;
         let mut best = f64::INFINITY;

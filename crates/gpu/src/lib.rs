@@ -26,7 +26,7 @@ use language::Module;
 
 pub use layout_rules::{element_bits, fma_operand_layout};
 pub use passes::{PASSES, Pass};
-pub use target::{Feature, Features, Target, TargetError};
+pub use target::{Feature, Features, GpuTarget, TargetError};
 
 /// A kernel with a layout for every value, before the passes over the language: tile IR that says where its elements are.
 ///
@@ -34,7 +34,7 @@ pub use target::{Feature, Features, Target, TargetError};
 /// What the GPU path cannot do. The number of warps is a power of two up to 32.
 pub fn assign_layouts(
     module: &ir::Module,
-    target: Target,
+    target: GpuTarget,
     num_warps: u32,
 ) -> Result<Module, Box<Diagnostic>> {
     let mut module = tile::legality::without_calls(module);
@@ -49,7 +49,7 @@ pub fn assign_layouts(
 ///
 /// # Errors
 /// What the GPU path cannot do, and what does not fit into shared memory.
-pub fn compile(module: &ir::Module, target: Target, num_warps: u32) -> Result<Module, Box<Diagnostic>> {
+pub fn compile(module: &ir::Module, target: GpuTarget, num_warps: u32) -> Result<Module, Box<Diagnostic>> {
     let mut program = assign_layouts(module, target, num_warps)?;
     verify(&program, "assign");
     run_passes(&mut program)?;

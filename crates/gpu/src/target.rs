@@ -38,7 +38,7 @@ pub struct Features(u32);
 
 /// A kind of GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Target {
+pub struct GpuTarget {
     /// The name that PTX has for it, as in `.target sm_90a`.
     pub name: &'static str,
     /// Major and minor compute capability times 10, as in 90.
@@ -114,16 +114,16 @@ const HOPPER: &[Feature] = &[
     Feature::Wgmma,
 ];
 
-impl Target {
+impl GpuTarget {
     /// Every target. The PTX version is the oldest that has all features. The bytes of shared memory are those of the CUDA
     /// programming guide's table of technical specifications, per block with opt-in.
-    pub const ALL: &[Target] = &[
-        Target::new("sm_75", 75, (6, 5), TURING, 64 << 10),
-        Target::new("sm_80", 80, (7, 0), AMPERE, 163 << 10),
-        Target::new("sm_86", 86, (7, 1), AMPERE, 99 << 10),
-        Target::new("sm_87", 87, (7, 4), AMPERE, 163 << 10),
-        Target::new("sm_89", 89, (8, 4), ADA, 99 << 10),
-        Target::new("sm_90a", 90, (8, 0), HOPPER, 227 << 10),
+    pub const ALL: &[GpuTarget] = &[
+        GpuTarget::new("sm_75", 75, (6, 5), TURING, 64 << 10),
+        GpuTarget::new("sm_80", 80, (7, 0), AMPERE, 163 << 10),
+        GpuTarget::new("sm_86", 86, (7, 1), AMPERE, 99 << 10),
+        GpuTarget::new("sm_87", 87, (7, 4), AMPERE, 163 << 10),
+        GpuTarget::new("sm_89", 89, (8, 4), ADA, 99 << 10),
+        GpuTarget::new("sm_90a", 90, (8, 0), HOPPER, 227 << 10),
     ];
 
     const fn new(
@@ -151,7 +151,7 @@ impl Target {
 
 impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = Target::ALL.iter().map(|target| target.name).collect();
+        let names: Vec<&str> = GpuTarget::ALL.iter().map(|target| target.name).collect();
         write!(f, "there is no target `{}`; there are {}", self.found, names.join(", "))
     }
 }

@@ -215,7 +215,7 @@ fn built() -> Module {
         .into(),
         statement(StatementKind::Instruction {
             guard: Some(Predicate { register: predicate, negated: true }),
-            instruction: Bra { uniform: false, target: Target(end) }.into(),
+            instruction: Bra { uniform: false, target: BranchTarget(end) }.into(),
         }),
         Instruction::from(Red {
             semantics: Some(Semantics::Relaxed),

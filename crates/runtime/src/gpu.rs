@@ -47,7 +47,7 @@ impl Loaded {
         match device {
             Device::Cuda(_) => Self::on_gpu(name, code, device, options),
             Device::Cpu | Device::Sim(_) => {
-                let target = sim::Target::new(code.target.name).expect("the simulator knows every target");
+                let target = sim::SimTarget::new(code.target.name).expect("the simulator knows every target");
                 let loaded = sim::Simulator::new(target).load(&code.ptx);
                 let refuse = |error: sim::LoadError| {
                     let message = format!("kernel `{name}`: the simulator cannot load the PTX: {error}");

@@ -19,7 +19,7 @@ use std::fs;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use tilewright_sim::{Launch, Region, Simulator, Target};
+use tilewright_sim::{Launch, Region, SimTarget, Simulator};
 
 enum Argument {
     /// A file, and room for its bytes at an address as the driver gives them: a multiple of 256.
@@ -90,7 +90,7 @@ fn read(path: &str) -> Outcome<Description> {
 
 fn run(path: &str) -> Outcome<()> {
     let mut description = read(path)?;
-    let target = Target::new(&description.target).ok_or("no such target")?;
+    let target = SimTarget::new(&description.target).ok_or("no such target")?;
     let start = Instant::now();
     let module = Simulator::new(target).load(&fs::read_to_string(&description.ptx)?)?;
     let kernel = match &description.kernel {

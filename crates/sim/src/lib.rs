@@ -48,23 +48,23 @@ pub use launch::Launch;
 pub use memory::{Region, Space};
 pub use module::{LoadError, Module};
 pub use report::{Instruction, Report};
-pub use target::Target;
+pub use target::SimTarget;
 pub use tensor::Swizzle;
 
 /// A simulated device.
 #[derive(Clone, Debug)]
 pub struct Simulator {
-    target: Target,
+    target: SimTarget,
 }
 
 impl Simulator {
     /// A device of a target.
-    pub fn new(target: Target) -> Self {
+    pub fn new(target: SimTarget) -> Self {
         Self { target }
     }
 
     /// Its target.
-    pub fn target(&self) -> &Target {
+    pub fn target(&self) -> &SimTarget {
         &self.target
     }
 

@@ -15,7 +15,7 @@ use crate::memory::variables::{ALIGNMENT, Storage};
 use crate::memory::{Global, Region};
 use crate::numeric::Format;
 use crate::numeric::convert::Conversion;
-use crate::target::Target;
+use crate::target::SimTarget;
 
 /// Why a module cannot be loaded.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl std::error::Error for LoadError {}
 
 /// A loaded module. Its variables keep what kernels write to them from launch to launch.
 pub struct Module {
-    pub(crate) target: Target,
+    pub(crate) target: SimTarget,
     isa: isa::Module,
     /// The lines of the text, if it was loaded from one.
     lines: Vec<String>,
@@ -66,7 +66,7 @@ impl fmt::Debug for Module {
 }
 
 impl Module {
-    pub(crate) fn load(target: &Target, isa: isa::Module, text: &str) -> Result<Self, LoadError> {
+    pub(crate) fn load(target: &SimTarget, isa: isa::Module, text: &str) -> Result<Self, LoadError> {
         if !target.runs(&isa.target) {
             return Err(LoadError::Target { module: isa.target, device: target.name().into() });
         }

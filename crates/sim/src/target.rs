@@ -2,7 +2,7 @@
 
 /// A target of the simulator.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Target {
+pub struct SimTarget {
     name: String,
     /// The compute capability, 90 for `sm_90`.
     capability: u32,
@@ -19,7 +19,7 @@ const SHARED_LIMITS: [(u32, usize); 7] = [
     (0, 64 << 10),
 ];
 
-impl Target {
+impl SimTarget {
     /// The target of a name, as `sm_90` or `sm_90a`; `None` if it is none, or below `sm_75`.
     pub fn new(name: &str) -> Option<Self> {
         let (capability, _) = parse(name)?;
@@ -64,11 +64,11 @@ mod tests {
 
     #[test]
     fn modules_run_on_their_target_and_above() {
-        let hopper = Target::new("sm_90").unwrap();
+        let hopper = SimTarget::new("sm_90").unwrap();
         assert!(hopper.runs("sm_75") && hopper.runs("sm_90") && hopper.runs("sm_90a"));
         assert!(!hopper.runs("sm_100") && !hopper.runs("sm_80a") && !hopper.runs("gfx90a"));
-        assert!(Target::new("sm_70").is_none() && Target::new("hopper").is_none());
-        assert_eq!(Target::new("sm_80").unwrap().shared_bytes(), 163 << 10);
-        assert_eq!(Target::new("sm_89").unwrap().shared_bytes(), 99 << 10);
+        assert!(SimTarget::new("sm_70").is_none() && SimTarget::new("hopper").is_none());
+        assert_eq!(SimTarget::new("sm_80").unwrap().shared_bytes(), 163 << 10);
+        assert_eq!(SimTarget::new("sm_89").unwrap().shared_bytes(), 99 << 10);
     }
 }

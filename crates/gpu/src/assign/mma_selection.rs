@@ -11,7 +11,7 @@ use crate::assign::cost::LayoutCosts;
 use crate::language::LayoutId;
 use crate::layout_rules::LANES;
 use crate::layout_rules::fma_operand_layout;
-use crate::target::{Feature, Target};
+use crate::target::{Feature, GpuTarget};
 
 /// How a product is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub struct Products {
 
 impl Products {
     /// Decides how each product is computed.
-    pub fn new(function: &Function, target: Target, num_warps: u32, layouts: &mut LayoutCosts) -> Self {
+    pub fn new(function: &Function, target: GpuTarget, num_warps: u32, layouts: &mut LayoutCosts) -> Self {
         let dots = dots(function);
         let chained = chained(function, &dots);
         let mut planned = SecondaryMap::new();
@@ -70,7 +70,7 @@ impl Products {
 
 /// Converts operands that no instruction takes to a type that one does, and accumulators of 16 bits to fp32 where they are
 /// not the tensor cores'.
-pub fn convert_operands(function: &mut Function, target: Target) {
+pub fn convert_operands(function: &mut Function, target: GpuTarget) {
     for (block, inst) in places(function) {
         let types = Types::of(function, inst);
         let wanted = types.supported(target);
@@ -202,7 +202,7 @@ impl Types {
     }
 
     /// The types of operands and accumulator that the product is computed in.
-    fn supported(&self, target: Target) -> [Dtype; 3] {
+    fn supported(&self, target: GpuTarget) -> [Dtype; 3] {
         let [a, b, accumulator] = self.dtypes;
         if self.tensor_core(Shape3::of(self), target).is_some() || !accumulator.is_float() {
             return self.dtypes;
@@ -224,7 +224,7 @@ impl Types {
     }
 
     /// The instruction for these types, if the target has one and the tiles are not smaller.
-    fn tensor_core(&self, shape: Shape3, target: Target) -> Option<Mma> {
+    fn tensor_core(&self, shape: Shape3, target: GpuTarget) -> Option<Mma> {
         use Dtype as D;
         let has = |feature| target.features.has(feature);
         let [a, b, accumulator] = self.dtypes;

@@ -23,7 +23,7 @@ use tilewright_ir as ir;
 use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
 
 use crate::language::Module;
-use crate::target::Target;
+use crate::target::GpuTarget;
 use cost::LayoutCosts;
 use equivalence::Classes;
 use mma_selection::Products;
@@ -31,7 +31,7 @@ use propagation::{Decided, Demands};
 use rematerialization::Rematerializable;
 
 /// Gives every value of a kernel without calls a layout.
-pub fn assign_layouts(module: &ir::Module, target: Target, num_warps: u32) -> Module {
+pub fn assign_layouts(module: &ir::Module, target: GpuTarget, num_warps: u32) -> Module {
     let function = module.kernel();
     let addresses = analyze_assuming(function, Assumptions { no_signed_overflow: true });
     // Numbers that programs compute with may wrap around, unlike those that they make addresses of.

@@ -13,7 +13,7 @@ use crate::assign::rematerialization::Rematerializable;
 use crate::assign::selection::Choice;
 use crate::language::LayoutId;
 use crate::layout_rules::{default_layout, operand_layout, reduced_layout};
-use crate::target::Target;
+use crate::target::GpuTarget;
 
 /// The layout that each instruction is executed in and its operands are wanted in.
 pub struct Demands {
@@ -34,7 +34,7 @@ pub struct Decided<'a> {
     pub addresses: &'a Infos,
     /// What is known of all values.
     pub certain: &'a Infos,
-    pub target: Target,
+    pub target: GpuTarget,
     pub num_warps: u32,
 }
 

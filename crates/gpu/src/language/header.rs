@@ -10,13 +10,13 @@
 use std::fmt::Write;
 
 use super::layouts::Layouts;
-use crate::target::Target;
+use crate::target::GpuTarget;
 
 /// The head of a module.
 #[derive(Clone, Debug)]
 pub struct Header {
     /// The kind of GPU.
-    pub target: Target,
+    pub target: GpuTarget,
     /// The warps of a block, a power of two.
     pub num_warps: u32,
     /// The shared memory of a block, in bytes.
@@ -32,13 +32,13 @@ pub struct Header {
 
 impl Default for Header {
     fn default() -> Self {
-        Self::new(Target::ALL[0], 4)
+        Self::new(GpuTarget::ALL[0], 4)
     }
 }
 
 impl Header {
     /// Of a kernel for a target, with so many warps in a block.
-    pub fn new(target: Target, num_warps: u32) -> Self {
+    pub fn new(target: GpuTarget, num_warps: u32) -> Self {
         Self {
             target,
             num_warps,
@@ -70,7 +70,7 @@ impl Header {
         let expected = "expected `gpu sm_90a, 4 warps, 0 bytes of shared memory`";
         let first = lines.next().and_then(|line| line.strip_prefix("gpu ")).ok_or(expected)?;
         let mut parts = first.split(", ");
-        let target = Target::named(parts.next().unwrap_or_default()).map_err(|error| error.to_string())?;
+        let target = GpuTarget::named(parts.next().unwrap_or_default()).map_err(|error| error.to_string())?;
         let mut number = |unit: &str| {
             let part = parts.next().and_then(|part| part.strip_suffix(unit));
             part.and_then(|number| number.parse::<u32>().ok()).ok_or(expected)

@@ -21,7 +21,7 @@ mod texts;
 mod tiles;
 
 use tilewright_gpu::language::Module as Program;
-use tilewright_gpu::{PASSES, Target};
+use tilewright_gpu::{GpuTarget, PASSES};
 use tilewright_ir::{Module, parse, print};
 
 /// The kernels of the benchmarks, as the passes before leave them; `attention_fp16` scales the scores instead of the queries.
@@ -38,8 +38,8 @@ fn module(text: &str) -> Module {
     parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-fn target(name: &str) -> Target {
-    Target::named(name).expect("it is known")
+fn target(name: &str) -> GpuTarget {
+    GpuTarget::named(name).expect("it is known")
 }
 
 /// A kernel with layouts, before the passes.

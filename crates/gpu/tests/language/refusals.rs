@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use expect_test::{Expect, expect};
-use tilewright_gpu::{Target, compile};
+use tilewright_gpu::{GpuTarget, compile};
 use tilewright_ir::print;
 
 use crate::common::generate::{EVERYTHING, program};
 use crate::{has_powers_of_two, module};
 
 fn refused(text: &str, target: &str, num_warps: u32, expected: &Expect) {
-    let target = Target::named(target).expect("it is known");
+    let target = GpuTarget::named(target).expect("it is known");
     let Err(diagnostic) = compile(&module(text), target, num_warps) else { panic!("it is compiled") };
     let mut lines = vec![format!("{}: {}", diagnostic.code.name(), diagnostic.message)];
     lines.extend(diagnostic.notes.iter().chain(&diagnostic.hint).cloned());
@@ -103,7 +103,7 @@ fn random_programs_are_compiled_or_refused() {
     let mut refused = 0;
     for seed in 0..200 {
         let module = program(seed, EVERYTHING);
-        let target = Target::named("sm_75").expect("it is known");
+        let target = GpuTarget::named("sm_75").expect("it is known");
         let result = compile(&module, target, 4);
         if has_powers_of_two(&module) {
             assert!(result.is_ok());
@@ -141,7 +141,7 @@ fn deep_kernels_are_compiled() {
     }
     text += "return_values\n}";
     let compiling = std::thread::Builder::new().stack_size(2 << 20).spawn(move || {
-        let target = Target::named("sm_80").expect("it is known");
+        let target = GpuTarget::named("sm_80").expect("it is known");
         compile(&module(&text), target, 4).map(|program| print(&program, false).len())
     });
     let length = compiling.expect("a thread starts").join().expect("it does not overflow");

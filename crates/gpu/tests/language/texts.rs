@@ -5,7 +5,7 @@
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu::language::Gpu;
-use tilewright_gpu::{PASSES, Target, assign_layouts};
+use tilewright_gpu::{GpuTarget, PASSES, assign_layouts};
 use tilewright_ir::{parse, parse_dialect, verify};
 use tilewright_testkit::run_text_cases;
 
@@ -41,7 +41,7 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
 /// The program with layouts, for `sm_80, 4`.
 fn assigned(arguments: &str, input: &str) -> Result<Result<Program, Box<Diagnostic>>, String> {
     let (target, warps) = arguments.split_once(", ").ok_or("assign takes a target and a number of warps")?;
-    let target = Target::named(target).map_err(|error| error.to_string())?;
+    let target = GpuTarget::named(target).map_err(|error| error.to_string())?;
     let warps = warps.parse().map_err(|_| "the number of warps is a number")?;
     let module = parse(input).map_err(|error| error.to_string())?;
     Ok(assign_layouts(&module, target, warps))

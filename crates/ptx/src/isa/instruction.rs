@@ -32,8 +32,8 @@ use super::modifier::{
 };
 use super::module::RegisterId;
 use super::operand::{
-    Access, Accumulators, Address, BranchTableId, CachePolicy, CallOperands, Coordinates, Destination,
-    DestinationPair, Destinations, Predicate, Source, Sources, Target, TensorAddress,
+    Access, Accumulators, Address, BranchTableId, BranchTarget, CachePolicy, CallOperands, Coordinates,
+    Destination, DestinationPair, Destinations, Predicate, Source, Sources, TensorAddress,
 };
 use super::operand_form::{InstructionForm, Operand};
 use super::parse::operands::{Mismatch, OperandParser};
@@ -603,7 +603,7 @@ instructions! {
     // Control.
 
     /// Jumps.
-    Bra bra "bra" [uniform = ".uni"] (target: Target);
+    Bra bra "bra" [uniform = ".uni"] (target: BranchTarget);
     /// Jumps to a label of a list.
     BrxIdx brx_idx "brx.idx" [uniform = ".uni"] (index: Source, targets: BranchTableId);
     /// Calls a function.

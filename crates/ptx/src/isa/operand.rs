@@ -120,7 +120,7 @@ pub struct CachePolicy(pub Source);
 
 /// A place to jump to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Target(pub LabelId);
+pub struct BranchTarget(pub LabelId);
 
 /// The list of labels that an indexed branch chooses from; see [`BranchTable`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

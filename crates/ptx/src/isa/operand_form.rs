@@ -4,8 +4,8 @@ use super::instruction::Instruction;
 use super::modifier::Opcode;
 use super::module::RegisterId;
 use super::operand::{
-    Access, Accumulators, Address, AddressBase, BranchTableId, CachePolicy, CallOperands, Callee,
-    Coordinates, Destination, DestinationPair, Destinations, Predicate, Source, Sources, Target,
+    Access, Accumulators, Address, AddressBase, BranchTableId, BranchTarget, CachePolicy, CallOperands,
+    Callee, Coordinates, Destination, DestinationPair, Destinations, Predicate, Source, Sources,
     TensorAddress,
 };
 use super::parse::operands::{Mismatch, OperandParser};
@@ -378,7 +378,7 @@ macro_rules! name_operand {
     };
 }
 
-name_operand!(Target, target, target);
+name_operand!(BranchTarget, target, target);
 name_operand!(BranchTableId, branch_table, branch_table);
 
 impl Operand for CallOperands {

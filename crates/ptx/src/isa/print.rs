@@ -10,7 +10,8 @@ use super::module::{
     RegisterId, Statement, StatementKind, Variable, VariableId,
 };
 use super::operand::{
-    Address, AddressBase, BranchTableId, CallOperands, Callee, Immediate, Prototype, Source, Symbol, Target,
+    Address, AddressBase, BranchTableId, BranchTarget, CallOperands, Callee, Immediate, Prototype, Source,
+    Symbol,
 };
 use super::operand_form::Operand;
 use super::parse::alias;
@@ -489,7 +490,7 @@ impl OperandPrinter<'_> {
         self.out.push('}');
     }
 
-    pub(crate) fn target(&mut self, target: Target) {
+    pub(crate) fn target(&mut self, target: BranchTarget) {
         self.out.push_str(&self.function.labels[target.0].name);
     }
 

@@ -42,7 +42,7 @@ impl Lowering<'_> {
         let passes = self.builder.label("passes");
         if fails != Scalar::TRUE {
             let guard = self.builder.predicate(fails.plus(Width::Pred, 1));
-            self.builder.emit_if(Some(guard), isa::Bra { uniform: false, target: isa::Target(passes) });
+            self.builder.emit_if(Some(guard), isa::Bra { uniform: false, target: isa::BranchTarget(passes) });
         }
         self.builder.open();
         self.fail(inst, failure);

@@ -10,7 +10,7 @@ use tilewright_ir::{Block, Element, ElementwiseFn, Inst, OpFamily, Operation, Va
 
 use super::builder::{Line, Scalar, Width};
 use super::{Lowered, Lowering, memory_bits};
-use crate::isa::{self, Comparison, LabelId, RegisterId, Target};
+use crate::isa::{self, BranchTarget, Comparison, LabelId, RegisterId};
 
 /// A register that carries one or more registers of a value around a loop.
 struct Carried {
@@ -38,7 +38,7 @@ struct Counter {
 
 /// A jump.
 pub(super) fn jump(target: LabelId) -> isa::Bra {
-    isa::Bra { uniform: false, target: Target(target) }
+    isa::Bra { uniform: false, target: BranchTarget(target) }
 }
 
 impl Lowering<'_> {

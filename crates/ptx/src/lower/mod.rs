@@ -57,7 +57,7 @@ use std::rc::Rc;
 use cranelift_entity::SecondaryMap;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_gpu::language::{self as gpu, Op, Type};
-use tilewright_gpu::{Feature, Target};
+use tilewright_gpu::{Feature, GpuTarget};
 use tilewright_ir as ir;
 use tilewright_ir::{
     Block, CacheModifier, Dtype, Element, ElementwiseFn, EvictionPolicy, FuncId, HintKind, InputPrecision,
@@ -265,7 +265,7 @@ impl<'p> Lowering<'p> {
         self.tile(value).element
     }
 
-    fn target(&self) -> &'p Target {
+    fn target(&self) -> &'p GpuTarget {
         &self.program.header.target
     }
 

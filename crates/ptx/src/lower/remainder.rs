@@ -5,7 +5,7 @@ use super::Lowering;
 use super::builder::{Scalar, Width};
 use super::float::Float;
 use super::integer::{Bitwise, integer};
-use crate::isa::{self, Comparison, ScalarType, Target};
+use crate::isa::{self, BranchTarget, Comparison, ScalarType};
 
 const LONG: Width = Width::B64;
 
@@ -41,7 +41,7 @@ impl Lowering<'_> {
         builder.open();
         let is_done = builder.compare(LONG, true, Comparison::Le, left.into(), Scalar::constant(0));
         let guard = builder.predicate(is_done);
-        builder.emit_if(Some(guard), isa::Bra { uniform: false, target: Target(end) });
+        builder.emit_if(Some(guard), isa::Bra { uniform: false, target: BranchTarget(end) });
         let step = builder.extremum(LONG, true, false, left.into(), most);
         let count = builder.low_word(step);
         let b = builder.source(Width::B32, count);
@@ -49,7 +49,7 @@ impl Lowering<'_> {
         let next = unsigned_remainder(builder, shifted, divisor.mantissa);
         let fewer = builder.sub(LONG, left.into(), step);
         builder.assign_all(&[(LONG, rest, next), (LONG, left, fewer)]);
-        builder.emit(isa::Bra { uniform: false, target: Target(head) });
+        builder.emit(isa::Bra { uniform: false, target: BranchTarget(head) });
         let lines = builder.close_loop();
         builder.place(head);
         builder.append(lines);

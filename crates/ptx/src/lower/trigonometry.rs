@@ -8,7 +8,7 @@ use super::builder::{Builder, Scalar, Width};
 use super::float::{Float, f32_constant};
 use super::integer::{Bitwise, integer};
 use super::math32::{F32, SHIFTER};
-use crate::isa::{self, BoundMode, Comparison, Rounding, ScalarType, ShiftDirection, Target};
+use crate::isa::{self, BoundMode, BranchTarget, Comparison, Rounding, ScalarType, ShiftDirection};
 
 const SIGN: u64 = 0x8000_0000;
 /// Above this, the products are not exact enough.
@@ -31,7 +31,7 @@ impl Lowering<'_> {
         builder.assign(Width::B32, result, small);
         let skips = builder.predicate(is_large.plus(Width::Pred, 1));
         let end = builder.label("small");
-        builder.emit_if(Some(skips), isa::Bra { uniform: false, target: Target(end) });
+        builder.emit_if(Some(skips), isa::Bra { uniform: false, target: BranchTarget(end) });
         builder.open();
         let (r, quadrant) = builder.reduce_large(x);
         let large = builder.sine_of_remainder(r, quadrant, quarter);

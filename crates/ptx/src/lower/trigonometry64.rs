@@ -10,8 +10,8 @@ use super::float::Float;
 use super::integer::{Bitwise, integer};
 use super::memory::plain_load;
 use crate::isa::{
-    self, Address, AddressBase, Comparison, Immediate, Initializer, Rounding, ScalarType, Source, StateSpace,
-    Symbol, Target, Variable,
+    self, Address, AddressBase, BranchTarget, Comparison, Immediate, Initializer, Rounding, ScalarType,
+    Source, StateSpace, Symbol, Variable,
 };
 
 const F64: Float = Float::F64;
@@ -64,7 +64,7 @@ impl Lowering<'_> {
         builder.assign(LONG, result, small);
         let skips = builder.predicate(is_large.plus(Width::Pred, 1));
         let end = builder.label("small");
-        builder.emit_if(Some(skips), isa::Bra { uniform: false, target: Target(end) });
+        builder.emit_if(Some(skips), isa::Bra { uniform: false, target: BranchTarget(end) });
         builder.open();
         let table = self.two_over_pi();
         let builder = &mut self.builder;

@@ -1,7 +1,7 @@
 //! Kernels from source or IR text to PTX, and launches on the CPU and in the simulator.
 
 use tilewright_frontend::{Argument, Constant, HostValue, Options, Request, SourceHost};
-use tilewright_gpu::Target;
+use tilewright_gpu::GpuTarget;
 use tilewright_ir::{Dtype, Module};
 
 /// What tests' modules begin with.
@@ -132,7 +132,7 @@ pub fn checked_kernel(text: &str, signature: &str) -> Module {
 
 /// The PTX of a kernel, and the bytes of shared memory that it takes.
 pub fn lower(module: &Module, target: &str, warps: u32) -> (String, u32) {
-    let target = Target::named(target).expect("the tests name targets that there are");
+    let target = GpuTarget::named(target).expect("the tests name targets that there are");
     let program = tilewright_gpu::compile(module, target, warps).unwrap_or_else(|error| panic!("{error:#?}"));
     let ptx = tilewright_ptx::lower(&program).unwrap_or_else(|error| panic!("{error:#?}"));
     (tilewright_ptx::isa::print(&ptx), program.header.shared_bytes)
@@ -178,7 +178,7 @@ pub fn run_text(
     grid: [u32; 3],
     values: &mut [Value],
 ) -> Result<tilewright_sim::Report, String> {
-    let device = tilewright_sim::Target::new(target).expect("the simulator has the target");
+    let device = tilewright_sim::SimTarget::new(target).expect("the simulator has the target");
     let loaded =
         tilewright_sim::Simulator::new(device).load(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let name = loaded.kernels().next().expect("there is a kernel").to_owned();

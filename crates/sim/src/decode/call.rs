@@ -236,7 +236,7 @@ impl Decoder<'_> {
         Ok(Action::Nothing)
     }
 
-    pub(super) fn jump(&mut self, target: isa::Target) -> Action {
+    pub(super) fn jump(&mut self, target: isa::BranchTarget) -> Action {
         self.class = Class::Control;
         self.frame().jumps.push((u32::MAX, Jump::Label(target.0)));
         Action::Branch(0)

@@ -1,7 +1,7 @@
 //! What the tests share: launches of PTX text with arguments in the order of the kernel's parameters.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use tilewright_sim::{Fault, FaultKind, Launch, Module, Region, Report, Simulator, Target};
+use tilewright_sim::{Fault, FaultKind, Launch, Module, Region, Report, SimTarget, Simulator};
 
 /// An argument of a kernel.
 pub enum Argument<'a> {
@@ -22,7 +22,7 @@ pub fn value<T: bytemuck::NoUninit>(value: T) -> Argument<'static> {
 }
 
 pub fn load(target: &str, text: &str) -> Module {
-    let simulator = Simulator::new(Target::new(target).expect("a target"));
+    let simulator = Simulator::new(SimTarget::new(target).expect("a target"));
     simulator.load(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 

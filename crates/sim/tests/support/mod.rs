@@ -1,7 +1,7 @@
 //! What the tests of copies and of the tensor cores share: small kernels in PTX, and launches with tensor maps.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use tilewright_sim::{FaultKind, Launch, Region, Report, Simulator, Target};
+use tilewright_sim::{FaultKind, Launch, Region, Report, SimTarget, Simulator};
 
 /// A parameter of a kernel, or memory that it finds by other means.
 pub enum Argument<'a> {
@@ -35,7 +35,7 @@ pub struct Shape {
 
 /// Launches the only kernel of a module; parameters that are not given are zero.
 pub fn launch(ptx: &str, shape: &Shape, arguments: Vec<Argument<'_>>) -> Result<Report, FaultKind> {
-    let simulator = Simulator::new(Target::new("sm_90a").expect("a target"));
+    let simulator = Simulator::new(SimTarget::new("sm_90a").expect("a target"));
     let module = simulator.load(ptx).unwrap_or_else(|error| panic!("{error}\n{ptx}"));
     let kernel = module.kernels().next().expect("the module has a kernel").to_owned();
     let layout = module.parameters(&kernel).expect("the kernel can be decoded");

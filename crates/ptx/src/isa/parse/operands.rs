@@ -8,7 +8,7 @@ use super::scope::Entity;
 use super::{ParseErrorKind, expression, number};
 use crate::isa::module::RegisterId;
 use crate::isa::operand::{
-    Address, AddressBase, BranchTableId, CallOperands, Callee, Immediate, Source, Symbol, Target,
+    Address, AddressBase, BranchTableId, BranchTarget, CallOperands, Callee, Immediate, Source, Symbol,
 };
 use crate::isa::operand_form::Operand;
 use crate::isa::special::SpecialRegister;
@@ -255,9 +255,9 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         }
     }
 
-    pub(crate) fn target(&mut self) -> Result<Target, Mismatch> {
+    pub(crate) fn target(&mut self) -> Result<BranchTarget, Mismatch> {
         match self.entity("a label")? {
-            Some(Entity::Label(label)) => Ok(Target(label)),
+            Some(Entity::Label(label)) => Ok(BranchTarget(label)),
             Some(_) => self.before(ParseErrorKindAt::Expected("a label")),
             None => self.before(ParseErrorKindAt::Undeclared),
         }

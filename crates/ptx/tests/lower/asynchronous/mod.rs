@@ -7,7 +7,7 @@ mod refusals;
 mod roles;
 mod tensors;
 
-use tilewright_gpu::Target;
+use tilewright_gpu::GpuTarget;
 use tilewright_gpu::language::{Gpu, Header, LayoutId, Layouts, Module};
 use tilewright_layout::{Layout, blocked};
 use tilewright_sim::{Region, Report};
@@ -33,7 +33,7 @@ impl Head {
 
     /// The program with this kernel; `Err` is what the verifier says against it.
     pub fn parse(&self, kernel: &str) -> Result<Module, String> {
-        let target = Target::named(self.target).expect("the tests name targets that there are");
+        let target = GpuTarget::named(self.target).expect("the tests name targets that there are");
         let mut header = Header::new(target, self.warps);
         (header.shared_bytes, header.layouts) = (self.shared_bytes, self.layouts.clone());
         let text = format!("{}{kernel}", header.print());
@@ -63,7 +63,7 @@ impl Head {
 
     /// Runs a text of PTX in a block; `Err` is the fault.
     pub fn run(&self, text: &str, arguments: &mut [Argument<'_>]) -> Result<Report, String> {
-        let device = tilewright_sim::Target::new(self.target).expect("the simulator has the target");
+        let device = tilewright_sim::SimTarget::new(self.target).expect("the simulator has the target");
         let loaded = tilewright_sim::Simulator::new(device).load(text);
         let loaded = loaded.unwrap_or_else(|error| panic!("{error}\n{text}"));
         let name = loaded.kernels().next().expect("there is a kernel").to_owned();
