@@ -552,3 +552,25 @@ fn what_no_row_is_for_is_refused() {
     );
     refused(&inside, "it needs an mbarrier, and its alloc stands in a region: those are made once");
 }
+
+/// A conversion between warps would need a barrier of the block.
+#[test]
+fn what_crosses_the_warps_of_a_role_is_refused() {
+    let body = "
+warp_roles {warps = [4, 4], registers = [0, 0]} () {
+%mine = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
+%y = load %mine {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1
+%rows = reduce %y {axis = 0, scope = block} (%i: fp16, %j: fp16) {
+%k = add %i, %j : fp16
+yield_values %k
+} : fp16[16]@L6
+yield_values
+} () {
+yield_values
+}";
+    let row = "L6 = [16] register (1) (8) lane (2) (4) (0) (0) (0) warp (0) (0)\nkernel";
+    let text = text(body).replacen("kernel", row, 1);
+    let mut module = parse_dialect::<Gpu>(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let refusal = (PASSES[0].run)(&mut module).expect_err("there is no barrier for it");
+    assert_eq!(refusal.message, "`reduce` between the warps of a role is not supported");
+}

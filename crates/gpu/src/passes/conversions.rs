@@ -14,6 +14,7 @@
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
+use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{Block, Inst, Location, OpFamily, Operation, Value};
 use tilewright_layout::{
     Exchange, Input, Layout, Plan, Reduction, Space, SwizzleMode, convert, shared_plan, swizzled,
@@ -22,6 +23,7 @@ use tilewright_layout::{
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Scope, Type};
 use crate::layout_rules::{LANES, element_bits, rows};
 use crate::target::Feature;
+use crate::tile::legality::at;
 
 /// The most bytes that one access of a thread moves.
 const ACCESS_BYTES: u32 = 16;
@@ -29,14 +31,31 @@ const ACCESS_BYTES: u32 = 16;
 const MOST_OPERAND_REGISTERS: u32 = 32;
 
 /// Lowers the conversions and the reductions of a kernel that cross warps.
-pub fn lower_conversions(module: &mut Module) {
+///
+/// # Errors
+/// If one stands in a role of some warps: the barrier between its store and its load would be one of the whole block.
+pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
     let uses = Uses::new(function);
     let entry = function.entry;
     let moved = SecondaryMap::new();
-    let mut pass = Pass { header, function, uses, moved, out: Vec::new(), location: None.into() };
+    let mut pass = Pass {
+        header,
+        function,
+        uses,
+        moved,
+        out: Vec::new(),
+        location: None.into(),
+        in_role: false,
+        refused: None,
+    };
     pass.block(entry);
+    let Some((inst, name)) = pass.refused else { return Ok(()) };
+    let message = format!("`{name}` between the warps of a role is not supported");
+    Err(Box::new(
+        at(pass.function, inst, Code::NotOnThisDevice, message).hint("hand the tile over through a ring"),
+    ))
 }
 
 /// What becomes of a conversion.
@@ -58,6 +77,10 @@ struct Pass<'m> {
     /// What the current block holds so far.
     out: Vec<Inst>,
     location: PackedOption<Location>,
+    /// Whether the block is run by some of the warps alone.
+    in_role: bool,
+    /// The first instruction that cannot be lowered where it stands.
+    refused: Option<(Inst, &'static str)>,
 }
 
 impl Pass<'_> {
@@ -73,13 +96,19 @@ impl Pass<'_> {
             match &self.function.insts[inst].op {
                 Op::Gpu(GpuOp::ConvertLayout {}) => buffers.extend(self.convert(inst, block)),
                 &Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block }) => self.reduce(inst, axis),
-                Op::Tile(op) if op.family() == OpFamily::Movement => self.movement(inst),
+                Op::Tile(op) if op.family() == OpFamily::Movement => {
+                    self.goes_through_memory(inst);
+                    self.movement(inst);
+                }
                 // tidy: wildcard because no other op moves elements between threads
                 _ => self.out.push(inst),
             }
+            let outside = self.in_role;
+            self.in_role |= self.function.insts[inst].op.info().family == OpFamily::Roles;
             for region in self.function.insts[inst].regions.clone() {
                 self.block(region);
             }
+            self.in_role = outside;
             for result in self.function.insts[inst].results.clone() {
                 buffers.extend(self.keep(result));
             }
@@ -104,6 +133,13 @@ impl Pass<'_> {
         let operand = &mut self.function.insts[inst].operands[0];
         *operand = self.moved[*operand].expand().unwrap_or(*operand);
         self.out.push(inst);
+    }
+
+    /// Notes that an instruction goes through shared memory with a barrier of the block.
+    fn goes_through_memory(&mut self, inst: Inst) {
+        if self.in_role && self.refused.is_none() {
+            self.refused = Some((inst, self.function.insts[inst].op.name()));
+        }
     }
 
     fn emit(&mut self, op: GpuOp, operands: SmallVec<[Value; 4]>, results: Option<Type>) -> Inst {
@@ -142,7 +178,11 @@ impl Pass<'_> {
     fn convert(&mut self, inst: Inst, block: Block) -> Option<Value> {
         let data = &self.function.insts[inst];
         let (from, to) = (data.operands[0], data.results[0]);
-        match self.way(from, to, block) {
+        let way = self.way(from, to, block);
+        if !matches!(way, Way::WithinWarps) {
+            self.goes_through_memory(inst);
+        }
+        match way {
             Way::WithinWarps => {
                 self.out.push(inst);
                 None
@@ -214,6 +254,7 @@ impl Pass<'_> {
             self.out.push(inst);
             return;
         };
+        self.goes_through_memory(inst);
         let widest = operands.iter().map(|value| self.bits(*value) / 8).max().expect("it has operands");
         let gathered = if reduction.result.output().bits() == 0 {
             spread_over_lanes(&gathered, ACCESS_BYTES / widest)

@@ -21,15 +21,14 @@ pub struct Pass {
 
 /// The passes, in order.
 pub const PASSES: &[Pass] = &[
-    Pass { name: "conversions", run: |module| done(conversions::lower_conversions, module) },
+    Pass { name: "conversions", run: conversions::lower_conversions },
     Pass { name: "rings", run: rings::lower_rings },
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
-    Pass { name: "barriers", run: |module| done(barriers::insert_barriers, module) },
+    Pass { name: "barriers", run: barriers },
 ];
 
-/// A pass that cannot fail.
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
-fn done(pass: fn(&mut Module), module: &mut Module) -> Result<(), Box<Diagnostic>> {
-    pass(module);
+fn barriers(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    barriers::insert_barriers(module);
     Ok(())
 }
