@@ -6,6 +6,7 @@
 mod arguments;
 mod attribute;
 mod convert;
+mod inline_asm;
 mod library;
 mod math;
 mod memory;

@@ -14,7 +14,7 @@ use tilewright_ir as ir;
 
 use crate::isa::{
     self, Access, Destination, Destinations, Function, Instruction, LabelId, Mov, Predicate, Register,
-    RegisterId, ScalarType, Source, Sources,
+    RegisterId, ScalarType, Source, Sources, Verbatim,
 };
 
 /// What a thread knows of one element: a register plus a constant, wrapping at its width. Of a predicate, the constant 1 is
@@ -59,6 +59,30 @@ pub(super) enum LineKind {
     Label(LabelId),
     /// An instruction with its guard.
     Instruction(Option<Predicate>, Instruction),
+    /// Text that is written as it is, and whether it does something besides writing its registers.
+    Verbatim(Vec<Verbatim>, bool),
+}
+
+impl LineKind {
+    /// Calls back with each register, and what is done to it.
+    pub fn visit_registers(&self, mut each: impl FnMut(RegisterId, Access)) {
+        match self {
+            Self::Label(_) => {}
+            Self::Instruction(guard, instruction) => {
+                if let Some(guard) = guard {
+                    each(guard.register, Access::Read);
+                }
+                instruction.visit_registers(each);
+            }
+            Self::Verbatim(parts, _) => {
+                for part in parts {
+                    if let Verbatim::Register(register, access) = part {
+                        each(*register, *access);
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Statements that run together: a body of a loop, a branch, or the kernel.
@@ -191,6 +215,11 @@ impl Builder {
     /// Places a label.
     pub fn place(&mut self, label: LabelId) {
         self.push(LineKind::Label(label));
+    }
+
+    /// Emits text that stays where it is.
+    pub fn verbatim(&mut self, parts: Vec<Verbatim>, has_effect: bool) {
+        self.push(LineKind::Verbatim(parts, has_effect));
     }
 
     fn push(&mut self, kind: LineKind) {

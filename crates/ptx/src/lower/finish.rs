@@ -11,7 +11,7 @@ use super::builder::{Line, LineKind};
 use super::{Lowering, SHARED_MEMORY};
 use crate::isa::{
     self, Access, GlobalId, Instruction, Ld, Linkage, LoadSemantics, Register, RegisterId, ScalarType,
-    StateSpace, Statement, StatementKind, Variable,
+    StateSpace, Statement, StatementKind, Variable, Verbatim,
 };
 
 /// Alignment of the shared memory: that of the widest swizzle of tensor copies.
@@ -39,7 +39,7 @@ impl Lowering<'_> {
             Source { kernel, sources: &program.sources, files: FxHashMap::default(), last: None };
         let mut body = Vec::new();
         for line in lines {
-            if let LineKind::Instruction(..) = line.kind {
+            if let LineKind::Instruction(..) | LineKind::Verbatim(..) = line.kind {
                 source.position(line.location, &mut module, &mut body);
             }
             let kind = match line.kind {
@@ -47,6 +47,7 @@ impl Lowering<'_> {
                 LineKind::Instruction(guard, instruction) => {
                     StatementKind::Instruction { guard, instruction }
                 }
+                LineKind::Verbatim(parts, _) => StatementKind::Verbatim(parts),
             };
             body.push(Statement { kind, line: 0 });
         }
@@ -99,35 +100,30 @@ fn without_dead_code(lines: Vec<Line>, registers: usize) -> Vec<Line> {
     let mut needed = vec![false; lines.len()];
     let mut pending = Vec::new();
     for (index, line) in lines.iter().enumerate() {
-        let LineKind::Instruction(_, instruction) = &line.kind else {
-            needed[index] = true;
-            continue;
-        };
-        instruction.visit_registers(|register, access| {
+        line.kind.visit_registers(|register, access| {
             if access != Access::Read {
                 writers[register.index()].push(index);
             }
         });
-        if has_effect(instruction) {
+        let is_needed = match &line.kind {
+            LineKind::Label(_) => true,
+            LineKind::Instruction(_, instruction) => has_effect(instruction),
+            LineKind::Verbatim(_, has_effect) => *has_effect,
+        };
+        if is_needed {
             needed[index] = true;
             pending.push(index);
         }
     }
     while let Some(index) = pending.pop() {
-        let LineKind::Instruction(guard, instruction) = &lines[index].kind else { continue };
-        let mut read = |register: RegisterId| {
+        lines[index].kind.visit_registers(|register, access| {
+            if access == Access::Write {
+                return;
+            }
             for writer in std::mem::take(&mut writers[register.index()]) {
                 if !std::mem::replace(&mut needed[writer], true) {
                     pending.push(writer);
                 }
-            }
-        };
-        if let Some(guard) = guard {
-            read(guard.register);
-        }
-        instruction.visit_registers(|register, access| {
-            if access != Access::Write {
-                read(register);
             }
         });
     }
@@ -156,11 +152,21 @@ fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> Primary
         });
     };
     for line in lines {
-        if let LineKind::Instruction(guard, instruction) = &mut line.kind {
-            if let Some(guard) = guard {
-                name(&mut guard.register);
+        match &mut line.kind {
+            LineKind::Label(_) => {}
+            LineKind::Instruction(guard, instruction) => {
+                if let Some(guard) = guard {
+                    name(&mut guard.register);
+                }
+                instruction.map_registers(|register, _| name(register));
             }
-            instruction.map_registers(|register, _| name(register));
+            LineKind::Verbatim(parts, _) => {
+                for part in parts {
+                    if let Verbatim::Register(register, _) = part {
+                        name(register);
+                    }
+                }
+            }
         }
     }
     named
