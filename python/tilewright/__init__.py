@@ -16,7 +16,7 @@ from tilewright.errors import (
     OutOfResources,
     TritonError,
 )
-from tilewright.language.core import must_use_result
+from tilewright.language.core import aggregate, must_use_result
 from tilewright.runtime import (
     Config,
     JITFunction,
@@ -46,6 +46,7 @@ __all__ = [
     "TensorWrapper",
     "TritonError",
     "__version__",
+    "aggregate",
     "backends",
     "cdiv",
     "compile",
@@ -68,7 +69,7 @@ __all__ = [
 
 _lacking = missing_names(
     "tilewright",
-    "AsyncCompileMode Autotuner FutureKernel Heuristics aggregate autotune experimental heuristics",
+    "AsyncCompileMode Autotuner FutureKernel Heuristics autotune experimental heuristics",
 )
 
 _LAZY = frozenset(("backends", "compiler", "knobs", "testing", "tools"))

@@ -260,6 +260,9 @@ def add(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
 def advance(base: Any, offsets: Any) -> Any:
     """Not available yet: block pointers."""
 
+def aggregate_replace(obj: Any, **fields: Any) -> Any:
+    """A copy of an instance of a `triton.aggregate` in which these fields have other values."""
+
 def arange(start: Any, end: Any) -> Any:
     """The int32 tile start, start + 1, …, end - 1. Its length is a power of two."""
 
