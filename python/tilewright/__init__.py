@@ -23,6 +23,8 @@ from tilewright.runtime import (
     KernelInterface,
     MockTensor,
     TensorWrapper,
+    autotune,
+    heuristics,
     reinterpret,
 )
 from tilewright.runtime._allocation import set_allocator
@@ -46,12 +48,14 @@ __all__ = [
     "TensorWrapper",
     "TritonError",
     "__version__",
+    "autotune",
     "backends",
     "cdiv",
     "compile",
     "compiler",
     "constexpr_function",
     "errors",
+    "heuristics",
     "install_as_triton",
     "jit",
     "knobs",
@@ -68,7 +72,7 @@ __all__ = [
 
 _lacking = missing_names(
     "tilewright",
-    "AsyncCompileMode Autotuner FutureKernel Heuristics aggregate autotune experimental heuristics",
+    "AsyncCompileMode FutureKernel aggregate experimental",
 )
 
 _LAZY = frozenset(("backends", "compiler", "knobs", "testing", "tools"))
