@@ -23,6 +23,8 @@ from tilewright.runtime import (
     KernelInterface,
     MockTensor,
     TensorWrapper,
+    autotune,
+    heuristics,
     reinterpret,
 )
 from tilewright.runtime._allocation import set_allocator
@@ -47,12 +49,14 @@ __all__ = [
     "TritonError",
     "__version__",
     "aggregate",
+    "autotune",
     "backends",
     "cdiv",
     "compile",
     "compiler",
     "constexpr_function",
     "errors",
+    "heuristics",
     "install_as_triton",
     "jit",
     "knobs",
@@ -69,7 +73,7 @@ __all__ = [
 
 _lacking = missing_names(
     "tilewright",
-    "AsyncCompileMode Autotuner FutureKernel Heuristics autotune experimental heuristics",
+    "AsyncCompileMode FutureKernel experimental",
 )
 
 _LAZY = frozenset(("backends", "compiler", "knobs", "testing", "tools"))
