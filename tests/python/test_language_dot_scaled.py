@@ -71,7 +71,7 @@ def assert_product(found, a, b, k):
     assert (error <= bound).all(), float((error / bound).max())
 
 
-@pytest.mark.parametrize("pair", itertools.product(FORMATS, FORMATS), ids="-".join)
+@pytest.mark.parametrize("pair", list(itertools.product(FORMATS, FORMATS)), ids="-".join)
 def test_every_pair_of_formats(pair, device):
     m, n, k = 32, 16, 64
     rng = np.random.default_rng(FORMATS.index(pair[0]) * 8 + FORMATS.index(pair[1]))

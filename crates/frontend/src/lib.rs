@@ -16,7 +16,10 @@ mod tuple;
 mod value;
 
 pub use dump::dump_ast;
-pub use host::{FunctionRef, FunctionSource, Host, HostValue, NamedTuple, ObjectRef, ParsedModule};
+pub use host::{
+    Aggregate, FieldKind, FunctionRef, FunctionSource, Host, HostValue, Member, MemberFunction, NamedTuple,
+    ObjectRef, ParsedModule,
+};
 pub use lower::lower;
 pub use semantic::{Caller, Semantic, SemanticError};
 pub use source_host::SourceHost;

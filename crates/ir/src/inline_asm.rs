@@ -223,15 +223,12 @@ fn pieces(text: &str, operands: usize) -> Result<Vec<AsmPiece>> {
             rest = after;
             continue;
         }
-        let (name, after) = match rest.strip_prefix('{') {
-            Some(inner) => {
-                let end = inner.find('}').ok_or_else(|| AsmError::Text("`${` without an end".into()))?;
-                (inner[..end].split(':').next().unwrap_or_default(), &inner[end + 1..])
-            }
-            None => {
-                let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-                rest.split_at(end)
-            }
+        let (name, after) = if let Some(inner) = rest.strip_prefix('{') {
+            let end = inner.find('}').ok_or_else(|| AsmError::Text("`${` without an end".into()))?;
+            (inner[..end].split(':').next().unwrap_or_default(), &inner[end + 1..])
+        } else {
+            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            rest.split_at(end)
         };
         let number: usize = name.parse().map_err(|_| {
             AsmError::Text("a `$` without the number of an operand; a dollar sign is written `$$`".into())

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tilewright::frontend::{Constant, HostValue};
 use tilewright::runtime::{ArgumentSource, Handle, Interrupt, Options, Value, parse_argument, parse_dtype};
 use tilewright::{Color, Device, Dtype, Error, Grid, Kernel, Module};
-use tilewright_cpu::Program;
 
 use crate::{Array, Expression};
 

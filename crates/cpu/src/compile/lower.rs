@@ -187,11 +187,9 @@ impl Lowering<'_> {
                     data.operands.iter().map(|value| function.ty(*value).element).collect();
                 let (results, pack) = (&dtypes.0[..], *pack);
                 let code = AssemblyCode { text, constraints, results, arguments: &arguments, pack };
-                let assembled = self.assembler.map_or_else(
-                    || Err("nothing here runs it".into()),
-                    |assembler| assembler.assemble(&code),
-                );
-                let code = assembled.map_err(|message| refused_assembly(&self.call_chain(inst), message))?;
+                let nothing = || Err(AssemblyError::Unknown("nothing here runs it".into()));
+                let assembled = self.assembler.map_or_else(nothing, |assembler| assembler.assemble(&code));
+                let code = assembled.map_err(|error| refused_assembly(&self.call_chain(inst), error))?;
                 let assembly = InlineAssembly { code, pack, is_pure: data.op.is_pure() };
                 let operands = self.uses(&data.operands);
                 self.step(inst, Action::Assembly(assembly), operands, SmallVec::new())

@@ -277,6 +277,8 @@ builtins! {
     Constexpr "constexpr(value)" [Root] => program::constexpr;
     /// Its argument.
     UnwrapIfConstexpr "_unwrap_if_constexpr(o)" [Root] => program::identity;
+    /// A copy of an instance of a `triton.aggregate` in which these fields have other values.
+    AggregateReplace "aggregate_replace(obj, **fields)" [Root] => program::identity;
     /// A tuple.
     Tuple "tuple(args, type=None)" [Root] => program::tuple;
     /// The type of pointers to a type.

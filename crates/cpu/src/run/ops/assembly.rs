@@ -40,10 +40,10 @@ pub(crate) fn assembly(machine: &mut Machine<'_>, step: &Step, assembly: &Inline
         }
         first += packing.registers * runs;
     }
-    let (regions, stop) = (machine.regions, machine.control.stop());
+    let interrupt = machine.control.stop();
     assembly
         .code
-        .run(runs, &mut words, regions, stop)
+        .run(runs, &mut words, machine.regions, interrupt)
         .map_err(|fault| Fault::new(FaultKind::Assembly(fault)))?;
     let mut first = 0;
     for (&slot, packing) in step.results.iter().zip(&outputs) {
