@@ -32,8 +32,8 @@ pub use function::{
     Parameter, Value, ValueData,
 };
 pub use ops::{
-    AttributeText, Effect, LoopOptions, OPS, Op, OpFamily, OpInfo, OpVisitor, Regions, TypeList, visit,
-    visit_op,
+    AttributeText, Effect, LoopOptions, OPS, Op, OpFamily, OpInfo, OpVisitor, Regions, ShapeOp, TypeList,
+    visit, visit_op,
 };
 pub use parse::{ParseError, parse, parse_dialect};
 pub use print::print;

@@ -176,8 +176,42 @@ macro_rules! define_result_types {
     };
 }
 
+/// Of all rows, those of the family `Shape`.
+macro_rules! define_shape_ops {
+    ([$($(#[doc = $doc:literal])* $variant:ident {$($attribute:ident: $attribute_ty:ty),*})*]) => {
+        /// An op of the family `Shape`, which says where each element comes from: a match on these has an arm for each.
+        #[derive(Clone, Copy, Debug)]
+        pub enum ShapeOp<'a> {
+            $($(#[doc = $doc])* $variant {
+                $(#[doc = concat!("The attribute `", stringify!($attribute), "`.")]
+                $attribute: &'a $attribute_ty,)*
+            },)*
+        }
+
+        impl Op {
+            /// The op as one of the family `Shape`, if it is of it.
+            pub fn as_shape(&self) -> Option<ShapeOp<'_>> {
+                match self {
+                    $(Op::$variant { $($attribute),* } => Some(ShapeOp::$variant { $($attribute),* }),)*
+                    // tidy: wildcard because the rows of the family are those above
+                    _ => None,
+                }
+            }
+        }
+    };
+    ([$($found:tt)*] $(#[doc = $doc:literal])* $variant:ident $method:ident ($($operands:tt)*) [$($optional:tt)*]
+     $(*$variadic:ident)? {$($attributes:tt)*} regions $regions:tt $effect:ident Shape; $($rest:tt)*) => {
+        define_shape_ops!([$($found)* $(#[doc = $doc])* $variant {$($attributes)*}] $($rest)*);
+    };
+    ([$($found:tt)*] $(#[doc = $doc:literal])* $variant:ident $method:ident ($($operands:tt)*) [$($optional:tt)*]
+     $(*$variadic:ident)? {$($attributes:tt)*} regions $regions:tt $effect:ident $family:ident; $($rest:tt)*) => {
+        define_shape_ops!([$($found)*] $($rest)*);
+    };
+}
+
 tile_ops!(define_ops! Op OPS OpVisitor visit_op;);
 tile_ops!(define_result_types!);
+tile_ops!(define_shape_ops![]);
 
 /// The result types of a call.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
