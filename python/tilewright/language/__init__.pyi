@@ -99,7 +99,7 @@ class tensor:
     def abs(self) -> Any:
         """Absolute value. The smallest signed integer stays itself."""
     def advance(self, offsets: Any) -> Any:
-        """Not available yet: block pointers."""
+        """The block pointer moved by so many elements along each axis."""
     def argmax(self, axis: Any, tie_break_left: Any=..., keep_dims: Any=...) -> Any:
         """The position of the largest element along an axis, int32."""
     def argmin(self, axis: Any, tie_break_left: Any=..., keep_dims: Any=...) -> Any:
@@ -173,7 +173,9 @@ class tensor:
     def log2(self) -> Any:
         """Binary logarithm."""
     def make_block_ptr(self, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any) -> Any:
-        """Not available yet: block pointers."""
+        """A pointer to a block of a tensor in memory: `shape` and `strides` are the tensor's, `offsets` say where the block
+        begins. `load` and `store` take it, and check the axes that `boundary_check` names. `order` is a hint.
+        """
     def max(self, axis: Any=..., return_indices: Any=..., return_indices_tie_break_left: Any=..., keep_dims: Any=...) -> Any:
         """The largest element along an axis, or of all; with its position if asked, the first one of equal elements unless
             `return_indices_tie_break_left=False`. NaN is left out. Types of less than 32 bits give fp32 or int32; with positions,
@@ -240,13 +242,13 @@ class tuple: ...
 class tensor_descriptor: ...
 
 def _experimental_descriptor_load(desc: Any, offsets: Any, shape: Any, dtype: Any) -> Any:
-    """Not available yet: tensor descriptors."""
+    """The older name of `desc.load(offsets)`; `shape` and `dtype` are those of the descriptor."""
 
 def _experimental_descriptor_store(desc: Any, value: Any, offsets: Any) -> Any:
-    """Not available yet: tensor descriptors."""
+    """The older name of `desc.store(offsets, value)`."""
 
 def _experimental_make_tensor_descriptor(base: Any, shape: Any, strides: Any, block_shape: Any) -> Any:
-    """Not available yet: tensor descriptors."""
+    """The older name of `make_tensor_descriptor`."""
 
 def _log2(i: Any) -> Any:
     """The binary logarithm of a compile-time integer, rounded down."""
@@ -258,7 +260,7 @@ def add(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
     """x + y, as the operator."""
 
 def advance(base: Any, offsets: Any) -> Any:
-    """Not available yet: block pointers."""
+    """The block pointer moved by so many elements along each axis."""
 
 def aggregate_replace(obj: Any, **fields: Any) -> Any:
     """A copy of an instance of a `triton.aggregate` in which these fields have other values."""
@@ -420,7 +422,7 @@ def load(pointer: Any, mask: Any=..., other: Any=..., boundary_check: Any=..., p
     """
 
 def load_tensor_descriptor(desc: Any, offsets: Any) -> Any:
-    """Not available yet: tensor descriptors."""
+    """The same as `desc.load(offsets)`."""
 
 def log(x: Any) -> Any:
     """Natural logarithm."""
@@ -429,10 +431,15 @@ def log2(x: Any) -> Any:
     """Binary logarithm."""
 
 def make_block_ptr(base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any) -> Any:
-    """Not available yet: block pointers."""
+    """A pointer to a block of a tensor in memory: `shape` and `strides` are the tensor's, `offsets` say where the block
+    begins. `load` and `store` take it, and check the axes that `boundary_check` names. `order` is a hint.
+    """
 
 def make_tensor_descriptor(base: Any, shape: Any, strides: Any, block_shape: Any, padding_option: Any=...) -> Any:
-    """Not available yet: tensor descriptors."""
+    """A descriptor of a tensor in memory, through which blocks of this shape are loaded and stored. Every access is
+    checked: outside of the tensor a load gives `padding_option` ("zero" or "nan"), and a store writes nothing. The
+    last stride is 1.
+    """
 
 def map_elementwise(scalar_fn: Any, *args: Any, pack: Any=...) -> Any:
     """Not available yet: inline assembly and functions of your own on each element."""
@@ -558,7 +565,7 @@ def store(pointer: Any, value: Any, mask: Any=..., boundary_check: Any=..., cach
     """
 
 def store_tensor_descriptor(desc: Any, offsets: Any, value: Any) -> Any:
-    """Not available yet: tensor descriptors."""
+    """The same as `desc.store(offsets, value)`."""
 
 def sub(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
     """x - y, as the operator."""

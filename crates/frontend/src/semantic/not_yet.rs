@@ -68,26 +68,6 @@ pub(super) static NOT_YET: &[Family] = &[
         ],
     },
     Family {
-        docs: &["block pointers"],
-        places: METHOD,
-        signatures: &[
-            "make_block_ptr(base, shape, strides, offsets, block_shape, order)",
-            "advance(base, offsets)",
-        ],
-    },
-    Family {
-        docs: &["tensor descriptors"],
-        places: ROOT,
-        signatures: &[
-            "make_tensor_descriptor(base, shape, strides, block_shape, padding_option='zero')",
-            "load_tensor_descriptor(desc, offsets)",
-            "store_tensor_descriptor(desc, offsets, value)",
-            "_experimental_make_tensor_descriptor(base, shape, strides, block_shape)",
-            "_experimental_descriptor_load(desc, offsets, shape, dtype)",
-            "_experimental_descriptor_store(desc, value, offsets)",
-        ],
-    },
-    Family {
         docs: &["printing from a running kernel"],
         places: ROOT,
         signatures: &["device_print(prefix, *args, hex=False)"],
