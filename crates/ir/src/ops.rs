@@ -10,7 +10,7 @@ use crate::attributes::{
 use crate::elementwise::ElementwiseFn;
 use crate::function::{Block, FuncId, Function, Inst};
 use crate::rules::{self, RuleInput};
-use crate::types::{Element, Shape, Type};
+use crate::types::{Dtype, Element, Shape, Type};
 use crate::{Attribute, RuleError, define_ops};
 
 /// What an op does besides computing its results.
@@ -126,6 +126,13 @@ macro_rules! tile_ops {
     Cast cast (value) [] {element: Element, rounding: Rounding} regions 0 Pure Pointwise;
     /// The same bits read as another element type of the same width.
     Bitcast bitcast (value) [] {element: Element} regions 0 Pure Pointwise;
+    /// PTX that is run for every `pack` elements of the arguments, one from each place; which elements share a run is
+    /// not said. Text and constraints are as LLVM's inline assembly. Without a result that is read it need not run.
+    InlineAsm inline_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
+        regions 0 Pure Pointwise;
+    /// The same with effects that no result shows: it runs where and as often as the program says.
+    VolatileAsm volatile_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
+        regions 0 Write Pointwise;
     /// A pointer moved by an integer number of elements of its pointee; computed in 64 bits.
     PtrAdd ptr_add (pointer, offset) [] {} regions 0 Pure Pointwise;
     /// Reads memory where the mask holds (everywhere without one); elsewhere gives `other`, or zero without one.
@@ -230,6 +237,24 @@ impl Attribute for TypeList {
         let inner = text.strip_prefix('(')?.strip_suffix(')')?;
         let parts = inner.split(';').map(str::trim).filter(|part| !part.is_empty());
         parts.map(Type::parse).collect::<Option<_>>().map(Self)
+    }
+}
+
+/// The element types of the results of inline assembly.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct DtypeList(pub Vec<Dtype>);
+
+impl Attribute for DtypeList {
+    fn print(&self, out: &mut String) {
+        let names: Vec<&str> = self.0.iter().map(|dtype| dtype.name()).collect();
+        out.push('(');
+        out.push_str(&names.join("; "));
+        out.push(')');
+    }
+    fn parse(text: &str) -> Option<Self> {
+        let inner = text.strip_prefix('(')?.strip_suffix(')')?;
+        let parts = inner.split(';').map(str::trim).filter(|part| !part.is_empty());
+        parts.map(Dtype::parse).collect::<Option<_>>().map(Self)
     }
 }
 

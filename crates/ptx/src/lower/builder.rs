@@ -13,7 +13,7 @@ use tilewright_ir as ir;
 
 use crate::isa::{
     self, Access, Destination, Destinations, Function, Instruction, LabelId, Mov, Predicate, Register,
-    RegisterId, ScalarType, Source, Sources,
+    RegisterId, ScalarType, Source, Sources, Verbatim,
 };
 use crate::passes::{Line, LineKind, Listing};
 
@@ -146,6 +146,11 @@ impl Builder {
     /// Places a label.
     pub fn place(&mut self, label: LabelId) {
         self.push(LineKind::Label(label));
+    }
+
+    /// Emits text that stays where it is.
+    pub fn verbatim(&mut self, parts: Vec<Verbatim>, has_effect: bool) {
+        self.push(LineKind::Verbatim(parts, has_effect));
     }
 
     fn push(&mut self, kind: LineKind) {

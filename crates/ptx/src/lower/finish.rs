@@ -9,7 +9,8 @@ use tilewright_ir as ir;
 
 use super::{Lowering, SHARED_MEMORY};
 use crate::isa::{
-    self, GlobalId, Linkage, Register, RegisterId, ScalarType, StateSpace, Statement, StatementKind, Variable,
+    self, GlobalId, Linkage, Register, RegisterId, ScalarType, StateSpace, Statement, StatementKind,
+    Variable, Verbatim,
 };
 use crate::passes::{self, Line, LineKind};
 
@@ -39,7 +40,7 @@ impl Lowering<'_> {
             Source { kernel, sources: &program.sources, files: FxHashMap::default(), last: None };
         let mut body = Vec::new();
         for line in lines {
-            if let LineKind::Instruction(..) = line.kind {
+            if let LineKind::Instruction(..) | LineKind::Verbatim(..) = line.kind {
                 source.position(line.location, &mut module, &mut body);
             }
             body.push(line.into());
@@ -72,11 +73,21 @@ fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> Primary
         });
     };
     for line in lines {
-        if let LineKind::Instruction(guard, instruction) = &mut line.kind {
-            if let Some(guard) = guard {
-                name(&mut guard.register);
+        match &mut line.kind {
+            LineKind::Label(_) => {}
+            LineKind::Instruction(guard, instruction) => {
+                if let Some(guard) = guard {
+                    name(&mut guard.register);
+                }
+                instruction.map_registers(|register, _| name(register));
             }
-            instruction.map_registers(|register, _| name(register));
+            LineKind::Verbatim(parts, _) => {
+                for part in parts {
+                    if let Verbatim::Register(register, _) = part {
+                        name(register);
+                    }
+                }
+            }
         }
     }
     named

@@ -35,6 +35,7 @@ mod finish;
 mod float;
 mod fp8;
 mod gpu_ops;
+mod inline_asm;
 mod integer;
 mod math32;
 mod math64;
@@ -61,8 +62,8 @@ use tilewright_gpu::language::{self as gpu, Op, Type};
 use tilewright_gpu::{Feature, GpuTarget};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, CacheModifier, Dtype, Element, ElementwiseFn, EvictionPolicy, FuncId, HintKind, InputPrecision,
-    Inst, IntList, Literal, LoopOptions, OpVisitor, Rounding, Shape, TypeList, Value,
+    Block, CacheModifier, Dtype, DtypeList, Element, ElementwiseFn, EvictionPolicy, FuncId, HintKind,
+    InputPrecision, Inst, IntList, Literal, LoopOptions, OpVisitor, Rounding, Shape, TypeList, Value,
 };
 use tilewright_layout::Layout;
 
@@ -394,6 +395,32 @@ impl OpVisitor for Lowering<'_> {
 
     fn bitcast(&mut self, inst: Inst, value: Value, element: &Element) -> Lowered {
         self.lower_bitcast(inst, value, *element);
+        Ok(())
+    }
+
+    fn inline_asm(
+        &mut self,
+        inst: Inst,
+        arguments: &[Value],
+        text: &String,
+        constraints: &String,
+        _: &DtypeList,
+        pack: &u32,
+    ) -> Lowered {
+        self.lower_inline_asm(inst, arguments, text, constraints, *pack, false);
+        Ok(())
+    }
+
+    fn volatile_asm(
+        &mut self,
+        inst: Inst,
+        arguments: &[Value],
+        text: &String,
+        constraints: &String,
+        _: &DtypeList,
+        pack: &u32,
+    ) -> Lowered {
+        self.lower_inline_asm(inst, arguments, text, constraints, *pack, true);
         Ok(())
     }
 

@@ -22,8 +22,7 @@ impl Writers {
         let mut writers =
             Self { last: vec![NONE; listing.registers], links: Vec::with_capacity(listing.lines.len()) };
         for (index, line) in listing.lines.iter().enumerate() {
-            let Some(instruction) = line.instruction() else { continue };
-            instruction.visit_registers(|register, access| {
+            line.visit_registers(|register, access| {
                 if access != Access::Read {
                     let last = &mut writers.last[register.index()];
                     let before = std::mem::replace(last, writers.links.len() as u32);
@@ -52,21 +51,18 @@ pub(super) fn run(listing: &mut Listing) {
     let mut needed = vec![false; listing.lines.len()];
     let mut pending = Vec::new();
     for (index, line) in listing.lines.iter().enumerate() {
-        let Some(instruction) = line.instruction() else {
-            needed[index] = true;
-            continue;
+        let is_needed = match &line.kind {
+            LineKind::Label(_) => true,
+            LineKind::Instruction(_, instruction) => effect(instruction) == Effect::Other,
+            LineKind::Verbatim(_, has_effect) => *has_effect,
         };
-        if effect(instruction) == Effect::Other {
+        if is_needed {
             needed[index] = true;
             pending.push(index as u32);
         }
     }
     while let Some(index) = pending.pop() {
-        let LineKind::Instruction(guard, instruction) = &listing.lines[index as usize].kind else { continue };
-        if let Some(guard) = guard {
-            writers.need(guard.register, &mut needed, &mut pending);
-        }
-        instruction.visit_registers(|register, access| {
+        listing.lines[index as usize].visit_registers(|register, access| {
             if access != Access::Write {
                 writers.need(register, &mut needed, &mut pending);
             }

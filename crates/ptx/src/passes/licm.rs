@@ -87,8 +87,7 @@ pub(super) fn run(listing: &mut Listing) {
             moved.entry(outermost).or_default().push(index as u32);
             home = regions.0[outermost as usize].parent;
         }
-        let Some(instruction) = line.instruction() else { continue };
-        instruction.visit_registers(|register, access| {
+        line.visit_registers(|register, access| {
             if access == Access::Write {
                 motion.homes[register.index()] = Home::In(home);
             }

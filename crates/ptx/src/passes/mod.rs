@@ -13,7 +13,9 @@ mod value_numbering;
 
 use tilewright_ir as ir;
 
-use crate::isa::{Function, Instruction, LabelId, Predicate, Statement, StatementKind};
+use crate::isa::{
+    Access, Function, Instruction, LabelId, Predicate, RegisterId, Statement, StatementKind, Verbatim,
+};
 
 /// A statement, and where in the source it comes from.
 #[derive(Clone, Debug)]
@@ -34,6 +36,8 @@ pub(crate) enum LineKind {
     Label(LabelId),
     /// An instruction with its guard.
     Instruction(Option<Predicate>, Instruction),
+    /// Text that is written as it is, and whether it does something besides writing its registers.
+    Verbatim(Vec<Verbatim>, bool),
 }
 
 /// The code of a kernel before it is a function of a module.
@@ -85,20 +89,42 @@ impl Line {
         let kind = match kind {
             StatementKind::Label(label) => LineKind::Label(label),
             StatementKind::Instruction { guard, instruction } => LineKind::Instruction(guard, instruction),
+            // Nobody can say what it does.
+            StatementKind::Verbatim(parts) => LineKind::Verbatim(parts, true),
             StatementKind::Location(_) | StatementKind::Pragma(_) | StatementKind::Comment(_) => return None,
         };
         let is_pure = match &kind {
             LineKind::Instruction(None, instruction) => effects::is_pure(instruction),
-            LineKind::Instruction(Some(_), _) | LineKind::Label(_) => false,
+            LineKind::Instruction(Some(_), _) | LineKind::Label(_) | LineKind::Verbatim(..) => false,
         };
         Some(Self { kind, location: None, is_pure })
     }
 
-    /// The instruction, unless it is a label.
+    /// The instruction, unless it is a label or text.
     fn instruction(&self) -> Option<&Instruction> {
         match &self.kind {
             LineKind::Instruction(_, instruction) => Some(instruction),
-            LineKind::Label(_) => None,
+            LineKind::Label(_) | LineKind::Verbatim(..) => None,
+        }
+    }
+
+    /// Calls back with each register, that of the guard too, and what is done to it.
+    fn visit_registers(&self, mut each: impl FnMut(RegisterId, Access)) {
+        match &self.kind {
+            LineKind::Label(_) => {}
+            LineKind::Instruction(guard, instruction) => {
+                if let Some(guard) = guard {
+                    each(guard.register, Access::Read);
+                }
+                instruction.visit_registers(each);
+            }
+            LineKind::Verbatim(parts, _) => {
+                for part in parts {
+                    if let Verbatim::Register(register, access) = part {
+                        each(*register, *access);
+                    }
+                }
+            }
         }
     }
 }
@@ -108,6 +134,7 @@ impl From<Line> for Statement {
         let kind = match line.kind {
             LineKind::Label(label) => StatementKind::Label(label),
             LineKind::Instruction(guard, instruction) => StatementKind::Instruction { guard, instruction },
+            LineKind::Verbatim(parts, _) => StatementKind::Verbatim(parts),
         };
         Self { kind, line: 0 }
     }

@@ -49,7 +49,7 @@ impl Regions {
                 LineKind::Label(label) => labels.push((*label, index as u32)),
                 LineKind::Instruction(_, Instruction::Bra(jump)) => jumps.push((index as u32, jump.target.0)),
                 LineKind::Instruction(_, Instruction::BrxIdx(_)) => return None,
-                LineKind::Instruction(..) => {}
+                LineKind::Instruction(..) | LineKind::Verbatim(..) => {}
             }
         }
         labels.sort_unstable_by_key(|(label, _)| label.index());
@@ -159,9 +159,8 @@ impl Writes {
         let mut counts = vec![0_u8; listing.registers];
         let mut is_asynchronous = false;
         for line in &listing.lines {
-            let Some(instruction) = line.instruction() else { continue };
-            is_asynchronous |= matches!(instruction, Instruction::Wgmma(_));
-            instruction.visit_registers(|register, access| {
+            is_asynchronous |= matches!(line.instruction(), Some(Instruction::Wgmma(_)));
+            line.visit_registers(|register, access| {
                 if access != Access::Read {
                     let count = &mut counts[register.index()];
                     *count = (*count + 1).min(2);
@@ -189,14 +188,13 @@ impl Writes {
             self.counts[register.index()] = 2;
         }
         for (index, line) in listing.lines.iter().enumerate() {
-            let Some(instruction) = line.instruction() else { continue };
             let (counts, again) = (&self.counts, &mut self.again);
-            instruction.visit_registers(|register, access| {
+            line.visit_registers(|register, access| {
                 if access != Access::Read && counts[register.index()] == 2 {
                     again.push((register, index as u32));
                 }
             });
-            if let Instruction::WgmmaWaitGroup(_) = instruction {
+            if let Some(Instruction::WgmmaWaitGroup(_)) = line.instruction() {
                 again.extend(sums.iter().map(|&register| (register, index as u32)));
             }
         }

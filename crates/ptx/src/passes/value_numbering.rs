@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::regions::{Changes, Regions, Step, Writes};
 use super::{Line, LineKind, Listing};
-use crate::isa::{Access, Instruction, RegisterId};
+use crate::isa::{Access, Instruction, RegisterId, Verbatim};
 
 /// Registers that an instruction writes.
 type Results = SmallVec<[RegisterId; 4]>;
@@ -83,6 +83,13 @@ impl Numbering<'_> {
 
     fn line(&mut self, mut line: Line, time: u32) {
         let LineKind::Instruction(guard, instruction) = &mut line.kind else {
+            if let LineKind::Verbatim(parts, _) = &mut line.kind {
+                for part in parts {
+                    if let Verbatim::Register(register, Access::Read) = part {
+                        *register = self.same[register.index()];
+                    }
+                }
+            }
             self.lines.push(line);
             return;
         };
