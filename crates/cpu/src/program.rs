@@ -106,16 +106,21 @@ pub(crate) enum Action {
         axis: usize,
         strategy: Strategy,
     },
+    Scan {
+        axis: usize,
+        reverse: bool,
+        strategy: Strategy,
+    },
     /// The steps after it as one loop, if their operands allow; these steps are then skipped.
     Fused(Box<FusedGroup>),
 }
 
-/// How a reduction is computed.
+/// How a reduction or a scan is computed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Strategy {
     /// By a loop over the elements, for a combine function that it knows.
     Kernel(Combine),
-    /// As a tree over whole tiles: one block for each level, which halves the axis.
+    /// As a tree over whole tiles: one block for each level, which halves the axis; of a scan, which doubles its blocks.
     Tree,
     /// Element by element, by one block, because the combine region has control flow.
     Sequential,
@@ -196,7 +201,7 @@ impl Step {
     pub(crate) fn op(&self) -> Option<&Op> {
         match &self.action {
             Action::Op(op) => Some(op),
-            Action::Dot { .. } | Action::Reduce { .. } | Action::Fused(_) => None,
+            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } | Action::Fused(_) => None,
         }
     }
 
@@ -204,7 +209,7 @@ impl Step {
     pub(crate) fn is_pure(&self) -> bool {
         match &self.action {
             Action::Op(op) => op.is_pure(),
-            Action::Dot { .. } | Action::Reduce { .. } => true,
+            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } => true,
             Action::Fused(_) => false,
         }
     }
@@ -218,7 +223,7 @@ impl Step {
     pub(crate) fn has_side_effects(&self) -> bool {
         match &self.action {
             Action::Op(op) => !matches!(op.info().effect, Effect::Pure | Effect::Read),
-            Action::Dot { .. } | Action::Reduce { .. } => false,
+            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } => false,
             Action::Fused(_) => true,
         }
     }

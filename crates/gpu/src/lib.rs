@@ -13,6 +13,7 @@
 //! | `passes` | from text to text: conversions of layouts, rings, allocation, barriers |
 
 mod assign;
+mod commutation;
 pub mod language;
 mod layout_rules;
 mod passes;
@@ -24,6 +25,7 @@ use tilewright_ir as ir;
 
 use language::Module;
 
+pub use commutation::commutes;
 pub use layout_rules::{element_bits, fma_operand_layout};
 pub use passes::{PASSES, Pass};
 pub use target::{Feature, Features, GpuTarget, TargetError};

@@ -6,6 +6,7 @@ mod conversions;
 mod global_memory;
 mod memory_effects;
 mod rings;
+mod scans;
 
 use tilewright_base::Diagnostic;
 

@@ -16,6 +16,7 @@ pub(crate) mod fused;
 pub(crate) mod materialize;
 mod memory;
 mod reduce;
+pub(crate) mod scan;
 mod shape;
 
 /// Executes a step: the one place where the ops of the table are told apart.
@@ -28,6 +29,9 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
             return Ok(());
         }
         Action::Reduce { axis, strategy } => return reduce::reduce(machine, step, *axis, *strategy),
+        Action::Scan { axis, reverse, strategy } => {
+            return scan::scan(machine, step, (*axis, *reverse), *strategy);
+        }
         Action::Fused(_) => unreachable!("a block executes a fused group with its members"),
     };
     match op {
@@ -52,6 +56,7 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::If {} => return machine.if_else(step),
         Op::Dot { .. }
         | Op::Reduce { .. }
+        | Op::Scan { .. }
         | Op::Hint { .. }
         | Op::Assume {}
         | Op::Barrier {}
