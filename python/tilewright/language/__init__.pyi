@@ -105,7 +105,9 @@ class tensor:
     def argmin(self, axis: Any, tie_break_left: Any=..., keep_dims: Any=...) -> Any:
         """The position of the smallest element along an axis, int32."""
     def associative_scan(self, axis: Any, combine_fn: Any, reverse: Any=...) -> Any:
-        """Not available yet: scans."""
+        """Each element combined with all before it along an axis, what comes earlier on the left, by an associative `@jit`
+        function as `reduce` takes it; with `reverse`, the last element is the earliest.
+        """
     def atomic_add(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
         """Not available yet: atomic operations."""
     def atomic_and(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
@@ -145,9 +147,13 @@ class tensor:
     def cos(self) -> Any:
         """Cosine of radians."""
     def cumprod(self, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
-        """Not available yet: scans."""
+        """The product of each element and all before it along an axis; with `reverse`, of all after it. Types are those of
+            `cumsum`.
+        """
     def cumsum(self, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
-        """Not available yet: scans."""
+        """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of `sum`,
+            but bf16 gives fp32.
+        """
     def erf(self) -> Any:
         """Error function."""
     def exp(self) -> Any:
@@ -275,7 +281,9 @@ def argmin(input: Any, axis: Any, tie_break_left: Any=..., keep_dims: Any=...) -
     """The position of the smallest element along an axis, int32."""
 
 def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any=...) -> Any:
-    """Not available yet: scans."""
+    """Each element combined with all before it along an axis, what comes earlier on the left, by an associative `@jit`
+    function as `reduce` takes it; with `reverse`, the last element is the earliest.
+    """
 
 def assume(cond: Any) -> Any:
     """The condition holds."""
@@ -343,10 +351,14 @@ def cos(x: Any) -> Any:
     """Cosine of radians."""
 
 def cumprod(input: Any, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
-    """Not available yet: scans."""
+    """The product of each element and all before it along an axis; with `reverse`, of all after it. Types are those of
+        `cumsum`.
+    """
 
 def cumsum(input: Any, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
-    """Not available yet: scans."""
+    """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of `sum`,
+        but bf16 gives fp32.
+    """
 
 def debug_barrier() -> Any:
     """All threads of the program have come here."""

@@ -17,15 +17,6 @@ const METHOD: &[Place] = &[Place::Root, Place::Method];
 
 pub(super) static NOT_YET: &[Family] = &[
     Family {
-        docs: &["scans"],
-        places: METHOD,
-        signatures: &[
-            "associative_scan(input, axis, combine_fn, reverse=False)",
-            "cumsum(input, axis=0, reverse=False, dtype: constexpr=None)",
-            "cumprod(input, axis=0, reverse=False, dtype: constexpr=None)",
-        ],
-    },
-    Family {
         docs: &["sorting"],
         places: METHOD,
         signatures: &[

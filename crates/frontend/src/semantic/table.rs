@@ -270,6 +270,10 @@ builtins! {
     /// The elements along an axis (all of them for None) combined by an associative `@jit` function. For a tuple of
     /// tiles the function takes an element of each, then again an element of each, and returns one of each.
     Reduce "reduce(input, axis, combine_fn, keep_dims=False)" [Root Method] => reduce::reduce;
+    /// Each element combined with all before it along an axis, what comes earlier on the left, by an associative `@jit`
+    /// function as `reduce` takes it; with `reverse`, the last element is the earliest.
+    AssociativeScan "associative_scan(input, axis, combine_fn, reverse=False)" [Root Method]
+        => reduce::associative_scan;
     /// acc + input @ other: matrices, or stacks of matrices. The operands have one type; sums are in fp32 (int32 for
     /// 8-bit integers, fp64 for fp64, fp16 where asked for).
     Dot "dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, \

@@ -237,6 +237,7 @@ impl Rewrite<'_, '_> {
             }
             ir::Op::Store { cache, eviction } => GpuOp::Store { cache, eviction, axis, width },
             ir::Op::Reduce { axis } => GpuOp::Reduce { axis, scope: Scope::Block, redux: false },
+            ir::Op::Scan { axis, reverse } => GpuOp::Scan { axis, reverse, scope: Scope::Block },
             ir::Op::Dot { precision, max_imprecise_acc } => {
                 match products.of(old).expect("every product is planned").product {
                     Product::MmaSync { mma, warps } => GpuOp::MmaSync {

@@ -62,6 +62,14 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_reduce(inst, tiles, *axis as usize, (*scope, *redux))
     }
 
+    fn scan(&mut self, inst: Inst, tiles: &[Value], axis: &u32, reverse: &bool, scope: &Scope) -> Lowered {
+        self.lower_scan(inst, tiles, (*axis as usize, *reverse), *scope)
+    }
+
+    fn scan_carry(&mut self, inst: Inst, operands: &[Value], axis: &u32, reverse: &bool) -> Lowered {
+        self.lower_scan_carry(inst, operands, *axis as usize, *reverse)
+    }
+
     // The instruction is chosen by the precision.
     fn mma_sync(
         &mut self,
