@@ -62,7 +62,7 @@ def test_what_do_bench_returns():
     assert summary(samples, [0.5, 0.0, 1.0]) == [2.5, 1.0, 6.0]
     assert summary(samples, [0.5]) == 2.5
     for bench in (testing.do_bench, testing.do_bench_cudagraph):
-        with pytest.raises(ValueError, match="return_mode is 'min'.* not 'average'"):
+        with pytest.raises(ValueError, match=r"return_mode is 'min'.* not 'average'"):
             bench(lambda: None, return_mode="average")
 
 

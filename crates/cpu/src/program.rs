@@ -109,6 +109,11 @@ pub(crate) enum Action {
     },
     /// Inline assembly.
     Assembly(InlineAssembly),
+    Scan {
+        axis: usize,
+        reverse: bool,
+        strategy: Strategy,
+    },
     /// The steps after it as one loop, if their operands allow; these steps are then skipped.
     Fused(Box<FusedGroup>),
 }
@@ -123,12 +128,12 @@ pub(crate) struct InlineAssembly {
     pub is_pure: bool,
 }
 
-/// How a reduction is computed.
+/// How a reduction or a scan is computed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Strategy {
     /// By a loop over the elements, for a combine function that it knows.
     Kernel(Combine),
-    /// As a tree over whole tiles: one block for each level, which halves the axis.
+    /// As a tree over whole tiles: one block for each level, which halves the axis; of a scan, which doubles its blocks.
     Tree,
     /// Element by element, by one block, because the combine region has control flow.
     Sequential,
@@ -209,7 +214,11 @@ impl Step {
     pub(crate) fn op(&self) -> Option<&Op> {
         match &self.action {
             Action::Op(op) => Some(op),
-            Action::Dot { .. } | Action::Reduce { .. } | Action::Assembly(_) | Action::Fused(_) => None,
+            Action::Dot { .. }
+            | Action::Reduce { .. }
+            | Action::Scan { .. }
+            | Action::Assembly(_)
+            | Action::Fused(_) => None,
         }
     }
 
@@ -217,7 +226,7 @@ impl Step {
     pub(crate) fn is_pure(&self) -> bool {
         match &self.action {
             Action::Op(op) => op.is_pure(),
-            Action::Dot { .. } | Action::Reduce { .. } => true,
+            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } => true,
             Action::Assembly(assembly) => assembly.is_pure,
             Action::Fused(_) => false,
         }
@@ -232,7 +241,7 @@ impl Step {
     pub(crate) fn has_side_effects(&self) -> bool {
         match &self.action {
             Action::Op(op) => !matches!(op.info().effect, Effect::Pure | Effect::Read),
-            Action::Dot { .. } | Action::Reduce { .. } => false,
+            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } => false,
             Action::Assembly(assembly) => !assembly.is_pure,
             Action::Fused(_) => true,
         }

@@ -5,6 +5,7 @@
 //! the rules of the language, generic over the builder.
 
 mod constexpr;
+mod descriptor;
 mod dump;
 mod format;
 mod host;
@@ -15,6 +16,7 @@ mod suggest;
 mod tuple;
 mod value;
 
+pub use descriptor::{Descriptor, DescriptorForm, DescriptorKind, Padding};
 pub use dump::dump_ast;
 pub use host::{
     Aggregate, FieldKind, FunctionRef, FunctionSource, Host, HostValue, Member, MemberFunction, NamedTuple,

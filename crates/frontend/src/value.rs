@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tilewright_ir::{Dtype, Type};
 
+use crate::descriptor::Descriptor;
 use crate::host::{FunctionRef, MemberFunction, ObjectRef};
 use crate::tuple::Tuple;
 
@@ -116,6 +117,8 @@ pub enum Operand<V> {
     Constant(Constant),
     /// A tuple with at least one run-time part, or with functions.
     Tuple(Tuple<Operand<V>>),
+    /// A block pointer or tensor descriptor.
+    Descriptor(Box<Descriptor<Operand<V>>>),
     /// A name of `triton.language`, by its dotted path.
     Language(Arc<str>),
     /// A method of a run-time value, such as `x.to`: the value, and the name of `triton.language` that it calls.

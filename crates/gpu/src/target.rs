@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The most warps of a block.
+pub const MOST_WARPS: u32 = 32;
+
 /// Something that a GPU has or has not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Feature {

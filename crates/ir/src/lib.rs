@@ -34,8 +34,8 @@ pub use function::{
 };
 pub use inline_asm::{AsmError, AsmInput, AsmPacking, AsmPiece, AsmRegister, AsmTemplate};
 pub use ops::{
-    AttributeText, DtypeList, Effect, LoopOptions, OPS, Op, OpFamily, OpInfo, OpVisitor, Regions, TypeList,
-    visit, visit_op,
+    AttributeText, DtypeList, Effect, LoopOptions, OPS, Op, OpFamily, OpInfo, OpVisitor, Regions, ShapeOp,
+    TypeList, visit, visit_op,
 };
 pub use parse::{ParseError, parse, parse_dialect};
 pub use print::print;

@@ -52,6 +52,9 @@ pub enum OpFamily {
     Dot,
     /// A reduction: its region combines elements of the tiles, and is free of other values.
     Reduction,
+    /// Each element from those on its line along an axis, in tiles of the shape of the operands: a scan, a sort. A region
+    /// combines elements as that of a reduction does.
+    Scan,
     /// A promise of the program, which nothing is left of.
     Promise,
     /// Threads wait for each other, or for what is under way.
@@ -145,6 +148,10 @@ macro_rules! tile_ops {
     /// The tiles combined along an axis by an associative region: it takes an element of each tile on the left, then on
     /// the right, and yields one of each. The order of combination is fixed for a shape.
     Reduce reduce () [] *tiles {axis: u32} regions 1 Pure Reduction;
+    /// Each element combined with all before it along an axis by an associative region, as that of a reduction, which takes
+    /// what comes earlier on the left; with `reverse`, the last element is the earliest. The order of combination is
+    /// fixed for a shape.
+    Scan scan () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan;
     /// What the program promises about the values; the value itself.
     Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity;
     /// The program promises that the condition holds.
@@ -183,8 +190,42 @@ macro_rules! define_result_types {
     };
 }
 
+/// Of all rows, those of the family `Shape`.
+macro_rules! define_shape_ops {
+    ([$($(#[doc = $doc:literal])* $variant:ident {$($attribute:ident: $attribute_ty:ty),*})*]) => {
+        /// An op of the family `Shape`, which says where each element comes from: a match on these has an arm for each.
+        #[derive(Clone, Copy, Debug)]
+        pub enum ShapeOp<'a> {
+            $($(#[doc = $doc])* $variant {
+                $(#[doc = concat!("The attribute `", stringify!($attribute), "`.")]
+                $attribute: &'a $attribute_ty,)*
+            },)*
+        }
+
+        impl Op {
+            /// The op as one of the family `Shape`, if it is of it.
+            pub fn as_shape(&self) -> Option<ShapeOp<'_>> {
+                match self {
+                    $(Op::$variant { $($attribute),* } => Some(ShapeOp::$variant { $($attribute),* }),)*
+                    // tidy: wildcard because the rows of the family are those above
+                    _ => None,
+                }
+            }
+        }
+    };
+    ([$($found:tt)*] $(#[doc = $doc:literal])* $variant:ident $method:ident ($($operands:tt)*) [$($optional:tt)*]
+     $(*$variadic:ident)? {$($attributes:tt)*} regions $regions:tt $effect:ident Shape; $($rest:tt)*) => {
+        define_shape_ops!([$($found)* $(#[doc = $doc])* $variant {$($attributes)*}] $($rest)*);
+    };
+    ([$($found:tt)*] $(#[doc = $doc:literal])* $variant:ident $method:ident ($($operands:tt)*) [$($optional:tt)*]
+     $(*$variadic:ident)? {$($attributes:tt)*} regions $regions:tt $effect:ident $family:ident; $($rest:tt)*) => {
+        define_shape_ops!([$($found)*] $($rest)*);
+    };
+}
+
 tile_ops!(define_ops! Op OPS OpVisitor visit_op;);
 tile_ops!(define_result_types!);
+tile_ops!(define_shape_ops![]);
 
 /// The result types of a call.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]

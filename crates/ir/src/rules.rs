@@ -326,17 +326,27 @@ pub(crate) fn dot(input: &RuleInput<'_>, _precision: &InputPrecision, _max_impre
     if fits && types_fit { one(acc.clone()) } else { fail(format!("dot does not take {a}, {b} and {acc}")) }
 }
 
-pub(crate) fn reduce(input: &RuleInput<'_>, axis: &u32) -> Result {
-    let Some(first) = input.operands.first() else { return fail("reduce takes tiles") };
-    if *axis as usize >= first.rank() || input.operands.iter().any(|tile| tile.shape != first.shape) {
-        return fail(format!("reduce along axis {axis} does not take {:?}", input.operands));
+/// What the tiles and the region of a reduction or a scan along an axis must be.
+fn combines(name: &str, input: &RuleInput<'_>, axis: u32) -> Result<()> {
+    let Some(first) = input.operands.first() else { return fail(format!("{name} takes tiles")) };
+    if axis as usize >= first.rank() || input.operands.iter().any(|tile| tile.shape != first.shape) {
+        return fail(format!("{name} along axis {axis} does not take {:?}", input.operands));
     }
     let scalars: Vec<Type> = input.operands.iter().map(|tile| tile.with_shape(Shape::scalar())).collect();
     let parameters: Vec<Type> = scalars.iter().chain(&scalars).cloned().collect();
     same_types(&input.regions[0].parameters, &parameters, "parameters of the combine region")?;
-    same_types(&input.regions[0].yields, &scalars, "results of the combine region")?;
-    let shape = first.shape.without(*axis as usize);
+    same_types(&input.regions[0].yields, &scalars, "results of the combine region")
+}
+
+pub(crate) fn reduce(input: &RuleInput<'_>, axis: &u32) -> Result {
+    combines("reduce", input, *axis)?;
+    let shape = input.operands[0].shape.without(*axis as usize);
     Ok(input.operands.iter().map(|tile| tile.with_shape(shape.clone())).collect())
+}
+
+pub(crate) fn scan(input: &RuleInput<'_>, axis: &u32, _reverse: &bool) -> Result {
+    combines("scan", input, *axis)?;
+    Ok(input.operands.to_vec())
 }
 
 pub(crate) fn hint(input: &RuleInput<'_>, _kind: &HintKind, _values: &IntList) -> Result {

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 TRITON_MAX_TENSOR_NUMEL = 1048576
 """The most elements that a block may have."""
 
+# Programs write it as the default of a parameter.
+CONSTEXPR_0 = constexpr(0)  # noqa: F405
+
 
 class _OnlyInKernels:
     """Something that only the compiler makes."""

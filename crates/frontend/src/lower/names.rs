@@ -141,7 +141,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 // An argument of 1 is a compile-time value, and still has what numbers at run time have.
                 None => self.semantic_attribute(&value, attribute),
             },
-            Operand::Tensor(_) | Operand::Constant(Constant::Type(_)) => {
+            Operand::Tensor(_) | Operand::Descriptor(_) | Operand::Constant(Constant::Type(_)) => {
                 self.semantic_attribute(&value, attribute)
             }
             other => Err(self.unknown_attribute(other, attribute)),

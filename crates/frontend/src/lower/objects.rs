@@ -59,7 +59,11 @@ impl<'a> Lowerer<'a, '_, '_> {
                 HostValue::Tuple(items.with_items(values?))
             }
             Operand::Constant(_) | Operand::Tensor(_) => HostValue::Constant(self.as_constant(operand)?),
-            Operand::Method(..) | Operand::Bound(..) | Operand::Super(..) | Operand::Range(_) => return None,
+            Operand::Descriptor(_)
+            | Operand::Method(..)
+            | Operand::Bound(..)
+            | Operand::Super(..)
+            | Operand::Range(_) => return None,
         })
     }
 

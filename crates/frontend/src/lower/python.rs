@@ -6,6 +6,7 @@ use super::call::{Arguments, Passed};
 use super::names::from_host;
 use super::{IrOperand, Lower, Lowerer, Reported, template};
 use crate::constexpr::{self, Evaluated};
+use crate::descriptor::DescriptorKind;
 use crate::semantic::{self, BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::{BUILTINS, Constant, Operand};
 
@@ -265,6 +266,12 @@ impl<'a> Lowerer<'a, '_, '_> {
                     Constant::Object(_) => false,
                 },
                 Operand::Tuple(_) => matches!(name, "tuple" | "list"),
+                Operand::Descriptor(descriptor) => match descriptor.form.kind {
+                    DescriptorKind::BlockPointer => matches!(name, "tensor" | "base_value"),
+                    DescriptorKind::Tensor => {
+                        matches!(name, "tensor_descriptor" | "tensor_descriptor_base" | "base_value")
+                    }
+                },
                 _ => false,
             };
         }

@@ -274,6 +274,11 @@ impl<'a> Lowerer<'a, '_, '_> {
     /// What a plain assignment makes of a value, as in Triton: a compile-time number becomes a scalar of its natural type,
     /// also in a tuple. (Where a compile-time value is needed, [`as_constant`](Self::as_constant) still sees it.)
     pub(crate) fn decay_all(&mut self, value: &IrOperand) -> Lower<IrOperand> {
+        if let Operand::Descriptor(descriptor) = value {
+            let span = self.span;
+            let decayed = semantic::decay_descriptor(self, descriptor);
+            return decayed.map_err(|error| self.semantic_error(error, span, &[]));
+        }
         match template::items(value) {
             // The fields of an object are what their annotations say.
             _ if template::class_of(value).is_some() => Ok(value.clone()),

@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use rustc_hash::FxHasher;
-use tilewright_ir::{Dtype, Function, Type, Value};
+use tilewright_ir::{Dtype, Element, Function, Type, Value};
 
 use super::IrOperand;
 use crate::constexpr::identical;
@@ -20,6 +20,9 @@ pub(crate) fn map<V, W>(operand: &Operand<V>, each: &mut impl FnMut(&V) -> W) ->
         Operand::Tensor(value) => Operand::Tensor(each(value)),
         Operand::Constant(constant) => Operand::Constant(constant.clone()),
         Operand::Tuple(items) => Operand::Tuple(items.map(|item| map(item, each))),
+        Operand::Descriptor(descriptor) => {
+            Operand::Descriptor(Box::new(descriptor.map(|part| map(part, each))))
+        }
         Operand::Language(path) => Operand::Language(path.clone()),
         Operand::Method(receiver, name) => Operand::Method(Box::new(map(receiver, each)), name.clone()),
         Operand::Function(function) => Operand::Function(*function),
@@ -57,6 +60,11 @@ pub(crate) fn name_parts<V>(operand: &Operand<V>, name: &str, names: &mut Vec<St
         Operand::Tuple(items) => {
             for (index, item) in items.iter().enumerate() {
                 name_parts(item, &format!("{name}{}", items.place(index)), names);
+            }
+        }
+        Operand::Descriptor(descriptor) => {
+            for (part, field) in descriptor.parts().iter().zip(descriptor.form.names()) {
+                name_parts(part, &format!("{name}.{field}"), names);
             }
         }
         Operand::Method(receiver, _) | Operand::Bound(receiver, _) | Operand::Super(receiver, _) => {
@@ -97,6 +105,10 @@ pub(crate) fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl F
         (Operand::Tuple(left), Operand::Tuple(right)) => {
             left.is_alike(right) && left.iter().zip(right).all(|(left, right)| same(left, right, tensors))
         }
+        (Operand::Descriptor(left), Operand::Descriptor(right)) => {
+            left.form == right.form
+                && left.parts().iter().zip(right.parts()).all(|(left, right)| same(left, right, tensors))
+        }
         (Operand::Language(left), Operand::Language(right)) => left == right,
         (Operand::Method(left, left_name), Operand::Method(right, right_name)) => {
             left_name == right_name && same(left, right, tensors)
@@ -132,6 +144,10 @@ fn hash_operand(operand: &Template, hasher: &mut FxHasher) {
         Operand::Tuple(items) => {
             items.class().hash(hasher);
             items.iter().for_each(|item| hash_operand(item, hasher));
+        }
+        Operand::Descriptor(descriptor) => {
+            descriptor.form.hash(hasher);
+            descriptor.parts().iter().for_each(|part| hash_operand(part, hasher));
         }
         Operand::Language(path) => path.hash(hasher),
         Operand::Method(receiver, name) => {
@@ -219,6 +235,16 @@ pub(crate) fn describe(template: &Template) -> String {
             let items: Vec<String> = items.iter().map(describe).collect();
             format!("({})", items.join(", "))
         }
+        Operand::Descriptor(descriptor) => match descriptor.base() {
+            Operand::Tensor(Type { element: Element::Pointer(pointee), .. }) => {
+                format!(
+                    "{} of {pointee} and blocks of shape {}",
+                    descriptor.describe(),
+                    descriptor.form.block_shape
+                )
+            }
+            _ => descriptor.describe().into(),
+        },
         Operand::Language(path) => language_name(path),
         Operand::Method(..) | Operand::Bound(..) => "a method".into(),
         Operand::Super(..) => "'super()'".into(),

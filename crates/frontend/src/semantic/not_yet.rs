@@ -17,15 +17,6 @@ const METHOD: &[Place] = &[Place::Root, Place::Method];
 
 pub(super) static NOT_YET: &[Family] = &[
     Family {
-        docs: &["scans"],
-        places: METHOD,
-        signatures: &[
-            "associative_scan(input, axis, combine_fn, reverse=False)",
-            "cumsum(input, axis=0, reverse=False, dtype: constexpr=None)",
-            "cumprod(input, axis=0, reverse=False, dtype: constexpr=None)",
-        ],
-    },
-    Family {
         docs: &["sorting"],
         places: METHOD,
         signatures: &[
@@ -65,26 +56,6 @@ pub(super) static NOT_YET: &[Family] = &[
             "atomic_store(pointer, val, mask=None, sem=None, scope=None)",
             "atomic_xchg(pointer, val, mask=None, sem=None, scope=None)",
             "atomic_xor(pointer, val, mask=None, sem=None, scope=None)",
-        ],
-    },
-    Family {
-        docs: &["block pointers"],
-        places: METHOD,
-        signatures: &[
-            "make_block_ptr(base, shape, strides, offsets, block_shape, order)",
-            "advance(base, offsets)",
-        ],
-    },
-    Family {
-        docs: &["tensor descriptors"],
-        places: ROOT,
-        signatures: &[
-            "make_tensor_descriptor(base, shape, strides, block_shape, padding_option='zero')",
-            "load_tensor_descriptor(desc, offsets)",
-            "store_tensor_descriptor(desc, offsets, value)",
-            "_experimental_make_tensor_descriptor(base, shape, strides, block_shape)",
-            "_experimental_descriptor_load(desc, offsets, shape, dtype)",
-            "_experimental_descriptor_store(desc, value, offsets)",
         ],
     },
     Family {

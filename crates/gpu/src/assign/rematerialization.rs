@@ -73,6 +73,7 @@ impl Search<'_> {
             | OpFamily::Check
             | OpFamily::Dot
             | OpFamily::Reduction
+            | OpFamily::Scan
             | OpFamily::Movement
             | OpFamily::Branch
             | OpFamily::Scalar

@@ -45,6 +45,7 @@ mod memory;
 mod mma;
 mod reduce;
 mod remainder;
+mod scan;
 mod shape;
 mod shared_memory;
 mod tensor_copy;
@@ -509,6 +510,10 @@ impl OpVisitor for Lowering<'_> {
     }
 
     fn reduce(&mut self, inst: Inst, _: &[Value], _: &u32) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn scan(&mut self, inst: Inst, _: &[Value], _: &u32, _: &bool) -> Lowered {
         Err(self.of_tile_ir_alone(inst))
     }
 

@@ -17,6 +17,7 @@ pub(crate) mod fused;
 pub(crate) mod materialize;
 mod memory;
 mod reduce;
+pub(crate) mod scan;
 mod shape;
 
 /// Executes a step: the one place where the ops of the table are told apart.
@@ -30,6 +31,9 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         }
         Action::Reduce { axis, strategy } => return reduce::reduce(machine, step, *axis, *strategy),
         Action::Assembly(code) => return assembly::assembly(machine, step, code),
+        Action::Scan { axis, reverse, strategy } => {
+            return scan::scan(machine, step, (*axis, *reverse), *strategy);
+        }
         Action::Fused(_) => unreachable!("a block executes a fused group with its members"),
     };
     match op {
@@ -56,6 +60,7 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         | Op::Reduce { .. }
         | Op::InlineAsm { .. }
         | Op::VolatileAsm { .. }
+        | Op::Scan { .. }
         | Op::Hint { .. }
         | Op::Assume {}
         | Op::Barrier {}
