@@ -263,7 +263,7 @@ def abs(x: Any) -> Any:
     """Absolute value. The smallest signed integer stays itself."""
 
 def add(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
-    """x + y, as the operator."""
+    """x + y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`."""
 
 def advance(base: Any, offsets: Any) -> Any:
     """The block pointer moved by so many elements along each axis."""
@@ -398,7 +398,9 @@ def expand_dims(input: Any, axis: Any) -> Any:
     """The tile with new axes of extent 1 at these places (an integer or a tuple) of the result's shape."""
 
 def expect_zero(x: Any, mask: Any) -> Any:
-    """Not available yet: assertions on values of an intermediate tile."""
+    """x, of which the program expects zeros where the mask holds, such as what underflows. With `debug=True` a launch stops
+        where there is something else.
+    """
 
 def fdiv(x: Any, y: Any, ieee_rounding: Any=..., approx: Any=...) -> Any:
     """x / y of floats, fast, or with `ieee_rounding=True` rounded to nearest."""
@@ -486,7 +488,7 @@ def minimum(x: Any, y: Any, propagate_nan: Any=...) -> Any:
     """The smaller one. Where one is NaN, the other; with `PropagateNan.ALL`, NaN."""
 
 def mul(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
-    """x * y, as the operator."""
+    """x * y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`."""
 
 def multiple_of(input: Any, values: Any) -> Any:
     """The values are multiples of these numbers, one for each axis."""
@@ -588,7 +590,7 @@ def store_tensor_descriptor(desc: Any, offsets: Any, value: Any) -> Any:
     """The same as `desc.store(offsets, value)`."""
 
 def sub(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
-    """x - y, as the operator."""
+    """x - y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`."""
 
 def sum(input: Any, axis: Any=..., keep_dims: Any=..., dtype: Any=...) -> Any:
     """The sum along an axis, or of all elements. Integers of less than 32 bits, and booleans, are added as int32 or

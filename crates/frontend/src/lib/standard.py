@@ -68,6 +68,14 @@ def swizzle2d(i, j, size_i, size_j, size_g):
 
 
 @triton.jit
+def expect_zero(x, mask):
+    """x, of which the program expects zeros where the mask holds, such as what underflows. With `debug=True` a launch stops
+    where there is something else."""
+    tl.device_assert(x == 0, "expected zero", mask)
+    return x
+
+
+@triton.jit
 def zeros(shape: tl.constexpr, dtype: tl.constexpr):
     """A tile of zeros."""
     return tl.full(shape, 0, dtype)

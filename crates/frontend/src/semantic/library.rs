@@ -25,9 +25,10 @@ struct LibraryFile {
     prefix: &'static str,
 }
 
-static FILES: [LibraryFile; 4] = [
+static FILES: [LibraryFile; 5] = [
     LibraryFile { name: "standard.py", text: include_str!("../lib/standard.py"), prefix: "" },
     LibraryFile { name: "scaled.py", text: include_str!("../lib/scaled.py"), prefix: "" },
+    LibraryFile { name: "cuda.py", text: include_str!("../lib/cuda.py"), prefix: "extra.cuda." },
     LibraryFile { name: "random.py", text: include_str!("../lib/random.py"), prefix: "" },
     LibraryFile {
         name: "libdevice.py",

@@ -69,11 +69,6 @@ pub(super) static NOT_YET: &[Family] = &[
         signatures: &["map_elementwise(scalar_fn, *args, pack=1)"],
     },
     Family {
-        docs: &["assertions on values of an intermediate tile"],
-        places: ROOT,
-        signatures: &["expect_zero(x, mask)"],
-    },
-    Family {
         docs: &["functions of the CUDA machine"],
         places: ROOT,
         signatures: &[

@@ -1,0 +1,17 @@
+"""`triton.language.extra.cuda`, as far as it is written in the kernel language: conversions of float8e4b15 by the names that
+they have there. Every cast knows the type."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def convert_custom_float8_sm70(arg, dst_ty: tl.constexpr, fp_downcast_rounding: tl.constexpr = None):
+    """Conversion from or to float8e4b15; the same as `cast`."""
+    return tl.cast(arg, dst_ty, fp_downcast_rounding)
+
+
+@triton.jit
+def convert_custom_float8_sm80(arg, dst_ty: tl.constexpr, fp_downcast_rounding: tl.constexpr = None):
+    """Conversion from or to float8e4b15; the same as `cast`."""
+    return tl.cast(arg, dst_ty, fp_downcast_rounding)
