@@ -50,7 +50,9 @@ def exactness(path: str) -> str:
     if ulps is None:
         return f"Takes {domain}. Exact, rounded once."
     more = f" (fp32: plus {slope:g} for each unit of |x|)" if slope else ""
-    return f"Takes {domain}. Within {ulps:g} ulp of the exact result{more}; narrower types are computed in fp32."
+    return (
+        f"Takes {domain}. Within {ulps:g} ulp of the exact result{more}; narrower types are computed in fp32."
+    )
 
 
 def entry(example: Example) -> str:
@@ -93,13 +95,17 @@ def test_the_page_has_every_name_of_the_api():
         pytest.skip("the list is not part of the project")
     text = SURFACE.read_text()
     sections = text[text.index("## 2.") : text.index("## 6.")]
-    listed = re.findall(r"^- `tl\.((?:math\.|random\.)?\w+)\(.*— (?:builtin|jit|constexpr_function)", sections, re.M)
+    listed = re.findall(
+        r"^- `tl\.((?:math\.|random\.)?\w+)\(.*— (?:builtin|jit|constexpr_function)", sections, re.M
+    )
     methods = re.findall(r"^- `tensor\.(\w+)\(", sections, re.M)
     libdevice = re.findall(r"`(\w+)\(arg0", sections)
     others = re.findall(r"`(\w+)\(", sections[sections.index("`triton.language.extra.cuda`") :])
     assert len(listed) > 100
     assert len(libdevice) > 190
-    of_methods = {path.removeprefix("tensor.") for path, row in NAMES.items() if row[2] or path.startswith("tensor.")}
+    of_methods = {
+        path.removeprefix("tensor.") for path, row in NAMES.items() if row[2] or path.startswith("tensor.")
+    }
     last = {path.rpartition(".")[2] for path in NAMES}
     missing = [name for name in listed if name not in NAMES and name.removeprefix("random.") not in NAMES]
     missing += [f"tensor.{name}" for name in methods if name not in of_methods]

@@ -25,7 +25,7 @@ struct LibraryFile {
     prefix: &'static str,
 }
 
-static FILES: [LibraryFile; 3] = [
+static FILES: [LibraryFile; 6] = [
     LibraryFile { name: "standard.py", text: include_str!("../lib/standard.py"), prefix: "" },
     LibraryFile { name: "random.py", text: include_str!("../lib/random.py"), prefix: "" },
     LibraryFile {
@@ -33,6 +33,9 @@ static FILES: [LibraryFile; 3] = [
         text: include_str!("../lib/libdevice.py"),
         prefix: "extra.libdevice.",
     },
+    LibraryFile { name: "bits.py", text: include_str!("../lib/bits.py"), prefix: "extra.libdevice." },
+    LibraryFile { name: "rounding.py", text: include_str!("../lib/rounding.py"), prefix: "extra.libdevice." },
+    LibraryFile { name: "special.py", text: include_str!("../lib/special.py"), prefix: "extra.libdevice." },
 ];
 
 /// What is known of a function before it is compiled.
