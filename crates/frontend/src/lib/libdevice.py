@@ -288,7 +288,7 @@ def fast_log10f(arg0):
 @triton.jit
 def fast_powf(arg0, arg1):
     """x to the power of y."""
-    return pow(arg0, arg1)
+    return tl.extra.libdevice.pow(arg0, arg1)
 
 
 @triton.jit

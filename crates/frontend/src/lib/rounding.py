@@ -333,19 +333,19 @@ def sqrt_rz(arg0):
 @triton.jit
 def rcp_rd(arg0):
     """1 / x, rounded down."""
-    return _div(arg0 * 0.0 + 1.0, arg0, "down")
+    return _div(tl.to_tensor(1.0).to(arg0.dtype), arg0, "down")
 
 
 @triton.jit
 def rcp_ru(arg0):
     """1 / x, rounded up."""
-    return _div(arg0 * 0.0 + 1.0, arg0, "up")
+    return _div(tl.to_tensor(1.0).to(arg0.dtype), arg0, "up")
 
 
 @triton.jit
 def rcp_rz(arg0):
     """1 / x, rounded towards zero."""
-    return _div(arg0 * 0.0 + 1.0, arg0, "zero")
+    return _div(tl.to_tensor(1.0).to(arg0.dtype), arg0, "zero")
 
 
 @triton.jit

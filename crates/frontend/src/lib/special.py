@@ -213,7 +213,8 @@ def erfcx(arg0):
     positive = _erfcx(tl.abs(x))
     growing = tl.exp(square)
     negative = tl.where(growing < float("inf"), 2.0 * growing * (1.0 + lost) - positive, float("inf"))
-    return tl.where(x < 0.0, negative, tl.where(x == float("inf"), 0.0, positive)).to(arg0.dtype)
+    result = tl.where(x < 0.0, negative, tl.where(x == float("inf"), 0.0, positive))
+    return tl.where(x != x, x, result).to(arg0.dtype)
 
 
 @triton.jit
@@ -282,7 +283,7 @@ def erfcinv(arg0):
 @triton.jit
 def normcdfinv(arg0):
     """The number below which a standard normal one is with this probability; 8 ulp."""
-    return (-1.4142135623730951 * _erfcinv(2.0 * arg0.to(tl.float64))).to(arg0.dtype)
+    return (1.4142135623730951 * (0.0 - _erfcinv(2.0 * arg0.to(tl.float64)))).to(arg0.dtype)
 
 
 @triton.jit
@@ -407,7 +408,7 @@ def tgamma(arg0):
     mirrored = -3.141592653589793 / (x * _sinpi(x)) / positive
     result = tl.where(near_zero, positive / x, tl.where(x < 0.0, mirrored, positive))
     result = tl.where((x < 0.0) & (tl.floor(x) == x), float("nan"), result)
-    return tl.where(x == float("inf"), x, result).to(arg0.dtype)
+    return tl.where((x == float("inf")) | (x != x), x, result).to(arg0.dtype)
 
 
 @triton.jit
@@ -438,7 +439,7 @@ def lgamma(arg0):
     mirrored = 1.1447298858494002 - tl.log(tl.abs(_sinpi(x))) - tl.log(size) - positive
     result = tl.where(x < 0.0, tl.where(size < 1e-20, -tl.log(size), mirrored), positive)
     ends = (size == float("inf")) | ((x <= 0.0) & (tl.floor(x) == x))
-    return tl.where(ends, float("inf"), result).to(arg0.dtype)
+    return tl.where(x != x, x, tl.where(ends, float("inf"), result)).to(arg0.dtype)
 
 
 @triton.jit
