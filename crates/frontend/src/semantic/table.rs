@@ -201,11 +201,11 @@ builtins! {
 
     // Functions of each element.
 
-    /// x + y, as the operator.
+    /// x + y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`.
     Add "add(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Add;
-    /// x - y, as the operator.
+    /// x - y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`.
     Sub "sub(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Sub;
-    /// x * y, as the operator.
+    /// x * y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`.
     Mul "mul(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Mul;
     /// x where the condition holds, else y. The three broadcast; x and y are converted to their common type.
     Where "where(condition, x, y)" [Root] => math::where_;
