@@ -163,6 +163,28 @@ def test_what_is_far_behind_leaves_the_race():
     assert runs[64] < runs[32] < runs[16]
 
 
+def test_the_processor_has_no_warps(device):
+    """Configurations that compile to the same program for the same grid are measured once."""
+    from tilewright.runtime import _tuning
+
+    def prepared(configs, of_grid=grid):
+        kernel = triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})(scale)
+        kernel = triton.autotune(configs, [])(kernel)
+        x, o = arrays(64)
+        trial = _tuning.Trial(kernel, {"x_ptr": x, "o_ptr": o, "n": 64}, (x, o, 64), {"grid": of_grid})
+        compiled, failures = trial.compile(configs)
+        assert not failures
+        return [[config, *others] for config, others in _tuning._twins(trial, configs, compiled).items()]
+
+    configs = [Config({"BLOCK": b}, num_warps=w) for b in (16, 32) for w in (1, 2)]
+    one_by_one = [[config] for config in configs]
+    assert prepared(configs) == (one_by_one if DEVICE != "cpu" else [configs[:2], configs[2:]])
+    # The grid may follow what the program does not.
+    assert prepared(configs, lambda meta: (meta["num_warps"],)) == one_by_one
+    hooked = [Config({"BLOCK": 16}, num_warps=w, pre_hook=lambda kwargs: None) for w in (1, 2)]
+    assert prepared(hooked) == [[config] for config in hooked]
+
+
 def test_intervals_hold_the_median():
     from tilewright.runtime._tuning import interval
 

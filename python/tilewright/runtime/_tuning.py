@@ -118,15 +118,31 @@ class Trial:
                 keep(config, self._compiler(config))
         return compiled, failures
 
-    def _compiler(self, config: Config) -> Callable[[], Any]:
-        """What compiles for a configuration, on any thread; the heuristics are computed on this one."""
+    def identity(self, config: Config, kernel: Any) -> Any:
+        """What is the same for two configurations only if their launches do the same; nothing if it is not known."""
+        fn, kwargs = self._resolved(config)
+        grid = kwargs.get("grid")
+        if not hasattr(kernel, "asm"):
+            return None
+        if callable(grid):
+            try:
+                grid = grid({**dict(zip(fn.arg_names, self.args, strict=False)), **kwargs})
+            except Exception:
+                # It asks for what only the launch itself knows.
+                return None
+        return kernel.asm.get("cpu"), str(grid)
+
+    def _resolved(self, config: Config) -> tuple[Any, dict[str, Any]]:
+        """The kernel beneath the heuristics, and the arguments with what they compute."""
         from tilewright.runtime.autotuner import _Wrapper
 
         fn, kwargs = self.tuner.fn, self.arguments(config)
-        kwargs.pop("warmup", None)
+        return fn._resolved(self.args, kwargs) if isinstance(fn, _Wrapper) else (fn, kwargs)
+
+    def _compiler(self, config: Config) -> Callable[[], Any]:
+        """What compiles for a configuration, on any thread; the heuristics are computed on this one."""
         try:
-            if isinstance(fn, _Wrapper):
-                fn, kwargs = fn._resolved(self.args, kwargs)
+            fn, kwargs = self._resolved(config)
         except Exception as raised:
             error = raised
 
@@ -134,6 +150,8 @@ class Trial:
                 raise error
 
             return fail
+
+        kwargs.pop("warmup", None)
 
         def make() -> Any:
             kernel = fn.warmup(*self.args, **kwargs)
@@ -157,16 +175,42 @@ def tune(trial: Trial, configs: Sequence[Config], known: dict[Config, list[float
             outcome.timings[configs[0]] = [0.0] * 3
             return outcome
         progress.say("compiles")
-        _, outcome.failures = trial.compile(configs)
+        compiled, outcome.failures = trial.compile(configs)
         outcome.not_compiled.update(outcome.failures)
         runnable = [config for config in configs if config not in outcome.failures]
         if _has_own_benchmarker(tuner):
             _time_one_by_one(trial, runnable, outcome, progress)
         else:
-            _race(trial, runnable, outcome, progress)
+            twins = _twins(trial, runnable, compiled)
+            _race(trial, list(twins), outcome, progress)
+            for config, others in twins.items():
+                for twin in others:
+                    outcome.timings[twin] = outcome.timings.get(config, FAILED)
+                    if config in outcome.failures:
+                        outcome.failures[twin] = outcome.failures[config]
     for config in outcome.failures:
         outcome.timings[config] = list(FAILED)
     return outcome
+
+
+def _twins(
+    trial: Trial, configs: Sequence[Config], compiled: dict[Config, Any]
+) -> dict[Config, list[Config]]:
+    """Those that need to be measured, each with those that are the same: on the processor, which has no warps, the same
+    program for the same grid."""
+    twins: dict[Config, list[Config]] = {}
+    first: dict[Any, Config] = {}
+    for config in configs:
+        identity = None
+        if _native.device() == "cpu" and config.pre_hook is None:
+            identity = trial.identity(config, compiled[config])
+        if identity is not None and identity in first:
+            twins[first[identity]].append(config)
+        else:
+            twins[config] = []
+            if identity is not None:
+                first[identity] = config
+    return twins
 
 
 def benchmarker(tuner: Any) -> Callable[..., Any]:
