@@ -671,27 +671,18 @@ def test_threads_tune_once(device):
     assert bench.timed == [16, 32, 64]
 
 
-def test_choices_are_of_a_device(run, script):
-    path = script(
-        """
-        import numpy as np
-        import tilewright as triton
-        import tilewright.language as tl
+def test_choices_are_of_a_device(device):
+    class Elsewhere(np.ndarray):
+        device = "elsewhere"
 
-        times = iter([1.0, 2.0, 2.0, 1.0])
-
-        @triton.autotune([triton.Config({"B": b}) for b in (16, 32)], key=[], do_bench=lambda f, quantiles: next(times))
-        @triton.jit
-        def fill(o, B: tl.constexpr):
-            tl.store(o + tl.arange(0, B), 1.0)
-
-        o = np.zeros(32, np.float32)
-        for name in ("cpu", "sim:sm_90", "cpu"):
-            triton.runtime.set_device(name)
-            fill[(1,)](o)
-            print(name, fill.best_config.kwargs, len(fill.cache))
-        """
-    )
-    done = run(path)
-    assert (done.code, done.err) == (0, "")
-    assert done.out == "cpu {'B': 16} 1\nsim:sm_90 {'B': 32} 1\ncpu {'B': 16} 1\n"
+    bench = Bench(best=16)
+    kernel = tuned(bench, (16, 32))
+    x, o = arrays(32)
+    kernel[grid](x, o, 32)
+    bench.best = 32
+    chosen = []
+    for view in (Elsewhere, np.ndarray, Elsewhere):
+        kernel[grid](x.view(view), o, 32)
+        chosen.append((kernel.best_config.kwargs["BLOCK"], len(kernel.cache)))
+    assert chosen == [(32, 1), (16, 1), (32, 1)]
+    assert len(bench.timed) == 4

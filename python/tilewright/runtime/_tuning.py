@@ -122,7 +122,7 @@ class Trial:
         """What is the same for two configurations only if their launches do the same; nothing if it is not known."""
         fn, kwargs = self._resolved(config)
         grid = kwargs.get("grid")
-        if not hasattr(kernel, "asm"):
+        if "cpu" not in getattr(kernel, "asm", ()):
             return None
         if callable(grid):
             try:
@@ -130,7 +130,7 @@ class Trial:
             except Exception:
                 # It asks for what only the launch itself knows.
                 return None
-        return kernel.asm.get("cpu"), str(grid)
+        return kernel.asm["cpu"], str(grid)
 
     def _resolved(self, config: Config) -> tuple[Any, dict[str, Any]]:
         """The kernel beneath the heuristics, and the arguments with what they compute."""
@@ -202,7 +202,7 @@ def _twins(
     first: dict[Any, Config] = {}
     for config in configs:
         identity = None
-        if _native.device() == "cpu" and config.pre_hook is None:
+        if config.pre_hook is None:
             identity = trial.identity(config, compiled[config])
         if identity is not None and identity in first:
             twins[first[identity]].append(config)
@@ -288,7 +288,8 @@ def interval(samples: Sequence[float]) -> tuple[float, float]:
 
 
 def _race(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: Progress) -> None:
-    clock = _benchmark.clock()
+    is_on_host = str(trial.tuner._place) == "cpu"
+    clock = _benchmark.HostClock() if is_on_host else _benchmark.clock()
     budget = _REP if trial.tuner.num_reps is None else float(trial.tuner.num_reps)
     contenders = [Contender(config) for config in configs]
 
