@@ -630,10 +630,15 @@ def test_libraries_may_look_inside(device, cache):
     assert kernel.do_bench.func is triton.testing.do_bench
     kernel = triton.autotune([Config({"BLOCK": 16})], key=["n"], warmup=1, rep=2)(scale)
     assert kernel.do_bench.keywords == {"warmup": 1, "rep": 2}
-    assert kernel._bench(x, o, 50, config=kernel.configs[0], grid=(4,))[0] >= 0
+    low, middle, high = sorted(kernel._bench(x, o, 50, config=kernel.configs[0], grid=(4,), warmup=False))
+    assert 0 < low <= middle <= high < float("inf")
+    assert kernel._bench(x, o, 50, config=Config({"BLOCK": 24}), grid=(4,)) == [float("inf")] * 3
+    with pytest.raises(KeyError, match="nothing"):
+        kernel._bench(x, o, 50, config=Config({"BLOCK": 16, "nothing": 1}), grid=(4,))
 
     bench = Bench()
     kernel = tuned(bench, (16, 32))
+    assert kernel._bench(x, o, 50, config=kernel.configs[1], grid=(4,)) == [1.0] * 3
     calls = []
     assert kernel.check_disk_cache((1,), kernel.configs, lambda: calls.append(1)) is False
     assert calls == [1]

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import _benchmark, _native
+from tilewright.errors import CompilationError, OutOfResources, PTXASError
 from tilewright.runtime._config import Config
 from tilewright.runtime._tuning_report import Progress
 
@@ -193,6 +194,23 @@ def tune(trial: Trial, configs: Sequence[Config], known: dict[Config, list[float
     return outcome
 
 
+def measure(trial: Trial, config: Config) -> list[float]:
+    """The median and the percentiles of one configuration; infinite if it cannot be compiled, or needs too much."""
+    outcome = Outcome({})
+    with Progress(trial.tuner, 1) as progress:
+        _, outcome.failures = trial.compile([config])
+        if not outcome.failures:
+            if _has_own_benchmarker(trial.tuner):
+                _time_one_by_one(trial, [config], outcome, progress)
+            else:
+                # Alone in the race, a configuration runs for its whole time.
+                _race(trial, [config], outcome, progress)
+    for error in outcome.failures.values():
+        if not isinstance(error, (CompilationError, OutOfResources, PTXASError)):
+            raise error
+    return outcome.timings.get(config, list(FAILED))
+
+
 def _twins(
     trial: Trial, configs: Sequence[Config], compiled: dict[Config, Any]
 ) -> dict[Config, list[Config]]:
@@ -339,7 +357,7 @@ def _race(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: P
         progress.best(best.config, best.median())
         highest = min(best.interval()[1], bound)
         standing = [c for c in standing if c.interval()[0] <= highest]
-        if standing == [best] and bound == float("inf"):
+        if standing == [best] and bound == float("inf") and len(contenders) > 1:
             break
         count *= 2
     for contender in contenders:

@@ -299,8 +299,7 @@ class Autotuner(_Wrapper):
         nargs = dict(zip(self.arg_names, args, strict=False))
         if conflicts := meta.keys() & config.kwargs.keys():
             raise self._conflict(conflicts)
-        outcome = _tuning.tune(_tuning.Trial(self, nargs, args, meta), [config], {})
-        return outcome.timings[config]
+        return _tuning.measure(_tuning.Trial(self, nargs, args, meta), config)
 
     def prune_configs(self, kwargs: dict[str, Any]) -> list[Config]:
         """The configurations that are worth a measurement, as ``prune_configs_by`` says."""
