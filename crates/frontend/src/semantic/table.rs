@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use tilewright_ir::{Dtype, ElementwiseFn as F, HintKind, Type};
+use tilewright_ir::{Dtype, ElementwiseFn as F, HintKind, Op as IrOp, Type};
 
 use super::arguments::Arguments;
 use super::library::{LIBRARY, LibraryFunction};
@@ -330,6 +330,41 @@ builtins! {
     /// The type with another element type.
     WithElementTy "with_element_ty(self, element_ty)" [TypeMethod] => program::with_element;
 }
+
+/// By which name programs ask for each op: where several do, the first; none of what syntax stands for or another table has. An op
+/// that no name asks for does not compile.
+const fn asked_for_by(op: &IrOp) -> Option<Builtin> {
+    match op {
+        IrOp::ProgramId { .. } => Some(Builtin::ProgramId),
+        IrOp::NumPrograms { .. } => Some(Builtin::NumPrograms),
+        IrOp::Arange { .. } => Some(Builtin::Arange),
+        IrOp::Splat { .. } => Some(Builtin::Full),
+        IrOp::ExpandDims { .. } => Some(Builtin::ExpandDims),
+        IrOp::Broadcast { .. } => Some(Builtin::BroadcastTo),
+        IrOp::Reshape { .. } => Some(Builtin::Reshape),
+        IrOp::Transpose { .. } => Some(Builtin::Trans),
+        IrOp::Cast { .. } | IrOp::Bitcast { .. } => Some(Builtin::Cast),
+        IrOp::Load { .. } => Some(Builtin::Load),
+        IrOp::Store { .. } => Some(Builtin::Store),
+        IrOp::Dot { .. } => Some(Builtin::Dot),
+        IrOp::Reduce { .. } => Some(Builtin::Reduce),
+        IrOp::Hint { .. } => Some(Builtin::MultipleOf),
+        IrOp::Assume {} => Some(Builtin::Assume),
+        IrOp::Barrier {} => Some(Builtin::DebugBarrier),
+        IrOp::Assert { .. } => Some(Builtin::DeviceAssert),
+        IrOp::Elementwise { .. }
+        | IrOp::Constant { .. }
+        | IrOp::PtrAdd {}
+        | IrOp::Call { .. }
+        | IrOp::For { .. }
+        | IrOp::While {}
+        | IrOp::If {}
+        | IrOp::Yield {}
+        | IrOp::Return {} => None,
+    }
+}
+
+const _: fn(&IrOp) -> Option<Builtin> = asked_for_by;
 
 /// The methods of types that take no arguments.
 pub(super) const TYPE_METHODS: &[&str] = &[

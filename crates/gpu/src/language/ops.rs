@@ -72,8 +72,8 @@ define_ops! {
     /// Each thread waits until no more than so many of its latest groups are under way.
     WaitGroup wait_group () [] {pending: u32} regions 0 Write Barrier;
 
-    /// Makes each barrier ready for phases of so many arrivals. One thread does, and tells the asynchronous proxy; the other
-    /// threads, and copies that they start, see it after a barrier of the block.
+    /// Makes each barrier ready for phases of so many arrivals. One thread does; the other threads see it after a barrier of the
+    /// block. Tensor copies, which arrive by the asynchronous proxy, need a `fence_proxy` between it and that barrier.
     MbarrierInit mbarrier_init (barriers) [] {arrivals: u32} regions 0 Write Barrier;
     /// One thread of those that run it, in a role of the role, arrives at a barrier and adds bytes to what its phase waits for.
     MbarrierExpect mbarrier_expect (barriers, slot) [] {bytes: u32} regions 0 Write Barrier;
