@@ -25,7 +25,8 @@ EXAMPLES = read_examples()
 HEAD = """\
 # Reference of the language
 
-Every function of `triton.language` (`tl`): what it does, on which element types, how exact it is, and an example. Written
+Every function of `triton.language` (`tl`): what it does, on which element types, how exact it is, and an example.
+Written
 by a test from the table of the compiler and from `tests/reference/examples.md`, whose examples run on each device.
 
 Unless it says otherwise, a function takes scalars and tiles, broadcasts its operands to one shape, and converts them to
