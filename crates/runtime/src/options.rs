@@ -166,6 +166,7 @@ impl Options {
             debug: self.is_on(OptionId::Debug),
             allow_plain_globals: self.allow_plain_globals,
             default_dot_precision: precision.expect("its row takes names of precisions only"),
+            ..tilewright_frontend::Options::default()
         }
     }
 

@@ -7,6 +7,7 @@ mod arguments;
 mod attribute;
 mod convert;
 mod library;
+mod machine;
 mod math;
 mod memory;
 mod not_yet;
