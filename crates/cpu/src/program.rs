@@ -250,7 +250,7 @@ impl Step {
     /// Whether it gives the same for each program of the grid if its operands do, and is worth keeping for a launch.
     pub(crate) fn is_grid_invariant(&self) -> bool {
         self.op().is_some_and(|op| match op.family() {
-            OpFamily::Scalar => !matches!(op, Op::ProgramId { .. }),
+            OpFamily::Scalar => !matches!(op, Op::ProgramId { .. } | Op::Machine { .. }),
             // tidy: wildcard because other ops have effects, or regions that may
             family => matches!(
                 family,

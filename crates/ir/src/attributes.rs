@@ -324,6 +324,22 @@ choices! {
         /// Runs of the length given for each axis are constant.
         MaxConstancy = "max_constancy",
     }
+    /// What a program asks the machine that runs it.
+    MachineQuantity {
+        /// Nanoseconds of a clock that all programs share, int64.
+        #[default]
+        GlobalTimer = "globaltimer",
+        /// The number of the multiprocessor that runs the program, int32.
+        Multiprocessor = "smid",
+    }
+    /// What a grid does about the grids before and after it, which may overlap with it.
+    GridDependency {
+        /// Waits until the grids before it are done and what they wrote is seen.
+        #[default]
+        Wait = "wait",
+        /// Lets the grids after it begin.
+        LaunchDependents = "launch_dependents",
+    }
 }
 
 /// What an assertion that does not hold reports.

@@ -5,7 +5,8 @@
 //! it.
 
 use crate::attributes::{
-    CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
+    CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList, Literal,
+    MachineQuantity, Rounding,
 };
 use crate::elementwise::ElementwiseFn;
 use crate::function::{Block, FuncId, Function, Inst};
@@ -61,7 +62,8 @@ pub enum OpFamily {
     Barrier,
     /// Memory that a kernel has of its own, and tiles on their way to and from it.
     Memory,
-    /// A condition that is checked when the program runs.
+    /// Something that is seen from outside, and changes no memory: a condition that is checked when the program runs, a text
+    /// that is printed, a word to other grids. All operands have one shape; there may be none.
     Check,
     /// Runs another function.
     Call,
@@ -160,6 +162,13 @@ macro_rules! tile_ops {
     Barrier barrier () [] {} regions 0 Write Barrier;
     /// Stops the launch with the failure where the condition does not hold and the mask does.
     Assert assert (condition) [mask] {failure: Failure} regions 0 Write Check;
+    /// Prints a line for each element: the program, the place in the tile, the prefix and the number (an integer of 32 or 64
+    /// bits, or fp64); without a value, the prefix alone. Integers have that many hexadecimal digits, or are decimal if it is 0.
+    Print print () [value] {prefix: String, digits: u32} regions 0 Write Check;
+    /// What the machine that runs the program says of itself, at this moment.
+    Machine machine () [] {quantity: MachineQuantity} regions 0 Write Scalar;
+    /// What the grid does about those before and after it: nothing, where no two overlap.
+    Dependency dependency () [] {action: GridDependency} regions 0 Write Check;
     /// Calls another function of the module.
     Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control Call;
     /// Counts a scalar integer from lower to upper (exclusive) by step, downwards if step is negative; the region takes

@@ -6,7 +6,8 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use crate::attributes::{
-    CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
+    CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList, Literal,
+    MachineQuantity, Rounding,
 };
 use crate::elementwise::ElementwiseFn;
 use crate::function::FuncId;
@@ -367,6 +368,28 @@ pub(crate) fn assert(input: &RuleInput<'_>, _failure: &Failure) -> Result {
     if input.operands.iter().any(|ty| !ty.is_bool() || ty.shape != input.operands[0].shape) {
         return fail(format!("assert takes int1 of one shape, found {:?}", input.operands));
     }
+    Ok(Vec::new())
+}
+
+pub(crate) fn print(input: &RuleInput<'_>, _prefix: &str, _digits: &u32) -> Result {
+    let Some(ty) = input.operands.first() else { return Ok(Vec::new()) };
+    match ty.element {
+        Element::Value(Dtype::I32 | Dtype::U32 | Dtype::I64 | Dtype::U64 | Dtype::F64) => Ok(Vec::new()),
+        Element::Value(_) | Element::Pointer(_) => {
+            fail(format!("print takes 32- and 64-bit integers and fp64, found {ty}"))
+        }
+    }
+}
+
+pub(crate) fn machine(_: &RuleInput<'_>, quantity: &MachineQuantity) -> Result {
+    one(Type::scalar(match quantity {
+        MachineQuantity::GlobalTimer => Dtype::I64,
+        MachineQuantity::Multiprocessor => Dtype::I32,
+    }))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]
+pub(crate) fn dependency(_: &RuleInput<'_>, _action: &GridDependency) -> Result {
     Ok(Vec::new())
 }
 

@@ -191,7 +191,7 @@ fn simulate(
     let report = interruptible(module, launch, interrupt);
     let report = report.map_err(|fault| from_fault(&fault, handle))?;
     for text in &report.printed {
-        print!("{text}");
+        tilewright_base::output::print(text);
     }
     reports::add(report);
     Ok(())

@@ -367,7 +367,9 @@ def device_assert(cond: Any, msg: Any=..., mask: Any=...) -> Any:
     """Stops the launch where the condition does not hold and the mask does, if compiled with `debug=True`."""
 
 def device_print(prefix: Any, *args: Any, hex: Any=...) -> Any:
-    """Not available yet: printing from a running kernel."""
+    """Prints from the running kernel, on the standard output: a line for each element of each operand, with the program and
+    the place in the tile; the text alone without operands. `hex=True` prints the bits of numbers.
+    """
 
 def div_rn(x: Any, y: Any) -> Any:
     """x / y, rounded to nearest."""

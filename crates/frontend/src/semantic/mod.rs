@@ -12,6 +12,7 @@ mod convert;
 mod descriptor;
 mod inline_asm;
 mod library;
+mod machine;
 mod math;
 mod memory;
 mod not_yet;

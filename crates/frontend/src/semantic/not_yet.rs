@@ -59,11 +59,6 @@ pub(super) static NOT_YET: &[Family] = &[
         ],
     },
     Family {
-        docs: &["printing from a running kernel"],
-        places: ROOT,
-        signatures: &["device_print(prefix, *args, hex=False)"],
-    },
-    Family {
         docs: &["functions of your own on each element"],
         places: ROOT,
         signatures: &["map_elementwise(scalar_fn, *args, pack=1)"],
@@ -72,27 +67,5 @@ pub(super) static NOT_YET: &[Family] = &[
         docs: &["assertions on values of an intermediate tile"],
         places: ROOT,
         signatures: &["expect_zero(x, mask)"],
-    },
-    Family {
-        docs: &["functions of the CUDA machine"],
-        places: ROOT,
-        signatures: &[
-            "extra.cuda.globaltimer()",
-            "extra.cuda.smid()",
-            "extra.cuda.num_threads()",
-            "extra.cuda.num_warps()",
-            "extra.cuda.gdc_wait()",
-            "extra.cuda.gdc_launch_dependents()",
-        ],
-    },
-    Family {
-        docs: &["asking for the target while compiling"],
-        places: ROOT,
-        signatures: &[
-            "target_info.current_target()",
-            "target_info.cuda_capability_geq(major, minor=0)",
-            "target_info.is_cuda()",
-            "target_info.is_hip()",
-        ],
     },
 ];

@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use tilewright_ir::{Dtype, ElementwiseFn as F, HintKind, Op as IrOp, Type};
+use tilewright_ir::{Dtype, ElementwiseFn as F, GridDependency, HintKind, MachineQuantity, Op as IrOp, Type};
 
 use super::arguments::Arguments;
 use super::library::{LIBRARY, LibraryFunction};
 use super::not_yet::NOT_YET;
 use super::signature::{BuiltinParameter, parse_signature};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
-use super::{descriptor, inline_asm, math, memory, program, reduce, shape};
+use super::{descriptor, inline_asm, machine, math, memory, program, reduce, shape};
 use crate::value::Constant;
 
 /// What a name of `triton.language` is.
@@ -80,6 +80,10 @@ pub(super) enum Place {
     TypeMethod,
     /// `desc.name` on a tensor descriptor.
     DescriptorMethod,
+    /// `tl.extra.cuda.name`.
+    Cuda,
+    /// `tl.target_info.name`.
+    TargetInfo,
 }
 
 macro_rules! builtins {
@@ -293,11 +297,43 @@ builtins! {
     DebugBarrier "debug_barrier()" [Root] => program::barrier;
     /// Stops the launch where the condition does not hold and the mask does, if compiled with `debug=True`.
     DeviceAssert "device_assert(cond, msg='', mask=None)" [Root] => program::device_assert;
+    /// Prints from the running kernel, on the standard output: a line for each element of each operand, with the program and
+    /// the place in the tile; the text alone without operands. `hex=True` prints the bits of numbers.
+    DevicePrint "device_print(prefix, *args, hex=False)" [Root] => program::device_print;
     /// Stops the compilation if the condition does not hold.
     StaticAssert "static_assert(cond, msg='')" [Root] => program::static_assert;
     /// Prints while the kernel is compiled.
     StaticPrint "static_print(*values, sep=' ', end='\\n', file=None, flush=False)" [Root]
         => program::static_print;
+
+    // The machine that runs the program.
+
+    /// Nanoseconds of a clock that all programs share, as int64.
+    GlobalTimer "globaltimer()" [Cuda] => machine::quantity, MachineQuantity::GlobalTimer;
+    /// The number of the multiprocessor that runs the program (on the CPU, of the thread), as int32.
+    SmId "smid()" [Cuda] => machine::quantity, MachineQuantity::Multiprocessor;
+    /// The threads of a program, which are known at compile time: 32 for each warp.
+    NumThreads "num_threads()" [Cuda] => machine::warps, 32;
+    /// The warps of a program, which are known at compile time.
+    NumWarps "num_warps()" [Cuda] => machine::warps, 1;
+    /// Waits for the grids before this one, if it was launched with `launch_pdl=True`: only then is what they wrote seen.
+    GdcWait "gdc_wait()" [Cuda] => machine::dependency, GridDependency::Wait;
+    /// Lets the grids after this one begin, if they were launched with `launch_pdl=True`.
+    GdcLaunchDependents "gdc_launch_dependents()" [Cuda] => machine::dependency, GridDependency::LaunchDependents;
+    /// What the kernel is compiled for: a tuple of `backend` ("cuda", "cpu"), `arch` (90, "x86_64") and `warp_size`.
+    CurrentTarget "current_target()" [TargetInfo] => machine::current_target;
+    /// Whether the kernel is compiled for an NVIDIA GPU.
+    IsCuda "is_cuda()" [TargetInfo] => machine::is_cuda;
+    /// Whether the kernel is compiled for an NVIDIA GPU of at least this compute capability.
+    CudaCapabilityGeq "cuda_capability_geq(major, minor=0)" [TargetInfo] => machine::capability_geq;
+    /// Whether the kernel is compiled for an AMD GPU: never.
+    IsHip "is_hip()" [TargetInfo] => machine::never;
+    /// Whether the kernel is compiled for an AMD GPU of this family: never.
+    IsHipCdna3 "is_hip_cdna3()" [TargetInfo] => machine::never;
+    /// Whether the kernel is compiled for an AMD GPU of this family: never.
+    IsHipCdna4 "is_hip_cdna4()" [TargetInfo] => machine::never;
+    /// Whether the kernel is compiled for an AMD GPU of this kind: never.
+    IsHipGfx1250 "is_hip_gfx1250()" [TargetInfo] => machine::never;
 
     // Loops and compile-time values.
 
@@ -352,6 +388,11 @@ const fn asked_for_by(op: &IrOp) -> Option<Builtin> {
         IrOp::Assume {} => Some(Builtin::Assume),
         IrOp::Barrier {} => Some(Builtin::DebugBarrier),
         IrOp::Assert { .. } => Some(Builtin::DeviceAssert),
+        IrOp::InlineAsm { .. } | IrOp::VolatileAsm { .. } => Some(Builtin::InlineAsm),
+        IrOp::Scan { .. } => Some(Builtin::AssociativeScan),
+        IrOp::Print { .. } => Some(Builtin::DevicePrint),
+        IrOp::Machine { .. } => Some(Builtin::GlobalTimer),
+        IrOp::Dependency { .. } => Some(Builtin::GdcWait),
         IrOp::Elementwise { .. }
         | IrOp::Constant { .. }
         | IrOp::PtrAdd {}
@@ -524,6 +565,8 @@ static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::new(|| {
                 Place::OnlyMethod => format!("tensor.{}", spec.name),
                 Place::TypeMethod => format!("dtype.{}", spec.name),
                 Place::DescriptorMethod => format!("tensor_descriptor.{}", spec.name),
+                Place::Cuda => format!("extra.cuda.{}", spec.name),
+                Place::TargetInfo => format!("target_info.{}", spec.name),
                 Place::Method => continue,
             };
             names.entry(path).or_insert(LanguageItem::Builtin(spec));
@@ -542,9 +585,13 @@ static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
         spec.places.iter().filter_map(|place| match place {
             Place::Method => Some((spec.name, spec.name.to_string())),
             Place::OnlyMethod => Some((spec.name, format!("tensor.{}", spec.name))),
-            Place::Root | Place::Math | Place::Libdevice | Place::TypeMethod | Place::DescriptorMethod => {
-                None
-            }
+            Place::Root
+            | Place::Math
+            | Place::Libdevice
+            | Place::TypeMethod
+            | Place::DescriptorMethod
+            | Place::Cuda
+            | Place::TargetInfo => None,
         })
     });
     let of_library = LIBRARY.iter().filter(|scanned| scanned.is_method);

@@ -185,8 +185,9 @@ impl<'a> Union<'a> {
                     }
                 }
                 OpFamily::Load | OpFamily::Store | OpFamily::Check => {
-                    let shape = &function.ty(data.operands[0]).shape;
-                    if !shape.is_empty() {
+                    // A text alone has no operand.
+                    let shape = data.operands.first().map(|&operand| &function.ty(operand).shape);
+                    if let Some(shape) = shape.filter(|shape| !shape.is_empty()) {
                         let node = self.node(*inst, shape);
                         self.join(values(), Some(node));
                     }

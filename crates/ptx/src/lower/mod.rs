@@ -43,6 +43,7 @@ mod matrix_descriptor;
 mod mbarrier;
 mod memory;
 mod mma;
+mod print;
 mod reduce;
 mod remainder;
 mod scan;
@@ -63,8 +64,9 @@ use tilewright_gpu::language::{self as gpu, Op, Type};
 use tilewright_gpu::{Feature, GpuTarget};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, CacheModifier, Dtype, DtypeList, Element, ElementwiseFn, EvictionPolicy, FuncId, HintKind,
-    InputPrecision, Inst, IntList, Literal, LoopOptions, OpVisitor, Rounding, Shape, TypeList, Value,
+    Block, CacheModifier, Dtype, DtypeList, Element, ElementwiseFn, EvictionPolicy, FuncId, GridDependency,
+    HintKind, InputPrecision, Inst, IntList, Literal, LoopOptions, MachineQuantity, OpVisitor, Rounding,
+    Shape, TypeList, Value,
 };
 use tilewright_layout::Layout;
 
@@ -443,6 +445,36 @@ impl OpVisitor for Lowering<'_> {
         failure: &ir::Failure,
     ) -> Lowered {
         self.lower_assert(inst, condition, mask, failure);
+        Ok(())
+    }
+
+    fn print(&mut self, _inst: Inst, value: Option<Value>, prefix: &String, digits: &u32) -> Lowered {
+        self.lower_print(value, prefix, *digits);
+        Ok(())
+    }
+
+    fn machine(&mut self, inst: Inst, quantity: &MachineQuantity) -> Lowered {
+        let (width, register) = match quantity {
+            MachineQuantity::GlobalTimer => (Width::B64, SpecialRegister::GlobalTimer),
+            MachineQuantity::Multiprocessor => (Width::B32, SpecialRegister::SmId),
+        };
+        // Each reading is one of its own.
+        let d = self.builder.fresh(width);
+        self.builder.emit(isa::Mov { ty: width.ty(), d: d.into(), a: register.into() });
+        self.set_result(inst, [Scalar::from(d)]);
+        Ok(())
+    }
+
+    fn dependency(&mut self, _inst: Inst, action: &GridDependency) -> Lowered {
+        // Before, no two grids overlap.
+        if self.target().capability < 90 {
+            return Ok(());
+        }
+        let action = match action {
+            GridDependency::Wait => isa::GridDependency::Wait,
+            GridDependency::LaunchDependents => isa::GridDependency::LaunchDependents,
+        };
+        self.builder.emit(isa::Griddepcontrol { action });
         Ok(())
     }
 

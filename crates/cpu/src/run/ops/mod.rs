@@ -16,6 +16,7 @@ mod elementwise;
 pub(crate) mod fused;
 pub(crate) mod materialize;
 mod memory;
+mod print;
 mod reduce;
 pub(crate) mod scan;
 mod shape;
@@ -53,6 +54,10 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::Load { .. } => return memory::load(machine, step),
         Op::Store { .. } => return memory::store(machine, step),
         Op::Assert { failure } => return control::assert(machine, step, failure),
+        Op::Print { prefix, digits } => return print::print(machine, step, prefix, *digits),
+        Op::Machine { quantity } => control::machine(machine, step, *quantity),
+        // The grids of a CPU run one after the other.
+        Op::Dependency { .. } => {}
         Op::For { .. } => return machine.for_loop(step),
         Op::While {} => return machine.while_loop(step),
         Op::If {} => return machine.if_else(step),
