@@ -19,7 +19,8 @@ mod types;
 mod verify;
 
 pub use attributes::{
-    Attribute, CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
+    AtomicKind, Attribute, CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList,
+    Literal, MemoryScope, MemorySemantics, Rounding,
 };
 pub use builder::{Builder, IrBuilder, Results};
 pub use dialect::{Dialect, Operation, Tile};

@@ -47,6 +47,7 @@ pub(crate) fn lower(module: &Module, symbolic: bool) -> Result<Program> {
         sources: module.sources.clone(),
         estimate: 0,
         measured: AtomicU64::new(0),
+        waits: false,
         symbolic,
     };
     let mut lowering = Lowering {

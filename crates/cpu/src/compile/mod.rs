@@ -20,6 +20,7 @@ impl Program {
         liveness::analyse(&mut program);
         rematerialize::rematerialize(&mut program);
         fusion::fuse(&mut program);
+        program.waits = program.may_wait();
         Ok(program)
     }
 
@@ -28,6 +29,7 @@ impl Program {
     pub fn without_symbolic_forms(module: &Module) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, false)?;
         liveness::analyse(&mut program);
+        program.waits = program.may_wait();
         Ok(program)
     }
 }

@@ -70,14 +70,8 @@ pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     no_block_pointers(c, a, &[3])?;
     let cache = a.choice(c, 4, STORE_CACHE)?;
     let eviction = a.choice(c, 5, EVICTION)?;
-    let value = stored(c, a, &ty, dtype)?;
-    let mask = match mask(c, a, 2, &ty)? {
-        None => None,
-        Some((mask, mask_ty)) => match common_shape(&ty.shape, &mask_ty.shape) {
-            Ok(shape) if shape == ty.shape => Some(broadcast_to(c, mask, &shape)?),
-            _ => return Err(mask_shape(a, 2, &ty.shape, &mask_ty.shape)),
-        },
-    };
+    let value = stored_at(c, a, 1, &ty, dtype)?;
+    let mask = fitting_mask(c, a, 2, &ty)?;
     let element = if dtype.is_bool() { Dtype::I8 } else { dtype };
     let pointer = cast_element(c, pointer, Element::Pointer(element), Rounding::default())?;
     c.builder().store(pointer, value, mask, (cache, eviction))?;
@@ -85,7 +79,10 @@ pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
 }
 
 /// The pointer that is argument 0.
-fn pointer<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<(ValueOf<C>, Type, Dtype)> {
+pub(super) fn pointer<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+) -> Semantic<(ValueOf<C>, Type, Dtype)> {
     let operand = a.at(0)?;
     if let Operand::Tensor(value) = operand {
         let ty = c.builder().type_of(value);
@@ -200,46 +197,61 @@ fn other<C: Caller + ?Sized>(
     broadcast_to(c, value, shape)
 }
 
-/// The value to store, in the type and shape of the memory.
-fn stored<C: Caller + ?Sized>(
+/// The mask of what has the shape of the pointers.
+pub(super) fn fitting_mask<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
+    index: usize,
+    pointer: &Type,
+) -> Semantic<Option<ValueOf<C>>> {
+    let Some((mask, ty)) = mask(c, a, index, pointer)? else { return Ok(None) };
+    match common_shape(&pointer.shape, &ty.shape) {
+        Ok(shape) if shape == pointer.shape => Ok(Some(broadcast_to(c, mask, &shape)?)),
+        _ => Err(mask_shape(a, index, &pointer.shape, &ty.shape)),
+    }
+}
+
+/// The value to store, an argument, in the type and shape of the memory.
+pub(super) fn stored_at<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
     pointer: &Type,
     dtype: Dtype,
 ) -> Semantic<ValueOf<C>> {
-    let value = match a.at(1)? {
+    let value = match a.at(index)? {
         Operand::Constant(constant @ (Constant::Bool(_) | Constant::Int(_) | Constant::Float(_))) => {
             literal(c, constant, dtype)?
         }
-        operand @ Operand::Tensor(_) => tensor(c, operand, 1)?,
+        operand @ Operand::Tensor(_) => tensor(c, operand, index)?,
         operand => {
             let found = describe(c, operand);
             return Err(SemanticError::new(Code::InvalidStore, format!("{found} cannot be stored"))
-                .argument(1, format!("this is {found}"))
+                .argument(index, format!("this is {found}"))
                 .note(format!("expected {} or a number", pointer.with_dtype(dtype))));
         }
     };
     let ty = c.builder().type_of(&value);
     if ty.dtype().is_none() && !matches!(dtype, Dtype::I64 | Dtype::U64) {
         return Err(SemanticError::new(Code::InvalidStore, format!("a pointer cannot be stored as {dtype}"))
-            .argument(1, format!("this is {ty}"))
+            .argument(index, format!("this is {ty}"))
             .argument(0, format!("this is {pointer}"))
             .note(format!("found {}, expected a number", ty.element))
             .hint("store what it points to: `tl.load(…)` first"));
     }
     match common_shape(&pointer.shape, &ty.shape) {
         Ok(common) if common == pointer.shape => {}
-        _ => return Err(store_shape(pointer, &ty)),
+        _ => return Err(store_shape(index, pointer, &ty)),
     }
     let value = if dtype.is_bool() { to_bool(c, value)? } else { value };
     let value = cast(c, value, if dtype.is_bool() { Dtype::I8 } else { dtype })?;
     broadcast_to(c, value, &pointer.shape)
 }
 
-fn store_shape(pointer: &Type, value: &Type) -> SemanticError {
+fn store_shape(index: usize, pointer: &Type, value: &Type) -> SemanticError {
     let error = |message: String| {
         SemanticError::new(Code::InvalidStore, message)
-            .argument(1, format!("this has shape {}", value.shape))
+            .argument(index, format!("this has shape {}", value.shape))
             .argument(
                 0,
                 if pointer.is_scalar() {

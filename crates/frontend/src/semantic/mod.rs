@@ -4,6 +4,7 @@
 //! error names the argument to blame, and the caller knows where that stands in the source.
 
 mod arguments;
+mod atomics;
 mod attribute;
 mod convert;
 mod library;

@@ -88,6 +88,7 @@ impl Canonicalizer<'_> {
             OpFamily::Branch => self.if_else(inst),
             OpFamily::Load => self.load(inst),
             OpFamily::Store => self.store(inst),
+            OpFamily::Atomic => self.atomic(inst),
             OpFamily::Check => self.assert(inst),
             OpFamily::Promise => self.assume(inst),
             OpFamily::Reduction => {

@@ -59,7 +59,7 @@ impl Lowering<'_> {
 /// Whether an instruction does something besides writing its registers.
 fn has_effect(instruction: &Instruction) -> bool {
     match instruction {
-        Instruction::Ld(Ld { semantics, .. }) => *semantics == Some(LoadSemantics::Volatile),
+        Instruction::Ld(Ld { semantics, .. }) => !matches!(semantics, None | Some(LoadSemantics::Weak)),
         Instruction::St(_)
         | Instruction::Atom(_)
         | Instruction::Red(_)
@@ -77,6 +77,7 @@ fn has_effect(instruction: &Instruction) -> bool {
         | Instruction::MbarrierInval(_)
         | Instruction::MbarrierArrive(_)
         | Instruction::MbarrierTryWait(_)
+        | Instruction::Fence(_)
         | Instruction::FenceProxy(_)
         | Instruction::FenceMbarrierInit(_)
         | Instruction::Wgmma(_)

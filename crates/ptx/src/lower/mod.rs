@@ -23,6 +23,7 @@
 mod arithmetic;
 mod assertion;
 mod asynchronous;
+mod atomics;
 mod builder;
 mod cast;
 mod control;
@@ -54,14 +55,15 @@ mod wgmma;
 
 use std::rc::Rc;
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_gpu::language::{self as gpu, Op, Type};
 use tilewright_gpu::{Feature, GpuTarget};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, CacheModifier, Dtype, Element, ElementwiseFn, EvictionPolicy, FuncId, HintKind, InputPrecision,
-    Inst, IntList, Literal, LoopOptions, OpVisitor, Rounding, Shape, TypeList, Value,
+    AtomicKind, Block, CacheModifier, Dtype, Element, ElementwiseFn, EvictionPolicy, FuncId, HintKind,
+    InputPrecision, Inst, IntList, Literal, LoopOptions, MemoryScope, MemorySemantics, OpVisitor, Rounding,
+    Shape, TypeList, Value,
 };
 use tilewright_layout::Layout;
 
@@ -97,6 +99,8 @@ struct Lowering<'p> {
     shared: Option<GlobalId>,
     /// The warps that run what is being lowered.
     warps: Warps,
+    /// The values that some instruction reads.
+    used: EntitySet<Value>,
     /// Of what is known of the addresses of buffers in shared memory: a power of two that divides them.
     alignments: SecondaryMap<Value, u32>,
 }
@@ -141,8 +145,14 @@ impl<'p> Lowering<'p> {
             values: SecondaryMap::new(),
             shared: None,
             warps: Warps { first: 0, count: program.header.num_warps },
+            used: used(kernel),
             alignments: SecondaryMap::new(),
         }
+    }
+
+    /// Whether an instruction reads a value.
+    fn is_used(&self, value: Value) -> bool {
+        self.used.contains(value)
     }
 
     /// Declares and loads the parameters.
@@ -302,6 +312,13 @@ impl<'p> Lowering<'p> {
         }
         Box::new(diagnostic)
     }
+}
+
+/// The values that instructions read.
+fn used(kernel: &gpu::Function) -> EntitySet<Value> {
+    let mut used = EntitySet::new();
+    kernel.walk(kernel.entry, &mut |inst| used.extend(kernel.insts[inst].operands.iter().copied()));
+    used
 }
 
 /// The type of a parameter.
@@ -472,6 +489,66 @@ impl OpVisitor for Lowering<'_> {
         _: Option<Value>,
         _: &CacheModifier,
         _: &EvictionPolicy,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_rmw(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Value,
+        _: Option<Value>,
+        _: &AtomicKind,
+        _: &MemorySemantics,
+        _: &MemoryScope,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_cas(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Value,
+        _: Value,
+        _: &MemorySemantics,
+        _: &MemoryScope,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_load(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Option<Value>,
+        _: &MemorySemantics,
+        _: &MemoryScope,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_store(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Value,
+        _: Option<Value>,
+        _: &MemorySemantics,
+        _: &MemoryScope,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_poll(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Value,
+        _: Option<Value>,
+        _: &MemorySemantics,
+        _: &MemoryScope,
     ) -> Lowered {
         Err(self.of_tile_ir_alone(inst))
     }
