@@ -497,7 +497,17 @@ fn names() {
           hint: the type is the element type itself; of a pointer `p` it is `p.dtype.element_ty`
     "#]],
     );
-    call("atomic_add", &["*i8", "i8"], &[], &expect![[r#""#]]);
+    call(
+        "atomic_add",
+        &["*int8", "int8"],
+        &[],
+        &expect![[r#"
+        TW0005: `atomic_add` does not support int8
+          0: this is *int8
+          note: found int8, expected a type of 16, 32 or 64 bits
+          hint: keep what several programs change in a wider type, such as int32
+    "#]],
+    );
 }
 
 #[test]
