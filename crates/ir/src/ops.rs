@@ -5,8 +5,8 @@
 //! it.
 
 use crate::attributes::{
-    CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList, Literal,
-    MachineQuantity, Rounding,
+    AtomicKind, CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList,
+    Literal, MachineQuantity, MemoryScope, MemorySemantics, Rounding,
 };
 use crate::elementwise::ElementwiseFn;
 use crate::function::{Block, FuncId, Function, Inst};
@@ -49,6 +49,8 @@ pub enum OpFamily {
     Load,
     /// Writes memory.
     Store,
+    /// Accesses memory that others access at the same time, each element at once. The first operand is the pointer.
+    Atomic,
     /// A product of matrices.
     Dot,
     /// A reduction: its region combines elements of the tiles, and is free of other values.
@@ -144,6 +146,21 @@ macro_rules! tile_ops {
     Load load (pointer) [mask, other] {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool} regions 0 Read Load;
     /// Writes memory where the mask holds. Where two elements of a tile have one address, either is written.
     Store store (pointer, value) [mask] {cache: CacheModifier, eviction: EvictionPolicy} regions 0 Write Store;
+    /// Replaces each element in memory where the mask holds (everywhere without one) by what the kind makes of it and of the
+    /// value, one element after the other in any order; gives what was there before, and zero where the mask does not hold.
+    AtomicRmw atomic_rmw (pointer, value) [mask] {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope}
+        regions 0 Write Atomic;
+    /// Replaces each element in memory that has the bits of the expected one by the value; gives what was there before.
+    AtomicCas atomic_cas (pointer, expected, value) [] {sem: MemorySemantics, scope: MemoryScope}
+        regions 0 Write Atomic;
+    /// Reads memory where the mask holds, each element at once; elsewhere gives zero. It is not merged with another one.
+    AtomicLoad atomic_load (pointer) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic;
+    /// Writes memory where the mask holds, each element at once.
+    AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic;
+    /// Reads a scalar of memory again and again until it has the bits of the expected one, which gives true, or until so many
+    /// nanoseconds (int64) have passed, which gives false. It reads once at least.
+    AtomicPoll atomic_poll (pointer, expected) [timeout] {sem: MemorySemantics, scope: MemoryScope}
+        regions 0 Write Atomic;
     /// acc + a @ b over the last two axes; products and sums in the type of acc (fp16 and bf16 operands are exact in
     /// fp32), in any order.
     Dot dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Pure Dot;

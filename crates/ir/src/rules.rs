@@ -6,8 +6,8 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use crate::attributes::{
-    CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList, Literal,
-    MachineQuantity, Rounding,
+    AtomicKind, CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList,
+    Literal, MachineQuantity, MemoryScope, MemorySemantics, Rounding,
 };
 use crate::elementwise::ElementwiseFn;
 use crate::function::FuncId;
@@ -300,6 +300,60 @@ pub(crate) fn store(input: &RuleInput<'_>, _cache: &CacheModifier, _eviction: &E
     }
     check_mask(pointer, input.operands.get(2))?;
     Ok(Vec::new())
+}
+
+/// The elements of an atomic operation that changes them: those of 16, 32 and 64 bits.
+fn atomic_element(pointer: &Type, values: &[Type]) -> Result<Type> {
+    let Some(dtype) = pointer.element.pointee().filter(|dtype| (16..=64).contains(&dtype.bits())) else {
+        return fail(format!("an atomic operation takes pointers to 16, 32 or 64 bits, found {pointer}"));
+    };
+    let element = pointer.with_dtype(dtype);
+    match values.iter().find(|value| **value != element) {
+        Some(value) => fail(format!("{value} does not fit memory behind {pointer}")),
+        None => Ok(element),
+    }
+}
+
+pub(crate) fn atomic_rmw(
+    input: &RuleInput<'_>,
+    kind: &AtomicKind,
+    _: &MemorySemantics,
+    _: &MemoryScope,
+) -> Result {
+    let element = atomic_element(&input.operands[0], &input.operands[1..2])?;
+    check_mask(&input.operands[0], input.operands.get(2))?;
+    let is_bitwise = matches!(kind, AtomicKind::And | AtomicKind::Or | AtomicKind::Xor);
+    if is_bitwise && element.dtype().is_some_and(Dtype::is_float) {
+        return fail(format!("atomic_rmw {} takes integers, found {element}", kind.name()));
+    }
+    one(element)
+}
+
+pub(crate) fn atomic_cas(input: &RuleInput<'_>, _: &MemorySemantics, _: &MemoryScope) -> Result {
+    one(atomic_element(&input.operands[0], &input.operands[1..])?)
+}
+
+pub(crate) fn atomic_load(input: &RuleInput<'_>, sem: &MemorySemantics, _: &MemoryScope) -> Result {
+    if sem.releases() {
+        return fail("a load does not release");
+    }
+    load(input, &CacheModifier::Default, &EvictionPolicy::Default, &true)
+}
+
+pub(crate) fn atomic_store(input: &RuleInput<'_>, sem: &MemorySemantics, _: &MemoryScope) -> Result {
+    if sem.acquires() {
+        return fail("a store does not acquire");
+    }
+    store(input, &CacheModifier::Default, &EvictionPolicy::Default)
+}
+
+pub(crate) fn atomic_poll(input: &RuleInput<'_>, sem: &MemorySemantics, _: &MemoryScope) -> Result {
+    let element = atomic_element(&input.operands[0], &input.operands[1..2])?;
+    let is_time = |ty: &Type| *ty == Type::scalar(Dtype::I64);
+    if !element.is_scalar() || sem.releases() || !input.operands.get(2).is_none_or(is_time) {
+        return fail(format!("atomic_poll does not take {:?} and {}", input.operands, sem.name()));
+    }
+    one(Type::scalar(Dtype::I1))
 }
 
 pub(crate) fn dot(input: &RuleInput<'_>, _precision: &InputPrecision, _max_imprecise_acc: &u32) -> Result {

@@ -7,6 +7,7 @@
 #![deny(dead_code)]
 
 mod arguments;
+mod atomics;
 mod attribute;
 mod convert;
 mod descriptor;

@@ -42,23 +42,6 @@ pub(super) static NOT_YET: &[Family] = &[
         ],
     },
     Family {
-        docs: &["atomic operations"],
-        places: METHOD,
-        signatures: &[
-            "atomic_add(pointer, val, mask=None, sem=None, scope=None)",
-            "atomic_and(pointer, val, mask=None, sem=None, scope=None)",
-            "atomic_cas(pointer, cmp, val, sem=None, scope=None)",
-            "atomic_load(pointer, mask=None, sem=None, scope=None)",
-            "atomic_max(pointer, val, mask=None, sem=None, scope=None)",
-            "atomic_min(pointer, val, mask=None, sem=None, scope=None)",
-            "atomic_or(pointer, val, mask=None, sem=None, scope=None)",
-            "atomic_poll(pointer, expected_value, sem=None, scope=None, timeout_ns=None)",
-            "atomic_store(pointer, val, mask=None, sem=None, scope=None)",
-            "atomic_xchg(pointer, val, mask=None, sem=None, scope=None)",
-            "atomic_xor(pointer, val, mask=None, sem=None, scope=None)",
-        ],
-    },
-    Family {
         docs: &["functions of your own on each element"],
         places: ROOT,
         signatures: &["map_elementwise(scalar_fn, *args, pack=1)"],

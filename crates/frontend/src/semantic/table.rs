@@ -5,14 +5,16 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use tilewright_ir::{Dtype, ElementwiseFn as F, GridDependency, HintKind, MachineQuantity, Op as IrOp, Type};
+use tilewright_ir::{
+    AtomicKind, Dtype, ElementwiseFn as F, GridDependency, HintKind, MachineQuantity, Op as IrOp, Type,
+};
 
 use super::arguments::Arguments;
 use super::library::{LIBRARY, LibraryFunction};
 use super::not_yet::NOT_YET;
 use super::signature::{BuiltinParameter, parse_signature};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
-use super::{descriptor, inline_asm, machine, math, memory, program, reduce, shape};
+use super::{atomics, descriptor, inline_asm, machine, math, memory, program, reduce, shape};
 use crate::value::Constant;
 
 /// What a name of `triton.language` is.
@@ -169,6 +171,43 @@ builtins! {
     OldDescriptorLoad "_experimental_descriptor_load(desc, offsets, shape, dtype)" [Root] => descriptor::load;
     /// The older name of `desc.store(offsets, value)`.
     OldDescriptorStore "_experimental_descriptor_store(desc, value, offsets)" [Root] => descriptor::store, 2, 1;
+
+    // Memory that several programs change. `sem` is "acq_rel" (the default), "acquire", "release" or "relaxed"; `scope`
+    // is "gpu" (the default), "cta" or "sys".
+
+    /// Adds the value to memory through a pointer or a tile of pointers, where the mask is true, each element at once; gives
+    /// what was there before, 0 where the mask is false. Floats are added in any order.
+    AtomicAdd "atomic_add(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+        => atomics::read_modify_write, AtomicKind::Add;
+    /// Like `atomic_add`, for bitwise and of integers.
+    AtomicAnd "atomic_and(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+        => atomics::read_modify_write, AtomicKind::And;
+    /// Like `atomic_add`, for bitwise or of integers.
+    AtomicOr "atomic_or(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+        => atomics::read_modify_write, AtomicKind::Or;
+    /// Like `atomic_add`, for bitwise exclusive or of integers.
+    AtomicXor "atomic_xor(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+        => atomics::read_modify_write, AtomicKind::Xor;
+    /// Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond infinity on the side of its sign.
+    AtomicMax "atomic_max(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+        => atomics::read_modify_write, AtomicKind::Max;
+    /// Like `atomic_max`, for the smaller one.
+    AtomicMin "atomic_min(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+        => atomics::read_modify_write, AtomicKind::Min;
+    /// Like `atomic_add`, for the value itself.
+    AtomicXchg "atomic_xchg(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+        => atomics::read_modify_write, AtomicKind::Exchange;
+    /// Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before.
+    AtomicCas "atomic_cas(pointer, cmp, val, sem=None, scope=None)" [Root Method] => atomics::compare_and_swap;
+    /// Reads memory that other programs write, each element at once; 0 where the mask is false. `sem` is "acquire" (the
+    /// default) or "relaxed".
+    AtomicLoad "atomic_load(pointer, mask=None, sem=None, scope=None)" [Root Method] => atomics::load;
+    /// Writes memory that other programs read, each element at once. `sem` is "release" (the default) or "relaxed".
+    AtomicStore "atomic_store(pointer, val, mask=None, sem=None, scope=None)" [Root Method] => atomics::store;
+    /// Waits until the integer behind a scalar pointer is the expected one, which gives True, or until `timeout_ns`
+    /// nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or "relaxed".
+    AtomicPoll "atomic_poll(pointer, expected_value, sem=None, scope=None, timeout_ns=None)" [Root Method]
+        => atomics::poll;
 
     // Making tiles, and changing their shape.
 
@@ -388,6 +427,11 @@ const fn asked_for_by(op: &IrOp) -> Option<Builtin> {
         IrOp::Assume {} => Some(Builtin::Assume),
         IrOp::Barrier {} => Some(Builtin::DebugBarrier),
         IrOp::Assert { .. } => Some(Builtin::DeviceAssert),
+        IrOp::AtomicRmw { .. } => Some(Builtin::AtomicAdd),
+        IrOp::AtomicCas { .. } => Some(Builtin::AtomicCas),
+        IrOp::AtomicLoad { .. } => Some(Builtin::AtomicLoad),
+        IrOp::AtomicStore { .. } => Some(Builtin::AtomicStore),
+        IrOp::AtomicPoll { .. } => Some(Builtin::AtomicPoll),
         IrOp::InlineAsm { .. } | IrOp::VolatileAsm { .. } => Some(Builtin::InlineAsm),
         IrOp::Scan { .. } => Some(Builtin::AssociativeScan),
         IrOp::Print { .. } => Some(Builtin::DevicePrint),

@@ -88,6 +88,7 @@ impl Canonicalizer<'_> {
             OpFamily::Branch => self.if_else(inst),
             OpFamily::Load => self.load(inst),
             OpFamily::Store => self.store(inst),
+            OpFamily::Atomic => self.atomic(inst),
             OpFamily::Check if matches!(op, Op::Assert { .. }) => self.assert(inst),
             OpFamily::Check => self.out.push(inst),
             OpFamily::Promise => self.assume(inst),

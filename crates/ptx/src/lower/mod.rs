@@ -25,6 +25,7 @@
 mod arithmetic;
 mod assertion;
 mod asynchronous;
+mod atomics;
 mod builder;
 mod cast;
 mod control;
@@ -58,15 +59,15 @@ mod wgmma;
 
 use std::rc::Rc;
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_gpu::language::{self as gpu, Op, Type};
 use tilewright_gpu::{Feature, GpuTarget};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, CacheModifier, Dtype, DtypeList, Element, ElementwiseFn, EvictionPolicy, FuncId, GridDependency,
-    HintKind, InputPrecision, Inst, IntList, Literal, LoopOptions, MachineQuantity, OpVisitor, Rounding,
-    Shape, TypeList, Value,
+    AtomicKind, Block, CacheModifier, Dtype, DtypeList, Element, ElementwiseFn, EvictionPolicy, FuncId,
+    GridDependency, HintKind, InputPrecision, Inst, IntList, Literal, LoopOptions, MachineQuantity,
+    MemoryScope, MemorySemantics, OpVisitor, Rounding, Shape, TypeList, Value,
 };
 use tilewright_layout::Layout;
 
@@ -102,6 +103,8 @@ struct Lowering<'p> {
     shared: Option<GlobalId>,
     /// The warps that run what is being lowered.
     warps: Warps,
+    /// The values that some instruction reads.
+    used: EntitySet<Value>,
     /// Of what is known of the addresses of buffers in shared memory: a power of two that divides them.
     alignments: SecondaryMap<Value, u32>,
 }
@@ -146,8 +149,14 @@ impl<'p> Lowering<'p> {
             values: SecondaryMap::new(),
             shared: None,
             warps: Warps { first: 0, count: program.header.num_warps },
+            used: used(kernel),
             alignments: SecondaryMap::new(),
         }
+    }
+
+    /// Whether an instruction reads a value.
+    fn is_used(&self, value: Value) -> bool {
+        self.used.contains(value)
     }
 
     /// Declares and loads the parameters.
@@ -307,6 +316,13 @@ impl<'p> Lowering<'p> {
         }
         Box::new(diagnostic)
     }
+}
+
+/// The values that instructions read.
+fn used(kernel: &gpu::Function) -> EntitySet<Value> {
+    let mut used = EntitySet::new();
+    kernel.walk(kernel.entry, &mut |inst| used.extend(kernel.insts[inst].operands.iter().copied()));
+    used
 }
 
 /// The type of a parameter.
@@ -533,6 +549,66 @@ impl OpVisitor for Lowering<'_> {
         _: Option<Value>,
         _: &CacheModifier,
         _: &EvictionPolicy,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_rmw(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Value,
+        _: Option<Value>,
+        _: &AtomicKind,
+        _: &MemorySemantics,
+        _: &MemoryScope,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_cas(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Value,
+        _: Value,
+        _: &MemorySemantics,
+        _: &MemoryScope,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_load(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Option<Value>,
+        _: &MemorySemantics,
+        _: &MemoryScope,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_store(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Value,
+        _: Option<Value>,
+        _: &MemorySemantics,
+        _: &MemoryScope,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_poll(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Value,
+        _: Option<Value>,
+        _: &MemorySemantics,
+        _: &MemoryScope,
     ) -> Lowered {
         Err(self.of_tile_ir_alone(inst))
     }
