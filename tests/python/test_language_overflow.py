@@ -82,7 +82,15 @@ def test_random_numbers_and_wide_integers_wrap(device):
     )
 
 
-def test_sums_of_a_tile_are_checked_or_wrap_but_are_right_where_they_fit(device):
+def test_functions_of_the_library_wrap_as_they_mean_to(device):
+    x = np.arange(64, dtype=np.int32) - 7
+    for expression in ("tl.extra.libdevice.popc(x)", "tl.sum(x * 0 + 2147483647, 0) + y * 0"):
+        assert_same(
+            launch(expression, "int32", x, x, device, debug=True), launch(expression, "int32", x, x, device)
+        )
+
+
+def test_sums_of_a_tile(device):
     x = np.arange(64, dtype=np.int32)
     found = launch("x * 0 + tl.sum(x, 0) + tl.max(y, 0)", "int32", x, x, device, debug=True)
     assert_same(found, np.full(64, x.sum() + 63, np.int32))

@@ -77,6 +77,10 @@ pub struct Options {
     pub allow_plain_globals: bool,
     /// The precision of a dot of binary32 operands that does not say.
     pub default_dot_precision: tilewright_ir::InputPrecision,
+    /// The warps of a program; 4 if it is 0.
+    pub num_warps: u32,
+    /// The compute capability of the GPU that it is compiled for, times 10; 0 for a CPU.
+    pub capability: u32,
 }
 
 /// Why a kernel does not compile: every finding, and the sources that they point into.

@@ -24,10 +24,10 @@ def philox_impl(c0, c1, c2, c3, k0, k1, n_rounds: tl.constexpr = 10):
         a, b = c0, c2
         c0 = tl.umulhi(b, round_b) ^ c1 ^ k0
         c2 = tl.umulhi(a, round_a) ^ c3 ^ k1
-        c1 = tl.mul(b, round_b, sanitize_overflow=False)
-        c3 = tl.mul(a, round_a, sanitize_overflow=False)
-        k0 = tl.add(k0, key_a, sanitize_overflow=False)
-        k1 = tl.add(k1, key_b, sanitize_overflow=False)
+        c1 = b * round_b
+        c3 = a * round_a
+        k0 = k0 + key_a
+        k1 = k1 + key_b
     return c0, c1, c2, c3
 
 

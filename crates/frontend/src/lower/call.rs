@@ -521,6 +521,10 @@ impl Caller for Lowerer<'_, '_, '_> {
         self.session.options
     }
 
+    fn is_in_library(&self) -> bool {
+        self.session.frames.last().is_some_and(|frame| frame.is_library)
+    }
+
     fn print(&mut self, text: &str) {
         self.session.host.print(text);
     }

@@ -25,7 +25,7 @@ struct LibraryFile {
     prefix: &'static str,
 }
 
-static FILES: [LibraryFile; 5] = [
+static FILES: [LibraryFile; 8] = [
     LibraryFile { name: "standard.py", text: include_str!("../lib/standard.py"), prefix: "" },
     LibraryFile { name: "scaled.py", text: include_str!("../lib/scaled.py"), prefix: "" },
     LibraryFile { name: "cuda.py", text: include_str!("../lib/cuda.py"), prefix: "extra.cuda." },
@@ -35,6 +35,9 @@ static FILES: [LibraryFile; 5] = [
         text: include_str!("../lib/libdevice.py"),
         prefix: "extra.libdevice.",
     },
+    LibraryFile { name: "bits.py", text: include_str!("../lib/bits.py"), prefix: "extra.libdevice." },
+    LibraryFile { name: "rounding.py", text: include_str!("../lib/rounding.py"), prefix: "extra.libdevice." },
+    LibraryFile { name: "special.py", text: include_str!("../lib/special.py"), prefix: "extra.libdevice." },
 ];
 
 /// What is known of a function before it is compiled.

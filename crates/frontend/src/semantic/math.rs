@@ -5,7 +5,9 @@ use tilewright_ir::{Builder, Dtype, Element, ElementwiseFn, Rounding, Shape, Typ
 
 use super::arguments::Arguments;
 use super::convert::{broadcast_to, cast, cast_element, common_shape, shape_mismatch};
-use super::operators::{Number, binary_with, boolean, check_fits, common_pair, materialize, number, select};
+use super::operators::{
+    Number, binary_with, boolean, check_fits, checks_overflow, common_pair, materialize, number, select,
+};
 use super::promote::{Rule, Side, common_dtype};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
@@ -213,7 +215,7 @@ pub(super) fn operator<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     op: BinaryOperator,
 ) -> Semantic<Op<C>> {
-    let is_checked = a.flag(c, 2)? && c.options().debug && !c.options().ignore_overflow;
+    let is_checked = a.flag(c, 2)? && checks_overflow(c);
     binary_with(c, op, a.at(0)?, a.at(1)?, is_checked)
 }
 

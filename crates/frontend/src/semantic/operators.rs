@@ -26,8 +26,13 @@ pub fn binary<C: Caller + ?Sized>(
     lhs: &Op<C>,
     rhs: &Op<C>,
 ) -> Semantic<Op<C>> {
-    let is_checked = c.options().debug && !c.options().ignore_overflow;
+    let is_checked = checks_overflow(c);
     binary_with(c, op, lhs, rhs, is_checked)
+}
+
+/// Whether sums, differences and products of integers are checked here.
+pub(crate) fn checks_overflow<C: Caller + ?Sized>(c: &C) -> bool {
+    c.options().debug && !c.options().ignore_overflow && !c.is_in_library()
 }
 
 /// `lhs op rhs`; with `is_checked`, sums, differences and products of integers below 64 bits must be numbers of their type.
