@@ -4,8 +4,8 @@
 
 use smallvec::SmallVec;
 use tilewright_ir::{
-    Builder, CacheModifier, Dtype, Element, ElementwiseFn as F, EvictionPolicy, HintKind, IntList, Op,
-    Rounding, Shape, Type, Value,
+    AtomicKind, Builder, CacheModifier, Dtype, Element, ElementwiseFn as F, EvictionPolicy, HintKind,
+    IntList, MemoryScope, MemorySemantics, Op, Rounding, Shape, Type, Value,
 };
 
 use super::fact::{self, Fact, Memory, Range, Spread};
@@ -398,6 +398,66 @@ impl Generator {
         let value = self.quiet(value);
         self.emit_store(pointer, value, mask);
         self.pool.push(pointer);
+    }
+
+    /// An atomic operation on memory that no other program writes. Sums of floats are left out: targets differ in how they treat
+    /// subnormal numbers.
+    pub(super) fn atomic(&mut self) {
+        let base = self.random.pick(&self.bases.clone());
+        let shape = if self.random.chance(3) { Shape::scalar() } else { self.any_shape() };
+        let dtype = self.ty(base).element.pointee().expect("it is a pointer");
+        let is_own = self.fact(base).memory == Memory::Output && self.ty(base).is_scalar();
+        if !is_own || shape.elements() * dtype.bytes() > BYTES {
+            return;
+        }
+        let mut pointer = base;
+        if !shape.is_empty() {
+            let numbers = self.sure(Op::Arange { start: 0, end: shape.elements() as i64 }, &[]);
+            let numbers = self.sure(Op::Reshape { shape: shape.clone() }, &[numbers]);
+            let base = self.splat(base, &shape);
+            pointer = self.sure(Op::PtrAdd {}, &[base, numbers]);
+        }
+        let value = self.value_of(&Type { element: Element::Value(dtype), shape: shape.clone() });
+        let value = self.quiet(value);
+        let mask = (!shape.is_empty() && self.random.chance(2)).then(|| self.mask(&shape));
+        let (sem, scope) = (self.random.pick(MemorySemantics::ALL), self.random.pick(MemoryScope::ALL));
+        let reads = if sem.acquires() { MemorySemantics::Acquire } else { MemorySemantics::Relaxed };
+        let writes = if sem.releases() { MemorySemantics::Release } else { MemorySemantics::Relaxed };
+        let is_wide = (16..=64).contains(&dtype.bits());
+        let mut operands: SmallVec<[Value; 4]> = SmallVec::from_slice(&[pointer, value]);
+        let op = match self.random.below(5) {
+            0 if is_wide => Op::AtomicCas { sem, scope },
+            1 if is_wide && dtype.is_int() && shape.is_empty() => {
+                operands.push(self.constant(Dtype::I64, 0));
+                Op::AtomicPoll { sem: reads, scope }
+            }
+            2 => Op::AtomicLoad { sem: reads, scope },
+            3 => Op::AtomicStore { sem: writes, scope },
+            _ if is_wide => {
+                let kinds: &[AtomicKind] = if dtype.is_int() {
+                    AtomicKind::ALL
+                } else {
+                    &[AtomicKind::Max, AtomicKind::Min, AtomicKind::Exchange]
+                };
+                Op::AtomicRmw { kind: self.random.pick(kinds), sem, scope }
+            }
+            _ => Op::AtomicLoad { sem: reads, scope },
+        };
+        match op {
+            Op::AtomicCas { .. } => {
+                let expected = self.value_of(&self.ty(value));
+                operands.insert(1, self.quiet(expected));
+            }
+            Op::AtomicPoll { .. } => {}
+            Op::AtomicLoad { .. } => {
+                operands.pop();
+                operands.extend(mask);
+            }
+            // tidy: wildcard because it is one of two others, which take a value and a mask.
+            _ => operands.extend(mask),
+        }
+        let results = self.builder.emit(op, operands, SmallVec::new()).expect(RIGHT);
+        self.pool.extend(results);
     }
 
     fn emit_store(&mut self, pointer: Value, value: Value, mask: Option<Value>) {

@@ -229,7 +229,7 @@ impl Generator {
 
     fn statements(&mut self, most: usize) {
         for _ in 0..=self.random.below(most) {
-            match self.random.below(22) {
+            match self.random.below(23) {
                 0..=4 => self.load(),
                 5 | 6 => self.store(),
                 7 => self.pointer(),
@@ -239,6 +239,7 @@ impl Generator {
                 13 => self.dot(),
                 14..=16 => self.control(),
                 17 => self.promise(),
+                18 => self.atomic(),
                 _ => self.elementwise(),
             }
         }

@@ -81,8 +81,9 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         Op::Gpu(op) => op,
     };
     match op {
-        GpuOp::Load { .. } => smallvec![Effect::Read(Place::Global(inst))],
-        GpuOp::AtomicLoad { .. } | GpuOp::AtomicPoll { .. } => smallvec![Effect::Read(Place::Global(inst))],
+        GpuOp::Load { .. } | GpuOp::AtomicLoad { .. } | GpuOp::AtomicPoll { .. } => {
+            smallvec![Effect::Read(Place::Global(inst))]
+        }
         GpuOp::Store { .. }
         | GpuOp::AtomicRmw { .. }
         | GpuOp::AtomicCas { .. }

@@ -127,7 +127,7 @@ impl Lowering<'_> {
             let operands = [expected[register], values[register]].map(|scalar| self.word(element, scalar));
             let old = self.zeros(word_width(element), 1, &place)[0];
             self.compare_and_swap(element, old, operands, &place);
-            found[register] = Some(self.from_word(element, old));
+            found[register] = Some(self.element_of(element, old));
         }
         self.end_order(order);
         let result = self.kernel.insts[inst].results[0];
@@ -462,7 +462,7 @@ impl Lowering<'_> {
         });
         self.builder.place(again);
         self.builder.emit(move_to(width, seen, old.into()));
-        let found = self.from_word(element, seen);
+        let found = self.element_of(element, seen);
         let next = self.combined(kind, element, found, value);
         if let Some(next) = next {
             let next = self.word(element, next);
@@ -475,7 +475,7 @@ impl Lowering<'_> {
         let lines = self.builder.close();
         self.builder.append(lines);
         self.builder.place(end);
-        next.map(|_| self.from_word(element, old))
+        next.map(|_| self.element_of(element, old))
     }
 
     /// What an operation stores.
@@ -532,7 +532,7 @@ impl Lowering<'_> {
     }
 
     /// The element in a register of its own width.
-    fn from_word(&mut self, element: Element, word: RegisterId) -> Scalar {
+    fn element_of(&mut self, element: Element, word: RegisterId) -> Scalar {
         match (word_width(element), width_of(element)) {
             (Width::B16, Width::B32) => {
                 let word = self.split_words(Width::B16, word.into())[0];
