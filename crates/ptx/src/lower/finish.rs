@@ -36,7 +36,7 @@ impl Lowering<'_> {
         let mut lines = listing.lines;
         function.registers = rename(&mut lines, &function.registers);
         let mut source =
-            Source { kernel, sources: &program.sources, files: FxHashMap::default(), last: None };
+            Source { kernel, sources: &program.sources, files: FxHashMap::default(), last: None, seen: None };
         let mut body = Vec::new();
         for line in lines {
             if let LineKind::Instruction(..) = line.kind {
@@ -88,6 +88,8 @@ struct Source<'a> {
     sources: &'a tilewright_base::SourceMap,
     files: FxHashMap<FileId, u32>,
     last: Option<(FileId, u32)>,
+    /// The location that was looked at last: most lines have that of the line before.
+    seen: Option<ir::Location>,
 }
 
 impl Source<'_> {
@@ -100,6 +102,9 @@ impl Source<'_> {
         body: &mut Vec<Statement>,
     ) {
         let Some(mut location) = location else { return };
+        if self.seen.replace(location) == Some(location) {
+            return;
+        }
         while let Some(caller) = self.kernel.locations[location].caller.expand() {
             location = caller;
         }
