@@ -323,6 +323,16 @@ def test_arguments_that_the_kernel_changes(device, library):
         kernel[grid](x, o, 40)
 
 
+def test_reinterpreted_tensors_are_zeroed_and_restored(device):
+    torch = pytest.importorskip("torch")
+    x, o = torch.ones(20, dtype=torch.int32), torch.full((20,), 7, dtype=torch.int32)
+    wrapped = triton.reinterpret(o, tl.uint32)
+    tuned(Bench(), kernel=accumulate, reset_to_zero=["o_ptr"])[grid](x, wrapped, 20)
+    assert o.tolist() == [1] * 20
+    tuned(Bench(), kernel=accumulate, restore_value=["o_ptr"])[grid](x, wrapped, 20)
+    assert o.tolist() == [2] * 20
+
+
 def test_an_argument_that_is_left_out_need_not_be_restored(device):
     @triton.jit
     def maybe(x_ptr, o_ptr, n, bias_ptr, BLOCK: tl.constexpr):
