@@ -595,6 +595,22 @@ def test_timings_on_disk_by_the_environment(device, cache, monkeypatch):
     assert bench.timed == [16, 32]
 
 
+def test_the_only_one_is_not_timed(device, cache):
+    def first(configs, named_args, **kwargs):
+        return configs[:1]
+
+    x, o = arrays(32)
+    bench = Bench()
+    kernel = tuned(bench, (16, 32), prune_configs_by={"early_config_prune": first}, cache_results=True)
+    kernel[grid](x, o, 32)
+    assert (bench.timed, kernel.best_config.kwargs) == ([], {"BLOCK": 16})
+    assert kernel.timings_table().splitlines()[-1].split()[0] == "-"
+    # Where there is a choice later, it is timed as the others are.
+    kernel = tuned(bench, (16, 32), cache_results=True)
+    kernel[grid](x, o, 32)
+    assert (bench.timed, kernel.best_config.kwargs) == ([16, 32], {"BLOCK": 32})
+
+
 def test_what_does_not_compile_is_remembered(device, cache):
     x, o = arrays(32)
     with pytest.warns(errors.LaunchWarning, match="skips 1 of 2"):
