@@ -377,6 +377,23 @@ class _Language(Knobs):
         return bool(self.default_fp_fusion if requested is None else requested)
 
 
+class _Compilation(Knobs):
+    """The knobs of compiling."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "listener" and value not in (None, env):
+            import warnings
+
+            from tilewright.errors import LaunchWarning
+
+            text = (
+                "knobs.compilation.listener is not called in this version of tilewright; "
+                "knobs.runtime.jit_post_compile_hook is, after each compilation"
+            )
+            warnings.warn(text, LaunchWarning, stacklevel=2)
+        super().__setattr__(name, value)
+
+
 class _Cache(Knobs):
     """The knobs of files that are kept."""
 
@@ -410,7 +427,7 @@ cache = _Cache(
         "remote_manager_class": _Class("TRITON_REMOTE_CACHE_BACKEND"),
     }
 )
-compilation = Knobs(
+compilation = _Compilation(
     {
         "override": _Flag("TRITON_KERNEL_OVERRIDE"),
         "dump_ir": _Flag("TRITON_KERNEL_DUMP"),

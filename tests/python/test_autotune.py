@@ -323,6 +323,16 @@ def test_arguments_that_the_kernel_changes(device, library):
         kernel[grid](x, o, 40)
 
 
+def test_reinterpreted_tensors_are_zeroed_and_restored(device):
+    torch = pytest.importorskip("torch")
+    x, o = torch.ones(20, dtype=torch.int32), torch.full((20,), 7, dtype=torch.int32)
+    wrapped = triton.reinterpret(o, tl.uint32)
+    tuned(Bench(), kernel=accumulate, reset_to_zero=["o_ptr"])[grid](x, wrapped, 20)
+    assert o.tolist() == [1] * 20
+    tuned(Bench(), kernel=accumulate, restore_value=["o_ptr"])[grid](x, wrapped, 20)
+    assert o.tolist() == [2] * 20
+
+
 def test_an_argument_that_is_left_out_need_not_be_restored(device):
     @triton.jit
     def maybe(x_ptr, o_ptr, n, bias_ptr, BLOCK: tl.constexpr):
@@ -583,6 +593,22 @@ def test_timings_on_disk_by_the_environment(device, cache, monkeypatch):
     configs = (Config({"BLOCK": 16}, pre_hook=lambda kwargs: None), 32)
     tuned(bench, configs)[grid](x, o, 32)
     assert bench.timed == [16, 32]
+
+
+def test_the_only_one_is_not_timed(device, cache):
+    def first(configs, named_args, **kwargs):
+        return configs[:1]
+
+    x, o = arrays(32)
+    bench = Bench()
+    kernel = tuned(bench, (16, 32), prune_configs_by={"early_config_prune": first}, cache_results=True)
+    kernel[grid](x, o, 32)
+    assert (bench.timed, kernel.best_config.kwargs) == ([], {"BLOCK": 16})
+    assert kernel.timings_table().splitlines()[-1].split()[0] == "-"
+    # Where there is a choice later, it is timed as the others are.
+    kernel = tuned(bench, (16, 32), cache_results=True)
+    kernel[grid](x, o, 32)
+    assert (bench.timed, kernel.best_config.kwargs) == ([16, 32], {"BLOCK": 32})
 
 
 def test_what_does_not_compile_is_remembered(device, cache):

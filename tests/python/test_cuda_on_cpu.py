@@ -85,6 +85,7 @@ stream = torch.cuda.Stream()
 with torch.cuda.stream(stream):
     x = torch.ones(3, device="cuda")
 stream.wait_stream(torch.cuda.current_stream())
+assert torch._C._cuda_getCurrentRawStream(0) == 0
 stream.synchronize()
 with torch.cuda.device(0):
     pass

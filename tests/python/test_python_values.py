@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -112,3 +113,32 @@ def test_failures_are_findings(kind, code, text):
     assert (finding.code, finding.message[: len(text)]) == (code, text)
     if kind == "run time":
         assert finding.hint == "use `tl.exp`, or decorate the function with @triton.jit if it is yours"
+
+
+def test_types_as_arguments_and_functions_as_values(device, module):
+    k = module(
+        """
+        @tl.constexpr
+        def wider(dtype):
+            return tl.float32 if dtype.is_fp16() else dtype
+
+        @triton.jit
+        def least(dtype):
+            dtype_ = dtype.value
+            if dtype_.is_floating():
+                value: tl.constexpr = float("-inf")
+                return value
+            value: tl.constexpr = -(2 ** (dtype_.int_bitwidth - 1))
+            return value
+
+        @triton.jit
+        def kernel(x_ptr, o_ptr, wide_ptr):
+            x = tl.load(x_ptr)
+            tl.store(o_ptr, least(x_ptr.type.element_ty))
+            tl.store(wide_ptr, wider(x.dtype).primitive_bitwidth)
+        """
+    )
+    for dtype, lowest, bits in ((np.float16, -np.inf, 32), (np.int8, -128, 8), (np.int32, -(2**31), 32)):
+        out, wide = np.zeros(1, dtype), np.zeros(1, np.int32)
+        k.kernel[(1,)](np.ones(1, dtype), out, wide)
+        assert (out[0], wide[0]) == (lowest, bits)

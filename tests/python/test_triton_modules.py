@@ -199,6 +199,8 @@ def test_knobs(monkeypatch, tmp_path):
     knobs.setenv("TRITON_TEST_OF_SETENV", None)
     assert "TRITON_TEST_OF_SETENV" not in os.environ
     assert (knobs.toenv(True), knobs.toenv(3), knobs.toenv(None)) == (("1",), ("3",), (None,))
+    with knobs.compilation.scope(), pytest.warns(errors.LaunchWarning, match=r"listener is not called"):
+        knobs.compilation.listener = print
     with pytest.raises(NotImplementedError, match="kernel_load_start_hook is not available"):
         knobs.runtime.kernel_load_start_hook.add(print)
 

@@ -246,7 +246,12 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
     }
     let classes = Classes::get(py)?;
     if is_constexpr(classes, object) {
-        return classify_within(&object.getattr(intern!(py, "value"))?, depth + 1).map(as_constant);
+        let held = classify_within(&object.getattr(intern!(py, "value"))?, depth + 1)?;
+        return Ok(match as_constant(held) {
+            // `@tl.constexpr` above a function says that compile-time values are computed with it.
+            HostValue::Callable(number) => HostValue::ConstexprFunction(number),
+            other => other,
+        });
     }
     if let Some(ty) = language_type(classes, object)? {
         return Ok(HostValue::Constant(Constant::Type(ty)));

@@ -172,8 +172,8 @@ def tune(trial: Trial, configs: Sequence[Config], known: dict[Config, list[float
     tuner = trial.tuner
     with Progress(tuner, len(configs)) as progress:
         if len(configs) + len(known) == 1:
-            # There is nothing to choose, so the first error is the launch's own.
-            outcome.timings[configs[0]] = [0.0] * 3
+            # There is nothing to choose, and nothing is known of its time.
+            outcome.timings[configs[0]] = [float("nan")] * 3
             return outcome
         progress.say("compiles")
         compiled, outcome.failures = trial.compile(configs)

@@ -71,7 +71,8 @@ class Results:
     def store(self, outcome: Any) -> None:
         """Adds the timings of a tuning. What compiles and fails is tried again next time: memory may be free then."""
         for config, timing in outcome.timings.items():
-            if config not in outcome.failures or config in outcome.not_compiled:
+            is_known = timing[0] == timing[0]
+            if is_known and (config not in outcome.failures or config in outcome.not_compiled):
                 self.rows[_row_name(config)] = timing
         rows = {
             name: [None if value == float("inf") else value for value in timing]

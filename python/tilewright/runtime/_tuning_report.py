@@ -120,7 +120,7 @@ def table(tuner: Any) -> str:
     """The timings of the latest tuning, fastest first."""
     rows = [("ms", "20 %", "80 %", "configuration")]
     for config, timing in sorted(tuner.configs_timings.items(), key=lambda item: item[1][0]):
-        numbers = [f"{value:.4f}" if value != float("inf") else "-" for value in timing]
+        numbers = [f"{value:.4f}" if value < float("inf") else "-" for value in timing]
         rows.append((numbers[0], numbers[1], numbers[2], str(config)))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join([*map(str.rjust, row[:3], widths), row[3]]) for row in rows]

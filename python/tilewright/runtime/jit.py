@@ -537,6 +537,10 @@ class TensorWrapper:
         """Takes the values of another."""
         self.base.copy_(other.base)
 
+    def zero_(self) -> None:
+        """Sets all to zero."""
+        self.base.zero_()
+
     def new_empty(self, sizes: Any) -> TensorWrapper:
         """One of another shape."""
         return TensorWrapper(self.base.new_empty(sizes), self.dtype)

@@ -128,9 +128,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let at = self.span_of(&attribute.attr);
                 Err(self.error(Code::UnknownAttribute, at, format!("{what} has no attribute '{name}'")))
             }
-            Operand::Constant(constant) if name == "value" && !matches!(constant, Constant::Type(_)) => {
-                Ok(value.clone())
-            }
+            // Of types too: an argument that is one is a `tl.constexpr` that holds it.
+            Operand::Constant(_) if name == "value" => Ok(value.clone()),
             Operand::Constant(
                 constant @ (Constant::Int(_) | Constant::Float(_) | Constant::Bool(_) | Constant::Str(_)),
             ) => match self.session.host.method(constant, name) {
