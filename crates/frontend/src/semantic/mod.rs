@@ -14,6 +14,7 @@ mod operators;
 mod program;
 mod promote;
 mod reduce;
+mod scan;
 mod shape;
 mod signature;
 mod table;

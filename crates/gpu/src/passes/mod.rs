@@ -3,6 +3,7 @@
 mod allocation;
 mod barriers;
 mod conversions;
+mod exchanges;
 mod global_memory;
 mod memory_effects;
 mod rings;

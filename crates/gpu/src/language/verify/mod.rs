@@ -103,6 +103,7 @@ impl Kinds {
                 | GpuOp::Dealloc {}
                 | GpuOp::Slot {}
                 | GpuOp::LocalStore {}
+                | GpuOp::LocalCount {}
                 | GpuOp::LocalLoad { .. },
             ) => {}
         }
