@@ -14,6 +14,8 @@ from helpers import (
     to_host,
 )
 
+import tilewright as triton
+
 KERNEL = """
 @triton.jit
 def kernel(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr):
@@ -159,3 +161,23 @@ def test_counts(dtype, device):
         np.testing.assert_array_equal(to_host(y), np.bincount(wide[inside], minlength=bins))
         counted = inside & (mask != 0)
         np.testing.assert_array_equal(to_host(z), 2 * np.bincount(wide[counted], minlength=bins))
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("tl.sort(tl.load(x_ptr))", "expected a tile, found a scalar"),
+        ("tl.sort(x, 2)", "dim is not an axis of the tile"),
+        ("tl.flip(x_ptr + tl.arange(0, 8))", "expected a tile of numbers, found pointers"),
+        ("tl.topk(x, 3)", "k must be a power of two"),
+        ("tl.topk(x, 16)", "at most the extent"),
+        ("tl.histogram(x.to(tl.float32), 4)", "counts a tile of integers"),
+        ("tl.histogram(x, 0)", "`num_bins` of `histogram` cannot be 0"),
+        ("tl.histogram(x, 4, x)", "the mask of `histogram` must be int1"),
+        ("tl.cumsum(x, 2)", "axis 2 of `associative_scan` does not exist"),
+    ],
+)
+def test_mistakes_are_explained(expression, message):
+    x = np.zeros((8, 8), np.int32)
+    with pytest.raises(triton.CompilationError, match=message):
+        run(expression, x, "int32", x.shape, "cpu")

@@ -20,6 +20,14 @@ def _is_power_of_two(n):
 
 
 @triton.jit
+def _check_line(x, axis: tl.constexpr):
+    tl.static_assert(len(x.shape) > 0, "expected a tile, found a scalar")
+    tl.static_assert(0 <= axis and axis < len(x.shape), "dim is not an axis of the tile")
+    tl.static_assert(not x.dtype.is_ptr(), "expected a tile of numbers, found pointers")
+    tl.static_assert(_is_power_of_two(x.shape[axis]), "expected an axis whose extent is a power of two")
+
+
+@triton.jit
 def _order(bits, width: tl.constexpr):
     # Floats compare as integers of sign and magnitude; this makes them two's complement, and is its own inverse.
     return bits ^ ((bits >> (width - 1)) & ((1 << (width - 1)) - 1))
@@ -61,7 +69,7 @@ def sort(x, dim: tl.constexpr = None, descending: tl.constexpr = 0):
     """The elements along an axis (the last one for None) in ascending, or descending, order. NaN is larger than all
     numbers, and -0.0 comes before 0.0. The extent is a power of two."""
     axis: tl.constexpr = _line_axis(dim, len(x.shape))
-    tl.static_assert(_is_power_of_two(x.shape[axis]), "sort takes an axis whose extent is a power of two")
+    _check_line(x, axis)
     keys = _to_keys(x)
     for stage in tl.static_range(tl._log2(x.shape[axis])):
         keys = tl._bitonic(keys, axis, stage, descending)
@@ -74,7 +82,7 @@ def bitonic_merge(x, dim: tl.constexpr = None, descending: tl.constexpr = 0):
     """A bitonic sequence along an axis (the last one for None), such as an ascending one before a descending one of the
     same length, in order. What becomes of other sequences is not defined. NaN and zeros are as in `sort`."""
     axis: tl.constexpr = _line_axis(dim, len(x.shape))
-    tl.static_assert(_is_power_of_two(x.shape[axis]), "bitonic_merge takes an axis whose extent is a power of two")
+    _check_line(x, axis)
     stages: tl.constexpr = tl._log2(x.shape[axis])
     if stages == 0:
         return x
@@ -123,9 +131,8 @@ def topk(x, k: tl.constexpr, dim: tl.constexpr = None, descending: tl.constexpr 
     """The k largest elements along an axis (the last one for None), the largest first; with `descending=False` the k
     smallest ones, the smallest first. NaN and zeros are as in `sort`. k and the extent are powers of two."""
     axis: tl.constexpr = _line_axis(dim, len(x.shape))
-    extent: tl.constexpr = x.shape[axis]
-    tl.static_assert(_is_power_of_two(extent), "topk takes an axis whose extent is a power of two")
-    tl.static_assert(_is_power_of_two(k) and k <= extent, "topk takes a k that is a power of two, at most the extent")
+    _check_line(x, axis)
+    tl.static_assert(_is_power_of_two(k) and k <= x.shape[axis], "k must be a power of two, at most the extent")
     if axis == len(x.shape) - 1:
         return _topk(x, k, descending)
     else:
@@ -138,5 +145,5 @@ def topk(x, k: tl.constexpr, dim: tl.constexpr = None, descending: tl.constexpr 
 def flip(x, dim: tl.constexpr = None):
     """The elements along an axis (the last one for None) in reverse order. The extent is a power of two."""
     axis: tl.constexpr = _line_axis(dim, len(x.shape))
-    tl.static_assert(_is_power_of_two(x.shape[axis]), "flip takes an axis whose extent is a power of two")
+    _check_line(x, axis)
     return tl._butterfly(x, axis, x.shape[axis] - 1)

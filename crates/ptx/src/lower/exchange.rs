@@ -138,14 +138,12 @@ impl Lowering<'_> {
 
     /// The larger of two integers where a condition holds, else the smaller.
     fn extremum_if(&mut self, width: Width, signed: bool, is_larger: Scalar, [a, b]: [Scalar; 2]) -> Scalar {
-        match is_larger.as_constant() {
-            Some(bit) => self.builder.extremum(width, signed, bit == 1, a, b),
-            None => {
-                let larger = self.builder.extremum(width, signed, true, a, b);
-                let smaller = self.builder.extremum(width, signed, false, a, b);
-                self.builder.select(width, is_larger, larger, smaller)
-            }
+        if let Some(bit) = is_larger.as_constant() {
+            return self.builder.extremum(width, signed, bit == 1, a, b);
         }
+        let larger = self.builder.extremum(width, signed, true, a, b);
+        let smaller = self.builder.extremum(width, signed, false, a, b);
+        self.builder.select(width, is_larger, larger, smaller)
     }
 
     /// Adds 1 at the place in a buffer that each element names.

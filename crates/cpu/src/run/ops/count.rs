@@ -21,8 +21,8 @@ pub(crate) fn histogram(machine: &mut Machine<'_>, step: &Step, bins: u32) {
         if mask.as_ref().is_some_and(|mask| mask.bytes()[place] == 0) {
             continue;
         }
-        let bits = only_element(ty.size, element);
-        let number = if is_signed { ((bits << unused) as i64 >> unused) as u64 } else { bits };
+        let element = only_element(ty.size, element);
+        let number = if is_signed { ((element << unused) as i64 >> unused) as u64 } else { element };
         if let Some(count) = usize::try_from(number).ok().and_then(|number| counts.get_mut(number)) {
             *count += 1;
         }
