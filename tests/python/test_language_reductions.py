@@ -155,12 +155,24 @@ def test_places_of_extrema_take_the_first_of_equals(name, dtype, axis, device):
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
-def test_places_of_extrema_without_tie_breaking_are_places_of_extrema(name, device):
+def test_places_of_extrema_without_tie_breaking_are_the_last(name, device):
     rng = np.random.default_rng(4)
     x = rng.integers(0, 5, (16, 128)).astype(np.float32)
     found = reduced(f"tl.{name}(x, axis=1, tie_break_left=False)", x, "float32", "int32", (16,), device)
-    extremum = getattr(np, name[3:])(x, axis=1)
-    assert np.array_equal(np.take_along_axis(x, found[:, None], axis=1)[:, 0], extremum)
+    assert_same(found, (127 - getattr(np, name)(np.flip(x, 1), axis=1)).astype(np.int32))
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_places_of_extrema_skip_nan(name, device):
+    rng = np.random.default_rng(6)
+    x = rng.integers(0, 5, (16, 128)).astype(np.float32)
+    x[rng.random(x.shape) < 0.5] = np.nan
+    x[3, 1:], x[3, 0], x[4, :-1], x[4, -1] = np.nan, 1, np.nan, 2
+    expected = getattr(np, f"nan{name}")(x, axis=1).astype(np.int32)
+    assert_same(reduced(f"tl.{name}(x, axis=1)", x, "float32", "int32", (16,), device), expected)
+    x[5] = np.nan
+    expected[5] = 0
+    assert_same(reduced(f"tl.{name}(x, axis=1)", x, "float32", "int32", (16,), device), expected)
 
 
 @triton.jit

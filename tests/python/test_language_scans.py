@@ -248,19 +248,25 @@ def larger(a, b):
         return a
 
 @triton.jit
-def kernel(x_ptr, y_ptr, z_ptr, N: tl.constexpr):
+def either(a, b):
+    return a | b
+
+@triton.jit
+def kernel(x_ptr, y_ptr, any_ptr, z_ptr, N: tl.constexpr):
     at = tl.arange(0, N)
     x = tl.load(x_ptr + at)
     for _ in range(3):
         x = tl.cumsum(x, 0) % 17
     tl.store(y_ptr + at, tl.associative_scan(x, 0, larger))
+    tl.store(any_ptr + at, tl.associative_scan(x > 15, 0, either, reverse=True).to(tl.int32))
     same = tl.broadcast_to(x[:, None], (N, 8))
     tl.store(z_ptr + at[:, None] * 8 + tl.arange(0, 8)[None, :], tl.cumsum(tl.cumsum(same, 1), 0))
 """
     x = np.random.default_rng(1).integers(0, 17, 128).astype(np.int32)
-    y, z = empty((128,), "int32", device), empty((128, 8), "int32", device)
-    module(text).kernel[(1,)](to_device(x, "int32", device), y, z, N=128)
+    y, any_, z = (empty(shape, "int32", device) for shape in [(128,), (128,), (128, 8)])
+    module(text).kernel[(1,)](to_device(x, "int32", device), y, any_, z, N=128)
     for _ in range(3):
         x = np.cumsum(x, dtype=np.int32) % 17
     assert_same(to_host(y), np.maximum.accumulate(x))
+    assert_same(to_host(any_), np.logical_or.accumulate(x[::-1] > 15)[::-1].astype(np.int32))
     assert_same(to_host(z), np.cumsum(x[:, None] * np.arange(1, 9)[None, :], axis=0).astype(np.int32))

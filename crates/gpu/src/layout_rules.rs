@@ -71,7 +71,7 @@ pub fn reduced_layout(operand: &Layout, axis: u32) -> Layout {
 pub fn line_layout(shape: &[u32], axis: usize, num_warps: u32) -> Layout {
     let per_thread = (shape.iter().product::<u32>() / (LANES * num_warps)).max(1);
     let ones: SmallVec<[u32; 6]> = SmallVec::from_elem(1, shape.len());
-    let lines: SmallVec<[usize; 6]> = (0..shape.len()).rev().filter(|other| *other != axis).collect();
+    let others: SmallVec<[usize; 6]> = (0..shape.len()).rev().filter(|other| *other != axis).collect();
     let mut left: SmallVec<[u32; 6]> = shape.into();
     let mut spread = |mut count: u32, order: &mut dyn Iterator<Item = usize>, copies: bool| {
         let mut sizes = ones.clone();
@@ -86,10 +86,10 @@ pub fn line_layout(shape: &[u32], axis: usize, num_warps: u32) -> Layout {
     };
     let along = || std::iter::once(axis);
     // What lines the warps share is not there for registers and lanes.
-    let warps = spread(num_warps, &mut lines.iter().copied().rev().chain(along()), true);
+    let warps = spread(num_warps, &mut others.iter().copied().rev().chain(along()), true);
     let registers = spread(per_thread, &mut along(), false);
-    let lanes = spread(LANES, &mut along().chain(lines.iter().copied()), true);
-    let order: SmallVec<[usize; 6]> = along().chain(lines).collect();
+    let lanes = spread(LANES, &mut along().chain(others.iter().copied()), true);
+    let order: SmallVec<[usize; 6]> = along().chain(others).collect();
     blocked(shape, &registers, &lanes, &warps, &order)
 }
 

@@ -53,7 +53,7 @@ pub enum OpFamily {
     Atomic,
     /// A product of matrices.
     Dot,
-    /// A reduction: its region combines elements of the tiles, and is free of other values.
+    /// A reduction: its region combines elements of the tiles, and is free of other values; or it counts them.
     Reduction,
     /// Each element from those on its line along an axis, in tiles of the shape of the operands: a scan, a sort. A region
     /// combines elements as that of a reduction does.
@@ -171,6 +171,17 @@ macro_rules! tile_ops {
     /// what comes earlier on the left; with `reverse`, the last element is the earliest. The order of combination is
     /// fixed for a shape.
     Scan scan () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan;
+    /// How many elements of a tile of integers, of those for which the mask holds, are 0, 1, … bins - 1, as int32. Other
+    /// elements are not counted.
+    Histogram histogram (tile) [mask] {bins: u32} regions 0 Pure Reduction;
+    /// Each element of the result is the one whose coordinate along the axis, of an extent that is a power of two, differs by
+    /// this mask over F2. With all bits, lines in reverse order.
+    Butterfly butterfly (tile) [] {axis: u32, mask: u32} regions 0 Pure Scan;
+    /// A part of a bitonic merge of integers along an axis whose extent is a power of two. For each bit from `high` down to
+    /// `low`: of two elements whose coordinates differ in this bit alone, the lower place gets the smaller one where bit `block`
+    /// of the coordinate is 0 (beyond the extent it always is), and the larger one where it is 1; the other way round if
+    /// `descending`.
+    Bitonic bitonic (tile) [] {axis: u32, high: u32, low: u32, block: u32, descending: bool} regions 0 Pure Scan;
     /// What the program promises about the values; the value itself.
     Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity;
     /// The program promises that the condition holds.

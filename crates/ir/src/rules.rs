@@ -404,6 +404,61 @@ pub(crate) fn scan(input: &RuleInput<'_>, axis: &u32, _reverse: &bool) -> Result
     Ok(input.operands.to_vec())
 }
 
+pub(crate) fn histogram(input: &RuleInput<'_>, bins: &u32) -> Result {
+    let tile = &input.operands[0];
+    if !tile.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool()) || tile.is_scalar() || *bins == 0
+    {
+        return fail(format!(
+            "histogram takes a tile of integers and at least one bin, found {tile} and {bins}"
+        ));
+    }
+    match input.operands.get(1) {
+        Some(mask) if !mask.is_bool() || mask.shape != tile.shape => {
+            fail(format!("the mask of {tile} must be {}, found {mask}", tile.with_dtype(Dtype::I1)))
+        }
+        _ => one(Type::tile(Dtype::I32, [*bins])),
+    }
+}
+
+/// The extent of an axis that coordinates of bits are exchanged along.
+fn power_of_two_axis(name: &str, tile: &Type, axis: u32) -> Result<u32> {
+    match tile.shape.get(axis as usize) {
+        Some(extent) if extent.is_power_of_two() => Ok(*extent),
+        _ => {
+            fail(format!("{name} takes an axis whose extent is a power of two, found axis {axis} of {tile}"))
+        }
+    }
+}
+
+pub(crate) fn butterfly(input: &RuleInput<'_>, axis: &u32, mask: &u32) -> Result {
+    let tile = &input.operands[0];
+    let extent = power_of_two_axis("butterfly", tile, *axis)?;
+    if tile.dtype().is_none() || *mask >= extent {
+        return fail(format!("butterfly takes numbers and a mask below {extent}, found {tile} and {mask}"));
+    }
+    one(tile.clone())
+}
+
+pub(crate) fn bitonic(
+    input: &RuleInput<'_>,
+    axis: &u32,
+    high: &u32,
+    low: &u32,
+    block: &u32,
+    _descending: &bool,
+) -> Result {
+    let tile = &input.operands[0];
+    let extent = power_of_two_axis("bitonic", tile, *axis)?;
+    let is_wide = tile.dtype().is_some_and(|dtype| dtype.is_int() && dtype.bits() >= 32);
+    if !is_wide || low > high || *high >= extent.ilog2() || block <= high || *block > extent.ilog2() {
+        return fail(format!(
+            "bitonic takes integers of 32 or 64 bits, low <= high < block, and bits of the coordinate, found {tile}, \
+             {high}, {low} and {block}"
+        ));
+    }
+    one(tile.clone())
+}
+
 pub(crate) fn hint(input: &RuleInput<'_>, _kind: &HintKind, _values: &IntList) -> Result {
     one(input.operands[0].clone())
 }

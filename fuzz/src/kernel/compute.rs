@@ -118,7 +118,7 @@ impl Generator {
         shape
     }
 
-    /// A reduction of one to three tiles along an axis, by regions that do not mind the order.
+    /// A reduction or a scan of one or two tiles along an axis, by regions that do not mind the order.
     pub(super) fn reduce(&mut self) {
         let Some(first) =
             self.find(|this, value| !this.ty(value).is_scalar() && this.ty(value).dtype().is_some())
@@ -148,7 +148,12 @@ impl Generator {
             let pairs = left.iter().zip(right).zip(&functions);
             pairs.map(|((&x, &y), &function)| this.elementwise_of(function, &[x, y])).collect()
         });
-        let results = self.builder.reduce(tiles.clone(), axis as u32, combine).expect(RIGHT);
+        let results = if self.random.chance(3) {
+            let reverse = self.random.chance(2);
+            self.builder.scan(tiles.clone(), axis as u32, reverse, combine).expect(RIGHT)
+        } else {
+            self.builder.reduce(tiles.clone(), axis as u32, combine).expect(RIGHT)
+        };
         for ((result, &tile), function) in results.into_iter().zip(&tiles).zip(functions) {
             let range = self.range(tile).filter(|_| self.ty(tile).dtype().is_some_and(Dtype::is_float));
             if let Some(range) = range {
@@ -158,6 +163,27 @@ impl Generator {
             }
             self.pool.push(result);
         }
+    }
+
+    /// Elements of a line that change places, or are counted.
+    pub(super) fn exchange(&mut self) {
+        let is_tile = |this: &Self, value| !this.ty(value).is_scalar() && this.ty(value).dtype().is_some();
+        let Some(tile) = self.find(is_tile) else { return };
+        let ty = self.ty(tile);
+        let axis = self.random.below(ty.rank());
+        let extent = ty.shape[axis];
+        let op = match self.random.below(3) {
+            0 => Op::Histogram { bins: 1 << self.random.below(6) },
+            1 => Op::Butterfly { axis: axis as u32, mask: self.random.below(extent as usize) as u32 },
+            _ => {
+                let high = self.random.below(extent.max(2).ilog2() as usize) as u32;
+                let low = self.random.below(high as usize + 1) as u32;
+                let block = high + 1;
+                Op::Bitonic { axis: axis as u32, high, low, block, descending: self.random.chance(2) }
+            }
+        };
+        // The type may not be one that the op takes.
+        self.pool.extend(self.pure(op, &[tile]));
     }
 
     /// A function to reduce a tile by: a sum of floats only where it is exact.

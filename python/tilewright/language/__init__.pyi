@@ -137,7 +137,9 @@ class tensor:
     def atomic_xor(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
         """Like `atomic_add`, for bitwise exclusive or of integers."""
     def bitonic_merge(self, dim: Any=..., descending: Any=...) -> Any:
-        """Not available yet: sorting."""
+        """A bitonic sequence along an axis (the last one for None), such as an ascending one before a descending one of the
+            same length, in order. What becomes of other sequences is not defined. NaN and zeros are as in `sort`.
+        """
     def broadcast_to(self, *shape: Any) -> Any:
         """The tile repeated along its axes of extent 1 until it has the shape."""
     def cast(self, dtype: Any, fp_downcast_rounding: Any=..., bitcast: Any=...) -> Any:
@@ -169,13 +171,15 @@ class tensor:
     def expand_dims(self, axis: Any) -> Any:
         """The tile with new axes of extent 1 at these places (an integer or a tuple) of the result's shape."""
     def flip(self, dim: Any=...) -> Any:
-        """Not available yet: sorting."""
+        """The elements along an axis (the last one for None) in reverse order. The extent is a power of two."""
     def floor(self) -> Any:
         """The largest integer not above x."""
     def gather(self, index: Any, axis: Any) -> Any:
         """Not available yet: gathering elements of a tile."""
     def histogram(self, num_bins: Any, mask: Any=...) -> Any:
-        """Not available yet: gathering elements of a tile."""
+        """How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of those for which the mask holds.
+        Other elements are not counted.
+        """
     def interleave(self, b: Any) -> Any:
         """Not available yet: joining and splitting tiles."""
     def join(self, b: Any) -> Any:
@@ -189,9 +193,9 @@ class tensor:
         begins. `load` and `store` take it, and check the axes that `boundary_check` names. `order` is a hint.
         """
     def max(self, axis: Any=..., return_indices: Any=..., return_indices_tie_break_left: Any=..., keep_dims: Any=...) -> Any:
-        """The largest element along an axis, or of all; with its position if asked, the first one of equal elements unless
-            `return_indices_tie_break_left=False`. NaN is left out. Types of less than 32 bits give fp32 or int32; with positions,
-            only bf16 gives fp32.
+        """The largest element along an axis, or of all; with its position if asked, the first one of equal elements, or the last
+            with `return_indices_tie_break_left=False`. NaN is left out. Types of less than 32 bits give fp32 or int32; with
+            positions, only bf16 gives fp32.
         """
     def min(self, axis: Any=..., return_indices: Any=..., return_indices_tie_break_left: Any=..., keep_dims: Any=...) -> Any:
         """The smallest element along an axis, or of all; otherwise as `max`."""
@@ -218,7 +222,9 @@ class tensor:
             first, so that nothing overflows.
         """
     def sort(self, dim: Any=..., descending: Any=...) -> Any:
-        """Not available yet: sorting."""
+        """The elements along an axis (the last one for None) in ascending, or descending, order. NaN is larger than all
+            numbers, and -0.0 comes before 0.0. The extent is a power of two.
+        """
     def split(self) -> Any:
         """Not available yet: joining and splitting tiles."""
     def sqrt(self) -> Any:
@@ -242,7 +248,9 @@ class tensor:
     def to(self, dtype: Any, fp_downcast_rounding: Any=..., bitcast: Any=...) -> Any:
         """Conversion to another type; the same as `cast`."""
     def topk(self, k: Any, dim: Any=..., descending: Any=...) -> Any:
-        """Not available yet: sorting."""
+        """The k largest elements along an axis (the last one for None), the largest first; with `descending=False` the k
+            smallest ones, the smallest first. NaN and zeros are as in `sort`. k and the extent are powers of two.
+        """
     def trans(self, *dims: Any) -> Any:
         """The tile with its axes in another order; without one, the last two swapped."""
     def view(self, *shape: Any) -> Any:
@@ -252,6 +260,12 @@ class tensor:
 
 class tuple: ...
 class tensor_descriptor: ...
+
+def _bitonic(x: Any, axis: Any, stage: Any, descending: Any) -> Any:
+    """One merge of the bitonic network along an axis: blocks of 2^stage elements to blocks of twice as many."""
+
+def _butterfly(x: Any, axis: Any, mask: Any) -> Any:
+    """The elements whose coordinates along an axis differ by a mask over F2."""
 
 def _experimental_descriptor_load(desc: Any, offsets: Any, shape: Any, dtype: Any) -> Any:
     """The older name of `desc.load(offsets)`; `shape` and `dtype` are those of the descriptor."""
@@ -334,7 +348,9 @@ def atomic_xor(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=.
     """Like `atomic_add`, for bitwise exclusive or of integers."""
 
 def bitonic_merge(x: Any, dim: Any=..., descending: Any=...) -> Any:
-    """Not available yet: sorting."""
+    """A bitonic sequence along an axis (the last one for None), such as an ascending one before a descending one of the
+        same length, in order. What becomes of other sequences is not defined. NaN and zeros are as in `sort`.
+    """
 
 def broadcast(input: Any, other: Any) -> Any:
     """Both operands, broadcast to their common shape."""
@@ -420,7 +436,7 @@ def fdiv(x: Any, y: Any, ieee_rounding: Any=..., approx: Any=...) -> Any:
     """x / y of floats, fast, or with `ieee_rounding=True` rounded to nearest."""
 
 def flip(x: Any, dim: Any=...) -> Any:
-    """Not available yet: sorting."""
+    """The elements along an axis (the last one for None) in reverse order. The extent is a power of two."""
 
 def floor(x: Any) -> Any:
     """The largest integer not above x."""
@@ -438,7 +454,9 @@ def get_int_dtype(bitwidth: Any, signed: Any) -> Any:
     """The integer type of a width."""
 
 def histogram(input: Any, num_bins: Any, mask: Any=...) -> Any:
-    """Not available yet: gathering elements of a tile."""
+    """How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of those for which the mask holds.
+    Other elements are not counted.
+    """
 
 def inline_asm_elementwise(asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any) -> Any:
     """PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers. `asm` names its operands
@@ -481,9 +499,9 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any=...) -> Any:
     """Not available yet: functions of your own on each element."""
 
 def max(input: Any, axis: Any=..., return_indices: Any=..., return_indices_tie_break_left: Any=..., keep_dims: Any=...) -> Any:
-    """The largest element along an axis, or of all; with its position if asked, the first one of equal elements unless
-        `return_indices_tie_break_left=False`. NaN is left out. Types of less than 32 bits give fp32 or int32; with positions,
-        only bf16 gives fp32.
+    """The largest element along an axis, or of all; with its position if asked, the first one of equal elements, or the last
+        with `return_indices_tie_break_left=False`. NaN is left out. Types of less than 32 bits give fp32 or int32; with
+        positions, only bf16 gives fp32.
     """
 
 def max_constancy(input: Any, values: Any) -> Any:
@@ -575,7 +593,9 @@ def softmax(x: Any, dim: Any=..., keep_dims: Any=..., ieee_rounding: Any=...) ->
     """
 
 def sort(x: Any, dim: Any=..., descending: Any=...) -> Any:
-    """Not available yet: sorting."""
+    """The elements along an axis (the last one for None) in ascending, or descending, order. NaN is larger than all
+        numbers, and -0.0 comes before 0.0. The extent is a power of two.
+    """
 
 def split(a: Any) -> Any:
     """Not available yet: joining and splitting tiles."""
@@ -621,7 +641,9 @@ def to_tensor(x: Any) -> Any:
     """A compile-time number as a scalar."""
 
 def topk(x: Any, k: Any, dim: Any=..., descending: Any=...) -> Any:
-    """Not available yet: sorting."""
+    """The k largest elements along an axis (the last one for None), the largest first; with `descending=False` the k
+        smallest ones, the smallest first. NaN and zeros are as in `sort`. k and the extent are powers of two.
+    """
 
 def trans(input: Any, *dims: Any) -> Any:
     """The tile with its axes in another order; without one, the last two swapped."""

@@ -273,7 +273,12 @@ impl Lowering<'_> {
             | Action::Op(Op::Elementwise { .. } | Op::Cast { .. } | Op::Load { .. } | Op::Store { .. }) => {
                 10 + elements / 8
             }
-            Action::Op(op) if op.family() == OpFamily::Movement => 10 + elements,
+            Action::Op(Op::Bitonic { high, low, .. }) => 10 + elements * u64::from(high - low + 1) / 4,
+            Action::Op(op)
+                if matches!(op.family(), OpFamily::Movement | OpFamily::Scan | OpFamily::Reduction) =>
+            {
+                10 + elements
+            }
             Action::Assembly(_) => 10_000 + 100 * elements,
             Action::Op(_) | Action::Fused(_) => 10,
         }

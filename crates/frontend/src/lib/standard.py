@@ -117,39 +117,6 @@ def sum(input, axis: tl.constexpr = None, keep_dims: tl.constexpr = False, dtype
     return tl.reduce(input.to(result).to(wide), axis, _sum_combine, keep_dims=keep_dims).to(result)
 
 
-@triton.constexpr_function
-def _scan_dtype(input, asked):
-    return tl.float32 if asked is None and input.is_bf16() else _sum_dtype(input, asked)
-
-
-@triton.jit
-def _scan(input, axis: tl.constexpr, reverse: tl.constexpr, dtype: tl.constexpr, combine: tl.constexpr):
-    result: tl.constexpr = _scan_dtype(input.dtype, dtype)
-    wide: tl.constexpr = _accumulator(result)
-    return tl.associative_scan(input.to(result).to(wide), axis, combine, reverse).to(result)
-
-
-@tl.core._tensor_member_fn
-@triton.jit
-def cumsum(input, axis: tl.constexpr = 0, reverse: tl.constexpr = False, dtype: tl.constexpr = None):
-    """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of `sum`,
-    but bf16 gives fp32."""
-    return _scan(input, axis, reverse, dtype, _sum_combine)
-
-
-@triton.jit
-def _prod_combine(a, b):
-    return a * b
-
-
-@tl.core._tensor_member_fn
-@triton.jit
-def cumprod(input, axis: tl.constexpr = 0, reverse: tl.constexpr = False, dtype: tl.constexpr = None):
-    """The product of each element and all before it along an axis; with `reverse`, of all after it. Types are those of
-    `cumsum`."""
-    return _scan(input, axis, reverse, dtype, _prod_combine)
-
-
 @triton.jit
 def _xor_combine(a, b):
     return a ^ b
@@ -215,17 +182,22 @@ def _with_positions(input, axis: tl.constexpr, combine: tl.constexpr, keep_dims:
 
 @triton.jit
 def _extremum(input, axis: tl.constexpr, return_indices: tl.constexpr, tie_break_left: tl.constexpr,
-              keep_dims: tl.constexpr, combine: tl.constexpr, first: tl.constexpr, any: tl.constexpr):
-    # `combine` takes two elements, `first` and `any` take them with their positions: of equal ones, the first or either.
+              keep_dims: tl.constexpr, combine: tl.constexpr, first: tl.constexpr, last: tl.constexpr):
+    # `combine` takes two elements, `first` and `last` take them with their positions: of equal ones, the first or the last.
     if return_indices:
         value = input.to(_indexed_dtype(input.dtype))
-        return _with_positions(value, axis, first if tie_break_left else any, keep_dims)
+        return _with_positions(value, axis, first if tie_break_left else last, keep_dims)
     else:
         return tl.reduce(input.to(_extremum_dtype(input.dtype)), axis, combine, keep_dims=keep_dims)
 
 
 @triton.jit
-def _choose(left, a, i, b, j):
+def _choose(better, a, i, b, j, first: tl.constexpr):
+    # The better one; of equal ones, and of two NaN, the first or the last; of NaN and a number, the number.
+    before = i < j if first else i > j
+    left = better | ((a == b) & before)
+    if a.dtype.is_floating():
+        left = left | ((b != b) & ((a == a) | before))
     return tl.where(left, a, b), tl.where(left, i, j)
 
 
@@ -236,23 +208,23 @@ def _larger(a, b):
 
 @triton.jit
 def _first_larger(a, i, b, j):
-    return _choose((a > b) | ((a == b) & (i < j)), a, i, b, j)
+    return _choose(a > b, a, i, b, j, True)
 
 
 @triton.jit
-def _any_larger(a, i, b, j):
-    return _choose(a > b, a, i, b, j)
+def _last_larger(a, i, b, j):
+    return _choose(a > b, a, i, b, j, False)
 
 
 @tl.core._tensor_member_fn
 @triton.jit
 def max(input, axis: tl.constexpr = None, return_indices: tl.constexpr = False,
         return_indices_tie_break_left: tl.constexpr = True, keep_dims: tl.constexpr = False):
-    """The largest element along an axis, or of all; with its position if asked, the first one of equal elements unless
-    `return_indices_tie_break_left=False`. NaN is left out. Types of less than 32 bits give fp32 or int32; with positions,
-    only bf16 gives fp32."""
+    """The largest element along an axis, or of all; with its position if asked, the first one of equal elements, or the last
+    with `return_indices_tie_break_left=False`. NaN is left out. Types of less than 32 bits give fp32 or int32; with
+    positions, only bf16 gives fp32."""
     return _extremum(input, axis, return_indices, return_indices_tie_break_left, keep_dims, _larger, _first_larger,
-                     _any_larger)
+                     _last_larger)
 
 
 @tl.core._tensor_member_fn
@@ -271,12 +243,12 @@ def _smaller(a, b):
 
 @triton.jit
 def _first_smaller(a, i, b, j):
-    return _choose((a < b) | ((a == b) & (i < j)), a, i, b, j)
+    return _choose(a < b, a, i, b, j, True)
 
 
 @triton.jit
-def _any_smaller(a, i, b, j):
-    return _choose(a < b, a, i, b, j)
+def _last_smaller(a, i, b, j):
+    return _choose(a < b, a, i, b, j, False)
 
 
 @tl.core._tensor_member_fn
@@ -285,7 +257,7 @@ def min(input, axis: tl.constexpr = None, return_indices: tl.constexpr = False,
         return_indices_tie_break_left: tl.constexpr = True, keep_dims: tl.constexpr = False):
     """The smallest element along an axis, or of all; otherwise as `max`."""
     return _extremum(input, axis, return_indices, return_indices_tie_break_left, keep_dims, _smaller, _first_smaller,
-                     _any_smaller)
+                     _last_smaller)
 
 
 @tl.core._tensor_member_fn
@@ -295,3 +267,36 @@ def argmin(input, axis: tl.constexpr, tie_break_left: tl.constexpr = True, keep_
     _, position = min(input, axis, return_indices=True, return_indices_tie_break_left=tie_break_left,
                       keep_dims=keep_dims)
     return position
+
+
+@triton.constexpr_function
+def _scan_dtype(input, asked):
+    return tl.float32 if asked is None and input.is_bf16() else _sum_dtype(input, asked)
+
+
+@triton.jit
+def _scan(input, axis: tl.constexpr, reverse: tl.constexpr, dtype: tl.constexpr, combine: tl.constexpr):
+    result: tl.constexpr = _scan_dtype(input.dtype, dtype)
+    wide: tl.constexpr = _accumulator(result)
+    return tl.associative_scan(input.to(result).to(wide), axis, combine, reverse).to(result)
+
+
+@tl.core._tensor_member_fn
+@triton.jit
+def cumsum(input, axis: tl.constexpr = 0, reverse: tl.constexpr = False, dtype: tl.constexpr = None):
+    """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of `sum`,
+    but bf16 gives fp32."""
+    return _scan(input, axis, reverse, dtype, _sum_combine)
+
+
+@triton.jit
+def _prod_combine(a, b):
+    return a * b
+
+
+@tl.core._tensor_member_fn
+@triton.jit
+def cumprod(input, axis: tl.constexpr = 0, reverse: tl.constexpr = False, dtype: tl.constexpr = None):
+    """The product of each element and all before it along an axis; with `reverse`, of all after it. Types are those of
+    `cumsum`."""
+    return _scan(input, axis, reverse, dtype, _prod_combine)

@@ -25,10 +25,11 @@ struct LibraryFile {
     prefix: &'static str,
 }
 
-static FILES: [LibraryFile; 8] = [
+static FILES: [LibraryFile; 9] = [
     LibraryFile { name: "standard.py", text: include_str!("../lib/standard.py"), prefix: "" },
     LibraryFile { name: "scaled.py", text: include_str!("../lib/scaled.py"), prefix: "" },
     LibraryFile { name: "cuda.py", text: include_str!("../lib/cuda.py"), prefix: "extra.cuda." },
+    LibraryFile { name: "sorting.py", text: include_str!("../lib/sorting.py"), prefix: "" },
     LibraryFile { name: "random.py", text: include_str!("../lib/random.py"), prefix: "" },
     LibraryFile {
         name: "libdevice.py",

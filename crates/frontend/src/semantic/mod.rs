@@ -21,6 +21,7 @@ mod operators;
 mod program;
 mod promote;
 mod reduce;
+mod scan;
 mod shape;
 mod signature;
 mod table;

@@ -17,19 +17,9 @@ const METHOD: &[Place] = &[Place::Root, Place::Method];
 
 pub(super) static NOT_YET: &[Family] = &[
     Family {
-        docs: &["sorting"],
-        places: METHOD,
-        signatures: &[
-            "sort(x, dim: constexpr=None, descending: constexpr=0)",
-            "topk(x, k: constexpr, dim: constexpr=None, descending: constexpr=True)",
-            "bitonic_merge(x, dim: constexpr=None, descending: constexpr=0)",
-            "flip(x, dim=None)",
-        ],
-    },
-    Family {
         docs: &["gathering elements of a tile"],
         places: METHOD,
-        signatures: &["gather(src, index, axis)", "histogram(input, num_bins, mask=None)"],
+        signatures: &["gather(src, index, axis)"],
     },
     Family {
         docs: &["joining and splitting tiles"],

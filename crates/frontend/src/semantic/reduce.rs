@@ -1,4 +1,4 @@
-//! `reduce`, `associative_scan` and `dot`.
+//! `reduce` and `dot`, and what scans share with reductions.
 
 use smallvec::SmallVec;
 use tilewright_base::Code;
@@ -11,16 +11,16 @@ use super::{Caller, Op, RegionOf, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
 
 /// The tiles that a function combines.
-struct Combined<C: Caller + ?Sized> {
-    tiles: SmallVec<[ValueOf<C>; 4]>,
-    types: Vec<Type>,
+pub(super) struct Combined<C: Caller + ?Sized> {
+    pub tiles: SmallVec<[ValueOf<C>; 4]>,
+    pub types: Vec<Type>,
     /// Whether they are given, and the results returned, as a tuple.
-    is_tuple: bool,
+    pub is_tuple: bool,
 }
 
 impl<C: Caller + ?Sized> Combined<C> {
     /// The first argument of `reduce` or `associative_scan`.
-    fn new(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Self> {
+    pub fn new(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Self> {
         let operand = a.at(0)?.clone();
         let is_tuple =
             !matches!(operand, Operand::Tensor(_) | Operand::Constant(Constant::Int(_) | Constant::Float(_)));
@@ -46,19 +46,19 @@ impl<C: Caller + ?Sized> Combined<C> {
         Ok(Self { tiles, types, is_tuple })
     }
 
-    fn elements(&self) -> Vec<Type> {
+    pub fn elements(&self) -> Vec<Type> {
         self.types.iter().map(|ty| ty.with_shape(Shape::scalar())).collect()
     }
 
     /// The region of the function that combines, the third argument.
-    fn region(&self, c: &mut C, a: &Arguments<'_, C>) -> Semantic<RegionOf<C>> {
+    pub fn region(&self, c: &mut C, a: &Arguments<'_, C>) -> Semantic<RegionOf<C>> {
         let elements = self.elements();
         let types: Vec<Type> = elements.iter().chain(&elements).cloned().collect();
         c.region(a.at(2)?, &types)
     }
 
     /// The results in the form of the argument.
-    fn results(is_tuple: bool, mut results: Vec<Op<C>>) -> Op<C> {
+    pub fn results(is_tuple: bool, mut results: Vec<Op<C>>) -> Op<C> {
         match results.pop() {
             Some(single) if results.is_empty() && !is_tuple => single,
             last => {
@@ -100,19 +100,7 @@ pub(super) fn reduce<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
     Ok(Combined::<C>::results(combined.is_tuple, results))
 }
 
-/// `associative_scan(input, axis, combine_fn, reverse)`.
-pub(super) fn associative_scan<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let combined = Combined::new(c, a)?;
-    let axis = a.axis(c, 1, combined.types[0].rank())?;
-    let reverse = a.flag(c, 3)?;
-    let combine = combined.region(c, a)?;
-    let elements = combined.elements();
-    let scanned = c.builder().scan(combined.tiles, axis as u32, reverse, combine);
-    let scanned = scanned.map_err(|error| combine_error(&error.message, &elements, "scan"))?;
-    Ok(Combined::<C>::results(combined.is_tuple, scanned.into_iter().map(Operand::Tensor).collect()))
-}
-
-fn combine_error(message: &str, elements: &[Type], what: &str) -> SemanticError {
+pub(super) fn combine_error(message: &str, elements: &[Type], what: &str) -> SemanticError {
     let expected: Vec<String> = elements.iter().map(ToString::to_string).collect();
     SemanticError::new(Code::TypeMismatch, "the combine function does not return what it is given")
         .argument(2, "this combines two elements into one of the same type")

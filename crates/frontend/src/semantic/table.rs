@@ -14,7 +14,7 @@ use super::library::{LIBRARY, LibraryFunction};
 use super::not_yet::NOT_YET;
 use super::signature::{BuiltinParameter, parse_signature};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
-use super::{atomics, descriptor, inline_asm, machine, math, memory, program, reduce, shape};
+use super::{atomics, descriptor, inline_asm, machine, math, memory, program, reduce, scan, shape};
 use crate::value::Constant;
 
 /// What a name of `triton.language` is.
@@ -316,7 +316,14 @@ builtins! {
     /// Each element combined with all before it along an axis, what comes earlier on the left, by an associative `@jit`
     /// function as `reduce` takes it; with `reverse`, the last element is the earliest.
     AssociativeScan "associative_scan(input, axis, combine_fn, reverse=False)" [Root Method]
-        => reduce::associative_scan;
+        => scan::associative_scan;
+    /// How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of those for which the mask holds.
+    /// Other elements are not counted.
+    Histogram "histogram(input, num_bins, mask=None)" [Root Method] => scan::histogram;
+    /// The elements whose coordinates along an axis differ by a mask over F2.
+    Butterfly "_butterfly(x, axis, mask)" [Root] => scan::butterfly;
+    /// One merge of the bitonic network along an axis: blocks of 2^stage elements to blocks of twice as many.
+    Bitonic "_bitonic(x, axis, stage, descending)" [Root] => scan::bitonic;
     /// acc + input @ other: matrices, or stacks of matrices. The operands have one type; sums are in fp32 (int32 for
     /// 8-bit integers, fp64 for fp64, fp16 where asked for).
     Dot "dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, \
@@ -434,6 +441,9 @@ const fn asked_for_by(op: &IrOp) -> Option<Builtin> {
         IrOp::AtomicPoll { .. } => Some(Builtin::AtomicPoll),
         IrOp::InlineAsm { .. } | IrOp::VolatileAsm { .. } => Some(Builtin::InlineAsm),
         IrOp::Scan { .. } => Some(Builtin::AssociativeScan),
+        IrOp::Histogram { .. } => Some(Builtin::Histogram),
+        IrOp::Butterfly { .. } => Some(Builtin::Butterfly),
+        IrOp::Bitonic { .. } => Some(Builtin::Bitonic),
         IrOp::Print { .. } => Some(Builtin::DevicePrint),
         IrOp::Machine { .. } => Some(Builtin::GlobalTimer),
         IrOp::Dependency { .. } => Some(Builtin::GdcWait),

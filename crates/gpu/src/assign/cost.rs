@@ -17,6 +17,7 @@ pub struct LayoutCosts {
     costs: FxHashMap<(LayoutId, LayoutId, u32), u32>,
     reductions: FxHashMap<(LayoutId, u32), u32>,
     scans: FxHashMap<(LayoutId, u32), u32>,
+    merges: FxHashMap<(LayoutId, [u32; 3]), u32>,
 }
 
 impl LayoutCosts {
@@ -63,6 +64,25 @@ impl LayoutCosts {
         });
         let cost = 4 * levels * runs + registers + between;
         self.scans.insert((layout, axis), cost);
+        cost
+    }
+
+    /// An estimate of what a part of a bitonic merge costs a warp: bit by bit, what is compared and shuffled, and the trips
+    /// there and back for the bits between warps.
+    pub fn merge_cost(&mut self, layout: LayoutId, merge: [u32; 3]) -> u32 {
+        if let Some(cost) = self.merges.get(&(layout, merge)) {
+            return *cost;
+        }
+        let own = self.layouts.get(layout);
+        let [axis, high, low] = merge;
+        let registers = own.registers();
+        let scan = Scan::along(own, axis as usize);
+        let levels = &scan.steps[low as usize..=high as usize];
+        let count = |reach| levels.iter().filter(|level| level.step.reach() == reach).count() as u32;
+        let is_between_warps = levels.iter().any(|level| level.step.reach() > Input::Lane);
+        let cost = registers * (count(Input::Register) + 4 * count(Input::Lane))
+            + if is_between_warps { 2 * TRIP_COST + 4 * registers } else { 0 };
+        self.merges.insert((layout, merge), cost);
         cost
     }
 

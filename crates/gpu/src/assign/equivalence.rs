@@ -30,6 +30,8 @@ pub struct Class {
     pub reductions: Vec<(u32, u64)>,
     /// The scans: axis, and how often.
     pub scans: Vec<(u32, u64)>,
+    /// The bitonic merges: axis, highest and lowest bit, and how often.
+    pub merges: Vec<([u32; 3], u64)>,
     /// The edges that begin or end here, by number.
     pub edges: Vec<usize>,
 }
@@ -282,9 +284,16 @@ impl Collect<'_> {
                 }
             }
             OpFamily::Scan => {
-                let Op::Scan { axis, .. } = data.op else { return };
                 let Some(class) = self.classes.of_value(data.results[0]) else { return };
-                count(&mut self.classes.list[class].scans, axis, weight);
+                let class = &mut self.classes.list[class];
+                match data.op {
+                    Op::Scan { axis, .. } => count(&mut class.scans, axis, weight),
+                    Op::Bitonic { axis, high, low, .. } => {
+                        count(&mut class.merges, [axis, high, low], weight);
+                    }
+                    // tidy: wildcard because where the elements are matters little to the others
+                    _ => {}
+                }
             }
             OpFamily::Dot => {
                 let Some(product) = self.products.of(inst) else { return };

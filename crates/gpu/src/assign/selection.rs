@@ -80,7 +80,9 @@ impl Chooser<'_> {
                 found.push(self.layouts.add(layout));
             }
         }
-        for (axis, _) in &data.scans {
+        for axis in
+            data.scans.iter().map(|(axis, _)| axis).chain(data.merges.iter().map(|([axis, ..], _)| axis))
+        {
             found.push(self.layouts.add(line_layout(&data.shape, *axis as usize, self.num_warps)));
         }
         for edge in &data.edges {
@@ -146,6 +148,9 @@ impl Chooser<'_> {
         }
         for (axis, weight) in &data.scans {
             cost += u64::from(self.layouts.scan_cost(layout, *axis)) * weight;
+        }
+        for (merge, weight) in &data.merges {
+            cost += u64::from(self.layouts.merge_cost(layout, *merge)) * weight;
         }
         for ((accumulator, bits), weight) in &data.accumulators {
             let there_and_back = self.layouts.conversion_cost(layout, *accumulator, *bits)

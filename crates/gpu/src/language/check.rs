@@ -52,6 +52,7 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::AtomicStore { .. }
         | GpuOp::Dealloc {}
         | GpuOp::LocalStore {}
+        | GpuOp::LocalCount {}
         | GpuOp::CopyAsync { .. }
         | GpuOp::CommitGroup {}
         | GpuOp::WaitGroup { .. }
@@ -275,6 +276,13 @@ impl<'a> Checker<'a> {
             OpFamily::Shape => self.shape_op(op),
             OpFamily::Movement => self.movement(),
             OpFamily::Check => self.same_layouts(&self.inst.operands),
+            OpFamily::Scan if !matches!(op, ir::Op::Scan { .. }) => {
+                self.same_layouts(&[self.inst.operands[0], self.inst.results[0]])
+            }
+            // Before conversions are lowered.
+            OpFamily::Reduction if matches!(op, ir::Op::Histogram { .. }) => {
+                self.same_layouts(&self.inst.operands)
+            }
             OpFamily::Scalar | OpFamily::Source | OpFamily::Barrier => Ok(()),
             OpFamily::Load
             | OpFamily::Store
@@ -435,6 +443,7 @@ impl<'a> Checker<'a> {
                 })?;
                 fills(self.memory(0)?, self.registers(1)?)
             }
+            GpuOp::LocalCount {} => self.local_count(),
             GpuOp::LocalLoad { matrix } => self.local_load(*matrix),
             GpuOp::Wgmma { instruction, warps, .. } => self.mma(*instruction, warps, true),
             GpuOp::Finish { .. } => match self.operand(0) {
@@ -636,6 +645,21 @@ impl<'a> Checker<'a> {
         ensure(found.all(|(found, layout)| found == Some(layout)), || {
             format!("the results of the scan have the layouts {layouts:?}")
         })
+    }
+
+    fn local_count(&self) -> Check {
+        let buffer = self.memory(0)?;
+        let tile = self.registers(1)?;
+        let is_counted = tile.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool());
+        let is_mask = |mask: &ir::Type| mask.is_bool() && mask.shape == tile.shape;
+        let mask = self.inst.operands.get(2).map(|mask| self.ty(*mask).as_registers());
+        let fits = is_counted
+            && !tile.is_scalar()
+            && buffer.tile() == ir::Type::tile(ir::Dtype::I32, [buffer.shape.elements() as u32])
+            && *self.header.layouts.get(buffer.layout) == rows(&buffer.shape)
+            && mask.is_none_or(|mask| mask.is_some_and(is_mask));
+        ensure(fits, || format!("local_count does not count {tile} in {}", buffer.tile()))?;
+        self.same_layouts(&self.inst.operands[1..])
     }
 
     fn scan_carry(&self, axis: u32) -> Check {

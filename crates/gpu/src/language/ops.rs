@@ -75,6 +75,8 @@ define_ops! {
     Slot slot (buffer, index) [] {} regions 0 Pure Memory;
     /// Stores a tile to a buffer of one slot.
     LocalStore local_store (buffer, value) [] {} regions 0 Write Memory;
+    /// Adds 1 to each element of a buffer of int32 of one axis for each element of a tile that is its number, where the mask holds.
+    LocalCount local_count (buffer, tile) [mask] {} regions 0 Write Memory;
     /// Loads a tile from a buffer of one slot; with `matrix`, by `ldmatrix`.
     LocalLoad local_load (buffer) [] {matrix: bool} regions 0 Read Memory;
 

@@ -18,7 +18,7 @@ use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::{Code, Diagnostic};
-use tilewright_ir::{Block, Definition, Inst, Location, OpFamily, Operation, Value};
+use tilewright_ir::{self as ir, Block, Definition, Inst, Location, OpFamily, Operation, Value};
 use tilewright_layout::{Exchange, Input, Layout, Plan, SwizzleMode, convert, shared_plan, swizzled};
 
 use crate::commutation::parts_of_reduction;
@@ -101,6 +101,11 @@ impl Pass<'_> {
                 Op::Gpu(GpuOp::ConvertLayout {}) => buffers.extend(self.convert(inst, block)),
                 &Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block, .. }) => self.reduce(inst, axis, block),
                 Op::Gpu(GpuOp::Scan { scope: Scope::Block, .. }) => self.scan(inst, block),
+                Op::Tile(op @ (ir::Op::Bitonic { .. } | ir::Op::Butterfly { .. })) => {
+                    let op = op.clone();
+                    self.exchange(inst, &op, block);
+                }
+                &Op::Tile(ir::Op::Histogram { bins }) => self.histogram(inst, bins),
                 Op::Tile(op) if op.family() == OpFamily::Movement => {
                     self.goes_through_memory(inst);
                     self.movement(inst);
@@ -148,7 +153,7 @@ impl Pass<'_> {
         }
     }
 
-    fn emit(&mut self, op: GpuOp, operands: SmallVec<[Value; 4]>, results: Option<Type>) -> Inst {
+    pub(super) fn emit(&mut self, op: GpuOp, operands: SmallVec<[Value; 4]>, results: Option<Type>) -> Inst {
         let inst = self.function.create_inst(op.into(), operands, smallvec![], results, self.location);
         self.out.push(inst);
         inst
@@ -172,7 +177,7 @@ impl Pass<'_> {
     }
 
     /// A new buffer that holds a value.
-    fn store(&mut self, value: Value, memory: &Layout) -> Value {
+    pub(super) fn store(&mut self, value: Value, memory: &Layout) -> Value {
         let ty = self.buffer(value, memory);
         let inst = self.emit(GpuOp::Alloc { offset: Deferred(None) }, smallvec![], Some(ty));
         let buffer = self.function.insts[inst].results[0];

@@ -90,7 +90,10 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         | GpuOp::AtomicStore { .. } => {
             smallvec![Effect::Write(Place::Global(inst))]
         }
-        GpuOp::LocalStore {} | GpuOp::CopyAsync { .. } | GpuOp::MbarrierInit { .. } => {
+        GpuOp::LocalStore {}
+        | GpuOp::LocalCount {}
+        | GpuOp::CopyAsync { .. }
+        | GpuOp::MbarrierInit { .. } => {
             smallvec![Effect::Write(shared(0))]
         }
         GpuOp::LocalLoad { .. }

@@ -18,10 +18,8 @@ use crate::layout_rules::{MOST_PARTS, line_layout};
 impl Pass<'_> {
     /// A scan; if warps hold parts of one line, each by itself first.
     pub(super) fn scan(&mut self, inst: Inst, block: Block) {
-        let (axis, reverse) = match self.function.insts[inst].op {
-            Op::Gpu(GpuOp::Scan { axis, reverse, scope: Scope::Block }) => (axis, reverse),
-            // tidy: wildcard because this is called for scans of the block alone
-            _ => unreachable!("a scan of the block"),
+        let Op::Gpu(GpuOp::Scan { axis, reverse, scope: Scope::Block }) = self.function.insts[inst].op else {
+            unreachable!("this is called for scans of the block alone")
         };
         let layout = self.layout(self.function.insts[inst].operands[0]).clone();
         let Some(parts) = Parts::along(&layout, axis as usize) else {

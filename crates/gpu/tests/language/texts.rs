@@ -13,7 +13,7 @@ use crate::{Program, text};
 
 #[test]
 fn files() {
-    run_text_cases("tests/gpu", "gpu", 4, &run);
+    run_text_cases("tests/gpu", "gpu", 5, &run);
 }
 
 fn run(steps: &[&str], input: &str) -> Result<String, String> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tilewright_layout::{Exchange, Input, Layout, Reduction, Scan, Step, blocked, shared_plan};
+use tilewright_layout::{Exchange, Input, Layout, Parts, Reduction, Scan, Step, blocked, shared_plan};
 
 use crate::random::{check, layouts, places};
 
@@ -192,4 +192,35 @@ fn a_row_per_warp() {
     // Registers that repeat beyond the lanes come last in a scan.
     let repeated = blocked(&[512], &[4], &[32], &[1], &[0]);
     assert!(!Scan::along(&repeated, 0).is_contiguous());
+}
+
+#[test]
+fn parts_are_numbered_along_the_axis() {
+    check(40, layouts(), |layout| {
+        for axis in 0..layout.output().rank() {
+            let Some(parts) = Parts::along(&layout, axis) else { continue };
+            let scan = Scan::along(&layout, axis);
+            assert!(scan.steps[..parts.levels].iter().all(|level| level.step.reach() <= Input::Lane));
+            assert!(scan.steps[parts.levels].step.reach() > Input::Lane);
+            for (place, part) in places(&parts.partials) {
+                let at = |input| (input, parts.partials.input().part(place, input));
+                let register = parts.registers[at(Input::Register).1 as usize];
+                let source = [(Input::Register, register), at(Input::Lane), at(Input::Warp)];
+                let mut coordinates = layout.coordinates(&source);
+                let along = coordinates.remove(axis);
+                coordinates.push(along >> parts.levels);
+                assert_eq!(parts.partials.output().coordinates(part), coordinates);
+            }
+            let lines = parts.partials.remove_axis(parts.partials.output().rank() - 1);
+            for (place, part) in places(&parts.gathered) {
+                let at = |input| (input, parts.gathered.input().part(place, input));
+                let own = lines.without_duplicate_registers();
+                let register = at(Input::Register).1;
+                assert_eq!(part % parts.count(), register % parts.count());
+                let line =
+                    own.at(&[(Input::Register, register / parts.count()), at(Input::Lane), at(Input::Warp)]);
+                assert_eq!(part / parts.count(), line, "a thread has the parts of its own lines");
+            }
+        }
+    });
 }

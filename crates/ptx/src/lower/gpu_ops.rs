@@ -189,6 +189,11 @@ impl GpuVisitor for Lowering<'_> {
         Ok(())
     }
 
+    fn local_count(&mut self, _: Inst, buffer: Value, tile: Value, mask: Option<Value>) -> Lowered {
+        self.lower_local_count(buffer, tile, mask);
+        Ok(())
+    }
+
     fn local_load(&mut self, inst: Inst, buffer: Value, matrix: &bool) -> Lowered {
         self.lower_local_load(inst, buffer, Loads::by_matrix(*matrix));
         Ok(())

@@ -32,6 +32,7 @@ mod control;
 mod convert_layout;
 mod dot;
 mod elementwise;
+mod exchange;
 mod finish;
 mod float;
 mod fp8;
@@ -623,6 +624,27 @@ impl OpVisitor for Lowering<'_> {
 
     fn scan(&mut self, inst: Inst, _: &[Value], _: &u32, _: &bool) -> Lowered {
         Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn histogram(&mut self, inst: Inst, _: Value, _: Option<Value>, _: &u32) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn butterfly(&mut self, inst: Inst, tile: Value, axis: &u32, mask: &u32) -> Lowered {
+        self.lower_butterfly(inst, tile, *axis as usize, *mask)
+    }
+
+    fn bitonic(
+        &mut self,
+        inst: Inst,
+        tile: Value,
+        axis: &u32,
+        high: &u32,
+        low: &u32,
+        block: &u32,
+        descending: &bool,
+    ) -> Lowered {
+        self.lower_bitonic(inst, tile, *axis as usize, [*high, *low, *block], *descending)
     }
 
     fn hint(&mut self, inst: Inst, _: Value, _: &HintKind, _: &IntList) -> Lowered {

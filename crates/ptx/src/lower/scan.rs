@@ -117,10 +117,9 @@ impl Lowering<'_> {
             let bits = levels.iter().enumerate().filter(|(bit, _)| place >> bit & 1 == 1);
             bits.fold(first, |register, (_, level)| register ^ level.step.register)
         };
+        let own_bits = |level: &ScanStep| line.layout.input().part(level.later, Input::Register);
         let is_first = |register: u32| {
-            levels.iter().all(|level| {
-                (register & line.layout.input().part(level.later, Input::Register)).count_ones() % 2 == 0
-            })
+            levels.iter().all(|level| (register & own_bits(level)).count_ones().is_multiple_of(2))
         };
         let length = 1 << levels.len();
         let mut run = vec![0; own.len()];

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`elementwise`] | every row of the elementwise table on every element type | [`elementwise::apply`] |
 //! | [`cast`] | every element type to every other | [`cast::cast`] |
+//! | [`bitonic`] | parts of bitonic merges along one axis | [`bitonic::merge`] |
 //! | [`scan`] | scan with a known combine along one axis | [`scan::scan`] |
 //! | [`reduce`] | reduction with a known combine along one axis | [`reduce::reduce`] |
 //! | [`dot`] | matrix product into an accumulator | [`dot::dot`] |
@@ -32,6 +33,7 @@
 )]
 #![allow(clippy::needless_range_loop, reason = "loops over several arrays of one length read best by index")]
 
+pub mod bitonic;
 pub mod buffer;
 pub mod cast;
 pub mod dot;

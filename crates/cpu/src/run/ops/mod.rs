@@ -12,8 +12,10 @@ mod assembly;
 mod atomics;
 mod cast;
 mod control;
+mod count;
 mod dot;
 mod elementwise;
+mod exchange;
 pub(crate) mod fused;
 pub(crate) mod materialize;
 mod memory;
@@ -48,6 +50,11 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::Broadcast { .. } => shape::broadcast(machine, step),
         Op::Reshape { .. } => shape::reshape(machine, step),
         Op::Transpose { permutation } => shape::transpose(machine, step, permutation),
+        Op::Histogram { bins } => count::histogram(machine, step, *bins),
+        Op::Butterfly { axis, mask } => exchange::butterfly(machine, step, *axis as usize, *mask as usize),
+        Op::Bitonic { axis, high, low, block, descending } => {
+            exchange::bitonic(machine, step, *axis as usize, ([*high, *low, *block], *descending));
+        }
         Op::Elementwise { function } => elementwise::elementwise(machine, step, *function),
         Op::Cast { rounding, .. } => cast::cast(machine, step, *rounding),
         Op::Bitcast { .. } => cast::bitcast(machine, step),

@@ -111,7 +111,9 @@ impl Rule for Copies<'_> {
         };
         match op {
             GpuOp::CopyAsync { .. } => self.write(inst, state, Stage::Started, Fence::Missing),
-            GpuOp::LocalStore {} => self.write(inst, state, Stage::Waited, Fence::Missing),
+            GpuOp::LocalStore {} | GpuOp::LocalCount {} => {
+                self.write(inst, state, Stage::Waited, Fence::Missing)
+            }
             GpuOp::TensorLoad {} => self.write(inst, state, Stage::Tensor, Fence::Done),
             GpuOp::LocalLoad { .. } => self.read(inst, state, operand(0), false),
             GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => {

@@ -108,6 +108,7 @@ impl Kinds {
                 | GpuOp::Dealloc {}
                 | GpuOp::Slot {}
                 | GpuOp::LocalStore {}
+                | GpuOp::LocalCount {}
                 | GpuOp::LocalLoad { .. },
             ) => {}
         }

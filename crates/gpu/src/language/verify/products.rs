@@ -77,7 +77,11 @@ impl Rule for Products<'_> {
                 }
                 Ok(())
             }
-            GpuOp::LocalStore {} | GpuOp::CopyAsync { .. } | GpuOp::TensorLoad {} | GpuOp::Release {} => {
+            GpuOp::LocalStore {}
+            | GpuOp::LocalCount {}
+            | GpuOp::CopyAsync { .. }
+            | GpuOp::TensorLoad {}
+            | GpuOp::Release {} => {
                 let memory = data.operands[0];
                 let slot = self.names.slot(memory);
                 self.unread(inst, state, |read| Some(*read) == slot)

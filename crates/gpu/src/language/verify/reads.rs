@@ -87,7 +87,11 @@ impl Rule for Reads<'_> {
                 }
             }
             GpuOp::NamedBarrier { .. } | GpuOp::MbarrierWait {} => wait(state),
-            GpuOp::LocalStore {} | GpuOp::CopyAsync { .. } | GpuOp::TensorLoad {} | GpuOp::Release {} => {
+            GpuOp::LocalStore {}
+            | GpuOp::LocalCount {}
+            | GpuOp::CopyAsync { .. }
+            | GpuOp::TensorLoad {}
+            | GpuOp::Release {} => {
                 let is_tensor = matches!(op, GpuOp::TensorLoad {});
                 let read = self.names.slot(data.operands[0]).and_then(|slot| state.get(&slot));
                 return self.done(inst, data.operands[0], read.copied(), is_tensor);

@@ -1,0 +1,149 @@
+"""Sorting, in the kernel language: bitonic networks on integers that are in the order of the elements.
+
+Every function whose name does not begin with `_` is a name of the language.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.constexpr_function
+def _line_axis(dim, rank):
+    if dim is None:
+        return rank - 1
+    return dim + rank if dim < 0 else dim
+
+
+@triton.constexpr_function
+def _is_power_of_two(n):
+    return n > 0 and n & (n - 1) == 0
+
+
+@triton.jit
+def _check_line(x, axis: tl.constexpr):
+    tl.static_assert(len(x.shape) > 0, "expected a tile, found a scalar")
+    tl.static_assert(0 <= axis and axis < len(x.shape), "dim is not an axis of the tile")
+    tl.static_assert(not x.dtype.is_ptr(), "expected a tile of numbers, found pointers")
+    tl.static_assert(_is_power_of_two(x.shape[axis]), "expected an axis whose extent is a power of two")
+
+
+@triton.jit
+def _order(bits, width: tl.constexpr):
+    # Floats compare as integers of sign and magnitude; this makes them two's complement, and is its own inverse.
+    return bits ^ ((bits >> (width - 1)) & ((1 << (width - 1)) - 1))
+
+
+@triton.jit
+def _to_keys(x):
+    # Integers of 32 or 64 bits in the order of the elements; NaN without its sign is above all numbers.
+    if x.dtype.is_floating():
+        if x.dtype.primitive_bitwidth == 64:
+            wide = x
+            bits = x.to(tl.int64, bitcast=True)
+        else:
+            wide = x.to(tl.float32)
+            bits = wide.to(tl.int32, bitcast=True)
+        width: tl.constexpr = bits.dtype.primitive_bitwidth
+        return _order(tl.where(wide != wide, bits & ((1 << (width - 1)) - 1), bits), width)
+    elif x.dtype.primitive_bitwidth < 32:
+        return x.to(tl.int32)
+    else:
+        return x
+
+
+@triton.jit
+def _from_keys(keys, dtype: tl.constexpr):
+    if dtype.is_floating():
+        bits = _order(keys, keys.dtype.primitive_bitwidth)
+        if dtype.primitive_bitwidth == 64:
+            return bits.to(tl.float64, bitcast=True)
+        else:
+            return bits.to(tl.float32, bitcast=True).to(dtype)
+    else:
+        return keys.to(dtype)
+
+
+@tl.core._tensor_member_fn
+@triton.jit
+def sort(x, dim: tl.constexpr = None, descending: tl.constexpr = 0):
+    """The elements along an axis (the last one for None) in ascending, or descending, order. NaN is larger than all
+    numbers, and -0.0 comes before 0.0. The extent is a power of two."""
+    axis: tl.constexpr = _line_axis(dim, len(x.shape))
+    _check_line(x, axis)
+    keys = _to_keys(x)
+    for stage in tl.static_range(tl._log2(x.shape[axis])):
+        keys = tl._bitonic(keys, axis, stage, descending)
+    return _from_keys(keys, x.dtype)
+
+
+@tl.core._tensor_member_fn
+@triton.jit
+def bitonic_merge(x, dim: tl.constexpr = None, descending: tl.constexpr = 0):
+    """A bitonic sequence along an axis (the last one for None), such as an ascending one before a descending one of the
+    same length, in order. What becomes of other sequences is not defined. NaN and zeros are as in `sort`."""
+    axis: tl.constexpr = _line_axis(dim, len(x.shape))
+    _check_line(x, axis)
+    stages: tl.constexpr = tl._log2(x.shape[axis])
+    if stages == 0:
+        return x
+    else:
+        return _from_keys(tl._bitonic(_to_keys(x), axis, stages - 1, descending), x.dtype)
+
+
+@triton.jit
+def _larger_key(a, b):
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def _smaller_key(a, b):
+    return tl.minimum(a, b)
+
+
+@triton.constexpr_function
+def _swapped(axis, rank):
+    # The axes with one of them and the last one swapped.
+    return [rank - 1 if k == axis else axis if k == rank - 1 else k for k in range(rank)]
+
+
+@triton.jit
+def _topk(x, k: tl.constexpr, descending: tl.constexpr):
+    # Along the last axis. Blocks of k in order, up and down in turn: of two neighbours the better ones at each place
+    # are the best k of both, and a bitonic sequence.
+    axis: tl.constexpr = len(x.shape) - 1
+    stages: tl.constexpr = tl._log2(k)
+    keys = _to_keys(x)
+    for stage in tl.static_range(stages):
+        keys = tl._bitonic(keys, axis, stage, descending)
+    for level in tl.static_range(tl._log2(x.shape[axis] // k)):
+        blocks: tl.constexpr = x.shape[axis] // k >> (level + 1)
+        pairs = tl.reshape(keys, x.shape[:axis] + (blocks, 2, k))
+        best = tl.reduce(pairs, axis + 1, _larger_key if descending else _smaller_key)
+        keys = tl.reshape(best, x.shape[:axis] + (blocks * k,))
+        if stages > 0:
+            keys = tl._bitonic(keys, axis, stages - 1, descending)
+    return _from_keys(keys, x.dtype)
+
+
+@tl.core._tensor_member_fn
+@triton.jit
+def topk(x, k: tl.constexpr, dim: tl.constexpr = None, descending: tl.constexpr = True):
+    """The k largest elements along an axis (the last one for None), the largest first; with `descending=False` the k
+    smallest ones, the smallest first. NaN and zeros are as in `sort`. k and the extent are powers of two."""
+    axis: tl.constexpr = _line_axis(dim, len(x.shape))
+    _check_line(x, axis)
+    tl.static_assert(_is_power_of_two(k) and k <= x.shape[axis], "k must be a power of two, at most the extent")
+    if axis == len(x.shape) - 1:
+        return _topk(x, k, descending)
+    else:
+        order: tl.constexpr = _swapped(axis, len(x.shape))
+        return tl.permute(_topk(tl.permute(x, order), k, descending), order)
+
+
+@tl.core._tensor_member_fn
+@triton.jit
+def flip(x, dim: tl.constexpr = None):
+    """The elements along an axis (the last one for None) in reverse order. The extent is a power of two."""
+    axis: tl.constexpr = _line_axis(dim, len(x.shape))
+    _check_line(x, axis)
+    return tl._butterfly(x, axis, x.shape[axis] - 1)

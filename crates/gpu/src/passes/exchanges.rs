@@ -1,0 +1,150 @@
+//! Exchanges of elements along an axis that cross warps, for [`super::conversions`]: they are done in a layout in which the
+//! bits of the coordinate that are exchanged are in the registers, and those that were there are in the warps. And histograms,
+//! which are counted in shared memory.
+//!
+//! ```text
+//! %y = bitonic %x {high = 9, low = 0}    %a = convert_layout %x ; %b = bitonic %a {high = 9, low = 8}
+//!                                        %c = convert_layout %b ; %y = bitonic %c {high = 7, low = 0}
+//! %h = histogram %x                      %b = alloc ; local_store %b, 0 ; local_count %b, %x
+//!                                        %h = local_load %b ; dealloc %b
+//! ```
+
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir::{self as ir, Block, Dtype, Inst, Literal, Value};
+use tilewright_layout::{Input, Layout, Scan};
+
+use super::conversions::Pass;
+use crate::language::{GpuOp, Op, Type};
+use crate::layout_rules::{default_layout, line_layout, rows};
+
+/// The bits of the coordinate that an op exchanges, in order.
+fn bits_of(op: &ir::Op) -> (usize, Vec<u32>) {
+    match op {
+        ir::Op::Bitonic { axis, high, low, .. } => (*axis as usize, (*low..=*high).rev().collect()),
+        ir::Op::Butterfly { axis, mask } => {
+            (*axis as usize, (0..u32::BITS).filter(|bit| mask >> bit & 1 == 1).collect())
+        }
+        // tidy: wildcard because no other op exchanges elements along an axis
+        _ => unreachable!("an exchange along an axis"),
+    }
+}
+
+/// The op on some of its bits.
+fn restricted(op: &ir::Op, bits: &[u32]) -> ir::Op {
+    match *op {
+        ir::Op::Bitonic { axis, block, descending, .. } => {
+            let (high, low) = (bits[0], bits[bits.len() - 1]);
+            ir::Op::Bitonic { axis, high, low, block, descending }
+        }
+        ir::Op::Butterfly { axis, .. } => {
+            ir::Op::Butterfly { axis, mask: bits.iter().fold(0, |mask, bit| mask | 1 << bit) }
+        }
+        // tidy: wildcard because no other op exchanges elements along an axis
+        _ => unreachable!("an exchange along an axis"),
+    }
+}
+
+/// The bits in runs that do, or do not, cross warps.
+fn runs(op: &ir::Op, layout: &Layout) -> Vec<(bool, Vec<u32>)> {
+    let (axis, mut bits) = bits_of(op);
+    let scan = Scan::along(layout, axis);
+    let crosses = |bit: &u32| scan.steps[*bit as usize].step.reach() > Input::Lane;
+    if matches!(op, ir::Op::Butterfly { .. }) {
+        // Their order does not matter.
+        bits.sort_by_key(|bit| !crosses(bit));
+    }
+    let mut runs: Vec<(bool, Vec<u32>)> = Vec::new();
+    for bit in bits {
+        match runs.last_mut() {
+            Some((crossing, run)) if *crossing == crosses(&bit) => run.push(bit),
+            _ => runs.push((crosses(&bit), vec![bit])),
+        }
+    }
+    runs
+}
+
+/// The layout with these bits of the coordinate, which the warps hold, in registers or in lanes, and others in their place:
+/// of the same axis and as low as there are.
+fn with_bits_in_warps(layout: &Layout, axis: usize, bits: &[u32]) -> Layout {
+    let tile = layout.output();
+    let column = |bit: &u32| 1_u32 << (tile.shift(axis) + bit);
+    let wanted: Vec<u32> = bits.iter().map(column).collect();
+    let mut columns: SmallVec<[u32; 32]> = layout.columns().iter().copied().collect();
+    let threads = (layout.bits_of(Input::Register) + layout.bits_of(Input::Lane)) as usize;
+    let mut victims: Vec<usize> = (0..threads).filter(|place| !wanted.contains(&columns[*place])).collect();
+    victims.sort_by_key(|place| {
+        let is_along = tile.coordinate(columns[*place], axis) != 0;
+        (*place >= layout.bits_of(Input::Register) as usize, !is_along, columns[*place])
+    });
+    let mut victims = victims.into_iter();
+    for place in threads..columns.len() {
+        if wanted.contains(&columns[place])
+            && let Some(victim) = victims.next()
+        {
+            columns.swap(place, victim);
+        }
+    }
+    Layout::new(*layout.input(), tile.clone(), columns.into_iter().collect())
+}
+
+impl Pass<'_> {
+    /// An exchange of elements along an axis; its bits between warps in another layout.
+    pub(super) fn exchange(&mut self, inst: Inst, op: &ir::Op, block: Block) {
+        let data = self.function.insts[inst].clone();
+        let (operand, result) = (data.operands[0], data.results[0]);
+        let own = self.layout(operand).clone();
+        if runs(op, &own).iter().all(|(crosses, _)| !crosses) {
+            self.out.push(inst);
+            return;
+        }
+        self.goes_through_memory(inst);
+        let axis = bits_of(op).0;
+        let is_plain = own.columns().iter().all(|column| column.count_ones() <= 1);
+        let lines = || line_layout(&own.output().shape(), axis, self.header.num_warps);
+        let base = if is_plain { own.clone() } else { lines() };
+        let home = self.header.layouts.add(base.clone());
+        let (mut value, mut layout) = (operand, self.function.ty(operand).layout());
+        for (crosses, bits) in runs(op, &base) {
+            let to =
+                if crosses { self.header.layouts.add(with_bits_in_warps(&base, axis, &bits)) } else { home };
+            if layout != Some(to) {
+                value = self.converted(value, to, block);
+                layout = Some(to);
+            }
+            let ty = self.function.ty(value).clone();
+            let part = Op::Tile(restricted(op, &bits));
+            let part = self.function.create_inst(part, smallvec![value], smallvec![], [ty], self.location);
+            self.out.push(part);
+            value = self.function.insts[part].results[0];
+        }
+        self.convert_to(value, result, block);
+    }
+
+    /// A histogram in shared memory.
+    pub(super) fn histogram(&mut self, inst: Inst, bins: u32) {
+        self.goes_through_memory(inst);
+        let memory = rows(&[bins]);
+        let spread = self.header.layouts.add(default_layout(&[bins], self.header.num_warps));
+        let scalar = Type::scalar(ir::Type::scalar(Dtype::I32));
+        let zero = Op::Tile(ir::Op::Constant { value: Literal::int(Dtype::I32, 0) });
+        let zero = self.push_one(zero, smallvec![], scalar);
+        let ty = Type::registers(ir::Type::tile(Dtype::I32, [bins]), Some(spread));
+        let zeros =
+            self.push_one(Op::Tile(ir::Op::Splat { shape: ir::Shape::from([bins]) }), smallvec![zero], ty);
+        let buffer = self.store(zeros, &memory);
+        let mut operands: SmallVec<[Value; 4]> = smallvec![buffer];
+        operands.extend(self.function.insts[inst].operands.iter().copied());
+        self.emit(GpuOp::LocalCount {}, operands, None);
+        let data = &mut self.function.insts[inst];
+        data.op = GpuOp::LocalLoad { matrix: false }.into();
+        data.operands = smallvec![buffer];
+        self.out.push(inst);
+        self.emit(GpuOp::Dealloc {}, smallvec![buffer], None);
+    }
+
+    fn push_one(&mut self, op: Op, operands: SmallVec<[Value; 4]>, ty: Type) -> Value {
+        let inst = self.function.create_inst(op, operands, smallvec![], [ty], self.location);
+        self.out.push(inst);
+        self.function.insts[inst].results[0]
+    }
+}

@@ -1,0 +1,65 @@
+"""Top-k gating, as a mixture of experts begins: which experts each token goes to, and with what weight.
+
+`tl.topk` gives values alone. So that it says where they came from, each logit and its expert are one integer of 64
+bits: the logit in the high half, as an integer in the order of floats, and the expert in the low one, counted from the
+last, so that of equal logits the first expert wins.
+
+Run it with `python examples/20_top_k_gating.py`.
+"""
+
+import torch
+
+import tilewright as triton
+import tilewright.language as tl
+
+
+@triton.jit
+def gate_kernel(
+    logits_ptr,
+    weights_ptr,
+    experts_ptr,
+    n_tokens,
+    TOKENS: tl.constexpr,
+    EXPERTS: tl.constexpr,
+    K: tl.constexpr,
+):
+    """Each program gates a block of tokens."""
+    tokens = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
+    experts = tl.arange(0, EXPERTS)
+    mask = tokens[:, None] < n_tokens
+    logits = tl.load(logits_ptr + tokens[:, None] * EXPERTS + experts[None, :], mask=mask, other=0.0)
+    bits = logits.to(tl.int32, bitcast=True)
+    order = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.int64)
+    best = tl.topk((order << 32) | (EXPERTS - 1 - experts[None, :]).to(tl.int64), K)
+    order = (best >> 32).to(tl.int32)
+    value = (order ^ ((order >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+    expert = EXPERTS - 1 - (best & 0x7FFFFFFF).to(tl.int32)
+    out = tokens[:, None] * K + tl.arange(0, K)[None, :]
+    tl.store(weights_ptr + out, tl.softmax(value, dim=1, keep_dims=True), mask=mask)
+    tl.store(experts_ptr + out, expert, mask=mask)
+
+
+def gate(logits: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The weights and the experts of each token."""
+    tokens, experts = logits.shape
+    weights = torch.empty(tokens, k, dtype=torch.float32)
+    chosen = torch.empty(tokens, k, dtype=torch.int32)
+    gate_kernel[(triton.cdiv(tokens, 16),)](logits, weights, chosen, tokens, TOKENS=16, EXPERTS=experts, K=k)
+    return weights, chosen
+
+
+def main() -> None:
+    """Gate 1,000 tokens among 64 experts and compare with torch."""
+    torch.manual_seed(0)
+    logits = torch.randn(1_000, 64)
+    weights, experts = gate(logits, 8)
+    values, expected = torch.topk(logits, 8)
+    print("experts of the first token:", experts[0].tolist())
+    print("torch:                     ", expected[0].tolist())
+    print("same experts:", torch.equal(experts.long(), expected))
+    torch.testing.assert_close(experts.long(), expected)
+    torch.testing.assert_close(weights, torch.softmax(values, 1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""A radix sort: each pass puts keys in the order of four of their bits, and keeps the order of equal ones.
+
+A pass is two kernels. The first counts the digits of each block. From the sums of the counts of all that comes before
+follows where the block's keys of each digit go. The second finds the rank of each key among those of its digit in the
+block by a scan.
+
+Run it with `python examples/21_radix_sort.py`.
+"""
+
+import torch
+
+import tilewright as triton
+import tilewright.language as tl
+
+BITS = 4
+
+
+@triton.jit
+def count_kernel(keys_ptr, counts_ptr, n_keys, shift, BLOCK: tl.constexpr, DIGITS: tl.constexpr):
+    """How many keys of a block have each digit."""
+    pid = tl.program_id(0)
+    place = pid * BLOCK + tl.arange(0, BLOCK)
+    key = tl.load(keys_ptr + place, mask=place < n_keys, other=0)
+    digit = (key >> shift) & (DIGITS - 1)
+    counts = tl.histogram(digit, DIGITS, mask=place < n_keys)
+    tl.store(counts_ptr + tl.arange(0, DIGITS) * tl.num_programs(0) + pid, counts)
+
+
+@triton.jit
+def scatter_kernel(
+    keys_ptr, sorted_ptr, starts_ptr, n_keys, shift, BLOCK: tl.constexpr, DIGITS: tl.constexpr
+):
+    """Puts the keys of a block where they belong."""
+    pid = tl.program_id(0)
+    place = pid * BLOCK + tl.arange(0, BLOCK)
+    key = tl.load(keys_ptr + place, mask=place < n_keys, other=0)
+    digit = (key >> shift) & (DIGITS - 1)
+    is_digit = (digit[:, None] == tl.arange(0, DIGITS)[None, :]).to(tl.int32)
+    rank = tl.sum(tl.cumsum(is_digit, 0) * is_digit, 1) - 1
+    start = tl.load(starts_ptr + digit * tl.num_programs(0) + pid)
+    tl.store(sorted_ptr + start + rank, key, mask=place < n_keys)
+
+
+def radix_sort(keys: torch.Tensor) -> torch.Tensor:
+    """The keys, int32 and not negative, in ascending order."""
+    block, digits, n_keys = 256, 1 << BITS, keys.numel()
+    grid = (triton.cdiv(n_keys, block),)
+    counts = torch.empty(digits * grid[0], dtype=torch.int32)
+    keys, other = keys.clone(), torch.empty_like(keys)
+    for shift in range(0, 32, BITS):
+        count_kernel[grid](keys, counts, n_keys, shift, BLOCK=block, DIGITS=digits)
+        starts = (torch.cumsum(counts, 0) - counts).to(torch.int32)
+        scatter_kernel[grid](keys, other, starts, n_keys, shift, BLOCK=block, DIGITS=digits)
+        keys, other = other, keys
+    return keys
+
+
+def main() -> None:
+    """Sort 10,000 keys and compare with torch."""
+    torch.manual_seed(0)
+    keys = torch.randint(0, 2**31 - 1, (10_000,), dtype=torch.int32)
+    found = radix_sort(keys)
+    expected = torch.sort(keys).values
+    print("tilewright:", found)
+    print("torch:     ", expected)
+    assert torch.equal(found, expected)
+
+
+if __name__ == "__main__":
+    main()
