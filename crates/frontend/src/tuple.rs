@@ -4,6 +4,8 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use crate::descriptor::DescriptorForm;
+
 /// The names of the fields of a `NamedTuple`.
 pub type Fields = Arc<[Arc<str>]>;
 
@@ -12,18 +14,27 @@ pub type Fields = Arc<[Arc<str>]>;
 pub struct Tuple<T> {
     items: Vec<T>,
     fields: Option<Fields>,
+    descriptor: Option<Arc<DescriptorForm>>,
 }
 
 impl<T> Tuple<T> {
     /// A tuple of these items; a `NamedTuple` if there is a name for each of them.
     pub fn new(items: Vec<T>, fields: Option<Fields>) -> Self {
         let fields = fields.filter(|fields| fields.len() == items.len());
-        Self { items, fields }
+        Self { items, fields, descriptor: None }
+    }
+
+    /// A tensor descriptor that the host has made, as the tuple of its parts: the base, the extents, and all strides but the
+    /// last, which is 1.
+    pub fn of_descriptor(form: Arc<DescriptorForm>, items: Vec<T>) -> Self {
+        let names = form.names().take(2 * form.block_shape.len()).map(Into::into);
+        let fields = Some(names.collect());
+        Self { descriptor: Some(form), ..Self::new(items, fields) }
     }
 
     /// The same kind of tuple, of other items.
     pub fn with_items<U>(&self, items: Vec<U>) -> Tuple<U> {
-        Tuple::new(items, self.fields.clone())
+        Tuple { descriptor: self.descriptor.clone(), ..Tuple::new(items, self.fields.clone()) }
     }
 
     /// The same kind of tuple, of what is made of each item.
@@ -34,6 +45,16 @@ impl<T> Tuple<T> {
     /// The names of its fields.
     pub fn fields(&self) -> Option<&Fields> {
         self.fields.as_ref()
+    }
+
+    /// What it describes, if it is a tensor descriptor.
+    pub fn descriptor(&self) -> Option<&Arc<DescriptorForm>> {
+        self.descriptor.as_ref()
+    }
+
+    /// Whether it is of the same form as another: as long, with the same fields, or a descriptor of such blocks.
+    pub fn is_alike<U>(&self, other: &Tuple<U>) -> bool {
+        self.len() == other.len() && self.fields == other.fields && self.descriptor == other.descriptor
     }
 
     /// The item of the field with this name.
@@ -77,7 +98,7 @@ impl<T> DerefMut for Tuple<T> {
 
 impl<T> From<Vec<T>> for Tuple<T> {
     fn from(items: Vec<T>) -> Self {
-        Self { items, fields: None }
+        Self { items, fields: None, descriptor: None }
     }
 }
 

@@ -384,8 +384,7 @@ impl Handle {
                 given.is_ok_and(|given| is_same_argument(&given, argument))
             }
             (Argument::Tuple(items), Value::Tuple(values)) => {
-                items.len() == values.len()
-                    && items.fields() == values.fields()
+                items.is_alike(values)
                     && items.iter().zip(values).all(|(item, value)| self.fits(index, item, value))
             }
             (Argument::Pointer { .. } | Argument::Tuple(_), _) => false,
@@ -398,8 +397,7 @@ impl Handle {
         let (mut argument, mut value) = (&self.arguments[index], value);
         // Of a tuple of the right form, the item is to blame.
         while let (Argument::Tuple(items), Some(Value::Tuple(values))) = (argument, value)
-            && items.len() == values.len()
-            && items.fields() == values.fields()
+            && items.is_alike(values)
             && let Some(place) =
                 (0..items.len()).find(|&place| !self.fits(index, &items[place], &values[place]))
         {
@@ -420,9 +418,10 @@ impl Handle {
                 format!("the value that is part of its code, {constant}")
             }
             Argument::Constexpr(_) => "the value that is part of its code".into(),
-            Argument::Tuple(items) => match items.fields() {
-                Some(fields) => format!("a tuple with the fields {}", fields.join(", ")),
-                None => format!("a tuple of {}", items.len()),
+            Argument::Tuple(items) => match (items.descriptor(), items.fields()) {
+                (Some(form), _) => format!("a tensor descriptor with blocks of shape {}", form.block_shape),
+                (None, Some(fields)) => format!("a tuple with the fields {}", fields.join(", ")),
+                (None, None) => format!("a tuple of {}", items.len()),
             },
         };
         let message = format!(
@@ -461,7 +460,9 @@ fn pass_item<'m>(
     sink: &mut impl FnMut(Element, &Value<'m>) -> Option<()>,
 ) -> Option<()> {
     let element = match (argument, value?) {
-        (Argument::Tuple(items), Value::Tuple(values)) if items.len() == values.len() => {
+        (Argument::Tuple(items), Value::Tuple(values))
+            if items.len() == values.len() && items.descriptor() == values.descriptor() =>
+        {
             let mut pairs = items.iter().zip(values);
             return pairs.try_for_each(|(item, value)| pass_item(item, Some(value), sink));
         }
@@ -477,9 +478,7 @@ fn is_same_argument(one: &Argument, other: &Argument) -> bool {
     match (one, other) {
         (Argument::Constexpr(one), Argument::Constexpr(other)) => is_same_value(one, other),
         (Argument::Tuple(one), Argument::Tuple(other)) => {
-            one.len() == other.len()
-                && one.fields() == other.fields()
-                && one.iter().zip(other).all(|(one, other)| is_same_argument(one, other))
+            one.is_alike(other) && one.iter().zip(other).all(|(one, other)| is_same_argument(one, other))
         }
         _ => one == other,
     }
