@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use tilewright_base::{SourceMap, Span};
 use tilewright_ir::{Effect, Op, OpFamily};
 
+use crate::assembly::Assembly;
 use crate::run::kernels::fused::Reduction;
 use crate::run::kernels::fused_math::{Binary, Unary};
 use crate::run::kernels::reduce::Combine;
@@ -106,8 +107,20 @@ pub(crate) enum Action {
         axis: usize,
         strategy: Strategy,
     },
+    /// Inline assembly.
+    Assembly(InlineAssembly),
     /// The steps after it as one loop, if their operands allow; these steps are then skipped.
     Fused(Box<FusedGroup>),
+}
+
+/// Inline assembly with what runs it.
+#[derive(Clone, Debug)]
+pub(crate) struct InlineAssembly {
+    pub code: Arc<dyn Assembly>,
+    /// How many elements a run has.
+    pub pack: u32,
+    /// Whether it need not run where nobody reads its results.
+    pub is_pure: bool,
 }
 
 /// How a reduction is computed.
@@ -196,7 +209,7 @@ impl Step {
     pub(crate) fn op(&self) -> Option<&Op> {
         match &self.action {
             Action::Op(op) => Some(op),
-            Action::Dot { .. } | Action::Reduce { .. } | Action::Fused(_) => None,
+            Action::Dot { .. } | Action::Reduce { .. } | Action::Assembly(_) | Action::Fused(_) => None,
         }
     }
 
@@ -205,6 +218,7 @@ impl Step {
         match &self.action {
             Action::Op(op) => op.is_pure(),
             Action::Dot { .. } | Action::Reduce { .. } => true,
+            Action::Assembly(assembly) => assembly.is_pure,
             Action::Fused(_) => false,
         }
     }
@@ -219,6 +233,7 @@ impl Step {
         match &self.action {
             Action::Op(op) => !matches!(op.info().effect, Effect::Pure | Effect::Read),
             Action::Dot { .. } | Action::Reduce { .. } => false,
+            Action::Assembly(assembly) => !assembly.is_pure,
             Action::Fused(_) => true,
         }
     }

@@ -1,12 +1,13 @@
 //! Tuples of anything (compile-time values, operands, arguments, types): the items in order, and the names of the fields
-//! where it is a `NamedTuple`.
+//! where it is a `NamedTuple`. An instance of a class of the user's (`triton.aggregate`) is one as well, with its class.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::descriptor::DescriptorForm;
+use crate::host::ObjectRef;
 
-/// The names of the fields of a `NamedTuple`.
+/// The names of the fields of a `NamedTuple` or an aggregate.
 pub type Fields = Arc<[Arc<str>]>;
 
 /// A tuple or list: a slice of its items. A tuple that is made of the items of another is a plain one, as in Python.
@@ -14,6 +15,7 @@ pub type Fields = Arc<[Arc<str>]>;
 pub struct Tuple<T> {
     items: Vec<T>,
     fields: Option<Fields>,
+    class: Option<ObjectRef>,
     descriptor: Option<Arc<DescriptorForm>>,
 }
 
@@ -21,7 +23,12 @@ impl<T> Tuple<T> {
     /// A tuple of these items; a `NamedTuple` if there is a name for each of them.
     pub fn new(items: Vec<T>, fields: Option<Fields>) -> Self {
         let fields = fields.filter(|fields| fields.len() == items.len());
-        Self { items, fields, descriptor: None }
+        Self { items, fields, class: None, descriptor: None }
+    }
+
+    /// An instance of a class that is decorated with `triton.aggregate`: it has fields, and is no sequence.
+    pub fn instance(items: Vec<T>, fields: Fields, class: ObjectRef) -> Self {
+        Self { items, fields: Some(fields), class: Some(class), descriptor: None }
     }
 
     /// A tensor descriptor that the host has made, as the tuple of its parts: the base, the extents, and all strides but the
@@ -32,9 +39,15 @@ impl<T> Tuple<T> {
         Self { descriptor: Some(form), ..Self::new(items, fields) }
     }
 
+    /// The class of an instance of an aggregate.
+    pub fn class(&self) -> Option<ObjectRef> {
+        self.class
+    }
+
     /// The same kind of tuple, of other items.
     pub fn with_items<U>(&self, items: Vec<U>) -> Tuple<U> {
-        Tuple { descriptor: self.descriptor.clone(), ..Tuple::new(items, self.fields.clone()) }
+        let (class, descriptor) = (self.class, self.descriptor.clone());
+        Tuple { class, descriptor, ..Tuple::new(items, self.fields.clone()) }
     }
 
     /// The same kind of tuple, of what is made of each item.
@@ -52,9 +65,12 @@ impl<T> Tuple<T> {
         self.descriptor.as_ref()
     }
 
-    /// Whether it is of the same form as another: as long, with the same fields, or a descriptor of such blocks.
+    /// Whether another has the same fields and class, or describes such blocks.
     pub fn is_alike<U>(&self, other: &Tuple<U>) -> bool {
-        self.len() == other.len() && self.fields == other.fields && self.descriptor == other.descriptor
+        self.len() == other.len()
+            && self.fields == other.fields
+            && self.class == other.class
+            && self.descriptor == other.descriptor
     }
 
     /// The item of the field with this name.
@@ -98,7 +114,7 @@ impl<T> DerefMut for Tuple<T> {
 
 impl<T> From<Vec<T>> for Tuple<T> {
     fn from(items: Vec<T>) -> Self {
-        Self { items, fields: None, descriptor: None }
+        Self { items, fields: None, class: None, descriptor: None }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tilewright_ir::{Dtype, Type};
 
 use crate::descriptor::Descriptor;
-use crate::host::{FunctionRef, ObjectRef};
+use crate::host::{FunctionRef, MemberFunction, ObjectRef};
 use crate::tuple::Tuple;
 
 /// A value known at compile time, with Python's meaning.
@@ -125,6 +125,10 @@ pub enum Operand<V> {
     Method(Box<Operand<V>>, Arc<str>),
     /// A `@jit` function.
     Function(FunctionRef),
+    /// A method of a user's class, with what it is a method of.
+    Bound(Box<Operand<V>>, MemberFunction),
+    /// `super()`: an instance, and the class whose bases are looked at.
+    Super(Box<Operand<V>>, ObjectRef),
     /// A compile-time function of the host.
     ConstexprFunction(ObjectRef),
     /// Something else of the host.

@@ -1,7 +1,7 @@
 //! What ops do to layouts: how the layout of a result follows from that of an operand, and back.
 
 use smallvec::SmallVec;
-use tilewright_ir::{Op, Type};
+use tilewright_ir::{Op, ShapeOp, Type};
 use tilewright_layout::{Layout, Reduction};
 
 /// Lanes of a warp.
@@ -19,45 +19,43 @@ pub fn rows(shape: &[u32]) -> Layout {
     Layout::strided(shape, &order)
 }
 
-/// The layout that a shape op wants its operand in for a result with this layout.
+/// The layout that an op wants its operand in for a result with this layout: of another family than `Shape`, the same.
 ///
 /// `None` where the operand is a scalar.
 pub fn operand_layout(op: &Op, operand: &Type, result: &Layout) -> Option<Layout> {
     if operand.is_scalar() {
         return None;
     }
+    let Some(op) = op.as_shape() else { return Some(result.clone()) };
     Some(match op {
-        Op::ExpandDims { axis } => result.remove_axis(*axis as usize),
-        Op::Broadcast { shape } => grown_axes(operand, shape)
+        ShapeOp::ExpandDims { axis } => result.remove_axis(*axis as usize),
+        ShapeOp::Broadcast { shape } => grown_axes(operand, shape)
             .fold(result.clone(), |layout, axis| layout.collapse(axis))
             .without_duplicate_registers(),
-        Op::Reshape { .. } => result.reshape(&operand.shape),
-        Op::Transpose { permutation } => {
+        ShapeOp::Reshape { .. } => result.reshape(&operand.shape),
+        ShapeOp::Transpose { permutation } => {
             let mut inverse: SmallVec<[usize; 6]> = SmallVec::from_elem(0, permutation.len());
             for (place, axis) in permutation.iter().enumerate() {
                 inverse[*axis as usize] = place;
             }
             result.transpose(&inverse)
         }
-        // tidy: wildcard because all other ops keep places
-        _ => result.clone(),
     })
 }
 
-/// The layout that a shape op gives its result from an operand with this layout.
+/// The layout that an op gives its result from an operand with this layout: of another family than `Shape`, the same.
 pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
+    let Some(op) = op.as_shape() else { return operand.clone() };
     match op {
-        Op::ExpandDims { axis } => operand.insert_axis(*axis as usize),
-        Op::Broadcast { shape } => {
+        ShapeOp::ExpandDims { axis } => operand.insert_axis(*axis as usize),
+        ShapeOp::Broadcast { shape } => {
             grown_axes(from, shape).fold(operand.clone(), |layout, axis| layout.broadcast(axis, shape[axis]))
         }
-        Op::Reshape { shape } => operand.reshape(shape),
-        Op::Transpose { permutation } => {
+        ShapeOp::Reshape { shape } => operand.reshape(shape),
+        ShapeOp::Transpose { permutation } => {
             let axes: SmallVec<[usize; 6]> = permutation.iter().map(|axis| *axis as usize).collect();
             operand.transpose(&axes)
         }
-        // tidy: wildcard because all other ops keep places
-        _ => operand.clone(),
     }
 }
 

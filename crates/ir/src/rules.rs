@@ -10,7 +10,8 @@ use crate::attributes::{
 };
 use crate::elementwise::ElementwiseFn;
 use crate::function::FuncId;
-use crate::ops::{LoopOptions, OpInfo, TypeList};
+use crate::inline_asm::AsmTemplate;
+use crate::ops::{DtypeList, LoopOptions, OpInfo, TypeList};
 use crate::types::{Dtype, Element, Shape, Type};
 
 /// The most elements that a tile may have.
@@ -218,6 +219,39 @@ pub(crate) fn bitcast(input: &RuleInput<'_>, element: &Element) -> Result {
         return fail(format!("{from} and {element} differ in width"));
     }
     one(from.with_element(*element))
+}
+
+pub(crate) fn inline_asm(
+    input: &RuleInput<'_>,
+    text: &str,
+    constraints: &str,
+    dtypes: &DtypeList,
+    pack: &u32,
+) -> Result {
+    let scalar = Shape::scalar();
+    let shape = input.operands.first().map_or(&scalar, |ty| &ty.shape);
+    if let Some(other) = input.operands.iter().find(|ty| ty.shape != *shape) {
+        return fail(format!("inline assembly takes arguments of shape {shape}, found {other}"));
+    }
+    if !pack.is_power_of_two() {
+        return fail(format!("inline assembly takes a power of two of elements at once, found {pack}"));
+    }
+    let elements: Vec<Element> = input.operands.iter().map(|ty| ty.element).collect();
+    let template = AsmTemplate::parse(text, constraints);
+    let checked = template.and_then(|template| template.check(&dtypes.0, &elements, *pack));
+    checked.or_else(|error| fail(error.to_string()))?;
+    check_size(shape)?;
+    Ok(dtypes.0.iter().map(|dtype| Type::scalar(*dtype).with_shape(shape.clone())).collect())
+}
+
+pub(crate) fn volatile_asm(
+    input: &RuleInput<'_>,
+    text: &str,
+    constraints: &str,
+    dtypes: &DtypeList,
+    pack: &u32,
+) -> Result {
+    inline_asm(input, text, constraints, dtypes, pack)
 }
 
 pub(crate) fn ptr_add(input: &RuleInput<'_>) -> Result {

@@ -195,7 +195,7 @@ pub(crate) fn encode(
         (Class::Tuple, Value::Tuple(items)) => {
             match items.descriptor() {
                 Some(form) => key.push_descriptor(form),
-                None => key.push_tuple(items.len(), items.fields()),
+                None => key.push_tuple(items),
             }
             items.iter().enumerate().try_for_each(|(index, item)| {
                 encode(parameter, item, device, key).map_err(|misfit| misfit.within(items, index))

@@ -262,6 +262,9 @@ def add(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
 def advance(base: Any, offsets: Any) -> Any:
     """The block pointer moved by so many elements along each axis."""
 
+def aggregate_replace(obj: Any, **fields: Any) -> Any:
+    """A copy of an instance of a `triton.aggregate` in which these fields have other values."""
+
 def arange(start: Any, end: Any) -> Any:
     """The int32 tile start, start + 1, …, end - 1. Its length is a power of two."""
 
@@ -363,7 +366,12 @@ def dot(input: Any, other: Any, acc: Any=..., input_precision: Any=..., allow_tf
     """
 
 def dot_scaled(lhs: Any, lhs_scale: Any, lhs_format: Any, rhs: Any, rhs_scale: Any, rhs_format: Any, acc: Any=..., fast_math: Any=..., lhs_k_pack: Any=..., rhs_k_pack: Any=..., out_dtype: Any=...) -> Any:
-    """Not available yet: products of scaled 4- and 8-bit matrices."""
+    """acc + lhs @ rhs of microscaled matrices (or stacks of them): groups of 32 elements along K have a scale in common.
+    
+        A format is "e2m1" (uint8, two numbers a byte, along K or, without `lhs_k_pack` or `rhs_k_pack`, along M or N), "e4m3",
+        "e5m2", "bf16" or "fp16". Scales are uint8, the exponent of a power of two plus 127, [M, K / 32] and [N, K / 32], or
+        float8e4nv, or None; 255 is NaN, if not `fast_math`. Products are exact, sums are in fp32.
+    """
 
 def erf(x: Any) -> Any:
     """Error function."""
@@ -405,7 +413,10 @@ def histogram(input: Any, num_bins: Any, mask: Any=...) -> Any:
     """Not available yet: gathering elements of a tile."""
 
 def inline_asm_elementwise(asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any) -> Any:
-    """Not available yet: inline assembly and functions of your own on each element."""
+    """PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers. `asm` names its operands
+    `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of each, as LLVM writes them: `"=r,r,r"`. The
+    arguments broadcast; a tuple of types gives a tuple. What is not `is_pure` runs even if nobody reads its results.
+    """
 
 def interleave(a: Any, b: Any) -> Any:
     """Not available yet: joining and splitting tiles."""
@@ -439,7 +450,7 @@ def make_tensor_descriptor(base: Any, shape: Any, strides: Any, block_shape: Any
     """
 
 def map_elementwise(scalar_fn: Any, *args: Any, pack: Any=...) -> Any:
-    """Not available yet: inline assembly and functions of your own on each element."""
+    """Not available yet: functions of your own on each element."""
 
 def max(input: Any, axis: Any=..., return_indices: Any=..., return_indices_tie_break_left: Any=..., keep_dims: Any=...) -> Any:
     """The largest element along an axis, or of all; with its position if asked, the first one of equal elements unless

@@ -8,11 +8,14 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{
-    Block as IrBlock, ElementwiseFn, FuncId, Function, Inst, InstData, Module, Op, OpFamily, Shape, Type,
-    Value,
+    Block as IrBlock, Element, ElementwiseFn, FuncId, Function, Inst, InstData, Module, Op, OpFamily, Shape,
+    Type, Value,
 };
 
-use crate::program::{Action, Block, BlockId, Parameter, Program, Slot, Step, Strategy, TypeId, Use};
+use crate::assembly::{Assembler, AssemblyCode, AssemblyError};
+use crate::program::{
+    Action, Block, BlockId, InlineAssembly, Parameter, Program, Slot, Step, Strategy, TypeId, Use,
+};
 use crate::run::kernels::reduce::Combine;
 use crate::types::TileType;
 
@@ -33,7 +36,7 @@ type Result<T = ()> = std::result::Result<T, Box<Diagnostic>>;
 /// Lowers the kernel. No use is marked as the last one yet.
 ///
 /// With `symbolic`, a tile that is known to be uniform shares the slot of its scalar.
-pub(crate) fn lower(module: &Module, symbolic: bool) -> Result<Program> {
+pub(crate) fn lower(module: &Module, symbolic: bool, assembler: Option<&dyn Assembler>) -> Result<Program> {
     let kernel = module.kernel();
     let program = Program {
         name: kernel.name.clone(),
@@ -51,6 +54,7 @@ pub(crate) fn lower(module: &Module, symbolic: bool) -> Result<Program> {
     };
     let mut lowering = Lowering {
         module,
+        assembler,
         program,
         function: kernel,
         slots: FxHashMap::default(),
@@ -82,6 +86,8 @@ struct Location {
 
 struct Lowering<'a> {
     module: &'a Module,
+    /// What runs inline assembly.
+    assembler: Option<&'a dyn Assembler>,
     program: Program,
     /// The function that is being lowered, the slots of its values, and the calls that it is inlined through.
     function: &'a Function,
@@ -175,6 +181,19 @@ impl Lowering<'_> {
                 let operands = self.uses(&data.operands);
                 self.step(inst, Action::Reduce { axis, strategy }, operands, blocks)
             }
+            Op::InlineAsm { text, constraints, dtypes, pack }
+            | Op::VolatileAsm { text, constraints, dtypes, pack } => {
+                let arguments: Vec<Element> =
+                    data.operands.iter().map(|value| function.ty(*value).element).collect();
+                let (results, pack) = (&dtypes.0[..], *pack);
+                let code = AssemblyCode { text, constraints, results, arguments: &arguments, pack };
+                let nothing = || Err(AssemblyError::Unknown("nothing here runs it".into()));
+                let assembled = self.assembler.map_or_else(nothing, |assembler| assembler.assemble(&code));
+                let code = assembled.map_err(|error| refused_assembly(&self.call_chain(inst), error))?;
+                let assembly = InlineAssembly { code, pack, is_pure: data.op.is_pure() };
+                let operands = self.uses(&data.operands);
+                self.step(inst, Action::Assembly(assembly), operands, SmallVec::new())
+            }
             // tidy: wildcard because any other op is executed as the table has it.
             op => {
                 let is_loop = !matches!(op, Op::If { .. });
@@ -245,6 +264,7 @@ impl Lowering<'_> {
                 10 + elements / 8
             }
             Action::Op(op) if op.family() == OpFamily::Movement => 10 + elements,
+            Action::Assembly(_) => 10_000 + 100 * elements,
             Action::Op(_) | Action::Fused(_) => 10,
         }
     }
@@ -402,6 +422,23 @@ fn combine_of(function: ElementwiseFn) -> Option<Combine> {
         // tidy: wildcard because the region of any other combination is run step by step.
         _ => return None,
     })
+}
+
+fn refused_assembly(call_chain: &[Span], error: AssemblyError) -> Box<Diagnostic> {
+    let mut diagnostic = match error {
+        AssemblyError::Wrong(message) => {
+            Diagnostic::new(Code::InvalidValue, format!("this inline assembly is not PTX: {message}"))
+        }
+        AssemblyError::Unknown(message) => Diagnostic::new(
+            Code::NotOnThisDevice,
+            format!("this inline assembly cannot be run on a CPU: {message}"),
+        ),
+    };
+    for (index, &span) in call_chain.iter().enumerate() {
+        diagnostic =
+            if index == 0 { diagnostic.primary(span, "") } else { diagnostic.secondary(span, "called here") };
+    }
+    Box::new(diagnostic)
 }
 
 fn too_large(call_chain: &[Span]) -> Box<Diagnostic> {

@@ -55,6 +55,7 @@ fn name(action: &Action) -> &'static str {
         Action::Op(op) => op.name(),
         Action::Dot { .. } => "dot",
         Action::Reduce { .. } => "reduce",
+        Action::Assembly(_) => "inline_asm",
         Action::Fused(_) => "fused",
     }
 }
@@ -77,6 +78,7 @@ fn print_attributes(f: &mut fmt::Formatter<'_>, action: &Action) -> fmt::Result 
                 Strategy::Sequential => String::from("sequential"),
             });
         }
+        Action::Assembly(assembly) => attributes.push(format!("pack = {}", assembly.pack)),
         Action::Fused(group) => attributes.push(format!("steps = {}", group.members)),
     }
     if attributes.is_empty() { Ok(()) } else { write!(f, " {{{}}}", attributes.join(", ")) }

@@ -7,6 +7,7 @@ mod arguments;
 mod attribute;
 mod convert;
 mod descriptor;
+mod inline_asm;
 mod library;
 mod math;
 mod memory;

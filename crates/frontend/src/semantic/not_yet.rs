@@ -73,20 +73,9 @@ pub(super) static NOT_YET: &[Family] = &[
         signatures: &["device_print(prefix, *args, hex=False)"],
     },
     Family {
-        docs: &["inline assembly and functions of your own on each element"],
+        docs: &["functions of your own on each element"],
         places: ROOT,
-        signatures: &[
-            "inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)",
-            "map_elementwise(scalar_fn, *args, pack=1)",
-        ],
-    },
-    Family {
-        docs: &["products of scaled 4- and 8-bit matrices"],
-        places: ROOT,
-        signatures: &[
-            "dot_scaled(lhs, lhs_scale, lhs_format, rhs, rhs_scale, rhs_format, acc=None, fast_math=False, \
-             lhs_k_pack=True, rhs_k_pack=True, out_dtype=tl.float32)",
-        ],
+        signatures: &["map_elementwise(scalar_fn, *args, pack=1)"],
     },
     Family {
         docs: &["assertions on values of an intermediate tile"],

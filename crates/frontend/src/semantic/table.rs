@@ -12,7 +12,7 @@ use super::library::{LIBRARY, LibraryFunction};
 use super::not_yet::NOT_YET;
 use super::signature::{BuiltinParameter, parse_signature};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
-use super::{descriptor, math, memory, program, reduce, shape};
+use super::{descriptor, inline_asm, math, memory, program, reduce, shape};
 use crate::value::Constant;
 
 /// What a name of `triton.language` is.
@@ -255,6 +255,11 @@ builtins! {
     Umulhi "umulhi(x, y)" [Root Math] => math::unsigned_mul_high;
     /// The upper half of the product of 32- or 64-bit integers.
     Mulhi "mulhi(x, y)" [Libdevice] => math::mul_high;
+    /// PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers. `asm` names its operands
+    /// `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of each, as LLVM writes them: `"=r,r,r"`. The
+    /// arguments broadcast; a tuple of types gives a tuple. What is not `is_pure` runs even if nobody reads its results.
+    InlineAsm "inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)" [Root]
+        => inline_asm::inline_asm;
     /// Whether both are true.
     LogicalAnd "logical_and(self, other)" [OnlyMethod] => math::logical, BooleanOperator::And;
     /// Whether one is true.
@@ -304,6 +309,8 @@ builtins! {
     Constexpr "constexpr(value)" [Root] => program::constexpr;
     /// Its argument.
     UnwrapIfConstexpr "_unwrap_if_constexpr(o)" [Root] => program::identity;
+    /// A copy of an instance of a `triton.aggregate` in which these fields have other values.
+    AggregateReplace "aggregate_replace(obj, **fields)" [Root] => program::identity;
     /// A tuple.
     Tuple "tuple(args, type=None)" [Root] => program::tuple;
     /// The type of pointers to a type.

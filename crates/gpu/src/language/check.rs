@@ -11,6 +11,8 @@ use super::ops::{GpuOp, Op};
 use super::types::{Buffer, Type};
 use super::{Function, InstData};
 use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, rows};
+use crate::target::Feature;
+use crate::warp_instructions::{loads_matrices, warp_reduction};
 
 type Check = Result<(), String>;
 
@@ -376,8 +378,11 @@ impl<'a> Checker<'a> {
                 self.results(&[])?;
                 self.access(&self.inst.operands, *axis, *width)
             }
-            GpuOp::Reduce { axis, scope } => self.reduce(*axis, *scope),
-            GpuOp::MmaSync { instruction, warps, .. } => self.mma(*instruction, warps, false),
+            GpuOp::Reduce { axis, scope, redux } => self.reduce(*axis, *scope, *redux),
+            GpuOp::MmaSync { instruction, warps, matrix_a, matrix_b, .. } => {
+                self.mma(*instruction, warps, false)?;
+                self.fragment_loads(*instruction, warps, [*matrix_a, *matrix_b])
+            }
             GpuOp::FmaDot { .. } => self.fma_dot(),
             GpuOp::Alloc { .. } => self.alloc(),
             GpuOp::Dealloc {} => match self.operand(0) {
@@ -397,12 +402,7 @@ impl<'a> Checker<'a> {
                 })?;
                 fills(self.memory(0)?, self.registers(1)?)
             }
-            GpuOp::LocalLoad { .. } => {
-                ensure(!matches!(self.operand(0), Type::Empty(_)), || {
-                    "local_load reads an empty slot".into()
-                })?;
-                self.tiles(&[self.memory(0)?.tile()])
-            }
+            GpuOp::LocalLoad { matrix } => self.local_load(*matrix),
             GpuOp::Wgmma { instruction, warps, .. } => self.mma(*instruction, warps, true),
             GpuOp::Finish { .. } => match self.operand(0) {
                 Type::Pending { tile, layout } => {
@@ -454,6 +454,32 @@ impl<'a> Checker<'a> {
             | GpuOp::TensorStoreWait { .. }
             | GpuOp::FenceProxy {} => Ok(()),
         }
+    }
+
+    /// A load from a buffer, by `ldmatrix` if it can.
+    fn local_load(&self, matrix: bool) -> Check {
+        ensure(!matches!(self.operand(0), Type::Empty(_)), || "local_load reads an empty slot".into())?;
+        let buffer = self.memory(0)?;
+        self.tiles(&[buffer.tile()])?;
+        let result = self.ty(self.inst.results[0]);
+        let is_there = || {
+            let memory = self.header.layouts.get(buffer.layout);
+            let access = self.layout(result)?.matrix_access(memory, element_bits(&buffer.tile()))?;
+            self.header.target.features.has(Feature::LdMatrix).then_some(access)
+        };
+        ensure(!matrix || is_there().is_some(), || {
+            format!("ldmatrix does not load {result} from {}", self.operand(0))
+        })
+    }
+
+    /// Operands of a product that `ldmatrix` loads are those that it can load.
+    fn fragment_loads(&self, shape: MmaShape, warps: &[i64], by_matrix: [bool; 2]) -> Check {
+        let warps = [warps[0] as u32, warps[1] as u32];
+        by_matrix.into_iter().enumerate().try_for_each(|(place, by_matrix)| {
+            let operand = self.operand(place);
+            let is_there = || loads_matrices(self.header, operand, place, shape, warps);
+            ensure(!by_matrix || is_there(), || format!("ldmatrix does not load a fragment of {operand}"))
+        })
     }
 
     fn elementwise(&self, function: ElementwiseFn) -> Check {
@@ -530,7 +556,7 @@ impl<'a> Checker<'a> {
         ensure(is_pointer, || format!("a descriptor is a pointer, found {tile}"))
     }
 
-    fn reduce(&self, axis: u32, scope: Scope) -> Check {
+    fn reduce(&self, axis: u32, scope: Scope, redux: bool) -> Check {
         let expected = self.tile_results(&ir::Op::Reduce { axis })?;
         self.same_layouts(&self.inst.operands)?;
         let layout = self.layout(self.operand(0)).ok_or("reduce takes tiles")?;
@@ -550,7 +576,9 @@ impl<'a> Checker<'a> {
             .results
             .iter()
             .all(|value| self.layout(self.ty(*value)).is_none_or(|found| found == layout));
-        ensure(fits, || format!("the result of the reduction has the layout {layout}"))
+        ensure(fits, || format!("the result of the reduction has the layout {layout}"))?;
+        let is_there = || warp_reduction(self.header, self.function, self.inst).is_some();
+        ensure(!redux || is_there(), || "redux does not reduce this".into())
     }
 
     /// The operands of a product: in the fragment of the instruction, or in shared memory.

@@ -28,12 +28,14 @@ define_ops! {
     /// that hold copies, one writes.
     Store store (pointer, value) [mask]
         {cache: CacheModifier, eviction: EvictionPolicy, axis: u32, width: u32} regions 0 Write Store;
-    /// The tiles combined along an axis by an associative region, in the whole block or in each warp.
-    Reduce reduce () [] *tiles {axis: u32, scope: Scope} regions 1 Pure Reduction;
+    /// The tiles combined along an axis by an associative region, in the whole block or in each warp; with `redux`, the lanes of
+    /// a warp by `redux.sync`.
+    Reduce reduce () [] *tiles {axis: u32, scope: Scope, redux: bool} regions 1 Pure Reduction;
     /// acc + a @ b by `mma.sync`, by warps so many along M and N. An operand is in registers, in the fragment layout of the
-    /// instruction, or in shared memory.
+    /// instruction, or in shared memory, from where `ldmatrix` loads it if `matrix_a` or `matrix_b` says so.
     MmaSync mma_sync (a, b, acc) []
-        {instruction: MmaShape, warps: IntList, precision: InputPrecision, max_imprecise_acc: u32} regions 0 Read Dot;
+        {instruction: MmaShape, warps: IntList, precision: InputPrecision, max_imprecise_acc: u32, matrix_a: bool,
+         matrix_b: bool} regions 0 Read Dot;
     /// acc + a @ b by multiplications and additions of single elements, along K in ascending order. A and B are in
     /// shared memory, or in the registers of the threads that need them.
     FmaDot fma_dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Read Dot;

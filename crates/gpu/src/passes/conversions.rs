@@ -95,7 +95,7 @@ impl Pass<'_> {
             self.location = self.function.insts[inst].location;
             match &self.function.insts[inst].op {
                 Op::Gpu(GpuOp::ConvertLayout {}) => buffers.extend(self.convert(inst, block)),
-                &Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block }) => self.reduce(inst, axis),
+                &Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block, .. }) => self.reduce(inst, axis),
                 Op::Tile(op) if op.family() == OpFamily::Movement => {
                     self.goes_through_memory(inst);
                     self.movement(inst);
@@ -269,7 +269,7 @@ impl Pass<'_> {
         };
         let tiles: Vec<tilewright_ir::Type> = operands.iter().map(tile).collect();
         let region = self.function.clone_region(self.function.insts[inst].regions[0]);
-        let op = GpuOp::Reduce { axis, scope: Scope::Warp }.into();
+        let op = GpuOp::Reduce { axis, scope: Scope::Warp, redux: false }.into();
         let types: Vec<Type> = tiles.iter().map(|tile| Type::registers(tile.clone(), Some(from))).collect();
         let parts = self.function.create_inst(op, operands, smallvec![region], types, self.location);
         self.out.push(parts);
@@ -293,7 +293,8 @@ impl Pass<'_> {
             self.emit(GpuOp::Dealloc {}, smallvec![buffer], None);
         }
         let data = &mut self.function.insts[inst];
-        data.op = GpuOp::Reduce { axis: partials.output().rank() as u32 - 1, scope: Scope::Block }.into();
+        let axis = partials.output().rank() as u32 - 1;
+        data.op = GpuOp::Reduce { axis, scope: Scope::Block, redux: false }.into();
         data.operands = loaded;
         self.out.push(inst);
     }

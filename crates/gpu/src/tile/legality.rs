@@ -4,8 +4,7 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{Dialect, Function, Inst, Module, OpFamily};
 use tilewright_opt::{Level, Options, optimize};
 
-/// The most warps of a block.
-const MOST_WARPS: u32 = 32;
+use crate::target::MOST_WARPS;
 
 /// The module with every call inlined, those of `noinline` functions too.
 pub fn without_calls(module: &Module) -> Module {

@@ -5,10 +5,10 @@
 
 use smallvec::SmallVec;
 use tilewright_base::Diagnostic;
-use tilewright_gpu::Feature;
-use tilewright_gpu::language::{GpuOp, Op, Scope};
+use tilewright_gpu::language::Scope;
+use tilewright_gpu::warp_reduction;
 use tilewright_ir::{Dtype, ElementwiseFn as F, Inst, Value};
-use tilewright_layout::{Input, Layout, Reduction, Step, f2};
+use tilewright_layout::{Input, Layout, Reduction, Step};
 
 use super::builder::{Scalar, Width, only};
 use super::{LANES, Lowered, Lowering};
@@ -32,7 +32,13 @@ fn canonical(joined: &[Joined], register: u32) -> u32 {
 }
 
 impl Lowering<'_> {
-    pub(super) fn lower_reduce(&mut self, inst: Inst, tiles: &[Value], axis: usize, scope: Scope) -> Lowered {
+    pub(super) fn lower_reduce(
+        &mut self,
+        inst: Inst,
+        tiles: &[Value],
+        axis: usize,
+        (scope, redux): (Scope, bool),
+    ) -> Lowered {
         let layout = self.layout(tiles[0]);
         let columns: Vec<_> = tiles.iter().map(|&tile| self.get(tile)).collect();
         let mut values: Vec<Elements> = (0..layout.registers() as usize)
@@ -48,14 +54,14 @@ impl Lowering<'_> {
         }
         let kept: Vec<u32> =
             reduction.registers.iter().map(|&register| canonical(&joined, register)).collect();
-        let steps: Vec<Step> = reduction.steps_of(Input::Lane).copied().collect();
-        if let Some(function) = self.warp_function(inst, &steps) {
+        if redux {
+            let function = self.warp_function(inst);
             for &register in &kept {
                 let own = &mut values[register as usize][0];
                 *own = self.reduce_warp(function, *own);
             }
         } else {
-            for step in &steps {
+            for step in reduction.steps_of(Input::Lane) {
                 values = self.join_lanes(inst, tiles, &values, (&kept, &joined), *step)?;
             }
         }
@@ -220,23 +226,10 @@ impl Lowering<'_> {
         }
     }
 
-    /// The instruction that reduces over a whole warp at once, if there is one for what the region does.
-    fn warp_function(&self, inst: Inst, steps: &[Step]) -> Option<(WarpReduction, ScalarType, Dtype)> {
-        let masks: f2::Columns = steps.iter().map(|step| step.lane).collect();
-        let is_whole_warp =
-            f2::rank(&masks) == LANES.ilog2() as usize && steps.iter().all(|step| step.register == 0);
-        if !is_whole_warp || !self.has(Feature::Redux) {
-            return None;
-        }
-        let region = self.kernel.insts[inst].regions[0];
-        let block = &self.kernel.blocks[region];
-        let ([x, y], [first, _]) = (&block.parameters[..], &block.insts[..]) else { return None };
-        let data = &self.kernel.insts[*first];
-        let Op::Gpu(GpuOp::Elementwise { function, .. }) = data.op else { return None };
-        let is_direct = data.results[..] == *self.kernel.yielded(region)
-            && (data.operands[..] == [*x, *y] || data.operands[..] == [*y, *x]);
-        let dtype =
-            self.tile(*x).dtype().filter(|dtype| dtype.is_int() && !dtype.is_bool() && dtype.bits() <= 32)?;
+    /// What `redux.sync` does for what the region does.
+    fn warp_function(&self, inst: Inst) -> (WarpReduction, ScalarType, Dtype) {
+        let found = warp_reduction(&self.program.header, self.kernel, &self.kernel.insts[inst]);
+        let (function, dtype) = found.expect("the verifier checks what redux reduces");
         let ty = if dtype.is_signed() { ScalarType::S32 } else { ScalarType::U32 };
         let (function, ty) = match function {
             F::Add => (WarpReduction::Add, ty),
@@ -246,9 +239,9 @@ impl Lowering<'_> {
             F::Or => (WarpReduction::Or, ScalarType::B32),
             F::Xor => (WarpReduction::Xor, ScalarType::B32),
             // tidy: wildcard because the instruction has no other functions.
-            _ => return None,
+            other => unreachable!("redux has no {other:?}"),
         };
-        is_direct.then_some((function, ty, dtype))
+        (function, ty, dtype)
     }
 
     fn reduce_warp(

@@ -8,6 +8,7 @@ use crate::program::{Action, Step};
 use crate::run::fault::Outcome;
 use crate::run::machine::Machine;
 
+mod assembly;
 mod cast;
 mod control;
 mod dot;
@@ -28,6 +29,7 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
             return Ok(());
         }
         Action::Reduce { axis, strategy } => return reduce::reduce(machine, step, *axis, *strategy),
+        Action::Assembly(code) => return assembly::assembly(machine, step, code),
         Action::Fused(_) => unreachable!("a block executes a fused group with its members"),
     };
     match op {
@@ -52,6 +54,8 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::If {} => return machine.if_else(step),
         Op::Dot { .. }
         | Op::Reduce { .. }
+        | Op::InlineAsm { .. }
+        | Op::VolatileAsm { .. }
         | Op::Hint { .. }
         | Op::Assume {}
         | Op::Barrier {}
