@@ -386,6 +386,7 @@ impl Session<'_> {
             inlined: Extent::default(),
             exit: Exit::default(),
             keeps_constants,
+            read_only: FxHashMap::default(),
         };
         lowerer.check_definition()?;
         lowerer.bind_parameters(arguments, divisibility)?;
@@ -457,6 +458,7 @@ impl Lowerer<'_, '_, '_> {
                 function.parameters.push(Parameter { name: part.into(), divisibility });
                 function.add_parameter(entry, ty.clone(), Some(short.into()))
             });
+            self.declare_read_only(parameter.annotation.as_deref(), name, &value);
             self.scope.insert(name, Binding { is_parameter: true, ..Binding::value(value, span) });
         }
         Ok(())

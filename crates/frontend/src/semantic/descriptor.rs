@@ -589,6 +589,7 @@ fn write<C: Caller + ?Sized>(
     value: usize,
     dtype: Dtype,
 ) -> Semantic<Op<C>> {
+    super::memory::check_writable(c, &block.pointers)?;
     let ty = c.builder().type_of(&block.pointers);
     let value = super::memory::stored(c, a, value, &ty, dtype)?;
     let options = (CacheModifier::Default, EvictionPolicy::Default);
