@@ -51,6 +51,8 @@ pub struct Program {
     pub(crate) measured: AtomicU64,
     /// Whether tiles may have symbolic forms; only tests switch them off.
     pub(crate) symbolic: bool,
+    /// Whether a program of the grid may wait for what another one does.
+    pub(crate) waits: bool,
 }
 
 /// A parameter of the kernel.
@@ -109,6 +111,11 @@ pub(crate) enum Action {
     },
     /// Inline assembly.
     Assembly(InlineAssembly),
+    Scan {
+        axis: usize,
+        reverse: bool,
+        strategy: Strategy,
+    },
     /// The steps after it as one loop, if their operands allow; these steps are then skipped.
     Fused(Box<FusedGroup>),
 }
@@ -123,12 +130,12 @@ pub(crate) struct InlineAssembly {
     pub is_pure: bool,
 }
 
-/// How a reduction is computed.
+/// How a reduction or a scan is computed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Strategy {
     /// By a loop over the elements, for a combine function that it knows.
     Kernel(Combine),
-    /// As a tree over whole tiles: one block for each level, which halves the axis.
+    /// As a tree over whole tiles: one block for each level, which halves the axis; of a scan, which doubles its blocks.
     Tree,
     /// Element by element, by one block, because the combine region has control flow.
     Sequential,
@@ -188,6 +195,27 @@ impl Program {
         &self.sources
     }
 
+    /// Whether a program of the grid may wait for what another one does: a loop without a count looks at memory that others
+    /// change.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.blocks.iter().flat_map(|block| &block.steps).any(|step| match step.op() {
+            Some(Op::AtomicPoll { .. }) => true,
+            Some(Op::While {}) => step.blocks.iter().any(|&block| self.looks_at_others(block)),
+            // tidy: wildcard because no other op runs until something changes
+            _ => false,
+        })
+    }
+
+    /// Whether a block, with those inside of it, looks at memory that other programs change while it runs.
+    pub(crate) fn looks_at_others(&self, block: BlockId) -> bool {
+        self.blocks[block as usize].steps.iter().any(|step| {
+            let looks = step.op().is_some_and(|op| {
+                op.family() == OpFamily::Atomic || matches!(op, Op::Load { volatile: true, .. })
+            });
+            looks || step.blocks.iter().any(|&inner| self.looks_at_others(inner))
+        })
+    }
+
     /// The type of a slot.
     #[inline]
     pub(crate) fn ty(&self, slot: Slot) -> &TileType {
@@ -209,7 +237,11 @@ impl Step {
     pub(crate) fn op(&self) -> Option<&Op> {
         match &self.action {
             Action::Op(op) => Some(op),
-            Action::Dot { .. } | Action::Reduce { .. } | Action::Assembly(_) | Action::Fused(_) => None,
+            Action::Dot { .. }
+            | Action::Reduce { .. }
+            | Action::Scan { .. }
+            | Action::Assembly(_)
+            | Action::Fused(_) => None,
         }
     }
 
@@ -217,7 +249,7 @@ impl Step {
     pub(crate) fn is_pure(&self) -> bool {
         match &self.action {
             Action::Op(op) => op.is_pure(),
-            Action::Dot { .. } | Action::Reduce { .. } => true,
+            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } => true,
             Action::Assembly(assembly) => assembly.is_pure,
             Action::Fused(_) => false,
         }
@@ -232,7 +264,7 @@ impl Step {
     pub(crate) fn has_side_effects(&self) -> bool {
         match &self.action {
             Action::Op(op) => !matches!(op.info().effect, Effect::Pure | Effect::Read),
-            Action::Dot { .. } | Action::Reduce { .. } => false,
+            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } => false,
             Action::Assembly(assembly) => !assembly.is_pure,
             Action::Fused(_) => true,
         }
@@ -241,7 +273,7 @@ impl Step {
     /// Whether it gives the same for each program of the grid if its operands do, and is worth keeping for a launch.
     pub(crate) fn is_grid_invariant(&self) -> bool {
         self.op().is_some_and(|op| match op.family() {
-            OpFamily::Scalar => !matches!(op, Op::ProgramId { .. }),
+            OpFamily::Scalar => !matches!(op, Op::ProgramId { .. } | Op::Machine { .. }),
             // tidy: wildcard because other ops have effects, or regions that may
             family => matches!(
                 family,

@@ -2,10 +2,12 @@
 
 use smallvec::SmallVec;
 use tilewright_ir::{Op, ShapeOp, Type};
-use tilewright_layout::{Layout, Reduction};
+use tilewright_layout::{Layout, Reduction, blocked};
 
 /// Lanes of a warp.
 pub const LANES: u32 = 32;
+/// The most parts of a line, in different warps, that each thread combines where the order is kept.
+pub const MOST_PARTS: u32 = 32;
 
 /// The layout of a tile that nobody asks anything of.
 pub fn default_layout(shape: &[u32], num_warps: u32) -> Layout {
@@ -62,6 +64,33 @@ pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
 /// The layout of the result of a reduction.
 pub fn reduced_layout(operand: &Layout, axis: u32) -> Layout {
     Reduction::along(operand, axis as usize).result
+}
+
+/// A layout in which lines along an axis are scanned or sorted with the fewest exchanges: runs of a line in registers, in
+/// lanes next, and in warps only if there are too few other lines for them.
+pub fn line_layout(shape: &[u32], axis: usize, num_warps: u32) -> Layout {
+    let per_thread = (shape.iter().product::<u32>() / (LANES * num_warps)).max(1);
+    let ones: SmallVec<[u32; 6]> = SmallVec::from_elem(1, shape.len());
+    let lines: SmallVec<[usize; 6]> = (0..shape.len()).rev().filter(|other| *other != axis).collect();
+    let mut left: SmallVec<[u32; 6]> = shape.into();
+    let mut spread = |mut count: u32, order: &mut dyn Iterator<Item = usize>, copies: bool| {
+        let mut sizes = ones.clone();
+        for axis in order {
+            sizes[axis] = count.min(left[axis]);
+            count /= sizes[axis];
+            left[axis] /= sizes[axis];
+        }
+        // The others hold copies.
+        sizes[axis] *= if copies { count } else { 1 };
+        sizes
+    };
+    let along = || std::iter::once(axis);
+    // What lines the warps share is not there for registers and lanes.
+    let warps = spread(num_warps, &mut lines.iter().copied().rev().chain(along()), true);
+    let registers = spread(per_thread, &mut along(), false);
+    let lanes = spread(LANES, &mut along().chain(lines.iter().copied()), true);
+    let order: SmallVec<[usize; 6]> = along().chain(lines).collect();
+    blocked(shape, &registers, &lanes, &warps, &order)
 }
 
 fn grown_axes<'a>(operand: &'a Type, shape: &'a [u32]) -> impl Iterator<Item = usize> + 'a {

@@ -13,6 +13,7 @@
 //! | `passes` | from text to text: conversions of layouts, rings, instructions of warps, allocation, barriers |
 
 mod assign;
+mod commutation;
 pub mod language;
 mod layout_rules;
 mod passes;
@@ -25,6 +26,7 @@ use tilewright_ir as ir;
 
 use language::Module;
 
+pub use commutation::commutes;
 pub use layout_rules::{element_bits, fma_operand_layout};
 pub use passes::{PASSES, Pass};
 pub use target::{Feature, Features, GpuTarget, MOST_WARPS, TargetError};

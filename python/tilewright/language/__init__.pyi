@@ -105,29 +105,37 @@ class tensor:
     def argmin(self, axis: Any, tie_break_left: Any=..., keep_dims: Any=...) -> Any:
         """The position of the smallest element along an axis, int32."""
     def associative_scan(self, axis: Any, combine_fn: Any, reverse: Any=...) -> Any:
-        """Not available yet: scans."""
+        """Each element combined with all before it along an axis, what comes earlier on the left, by an associative `@jit`
+        function as `reduce` takes it; with `reverse`, the last element is the earliest.
+        """
     def atomic_add(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Adds the value to memory through a pointer or a tile of pointers, where the mask is true, each element at once; gives
+        what was there before, 0 where the mask is false. Floats are added in any order.
+        """
     def atomic_and(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Like `atomic_add`, for bitwise and of integers."""
     def atomic_cas(self, cmp: Any, val: Any, sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before."""
     def atomic_load(self, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Reads memory that other programs write, each element at once; 0 where the mask is false. `sem` is "acquire" (the
+        default) or "relaxed".
+        """
     def atomic_max(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond infinity on the side of its sign."""
     def atomic_min(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Like `atomic_max`, for the smaller one."""
     def atomic_or(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Like `atomic_add`, for bitwise or of integers."""
     def atomic_poll(self, expected_value: Any, sem: Any=..., scope: Any=..., timeout_ns: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Waits until the integer behind a scalar pointer is the expected one, which gives True, or until `timeout_ns`
+        nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or "relaxed".
+        """
     def atomic_store(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Writes memory that other programs read, each element at once. `sem` is "release" (the default) or "relaxed"."""
     def atomic_xchg(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Like `atomic_add`, for the value itself."""
     def atomic_xor(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Like `atomic_add`, for bitwise exclusive or of integers."""
     def bitonic_merge(self, dim: Any=..., descending: Any=...) -> Any:
         """Not available yet: sorting."""
     def broadcast_to(self, *shape: Any) -> Any:
@@ -145,9 +153,13 @@ class tensor:
     def cos(self) -> Any:
         """Cosine of radians."""
     def cumprod(self, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
-        """Not available yet: scans."""
+        """The product of each element and all before it along an axis; with `reverse`, of all after it. Types are those of
+            `cumsum`.
+        """
     def cumsum(self, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
-        """Not available yet: scans."""
+        """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of `sum`,
+            but bf16 gives fp32.
+        """
     def erf(self) -> Any:
         """Error function."""
     def exp(self) -> Any:
@@ -275,43 +287,51 @@ def argmin(input: Any, axis: Any, tie_break_left: Any=..., keep_dims: Any=...) -
     """The position of the smallest element along an axis, int32."""
 
 def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any=...) -> Any:
-    """Not available yet: scans."""
+    """Each element combined with all before it along an axis, what comes earlier on the left, by an associative `@jit`
+    function as `reduce` takes it; with `reverse`, the last element is the earliest.
+    """
 
 def assume(cond: Any) -> Any:
     """The condition holds."""
 
 def atomic_add(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Adds the value to memory through a pointer or a tile of pointers, where the mask is true, each element at once; gives
+    what was there before, 0 where the mask is false. Floats are added in any order.
+    """
 
 def atomic_and(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Like `atomic_add`, for bitwise and of integers."""
 
 def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before."""
 
 def atomic_load(pointer: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Reads memory that other programs write, each element at once; 0 where the mask is false. `sem` is "acquire" (the
+    default) or "relaxed".
+    """
 
 def atomic_max(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond infinity on the side of its sign."""
 
 def atomic_min(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Like `atomic_max`, for the smaller one."""
 
 def atomic_or(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Like `atomic_add`, for bitwise or of integers."""
 
 def atomic_poll(pointer: Any, expected_value: Any, sem: Any=..., scope: Any=..., timeout_ns: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Waits until the integer behind a scalar pointer is the expected one, which gives True, or until `timeout_ns`
+    nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or "relaxed".
+    """
 
 def atomic_store(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Writes memory that other programs read, each element at once. `sem` is "release" (the default) or "relaxed"."""
 
 def atomic_xchg(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Like `atomic_add`, for the value itself."""
 
 def atomic_xor(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Like `atomic_add`, for bitwise exclusive or of integers."""
 
 def bitonic_merge(x: Any, dim: Any=..., descending: Any=...) -> Any:
     """Not available yet: sorting."""
@@ -343,10 +363,14 @@ def cos(x: Any) -> Any:
     """Cosine of radians."""
 
 def cumprod(input: Any, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
-    """Not available yet: scans."""
+    """The product of each element and all before it along an axis; with `reverse`, of all after it. Types are those of
+        `cumsum`.
+    """
 
 def cumsum(input: Any, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
-    """Not available yet: scans."""
+    """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of `sum`,
+        but bf16 gives fp32.
+    """
 
 def debug_barrier() -> Any:
     """All threads of the program have come here."""
@@ -355,7 +379,9 @@ def device_assert(cond: Any, msg: Any=..., mask: Any=...) -> Any:
     """Stops the launch where the condition does not hold and the mask does, if compiled with `debug=True`."""
 
 def device_print(prefix: Any, *args: Any, hex: Any=...) -> Any:
-    """Not available yet: printing from a running kernel."""
+    """Prints from the running kernel, on the standard output: a line for each element of each operand, with the program and
+    the place in the tile; the text alone without operands. `hex=True` prints the bits of numbers.
+    """
 
 def div_rn(x: Any, y: Any) -> Any:
     """x / y, rounded to nearest."""

@@ -17,6 +17,8 @@ use crate::program::{
     Action, Block, BlockId, InlineAssembly, Parameter, Program, Slot, Step, Strategy, TypeId, Use,
 };
 use crate::run::kernels::reduce::Combine;
+use crate::run::kernels::scan;
+use crate::run::ops::scan::later_elements;
 use crate::types::TileType;
 
 /// Deeper call chains are refused: only recursion makes them.
@@ -50,6 +52,7 @@ pub(crate) fn lower(module: &Module, symbolic: bool, assembler: Option<&dyn Asse
         sources: module.sources.clone(),
         estimate: 0,
         measured: AtomicU64::new(0),
+        waits: false,
         symbolic,
     };
     let mut lowering = Lowering {
@@ -194,6 +197,12 @@ impl Lowering<'_> {
                 let operands = self.uses(&data.operands);
                 self.step(inst, Action::Assembly(assembly), operands, SmallVec::new())
             }
+            Op::Scan { axis, reverse } => {
+                let (axis, reverse) = (*axis as usize, *reverse);
+                let (strategy, blocks) = self.scan(data, axis)?;
+                let operands = self.uses(&data.operands);
+                self.step(inst, Action::Scan { axis, reverse, strategy }, operands, blocks)
+            }
             // tidy: wildcard because any other op is executed as the table has it.
             op => {
                 let is_loop = !matches!(op, Op::If { .. });
@@ -260,6 +269,7 @@ impl Lowering<'_> {
                 self.program.ty(results[0]).elements() as u64 * u64::from(k) / 16
             }
             Action::Reduce { .. }
+            | Action::Scan { .. }
             | Action::Op(Op::Elementwise { .. } | Op::Cast { .. } | Op::Load { .. } | Op::Store { .. }) => {
                 10 + elements / 8
             }
@@ -390,6 +400,30 @@ impl Lowering<'_> {
             self.tile = None;
             levels.push(level?);
             extent = extent.div_ceil(2);
+        }
+        Ok((Strategy::Tree, levels))
+    }
+
+    /// How a scan along an axis is computed, and the blocks of its combine region.
+    fn scan(&mut self, data: &InstData, axis: usize) -> Result<(Strategy, SmallVec<[BlockId; 2]>)> {
+        let region = data.regions[0];
+        let ty = self.function.ty(data.operands[0]);
+        if let Some(combine) = self.combine(region)
+            && ty.dtype().is_some_and(|dtype| scan::is_supported(combine, dtype))
+        {
+            return Ok((Strategy::Kernel(combine), SmallVec::new()));
+        }
+        if self.has_control(self.function, region, 0) || self.tile.is_some() {
+            return Ok((Strategy::Sequential, SmallVec::from_slice(&[self.loop_region(region)?])));
+        }
+        let n = ty.shape[axis] as usize;
+        let rest = ty.shape.elements() / n.max(1);
+        let mut levels = SmallVec::new();
+        for level in 0..n.next_power_of_two().ilog2() as usize {
+            self.tile = Some(Shape::from([(rest * later_elements(n, level)) as u32]));
+            let block = self.region(region);
+            self.tile = None;
+            levels.push(block?);
         }
         Ok((Strategy::Tree, levels))
     }

@@ -56,6 +56,7 @@ fn name(action: &Action) -> &'static str {
         Action::Dot { .. } => "dot",
         Action::Reduce { .. } => "reduce",
         Action::Assembly(_) => "inline_asm",
+        Action::Scan { .. } => "scan",
         Action::Fused(_) => "fused",
     }
 }
@@ -70,8 +71,11 @@ fn print_attributes(f: &mut fmt::Formatter<'_>, action: &Action) -> fmt::Result 
             attributes.extend(a.then(|| String::from("trans_a")));
             attributes.extend(b.then(|| String::from("trans_b")));
         }
-        Action::Reduce { axis, strategy } => {
+        Action::Reduce { axis, strategy } | Action::Scan { axis, strategy, .. } => {
             attributes.push(format!("axis = {axis}"));
+            if let Action::Scan { reverse: true, .. } = action {
+                attributes.push(String::from("reverse"));
+            }
             attributes.push(match strategy {
                 Strategy::Kernel(combine) => format!("combine = {combine:?}"),
                 Strategy::Tree => String::from("tree"),

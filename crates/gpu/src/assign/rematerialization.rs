@@ -70,9 +70,11 @@ impl Search<'_> {
             }
             OpFamily::Load
             | OpFamily::Store
+            | OpFamily::Atomic
             | OpFamily::Check
             | OpFamily::Dot
             | OpFamily::Reduction
+            | OpFamily::Scan
             | OpFamily::Movement
             | OpFamily::Branch
             | OpFamily::Scalar

@@ -3,13 +3,14 @@
 use smallvec::SmallVec;
 use tilewright_ir as ir;
 use tilewright_ir::{ElementwiseFn, OpFamily, Operation, RegionTypes, RuleInput, Value};
-use tilewright_layout::{Fragment, Input, Layout, Mma, Reduction};
+use tilewright_layout::{Fragment, Input, Layout, Mma, Parts, Reduction};
 
 use super::attributes::{MmaShape, Scope};
 use super::header::Header;
 use super::ops::{GpuOp, Op};
 use super::types::{Buffer, Type};
 use super::{Function, InstData};
+use crate::commutation::parts_of_reduction;
 use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, rows};
 use crate::target::Feature;
 use crate::warp_instructions::{loads_matrices, warp_reduction};
@@ -48,6 +49,7 @@ fn ensure(holds: bool, message: impl FnOnce() -> String) -> Check {
 fn gives_nothing(op: &GpuOp) -> bool {
     match op {
         GpuOp::Store { .. }
+        | GpuOp::AtomicStore { .. }
         | GpuOp::Dealloc {}
         | GpuOp::LocalStore {}
         | GpuOp::CopyAsync { .. }
@@ -70,7 +72,13 @@ fn gives_nothing(op: &GpuOp) -> bool {
         GpuOp::ConvertLayout {}
         | GpuOp::Elementwise { .. }
         | GpuOp::Load { .. }
+        | GpuOp::AtomicRmw { .. }
+        | GpuOp::AtomicCas { .. }
+        | GpuOp::AtomicLoad { .. }
+        | GpuOp::AtomicPoll { .. }
         | GpuOp::Reduce { .. }
+        | GpuOp::Scan { .. }
+        | GpuOp::ScanCarry { .. }
         | GpuOp::MmaSync { .. }
         | GpuOp::FmaDot { .. }
         | GpuOp::Alloc { .. }
@@ -270,8 +278,10 @@ impl<'a> Checker<'a> {
             OpFamily::Scalar | OpFamily::Source | OpFamily::Barrier => Ok(()),
             OpFamily::Load
             | OpFamily::Store
+            | OpFamily::Atomic
             | OpFamily::Dot
             | OpFamily::Reduction
+            | OpFamily::Scan
             | OpFamily::Identity
             | OpFamily::Promise
             | OpFamily::Memory
@@ -361,6 +371,14 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// An atomic operation on one element after the other.
+    fn atomic(&self, op: &ir::Op) -> Check {
+        self.tiles(&self.tile_results(op)?)?;
+        let values: SmallVec<[Value; 4]> =
+            self.inst.operands.iter().chain(&self.inst.results).copied().collect();
+        self.same_layouts(&values)
+    }
+
     fn gpu_op(&self, op: &GpuOp) -> Check {
         match op {
             GpuOp::ConvertLayout {} => {
@@ -378,7 +396,17 @@ impl<'a> Checker<'a> {
                 self.results(&[])?;
                 self.access(&self.inst.operands, *axis, *width)
             }
+            &GpuOp::AtomicRmw { kind, sem, scope, axis, width, .. } => {
+                self.tiles(&self.tile_results(&ir::Op::AtomicRmw { kind, sem, scope })?)?;
+                self.access(self.inst.operands.iter().chain(&self.inst.results), axis, width)
+            }
+            &GpuOp::AtomicCas { sem, scope, .. } => self.atomic(&ir::Op::AtomicCas { sem, scope }),
+            &GpuOp::AtomicLoad { sem, scope, .. } => self.atomic(&ir::Op::AtomicLoad { sem, scope }),
+            &GpuOp::AtomicStore { sem, scope } => self.atomic(&ir::Op::AtomicStore { sem, scope }),
+            &GpuOp::AtomicPoll { sem, scope, .. } => self.atomic(&ir::Op::AtomicPoll { sem, scope }),
             GpuOp::Reduce { axis, scope, redux } => self.reduce(*axis, *scope, *redux),
+            GpuOp::Scan { axis, reverse, scope } => self.scan(*axis, *reverse, *scope),
+            GpuOp::ScanCarry { axis, .. } => self.scan_carry(*axis),
             GpuOp::MmaSync { instruction, warps, matrix_a, matrix_b, .. } => {
                 self.mma(*instruction, warps, false)?;
                 self.fragment_loads(*instruction, warps, [*matrix_a, *matrix_b])
@@ -561,7 +589,8 @@ impl<'a> Checker<'a> {
         self.same_layouts(&self.inst.operands)?;
         let layout = self.layout(self.operand(0)).ok_or("reduce takes tiles")?;
         let reduction = Reduction::along(layout, axis as usize);
-        let (tiles, layout) = match (scope, &reduction.exchange) {
+        let exchange = parts_of_reduction(self.function, self.inst.regions[0], layout, axis as usize);
+        let (tiles, layout) = match (scope, &exchange) {
             (Scope::Block, _) => (expected, &reduction.result),
             (Scope::Warp, Some(exchange)) => {
                 let shape: ir::Shape = exchange.partials.output().shape().into_iter().collect();
@@ -579,6 +608,54 @@ impl<'a> Checker<'a> {
         ensure(fits, || format!("the result of the reduction has the layout {layout}"))?;
         let is_there = || warp_reduction(self.header, self.function, self.inst).is_some();
         ensure(!redux || is_there(), || "redux does not reduce this".into())
+    }
+
+    fn scan(&self, axis: u32, reverse: bool, scope: Scope) -> Check {
+        let mut expected = self.tile_results(&ir::Op::Scan { axis, reverse })?;
+        let count = expected.len();
+        self.same_layouts(&self.inst.operands)?;
+        let layout = self.layout(self.operand(0)).ok_or("scan takes tiles")?;
+        let mut layouts = vec![layout.clone(); count];
+        if scope == Scope::Warp {
+            let parts = Parts::along(layout, axis as usize);
+            let Parts { partials, .. } = parts.ok_or("each line is in one warp: there are no parts")?;
+            let shape: ir::Shape = partials.output().shape().into_iter().collect();
+            expected.extend_from_within(..);
+            for part in &mut expected[count..] {
+                *part = part.with_shape(shape.clone());
+            }
+            layouts.resize(2 * count, partials);
+        }
+        self.tiles(&expected)?;
+        let mut found = self.inst.results.iter().map(|value| self.layout(self.ty(*value))).zip(&layouts);
+        ensure(found.all(|(found, layout)| found == Some(layout)), || {
+            format!("the results of the scan have the layouts {layouts:?}")
+        })
+    }
+
+    fn scan_carry(&self, axis: u32) -> Check {
+        let (tiles, parts) = self.inst.operands.split_at(self.inst.operands.len() / 2);
+        self.same_layouts(tiles)?;
+        self.same_layouts(parts)?;
+        let whole = || "scan_carry takes scans in parts, and as many tiles of what the parts combine to";
+        let (Some(tile), Some(part)) = (tiles.first(), parts.first()) else { return Err(whole().into()) };
+        let (tile, part) = (self.layout(self.ty(*tile)), self.layout(self.ty(*part)));
+        let axis = axis as usize;
+        let layout = tile.filter(|tile| axis < tile.output().rank()).ok_or_else(whole)?;
+        let needed = Parts::along(layout, axis).ok_or("each line is in one warp: there are no parts")?;
+        let types = |values: &[Value]| -> Vec<ir::Type> {
+            values.iter().filter_map(|value| self.ty(*value).as_registers().cloned()).collect()
+        };
+        let (tiles, parts) = (types(tiles), types(parts));
+        let fits = tiles.len() == parts.len()
+            && part == Some(&needed.gathered)
+            && tiles.iter().zip(&parts).all(|(tile, part)| tile.element == part.element);
+        ensure(fits, || format!("the parts have the layout {}", needed.gathered))?;
+        self.tiles(&tiles)?;
+        let mut layouts = self.inst.results.iter().map(|value| self.layout(self.ty(*value)));
+        ensure(layouts.all(|found| found == Some(layout)), || {
+            format!("the result of the scan has the layout {layout}")
+        })
     }
 
     /// The operands of a product: in the fragment of the instruction, or in shared memory.

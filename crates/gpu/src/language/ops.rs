@@ -3,8 +3,8 @@
 
 use tilewright_ir as ir;
 use tilewright_ir::{
-    AttributeText, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision, IntList, OpInfo, Operation,
-    define_ops,
+    AtomicKind, AttributeText, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision, IntList,
+    MemoryScope, MemorySemantics, OpInfo, Operation, define_ops,
 };
 
 use super::attributes::{Deferred, MmaShape, Scope};
@@ -28,9 +28,32 @@ define_ops! {
     /// that hold copies, one writes.
     Store store (pointer, value) [mask]
         {cache: CacheModifier, eviction: EvictionPolicy, axis: u32, width: u32} regions 0 Write Store;
+    /// As the op of tile IR. Of threads that hold copies of an element, the first does it; the others have the result only if
+    /// it is `everywhere`, as it is until conversions are lowered. Each access of a thread moves `width` elements along the axis.
+    AtomicRmw atomic_rmw (pointer, value) [mask]
+        {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope, axis: u32, width: u32, everywhere: bool}
+        regions 0 Write Atomic;
+    /// As the op of tile IR, by the first of the threads that hold copies, as `atomic_rmw`.
+    AtomicCas atomic_cas (pointer, expected, value) []
+        {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic;
+    /// As the op of tile IR, by the first of the threads that hold copies, as `atomic_rmw`.
+    AtomicLoad atomic_load (pointer) [mask]
+        {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic;
+    /// As the op of tile IR, by the first of the threads that hold copies.
+    AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic;
+    /// As the op of tile IR, by one thread, as `atomic_rmw`.
+    AtomicPoll atomic_poll (pointer, expected) [timeout]
+        {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic;
     /// The tiles combined along an axis by an associative region, in the whole block or in each warp; with `redux`, the lanes of
     /// a warp by `redux.sync`.
     Reduce reduce () [] *tiles {axis: u32, scope: Scope, redux: bool} regions 1 Pure Reduction;
+    /// Each element combined with all before it along an axis, the last one first with `reverse`, in the whole block or in
+    /// parts: the runs of elements that each warp holds. In parts, the results after the tiles are what each part combines
+    /// to, its last axis the number of the part.
+    Scan scan () [] *tiles {axis: u32, reverse: bool, scope: Scope} regions 1 Pure Scan;
+    /// The scan of the whole block from scans in parts, the first half of the operands, and what each part combines to, the
+    /// second half: every thread has it of all parts of its lines.
+    ScanCarry scan_carry () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan;
     /// acc + a @ b by `mma.sync`, by warps so many along M and N. An operand is in registers, in the fragment layout of the
     /// instruction, or in shared memory, from where `ldmatrix` loads it if `matrix_a` or `matrix_b` says so.
     MmaSync mma_sync (a, b, acc) []
@@ -65,8 +88,8 @@ define_ops! {
     /// Each thread waits until no more than so many of its latest groups are under way.
     WaitGroup wait_group () [] {pending: u32} regions 0 Write Barrier;
 
-    /// Makes each barrier ready for phases of so many arrivals. One thread does, and tells the asynchronous proxy; the other
-    /// threads, and copies that they start, see it after a barrier of the block.
+    /// Makes each barrier ready for phases of so many arrivals. One thread does; the other threads see it after a barrier of the
+    /// block. Tensor copies, which arrive by the asynchronous proxy, need a `fence_proxy` between it and that barrier.
     MbarrierInit mbarrier_init (barriers) [] {arrivals: u32} regions 0 Write Barrier;
     /// One thread of those that run it, in a role of the role, arrives at a barrier and adds bytes to what its phase waits for.
     MbarrierExpect mbarrier_expect (barriers, slot) [] {bytes: u32} regions 0 Write Barrier;

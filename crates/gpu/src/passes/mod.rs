@@ -7,6 +7,7 @@ mod global_memory;
 mod instruction_selection;
 mod memory_effects;
 mod rings;
+mod scans;
 
 use tilewright_base::Diagnostic;
 

@@ -1,21 +1,22 @@
 //! Reductions within warps: in each thread its registers, then the lanes of a warp by shuffles or `redux.sync`.
 //!
-//! As in Triton, the function that combines is taken to be commutative between threads; within a thread, what is on the left
-//! stays on the left.
+//! A function that commutes combines what is nearest: all registers of a thread first, then its lanes. Any other one keeps the
+//! order of the axis, in the levels of a scan.
 
 use smallvec::SmallVec;
 use tilewright_base::Diagnostic;
 use tilewright_gpu::language::Scope;
-use tilewright_gpu::warp_reduction;
+use tilewright_gpu::{commutes, warp_reduction};
 use tilewright_ir::{Dtype, ElementwiseFn as F, Inst, Value};
-use tilewright_layout::{Input, Layout, Reduction, Step};
+use tilewright_layout::{Input, Layout, Parts, Reduction, Step};
 
 use super::builder::{Scalar, Width, only};
+use super::scan::Line;
 use super::{LANES, Lowered, Lowering};
 use crate::isa::{self, ScalarType, ShuffleMode, WarpReduction};
 
 /// One element of each operand.
-type Elements = SmallVec<[Scalar; 2]>;
+pub(super) type Elements = SmallVec<[Scalar; 2]>;
 
 /// A step that joins registers: `partner` has bit `pivot`, and none of the pivots before.
 #[derive(Clone, Copy)]
@@ -40,6 +41,9 @@ impl Lowering<'_> {
         (scope, redux): (Scope, bool),
     ) -> Lowered {
         let layout = self.layout(tiles[0]);
+        if !commutes(self.kernel, self.kernel.insts[inst].regions[0]) {
+            return self.reduce_in_order(inst, tiles, (layout, axis), scope);
+        }
         let columns: Vec<_> = tiles.iter().map(|&tile| self.get(tile)).collect();
         let mut values: Vec<Elements> = (0..layout.registers() as usize)
             .map(|register| columns.iter().map(|column| column[register]).collect())
@@ -67,6 +71,33 @@ impl Lowering<'_> {
         }
         for (operand, &result) in self.kernel.insts[inst].results.iter().enumerate() {
             let own: Vec<Scalar> = kept.iter().map(|&register| values[register as usize][operand]).collect();
+            let scalars = if self.layout_of(result).is_some() { own } else { vec![own[0]] };
+            self.set(result, scalars);
+        }
+        Ok(())
+    }
+
+    /// A reduction by a function that does not commute.
+    fn reduce_in_order(
+        &mut self,
+        inst: Inst,
+        tiles: &[Value],
+        (layout, axis): (&Layout, usize),
+        scope: Scope,
+    ) -> Lowered {
+        let parts = Parts::along(layout, axis);
+        if scope == Scope::Block && parts.is_some() {
+            return Err(self.unsupported(inst, "a reduction between warps that is not lowered"));
+        }
+        let line = Line { inst, tiles, layout, axis, reverse: false };
+        let scanned = self.scan_levels(line, parts.as_ref().map(|parts| parts.levels))?;
+        let kept: SmallVec<[u32; 16]> = match parts {
+            Some(parts) => parts.registers.iter().copied().collect(),
+            None => Reduction::along(layout, axis).registers,
+        };
+        for (place, &result) in self.kernel.insts[inst].results.iter().enumerate() {
+            let total = |register: &u32| scanned.totals[scanned.run[*register as usize] as usize][place];
+            let own: Vec<Scalar> = kept.iter().map(total).collect();
             let scalars = if self.layout_of(result).is_some() { own } else { vec![own[0]] };
             self.set(result, scalars);
         }
@@ -119,12 +150,12 @@ impl Lowering<'_> {
     }
 
     /// The elements of the lane whose number differs by this mask.
-    fn shuffle_elements(&mut self, tiles: &[Value], own: &[Scalar], lane: u32) -> Elements {
+    pub(super) fn shuffle_elements(&mut self, tiles: &[Value], own: &[Scalar], lane: u32) -> Elements {
         own.iter().zip(tiles).map(|(&own, &tile)| self.shuffle(self.width(tile), own, lane)).collect()
     }
 
     /// What the region of the reduction makes of two elements of each operand.
-    fn combine(
+    pub(super) fn combine(
         &mut self,
         inst: Inst,
         left: &[Scalar],

@@ -9,6 +9,7 @@ use crate::run::fault::Outcome;
 use crate::run::machine::Machine;
 
 mod assembly;
+mod atomics;
 mod cast;
 mod control;
 mod dot;
@@ -16,7 +17,9 @@ mod elementwise;
 pub(crate) mod fused;
 pub(crate) mod materialize;
 mod memory;
+mod print;
 mod reduce;
+pub(crate) mod scan;
 mod shape;
 
 /// Executes a step: the one place where the ops of the table are told apart.
@@ -30,6 +33,9 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         }
         Action::Reduce { axis, strategy } => return reduce::reduce(machine, step, *axis, *strategy),
         Action::Assembly(code) => return assembly::assembly(machine, step, code),
+        Action::Scan { axis, reverse, strategy } => {
+            return scan::scan(machine, step, (*axis, *reverse), *strategy);
+        }
         Action::Fused(_) => unreachable!("a block executes a fused group with its members"),
     };
     match op {
@@ -48,7 +54,16 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::PtrAdd {} => cast::ptr_add(machine, step),
         Op::Load { .. } => return memory::load(machine, step),
         Op::Store { .. } => return memory::store(machine, step),
+        Op::AtomicRmw { kind, .. } => return atomics::read_modify(machine, step, *kind),
+        Op::AtomicCas { .. } => return atomics::compare_and_swap(machine, step),
+        Op::AtomicLoad { .. } => return atomics::load(machine, step),
+        Op::AtomicStore { .. } => return atomics::store(machine, step),
+        Op::AtomicPoll { .. } => return atomics::poll(machine, step),
         Op::Assert { failure } => return control::assert(machine, step, failure),
+        Op::Print { prefix, digits } => return print::print(machine, step, prefix, *digits),
+        Op::Machine { quantity } => control::machine(machine, step, *quantity),
+        // The grids of a CPU run one after the other.
+        Op::Dependency { .. } => {}
         Op::For { .. } => return machine.for_loop(step),
         Op::While {} => return machine.while_loop(step),
         Op::If {} => return machine.if_else(step),
@@ -56,6 +71,7 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         | Op::Reduce { .. }
         | Op::InlineAsm { .. }
         | Op::VolatileAsm { .. }
+        | Op::Scan { .. }
         | Op::Hint { .. }
         | Op::Assume {}
         | Op::Barrier {}

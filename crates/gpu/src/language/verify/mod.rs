@@ -95,7 +95,14 @@ impl Kinds {
                 | GpuOp::Elementwise { .. }
                 | GpuOp::Load { .. }
                 | GpuOp::Store { .. }
+                | GpuOp::AtomicRmw { .. }
+                | GpuOp::AtomicCas { .. }
+                | GpuOp::AtomicLoad { .. }
+                | GpuOp::AtomicStore { .. }
+                | GpuOp::AtomicPoll { .. }
                 | GpuOp::Reduce { .. }
+                | GpuOp::Scan { .. }
+                | GpuOp::ScanCarry { .. }
                 | GpuOp::MmaSync { .. }
                 | GpuOp::FmaDot { .. }
                 | GpuOp::Dealloc {}
