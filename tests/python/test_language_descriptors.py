@@ -443,6 +443,17 @@ MISTAKES = {
         "x = «tl._experimental_descriptor_load»(d, [0, 0], [16, 16], tl.float16)",
     ),
     "sum with a number": ("TW0005", ["a tensor descriptor"], "y = «d» + 1"),
+    "bitwise reduction of floats": (
+        "TW0005",
+        ["fp32"],
+        "«d.atomic_and([0, 0], tl.zeros((16, 16), tl.float32))»",
+    ),
+    "reduction of bytes": (
+        "TW0005",
+        ["int8"],
+        "e = tl.make_tensor_descriptor(x_ptr.to(tl.pointer_type(tl.int8)), [n], [1], [16])\n"
+        "    «e.atomic_add([0], 1)»",
+    ),
 }
 
 
@@ -453,3 +464,89 @@ def test_mistakes(name):
     assert found[0].code == code, found[0]
     for fact in expected:
         assert fact in facts(found[0]), facts(found[0])
+
+
+OPERATIONS = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+@triton.jit
+def atomic_kernel(target, source, row, column, KIND: tl.constexpr):
+    value = source.load([0, 0])
+    if KIND == "add":
+        target.atomic_add([row, column], value)
+    elif KIND == "min":
+        target.atomic_min([row, column], value)
+    elif KIND == "max":
+        target.atomic_max([row, column], value)
+    elif KIND == "and":
+        target.atomic_and([row, column], value)
+    elif KIND == "or":
+        target.atomic_or([row, column], value)
+    else:
+        target.atomic_xor([row, column], value)
+
+
+@pytest.mark.parametrize("kind", OPERATIONS)
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32"])
+def test_atomic_operations_on_blocks(dtype, kind, device):
+    if dtype in FLOATS and kind in ("and", "or", "xor"):
+        pytest.skip("bits of integers; refused below")
+    m, n = 9, 12
+    rng = np.random.default_rng(4)
+    low = 0 if dtype.startswith("u") else -50
+    start, value = (rng.integers(low, 50, shape).astype(np.int64) for shape in [(m, 16), (8, 16)])
+    for row, column in [(0, 0), (4, 3), (-3, -2), (9, 0)]:
+        memory = to_device(start, dtype, device)
+        source = TensorDescriptor.from_tensor(to_device(value, dtype, device), [8, 16])
+        atomic_kernel[(2,)](TensorDescriptor(memory, [m, n], [16, 1], [8, 16]), source, row, column, kind)
+        expected = start.copy()
+        for i, j in itertools.product(range(8), range(16)):
+            if 0 <= row + i < m and 0 <= column + j < n:
+                for _ in range(2):
+                    place = row + i, column + j
+                    expected[place] = OPERATIONS[kind](expected[place], value[i, j])
+        assert_same(to_host(memory).astype(np.int64), expected, row, column)
+
+
+@triton.aggregate
+class Operands:
+    """Two descriptors, as kernels that are generated hold them."""
+
+    a: tl.tensor_descriptor
+    b: tl.tensor_descriptor
+    K: tl.constexpr
+
+    @triton.constexpr_function
+    def __init__(self, a, b, K):
+        self.a = a
+        self.b = b
+        self.K = tl.constexpr(K)
+
+    @triton.jit
+    def block(self, k):
+        return self.a.load([0, k]) * self.K + self.b.load([k, 0])
+
+
+@triton.jit
+def with_class(a, b, out, steps):
+    operands = Operands(a, b, 3)
+    total = tl.zeros((8, 8), tl.float32)
+    for k in range(steps):
+        total += operands.block(k)
+    tl.make_tensor_descriptor(out, [8, 8], [8, 1], [8, 8]).store([0, 0], total)
+
+
+def test_descriptors_in_classes(device):
+    a, b = (np.round(moderate_values("float32", (9, 12), seed) * 8) for seed in (1, 2))
+    out = empty((8, 8), "float32", device)
+    given = [TensorDescriptor.from_tensor(to_device(x, "float32", device), [8, 8]) for x in (a, b)]
+    with_class[(1,)](*given, out, 3)
+    expected = sum(window(a, 0, k, (8, 8), 0) * 3 + window(b, k, 0, (8, 8), 0) for k in range(3))
+    assert_same(to_host(out), expected)

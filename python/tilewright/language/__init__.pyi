@@ -269,7 +269,7 @@ def abs(x: Any) -> Any:
     """Absolute value. The smallest signed integer stays itself."""
 
 def add(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
-    """x + y, as the operator."""
+    """x + y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`."""
 
 def advance(base: Any, offsets: Any) -> Any:
     """The block pointer moved by so many elements along each axis."""
@@ -500,7 +500,7 @@ def minimum(x: Any, y: Any, propagate_nan: Any=...) -> Any:
     """The smaller one. Where one is NaN, the other; with `PropagateNan.ALL`, NaN."""
 
 def mul(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
-    """x * y, as the operator."""
+    """x * y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`."""
 
 def multiple_of(input: Any, values: Any) -> Any:
     """The values are multiples of these numbers, one for each axis."""
@@ -602,7 +602,7 @@ def store_tensor_descriptor(desc: Any, offsets: Any, value: Any) -> Any:
     """The same as `desc.store(offsets, value)`."""
 
 def sub(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
-    """x - y, as the operator."""
+    """x - y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`."""
 
 def sum(input: Any, axis: Any=..., keep_dims: Any=..., dtype: Any=...) -> Any:
     """The sum along an axis, or of all elements. Integers of less than 32 bits, and booleans, are added as int32 or

@@ -509,7 +509,24 @@ pub(super) fn descriptor_names(kind: DescriptorKind) -> &'static [&'static str] 
     match kind {
         DescriptorKind::BlockPointer => &["dtype", "type", "advance", "store"],
         DescriptorKind::Tensor => {
-            &["dtype", "block_type", "block_shape", "shape", "strides", "load", "store", "gather", "scatter"]
+            const NAMES: &[&str] = &[
+                "dtype",
+                "block_type",
+                "block_shape",
+                "shape",
+                "strides",
+                "load",
+                "store",
+                "gather",
+                "scatter",
+                "atomic_add",
+                "atomic_and",
+                "atomic_max",
+                "atomic_min",
+                "atomic_or",
+                "atomic_xor",
+            ];
+            NAMES
         }
     }
 }
@@ -551,6 +568,16 @@ pub(super) fn store<C: Caller + ?Sized>(
     let dtype = element_type(c, &descriptor)?;
     let block = block_at(c, a, &descriptor, offsets)?;
     write(c, a, block, value, dtype)
+}
+
+/// The block of the descriptor that is argument 0, at the offsets that are argument 1, and the type of its elements.
+pub(super) fn block_at_offsets<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+) -> Semantic<(Block<ValueOf<C>>, Dtype)> {
+    let descriptor = of_kind(c, a, DescriptorKind::Tensor)?;
+    let dtype = element_type(c, &descriptor)?;
+    Ok((block_at(c, a, &descriptor, 1)?, dtype))
 }
 
 /// `desc.gather(x_offsets, y_offset)`.
