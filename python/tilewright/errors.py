@@ -83,6 +83,10 @@ class LaunchValueError(LaunchError, ValueError):
     """A grid, an option or the place of a tensor is not valid."""
 
 
+class TensorDescriptorError(TritonError, ValueError, AssertionError):
+    """A ``TensorDescriptor`` of parts that do not fit each other. (Triton asserts what it needs of them.)"""
+
+
 class LaunchKeyError(LaunchError, KeyError):
     """An option or a kernel has an unknown name."""
 

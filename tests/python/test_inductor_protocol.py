@@ -477,7 +477,7 @@ def test_the_same_types_make_the_same_code_as_a_launch():
         ),
         (lambda: ASTSource(_add, {**TYPES, "n": "i33"}, {"BLOCK": 1}), "'i33' does not describe an argument"),
         (
-            lambda: ASTSource(_add, {**TYPES, "n": "tensordesc<fp16[64, 64]>"}, {"BLOCK": 1}),
+            lambda: ASTSource(_add, {**TYPES, "n": "nvTmaDesc"}, {"BLOCK": 1}),
             "is not available",
         ),
         (lambda: "kernel.ttir", "tilewright reads no MLIR"),

@@ -19,6 +19,7 @@ Arguments in --signature, one for each parameter, separated by commas:
   *fp32:16  i32:16         its address, or itself, is a multiple of 16
   1024  -1.5  'text'       a compile-time value; also True, None, and fp16 for a tl.constexpr
   (*fp32, i32, 2)          a tuple of these; with fields, of a NamedTuple: (x=*fp32, n=i32)
+  tensordesc<fp16[64, 32]> a tensor descriptor with blocks of this shape
   BLOCK=1024               by name, behind those by position")]
 pub struct Arguments {
     #[arg(

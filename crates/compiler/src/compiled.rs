@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tilewright_base::Diagnostic;
-use tilewright_frontend::{Argument, FunctionSource, Tuple};
+use tilewright_frontend::{Argument, FunctionSource, Padding, Tuple};
 use tilewright_ir::{Dtype, Module};
 
 use crate::{CodegenOptions, Job, Stage, Target, syntax_tree, with_stack};
@@ -183,12 +183,13 @@ impl ParameterType {
         }
     }
 
-    /// Triton's name for it: `*fp32`, `i32`, `constexpr`; a tuple is `(*fp32, i32)`, with fields `(x=*fp32, n=i32)`.
+    /// Triton's name for it: `*fp32`, `i32`, `constexpr`, `tensordesc<fp16[64, 32]>`; a tuple is `(*fp32, i32)`, with fields `(x=*fp32, n=i32)`.
     pub fn name(&self) -> String {
         match self {
             ParameterType::Pointer(dtype) => format!("*{}", short_name(*dtype)),
             ParameterType::Scalar(dtype) => short_name(*dtype),
             ParameterType::Constexpr => "constexpr".into(),
+            ParameterType::Tuple(items) if items.descriptor().is_some() => descriptor_name(items),
             ParameterType::Tuple(items) => {
                 let names = items.iter().map(Self::name);
                 let names: Vec<String> = match items.fields() {
@@ -202,6 +203,18 @@ impl ParameterType {
             }
         }
     }
+}
+
+/// `tensordesc<fp16[64, 32]>`, and with another padding than 0 `tensordesc<fp16[64, 32], nan>`.
+fn descriptor_name(parts: &Tuple<ParameterType>) -> String {
+    let (Some(form), Some(ParameterType::Pointer(dtype))) = (parts.descriptor(), parts.first()) else {
+        return "constexpr".into();
+    };
+    let padding = match form.padding {
+        Padding::Zero => "",
+        Padding::Nan => ", nan",
+    };
+    format!("tensordesc<{}{}{padding}>", short_name(*dtype), form.block_shape)
 }
 
 /// `int32` is `i32` and `uint8` is `u8` in signatures; booleans are `u1`.

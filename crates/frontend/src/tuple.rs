@@ -4,6 +4,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use crate::descriptor::DescriptorForm;
 use crate::host::ObjectRef;
 
 /// The names of the fields of a `NamedTuple` or an aggregate.
@@ -15,18 +16,27 @@ pub struct Tuple<T> {
     items: Vec<T>,
     fields: Option<Fields>,
     class: Option<ObjectRef>,
+    descriptor: Option<Arc<DescriptorForm>>,
 }
 
 impl<T> Tuple<T> {
     /// A tuple of these items; a `NamedTuple` if there is a name for each of them.
     pub fn new(items: Vec<T>, fields: Option<Fields>) -> Self {
         let fields = fields.filter(|fields| fields.len() == items.len());
-        Self { items, fields, class: None }
+        Self { items, fields, class: None, descriptor: None }
     }
 
     /// An instance of a class that is decorated with `triton.aggregate`: it has fields, and is no sequence.
     pub fn instance(items: Vec<T>, fields: Fields, class: ObjectRef) -> Self {
-        Self { items, fields: Some(fields), class: Some(class) }
+        Self { items, fields: Some(fields), class: Some(class), descriptor: None }
+    }
+
+    /// A tensor descriptor that the host has made, as the tuple of its parts: the base, the extents, and all strides but the
+    /// last, which is 1.
+    pub fn of_descriptor(form: Arc<DescriptorForm>, items: Vec<T>) -> Self {
+        let names = form.names().take(2 * form.block_shape.len()).map(Into::into);
+        let fields = Some(names.collect());
+        Self { descriptor: Some(form), ..Self::new(items, fields) }
     }
 
     /// The class of an instance of an aggregate.
@@ -34,14 +44,10 @@ impl<T> Tuple<T> {
         self.class
     }
 
-    /// Whether another has the same fields and class.
-    pub fn is_alike<U>(&self, other: &Tuple<U>) -> bool {
-        self.items.len() == other.items.len() && self.fields == other.fields && self.class == other.class
-    }
-
     /// The same kind of tuple, of other items.
     pub fn with_items<U>(&self, items: Vec<U>) -> Tuple<U> {
-        Tuple { class: self.class, ..Tuple::new(items, self.fields.clone()) }
+        let (class, descriptor) = (self.class, self.descriptor.clone());
+        Tuple { class, descriptor, ..Tuple::new(items, self.fields.clone()) }
     }
 
     /// The same kind of tuple, of what is made of each item.
@@ -52,6 +58,19 @@ impl<T> Tuple<T> {
     /// The names of its fields.
     pub fn fields(&self) -> Option<&Fields> {
         self.fields.as_ref()
+    }
+
+    /// What it describes, if it is a tensor descriptor.
+    pub fn descriptor(&self) -> Option<&Arc<DescriptorForm>> {
+        self.descriptor.as_ref()
+    }
+
+    /// Whether another has the same fields and class, or describes such blocks.
+    pub fn is_alike<U>(&self, other: &Tuple<U>) -> bool {
+        self.len() == other.len()
+            && self.fields == other.fields
+            && self.class == other.class
+            && self.descriptor == other.descriptor
     }
 
     /// The item of the field with this name.
@@ -95,7 +114,7 @@ impl<T> DerefMut for Tuple<T> {
 
 impl<T> From<Vec<T>> for Tuple<T> {
     fn from(items: Vec<T>) -> Self {
-        Self { items, fields: None, class: None }
+        Self { items, fields: None, class: None, descriptor: None }
     }
 }
 

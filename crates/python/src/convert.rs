@@ -6,8 +6,10 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use pyo3::{Borrowed, intern};
 use smallvec::SmallVec;
-use tilewright_frontend::{Constant, Fields, HostValue, Tuple, place};
-use tilewright_ir::{Dtype, Type};
+use tilewright_frontend::{
+    Constant, DescriptorForm, DescriptorKind, Fields, HostValue, Padding, Tuple, place,
+};
+use tilewright_ir::{Dtype, Shape, Type};
 use tilewright_runtime::{Annotation, Device, ParameterType, Pointer, Region, Signature, Value};
 
 use crate::array::{self, Numpy};
@@ -116,6 +118,13 @@ impl<'a, 'py> Converter<'a, 'py> {
         lists: &mut impl Iterator<Item = Py<PyTuple>>,
     ) -> PyResult<()> {
         if let Value::Tuple(values) = value {
+            if values.descriptor().is_some() {
+                let base = object.getattr(intern!(self.py, "base"))?;
+                return match values.first_mut() {
+                    Some(value) => self.read_again(index, &base, value, lists),
+                    None => Ok(()),
+                };
+            }
             let items = if let Ok(tuple) = object.cast::<PyTuple>() {
                 tuple.clone()
             } else {
@@ -270,6 +279,9 @@ impl<'a, 'py> Converter<'a, 'py> {
             let value = objects::constant(&object.getattr(intern!(py, "value"))?)?;
             return Ok(Value::Constant { value, is_explicit: true });
         }
+        if object.is_instance(classes.tensor_descriptor.bind(py))? {
+            return self.descriptor(index, object);
+        }
         if object.is_instance_of::<JitKernel>() {
             return Ok(Value::Constant { value: objects::classify(object)?, is_explicit: true });
         }
@@ -326,6 +338,51 @@ impl<'a, 'py> Converter<'a, 'py> {
         }
         let fields = self.path.pop().and_then(|(fields, _)| fields);
         Ok(Value::Tuple(Tuple::new(values, fields)))
+    }
+
+    /// The value of a tensor descriptor that the host has made: those of its parts. It has been checked when it was made, and
+    /// may have been changed since.
+    fn descriptor(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
+        let py = self.py;
+        let numbers = |name: &Bound<'py, PyString>| object.getattr(name)?.extract::<Vec<i64>>();
+        let shape = numbers(intern!(py, "shape"))?;
+        let strides = numbers(intern!(py, "strides"))?;
+        let block = numbers(intern!(py, "block_shape"))?;
+        let padding = match object.getattr(intern!(py, "padding"))?.extract::<String>()?.as_str() {
+            "nan" => Padding::Nan,
+            _ => Padding::Zero,
+        };
+        let extent = |extent: &i64| u32::try_from(*extent).ok().filter(|extent| extent.is_power_of_two());
+        let block_shape: Option<Shape> = block.iter().map(extent).collect();
+        let hint = "make a new TensorDescriptor, which checks its parts";
+        let Some(block_shape) = block_shape.filter(|block| !block.is_empty() && block.len() <= 5) else {
+            let found = format!("a tensor descriptor with blocks of shape {block:?}");
+            return Err(self.invalid(index, &found, hint));
+        };
+        let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding };
+        self.path.push((Some(["base".into()].into()), 0));
+        let base = self.value(index, &object.getattr(intern!(py, "base"))?)?;
+        self.path.pop();
+        let rank = form.block_shape.len();
+        let is_valid = match (&base, strides.split_last()) {
+            (Value::Pointer(pointer), Some((1, outer))) => {
+                let bytes = pointer.pointee.bytes() as i64;
+                let is_aligned = |stride: &i64| stride.wrapping_mul(bytes) % 16 == 0;
+                shape.len() == rank
+                    && strides.len() == rank
+                    && (self.is_warmup || pointer.address.is_multiple_of(16))
+                    && outer.iter().all(is_aligned)
+                    && (padding == Padding::Zero || pointer.pointee.is_float())
+            }
+            _ => false,
+        };
+        if !is_valid {
+            let found = "a tensor descriptor whose parts do not fit each other";
+            return Err(self.invalid(index, found, hint));
+        }
+        let integers = shape.iter().chain(&strides[..rank - 1]).map(|&value| Value::Int(value.into()));
+        let parts = std::iter::once(base).chain(integers).collect();
+        Ok(Value::Tuple(Tuple::of_descriptor(form.into(), parts)))
     }
 
     /// Where in the argument the object is that is converted at the moment: `[0].name`.

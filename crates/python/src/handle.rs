@@ -202,6 +202,9 @@ fn describe<'py>(py: Python<'py>, argument: &Argument, ty: &ParameterType) -> Py
         (Argument::Pointer { divisibility, .. } | Argument::Scalar { divisibility, .. }, _) => {
             Ok(text(*divisibility).into_pyobject(py)?.into_any())
         }
+        (Argument::Tuple(items), _) if items.descriptor().is_some() => {
+            Ok(ty.name().into_pyobject(py)?.into_any())
+        }
         (Argument::Tuple(items), ParameterType::Tuple(types)) => {
             let parts = items.iter().zip(types.iter()).map(|(item, ty)| describe(py, item, ty));
             let fields = items.fields().map(|fields| fields.iter().map(|field| &**field).collect::<Vec<_>>());

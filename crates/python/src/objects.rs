@@ -182,6 +182,7 @@ pub(crate) struct Classes {
     dtype: Py<PyType>,
     constexpr_function: Py<PyType>,
     block_type: Py<PyAny>,
+    pub(crate) tensor_descriptor: Py<PyType>,
 }
 
 impl Classes {
@@ -197,6 +198,7 @@ impl Classes {
                 dtype: class("tilewright.language._types", "dtype")?,
                 constexpr_function: class("tilewright.runtime.jit", "ConstexprFunction")?,
                 block_type: types.getattr("block_type")?.unbind(),
+                tensor_descriptor: class("tilewright.tools.tensor_descriptor", "TensorDescriptor")?,
             })
         })
     }

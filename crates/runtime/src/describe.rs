@@ -11,13 +11,15 @@
 //! | `i32:1` | the int 1, which is part of the code |
 //! | `1024`, `-1.5`, `'text'`, `True`, `None` | a compile-time value |
 //! | `(*fp32, i32)`, `(x=*fp32, n=i32)` | a tuple of these, a `NamedTuple` with these fields |
+//! | `tensordesc<fp16[64, 32]>`, `tensordesc<fp16[64, 32], nan>` | a tensor descriptor with such blocks and this padding |
 //! | `name=…` | the argument of this parameter; those before it go by position |
 
 use tilewright_base::{Code, Diagnostic};
-use tilewright_frontend::{Argument, Constant, HostValue, Tuple};
-use tilewright_ir::Element;
+use tilewright_frontend::{Argument, Constant, DescriptorForm, DescriptorKind, HostValue, Padding, Tuple};
+use tilewright_ir::{Dtype, Element, Shape};
 
 use crate::signature::{Annotation, ArgumentSource, Signature};
+use crate::specialize::align_descriptor;
 use crate::{Error, Value, parse_dtype};
 
 impl Signature {
@@ -66,6 +68,14 @@ pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error>
     if let Some(constant) = parse_constant(text, is_constexpr) {
         return Ok(Argument::Constexpr(HostValue::Constant(constant)));
     }
+    if let Some(inner) = text.strip_prefix("tensordesc<") {
+        return parse_descriptor(inner).ok_or_else(|| {
+            invalid(
+                text,
+                "a tensor descriptor is written with its element type and block, as tensordesc<fp16[64, 32]>",
+            )
+        });
+    }
     let (ty, divisibility) = match text.split_once(':') {
         None => (text, 1),
         Some((ty, hint)) => match hint.trim().parse::<u32>() {
@@ -84,6 +94,31 @@ pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error>
         Some(Element::Value(dtype)) => Ok(Argument::Scalar { dtype, divisibility }),
         None => Err(invalid(text, "this is neither a type nor a value")),
     }
+}
+
+/// What stands behind `tensordesc<`.
+fn parse_descriptor(text: &str) -> Option<Argument> {
+    let (dtype, rest) = text.strip_suffix('>')?.split_once('[')?;
+    let (extents, rest) = rest.split_once(']')?;
+    let pointee = parse_dtype(dtype.trim())?;
+    let padding = match rest.trim_start_matches(',').trim() {
+        "" => Padding::Zero,
+        "nan" if pointee.is_float() => Padding::Nan,
+        _ => return None,
+    };
+    let extent = |text: &str| text.trim().parse().ok().filter(|extent: &u32| extent.is_power_of_two());
+    let block_shape: Shape = extents.split(',').map(extent).collect::<Option<_>>()?;
+    let rank = block_shape.len();
+    if !(1..=5).contains(&rank) || u64::from(*block_shape.last()?) * (pointee.bytes() as u64) < 16 {
+        return None;
+    }
+    let number = |dtype| Argument::Scalar { dtype, divisibility: 1 };
+    let mut parts = vec![Argument::Pointer { pointee, divisibility: 1 }];
+    parts.extend(vec![number(Dtype::I32); rank]);
+    parts.extend(vec![number(Dtype::I64); rank - 1]);
+    let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding };
+    align_descriptor(&form, &mut parts);
+    Some(Argument::Tuple(Tuple::of_descriptor(form.into(), parts)))
 }
 
 /// How deep tuples may nest.

@@ -418,9 +418,10 @@ impl Handle {
                 format!("the value that is part of its code, {constant}")
             }
             Argument::Constexpr(_) => "the value that is part of its code".into(),
-            Argument::Tuple(items) => match items.fields() {
-                Some(fields) => format!("a tuple with the fields {}", fields.join(", ")),
-                None => format!("a tuple of {}", items.len()),
+            Argument::Tuple(items) => match (items.descriptor(), items.fields()) {
+                (Some(form), _) => format!("a tensor descriptor with blocks of shape {}", form.block_shape),
+                (None, Some(fields)) => format!("a tuple with the fields {}", fields.join(", ")),
+                (None, None) => format!("a tuple of {}", items.len()),
             },
         };
         let message = format!(
@@ -459,7 +460,9 @@ fn pass_item<'m>(
     sink: &mut impl FnMut(Element, &Value<'m>) -> Option<()>,
 ) -> Option<()> {
     let element = match (argument, value?) {
-        (Argument::Tuple(items), Value::Tuple(values)) if items.len() == values.len() => {
+        (Argument::Tuple(items), Value::Tuple(values))
+            if items.len() == values.len() && items.descriptor() == values.descriptor() =>
+        {
             let mut pairs = items.iter().zip(values);
             return pairs.try_for_each(|(item, value)| pass_item(item, Some(value), sink));
         }

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use smallvec::SmallVec;
-use tilewright_frontend::{Constant, HostValue, Tuple};
+use tilewright_frontend::{Constant, DescriptorForm, HostValue, Padding, Tuple};
 use tilewright_ir::{Element, Type};
 
 /// A sequence of words; two are equal exactly if what they were made of is. Kernels of up to two dozen parameters need
@@ -29,6 +29,7 @@ enum Tag {
     Type,
     Tuple,
     NamedTuple,
+    Descriptor,
     Object,
     Language,
     Function,
@@ -94,6 +95,13 @@ impl Key {
             }
             Constant::Object(object) => self.push_tag(Tag::Object, object.0.into()),
         }
+    }
+
+    /// Adds the head of a tensor descriptor; its parts follow.
+    pub(crate) fn push_descriptor(&mut self, form: &DescriptorForm) {
+        let padding = u64::from(form.padding == Padding::Nan);
+        self.push_tag(Tag::Descriptor, form.block_shape.len() as u64 | padding << 8);
+        form.block_shape.iter().for_each(|&extent| self.push(extent.into()));
     }
 
     /// Adds the head of a tuple; its items follow.

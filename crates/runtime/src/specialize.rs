@@ -12,13 +12,16 @@
 //! A tuple is as many arguments as it has items, each of them specialized for itself; its length and its fields are part of
 //! the code.
 //!
+//! A tensor descriptor is the tuple of its base, its extents and its strides; the shape of a block and the padding belong to
+//! the code, and that the base and the strides are aligned to 16 bytes is part of what a descriptor is.
+//!
 //! An annotation with a type decides the type; the int 1 is then no constant. `do_not_specialize` takes away both things
 //! that the code may know of an int, `do_not_specialize_on_alignment` the second.
 
 use smallvec::SmallVec;
 use tilewright_cpu as cpu;
 use tilewright_cuda as cuda;
-use tilewright_frontend::{Argument, Constant, HostValue, Tuple};
+use tilewright_frontend::{Argument, Constant, DescriptorForm, HostValue, Tuple};
 use tilewright_ir::{Dtype, Element, Literal};
 
 use crate::key::Key;
@@ -190,7 +193,10 @@ pub(crate) fn encode(
     class.encode(value, key);
     match (class, value) {
         (Class::Tuple, Value::Tuple(items)) => {
-            key.push_tuple(items);
+            match items.descriptor() {
+                Some(form) => key.push_descriptor(form),
+                None => key.push_tuple(items),
+            }
             items.iter().enumerate().try_for_each(|(index, item)| {
                 encode(parameter, item, device, key).map_err(|misfit| misfit.within(items, index))
             })
@@ -207,7 +213,25 @@ pub(crate) fn argument(parameter: &Parameter, value: &Value<'_>, device: Device)
         .iter()
         .enumerate()
         .map(|(index, item)| argument(parameter, item, device).map_err(|misfit| misfit.within(items, index)));
-    Ok(Argument::Tuple(items.with_items(parts.collect::<Result<_, _>>()?)))
+    let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
+    if let Some(form) = items.descriptor() {
+        align_descriptor(form, &mut parts);
+    }
+    Ok(Argument::Tuple(items.with_items(parts)))
+}
+
+/// Adds what holds of the parts of every descriptor: the base and all strides but the last are multiples of 16 bytes.
+pub(crate) fn align_descriptor(form: &DescriptorForm, parts: &mut [Argument]) {
+    let Some((Argument::Pointer { pointee, divisibility }, numbers)) = parts.split_first_mut() else {
+        return;
+    };
+    *divisibility = ALIGNMENT;
+    let elements = ALIGNMENT / pointee.bytes() as u32;
+    for part in numbers.iter_mut().skip(form.block_shape.len()) {
+        if let Argument::Scalar { divisibility, .. } = part {
+            *divisibility = (*divisibility).max(elements);
+        }
+    }
 }
 
 /// The arguments of a CPU launch; no allocation up to 24.

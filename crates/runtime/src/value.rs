@@ -82,7 +82,10 @@ impl Value<'_> {
             }
             Value::Constant { value: HostValue::Function(_), .. } => "a @jit function".into(),
             Value::Constant { .. } => "a compile-time value".into(),
-            Value::Tuple(_) => "a tuple".into(),
+            Value::Tuple(items) => match items.descriptor() {
+                Some(form) => format!("a tensor descriptor with blocks of shape {}", form.block_shape),
+                None => "a tuple".into(),
+            },
         }
     }
 }

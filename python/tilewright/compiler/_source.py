@@ -114,7 +114,9 @@ class ASTSource:
             raise LaunchTypeError(
                 f"a type of a signature is a str or a tuple of such, not a {type(ty).__name__}"
             )
-        if ty.startswith(("tensordesc", "nvTmaDesc")):
+        if ty.startswith("tensordesc"):
+            return ty
+        if ty.startswith("nvTmaDesc"):
             raise NotAvailableError(
                 f"an argument of type {ty!r} is not available in this version of tilewright: pass the tensor, and make "
                 "the descriptor in the kernel with tl.make_tensor_descriptor"

@@ -1,23 +1,113 @@
-"""``triton.tools.tensor_descriptor``: descriptors made on the host, still to come."""
+"""``triton.tools.tensor_descriptor``: descriptors of tensors that the host makes and kernels get as arguments."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any
 
-from tilewright.errors import NotAvailableError
+from tilewright.errors import NotAvailableError, TensorDescriptorError
+
+ALIGNMENT = 16
+"""What the address, each row of the tensor and each row of a block are multiples of, or at least, in bytes."""
 
 
+@dataclass
 class TensorDescriptor:
-    """Stands for the descriptors of Triton: torch asks whether objects are such. Making one says so."""
+    """A tensor in memory, and the shape of the blocks in which a kernel accesses it.
 
-    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
-        raise NotAvailableError(
-            "triton.tools.tensor_descriptor.TensorDescriptor is not available in this version of tilewright: pass the "
-            "tensor, and make the descriptor in the kernel with tl.make_tensor_descriptor"
-        )
+    ``shape`` and ``strides`` are in elements, and the last stride is 1. A kernel calls ``load`` and ``store`` of it;
+    what is outside of the tensor is ``padding`` ("zero" or "nan") where it is loaded, and is never stored to.
+    """
+
+    base: Any
+    shape: list[int]
+    strides: list[int]
+    block_shape: list[int]
+    padding: str = "zero"
+    round_f32_to_tf32: bool = False
+
+    def __post_init__(self) -> None:
+        if self.round_f32_to_tf32:
+            raise NotAvailableError(
+                "round_f32_to_tf32 of TensorDescriptor is not available: kernels load fp32 as it is; tl.dot rounds it"
+            )
+        self.shape, self.strides = [int(x) for x in self.shape], [int(x) for x in self.strides]
+        self.block_shape = [int(x) for x in self.block_shape]
+        rank = len(self.shape)
+        if rank == 0:
+            raise TensorDescriptorError("rank must not be zero: a TensorDescriptor has 1 to 5 axes")
+        if rank > 5:
+            raise TensorDescriptorError(f"rank cannot be more than 5: the tensor has {rank} axes")
+        for name in ("strides", "block_shape"):
+            if len(getattr(self, name)) != rank:
+                raise TensorDescriptorError(
+                    f"rank mismatch: shape has {rank} items, and {name} has {len(getattr(self, name))}"
+                )
+        if self.padding not in ("zero", "nan"):
+            raise TensorDescriptorError(
+                f'padding of a TensorDescriptor is "zero" or "nan", not {self.padding!r}'
+            )
+        self._check_memory()
+        self._check_block()
+
+    def _check_memory(self) -> None:
+        address, size = _address(self.base), _element_size(self.base)
+        if address is not None and address % ALIGNMENT:
+            raise TensorDescriptorError(
+                f"base must be 16-byte aligned: the tensor begins at {address:#x}; copy it with .clone()"
+            )
+        for axis, stride in enumerate(self.strides[:-1]):
+            if stride * size % ALIGNMENT:
+                raise TensorDescriptorError(
+                    f"strides must be 16-byte aligned: that of axis {axis} is {stride} elements, {stride * size} bytes"
+                )
+        if self.strides[-1] != 1:
+            raise TensorDescriptorError(
+                f"Last dimension must be contiguous: its stride is {self.strides[-1]}; describe x.T, or copy the "
+                "tensor with .contiguous()"
+            )
+        if self.padding == "nan" and "float" not in str(self.base.dtype):
+            raise TensorDescriptorError(
+                f"Padding option `nan` is only supported for floating point tensors, not for {self.base.dtype}"
+            )
+
+    def _check_block(self) -> None:
+        for axis, extent in enumerate(self.block_shape):
+            if extent <= 0 or extent & (extent - 1):
+                raise TensorDescriptorError(
+                    f"Shape element {axis} must be a power of 2: block_shape is {self.block_shape}"
+                )
+        width = self.block_shape[-1] * _element_size(self.base)
+        if width < ALIGNMENT:
+            raise TensorDescriptorError(
+                "Descriptor block shape must have at least 16 bytes in the last dimension: "
+                f"block_shape is {self.block_shape}, so it has {width}"
+            )
 
     @staticmethod
-    def from_tensor(tensor: Any, block_shape: Any, padding: str = "zero", **options: Any) -> NoReturn:
-        """Says that there are none yet."""
-        TensorDescriptor(tensor, block_shape, padding, **options)
-        raise AssertionError
+    def from_tensor(
+        tensor: Any, block_shape: list[int], padding: str = "zero", round_f32_to_tf32: bool = False
+    ) -> TensorDescriptor:
+        """The descriptor of a whole tensor, as it lies in memory."""
+        shape = list(tensor.shape)
+        if hasattr(tensor, "stride"):
+            strides = list(tensor.stride())
+        else:
+            strides = [step // tensor.itemsize for step in tensor.strides]
+        return TensorDescriptor(tensor, shape, strides, block_shape, padding, round_f32_to_tf32)
+
+
+def _address(base: Any) -> int | None:
+    """Where the memory of a tensor begins; None of what has none, such as the tensors that torch traces with."""
+    if type(base).__name__ in ("FakeTensor", "FunctionalTensor"):
+        return None
+    if hasattr(base, "data_ptr"):
+        return int(base.data_ptr())
+    interface = getattr(base, "__array_interface__", None)
+    return interface["data"][0] if interface else None
+
+
+def _element_size(base: Any) -> int:
+    if hasattr(base, "element_size"):
+        return int(base.element_size())
+    return int(base.dtype.itemsize)

@@ -376,6 +376,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         span: Span,
     ) -> Lower<Vec<Value>> {
         let mut result = Ok(());
+        let ways = yields.clone();
         for (block, values) in blocks.into_iter().zip(yields) {
             let outer = self.builder.switch_to(block);
             result = result.and(self.builder.yield_values(values));
@@ -384,7 +385,11 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.at(span);
         let emitted = result
             .and_then(|()| self.builder.emit(Op::If {}, smallvec![condition], blocks.into_iter().collect()));
-        emitted.map(|results| results.to_vec()).map_err(|error| self.rule_error(span, error))
+        let results = emitted.map_err(|error| self.rule_error(span, error))?.to_vec();
+        for way in ways {
+            self.pass_on_read_only(way.into_iter(), &results);
+        }
+        Ok(results)
     }
 
     /// Makes two values of one type: compile-time numbers that differ become scalars.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ruff_python_ast::{Expr, ExprCall, StmtFunctionDef};
 use tilewright_base::{Code, Diagnostic, Span};
-use tilewright_ir::{Block, IrBuilder, Type};
+use tilewright_ir::{Block, IrBuilder, Type, Value};
 
 use super::function::{Loaded, is_constexpr};
 use super::report::Place;
@@ -534,6 +534,10 @@ impl Caller for Lowerer<'_, '_, '_> {
             Constant::Object(object) => self.session.host.describe(*object),
             other => other.to_string(),
         }
+    }
+
+    fn read_only(&mut self, pointer: &Value) -> Option<Arc<str>> {
+        self.read_only_root(*pointer)
     }
 
     fn known(&mut self, operand: &Op<Self>) -> Option<Constant> {

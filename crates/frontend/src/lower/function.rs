@@ -17,6 +17,7 @@ use super::scope::{Binding, Scope};
 use super::template::{self, Template};
 use super::{Callee, IrOperand, Lower, Lowerer, Reported, Session, names};
 use crate::constexpr;
+use crate::descriptor::Descriptor;
 use crate::host::HostValue;
 use crate::semantic::{self, LanguageItem, LibraryFunction, UnaryOperator};
 use crate::value::{Constant, Operand};
@@ -146,7 +147,14 @@ fn of_argument(argument: &KernelArgument, divisibility: &mut Vec<u32>) -> Templa
             Operand::Tensor(Type::scalar(*dtype))
         }
         KernelArgument::Constexpr(value) => names::from_host(value.clone()),
-        KernelArgument::Tuple(items) => template::whole(items.map(|item| of_argument(item, divisibility))),
+        KernelArgument::Tuple(items) => {
+            let parts = items.map(|item| of_argument(item, divisibility));
+            let Some(form) = items.descriptor() else { return template::whole(parts) };
+            let last_stride = Operand::Constant(Constant::Int(1));
+            let parts = parts.into_iter().chain([last_stride]).collect();
+            let descriptor = Descriptor::new(form.clone(), parts).expect("a descriptor has all its parts");
+            Operand::Descriptor(Box::new(descriptor))
+        }
     }
 }
 
@@ -378,6 +386,7 @@ impl Session<'_> {
             inlined: Extent::default(),
             exit: Exit::default(),
             keeps_constants,
+            read_only: FxHashMap::default(),
         };
         lowerer.check_definition()?;
         lowerer.bind_parameters(arguments, divisibility)?;
@@ -449,6 +458,7 @@ impl Lowerer<'_, '_, '_> {
                 function.parameters.push(Parameter { name: part.into(), divisibility });
                 function.add_parameter(entry, ty.clone(), Some(short.into()))
             });
+            self.declare_read_only(parameter.annotation.as_deref(), name, &value);
             self.scope.insert(name, Binding { is_parameter: true, ..Binding::value(value, span) });
         }
         Ok(())

@@ -306,6 +306,7 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     /// Binds the carried names to the parameters of a region.
     fn bind_carried(&mut self, names: &LoopNames<'a>, parameters: &[Value]) {
+        self.pass_on_read_only(first_values(names), parameters);
         let mut parameters = parameters.iter().copied();
         for carried in &names.carried {
             if let Some(value) = template::fill(&carried.template, &mut parameters) {
@@ -393,6 +394,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     ) -> Lower<()> {
         let results =
             self.builder.emit(op, operands, regions).map_err(|error| self.rule_error(span, error))?;
+        self.pass_on_read_only(first_values(names), &results);
         let mut results = results.into_iter();
         for carried in &names.carried {
             let Some(value) = template::fill(&carried.template, &mut results) else { continue };

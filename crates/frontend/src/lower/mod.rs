@@ -17,6 +17,7 @@ mod names;
 mod objects;
 pub(crate) mod parse;
 pub(crate) mod python;
+mod read_only;
 mod report;
 pub(crate) mod scope;
 mod statement;
@@ -183,6 +184,8 @@ pub(crate) struct Lowerer<'a, 's, 'h> {
     exit: Exit,
     /// Whether assigned and returned numbers stay compile-time values: in a `constexpr_function`.
     keeps_constants: bool,
+    /// Pointers to memory that is only read, and the parameter that says so.
+    read_only: FxHashMap<Value, Arc<str>>,
 }
 
 impl<'a> Lowerer<'a, '_, '_> {

@@ -1,4 +1,4 @@
-//! Atomic operations: `atomic_add` and its kind, `atomic_cas`, `atomic_load`, `atomic_store`, `atomic_poll`.
+//! Atomic operations: `atomic_add` and its kind, also on blocks of tensor descriptors, `atomic_cas`, `atomic_load`, `atomic_store`, `atomic_poll`.
 
 use smallvec::smallvec;
 use tilewright_base::Code;
@@ -6,7 +6,8 @@ use tilewright_ir::{AtomicKind, Builder, Dtype, Element, MemoryScope, MemorySema
 
 use super::arguments::Arguments;
 use super::convert::{cast_element, literal, tensor};
-use super::memory::{fitting_mask, pointer, stored};
+use super::descriptor::block_at_offsets;
+use super::memory::{check_writable, fitting_mask, pointer, stored};
 use super::{Caller, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
 
@@ -45,20 +46,50 @@ pub(super) fn read_modify_write<C: Caller + ?Sized>(
     kind: AtomicKind,
 ) -> Semantic<super::Op<C>> {
     let (pointer, ty, dtype) = pointer(c, a)?;
-    check_width(a, &ty, dtype)?;
-    let is_bitwise = matches!(kind, AtomicKind::And | AtomicKind::Or | AtomicKind::Xor);
-    if is_bitwise && dtype.is_float() {
-        let name = a.spec.name;
-        return Err(SemanticError::new(Code::TypeMismatch, format!("`{name}` does not support {dtype}"))
-            .argument(0, format!("this is {ty}"))
-            .note(format!("found {dtype}, expected an integer of 16, 32 or 64 bits"))
-            .hint("bits of floats are those of integers: `ptr.to(tl.pointer_type(tl.int32))`"));
-    }
+    check_kind(a, kind, &ty, dtype)?;
+    check_writable(c, &pointer)?;
     let (sem, scope) = order(c, a, 3, SEMANTICS)?;
     let value = stored(c, a, 1, &ty, dtype)?;
     let mask = fitting_mask(c, a, 2, &ty)?;
     let operands = [pointer, value].into_iter().chain(mask).collect();
     Ok(Operand::Tensor(c.builder().emit_one(Op::AtomicRmw { kind, sem, scope }, operands)?))
+}
+
+/// `desc.atomic_<kind>(offsets, value)`: each element of a block on its own, in no order with other accesses; there is no
+/// result.
+pub(super) fn reduce_into_block<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    kind: AtomicKind,
+) -> Semantic<super::Op<C>> {
+    let (block, dtype) = block_at_offsets(c, a)?;
+    let ty = c.builder().type_of(&block.pointers);
+    check_kind(a, kind, &ty, dtype)?;
+    check_writable(c, &block.pointers)?;
+    let value = stored(c, a, 2, &ty, dtype)?;
+    let (sem, scope) = (MemorySemantics::Relaxed, MemoryScope::Gpu);
+    let operands = [block.pointers, value].into_iter().chain(block.mask).collect();
+    c.builder().emit_one(Op::AtomicRmw { kind, sem, scope }, operands)?;
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// Whether an operation is there for a type.
+fn check_kind<C: Caller + ?Sized>(
+    a: &Arguments<'_, C>,
+    kind: AtomicKind,
+    ty: &Type,
+    dtype: Dtype,
+) -> Semantic<()> {
+    check_width(a, ty, dtype)?;
+    let is_bitwise = matches!(kind, AtomicKind::And | AtomicKind::Or | AtomicKind::Xor);
+    if !is_bitwise || !dtype.is_float() {
+        return Ok(());
+    }
+    let name = a.spec.name;
+    Err(SemanticError::new(Code::TypeMismatch, format!("`{name}` does not support {dtype}"))
+        .argument(0, format!("this is {ty}"))
+        .note(format!("found {dtype}, expected an integer of 16, 32 or 64 bits"))
+        .hint("bits of floats are those of integers: `ptr.to(tl.pointer_type(tl.int32))`"))
 }
 
 /// `atomic_cas(pointer, cmp, val, sem, scope)`.
@@ -68,6 +99,7 @@ pub(super) fn compare_and_swap<C: Caller + ?Sized>(
 ) -> Semantic<super::Op<C>> {
     let (pointer, ty, dtype) = pointer(c, a)?;
     check_width(a, &ty, dtype)?;
+    check_writable(c, &pointer)?;
     let (sem, scope) = order(c, a, 3, SEMANTICS)?;
     let expected = stored(c, a, 1, &ty, dtype)?;
     let value = stored(c, a, 2, &ty, dtype)?;
@@ -89,6 +121,7 @@ pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
 /// `atomic_store(pointer, val, mask, sem, scope)`.
 pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<super::Op<C>> {
     let (pointer, ty, dtype) = pointer(c, a)?;
+    check_writable(c, &pointer)?;
     let (sem, scope) = order(c, a, 3, STORE_SEMANTICS)?;
     let value = stored(c, a, 1, &ty, dtype)?;
     let mask = fitting_mask(c, a, 2, &ty)?;

@@ -509,7 +509,24 @@ pub(super) fn descriptor_names(kind: DescriptorKind) -> &'static [&'static str] 
     match kind {
         DescriptorKind::BlockPointer => &["dtype", "type", "advance", "store"],
         DescriptorKind::Tensor => {
-            &["dtype", "block_type", "block_shape", "shape", "strides", "load", "store", "gather", "scatter"]
+            const NAMES: &[&str] = &[
+                "dtype",
+                "block_type",
+                "block_shape",
+                "shape",
+                "strides",
+                "load",
+                "store",
+                "gather",
+                "scatter",
+                "atomic_add",
+                "atomic_and",
+                "atomic_max",
+                "atomic_min",
+                "atomic_or",
+                "atomic_xor",
+            ];
+            NAMES
         }
     }
 }
@@ -553,6 +570,16 @@ pub(super) fn store<C: Caller + ?Sized>(
     write(c, a, block, value, dtype)
 }
 
+/// The block of the descriptor that is argument 0, at the offsets that are argument 1, and the type of its elements.
+pub(super) fn block_at_offsets<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+) -> Semantic<(Block<ValueOf<C>>, Dtype)> {
+    let descriptor = of_kind(c, a, DescriptorKind::Tensor)?;
+    let dtype = element_type(c, &descriptor)?;
+    Ok((block_at(c, a, &descriptor, 1)?, dtype))
+}
+
 /// `desc.gather(x_offsets, y_offset)`.
 pub(super) fn gather<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let descriptor = of_kind(c, a, DescriptorKind::Tensor)?;
@@ -589,6 +616,7 @@ fn write<C: Caller + ?Sized>(
     value: usize,
     dtype: Dtype,
 ) -> Semantic<Op<C>> {
+    super::memory::check_writable(c, &block.pointers)?;
     let ty = c.builder().type_of(&block.pointers);
     let value = super::memory::stored(c, a, value, &ty, dtype)?;
     let options = (CacheModifier::Default, EvictionPolicy::Default);

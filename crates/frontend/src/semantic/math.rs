@@ -242,7 +242,7 @@ pub(super) fn convert<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
     if a.flag(c, 3)? {
         return bitcast(c, value, &ty, element);
     }
-    if !a.is_none(2) && !is_narrowing(ty.element, element) {
+    if !a.is_none(2) && ty.element != element && !is_narrowing(ty.element, element) {
         let message = "`fp_downcast_rounding` is for a conversion to a narrower float";
         return Err(SemanticError::new(Code::InvalidValue, message)
             .argument(0, format!("this is {ty}"))

@@ -78,12 +78,22 @@ pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     no_block_pointers(c, a, &[3])?;
     let cache = a.choice(c, 4, STORE_CACHE)?;
     let eviction = a.choice(c, 5, EVICTION)?;
+    check_writable(c, &pointer)?;
     let value = stored(c, a, 1, &ty, dtype)?;
     let mask = fitting_mask(c, a, 2, &ty)?;
     let element = if dtype.is_bool() { Dtype::I8 } else { dtype };
     let pointer = cast_element(c, pointer, Element::Pointer(element), Rounding::default())?;
     c.builder().store(pointer, value, mask, (cache, eviction))?;
     Ok(Operand::Constant(Constant::None))
+}
+
+/// A store through a pointer that is declared `tl.const` is a mistake.
+pub(super) fn check_writable<C: Caller + ?Sized>(c: &mut C, pointer: &ValueOf<C>) -> Semantic<()> {
+    let Some(name) = c.read_only(pointer) else { return Ok(()) };
+    Err(SemanticError::new(Code::InvalidStore, "Cannot store to a constant pointer")
+        .argument(0, format!("this comes from `{name}`, which is declared `tl.const`"))
+        .note("a `tl.const` parameter points to memory that is only read")
+        .hint(format!("remove the annotation of `{name}`, or store elsewhere")))
 }
 
 /// The block pointer that is argument 0.
@@ -127,6 +137,7 @@ fn store_block<C: Caller + ?Sized>(
     let dtype = descriptor::element_type(c, block)?;
     let (cache, eviction) = (a.choice(c, 4, STORE_CACHE)?, a.choice(c, 5, EVICTION)?);
     let elements = descriptor::block_of_pointer(c, a, block, 3)?;
+    check_writable(c, &elements.pointers)?;
     let ty = c.builder().type_of(&elements.pointers);
     let value = stored(c, a, 1, &ty, dtype)?;
     c.builder().store(elements.pointers, value, elements.mask, (cache, eviction))?;

@@ -145,6 +145,11 @@ pub trait Caller {
     /// Prints for the user while the kernel is compiled.
     fn print(&mut self, text: &str);
 
+    /// The parameter that a pointer comes from, if it is declared `tl.const`: its memory is only read.
+    fn read_only(&mut self, _pointer: &ValueOf<Self>) -> Option<Arc<str>> {
+        None
+    }
+
     /// What a user calls a compile-time value, for messages.
     fn show(&mut self, constant: &Constant) -> String {
         constant.to_string()

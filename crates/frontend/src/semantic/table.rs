@@ -163,6 +163,24 @@ builtins! {
     DescriptorGather "gather(self, x_offsets, y_offset)" [DescriptorMethod] => descriptor::gather;
     /// Writes rows of a matrix: the row `i` of the value to the row `x_offsets[i]`, from the column `y_offset` on.
     DescriptorScatter "scatter(self, value, x_offsets, y_offset)" [DescriptorMethod] => descriptor::scatter;
+    /// Adds a block to memory, each element atomically.
+    DescriptorAtomicAdd "atomic_add(self, offsets, value)" [DescriptorMethod]
+        => atomics::reduce_into_block, AtomicKind::Add;
+    /// The bitwise and of a block and memory, into memory.
+    DescriptorAtomicAnd "atomic_and(self, offsets, value)" [DescriptorMethod]
+        => atomics::reduce_into_block, AtomicKind::And;
+    /// The larger of a block and memory, into memory.
+    DescriptorAtomicMax "atomic_max(self, offsets, value)" [DescriptorMethod]
+        => atomics::reduce_into_block, AtomicKind::Max;
+    /// The smaller of a block and memory, into memory.
+    DescriptorAtomicMin "atomic_min(self, offsets, value)" [DescriptorMethod]
+        => atomics::reduce_into_block, AtomicKind::Min;
+    /// The bitwise or of a block and memory, into memory.
+    DescriptorAtomicOr "atomic_or(self, offsets, value)" [DescriptorMethod]
+        => atomics::reduce_into_block, AtomicKind::Or;
+    /// The bitwise exclusive or of a block and memory, into memory.
+    DescriptorAtomicXor "atomic_xor(self, offsets, value)" [DescriptorMethod]
+        => atomics::reduce_into_block, AtomicKind::Xor;
     /// The same as `desc.load(offsets)`.
     LoadTensorDescriptor "load_tensor_descriptor(desc, offsets)" [Root] => descriptor::load;
     /// The same as `desc.store(offsets, value)`.
@@ -751,44 +769,4 @@ pub fn call_builtin<C: Caller + ?Sized>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_row_is_well_formed_and_found() {
-        assert_eq!(
-            SPECS.len(),
-            ROWS.len()
-                + NOT_YET.iter().map(|family| family.signatures.len()).sum::<usize>()
-                + TYPE_METHODS.len()
-        );
-        for row in ROWS {
-            assert!(!row.docs.is_empty(), "{}", row.signature);
-        }
-        for name in TYPE_METHODS {
-            assert!(matches!(language(&format!("dtype.{name}")), Some(LanguageItem::Builtin(_))), "{name}");
-        }
-    }
-
-    #[test]
-    fn paths_have_their_aliases() {
-        let name = |path: &str| match language(path) {
-            Some(LanguageItem::Builtin(spec)) => Some(spec.name),
-            Some(LanguageItem::Library(function)) => Some(function.function),
-            _ => None,
-        };
-        assert_eq!(name("load"), Some("load"));
-        assert_eq!(name("core.load"), Some("load"));
-        assert_eq!(name("math.exp"), Some("exp"));
-        assert_eq!(name("math.tanh"), Some("tanh"));
-        assert_eq!(name("extra.libdevice.tanh"), Some("tanh"));
-        assert_eq!(name("extra.cuda.libdevice.tanh"), Some("tanh"));
-        assert_eq!(name("tanh"), None);
-        assert_eq!(name("standard.sum"), Some("sum"));
-        assert_eq!(name("tensor.to"), Some("to"));
-        assert!(matches!(language("extra.hip.libdevice"), Some(LanguageItem::Module)));
-        assert!(matches!(language("float32"), Some(LanguageItem::Constant(_))));
-        assert!(language("").is_none());
-        assert!(language("nonsense.load").is_none());
-    }
-}
+mod tests;

@@ -1,0 +1,79 @@
+//! Parameters that are declared `tl.const`: pointers to memory that is only read, and what is made of them.
+//!
+//! The IR does not know of them. A pointer is followed to where it comes from within its function; what a function is called
+//! with may be anything to it, unless it says so itself.
+
+use std::sync::Arc;
+
+use ruff_python_ast::Expr;
+use tilewright_ir::{Op, Value};
+
+use super::{IrOperand, Lowerer, template};
+
+/// How far definitions are followed.
+const MOST_STEPS: usize = 256;
+
+/// Whether an annotation says that memory is only read: `tl.const`, `"const *fp32"`.
+fn is_const(annotation: Option<&Expr>) -> bool {
+    match annotation {
+        Some(Expr::Name(name)) => name.id.as_str() == "const",
+        Some(Expr::Attribute(attribute)) => attribute.attr.as_str() == "const",
+        Some(Expr::StringLiteral(text)) => {
+            let text = text.value.to_str().trim();
+            text.starts_with("const ") || text.rsplit('.').next() == Some("const")
+        }
+        Some(Expr::Subscript(subscript)) => is_const(Some(&subscript.value)),
+        _ => false,
+    }
+}
+
+impl Lowerer<'_, '_, '_> {
+    /// Notes what the annotation of a parameter says.
+    pub(super) fn declare_read_only(&mut self, annotation: Option<&Expr>, name: &str, value: &IrOperand) {
+        if is_const(annotation) {
+            let name: Arc<str> = name.into();
+            self.read_only.extend(template::values(value).into_iter().map(|part| (part, name.clone())));
+        }
+    }
+
+    /// The values that a loop or branch gives are read-only as those are that it gets.
+    pub(super) fn pass_on_read_only(&mut self, from: impl Iterator<Item = Value>, to: &[Value]) {
+        if self.read_only.is_empty() {
+            return;
+        }
+        for (from, &to) in from.zip(to) {
+            if let Some(name) = self.read_only_root(from) {
+                self.read_only.insert(to, name);
+            }
+        }
+    }
+
+    /// The parameter that a pointer comes from, if it is declared so.
+    pub(super) fn read_only_root(&self, pointer: Value) -> Option<Arc<str>> {
+        if self.read_only.is_empty() {
+            return None;
+        }
+        let function = &self.builder.function;
+        let mut value = pointer;
+        for _ in 0..MOST_STEPS {
+            if let Some(name) = self.read_only.get(&value) {
+                return Some(name.clone());
+            }
+            let data = &function.insts[function.defining_inst(value)?];
+            match data.op {
+                Op::PtrAdd {}
+                | Op::Splat { .. }
+                | Op::ExpandDims { .. }
+                | Op::Broadcast { .. }
+                | Op::Reshape { .. }
+                | Op::Transpose { .. }
+                | Op::Cast { .. }
+                | Op::Bitcast { .. }
+                | Op::Hint { .. } => value = *data.operands.first()?,
+                // tidy: wildcard because what other ops give is another pointer
+                _ => return None,
+            }
+        }
+        None
+    }
+}
