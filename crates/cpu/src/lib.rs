@@ -23,6 +23,7 @@ mod types;
 
 pub use program::Program;
 pub use run::argument::Argument;
+pub use run::fault::wrapped_offset;
 pub use run::interrupt::Interrupt;
 pub use run::launch::Launch;
 pub use run::{kernels, memory};

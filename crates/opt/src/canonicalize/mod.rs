@@ -89,7 +89,6 @@ impl Canonicalizer<'_> {
             OpFamily::Load => self.load(inst),
             OpFamily::Store => self.store(inst),
             OpFamily::Check if matches!(op, Op::Assert { .. }) => self.assert(inst),
-            OpFamily::Check => self.out.push(inst),
             OpFamily::Promise => self.assume(inst),
             OpFamily::Reduction => {
                 for region in self.function.insts[inst].regions.clone() {
@@ -97,7 +96,8 @@ impl Canonicalizer<'_> {
                 }
                 self.out.push(inst);
             }
-            OpFamily::Barrier
+            OpFamily::Check
+            | OpFamily::Barrier
             | OpFamily::Memory
             | OpFamily::Roles
             | OpFamily::Call
