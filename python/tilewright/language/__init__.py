@@ -26,7 +26,7 @@ _lacking = missing_names(
     "num_programs pair_uniform_to_normal permute philox philox_impl program_id rand rand4x randint randint4x randn "
     "randn4x ravel reduce reduce_or reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn squeeze static_assert "
     "static_print store store_tensor_descriptor sub sum swizzle2d to_tensor topk trans umulhi uint_to_uniform_float "
-    "unsqueeze view where xor_sum zeros zeros_like tensor_descriptor_type tuple_type",
+    "unsqueeze view where xor_sum zeros zeros_like tensor_descriptor_type",
 )
 
 
