@@ -29,7 +29,16 @@ def test_dtypes(name):
 @pytest.mark.parametrize("name", DTYPES[:-1])
 def test_a_kernel_says_the_same_of_a_dtype(name, device):
     dtype = getattr(tl, name)
-    names = ["is_floating", "is_int", "is_int_signed", "is_int_unsigned", "is_fp8", "is_bf16", "is_bool", "is_ptr"]
+    names = [
+        "is_floating",
+        "is_int",
+        "is_int_signed",
+        "is_int_unsigned",
+        "is_fp8",
+        "is_bf16",
+        "is_bool",
+        "is_ptr",
+    ]
     lines = [f"    tl.store(out_ptr + {n}, D.{one}())\n" for n, one in enumerate(names)]
     lines += [f"    tl.store(out_ptr + {len(names)}, D.primitive_bitwidth)\n"]
     kernel = module("@triton.jit\ndef k(out_ptr, D: tl.constexpr):\n" + "".join(lines)).k
@@ -41,7 +50,8 @@ def test_a_kernel_says_the_same_of_a_dtype(name, device):
 def test_tuples():
     values = tl.tuple([1, 2.5, "s"], tl.tuple_type([tl.int32, tl.float32, None], ["a", "b", "c"]))
     assert (values.a, values.b, values[tl.constexpr(2)], len(values)) == (1, 2.5, "s", 3)
-    assert [*(values[:2] + (4,)), *tl.tuple([7]) * 2] == [1, 2.5, 4, 7, 7]
+    first = values[:2]
+    assert [*(first + tl.tuple((4,))), *tl.tuple([7]) * 2] == [1, 2.5, 4, 7, 7]
     values._setitem(tl.constexpr(0), 5)
     assert values == [5, 2.5, "s"]
     assert repr(values) == "(5, 2.5, 's')"

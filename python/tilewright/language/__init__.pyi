@@ -408,7 +408,7 @@ def histogram(input: Any, num_bins: Any, mask: Any=...) -> Any:
     """Not available yet: gathering elements of a tile."""
 
 def inline_asm_elementwise(asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any) -> Any:
-    """Not available yet: inline assembly and functions of your own on each element."""
+    """Not available yet: inline assembly."""
 
 def interleave(a: Any, b: Any) -> Any:
     """Not available yet: joining and splitting tiles."""
@@ -437,7 +437,9 @@ def make_tensor_descriptor(base: Any, shape: Any, strides: Any, block_shape: Any
     """Not available yet: tensor descriptors."""
 
 def map_elementwise(scalar_fn: Any, *args: Any, pack: Any=...) -> Any:
-    """Not available yet: inline assembly and functions of your own on each element."""
+    """A `@jit` function applied to each element of tensors that broadcast, or to elements at one place of several. It has no
+    branches or loops on elements (`tl.where` chooses); what it returns has the shape of the tensors.
+    """
 
 def max(input: Any, axis: Any=..., return_indices: Any=..., return_indices_tie_break_left: Any=..., keep_dims: Any=...) -> Any:
     """The largest element along an axis, or of all; with its position if asked, the first one of equal elements unless

@@ -8,6 +8,7 @@ mod attribute;
 mod convert;
 mod library;
 mod machine;
+mod map;
 mod math;
 mod memory;
 mod not_yet;

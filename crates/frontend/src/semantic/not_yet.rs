@@ -88,12 +88,9 @@ pub(super) static NOT_YET: &[Family] = &[
         ],
     },
     Family {
-        docs: &["inline assembly and functions of your own on each element"],
+        docs: &["inline assembly"],
         places: ROOT,
-        signatures: &[
-            "inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)",
-            "map_elementwise(scalar_fn, *args, pack=1)",
-        ],
+        signatures: &["inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)"],
     },
     Family {
         docs: &["products of scaled 4- and 8-bit matrices"],
