@@ -16,6 +16,16 @@ def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+
+@triton.jit
+def joins(x_ptr, n):
+    i = tl.arange(0, 8)
+    tl.store(x_ptr + i, 1.0, mask=(i < n) and (i > 3))
+
+@triton.jit
+def chains(x_ptr, n):
+    i = tl.arange(0, 8)
+    tl.store(x_ptr + i, 1.0, mask=i < n & i > 3)
 """
 
 # Ctrl-C, running out of memory and what needs a GPU have tests of their own.

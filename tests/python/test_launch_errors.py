@@ -280,7 +280,7 @@ def test_read_only_arrays_are_read_and_not_written(fill):
           |
           = note: the memory of `x_ptr` is shared with others while the kernel runs
           = note: in program (0, 0, 0), at element [0] of the tile
-          = help: pass memory that may be written: `&mut` in Rust, a copy of a read-only array in Python
+          = help: pass memory that may be written: `&mut` in Rust, `array.copy()` in Python
         """,
     )
     np.testing.assert_array_equal(frozen, np.arange(8))

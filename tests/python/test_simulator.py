@@ -194,7 +194,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, so that it stays inside where
             "tl.store(out_ptr + i, tl.load(x_ptr + i * stride, mask=i < n), mask=i < n)",
             "writes here",
             "the memory of `out_ptr` is shared with others while the kernel runs",
-            "pass memory that may be written: `&mut` in Rust, a copy of a read-only array in Python",
+            "pass memory that may be written: `&mut` in Rust, `array.copy()` in Python",
         ),
         (
             "made_up[(1,)](2**40, out)",

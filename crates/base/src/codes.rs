@@ -93,6 +93,9 @@ codes! {
     "TW0023" GlobalNotConstexpr Compilation "global variable is not a constexpr";
     "TW0024" NotOnThisDevice Unsupported "feature not available on this device";
     "TW0025" MalformedIr Compilation "malformed IR text";
+    // Legal, and seldom what was meant.
+    "TW0050" AndOfTiles Warning "'and' or 'or' of tiles";
+    "TW0051" ChainedComparison Warning "'&' or '|' within a chained comparison";
     // 01xx: the launch.
     "TW0101" MissingArgument LaunchType "missing argument at launch";
     "TW0102" UnknownOption LaunchKey "unknown launch option";

@@ -25,6 +25,7 @@ mod types;
 pub use assembly::{Assembler, Assembly, AssemblyCode, AssemblyError, AssemblyFault};
 pub use program::Program;
 pub use run::argument::Argument;
+pub use run::fault::wrapped_offset;
 pub use run::interrupt::Interrupt;
 pub use run::launch::Launch;
 pub use run::{kernels, memory};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tilewright_base::SourceFile;
+use tilewright_base::{Diagnostic, SourceFile, SourceMap};
 
 use crate::lower::parse::Tree;
 use crate::tuple::{Fields, Tuple};
@@ -188,6 +188,11 @@ pub trait Host {
 
     /// Prints text for the user while a kernel is compiled (`tl.static_print`); it ends in its own newline.
     fn print(&mut self, text: &str);
+
+    /// Warns of what is legal in a kernel, and seldom what was meant. A host without Python writes it to its errors.
+    fn warn(&mut self, diagnostic: &Diagnostic, sources: &SourceMap) {
+        eprintln!("{}", diagnostic.render(sources, tilewright_base::Color::Never));
+    }
 
     /// Whether the user wants no more of it (Ctrl-C). It is asked now and then while a kernel is lowered, and ends that with
     /// one finding of the code `Interrupted`.

@@ -245,7 +245,7 @@ def k(x_ptr, n):
             9 |             break
               |             ^^^^^
               |
-              = help: all programs of a tile run the same iterations: use `while` with the condition, or mask the rest
+              = help: a loop runs to its end: put the condition for going on into `while`, as in `while (i < n) & (found == 0):`; or leave out what must not happen any more, with `if` for scalars and `tl.where` or a mask for tiles
 
             error[TW0003]: 'continue' in a kernel
               --> k.py:10:9
@@ -253,7 +253,7 @@ def k(x_ptr, n):
             10 |         continue
                |         ^^^^^^^^
                |
-               = help: put the rest of the body under an `if`, or mask it
+               = help: put the rest of the body under an `if` with the opposite condition; for tiles, mask it or choose with `tl.where`
 
             error[TW0003]: 'return' inside a loop in a kernel
               --> k.py:12:9

@@ -178,6 +178,8 @@ def k(x_ptr, n):
                |
             11 |     sorted((1, 2))
                |     ^^^^^^
+               |
+               = help: a tile is sorted by `tl.sort(x)`
 
             error[TW0010]: int32 cannot be called
               --> k.py:12:5

@@ -120,7 +120,7 @@ def k(x_ptr, n):
                |         ^^^^^ fp32 here
                |
                = note: found fp32 at the end of the loop's body, expected int32
-               = help: give 'count' its final type before the loop, or convert one of them, for example with `.to(tl.int32)`
+               = help: give 'count' its final type before the loop, as in `count = 0.0`
         "#]],
     );
 }
@@ -150,7 +150,7 @@ def k(x_ptr, n):
                |         ^^^ fp32[64] here
                |
                = note: found fp32[64] at the end of the loop's body, expected fp32
-               = help: give 'acc' its final shape before the loop, for example with tl.zeros
+               = help: give 'acc' its final type before the loop, as in `acc = tl.zeros((64,), tl.float32)`
 
             error[TW0011]: 'best' changes its type from one iteration to the next
               --> k.py:11:9

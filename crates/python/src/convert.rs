@@ -441,6 +441,10 @@ impl<'a, 'py> Converter<'a, 'py> {
     }
 
     fn array(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
+        if object.get_type().name()?.to_cow()? == "MaskedArray" {
+            let hint = "a kernel would read what is masked: pass `x.filled(value)`, and the mask as an array of its own";
+            return Err(self.invalid(index, "a masked array of numpy", hint));
+        }
         match array::read(object) {
             Ok(tensor) => Ok(pointer(&tensor)),
             Err(unfit) => Err(self.unfit(index, unfit, "array")),
@@ -520,6 +524,11 @@ impl<'a, 'py> Converter<'a, 'py> {
                 let hint = "convert it to a type that kernels have, such as float32 or int32";
                 self.invalid(index, &format!("{article} {what} of {name}"), hint)
             }
+            Unfit::Negated => self.invalid(
+                index,
+                "a view that torch negates when it reads it, which a kernel would not",
+                "pass `x.resolve_neg()`, which is a copy",
+            ),
             Unfit::Device(found) => {
                 let selected = crate::device::selected(self.py).ok().flatten();
                 let expected = selected.unwrap_or_default().memory().to_string();

@@ -30,6 +30,17 @@ struct DlTensor {
 }
 
 impl DlTensor {
+    /// Whether no two elements lie side by side.
+    fn has_no_unit_stride(&self) -> bool {
+        let rank = usize::try_from(self.ndim).unwrap_or(0);
+        if self.strides.is_null() || rank == 0 {
+            return rank == 0;
+        }
+        // SAFETY: by DLPack's specification, strides that are given have `ndim` items.
+        let strides = unsafe { std::slice::from_raw_parts(self.strides, rank) };
+        !strides.contains(&1)
+    }
+
     /// The type of its elements, if kernels take it.
     fn dtype(&self) -> Option<Dtype> {
         Some(match (self.code, self.bits, self.lanes) {
@@ -167,6 +178,17 @@ struct ExchangeTable {
     describe: Option<Describe>,
 }
 
+/// What torch says of a tensor in C.
+pub(crate) struct Described {
+    pub(crate) device: Device,
+    pub(crate) dtype: Dtype,
+    /// Of the first element.
+    pub(crate) address: usize,
+    /// Whether torch may negate the elements when it reads them, of which DLPack says nothing: it does so for the imaginary
+    /// parts of conjugated numbers, which do not lie side by side.
+    pub(crate) may_be_negated: bool,
+}
+
 /// Describes a tensor; what is written is valid as long as the tensor is not changed. Other than 0 it has raised.
 type Describe = unsafe extern "C" fn(tensor: *mut ffi::PyObject, description: *mut DlTensor) -> c_int;
 
@@ -192,7 +214,7 @@ impl Exchange {
     /// # Safety
     /// The object is an instance of the class that offers the function.
     #[inline]
-    pub(crate) unsafe fn describe(self, tensor: &Bound<'_, PyAny>) -> Option<(Device, Dtype, usize)> {
+    pub(crate) unsafe fn describe(self, tensor: &Bound<'_, PyAny>) -> Option<Described> {
         let mut description = MaybeUninit::uninit();
         // SAFETY: the caller says that the function is for this object; it writes the description, or raises.
         let tensor = unsafe {
@@ -203,6 +225,11 @@ impl Exchange {
             description.assume_init()
         };
         let device = dl_device(tensor.device_type, tensor.device_id).ok()?;
-        Some((device, tensor.dtype()?, tensor.address()?))
+        Some(Described {
+            device,
+            dtype: tensor.dtype()?,
+            address: tensor.address()?,
+            may_be_negated: tensor.has_no_unit_stride(),
+        })
     }
 }

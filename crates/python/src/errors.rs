@@ -25,8 +25,14 @@ pub(crate) fn raised<T, E: Into<Error>>(py: Python<'_>, result: Result<T, E>) ->
 /// be errors.
 #[cold]
 pub(crate) fn warn(py: Python<'_>, warning: &Error) -> PyResult<()> {
+    warn_text(py, &warning.render(Color::Never))
+}
+
+/// The same of a text.
+#[cold]
+pub(crate) fn warn_text(py: Python<'_>, text: &str) -> PyResult<()> {
     let class = py.import(intern!(py, "tilewright.errors"))?.getattr(intern!(py, "LaunchWarning"))?;
-    let text = CString::new(warning.render(Color::Never).replace('\0', ""))?;
+    let text = CString::new(text.replace('\0', ""))?;
     PyErr::warn(py, &class, &text, 1)
 }
 

@@ -7,11 +7,13 @@ use pyo3::exceptions::{PyAttributeError, PyException};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyModule, PySet, PyString, PyTuple, PyType};
+use tilewright_base::{Color, Diagnostic, SourceMap};
 use tilewright_frontend::{
     Aggregate, Constant, FunctionRef, FunctionSource, Host, HostValue, Member, NamedTuple, ObjectRef,
 };
 
 use crate::aggregate;
+use crate::errors::warn_text;
 use crate::kernel::JitKernel;
 use crate::objects::{
     as_constant, classify, constant, function, host_value_to_python, named_tuple, object, to_python,
@@ -172,7 +174,7 @@ impl Host for PyHost {
     fn source(&mut self, number: FunctionRef) -> Result<FunctionSource, String> {
         Python::attach(|py| {
             let kernel = function(py, number).ok_or("the function does not exist any more")?;
-            kernel.get().source().cloned().ok_or_else(|| "the function has no source".into())
+            kernel.get().source().ok_or_else(|| "the function has no source".into())
         })
     }
 
@@ -279,6 +281,23 @@ impl Host for PyHost {
         Python::attach(|py| {
             if let Err(error) = write(py, text) {
                 error.write_unraisable(py, None);
+            }
+        });
+    }
+
+    fn warn(&mut self, diagnostic: &Diagnostic, sources: &SourceMap) {
+        static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let text = diagnostic.render(sources, Color::Never);
+        {
+            let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+            if warned.contains(&text) {
+                return;
+            }
+            warned.push(text.clone());
+        }
+        Python::attach(|py| {
+            if let Err(error) = warn_text(py, &text) {
+                self.lock().raised.get_or_insert(error);
             }
         });
     }

@@ -1,7 +1,7 @@
 //! `JitKernel`, the base of Python's `JITFunction`.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -37,7 +37,8 @@ pub(crate) struct JitKernel {
 /// What the decorator knows.
 struct Definition {
     function: FunctionRef,
-    source: FunctionSource,
+    /// Test suites rewrite it.
+    source: RwLock<FunctionSource>,
     parameters: Vec<Parameter>,
     debug: bool,
 }
@@ -132,7 +133,7 @@ impl JitKernel {
         let file = SourceFile { name: file, text, first_line, removed_columns };
         let definition = Definition {
             function: register_function(slf)?,
-            source: FunctionSource { name, file: Arc::new(file), offset: 0, noinline },
+            source: RwLock::new(FunctionSource { name, file: Arc::new(file), offset: 0, noinline }),
             parameters: parameters.collect(),
             debug,
         };
@@ -140,6 +141,17 @@ impl JitKernel {
             .definition
             .set(definition)
             .map_err(|_| PyRuntimeError::new_err("the function is defined already"))
+    }
+
+    /// Gives the function another text. What was compiled is forgotten; who calls the function and was compiled before keeps
+    /// the old one.
+    fn _replace_text(&self, text: String) {
+        if let Some(definition) = self.definition.get() {
+            let mut source = definition.source.write().unwrap_or_else(PoisonError::into_inner);
+            let file = SourceFile { text, ..SourceFile::clone(&source.file) };
+            source.file = Arc::new(file);
+        }
+        self.clear_cache();
     }
 
     /// Sets the functions that are called with the arguments before each launch.
@@ -218,8 +230,9 @@ impl JitKernel {
     }
 
     /// Its source.
-    pub(crate) fn source(&self) -> Option<&FunctionSource> {
-        self.definition.get().map(|definition| &definition.source)
+    pub(crate) fn source(&self) -> Option<FunctionSource> {
+        let definition = self.definition.get()?;
+        Some(definition.source.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// The functions that are called before each launch.
@@ -257,7 +270,7 @@ fn make_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
     let mut signature = Signature {
         name: kernel.getattr(intern!(py, "__name__"))?.extract::<String>()?.into(),
         parameters: definition.parameters.clone(),
-        source: Some(definition.source.clone()),
+        source: Some(definition.source.read().unwrap_or_else(PoisonError::into_inner).clone()),
     };
     let given = kernel.getattr(intern!(py, "signature"))?.getattr(intern!(py, "parameters"))?;
     let mut defaults = Vec::new();

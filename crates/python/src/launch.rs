@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyTuple};
 use pyo3::{Borrowed, intern};
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
@@ -152,12 +152,36 @@ impl<'py> Prepared<'_, 'py> {
         }
         // The user may have pressed Ctrl-C meanwhile.
         py.check_signals()?;
-        let handle = compiled.map_err(|error| failure(py, error, caught))?;
+        let handle = compiled.map_err(|error| failure(py, self.blame_list(error), caught))?;
         self.state.warn_of_options(py, &handle)?;
         if hooks::around_compilations() {
             call_hook("after_compile")?;
         }
         Ok(Some(handle))
+    }
+
+    /// A list of numbers is a tuple to a kernel. Where the kernel uses it as a tensor, the launch is at fault.
+    #[cold]
+    fn blame_list(&self, error: Error) -> Error {
+        let Error::Diagnostics(failure) = &error else { return error };
+        let is_about_tuple = failure.diagnostics.iter().any(|found| found.message.contains("found a tuple"));
+        if !is_about_tuple {
+            return error;
+        }
+        for index in 0..self.binding.parameters.len() {
+            let argument = self.argument(index);
+            let Some(list) = argument.as_ref().and_then(|object| object.cast::<PyList>().ok()) else {
+                continue;
+            };
+            let is_number =
+                |item: &Bound<'_, PyAny>| item.is_instance_of::<PyInt>() || item.is_instance_of::<PyFloat>();
+            if !list.is_empty() && list.iter().all(|item| is_number(&item)) {
+                let found = format!("a list of {} numbers, and is used as a tensor", list.len());
+                let hint = "make memory of it: `torch.tensor([…])`, `numpy.array([…])`; a list is a tuple to a kernel";
+                return self.state.kernel.signature().invalid_argument(index, "", &found, hint);
+            }
+        }
+        error
     }
 
     /// The options that the call sets.

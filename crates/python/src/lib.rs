@@ -84,6 +84,7 @@ mod _native {
 
     /// What kernels print comes after what Python printed before the launch.
     #[pymodule_init]
+    #[expect(clippy::unnecessary_wraps, reason = "Python takes a result")]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
         tilewright_base::output::before_printing(crate::flush_output);
         Ok(())

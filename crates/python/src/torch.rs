@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyString, PyType};
 use tilewright_ir::Dtype;
 use tilewright_runtime::Device;
 
-use crate::dlpack::Exchange;
+use crate::dlpack::{Described, Exchange};
 
 /// A module, if it has been imported. Launches ask, so this raises nothing.
 pub(crate) fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
@@ -139,7 +139,7 @@ impl Torch {
 
     /// What torch says in C of a plain tensor; nothing where only its attributes say what is unusual.
     #[inline]
-    fn describe(&self, tensor: &Bound<'_, PyAny>) -> Option<(Device, Dtype, usize)> {
+    fn describe(&self, tensor: &Bound<'_, PyAny>) -> Option<Described> {
         let exchange = self.exchange.filter(|_| self.is_plain_tensor(tensor))?;
         // SAFETY: it is a tensor, and the function is that of their class.
         unsafe { exchange.describe(tensor) }
@@ -214,6 +214,8 @@ pub(crate) enum Unfit {
     Malformed(String),
     /// It has no memory of its own.
     NoMemory,
+    /// What is in memory are not its elements: torch negates them when it reads them.
+    Negated,
     /// Python raised this.
     Raised(PyErr),
 }
@@ -227,10 +229,16 @@ impl From<PyErr> for Unfit {
 /// Reads what a kernel needs of a tensor.
 #[inline]
 pub(crate) fn read(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
-    let (device, dtype, address) = match torch.describe(tensor) {
+    let Described { device, dtype, address, may_be_negated } = match torch.describe(tensor) {
         Some(found) => found,
         None => by_attributes(torch, tensor)?,
     };
+    if may_be_negated
+        && dtype.is_float()
+        && tensor.call_method0(intern!(tensor.py(), "is_neg"))?.is_truthy()?
+    {
+        return Err(Unfit::Negated);
+    }
     let allocation = match device {
         Device::Cuda(_) => (0, 0),
         _ => allocation(tensor).map_err(without_memory)?,
@@ -239,7 +247,7 @@ pub(crate) fn read(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Tensor, U
 }
 
 /// Where a tensor is, the type of its elements, and the address of the first.
-fn by_attributes(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<(Device, Dtype, usize), Unfit> {
+fn by_attributes(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Described, Unfit> {
     let py = tensor.py();
     let is = |name: &Bound<'_, PyString>| tensor.getattr(name)?.is_truthy();
     let is_on_gpu = torch.current_stream.is_some() && is(intern!(py, "is_cuda"))?;
@@ -254,7 +262,7 @@ fn by_attributes(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<(Device, Dt
     } else {
         Device::Cpu
     };
-    Ok((device, dtype, address))
+    Ok(Described { device, dtype, address, may_be_negated: true })
 }
 
 /// What torch says of a tensor that has no memory of its own, such as a sparse one.

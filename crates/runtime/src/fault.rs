@@ -93,10 +93,13 @@ fn out_of_bounds(
     if let Some(argument) = &found.argument {
         let (name, offset) = (&argument.name, argument.bad_element(target));
         let diagnostic = Diagnostic::new(Code::OutOfBounds, format!("{noun} out of bounds of `{name}`"));
-        return found
+        let diagnostic = found
             .locate(diagnostic, line, &format!("{verb} element {offset} of `{name}`"))
-            .note(format!("{}; the offset is {offset}", argument.bounds()))
-            .hint(mask);
+            .note(format!("{}; the offset is {offset}", argument.bounds()));
+        return match tilewright_cpu::wrapped_offset(offset, argument.end_element()) {
+            Some((note, hint)) => diagnostic.note(note).hint(hint),
+            None => diagnostic.hint(mask),
+        };
     }
     let is_null = target.address < NULL_PAGE;
     let place = if is_null { "a null pointer" } else { "outside of the memory of every argument" };
@@ -134,7 +137,7 @@ fn read_only(found: &Found, line: Option<Span>) -> Diagnostic {
     found
         .locate(diagnostic, line, "writes here")
         .note(format!("{whose} is shared with others while the kernel runs"))
-        .hint("pass memory that may be written: `&mut` in Rust, a copy of a read-only array in Python")
+        .hint("pass memory that may be written: `&mut` in Rust, `array.copy()` in Python")
 }
 
 fn misaligned(found: &Found, target: MemoryAccess, line: Option<Span>) -> Diagnostic {

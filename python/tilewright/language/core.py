@@ -7,15 +7,17 @@ import enum
 from tilewright import _native
 from tilewright.language._aggregate import *  # noqa: F403
 from tilewright.language._aggregate import __all__ as _aggregate_names
-from tilewright.language._builtin import LanguageFunction, functions
+from tilewright.language._builtin import NAMES, LanguageFunction, functions
 from tilewright.language._constexpr import *  # noqa: F403
 from tilewright.language._constexpr import __all__ as _constexpr_names
+from tilewright.language._constexpr import _unwrap_if_constexpr
 from tilewright.language._types import *  # noqa: F403
 from tilewright.language._types import __all__ as _type_names
+from tilewright.language._types import base_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, NoReturn, TypeVar
 
     _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -56,10 +58,72 @@ class tensor_descriptor(tensor_descriptor_base):
     """A tensor in memory that is accessed by blocks, made inside a kernel."""
 
 
-class tuple(_OnlyInKernels, base_value):
-    """A tuple with values at run time of a kernel."""
+class tuple_type(base_type):
+    """The type of a tuple: those of its items, and the names of its fields."""
+
+    def __init__(self, types: Iterable[Any], fields: Iterable[str] | None = None) -> None:
+        self.types = [*types]
+        self.fields = None if fields is None else [*fields]
+        self.name = f"[{','.join(str(item) for item in self.types)}]"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.types)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.types[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple_type) and (self.types, self.fields) == (other.types, other.fields)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def mangle(self) -> str:
+        """The part of a mangled name that stands for this type."""
+        return f"T{'_'.join(item.mangle() for item in self.types)}T"
+
+
+class tuple(list, base_value):  # type: ignore[type-arg]
+    """A tuple; in a kernel, its items may be values at run time. On the host it is a list of its items."""
 
     _tilewright_path = "tuple"
+
+    def __init__(self, args: Iterable[Any] = (), type: Any = None) -> None:
+        super().__init__(args)
+        self.type = tuple_type([getattr(item, "type", None) for item in self]) if type is None else type
+
+    @property
+    def values(self) -> list[Any]:
+        """The items."""
+        return [*self]
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(_unwrap_if_constexpr(index))
+        return tuple(found) if isinstance(found, list) and not isinstance(found, tuple) else found
+
+    def __getattr__(self, name: str) -> Any:
+        fields = getattr(self.__dict__.get("type"), "fields", None) or []
+        if name in fields:
+            return self[fields.index(name)]
+        raise AttributeError(name)
+
+    def _setitem(self, index: Any, value: Any) -> None:
+        self[_unwrap_if_constexpr(index)] = value
+
+    def __add__(self, other: Any) -> tuple:
+        return tuple([*self, *other])
+
+    def __mul__(self, times: Any) -> tuple:
+        return tuple(self.values * _unwrap_if_constexpr(times))
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash((*self,))
+
+    def __repr__(self) -> str:
+        return f"({', '.join(repr(item) for item in self)}{',' if len(self) == 1 else ''})"
 
 
 class range:
@@ -184,7 +248,13 @@ _NAMES = [
     "tensor_descriptor",
     "tensor_descriptor_base",
     "tuple",
+    "tuple_type",
 ]
+
+# What programs may ask a tensor for; only kernels can call it.
+for _path, (_parameters, _doc, _is_method) in NAMES.items():
+    if _is_method:
+        setattr(tensor, _path.rpartition(".")[2], LanguageFunction(_path, _parameters, _doc))
 
 # The compiler's table has the classes as well: inside kernels, some are called like functions.
 _FUNCTIONS = {name: function for name, function in functions().items() if name not in _NAMES}

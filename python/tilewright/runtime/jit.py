@@ -144,6 +144,12 @@ class JITCallable:
         at = self._src.find("def ")
         return self._src[max(at, 0) :]
 
+    @src.setter
+    def src(self, _value: str) -> None:
+        raise AttributeError(
+            "src is not set directly: call _unsafe_update_src(text), which forgets what was compiled"
+        )
+
     @property
     def raw_src(self) -> list[str]:
         """The lines of the source, decorators included."""
@@ -280,6 +286,15 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
             ],
         )
 
+    def _unsafe_update_src(self, new_src: str) -> None:
+        """Replaces the source, from the ``def`` on, and forgets what was compiled.
+
+        The parameters stay those of the function. Kernels that call it and were compiled before keep what they have.
+        """
+        self._src = new_src
+        self.hash = None
+        self._replace_text(new_src)
+
     @property
     def cache_key(self) -> str:
         """A digest of the source and where it stands, of what it reads of the program, and of tilewright's version."""
@@ -373,11 +388,16 @@ def _source(fn: Callable[..., Any]) -> tuple[str, int, int]:
     try:
         lines, first_line = inspect.getsourcelines(fn)
     except (OSError, TypeError) as error:
-        raise LaunchValueError(
-            f"the source of '{getattr(fn, '__name__', fn)}' is not available: @triton.jit compiles the source of a "
-            "function, so it must be defined in a file or in a notebook cell, not in exec(), at the prompt or with "
-            "python -c (tilewright run -c finds it)"
-        ) from error
+        from tilewright.runtime._typed_source import source_lines
+
+        found = source_lines(fn)
+        if found is None:
+            raise LaunchValueError(
+                f"the source of '{getattr(fn, '__name__', fn)}' is not available: @triton.jit compiles the source of a "
+                "function, so it must be defined in a file or in a notebook cell, or the text that is given to exec() "
+                "must still be the value of a variable"
+            ) from error
+        lines, first_line = found
     indentation = len(lines[0]) - len(lines[0].lstrip())
     prefix = lines[0][:indentation]
     # Lines that are indented less are comments, or continue a string or an expression: they stay as they are.

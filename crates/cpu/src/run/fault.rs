@@ -154,9 +154,7 @@ impl Fault {
                     "writes here",
                 )
                 .note(format!("the memory of `{name}` is shared with others while the kernel runs"))
-                .hint(
-                    "pass memory that may be written: `&mut` in Rust, a copy of a read-only array in Python",
-                );
+                .hint("pass memory that may be written: `&mut` in Rust, `array.copy()` in Python");
         }
         let size = access.size as i64;
         let elements = |address: u64| address.wrapping_sub(base) as i64;
@@ -171,12 +169,32 @@ impl Fault {
             format!("`{name}` has the elements {first} to {}: {} bytes", last - 1, region.len())
         };
         let call = if access.is_store { "tl.store(…, mask=…)" } else { "tl.load(…, mask=…)" };
-        self.located(program, Code::OutOfBounds, message, &label)
-            .note(format!("{bounds}; the offset is {offset}"))
-            .hint(format!(
-                "mask the access, `{call}`, so that it stays inside where the tile reaches over the end"
-            ))
+        let diagnostic = self
+            .located(program, Code::OutOfBounds, message, &label)
+            .note(format!("{bounds}; the offset is {offset}"));
+        if let Some((note, hint)) = wrapped_offset(offset, last) {
+            return diagnostic.note(note).hint(hint);
+        }
+        diagnostic.hint(format!(
+            "mask the access, `{call}`, so that it stays inside where the tile reaches over the end"
+        ))
     }
+}
+
+/// What to say of an offset that 32-bit arithmetic may have wrapped to: it is far from the elements, which end before `last`.
+pub fn wrapped_offset(offset: i64, last: i64) -> Option<(String, &'static str)> {
+    const HINT: &str = "compute it in 64 bits, before it is multiplied: `row.to(tl.int64) * stride`";
+    if offset < -(1 << 20) {
+        let unwrapped = offset + (1 << 32);
+        return Some((
+            format!("int32 wraps at 2147483647: in 64 bits the offset may have been {unwrapped}"),
+            HINT,
+        ));
+    }
+    (offset - last > 1 << 28).then(|| {
+        let note = "int32 wraps at 2147483647: in 64 bits the offset may have been another";
+        (note.to_owned(), HINT)
+    })
 }
 
 struct Access {

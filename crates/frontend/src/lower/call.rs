@@ -137,7 +137,13 @@ impl<'a> Lowerer<'a, '_, '_> {
                 }
             }
             Operand::Callable(object) => {
-                let what = self.session.host.describe(*object);
+                let name = self.session.sources.text(callee_span).to_owned();
+                // A function of a module is called as the kernel writes it.
+                let what = if name.contains('.') {
+                    format!("'{name}'")
+                } else {
+                    self.session.host.describe(*object)
+                };
                 let message = format!("{what} is plain Python, which a kernel cannot call");
                 let diagnostic = Diagnostic::at(Code::NotCallable, callee_span, message);
                 let hint = self.namesake(callee_span).unwrap_or_else(|| {
@@ -216,11 +222,14 @@ impl<'a> Lowerer<'a, '_, '_> {
     /// Advice where a function of another module is called, such as `math.exp`, and the language has one of this name.
     fn namesake(&self, callee: Span) -> Option<String> {
         let (_, name) = self.session.sources.text(callee).rsplit_once('.')?;
-        match self.language(name)? {
-            LanguageItem::Builtin(_) | LanguageItem::Library(_) => {
+        match self.language(name) {
+            Some(LanguageItem::Builtin(_) | LanguageItem::Library(_)) => {
                 Some(format!("use `tl.{name}`, or decorate the function with @triton.jit if it is yours"))
             }
-            LanguageItem::Module | LanguageItem::Constant(_) | LanguageItem::Special(_) => None,
+            Some(LanguageItem::Module | LanguageItem::Constant(_) | LanguageItem::Special(_)) => None,
+            None => super::advice::instead(name).map(|instead| {
+                format!("functions of other libraries run on the host; a kernel has {instead}")
+            }),
         }
     }
 

@@ -170,8 +170,15 @@ impl<'a> Lowerer<'a, '_, '_> {
         if let Some(result) = self.object_binary(operator, left, right, span) {
             return result;
         }
-        if let (Operand::Constant(left), Operand::Constant(right)) = (left, right) {
-            return self.evaluated(constexpr::binary(operator, left, right), span);
+        if let (Operand::Constant(one), Operand::Constant(other)) = (left, right) {
+            return constexpr::binary(operator, one, other).map(Operand::Constant).map_err(|message| {
+                let nones = [(one, left_at), (other, right_at)].into_iter();
+                let nones: Vec<&'a Expr> =
+                    nones.filter(|(value, _)| **value == Constant::None).map(|(_, at)| at).collect();
+                let diagnostic = Diagnostic::at(Code::ConstexprError, span, message);
+                let diagnostic = self.explain_none(diagnostic, &nones);
+                self.report(diagnostic)
+            });
         }
         if let (Some(items), Some(more)) = (template::items(left), template::items(right))
             && operator == BinaryOperator::Add
@@ -221,6 +228,7 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     /// A comparison; `a < b < c` evaluates each operand once and joins the parts with `and`.
     fn comparison(&mut self, compare: &'a ExprCompare, span: Span) -> Lower<IrOperand> {
+        self.warn_of_chain(compare, span);
         let mut left = self.expression(&compare.left);
         let mut left_at = &*compare.left;
         let mut all: Option<Lower<IrOperand>> = None;
@@ -238,6 +246,30 @@ impl<'a> Lowerer<'a, '_, '_> {
             (left, left_at) = (right, right_at);
         }
         all.unwrap_or(Err(Reported))
+    }
+
+    /// Warns of `i < n & i > 3`: `&` binds closer than comparisons do.
+    fn warn_of_chain(&mut self, compare: &'a ExprCompare, span: Span) {
+        let operands = std::iter::once(&*compare.left).chain(&compare.comparators);
+        let is_bitwise = |operand: &&Expr| match operand {
+            Expr::BinOp(binary) => matches!(binary.op, Operator::BitAnd | Operator::BitOr),
+            _ => false,
+        };
+        let Some(operand) = operands.into_iter().find(is_bitwise).filter(|_| compare.ops.len() > 1) else {
+            return;
+        };
+        let at = self.span_of(operand);
+        let before = self.session.sources.text(Span { end: at.start, ..span }).trim_end();
+        if before.ends_with('(') {
+            return;
+        }
+        let text = self.session.sources.text(at).to_owned();
+        let message = format!("`{text}` is one operand of a chained comparison");
+        let diagnostic = Diagnostic::at(Code::ChainedComparison, span, message)
+            .secondary(at, "this is computed first")
+            .note("`&` and `|` bind closer than `<`, `>` and `==`; `a < b > c` is `(a < b) and (b > c)`")
+            .hint("put each comparison in parentheses: `(i < n) & (i > 3)`");
+        self.session.warn(diagnostic);
     }
 
     fn compare(
@@ -343,6 +375,21 @@ impl<'a> Lowerer<'a, '_, '_> {
                 return Ok(if decided { constant.clone().into() } else { other.clone() });
             }
             _ => {}
+        }
+        if let (Operand::Tensor(one), Operand::Tensor(other), [Some(_), Some(right_at)]) =
+            (left, right, parts)
+        {
+            let shape = |value| self.builder.function.ty(value).clone();
+            let (one, other) = (shape(*one), shape(*other));
+            if !one.is_scalar() || !other.is_scalar() {
+                let (word, sign) = if stops_at { ("or", '|') } else { ("and", '&') };
+                let diagnostic =
+                    Diagnostic::at(Code::AndOfTiles, span, format!("'{word}' of tiles evaluates both"))
+                        .secondary(self.span_of(*right_at), format!("this is {other}, and evaluated in any case"))
+                        .note(format!("it is taken element by element, as `{sign}` is; Python's '{word}' would choose one of the two"))
+                        .hint(format!("write `(a) {sign} (b)`, each comparison in parentheses"));
+                self.session.warn(diagnostic);
+            }
         }
         let operator = if stops_at { BooleanOperator::Or } else { BooleanOperator::And };
         let result = semantic::boolean(self, operator, left, right);
@@ -511,6 +558,17 @@ impl<'a> Lowerer<'a, '_, '_> {
             return Err(self.not_constant(self.span_of(part), part, &index_value, "the index of a tuple"));
         };
         match value {
+            Operand::Constant(Constant::Tuple(items)) if items.is_empty() => {
+                let message = format!("index {index} is out of range for 0 items");
+                let diagnostic = Diagnostic::at(Code::ConstexprError, span, message);
+                Err(self.report(match self.session.sources.text(span).split_once(".shape") {
+                    Some((owner, _)) => diagnostic
+                        .note(format!("'{owner}' is a scalar or a pointer, whose shape is ()"))
+                        .note("a kernel gets the address of a tensor's first element, and nothing else of the tensor")
+                        .hint(format!("pass the extent as an argument of the launch: `{owner}.shape[{index}]`")),
+                    None => diagnostic,
+                }))
+            }
             Operand::Constant(constant) => self.evaluated(constexpr::subscript(constant, &index), span),
             Operand::Tuple(items) => {
                 let places =

@@ -365,6 +365,21 @@ impl<'a> Lowerer<'a, '_, '_> {
         let (expected, found) = (template::describe(first.1), template::describe(last.1));
         let message = format!("'{name}' changes its type from one iteration to the next");
         let hint = match (first.1, last.1) {
+            (Operand::Tensor(before), Operand::Tensor(after))
+                if before.is_scalar() && template::tl_name_of(after).is_some() =>
+            {
+                let dtype = template::tl_name_of(after).unwrap_or_default();
+                let value = if !after.is_scalar() {
+                    let extents: Vec<String> = after.shape.iter().map(u32::to_string).collect();
+                    let comma = if extents.len() == 1 { "," } else { "" };
+                    format!("tl.zeros(({}{comma}), tl.{dtype})", extents.join(", "))
+                } else if dtype == "float32" {
+                    "0.0".to_owned()
+                } else {
+                    format!("tl.full((), 0, tl.{dtype})")
+                };
+                format!("give '{name}' its final type before the loop, as in `{name} = {value}`")
+            }
             (Operand::Tensor(before), Operand::Tensor(after)) if before.element != after.element => {
                 let how = template::how_to_unify(first.1, last.1);
                 format!("give '{name}' its final type before the loop, or {how}")

@@ -4,6 +4,7 @@
 //! `branch.rs` and `loops.rs` walk statements; `expression.rs`, `call.rs` and `python.rs` evaluate expressions;
 //! `aggregate.rs` makes instances of users' classes; `names.rs` resolves names; `scope.rs` is what a name stands for at a point; `report.rs` words findings.
 
+mod advice;
 mod aggregate;
 mod branch;
 mod budget;
@@ -139,6 +140,8 @@ pub(crate) struct Session<'h> {
     specialisations: Specialisations,
     functions: PrimaryMap<FuncId, Function>,
     diagnostics: Vec<Diagnostic>,
+    /// The places that were warned of.
+    warned: Vec<Option<Span>>,
     /// The calls that are being lowered, outermost first.
     frames: Vec<Frame>,
     /// Open levels of expressions, statements and calls.
@@ -157,6 +160,7 @@ impl<'h> Session<'h> {
             specialisations: Specialisations::default(),
             functions: PrimaryMap::new(),
             diagnostics: Vec::new(),
+            warned: Vec::new(),
             frames: Vec::new(),
             depth: 0,
             budget: Budget::default(),

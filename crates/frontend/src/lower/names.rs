@@ -6,7 +6,7 @@ use ruff_python_ast::{Expr, ExprAttribute, ExprName, Stmt};
 use tilewright_base::{Code, Diagnostic};
 
 use super::scope::State;
-use super::{Callee, IrOperand, Lower, Lowerer, Reported, python, template};
+use super::{Callee, IrOperand, Lower, Lowerer, Reported, advice, python, template};
 use crate::host::HostValue;
 use crate::semantic::{self, LanguageItem, LibraryFunction};
 use crate::suggest::suggest;
@@ -60,8 +60,12 @@ impl<'a> Lowerer<'a, '_, '_> {
         let candidates = known.iter().map(String::as_str).chain(python::BUILTIN_NAMES.iter().copied());
         let span = self.span_of(name);
         let mut diagnostic = Diagnostic::at(Code::UndefinedName, span, format!("'{id}' is not defined"));
-        if let Some(nearest) = suggest(id, candidates) {
+        if let Some(advice) = advice::forgotten_module(id) {
+            diagnostic = diagnostic.hint(advice);
+        } else if let Some(nearest) = suggest(id, candidates) {
             diagnostic = diagnostic.hint(format!("did you mean '{nearest}'?"));
+        } else if let Some(instead) = advice::instead(id) {
+            diagnostic = diagnostic.hint(format!("a kernel has {instead}"));
         } else {
             let hint = format!(
                 "assign '{id}' before, pass it as an argument, or define it in the module as a tl.constexpr"
@@ -164,6 +168,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         let what = self.describe(value);
         let mut diagnostic =
             Diagnostic::at(Code::UnknownAttribute, at, format!("{what} has no attribute '{name}'"));
+        if let Some(advice) = template::items(value).and_then(|_| advice::list_method(name)) {
+            diagnostic = diagnostic.hint(advice);
+        }
         if let Some(fields) = template::parts(value).and_then(|items| items.fields().cloned()) {
             let nearest = suggest(name, fields.iter().map(|field| &**field));
             diagnostic = diagnostic.hint(match nearest {
@@ -190,7 +197,9 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let message = format!("{module} has no attribute '{name}'");
                 let mut diagnostic =
                     Diagnostic::at(Code::UnknownAttribute, self.span_of(&attribute.attr), message);
-                if let Some(nearest) = nearest {
+                if let Some(instead) = advice::instead(name) {
+                    diagnostic = diagnostic.hint(format!("write {instead}"));
+                } else if let Some(nearest) = nearest {
                     diagnostic = diagnostic.hint(format!("did you mean '{module}.{nearest}'?"));
                 }
                 Err(self.report(diagnostic))

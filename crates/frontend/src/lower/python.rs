@@ -98,7 +98,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
         if OTHER_BUILTINS.contains(&name) {
             let message = format!("Python's '{name}' cannot be called in a kernel");
-            return Err(self.error(Code::NotCallable, callee_span, message));
+            let diagnostic = Diagnostic::at(Code::NotCallable, callee_span, message);
+            return Err(self.report(diagnostic.hint(super::advice::instead_of_builtin(name))));
         }
         let is_run_time = |(value, _): &Passed<'a>| matches!(value, Operand::Tensor(_));
         let any_run_time = arguments.positional.iter().any(is_run_time);

@@ -52,6 +52,19 @@ impl Session<'_> {
         Reported
     }
 
+    /// Warns of something in a function of the user, once for each place.
+    pub(crate) fn warn(&mut self, diagnostic: Diagnostic) {
+        if self.frames.iter().any(|frame| frame.is_library) {
+            return;
+        }
+        let diagnostic = self.with_calls(diagnostic);
+        let place = diagnostic.primary.as_ref().map(|label| label.span);
+        if !self.warned.contains(&place) {
+            self.warned.push(place);
+            self.host.warn(&diagnostic, &self.sources);
+        }
+    }
+
     /// Adds the calls that led to a place, innermost first. A place in the library becomes the user's call of it.
     fn with_calls(&self, mut diagnostic: Diagnostic) -> Diagnostic {
         let outermost_library = self.frames.iter().rposition(|frame| !frame.is_library);
@@ -150,6 +163,12 @@ impl<'a> Lowerer<'a, '_, '_> {
                 None => diagnostic.notes.push(text.clone()),
             }
         }
+        let of_none: Vec<&'a Expr> = blamed
+            .iter()
+            .filter(|(_, text)| text == "this is None")
+            .filter_map(|(expression, _)| *expression)
+            .collect();
+        diagnostic = self.explain_none(diagnostic, &of_none);
         if error.code == Code::NotConstexpr {
             let expressions: Vec<&Expr> = blamed.iter().filter_map(|(expression, _)| *expression).collect();
             diagnostic = self.explain_run_time(diagnostic, &expressions);

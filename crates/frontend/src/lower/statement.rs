@@ -105,9 +105,16 @@ impl<'a> Lowerer<'a, '_, '_> {
             Stmt::Break(_) => (
                 5,
                 "'break'",
-                "all programs of a tile run the same iterations: use `while` with the condition, or mask the rest",
+                "a loop runs to its end: put the condition for going on into `while`, as in \
+                 `while (i < n) & (found == 0):`; or leave out what must not happen any more, with `if` for scalars and \
+                 `tl.where` or a mask for tiles",
             ),
-            Stmt::Continue(_) => (8, "'continue'", "put the rest of the body under an `if`, or mask it"),
+            Stmt::Continue(_) => (
+                8,
+                "'continue'",
+                "put the rest of the body under an `if` with the opposite condition; for tiles, mask it or choose with \
+                 `tl.where`",
+            ),
             Stmt::FunctionDef(function) => {
                 let at = self.span_of(&function.name);
                 return self.unsupported(at, "a nested function", OUTSIDE);

@@ -275,6 +275,11 @@ pub(crate) fn how_to_unify(expected: &Template, found: &Template) -> String {
     }
 }
 
+/// What `triton.language` calls the elements of a type that is no pointer.
+pub(crate) fn tl_name_of(ty: &Type) -> Option<String> {
+    ty.dtype().map(tl_name)
+}
+
 /// What `triton.language` calls a type: `float32`.
 fn tl_name(dtype: Dtype) -> String {
     let name = dtype.name();

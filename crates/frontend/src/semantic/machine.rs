@@ -1,4 +1,5 @@
 //! The machine that a kernel runs on: its clock, its numbers, and what the kernel is compiled for.
+#![expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]
 
 use tilewright_ir::{Builder, GridDependency, MachineQuantity};
 
@@ -59,7 +60,6 @@ pub(super) fn capability_geq<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>
 }
 
 /// What holds of no target.
-#[expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]
 pub(super) fn never<C: Caller + ?Sized>(_: &mut C, _: &Arguments<'_, C>) -> Semantic<Op<C>> {
     Ok(Operand::Constant(Constant::Bool(false)))
 }

@@ -14,6 +14,7 @@ mod descriptor;
 mod inline_asm;
 mod library;
 mod machine;
+mod map;
 mod math;
 mod memory;
 mod not_yet;

@@ -12,7 +12,6 @@ pub(super) struct Family {
     pub signatures: &'static [&'static str],
 }
 
-const ROOT: &[Place] = &[Place::Root];
 const METHOD: &[Place] = &[Place::Root, Place::Method];
 
 pub(super) static NOT_YET: &[Family] = &[
@@ -30,10 +29,5 @@ pub(super) static NOT_YET: &[Family] = &[
             "cat(input, other, can_reorder=False, dim=0)",
             "interleave(a, b)",
         ],
-    },
-    Family {
-        docs: &["functions of your own on each element"],
-        places: ROOT,
-        signatures: &["map_elementwise(scalar_fn, *args, pack=1)"],
     },
 ];

@@ -122,10 +122,13 @@ pub(crate) fn number<C: Caller + ?Sized>(
 }
 
 fn pointer_operand(symbol: &str, ty: &Type, index: usize) -> SemanticError {
-    SemanticError::new(Code::TypeMismatch, format!("`{symbol}` does not take pointers"))
-        .argument(index, format!("this is {ty}"))
-        .note(format!("found {}, expected a number", ty.element))
-        .hint("load what it points to with `tl.load`; a pointer is moved by `pointer + offset`")
+    SemanticError::new(
+        Code::TypeMismatch,
+        format!("invalid operands of type {} for `{symbol}`, which does not take pointers", ty.element),
+    )
+    .argument(index, format!("this is {ty}"))
+    .note(format!("found {}, expected a number", ty.element))
+    .hint("load what it points to with `tl.load`; a pointer is moved by `pointer + offset`")
 }
 
 /// Converts two numbers, arguments 0 and 1, to their common element type and shape.
@@ -168,7 +171,7 @@ pub(crate) fn materialize<C: Caller + ?Sized>(
 fn no_common_type(reason: NoCommonType, symbol: &str, lhs: Dtype, rhs: Dtype) -> SemanticError {
     let (message, hint) = match reason {
         NoCommonType::MixedSign => (
-            format!("`{symbol}` does not take a signed and an unsigned integer"),
+            format!("cannot use `{symbol}` with {lhs} and {rhs} because they have different signedness"),
             "convert one of them, such as `x.to(tl.int64)`",
         ),
         NoCommonType::Fp8WithInteger => (
@@ -299,7 +302,7 @@ fn bitwise_pair<C: Caller + ?Sized>(
     }
     let mut error = SemanticError::new(
         Code::TypeMismatch,
-        format!("`{}` takes integers and booleans, not floats", op.symbol()),
+        format!("invalid operands of type {dtype} for `{}`, which takes integers and booleans", op.symbol()),
     );
     for (index, operand) in [lhs, rhs].into_iter().enumerate() {
         let found = describe(c, operand);

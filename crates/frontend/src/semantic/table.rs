@@ -14,7 +14,7 @@ use super::library::{LIBRARY, LibraryFunction};
 use super::not_yet::NOT_YET;
 use super::signature::{BuiltinParameter, parse_signature};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
-use super::{atomics, descriptor, inline_asm, machine, math, memory, program, reduce, scan, shape};
+use super::{atomics, descriptor, inline_asm, machine, map, math, memory, program, reduce, scan, shape};
 use crate::value::Constant;
 
 /// What a name of `triton.language` is.
@@ -346,6 +346,10 @@ builtins! {
     /// 8-bit integers, fp64 for fp64, fp16 where asked for).
     Dot "dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, \
          out_dtype=None)" [Root] => reduce::dot;
+
+    /// A `@jit` function applied to each element of tensors that broadcast, or to elements at one place of several. It has no
+    /// branches or loops on elements (`tl.where` chooses); what it returns has the shape of the tensors.
+    MapElementwise "map_elementwise(scalar_fn, *args, pack=1)" [Root] => map::map_elementwise;
 
     // What the program says about itself.
 

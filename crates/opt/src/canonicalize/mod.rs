@@ -90,7 +90,6 @@ impl Canonicalizer<'_> {
             OpFamily::Store => self.store(inst),
             OpFamily::Atomic => self.atomic(inst),
             OpFamily::Check if matches!(op, Op::Assert { .. }) => self.assert(inst),
-            OpFamily::Check => self.out.push(inst),
             OpFamily::Promise => self.assume(inst),
             OpFamily::Reduction | OpFamily::Scan => {
                 for region in self.function.insts[inst].regions.clone() {
@@ -98,7 +97,8 @@ impl Canonicalizer<'_> {
                 }
                 self.out.push(inst);
             }
-            OpFamily::Barrier
+            OpFamily::Check
+            | OpFamily::Barrier
             | OpFamily::Memory
             | OpFamily::Roles
             | OpFamily::Call

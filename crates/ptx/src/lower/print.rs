@@ -1,5 +1,7 @@
 //! Printing: a call of `vprintf` for each element, by the one thread that holds it or the first of those that do.
 
+use std::fmt::Write;
+
 use tilewright_base::output::index_width;
 use tilewright_ir::{Dtype, Element, Value};
 use tilewright_layout::{Input, Layout};
@@ -52,17 +54,18 @@ impl Lowering<'_> {
                     for (axis, (extent, places)) in places.iter().flatten().enumerate() {
                         let width = index_width(*extent);
                         let width = if width == 0 { String::new() } else { width.to_string() };
-                        format += &format!("{}%{width}u", if axis == 0 { "" } else { ", " });
+                        let separator = if axis == 0 { "" } else { ", " };
+                        let _ = write!(format, "{separator}%{width}u");
                         values.push((Width::B32, places[register as usize]));
                     }
-                    format += &format!("){prefix}{conversion}\n");
+                    let _ = writeln!(format, "){prefix}{conversion}");
                     values.push((super::width_of(element), scalars[register as usize]));
                     self.print_text(&Text { format, values });
                 }
             }
         }
-        let lines = self.builder.close();
-        self.builder.append(lines);
+        let body = self.builder.close();
+        self.builder.append(body);
         self.builder.place(skip);
     }
 

@@ -55,6 +55,11 @@ impl Argument {
         self.element(if is_inside && self.distance(target) > 0 { self.end } else { target.address })
     }
 
+    /// The number of the element after the last one.
+    pub(super) fn end_element(&self) -> i64 {
+        self.element(self.end)
+    }
+
     /// The elements that it has, in words.
     pub(super) fn bounds(&self) -> String {
         let name = &self.name;

@@ -6,18 +6,17 @@ use tilewright_base::output::{c_float, index_width, print as print_text};
 use tilewright_ir::{Dtype, Element};
 
 use crate::program::Step;
-use crate::run::fault::Outcome;
 use crate::run::machine::Machine;
 
 use super::materialize::materialize;
 
 /// Prints the elements of a tile, each with the program and its place, or the text alone.
-pub(crate) fn print(machine: &mut Machine<'_>, step: &Step, prefix: &str, digits: u32) -> Outcome {
+pub(crate) fn print(machine: &mut Machine<'_>, step: &Step, prefix: &str, digits: u32) {
     let [x, y, z] = machine.id;
     let program = format!("pid ({x}, {y}, {z})");
     let Some(&operand) = step.operands.first() else {
         print_text(&format!("{program}{prefix}\n"));
-        return Ok(());
+        return;
     };
     let ty = machine.type_of(operand);
     let value = machine.take(operand);
@@ -32,7 +31,6 @@ pub(crate) fn print(machine: &mut Machine<'_>, step: &Step, prefix: &str, digits
         let _ = writeln!(text, "){prefix}{}", number(ty.element, bytes, digits));
     }
     print_text(&text);
-    Ok(())
 }
 
 /// An element as C prints it: of `print`, it has 32 or 64 bits.

@@ -72,23 +72,23 @@ fn types() {
         "fp32[128]",
         "int32",
         &expect![[r#"
-        TW0005: `&` takes integers and booleans, not floats
-          0: this is fp32[128]
-          1: this is int32
-          note: found fp32, expected an integer type
-          hint: compare first (`x > 0`), or take the bits: `x.to(tl.int32, bitcast=True)`
-    "#]],
+            TW0005: invalid operands of type fp32 for `&`, which takes integers and booleans
+              0: this is fp32[128]
+              1: this is int32
+              note: found fp32, expected an integer type
+              hint: compare first (`x > 0`), or take the bits: `x.to(tl.int32, bitcast=True)`
+        "#]],
     );
     operator(
         BinaryOperator::FloorDiv,
         "int32",
         "uint32",
         &expect![[r#"
-        TW0005: `//` does not take a signed and an unsigned integer
-          0: this is int32
-          1: this is uint32
-          hint: convert one of them, such as `x.to(tl.int64)`
-    "#]],
+            TW0005: cannot use `//` with int32 and uint32 because they have different signedness
+              0: this is int32
+              1: this is uint32
+              hint: convert one of them, such as `x.to(tl.int64)`
+        "#]],
     );
     operator(
         BinaryOperator::FloorDiv,

@@ -1,0 +1,194 @@
+//! What to write instead: of names that other libraries have, of Python's builtins and statements, of functions that give
+//! nothing back.
+
+use ruff_python_ast::visitor::{self, Visitor};
+use ruff_python_ast::{Expr, Stmt};
+use tilewright_base::{Diagnostic, Span};
+
+use super::scope::with_stack;
+use super::{Callee, Lowerer};
+use crate::semantic::{self, LanguageItem};
+
+/// What kernels have in the place of names that are known from torch, numpy and C.
+const INSTEAD: &[(&str, &str)] = &[
+    ("all", "`tl.min(x.to(tl.int32), axis) != 0`"),
+    ("any", "`tl.max(x.to(tl.int32), axis) != 0`"),
+    ("bool", "`tl.int1`"),
+    ("clip", "`tl.clamp(x, low, high)`"),
+    ("concat", "`tl.cat(a, b)` or `tl.join(a, b)`"),
+    ("concatenate", "`tl.cat(a, b)` or `tl.join(a, b)`"),
+    ("double", "`tl.float64`"),
+    ("empty", "`tl.zeros(shape, dtype)`"),
+    ("float", "`tl.float32`"),
+    ("gelu", "`0.5 * x * (1 + tl.erf(x * 0.7071067811865476))`"),
+    ("half", "`tl.float16`"),
+    ("int", "`tl.int32`"),
+    ("isinf", "`tl.abs(x) == float(\"inf\")`"),
+    ("isnan", "`x != x`"),
+    ("linspace", "`start + step * tl.arange(0, N)`"),
+    ("long", "`tl.int64`"),
+    ("matmul", "`tl.dot(a, b)`"),
+    ("mean", "`tl.sum(x, axis) / n`"),
+    ("mm", "`tl.dot(a, b)`"),
+    ("norm", "`tl.sqrt(tl.sum(x * x, axis))`"),
+    ("ones", "`tl.full(shape, 1, dtype)`"),
+    ("ones_like", "`tl.full(x.shape, 1, x.dtype)`"),
+    ("pow", "`x * x` for a square, or `libdevice.pow(x, y)`, from `triton.language.extra`"),
+    ("power", "`x * x` for a square, or `libdevice.pow(x, y)`, from `triton.language.extra`"),
+    ("print", "`tl.device_print(\"x\", x)`"),
+    ("prod", "`tl.reduce(x, axis, function)` with a @triton.jit function of two values"),
+    ("relu", "`tl.maximum(x, 0.0)`"),
+    ("round", "`libdevice.rint(x)`, from `triton.language.extra`; or `tl.floor(x + 0.5)`"),
+    ("sign", "`tl.where(x > 0, 1, tl.where(x < 0, -1, 0))`"),
+    ("silu", "`x * tl.sigmoid(x)`"),
+    ("square", "`x * x`"),
+    ("stack", "`tl.join(a, b)`"),
+    ("synchronize", "`tl.debug_barrier()`"),
+    ("syncthreads", "`tl.debug_barrier()`"),
+    (
+        "thread_id",
+        "nothing: a program works on tiles, and its threads are the compiler's; see `tl.program_id`",
+    ),
+    ("transpose", "`tl.trans(x)`"),
+    ("var", "`tl.sum((x - mean) * (x - mean), axis) / n`"),
+];
+
+/// What kernels have for a name that another library has.
+pub(super) fn instead(name: &str) -> Option<String> {
+    if let Some((_, instead)) = INSTEAD.iter().find(|(known, _)| *known == name) {
+        return Some((*instead).to_owned());
+    }
+    let path = format!("extra.libdevice.{name}");
+    match semantic::language(&path)? {
+        LanguageItem::Builtin(_) | LanguageItem::Library(_) => {
+            Some(format!("`libdevice.{name}`, from `triton.language.extra import libdevice`"))
+        }
+        LanguageItem::Module | LanguageItem::Constant(_) | LanguageItem::Special(_) => None,
+    }
+}
+
+/// Advice on a name that is not defined, and is one of the language.
+pub(super) fn forgotten_module(name: &str) -> Option<String> {
+    match semantic::language(name)? {
+        LanguageItem::Builtin(_)
+        | LanguageItem::Library(_)
+        | LanguageItem::Constant(_)
+        | LanguageItem::Special(_) => Some(format!(
+            "did you mean `tl.{name}`? What the language has is reached through `import triton.language as tl`"
+        )),
+        LanguageItem::Module => Some(format!("did you mean `tl.{name}`?")),
+    }
+}
+
+/// Advice on a builtin of Python that kernels cannot call.
+pub(super) fn instead_of_builtin(name: &str) -> &'static str {
+    match name {
+        "breakpoint" | "input" | "exit" | "quit" => {
+            "a kernel is compiled, and nothing stops in it: print with `tl.device_print(\"x\", x)` while it runs, with \
+             `tl.static_print(x)` while it is compiled, or check with `tl.device_assert(x > 0)` and debug=True"
+        }
+        "all" => "of a tile, it is `tl.min(x.to(tl.int32), axis) != 0`; of compile-time values, write `and`",
+        "any" => "of a tile, it is `tl.max(x.to(tl.int32), axis) != 0`; of compile-time values, write `or`",
+        "sorted" => "a tile is sorted by `tl.sort(x)`",
+        "type" => "the type of a tensor is `x.dtype`; test it with `x.dtype == tl.float32`",
+        "dict" | "set" | "frozenset" => "use a tuple, or pass the object as a tl.constexpr",
+        "map" | "filter" => "use a list comprehension over compile-time values",
+        "id" | "hash" | "globals" | "locals" | "vars" | "dir" | "eval" | "exec" | "open" | "setattr" => {
+            "a kernel has no objects of Python: compute the value outside, and pass it as an argument"
+        }
+        _ => {
+            "compute the value outside of the kernel and pass it as an argument, or in a @triton.constexpr_function"
+        }
+    }
+}
+
+/// Advice on a method of lists, which change where tuples do not.
+pub(super) fn list_method(name: &str) -> Option<&'static str> {
+    match name {
+        "append" | "extend" | "insert" => Some(
+            "a list does not change in a kernel: make a new one, `acc = acc + [x]`, in a loop over tl.static_range; values \
+             that a loop computes go into a tile, or into a tuple of as many items as before",
+        ),
+        "pop" | "remove" | "clear" | "reverse" | "sort" | "update" => Some(
+            "a list does not change in a kernel: make a new one, for example of a slice: `acc = acc[1:]`",
+        ),
+        _ => None,
+    }
+}
+
+impl<'a> Lowerer<'a, '_, '_> {
+    /// Where a value is `None` because a function gives nothing back, names the function.
+    pub(super) fn explain_none(&mut self, diagnostic: Diagnostic, expressions: &[&'a Expr]) -> Diagnostic {
+        for &expression in expressions {
+            let call = match expression {
+                Expr::Name(name) => match self.assigned_from(name.id.as_str()) {
+                    Some(call) => call,
+                    None => continue,
+                },
+                other => other,
+            };
+            if let Some((name, span)) = self.returns_nothing(call) {
+                return diagnostic
+                    .secondary(span, format!("'{name}' returns nothing, which is None"))
+                    .hint(format!("end '{name}' with a `return` of its result"));
+            }
+        }
+        diagnostic
+    }
+
+    /// What a name is assigned in this function.
+    fn assigned_from(&self, name: &str) -> Option<&'a Expr> {
+        let mut found = AssignedFrom { name, value: None };
+        let body = self.body();
+        with_stack(|| found.visit_body(body));
+        found.value
+    }
+
+    /// The function that an expression calls, if it has no `return` with a value.
+    fn returns_nothing(&mut self, expression: &Expr) -> Option<(String, Span)> {
+        let Expr::Call(call) = expression else { return None };
+        let name = call.func.as_name_expr()?.id.as_str();
+        let caller = self.callee.user()?;
+        let Some(crate::HostValue::Function(function)) = self.session.host.name(caller, name) else {
+            return None;
+        };
+        let loaded = self.session.load(Callee::User(function), None).ok()?;
+        let definition = loaded.definition()?;
+        let mut returns = Returns(false);
+        with_stack(|| returns.visit_body(&definition.body));
+        let range = super::parse::bytes(definition.name.range);
+        (!returns.0).then(|| (loaded.name.clone(), Span::new(loaded.file, range.start, range.end)))
+    }
+}
+
+/// The last value that a name is assigned.
+struct AssignedFrom<'a, 'n> {
+    name: &'n str,
+    value: Option<&'a Expr>,
+}
+
+impl<'a> Visitor<'a> for AssignedFrom<'a, '_> {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        if let Stmt::Assign(assign) = statement {
+            let is_it =
+                |target: &Expr| target.as_name_expr().is_some_and(|name| name.id.as_str() == self.name);
+            if assign.targets.iter().any(is_it) {
+                self.value = Some(&assign.value);
+            }
+        }
+        visitor::walk_stmt(self, statement);
+    }
+}
+
+/// Whether a `return` has a value.
+struct Returns(bool);
+
+impl<'a> Visitor<'a> for Returns {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        match statement {
+            Stmt::Return(found) => self.0 |= found.value.is_some(),
+            Stmt::FunctionDef(_) | Stmt::ClassDef(_) => {}
+            _ => visitor::walk_stmt(self, statement),
+        }
+    }
+}
