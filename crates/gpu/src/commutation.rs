@@ -89,6 +89,7 @@ impl Terms {
                 data.operands.iter().map(|value| known.get(value).copied()).collect();
             let node = match &data.op {
                 Op::Gpu(GpuOp::Elementwise { function, .. }) => normal(*function, operands?),
+                // tidy: wildcard because every other op is a term by its name and its attributes
                 other => Node::Other(format!("{} {:?}", other.name(), other.attributes()), operands?),
             };
             known.insert(result, self.add(node));
