@@ -18,8 +18,8 @@
 //!   `operand.rs`. `Option<…>` is an operand that may be left out.
 //!
 //! Several rows may have one mnemonic; the first that fits is taken. A new kind of modifier is an enum in `modifier.rs`; a
-//! new kind of operand implements `OperandForm` in `operand_form.rs`. Nothing else is to be done: `tests/instructions.rs`
-//! asks for an example of each row.
+//! new kind of operand implements `OperandForm` in `operand_form.rs`. The compiler asks
+//! `passes/effects.rs` whether it may be moved or left out, and `tests/instructions.rs` asks for an example of each row.
 
 use super::modifier::{
     AtomicOperation, BarrierReduction, BitOperation, BooleanOperation, BoundMode, Clamp, Comparison,

@@ -37,7 +37,7 @@ impl Lowering<'_> {
         let mut lines = listing.lines;
         function.registers = rename(&mut lines, &function.registers);
         let mut source =
-            Source { kernel, sources: &program.sources, files: FxHashMap::default(), last: None };
+            Source { kernel, sources: &program.sources, files: FxHashMap::default(), last: None, seen: None };
         let mut body = Vec::new();
         for line in lines {
             if let LineKind::Instruction(..) | LineKind::Verbatim(..) = line.kind {
@@ -99,6 +99,8 @@ struct Source<'a> {
     sources: &'a tilewright_base::SourceMap,
     files: FxHashMap<FileId, u32>,
     last: Option<(FileId, u32)>,
+    /// The location that was looked at last: most lines have that of the line before.
+    seen: Option<ir::Location>,
 }
 
 impl Source<'_> {
@@ -111,6 +113,9 @@ impl Source<'_> {
         body: &mut Vec<Statement>,
     ) {
         let Some(mut location) = location else { return };
+        if self.seen.replace(location) == Some(location) {
+            return;
+        }
         while let Some(caller) = self.kernel.locations[location].caller.expand() {
             location = caller;
         }
