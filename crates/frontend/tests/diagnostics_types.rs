@@ -36,12 +36,12 @@ def k(x_ptr):
 }
 
 #[test]
-fn arange_of_100() {
+fn arange_backwards() {
     check(
         r#"
 @triton.jit
 def k(x_ptr):
-    tl.store(x_ptr + tl.arange(0, 100), 0.0)
+    tl.store(x_ptr + tl.arange(100, 0), 0.0)
 "#,
         "*fp32",
         expect![[r#"

@@ -31,6 +31,7 @@ pub fn operand_layout(op: &Op, operand: &Type, result: &Layout) -> Option<Layout
         Op::Broadcast { shape } => grown_axes(operand, shape)
             .fold(result.clone(), |layout, axis| layout.collapse(axis))
             .without_duplicate_registers(),
+        Op::Slice { steps, .. } => result.unslice(&operand.shape, &distances(steps)),
         Op::Reshape { .. } => result.reshape(&operand.shape),
         Op::Transpose { permutation } => {
             let mut inverse: SmallVec<[usize; 6]> = SmallVec::from_elem(0, permutation.len());
@@ -51,6 +52,7 @@ pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
         Op::Broadcast { shape } => {
             grown_axes(from, shape).fold(operand.clone(), |layout, axis| layout.broadcast(axis, shape[axis]))
         }
+        Op::Slice { steps, shape, .. } => operand.slice(shape, &distances(steps)),
         Op::Reshape { shape } => operand.reshape(shape),
         Op::Transpose { permutation } => {
             let axes: SmallVec<[usize; 6]> = permutation.iter().map(|axis| *axis as usize).collect();
@@ -59,6 +61,30 @@ pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
         // tidy: wildcard because all other ops keep places
         _ => operand.clone(),
     }
+}
+
+/// Whether a slice fixes some of the bits of the coordinates, so that a thread which holds all that differs in those bits has
+/// it in some of its registers.
+pub fn renames_registers(whole: &[u32], starts: &[i64], steps: &[i64], part: &[u32]) -> bool {
+    (0..whole.len()).all(|axis| {
+        let (Ok(step), Ok(start)) = (u32::try_from(steps[axis]), u32::try_from(starts[axis])) else {
+            return false;
+        };
+        let (extent, count) = (whole[axis], part[axis]);
+        let is_aligned = |kept: u32| start & (kept - step) == 0;
+        let powers = step.is_power_of_two() && count.is_power_of_two() && extent.is_power_of_two();
+        powers
+            && start < extent
+            && step.checked_mul(count).is_some_and(|kept| kept <= extent && is_aligned(kept))
+    })
+}
+
+/// The steps of a slice that [renames registers](renames_registers).
+fn distances(steps: &[i64]) -> SmallVec<[u32; 6]> {
+    steps
+        .iter()
+        .map(|step| u32::try_from(*step).expect("a slice of registers has steps of powers of two"))
+        .collect()
 }
 
 /// The layout of the result of a reduction.

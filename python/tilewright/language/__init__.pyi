@@ -136,8 +136,6 @@ class tensor:
         """Conversion to another type. Integers wrap; a float becomes an integer by truncation towards zero; int1 is the
         comparison with zero. `bitcast=True` keeps the bits instead. `fp_downcast_rounding` is "rtne" or "rtz".
         """
-    def cat(self, other: Any, can_reorder: Any=..., dim: Any=...) -> Any:
-        """Not available yet: joining and splitting tiles."""
     def cdiv(self, div: Any) -> Any:
         """x / div, rounded up, for integers that are not negative."""
     def ceil(self) -> Any:
@@ -161,13 +159,11 @@ class tensor:
     def floor(self) -> Any:
         """The largest integer not above x."""
     def gather(self, index: Any, axis: Any) -> Any:
-        """Not available yet: gathering elements of a tile."""
+        """Along the axis, the elements that the index names; along the others, those at the same place. An index counts modulo
+        the extent of the axis, so that -1 is the last element; with `debug=True` it must be from 0 to the extent less 1.
+        """
     def histogram(self, num_bins: Any, mask: Any=...) -> Any:
-        """Not available yet: gathering elements of a tile."""
-    def interleave(self, b: Any) -> Any:
-        """Not available yet: joining and splitting tiles."""
-    def join(self, b: Any) -> Any:
-        """Not available yet: joining and splitting tiles."""
+        """Not available yet: counting the elements of a tile."""
     def log(self) -> Any:
         """Natural logarithm."""
     def log2(self) -> Any:
@@ -206,7 +202,7 @@ class tensor:
     def sort(self, dim: Any=..., descending: Any=...) -> Any:
         """Not available yet: sorting."""
     def split(self) -> Any:
-        """Not available yet: joining and splitting tiles."""
+        """The inverse of `join`: the halves along the last axis, which has extent 2."""
     def sqrt(self) -> Any:
         """Square root, fast."""
     def sqrt_rn(self) -> Any:
@@ -261,7 +257,7 @@ def advance(base: Any, offsets: Any) -> Any:
     """Not available yet: block pointers."""
 
 def arange(start: Any, end: Any) -> Any:
-    """The int32 tile start, start + 1, …, end - 1. Its length is a power of two."""
+    """The int32 tile start, start + 1, …, end - 1, of any length."""
 
 def argmax(input: Any, axis: Any, tie_break_left: Any=..., keep_dims: Any=...) -> Any:
     """The position of the largest element along an axis, int32."""
@@ -323,7 +319,7 @@ def cast(input: Any, dtype: Any, fp_downcast_rounding: Any=..., bitcast: Any=...
     """
 
 def cat(input: Any, other: Any, can_reorder: Any=..., dim: Any=...) -> Any:
-    """Not available yet: joining and splitting tiles."""
+    """One behind the other along an axis. The order is kept, whatever `can_reorder` says."""
 
 def cdiv(x: Any, div: Any) -> Any:
     """x / div, rounded up, for integers that are not negative."""
@@ -394,22 +390,24 @@ def full(shape: Any, value: Any, dtype: Any) -> Any:
     """A tile with this value at every place."""
 
 def gather(src: Any, index: Any, axis: Any) -> Any:
-    """Not available yet: gathering elements of a tile."""
+    """Along the axis, the elements that the index names; along the others, those at the same place. An index counts modulo
+    the extent of the axis, so that -1 is the last element; with `debug=True` it must be from 0 to the extent less 1.
+    """
 
 def get_int_dtype(bitwidth: Any, signed: Any) -> Any:
     """The integer type of a width."""
 
 def histogram(input: Any, num_bins: Any, mask: Any=...) -> Any:
-    """Not available yet: gathering elements of a tile."""
+    """Not available yet: counting the elements of a tile."""
 
 def inline_asm_elementwise(asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any) -> Any:
     """Not available yet: inline assembly and functions of your own on each element."""
 
 def interleave(a: Any, b: Any) -> Any:
-    """Not available yet: joining and splitting tiles."""
+    """The elements of both, which broadcast to one shape, in turn along the last axis: a[0], b[0], a[1], …"""
 
 def join(a: Any, b: Any) -> Any:
-    """Not available yet: joining and splitting tiles."""
+    """Both, which broadcast to one shape, along a new last axis of extent 2."""
 
 def load(pointer: Any, mask: Any=..., other: Any=..., boundary_check: Any=..., padding_option: Any=..., cache_modifier: Any=..., eviction_policy: Any=..., volatile: Any=...) -> Any:
     """Reads memory through a pointer or a tile of pointers. Where the mask is false nothing is read and the result is
@@ -532,7 +530,7 @@ def sort(x: Any, dim: Any=..., descending: Any=...) -> Any:
     """Not available yet: sorting."""
 
 def split(a: Any) -> Any:
-    """Not available yet: joining and splitting tiles."""
+    """The inverse of `join`: the halves along the last axis, which has extent 2."""
 
 def sqrt(x: Any) -> Any:
     """Square root, fast."""

@@ -9,6 +9,7 @@ mod convert;
 mod library;
 mod math;
 mod memory;
+mod movement;
 mod not_yet;
 mod operators;
 mod program;
@@ -16,6 +17,7 @@ mod promote;
 mod reduce;
 mod shape;
 mod signature;
+mod subscript;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -27,12 +29,13 @@ use tilewright_ir::{Builder, RuleError, Type};
 
 use crate::value::{Constant, Operand};
 
-pub use attribute::{attribute, subscript};
+pub use attribute::attribute;
 pub use convert::to_tensor;
 pub use library::{LibraryFunction, library_file};
 pub use operators::{binary, boolean, compare, loop_dtype, select, truth, unary};
 pub use program::assert_;
 pub use signature::{BuiltinParameter, ParameterKind};
+pub use subscript::subscript;
 pub use table::{
     BuiltinSpec, EntryKind, LanguageEntry, LanguageItem, Special, call_builtin, language, language_entries,
     language_names,

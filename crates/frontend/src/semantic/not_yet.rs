@@ -36,19 +36,9 @@ pub(super) static NOT_YET: &[Family] = &[
         ],
     },
     Family {
-        docs: &["gathering elements of a tile"],
+        docs: &["counting the elements of a tile"],
         places: METHOD,
-        signatures: &["gather(src, index, axis)", "histogram(input, num_bins, mask=None)"],
-    },
-    Family {
-        docs: &["joining and splitting tiles"],
-        places: METHOD,
-        signatures: &[
-            "join(a, b)",
-            "split(a)",
-            "cat(input, other, can_reorder=False, dim=0)",
-            "interleave(a, b)",
-        ],
+        signatures: &["histogram(input, num_bins, mask=None)"],
     },
     Family {
         docs: &["atomic operations"],

@@ -12,7 +12,7 @@ use super::library::{LIBRARY, LibraryFunction};
 use super::not_yet::NOT_YET;
 use super::signature::{BuiltinParameter, parse_signature};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
-use super::{math, memory, program, reduce, shape};
+use super::{math, memory, movement, program, reduce, shape};
 use crate::value::Constant;
 
 /// What a name of `triton.language` is.
@@ -136,7 +136,7 @@ builtins! {
 
     // Making tiles, and changing their shape.
 
-    /// The int32 tile start, start + 1, …, end - 1. Its length is a power of two.
+    /// The int32 tile start, start + 1, …, end - 1, of any length.
     Arange "arange(start, end)" [Root] => shape::arange;
     /// A tile with this value at every place.
     Full "full(shape, value, dtype)" [Root] => shape::full;
@@ -156,6 +156,18 @@ builtins! {
     Permute "permute(input, *dims)" [Root Method] => shape::permute;
     /// The only element, as a scalar.
     Item "item(self)" [OnlyMethod] => shape::item;
+
+    // Joining tiles, and taking parts of them.
+
+    /// Both, which broadcast to one shape, along a new last axis of extent 2.
+    Join "join(a, b)" [Root] => movement::join;
+    /// The inverse of `join`: the halves along the last axis, which has extent 2.
+    Split "split(a)" [Root Method] => movement::split;
+    /// One behind the other along an axis. The order is kept, whatever `can_reorder` says.
+    Cat "cat(input, other, can_reorder=False, dim=0)" [Root] => movement::cat;
+    /// Along the axis, the elements that the index names; along the others, those at the same place. An index counts modulo
+    /// the extent of the axis, so that -1 is the last element; with `debug=True` it must be from 0 to the extent less 1.
+    Gather "gather(src, index, axis)" [Root Method] => movement::gather;
 
     // Conversions.
 

@@ -1,8 +1,10 @@
 //! What the GPU path refuses, before anything is decided; and inlining, which on a GPU is always worth it.
 
 use tilewright_base::{Code, Diagnostic};
-use tilewright_ir::{Dialect, Function, Inst, Module, OpFamily};
+use tilewright_ir::{Dialect, Function, Inst, MAX_TILE_ELEMENTS, Module, OpFamily};
 use tilewright_opt::{Level, Options, optimize};
+
+use super::padding::padded;
 
 /// The most warps of a block.
 const MOST_WARPS: u32 = 32;
@@ -48,16 +50,17 @@ fn refusal(kernel: &Function, inst: Inst) -> Option<Diagnostic> {
         );
     }
     let values = data.operands.iter().chain(&data.results);
-    let odd = values
-        .map(|value| kernel.ty(*value))
-        .find(|ty| ty.shape.iter().any(|extent| !extent.is_power_of_two()))?;
+    let large =
+        values.map(|value| kernel.ty(*value)).find(|ty| padded(&ty.shape).elements() > MAX_TILE_ELEMENTS)?;
     let message = format!(
-        "`{}` on a tile of type {odd}: on a GPU the extents of tiles are powers of two",
+        "`{}` on a tile of type {large}: on a GPU each axis takes the next power of two of registers",
         data.op.name()
     );
+    let found = padded(&large.shape).elements();
     Some(
         at(kernel, inst, Code::NotOnThisDevice, message)
-            .hint("make the tile larger, and mask what is too much"),
+            .note(format!("found {found} elements with the padding, expected at most {MAX_TILE_ELEMENTS}"))
+            .hint("make the tile smaller, or its extents powers of two"),
     )
 }
 

@@ -32,6 +32,7 @@ mod elementwise;
 mod finish;
 mod float;
 mod fp8;
+mod gather;
 mod gpu_ops;
 mod integer;
 mod licm;
@@ -373,6 +374,16 @@ impl OpVisitor for Lowering<'_> {
 
     fn broadcast(&mut self, inst: Inst, tile: Value, _shape: &Shape) -> Lowered {
         self.lower_broadcast(inst, tile);
+        Ok(())
+    }
+
+    fn slice(&mut self, inst: Inst, tile: Value, starts: &IntList, steps: &IntList, _: &Shape) -> Lowered {
+        self.lower_slice(inst, tile, starts, steps);
+        Ok(())
+    }
+
+    fn gather(&mut self, inst: Inst, tile: Value, index: Value, axis: &u32) -> Lowered {
+        self.lower_gather(inst, tile, index, *axis as usize);
         Ok(())
     }
 
