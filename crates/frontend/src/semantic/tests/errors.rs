@@ -416,7 +416,7 @@ fn offsets_and_indices() {
             TW0014: a tile is indexed by numbers that are known at compile time
               0: this is fp32[128]
               1: this is int32
-              note: expected `:`, `None`, or a compile-time integer or slice of a tile
+              note: expected `:`, `None`, or a compile-time integer or slice
               hint: gather it, `tl.gather(x, tl.full([1], i, tl.int32), 0)`, or load it through a pointer
         "#]],
     );
@@ -426,7 +426,7 @@ fn offsets_and_indices() {
             TW0014: a pointer is not indexed
               0: this is *fp32
               1: this is int32
-              note: expected `:`, `None`, or a compile-time integer or slice of a tile
+              note: expected `None`
               hint: add the offset and load: `tl.load(ptr + i)`
         "#]],
     );
@@ -436,7 +436,7 @@ fn offsets_and_indices() {
             TW0014: a pointer is not indexed
               0: this is *fp32
               1: this is fp32[128]
-              note: expected `:`, `None`, or a compile-time integer or slice of a tile
+              note: expected `None`
               hint: add an integer offset and load: `tl.load(ptr + i.to(tl.int32))`
         "#]],
     );
