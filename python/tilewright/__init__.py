@@ -16,13 +16,15 @@ from tilewright.errors import (
     OutOfResources,
     TritonError,
 )
-from tilewright.language.core import must_use_result
+from tilewright.language.core import aggregate, must_use_result
 from tilewright.runtime import (
     Config,
     JITFunction,
     KernelInterface,
     MockTensor,
     TensorWrapper,
+    autotune,
+    heuristics,
     reinterpret,
 )
 from tilewright.runtime._allocation import set_allocator
@@ -46,12 +48,15 @@ __all__ = [
     "TensorWrapper",
     "TritonError",
     "__version__",
+    "aggregate",
+    "autotune",
     "backends",
     "cdiv",
     "compile",
     "compiler",
     "constexpr_function",
     "errors",
+    "heuristics",
     "install_as_triton",
     "jit",
     "knobs",
@@ -68,7 +73,7 @@ __all__ = [
 
 _lacking = missing_names(
     "tilewright",
-    "AsyncCompileMode Autotuner FutureKernel Heuristics aggregate autotune experimental heuristics",
+    "AsyncCompileMode FutureKernel experimental",
 )
 
 _LAZY = frozenset(("backends", "compiler", "knobs", "testing", "tools"))

@@ -11,14 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_TIMING = "time it with time.perf_counter(): a launch on the CPU returns when the kernel has run"
 _HINTS = {
-    "autotune": "leave the decorator out, and pass the values of one configuration at the launch: "
-    "kernel[grid](..., BLOCK_SIZE=128, num_warps=4)",
-    "heuristics": "leave the decorator out, and pass the values at the launch: kernel[grid](..., BLOCK_SIZE=128)",
-    "do_bench": _TIMING,
-    "do_bench_cudagraph": _TIMING,
-    "perf_report": _TIMING,
     "compile": "kernel.warmup(..., grid=(1,)) compiles without running; the stages are in its .asm",
 }
 

@@ -68,6 +68,108 @@ class _Folder(_Text):
         return os.path.join(home, ".triton", self.text or "")
 
 
+class _Number(_Text):
+    """A knob that is a whole number."""
+
+    def __init__(self, variable: str, default: int) -> None:
+        super().__init__(variable, str(default))
+
+    def read(self) -> Any:
+        """The value that the environment says."""
+        text = super().read()
+        try:
+            return int(text)
+        except ValueError:
+            raise RuntimeError(f"Unable to use {self.variable}={text!r}: expected int") from None
+
+
+class _Choice(_Text):
+    """A knob that is on, off, or left to the compiler."""
+
+    def read(self) -> Any:
+        """The value that the environment says."""
+        text = os.environ.get(self.variable)
+        return None if text is None else text.lower() in _TRUE
+
+    def write(self, value: Any) -> str:
+        """The text for the environment."""
+        return "1" if value else "0"
+
+
+class _Class(_Text):
+    """A knob that is a class, named ``module:Class``."""
+
+    def read(self) -> Any:
+        """The class that the environment names."""
+        text = os.environ.get(self.variable)
+        if not text:
+            return None
+        import importlib
+
+        module, found, name = text.partition(":")
+        if not found:
+            raise RuntimeError(f"Unable to use {self.variable}={text!r}: expected module:Class")
+        return getattr(importlib.import_module(module), name)
+
+    def write(self, value: Any) -> str:
+        """The text for the environment."""
+        return f"{value.__module__}:{value.__qualname__}"
+
+
+class NvidiaTool:
+    """A program of the CUDA toolkit."""
+
+    def __init__(self, path: str, version: str) -> None:
+        self.path = path
+        self.version = version
+
+    @staticmethod
+    def from_path(path: str) -> NvidiaTool | None:
+        """The program at a path; nothing if it does not answer with its release."""
+        import re
+        import subprocess
+
+        try:
+            text = subprocess.check_output([path, "--version"], stderr=subprocess.STDOUT, text=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        found = re.search(r"release (\d+\.\d+)", text)
+        return None if found is None else NvidiaTool(path, found[1])
+
+
+class _Tool(_Text):
+    """A knob that is a program of the CUDA toolkit; tilewright itself needs none."""
+
+    def __init__(self, variable: str, program: str) -> None:
+        super().__init__(variable)
+        self.program = program
+
+    def read(self) -> Any:
+        """The program that the environment names, else the one that is found."""
+        import shutil
+
+        places = [os.environ.get(self.variable), shutil.which(self.program)]
+        places.append(os.path.join("/usr/local/cuda/bin", self.program))
+        for place in filter(None, places):
+            if os.path.isfile(place) and (tool := NvidiaTool.from_path(place)) is not None:
+                return tool
+        raise RuntimeError(f"Cannot find {self.program}: set {self.variable} to its path")
+
+    def write(self, value: Any) -> str:
+        """The text for the environment."""
+        return str(getattr(value, "path", value))
+
+
+class _Env:
+    """``knobs.env``: assigned to a knob, it takes back what was assigned before."""
+
+
+env = _Env()
+
+propagate_env = True
+"""Whether a knob that is assigned is written to the environment, where child processes find it."""
+
+
 class Knobs:
     """A group of knobs."""
 
@@ -89,9 +191,12 @@ class Knobs:
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if value is env:
+            delattr(self, name)
+            return
         knob = self.__dict__["_knobs"].get(name)
         self.__dict__["_set"][name] = value
-        if knob is not None and value is not None:
+        if knob is not None and value is not None and propagate_env:
             self.__dict__["_environment"].setdefault(knob.variable, os.environ.get(knob.variable))
             os.environ[knob.variable] = knob.write(value)
         self._changed()
@@ -123,7 +228,19 @@ class Knobs:
     @property
     def knobs(self) -> dict[str, Any]:
         """Every knob of the group with its value."""
-        return {name: getattr(self, name) for name in [*self.__dict__["_knobs"], *self.__dict__["_plain"]]}
+        found: dict[str, Any] = {}
+        for name in [*self.__dict__["_knobs"], *self.__dict__["_plain"]]:
+            try:
+                found[name] = getattr(self, name)
+            except RuntimeError:
+                # A program that is not installed.
+                found[name] = None
+        return found
+
+    @property
+    def knob_descriptors(self) -> dict[str, Any]:
+        """The knobs of the group that environment variables stand behind."""
+        return dict(self.__dict__["_knobs"])
 
     def copy(self) -> Knobs:
         """The same group, apart from this one; what is assigned to it reaches the environment."""
@@ -188,19 +305,58 @@ class HookChain:
             function(*args, **kwargs)
 
 
+class _NoHooks(HookChain):
+    """Functions that nothing would call."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def add(self, func: Callable[..., Any]) -> None:
+        """Says that there is nothing to hook."""
+        raise _no_hook(self.name)
+
+
+def _no_hook(name: str) -> Exception:
+    from tilewright.errors import NotAvailableError
+
+    return NotAvailableError(
+        f"triton.knobs.runtime.{name} is not available in this version of tilewright: kernels for the CPU are "
+        "not loaded onto a device, and their stages are in kernel.warmup(...).asm"
+    )
+
+
+class CompileTimes:
+    """The microseconds of a compilation, for ``knobs.compilation.listener``."""
+
+    def __init__(
+        self, ir_initialization: int, lowering_stages: list[tuple[str, int]], store_results: int
+    ) -> None:
+        self.ir_initialization = ir_initialization
+        self.lowering_stages = lowering_stages
+        self.store_results = store_results
+
+    @property
+    def total_lowering(self) -> int:
+        """Those of all stages."""
+        return sum(microseconds for _, microseconds in self.lowering_stages)
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.ir_initialization + self.total_lowering + self.store_results
+
+
 class _Runtime(Knobs):
     """The knobs of launches; hooks among them cost nothing while there are none."""
 
     _WITHOUT_EFFECT = ("kernel_load_start_hook", "kernel_load_end_hook", "kernel_unload_hook")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if value is not None and (name in self._WITHOUT_EFFECT or name == "add_stages_inspection_hook"):
-            from tilewright.errors import NotAvailableError
-
-            raise NotAvailableError(
-                f"triton.knobs.runtime.{name} is not available in this version of tilewright: kernels for the CPU are "
-                "not loaded onto a device, and their stages are in kernel.warmup(...).asm"
-            )
+        if value not in (None, env) and (
+            name in self._WITHOUT_EFFECT or name == "add_stages_inspection_hook"
+        ):
+            raise _no_hook(name)
         super().__setattr__(name, value)
 
     def _changed(self) -> None:
@@ -221,13 +377,37 @@ class _Language(Knobs):
         return bool(self.default_fp_fusion if requested is None else requested)
 
 
-build = Knobs({"cc": _Text("CC")})
-cache = Knobs(
+class _Cache(Knobs):
+    """The knobs of files that are kept."""
+
+    def get_triton_dir(self, dirname: str) -> str:
+        """A folder below the home folder of Triton."""
+        return os.path.join(self.home_dir, ".triton", dirname)
+
+
+build = Knobs(
     {
-        "home_dir": _Text("TRITON_HOME"),
+        "cc": _Text("CC"),
+        "cudacrt_path": _Text("TRITON_CUDACRT_PATH"),
+        "cudart_path": _Text("TRITON_CUDART_PATH"),
+    },
+    {"impl": None, "backend_dirs": frozenset()},
+)
+redis = Knobs(
+    {
+        "key_format": _Text("TRITON_REDIS_KEY_FORMAT", "triton:{key}:{filename}"),
+        "host": _Text("TRITON_REDIS_HOST", "localhost"),
+        "port": _Number("TRITON_REDIS_PORT", 6379),
+    }
+)
+cache = _Cache(
+    {
+        "home_dir": _Text("TRITON_HOME", os.path.expanduser("~")),
         "dump_dir": _Folder("TRITON_DUMP_DIR", "dump"),
         "override_dir": _Folder("TRITON_OVERRIDE_DIR", "override"),
         "dir": _Folder("TRITON_CACHE_DIR", "cache"),
+        "manager_class": _Class("TRITON_CACHE_MANAGER"),
+        "remote_manager_class": _Class("TRITON_REMOTE_CACHE_BACKEND"),
     }
 )
 compilation = Knobs(
@@ -240,11 +420,19 @@ compilation = Knobs(
         "front_end_debugging": _Flag("TRITON_FRONT_END_DEBUGGING"),
         "allow_non_constexpr_globals": _Flag("TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"),
         "enable_asan": _Flag("TRITON_ENABLE_ASAN"),
+        "dump_ir_extract_di_local_variables": _Flag("LLVM_EXTRACT_DI_LOCAL_VARIABLES"),
+        "use_ir_loc": _Text("USE_IR_LOC"),
+        "fpsan_homomorphic_casts": _Flag("TRITON_FPSAN_HOMOMORPHIC_CASTS"),
     },
     {"instrumentation_mode": "", "listener": None},
 )
 autotuning = Knobs(
-    {"cache": _Flag("TRITON_CACHE_AUTOTUNING"), "print": _Flag("TRITON_PRINT_AUTOTUNING")}, {"listener": None}
+    {
+        "cache": _Flag("TRITON_CACHE_AUTOTUNING"),
+        "print": _Flag("TRITON_PRINT_AUTOTUNING"),
+        "print_table": _Flag("TILEWRIGHT_PRINT_AUTOTUNING_TABLE"),
+    },
+    {"listener": None},
 )
 runtime = _Runtime(
     {
@@ -255,12 +443,12 @@ runtime = _Runtime(
     {
         "launch_enter_hook": HookChain(),
         "launch_exit_hook": HookChain(reversed=True),
-        "kernel_load_start_hook": None,
-        "kernel_load_end_hook": None,
+        "kernel_load_start_hook": _NoHooks("kernel_load_start_hook"),
+        "kernel_load_end_hook": _NoHooks("kernel_load_end_hook"),
         "jit_cache_hook": None,
         "jit_post_compile_hook": None,
         "add_stages_inspection_hook": None,
-        "kernel_unload_hook": None,
+        "kernel_unload_hook": _NoHooks("kernel_unload_hook"),
     },
 )
 language = _Language(
@@ -272,17 +460,82 @@ language = _Language(
 )
 nvidia = Knobs(
     {
-        "ptxas": _Text("TRITON_PTXAS_PATH"),
-        "cuobjdump": _Text("TRITON_CUOBJDUMP_PATH"),
-        "nvdisasm": _Text("TRITON_NVDISASM_PATH"),
+        "cuobjdump": _Tool("TRITON_CUOBJDUMP_PATH", "cuobjdump"),
+        "nvdisasm": _Tool("TRITON_NVDISASM_PATH", "nvdisasm"),
+        "ptxas": _Tool("TRITON_PTXAS_PATH", "ptxas"),
+        "ptxas_blackwell": _Tool("TRITON_PTXAS_BLACKWELL_PATH", "ptxas"),
+        "dump_nvptx": _Flag("NVPTX_ENABLE_DUMP"),
+        "disable_ptxas_opt": _Flag("DISABLE_PTXAS_OPT"),
+        "ptxas_options": _Text("PTXAS_OPTIONS"),
+        "mock_ptx_version": _Text("TRITON_MOCK_PTX_VERSION"),
+        "dump_ptxas_log": _Flag("TRITON_DUMP_PTXAS_LOG"),
         "libdevice_path": _Text("TRITON_LIBDEVICE_PATH"),
         "libcuda_path": _Text("TRITON_LIBCUDA_PATH"),
     }
 )
 amd = Knobs(
-    {"use_buffer_ops": _Flag("AMDGCN_USE_BUFFER_OPS", True), "libhip_path": _Text("TRITON_LIBHIP_PATH")}
+    {
+        "codegen_path": _Text("TRITON_AMD_CODEGEN_PATH"),
+        "use_buffer_ops": _Flag("AMDGCN_USE_BUFFER_OPS", True),
+        "use_buffer_atomics": _Flag("AMDGCN_USE_BUFFER_ATOMICS", True),
+        "buffer_ops_analyze_small_tensor_range": _Flag("AMDGCN_ANALYZE_SMALL_TENSOR_RANGE"),
+        "dump_amdgcn": _Flag("AMDGCN_ENABLE_DUMP"),
+        "libhip_path": _Text("TRITON_LIBHIP_PATH"),
+        "use_block_pingpong": _Choice("TRITON_HIP_USE_BLOCK_PINGPONG"),
+        "use_in_thread_transpose": _Choice("TRITON_HIP_USE_IN_THREAD_TRANSPOSE"),
+        "use_async_copy": _Choice("TRITON_HIP_USE_ASYNC_COPY"),
+        "use_coexec_scheduler": _Choice("TRITON_HIP_USE_COEXEC_SCHEDULER"),
+        "use_expert_scheduling": _Choice("TRITON_HIP_USE_EXPERT_SCHEDULING"),
+        "scalarize_packed_fops": _Flag("AMDGCN_SCALARIZE_PACKED_FOPS"),
+        "dump_mir": _Text("TRITON_DUMP_MIR"),
+        "swap_mir": _Text("TRITON_SWAP_MIR"),
+        "swap_mir_enable_misched": _Flag("TRITON_SWAP_MIR_ENABLE_MISCHED"),
+    }
 )
-proton = Knobs({"disable": _Flag("TRITON_PROTON_DISABLE")})
+proton = Knobs(
+    {
+        "disable": _Flag("TRITON_PROTON_DISABLE"),
+        "cupti_lib_dir": _Text("TRITON_CUPTI_LIB_PATH"),
+        "cupti_lib_blackwell_dir": _Text("TRITON_CUPTI_LIB_BLACKWELL_PATH"),
+        "hsa_runtime_path": _Text("TRITON_HSA_RUNTIME_PATH"),
+        "hsa_runtime_library": _Text("TRITON_HSA_RUNTIME_LIBRARY"),
+        "rocprofiler_sdk_include_path": _Text("TRITON_ROCPROFILER_SDK_INCLUDE_PATH"),
+        "rocprofiler_sdk_lib_path": _Text("TRITON_ROCPROFILER_SDK_LIB_PATH"),
+        "rocprofiler_sdk_library": _Text("TRITON_ROCPROFILER_SDK_LIBRARY"),
+        "roctracer_lib_path": _Text("TRITON_ROCTRACER_LIB_PATH"),
+        "roctracer_library": _Text("TRITON_ROCTRACER_LIBRARY"),
+        "roctx_lib_path": _Text("TRITON_ROCTX_LIB_PATH"),
+        "roctx_library": _Text("TRITON_ROCTX_LIBRARY", "libroctx64.so"),
+        "profile_buffer_size": _Number("TRITON_PROFILE_BUFFER_SIZE", 67_108_864),
+        "profile_metric_buffer_size": _Number("TRITON_PROFILE_METRIC_BUFFER_SIZE", 67_108_864),
+        "enable_nvtx": _Flag("TRITON_ENABLE_NVTX", True),
+        "enable_hw_trace": _Flag("TRITON_ENABLE_HW_TRACE"),
+    }
+)
+
+base_knobs = Knobs
+
+JITHook = object
+"""What the type of a compile hook is called."""
+
+
+def setenv(key: str, value: str | None) -> None:
+    """Sets a variable of the environment, or removes it."""
+    if value is None:
+        os.environ.pop(key, None)
+    elif propagate_env:
+        os.environ[key] = value
+
+
+def toenv(val: Any) -> tuple[str | None] | None:
+    """The text of a value for a variable of the environment; nothing if it has none."""
+    if val is None:
+        return (None,)
+    if isinstance(val, bool):
+        return ("1" if val else "0",)
+    if isinstance(val, (str, int)):
+        return (str(val),)
+    return (f"{val.__module__}:{val.__name__}",) if isinstance(val, type) else None
 
 
 def refresh_knobs() -> None:

@@ -1,15 +1,39 @@
-"""``triton.testing``: comparing tensors. Benchmarks are still to come."""
+"""``triton.testing``: timing functions, reports of benchmarks, comparing tensors, the limits of a GPU."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
+from tilewright._benchmark import do_bench, do_bench_cudagraph
+from tilewright._device_limits import (
+    get_dram_gbps,
+    get_max_simd_tflops,
+    get_max_tensorcore_tflops,
+    nvsmi,
+    set_gpu_clock,
+)
 from tilewright._missing import missing_names
+from tilewright._perf_report import Benchmark, Mark, perf_report
+
+__all__ = [
+    "Benchmark",
+    "Mark",
+    "assert_close",
+    "cuda_graph_without_gc",
+    "do_bench",
+    "do_bench_cudagraph",
+    "get_dram_gbps",
+    "get_max_simd_tflops",
+    "get_max_tensorcore_tflops",
+    "nvsmi",
+    "perf_report",
+    "set_gpu_clock",
+]
 
 __getattr__ = missing_names(
-    "tilewright.testing",
-    "Benchmark Mark cuda_memcheck do_bench do_bench_cudagraph get_dram_gbps get_max_simd_tflops "
-    "get_max_tensorcore_tflops nvsmi perf_report set_gpu_clock",
+    "tilewright.testing", "cublas cuda_memcheck do_bench_proton do_bench_cudagraph_proton"
 )
 
 
@@ -22,12 +46,17 @@ def assert_close(
     actual, expected = _array(x), _array(y)
     # What is exact need not be close.
     exact = expected.dtype.kind in "biu"
-    atol = (0 if exact else 1e-2) if atol is None else atol
-    rtol = 0 if rtol is None else rtol
+    atol = (0 if exact else 1e-2) if atol is None else _tolerance(atol, expected.dtype)
+    rtol = 0 if rtol is None else _tolerance(rtol, expected.dtype)
     if actual.size > 1 or expected.size > 1:
         np.testing.assert_allclose(actual, expected, atol=atol, rtol=rtol, equal_nan=True, err_msg=err_msg)
     elif not np.allclose(actual, expected, atol=atol, rtol=rtol, equal_nan=True):
         raise AssertionError(f"{err_msg} {actual} is not close to {expected} (atol={atol}, rtol={rtol})")
+
+
+def _tolerance(tolerance: Any, dtype: Any) -> float:
+    """A tolerance may be a function of the dtype."""
+    return float(tolerance(dtype) if callable(tolerance) else tolerance)
 
 
 def _array(value: Any) -> Any:
@@ -39,3 +68,20 @@ def _array(value: Any) -> Any:
             value = value.float()
         value = value.numpy()
     return np.asarray(value)
+
+
+@contextlib.contextmanager
+def cuda_graph_without_gc(*args: Any, **kwargs: Any) -> Iterator[None]:
+    """``torch.cuda.graph`` without the collection of garbage and the emptied cache that it begins with."""
+    import gc
+
+    import torch
+
+    collect, empty_cache = gc.collect, torch.cuda.empty_cache
+    gc.collect = lambda *_args: 0
+    torch.cuda.empty_cache = lambda: None
+    try:
+        with torch.cuda.graph(*args, **kwargs):
+            yield
+    finally:
+        gc.collect, torch.cuda.empty_cache = collect, empty_cache

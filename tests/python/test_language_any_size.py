@@ -9,6 +9,18 @@ import tilewright as triton
 import tilewright.language as tl
 
 KERNEL = """@triton.jit
+def first(a, b):
+    return a
+
+@triton.jit
+def last(a, b):
+    return b
+
+@triton.jit
+def later(a, i, b, j):
+    return a + b, j
+
+@triton.jit
 def smaller(a, i, b, j):
     take = (a < b) | ((a == b) & (i < j))
     return tl.where(take, a, b), tl.where(take, i, j)
@@ -57,6 +69,13 @@ EXPRESSIONS = [
     ("tl.argmax(x, 1)", lambda x, y, row: x.argmax(1).astype(np.int32)),
     ("tl.argmin(x, 0)", lambda x, y, row: x.argmin(0).astype(np.int32)),
     ("tl.xor_sum(x, 1)", lambda x, y, row: np.bitwise_xor.reduce(x, 1)),
+    ("tl.reduce(x, 1, first)", lambda x, y, row: x[:, 0]),
+    ("tl.reduce(x, 0, last)", lambda x, y, row: x[-1]),
+    ("tl.reduce(x, None, last) + row", lambda x, y, row: x[-1, -1] + row),
+    ("tl.cumsum(x, 1)", lambda x, y, row: x.cumsum(1, dtype=x.dtype)),
+    ("tl.cumsum(x, 0, reverse=True)", lambda x, y, row: x[::-1].cumsum(0, dtype=x.dtype)[::-1]),
+    ("tl.associative_scan((x, y), 1, later, reverse=True)[0]",
+     lambda x, y, row: x[:, ::-1].cumsum(1, dtype=x.dtype)[:, ::-1]),
     ("tl.reduce(x % 3 + 1, 0, product)", lambda x, y, row: np.prod(np.fmod(x, 3) + 1, 0, dtype=x.dtype)),
     ("tl.reduce((x, y), 1, smaller)[1]", lambda x, y, row: np.array(
         [min(zip(a.tolist(), b.tolist(), strict=True))[1] for a, b in zip(x, y, strict=True)], x.dtype)),

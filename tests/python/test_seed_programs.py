@@ -121,3 +121,90 @@ def test_swizzle(program):
 
 def test_greyscale(program):
     assert succeed(program("003_greyscale")) == "greyscale matches\n"
+
+
+def test_heuristics(program):
+    out = succeed(program("001_heuristics"))
+    name, _, sums = out.partition("\n")
+    assert name == "BLOCK_SIZE 64"
+    assert [float(number) for number in re.findall(r"\d+\.", sums)] == [11, 22, 33, 44] * 10
+
+
+def test_matmul_autotuned(program):
+    assert succeed(program("003_matmul_autotuned")) == "autotuned matmul matches\n"
+
+
+@pytest.fixture
+def reduced(program, tmp_path, monkeypatch):
+    """Runs a program with fewer sizes, or fewer repetitions; everything else is as its user wrote it."""
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.chdir(tmp_path)
+
+    def start(name, changes):
+        text = (PROGRAMS / f"{name}.py").read_text()
+        for old, new in changes.items():
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / f"{name}.py"
+        path.write_text(text)
+        done = program(name, path)
+        # matplotlib, there or not, says something of a plot that no screen shows.
+        assert done.code == 0, done.err
+        return done.out
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "columns", "lines"),
+    [
+        ("000_vector_add_benchmark", {"range(12, 28, 1)": "range(8, 11, 1)"}, ["size", "Triton", "Torch"], 3),
+        (
+            "000_fused_softmax_benchmark",
+            {"range(2, 100)": "range(2, 4)", "'M': 4096": "'M': 16", "1823, 781": "23, 781"},
+            ["N", "Triton", "Torch", "Naive", "Softmax"],
+            2,
+        ),
+        ("002_vector_add_benchmark", {"range(12, 28, 1)": "range(8, 10, 1)"}, ["size", "Triton", "Torch"], 2),
+        (
+            "003_matmul_benchmark",
+            {"range(5, 12, 1)": "range(5, 7, 1)", "sz = 512": "sz = 64"},
+            ["square_matrix_size", "Naive", "Grouped", "Torch"],
+            2,
+        ),
+        (
+            "003_matmul_autotuned_benchmark",
+            {"range(5, 12, 1)": "range(6, 8, 1)"},
+            [*("square_matrix_size", "Naive", "Grouped"), *("Grouped", "&", "Auto-Tuned", "Torch")],
+            2,
+        ),
+    ],
+)
+def test_benchmarks(reduced, name, sizes, columns, lines, tmp_path):
+    out = reduced(name, sizes)
+    table = out[re.search(r"^\S+-performance:$", out, re.MULTILINE).end() :].splitlines()[1:]
+    assert table[0].split() == columns
+    for number, row in enumerate(table[1 : lines + 1]):
+        cells = row.split()
+        assert int(cells[0]) == number
+        assert all(float(cell) > 0 for cell in cells[1:])
+    if "save_path" in (tmp_path / f"{name}.py").read_text():
+        assert (tmp_path / "vector-add-performance.csv").read_text().startswith("size,Triton,Torch\n256")
+        assert "vector-add-performance.png" in (tmp_path / "results.html").read_text()
+
+
+def test_matmul_block_sizes(reduced):
+    # 18 configurations, of which most are larger than the matrices.
+    out = reduced(
+        "001_matmul_block_sizes",
+        {"repeat=1000": "repeat=2", "[1024, 512]": "[64, 96]", "[512, 2048]": "[96, 128]"},
+    )
+    assert re.findall(r"MAX DIFFERENCE:  (\S+)", out) == ["0.0"] * 4
+    assert "B0 = AUTOTUNED" in out
+
+
+def test_matmul_table(reduced):
+    pytest.importorskip("tabulate")
+    smaller = {"1024": "48", "2048": "64", "4096": "96", "512": "128"}
+    out = reduced("001_matmul_table", {"repeat=100": "repeat=2", **smaller})
+    assert "Triton Autotuned Time" in out

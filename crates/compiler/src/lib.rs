@@ -12,6 +12,7 @@
 mod ast;
 mod compiled;
 mod gpu_text;
+mod inline_asm;
 mod stage;
 mod target;
 
@@ -125,13 +126,13 @@ fn finish(
 
     let code = match job.target {
         Target::Cpu => {
-            let program = tilewright_cpu::Program::new(&optimized)
-                .map_err(|diagnostic| failure(*diagnostic, &optimized))?;
+            let program = cpu_program(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
             dump(Stage::Cpu, &|| program.to_string());
             MachineCode::Cpu(program)
         }
         Target::Gpu(target) => {
             let num_warps = job.codegen.num_warps;
+            inline_asm::check(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
             let mut program = tilewright_gpu::compile(&optimized, target, num_warps)
                 .map_err(|diagnostic| failure(*diagnostic, &optimized))?;
             program.header.contraction = job.codegen.contraction;
@@ -146,6 +147,19 @@ fn finish(
     };
 
     Ok(CompiledKernel::new(job, source, lowered, optimized, code))
+}
+
+/// The program of the CPU's executor. Inline assembly is run by the simulator.
+pub fn cpu_program(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
+    tilewright_cpu::Program::with_assembler(module, Some(&inline_asm::SimulatedAssembler))
+}
+
+/// The same without symbolic forms and fusion. For tests: the results must be the same.
+#[doc(hidden)]
+pub fn cpu_program_without_symbolic_forms(
+    module: &Module,
+) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
+    tilewright_cpu::Program::without_symbolic_forms(module, Some(&inline_asm::SimulatedAssembler))
 }
 
 /// Runs a stage on a stack that suffices for the deepest nesting that the frontend lets through: passes, printer and

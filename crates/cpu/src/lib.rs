@@ -16,11 +16,13 @@
 //! Invariants: no `unsafe` outside of [`memory`]; a warm thread allocates nothing per program; a store that faults has
 //! written nothing; the result of a launch does not depend on the number of threads, unless the program races.
 
+mod assembly;
 mod compile;
 mod program;
 mod run;
 mod types;
 
+pub use assembly::{Assembler, Assembly, AssemblyCode, AssemblyError, AssemblyFault};
 pub use program::Program;
 pub use run::argument::Argument;
 pub use run::interrupt::Interrupt;

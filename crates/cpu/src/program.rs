@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use tilewright_base::{SourceMap, Span};
 use tilewright_ir::{Effect, Op, OpFamily};
 
+use crate::assembly::Assembly;
 use crate::run::kernels::fused::Reduction;
 use crate::run::kernels::fused_math::{Binary, Unary};
 use crate::run::kernels::reduce::Combine;
@@ -106,16 +107,33 @@ pub(crate) enum Action {
         axis: usize,
         strategy: Strategy,
     },
+    /// Inline assembly.
+    Assembly(InlineAssembly),
+    Scan {
+        axis: usize,
+        reverse: bool,
+        strategy: Strategy,
+    },
     /// The steps after it as one loop, if their operands allow; these steps are then skipped.
     Fused(Box<FusedGroup>),
 }
 
-/// How a reduction is computed.
+/// Inline assembly with what runs it.
+#[derive(Clone, Debug)]
+pub(crate) struct InlineAssembly {
+    pub code: Arc<dyn Assembly>,
+    /// How many elements a run has.
+    pub pack: u32,
+    /// Whether it need not run where nobody reads its results.
+    pub is_pure: bool,
+}
+
+/// How a reduction or a scan is computed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Strategy {
     /// By a loop over the elements, for a combine function that it knows.
     Kernel(Combine),
-    /// As a tree over whole tiles: one block for each level, which halves the axis.
+    /// As a tree over whole tiles: one block for each level, which halves the axis; of a scan, which doubles its blocks.
     Tree,
     /// Element by element, by one block, because the combine region has control flow.
     Sequential,
@@ -196,7 +214,11 @@ impl Step {
     pub(crate) fn op(&self) -> Option<&Op> {
         match &self.action {
             Action::Op(op) => Some(op),
-            Action::Dot { .. } | Action::Reduce { .. } | Action::Fused(_) => None,
+            Action::Dot { .. }
+            | Action::Reduce { .. }
+            | Action::Scan { .. }
+            | Action::Assembly(_)
+            | Action::Fused(_) => None,
         }
     }
 
@@ -204,7 +226,8 @@ impl Step {
     pub(crate) fn is_pure(&self) -> bool {
         match &self.action {
             Action::Op(op) => op.is_pure(),
-            Action::Dot { .. } | Action::Reduce { .. } => true,
+            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } => true,
+            Action::Assembly(assembly) => assembly.is_pure,
             Action::Fused(_) => false,
         }
     }
@@ -218,7 +241,8 @@ impl Step {
     pub(crate) fn has_side_effects(&self) -> bool {
         match &self.action {
             Action::Op(op) => !matches!(op.info().effect, Effect::Pure | Effect::Read),
-            Action::Dot { .. } | Action::Reduce { .. } => false,
+            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } => false,
+            Action::Assembly(assembly) => !assembly.is_pure,
             Action::Fused(_) => true,
         }
     }

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use crate::driver::NEEDED_CAPABILITY;
 use crate::sys::{ContextHandle, device_attribute as attribute};
 use crate::{Capability, Driver, Error};
+
+/// The oldest device that kernels are compiled for.
+const NEEDED_CAPABILITY: Capability = Capability { major: 7, minor: 5 };
 
 /// What the driver keeps of a device: what is cheap at once, the rest when it is asked for.
 pub(crate) struct DeviceSlot {

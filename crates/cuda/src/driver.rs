@@ -7,14 +7,8 @@ use std::sync::OnceLock;
 use libloading::Library;
 
 use crate::device::{Device, DeviceSlot};
-use crate::sys::{self, Functions};
-use crate::{Capability, Error, Settings, Version};
-
-/// The oldest driver that has every call that is not optional (`cuLaunchKernelEx` came with CUDA 11.8).
-pub(crate) const NEEDED: Version = Version { major: 11, minor: 8 };
-
-/// The oldest device that kernels are compiled for.
-pub(crate) const NEEDED_CAPABILITY: Capability = Capability { major: 7, minor: 5 };
+use crate::sys::{self, Functions, NEEDED};
+use crate::{Error, Settings, Version};
 
 /// The CUDA driver of this process. It lives as long as the process: a driver cannot be unloaded.
 pub struct Driver {

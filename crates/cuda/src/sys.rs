@@ -9,6 +9,9 @@ use libloading::Library;
 
 use crate::{Error, Version};
 
+/// The oldest driver that has every call that is not optional (`cuLaunchKernelEx` came with CUDA 11.8).
+pub(crate) const NEEDED: Version = Version { major: 11, minor: 8 };
+
 /// `CUresult`; 0 is success.
 pub(crate) type Code = i32;
 
@@ -181,7 +184,7 @@ macro_rules! functions {
         pub(crate) fn needed_version(call: &str) -> Version {
             match call {
                 $(stringify!($optional) => Version { major: $major, minor: $minor },)*
-                _ => crate::driver::NEEDED,
+                _ => NEEDED,
             }
         }
     };

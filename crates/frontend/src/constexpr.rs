@@ -258,9 +258,7 @@ pub fn identical(left: &Constant, right: &Constant) -> bool {
     match (left, right) {
         (Constant::Float(left), Constant::Float(right)) => left.to_bits() == right.to_bits(),
         (Constant::Tuple(left), Constant::Tuple(right)) => {
-            left.len() == right.len()
-                && left.fields() == right.fields()
-                && left.iter().zip(right).all(|(left, right)| identical(left, right))
+            left.is_alike(right) && left.iter().zip(right).all(|(left, right)| identical(left, right))
         }
         _ => left == right,
     }

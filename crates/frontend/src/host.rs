@@ -64,6 +64,50 @@ pub struct NamedTuple {
     pub defaults: Vec<HostValue>,
 }
 
+/// A class that `triton.aggregate` decorates: its instances are values with named parts, and it has methods.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Aggregate {
+    /// Its name, for messages.
+    pub name: String,
+    /// The annotated names of the class and its bases, and what each may hold.
+    pub fields: Vec<(Arc<str>, FieldKind)>,
+}
+
+/// What a field of an aggregate may hold, as its annotation says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FieldKind {
+    /// `tl.constexpr`: a value that is known at compile time, and stays so.
+    Constexpr,
+    /// `tl.tensor`: a scalar or tile at run time.
+    Tensor,
+    /// An instance of another aggregate.
+    Aggregate(ObjectRef),
+    /// Any value.
+    Any,
+}
+
+/// A function of a class.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MemberFunction {
+    /// Its source.
+    pub function: FunctionRef,
+    /// What the host calls where all arguments are known at compile time: it is a `constexpr_function`.
+    pub at_compile_time: Option<ObjectRef>,
+}
+
+/// What a name is in an aggregate's class.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Member {
+    /// A method, which takes the instance.
+    Method(MemberFunction),
+    /// What is called without parentheses.
+    Property(MemberFunction),
+    /// A method that takes the class.
+    ClassMethod(MemberFunction),
+    /// A function without an instance, or a value.
+    Static(HostValue),
+}
+
 /// A file that has been parsed.
 #[derive(Clone)]
 pub struct ParsedModule(pub(crate) Arc<Tree>);
@@ -102,12 +146,40 @@ pub trait Host {
     fn call(
         &mut self,
         callee: ObjectRef,
-        arguments: &[Constant],
-        keywords: &[(String, Constant)],
+        arguments: &[HostValue],
+        keywords: &[(String, HostValue)],
     ) -> Result<HostValue, String>;
 
     /// The fields of a `NamedTuple` class, which kernels may call, with their defaults.
     fn named_tuple(&mut self, _class: ObjectRef) -> Option<NamedTuple> {
+        None
+    }
+
+    /// The fields of a class that `triton.aggregate` decorates.
+    fn aggregate(&mut self, _class: ObjectRef) -> Option<Aggregate> {
+        None
+    }
+
+    /// What a name is in an aggregate's class; with `after`, in the classes that come after that one in its method resolution
+    /// order.
+    fn member(&mut self, _class: ObjectRef, _after: Option<ObjectRef>, _name: &str) -> Option<Member> {
+        None
+    }
+
+    /// Whether an object that is neither a function nor a class can be called at compile time: a method of an object, or an
+    /// object with `__call__`.
+    fn is_callable(&mut self, _object: ObjectRef) -> bool {
+        false
+    }
+
+    /// Whether a value is an instance of a class of the host; an aggregate is given by its class.
+    fn is_instance(&mut self, _value: &HostValue, _class: ObjectRef) -> bool {
+        false
+    }
+
+    /// What Python's operator of this name (`getitem`, `add`, `contains`, `len`, `iter` for the items as a tuple) gives, where
+    /// one operand is an object of the host; an error is the text of the exception. A host without Python knows none.
+    fn operate(&mut self, _operator: &str, _operands: &[HostValue]) -> Option<Result<HostValue, String>> {
         None
     }
 

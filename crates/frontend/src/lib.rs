@@ -5,6 +5,7 @@
 //! the rules of the language, generic over the builder.
 
 mod constexpr;
+mod descriptor;
 mod dump;
 mod format;
 mod host;
@@ -15,8 +16,12 @@ mod suggest;
 mod tuple;
 mod value;
 
+pub use descriptor::{Descriptor, DescriptorForm, DescriptorKind, Padding};
 pub use dump::dump_ast;
-pub use host::{FunctionRef, FunctionSource, Host, HostValue, NamedTuple, ObjectRef, ParsedModule};
+pub use host::{
+    Aggregate, FieldKind, FunctionRef, FunctionSource, Host, HostValue, Member, MemberFunction, NamedTuple,
+    ObjectRef, ParsedModule,
+};
 pub use lower::lower;
 pub use semantic::{Caller, Semantic, SemanticError};
 pub use source_host::SourceHost;

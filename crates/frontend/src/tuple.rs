@@ -1,10 +1,12 @@
 //! Tuples of anything (compile-time values, operands, arguments, types): the items in order, and the names of the fields
-//! where it is a `NamedTuple`.
+//! where it is a `NamedTuple`. An instance of a class of the user's (`triton.aggregate`) is one as well, with its class.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// The names of the fields of a `NamedTuple`.
+use crate::host::ObjectRef;
+
+/// The names of the fields of a `NamedTuple` or an aggregate.
 pub type Fields = Arc<[Arc<str>]>;
 
 /// A tuple or list: a slice of its items. A tuple that is made of the items of another is a plain one, as in Python.
@@ -12,18 +14,34 @@ pub type Fields = Arc<[Arc<str>]>;
 pub struct Tuple<T> {
     items: Vec<T>,
     fields: Option<Fields>,
+    class: Option<ObjectRef>,
 }
 
 impl<T> Tuple<T> {
     /// A tuple of these items; a `NamedTuple` if there is a name for each of them.
     pub fn new(items: Vec<T>, fields: Option<Fields>) -> Self {
         let fields = fields.filter(|fields| fields.len() == items.len());
-        Self { items, fields }
+        Self { items, fields, class: None }
+    }
+
+    /// An instance of a class that is decorated with `triton.aggregate`: it has fields, and is no sequence.
+    pub fn instance(items: Vec<T>, fields: Fields, class: ObjectRef) -> Self {
+        Self { items, fields: Some(fields), class: Some(class) }
+    }
+
+    /// The class of an instance of an aggregate.
+    pub fn class(&self) -> Option<ObjectRef> {
+        self.class
+    }
+
+    /// Whether another has the same fields and class.
+    pub fn is_alike<U>(&self, other: &Tuple<U>) -> bool {
+        self.items.len() == other.items.len() && self.fields == other.fields && self.class == other.class
     }
 
     /// The same kind of tuple, of other items.
     pub fn with_items<U>(&self, items: Vec<U>) -> Tuple<U> {
-        Tuple::new(items, self.fields.clone())
+        Tuple { class: self.class, ..Tuple::new(items, self.fields.clone()) }
     }
 
     /// The same kind of tuple, of what is made of each item.
@@ -77,7 +95,7 @@ impl<T> DerefMut for Tuple<T> {
 
 impl<T> From<Vec<T>> for Tuple<T> {
     fn from(items: Vec<T>) -> Self {
-        Self { items, fields: None }
+        Self { items, fields: None, class: None }
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tilewright_ir::{Dtype, Type};
 
-use crate::host::{FunctionRef, ObjectRef};
+use crate::descriptor::Descriptor;
+use crate::host::{FunctionRef, MemberFunction, ObjectRef};
 use crate::tuple::Tuple;
 
 /// A value known at compile time, with Python's meaning.
@@ -116,12 +117,18 @@ pub enum Operand<V> {
     Constant(Constant),
     /// A tuple with at least one run-time part, or with functions.
     Tuple(Tuple<Operand<V>>),
+    /// A block pointer or tensor descriptor.
+    Descriptor(Box<Descriptor<Operand<V>>>),
     /// A name of `triton.language`, by its dotted path.
     Language(Arc<str>),
     /// A method of a run-time value, such as `x.to`: the value, and the name of `triton.language` that it calls.
     Method(Box<Operand<V>>, Arc<str>),
     /// A `@jit` function.
     Function(FunctionRef),
+    /// A method of a user's class, with what it is a method of.
+    Bound(Box<Operand<V>>, MemberFunction),
+    /// `super()`: an instance, and the class whose bases are looked at.
+    Super(Box<Operand<V>>, ObjectRef),
     /// A compile-time function of the host.
     ConstexprFunction(ObjectRef),
     /// Something else of the host.

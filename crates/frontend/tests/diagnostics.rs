@@ -285,7 +285,7 @@ def k(x_ptr, n):
             18 |     n.x = 1
                |     ^^^
                |
-               = help: use a name of its own
+               = help: use a name of its own; the copy of an object with other fields is `tl.aggregate_replace(x, field=value)`
         "#]],
     );
 }

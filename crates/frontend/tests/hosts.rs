@@ -10,8 +10,7 @@ use common::HEADER;
 use expect_test::expect;
 use tilewright_base::{Code, Color, SourceFile};
 use tilewright_frontend::{
-    Argument, Constant, FunctionRef, FunctionSource, Host, HostValue, ObjectRef, Options, Request,
-    SourceHost, lower,
+    Argument, FunctionRef, FunctionSource, Host, HostValue, ObjectRef, Options, Request, SourceHost, lower,
 };
 use tilewright_ir::Dtype;
 
@@ -43,8 +42,8 @@ impl Host for Altered {
     fn call(
         &mut self,
         callee: ObjectRef,
-        arguments: &[Constant],
-        keywords: &[(String, Constant)],
+        arguments: &[HostValue],
+        keywords: &[(String, HostValue)],
     ) -> Result<HostValue, String> {
         self.host.call(callee, arguments, keywords)
     }

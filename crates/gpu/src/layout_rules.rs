@@ -1,11 +1,13 @@
 //! What ops do to layouts: how the layout of a result follows from that of an operand, and back.
 
 use smallvec::SmallVec;
-use tilewright_ir::{Op, Type};
-use tilewright_layout::{Layout, Reduction};
+use tilewright_ir::{Op, ShapeOp, Type};
+use tilewright_layout::{Layout, Reduction, blocked};
 
 /// Lanes of a warp.
 pub const LANES: u32 = 32;
+/// The most parts of a line, in different warps, that each thread combines where the order is kept.
+pub const MOST_PARTS: u32 = 32;
 
 /// The layout of a tile that nobody asks anything of.
 pub fn default_layout(shape: &[u32], num_warps: u32) -> Layout {
@@ -19,47 +21,45 @@ pub fn rows(shape: &[u32]) -> Layout {
     Layout::strided(shape, &order)
 }
 
-/// The layout that a shape op wants its operand in for a result with this layout.
+/// The layout that an op wants its operand in for a result with this layout: of another family than `Shape`, the same.
 ///
 /// `None` where the operand is a scalar.
 pub fn operand_layout(op: &Op, operand: &Type, result: &Layout) -> Option<Layout> {
     if operand.is_scalar() {
         return None;
     }
+    let Some(op) = op.as_shape() else { return Some(result.clone()) };
     Some(match op {
-        Op::ExpandDims { axis } => result.remove_axis(*axis as usize),
-        Op::Broadcast { shape } => grown_axes(operand, shape)
+        ShapeOp::ExpandDims { axis } => result.remove_axis(*axis as usize),
+        ShapeOp::Broadcast { shape } => grown_axes(operand, shape)
             .fold(result.clone(), |layout, axis| layout.collapse(axis))
             .without_duplicate_registers(),
-        Op::Slice { steps, .. } => result.unslice(&operand.shape, &distances(steps)),
-        Op::Reshape { .. } => result.reshape(&operand.shape),
-        Op::Transpose { permutation } => {
+        ShapeOp::Slice { steps, .. } => result.unslice(&operand.shape, &distances(steps)),
+        ShapeOp::Reshape { .. } => result.reshape(&operand.shape),
+        ShapeOp::Transpose { permutation } => {
             let mut inverse: SmallVec<[usize; 6]> = SmallVec::from_elem(0, permutation.len());
             for (place, axis) in permutation.iter().enumerate() {
                 inverse[*axis as usize] = place;
             }
             result.transpose(&inverse)
         }
-        // tidy: wildcard because all other ops keep places
-        _ => result.clone(),
     })
 }
 
-/// The layout that a shape op gives its result from an operand with this layout.
+/// The layout that an op gives its result from an operand with this layout: of another family than `Shape`, the same.
 pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
+    let Some(op) = op.as_shape() else { return operand.clone() };
     match op {
-        Op::ExpandDims { axis } => operand.insert_axis(*axis as usize),
-        Op::Broadcast { shape } => {
+        ShapeOp::ExpandDims { axis } => operand.insert_axis(*axis as usize),
+        ShapeOp::Broadcast { shape } => {
             grown_axes(from, shape).fold(operand.clone(), |layout, axis| layout.broadcast(axis, shape[axis]))
         }
-        Op::Slice { steps, shape, .. } => operand.slice(shape, &distances(steps)),
-        Op::Reshape { shape } => operand.reshape(shape),
-        Op::Transpose { permutation } => {
+        ShapeOp::Slice { steps, shape, .. } => operand.slice(shape, &distances(steps)),
+        ShapeOp::Reshape { shape } => operand.reshape(shape),
+        ShapeOp::Transpose { permutation } => {
             let axes: SmallVec<[usize; 6]> = permutation.iter().map(|axis| *axis as usize).collect();
             operand.transpose(&axes)
         }
-        // tidy: wildcard because all other ops keep places
-        _ => operand.clone(),
     }
 }
 
@@ -90,6 +90,33 @@ fn distances(steps: &[i64]) -> SmallVec<[u32; 6]> {
 /// The layout of the result of a reduction.
 pub fn reduced_layout(operand: &Layout, axis: u32) -> Layout {
     Reduction::along(operand, axis as usize).result
+}
+
+/// A layout in which lines along an axis are scanned or sorted with the fewest exchanges: runs of a line in registers, in
+/// lanes next, and in warps only if there are too few other lines for them.
+pub fn line_layout(shape: &[u32], axis: usize, num_warps: u32) -> Layout {
+    let per_thread = (shape.iter().product::<u32>() / (LANES * num_warps)).max(1);
+    let ones: SmallVec<[u32; 6]> = SmallVec::from_elem(1, shape.len());
+    let lines: SmallVec<[usize; 6]> = (0..shape.len()).rev().filter(|other| *other != axis).collect();
+    let mut left: SmallVec<[u32; 6]> = shape.into();
+    let mut spread = |mut count: u32, order: &mut dyn Iterator<Item = usize>, copies: bool| {
+        let mut sizes = ones.clone();
+        for axis in order {
+            sizes[axis] = count.min(left[axis]);
+            count /= sizes[axis];
+            left[axis] /= sizes[axis];
+        }
+        // The others hold copies.
+        sizes[axis] *= if copies { count } else { 1 };
+        sizes
+    };
+    let along = || std::iter::once(axis);
+    // What lines the warps share is not there for registers and lanes.
+    let warps = spread(num_warps, &mut lines.iter().copied().rev().chain(along()), true);
+    let registers = spread(per_thread, &mut along(), false);
+    let lanes = spread(LANES, &mut along().chain(lines.iter().copied()), true);
+    let order: SmallVec<[usize; 6]> = along().chain(lines).collect();
+    blocked(shape, &registers, &lanes, &warps, &order)
 }
 
 fn grown_axes<'a>(operand: &'a Type, shape: &'a [u32]) -> impl Iterator<Item = usize> + 'a {

@@ -10,28 +10,32 @@
 //! | `tile` | prepares tile IR: what is refused, extents that are powers of two, tiles of pointers as a scalar pointer and 32-bit offsets |
 //! | `assign` | gives every value a layout, every product its instruction: tile IR becomes the [`language`] |
 //! | `language` | values with layouts, shared memory, copies, barriers, warps with roles: a dialect of the IR |
-//! | `passes` | from text to text: conversions of layouts, rings, allocation, barriers |
+//! | `passes` | from text to text: conversions of layouts, rings, instructions of warps, allocation, barriers |
 
 mod assign;
+mod commutation;
 pub mod language;
 mod layout_rules;
 mod passes;
 mod target;
 mod tile;
+mod warp_instructions;
 
 use tilewright_base::Diagnostic;
 use tilewright_ir as ir;
 
 use language::Module;
 
+pub use commutation::commutes;
 pub use layout_rules::{element_bits, fma_operand_layout};
 pub use passes::{PASSES, Pass};
-pub use target::{Feature, Features, GpuTarget, TargetError};
+pub use target::{Feature, Features, GpuTarget, MOST_WARPS, TargetError};
+pub use warp_instructions::warp_reduction;
 
 /// A kernel with a layout for every value, before the passes over the language: tile IR that says where its elements are.
 ///
 /// # Errors
-/// What the GPU path cannot do. The number of warps is a power of two up to 32.
+/// What the GPU path cannot do. The number of warps is a power of two up to [`MOST_WARPS`].
 pub fn assign_layouts(
     module: &ir::Module,
     target: GpuTarget,
@@ -46,7 +50,7 @@ pub fn assign_layouts(
     Ok(assign::assign_layouts(&module, target, num_warps))
 }
 
-/// The program of a kernel for a target and a number of warps, a power of two up to 32.
+/// The program of a kernel for a target and a number of warps, a power of two up to [`MOST_WARPS`].
 ///
 /// # Errors
 /// What the GPU path cannot do, and what does not fit into shared memory.

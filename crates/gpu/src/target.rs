@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The most warps of a block.
+pub const MOST_WARPS: u32 = 32;
+
 /// Something that a GPU has or has not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Feature {
@@ -114,6 +117,21 @@ const HOPPER: &[Feature] = &[
     Feature::Wgmma,
 ];
 
+/// Blackwell by the instructions that all of its kinds have: its tensor cores are for code of one architecture alone.
+const BLACKWELL: &[Feature] = &[
+    Feature::MmaSync,
+    Feature::LdMatrix,
+    Feature::MmaSyncWide,
+    Feature::CpAsync,
+    Feature::Redux,
+    Feature::Bf16Arithmetic,
+    Feature::Bf16Sums,
+    Feature::MmaSyncFp8,
+    Feature::Fp8Conversion,
+    Feature::StMatrix,
+    Feature::Tma,
+];
+
 impl GpuTarget {
     /// Every target. The PTX version is the oldest that has all features. The bytes of shared memory are those of the CUDA
     /// programming guide's table of technical specifications, per block with opt-in.
@@ -124,6 +142,8 @@ impl GpuTarget {
         GpuTarget::new("sm_87", 87, (7, 4), AMPERE, 163 << 10),
         GpuTarget::new("sm_89", 89, (8, 4), ADA, 99 << 10),
         GpuTarget::new("sm_90a", 90, (8, 0), HOPPER, 227 << 10),
+        GpuTarget::new("sm_100", 100, (8, 6), BLACKWELL, 227 << 10),
+        GpuTarget::new("sm_120", 120, (8, 7), BLACKWELL, 99 << 10),
     ];
 
     const fn new(

@@ -560,7 +560,7 @@ fn what_crosses_the_warps_of_a_role_is_refused() {
 warp_roles {warps = [4, 4], registers = [0, 0]} () {
 %mine = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
 %y = load %mine {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1
-%rows = reduce %y {axis = 0, scope = block} (%i: fp16, %j: fp16) {
+%rows = reduce %y {axis = 0, scope = block, redux = false} (%i: fp16, %j: fp16) {
 %k = add %i, %j : fp16
 yield_values %k
 } : fp16[16]@L6

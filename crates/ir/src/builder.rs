@@ -199,6 +199,17 @@ pub trait Builder {
         self.emit(Op::Reduce { axis }, tiles, smallvec![combine])
     }
 
+    /// See [`Op::Scan`].
+    fn scan(
+        &mut self,
+        tiles: SmallVec<[Self::Value; 4]>,
+        axis: u32,
+        reverse: bool,
+        combine: Self::Region,
+    ) -> Result<Results<Self::Value>, RuleError> {
+        self.emit(Op::Scan { axis, reverse }, tiles, smallvec![combine])
+    }
+
     /// See [`Op::Hint`].
     fn hint(
         &mut self,

@@ -10,6 +10,7 @@ mod builder;
 mod dialect;
 mod elementwise;
 mod function;
+mod inline_asm;
 mod ops;
 mod parse;
 mod print;
@@ -31,9 +32,10 @@ pub use function::{
     Block, BlockData, Carried, Definition, FuncId, Function, Inst, InstData, Location, LocationData, Module,
     Parameter, Value, ValueData,
 };
+pub use inline_asm::{AsmError, AsmInput, AsmPacking, AsmPiece, AsmRegister, AsmTemplate};
 pub use ops::{
-    AttributeText, Effect, LoopOptions, OPS, Op, OpFamily, OpInfo, OpVisitor, Regions, TypeList, visit,
-    visit_op,
+    AttributeText, DtypeList, Effect, LoopOptions, OPS, Op, OpFamily, OpInfo, OpVisitor, Regions, ShapeOp,
+    TypeList, visit, visit_op,
 };
 pub use parse::{ParseError, parse, parse_dialect};
 pub use print::print;

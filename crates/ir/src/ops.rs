@@ -10,7 +10,7 @@ use crate::attributes::{
 use crate::elementwise::ElementwiseFn;
 use crate::function::{Block, FuncId, Function, Inst};
 use crate::rules::{self, RuleInput};
-use crate::types::{Element, Shape, Type};
+use crate::types::{Dtype, Element, Shape, Type};
 use crate::{Attribute, RuleError, define_ops};
 
 /// What an op does besides computing its results.
@@ -52,6 +52,9 @@ pub enum OpFamily {
     Dot,
     /// A reduction: its region combines elements of the tiles, and is free of other values.
     Reduction,
+    /// Each element from those on its line along an axis, in tiles of the shape of the operands: a scan, a sort. A region
+    /// combines elements as that of a reduction does.
+    Scan,
     /// A promise of the program, which nothing is left of.
     Promise,
     /// Threads wait for each other, or for what is under way.
@@ -128,6 +131,13 @@ macro_rules! tile_ops {
     Cast cast (value) [] {element: Element, rounding: Rounding} regions 0 Pure Pointwise;
     /// The same bits read as another element type of the same width.
     Bitcast bitcast (value) [] {element: Element} regions 0 Pure Pointwise;
+    /// PTX that is run for every `pack` elements of the arguments, one from each place; which elements share a run is
+    /// not said. Text and constraints are as LLVM's inline assembly. Without a result that is read it need not run.
+    InlineAsm inline_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
+        regions 0 Pure Pointwise;
+    /// The same with effects that no result shows: it runs where and as often as the program says.
+    VolatileAsm volatile_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
+        regions 0 Write Pointwise;
     /// A pointer moved by an integer number of elements of its pointee; computed in 64 bits.
     PtrAdd ptr_add (pointer, offset) [] {} regions 0 Pure Pointwise;
     /// Reads memory where the mask holds (everywhere without one); elsewhere gives `other`, or zero without one.
@@ -140,6 +150,10 @@ macro_rules! tile_ops {
     /// The tiles combined along an axis by an associative region: it takes an element of each tile on the left, then on
     /// the right, and yields one of each. The order of combination is fixed for a shape.
     Reduce reduce () [] *tiles {axis: u32} regions 1 Pure Reduction;
+    /// Each element combined with all before it along an axis by an associative region, as that of a reduction, which takes
+    /// what comes earlier on the left; with `reverse`, the last element is the earliest. The order of combination is
+    /// fixed for a shape.
+    Scan scan () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan;
     /// Along an axis, the elements of the tile that the int32 index names; along the others, at the same place. The index
     /// counts modulo the extent of the axis, so that -1 is the last element.
     Gather gather (tile, index) [] {axis: u32} regions 0 Pure Movement;
@@ -181,8 +195,42 @@ macro_rules! define_result_types {
     };
 }
 
+/// Of all rows, those of the family `Shape`.
+macro_rules! define_shape_ops {
+    ([$($(#[doc = $doc:literal])* $variant:ident {$($attribute:ident: $attribute_ty:ty),*})*]) => {
+        /// An op of the family `Shape`, which says where each element comes from: a match on these has an arm for each.
+        #[derive(Clone, Copy, Debug)]
+        pub enum ShapeOp<'a> {
+            $($(#[doc = $doc])* $variant {
+                $(#[doc = concat!("The attribute `", stringify!($attribute), "`.")]
+                $attribute: &'a $attribute_ty,)*
+            },)*
+        }
+
+        impl Op {
+            /// The op as one of the family `Shape`, if it is of it.
+            pub fn as_shape(&self) -> Option<ShapeOp<'_>> {
+                match self {
+                    $(Op::$variant { $($attribute),* } => Some(ShapeOp::$variant { $($attribute),* }),)*
+                    // tidy: wildcard because the rows of the family are those above
+                    _ => None,
+                }
+            }
+        }
+    };
+    ([$($found:tt)*] $(#[doc = $doc:literal])* $variant:ident $method:ident ($($operands:tt)*) [$($optional:tt)*]
+     $(*$variadic:ident)? {$($attributes:tt)*} regions $regions:tt $effect:ident Shape; $($rest:tt)*) => {
+        define_shape_ops!([$($found)* $(#[doc = $doc])* $variant {$($attributes)*}] $($rest)*);
+    };
+    ([$($found:tt)*] $(#[doc = $doc:literal])* $variant:ident $method:ident ($($operands:tt)*) [$($optional:tt)*]
+     $(*$variadic:ident)? {$($attributes:tt)*} regions $regions:tt $effect:ident $family:ident; $($rest:tt)*) => {
+        define_shape_ops!([$($found)*] $($rest)*);
+    };
+}
+
 tile_ops!(define_ops! Op OPS OpVisitor visit_op;);
 tile_ops!(define_result_types!);
+tile_ops!(define_shape_ops![]);
 
 /// The result types of a call.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -201,6 +249,24 @@ impl Attribute for TypeList {
         let inner = text.strip_prefix('(')?.strip_suffix(')')?;
         let parts = inner.split(';').map(str::trim).filter(|part| !part.is_empty());
         parts.map(Type::parse).collect::<Option<_>>().map(Self)
+    }
+}
+
+/// The element types of the results of inline assembly.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct DtypeList(pub Vec<Dtype>);
+
+impl Attribute for DtypeList {
+    fn print(&self, out: &mut String) {
+        let names: Vec<&str> = self.0.iter().map(|dtype| dtype.name()).collect();
+        out.push('(');
+        out.push_str(&names.join("; "));
+        out.push(')');
+    }
+    fn parse(text: &str) -> Option<Self> {
+        let inner = text.strip_prefix('(')?.strip_suffix(')')?;
+        let parts = inner.split(';').map(str::trim).filter(|part| !part.is_empty());
+        parts.map(Dtype::parse).collect::<Option<_>>().map(Self)
     }
 }
 

@@ -10,7 +10,8 @@ use crate::attributes::{
 };
 use crate::elementwise::ElementwiseFn;
 use crate::function::FuncId;
-use crate::ops::{LoopOptions, OpInfo, TypeList};
+use crate::inline_asm::AsmTemplate;
+use crate::ops::{DtypeList, LoopOptions, OpInfo, TypeList};
 use crate::types::{Dtype, Element, Shape, Type};
 
 /// The most elements that a tile may have.
@@ -220,6 +221,39 @@ pub(crate) fn bitcast(input: &RuleInput<'_>, element: &Element) -> Result {
     one(from.with_element(*element))
 }
 
+pub(crate) fn inline_asm(
+    input: &RuleInput<'_>,
+    text: &str,
+    constraints: &str,
+    dtypes: &DtypeList,
+    pack: &u32,
+) -> Result {
+    let scalar = Shape::scalar();
+    let shape = input.operands.first().map_or(&scalar, |ty| &ty.shape);
+    if let Some(other) = input.operands.iter().find(|ty| ty.shape != *shape) {
+        return fail(format!("inline assembly takes arguments of shape {shape}, found {other}"));
+    }
+    if !pack.is_power_of_two() {
+        return fail(format!("inline assembly takes a power of two of elements at once, found {pack}"));
+    }
+    let elements: Vec<Element> = input.operands.iter().map(|ty| ty.element).collect();
+    let template = AsmTemplate::parse(text, constraints);
+    let checked = template.and_then(|template| template.check(&dtypes.0, &elements, *pack));
+    checked.or_else(|error| fail(error.to_string()))?;
+    check_size(shape)?;
+    Ok(dtypes.0.iter().map(|dtype| Type::scalar(*dtype).with_shape(shape.clone())).collect())
+}
+
+pub(crate) fn volatile_asm(
+    input: &RuleInput<'_>,
+    text: &str,
+    constraints: &str,
+    dtypes: &DtypeList,
+    pack: &u32,
+) -> Result {
+    inline_asm(input, text, constraints, dtypes, pack)
+}
+
 pub(crate) fn ptr_add(input: &RuleInput<'_>) -> Result {
     let [pointer, offset] = input.operands else { return fail("ptr_add takes a pointer and an offset") };
     let integer = offset.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool());
@@ -292,17 +326,27 @@ pub(crate) fn dot(input: &RuleInput<'_>, _precision: &InputPrecision, _max_impre
     if fits && types_fit { one(acc.clone()) } else { fail(format!("dot does not take {a}, {b} and {acc}")) }
 }
 
-pub(crate) fn reduce(input: &RuleInput<'_>, axis: &u32) -> Result {
-    let Some(first) = input.operands.first() else { return fail("reduce takes tiles") };
-    if *axis as usize >= first.rank() || input.operands.iter().any(|tile| tile.shape != first.shape) {
-        return fail(format!("reduce along axis {axis} does not take {:?}", input.operands));
+/// What the tiles and the region of a reduction or a scan along an axis must be.
+fn combines(name: &str, input: &RuleInput<'_>, axis: u32) -> Result<()> {
+    let Some(first) = input.operands.first() else { return fail(format!("{name} takes tiles")) };
+    if axis as usize >= first.rank() || input.operands.iter().any(|tile| tile.shape != first.shape) {
+        return fail(format!("{name} along axis {axis} does not take {:?}", input.operands));
     }
     let scalars: Vec<Type> = input.operands.iter().map(|tile| tile.with_shape(Shape::scalar())).collect();
     let parameters: Vec<Type> = scalars.iter().chain(&scalars).cloned().collect();
     same_types(&input.regions[0].parameters, &parameters, "parameters of the combine region")?;
-    same_types(&input.regions[0].yields, &scalars, "results of the combine region")?;
-    let shape = first.shape.without(*axis as usize);
+    same_types(&input.regions[0].yields, &scalars, "results of the combine region")
+}
+
+pub(crate) fn reduce(input: &RuleInput<'_>, axis: &u32) -> Result {
+    combines("reduce", input, *axis)?;
+    let shape = input.operands[0].shape.without(*axis as usize);
     Ok(input.operands.iter().map(|tile| tile.with_shape(shape.clone())).collect())
+}
+
+pub(crate) fn scan(input: &RuleInput<'_>, axis: &u32, _reverse: &bool) -> Result {
+    combines("scan", input, *axis)?;
+    Ok(input.operands.to_vec())
 }
 
 pub(crate) fn slice(input: &RuleInput<'_>, starts: &IntList, steps: &IntList, shape: &Shape) -> Result {

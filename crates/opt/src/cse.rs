@@ -51,7 +51,8 @@ impl Cse<'_> {
     fn keep(&mut self, inst: Inst) -> bool {
         self.aliases.resolve_operands(self.function, inst);
         let regions = self.function.insts[inst].regions.clone();
-        let combines = self.function.insts[inst].op.family() == OpFamily::Reduction;
+        let family = self.function.insts[inst].op.family();
+        let combines = matches!(family, OpFamily::Reduction | OpFamily::Scan);
         let outer = if combines { std::mem::take(&mut self.known) } else { FxHashMap::default() };
         for region in regions {
             self.block(region);

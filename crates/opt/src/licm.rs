@@ -92,7 +92,7 @@ impl Licm<'_> {
 /// Whether an instruction may run where the program would not run it.
 fn is_speculatable(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
-    if data.op.family() != OpFamily::Reduction {
+    if !matches!(data.op.family(), OpFamily::Reduction | OpFamily::Scan) {
         return data.op.is_speculatable();
     }
     let mut all = true;

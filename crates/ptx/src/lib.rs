@@ -1,7 +1,8 @@
 //! PTX, the assembly language of NVIDIA GPUs: [`isa`] is the language as typed data, with a printer and a parser; [`lower`]
-//! makes it of a plan for a GPU.
+//! makes it of a program of the GPU language, and [`passes`] optimise the code of a thread.
 
 pub mod isa;
 mod lower;
+pub mod passes;
 
 pub use lower::lower;

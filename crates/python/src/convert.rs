@@ -273,6 +273,14 @@ impl<'a, 'py> Converter<'a, 'py> {
         if object.is_instance_of::<JitKernel>() {
             return Ok(Value::Constant { value: objects::classify(object)?, is_explicit: true });
         }
+        if let Some((fields, items)) = crate::aggregate::instance(object)? {
+            self.lists.push(items.clone().unbind());
+            let class = objects::object_ref(object.get_type().as_any())?;
+            return Ok(match self.items(index, &items, Some(fields.clone()))? {
+                Value::Tuple(values) => Value::Tuple(Tuple::instance(values.into_vec(), fields, class)),
+                other => other,
+            });
+        }
         if let Some(numpy) = Numpy::get(py) {
             if numpy.is_array(object) {
                 return self.array(index, object);

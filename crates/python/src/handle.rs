@@ -14,7 +14,7 @@ use tilewright_runtime::{
 
 use crate::convert::{Converter, Kept, Values};
 use crate::device::{self, stream_number, target_tuple};
-use crate::errors::to_exception;
+use crate::errors::{raised, to_exception};
 use crate::hooks;
 use crate::kernel::{JitKernel, State, state};
 use crate::launch::{ask, extents, run};
@@ -162,9 +162,9 @@ impl CompiledKernel {
         twin.getattr(name)
     }
 
-    /// Loads the code into the device.
+    /// Loads the code into the device. Other threads may run meanwhile: an autotuner has several kernels assembled at a time.
     fn _init_handles(&self, py: Python<'_>) -> PyResult<()> {
-        self.handle.loaded().map(|_| ()).map_err(|error| to_exception(py, &error))
+        raised(py, py.detach(|| self.handle.loaded().map(|_| ())))
     }
 
     /// `handle[grid]`: launches this form, with or without the arguments that are part of its code.

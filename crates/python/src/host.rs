@@ -6,11 +6,16 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::{PyAttributeError, PyException};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyModule, PyString, PyTuple, PyType};
-use tilewright_frontend::{Constant, FunctionRef, FunctionSource, Host, HostValue, NamedTuple, ObjectRef};
+use pyo3::types::{PyDict, PyModule, PySet, PyString, PyTuple, PyType};
+use tilewright_frontend::{
+    Aggregate, Constant, FunctionRef, FunctionSource, Host, HostValue, Member, NamedTuple, ObjectRef,
+};
 
+use crate::aggregate;
 use crate::kernel::JitKernel;
-use crate::objects::{as_constant, classify, constant, function, named_tuple, object, to_python};
+use crate::objects::{
+    as_constant, classify, constant, function, host_value_to_python, named_tuple, object, to_python,
+};
 use crate::reads::{Place, Variable};
 
 /// The host. The compiler runs without the GIL; each method takes it.
@@ -66,6 +71,15 @@ impl PyHost {
         None
     }
 
+    /// The text of an exception that code of the program raised.
+    fn raised(&self, py: Python<'_>, error: PyErr) -> String {
+        let text = error.to_string();
+        if let Some(error) = self.stop(py, error) {
+            self.lock().caught.push(Caught { name: None, text: text.clone(), error });
+        }
+        text
+    }
+
     /// The value of what Python found, if it found it. Properties of users' objects may raise, which is as if they were
     /// not there; a diagnostic about the name then says so.
     fn found<T>(
@@ -103,7 +117,14 @@ impl PyHost {
         let classified = classify(&value)?;
         let place = Place::Global(globals.clone().unbind(), PyString::intern(py, name).unbind());
         self.note(place, &value, &classified);
-        Ok(Some(if is_annotated(&globals, name)? { as_constant(classified) } else { classified }))
+        if is_annotated(&globals, name)? {
+            return Ok(Some(as_constant(classified)));
+        }
+        let may_change = value.is_instance_of::<PyDict>() || value.is_instance_of::<PySet>();
+        Ok(Some(match classified {
+            HostValue::Object(number) if may_change => HostValue::PlainGlobal(Constant::Object(number)),
+            other => other,
+        }))
     }
 
     fn find_attribute(&self, object: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<HostValue>> {
@@ -116,7 +137,12 @@ impl PyHost {
             None => Place::Attribute(object.clone().unbind(), name.unbind()),
         };
         self.note(place, &value, &classified);
-        Ok(Some(classified))
+        // A method of a dict or such, which is known at compile time with it.
+        let is_namespace = object.is_instance_of::<PyModule>() || object.is_instance_of::<PyType>();
+        Ok(Some(match classified {
+            HostValue::Callable(number) if !is_namespace => HostValue::ConstexprFunction(number),
+            other => other,
+        }))
     }
 
     /// Remembers a variable, unless it is a name of the language or a module, which nobody assigns to again.
@@ -199,18 +225,47 @@ impl Host for PyHost {
     fn call(
         &mut self,
         callee: ObjectRef,
-        arguments: &[Constant],
-        keywords: &[(String, Constant)],
+        arguments: &[HostValue],
+        keywords: &[(String, HostValue)],
     ) -> Result<HostValue, String> {
+        Python::attach(|py| call(py, callee, arguments, keywords).map_err(|error| self.raised(py, error)))
+    }
+
+    fn aggregate(&mut self, class: ObjectRef) -> Option<Aggregate> {
         Python::attach(|py| {
-            call(py, callee, arguments, keywords).map_err(|error| {
-                let text = error.to_string();
-                if let Some(error) = self.stop(py, error) {
-                    self.lock().caught.push(Caught { name: None, text: text.clone(), error });
-                }
-                text
-            })
+            let class = object(py, class).ok()?;
+            let found = aggregate::aggregate(&class);
+            self.found(py, "_tilewright_fields", || "reading the fields of a class".into(), found)
         })
+    }
+
+    fn member(&mut self, class: ObjectRef, after: Option<ObjectRef>, name: &str) -> Option<Member> {
+        Python::attach(|py| {
+            let class = object(py, class).ok()?;
+            let after = after.and_then(|after| object(py, after).ok());
+            let found = aggregate::member(&class, after.as_ref(), name);
+            self.found(py, name, || format!("reading '{name}' of a class"), found)
+        })
+    }
+
+    fn is_callable(&mut self, number: ObjectRef) -> bool {
+        Python::attach(|py| object(py, number).is_ok_and(|object| object.is_callable()))
+    }
+
+    fn is_instance(&mut self, value: &HostValue, class: ObjectRef) -> bool {
+        Python::attach(|py| {
+            let Ok(class) = object(py, class) else { return false };
+            let Ok(value) = host_value_to_python(py, value) else { return false };
+            let found = match (value.cast::<PyType>(), class.cast::<PyType>()) {
+                (Ok(value), Ok(class)) if aggregate::is_aggregate(class) => value.is_subclass(class),
+                _ => value.is_instance(&class),
+            };
+            self.found(py, "isinstance", || "isinstance".into(), found.map(Some)).unwrap_or(false)
+        })
+    }
+
+    fn operate(&mut self, operator: &str, operands: &[HostValue]) -> Option<Result<HostValue, String>> {
+        Some(Python::attach(|py| operate(py, operator, operands).map_err(|error| self.raised(py, error))))
     }
 
     fn describe(&mut self, number: ObjectRef) -> String {
@@ -312,16 +367,29 @@ fn default(kernel: &Bound<'_, JitKernel>, parameter: &str) -> PyResult<Option<Ho
 fn call(
     py: Python<'_>,
     callee: ObjectRef,
-    arguments: &[Constant],
-    keywords: &[(String, Constant)],
+    arguments: &[HostValue],
+    keywords: &[(String, HostValue)],
 ) -> PyResult<HostValue> {
     let callee = object(py, callee)?;
-    let arguments = arguments.iter().map(|argument| to_python(py, argument)).collect::<PyResult<Vec<_>>>()?;
+    let arguments = arguments.iter().map(|argument| host_value_to_python(py, argument));
+    let arguments = arguments.collect::<PyResult<Vec<_>>>()?;
     let named = PyDict::new(py);
     for (name, value) in keywords {
-        named.set_item(name, to_python(py, value)?)?;
+        named.set_item(name, host_value_to_python(py, value)?)?;
     }
     constant(&callee.call(PyTuple::new(py, arguments)?, Some(&named))?)
+}
+
+/// Python's operator of this name, on these.
+fn operate(py: Python<'_>, operator: &str, operands: &[HostValue]) -> PyResult<HostValue> {
+    let operands = operands.iter().map(|operand| host_value_to_python(py, operand));
+    let operands = PyTuple::new(py, operands.collect::<PyResult<Vec<_>>>()?)?;
+    let function = match operator {
+        "iter" => py.import(intern!(py, "builtins"))?.getattr(intern!(py, "tuple"))?,
+        "len" => py.import(intern!(py, "builtins"))?.getattr(intern!(py, "len"))?,
+        name => py.import(intern!(py, "operator"))?.getattr(name)?,
+    };
+    constant(&function.call1(operands)?)
 }
 
 /// What Python has of a number or string by a name.

@@ -11,6 +11,7 @@
 //! ```
 //! The Python side (`python/tilewright`) holds what is not on the path of a launch: decorators, names, the commands.
 
+mod aggregate;
 mod array;
 mod compile;
 mod convert;

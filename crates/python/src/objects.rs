@@ -16,6 +16,7 @@ use tilewright_frontend::{Constant, Fields, FunctionRef, HostValue, NamedTuple, 
 use tilewright_ir::{Element, Shape, Type};
 use tilewright_runtime::parse_dtype;
 
+use crate::aggregate;
 use crate::kernel::JitKernel;
 use crate::missing::Missing;
 
@@ -265,6 +266,12 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
     if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
         return sequence(object, depth);
     }
+    let is_class = object.is_instance_of::<PyType>();
+    if !is_class && let Some((fields, values)) = aggregate::instance(object)? {
+        let values = values.iter().map(|value| classify_within(&value, depth + 1).map(as_constant));
+        let class = object_ref(object.get_type().as_any())?;
+        return Ok(HostValue::Tuple(Tuple::instance(values.collect::<PyResult<_>>()?, fields, class)));
+    }
     let number = object_ref(object)?;
     // Classes are objects: an `Enum` is asked for its members.
     let is_native = || object.get_type().name().is_ok_and(|name| name == "builtin_function_or_method");
@@ -443,6 +450,9 @@ pub(crate) fn to_python<'py>(py: Python<'py>, constant: &Constant) -> PyResult<B
         Constant::Float(value) => PyFloat::new(py, *value).into_any(),
         Constant::Str(value) => PyString::new(py, value).into_any(),
         Constant::Type(ty) => type_to_python(py, ty)?,
+        Constant::Tuple(items) if items.class().is_some() => {
+            aggregate::to_python(py, &items.map(|item| HostValue::Constant(item.clone())))?
+        }
         Constant::Tuple(items) => {
             let values = items.iter().map(|item| to_python(py, item)).collect::<PyResult<Vec<_>>>()?;
             let values = PyTuple::new(py, values)?;
@@ -463,6 +473,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, constant: &Constant) -> PyResult<B
 pub(crate) fn host_value_to_python<'py>(py: Python<'py>, value: &HostValue) -> PyResult<Bound<'py, PyAny>> {
     match value {
         HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => to_python(py, constant),
+        HostValue::Tuple(items) if items.class().is_some() => aggregate::to_python(py, items),
         HostValue::Tuple(items) => {
             let items = items.iter().map(|item| host_value_to_python(py, item));
             Ok(PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any())

@@ -94,12 +94,6 @@ impl From<Diagnostic> for Error {
     }
 }
 
-impl From<tilewright_cuda::Error> for Error {
-    fn from(error: tilewright_cuda::Error) -> Self {
-        crate::fault::from_cuda(&error)
-    }
-}
-
 impl From<Box<Failure>> for Error {
     fn from(failure: Box<Failure>) -> Self {
         Error::Diagnostics(failure)

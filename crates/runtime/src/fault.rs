@@ -182,21 +182,26 @@ fn span(sources: &SourceMap, location: &Location) -> Option<Span> {
     None
 }
 
-/// An error of the driver.
-#[cold]
-pub(crate) fn from_cuda(error: &cuda::Error) -> Error {
-    match error {
-        cuda::Error::OutOfSharedMemory { dynamic, fixed, limit, .. } => {
-            let required = u64::from(*dynamic) + u64::from(*fixed);
-            Error::OutOfResources(OutOfResources { required, limit: (*limit).into(), name: "shared memory" })
+impl From<cuda::Error> for Error {
+    #[cold]
+    fn from(error: cuda::Error) -> Self {
+        match &error {
+            cuda::Error::OutOfSharedMemory { dynamic, fixed, limit, .. } => {
+                let required = u64::from(*dynamic) + u64::from(*fixed);
+                Error::OutOfResources(OutOfResources {
+                    required,
+                    limit: (*limit).into(),
+                    name: "shared memory",
+                })
+            }
+            cuda::Error::InvalidBlock { threads, limit, .. } => {
+                let required = threads.iter().map(|&count| u64::from(count)).product();
+                Error::OutOfResources(OutOfResources { required, limit: (*limit).into(), name: "threads" })
+            }
+            cuda::Error::Assembler { .. } => Error::Assembler(error.to_string()),
+            cuda::Error::GridTooLarge { .. } => Diagnostic::new(Code::InvalidGrid, error.to_string()).into(),
+            _ if error.is_unavailable() => Diagnostic::new(Code::NoDevice, error.to_string()).into(),
+            _ => Diagnostic::new(Code::DeviceFault, error.to_string()).into(),
         }
-        cuda::Error::InvalidBlock { threads, limit, .. } => {
-            let required = threads.iter().map(|&count| u64::from(count)).product();
-            Error::OutOfResources(OutOfResources { required, limit: (*limit).into(), name: "threads" })
-        }
-        cuda::Error::Assembler { .. } => Error::Assembler(error.to_string()),
-        cuda::Error::GridTooLarge { .. } => Diagnostic::new(Code::InvalidGrid, error.to_string()).into(),
-        _ if error.is_unavailable() => Diagnostic::new(Code::NoDevice, error.to_string()).into(),
-        _ => Diagnostic::new(Code::DeviceFault, error.to_string()).into(),
     }
 }

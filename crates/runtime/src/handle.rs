@@ -384,8 +384,7 @@ impl Handle {
                 given.is_ok_and(|given| is_same_argument(&given, argument))
             }
             (Argument::Tuple(items), Value::Tuple(values)) => {
-                items.len() == values.len()
-                    && items.fields() == values.fields()
+                items.is_alike(values)
                     && items.iter().zip(values).all(|(item, value)| self.fits(index, item, value))
             }
             (Argument::Pointer { .. } | Argument::Tuple(_), _) => false,
@@ -398,8 +397,7 @@ impl Handle {
         let (mut argument, mut value) = (&self.arguments[index], value);
         // Of a tuple of the right form, the item is to blame.
         while let (Argument::Tuple(items), Some(Value::Tuple(values))) = (argument, value)
-            && items.len() == values.len()
-            && items.fields() == values.fields()
+            && items.is_alike(values)
             && let Some(place) =
                 (0..items.len()).find(|&place| !self.fits(index, &items[place], &values[place]))
         {
@@ -477,9 +475,7 @@ fn is_same_argument(one: &Argument, other: &Argument) -> bool {
     match (one, other) {
         (Argument::Constexpr(one), Argument::Constexpr(other)) => is_same_value(one, other),
         (Argument::Tuple(one), Argument::Tuple(other)) => {
-            one.len() == other.len()
-                && one.fields() == other.fields()
-                && one.iter().zip(other).all(|(one, other)| is_same_argument(one, other))
+            one.is_alike(other) && one.iter().zip(other).all(|(one, other)| is_same_argument(one, other))
         }
         _ => one == other,
     }

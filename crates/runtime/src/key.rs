@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use smallvec::SmallVec;
-use tilewright_frontend::{Constant, Fields, HostValue};
+use tilewright_frontend::{Constant, HostValue, Tuple};
 use tilewright_ir::{Element, Type};
 
 /// A sequence of words; two are equal exactly if what they were made of is. Kernels of up to two dozen parameters need
@@ -50,7 +50,7 @@ impl Key {
         match value {
             HostValue::Constant(constant) => self.push_constant(constant),
             HostValue::Tuple(items) => {
-                self.push_tuple(items.len(), items.fields());
+                self.push_tuple(items);
                 for item in items {
                     self.push_host_value(item);
                 }
@@ -87,7 +87,7 @@ impl Key {
             Constant::Str(text) => self.push_text(Tag::Str, text),
             Constant::Type(ty) => self.push_type(ty),
             Constant::Tuple(items) => {
-                self.push_tuple(items.len(), items.fields());
+                self.push_tuple(items);
                 for item in items {
                     self.push_constant(item);
                 }
@@ -97,11 +97,14 @@ impl Key {
     }
 
     /// Adds the head of a tuple; its items follow.
-    pub(crate) fn push_tuple(&mut self, length: usize, fields: Option<&Fields>) {
-        match fields {
-            None => self.push_tag(Tag::Tuple, length as u64),
+    pub(crate) fn push_tuple<T>(&mut self, items: &Tuple<T>) {
+        if let Some(class) = items.class() {
+            self.push_tag(Tag::Object, class.0.into());
+        }
+        match items.fields() {
+            None => self.push_tag(Tag::Tuple, items.len() as u64),
             Some(fields) => {
-                self.push_tag(Tag::NamedTuple, length as u64);
+                self.push_tag(Tag::NamedTuple, items.len() as u64);
                 fields.iter().for_each(|field| self.push_text(Tag::Str, field));
             }
         }
@@ -144,7 +147,6 @@ pub fn is_same_value(one: &HostValue, other: &HostValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tilewright_frontend::Tuple;
     use tilewright_ir::Dtype;
 
     #[test]

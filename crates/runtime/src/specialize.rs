@@ -190,7 +190,7 @@ pub(crate) fn encode(
     class.encode(value, key);
     match (class, value) {
         (Class::Tuple, Value::Tuple(items)) => {
-            key.push_tuple(items.len(), items.fields());
+            key.push_tuple(items);
             items.iter().enumerate().try_for_each(|(index, item)| {
                 encode(parameter, item, device, key).map_err(|misfit| misfit.within(items, index))
             })

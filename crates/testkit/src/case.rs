@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tilewright::frontend::{Constant, HostValue};
 use tilewright::runtime::{ArgumentSource, Handle, Interrupt, Options, Value, parse_argument, parse_dtype};
 use tilewright::{Color, Device, Dtype, Error, Grid, Kernel, Module};
-use tilewright_cpu::Program;
 
 use crate::{Array, Expression};
 
@@ -282,8 +281,8 @@ fn bind<'t>(kernel: &Kernel, values: &Named<'t>) -> Result<(Vec<Value<'t>>, Opti
 fn run_in(handle: &Handle, way: Way, grid: Grid, arguments: &[Value<'_>]) -> Result<(), Error> {
     let program = match way {
         Way::Optimized | Way::On(_) => return handle.launch(grid, arguments, Interrupt::Never),
-        Way::Plain => Program::new(&handle.compiled.lowered),
-        Way::Dense => Program::without_symbolic_forms(&handle.compiled.module),
+        Way::Plain => tilewright_compiler::cpu_program(&handle.compiled.lowered),
+        Way::Dense => tilewright_compiler::cpu_program_without_symbolic_forms(&handle.compiled.module),
     };
     let program = program.map_err(|diagnostic| Error::from(*diagnostic))?;
     handle.launch_program(&program, grid, arguments, Interrupt::Never)

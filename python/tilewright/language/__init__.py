@@ -17,7 +17,7 @@ __all__ = [*_core_names, "core", "extra", "libdevice", "math", "random", "semant
 
 _lacking = missing_names(
     "triton.language",
-    "abs add advance aggregate_replace arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas "
+    "abs add advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas "
     "atomic_load atomic_max atomic_min atomic_or atomic_poll atomic_store atomic_xchg atomic_xor bitonic_merge "
     "broadcast broadcast_to cast cat cdiv ceil clamp cos cumprod cumsum debug_barrier device_assert device_print "
     "div_rn dot dot_scaled erf exp exp2 expand_dims expect_zero fdiv flip floor fma full gather histogram "

@@ -99,13 +99,15 @@ class tensor:
     def abs(self) -> Any:
         """Absolute value. The smallest signed integer stays itself."""
     def advance(self, offsets: Any) -> Any:
-        """Not available yet: block pointers."""
+        """The block pointer moved by so many elements along each axis."""
     def argmax(self, axis: Any, tie_break_left: Any=..., keep_dims: Any=...) -> Any:
         """The position of the largest element along an axis, int32."""
     def argmin(self, axis: Any, tie_break_left: Any=..., keep_dims: Any=...) -> Any:
         """The position of the smallest element along an axis, int32."""
     def associative_scan(self, axis: Any, combine_fn: Any, reverse: Any=...) -> Any:
-        """Not available yet: scans."""
+        """Each element combined with all before it along an axis, what comes earlier on the left, by an associative `@jit`
+        function as `reduce` takes it; with `reverse`, the last element is the earliest.
+        """
     def atomic_add(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
         """Not available yet: atomic operations."""
     def atomic_and(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
@@ -143,9 +145,13 @@ class tensor:
     def cos(self) -> Any:
         """Cosine of radians."""
     def cumprod(self, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
-        """Not available yet: scans."""
+        """The product of each element and all before it along an axis; with `reverse`, of all after it. Types are those of
+            `cumsum`.
+        """
     def cumsum(self, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
-        """Not available yet: scans."""
+        """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of `sum`,
+            but bf16 gives fp32.
+        """
     def erf(self) -> Any:
         """Error function."""
     def exp(self) -> Any:
@@ -169,7 +175,9 @@ class tensor:
     def log2(self) -> Any:
         """Binary logarithm."""
     def make_block_ptr(self, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any) -> Any:
-        """Not available yet: block pointers."""
+        """A pointer to a block of a tensor in memory: `shape` and `strides` are the tensor's, `offsets` say where the block
+        begins. `load` and `store` take it, and check the axes that `boundary_check` names. `order` is a hint.
+        """
     def max(self, axis: Any=..., return_indices: Any=..., return_indices_tie_break_left: Any=..., keep_dims: Any=...) -> Any:
         """The largest element along an axis, or of all; with its position if asked, the first one of equal elements unless
             `return_indices_tie_break_left=False`. NaN is left out. Types of less than 32 bits give fp32 or int32; with positions,
@@ -236,13 +244,13 @@ class tuple: ...
 class tensor_descriptor: ...
 
 def _experimental_descriptor_load(desc: Any, offsets: Any, shape: Any, dtype: Any) -> Any:
-    """Not available yet: tensor descriptors."""
+    """The older name of `desc.load(offsets)`; `shape` and `dtype` are those of the descriptor."""
 
 def _experimental_descriptor_store(desc: Any, value: Any, offsets: Any) -> Any:
-    """Not available yet: tensor descriptors."""
+    """The older name of `desc.store(offsets, value)`."""
 
 def _experimental_make_tensor_descriptor(base: Any, shape: Any, strides: Any, block_shape: Any) -> Any:
-    """Not available yet: tensor descriptors."""
+    """The older name of `make_tensor_descriptor`."""
 
 def _log2(i: Any) -> Any:
     """The binary logarithm of a compile-time integer, rounded down."""
@@ -254,7 +262,10 @@ def add(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
     """x + y, as the operator."""
 
 def advance(base: Any, offsets: Any) -> Any:
-    """Not available yet: block pointers."""
+    """The block pointer moved by so many elements along each axis."""
+
+def aggregate_replace(obj: Any, **fields: Any) -> Any:
+    """A copy of an instance of a `triton.aggregate` in which these fields have other values."""
 
 def arange(start: Any, end: Any) -> Any:
     """The int32 tile start, start + 1, …, end - 1, of any length."""
@@ -266,7 +277,9 @@ def argmin(input: Any, axis: Any, tie_break_left: Any=..., keep_dims: Any=...) -
     """The position of the smallest element along an axis, int32."""
 
 def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any=...) -> Any:
-    """Not available yet: scans."""
+    """Each element combined with all before it along an axis, what comes earlier on the left, by an associative `@jit`
+    function as `reduce` takes it; with `reverse`, the last element is the earliest.
+    """
 
 def assume(cond: Any) -> Any:
     """The condition holds."""
@@ -334,10 +347,14 @@ def cos(x: Any) -> Any:
     """Cosine of radians."""
 
 def cumprod(input: Any, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
-    """Not available yet: scans."""
+    """The product of each element and all before it along an axis; with `reverse`, of all after it. Types are those of
+        `cumsum`.
+    """
 
 def cumsum(input: Any, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
-    """Not available yet: scans."""
+    """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of `sum`,
+        but bf16 gives fp32.
+    """
 
 def debug_barrier() -> Any:
     """All threads of the program have come here."""
@@ -357,7 +374,12 @@ def dot(input: Any, other: Any, acc: Any=..., input_precision: Any=..., allow_tf
     """
 
 def dot_scaled(lhs: Any, lhs_scale: Any, lhs_format: Any, rhs: Any, rhs_scale: Any, rhs_format: Any, acc: Any=..., fast_math: Any=..., lhs_k_pack: Any=..., rhs_k_pack: Any=..., out_dtype: Any=...) -> Any:
-    """Not available yet: products of scaled 4- and 8-bit matrices."""
+    """acc + lhs @ rhs of microscaled matrices (or stacks of them): groups of 32 elements along K have a scale in common.
+    
+        A format is "e2m1" (uint8, two numbers a byte, along K or, without `lhs_k_pack` or `rhs_k_pack`, along M or N), "e4m3",
+        "e5m2", "bf16" or "fp16". Scales are uint8, the exponent of a power of two plus 127, [M, K / 32] and [N, K / 32], or
+        float8e4nv, or None; 255 is NaN, if not `fast_math`. Products are exact, sums are in fp32.
+    """
 
 def erf(x: Any) -> Any:
     """Error function."""
@@ -401,7 +423,10 @@ def histogram(input: Any, num_bins: Any, mask: Any=...) -> Any:
     """Not available yet: counting the elements of a tile."""
 
 def inline_asm_elementwise(asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any) -> Any:
-    """Not available yet: inline assembly and functions of your own on each element."""
+    """PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers. `asm` names its operands
+    `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of each, as LLVM writes them: `"=r,r,r"`. The
+    arguments broadcast; a tuple of types gives a tuple. What is not `is_pure` runs even if nobody reads its results.
+    """
 
 def interleave(a: Any, b: Any) -> Any:
     """The elements of both, which broadcast to one shape, in turn along the last axis: a[0], b[0], a[1], …"""
@@ -415,7 +440,7 @@ def load(pointer: Any, mask: Any=..., other: Any=..., boundary_check: Any=..., p
     """
 
 def load_tensor_descriptor(desc: Any, offsets: Any) -> Any:
-    """Not available yet: tensor descriptors."""
+    """The same as `desc.load(offsets)`."""
 
 def log(x: Any) -> Any:
     """Natural logarithm."""
@@ -424,13 +449,18 @@ def log2(x: Any) -> Any:
     """Binary logarithm."""
 
 def make_block_ptr(base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any) -> Any:
-    """Not available yet: block pointers."""
+    """A pointer to a block of a tensor in memory: `shape` and `strides` are the tensor's, `offsets` say where the block
+    begins. `load` and `store` take it, and check the axes that `boundary_check` names. `order` is a hint.
+    """
 
 def make_tensor_descriptor(base: Any, shape: Any, strides: Any, block_shape: Any, padding_option: Any=...) -> Any:
-    """Not available yet: tensor descriptors."""
+    """A descriptor of a tensor in memory, through which blocks of this shape are loaded and stored. Every access is
+    checked: outside of the tensor a load gives `padding_option` ("zero" or "nan"), and a store writes nothing. The
+    last stride is 1.
+    """
 
 def map_elementwise(scalar_fn: Any, *args: Any, pack: Any=...) -> Any:
-    """Not available yet: inline assembly and functions of your own on each element."""
+    """Not available yet: functions of your own on each element."""
 
 def max(input: Any, axis: Any=..., return_indices: Any=..., return_indices_tie_break_left: Any=..., keep_dims: Any=...) -> Any:
     """The largest element along an axis, or of all; with its position if asked, the first one of equal elements unless
@@ -553,7 +583,7 @@ def store(pointer: Any, value: Any, mask: Any=..., boundary_check: Any=..., cach
     """
 
 def store_tensor_descriptor(desc: Any, offsets: Any, value: Any) -> Any:
-    """Not available yet: tensor descriptors."""
+    """The same as `desc.store(offsets, value)`."""
 
 def sub(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
     """x - y, as the operator."""

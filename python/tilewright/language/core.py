@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 
 from tilewright import _native
+from tilewright.language._aggregate import *  # noqa: F403
+from tilewright.language._aggregate import __all__ as _aggregate_names
 from tilewright.language._builtin import LanguageFunction, functions
 from tilewright.language._constexpr import *  # noqa: F403
 from tilewright.language._constexpr import __all__ as _constexpr_names
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 TRITON_MAX_TENSOR_NUMEL = 1048576
 """The most elements that a block may have."""
+
+# Programs write it as the default of a parameter.
+CONSTEXPR_0 = constexpr(0)  # noqa: F405
 
 
 class _OnlyInKernels:
@@ -159,6 +164,7 @@ def is_builtin(fn: Any) -> bool:
 
 
 _NAMES = [
+    *_aggregate_names,
     *_constexpr_names,
     *_type_names,
     "PROPAGATE_NAN",

@@ -3,23 +3,27 @@
 from tilewright._missing import missing_names
 from tilewright._native import set_device
 from tilewright.runtime import autotuner, cache, errors, interpreter, jit
-from tilewright.runtime.autotuner import Config
+from tilewright.runtime.autotuner import Autotuner, Config, Heuristics, autotune, heuristics
 from tilewright.runtime.driver import driver
 from tilewright.runtime.errors import InterpreterError, OutOfResources
 from tilewright.runtime.jit import JITFunction, KernelInterface, MockTensor, TensorWrapper, reinterpret
 
 __all__ = [
+    "Autotuner",
     "Config",
+    "Heuristics",
     "InterpreterError",
     "JITFunction",
     "KernelInterface",
     "MockTensor",
     "OutOfResources",
     "TensorWrapper",
+    "autotune",
     "autotuner",
     "cache",
     "driver",
     "errors",
+    "heuristics",
     "interpreter",
     "jit",
     "reinterpret",
@@ -28,5 +32,5 @@ __all__ = [
 
 __getattr__ = missing_names(
     "tilewright.runtime",
-    "Autotuner Heuristics autotune heuristics RedisRemoteCacheBackend RemoteCacheBackend",
+    "RedisRemoteCacheBackend RemoteCacheBackend",
 )

@@ -1,77 +1,473 @@
-"""``triton.Config``, and the names of the autotuner, which is still to come."""
+"""``triton.autotune``, ``triton.heuristics``: the values of compile-time arguments that the program does not choose.
+
+Both wrap a kernel, or each other: what they wrap is launched with more keyword arguments. What a tuning does, from the
+first launch for a key to the choice, is in ``_tuning.py``; what it finds is kept as ``_tuning_cache.py`` says.
+"""
 
 from __future__ import annotations
 
 from tilewright import _native
-from tilewright._missing import missing_names
 from tilewright.errors import AutotunerError as AutotunerError
+from tilewright.errors import LaunchStateError, LaunchTypeError, LaunchValueError
 from tilewright.errors import OutOfResources as OutOfResources
 from tilewright.errors import PTXASError as PTXASError
+from tilewright.runtime._config import Config as Config
+from tilewright.runtime.jit import JITFunction, KernelInterface, MockTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
-
-_NUM_WARPS, _NUM_STAGES, _NUM_CTAS, _MAXNREG, _IR_OVERRIDE = map(
-    _native.default_option, ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
-)
-
-__getattr__ = missing_names("tilewright.runtime.autotuner", "Autotuner Heuristics autotune heuristics")
+    from typing import Any, NoReturn
 
 
-class Config:
-    """One choice of compile-time arguments and options for an autotuned kernel."""
+class _Wrapper(KernelInterface[object]):
+    """What an autotuner and heuristics have in common: a kernel beneath, and the identity of its function."""
+
+    fn: Any
+    arg_names: list[str]
+    __name__: str
+    __qualname__: str
+
+    def _wrap(self, fn: Any, arg_names: list[str]) -> None:
+        self.fn = fn
+        self.arg_names = arg_names
+        base = fn
+        while not hasattr(base, "__code__") and hasattr(base, "fn"):
+            base = base.fn
+        self.base_fn = base
+        for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            setattr(self, name, getattr(base, name, None))
+
+    def _made_kernel(self, options: dict[str, Any]) -> _Wrapper:
+        """Makes the function beneath a kernel, if it is none: ``@triton.jit`` stands above."""
+        if isinstance(self.fn, _NoKernel):
+            self.fn = JITFunction(self.fn.fn, **options)
+        elif isinstance(self.fn, _Wrapper):
+            self.fn._made_kernel(options)
+        return self
+
+    def _resolved(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The kernel beneath all wrappers that only add arguments, and the arguments that they make of these."""
+        return self, kwargs
+
+    def __reduce__(self) -> str:
+        """Copied and pickled as functions are: as itself, and by its name."""
+        return str(self.__qualname__)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.__module__}:{self.__qualname__})"
+
+
+class _NoKernel(KernelInterface[object]):
+    """A function that is tuned before it is a kernel; ``@triton.jit`` above makes it one."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        import inspect
+
+        self.fn = fn
+        self.arg_names = list(inspect.signature(fn).parameters)
+
+    def run(self, *_args: Any, **_kwargs: Any) -> NoReturn:  # type: ignore[override]
+        """Says what is missing."""
+        raise LaunchTypeError(
+            f"'{self.fn.__name__}' is tuned, and is no kernel: write @triton.jit on the line above its def"
+        )
+
+
+def _kernel_of(fn: Any, decorator: str) -> Any:
+    """What a decorator may wrap: a kernel, another wrapper, or a function that is still to become a kernel."""
+    if hasattr(fn, "run") and hasattr(fn, "arg_names"):
+        return fn
+    if hasattr(fn, "__code__"):
+        return _NoKernel(fn)
+    raise TypeError(f"@triton.{decorator} decorates a kernel, not a {type(fn).__name__}")
+
+
+class Autotuner(_Wrapper):
+    """A kernel of several configurations: the first launch for a key times them, and all launches take the fastest."""
 
     def __init__(
         self,
-        kwargs: dict[str, Any],
-        num_warps: int = _NUM_WARPS,
-        num_stages: int = _NUM_STAGES,
-        num_ctas: int = _NUM_CTAS,
-        maxnreg: int | None = _MAXNREG,
+        fn: Any,
+        arg_names: list[str],
+        configs: list[Config],
+        key: list[str] | str | None,
+        reset_to_zero: list[str] | None,
+        restore_value: list[str] | None,
         pre_hook: Callable[..., Any] | None = None,
-        ir_override: str | None = _IR_OVERRIDE,
+        post_hook: Callable[..., Any] | None = None,
+        prune_configs_by: dict[str, Any] | None = None,
+        warmup: float | None = None,
+        rep: float | None = None,
+        use_cuda_graph: bool = False,
+        do_bench: Callable[..., Any] | None = None,
+        cache_results: bool = False,
     ) -> None:
-        self.kwargs = kwargs
-        self.num_warps = num_warps
-        self.num_stages = num_stages
-        self.num_ctas = num_ctas
-        self.maxnreg = maxnreg
-        self.pre_hook = pre_hook
-        self.ir_override = ir_override
+        import threading
 
-    def _options(self) -> dict[str, Any]:
-        return {
-            "num_warps": self.num_warps,
-            "num_ctas": self.num_ctas,
-            "num_stages": self.num_stages,
-            "maxnreg": self.maxnreg,
-            "ir_override": self.ir_override,
-        }
+        self._wrap(fn, arg_names)
+        self.configs = _checked_configs(configs)
+        self.keys = [key] if isinstance(key, str) else list(key or ())
+        self.cache: dict[Any, Config] = {}
+        """What was chosen for each key, on the device of the latest launch."""
+        self.configs_timings: dict[Config, list[float]] = {}
+        """Of the latest tuning: the median and the 20th and 80th percentile of each configuration, in ms."""
+        self.best_config: Config | None = None
+        self.bench_time: float | None = None
+        self.nargs: dict[str, Any] | None = None
+        self.cache_results = cache_results
 
-    def all_kwargs(self) -> dict[str, Any]:
-        """The compile-time arguments and the options that are set."""
-        return {
-            **self.kwargs,
-            **{name: value for name, value in self._options().items() if value is not None},
-        }
+        self.reset_to_zero = list(reset_to_zero or ())
+        self.restore_value = list(restore_value or ())
+        self.restore_copies: dict[str, Any] = {}
+        self.user_defined_pre_hook = pre_hook is not None
+        self.user_defined_post_hook = post_hook is not None
+        self.pre_hook = self._save if pre_hook is None else pre_hook
+        self.post_hook = self._restore if post_hook is None else post_hook
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state.get("kwargs", {}))  # type: ignore[misc]
-        self.__dict__.update(state)
+        prune = prune_configs_by or {}
+        self.perf_model = prune.get("perf_model")
+        # torch hands the attribute on by its own name.
+        self.configs_top_k = prune.get("top_k", prune.get("configs_top_k", 1.0))
+        self.early_config_prune = prune.get("early_config_prune")
 
-    def __hash__(self) -> int:
-        return hash((*self.all_kwargs().items(), self.pre_hook))
+        self.num_warmups = warmup
+        self.num_reps = rep
+        self.use_cuda_graph = use_cuda_graph
+        self._do_bench = do_bench
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Config):
-            return NotImplemented
-        return (self.all_kwargs(), self.pre_hook) == (other.all_kwargs(), other.pre_hook)
+        self._lock = threading.RLock()
+        self._place: Any = None
+        self._caches: dict[Any, dict[Any, Config]] = {}
 
-    def __str__(self) -> str:
-        options = {**self.kwargs, **self._options()}
-        return ", ".join(f"{name}: {value}" for name, value in options.items())
+    # -- hooks of the arguments that a kernel changes --
 
-    def __repr__(self) -> str:
-        return f"Config({self})"
+    def _save(self, kwargs: dict[str, Any], reset_only: bool = False) -> None:
+        """Before a launch: zeros what shall be zero, and keeps what the launch would change."""
+        for name in self.reset_to_zero:
+            if self._array(kwargs, name, "reset_to_zero") is not None:
+                _fill_with_zeros(kwargs[name])
+        if not reset_only:
+            names = [n for n in self.restore_value if self._array(kwargs, n, "restore_value") is not None]
+            self.restore_copies = {name: _copy_of(kwargs[name]) for name in names}
+
+    def _restore(self, kwargs: dict[str, Any], exception: BaseException | None = None) -> None:
+        """After a launch: brings back what was kept."""
+        copies, self.restore_copies = self.restore_copies, {}
+        for name, copy in copies.items():
+            _assign(kwargs[name], copy)
+
+    def _array(self, kwargs: dict[str, Any], name: str, parameter: str) -> Any:
+        if name not in kwargs:
+            raise LaunchValueError(
+                f"{parameter} of the autotuner of '{self.__name__}' names {name!r}, which the launch does not pass"
+            )
+        return kwargs[name]
+
+    # -- launches --
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        """Launches with the configuration that is the fastest for arguments like these; tunes first if need be."""
+        if kwargs.get("warmup"):
+            compiled = self.warmup(*args, **{k: v for k, v in kwargs.items() if k != "warmup"})
+            return compiled[0] if compiled else None
+        self.nargs = nargs = dict(zip(self.arg_names, args, strict=False))
+        config = self.configs[0] if len(self.configs) == 1 else self._choice(nargs, args, kwargs)
+        self.best_config = config
+        options = config.all_kwargs()
+        merged = {**kwargs, **options}
+        if len(merged) != len(kwargs) + len(options):
+            raise self._conflict(kwargs.keys() & options.keys())
+        if config.pre_hook is not None:
+            config.pre_hook({**nargs, **merged})
+        result = self.fn.run(*args, **merged)
+        self.nargs = None
+        return result
+
+    def warmup(self, *args: Any, **kwargs: Any) -> Any:
+        """Compiles every configuration that pruning leaves; tensors may be replaced by their dtypes."""
+        from tilewright.runtime._tuning import Trial
+
+        args = tuple(map(MockTensor.wrap_dtype, args))
+        kwargs = {"grid": (1,), **{name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}}
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        trial = Trial(self, self.nargs, args, kwargs)
+        configs = self.prune_configs(kwargs)
+        compiled, failures = trial.compile(configs)
+        self.nargs = None
+        if failures and not compiled:
+            raise next(iter(failures.values()))
+        return [compiled[config] for config in configs if config in compiled]
+
+    def _key(self, nargs: dict[str, Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The values of the key's arguments, and the dtypes of all."""
+        known = self.arg_names
+        named = {**nargs, **{name: value for name, value in kwargs.items() if name in known}}
+        key = [named[name] for name in self.keys if name in named]
+        key += [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
+        try:
+            hash(tuple(key))
+        except TypeError:
+            return tuple(map(repr, key))
+        return tuple(key)
+
+    def _choice(self, nargs: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Config:
+        key = self._key(nargs, kwargs)
+        self._move_to(_place_of(nargs, kwargs))
+        found = self.cache.get(key)
+        if found is None:
+            with self._lock:
+                found = self.cache.get(key)
+                if found is None:
+                    found = self._tune(key, nargs, args, kwargs)
+        return found
+
+    def _move_to(self, place: Any) -> None:
+        """Choices are those of a device: what is fast on one need not be on another."""
+        if place != self._place:
+            with self._lock:
+                if self._place is not None:
+                    self._caches[self._place] = self.cache
+                    self.cache = self._caches.get(place, {})
+                self._place = place
+
+    # -- tuning --
+
+    def _tune(
+        self, key: tuple[Any, ...], nargs: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Config:
+        import time
+
+        from tilewright.runtime import _tuning, _tuning_cache, _tuning_report
+
+        given = {*nargs, *kwargs}
+        if conflicts := given & {name for config in self.configs for name in config.all_kwargs()}:
+            raise self._conflict(conflicts)
+        if _is_capturing():
+            raise LaunchStateError(
+                f"'{self.__name__}' is to be tuned for key {key}, and a CUDA graph is being captured: launch it once "
+                "with such arguments before the capture"
+            )
+        trial = _tuning.Trial(self, nargs, args, kwargs)
+        configs = self.prune_configs(kwargs)
+        began = time.perf_counter()
+        known = _tuning_cache.Results.of(self, key, configs)
+        fresh = [config for config in configs if known is None or config not in known.timings]
+        outcome = _tuning.tune(trial, fresh, {} if known is None else known.timings)
+        self.bench_time = time.perf_counter() - began
+        self.configs_timings = {config: outcome.timings[config] for config in configs}
+        if known is not None and fresh:
+            known.store(outcome)
+        _tuning_report.report_failures(self, outcome)
+        best = min(configs, key=lambda config: self.configs_timings[config][0])
+        self.cache[key] = best
+        self.pre_hook({**nargs, **kwargs, **best.all_kwargs()}, reset_only=True)
+        _tuning_report.report_choice(self, key, best, is_new=bool(fresh))
+        return best
+
+    def check_disk_cache(self, tuning_key: Any, configs: list[Config], bench_fn: Callable[[], Any]) -> bool:
+        """Takes the choice from earlier timings on disk; calls ``bench_fn`` if some are missing, and is False then."""
+        from tilewright.runtime import _tuning_cache
+
+        known = _tuning_cache.Results.of(self, tuning_key, configs, is_asked=True)
+        if known is None or any(config not in known.timings for config in configs):
+            bench_fn()
+            return False
+        self.configs_timings = {config: known.timings[config] for config in configs}
+        self.cache[tuning_key] = min(configs, key=lambda config: self.configs_timings[config][0])
+        return True
+
+    @property
+    def do_bench(self) -> Callable[..., Any]:
+        """What times a function that launches: ``do_bench(fn, quantiles=...)``."""
+        from tilewright.runtime import _tuning
+
+        return _tuning.benchmarker(self)
+
+    def _bench(self, *args: Any, config: Config, **meta: Any) -> list[float]:
+        """The median and the 20th and 80th percentile of one configuration, in ms; infinite if it does not run."""
+        from tilewright.runtime import _tuning
+
+        nargs = dict(zip(self.arg_names, args, strict=False))
+        if conflicts := meta.keys() & config.kwargs.keys():
+            raise self._conflict(conflicts)
+        outcome = _tuning.tune(_tuning.Trial(self, nargs, args, meta), [config], {})
+        return outcome.timings[config]
+
+    def prune_configs(self, kwargs: dict[str, Any]) -> list[Config]:
+        """The configurations that are worth a measurement, as ``prune_configs_by`` says."""
+        nargs = self.nargs or {}
+        configs = list(self.configs)
+        if self.early_config_prune is not None:
+            configs = list(self.early_config_prune(configs, nargs, **kwargs))
+            if not configs:
+                raise AutotunerError(
+                    f"No valid autotuner configs after pruning: early_config_prune of '{self.__name__}' returned none "
+                    f"of {len(self.configs)}; it must return at least one"
+                )
+        if self.perf_model is not None:
+            top_k = self.configs_top_k
+            if isinstance(top_k, float) and top_k <= 1.0:
+                top_k = max(int(len(configs) * top_k), 1)
+            elif not isinstance(top_k, int):
+                raise TypeError(
+                    f"top_k of prune_configs_by is a fraction of at most 1.0 or a number of configs, not {top_k!r}"
+                )
+            if len(configs) > top_k:
+                model = self.perf_model
+                estimates = [model(**nargs, **kwargs, **config.all_kwargs()) for config in configs]
+                order = sorted(range(len(configs)), key=lambda number: estimates[number])
+                configs = [configs[number] for number in order[:top_k]]
+        return configs
+
+    def timings_table(self) -> str:
+        """The timings of the latest tuning, fastest first, as text."""
+        from tilewright.runtime import _tuning_report
+
+        return _tuning_report.table(self)
+
+    def _conflict(self, names: Any) -> LaunchValueError:
+        listed = ", ".join(sorted(names))
+        return LaunchValueError(
+            f"Conflicting meta-parameters: {listed}. Make sure that you don't re-define auto-tuned symbols: the launch "
+            f"of '{self.__name__}' passes what its configurations set"
+        )
+
+
+class Heuristics(_Wrapper):
+    """A kernel some of whose compile-time arguments are computed from the others at each launch."""
+
+    def __init__(
+        self, fn: Any, arg_names: list[str], values: dict[str, Callable[[dict[str, Any]], Any]]
+    ) -> None:
+        self._wrap(fn, arg_names)
+        self.values = values
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        """Launches with the computed arguments."""
+        return self.fn.run(*args, **self._computed(args, kwargs))
+
+    def warmup(self, *args: Any, **kwargs: Any) -> Any:
+        """Compiles without running; tensors may be replaced by their dtypes."""
+        args = tuple(map(MockTensor.wrap_dtype, args))
+        kwargs = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}
+        return self.fn.warmup(*args, **self._computed(args, kwargs))
+
+    def _computed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+        for name, function in self.values.items():
+            # Each sees what those before it computed.
+            named[name] = kwargs[name] = function(named)
+        return kwargs
+
+    def _resolved(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        kwargs = self._computed(args, dict(kwargs))
+        return self.fn._resolved(args, kwargs) if isinstance(self.fn, _Wrapper) else (self.fn, kwargs)
+
+
+def _checked_configs(configs: list[Config]) -> list[Config]:
+    found = list(configs or ()) or [Config({})]
+    for config in found:
+        if not isinstance(config, Config):
+            raise TypeError(
+                f"configs of @triton.autotune is a list of triton.Config, and has a {type(config).__name__}: write "
+                "triton.Config({'BLOCK': 128}, num_warps=4)"
+            )
+    return found
+
+
+def _place_of(nargs: dict[str, Any], kwargs: dict[str, Any]) -> tuple[str, Any]:
+    """The device that a launch goes to: the active one, and where the first tensor is."""
+    for value in (*nargs.values(), *kwargs.values()):
+        device = getattr(value, "device", None)
+        if device is not None:
+            return _native.device(), str(device)
+    return _native.device(), None
+
+
+def _is_capturing() -> bool:
+    if not _native.device().startswith("cuda"):
+        return False
+    from tilewright.runtime.driver import driver
+
+    return _native.is_stream_capturing(driver.active.get_current_stream())
+
+
+def _fill_with_zeros(array: Any) -> None:
+    if hasattr(array, "zero_"):
+        array.zero_()
+    else:
+        array[...] = 0
+
+
+def _copy_of(array: Any) -> Any:
+    return array.clone() if hasattr(array, "clone") else array.copy()
+
+
+def _assign(array: Any, values: Any) -> None:
+    if hasattr(array, "copy_"):
+        array.copy_(values)
+    else:
+        array[...] = values
+
+
+def autotune(
+    configs: list[Config],
+    key: list[str] | str | None,
+    prune_configs_by: dict[str, Any] | None = None,
+    reset_to_zero: list[str] | None = None,
+    restore_value: list[str] | None = None,
+    pre_hook: Callable[..., Any] | None = None,
+    post_hook: Callable[..., Any] | None = None,
+    warmup: float | None = None,
+    rep: float | None = None,
+    use_cuda_graph: bool = False,
+    do_bench: Callable[..., Any] | None = None,
+    cache_results: bool = False,
+) -> Callable[[Any], Any]:
+    """Has a kernel choose among configurations: ``@triton.autotune(configs=[triton.Config(...), ...], key=["n"])``.
+
+    The first launch for each value of the arguments in ``key``, and for each combination of dtypes, runs the
+    configurations to time them, so a kernel that changes its inputs needs ``reset_to_zero`` (zeroed before each run)
+    or ``restore_value`` (brought back after each run), or a ``pre_hook(kwargs, reset_only=False)`` and
+    ``post_hook(kwargs, exception)`` of its own.
+
+    ``prune_configs_by`` has ``early_config_prune(configs, named_args, **kwargs)``, which returns those to time, and
+    ``perf_model(**all_arguments)``, the estimates of which leave ``top_k`` of them. ``do_bench(fn, quantiles)`` times
+    in the place of the tuner, ``use_cuda_graph`` by graphs; with ``cache_results``, or ``TRITON_CACHE_AUTOTUNING=1``,
+    timings are kept on disk.
+    """
+
+    def decorator(fn: Any) -> Any:
+        kernel = _kernel_of(fn, "autotune")
+        return Autotuner(
+            kernel,
+            kernel.arg_names,
+            configs,
+            key or [],
+            reset_to_zero,
+            restore_value,
+            pre_hook=pre_hook,
+            post_hook=post_hook,
+            prune_configs_by=prune_configs_by,
+            warmup=warmup,
+            rep=rep,
+            use_cuda_graph=use_cuda_graph,
+            do_bench=do_bench,
+            cache_results=cache_results,
+        )
+
+    return decorator
+
+
+def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> Callable[[Any], Any]:
+    """Has compile-time arguments computed at each launch: ``@triton.heuristics({"EVEN": is_even})``.
+
+    Each function is given a dict with all arguments of the launch by their names.
+    """
+
+    def decorator(fn: Any) -> Any:
+        kernel = _kernel_of(fn, "heuristics")
+        return Heuristics(kernel, kernel.arg_names, values)
+
+    return decorator

@@ -1,22 +1,224 @@
-"""``triton.runtime.cache``: the names that programs import; kernels are cached in memory, by the native module."""
+"""``triton.runtime.cache``: files that programs and the autotuner keep between runs, by key.
+
+Kernels are not kept here: the native module has them in memory, and a cache of machine code of its own on disk.
+"""
 
 from __future__ import annotations
 
-from tilewright._missing import missing_names
-
-_lacking = missing_names(
-    "tilewright.runtime.cache",
-    "CacheManager FileCacheManager RedisRemoteCacheBackend RemoteCacheBackend RemoteCacheManager get_cache_key "
-    "get_cache_manager get_dump_manager get_override_manager make_so_cache_key",
-)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
-def __getattr__(name: str) -> object:
-    if name == "knobs":
+class CacheManager:
+    """The files of one key."""
+
+    def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
+        pass
+
+    def get_file(self, filename: str) -> str | None:
+        """The path of a file, if it is there."""
+        raise NotImplementedError
+
+    def put(self, data: bytes | str, filename: str, binary: bool = True) -> str:
+        """Writes a file; returns its path."""
+        raise NotImplementedError
+
+    def get_group(self, filename: str) -> dict[str, str] | None:
+        """The paths of a group of files by their names, if it is there."""
+        raise NotImplementedError
+
+    def put_group(self, filename: str, group: dict[str, str]) -> str:
+        """Writes which files are a group; returns the path of the list."""
+        raise NotImplementedError
+
+
+class FileCacheManager(CacheManager):
+    """Files in the folder of a key, below that of the cache."""
+
+    def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
+        import os
+
         from tilewright import knobs
 
-        return knobs
-    return _lacking(name)
+        self.key = key
+        folder = knobs.cache.override_dir if override else knobs.cache.dump_dir if dump else knobs.cache.dir
+        if not folder:
+            raise RuntimeError("Could not create or locate cache dir")
+        self.cache_dir: str = os.path.join(folder, key)
+        self.lock_path: str | None = None
+        if not override:
+            self.lock_path = os.path.join(self.cache_dir, "lock")
+            os.makedirs(self.cache_dir, exist_ok=True)
+
+    def _make_path(self, filename: str) -> str:
+        import os
+
+        return os.path.join(self.cache_dir, filename)
+
+    def has_file(self, filename: str) -> bool:
+        """Whether a file is there."""
+        import os
+
+        return os.path.exists(self._make_path(filename))
+
+    def get_file(self, filename: str) -> str | None:
+        """The path of a file, if it is there."""
+        return self._make_path(filename) if self.has_file(filename) else None
+
+    def get_group(self, filename: str) -> dict[str, str] | None:
+        """The paths of a group of files by their names, if the group is there; without those that are gone."""
+        import json
+        import os
+
+        path = self.get_file(f"__grp__{filename}")
+        if path is None:
+            return None
+        with open(path, encoding="utf-8") as file:
+            children = json.load(file).get("child_paths")
+        if children is None:
+            return None
+        return {name: path for name, path in children.items() if os.path.exists(path)}
+
+    def put_group(self, filename: str, group: dict[str, str]) -> str:
+        """Writes which files are a group; returns the path of the list."""
+        import json
+
+        return self.put(json.dumps({"child_paths": group}), f"__grp__{filename}", binary=False)
+
+    def put(self, data: bytes | str, filename: str, binary: bool = True) -> str:
+        """Writes a file; returns its path. Who reads at the same time finds the old file or the new one."""
+        import os
+        import tempfile
+
+        content = data if isinstance(data, bytes) else str(data).encode()
+        os.makedirs(self.cache_dir, exist_ok=True)
+        path = self._make_path(filename)
+        # Beside the file, since a file can be renamed only within a file system.
+        number, temporary = tempfile.mkstemp(prefix="tmp.", dir=self.cache_dir)
+        try:
+            with open(number, "wb") as file:
+                file.write(content)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        return path
+
+
+_the_umask: int | None = None
+
+
+def _umask() -> int:
+    """What the process takes away from the rights of new files; it can be read only by setting it."""
+    global _the_umask
+    if _the_umask is None:
+        import os
+
+        _the_umask = os.umask(0o077)
+        os.umask(_the_umask)
+    return _the_umask
+
+
+class RemoteCacheBackend:
+    """Where a ``RemoteCacheManager`` has files of a key."""
+
+    def __init__(self, key: str) -> None:
+        pass
+
+    def get(self, filenames: list[str]) -> dict[str, bytes]:
+        """The content of those that are there."""
+        raise NotImplementedError
+
+    def put(self, filename: str, data: bytes) -> None:
+        """Keeps a file."""
+        raise NotImplementedError
+
+
+class RedisRemoteCacheBackend(RemoteCacheBackend):
+    """Files in a Redis server: ``knobs.redis`` says where."""
+
+    def __init__(self, key: str) -> None:
+        import redis  # type: ignore[import-not-found,unused-ignore]
+
+        from tilewright import knobs
+
+        self._key = key
+        self._key_fmt: str = knobs.redis.key_format
+        self._redis = redis.Redis(host=knobs.redis.host, port=knobs.redis.port)
+
+    def _get_key(self, filename: str) -> str:
+        return self._key_fmt.format(key=self._key, filename=filename)
+
+    def get(self, filenames: list[str]) -> dict[str, bytes]:
+        """The content of those that are there."""
+        contents = self._redis.mget([self._get_key(name) for name in filenames])
+        return {name: data for name, data in zip(filenames, contents, strict=True) if data is not None}
+
+    def put(self, filename: str, data: bytes) -> None:
+        """Keeps a file."""
+        self._redis.set(self._get_key(filename), data)
+
+
+class RemoteCacheManager(CacheManager):
+    """Files that machines share: those of ``TRITON_REMOTE_CACHE_BACKEND``, fetched into a folder when asked for."""
+
+    def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
+        from tilewright import knobs
+
+        make = knobs.cache.remote_manager_class
+        if make is None:
+            raise RuntimeError(
+                "Unable to use RemoteCacheManager: set TRITON_REMOTE_CACHE_BACKEND=module:Class to a "
+                "RemoteCacheBackend"
+            )
+        self._override = override
+        self._dump = dump
+        self._backend = make(key)
+        self._file_cache_manager = FileCacheManager(key, override=override, dump=dump)
+
+    def get_file(self, filename: str) -> str | None:
+        """The path of a file, if it is there."""
+        if self._override:
+            return self._file_cache_manager.get_file(filename)
+        found = self._backend.get([filename])
+        if not found:
+            return None
+        (data,) = found.values()
+        return self._materialize(filename, data)
+
+    def _materialize(self, filename: str, data: bytes) -> str:
+        """Writes what came from afar."""
+        return self._file_cache_manager.put(data, filename, True)
+
+    def put(self, data: bytes | str, filename: str, binary: bool = True) -> str:
+        """Keeps a file; returns its path here."""
+        content = data if isinstance(data, bytes) else str(data).encode()
+        if not self._override and not self._dump:
+            self._backend.put(filename, content)
+        return self._file_cache_manager.put(content, filename, True)
+
+    def get_group(self, filename: str) -> dict[str, str] | None:
+        """The paths of a group of files by their names, if it is there."""
+        import json
+
+        path = self.get_file(f"__grp__{filename}")
+        if path is None:
+            return None
+        with open(path, encoding="utf-8") as file:
+            children = json.load(file).get("child_paths")
+        if children is None:
+            return None
+        contents = self._backend.get(list(children))
+        return {name: self._materialize(name, data) for name, data in contents.items()}
+
+    def put_group(self, filename: str, group: dict[str, str]) -> str:
+        """Writes which files are a group; returns the path of the list."""
+        import json
+
+        names = json.dumps({"child_paths": sorted(group)})
+        return self.put(names, f"__grp__{filename}", binary=False)
 
 
 def _base32(key: str) -> str:
@@ -26,8 +228,56 @@ def _base32(key: str) -> str:
     return base64.b32encode(bytes.fromhex(key)).decode().rstrip("=")
 
 
+def _manager(key: str, **options: bool) -> CacheManager:
+    from tilewright import knobs
+
+    make = knobs.cache.manager_class or FileCacheManager
+    found: CacheManager = make(_base32(key), **options)
+    return found
+
+
+def get_cache_manager(key: str) -> CacheManager:
+    """The files of a key, a hexadecimal digest; of the class that ``TRITON_CACHE_MANAGER`` names, if it does."""
+    return _manager(key)
+
+
+def get_override_manager(key: str) -> CacheManager:
+    """The files that a user has put in the place of compiled ones."""
+    return _manager(key, override=True)
+
+
+def get_dump_manager(key: str) -> CacheManager:
+    """The files that are written for a user to read."""
+    return _manager(key, dump=True)
+
+
+def make_so_cache_key(version_hash: str, signature: Any, constants: Any, ids: Any, **kwargs: Any) -> str:
+    """A digest of what a launcher was made from."""
+    import hashlib
+
+    types = {name: "ptr" if str(ty)[:1] == "*" else str(ty) for name, ty in signature.items()}
+    parts = [version_hash, str(sorted(types.items(), key=str)), str(constants), str(ids)]
+    parts += [f"{name}={kwargs[name]}" for name in sorted(kwargs)]
+    return _base32(hashlib.sha256("-".join(parts).encode()).hexdigest())
+
+
+def get_cache_key(src: Any, backend: Any, backend_options: Any, env_vars: dict[str, str]) -> str:
+    """What tells a compilation from all others."""
+    from tilewright.compiler.compiler import get_cache_key
+
+    return get_cache_key(src, backend, backend_options, env_vars)
+
+
 def triton_key() -> str:
     """What identifies this compiler in the keys of other caches."""
     from tilewright import _native
 
     return f"tilewright-{_native.__version__}"
+
+
+def __getattr__(name: str) -> object:
+    if name == "knobs":
+        from tilewright import knobs
+
+        return knobs
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -45,6 +45,8 @@ class KernelInterface(Generic[T]):
 
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
         """Compiles without running; tensors may be replaced by their dtypes."""
+        args = tuple(map(MockTensor.wrap_dtype, args))
+        kwargs = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}
         return self.run(*args, grid=grid, warmup=True, **kwargs)  # type: ignore[operator]
 
     def __getitem__(self, grid: Any) -> T:
@@ -323,6 +325,9 @@ def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
         return lambda function: jit(function, **options)
     if isinstance(fn, JITFunction):
         return fn
+    if hasattr(fn, "_made_kernel"):
+        # @triton.autotune or @triton.heuristics stand below.
+        return fn._made_kernel(options)
     if not hasattr(fn, "__code__"):
         raise TypeError(f"@triton.jit takes a function, not a {type(fn).__name__}")
     return JITFunction(fn, **options)

@@ -18,7 +18,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cuda", &["base"]),
     // Development only: the stand-in for the driver library.
     ("cuda/stub", &[]),
-    ("compiler", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx"]),
+    // Of `sim` what runs inline assembly for the executor.
+    ("compiler", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "sim"]),
     ("runtime", &["base", "ir", "frontend", "opt", "cpu", "ptx", "sim", "cuda", "compiler"]),
     ("tilewright", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "compiler", "runtime"]),
     ("cli", &["base", "ir", "frontend", "opt", "cpu", "ptx", "compiler", "runtime", "tilewright"]),

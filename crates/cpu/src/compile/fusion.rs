@@ -65,7 +65,11 @@ pub(crate) fn fuse(program: &mut Program) {
 fn kept(program: &Program) -> FxHashSet<Slot> {
     let groups = program.blocks.iter().flat_map(|block| &block.steps).filter_map(|step| match &step.action {
         Action::Fused(group) => Some(group),
-        Action::Op(_) | Action::Dot { .. } | Action::Reduce { .. } => None,
+        Action::Op(_)
+        | Action::Dot { .. }
+        | Action::Reduce { .. }
+        | Action::Scan { .. }
+        | Action::Assembly(_) => None,
     });
     let outputs = groups.flat_map(|group| group.outputs.iter().copied());
     outputs.filter(|&slot| program.ty(slot).bytes() <= MAX_KEPT).collect()

@@ -8,12 +8,17 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{
-    Block as IrBlock, ElementwiseFn, FuncId, Function, Inst, InstData, Module, Op, OpFamily, Shape, Type,
-    Value,
+    Block as IrBlock, Element, ElementwiseFn, FuncId, Function, Inst, InstData, Module, Op, OpFamily, Shape,
+    Type, Value,
 };
 
-use crate::program::{Action, Block, BlockId, Parameter, Program, Slot, Step, Strategy, TypeId, Use};
+use crate::assembly::{Assembler, AssemblyCode, AssemblyError};
+use crate::program::{
+    Action, Block, BlockId, InlineAssembly, Parameter, Program, Slot, Step, Strategy, TypeId, Use,
+};
 use crate::run::kernels::reduce::Combine;
+use crate::run::kernels::scan;
+use crate::run::ops::scan::later_elements;
 use crate::types::TileType;
 
 /// Deeper call chains are refused: only recursion makes them.
@@ -33,7 +38,7 @@ type Result<T = ()> = std::result::Result<T, Box<Diagnostic>>;
 /// Lowers the kernel. No use is marked as the last one yet.
 ///
 /// With `symbolic`, a tile that is known to be uniform shares the slot of its scalar.
-pub(crate) fn lower(module: &Module, symbolic: bool) -> Result<Program> {
+pub(crate) fn lower(module: &Module, symbolic: bool, assembler: Option<&dyn Assembler>) -> Result<Program> {
     let kernel = module.kernel();
     let program = Program {
         name: kernel.name.clone(),
@@ -51,6 +56,7 @@ pub(crate) fn lower(module: &Module, symbolic: bool) -> Result<Program> {
     };
     let mut lowering = Lowering {
         module,
+        assembler,
         program,
         function: kernel,
         slots: FxHashMap::default(),
@@ -82,6 +88,8 @@ struct Location {
 
 struct Lowering<'a> {
     module: &'a Module,
+    /// What runs inline assembly.
+    assembler: Option<&'a dyn Assembler>,
     program: Program,
     /// The function that is being lowered, the slots of its values, and the calls that it is inlined through.
     function: &'a Function,
@@ -176,6 +184,25 @@ impl Lowering<'_> {
                 let operands = self.uses(&data.operands);
                 self.step(inst, Action::Reduce { axis, strategy }, operands, blocks)
             }
+            Op::InlineAsm { text, constraints, dtypes, pack }
+            | Op::VolatileAsm { text, constraints, dtypes, pack } => {
+                let arguments: Vec<Element> =
+                    data.operands.iter().map(|value| function.ty(*value).element).collect();
+                let (results, pack) = (&dtypes.0[..], *pack);
+                let code = AssemblyCode { text, constraints, results, arguments: &arguments, pack };
+                let nothing = || Err(AssemblyError::Unknown("nothing here runs it".into()));
+                let assembled = self.assembler.map_or_else(nothing, |assembler| assembler.assemble(&code));
+                let code = assembled.map_err(|error| refused_assembly(&self.call_chain(inst), error))?;
+                let assembly = InlineAssembly { code, pack, is_pure: data.op.is_pure() };
+                let operands = self.uses(&data.operands);
+                self.step(inst, Action::Assembly(assembly), operands, SmallVec::new())
+            }
+            Op::Scan { axis, reverse } => {
+                let (axis, reverse) = (*axis as usize, *reverse);
+                let (strategy, blocks) = self.scan(data, axis)?;
+                let operands = self.uses(&data.operands);
+                self.step(inst, Action::Scan { axis, reverse, strategy }, operands, blocks)
+            }
             // tidy: wildcard because any other op is executed as the table has it.
             op => {
                 let is_loop = !matches!(op, Op::If { .. });
@@ -242,10 +269,12 @@ impl Lowering<'_> {
                 self.program.ty(results[0]).elements() as u64 * u64::from(k) / 16
             }
             Action::Reduce { .. }
+            | Action::Scan { .. }
             | Action::Op(Op::Elementwise { .. } | Op::Cast { .. } | Op::Load { .. } | Op::Store { .. }) => {
                 10 + elements / 8
             }
             Action::Op(op) if op.family() == OpFamily::Movement => 10 + elements,
+            Action::Assembly(_) => 10_000 + 100 * elements,
             Action::Op(_) | Action::Fused(_) => 10,
         }
     }
@@ -375,6 +404,30 @@ impl Lowering<'_> {
         Ok((Strategy::Tree, levels))
     }
 
+    /// How a scan along an axis is computed, and the blocks of its combine region.
+    fn scan(&mut self, data: &InstData, axis: usize) -> Result<(Strategy, SmallVec<[BlockId; 2]>)> {
+        let region = data.regions[0];
+        let ty = self.function.ty(data.operands[0]);
+        if let Some(combine) = self.combine(region)
+            && ty.dtype().is_some_and(|dtype| scan::is_supported(combine, dtype))
+        {
+            return Ok((Strategy::Kernel(combine), SmallVec::new()));
+        }
+        if self.has_control(self.function, region, 0) || self.tile.is_some() {
+            return Ok((Strategy::Sequential, SmallVec::from_slice(&[self.loop_region(region)?])));
+        }
+        let n = ty.shape[axis] as usize;
+        let rest = ty.shape.elements() / n.max(1);
+        let mut levels = SmallVec::new();
+        for level in 0..n.next_power_of_two().ilog2() as usize {
+            self.tile = Some(Shape::from([(rest * later_elements(n, level)) as u32]));
+            let block = self.region(region);
+            self.tile = None;
+            levels.push(block?);
+        }
+        Ok((Strategy::Tree, levels))
+    }
+
     /// An operand of `dot`, and whether it is transposed: the product reads a transposed operand in place.
     fn dot_operand(&self, value: Value) -> (Value, bool) {
         let Some(inst) = self.function.defining_inst(value) else { return (value, false) };
@@ -403,6 +456,23 @@ fn combine_of(function: ElementwiseFn) -> Option<Combine> {
         // tidy: wildcard because the region of any other combination is run step by step.
         _ => return None,
     })
+}
+
+fn refused_assembly(call_chain: &[Span], error: AssemblyError) -> Box<Diagnostic> {
+    let mut diagnostic = match error {
+        AssemblyError::Wrong(message) => {
+            Diagnostic::new(Code::InvalidValue, format!("this inline assembly is not PTX: {message}"))
+        }
+        AssemblyError::Unknown(message) => Diagnostic::new(
+            Code::NotOnThisDevice,
+            format!("this inline assembly cannot be run on a CPU: {message}"),
+        ),
+    };
+    for (index, &span) in call_chain.iter().enumerate() {
+        diagnostic =
+            if index == 0 { diagnostic.primary(span, "") } else { diagnostic.secondary(span, "called here") };
+    }
+    Box::new(diagnostic)
 }
 
 fn too_large(call_chain: &[Span]) -> Box<Diagnostic> {

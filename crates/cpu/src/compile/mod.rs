@@ -3,6 +3,7 @@
 use tilewright_base::Diagnostic;
 use tilewright_ir::Module;
 
+use crate::assembly::Assembler;
 use crate::program::Program;
 
 mod fusion;
@@ -14,9 +15,18 @@ mod rematerialize;
 impl Program {
     /// Compiles the kernel of a module, which the verifier accepts. Calls are inlined.
     ///
-    /// Fails if functions call each other recursively, or so deeply that the program becomes too large.
+    /// Fails if functions call each other recursively, or so deeply that the program becomes too large, and if there is inline
+    /// assembly.
     pub fn new(module: &Module) -> Result<Self, Box<Diagnostic>> {
-        let mut program = lower::lower(module, true)?;
+        Self::with_assembler(module, None)
+    }
+
+    /// The same, with what runs inline assembly. Fails also where that refuses some.
+    pub fn with_assembler(
+        module: &Module,
+        assembler: Option<&dyn Assembler>,
+    ) -> Result<Self, Box<Diagnostic>> {
+        let mut program = lower::lower(module, true, assembler)?;
         liveness::analyse(&mut program);
         rematerialize::rematerialize(&mut program);
         fusion::fuse(&mut program);
@@ -25,8 +35,11 @@ impl Program {
 
     /// The same program without symbolic forms and fusion. For tests: the results must be the same.
     #[doc(hidden)]
-    pub fn without_symbolic_forms(module: &Module) -> Result<Self, Box<Diagnostic>> {
-        let mut program = lower::lower(module, false)?;
+    pub fn without_symbolic_forms(
+        module: &Module,
+        assembler: Option<&dyn Assembler>,
+    ) -> Result<Self, Box<Diagnostic>> {
+        let mut program = lower::lower(module, false, assembler)?;
         liveness::analyse(&mut program);
         Ok(program)
     }

@@ -55,6 +55,8 @@ fn name(action: &Action) -> &'static str {
         Action::Op(op) => op.name(),
         Action::Dot { .. } => "dot",
         Action::Reduce { .. } => "reduce",
+        Action::Assembly(_) => "inline_asm",
+        Action::Scan { .. } => "scan",
         Action::Fused(_) => "fused",
     }
 }
@@ -69,14 +71,18 @@ fn print_attributes(f: &mut fmt::Formatter<'_>, action: &Action) -> fmt::Result 
             attributes.extend(a.then(|| String::from("trans_a")));
             attributes.extend(b.then(|| String::from("trans_b")));
         }
-        Action::Reduce { axis, strategy } => {
+        Action::Reduce { axis, strategy } | Action::Scan { axis, strategy, .. } => {
             attributes.push(format!("axis = {axis}"));
+            if let Action::Scan { reverse: true, .. } = action {
+                attributes.push(String::from("reverse"));
+            }
             attributes.push(match strategy {
                 Strategy::Kernel(combine) => format!("combine = {combine:?}"),
                 Strategy::Tree => String::from("tree"),
                 Strategy::Sequential => String::from("sequential"),
             });
         }
+        Action::Assembly(assembly) => attributes.push(format!("pack = {}", assembly.pack)),
         Action::Fused(group) => attributes.push(format!("steps = {}", group.members)),
     }
     if attributes.is_empty() { Ok(()) } else { write!(f, " {{{}}}", attributes.join(", ")) }

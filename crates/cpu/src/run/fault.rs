@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::Failure;
 
+use crate::assembly::AssemblyFault;
 use crate::program::{Program, Step};
 use crate::run::argument::Argument;
 use crate::run::value::Provenance;
@@ -24,6 +25,7 @@ pub(crate) enum FaultKind {
     OutOfBounds { is_store: bool, address: u64, size: usize, provenance: Provenance },
     Assertion(Failure),
     LoopStep,
+    Assembly(AssemblyFault),
     OutOfMemory,
     Interrupted,
 }
@@ -75,6 +77,10 @@ impl Fault {
             FaultKind::LoopStep => self
                 .located(program, Code::InvalidLoop, "the step of a loop is zero", "this loop would never end")
                 .hint("pass a step that is not 0"),
+            FaultKind::Assembly(fault) => {
+                let code = if fault.is_out_of_bounds { Code::OutOfBounds } else { Code::DeviceFault };
+                self.located(program, code, format!("inline assembly stopped: {}", fault.message), "here")
+            }
             FaultKind::OutOfMemory => {
                 Diagnostic::new(Code::OutOfMemory, format!("not enough memory for the tiles of `{}`", program.name))
                     .hint("use smaller blocks, or fewer threads (`TILEWRIGHT_NUM_THREADS`)")

@@ -45,6 +45,11 @@ impl<'a> Control<'a> {
         Self { stop, flag, poll, checks: 0, last_poll: None }
     }
 
+    /// What becomes true when the launch is to stop, for those who cannot ask.
+    pub(crate) fn stop(&self) -> &'a AtomicBool {
+        self.flag.unwrap_or(self.stop)
+    }
+
     /// Fails if the launch is to stop.
     #[inline]
     pub(crate) fn check(&mut self) -> Outcome {

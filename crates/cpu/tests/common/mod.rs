@@ -65,7 +65,7 @@ pub fn program(text: &str) -> Program {
 /// The program of IR text that writes every tile out.
 pub fn dense_program(text: &str) -> Program {
     let module = parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    Program::without_symbolic_forms(&module).expect("it can be lowered")
+    Program::without_symbolic_forms(&module, None).expect("it can be lowered")
 }
 
 /// Launches a program.

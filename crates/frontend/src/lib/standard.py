@@ -118,6 +118,39 @@ def sum(input, axis: tl.constexpr = None, keep_dims: tl.constexpr = False, dtype
     return tl.reduce(input.to(result).to(wide), axis, _sum_combine, keep_dims=keep_dims).to(result)
 
 
+@triton.constexpr_function
+def _scan_dtype(input, asked):
+    return tl.float32 if asked is None and input.is_bf16() else _sum_dtype(input, asked)
+
+
+@triton.jit
+def _scan(input, axis: tl.constexpr, reverse: tl.constexpr, dtype: tl.constexpr, combine: tl.constexpr):
+    result: tl.constexpr = _scan_dtype(input.dtype, dtype)
+    wide: tl.constexpr = _accumulator(result)
+    return tl.associative_scan(input.to(result).to(wide), axis, combine, reverse).to(result)
+
+
+@tl.core._tensor_member_fn
+@triton.jit
+def cumsum(input, axis: tl.constexpr = 0, reverse: tl.constexpr = False, dtype: tl.constexpr = None):
+    """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of `sum`,
+    but bf16 gives fp32."""
+    return _scan(input, axis, reverse, dtype, _sum_combine)
+
+
+@triton.jit
+def _prod_combine(a, b):
+    return a * b
+
+
+@tl.core._tensor_member_fn
+@triton.jit
+def cumprod(input, axis: tl.constexpr = 0, reverse: tl.constexpr = False, dtype: tl.constexpr = None):
+    """The product of each element and all before it along an axis; with `reverse`, of all after it. Types are those of
+    `cumsum`."""
+    return _scan(input, axis, reverse, dtype, _prod_combine)
+
+
 @triton.jit
 def _xor_combine(a, b):
     return a ^ b

@@ -474,7 +474,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         } else {
             let name = self.span_of(&self.definition.name);
             let span = body.last().map_or(name, |last| self.span_of(last));
-            Ok(Returned { value: Operand::Constant(Constant::None), span, is_explicit: false })
+            let value = self.constructed()?.unwrap_or(Operand::Constant(Constant::None));
+            Ok(Returned { value, span, is_explicit: self.callee.constructs().is_some() })
         }
     }
 
@@ -508,6 +509,9 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     fn returned(&mut self, statement: &'a StmtReturn) -> Lower<Returned> {
         let span = self.span_of(statement);
+        if let Some(value) = self.constructed()? {
+            return Ok(Returned { value, span, is_explicit: true });
+        }
         let Some(expression) = &statement.value else {
             return Ok(Returned { value: Operand::Constant(Constant::None), span, is_explicit: true });
         };

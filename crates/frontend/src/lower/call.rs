@@ -10,7 +10,7 @@ use super::function::{Loaded, is_constexpr};
 use super::report::Place;
 use super::{Callee, IrOperand, Lower, Lowerer, Reported, template};
 use crate::Options;
-use crate::host::{NamedTuple, ObjectRef};
+use crate::host::{HostValue, NamedTuple, ObjectRef};
 use crate::semantic::{self, BuiltinSpec, Caller, LanguageItem, Op, ParameterKind, Semantic, SemanticError};
 use crate::suggest::suggest;
 use crate::tuple::Tuple;
@@ -24,6 +24,14 @@ pub(crate) type Passed<'a> = (IrOperand, Option<&'a Expr>);
 pub(crate) struct Arguments<'a> {
     pub positional: Vec<Passed<'a>>,
     pub keywords: Vec<(Arc<str>, Passed<'a>, Span)>,
+}
+
+impl Arguments<'_> {
+    /// The values, in order.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &IrOperand> {
+        let keywords = self.keywords.iter().map(|(_, (value, _), _)| value);
+        self.positional.iter().map(|(value, _)| value).chain(keywords)
+    }
 }
 
 /// A parameter, as far as binding is concerned.
@@ -44,7 +52,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 
     /// Evaluates all arguments, even if one is wrong.
-    fn arguments(&mut self, call: &'a ExprCall) -> Lower<Arguments<'a>> {
+    pub(crate) fn arguments(&mut self, call: &'a ExprCall) -> Lower<Arguments<'a>> {
         let mut arguments = Arguments::default();
         let mut failed = None;
         for expression in &call.arguments.args {
@@ -95,7 +103,19 @@ impl<'a> Lowerer<'a, '_, '_> {
         {
             return self.call_named_tuple(class, arguments, span);
         }
+        if let Operand::Object(class) = callee
+            && let Some(aggregate) = self.session.host.aggregate(*class)
+        {
+            return self.construct(*class, &aggregate, arguments, span);
+        }
         match callee {
+            Operand::Bound(receiver, member) => {
+                arguments.positional.insert(0, ((**receiver).clone(), None));
+                self.call_member(*member, arguments, span)
+            }
+            Operand::Language(path) if **path == *"aggregate_replace" => {
+                self.aggregate_replace(&arguments, span)
+            }
             Operand::Language(path) => match path.strip_prefix(BUILTINS) {
                 Some(name) => self.python_builtin(name, arguments, span, callee_span),
                 None => self.call_language(path, arguments, span, callee_span),
@@ -106,7 +126,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             }
             Operand::Function(function) => self.call_function(Callee::User(*function), arguments, span),
             Operand::ConstexprFunction(object) => {
-                let is_run_time = |(value, _): &Passed<'a>| self.as_constant(value).is_none();
+                let is_run_time = |(value, _): &Passed<'a>| self.host_value(value).is_none();
                 match self.namesake(callee_span) {
                     Some(hint) if arguments.positional.iter().any(is_run_time) => {
                         let what = self.session.host.describe(*object);
@@ -127,8 +147,36 @@ impl<'a> Lowerer<'a, '_, '_> {
                 });
                 Err(self.report(diagnostic.hint(hint)))
             }
-            other => Err(self.not_callable(other, callee_span)),
+            // A method of an object, or an object with `__call__`, that is known at compile time.
+            Operand::Object(object) | Operand::Constant(Constant::Object(object))
+                if arguments.values().all(|value| self.host_value(value).is_some())
+                    && self.session.host.is_callable(*object) =>
+            {
+                self.call_host(*object, &arguments, span)
+            }
+            other => match self.callable_object(other, span)? {
+                Some(method) => self.call_operand(&method, arguments, span, callee_span),
+                None => Err(self.not_callable(other, callee_span)),
+            },
         }
+    }
+
+    /// Binds the arguments of a call to the fields of a class.
+    pub(crate) fn bind_fields(
+        &mut self,
+        class: &str,
+        fields: &[&str],
+        arguments: Arguments<'a>,
+        span: Span,
+    ) -> Lower<Vec<IrOperand>> {
+        let slot = |name: &&'_ str| (*name).to_owned();
+        let names: Vec<String> = fields.iter().map(slot).collect();
+        let slots: Vec<Slot<'_>> = names
+            .iter()
+            .map(|name| Slot { name, kind: ParameterKind::Positional, is_required: true })
+            .collect();
+        let bound = self.bind_arguments(class, &slots, arguments, span, None)?;
+        bound.into_iter().map(|passed| passed.map(|(value, _)| value).ok_or(Reported)).collect()
     }
 
     /// Makes a tuple with named fields.
@@ -203,8 +251,13 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 
     /// Calls a compile-time function of the host.
-    fn call_host(&mut self, object: ObjectRef, arguments: &Arguments<'a>, span: Span) -> Lower<IrOperand> {
-        let mut constant = |(value, at): &Passed<'a>| match self.as_constant(value) {
+    pub(crate) fn call_host(
+        &mut self,
+        object: ObjectRef,
+        arguments: &Arguments<'a>,
+        span: Span,
+    ) -> Lower<IrOperand> {
+        let mut constant = |(value, at): &Passed<'a>| match self.host_value(value) {
             Some(constant) => Ok(constant),
             None => Err(match at {
                 Some(at) => {
@@ -216,15 +269,15 @@ impl<'a> Lowerer<'a, '_, '_> {
                 }
             }),
         };
-        let positional: Vec<Constant> =
+        let positional: Vec<HostValue> =
             arguments.positional.iter().map(&mut constant).collect::<Lower<_>>()?;
-        let keywords: Vec<(String, Constant)> = arguments
+        let keywords: Vec<(String, HostValue)> = arguments
             .keywords
             .iter()
             .map(|(name, passed, _)| Ok((name.to_string(), constant(passed)?)))
             .collect::<Lower<_>>()?;
         match self.session.host.call(object, &positional, &keywords) {
-            Ok(crate::HostValue::PlainGlobal(constant)) => Ok(Operand::Constant(constant)),
+            Ok(HostValue::PlainGlobal(constant)) => Ok(Operand::Constant(constant)),
             Ok(value) => Ok(super::names::from_host(value)),
             Err(message) => {
                 let what = self.session.host.describe(object);
@@ -291,7 +344,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 .iter()
                 .map(|(name, kind, is_required)| Slot { name, kind: *kind, is_required: *is_required })
                 .collect();
-            let defined = matches!(callee, Callee::User(_)).then(|| {
+            let defined = callee.user().is_some().then(|| {
                 let range = super::parse::bytes(definition.name.range);
                 Span::new(loaded.file, range.start, range.end)
             });

@@ -167,6 +167,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         span: Span,
     ) -> Lower<IrOperand> {
         self.at(span);
+        if let Some(result) = self.object_binary(operator, left, right, span) {
+            return result;
+        }
         if let (Operand::Constant(left), Operand::Constant(right)) = (left, right) {
             return self.evaluated(constexpr::binary(operator, left, right), span);
         }
@@ -201,6 +204,9 @@ impl<'a> Lowerer<'a, '_, '_> {
             UnaryOp::UAdd => UnaryOperator::Plus,
             UnaryOp::USub => UnaryOperator::Neg,
         };
+        if let Some(result) = self.object_unary(operator, &value, span) {
+            return result;
+        }
         match &value {
             Operand::Constant(constant) => self.evaluated(constexpr::unary(operator, constant), span),
             Operand::Tuple(items) if operator == UnaryOperator::Not => {
@@ -248,6 +254,9 @@ impl<'a> Lowerer<'a, '_, '_> {
                 return Ok(Constant::Bool(is_same == (operator == CmpOp::Is)).into());
             }
             CmpOp::In | CmpOp::NotIn => {
+                if let Some(found) = self.object_contains(left, right, span) {
+                    return found.map(|found| Constant::Bool(found == (operator == CmpOp::In)).into());
+                }
                 let found = match (self.as_constant(left), self.as_constant(right)) {
                     (Some(item), Some(container)) => constexpr::contains(&container, &item),
                     _ => Err("'in' compares compile-time values only".into()),
@@ -262,6 +271,9 @@ impl<'a> Lowerer<'a, '_, '_> {
             CmpOp::Gt => CompareOperator::Gt,
             CmpOp::GtE => CompareOperator::Ge,
         };
+        if let Some(result) = self.object_compare(operator, left, right, span) {
+            return result;
+        }
         if let (Operand::Constant(left), Operand::Constant(right)) = (left, right) {
             return self.evaluated(constexpr::compare(operator, left, right), span);
         }
@@ -444,6 +456,9 @@ impl<'a> Lowerer<'a, '_, '_> {
             let places: Vec<_> = std::iter::once(&*subscript.value).chain(parts).map(Some).collect();
             return result.map_err(|error| self.semantic_error(error, span, &places));
         }
+        if let Some(result) = self.object_subscript(&value, &subscript.slice, span) {
+            return result;
+        }
         let [part] = parts else {
             return Err(self.error(Code::InvalidIndex, span, "a tuple takes one index"));
         };
@@ -510,7 +525,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    fn no_items(&mut self, value: &IrOperand, span: Span) -> Reported {
+    pub(crate) fn no_items(&mut self, value: &IrOperand, span: Span) -> Reported {
         let what = self.describe(value);
         self.error(Code::InvalidIndex, span, format!("{what} has no items"))
     }
@@ -562,6 +577,11 @@ impl<'a> Lowerer<'a, '_, '_> {
                 }
                 literal.as_int().map(Constant::Int).or_else(|| literal.as_float().map(Constant::Float))
             }
+            Operand::Object(object) | Operand::ConstexprFunction(object) | Operand::Callable(object) => {
+                Some(Constant::Object(*object))
+            }
+            // What is a tensor in an object stays one.
+            Operand::Tuple(items) if items.class().is_some() => None,
             Operand::Tuple(items) => {
                 let constants = items.iter().map(|item| self.as_constant(item)).collect::<Option<_>>();
                 constants.map(|constants| Constant::Tuple(items.with_items(constants)))

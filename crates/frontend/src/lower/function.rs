@@ -217,7 +217,7 @@ impl Session<'_> {
         }
         let loaded = Arc::new(match callee {
             Callee::Library(function) => self.load_library(function)?,
-            Callee::User(function) => {
+            Callee::User(function) | Callee::Constructor(function, _) => {
                 let source = self.host.source(function).map_err(|message| match call {
                     Some(span) => self.report(Diagnostic::at(Code::NotCallable, span, message)),
                     None => self.report(Diagnostic::new(Code::KernelNotFound, message)),
@@ -297,7 +297,9 @@ impl Session<'_> {
             return Err(self.nested_calls(loaded, call));
         }
         let keeps_constants = !is_entry && keeps_constants(definition);
-        let id = (!keeps_constants).then(|| self.functions.push(Function::new(loaded.name.as_str())));
+        // What is computed when an object is made may be known at run time only.
+        let id = (!keeps_constants || callee.constructs().is_some())
+            .then(|| self.functions.push(Function::new(loaded.name.as_str())));
         let is_library = matches!(callee, Callee::Library(_));
         if let Some(call) = call {
             self.frames.push(Frame { call, name: loaded.name.clone(), is_library });
@@ -485,11 +487,13 @@ impl Lowerer<'_, '_, '_> {
     /// The default of a parameter, or the wrong thing to say of it.
     pub(crate) fn default(&mut self, callee: Callee, name: &str, expression: &Expr) -> Option<IrOperand> {
         match callee {
-            Callee::User(function) => match self.session.host.default(function, name) {
-                Some(HostValue::PlainGlobal(constant)) => Some(Operand::Constant(constant)),
-                Some(value) => Some(names::from_host(value)),
-                None => literal(expression).map(Operand::Constant),
-            },
+            Callee::User(function) | Callee::Constructor(function, _) => {
+                match self.session.host.default(function, name) {
+                    Some(HostValue::PlainGlobal(constant)) => Some(Operand::Constant(constant)),
+                    Some(value) => Some(names::from_host(value)),
+                    None => literal(expression).map(Operand::Constant),
+                }
+            }
             Callee::Library(_) => literal(expression).map(Operand::Constant),
         }
     }

@@ -48,7 +48,7 @@ impl Lowerer<'_, '_, '_> {
             Expr::Name(name) if !assigned.contains(&name.id.as_str()) => {
                 match &self.scope.get(name.id.as_str())?.state {
                     State::Value(Operand::Constant(constant)) => Some(Known::Constant(constant.clone())),
-                    State::Value(Operand::Tensor(_)) => Some(Known::RunTime),
+                    State::Value(Operand::Tensor(_) | Operand::Descriptor(_)) => Some(Known::RunTime),
                     _ => None,
                 }
             }

@@ -68,6 +68,9 @@ impl<'a> Lowerer<'a, '_, '_> {
             if let Some(items) = template::items(iterated) {
                 return Ok(items.into_vec());
             }
+            if let Some(result) = self.operate("iter", &[iterated], span) {
+                return template::items(&result?).map(crate::Tuple::into_vec).ok_or(Reported);
+            }
             let what = self.describe(iterated);
             let message = format!("a loop runs over a range or a tuple, found {what}");
             return Err(self.error(Code::TypeMismatch, span, message));

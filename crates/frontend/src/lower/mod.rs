@@ -2,8 +2,9 @@
 //!
 //! `mod.rs` holds what all functions of one compilation share; `function.rs` specialises and calls; `statement.rs`,
 //! `branch.rs` and `loops.rs` walk statements; `expression.rs`, `call.rs` and `python.rs` evaluate expressions;
-//! `names.rs` resolves names; `scope.rs` is what a name stands for at a point; `report.rs` words findings.
+//! `aggregate.rs` makes instances of users' classes; `names.rs` resolves names; `scope.rs` is what a name stands for at a point; `report.rs` words findings.
 
+mod aggregate;
 mod branch;
 mod budget;
 mod call;
@@ -13,6 +14,7 @@ pub(crate) mod known;
 pub(crate) mod literals;
 mod loops;
 mod names;
+mod objects;
 pub(crate) mod parse;
 pub(crate) mod python;
 mod report;
@@ -29,7 +31,7 @@ use tilewright_base::entity::PrimaryMap;
 use tilewright_base::{Code, Diagnostic, FileId, SourceMap, Span};
 use tilewright_ir::{FuncId, Function, IrBuilder, Module, Value};
 
-use crate::host::{FunctionRef, Host};
+use crate::host::{FunctionRef, Host, ObjectRef};
 use crate::semantic::LibraryFunction;
 use crate::value::Operand;
 use crate::{Failure, Options, Request};
@@ -80,15 +82,34 @@ pub fn lower(request: &Request, host: &mut dyn Host) -> Result<Module, Box<Failu
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Callee {
     User(FunctionRef),
+    /// The `__init__` of a user's class, for an instance of this class.
+    Constructor(FunctionRef, ObjectRef),
     Library(LibraryFunction),
 }
 
 impl Callee {
     /// What tells it from others: not the text of a whole library file.
-    fn key(&self) -> (Option<FunctionRef>, &'static str, &'static str) {
+    fn key(&self) -> (Option<FunctionRef>, Option<ObjectRef>, &'static str, &'static str) {
         match self {
-            Callee::User(function) => (Some(*function), "", ""),
-            Callee::Library(function) => (None, function.file, function.function),
+            Callee::User(function) => (Some(*function), None, "", ""),
+            Callee::Constructor(function, class) => (Some(*function), Some(*class), "", ""),
+            Callee::Library(function) => (None, None, function.file, function.function),
+        }
+    }
+
+    /// The user's function.
+    fn user(self) -> Option<FunctionRef> {
+        match self {
+            Callee::User(function) | Callee::Constructor(function, _) => Some(function),
+            Callee::Library(_) => None,
+        }
+    }
+
+    /// The class whose instance it makes.
+    fn constructs(self) -> Option<ObjectRef> {
+        match self {
+            Callee::Constructor(_, class) => Some(class),
+            Callee::User(_) | Callee::Library(_) => None,
         }
     }
 }

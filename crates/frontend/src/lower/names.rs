@@ -33,10 +33,12 @@ impl<'a> Lowerer<'a, '_, '_> {
             };
         }
         let found = match self.callee {
-            Callee::User(function) => match self.session.host.name(function, id) {
-                Some(value) => Some(self.global(name, value)?),
-                None => None,
-            },
+            Callee::User(function) | Callee::Constructor(function, _) => {
+                match self.session.host.name(function, id) {
+                    Some(value) => Some(self.global(name, value)?),
+                    None => None,
+                }
+            }
             Callee::Library(function) => library_name(function, id),
         };
         if let Some(value) = found {
@@ -52,7 +54,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         let id = name.id.as_str();
         let mut known: Vec<String> = self.scope.keys().map(|&name| name.to_owned()).collect();
         known.sort_unstable();
-        if let Callee::User(function) = self.callee {
+        if let Some(function) = self.callee.user() {
             known.extend(self.session.host.names(function));
         }
         let candidates = known.iter().map(String::as_str).chain(python::BUILTIN_NAMES.iter().copied());
@@ -106,8 +108,11 @@ impl<'a> Lowerer<'a, '_, '_> {
     pub(crate) fn attribute(&mut self, attribute: &'a ExprAttribute) -> Lower<IrOperand> {
         let value = self.expression(&attribute.value)?;
         let name = attribute.attr.as_str();
-        if let Some(item) = template::items(&value).and_then(|items| items.field(name).cloned()) {
+        if let Some(item) = template::parts(&value).and_then(|items| items.field(name).cloned()) {
             return Ok(item);
+        }
+        if let Some(found) = self.member_of(&value, name, self.span_of(attribute))? {
+            return Ok(found);
         }
         match &value {
             Operand::Language(path) => self.language_attribute(path, attribute),
@@ -136,7 +141,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 // An argument of 1 is a compile-time value, and still has what numbers at run time have.
                 None => self.semantic_attribute(&value, attribute),
             },
-            Operand::Tensor(_) | Operand::Constant(Constant::Type(_)) => {
+            Operand::Tensor(_) | Operand::Descriptor(_) | Operand::Constant(Constant::Type(_)) => {
                 self.semantic_attribute(&value, attribute)
             }
             other => Err(self.unknown_attribute(other, attribute)),
@@ -160,7 +165,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         let what = self.describe(value);
         let mut diagnostic =
             Diagnostic::at(Code::UnknownAttribute, at, format!("{what} has no attribute '{name}'"));
-        if let Some(fields) = template::items(value).and_then(|items| items.fields().cloned()) {
+        if let Some(fields) = template::parts(value).and_then(|items| items.fields().cloned()) {
             let nearest = suggest(name, fields.iter().map(|field| &**field));
             diagnostic = diagnostic.hint(match nearest {
                 Some(nearest) => format!("did you mean '{nearest}'?"),

@@ -6,6 +6,7 @@ use super::call::{Arguments, Passed};
 use super::names::from_host;
 use super::{IrOperand, Lower, Lowerer, Reported, template};
 use crate::constexpr::{self, Evaluated};
+use crate::descriptor::DescriptorKind;
 use crate::semantic::{self, BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::{BUILTINS, Constant, Operand};
 
@@ -92,6 +93,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         span: Span,
         callee_span: Span,
     ) -> Lower<IrOperand> {
+        if name == "super" && arguments.positional.is_empty() {
+            return self.super_object(span);
+        }
         if OTHER_BUILTINS.contains(&name) {
             let message = format!("Python's '{name}' cannot be called in a kernel");
             return Err(self.error(Code::NotCallable, callee_span, message));
@@ -215,6 +219,10 @@ impl<'a> Lowerer<'a, '_, '_> {
             }
             other => template::items(other).map(|items| items.len()),
         };
+        let of_object = self.call_operator(value, "__len__", Vec::new(), span);
+        if let Some(result) = of_object.or_else(|| self.operate("len", &[value], span)) {
+            return result;
+        }
         if let Some(length) = length {
             Ok(Operand::Constant(Constant::Int(length as i128)))
         } else {
@@ -230,6 +238,10 @@ impl<'a> Lowerer<'a, '_, '_> {
         };
         let mut found = false;
         for class in classes {
+            if let Operand::Object(class) | Operand::Constant(Constant::Object(class)) = &class {
+                found |= self.is_of_class(value, *class);
+                continue;
+            }
             let Operand::Language(path) = &class else {
                 let what = self.describe(&class);
                 let message = format!("isinstance in a kernel knows tl's and Python's own types, not {what}");
@@ -254,6 +266,12 @@ impl<'a> Lowerer<'a, '_, '_> {
                     Constant::Object(_) => false,
                 },
                 Operand::Tuple(_) => matches!(name, "tuple" | "list"),
+                Operand::Descriptor(descriptor) => match descriptor.form.kind {
+                    DescriptorKind::BlockPointer => matches!(name, "tensor" | "base_value"),
+                    DescriptorKind::Tensor => {
+                        matches!(name, "tensor_descriptor" | "tensor_descriptor_base" | "base_value")
+                    }
+                },
                 _ => false,
             };
         }
@@ -272,7 +290,9 @@ impl<'a> Lowerer<'a, '_, '_> {
             let message = format!("{function} takes the name of an attribute as a string");
             return Err(self.error(Code::TypeMismatch, span, message));
         };
+        let member = self.member_of(value, name, span)?;
         let found = match value {
+            _ if member.is_some() => member,
             Operand::Object(object) | Operand::Constant(Constant::Object(object)) => {
                 self.session.host.attribute(*object, name).map(from_host)
             }
@@ -280,7 +300,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let full = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
                 self.language(&full).map(|_| from_host(crate::HostValue::Language(full.into())))
             }
-            other => match template::items(other).and_then(|items| items.field(name).cloned()) {
+            other => match template::parts(other).and_then(|items| items.field(name).cloned()) {
                 Some(item) => Some(item),
                 None => semantic::attribute(self, other, name).ok(),
             },

@@ -7,7 +7,7 @@ use tilewright_ir::RuleError;
 
 use super::function::is_constexpr;
 use super::scope::{State, with_stack};
-use super::{Callee, Lowerer, MAX_FINDINGS, Reported, Session};
+use super::{Lowerer, MAX_FINDINGS, Reported, Session};
 use crate::semantic::SemanticError;
 use crate::value::Operand;
 
@@ -175,7 +175,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                         .hint(format!("pass a compile-time value as '{name}'"));
                 }
                 diagnostic = diagnostic.secondary(binding.span, "this parameter is a run-time value");
-                if matches!(self.callee, Callee::User(_)) {
+                if self.callee.user().is_some() {
                     diagnostic = diagnostic.hint(format!("annotate it: `{name}: tl.constexpr`"));
                 }
                 return diagnostic;

@@ -107,6 +107,15 @@ impl<'a> Visitor<'a> for Assigned<'a, '_> {
                     self.names.push(name.id.as_str());
                 }
             }
+            // `x[0] = …` and `self.x = …` give the name a new value.
+            Expr::Attribute(_) | Expr::Subscript(_) if stores(expression) => {
+                if let Some(name) = stored_name(expression)
+                    && !self.names.contains(&name)
+                {
+                    self.names.push(name);
+                }
+                visitor::walk_expr(self, expression);
+            }
             Expr::ListComp(list) => {
                 self.visit_expr(&list.elt);
                 for generator in &list.generators {
@@ -117,6 +126,24 @@ impl<'a> Visitor<'a> for Assigned<'a, '_> {
             _ => visitor::walk_expr(self, expression),
         }
     }
+}
+
+fn stores(expression: &Expr) -> bool {
+    match expression {
+        Expr::Attribute(attribute) => attribute.ctx == ExprContext::Store,
+        Expr::Subscript(subscript) => subscript.ctx == ExprContext::Store,
+        _ => false,
+    }
+}
+
+/// The name of `x` in `x[0]` and `x.y`.
+fn stored_name(expression: &Expr) -> Option<&str> {
+    let value = match expression {
+        Expr::Attribute(attribute) => &attribute.value,
+        Expr::Subscript(subscript) => &subscript.value,
+        _ => return None,
+    };
+    value.as_name_expr().map(|name| name.id.as_str())
 }
 
 /// On how many ways statements come to their end without a `return`, where an `if` without one counts as one way.

@@ -60,6 +60,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let at = self.span_of(&*assign.value);
                 for target in &assign.targets {
                     let value = match &value {
+                        // What a field holds, its annotation says.
+                        Ok(value) if target.is_attribute_expr() => Ok(value.clone()),
                         Ok(value) => self.decay_all(value),
                         Err(reported) => Err(*reported),
                     };
@@ -76,6 +78,9 @@ impl<'a> Lowerer<'a, '_, '_> {
                 // A docstring or another literal.
                 if expression.value.is_literal_expr() || expression.value.is_ellipsis_literal_expr() {
                     return Ok(());
+                }
+                if let Some(result) = self.base_constructor(&expression.value) {
+                    return result;
                 }
                 self.expression(&expression.value).map(|_| ())
             }
@@ -152,10 +157,12 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     /// `name op= value`.
     fn augmented(&mut self, assign: &'a StmtAugAssign, span: Span) -> Lower<()> {
-        let Expr::Name(target) = &*assign.target else {
-            return Err(self.bad_target(&assign.target));
+        let old = match &*assign.target {
+            Expr::Name(target) => self.name(target),
+            Expr::Attribute(attribute) if self.callee.constructs().is_some() => self.attribute(attribute),
+            Expr::Subscript(_) => self.expression(&assign.target),
+            other => return Err(self.bad_target(other)),
         };
-        let old = self.name(target);
         let value = self.expression(&assign.value);
         let result = match (old, value) {
             (Ok(old), Ok(value)) => {
@@ -182,13 +189,23 @@ impl<'a> Lowerer<'a, '_, '_> {
             }
             Expr::Tuple(tuple) => self.unpack(&tuple.elts, value, at),
             Expr::List(list) => self.unpack(&list.elts, value, at),
+            Expr::Attribute(attribute) if self.callee.constructs().is_some() => {
+                // What was wrong has been reported; the field stays unset.
+                let _ = value.and_then(|value| self.set_field(attribute, &value, at));
+            }
+            Expr::Subscript(subscript) if subscript.value.is_name_expr() => {
+                let result = value.and_then(|value| self.set_item(subscript, value, at));
+                if let (Err(Reported), Expr::Name(name)) = (result, &*subscript.value) {
+                    self.bind(name.id.as_str(), Binding::poisoned(at));
+                }
+            }
             other => {
                 self.bad_target(other);
             }
         }
     }
 
-    fn bad_target(&mut self, target: &Expr) -> Reported {
+    pub(crate) fn bad_target(&mut self, target: &Expr) -> Reported {
         let span = self.span_of(target);
         match target {
             Expr::Subscript(_) => {
@@ -196,7 +213,10 @@ impl<'a> Lowerer<'a, '_, '_> {
                 self.unsupported(span, "an assignment to an element", hint)
             }
             Expr::Starred(_) => self.unsupported(span, "'*' in an assignment", "name the items"),
-            _ => self.unsupported(span, "an assignment to an attribute", "use a name of its own"),
+            _ => {
+                let hint = "use a name of its own; the copy of an object with other fields is `tl.aggregate_replace(x, field=value)`";
+                self.unsupported(span, "an assignment to an attribute", hint)
+            }
         }
     }
 
@@ -254,7 +274,14 @@ impl<'a> Lowerer<'a, '_, '_> {
     /// What a plain assignment makes of a value, as in Triton: a compile-time number becomes a scalar of its natural type,
     /// also in a tuple. (Where a compile-time value is needed, [`as_constant`](Self::as_constant) still sees it.)
     pub(crate) fn decay_all(&mut self, value: &IrOperand) -> Lower<IrOperand> {
+        if let Operand::Descriptor(descriptor) = value {
+            let span = self.span;
+            let decayed = semantic::decay_descriptor(self, descriptor);
+            return decayed.map_err(|error| self.semantic_error(error, span, &[]));
+        }
         match template::items(value) {
+            // The fields of an object are what their annotations say.
+            _ if template::class_of(value).is_some() => Ok(value.clone()),
             Some(all) if !self.keeps_constants => {
                 let items: Lower<Vec<_>> = all.iter().map(|item| self.decay_all(item)).collect();
                 items.map(|decayed| template::whole(all.with_items(decayed)))

@@ -3,11 +3,12 @@
 use std::hash::{Hash, Hasher};
 
 use rustc_hash::FxHasher;
-use tilewright_ir::{Dtype, Function, Type, Value};
+use tilewright_ir::{Dtype, Element, Function, Type, Value};
 
 use super::IrOperand;
 use crate::constexpr::identical;
-use crate::tuple::Tuple;
+use crate::host::ObjectRef;
+use crate::tuple::{Fields, Tuple};
 use crate::value::{Constant, Operand, Range, language_name};
 
 /// An operand with types in the place of run-time values.
@@ -19,9 +20,14 @@ pub(crate) fn map<V, W>(operand: &Operand<V>, each: &mut impl FnMut(&V) -> W) ->
         Operand::Tensor(value) => Operand::Tensor(each(value)),
         Operand::Constant(constant) => Operand::Constant(constant.clone()),
         Operand::Tuple(items) => Operand::Tuple(items.map(|item| map(item, each))),
+        Operand::Descriptor(descriptor) => {
+            Operand::Descriptor(Box::new(descriptor.map(|part| map(part, each))))
+        }
         Operand::Language(path) => Operand::Language(path.clone()),
         Operand::Method(receiver, name) => Operand::Method(Box::new(map(receiver, each)), name.clone()),
         Operand::Function(function) => Operand::Function(*function),
+        Operand::Bound(receiver, member) => Operand::Bound(Box::new(map(receiver, each)), *member),
+        Operand::Super(object, class) => Operand::Super(Box::new(map(object, each)), *class),
         Operand::ConstexprFunction(object) => Operand::ConstexprFunction(*object),
         Operand::Object(object) => Operand::Object(*object),
         Operand::Callable(object) => Operand::Callable(*object),
@@ -56,7 +62,14 @@ pub(crate) fn name_parts<V>(operand: &Operand<V>, name: &str, names: &mut Vec<St
                 name_parts(item, &format!("{name}{}", items.place(index)), names);
             }
         }
-        Operand::Method(receiver, _) => name_parts(receiver, name, names),
+        Operand::Descriptor(descriptor) => {
+            for (part, field) in descriptor.parts().iter().zip(descriptor.form.names()) {
+                name_parts(part, &format!("{name}.{field}"), names);
+            }
+        }
+        Operand::Method(receiver, _) | Operand::Bound(receiver, _) | Operand::Super(receiver, _) => {
+            name_parts(receiver, name, names);
+        }
         Operand::Range(range) => {
             let parts = [(&range.lower, "start"), (&range.upper, "end"), (&range.step, "step")];
             for (part, field) in parts {
@@ -90,15 +103,23 @@ pub(crate) fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl F
         (Operand::Tensor(left), Operand::Tensor(right)) => tensors(left, right),
         (Operand::Constant(left), Operand::Constant(right)) => identical(left, right),
         (Operand::Tuple(left), Operand::Tuple(right)) => {
-            left.len() == right.len()
-                && left.fields() == right.fields()
-                && left.iter().zip(right).all(|(left, right)| same(left, right, tensors))
+            left.is_alike(right) && left.iter().zip(right).all(|(left, right)| same(left, right, tensors))
+        }
+        (Operand::Descriptor(left), Operand::Descriptor(right)) => {
+            left.form == right.form
+                && left.parts().iter().zip(right.parts()).all(|(left, right)| same(left, right, tensors))
         }
         (Operand::Language(left), Operand::Language(right)) => left == right,
         (Operand::Method(left, left_name), Operand::Method(right, right_name)) => {
             left_name == right_name && same(left, right, tensors)
         }
         (Operand::Function(left), Operand::Function(right)) => left == right,
+        (Operand::Bound(left, member), Operand::Bound(right, other)) => {
+            member == other && same(left, right, tensors)
+        }
+        (Operand::Super(left, class), Operand::Super(right, other)) => {
+            class == other && same(left, right, tensors)
+        }
         (Operand::ConstexprFunction(left), Operand::ConstexprFunction(right))
         | (Operand::Object(left), Operand::Object(right))
         | (Operand::Callable(left), Operand::Callable(right)) => left == right,
@@ -120,13 +141,28 @@ fn hash_operand(operand: &Template, hasher: &mut FxHasher) {
     match operand {
         Operand::Tensor(ty) => ty.hash(hasher),
         Operand::Constant(constant) => hash_constant(constant, hasher),
-        Operand::Tuple(items) => items.iter().for_each(|item| hash_operand(item, hasher)),
+        Operand::Tuple(items) => {
+            items.class().hash(hasher);
+            items.iter().for_each(|item| hash_operand(item, hasher));
+        }
+        Operand::Descriptor(descriptor) => {
+            descriptor.form.hash(hasher);
+            descriptor.parts().iter().for_each(|part| hash_operand(part, hasher));
+        }
         Operand::Language(path) => path.hash(hasher),
         Operand::Method(receiver, name) => {
             hash_operand(receiver, hasher);
             name.hash(hasher);
         }
         Operand::Function(function) => function.hash(hasher),
+        Operand::Bound(receiver, member) => {
+            hash_operand(receiver, hasher);
+            member.hash(hasher);
+        }
+        Operand::Super(object, class) => {
+            hash_operand(object, hasher);
+            class.hash(hasher);
+        }
         Operand::ConstexprFunction(object) | Operand::Object(object) | Operand::Callable(object) => {
             object.hash(hasher);
         }
@@ -163,8 +199,22 @@ pub(crate) fn whole<V>(items: Tuple<Operand<V>>) -> Operand<V> {
     Operand::Tuple(items)
 }
 
-/// The items of a tuple.
+/// The items of a tuple. An instance of a user's class has parts, and no items.
 pub(crate) fn items<V: Clone>(operand: &Operand<V>) -> Option<Tuple<Operand<V>>> {
+    parts(operand).filter(|items| items.class().is_none())
+}
+
+/// The class of an instance of a user's class.
+pub(crate) fn class_of<V>(operand: &Operand<V>) -> Option<ObjectRef> {
+    match operand {
+        Operand::Tuple(items) => items.class(),
+        Operand::Constant(Constant::Tuple(items)) => items.class(),
+        _ => None,
+    }
+}
+
+/// The items of a tuple, or the fields of an instance of a user's class.
+pub(crate) fn parts<V: Clone>(operand: &Operand<V>) -> Option<Tuple<Operand<V>>> {
     match operand {
         Operand::Tuple(items) => Some(items.clone()),
         Operand::Constant(Constant::Tuple(items)) => Some(items.map(|item| Operand::Constant(item.clone()))),
@@ -177,18 +227,36 @@ pub(crate) fn describe(template: &Template) -> String {
     match template {
         Operand::Tensor(ty) => ty.to_string(),
         Operand::Constant(Constant::None) => "None".into(),
+        Operand::Constant(Constant::Tuple(items)) if items.class().is_some() => instance(items.fields()),
+        Operand::Tuple(items) if items.class().is_some() => instance(items.fields()),
         Operand::Constant(Constant::Tuple(items)) => format!("a tuple of {}", items.len()),
         Operand::Constant(constant) => format!("the {} {constant}", constant.type_name()),
         Operand::Tuple(items) => {
             let items: Vec<String> = items.iter().map(describe).collect();
             format!("({})", items.join(", "))
         }
+        Operand::Descriptor(descriptor) => match descriptor.base() {
+            Operand::Tensor(Type { element: Element::Pointer(pointee), .. }) => {
+                format!(
+                    "{} of {pointee} and blocks of shape {}",
+                    descriptor.describe(),
+                    descriptor.form.block_shape
+                )
+            }
+            _ => descriptor.describe().into(),
+        },
         Operand::Language(path) => language_name(path),
-        Operand::Method(..) => "a method".into(),
+        Operand::Method(..) | Operand::Bound(..) => "a method".into(),
+        Operand::Super(..) => "'super()'".into(),
         Operand::Function(_) | Operand::ConstexprFunction(_) | Operand::Callable(_) => "a function".into(),
         Operand::Object(_) => "an object".into(),
         Operand::Range(_) => "a range".into(),
     }
+}
+
+/// An instance of a user's class, where its name is not known.
+fn instance(fields: Option<&Fields>) -> String {
+    format!("an object with the fields {}", fields.map_or(String::new(), |fields| fields.join(", ")))
 }
 
 /// The advice where two values should have one type and have not.

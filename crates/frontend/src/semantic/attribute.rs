@@ -4,9 +4,11 @@ use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Type};
 
 use super::convert::{kind_of, tensor};
+use super::descriptor::{descriptor_attribute, descriptor_names};
 use super::shape::transpose_last;
 use super::table::{TYPE_METHODS, dtype_name, methods};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
+use crate::descriptor::DescriptorKind;
 use crate::suggest::suggest;
 use crate::value::{Constant, Operand};
 
@@ -60,6 +62,20 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
         Operand::Tensor(tensor) => {
             let ty = c.builder().type_of(tensor);
             tensor_attribute(c, tensor, &ty, name)
+        }
+        Operand::Descriptor(descriptor) => {
+            if let Some(found) = descriptor_attribute(c, descriptor, name)? {
+                return Ok(found);
+            }
+            let names = descriptor_names(descriptor.form.kind);
+            let path = match descriptor.form.kind {
+                DescriptorKind::BlockPointer => method(name),
+                DescriptorKind::Tensor => Some(format!("tensor_descriptor.{name}")),
+            };
+            match path.filter(|path| names.contains(&name) && super::language(path).is_some()) {
+                Some(path) => Ok(Operand::Method(Box::new(value.clone()), path.into())),
+                None => Err(unknown(descriptor.describe(), name, names.iter().copied())),
+            }
         }
         Operand::Constant(Constant::Type(ty)) => {
             if let Some(found) = type_attribute(ty, name) {

@@ -45,11 +45,16 @@ pub(crate) fn kind_of<V>(x: &Operand<V>) -> String {
         Operand::Constant(Constant::None) => "None".into(),
         Operand::Constant(Constant::Str(text)) => format!("the string {:?}", text.as_ref()),
         Operand::Constant(Constant::Type(ty)) => format!("the type {ty}"),
+        Operand::Constant(Constant::Tuple(items)) if items.class().is_some() => "an object".into(),
+        Operand::Tuple(items) if items.class().is_some() => "an object".into(),
         Operand::Constant(Constant::Tuple(_)) | Operand::Tuple(_) => "a tuple".into(),
         Operand::Constant(Constant::Object(_)) | Operand::Object(_) => "a Python object".into(),
         Operand::Constant(constant) => format!("the constant {constant}"),
+        Operand::Descriptor(descriptor) => descriptor.describe().into(),
         Operand::Language(name) => format!("`{}`", language_name(name)),
         Operand::Method(_, name) => format!("the method `{name}`"),
+        Operand::Bound(..) => "a method".into(),
+        Operand::Super(..) => "`super()`".into(),
         Operand::Function(_) | Operand::ConstexprFunction(_) | Operand::Callable(_) => "a function".into(),
         Operand::Range(_) => "a range".into(),
     }
@@ -69,7 +74,7 @@ fn not_a_number<V>(x: &Operand<V>, index: usize) -> SemanticError {
         SemanticError::new(Code::TypeMismatch, format!("a number or tensor is expected, found {found}"))
             .argument(index, format!("this is {found}"));
     match x {
-        Operand::Method(..) | Operand::Function(_) | Operand::Language(_) => {
+        Operand::Method(..) | Operand::Bound(..) | Operand::Function(_) | Operand::Language(_) => {
             error.hint("call it: write `()` after it")
         }
         Operand::Constant(Constant::None) => error.hint("test `is None` before using it"),

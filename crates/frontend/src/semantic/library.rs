@@ -25,8 +25,9 @@ struct LibraryFile {
     prefix: &'static str,
 }
 
-static FILES: [LibraryFile; 3] = [
+static FILES: [LibraryFile; 4] = [
     LibraryFile { name: "standard.py", text: include_str!("../lib/standard.py"), prefix: "" },
+    LibraryFile { name: "scaled.py", text: include_str!("../lib/scaled.py"), prefix: "" },
     LibraryFile { name: "random.py", text: include_str!("../lib/random.py"), prefix: "" },
     LibraryFile {
         name: "libdevice.py",

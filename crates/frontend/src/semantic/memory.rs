@@ -5,7 +5,9 @@ use tilewright_ir::{Builder, CacheModifier, Dtype, Element, EvictionPolicy, Lite
 
 use super::arguments::Arguments;
 use super::convert::{broadcast_to, cast, cast_element, common_shape, describe, literal, tensor, to_bool};
+use super::descriptor::{self, DescriptorOf};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
+use crate::descriptor::DescriptorKind;
 use crate::value::{Constant, Operand};
 
 const LOAD_CACHE: &[(&str, CacheModifier)] = &[
@@ -33,6 +35,9 @@ const EVICTION: &[(&str, EvictionPolicy)] = &[
 
 /// `load(pointer, mask, other, boundary_check, padding_option, cache_modifier, eviction_policy, volatile)`.
 pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    if let Some(block) = block_pointer(a) {
+        return load_block(c, a, &block);
+    }
     let (pointer, ty, dtype) = pointer(c, a)?;
     no_block_pointers(c, a, &[3, 4])?;
     let cache = a.choice(c, 5, LOAD_CACHE)?;
@@ -66,11 +71,14 @@ pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
 
 /// `store(pointer, value, mask, boundary_check, cache_modifier, eviction_policy)`.
 pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    if let Some(block) = block_pointer(a) {
+        return store_block(c, a, &block);
+    }
     let (pointer, ty, dtype) = pointer(c, a)?;
     no_block_pointers(c, a, &[3])?;
     let cache = a.choice(c, 4, STORE_CACHE)?;
     let eviction = a.choice(c, 5, EVICTION)?;
-    let value = stored(c, a, &ty, dtype)?;
+    let value = stored(c, a, 1, &ty, dtype)?;
     let mask = match mask(c, a, 2, &ty)? {
         None => None,
         Some((mask, mask_ty)) => match common_shape(&ty.shape, &mask_ty.shape) {
@@ -82,6 +90,66 @@ pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     let pointer = cast_element(c, pointer, Element::Pointer(element), Rounding::default())?;
     c.builder().store(pointer, value, mask, (cache, eviction))?;
     Ok(Operand::Constant(Constant::None))
+}
+
+/// The block pointer that is argument 0.
+fn block_pointer<C: Caller + ?Sized>(a: &Arguments<'_, C>) -> Option<DescriptorOf<C>> {
+    match a.at(0) {
+        Ok(Operand::Descriptor(block)) if block.form.kind == DescriptorKind::BlockPointer => {
+            Some((**block).clone())
+        }
+        _ => None,
+    }
+}
+
+/// A load through a block pointer.
+fn load_block<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    block: &DescriptorOf<C>,
+) -> Semantic<Op<C>> {
+    no_mask(a, &[1, 2])?;
+    let dtype = descriptor::element_type(c, block)?;
+    let padding = descriptor::padding_option(c, a, 4, dtype)?;
+    let (cache, eviction) = (a.choice(c, 5, LOAD_CACHE)?, a.choice(c, 6, EVICTION)?);
+    let volatile = a.flag(c, 7)?;
+    let elements = descriptor::block_of_pointer(c, a, block, 3)?;
+    let shape = &block.form.block_shape;
+    let other = match elements.mask {
+        Some(_) => descriptor::padding_value(c, padding, dtype, shape)?,
+        None => None,
+    };
+    let value = c.builder().load(elements.pointers, elements.mask, other, (cache, eviction, volatile))?;
+    Ok(Operand::Tensor(cast(c, value, dtype)?))
+}
+
+/// A store through a block pointer.
+fn store_block<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    block: &DescriptorOf<C>,
+) -> Semantic<Op<C>> {
+    no_mask(a, &[2])?;
+    let dtype = descriptor::element_type(c, block)?;
+    let (cache, eviction) = (a.choice(c, 4, STORE_CACHE)?, a.choice(c, 5, EVICTION)?);
+    let elements = descriptor::block_of_pointer(c, a, block, 3)?;
+    let ty = c.builder().type_of(&elements.pointers);
+    let value = stored(c, a, 1, &ty, dtype)?;
+    c.builder().store(elements.pointers, value, elements.mask, (cache, eviction))?;
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// Block pointers have checks, and no masks.
+fn no_mask<C: Caller + ?Sized>(a: &Arguments<'_, C>, indices: &[usize]) -> Semantic<()> {
+    let Some(&index) = indices.iter().find(|&&index| !a.is_none(index)) else { return Ok(()) };
+    let what = if a.spec.name == "load" { "loading" } else { "storing" };
+    let message = format!(
+        "`mask` and `other` arguments cannot be specified for {what} block pointers: `{}`",
+        a.name(index)
+    );
+    Err(SemanticError::new(Code::MaskMismatch, message)
+        .argument(index, "this belongs to tiles of pointers")
+        .hint("name the axes that may exceed the tensor: `boundary_check=(0, 1)`"))
 }
 
 /// The pointer that is argument 0.
@@ -99,6 +167,7 @@ fn pointer<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<(Val
         Operand::Constant(Constant::None) => {
             "the argument is None in this launch: guard the access with `if ptr is not None:`".to_string()
         }
+        Operand::Descriptor(_) => format!("a tensor descriptor has methods: `desc.{name}(offsets, …)`"),
         _ => format!("add the offsets to a pointer argument: `tl.{name}(x_ptr + offsets, …)`"),
     };
     Err(SemanticError::new(Code::TypeMismatch, format!("`{name}` takes a pointer or a tile of pointers"))
@@ -110,11 +179,21 @@ fn pointer<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<(Val
 fn no_block_pointers<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, indices: &[usize]) -> Semantic<()> {
     for &index in indices {
         if a.constant(c, index)?.is_true() {
-            let name = a.name(index);
-            let message = format!("`{name}` belongs to block pointers, which are not there yet");
-            return Err(SemanticError::new(Code::NotOnThisDevice, message)
-                .argument(index, "this asks for block pointers")
-                .hint("use a tile of pointers with `mask=`"));
+            let what = if a.spec.name == "load" {
+                "`padding_option` or `boundary_check`"
+            } else {
+                "`boundary_check`"
+            };
+            let verb = if a.spec.name == "load" { "loading" } else { "storing" };
+            let message = format!(
+                "{what} argument is not supported for {verb} a tensor of pointers or {verb} a scalar"
+            );
+            return Err(SemanticError::new(Code::InvalidValue, message)
+                .argument(index, "this belongs to block pointers")
+                .note("a pointer does not know where its tensor ends")
+                .hint(
+                    "use `mask=`, or a block pointer (`tl.make_block_ptr`), which knows the tensor's shape",
+                ));
         }
     }
     Ok(())
@@ -200,46 +279,47 @@ fn other<C: Caller + ?Sized>(
     broadcast_to(c, value, shape)
 }
 
-/// The value to store, in the type and shape of the memory.
-fn stored<C: Caller + ?Sized>(
+/// The value to store, which is the argument with a number, in the type and shape of the memory.
+pub(super) fn stored<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
+    index: usize,
     pointer: &Type,
     dtype: Dtype,
 ) -> Semantic<ValueOf<C>> {
-    let value = match a.at(1)? {
+    let value = match a.at(index)? {
         Operand::Constant(constant @ (Constant::Bool(_) | Constant::Int(_) | Constant::Float(_))) => {
             literal(c, constant, dtype)?
         }
-        operand @ Operand::Tensor(_) => tensor(c, operand, 1)?,
+        operand @ Operand::Tensor(_) => tensor(c, operand, index)?,
         operand => {
             let found = describe(c, operand);
             return Err(SemanticError::new(Code::InvalidStore, format!("{found} cannot be stored"))
-                .argument(1, format!("this is {found}"))
+                .argument(index, format!("this is {found}"))
                 .note(format!("expected {} or a number", pointer.with_dtype(dtype))));
         }
     };
     let ty = c.builder().type_of(&value);
     if ty.dtype().is_none() && !matches!(dtype, Dtype::I64 | Dtype::U64) {
         return Err(SemanticError::new(Code::InvalidStore, format!("a pointer cannot be stored as {dtype}"))
-            .argument(1, format!("this is {ty}"))
+            .argument(index, format!("this is {ty}"))
             .argument(0, format!("this is {pointer}"))
             .note(format!("found {}, expected a number", ty.element))
             .hint("store what it points to: `tl.load(…)` first"));
     }
     match common_shape(&pointer.shape, &ty.shape) {
         Ok(common) if common == pointer.shape => {}
-        _ => return Err(store_shape(pointer, &ty)),
+        _ => return Err(store_shape(index, pointer, &ty)),
     }
     let value = if dtype.is_bool() { to_bool(c, value)? } else { value };
     let value = cast(c, value, if dtype.is_bool() { Dtype::I8 } else { dtype })?;
     broadcast_to(c, value, &pointer.shape)
 }
 
-fn store_shape(pointer: &Type, value: &Type) -> SemanticError {
+fn store_shape(index: usize, pointer: &Type, value: &Type) -> SemanticError {
     let error = |message: String| {
         SemanticError::new(Code::InvalidStore, message)
-            .argument(1, format!("this has shape {}", value.shape))
+            .argument(index, format!("this has shape {}", value.shape))
             .argument(
                 0,
                 if pointer.is_scalar() {

@@ -6,6 +6,8 @@
 mod arguments;
 mod attribute;
 mod convert;
+mod descriptor;
+mod inline_asm;
 mod library;
 mod math;
 mod memory;
@@ -31,6 +33,7 @@ use crate::value::{Constant, Operand};
 
 pub use attribute::attribute;
 pub use convert::to_tensor;
+pub use descriptor::decay_descriptor;
 pub use library::{LibraryFunction, library_file};
 pub use operators::{binary, boolean, compare, loop_dtype, select, truth, unary};
 pub use program::assert_;

@@ -17,15 +17,6 @@ const METHOD: &[Place] = &[Place::Root, Place::Method];
 
 pub(super) static NOT_YET: &[Family] = &[
     Family {
-        docs: &["scans"],
-        places: METHOD,
-        signatures: &[
-            "associative_scan(input, axis, combine_fn, reverse=False)",
-            "cumsum(input, axis=0, reverse=False, dtype: constexpr=None)",
-            "cumprod(input, axis=0, reverse=False, dtype: constexpr=None)",
-        ],
-    },
-    Family {
         docs: &["sorting"],
         places: METHOD,
         signatures: &[
@@ -58,45 +49,14 @@ pub(super) static NOT_YET: &[Family] = &[
         ],
     },
     Family {
-        docs: &["block pointers"],
-        places: METHOD,
-        signatures: &[
-            "make_block_ptr(base, shape, strides, offsets, block_shape, order)",
-            "advance(base, offsets)",
-        ],
-    },
-    Family {
-        docs: &["tensor descriptors"],
-        places: ROOT,
-        signatures: &[
-            "make_tensor_descriptor(base, shape, strides, block_shape, padding_option='zero')",
-            "load_tensor_descriptor(desc, offsets)",
-            "store_tensor_descriptor(desc, offsets, value)",
-            "_experimental_make_tensor_descriptor(base, shape, strides, block_shape)",
-            "_experimental_descriptor_load(desc, offsets, shape, dtype)",
-            "_experimental_descriptor_store(desc, value, offsets)",
-        ],
-    },
-    Family {
         docs: &["printing from a running kernel"],
         places: ROOT,
         signatures: &["device_print(prefix, *args, hex=False)"],
     },
     Family {
-        docs: &["inline assembly and functions of your own on each element"],
+        docs: &["functions of your own on each element"],
         places: ROOT,
-        signatures: &[
-            "inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)",
-            "map_elementwise(scalar_fn, *args, pack=1)",
-        ],
-    },
-    Family {
-        docs: &["products of scaled 4- and 8-bit matrices"],
-        places: ROOT,
-        signatures: &[
-            "dot_scaled(lhs, lhs_scale, lhs_format, rhs, rhs_scale, rhs_format, acc=None, fast_math=False, \
-             lhs_k_pack=True, rhs_k_pack=True, out_dtype=tl.float32)",
-        ],
+        signatures: &["map_elementwise(scalar_fn, *args, pack=1)"],
     },
     Family {
         docs: &["assertions on values of an intermediate tile"],

@@ -1,4 +1,4 @@
-//! `reduce` and `dot`.
+//! `reduce`, `associative_scan` and `dot`.
 
 use smallvec::SmallVec;
 use tilewright_base::Code;
@@ -7,45 +7,84 @@ use tilewright_ir::{Builder, Dtype, InputPrecision, Shape, Type};
 use super::arguments::{Arguments, count, flatten};
 use super::convert::{broadcast_to, literal, tensor};
 use super::shape::{expand, reshape_to};
-use super::{Caller, Op, Semantic, SemanticError, ValueOf};
+use super::{Caller, Op, RegionOf, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
+
+/// The tiles that a function combines.
+struct Combined<C: Caller + ?Sized> {
+    tiles: SmallVec<[ValueOf<C>; 4]>,
+    types: Vec<Type>,
+    /// Whether they are given, and the results returned, as a tuple.
+    is_tuple: bool,
+}
+
+impl<C: Caller + ?Sized> Combined<C> {
+    /// The first argument of `reduce` or `associative_scan`.
+    fn new(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Self> {
+        let operand = a.at(0)?.clone();
+        let is_tuple =
+            !matches!(operand, Operand::Tensor(_) | Operand::Constant(Constant::Int(_) | Constant::Float(_)));
+        let mut tiles = SmallVec::new();
+        let mut types = Vec::new();
+        for item in flatten(&operand) {
+            let value = tensor(c, &item, 0)?;
+            types.push(c.builder().type_of(&value));
+            tiles.push(value);
+        }
+        let name = a.spec.name;
+        let Some(first) = types.first() else {
+            return Err(SemanticError::new(Code::TypeMismatch, format!("`{name}` takes at least one tile"))
+                .argument(0, "this is empty"));
+        };
+        if let Some(other) = types.iter().find(|ty| ty.shape != first.shape) {
+            let message =
+                format!("the tiles of `{name}` have different shapes {} and {}", first.shape, other.shape);
+            return Err(SemanticError::new(Code::IncompatibleShapes, message)
+                .argument(0, format!("these are {types:?}"))
+                .hint("give them one shape with `tl.broadcast_to`"));
+        }
+        Ok(Self { tiles, types, is_tuple })
+    }
+
+    fn elements(&self) -> Vec<Type> {
+        self.types.iter().map(|ty| ty.with_shape(Shape::scalar())).collect()
+    }
+
+    /// The region of the function that combines, the third argument.
+    fn region(&self, c: &mut C, a: &Arguments<'_, C>) -> Semantic<RegionOf<C>> {
+        let elements = self.elements();
+        let types: Vec<Type> = elements.iter().chain(&elements).cloned().collect();
+        c.region(a.at(2)?, &types)
+    }
+
+    /// The results in the form of the argument.
+    fn results(is_tuple: bool, mut results: Vec<Op<C>>) -> Op<C> {
+        match results.pop() {
+            Some(single) if results.is_empty() && !is_tuple => single,
+            last => {
+                results.extend(last);
+                Operand::Tuple(results.into())
+            }
+        }
+    }
+}
 
 /// `reduce(input, axis, combine_fn, keep_dims)`.
 pub(super) fn reduce<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let operand = a.at(0)?.clone();
-    let is_tuple =
-        !matches!(operand, Operand::Tensor(_) | Operand::Constant(Constant::Int(_) | Constant::Float(_)));
-    let mut tiles: SmallVec<[ValueOf<C>; 4]> = SmallVec::new();
-    let mut types = Vec::new();
-    for item in flatten(&operand) {
-        let value = tensor(c, &item, 0)?;
-        types.push(c.builder().type_of(&value));
-        tiles.push(value);
-    }
-    let Some(first) = types.first().cloned() else {
-        return Err(SemanticError::new(Code::TypeMismatch, "`reduce` takes at least one tile")
-            .argument(0, "this is empty"));
-    };
-    if let Some(other) = types.iter().find(|ty| ty.shape != first.shape) {
-        let message =
-            format!("the tiles of `reduce` have different shapes {} and {}", first.shape, other.shape);
-        return Err(SemanticError::new(Code::IncompatibleShapes, message)
-            .argument(0, format!("these are {types:?}"))
-            .hint("give them one shape with `tl.broadcast_to`"));
-    }
+    let mut combined = Combined::new(c, a)?;
+    let first = combined.types[0].clone();
     let keep_dims = a.flag(c, 3)?;
     let axis = if a.is_none(1) { None } else { Some(a.axis(c, 1, first.rank())?) };
     let flat = Shape::from([first.shape.elements() as u32]);
     if axis.is_none() {
-        for (tile, ty) in tiles.iter_mut().zip(&types) {
+        for (tile, ty) in combined.tiles.iter_mut().zip(&combined.types) {
             *tile = reshape_to(c, tile.clone(), ty, flat.clone())?;
         }
     }
-    let elements: Vec<Type> = types.iter().map(|ty| ty.with_shape(Shape::scalar())).collect();
-    let region_types: Vec<Type> = elements.iter().chain(&elements).cloned().collect();
-    let combine = c.region(a.at(2)?, &region_types)?;
-    let reduced = c.builder().reduce(tiles, axis.unwrap_or(0) as u32, combine);
-    let reduced = reduced.map_err(|error| combine_error(&error.message, &elements))?;
+    let combine = combined.region(c, a)?;
+    let elements = combined.elements();
+    let reduced = c.builder().reduce(combined.tiles, axis.unwrap_or(0) as u32, combine);
+    let reduced = reduced.map_err(|error| combine_error(&error.message, &elements, "reduction"))?;
     let mut results = Vec::with_capacity(reduced.len());
     for mut value in reduced {
         if keep_dims {
@@ -58,16 +97,22 @@ pub(super) fn reduce<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
         }
         results.push(Operand::Tensor(value));
     }
-    Ok(match results.pop() {
-        Some(single) if results.is_empty() && !is_tuple => single,
-        last => {
-            results.extend(last);
-            Operand::Tuple(results.into())
-        }
-    })
+    Ok(Combined::<C>::results(combined.is_tuple, results))
 }
 
-fn combine_error(message: &str, elements: &[Type]) -> SemanticError {
+/// `associative_scan(input, axis, combine_fn, reverse)`.
+pub(super) fn associative_scan<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let combined = Combined::new(c, a)?;
+    let axis = a.axis(c, 1, combined.types[0].rank())?;
+    let reverse = a.flag(c, 3)?;
+    let combine = combined.region(c, a)?;
+    let elements = combined.elements();
+    let scanned = c.builder().scan(combined.tiles, axis as u32, reverse, combine);
+    let scanned = scanned.map_err(|error| combine_error(&error.message, &elements, "scan"))?;
+    Ok(Combined::<C>::results(combined.is_tuple, scanned.into_iter().map(Operand::Tensor).collect()))
+}
+
+fn combine_error(message: &str, elements: &[Type], what: &str) -> SemanticError {
     let expected: Vec<String> = elements.iter().map(ToString::to_string).collect();
     SemanticError::new(Code::TypeMismatch, "the combine function does not return what it is given")
         .argument(2, "this combines two elements into one of the same type")
@@ -77,7 +122,7 @@ fn combine_error(message: &str, elements: &[Type]) -> SemanticError {
             count(elements.len(), "result", "results"),
             expected.join(", ")
         ))
-        .hint("convert in the function with `.to(…)`, or convert the input of the reduction")
+        .hint(format!("convert in the function with `.to(…)`, or convert the input of the {what}"))
 }
 
 const PRECISION: &[(&str, InputPrecision)] = &[

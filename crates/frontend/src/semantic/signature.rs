@@ -39,6 +39,10 @@ pub(crate) fn parse_signature(text: &'static str) -> Option<(&'static str, Vec<B
             kind = ParameterKind::KeywordOnly;
             continue;
         }
+        // Who takes names of the caller's own reads them itself.
+        if part.starts_with("**") {
+            continue;
+        }
         if let Some(name) = part.strip_prefix('*') {
             parameters.push(BuiltinParameter { name, kind: ParameterKind::Variadic, default: None });
             kind = ParameterKind::KeywordOnly;

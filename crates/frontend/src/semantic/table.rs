@@ -12,7 +12,7 @@ use super::library::{LIBRARY, LibraryFunction};
 use super::not_yet::NOT_YET;
 use super::signature::{BuiltinParameter, parse_signature};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
-use super::{math, memory, movement, program, reduce, shape};
+use super::{descriptor, inline_asm, math, memory, movement, program, reduce, shape};
 use crate::value::Constant;
 
 /// What a name of `triton.language` is.
@@ -78,11 +78,13 @@ pub(super) enum Place {
     OnlyMethod,
     /// `dtype.name` on a type.
     TypeMethod,
+    /// `desc.name` on a tensor descriptor.
+    DescriptorMethod,
 }
 
 macro_rules! builtins {
     ($($(#[doc = $doc:literal])* $id:ident $signature:literal [$($place:ident)*]
-       => $function:path $(, $extra:expr)?;)*) => {
+       => $function:path $(, $extra:expr)*;)*) => {
         /// Which rule implements a builtin.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         enum Builtin {
@@ -107,7 +109,7 @@ macro_rules! builtins {
 
         fn dispatch<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
             match a.spec.implementation {
-                $(Builtin::$id => $function(c, a $(, $extra)?),)*
+                $(Builtin::$id => $function(c, a $(, $extra)*),)*
                 Builtin::TypeMethod => program::type_method(c, a),
                 Builtin::NotYet => program::not_yet(c, a),
             }
@@ -133,6 +135,36 @@ builtins! {
     /// type of the memory, and it and the mask broadcast to the pointers' shape.
     Store "store(pointer, value, mask=None, boundary_check=(), cache_modifier='', eviction_policy='')"
         [Root Method] => memory::store;
+    /// A pointer to a block of a tensor in memory: `shape` and `strides` are the tensor's, `offsets` say where the block
+    /// begins. `load` and `store` take it, and check the axes that `boundary_check` names. `order` is a hint.
+    MakeBlockPtr "make_block_ptr(base, shape, strides, offsets, block_shape, order)"
+        [Root Method] => descriptor::make_block_ptr;
+    /// The block pointer moved by so many elements along each axis.
+    Advance "advance(base, offsets)" [Root Method] => descriptor::advance;
+    /// A descriptor of a tensor in memory, through which blocks of this shape are loaded and stored. Every access is
+    /// checked: outside of the tensor a load gives `padding_option` ("zero" or "nan"), and a store writes nothing. The
+    /// last stride is 1.
+    MakeTensorDescriptor "make_tensor_descriptor(base, shape, strides, block_shape, padding_option='zero')"
+        [Root] => descriptor::make_tensor_descriptor;
+    /// The older name of `make_tensor_descriptor`.
+    OldMakeTensorDescriptor "_experimental_make_tensor_descriptor(base, shape, strides, block_shape)"
+        [Root] => descriptor::make_tensor_descriptor;
+    /// The block that begins at these offsets.
+    DescriptorLoad "load(self, offsets)" [DescriptorMethod] => descriptor::load;
+    /// Writes the block that begins at these offsets.
+    DescriptorStore "store(self, offsets, value)" [DescriptorMethod] => descriptor::store, 1, 2;
+    /// Rows of a matrix: the row `x_offsets[i]` of the result's row `i`, from the column `y_offset` on.
+    DescriptorGather "gather(self, x_offsets, y_offset)" [DescriptorMethod] => descriptor::gather;
+    /// Writes rows of a matrix: the row `i` of the value to the row `x_offsets[i]`, from the column `y_offset` on.
+    DescriptorScatter "scatter(self, value, x_offsets, y_offset)" [DescriptorMethod] => descriptor::scatter;
+    /// The same as `desc.load(offsets)`.
+    LoadTensorDescriptor "load_tensor_descriptor(desc, offsets)" [Root] => descriptor::load;
+    /// The same as `desc.store(offsets, value)`.
+    StoreTensorDescriptor "store_tensor_descriptor(desc, offsets, value)" [Root] => descriptor::store, 1, 2;
+    /// The older name of `desc.load(offsets)`; `shape` and `dtype` are those of the descriptor.
+    OldDescriptorLoad "_experimental_descriptor_load(desc, offsets, shape, dtype)" [Root] => descriptor::load;
+    /// The older name of `desc.store(offsets, value)`.
+    OldDescriptorStore "_experimental_descriptor_store(desc, value, offsets)" [Root] => descriptor::store, 2, 1;
 
     // Making tiles, and changing their shape.
 
@@ -235,6 +267,11 @@ builtins! {
     Umulhi "umulhi(x, y)" [Root Math] => math::unsigned_mul_high;
     /// The upper half of the product of 32- or 64-bit integers.
     Mulhi "mulhi(x, y)" [Libdevice] => math::mul_high;
+    /// PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers. `asm` names its operands
+    /// `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of each, as LLVM writes them: `"=r,r,r"`. The
+    /// arguments broadcast; a tuple of types gives a tuple. What is not `is_pure` runs even if nobody reads its results.
+    InlineAsm "inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)" [Root]
+        => inline_asm::inline_asm;
     /// Whether both are true.
     LogicalAnd "logical_and(self, other)" [OnlyMethod] => math::logical, BooleanOperator::And;
     /// Whether one is true.
@@ -245,6 +282,10 @@ builtins! {
     /// The elements along an axis (all of them for None) combined by an associative `@jit` function. For a tuple of
     /// tiles the function takes an element of each, then again an element of each, and returns one of each.
     Reduce "reduce(input, axis, combine_fn, keep_dims=False)" [Root Method] => reduce::reduce;
+    /// Each element combined with all before it along an axis, what comes earlier on the left, by an associative `@jit`
+    /// function as `reduce` takes it; with `reverse`, the last element is the earliest.
+    AssociativeScan "associative_scan(input, axis, combine_fn, reverse=False)" [Root Method]
+        => reduce::associative_scan;
     /// acc + input @ other: matrices, or stacks of matrices. The operands have one type; sums are in fp32 (int32 for
     /// 8-bit integers, fp64 for fp64, fp16 where asked for).
     Dot "dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, \
@@ -284,6 +325,8 @@ builtins! {
     Constexpr "constexpr(value)" [Root] => program::constexpr;
     /// Its argument.
     UnwrapIfConstexpr "_unwrap_if_constexpr(o)" [Root] => program::identity;
+    /// A copy of an instance of a `triton.aggregate` in which these fields have other values.
+    AggregateReplace "aggregate_replace(obj, **fields)" [Root] => program::identity;
     /// A tuple.
     Tuple "tuple(args, type=None)" [Root] => program::tuple;
     /// The type of pointers to a type.
@@ -457,6 +500,7 @@ static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::new(|| {
                 Place::Libdevice => format!("extra.libdevice.{}", spec.name),
                 Place::OnlyMethod => format!("tensor.{}", spec.name),
                 Place::TypeMethod => format!("dtype.{}", spec.name),
+                Place::DescriptorMethod => format!("tensor_descriptor.{}", spec.name),
                 Place::Method => continue,
             };
             names.entry(path).or_insert(LanguageItem::Builtin(spec));
@@ -475,7 +519,9 @@ static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
         spec.places.iter().filter_map(|place| match place {
             Place::Method => Some((spec.name, spec.name.to_string())),
             Place::OnlyMethod => Some((spec.name, format!("tensor.{}", spec.name))),
-            Place::Root | Place::Math | Place::Libdevice | Place::TypeMethod => None,
+            Place::Root | Place::Math | Place::Libdevice | Place::TypeMethod | Place::DescriptorMethod => {
+                None
+            }
         })
     });
     let of_library = LIBRARY.iter().filter(|scanned| scanned.is_method);

@@ -18,7 +18,6 @@ use crate::host::{FunctionRef, FunctionSource, Host, HostValue, NamedTuple, Obje
 use crate::lower::function::is_constexpr;
 use crate::lower::parse::{Tree, find_function, parse, visit_functions};
 use crate::lower::scope::with_stack;
-use crate::value::Constant;
 
 use math::{call_math, math_constant, math_function};
 
@@ -228,12 +227,17 @@ impl Host for SourceHost {
     fn call(
         &mut self,
         callee: ObjectRef,
-        arguments: &[Constant],
-        keywords: &[(String, Constant)],
+        arguments: &[HostValue],
+        keywords: &[(String, HostValue)],
     ) -> Result<HostValue, String> {
         if !keywords.is_empty() {
             return Err("it takes no keyword arguments".into());
         }
+        let constant = |argument: &HostValue| match argument {
+            HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => Ok(constant.clone()),
+            _ => Err("it takes numbers"),
+        };
+        let arguments = &arguments.iter().map(constant).collect::<Result<Vec<_>, _>>()?;
         call_math(self.path(callee), arguments).map(HostValue::PlainGlobal)
     }
 

@@ -1,9 +1,10 @@
 //! What layouts cost: reductions in them, and conversions between them. Each is asked for many times.
 
 use rustc_hash::FxHashMap;
-use tilewright_layout::{Input, Layout, Reduction};
+use tilewright_layout::{Input, Layout, Parts, Reduction, Scan};
 
 use crate::language::{LayoutId, Layouts};
+use crate::layout_rules::MOST_PARTS;
 
 /// What a trip through shared memory costs besides its accesses: two barriers and the latency of a load, in passes of
 /// the memory.
@@ -15,6 +16,7 @@ pub struct LayoutCosts {
     layouts: Layouts,
     costs: FxHashMap<(LayoutId, LayoutId, u32), u32>,
     reductions: FxHashMap<(LayoutId, u32), u32>,
+    scans: FxHashMap<(LayoutId, u32), u32>,
 }
 
 impl LayoutCosts {
@@ -39,6 +41,28 @@ impl LayoutCosts {
         let is_between_warps = reduction.steps_of(Input::Warp).next().is_some();
         let cost = 2 * shuffles + if is_between_warps { TRIP_COST + 2 * results } else { 0 };
         self.reductions.insert((layout, axis), cost);
+        cost
+    }
+
+    /// An estimate of what a scan along an axis costs a warp: the shuffles of its runs of registers and what combines them, and
+    /// the trip between warps, there and back where a line has too many parts.
+    pub fn scan_cost(&mut self, layout: LayoutId, axis: u32) -> u32 {
+        if let Some(cost) = self.scans.get(&(layout, axis)) {
+            return *cost;
+        }
+        let own = self.layouts.get(layout);
+        let scan = Scan::along(own, axis as usize);
+        let registers = own.registers();
+        let runs = scan.steps.iter().take_while(|level| level.step.reach() == Input::Register).count();
+        let runs = registers >> runs;
+        let levels = scan.steps.iter().filter(|level| level.step.reach() == Input::Lane).count() as u32;
+        let parts = Parts::along(own, axis as usize);
+        let between = parts.map_or(0, |parts| {
+            let all = parts.gathered.registers();
+            if parts.count() > MOST_PARTS { 4 * registers + 2 * TRIP_COST } else { TRIP_COST + 2 * all }
+        });
+        let cost = 4 * levels * runs + registers + between;
+        self.scans.insert((layout, axis), cost);
         cost
     }
 

@@ -27,6 +27,8 @@ pub struct Class {
     pub accumulators: Vec<((LayoutId, u32), u64)>,
     /// The reductions: axis, and how often.
     pub reductions: Vec<(u32, u64)>,
+    /// The scans: axis, and how often.
+    pub scans: Vec<(u32, u64)>,
     /// The edges that begin or end here, by number.
     pub edges: Vec<usize>,
 }
@@ -194,6 +196,7 @@ impl<'a> Union<'a> {
                     self.join(data.operands.iter().copied(), Some(node));
                     self.join(data.results.iter().copied(), None);
                 }
+                OpFamily::Scan => self.join(values(), None),
                 OpFamily::Dot => self.join(data.operands[2..].iter().chain(&data.results).copied(), None),
                 // What is moved may be anywhere: it goes through shared memory.
                 OpFamily::Movement => {
@@ -268,6 +271,11 @@ impl Collect<'_> {
                         data.results.iter().map(|result| element_bits(function.ty(*result))).sum();
                     self.push(Edge { from, to: EdgeEnd::Reduced(axis, to), element_bits, weight });
                 }
+            }
+            OpFamily::Scan => {
+                let Op::Scan { axis, .. } = data.op else { return };
+                let Some(class) = self.classes.of_value(data.results[0]) else { return };
+                count(&mut self.classes.list[class].scans, axis, weight);
             }
             OpFamily::Dot => {
                 let Some(product) = self.products.of(inst) else { return };

@@ -95,7 +95,7 @@ impl Demands {
                 // A tile of one element becomes a scalar.
                 None => Some(layouts.add(default_layout(&operand.shape, decided.num_warps))),
             },
-            OpFamily::Pointwise | OpFamily::Identity | OpFamily::Movement => result,
+            OpFamily::Pointwise | OpFamily::Identity | OpFamily::Movement | OpFamily::Scan => result,
             OpFamily::Load | OpFamily::Store | OpFamily::Check | OpFamily::Reduction => {
                 self.executed_in(decided, inst)
             }

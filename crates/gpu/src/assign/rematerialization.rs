@@ -4,7 +4,7 @@
 //! conversion. Loops are no limit: a tile of pointers that a loop advances is carried once for each layout.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
-use tilewright_ir::{Block, Carried, Function, Inst, OpFamily, Value};
+use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Value};
 
 /// So many ops on tiles make a value at the most; what takes more (a random number generator, say) is moved.
 const MOST_OPS: u32 = 64;
@@ -57,6 +57,8 @@ impl Search<'_> {
         let data = &self.function.insts[inst];
         let ops = match data.op.family() {
             OpFamily::Source => Some(1),
+            // It may take any time, and what has effects is executed once.
+            OpFamily::Pointwise if matches!(data.op, Op::InlineAsm { .. } | Op::VolatileAsm { .. }) => None,
             OpFamily::Pointwise | OpFamily::Identity | OpFamily::Shape => {
                 let mut operands = data.operands.iter().map(|operand| self.ops[*operand]);
                 let sum = operands.try_fold(1_u32, |sum, ops| Some(sum.saturating_add(ops?)));
@@ -71,6 +73,7 @@ impl Search<'_> {
             | OpFamily::Check
             | OpFamily::Dot
             | OpFamily::Reduction
+            | OpFamily::Scan
             | OpFamily::Movement
             | OpFamily::Branch
             | OpFamily::Scalar

@@ -236,7 +236,8 @@ impl Rewrite<'_, '_> {
                 GpuOp::Load { cache, eviction, volatile, axis, width }
             }
             ir::Op::Store { cache, eviction } => GpuOp::Store { cache, eviction, axis, width },
-            ir::Op::Reduce { axis } => GpuOp::Reduce { axis, scope: Scope::Block },
+            ir::Op::Reduce { axis } => GpuOp::Reduce { axis, scope: Scope::Block, redux: false },
+            ir::Op::Scan { axis, reverse } => GpuOp::Scan { axis, reverse, scope: Scope::Block },
             ir::Op::Dot { precision, max_imprecise_acc } => {
                 match products.of(old).expect("every product is planned").product {
                     Product::MmaSync { mma, warps } => GpuOp::MmaSync {
@@ -244,6 +245,8 @@ impl Rewrite<'_, '_> {
                         warps: warps.iter().map(|count| i64::from(*count)).collect(),
                         precision,
                         max_imprecise_acc,
+                        matrix_a: false,
+                        matrix_b: false,
                     },
                     Product::Fma => GpuOp::FmaDot { precision, max_imprecise_acc },
                 }

@@ -10,7 +10,7 @@ use tilewright_ir::{Function, Inst};
 use crate::assign::cost::LayoutCosts;
 use crate::assign::equivalence::{Accesses, Classes, Edge, EdgeEnd};
 use crate::language::LayoutId;
-use crate::layout_rules::{default_layout, operand_layout, reduced_layout, result_layout};
+use crate::layout_rules::{default_layout, line_layout, operand_layout, reduced_layout, result_layout};
 
 /// The choice seldom changes after the second time.
 const MOST_ROUNDS: usize = 4;
@@ -75,10 +75,13 @@ impl Chooser<'_> {
         found.extend(data.accumulators.iter().map(|((layout, _), _)| *layout));
         for access in &data.accesses {
             found.push(self.own_layout(access, &data.shape));
-            for (axis, _) in &data.reductions {
+            for (axis, _) in data.reductions.iter().chain(&data.scans) {
                 let layout = access.shape.layout(&data.shape, self.num_warps, Some(*axis as usize));
                 found.push(self.layouts.add(layout));
             }
+        }
+        for (axis, _) in &data.scans {
+            found.push(self.layouts.add(line_layout(&data.shape, *axis as usize, self.num_warps)));
         }
         for edge in &data.edges {
             found.extend(self.across(class, &self.classes.edges[*edge]));
@@ -140,6 +143,9 @@ impl Chooser<'_> {
         }
         for (axis, weight) in &data.reductions {
             cost += u64::from(self.layouts.reduction_cost(layout, *axis)) * weight;
+        }
+        for (axis, weight) in &data.scans {
+            cost += u64::from(self.layouts.scan_cost(layout, *axis)) * weight;
         }
         for ((accumulator, bits), weight) in &data.accumulators {
             let there_and_back = self.layouts.conversion_cost(layout, *accumulator, *bits)

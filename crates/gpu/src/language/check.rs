@@ -3,14 +3,17 @@
 use smallvec::SmallVec;
 use tilewright_ir as ir;
 use tilewright_ir::{ElementwiseFn, OpFamily, Operation, RegionTypes, RuleInput, Value};
-use tilewright_layout::{Fragment, Input, Layout, Mma, Reduction};
+use tilewright_layout::{Fragment, Input, Layout, Mma, Parts, Reduction};
 
 use super::attributes::{MmaShape, Scope};
 use super::header::Header;
 use super::ops::{GpuOp, Op};
 use super::types::{Buffer, Type};
 use super::{Function, InstData};
+use crate::commutation::parts_of_reduction;
 use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, renames_registers, rows};
+use crate::target::Feature;
+use crate::warp_instructions::{loads_matrices, warp_reduction};
 
 type Check = Result<(), String>;
 
@@ -69,6 +72,8 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::Elementwise { .. }
         | GpuOp::Load { .. }
         | GpuOp::Reduce { .. }
+        | GpuOp::Scan { .. }
+        | GpuOp::ScanCarry { .. }
         | GpuOp::MmaSync { .. }
         | GpuOp::FmaDot { .. }
         | GpuOp::Alloc { .. }
@@ -270,6 +275,7 @@ impl<'a> Checker<'a> {
             | OpFamily::Store
             | OpFamily::Dot
             | OpFamily::Reduction
+            | OpFamily::Scan
             | OpFamily::Identity
             | OpFamily::Promise
             | OpFamily::Memory
@@ -384,8 +390,13 @@ impl<'a> Checker<'a> {
                 self.results(&[])?;
                 self.access(&self.inst.operands, *axis, *width)
             }
-            GpuOp::Reduce { axis, scope } => self.reduce(*axis, *scope),
-            GpuOp::MmaSync { instruction, warps, .. } => self.mma(*instruction, warps, false),
+            GpuOp::Reduce { axis, scope, redux } => self.reduce(*axis, *scope, *redux),
+            GpuOp::Scan { axis, reverse, scope } => self.scan(*axis, *reverse, *scope),
+            GpuOp::ScanCarry { axis, .. } => self.scan_carry(*axis),
+            GpuOp::MmaSync { instruction, warps, matrix_a, matrix_b, .. } => {
+                self.mma(*instruction, warps, false)?;
+                self.fragment_loads(*instruction, warps, [*matrix_a, *matrix_b])
+            }
             GpuOp::FmaDot { .. } => self.fma_dot(),
             GpuOp::Alloc { .. } => self.alloc(),
             GpuOp::Dealloc {} => match self.operand(0) {
@@ -405,12 +416,7 @@ impl<'a> Checker<'a> {
                 })?;
                 fills(self.memory(0)?, self.registers(1)?)
             }
-            GpuOp::LocalLoad { .. } => {
-                ensure(!matches!(self.operand(0), Type::Empty(_)), || {
-                    "local_load reads an empty slot".into()
-                })?;
-                self.tiles(&[self.memory(0)?.tile()])
-            }
+            GpuOp::LocalLoad { matrix } => self.local_load(*matrix),
             GpuOp::Wgmma { instruction, warps, .. } => self.mma(*instruction, warps, true),
             GpuOp::Finish { .. } => match self.operand(0) {
                 Type::Pending { tile, layout } => {
@@ -462,6 +468,32 @@ impl<'a> Checker<'a> {
             | GpuOp::TensorStoreWait { .. }
             | GpuOp::FenceProxy {} => Ok(()),
         }
+    }
+
+    /// A load from a buffer, by `ldmatrix` if it can.
+    fn local_load(&self, matrix: bool) -> Check {
+        ensure(!matches!(self.operand(0), Type::Empty(_)), || "local_load reads an empty slot".into())?;
+        let buffer = self.memory(0)?;
+        self.tiles(&[buffer.tile()])?;
+        let result = self.ty(self.inst.results[0]);
+        let is_there = || {
+            let memory = self.header.layouts.get(buffer.layout);
+            let access = self.layout(result)?.matrix_access(memory, element_bits(&buffer.tile()))?;
+            self.header.target.features.has(Feature::LdMatrix).then_some(access)
+        };
+        ensure(!matrix || is_there().is_some(), || {
+            format!("ldmatrix does not load {result} from {}", self.operand(0))
+        })
+    }
+
+    /// Operands of a product that `ldmatrix` loads are those that it can load.
+    fn fragment_loads(&self, shape: MmaShape, warps: &[i64], by_matrix: [bool; 2]) -> Check {
+        let warps = [warps[0] as u32, warps[1] as u32];
+        by_matrix.into_iter().enumerate().try_for_each(|(place, by_matrix)| {
+            let operand = self.operand(place);
+            let is_there = || loads_matrices(self.header, operand, place, shape, warps);
+            ensure(!by_matrix || is_there(), || format!("ldmatrix does not load a fragment of {operand}"))
+        })
     }
 
     fn elementwise(&self, function: ElementwiseFn) -> Check {
@@ -538,12 +570,13 @@ impl<'a> Checker<'a> {
         ensure(is_pointer, || format!("a descriptor is a pointer, found {tile}"))
     }
 
-    fn reduce(&self, axis: u32, scope: Scope) -> Check {
+    fn reduce(&self, axis: u32, scope: Scope, redux: bool) -> Check {
         let expected = self.tile_results(&ir::Op::Reduce { axis })?;
         self.same_layouts(&self.inst.operands)?;
         let layout = self.layout(self.operand(0)).ok_or("reduce takes tiles")?;
         let reduction = Reduction::along(layout, axis as usize);
-        let (tiles, layout) = match (scope, &reduction.exchange) {
+        let exchange = parts_of_reduction(self.function, self.inst.regions[0], layout, axis as usize);
+        let (tiles, layout) = match (scope, &exchange) {
             (Scope::Block, _) => (expected, &reduction.result),
             (Scope::Warp, Some(exchange)) => {
                 let shape: ir::Shape = exchange.partials.output().shape().into_iter().collect();
@@ -558,7 +591,57 @@ impl<'a> Checker<'a> {
             .results
             .iter()
             .all(|value| self.layout(self.ty(*value)).is_none_or(|found| found == layout));
-        ensure(fits, || format!("the result of the reduction has the layout {layout}"))
+        ensure(fits, || format!("the result of the reduction has the layout {layout}"))?;
+        let is_there = || warp_reduction(self.header, self.function, self.inst).is_some();
+        ensure(!redux || is_there(), || "redux does not reduce this".into())
+    }
+
+    fn scan(&self, axis: u32, reverse: bool, scope: Scope) -> Check {
+        let mut expected = self.tile_results(&ir::Op::Scan { axis, reverse })?;
+        let count = expected.len();
+        self.same_layouts(&self.inst.operands)?;
+        let layout = self.layout(self.operand(0)).ok_or("scan takes tiles")?;
+        let mut layouts = vec![layout.clone(); count];
+        if scope == Scope::Warp {
+            let parts = Parts::along(layout, axis as usize);
+            let Parts { partials, .. } = parts.ok_or("each line is in one warp: there are no parts")?;
+            let shape: ir::Shape = partials.output().shape().into_iter().collect();
+            expected.extend_from_within(..);
+            for part in &mut expected[count..] {
+                *part = part.with_shape(shape.clone());
+            }
+            layouts.resize(2 * count, partials);
+        }
+        self.tiles(&expected)?;
+        let mut found = self.inst.results.iter().map(|value| self.layout(self.ty(*value))).zip(&layouts);
+        ensure(found.all(|(found, layout)| found == Some(layout)), || {
+            format!("the results of the scan have the layouts {layouts:?}")
+        })
+    }
+
+    fn scan_carry(&self, axis: u32) -> Check {
+        let (tiles, parts) = self.inst.operands.split_at(self.inst.operands.len() / 2);
+        self.same_layouts(tiles)?;
+        self.same_layouts(parts)?;
+        let whole = || "scan_carry takes scans in parts, and as many tiles of what the parts combine to";
+        let (Some(tile), Some(part)) = (tiles.first(), parts.first()) else { return Err(whole().into()) };
+        let (tile, part) = (self.layout(self.ty(*tile)), self.layout(self.ty(*part)));
+        let axis = axis as usize;
+        let layout = tile.filter(|tile| axis < tile.output().rank()).ok_or_else(whole)?;
+        let needed = Parts::along(layout, axis).ok_or("each line is in one warp: there are no parts")?;
+        let types = |values: &[Value]| -> Vec<ir::Type> {
+            values.iter().filter_map(|value| self.ty(*value).as_registers().cloned()).collect()
+        };
+        let (tiles, parts) = (types(tiles), types(parts));
+        let fits = tiles.len() == parts.len()
+            && part == Some(&needed.gathered)
+            && tiles.iter().zip(&parts).all(|(tile, part)| tile.element == part.element);
+        ensure(fits, || format!("the parts have the layout {}", needed.gathered))?;
+        self.tiles(&tiles)?;
+        let mut layouts = self.inst.results.iter().map(|value| self.layout(self.ty(*value)));
+        ensure(layouts.all(|found| found == Some(layout)), || {
+            format!("the result of the scan has the layout {layout}")
+        })
     }
 
     /// The operands of a product: in the fragment of the instruction, or in shared memory.

@@ -10,7 +10,7 @@
 use std::fmt::Write;
 
 use super::layouts::Layouts;
-use crate::target::GpuTarget;
+use crate::target::{GpuTarget, MOST_WARPS};
 
 /// The head of a module.
 #[derive(Clone, Debug)]
@@ -85,8 +85,10 @@ impl Header {
                 _ => return Err(expected.into()),
             }
         }
-        if !num_warps.is_power_of_two() || num_warps > 32 {
-            return Err(format!("the number of warps is a power of two up to 32, found {num_warps}"));
+        if !num_warps.is_power_of_two() || num_warps > MOST_WARPS {
+            return Err(format!(
+                "the number of warps is a power of two up to {MOST_WARPS}, found {num_warps}"
+            ));
         }
         let mut layouts = Layouts::default();
         for line in lines {

@@ -28,12 +28,21 @@ define_ops! {
     /// that hold copies, one writes.
     Store store (pointer, value) [mask]
         {cache: CacheModifier, eviction: EvictionPolicy, axis: u32, width: u32} regions 0 Write Store;
-    /// The tiles combined along an axis by an associative region, in the whole block or in each warp.
-    Reduce reduce () [] *tiles {axis: u32, scope: Scope} regions 1 Pure Reduction;
+    /// The tiles combined along an axis by an associative region, in the whole block or in each warp; with `redux`, the lanes of
+    /// a warp by `redux.sync`.
+    Reduce reduce () [] *tiles {axis: u32, scope: Scope, redux: bool} regions 1 Pure Reduction;
+    /// Each element combined with all before it along an axis, the last one first with `reverse`, in the whole block or in
+    /// parts: the runs of elements that each warp holds. In parts, the results after the tiles are what each part combines
+    /// to, its last axis the number of the part.
+    Scan scan () [] *tiles {axis: u32, reverse: bool, scope: Scope} regions 1 Pure Scan;
+    /// The scan of the whole block from scans in parts, the first half of the operands, and what each part combines to, the
+    /// second half: every thread has it of all parts of its lines.
+    ScanCarry scan_carry () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan;
     /// acc + a @ b by `mma.sync`, by warps so many along M and N. An operand is in registers, in the fragment layout of the
-    /// instruction, or in shared memory.
+    /// instruction, or in shared memory, from where `ldmatrix` loads it if `matrix_a` or `matrix_b` says so.
     MmaSync mma_sync (a, b, acc) []
-        {instruction: MmaShape, warps: IntList, precision: InputPrecision, max_imprecise_acc: u32} regions 0 Read Dot;
+        {instruction: MmaShape, warps: IntList, precision: InputPrecision, max_imprecise_acc: u32, matrix_a: bool,
+         matrix_b: bool} regions 0 Read Dot;
     /// acc + a @ b by multiplications and additions of single elements, along K in ascending order. A and B are in
     /// shared memory, or in the registers of the threads that need them.
     FmaDot fma_dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Read Dot;

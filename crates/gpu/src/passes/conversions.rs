@@ -6,6 +6,7 @@
 //! %y = convert_layout %x ; mma_sync %y    %b = alloc ; local_store %b, %x ; mma_sync %b ; dealloc %b
 //! %s = reduce %x {scope = block}          %p = reduce %x {scope = warp} ; %b = alloc ; local_store %b, %p
 //!                                         %q = local_load %b ; dealloc %b ; %s = reduce %q {scope = block}
+//! %s = scan %x {scope = block}            see `scans.rs`
 //! %x = … ; %y = movement %x, %i           %x = … ; %b = alloc ; local_store %b, %x ; %y = movement %b, %i ; dealloc %b
 //! ```
 //! An operand of products alone stays in shared memory, and the product loads what it needs when it needs it. What is left of
@@ -15,13 +16,12 @@ use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::{Code, Diagnostic};
-use tilewright_ir::{Block, Inst, Location, OpFamily, Operation, Value};
-use tilewright_layout::{
-    Exchange, Input, Layout, Plan, Reduction, Space, SwizzleMode, convert, shared_plan, swizzled,
-};
+use tilewright_ir::{Block, Definition, Inst, Location, OpFamily, Operation, Value};
+use tilewright_layout::{Exchange, Input, Layout, Plan, SwizzleMode, convert, shared_plan, swizzled};
 
-use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Scope, Type};
-use crate::layout_rules::{LANES, element_bits, rows};
+use crate::commutation::parts_of_reduction;
+use crate::language::{Buffer, Deferred, Function, GpuOp, Header, LayoutId, Module, Op, Scope, Type};
+use crate::layout_rules::{LANES, MOST_PARTS, element_bits, line_layout, reduced_layout, rows};
 use crate::target::Feature;
 use crate::tile::legality::at;
 
@@ -68,15 +68,15 @@ enum Way {
     To(Layout),
 }
 
-struct Pass<'m> {
-    header: &'m mut Header,
-    function: &'m mut Function,
+pub(super) struct Pass<'m> {
+    pub(super) header: &'m mut Header,
+    pub(super) function: &'m mut Function,
     uses: Uses,
     /// Where elements of a value are moved from.
     moved: SecondaryMap<Value, PackedOption<Value>>,
     /// What the current block holds so far.
-    out: Vec<Inst>,
-    location: PackedOption<Location>,
+    pub(super) out: Vec<Inst>,
+    pub(super) location: PackedOption<Location>,
     /// Whether the block is run by some of the warps alone.
     in_role: bool,
     /// The first instruction that cannot be lowered where it stands.
@@ -95,7 +95,8 @@ impl Pass<'_> {
             self.location = self.function.insts[inst].location;
             match &self.function.insts[inst].op {
                 Op::Gpu(GpuOp::ConvertLayout {}) => buffers.extend(self.convert(inst, block)),
-                &Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block }) => self.reduce(inst, axis),
+                &Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block, .. }) => self.reduce(inst, axis, block),
+                Op::Gpu(GpuOp::Scan { scope: Scope::Block, .. }) => self.scan(inst, block),
                 Op::Tile(op) if op.family() == OpFamily::Movement => {
                     self.goes_through_memory(inst);
                     self.movement(inst);
@@ -136,7 +137,7 @@ impl Pass<'_> {
     }
 
     /// Notes that an instruction goes through shared memory with a barrier of the block.
-    fn goes_through_memory(&mut self, inst: Inst) {
+    pub(super) fn goes_through_memory(&mut self, inst: Inst) {
         if self.in_role && self.refused.is_none() {
             self.refused = Some((inst, self.function.insts[inst].op.name()));
         }
@@ -148,7 +149,7 @@ impl Pass<'_> {
         inst
     }
 
-    fn layout(&self, value: Value) -> &Layout {
+    pub(super) fn layout(&self, value: Value) -> &Layout {
         let id = self.function.ty(value).layout().expect("a tile has a layout");
         self.header.layouts.get(id)
     }
@@ -247,16 +248,22 @@ impl Pass<'_> {
     }
 
     /// A reduction; if warps hold parts of one line, each by itself first.
-    fn reduce(&mut self, inst: Inst, axis: u32) {
+    fn reduce(&mut self, inst: Inst, axis: u32, block: Block) {
         let operands = self.function.insts[inst].operands.clone();
-        let reduction = Reduction::along(self.layout(operands[0]), axis as usize);
-        let Some(Exchange { partials, gathered }) = reduction.exchange else {
+        let layout = self.layout(operands[0]).clone();
+        let Some(Exchange { partials, gathered }) =
+            parts_of_reduction(self.function, self.function.insts[inst].regions[0], &layout, axis as usize)
+        else {
             self.out.push(inst);
             return;
         };
         self.goes_through_memory(inst);
+        if partials.output().size(partials.output().rank() - 1) > MOST_PARTS {
+            self.reduce_in_lines(inst, axis, &layout, block);
+            return;
+        }
         let widest = operands.iter().map(|value| self.bits(*value) / 8).max().expect("it has operands");
-        let gathered = if reduction.result.output().bits() == 0 {
+        let gathered = if partials.output().rank() == 1 {
             spread_over_lanes(&gathered, ACCESS_BYTES / widest)
         } else {
             gathered
@@ -269,33 +276,94 @@ impl Pass<'_> {
         };
         let tiles: Vec<tilewright_ir::Type> = operands.iter().map(tile).collect();
         let region = self.function.clone_region(self.function.insts[inst].regions[0]);
-        let op = GpuOp::Reduce { axis, scope: Scope::Warp }.into();
+        let op = GpuOp::Reduce { axis, scope: Scope::Warp, redux: false }.into();
         let types: Vec<Type> = tiles.iter().map(|tile| Type::registers(tile.clone(), Some(from))).collect();
         let parts = self.function.create_inst(op, operands, smallvec![region], types, self.location);
         self.out.push(parts);
-        // One wait serves all operands.
-        let stored: Vec<Value> = self.function.insts[parts]
+        let types = tiles.into_iter().map(|tile| Type::registers(tile, Some(to))).collect();
+        let parts = self.function.insts[parts].results.clone();
+        let loaded = self.through_memory(&parts, (&partials, &gathered), types);
+        let data = &mut self.function.insts[inst];
+        let axis = partials.output().rank() as u32 - 1;
+        data.op = GpuOp::Reduce { axis, scope: Scope::Block, redux: false }.into();
+        data.operands = loaded;
+        self.out.push(inst);
+    }
+
+    /// A reduction that keeps the order, in a layout that suits it better.
+    fn reduce_in_lines(&mut self, inst: Inst, axis: u32, layout: &Layout, block: Block) {
+        let lines = line_layout(&layout.output().shape(), axis as usize, self.header.num_warps);
+        let to = self.header.layouts.add(lines.clone());
+        let data = self.function.insts[inst].clone();
+        let operands: SmallVec<[Value; 4]> =
+            data.operands.iter().map(|value| self.converted(*value, to, block)).collect();
+        if self.function.ty(data.results[0]).layout().is_none() {
+            self.function.insts[inst].operands = operands;
+            self.reduce(inst, axis, block);
+            return;
+        }
+        let reduced = self.header.layouts.add(reduced_layout(&lines, axis));
+        let types: Vec<Type> = data
             .results
-            .clone()
-            .into_iter()
-            .map(|part| {
-                let memory = shared_memory(&partials, &gathered, self.bits(part));
-                self.store(part, &memory)
+            .iter()
+            .map(|value| {
+                let tile = self.function.ty(*value).as_registers().expect("a tile");
+                Type::registers(tile.clone(), Some(reduced))
+            })
+            .collect();
+        let region = self.function.clone_region(data.regions[0]);
+        let copy = self.function.create_inst(data.op, operands, smallvec![region], types, self.location);
+        self.reduce(copy, axis, block);
+        for (from, result) in self.function.insts[copy].results.clone().into_iter().zip(data.results) {
+            self.convert_to(from, result, block);
+        }
+    }
+
+    /// Values stored to shared memory and loaded in another layout; one wait serves all.
+    pub(super) fn through_memory(
+        &mut self,
+        values: &[Value],
+        (from, to): (&Layout, &Layout),
+        types: Vec<Type>,
+    ) -> SmallVec<[Value; 4]> {
+        let stored: Vec<Value> = values
+            .iter()
+            .map(|value| {
+                let memory = shared_memory(from, to, self.bits(*value));
+                self.store(*value, &memory)
             })
             .collect();
         let mut loaded: SmallVec<[Value; 4]> = smallvec![];
-        for (buffer, tile) in stored.iter().zip(tiles) {
-            let ty = Type::registers(tile, Some(to));
+        for (buffer, ty) in stored.iter().zip(types) {
             let load = self.emit(GpuOp::LocalLoad { matrix: false }, smallvec![*buffer], Some(ty));
             loaded.push(self.function.insts[load].results[0]);
         }
         for buffer in stored {
             self.emit(GpuOp::Dealloc {}, smallvec![buffer], None);
         }
-        let data = &mut self.function.insts[inst];
-        data.op = GpuOp::Reduce { axis: partials.output().rank() as u32 - 1, scope: Scope::Block }.into();
-        data.operands = loaded;
-        self.out.push(inst);
+        loaded
+    }
+
+    /// A value in another layout.
+    pub(super) fn converted(&mut self, value: Value, to: LayoutId, block: Block) -> Value {
+        let tile = self.function.ty(value).as_registers().expect("what is converted is in registers");
+        let ty = Type::registers(tile.clone(), Some(to));
+        let op = GpuOp::ConvertLayout {}.into();
+        let inst = self.function.create_inst(op, smallvec![value], smallvec![], [ty], self.location);
+        let result = self.function.insts[inst].results[0];
+        self.uses.are_products[result] = false;
+        self.convert(inst, block);
+        result
+    }
+
+    /// Makes a value, which another instruction had as a result, the conversion of one.
+    pub(super) fn convert_to(&mut self, from: Value, result: Value, block: Block) {
+        let op = GpuOp::ConvertLayout {}.into();
+        let inst = self.function.create_inst(op, smallvec![from], smallvec![], [], self.location);
+        self.function.insts[inst].results.push(result);
+        self.function.values[result].definition = Definition::Result(inst, 0);
+        self.uses.are_products[result] = false;
+        self.convert(inst, block);
     }
 
     /// Ends the lifetimes of buffers of this block behind their last use.

@@ -95,6 +95,8 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         GpuOp::ConvertLayout {}
         | GpuOp::Elementwise { .. }
         | GpuOp::Reduce { .. }
+        | GpuOp::Scan { .. }
+        | GpuOp::ScanCarry { .. }
         | GpuOp::Alloc { .. }
         | GpuOp::Dealloc {}
         | GpuOp::Slot {}

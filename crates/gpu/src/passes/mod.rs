@@ -4,8 +4,10 @@ mod allocation;
 mod barriers;
 mod conversions;
 mod global_memory;
+mod instruction_selection;
 mod memory_effects;
 mod rings;
+mod scans;
 
 use tilewright_base::Diagnostic;
 
@@ -23,9 +25,16 @@ pub struct Pass {
 pub const PASSES: &[Pass] = &[
     Pass { name: "conversions", run: conversions::lower_conversions },
     Pass { name: "rings", run: rings::lower_rings },
+    Pass { name: "instruction_selection", run: instruction_selection },
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
     Pass { name: "barriers", run: barriers },
 ];
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn instruction_selection(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    instruction_selection::select_instructions(module);
+    Ok(())
+}
 
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn barriers(module: &mut Module) -> Result<(), Box<Diagnostic>> {

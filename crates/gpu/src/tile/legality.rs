@@ -1,13 +1,11 @@
 //! What the GPU path refuses, before anything is decided; and inlining, which on a GPU is always worth it.
 
 use tilewright_base::{Code, Diagnostic};
-use tilewright_ir::{Dialect, Function, Inst, MAX_TILE_ELEMENTS, Module, OpFamily};
+use tilewright_ir::{Dialect, Function, Inst, MAX_TILE_ELEMENTS, Module, Op, OpFamily, Value};
 use tilewright_opt::{Level, Options, optimize};
 
 use super::padding::padded;
-
-/// The most warps of a block.
-const MOST_WARPS: u32 = 32;
+use crate::target::MOST_WARPS;
 
 /// The module with every call inlined, those of `noinline` functions too.
 pub fn without_calls(module: &Module) -> Module {
@@ -50,6 +48,17 @@ fn refusal(kernel: &Function, inst: Inst) -> Option<Diagnostic> {
         );
     }
     let values = data.operands.iter().chain(&data.results);
+    let is_odd = |value: &Value| padded(&kernel.ty(*value).shape) != kernel.ty(*value).shape;
+    if data.op.family() == OpFamily::Scan
+        && !matches!(data.op, Op::Scan { .. })
+        && data.operands.iter().any(is_odd)
+    {
+        let message = format!("`{}` on a GPU takes tiles whose extents are powers of two", data.op.name());
+        return Some(
+            at(kernel, inst, Code::NotOnThisDevice, message)
+                .hint("make the tile larger, and fill what is too much"),
+        );
+    }
     let large =
         values.map(|value| kernel.ty(*value)).find(|ty| padded(&ty.shape).elements() > MAX_TILE_ELEMENTS)?;
     let message = format!(

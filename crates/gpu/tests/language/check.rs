@@ -142,7 +142,7 @@ impl<'a> Checker<'a> {
                 self.same_all(data);
                 self.access(data, *axis as usize, *width);
             }
-            GpuOp::Reduce { axis, scope } => {
+            GpuOp::Reduce { axis, scope, .. } => {
                 self.same(data, &data.operands);
                 let operand = self.tile_layout(data.operands[0]);
                 for result in &data.results {

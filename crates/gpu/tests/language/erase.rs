@@ -91,14 +91,14 @@ impl Eraser<'_> {
                 let [buffer, value] = data.operands[..] else { return None };
                 return if self.get(buffer).is_none() { self.alias(buffer, value) } else { None };
             }
-            Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Warp }) => {
+            Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Warp, .. }) => {
                 for (result, operand) in data.results.iter().zip(&data.operands) {
                     self.alias(*result, *operand)?;
                     self.parts[*result] = Some(axis);
                 }
                 return Some(());
             }
-            Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block }) => {
+            Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block, .. }) => {
                 Tile::Reduce { axis: self.parts[data.operands[0]].unwrap_or(axis) }
             }
             Op::Gpu(GpuOp::Elementwise { function, .. }) => Tile::Elementwise { function },

@@ -47,10 +47,12 @@ const LOAD: &str = r#"cache = "", eviction = "", volatile = false"#;
 const STORE: &str = r#"cache = "", eviction = """#;
 const LOOP: &str = r#"{options = "stages=0 unroll=0"}"#;
 const DOT: &str = r#"precision = "ieee", max_imprecise_acc = 0"#;
+const VECTORS: &str = "matrix_a = false, matrix_b = false";
 
-/// A program with this body; `ADD`, `LOAD`, `STORE`, `LOOP` and `DOT` stand for what is always the same.
+/// A program with this body; `ADD`, `LOAD` and the other constants stand for what is always the same.
 fn text(body: &str) -> String {
-    let parts = [("ADD", ADD), ("LOAD", LOAD), ("STORE", STORE), ("LOOP", LOOP), ("DOT", DOT)];
+    let parts =
+        [("ADD", ADD), ("LOAD", LOAD), ("STORE", STORE), ("LOOP", LOOP), ("DOT", DOT), ("VECTORS", VECTORS)];
     let body = parts.iter().fold(body.to_owned(), |body, (name, part)| body.replace(name, part));
     format!("{HEADER}{START}{body}\nreturn_values\n}}")
 }
@@ -75,10 +77,12 @@ fn the_rest_of_the_texts_is_right() {
         "%r = load %q {LOAD, axis = 0, width = 1} : fp32[64]@L0",
         "%r = load %q.1 {LOAD, axis = 0, width = 2} : fp32[128]@L6",
         "store %q, %t {STORE, axis = 0, width = 1}",
-        "%r = reduce %t {axis = 0, scope = block} ADD : fp32",
-        "%r = reduce %t {axis = 0, scope = warp} ADD : fp32[2]@L12",
-        "%r = mma_sync %a, %f, %c {instruction = m16n8k16, warps = [2, 1], DOT} : fp32[32, 8]@L11",
-        "%r = mma_sync %ma, %f, %c {instruction = m16n8k16, warps = [2, 1], DOT} : fp32[32, 8]@L11",
+        "%r = reduce %t {axis = 0, scope = block, redux = false} ADD : fp32",
+        "%r = reduce %t {axis = 0, scope = warp, redux = false} ADD : fp32[2]@L12",
+        "%r = mma_sync %a, %f, %c {instruction = m16n8k16, warps = [2, 1], DOT, VECTORS} : fp32[32, 8]@L11",
+        "%r = mma_sync %ma, %f, %c {instruction = m16n8k16, warps = [2, 1], DOT, VECTORS} : fp32[32, 8]@L11",
+        "%r = mma_sync %ma, %f, %c {instruction = m16n8k16, warps = [2, 1], DOT, matrix_a = true, matrix_b = false} \
+         : fp32[32, 8]@L11",
         "local_store %m, %t\n%r = local_load %m {matrix = false} : fp32[64]@L1\ndealloc %m",
         "%s = slot %m.3, %n : buffer<1, fp32[64]@L2>\nlocal_store %s, %t",
         "copy_async %m, %q {cache = \"\", axis = 0, width = 1}\ncommit_group\nwait_group {pending = 0}",
@@ -131,20 +135,21 @@ fn layouts_of_operands_that_do_not_fit_each_other() {
         ("%r = expand_dims %u {axis = 1} : fp32[64, 1]@L7", "expand_dims cannot make"),
         ("%r = reshape %u {shape = [64, 1]} : fp32[64, 1]@L7", "reshape cannot make"),
         (
-            "%r, %s = reduce %t, %u {axis = 0, scope = block} (%i: fp32, %j: fp32, %k: fp32, %l: fp32) {
+            "%r, %s = reduce %t, %u {axis = 0, scope = block, redux = false} (%i: fp32, %j: fp32, %k: fp32, %l: fp32) {
                yield_values %i, %j
              } : fp32, fp32",
             "the operands of reduce have different layouts",
         ),
         (
-            "%e = splat %x {shape = [64, 1]} : fp32[64, 1]@L7\n%r = reduce %e {axis = 1, scope = block} ADD : fp32[64]@L1",
+            "%e = splat %x {shape = [64, 1]} : fp32[64, 1]@L7\n%r = reduce %e {axis = 1, scope = block, redux = false} ADD : fp32[64]@L1",
             "the result of the reduction has the layout",
         ),
         (
-            "%e = splat %x {shape = [64, 1]} : fp32[64, 1]@L7\n%r = reduce %e {axis = 1, scope = warp} ADD : fp32[64]@L0",
+            "%e = splat %x {shape = [64, 1]} : fp32[64, 1]@L7\n%r = reduce %e {axis = 1, scope = warp, redux = false} ADD : fp32[64]@L0",
             "each line is in one warp: there are no parts",
         ),
-        ("%r = reduce %t {axis = 0, scope = warp} ADD : fp32", "reduce has results"),
+        ("%r = reduce %t {axis = 0, scope = warp, redux = false} ADD : fp32", "reduce has results"),
+        ("%r = reduce %t {axis = 0, scope = warp, redux = true} ADD : fp32[2]@L12", "redux does not reduce this"),
     ]);
 }
 
@@ -213,6 +218,7 @@ fn memory_that_does_not_fit() {
         ("local_store %m, %m", "local_store takes a value in registers"),
         ("%r = local_load %m {matrix = false} : fp32[128]@L6", "local_load has results"),
         ("%r = local_load %m {matrix = false} : fp16[64]@L0", "local_load has results"),
+        ("%r = local_load %m {matrix = true} : fp32[64]@L1", "ldmatrix does not load"),
         ("%r = alloc {offset = ?} : fp32[64]@L0", "alloc makes memory, found"),
         ("alloc {offset = ?}", "alloc makes memory, found"),
         ("dealloc %t", "dealloc takes memory, found fp32[64]@L0"),
@@ -236,7 +242,7 @@ fn memory_that_does_not_fit() {
 
 #[test]
 fn products_whose_fragments_do_not_fit() {
-    let mma = "instruction = m16n8k16, warps = [2, 1], DOT";
+    let mma = "instruction = m16n8k16, warps = [2, 1], DOT, VECTORS";
     let other = |name: &str, from: &str, to: &str| {
         format!("%r = {name} %a, %f, %c {{{}}} : fp32[32, 8]@L11", mma.replace(from, to))
     };
@@ -245,6 +251,10 @@ fn products_whose_fragments_do_not_fit() {
         (other("mma_sync", "[2, 1]", "[2, 2]"), "2 x 2 warps are not 2"),
         (other("mma_sync", "[2, 1]", "[2]"), "the warps are so many along M and so many along N"),
         (other("mma_sync", "m16n8k16", "m8n8k16"), "is not the A of"),
+        (
+            other("mma_sync", "VECTORS", "matrix_a = true, matrix_b = false"),
+            "ldmatrix does not load a fragment of",
+        ),
         (
             other("mma_sync", "m16n8k16", "m16n8"),
             "attribute `instruction` of mma_sync is missing or malformed",
@@ -272,7 +282,7 @@ fn products_of_numbers_that_mean_nothing() {
     for instruction in ["m16n8k16", "m0n0k0", "m7n8k16", "m16n9k16", "m4294967295n8k16", "m64n8k64"] {
         for warps in ["[3, 1]", "[0, 0]", "[-1, -2]", "[4294967298, 1]", "[1, 4294967298]", "[2, 1]", "[]"] {
             let body = format!(
-                "%r = mma_sync %a, %f, %c {{instruction = {instruction}, warps = {warps}, DOT}} : fp32[32, 8]@L11"
+                "%r = mma_sync %a, %f, %c {{instruction = {instruction}, warps = {warps}, DOT, VECTORS}} : fp32[32, 8]@L11"
             );
             let is_right = instruction == "m16n8k16" && warps == "[2, 1]";
             assert_eq!(parse_dialect::<Gpu>(&text(&body)).is_ok(), is_right, "{body}");
@@ -366,8 +376,8 @@ fn results_that_are_none() {
         ("%r, %s = alloc {offset = ?} : mbarrier<1>, mbarrier<1>", "alloc makes memory, found"),
         ("add %t, %t", "add has results"),
         ("convert_layout %t", "convert_layout has results"),
-        ("reduce %t {axis = 0, scope = block} ADD", "reduce has results"),
-        ("reduce %t {axis = 0, scope = block}", "reduce has 1 regions, found 0"),
+        ("reduce %t {axis = 0, scope = block, redux = false} ADD", "reduce has results"),
+        ("reduce %t {axis = 0, scope = block, redux = false}", "reduce has 1 regions, found 0"),
     ]);
 }
 

@@ -39,6 +39,7 @@ impl Walk<'_> {
             (Op::Bitcast { .. }, &[value]) => self.bitcast(value, ty),
             (Op::PtrAdd {}, &[pointer, offset]) => self.ptr_add(pointer, offset, ty),
             (Op::Reduce { axis }, tiles) => self.reduce(tiles, *axis as usize, ty),
+            (Op::Scan { axis, .. }, tiles) => self.scan(tiles, *axis as usize, ty),
             (Op::Hint { kind, values }, &[value]) => self.hint(value, *kind, values, ty),
             // tidy: wildcard because nothing is known of what the other ops give
             _ => AxisInfo::unknown(ty),
@@ -180,6 +181,13 @@ impl Walk<'_> {
             let constancy = tiles.iter().map(|&tile| self.infos[tile].constancy(source)).min();
             info.axes[place].constancy = constancy.unwrap_or(1);
         }
+        info
+    }
+
+    /// Equal lines give equal results.
+    fn scan(&self, tiles: &[Value], axis: usize, ty: &Type) -> AxisInfo {
+        let mut info = self.constancy_of(tiles, ty);
+        info.axes[axis].constancy = 1;
         info
     }
 

@@ -147,16 +147,20 @@ impl Canonicalizer<'_> {
             return Some(self.make_elementwise(mirrored.into(), &[y, x], ty));
         }
         let bound = self.constant(y)?.as_int()?;
-        let (low, high) = dtype?.int_range()?;
+        let (low, high) = self.span(x).or_else(|| dtype?.int_range())?;
         if dtype?.is_bool() && matches!(function, C::Eq | C::Ne) {
             let is_x = (bound != 0) == (function == C::Eq);
             return Some(if is_x { x } else { self.make_elementwise(ElementwiseFn::Not, &[x], ty) });
         }
         let known = match function {
-            C::Lt if bound == low => false,
-            C::Ge if bound == low => true,
-            C::Gt if bound == high => false,
-            C::Le if bound == high => true,
+            C::Lt if bound <= low => false,
+            C::Lt if bound > high => true,
+            C::Ge if bound <= low => true,
+            C::Ge if bound > high => false,
+            C::Gt if bound >= high => false,
+            C::Gt if bound < low => true,
+            C::Le if bound >= high => true,
+            C::Le if bound < low => false,
             // They depend on x.
             C::Eq | C::Ne | C::Lt | C::Le | C::Gt | C::Ge => return None,
         };

@@ -1,7 +1,7 @@
 //! Identities of integers (booleans are integers modulo 2). All arithmetic wraps, so sums and products may be
 //! re-associated.
 
-use tilewright_ir::{Dtype, ElementwiseFn, Literal, Type, Value};
+use tilewright_ir::{Dtype, Element, ElementwiseFn, Literal, Op, Rounding, Type, Value};
 
 use super::{Canonicalizer, fold};
 
@@ -86,7 +86,47 @@ impl Canonicalizer<'_> {
         if let Some(known) = known {
             return Some(self.make_constant(Literal::int(dtype, known), &ty.shape));
         }
+        if function == F::Mul
+            && let Some(product) = self.narrow_product(x, constant, ty)
+        {
+            return Some(product);
+        }
         self.int_strength(function, x, constant, ty)
+    }
+
+    /// The product of the int32 tile that an int64 tile was extended from, where it fits: a range times a stride.
+    fn narrow_product(&mut self, x: Value, constant: Literal, ty: &Type) -> Option<Value> {
+        if ty.dtype() != Some(Dtype::I64) || ty.is_scalar() {
+            return None;
+        }
+        let source = self.operand_of(x, |op| matches!(op, Op::Cast { .. }))?;
+        if self.function.ty(source).dtype() != Some(Dtype::I32) {
+            return None;
+        }
+        let (low, high) = self.span(source)?;
+        let factor = constant.as_int()?;
+        let fits = |place: i128| i32::try_from(place.saturating_mul(factor)).is_ok();
+        if !fits(low) || !fits(high) || i32::try_from(factor).is_err() {
+            return None;
+        }
+        let factor = self.make_constant(Literal::int(Dtype::I32, factor), &ty.shape);
+        let product =
+            self.make_elementwise(ElementwiseFn::Mul, &[source, factor], &ty.with_dtype(Dtype::I32));
+        Some(self.make_cast(product, Element::Value(Dtype::I64), Rounding::default(), ty))
+    }
+
+    /// The smallest and the largest number of a range that may have been given other shapes.
+    pub(super) fn span(&self, tile: Value) -> Option<(i128, i128)> {
+        let data = &self.function.insts[self.function.defining_inst(tile)?];
+        match (&data.op, &data.operands[..]) {
+            (Op::Arange { start, end }, _) => Some((i128::from(*start), i128::from(*end) - 1)),
+            (
+                Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. },
+                &[source],
+            ) => self.span(source),
+            // tidy: wildcard because of other ops no bounds are known without an analysis
+            _ => None,
+        }
     }
 
     /// Functions of a constant that a simpler function computes.

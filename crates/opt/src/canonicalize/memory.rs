@@ -1,6 +1,6 @@
 //! Pointers, loads and stores: offsets of zero, pointers moved twice, masks that are known.
 
-use tilewright_ir::{ElementwiseFn, Inst, Literal, Op, Regions, Shape, Type, Value};
+use tilewright_ir::{Dtype, ElementwiseFn, Inst, Literal, Op, Regions, Shape, Type, Value};
 
 use super::{Canonicalizer, fold};
 
@@ -15,8 +15,30 @@ impl Canonicalizer<'_> {
             let moved = self.make(Op::PtrAdd {}, &[pointer, offset], &ty.with_shape(Shape::scalar()));
             return Some(self.make_splat(moved, &ty.shape));
         }
+        if let Some(narrow) = self.narrow(offset) {
+            return Some(self.make(Op::PtrAdd {}, &[pointer, narrow], ty));
+        }
         self.ptr_add_twice(pointer, offset, ty)
             .or_else(|| self.before_broadcast(&Op::PtrAdd {}, &[pointer, offset], ty))
+    }
+
+    /// The int32 tile that a tile of offsets was extended from: a move extends its offsets itself.
+    fn narrow(&mut self, offset: Value) -> Option<Value> {
+        let inst = self.function.defining_inst(offset)?;
+        let data = &self.function.insts[inst];
+        let (op, &[source]) = (data.op.clone(), &data.operands[..]) else { return None };
+        let ty = self.function.ty(offset).clone();
+        match op {
+            Op::Cast { .. } if ty.dtype() == Some(Dtype::I64) => {
+                (self.function.ty(source).dtype() == Some(Dtype::I32)).then_some(source)
+            }
+            Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } => {
+                let narrow = self.narrow(source)?;
+                Some(self.make(op, &[narrow], &ty.with_dtype(Dtype::I32)))
+            }
+            // tidy: wildcard because other ops compute with all 64 bits
+            _ => None,
+        }
     }
 
     /// A pointer that is moved twice.

@@ -90,7 +90,7 @@ impl Canonicalizer<'_> {
             OpFamily::Store => self.store(inst),
             OpFamily::Check => self.assert(inst),
             OpFamily::Promise => self.assume(inst),
-            OpFamily::Reduction => {
+            OpFamily::Reduction | OpFamily::Scan => {
                 for region in self.function.insts[inst].regions.clone() {
                     self.block(region);
                 }

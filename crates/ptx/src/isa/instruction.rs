@@ -119,6 +119,11 @@ macro_rules! instructions {
                     $(self.$operand.map_registers(each);)*
                     let _ = each;
                 }
+
+                fn map_addresses(&mut self, each: &mut dyn FnMut(&mut Address)) {
+                    $(self.$operand.map_addresses(each);)*
+                    let _ = each;
+                }
             }
         )*
 
@@ -183,6 +188,11 @@ impl Instruction {
     /// Calls back with each register, to replace it.
     pub fn map_registers(&mut self, mut each: impl FnMut(&mut RegisterId, Access)) {
         self.form_mut().map_registers(&mut each);
+    }
+
+    /// Calls back with each address of memory, to replace it; not with those of tensor maps.
+    pub fn map_addresses(&mut self, mut each: impl FnMut(&mut Address)) {
+        self.form_mut().map_addresses(&mut each);
     }
 
     /// Its opcode with the modifiers.

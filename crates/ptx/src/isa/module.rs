@@ -6,7 +6,9 @@
 use cranelift_entity::{PrimaryMap, entity_impl};
 
 use super::instruction::Instruction;
-use super::operand::{BranchTable, BranchTableId, Immediate, Predicate, Prototype, PrototypeId, Symbol};
+use super::operand::{
+    Access, BranchTable, BranchTableId, Immediate, Predicate, Prototype, PrototypeId, Symbol,
+};
 use super::types::{ScalarType, StateSpace};
 
 /// A register of a function.
@@ -302,12 +304,23 @@ pub enum StatementKind {
         /// The instruction.
         instruction: Instruction,
     },
+    /// Text that is written as it is, in a scope of its own; the parser reads it as what it says.
+    Verbatim(Vec<Verbatim>),
     /// The position in the source of what follows.
     Location(Location),
     /// `.pragma "…";`
     Pragma(String),
     /// A comment on a line of its own; the parser drops comments.
     Comment(String),
+}
+
+/// A part of a text that is written as it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verbatim {
+    /// The text itself.
+    Text(String),
+    /// The name of a register, and what the text does to it.
+    Register(RegisterId, Access),
 }
 
 /// A position in the source: `.loc file line column`.

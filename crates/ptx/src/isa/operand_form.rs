@@ -20,6 +20,7 @@ pub(crate) trait InstructionForm {
         Self: Sized;
     fn visit_registers(&self, each: &mut dyn FnMut(RegisterId, Access));
     fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access));
+    fn map_addresses(&mut self, each: &mut dyn FnMut(&mut Address));
 }
 
 /// A role of an operand.
@@ -49,6 +50,9 @@ pub(crate) trait Operand: Sized {
     fn visit(&self, each: &mut dyn FnMut(RegisterId, Access));
 
     fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access));
+
+    /// Calls back if it is an address of memory.
+    fn map_addresses(&mut self, _each: &mut dyn FnMut(&mut Address)) {}
 }
 
 impl<T: Operand> Operand for Option<T> {
@@ -85,6 +89,12 @@ impl<T: Operand> Operand for Option<T> {
     fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
         if let Some(operand) = self {
             operand.map_registers(each);
+        }
+    }
+
+    fn map_addresses(&mut self, each: &mut dyn FnMut(&mut Address)) {
+        if let Some(operand) = self {
+            operand.map_addresses(each);
         }
     }
 }
@@ -305,6 +315,10 @@ impl Operand for Address {
         if let AddressBase::Register(register) = &mut self.base {
             each(register, Access::Read);
         }
+    }
+
+    fn map_addresses(&mut self, each: &mut dyn FnMut(&mut Address)) {
+        each(self);
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::instruction::{Call, Instruction};
 use super::module::{
     Directives, Function, FunctionId, FunctionKind, Initializer, Inlined, Linkage, Location, Module,
-    RegisterId, Statement, StatementKind, Variable, VariableId,
+    RegisterId, Statement, StatementKind, Variable, VariableId, Verbatim,
 };
 use super::operand::{
     Address, AddressBase, BranchTableId, BranchTarget, CallOperands, Callee, Immediate, Prototype, Source,
@@ -379,6 +379,16 @@ fn print_statement(module: &Module, function: &Function, statement: &Statement, 
             instruction.form().print_operands(&mut printer);
             out.truncate(out.trim_end().len());
             out.push_str(";\n");
+        }
+        StatementKind::Verbatim(parts) => {
+            out.push_str("    // inline assembly\n    {\n");
+            for part in parts {
+                match part {
+                    Verbatim::Text(text) => out.push_str(text),
+                    Verbatim::Register(register, _) => out.push_str(&function.registers[*register].name),
+                }
+            }
+            out.push_str("\n    }\n");
         }
         StatementKind::Location(location) => {
             let Location { file, line, column, inlined } = location;

@@ -44,10 +44,7 @@ impl Lowering<'_> {
             let guard = self.builder.predicate(fails.plus(Width::Pred, 1));
             self.builder.emit_if(Some(guard), isa::Bra { uniform: false, target: isa::BranchTarget(passes) });
         }
-        self.builder.open();
         self.fail(inst, failure);
-        let lines = self.builder.close();
-        self.builder.append(lines);
         self.builder.place(passes);
     }
 

@@ -1,21 +1,25 @@
-//! What every family of ops emits through: instructions into nested scopes, numbered by value as they are built.
+//! What every family of ops emits through: instructions, one after the other, as they are asked for. What is the same, what does
+//! not change in a loop and what nobody reads is found by the passes of `passes`.
 //!
-//! - A pure instruction with the same operands as one of an enclosing scope is that one: its registers are given again.
-//! - What does not change in a loop goes before it when its scope is closed (`licm`).
-//! - An integer is a register plus a constant ([`Scalar`]), so that sums with constants need no instruction until they are
-//!   used, and end as offsets of addresses where they can.
+//! An integer is a register plus a constant ([`Scalar`]), so that sums with constants need no instruction until they are used.
 //!
 //! Registers are assigned once, but for those that carry values around a loop or out of a branch and those that a guarded
 //! load leaves as they were.
 
+use cranelift_entity::EntityRef;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_ir as ir;
 
 use crate::isa::{
     self, Access, Destination, Destinations, Function, Instruction, LabelId, Mov, Predicate, Register,
-    RegisterId, ScalarType, Source, Sources,
+    RegisterId, ScalarType, Source, Sources, Verbatim,
 };
+use crate::passes::{Line, LineKind, Listing};
+
+/// Of the last pure instructions, so many are given again if they are asked for again: the registers of a tile often ask for
+/// the same one after the other.
+const REPEATED: usize = 4;
 
 /// What a thread knows of one element: a register plus a constant, wrapping at its width. Of a predicate, the constant 1 is
 /// its negation. Numbers that are not integers have a register or a constant, never both.
@@ -40,35 +44,6 @@ pub(super) enum Width {
     B64,
 }
 
-/// A statement, and where in the source it comes from.
-#[derive(Clone, Debug)]
-pub(super) struct Line {
-    /// The statement.
-    pub kind: LineKind,
-    /// Where it comes from.
-    pub location: Option<ir::Location>,
-    /// Whether it may be executed where the program would not execute it.
-    pub is_pure: bool,
-}
-
-/// What a statement is.
-#[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all are instructions")]
-pub(super) enum LineKind {
-    /// A label.
-    Label(LabelId),
-    /// An instruction with its guard.
-    Instruction(Option<Predicate>, Instruction),
-}
-
-/// Statements that run together: a body of a loop, a branch, or the kernel.
-#[derive(Debug, Default)]
-pub(super) struct Scope {
-    pub lines: Vec<Line>,
-    /// The results of its pure instructions.
-    pub numbers: FxHashMap<Instruction, SmallVec<[RegisterId; 2]>>,
-}
-
 /// Builds the body of a kernel.
 #[derive(Debug)]
 pub(super) struct Builder {
@@ -76,9 +51,10 @@ pub(super) struct Builder {
     pub function: Function,
     /// Where in the source the next statements come from.
     pub location: Option<ir::Location>,
-    scopes: Vec<Scope>,
-    /// The scope that each register is from.
-    depths: Vec<u32>,
+    /// The statements of each scope that is open.
+    scopes: Vec<Vec<Line>>,
+    /// How many of the last statements are pure.
+    pure: usize,
     /// The words that elements were unpacked from.
     pub packed: FxHashMap<SmallVec<[Scalar; 4]>, Scalar>,
 }
@@ -140,36 +116,15 @@ impl Width {
     }
 }
 
-/// A register that stands for result `number` in the key of an instruction.
-fn placeholder(number: usize) -> RegisterId {
-    RegisterId::from_u32(u32::MAX - 2 - number as u32)
-}
-
 impl Builder {
     /// An empty body.
     pub fn new(function: Function) -> Self {
-        Self {
-            function,
-            location: None,
-            scopes: vec![Scope::default()],
-            depths: Vec::new(),
-            packed: FxHashMap::default(),
-        }
+        Self { function, location: None, scopes: vec![Vec::new()], pure: 0, packed: FxHashMap::default() }
     }
 
-    /// A register of the scope that is built.
+    /// A register. It has its name at the end.
     pub fn fresh(&mut self, width: Width) -> RegisterId {
-        self.fresh_in(width, self.scopes.len() - 1)
-    }
-
-    /// A register of the scope that is opened next.
-    pub fn fresh_inside(&mut self, width: Width) -> RegisterId {
-        self.fresh_in(width, self.scopes.len())
-    }
-
-    fn fresh_in(&mut self, width: Width, scope: usize) -> RegisterId {
-        self.depths.push(scope as u32);
-        self.function.registers.push(Register { name: "%".into(), ty: width.ty() })
+        self.function.registers.push(Register { name: Box::default(), ty: width.ty() })
     }
 
     /// A label.
@@ -193,8 +148,15 @@ impl Builder {
         self.push(LineKind::Label(label));
     }
 
+    /// Emits text that stays where it is.
+    pub fn verbatim(&mut self, parts: Vec<Verbatim>, has_effect: bool) {
+        self.push(LineKind::Verbatim(parts, has_effect));
+    }
+
     fn push(&mut self, kind: LineKind) {
-        self.push_line(Line { kind, location: self.location, is_pure: false });
+        self.pure = 0;
+        let line = Line { kind, location: self.location, is_pure: false };
+        self.scope().push(line);
     }
 
     /// The result of a pure instruction.
@@ -209,86 +171,79 @@ impl Builder {
         widths: [Width; N],
         make: impl FnOnce([RegisterId; N]) -> I,
     ) -> [RegisterId; N] {
-        let key = make(std::array::from_fn(placeholder)).into();
-        let known = self.scopes.iter().rev().find_map(|scope| scope.numbers.get(&key));
-        if let Some(registers) = known {
-            return std::array::from_fn(|index| registers[index]);
+        let next = self.function.registers.len();
+        let registers = std::array::from_fn(|number| RegisterId::new(next + number));
+        let mut instruction = make(registers).into();
+        if let Some(known) = self.repeated(&mut instruction, registers) {
+            return known;
         }
-        let registers = widths.map(|width| self.fresh(width));
-        let mut instruction = key.clone();
-        instruction.map_registers(|register, access| {
-            if access == Access::Write {
-                *register = registers[(u32::MAX - 2 - register.as_u32()) as usize];
-            }
-        });
+        for width in widths {
+            self.fresh(width);
+        }
         let kind = LineKind::Instruction(None, instruction);
-        self.push_line(Line { kind, location: self.location, is_pure: true });
-        self.remember(key, SmallVec::from_slice(&registers));
+        let line = Line { kind, location: self.location, is_pure: true };
+        self.scope().push(line);
+        self.pure = REPEATED.min(self.pure + 1);
         registers
     }
 
-    /// Begins a scope.
-    pub fn open(&mut self) {
-        self.scopes.push(Scope::default());
-    }
-
-    /// Ends the innermost scope and gives its statements, which stay where they are from now on.
-    pub fn close(&mut self) -> Vec<Line> {
-        let mut lines = self.pop_scope().lines;
-        for line in &mut lines {
-            line.is_pure = false;
+    /// The results of one of the last instructions, if this is it.
+    fn repeated<const N: usize>(
+        &mut self,
+        instruction: &mut Instruction,
+        registers: [RegisterId; N],
+    ) -> Option<[RegisterId; N]> {
+        let lines = self.scopes.last().expect("the kernel's scope is never closed");
+        for line in lines.iter().rev().take(self.pure) {
+            let LineKind::Instruction(_, other) = &line.kind else { continue };
+            if std::mem::discriminant(other) != std::mem::discriminant(instruction) {
+                continue;
+            }
+            let mut known = SmallVec::<[RegisterId; 4]>::new();
+            other.visit_registers(|register, access| {
+                if access == Access::Write {
+                    known.push(register);
+                }
+            });
+            let Ok(known) = <[RegisterId; N]>::try_from(&known[..]) else { continue };
+            set_results(instruction, known);
+            if instruction == other {
+                return Some(known);
+            }
+            set_results(instruction, registers);
         }
-        lines
+        None
     }
 
-    pub(super) fn pop_scope(&mut self) -> Scope {
+    /// Begins statements that are placed later.
+    pub fn open(&mut self) {
+        self.pure = 0;
+        self.scopes.push(Vec::new());
+    }
+
+    /// Ends these statements and gives them.
+    pub fn close(&mut self) -> Vec<Line> {
         debug_assert!(self.scopes.len() > 1, "the kernel's scope is closed by `finish`");
+        self.pure = 0;
         self.scopes.pop().expect("a scope was opened")
     }
 
-    pub(super) fn scope_count(&self) -> usize {
-        self.scopes.len()
-    }
-
-    fn scope(&mut self) -> &mut Scope {
+    fn scope(&mut self) -> &mut Vec<Line> {
         self.scopes.last_mut().expect("the kernel's scope is never closed")
     }
 
-    pub(super) fn push_line(&mut self, line: Line) {
-        self.scope().lines.push(line);
-    }
-
-    /// Notes the results of a pure instruction, with placeholders for its registers.
-    pub(super) fn remember(&mut self, instruction: Instruction, results: SmallVec<[RegisterId; 2]>) {
-        self.scope().numbers.insert(instruction, results);
-    }
-
-    /// The number of the scope that a register is from.
-    pub(super) fn depth(&self, register: RegisterId) -> u32 {
-        self.depths[register.as_u32() as usize]
-    }
-
-    pub(super) fn set_depth(&mut self, registers: impl IntoIterator<Item = RegisterId>, depth: u32) {
-        for register in registers {
-            self.depths[register.as_u32() as usize] = depth;
-        }
-    }
-
-    /// Appends statements of a scope that was closed.
+    /// Places statements.
     pub fn append(&mut self, mut lines: Vec<Line>) {
-        self.scope().lines.append(&mut lines);
-    }
-
-    /// The registers are from the innermost scope from here on: those that a loop leaves behind.
-    pub fn adopt(&mut self, registers: impl IntoIterator<Item = RegisterId>) {
-        self.set_depth(registers, self.scopes.len() as u32 - 1);
+        self.pure = 0;
+        self.scope().append(&mut lines);
     }
 
     /// The kernel and its statements.
-    pub fn finish(mut self) -> (Function, Vec<Line>) {
-        let scope = self.scopes.pop().expect("the kernel's scope is never closed");
+    pub fn finish(mut self) -> (Function, Listing) {
+        let lines = self.scopes.pop().expect("the kernel's scope is never closed");
         debug_assert!(self.scopes.is_empty(), "every scope is closed");
-        (self.function, scope.lines)
+        let registers = self.function.registers.len();
+        (self.function, Listing { lines, registers })
     }
 
     /// The register that holds a value.
@@ -368,6 +323,18 @@ impl Builder {
             }
         }
     }
+}
+
+/// Names the registers that an instruction writes.
+fn set_results<const N: usize>(instruction: &mut Instruction, results: [RegisterId; N]) {
+    let mut results = results.into_iter();
+    instruction.map_registers(|register, access| {
+        if access == Access::Write
+            && let Some(result) = results.next()
+        {
+            *register = result;
+        }
+    });
 }
 
 pub(super) fn move_to(width: Width, to: RegisterId, from: Source) -> Mov {

@@ -8,9 +8,10 @@ use tilewright_gpu::language::{GpuOp, Op, Type};
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Element, ElementwiseFn, Inst, OpFamily, Operation, Value};
 
-use super::builder::{Line, Scalar, Width};
+use super::builder::{Scalar, Width};
 use super::{Lowered, Lowering, memory_bits};
 use crate::isa::{self, BranchTarget, Comparison, LabelId, RegisterId};
+use crate::passes::Line;
 
 /// A register that carries one or more registers of a value around a loop.
 struct Carried {
@@ -50,15 +51,23 @@ impl Lowering<'_> {
         let [lower, upper, step] = bounds.map(|bound| self.scalar(bound));
         let location = self.builder.location;
         let groups = self.begin(inst, &parameters[1..]);
-        let register = self.builder.fresh_inside(width);
+        let register = self.builder.fresh(width);
         self.builder.assign(width, register, lower);
         let counter = Counter { width, signed: dtype.is_signed(), register, bounds: [lower, upper, step] };
         self.set(parameters[0], [Scalar::from(register)]);
         let enters = self.enters(&counter);
-        self.builder.open();
+        if enters == Scalar::FALSE {
+            self.end(inst, &parameters[1..]);
+            return Ok(());
+        }
+        let (head, exit) = (self.builder.label("loop"), self.builder.label("end"));
+        if enters != Scalar::TRUE {
+            let skips = self.builder.predicate(enters.plus(Width::Pred, 1));
+            self.builder.emit_if(Some(skips), jump(exit));
+        }
+        self.builder.place(head);
         self.block(region)?;
         self.builder.location = location;
-        let head = self.builder.label("loop");
         let mut moves = self.next(&groups, region, &parameters[1..]);
         let goes_on = self.goes_on(&counter);
         moves.push((width, register, self.builder.add(width, register.into(), step)));
@@ -67,9 +76,8 @@ impl Lowering<'_> {
         if goes_on != Scalar::FALSE {
             self.builder.emit_if(again, jump(head));
         }
-        let lines = self.builder.close_loop();
-        self.place_loop(head, enters, lines);
-        self.end(inst, &groups, &parameters[1..]);
+        self.builder.place(exit);
+        self.end(inst, &parameters[1..]);
         Ok(())
     }
 
@@ -117,7 +125,7 @@ impl Lowering<'_> {
             let scalars = self.get_in(other, self.layout_of(own));
             self.set(own, scalars);
         }
-        self.builder.open();
+        self.builder.place(head);
         self.block(condition)?;
         let holds = self.scalar(self.kernel.yielded(condition)[0]);
         let fails = holds.plus(Width::Pred, 1);
@@ -129,11 +137,8 @@ impl Lowering<'_> {
         let moves = self.next(&groups, body, parameters);
         self.builder.assign_all(&moves);
         self.builder.emit(jump(head));
-        let lines = self.builder.close_loop();
-        self.builder.place(head);
-        self.builder.append(lines);
         self.builder.place(exit);
-        self.end(inst, &groups, parameters);
+        self.end(inst, parameters);
         Ok(())
     }
 
@@ -160,7 +165,7 @@ impl Lowering<'_> {
                     let start = if is_joint { base } else { scalar };
                     // The registers of a product under way may not be touched, and nobody else reads them.
                     let under_way = scalar.base.filter(|_| is_pending);
-                    let fresh = under_way.unwrap_or_else(|| self.builder.fresh_inside(width));
+                    let fresh = under_way.unwrap_or_else(|| self.builder.fresh(width));
                     if under_way.is_none() {
                         moves.push((width, fresh, start));
                     }
@@ -243,24 +248,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// A loop that is tested at its end, behind a test whether it is entered.
-    fn place_loop(&mut self, head: LabelId, enters: Scalar, lines: Vec<Line>) {
-        if enters == Scalar::FALSE {
-            return;
-        }
-        let exit = self.builder.label("end");
-        if enters != Scalar::TRUE {
-            let skips = self.builder.predicate(enters.plus(Width::Pred, 1));
-            self.builder.emit_if(Some(skips), jump(exit));
-        }
-        self.builder.place(head);
-        self.builder.append(lines);
-        self.builder.place(exit);
-    }
-
     /// The results of a loop are what the registers carry at its end.
-    fn end(&mut self, inst: Inst, groups: &[Carried], parameters: &[Value]) {
-        self.builder.adopt(groups.iter().map(|group| group.register));
+    fn end(&mut self, inst: Inst, parameters: &[Value]) {
         for (&result, &parameter) in self.kernel.insts[inst].results.iter().zip(parameters) {
             let scalars = self.get_in(parameter, self.layout_of(result));
             self.set(result, scalars);

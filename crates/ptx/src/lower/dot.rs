@@ -32,9 +32,9 @@ enum Arithmetic {
 
 impl Lowering<'_> {
     /// An operand of a product, in the layout in which threads read it.
-    pub(super) fn operand(&self, value: Value, layout: &Layout) -> Operand {
+    pub(super) fn operand(&self, value: Value, layout: &Layout, loads: Loads) -> Operand {
         match self.kernel.ty(value).as_memory() {
-            Some(buffer) => Operand::Shared(Box::new(self.shared_tile(value, buffer, layout, Loads::Widest))),
+            Some(buffer) => Operand::Shared(Box::new(self.shared_tile(value, buffer, layout, loads))),
             None => Operand::Registers(self.get(value)),
         }
     }
@@ -56,7 +56,8 @@ impl Lowering<'_> {
         let depth = self.tile(a).shape[rank - 1];
         let [left, right] = [0, 1].map(|place| fma_operand_layout(layout, place, depth));
         let (left_places, right_places) = (registers_by_element(&left), registers_by_element(&right));
-        let (mut from_left, mut from_right) = (self.operand(a, &left), self.operand(b, &right));
+        let [mut from_left, mut from_right] =
+            [(a, &left), (b, &right)].map(|(value, layout)| self.operand(value, layout, Loads::Vectors));
         let dtypes = [a, b, acc].map(|value| self.dtype(value));
         let arithmetic = match Float::of(dtypes[2]) {
             Some(float) if float != Float::F16 => Arithmetic::Float(float),

@@ -1,5 +1,5 @@
-//! From the statements of all scopes to the text's order: what nobody reads goes, registers get their names in the order in
-//! which they appear, and the source stands beside the code.
+//! From the listing to the module: the passes run, registers get their names in the order in which they appear, and the source
+//! stands beside the code.
 
 use cranelift_entity::{EntityRef, PrimaryMap};
 use rustc_hash::FxHashMap;
@@ -7,12 +7,12 @@ use tilewright_base::FileId;
 use tilewright_gpu::language as gpu;
 use tilewright_ir as ir;
 
-use super::builder::{Line, LineKind};
 use super::{Lowering, SHARED_MEMORY};
 use crate::isa::{
-    self, Access, GlobalId, Instruction, Ld, Linkage, LoadSemantics, Register, RegisterId, ScalarType,
-    StateSpace, Statement, StatementKind, Variable,
+    self, GlobalId, Linkage, Register, RegisterId, ScalarType, StateSpace, Statement, StatementKind,
+    Variable, Verbatim,
 };
+use crate::passes::{self, Line, LineKind};
 
 /// Alignment of the shared memory: that of the widest swizzle of tensor copies.
 const SHARED_ALIGNMENT: u32 = 1024;
@@ -32,106 +32,23 @@ impl Lowering<'_> {
     /// The module.
     pub(super) fn finish(self) -> isa::Module {
         let Self { mut module, builder, kernel, program, .. } = self;
-        let (mut function, lines) = builder.finish();
-        let mut lines = without_dead_code(lines, function.registers.len());
+        let (mut function, mut listing) = builder.finish();
+        passes::run(&mut listing);
+        let mut lines = listing.lines;
         function.registers = rename(&mut lines, &function.registers);
         let mut source =
             Source { kernel, sources: &program.sources, files: FxHashMap::default(), last: None };
         let mut body = Vec::new();
         for line in lines {
-            if let LineKind::Instruction(..) = line.kind {
+            if let LineKind::Instruction(..) | LineKind::Verbatim(..) = line.kind {
                 source.position(line.location, &mut module, &mut body);
             }
-            let kind = match line.kind {
-                LineKind::Label(label) => StatementKind::Label(label),
-                LineKind::Instruction(guard, instruction) => {
-                    StatementKind::Instruction { guard, instruction }
-                }
-            };
-            body.push(Statement { kind, line: 0 });
+            body.push(line.into());
         }
         function.body = Some(body);
         module.functions.push(function);
         module
     }
-}
-
-/// Whether an instruction does something besides writing its registers.
-fn has_effect(instruction: &Instruction) -> bool {
-    match instruction {
-        Instruction::Ld(Ld { semantics, .. }) => *semantics == Some(LoadSemantics::Volatile),
-        Instruction::St(_)
-        | Instruction::Atom(_)
-        | Instruction::Red(_)
-        | Instruction::BarrierSync(_)
-        | Instruction::BarWarpSync(_)
-        | Instruction::CpAsync(_)
-        | Instruction::CpAsyncCommitGroup(_)
-        | Instruction::CpAsyncWaitGroup(_)
-        | Instruction::CpAsyncMbarrierArrive(_)
-        | Instruction::CpAsyncBulkTensorLoad(_)
-        | Instruction::CpAsyncBulkTensorStore(_)
-        | Instruction::CpAsyncBulkCommitGroup(_)
-        | Instruction::CpAsyncBulkWaitGroup(_)
-        | Instruction::MbarrierInit(_)
-        | Instruction::MbarrierInval(_)
-        | Instruction::MbarrierArrive(_)
-        | Instruction::MbarrierTryWait(_)
-        | Instruction::FenceProxy(_)
-        | Instruction::FenceMbarrierInit(_)
-        | Instruction::Wgmma(_)
-        | Instruction::WgmmaFence(_)
-        | Instruction::WgmmaCommitGroup(_)
-        | Instruction::WgmmaWaitGroup(_)
-        | Instruction::Setmaxnreg(_)
-        | Instruction::Bra(_)
-        | Instruction::Call(_)
-        | Instruction::Trap(_)
-        | Instruction::Ret(_) => true,
-        // tidy: wildcard because the builder emits nothing else that has an effect.
-        _ => false,
-    }
-}
-
-/// The statements without those that only write registers that are not read.
-fn without_dead_code(lines: Vec<Line>, registers: usize) -> Vec<Line> {
-    let mut writers: Vec<Vec<usize>> = vec![Vec::new(); registers];
-    let mut needed = vec![false; lines.len()];
-    let mut pending = Vec::new();
-    for (index, line) in lines.iter().enumerate() {
-        let LineKind::Instruction(_, instruction) = &line.kind else {
-            needed[index] = true;
-            continue;
-        };
-        instruction.visit_registers(|register, access| {
-            if access != Access::Read {
-                writers[register.index()].push(index);
-            }
-        });
-        if has_effect(instruction) {
-            needed[index] = true;
-            pending.push(index);
-        }
-    }
-    while let Some(index) = pending.pop() {
-        let LineKind::Instruction(guard, instruction) = &lines[index].kind else { continue };
-        let mut read = |register: RegisterId| {
-            for writer in std::mem::take(&mut writers[register.index()]) {
-                if !std::mem::replace(&mut needed[writer], true) {
-                    pending.push(writer);
-                }
-            }
-        };
-        if let Some(guard) = guard {
-            read(guard.register);
-        }
-        instruction.visit_registers(|register, access| {
-            if access != Access::Write {
-                read(register);
-            }
-        });
-    }
-    lines.into_iter().zip(needed).filter(|(_, needed)| *needed).map(|(line, _)| line).collect()
 }
 
 /// Numbers the registers in the order in which they appear.
@@ -156,11 +73,21 @@ fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> Primary
         });
     };
     for line in lines {
-        if let LineKind::Instruction(guard, instruction) = &mut line.kind {
-            if let Some(guard) = guard {
-                name(&mut guard.register);
+        match &mut line.kind {
+            LineKind::Label(_) => {}
+            LineKind::Instruction(guard, instruction) => {
+                if let Some(guard) = guard {
+                    name(&mut guard.register);
+                }
+                instruction.map_registers(|register, _| name(register));
             }
-            instruction.map_registers(|register, _| name(register));
+            LineKind::Verbatim(parts, _) => {
+                for part in parts {
+                    if let Verbatim::Register(register, _) = part {
+                        name(register);
+                    }
+                }
+            }
         }
     }
     named

@@ -58,8 +58,16 @@ impl GpuVisitor for Lowering<'_> {
         Ok(())
     }
 
-    fn reduce(&mut self, inst: Inst, tiles: &[Value], axis: &u32, scope: &Scope) -> Lowered {
-        self.lower_reduce(inst, tiles, *axis as usize, *scope)
+    fn reduce(&mut self, inst: Inst, tiles: &[Value], axis: &u32, scope: &Scope, redux: &bool) -> Lowered {
+        self.lower_reduce(inst, tiles, *axis as usize, (*scope, *redux))
+    }
+
+    fn scan(&mut self, inst: Inst, tiles: &[Value], axis: &u32, reverse: &bool, scope: &Scope) -> Lowered {
+        self.lower_scan(inst, tiles, (*axis as usize, *reverse), *scope)
+    }
+
+    fn scan_carry(&mut self, inst: Inst, operands: &[Value], axis: &u32, reverse: &bool) -> Lowered {
+        self.lower_scan_carry(inst, operands, *axis as usize, *reverse)
     }
 
     // The instruction is chosen by the precision.
@@ -73,8 +81,11 @@ impl GpuVisitor for Lowering<'_> {
         warps: &IntList,
         _: &InputPrecision,
         _: &u32,
+        matrix_a: &bool,
+        matrix_b: &bool,
     ) -> Lowered {
-        self.lower_mma(inst, [a, b, acc], *instruction, [warps[0] as u32, warps[1] as u32])
+        let loads = [matrix_a, matrix_b].map(|by_matrix| Loads::by_matrix(*by_matrix));
+        self.lower_mma(inst, [a, b, acc], *instruction, [warps[0] as u32, warps[1] as u32], loads)
     }
 
     fn fma_dot(
@@ -106,8 +117,7 @@ impl GpuVisitor for Lowering<'_> {
     }
 
     fn local_load(&mut self, inst: Inst, buffer: Value, matrix: &bool) -> Lowered {
-        let loads = if *matrix { Loads::Widest } else { Loads::Vectors };
-        self.lower_local_load(inst, buffer, loads);
+        self.lower_local_load(inst, buffer, Loads::by_matrix(*matrix));
         Ok(())
     }
 

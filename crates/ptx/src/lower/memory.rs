@@ -152,15 +152,11 @@ pub(super) fn plain_store(address: Address, b: Sources, ty: ScalarType) -> St {
 }
 
 impl Builder {
-    /// The memory at an address, which is a register of this width plus a constant.
+    /// The memory at an address in a register of this width.
     pub fn address(&mut self, width: Width, address: Scalar) -> Address {
-        let offset = width.signed(address.offset);
-        match address.base {
-            Some(base) if i32::try_from(offset).is_ok() => {
-                Address { base: AddressBase::Register(base), offset }
-            }
-            None => Address { base: AddressBase::Absolute, offset },
-            Some(_) => self.register(width, address).into(),
+        match address.as_constant() {
+            Some(bits) => Address { base: AddressBase::Absolute, offset: width.signed(bits) },
+            None => self.register(width, address).into(),
         }
     }
 

@@ -9,6 +9,7 @@ use super::builder::{Scalar, Width, destinations};
 use super::dot::Operand;
 use super::float::Float;
 use super::memory::Words;
+use super::shared_memory::Loads;
 use super::{Lowered, Lowering, memory_bits};
 use crate::isa::{self, MatrixLayout, MatrixShape, RegisterId, Rounding, ScalarType, Source, Sources};
 
@@ -32,6 +33,7 @@ impl Lowering<'_> {
         [a, b, acc]: [Value; 3],
         shape: MmaShape,
         warps: [u32; 2],
+        loads: [Loads; 2],
     ) -> Lowered {
         let mma = Mma::new(shape.m, shape.n, shape.k, memory_bits(self.element(a)));
         let result = self.kernel.insts[inst].results[0];
@@ -46,7 +48,7 @@ impl Lowering<'_> {
         let (left, right) = (&self.tile(a).shape, &self.tile(b).shape);
         let layouts = [fragment(Fragment::A, left), fragment(Fragment::B, right)];
         let [mut left, mut right] =
-            [(a, &layouts[0]), (b, &layouts[1])].map(|(value, layout)| self.operand(value, layout));
+            [(a, 0), (b, 1)].map(|(value, place)| self.operand(value, &layouts[place], loads[place]));
         let each = held(mma.m * mma.n) as usize;
         for batch in 0..times.batches {
             for k in 0..times.k {

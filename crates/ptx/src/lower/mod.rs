@@ -1,10 +1,11 @@
-//! From a plan to PTX: what each thread of a block does, one file an op family.
+//! From the GPU language to PTX: what each thread of a block does, one file an op family.
 //!
 //! ```text
-//! gpu::Plan ── ops, through the builder ──> scopes of instructions ── finish: dead code, names, lines ──> isa::Module
+//! gpu::Module ── ops, through the builder ──> a listing ── passes/ ──> a listing ── finish: names, source ──> isa::Module
 //! ```
 //! A tile is a list of [`Scalar`]s by the register number of its layout; every thread computes the scalars of the program.
-//! Everything is emitted through `builder.rs`, which numbers values, folds, and moves what does not change out of loops.
+//! Everything is emitted through `builder.rs`, one op after the other, and nothing is decided here: what the ops become stands in
+//! the program, and what of it is the same, dead, or does not change in a loop, `passes` find out.
 //! `thread.rs` computes what a linear layout makes of the number of the thread.
 //!
 //! # Decisions
@@ -12,13 +13,14 @@
 //! - Registers have no type but their width. Booleans are predicates, binary16 and bfloat16 have 16-bit registers, narrower
 //!   integers and fp8 are in 32-bit registers, extended by their sign or by zeros.
 //! - `add` and `mul` of floating-point numbers carry no rounding modifier, so that the assembler may contract them to a fused
-//!   multiply-add, as Triton's code lets it, unless the plan forbids it ([`Plan::contraction`]). Where the meaning of an op depends on each rounding, the instructions say `.rn`.
+//!   multiply-add, as Triton's code lets it, unless the program forbids it. Where the meaning of an op depends on each
+//!   rounding, the instructions say `.rn`.
 //! - An offset of 32 bits is signed arithmetic that does not overflow, so a pointer moved by a sum with a constant is the
 //!   moved pointer plus a constant: the widening is shared by all registers of a tile, the constant is in the address.
 //! - What one thread does for all that run the code (tensor copies, barriers in shared memory) one lane of their first warp
 //!   does, the one that `elect.sync` names. In a role, the number of a thread counts from the first warp of the role.
 //! - The registers that `wgmma` sums up in are written in place, against the rule that registers are assigned once. No op
-//!   names them until the product is finished, so that nothing that was numbered before can be taken for what is in them after.
+//!   names them until the product is finished; to the passes, the wait for a product writes them too.
 
 mod arithmetic;
 mod assertion;
@@ -34,8 +36,8 @@ mod float;
 mod fp8;
 mod gather;
 mod gpu_ops;
+mod inline_asm;
 mod integer;
-mod licm;
 mod math32;
 mod math64;
 mod matrix_descriptor;
@@ -44,6 +46,7 @@ mod memory;
 mod mma;
 mod reduce;
 mod remainder;
+mod scan;
 mod shape;
 mod shared_memory;
 mod tensor_copy;
@@ -61,8 +64,8 @@ use tilewright_gpu::language::{self as gpu, Op, Type};
 use tilewright_gpu::{Feature, GpuTarget};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, CacheModifier, Dtype, Element, ElementwiseFn, EvictionPolicy, FuncId, HintKind, InputPrecision,
-    Inst, IntList, Literal, LoopOptions, OpVisitor, Rounding, Shape, TypeList, Value,
+    Block, CacheModifier, Dtype, DtypeList, Element, ElementwiseFn, EvictionPolicy, FuncId, HintKind,
+    InputPrecision, Inst, IntList, Literal, LoopOptions, OpVisitor, Rounding, Shape, TypeList, Value,
 };
 use tilewright_layout::Layout;
 
@@ -407,6 +410,32 @@ impl OpVisitor for Lowering<'_> {
         Ok(())
     }
 
+    fn inline_asm(
+        &mut self,
+        inst: Inst,
+        arguments: &[Value],
+        text: &String,
+        constraints: &String,
+        _: &DtypeList,
+        pack: &u32,
+    ) -> Lowered {
+        self.lower_inline_asm(inst, arguments, text, constraints, *pack, false);
+        Ok(())
+    }
+
+    fn volatile_asm(
+        &mut self,
+        inst: Inst,
+        arguments: &[Value],
+        text: &String,
+        constraints: &String,
+        _: &DtypeList,
+        pack: &u32,
+    ) -> Lowered {
+        self.lower_inline_asm(inst, arguments, text, constraints, *pack, true);
+        Ok(())
+    }
+
     fn ptr_add(&mut self, inst: Inst, pointer: Value, offset: Value) -> Lowered {
         self.lower_ptr_add(inst, pointer, offset);
         Ok(())
@@ -492,6 +521,10 @@ impl OpVisitor for Lowering<'_> {
     }
 
     fn reduce(&mut self, inst: Inst, _: &[Value], _: &u32) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn scan(&mut self, inst: Inst, _: &[Value], _: &u32, _: &bool) -> Lowered {
         Err(self.of_tile_ir_alone(inst))
     }
 

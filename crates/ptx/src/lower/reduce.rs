@@ -1,21 +1,22 @@
 //! Reductions within warps: in each thread its registers, then the lanes of a warp by shuffles or `redux.sync`.
 //!
-//! As in Triton, the function that combines is taken to be commutative between threads; within a thread, what is on the left
-//! stays on the left.
+//! A function that commutes combines what is nearest: all registers of a thread first, then its lanes. Any other one keeps the
+//! order of the axis, in the levels of a scan.
 
 use smallvec::SmallVec;
 use tilewright_base::Diagnostic;
-use tilewright_gpu::Feature;
-use tilewright_gpu::language::{GpuOp, Op, Scope};
+use tilewright_gpu::language::Scope;
+use tilewright_gpu::{commutes, warp_reduction};
 use tilewright_ir::{Dtype, ElementwiseFn as F, Inst, Value};
-use tilewright_layout::{Input, Layout, Reduction, Step, f2};
+use tilewright_layout::{Input, Layout, Parts, Reduction, Step};
 
 use super::builder::{Scalar, Width, only};
+use super::scan::Line;
 use super::{LANES, Lowered, Lowering};
 use crate::isa::{self, ScalarType, ShuffleMode, WarpReduction};
 
 /// One element of each operand.
-type Elements = SmallVec<[Scalar; 2]>;
+pub(super) type Elements = SmallVec<[Scalar; 2]>;
 
 /// A step that joins registers: `partner` has bit `pivot`, and none of the pivots before.
 #[derive(Clone, Copy)]
@@ -32,8 +33,17 @@ fn canonical(joined: &[Joined], register: u32) -> u32 {
 }
 
 impl Lowering<'_> {
-    pub(super) fn lower_reduce(&mut self, inst: Inst, tiles: &[Value], axis: usize, scope: Scope) -> Lowered {
+    pub(super) fn lower_reduce(
+        &mut self,
+        inst: Inst,
+        tiles: &[Value],
+        axis: usize,
+        (scope, redux): (Scope, bool),
+    ) -> Lowered {
         let layout = self.layout(tiles[0]);
+        if !commutes(self.kernel, self.kernel.insts[inst].regions[0]) {
+            return self.reduce_in_order(inst, tiles, (layout, axis), scope);
+        }
         let columns: Vec<_> = tiles.iter().map(|&tile| self.get(tile)).collect();
         let mut values: Vec<Elements> = (0..layout.registers() as usize)
             .map(|register| columns.iter().map(|column| column[register]).collect())
@@ -48,19 +58,46 @@ impl Lowering<'_> {
         }
         let kept: Vec<u32> =
             reduction.registers.iter().map(|&register| canonical(&joined, register)).collect();
-        let steps: Vec<Step> = reduction.steps_of(Input::Lane).copied().collect();
-        if let Some(function) = self.warp_function(inst, &steps) {
+        if redux {
+            let function = self.warp_function(inst);
             for &register in &kept {
                 let own = &mut values[register as usize][0];
                 *own = self.reduce_warp(function, *own);
             }
         } else {
-            for step in &steps {
+            for step in reduction.steps_of(Input::Lane) {
                 values = self.join_lanes(inst, tiles, &values, (&kept, &joined), *step)?;
             }
         }
         for (operand, &result) in self.kernel.insts[inst].results.iter().enumerate() {
             let own: Vec<Scalar> = kept.iter().map(|&register| values[register as usize][operand]).collect();
+            let scalars = if self.layout_of(result).is_some() { own } else { vec![own[0]] };
+            self.set(result, scalars);
+        }
+        Ok(())
+    }
+
+    /// A reduction by a function that does not commute.
+    fn reduce_in_order(
+        &mut self,
+        inst: Inst,
+        tiles: &[Value],
+        (layout, axis): (&Layout, usize),
+        scope: Scope,
+    ) -> Lowered {
+        let parts = Parts::along(layout, axis);
+        if scope == Scope::Block && parts.is_some() {
+            return Err(self.unsupported(inst, "a reduction between warps that is not lowered"));
+        }
+        let line = Line { inst, tiles, layout, axis, reverse: false };
+        let scanned = self.scan_levels(line, parts.as_ref().map(|parts| parts.levels))?;
+        let kept: SmallVec<[u32; 16]> = match parts {
+            Some(parts) => parts.registers.iter().copied().collect(),
+            None => Reduction::along(layout, axis).registers,
+        };
+        for (place, &result) in self.kernel.insts[inst].results.iter().enumerate() {
+            let total = |register: &u32| scanned.totals[scanned.run[*register as usize] as usize][place];
+            let own: Vec<Scalar> = kept.iter().map(total).collect();
             let scalars = if self.layout_of(result).is_some() { own } else { vec![own[0]] };
             self.set(result, scalars);
         }
@@ -113,12 +150,12 @@ impl Lowering<'_> {
     }
 
     /// The elements of the lane whose number differs by this mask.
-    fn shuffle_elements(&mut self, tiles: &[Value], own: &[Scalar], lane: u32) -> Elements {
+    pub(super) fn shuffle_elements(&mut self, tiles: &[Value], own: &[Scalar], lane: u32) -> Elements {
         own.iter().zip(tiles).map(|(&own, &tile)| self.shuffle(self.width(tile), own, lane)).collect()
     }
 
     /// What the region of the reduction makes of two elements of each operand.
-    fn combine(
+    pub(super) fn combine(
         &mut self,
         inst: Inst,
         left: &[Scalar],
@@ -220,23 +257,10 @@ impl Lowering<'_> {
         }
     }
 
-    /// The instruction that reduces over a whole warp at once, if there is one for what the region does.
-    fn warp_function(&self, inst: Inst, steps: &[Step]) -> Option<(WarpReduction, ScalarType, Dtype)> {
-        let masks: f2::Columns = steps.iter().map(|step| step.lane).collect();
-        let is_whole_warp =
-            f2::rank(&masks) == LANES.ilog2() as usize && steps.iter().all(|step| step.register == 0);
-        if !is_whole_warp || !self.has(Feature::Redux) {
-            return None;
-        }
-        let region = self.kernel.insts[inst].regions[0];
-        let block = &self.kernel.blocks[region];
-        let ([x, y], [first, _]) = (&block.parameters[..], &block.insts[..]) else { return None };
-        let data = &self.kernel.insts[*first];
-        let Op::Gpu(GpuOp::Elementwise { function, .. }) = data.op else { return None };
-        let is_direct = data.results[..] == *self.kernel.yielded(region)
-            && (data.operands[..] == [*x, *y] || data.operands[..] == [*y, *x]);
-        let dtype =
-            self.tile(*x).dtype().filter(|dtype| dtype.is_int() && !dtype.is_bool() && dtype.bits() <= 32)?;
+    /// What `redux.sync` does for what the region does.
+    fn warp_function(&self, inst: Inst) -> (WarpReduction, ScalarType, Dtype) {
+        let found = warp_reduction(&self.program.header, self.kernel, &self.kernel.insts[inst]);
+        let (function, dtype) = found.expect("the verifier checks what redux reduces");
         let ty = if dtype.is_signed() { ScalarType::S32 } else { ScalarType::U32 };
         let (function, ty) = match function {
             F::Add => (WarpReduction::Add, ty),
@@ -246,9 +270,9 @@ impl Lowering<'_> {
             F::Or => (WarpReduction::Or, ScalarType::B32),
             F::Xor => (WarpReduction::Xor, ScalarType::B32),
             // tidy: wildcard because the instruction has no other functions.
-            _ => return None,
+            other => unreachable!("redux has no {other:?}"),
         };
-        is_direct.then_some((function, ty, dtype))
+        (function, ty, dtype)
     }
 
     fn reduce_warp(

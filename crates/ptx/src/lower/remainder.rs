@@ -30,7 +30,7 @@ impl Lowering<'_> {
         });
         let [dividend, divisor] = [x_size, y_size].map(|size| self.parts(float, size));
         let builder = &mut self.builder;
-        let (rest, left) = (builder.fresh_inside(LONG), builder.fresh_inside(LONG));
+        let (rest, left) = (builder.fresh(LONG), builder.fresh(LONG));
         let first = unsigned_remainder(builder, dividend.mantissa, divisor.mantissa);
         builder.assign(LONG, rest, first);
         let distance = builder.sub(LONG, dividend.exponent, divisor.exponent);
@@ -38,7 +38,7 @@ impl Lowering<'_> {
         let (head, end) = (builder.label("divide"), builder.label("divided"));
         // So many bits of the quotient at a time: the mantissa and they fit into 64.
         let most = Scalar::constant(u64::from(63 - mantissa_bits(float)));
-        builder.open();
+        builder.place(head);
         let is_done = builder.compare(LONG, true, Comparison::Le, left.into(), Scalar::constant(0));
         let guard = builder.predicate(is_done);
         builder.emit_if(Some(guard), isa::Bra { uniform: false, target: BranchTarget(end) });
@@ -50,11 +50,7 @@ impl Lowering<'_> {
         let fewer = builder.sub(LONG, left.into(), step);
         builder.assign_all(&[(LONG, rest, next), (LONG, left, fewer)]);
         builder.emit(isa::Bra { uniform: false, target: BranchTarget(head) });
-        let lines = builder.close_loop();
-        builder.place(head);
-        builder.append(lines);
         builder.place(end);
-        builder.adopt([rest, left]);
         let exact = self.compose(float, rest.into(), divisor.exponent);
         self.remainder_special(float, x, [x_size, y_size], exact)
     }

@@ -2,7 +2,6 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tilewright_gpu::Feature;
 use tilewright_gpu::language::Buffer;
 use tilewright_ir::{Element, Inst, Value};
 use tilewright_layout::{Input, Layout, MatrixAccess, Transfer, Vector};
@@ -20,8 +19,15 @@ const MOST_BYTES: u32 = 16;
 pub(super) enum Loads {
     /// `ld.shared`.
     Vectors,
-    /// `ldmatrix` if the target has it and the layouts let it, else `ld.shared`.
-    Widest,
+    /// `ldmatrix`.
+    Matrices,
+}
+
+impl Loads {
+    /// As an op says.
+    pub fn by_matrix(is_by_matrix: bool) -> Self {
+        if is_by_matrix { Self::Matrices } else { Self::Vectors }
+    }
 }
 
 /// A tile in shared memory, read as it is asked for.
@@ -68,13 +74,13 @@ impl Lowering<'_> {
     ) -> SharedTile {
         let memory = self.program.header.layouts.get(ty.layout);
         let bits = memory_bits(ty.element);
-        let matrix = (loads == Loads::Widest && self.has(Feature::LdMatrix))
-            .then(|| layout.matrix_access(memory, bits))
-            .flatten();
-        let way = matrix.map_or_else(
-            || Way::Vectors(vector_in(layout, memory, ty.element), layout.offsets_in(memory)),
-            Way::Matrices,
-        );
+        let way = match loads {
+            Loads::Vectors => Way::Vectors(vector_in(layout, memory, ty.element), layout.offsets_in(memory)),
+            Loads::Matrices => {
+                let access = layout.matrix_access(memory, bits);
+                Way::Matrices(access.expect("the verifier checks what ldmatrix loads"))
+            }
+        };
         let mut accesses = FxHashMap::default();
         for number in 0..way.vector().accesses() {
             accesses.extend(way.vector().registers(number).into_iter().map(|register| (register, number)));

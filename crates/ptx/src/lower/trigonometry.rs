@@ -32,12 +32,9 @@ impl Lowering<'_> {
         let skips = builder.predicate(is_large.plus(Width::Pred, 1));
         let end = builder.label("small");
         builder.emit_if(Some(skips), isa::Bra { uniform: false, target: BranchTarget(end) });
-        builder.open();
         let (r, quadrant) = builder.reduce_large(x);
         let large = builder.sine_of_remainder(r, quadrant, quarter);
         builder.assign(Width::B32, result, large);
-        let lines = builder.close();
-        builder.append(lines);
         builder.place(end);
         result.into()
     }

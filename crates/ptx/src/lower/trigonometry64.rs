@@ -65,7 +65,6 @@ impl Lowering<'_> {
         let skips = builder.predicate(is_large.plus(Width::Pred, 1));
         let end = builder.label("small");
         builder.emit_if(Some(skips), isa::Bra { uniform: false, target: BranchTarget(end) });
-        builder.open();
         let table = self.two_over_pi();
         let builder = &mut self.builder;
         let (r, quadrant) = builder.reduce_large64(size, table);
@@ -73,8 +72,6 @@ impl Lowering<'_> {
         let is_finite = builder.float_compare(F64, Comparison::Lt, size, F64.constant(f64::INFINITY));
         let large = builder.select(LONG, is_finite, large, F64.constant(f64::NAN));
         builder.assign(LONG, result, large);
-        let lines = builder.close();
-        builder.append(lines);
         builder.place(end);
         if quarter == 1 {
             return result.into();

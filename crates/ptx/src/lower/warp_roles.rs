@@ -91,11 +91,7 @@ impl Lowering<'_> {
             if !is_last {
                 self.leave_role(role, next);
             }
-            self.builder.open();
-            let done = each(self, number, role);
-            let lines = self.builder.close();
-            done?;
-            self.builder.append(lines);
+            each(self, number, role)?;
             if !is_last {
                 self.builder.emit(isa::Bra { uniform: true, ..jump(end) });
             }

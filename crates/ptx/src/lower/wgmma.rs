@@ -121,7 +121,7 @@ impl Lowering<'_> {
 
     /// The registers that a product sums up in, with what they begin with.
     fn accumulators(&mut self, acc: Value, layout: &Layout) -> Vec<RegisterId> {
-        let registers: Vec<RegisterId> = if let Type::Pending { .. } = self.kernel.ty(acc) {
+        if let Type::Pending { .. } = self.kernel.ty(acc) {
             let own = self.get(acc);
             own.iter().map(|scalar| scalar.base.expect("a product under way is in registers")).collect()
         } else {
@@ -135,10 +135,7 @@ impl Lowering<'_> {
                 register
             };
             own.chunks(in_word).map(copy).collect()
-        };
-        // What reads them later is not to go before this.
-        self.builder.adopt(registers.iter().copied());
-        registers
+        }
     }
 
     /// The words of A, in registers, part after part.
@@ -233,8 +230,6 @@ impl Lowering<'_> {
         let pending = pending.ok_or_else(|| self.unsupported(inst, "`finish` without a number"))?;
         self.builder.emit(isa::WgmmaWaitGroup { n: i64::from(pending).into() });
         let registers = self.get(product);
-        // They are what they are from here on, not from where the product began.
-        self.builder.adopt(registers.iter().filter_map(|scalar| scalar.base));
         let result = self.kernel.insts[inst].results[0];
         if self.width(result) != Width::B16 {
             self.set(result, registers);

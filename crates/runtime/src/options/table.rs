@@ -152,6 +152,7 @@ options! {
     NumStages "num_stages" Int(0, 64), Is::Int(3),
         Silent("no loop is pipelined yet; a warning would meet nearly every program"),
         "stages of software pipelines";
+    // As many as any GPU of either vendor has. The GPU path refuses more than `MOST_WARPS` of its own.
     NumWarps "num_warps" PowerOfTwo(64), Is::Int(4), Codegen, "warps of a program";
     PtxOptions "ptx_options" Any, Is::None, Refused, "options of the assembler";
     PtxVersion "ptx_version" OptionalInt(0, 999), Is::None,

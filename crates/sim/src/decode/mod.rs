@@ -473,6 +473,17 @@ impl<'a> Decoder<'a> {
                     }
                 }
             }
+            StatementKind::Verbatim(_) => {
+                // The parser makes none: only who loads data instead of text comes here.
+                self.site = self.sites.len() as u32;
+                self.sites.push(Site {
+                    line: statement.line,
+                    kernel: self.kernel_line,
+                    opcode: "inline assembly".into(),
+                    class: Class::Hint,
+                });
+                self.push(failing(FaultKind::Unsupported("text that was not parsed".into())), None);
+            }
             StatementKind::Pragma(_) | StatementKind::Comment(_) => {}
         }
     }

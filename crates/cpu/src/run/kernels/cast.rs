@@ -19,7 +19,7 @@
 use tilewright_ir::{Dtype, Rounding};
 
 use super::formats::{self, E4M3, E4M3B8, E4M3B15, E5M2, E5M2B16, F16, Format};
-use super::narrow::each;
+use super::simd::each;
 use super::{typed, typed_mut};
 
 /// The elements that go through the stack at a time.

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`elementwise`] | every row of the elementwise table on every element type | [`elementwise::apply`] |
 //! | [`cast`] | every element type to every other | [`cast::cast`] |
+//! | [`scan`] | scan with a known combine along one axis | [`scan::scan`] |
 //! | [`reduce`] | reduction with a known combine along one axis | [`reduce::reduce`] |
 //! | [`dot`] | matrix product into an accumulator | [`dot::dot`] |
 //! | [`buffer`] | aligned storage of tiles | |
@@ -44,6 +45,7 @@ mod math32;
 mod math64;
 mod narrow;
 pub mod reduce;
+pub mod scan;
 pub(crate) mod shuffle;
 mod simd;
 

@@ -3,7 +3,7 @@
 
 use tilewright_ir::{ComparisonFn, Dtype};
 
-use super::simd::{convert, vectorize};
+use super::simd::vectorize;
 use super::{Operand, cast, float, formats};
 
 /// The most elements in a chunk.
@@ -126,12 +126,4 @@ fn fma_odd(x: f32, y: f32, z: f32) -> f32 {
     let inexact = error != 0.0 && !error.is_nan();
     let sum = if inexact && bits & 1 == 0 { f64::from_bits(odd) } else { sum };
     formats::f64_to_f32_odd(sum)
-}
-
-/// Converts with a function of one element; a name for the callers in `cast`.
-pub(super) fn each<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[T], f: impl Fn(T) -> R) {
-    vectorize(
-        #[inline(always)]
-        || convert(out, x, f),
-    );
 }

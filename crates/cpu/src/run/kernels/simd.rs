@@ -16,6 +16,14 @@ pub(super) fn vectorize<R>(function: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(function)
 }
 
+/// Converts each element with a function of one.
+pub(super) fn each<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[T], f: impl Fn(T) -> R) {
+    vectorize(
+        #[inline(always)]
+        || convert(out, x, f),
+    );
+}
+
 impl<T: Copy + Default> Source<'_, T> {
     /// The element of an operand of one element.
     #[inline(always)]

@@ -8,6 +8,7 @@ use crate::program::{Action, Step};
 use crate::run::fault::Outcome;
 use crate::run::machine::Machine;
 
+mod assembly;
 mod cast;
 mod control;
 mod dot;
@@ -17,6 +18,7 @@ pub(crate) mod materialize;
 mod memory;
 mod movement;
 mod reduce;
+pub(crate) mod scan;
 mod shape;
 
 /// Executes a step: the one place where the ops of the table are told apart.
@@ -29,6 +31,10 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
             return Ok(());
         }
         Action::Reduce { axis, strategy } => return reduce::reduce(machine, step, *axis, *strategy),
+        Action::Assembly(code) => return assembly::assembly(machine, step, code),
+        Action::Scan { axis, reverse, strategy } => {
+            return scan::scan(machine, step, (*axis, *reverse), *strategy);
+        }
         Action::Fused(_) => unreachable!("a block executes a fused group with its members"),
     };
     match op {
@@ -55,6 +61,9 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::If {} => return machine.if_else(step),
         Op::Dot { .. }
         | Op::Reduce { .. }
+        | Op::InlineAsm { .. }
+        | Op::VolatileAsm { .. }
+        | Op::Scan { .. }
         | Op::Hint { .. }
         | Op::Assume {}
         | Op::Barrier {}

@@ -23,20 +23,27 @@ use super::memory::scalar_or_tile;
 
 /// A tile as `(outer, n, inner)` around the axis.
 #[derive(Clone, Copy)]
-struct Extents {
-    outer: usize,
-    n: usize,
-    inner: usize,
+pub(super) struct Extents {
+    pub outer: usize,
+    pub n: usize,
+    pub inner: usize,
+}
+
+impl Extents {
+    pub fn around(shape: &[u32], axis: usize) -> Self {
+        let product = |extents: &[u32]| extents.iter().map(|&extent| extent as usize).product();
+        Self { outer: product(&shape[..axis]), n: shape[axis] as usize, inner: product(&shape[axis + 1..]) }
+    }
+
+    /// Of the tile as rows of `inner` elements, those at these places of the axis, which may be counted from its end.
+    pub fn rows(&self, places: &[usize], reverse: bool) -> Vec<usize> {
+        let place = |place: &usize| if reverse { self.n - 1 - place } else { *place };
+        (0..self.outer).flat_map(|outer| places.iter().map(move |at| outer * self.n + place(at))).collect()
+    }
 }
 
 pub(crate) fn reduce(machine: &mut Machine<'_>, step: &Step, axis: usize, strategy: Strategy) -> Outcome {
-    let shape = machine.type_of(step.operands[0]).shape();
-    let product = |extents: &[u32]| extents.iter().map(|&extent| extent as usize).product();
-    let extents = Extents {
-        outer: product(&shape[..axis]),
-        n: shape[axis] as usize,
-        inner: product(&shape[axis + 1..]),
-    };
+    let extents = Extents::around(machine.type_of(step.operands[0]).shape(), axis);
     match strategy {
         Strategy::Kernel(combine) => {
             by_kernel(machine, step, combine, extents);

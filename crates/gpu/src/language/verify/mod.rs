@@ -96,6 +96,8 @@ impl Kinds {
                 | GpuOp::Load { .. }
                 | GpuOp::Store { .. }
                 | GpuOp::Reduce { .. }
+                | GpuOp::Scan { .. }
+                | GpuOp::ScanCarry { .. }
                 | GpuOp::MmaSync { .. }
                 | GpuOp::FmaDot { .. }
                 | GpuOp::Dealloc {}

@@ -14,7 +14,6 @@ use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Inst, Operation, Value};
 
 use super::super::{Function, GpuOp, Op, Type};
-use super::sums::{Sum, modulo};
 
 /// A slot of some memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -65,6 +64,18 @@ impl Edge {
         let is_it = |(from, _): &&(Origin, Value)| matches!(from, Origin::Value(from) if *from == value);
         self.pairs.iter().find(is_it).map(|(_, to)| *to)
     }
+}
+
+/// A value plus a constant modulo the number of slots; no value is zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Sum {
+    pub base: Option<Value>,
+    pub offset: i64,
+}
+
+/// A number modulo the number of slots; modulo 0 is as it is.
+pub fn modulo(number: i64, slots: i64) -> i64 {
+    if slots > 0 { number.rem_euclid(slots) } else { number }
 }
 
 /// What is known of the values of a function.

@@ -4,14 +4,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, Operation, Value};
 
 use super::super::{GpuOp, Op};
-use super::slots::Names;
-
-/// A value plus a constant modulo the number of slots; no value is zero.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Sum {
-    pub base: Option<Value>,
-    pub offset: i64,
-}
+use super::slots::{Names, Sum, modulo};
 
 impl Names<'_> {
     /// A scalar integer that is known.
@@ -159,8 +152,4 @@ impl Names<'_> {
         let next = self.local_sum(self.function.yielded(body)[place - 1], slots);
         (next.base == Some(parameter)).then(|| (self.sum(data.operands[place + 2], slots), next.offset))
     }
-}
-
-pub fn modulo(number: i64, slots: i64) -> i64 {
-    if slots > 0 { number.rem_euclid(slots) } else { number }
 }

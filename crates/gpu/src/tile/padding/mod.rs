@@ -115,6 +115,7 @@ impl Pad<'_> {
             OpFamily::Movement => self.gather(inst),
             OpFamily::Load | OpFamily::Store | OpFamily::Check => self.access(inst),
             OpFamily::Reduction => self.reduce(inst),
+            OpFamily::Scan => self.scan(inst),
             OpFamily::Dot => self.dot(inst),
             OpFamily::Promise => {
                 // It would be one about the padding as well.

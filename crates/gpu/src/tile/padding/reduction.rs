@@ -1,4 +1,4 @@
-//! Reductions along padded axes: the padding is neutral.
+//! Reductions and scans along padded axes: the padding is neutral.
 //!
 //! Of a sum and the like it is replaced by the neutral element. Any other combination is told which elements are there:
 //! a flag is reduced along with the tiles, and what is not there gives way to what is.
@@ -15,9 +15,27 @@ impl Pad<'_> {
     pub(super) fn reduce(&mut self, inst: Inst) {
         let data = self.function.insts[inst].clone();
         let Op::Reduce { axis } = data.op else { return self.out.push(inst) };
-        let Some((operands, valid)) = self.reduced_tiles(&data, axis as usize) else {
-            return self.out.push(inst);
-        };
+        match self.reduced_tiles(&data, axis as usize) {
+            Some((operands, valid)) => self.without_padding(inst, &data, operands, valid),
+            None => self.out.push(inst),
+        }
+    }
+
+    /// Towards the end, the padding comes last and is nobody's business; in reverse it comes first.
+    pub(super) fn scan(&mut self, inst: Inst) {
+        let data = self.function.insts[inst].clone();
+        let shape = self.shape(data.operands[0]);
+        match data.op {
+            Op::Scan { axis, reverse: true } if !shape[axis as usize].is_power_of_two() => {
+                let valid = self.valid_along(&shape, axis as usize);
+                self.without_padding(inst, &data, data.operands.clone(), valid);
+            }
+            // tidy: wildcard because the padding is refused of what is no scan
+            _ => self.out.push(inst),
+        }
+    }
+
+    fn without_padding(&mut self, inst: Inst, data: &InstData, operands: SmallVec<[Value; 4]>, valid: Value) {
         let neutral = operands.first().and_then(|tile| self.neutral(data.regions[0], *tile));
         if let (Some(neutral), &[tile]) = (neutral, &operands[..]) {
             let ty = self.function.ty(tile).clone();
@@ -28,7 +46,7 @@ impl Pad<'_> {
             self.out.push(inst);
             return;
         }
-        self.with_flag(&data, operands, valid);
+        self.with_flag(data, operands, valid);
     }
 
     /// What is reduced, with the padding in it, and where the program's elements are; none if there is no padding in it.

@@ -1,4 +1,4 @@
-//! How long compilation takes: `cargo run --release -p tilewright-gpu --example time -- sm_90 4 kernel.ir…`. The program itself
+//! How long compilation takes: `cargo run --release -p tilewright-gpu --example compile_time -- sm_90 4 kernel.ir…`. The program itself
 //! is printed with `TILEWRIGHT_DUMP=gpu`.
 
 use std::time::Instant;
@@ -10,7 +10,7 @@ const TIMES: u32 = 50;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [target, num_warps, files @ ..] = &arguments[..] else {
-        return Err("time TARGET WARPS FILES".into());
+        return Err("compile_time TARGET WARPS FILES".into());
     };
     let (target, num_warps) = (GpuTarget::named(target)?, num_warps.parse()?);
     for file in files {

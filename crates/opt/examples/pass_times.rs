@@ -1,4 +1,4 @@
-//! How long the pipeline and the analysis take on a matmul: `cargo run --release -p tilewright-opt --example time`.
+//! How long the pipeline and the analysis take on a matmul: `cargo run --release -p tilewright-opt --example pass_times`.
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,90 @@
+//! Scan of a tile along one axis with a known combine, one element after the other.
+
+use tilewright_ir::Dtype;
+
+use super::reduce::{Axis, Combine};
+use super::{Element, math32, math64, typed, typed_mut};
+
+/// Whether there is a loop for elements of this type. Narrow floats round after each step, as the region says.
+pub fn is_supported(combine: Combine, dtype: Dtype) -> bool {
+    let is_bitwise = matches!(combine, Combine::And | Combine::Or | Combine::Xor);
+    match dtype {
+        Dtype::F32 | Dtype::F64 => !is_bitwise,
+        // tidy: wildcard because all other types are alike
+        _ => dtype.is_int() && !dtype.is_bool(),
+    }
+}
+
+/// Integers of one width; only minima and maxima depend on the sign.
+macro_rules! integers {
+    ($combine:expr, $axis:ident, $out:ident, $x:ident, $signed:expr, $uint:ty, $int:ty) => {
+        match ($combine, $signed) {
+            (Combine::Min | Combine::MinNan, true) => {
+                run::<$int>($axis, typed_mut($out), typed($x), Ord::min)
+            }
+            (Combine::Max | Combine::MaxNan, true) => {
+                run::<$int>($axis, typed_mut($out), typed($x), Ord::max)
+            }
+            (combine, _) => {
+                let (out, x) = (typed_mut::<$uint>($out), typed::<$uint>($x));
+                match combine {
+                    Combine::Sum => run($axis, out, x, <$uint>::wrapping_add),
+                    Combine::Product => run($axis, out, x, <$uint>::wrapping_mul),
+                    Combine::Min | Combine::MinNan => run($axis, out, x, Ord::min),
+                    Combine::Max | Combine::MaxNan => run($axis, out, x, Ord::max),
+                    Combine::And => run($axis, out, x, |x, y| x & y),
+                    Combine::Or => run($axis, out, x, |x, y| x | y),
+                    Combine::Xor => run($axis, out, x, |x, y| x ^ y),
+                }
+            }
+        }
+    };
+}
+
+macro_rules! floats {
+    ($combine:expr, $axis:ident, $out:ident, $x:ident, $math:ident) => {{
+        let (out, x) = (typed_mut($out), typed($x));
+        match $combine {
+            Combine::Sum => run($axis, out, x, |x, y| x + y),
+            Combine::Product => run($axis, out, x, |x, y| x * y),
+            Combine::Min => run($axis, out, x, $math::min),
+            Combine::Max => run($axis, out, x, $math::max),
+            Combine::MinNan => run($axis, out, x, $math::min_nan),
+            Combine::MaxNan => run($axis, out, x, $math::max_nan),
+            Combine::And | Combine::Or | Combine::Xor => panic!("floats are not combined bitwise"),
+        }
+    }};
+}
+
+/// Scans a tile: `out[o, k, i] = x[o, 0, i] ∘ … ∘ x[o, k, i]`, and from the last element on with `reverse`.
+///
+/// Panics if a tile has the wrong length or alignment, or if [`is_supported`] says no.
+pub fn scan(combine: Combine, dtype: Dtype, (axis, reverse): (Axis, bool), out: &mut [u8], x: &[u8]) {
+    assert!(is_supported(combine, dtype), "there is a loop for these elements");
+    let axis = (axis, reverse);
+    match (dtype, dtype.bytes()) {
+        (Dtype::F32, _) => floats!(combine, axis, out, x, math32),
+        (Dtype::F64, _) => floats!(combine, axis, out, x, math64),
+        (_, 1) => integers!(combine, axis, out, x, dtype.is_signed(), u8, i8),
+        (_, 2) => integers!(combine, axis, out, x, dtype.is_signed(), u16, i16),
+        (_, 4) => integers!(combine, axis, out, x, dtype.is_signed(), u32, i32),
+        _ => integers!(combine, axis, out, x, dtype.is_signed(), u64, i64),
+    }
+}
+
+/// The scan with a combine that is inlined.
+fn run<T: Element>((axis, reverse): (Axis, bool), out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Copy) {
+    let Axis { n, inner, .. } = axis;
+    let block = (n * inner).max(1);
+    for (out, x) in out.chunks_exact_mut(block).zip(x.chunks_exact(block)) {
+        let row = |k: usize| if reverse { n - 1 - k } else { k };
+        let first = row(0) * inner;
+        out[first..first + inner].copy_from_slice(&x[first..first + inner]);
+        for k in 1..n {
+            let (before, now) = (row(k - 1) * inner, row(k) * inner);
+            for i in 0..inner {
+                out[now + i] = f(out[before + i], x[now + i]);
+            }
+        }
+    }
+}

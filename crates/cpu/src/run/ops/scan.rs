@@ -1,0 +1,158 @@
+//! `scan`: each element of a line combined with all before it.
+//!
+//! A combine region that is one function of the elementwise table is a loop over the elements, one after the other. Any other
+//! region runs on whole tiles, level by level: of two neighbouring blocks of 1, 2, 4 … elements, what the first one combines to
+//! is combined with each element of the second. A region with control flow runs element by element. Operands are
+//! never swapped, and the order depends on the extent alone.
+
+use smallvec::SmallVec;
+
+use crate::program::{BlockId, Step, Strategy};
+use crate::run::fault::Outcome;
+use crate::run::kernels::{reduce as known, scan as kernel};
+use crate::run::machine::Machine;
+use crate::run::tile::Tile;
+use crate::run::value::{Form, Value};
+use crate::types::TileType;
+
+use super::materialize::{materialize, materialize_unique, only_element};
+use super::reduce::Extents;
+
+pub(crate) fn scan(
+    machine: &mut Machine<'_>,
+    step: &Step,
+    (axis, reverse): (usize, bool),
+    strategy: Strategy,
+) -> Outcome {
+    let extents = Extents::around(machine.type_of(step.operands[0]).shape(), axis);
+    match strategy {
+        Strategy::Kernel(combine) => {
+            by_kernel(machine, step, combine, (extents, reverse));
+            Ok(())
+        }
+        Strategy::Tree => in_levels(machine, step, &step.blocks, (extents, reverse)),
+        Strategy::Sequential => sequentially(machine, step, step.blocks[0], (extents, reverse)),
+    }
+}
+
+/// The region takes one tile.
+fn by_kernel(
+    machine: &mut Machine<'_>,
+    step: &Step,
+    combine: known::Combine,
+    (extents, reverse): (Extents, bool),
+) {
+    use known::Combine as C;
+    let result = step.result();
+    let from = machine.type_of(step.operands[0]);
+    let value = machine.take(step.operands[0]);
+    let is_idempotent = !matches!(combine, C::Sum | C::Product | C::Xor);
+    if is_idempotent && matches!(value.form, Form::Uniform(_)) {
+        machine.set(result, value);
+        return;
+    }
+    let tile = materialize(from, value);
+    let axis = known::Axis { outer: extents.outer, n: extents.n, inner: extents.inner };
+    let mut out = Tile::new(tile.bytes().len());
+    kernel::scan(combine, from.dtype(), (axis, reverse), out.bytes_mut(), tile.bytes());
+    machine.set_dense(result, out);
+}
+
+/// How many elements along an axis belong to the later block of their pair, in a level: one such element takes part in it.
+pub(crate) fn later_elements(n: usize, level: usize) -> usize {
+    (0..n).filter(|place| place >> level & 1 == 1).count()
+}
+
+fn in_levels(
+    machine: &mut Machine<'_>,
+    step: &Step,
+    levels: &[BlockId],
+    (extents, reverse): (Extents, bool),
+) -> Outcome {
+    let mut tiles: SmallVec<[(Tile, &TileType); 4]> = SmallVec::new();
+    for &operand in &step.operands {
+        let ty = machine.type_of(operand);
+        let value = machine.take(operand);
+        tiles.push((materialize_unique(ty, value), ty));
+    }
+    for (level, &block) in levels.iter().enumerate() {
+        let later: Vec<usize> = (0..extents.n).filter(|place| place >> level & 1 == 1).collect();
+        let before: Vec<usize> = later.iter().map(|place| (place >> level << level) - 1).collect();
+        let [later, before] = [later, before].map(|places| extents.rows(&places, reverse));
+        let parts = |rows: &[usize]| {
+            let taken =
+                |(tile, ty): &(Tile, &TileType)| Value::dense(take(ty.size * extents.inner, tile, rows));
+            tiles.iter().map(taken).collect::<SmallVec<[Value; 4]>>()
+        };
+        let (left, right) = (parts(&before), parts(&later));
+        machine.call(block, left.into_iter().chain(right))?;
+        for (tile, ty) in tiles.iter_mut().rev() {
+            let combined = machine.pop();
+            // The region may yield a scalar of outside, whose type has not the shape of the level.
+            let shape = tilewright_ir::Shape::from([(later.len() * extents.inner) as u32]);
+            let combined = materialize(&TileType::with_shape(ty.element, shape), combined);
+            put(ty.size * extents.inner, tile, &later, &combined);
+        }
+    }
+    for ((tile, _), &result) in tiles.into_iter().zip(&step.results) {
+        machine.set_dense(result, tile);
+    }
+    Ok(())
+}
+
+/// Rows of so many bytes, one after the other.
+fn take(bytes: usize, tile: &Tile, rows: &[usize]) -> Tile {
+    let mut out = Tile::new(rows.len() * bytes);
+    for (to, row) in out.bytes_mut().chunks_exact_mut(bytes).zip(rows) {
+        to.copy_from_slice(&tile.bytes()[row * bytes..][..bytes]);
+    }
+    out
+}
+
+/// The inverse of [`take`].
+fn put(bytes: usize, tile: &mut Tile, rows: &[usize], from: &Tile) {
+    for (from, row) in from.bytes().chunks_exact(bytes).zip(rows) {
+        tile.bytes_mut()[row * bytes..][..bytes].copy_from_slice(from);
+    }
+}
+
+fn sequentially(
+    machine: &mut Machine<'_>,
+    step: &Step,
+    block: BlockId,
+    (extents, reverse): (Extents, bool),
+) -> Outcome {
+    let mut tiles: SmallVec<[(Tile, &TileType); 4]> = SmallVec::new();
+    for &operand in &step.operands {
+        let ty = machine.type_of(operand);
+        let value = machine.take(operand);
+        tiles.push((materialize_unique(ty, value), ty));
+    }
+    let Extents { outer, n, inner } = extents;
+    for place in 0..outer * inner {
+        let at = |k: usize| {
+            let k = if reverse { n - 1 - k } else { k };
+            (place / inner * n + k) * inner + place % inner
+        };
+        for k in 1..n {
+            let element = |k: usize| {
+                let index = at(k);
+                let one = move |(tile, ty): &(Tile, &TileType)| {
+                    Value::uniform(only_element(ty.size, &tile.bytes()[index * ty.size..]))
+                };
+                tiles.iter().map(one).collect::<SmallVec<[Value; 4]>>()
+            };
+            let (left, right) = (element(k - 1), element(k));
+            machine.call(block, left.into_iter().chain(right))?;
+            for (tile, ty) in tiles.iter_mut().rev() {
+                let bytes = machine.pop().scalar().to_le_bytes();
+                tile.bytes_mut()[at(k) * ty.size..][..ty.size].copy_from_slice(&bytes[..ty.size]);
+            }
+            machine.control.check()?;
+        }
+    }
+    for ((tile, _), &result) in tiles.into_iter().zip(&step.results) {
+        machine.set_dense(result, tile);
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! Block pointers and tensor descriptors: compile-time structures of a pointer, extents, strides and offsets. The IR knows
+//! neither: an access through one is an access through a tile of pointers, with a mask for what is checked.
+
+use std::sync::Arc;
+
+use tilewright_ir::Shape;
+
+/// Which of the two it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DescriptorKind {
+    /// What `tl.make_block_ptr` makes: it stands at a place of the tensor, and an access says which axes are checked.
+    BlockPointer,
+    /// What `tl.make_tensor_descriptor` makes: an access says where the block begins, and every axis is checked.
+    Tensor,
+}
+
+/// What a load gives where a block exceeds the tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Padding {
+    /// 0.
+    #[default]
+    Zero,
+    /// NaN.
+    Nan,
+}
+
+/// What is known of a block pointer or descriptor at compile time, but for the type of the elements.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct DescriptorForm {
+    /// Which of the two it is.
+    pub kind: DescriptorKind,
+    /// The shape of a block.
+    pub block_shape: Shape,
+    /// What a load through a tensor descriptor gives outside of the tensor.
+    pub padding: Padding,
+}
+
+impl DescriptorForm {
+    /// What is meant by the parts, in their order: `base`, `shape[0]`, …
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        let axes = 0..self.block_shape.len();
+        let offsets = if self.kind == DescriptorKind::BlockPointer { axes.clone() } else { 0..0 };
+        let all = |name: &'static str, axes: std::ops::Range<usize>| {
+            axes.map(move |axis| format!("{name}[{axis}]"))
+        };
+        std::iter::once("base".to_owned())
+            .chain(all("shape", axes.clone()))
+            .chain(all("strides", axes))
+            .chain(all("offsets", offsets))
+    }
+}
+
+/// A block pointer or tensor descriptor, of parts that are values or compile-time integers.
+///
+/// The base of a block pointer has been moved to the first element of the block already: what a loop moves is one
+/// pointer, and the offsets are needed for nothing but the checks.
+#[derive(Clone, Debug)]
+pub struct Descriptor<T> {
+    /// What is known of it at compile time.
+    pub form: Arc<DescriptorForm>,
+    /// A pointer; the extents of the tensor, its strides in elements, and where a block pointer stands: one an axis, each
+    /// an integer of any type.
+    parts: Vec<T>,
+}
+
+impl<T> Descriptor<T> {
+    /// One of these parts, in the order of [`DescriptorForm::names`]; `None` if that is not their number.
+    pub fn new(form: Arc<DescriptorForm>, parts: Vec<T>) -> Option<Self> {
+        (parts.len() == form.names().count()).then_some(Self { form, parts })
+    }
+
+    /// The number of axes.
+    pub fn rank(&self) -> usize {
+        self.form.block_shape.len()
+    }
+
+    /// The pointer.
+    pub fn base(&self) -> &T {
+        &self.parts[0]
+    }
+
+    /// The extents of the tensor.
+    pub fn shape(&self) -> &[T] {
+        &self.parts[1..=self.rank()]
+    }
+
+    /// The strides of the tensor.
+    pub fn strides(&self) -> &[T] {
+        &self.parts[1 + self.rank()..][..self.rank()]
+    }
+
+    /// Where a block pointer stands; empty of a descriptor.
+    pub fn offsets(&self) -> &[T] {
+        &self.parts[1 + 2 * self.rank()..]
+    }
+
+    /// All parts, in order.
+    pub fn parts(&self) -> &[T] {
+        &self.parts
+    }
+
+    /// One of the same form, of what is made of each part.
+    pub fn map<U>(&self, each: impl FnMut(&T) -> U) -> Descriptor<U> {
+        Descriptor { form: self.form.clone(), parts: self.parts.iter().map(each).collect() }
+    }
+
+    /// One of the same form, of what is made of each part; the first error.
+    pub fn try_map<U, E>(&self, each: impl FnMut(&T) -> Result<U, E>) -> Result<Descriptor<U>, E> {
+        let parts = self.parts.iter().map(each).collect::<Result<_, E>>()?;
+        Ok(Descriptor { form: self.form.clone(), parts })
+    }
+
+    /// The same, at another place of the tensor: a pointer and offsets.
+    #[must_use]
+    pub fn moved(mut self, base: T, offsets: impl IntoIterator<Item = T>) -> Self {
+        self.parts[0] = base;
+        let first = 1 + 2 * self.rank();
+        for (part, offset) in self.parts[first..].iter_mut().zip(offsets) {
+            *part = offset;
+        }
+        self
+    }
+
+    /// What it is called in messages.
+    pub fn describe(&self) -> &'static str {
+        match self.form.kind {
+            DescriptorKind::BlockPointer => "a block pointer",
+            DescriptorKind::Tensor => "a tensor descriptor",
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Operators where an operand is an object: an instance of a user's class, whose methods they are, or an object of the host
+//! (a dict, an enum, a dataclass), which the host computes with while the kernel is compiled.
+
+use ruff_python_ast::Expr;
+use tilewright_base::{Code, Span};
+
+use super::names::from_host;
+use super::{IrOperand, Lower, Lowerer, template};
+use crate::host::HostValue;
+use crate::semantic::{BinaryOperator, CompareOperator, UnaryOperator};
+use crate::value::{Constant, Operand};
+
+/// What Python's module `operator` and methods call an operator.
+fn binary_name(operator: BinaryOperator) -> &'static str {
+    match operator {
+        BinaryOperator::Add => "add",
+        BinaryOperator::Sub => "sub",
+        BinaryOperator::Mul => "mul",
+        BinaryOperator::MatMul => "matmul",
+        BinaryOperator::Div => "truediv",
+        BinaryOperator::FloorDiv => "floordiv",
+        BinaryOperator::Mod => "mod",
+        BinaryOperator::Pow => "pow",
+        BinaryOperator::Shl => "lshift",
+        BinaryOperator::Shr => "rshift",
+        BinaryOperator::And => "and_",
+        BinaryOperator::Or => "or_",
+        BinaryOperator::Xor => "xor",
+    }
+}
+
+/// What Python calls a comparison, and what it calls it with the operands exchanged.
+fn compare_names(operator: CompareOperator) -> (&'static str, &'static str) {
+    match operator {
+        CompareOperator::Eq => ("eq", "eq"),
+        CompareOperator::Ne => ("ne", "ne"),
+        CompareOperator::Lt => ("lt", "gt"),
+        CompareOperator::Le => ("le", "ge"),
+        CompareOperator::Gt => ("gt", "lt"),
+        CompareOperator::Ge => ("ge", "le"),
+    }
+}
+
+fn is_object(operand: &IrOperand) -> bool {
+    matches!(operand, Operand::Object(_) | Operand::Constant(Constant::Object(_)))
+}
+
+impl<'a> Lowerer<'a, '_, '_> {
+    /// An operand as a value of the host, if it is known at compile time.
+    pub(crate) fn host_value(&self, operand: &IrOperand) -> Option<HostValue> {
+        Some(match operand {
+            Operand::Function(function) => HostValue::Function(*function),
+            Operand::Object(object) => HostValue::Object(*object),
+            Operand::Callable(object) => HostValue::Callable(*object),
+            Operand::ConstexprFunction(object) => HostValue::ConstexprFunction(*object),
+            Operand::Language(path) => HostValue::Language(path.clone()),
+            Operand::Tuple(items) => {
+                let values: Option<Vec<HostValue>> = items.iter().map(|item| self.host_value(item)).collect();
+                HostValue::Tuple(items.with_items(values?))
+            }
+            Operand::Constant(_) | Operand::Tensor(_) => HostValue::Constant(self.as_constant(operand)?),
+            Operand::Descriptor(_)
+            | Operand::Method(..)
+            | Operand::Bound(..)
+            | Operand::Super(..)
+            | Operand::Range(_) => return None,
+        })
+    }
+
+    /// Computes with Python's own operator; nothing if no operand is an object of the host.
+    pub(crate) fn operate(
+        &mut self,
+        operator: &str,
+        operands: &[&IrOperand],
+        span: Span,
+    ) -> Option<Lower<IrOperand>> {
+        if !operands.iter().any(|operand| is_object(operand)) {
+            return None;
+        }
+        let values: Option<Vec<HostValue>> =
+            operands.iter().map(|operand| self.host_value(operand)).collect();
+        let result = self.session.host.operate(operator, &values?)?;
+        Some(result.map(from_host).map_err(|message| self.error(Code::ConstexprError, span, message)))
+    }
+
+    /// `left op right` where one is an object.
+    pub(crate) fn object_binary(
+        &mut self,
+        operator: BinaryOperator,
+        left: &IrOperand,
+        right: &IrOperand,
+        span: Span,
+    ) -> Option<Lower<IrOperand>> {
+        let name = binary_name(operator);
+        let method = name.trim_end_matches('_');
+        self.call_operator(left, &format!("__{method}__"), vec![right.clone()], span)
+            .or_else(|| self.call_operator(right, &format!("__r{method}__"), vec![left.clone()], span))
+            .or_else(|| self.operate(name, &[left, right], span))
+    }
+
+    /// A comparison where one operand is an object.
+    pub(crate) fn object_compare(
+        &mut self,
+        operator: CompareOperator,
+        left: &IrOperand,
+        right: &IrOperand,
+        span: Span,
+    ) -> Option<Lower<IrOperand>> {
+        let (name, exchanged) = compare_names(operator);
+        self.call_operator(left, &format!("__{name}__"), vec![right.clone()], span)
+            .or_else(|| self.call_operator(right, &format!("__{exchanged}__"), vec![left.clone()], span))
+            .or_else(|| self.operate(name, &[left, right], span))
+    }
+
+    /// `op value` of an object.
+    pub(crate) fn object_unary(
+        &mut self,
+        operator: UnaryOperator,
+        value: &IrOperand,
+        span: Span,
+    ) -> Option<Lower<IrOperand>> {
+        let (method, name) = match operator {
+            UnaryOperator::Plus => ("__pos__", "pos"),
+            UnaryOperator::Neg => ("__neg__", "neg"),
+            UnaryOperator::Invert => ("__invert__", "invert"),
+            UnaryOperator::Not => ("__not__", "not_"),
+        };
+        self.call_operator(value, method, Vec::new(), span).or_else(|| self.operate(name, &[value], span))
+    }
+
+    /// `value[index]` of an object.
+    pub(crate) fn object_subscript(
+        &mut self,
+        value: &IrOperand,
+        index: &'a Expr,
+        span: Span,
+    ) -> Option<Lower<IrOperand>> {
+        if template::class_of(value).is_none() && !is_object(value) {
+            return None;
+        }
+        let index = match self.expression(index) {
+            Ok(index) => index,
+            Err(reported) => return Some(Err(reported)),
+        };
+        self.call_operator(value, "__getitem__", vec![index.clone()], span)
+            .or_else(|| self.operate("getitem", &[value, &index], span))
+            .or_else(|| Some(Err(self.no_items(value, span))))
+    }
+
+    /// `item in container` where the container is an object.
+    pub(crate) fn object_contains(
+        &mut self,
+        item: &IrOperand,
+        container: &IrOperand,
+        span: Span,
+    ) -> Option<Lower<bool>> {
+        if !is_object(container) {
+            return None;
+        }
+        let result = self.operate("contains", &[container, item], span)?;
+        Some(result.map(|found| matches!(found, Operand::Constant(Constant::Bool(true)))))
+    }
+}

@@ -1,0 +1,180 @@
+//! Whether the region of a reduction commutes, so that elements may be combined in any order and not only in any nesting.
+//!
+//! A region is read as terms over the elements on its left and on its right; terms are numbered by what they are, a
+//! commutative function or a comparison by one of its two forms. It commutes if swapping left and right gives the same terms.
+//! It does, too, if it selects one side by comparing the two, whatever the outcome: then swapping the sides swaps what is
+//! selected, but where the elements are equal. Outcomes with NaN are left out: a function that compares numbers alone is not
+//! associative on them either, and one that looks after NaN does so for both sides.
+
+use rustc_hash::FxHashMap;
+use tilewright_ir::{self as ir, Block, ElementwiseFn as F, Operation, Value};
+use tilewright_layout::{Exchange, Layout, Parts, Reduction};
+
+use crate::language::{Function, GpuOp, Op};
+
+/// The most tiles whose outcomes are tried, three for each.
+const MOST_COMPARED: usize = 4;
+
+/// Whether a region gives the same with left and right swapped.
+pub fn commutes(function: &Function, region: Block) -> bool {
+    let mut terms = Terms::default();
+    let (Some(plain), Some(swapped)) =
+        (terms.region(function, region, false), terms.region(function, region, true))
+    else {
+        return false;
+    };
+    let count = function.blocks[region].parameters.len() / 2;
+    plain.iter().zip(&swapped).all(|(plain, swapped)| plain == swapped || terms.selects(*plain, count))
+}
+
+/// How the warps of a reduction tell each other what each of them has combined, if they have to: in the order of the axis, if
+/// the region does not commute.
+pub fn parts_of_reduction(
+    function: &Function,
+    region: Block,
+    layout: &Layout,
+    axis: usize,
+) -> Option<Exchange> {
+    if commutes(function, region) {
+        return Reduction::along(layout, axis).exchange;
+    }
+    Parts::along(layout, axis).map(|Parts { partials, gathered, .. }| Exchange { partials, gathered })
+}
+
+/// The number of a term.
+type Term = usize;
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Node {
+    /// An element: of which tile, and whether it is the one on the right.
+    Element(usize, bool),
+    Apply(F, Vec<Term>),
+    /// Another op, by its name and its attributes.
+    Other(String, Vec<Term>),
+}
+
+#[derive(Default)]
+struct Terms {
+    nodes: Vec<Node>,
+    numbers: FxHashMap<Node, Term>,
+}
+
+impl Terms {
+    fn add(&mut self, node: Node) -> Term {
+        *self.numbers.entry(node.clone()).or_insert_with(|| {
+            self.nodes.push(node);
+            self.nodes.len() - 1
+        })
+    }
+
+    /// The terms that a region yields; none if it has control flow.
+    fn region(&mut self, function: &Function, region: Block, is_swapped: bool) -> Option<Vec<Term>> {
+        let block = &function.blocks[region];
+        let count = block.parameters.len() / 2;
+        let mut known: FxHashMap<Value, Term> = FxHashMap::default();
+        for (place, parameter) in block.parameters.iter().enumerate() {
+            let element = Node::Element(place % count, (place >= count) != is_swapped);
+            known.insert(*parameter, self.add(element));
+        }
+        for inst in &block.insts {
+            let data = &function.insts[*inst];
+            if data.op.info().effect == ir::Effect::Terminator {
+                break;
+            }
+            let [result] = data.results[..] else { return None };
+            if !data.regions.is_empty() || data.op.info().effect != ir::Effect::Pure {
+                return None;
+            }
+            let operands: Option<Vec<Term>> =
+                data.operands.iter().map(|value| known.get(value).copied()).collect();
+            let node = match &data.op {
+                Op::Gpu(GpuOp::Elementwise { function, .. }) => normal(*function, operands?),
+                other => Node::Other(format!("{} {:?}", other.name(), other.attributes()), operands?),
+            };
+            known.insert(result, self.add(node));
+        }
+        function.yielded(region).iter().map(|value| known.get(value).copied()).collect()
+    }
+
+    /// Whether a term is one of the two elements of a tile, chosen by a comparison that tells them apart.
+    fn selects(&self, term: Term, count: usize) -> bool {
+        let Node::Apply(F::Select, operands) = &self.nodes[term] else { return false };
+        let [condition, left, right] = operands[..] else { return false };
+        let (Node::Element(tile, left), Node::Element(other, right)) =
+            (&self.nodes[left], &self.nodes[right])
+        else {
+            return false;
+        };
+        if tile != other || left == right || count > MOST_COMPARED {
+            return false;
+        }
+        (0..3_usize.pow(count as u32)).all(|number| {
+            let outcome = |tile: usize| ORDERINGS[number / 3_usize.pow(tile as u32) % 3];
+            let swapped = |tile: usize| outcome(tile).reverse();
+            let chosen = (self.holds(condition, &outcome), self.holds(condition, &swapped));
+            let is_same = outcome(*tile) == std::cmp::Ordering::Equal;
+            matches!(chosen, (Some(a), Some(b)) if a != b || is_same)
+        })
+    }
+
+    /// Whether a condition holds where the elements of each tile compare so; none if it depends on more.
+    fn holds(&self, condition: Term, outcome: &dyn Fn(usize) -> std::cmp::Ordering) -> Option<bool> {
+        let Node::Apply(function, operands) = &self.nodes[condition] else { return None };
+        let both = |f: fn(bool, bool) -> bool| {
+            Some(f(self.holds(*operands.first()?, outcome)?, self.holds(*operands.get(1)?, outcome)?))
+        };
+        let compared = || {
+            let [a, b] = operands[..] else { return None };
+            let (Node::Element(tile, left), Node::Element(other, right)) = (&self.nodes[a], &self.nodes[b])
+            else {
+                return None;
+            };
+            match (tile == other, left, right) {
+                (true, false, true) => Some(outcome(*tile)),
+                (true, true, false) => Some(outcome(*tile).reverse()),
+                (true, ..) => Some(std::cmp::Ordering::Equal),
+                (false, ..) => None,
+            }
+        };
+        match function {
+            F::Eq => Some(compared()?.is_eq()),
+            F::Ne => Some(compared()?.is_ne()),
+            F::Lt => Some(compared()?.is_lt()),
+            F::Le => Some(compared()?.is_le()),
+            F::Gt => Some(compared()?.is_gt()),
+            F::Ge => Some(compared()?.is_ge()),
+            F::And => both(|a, b| a && b),
+            F::Or => both(|a, b| a || b),
+            F::Xor => both(|a, b| a != b),
+            F::Not => Some(!self.holds(*operands.first()?, outcome)?),
+            // tidy: wildcard because no other function makes a condition of comparisons
+            _ => None,
+        }
+    }
+}
+
+const ORDERINGS: [std::cmp::Ordering; 3] =
+    [std::cmp::Ordering::Less, std::cmp::Ordering::Equal, std::cmp::Ordering::Greater];
+
+/// A function of terms, in one of the forms that mean the same.
+fn normal(function: F, mut operands: Vec<Term>) -> Node {
+    let mirrored = match function {
+        F::Gt => Some(F::Lt),
+        F::Ge => Some(F::Le),
+        F::Eq | F::Ne => {
+            operands.sort_unstable();
+            None
+        }
+        // tidy: wildcard because the table says which of the others are commutative
+        other => {
+            if other.info().commutative {
+                operands.sort_unstable();
+            }
+            None
+        }
+    };
+    if mirrored.is_some() {
+        operands.reverse();
+    }
+    Node::Apply(mirrored.unwrap_or(function), operands)
+}

@@ -1,0 +1,43 @@
+//! By which instructions the lanes of a warp work together: `redux.sync` in a reduction, `ldmatrix` for the operands of a product
+//! in shared memory.
+//!
+//! Behind the pass that lowers conversions, which says what is in shared memory and what is reduced in one warp.
+
+use tilewright_ir::Inst;
+
+use crate::language::{GpuOp, Module, Op};
+use crate::warp_instructions::{loads_matrices, warp_reduction};
+
+/// Says it of each reduction and each product.
+pub fn select_instructions(module: &mut Module) {
+    let header = &module.header;
+    for function in module.functions.values_mut() {
+        for inst in function.insts.keys().collect::<Vec<Inst>>() {
+            let data = &function.insts[inst];
+            let op = match &data.op {
+                Op::Gpu(GpuOp::Reduce { axis, scope, .. }) => {
+                    let redux = warp_reduction(header, function, data).is_some();
+                    GpuOp::Reduce { axis: *axis, scope: *scope, redux }
+                }
+                Op::Gpu(GpuOp::MmaSync { instruction, warps, precision, max_imprecise_acc, .. }) => {
+                    let count = [warps[0] as u32, warps[1] as u32];
+                    let [matrix_a, matrix_b] = [0, 1].map(|place| {
+                        let operand = function.ty(data.operands[place]);
+                        loads_matrices(header, operand, place, *instruction, count)
+                    });
+                    GpuOp::MmaSync {
+                        instruction: *instruction,
+                        warps: warps.clone(),
+                        precision: *precision,
+                        max_imprecise_acc: *max_imprecise_acc,
+                        matrix_a,
+                        matrix_b,
+                    }
+                }
+                // tidy: wildcard because each other op is one way
+                _ => continue,
+            };
+            function.insts[inst].op = op.into();
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Scans that cross warps, for [`super::conversions`]: each warp by itself, then what its runs of elements, the parts, combine
+//! to goes through shared memory, and every thread combines what is before its own part with its elements.
+//!
+//! ```text
+//! %s = scan %x {scope = block}    %p, %t = scan %x {scope = warp} ; %b = alloc ; local_store %b, %t
+//!                                 %q = local_load %b ; dealloc %b ; %s = scan_carry %p, %q
+//! ```
+//! A line of which warps hold too many runs is converted first, and its scan back.
+
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir::{Block, Inst, Value};
+use tilewright_layout::{Layout, Parts};
+
+use super::conversions::Pass;
+use crate::language::{GpuOp, LayoutId, Op, Scope, Type};
+use crate::layout_rules::{MOST_PARTS, line_layout};
+
+impl Pass<'_> {
+    /// A scan; if warps hold parts of one line, each by itself first.
+    pub(super) fn scan(&mut self, inst: Inst, block: Block) {
+        let (axis, reverse) = match self.function.insts[inst].op {
+            Op::Gpu(GpuOp::Scan { axis, reverse, scope: Scope::Block }) => (axis, reverse),
+            // tidy: wildcard because this is called for scans of the block alone
+            _ => unreachable!("a scan of the block"),
+        };
+        let layout = self.layout(self.function.insts[inst].operands[0]).clone();
+        let Some(parts) = Parts::along(&layout, axis as usize) else {
+            self.out.push(inst);
+            return;
+        };
+        self.goes_through_memory(inst);
+        if parts.count() <= MOST_PARTS {
+            self.scan_in_parts(inst, (axis, reverse), &parts);
+        } else {
+            self.scan_in_lines(inst, (axis, reverse), &layout, block);
+        }
+    }
+
+    fn scan_in_parts(&mut self, inst: Inst, (axis, reverse): (u32, bool), parts: &Parts) {
+        let operands = self.function.insts[inst].operands.clone();
+        let shape: tilewright_ir::Shape = parts.partials.output().shape().into_iter().collect();
+        let [from, to] =
+            [&parts.partials, &parts.gathered].map(|layout| self.header.layouts.add(layout.clone()));
+        let part_type = |value: &Value, layout: LayoutId, this: &Self| {
+            let tile = this.function.ty(*value).as_registers().expect("a tile");
+            Type::registers(tile.with_shape(shape.clone()), Some(layout))
+        };
+        let mut types: Vec<Type> = operands.iter().map(|value| self.function.ty(*value).clone()).collect();
+        types.extend(operands.iter().map(|value| part_type(value, from, self)));
+        let region = self.function.clone_region(self.function.insts[inst].regions[0]);
+        let op = GpuOp::Scan { axis, reverse, scope: Scope::Warp }.into();
+        let count = operands.len();
+        let loaded: Vec<Type> = operands.iter().map(|value| part_type(value, to, self)).collect();
+        let scan = self.function.create_inst(op, operands, smallvec![region], types, self.location);
+        self.out.push(scan);
+        let results = self.function.insts[scan].results.clone();
+        let totals = self.through_memory(&results[count..], (&parts.partials, &parts.gathered), loaded);
+        let data = &mut self.function.insts[inst];
+        data.op = GpuOp::ScanCarry { axis, reverse }.into();
+        data.operands = results[..count].iter().copied().chain(totals).collect();
+        self.out.push(inst);
+    }
+
+    /// A scan in a layout that suits it better.
+    fn scan_in_lines(&mut self, inst: Inst, (axis, reverse): (u32, bool), layout: &Layout, block: Block) {
+        let lines = line_layout(&layout.output().shape(), axis as usize, self.header.num_warps);
+        let data = self.function.insts[inst].clone();
+        let to = self.header.layouts.add(lines);
+        let converted: SmallVec<[Value; 4]> =
+            data.operands.iter().map(|value| self.converted(*value, to, block)).collect();
+        let types: Vec<Type> = converted.iter().map(|value| self.function.ty(*value).clone()).collect();
+        let op = GpuOp::Scan { axis, reverse, scope: Scope::Block }.into();
+        let region = self.function.clone_region(data.regions[0]);
+        let scan = self.function.create_inst(op, converted, smallvec![region], types, self.location);
+        self.scan(scan, block);
+        // The results that others know are those of the conversions back.
+        for (from, result) in self.function.insts[scan].results.clone().into_iter().zip(data.results) {
+            self.convert_to(from, result, block);
+        }
+    }
+}

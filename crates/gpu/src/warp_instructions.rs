@@ -1,0 +1,63 @@
+//! What the lanes of a warp can do by one instruction: reductions of integers (`redux.sync`), and loads of the fragments of a
+//! product from shared memory (`ldmatrix`).
+
+use tilewright_ir::{Dtype, ElementwiseFn as F};
+use tilewright_layout::{Fragment, Input, Mma, Reduction, f2};
+
+use crate::language::{Function, GpuOp, Header, InstData, MmaShape, Op, Type};
+use crate::layout_rules::{LANES, element_bits};
+use crate::target::Feature;
+
+/// The function of a reduction that all lanes of each warp can combine one register of theirs by at once, and the type of the
+/// elements.
+pub fn warp_reduction(header: &Header, function: &Function, data: &InstData) -> Option<(F, Dtype)> {
+    let Op::Gpu(GpuOp::Reduce { axis, .. }) = data.op else { return None };
+    if !header.target.features.has(Feature::Redux) {
+        return None;
+    }
+    let (name, dtype) = combining(function, data)?;
+    let layout = header.layouts.get(function.ty(*data.operands.first()?).layout()?);
+    let reduction = Reduction::along(layout, axis as usize);
+    let mut masks = f2::Columns::new();
+    for step in reduction.steps_of(Input::Lane) {
+        if step.register != 0 {
+            return None;
+        }
+        masks.push(step.lane);
+    }
+    (f2::rank(&masks) == LANES.ilog2() as usize).then_some((name, dtype))
+}
+
+/// What the region of a reduction does, if it is one function of integers that the instruction has.
+fn combining(function: &Function, reduction: &InstData) -> Option<(F, Dtype)> {
+    let region = reduction.regions[0];
+    let block = &function.blocks[region];
+    let ([x, y], [first, _]) = (&block.parameters[..], &block.insts[..]) else { return None };
+    let data = &function.insts[*first];
+    let Op::Gpu(GpuOp::Elementwise { function: name, .. }) = data.op else { return None };
+    let is_direct = data.results[..] == *function.yielded(region)
+        && (data.operands[..] == [*x, *y] || data.operands[..] == [*y, *x]);
+    let is_known = matches!(name, F::Add | F::Min | F::Max | F::And | F::Or | F::Xor);
+    let dtype = function.ty(*x).as_registers()?.dtype()?;
+    let fits = dtype.is_int() && !dtype.is_bool() && dtype.bits() <= 32;
+    (is_direct && is_known && fits).then_some((name, dtype))
+}
+
+/// Whether `ldmatrix` can load an operand of a product by `mma.sync`, 0 for A and 1 for B, from the buffer that it is in.
+pub fn loads_matrices(
+    header: &Header,
+    operand: &Type,
+    place: usize,
+    shape: MmaShape,
+    warps: [u32; 2],
+) -> bool {
+    let Some(buffer) = operand.as_memory() else { return false };
+    if !header.target.features.has(Feature::LdMatrix) {
+        return false;
+    }
+    let bits = element_bits(&buffer.tile());
+    let mma = Mma::new(shape.m, shape.n, shape.k, bits);
+    let fragment = [Fragment::A, Fragment::B][place];
+    let layout = mma.layout(fragment, &buffer.shape, warps);
+    layout.matrix_access(header.layouts.get(buffer.layout), bits).is_some()
+}

@@ -1,0 +1,299 @@
+//! Inline assembly: what its text and its constraints say, and how elements lie in its registers.
+//!
+//! Text and constraints are those of LLVM: `$0` is the first operand, outputs come before inputs, `$$` is a dollar sign. An
+//! operand is a register; elements narrower than it are packed, as many as `pack` says and fit, the first one lowest.
+
+use std::fmt;
+
+use crate::types::{Dtype, Element};
+
+/// Text and constraints of inline assembly.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AsmTemplate {
+    /// The registers that it writes.
+    pub outputs: Vec<AsmRegister>,
+    /// The registers that it reads, or which outputs they are.
+    pub inputs: Vec<AsmInput>,
+    /// The text, cut at the operands.
+    pub pieces: Vec<AsmPiece>,
+}
+
+/// A part of the text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AsmPiece {
+    /// What is written as it is.
+    Text(String),
+    /// An operand by its number: outputs, then inputs.
+    Operand(usize),
+}
+
+/// What kind of register a constraint names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AsmRegister {
+    /// `b`: a predicate.
+    Predicate,
+    /// `h` and `c`: 16 bits.
+    Bits16,
+    /// `r` and `f`: 32 bits.
+    Bits32,
+    /// `l` and `d`: 64 bits.
+    Bits64,
+}
+
+/// A register that is read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AsmInput {
+    /// One of its own.
+    Own(AsmRegister),
+    /// That of an output, by number.
+    Tied(usize),
+}
+
+/// How `pack` elements of a type lie in registers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AsmPacking {
+    /// Elements of a register.
+    pub elements: usize,
+    /// Registers of `pack` elements.
+    pub registers: usize,
+    /// Bits of a register that the elements take.
+    pub bits: u32,
+}
+
+/// What is wrong with inline assembly.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AsmError {
+    /// The text is at fault.
+    Text(String),
+    /// The constraints are at fault, or do not fit the types.
+    Constraints(String),
+}
+
+impl fmt::Display for AsmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(message) | Self::Constraints(message) => f.write_str(message),
+        }
+    }
+}
+
+type Result<T> = std::result::Result<T, AsmError>;
+
+impl AsmRegister {
+    /// How many bits it has.
+    pub fn bits(self) -> u32 {
+        match self {
+            Self::Predicate => 1,
+            Self::Bits16 => 16,
+            Self::Bits32 => 32,
+            Self::Bits64 => 64,
+        }
+    }
+
+    fn parse(letter: &str) -> Option<Self> {
+        Some(match letter {
+            "b" => Self::Predicate,
+            "h" | "c" => Self::Bits16,
+            "r" | "f" => Self::Bits32,
+            "l" | "d" => Self::Bits64,
+            _ => return None,
+        })
+    }
+
+    /// Whether it takes so many bits of elements: exactly as many, or some of 16 or 32 bits.
+    fn takes(self, bits: u32) -> bool {
+        match self {
+            Self::Predicate | Self::Bits64 => bits == self.bits(),
+            Self::Bits16 => (2..=16).contains(&bits),
+            Self::Bits32 => (2..=32).contains(&bits),
+        }
+    }
+}
+
+impl AsmPacking {
+    /// That of `pack` elements.
+    pub fn of(element: Element, pack: u32) -> Self {
+        let bits = element.value().map_or(64, Dtype::bits);
+        let most = if bits == 1 { 1 } else { (32 / bits).max(1) };
+        let elements = most.min(pack.max(1));
+        Self {
+            elements: elements as usize,
+            registers: pack.max(1).div_ceil(elements) as usize,
+            bits: bits * elements,
+        }
+    }
+}
+
+impl AsmTemplate {
+    /// Reads text and constraints.
+    pub fn parse(text: &str, constraints: &str) -> Result<Self> {
+        let (mut outputs, mut inputs) = (Vec::new(), Vec::new());
+        for constraint in constraints.split(',').map(str::trim).filter(|constraint| !constraint.is_empty()) {
+            if constraint.starts_with('~') {
+                continue;
+            }
+            let unknown = || {
+                AsmError::Constraints(format!(
+                    "the constraint `{constraint}` is none of `r`, `l`, `f`, `d`, `h`, `b`, those with `=`, or the number \
+                     of an output"
+                ))
+            };
+            if let Some(output) = constraint.strip_prefix('=') {
+                if !inputs.is_empty() {
+                    let message = format!("the output `{constraint}` stands after an input");
+                    return Err(AsmError::Constraints(message));
+                }
+                let letter = output.trim_start_matches('&');
+                outputs.push(AsmRegister::parse(letter).ok_or_else(unknown)?);
+            } else if let Ok(number) = constraint.parse::<usize>() {
+                if number >= outputs.len() {
+                    let message = format!("the constraint `{constraint}` names an output that is not there");
+                    return Err(AsmError::Constraints(message));
+                }
+                inputs.push(AsmInput::Tied(number));
+            } else {
+                inputs.push(AsmInput::Own(AsmRegister::parse(constraint).ok_or_else(unknown)?));
+            }
+        }
+        let pieces = pieces(text, outputs.len() + inputs.len())?;
+        Ok(Self { outputs, inputs, pieces })
+    }
+
+    /// The register of an input.
+    pub fn input(&self, number: usize) -> AsmRegister {
+        match self.inputs[number] {
+            AsmInput::Own(register) => register,
+            AsmInput::Tied(output) => self.outputs[output],
+        }
+    }
+
+    /// Checks that the operands are those of `pack` results and arguments of these types.
+    pub fn check(&self, results: &[Dtype], arguments: &[Element], pack: u32) -> Result<()> {
+        let results: Vec<Element> = results.iter().copied().map(Element::Value).collect();
+        let inputs: Vec<AsmRegister> = (0..self.inputs.len()).map(|number| self.input(number)).collect();
+        fits(&self.outputs, &results, pack, "output")?;
+        fits(&inputs, arguments, pack, "input")
+    }
+}
+
+fn fits(registers: &[AsmRegister], elements: &[Element], pack: u32, what: &str) -> Result<()> {
+    let needed: usize = elements.iter().map(|element| AsmPacking::of(*element, pack).registers).sum();
+    if needed != registers.len() {
+        let types: Vec<String> = elements.iter().map(ToString::to_string).collect();
+        let message = format!(
+            "the constraints have {} {what}{}, and a run of ({}) with `pack={pack}` takes {needed}",
+            registers.len(),
+            if registers.len() == 1 { "" } else { "s" },
+            types.join(", "),
+        );
+        return Err(AsmError::Constraints(message));
+    }
+    let mut rest = registers.iter();
+    for element in elements {
+        let packing = AsmPacking::of(*element, pack);
+        for register in rest.by_ref().take(packing.registers) {
+            if !register.takes(packing.bits) {
+                let message = format!(
+                    "an {what} of {} bits cannot hold {} of type {element}: {} bits",
+                    register.bits(),
+                    if packing.elements == 1 {
+                        "one element".into()
+                    } else {
+                        format!("{} elements", packing.elements)
+                    },
+                    packing.bits,
+                );
+                return Err(AsmError::Constraints(message));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The text, cut at `$0` or `${0}` or `${0:modifier}`.
+fn pieces(text: &str, operands: usize) -> Result<Vec<AsmPiece>> {
+    let mut pieces = Vec::new();
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        plain.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            plain.push('$');
+            rest = after;
+            continue;
+        }
+        let (name, after) = if let Some(inner) = rest.strip_prefix('{') {
+            let end = inner.find('}').ok_or_else(|| AsmError::Text("`${` without an end".into()))?;
+            (inner[..end].split(':').next().unwrap_or_default(), &inner[end + 1..])
+        } else {
+            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            rest.split_at(end)
+        };
+        let number: usize = name.parse().map_err(|_| {
+            AsmError::Text("a `$` without the number of an operand; a dollar sign is written `$$`".into())
+        })?;
+        if number >= operands {
+            let message = format!("`${number}` is not there: the constraints have {operands} operands");
+            return Err(AsmError::Text(message));
+        }
+        if !plain.is_empty() {
+            pieces.push(AsmPiece::Text(std::mem::take(&mut plain)));
+        }
+        pieces.push(AsmPiece::Operand(number));
+        rest = after;
+    }
+    plain.push_str(rest);
+    if !plain.is_empty() {
+        pieces.push(AsmPiece::Text(plain));
+    }
+    Ok(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_are_found_and_dollars_stay() {
+        let template = AsmTemplate::parse("add.u32 $0, ${1}, $2; // $$5", "=r,r,r").expect("it is right");
+        let text = |text: &str| AsmPiece::Text(text.into());
+        assert_eq!(
+            template.pieces,
+            [
+                text("add.u32 "),
+                AsmPiece::Operand(0),
+                text(", "),
+                AsmPiece::Operand(1),
+                text(", "),
+                AsmPiece::Operand(2),
+                text("; // $5"),
+            ]
+        );
+        assert_eq!(template.check(&[Dtype::I32], &[Element::Value(Dtype::F32); 2], 1), Ok(()));
+        assert!(template.check(&[Dtype::I64], &[Element::Value(Dtype::F32); 2], 1).is_err());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, constraints) in [
+            ("mov.u32 $0, $2;", "=r,r"),
+            ("mov.u32 $x, 1;", "=r"),
+            ("mov.u32 ${0, 1;", "=r"),
+            ("mov.u32 $0, $1;", "=r,z"),
+            ("mov.u32 $0, $1;", "r,=r"),
+            ("mov.u32 $0, $1;", "=r,1"),
+        ] {
+            assert!(AsmTemplate::parse(text, constraints).is_err(), "{text} {constraints}");
+        }
+    }
+
+    #[test]
+    fn narrow_elements_share_registers() {
+        let packing = |dtype, pack| AsmPacking::of(Element::Value(dtype), pack);
+        assert_eq!(packing(Dtype::I8, 4), AsmPacking { elements: 4, registers: 1, bits: 32 });
+        assert_eq!(packing(Dtype::I8, 1), AsmPacking { elements: 1, registers: 1, bits: 8 });
+        assert_eq!(packing(Dtype::F16, 4), AsmPacking { elements: 2, registers: 2, bits: 32 });
+        assert_eq!(packing(Dtype::F64, 2), AsmPacking { elements: 1, registers: 2, bits: 64 });
+    }
+}

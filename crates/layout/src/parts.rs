@@ -1,0 +1,68 @@
+//! A scan, or a reduction that keeps the order, in two parts: what the lanes of each warp do by themselves, and what is left
+//! between warps.
+//!
+//! The levels of a [`Scan`] below the first one that crosses warps stay in a warp: each warp combines runs of consecutive
+//! elements. A line of the axis is a sequence of such runs, its *parts*, in the order of their numbers. Some parts of a line
+//! may be in other registers of the same threads.
+
+use crate::f2::{self, Columns};
+use crate::map::Layout;
+use crate::reduce::Scan;
+use crate::space::{Input, Space, Tile};
+
+/// The runs of elements along an axis that each warp holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parts {
+    /// The levels within warps: a part has `2^levels` elements.
+    pub levels: usize,
+    /// Which part each thread has when the levels within warps are done. The tile has the axes of the source but for the one
+    /// of the scan, and a last one that counts the parts of a line.
+    pub partials: Layout,
+    /// Register `r` of `partials` is register `registers[r]` of the source.
+    pub registers: Columns,
+    /// Every thread has all parts of its lines: the parts of one line in consecutive registers.
+    pub gathered: Layout,
+}
+
+impl Parts {
+    /// The parts along an axis of a value with this layout; none if no line crosses warps.
+    ///
+    /// # Panics
+    /// If the layout does not hold every element.
+    pub fn along(layout: &Layout, axis: usize) -> Option<Self> {
+        let scan = Scan::along(layout, axis);
+        let levels = scan.steps.iter().position(|level| level.step.reach() > Input::Lane)?;
+        let count = scan.steps.len() - levels;
+        let tile = layout.output();
+        let lines = layout.remove_axis(axis);
+        let mut shape = lines.output().shape();
+        shape.push(1 << count);
+        let last = shape.len() - 1;
+        let part = |(element, line): (&u32, &u32)| line << count | tile.coordinate(*element, axis) >> levels;
+        let columns = layout.columns().iter().zip(lines.columns()).map(part).collect();
+        let all = Layout::new(*layout.input(), Tile::new(&shape), columns);
+        let free = all.free_bits(Input::Register);
+        let kept: Columns = (0..all.bits_of(Input::Register))
+            .map(|bit| 1 << bit)
+            .filter(|register| free & register == 0)
+            .collect();
+        let partials = all.without_duplicate_registers();
+        debug_assert_eq!(
+            kept.len() as u32,
+            partials.bits_of(Input::Register),
+            "bits that are not free are kept"
+        );
+        let registers = (0..partials.registers()).map(|register| f2::multiply(&kept, register)).collect();
+        let rest = partials.remove_axis(last).without_duplicate_registers();
+        let every = Layout::identity(last + 1, last, Input::Register, 1 << count);
+        let gathered = every.product(&rest.insert_axis(last));
+        debug_assert_eq!(gathered.output().bits(), partials.output().bits(), "two layouts of one tile");
+        Some(Self { levels, partials, registers, gathered })
+    }
+
+    /// How many parts a line has.
+    pub fn count(&self) -> u32 {
+        let tile = self.partials.output();
+        tile.size(tile.rank() - 1)
+    }
+}

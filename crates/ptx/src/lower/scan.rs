@@ -1,0 +1,310 @@
+//! Scans, and reductions that keep the order: in each thread its registers, then the lanes of a warp by shuffles, level by
+//! level; and the last step of a scan between warps.
+//!
+//! Each level joins two neighbouring blocks of elements. A thread knows what its own block combines to, and what is before
+//! it in the blocks so far, the carry, which its elements are combined with in the end:
+//! ```text
+//! for each level:
+//!     other = what the partner's block combines to
+//!     if own block is later: carry = combine(other, carry), own = combine(other, own)
+//!     else:                  own = combine(own, other)
+//! ```
+//! The lowest levels, those of neighbouring registers, are one loop over the registers.
+
+use tilewright_base::Diagnostic;
+use tilewright_gpu::commutes;
+use tilewright_gpu::language::Scope;
+use tilewright_ir::{Inst, Value};
+use tilewright_layout::{Input, Layout, Parts, Scan, ScanStep, f2::Span};
+
+use super::builder::{Scalar, Width};
+use super::integer::Bitwise;
+use super::reduce::Elements;
+use super::{Lowered, Lowering};
+use crate::isa::Comparison;
+
+/// A scan, or a reduction in order, along an axis of tiles in a layout.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'a> {
+    pub inst: Inst,
+    pub tiles: &'a [Value],
+    pub layout: &'a Layout,
+    pub axis: usize,
+    pub reverse: bool,
+}
+
+/// What the registers have after the levels within a warp.
+pub(super) struct Scanned {
+    /// Each register combined with those before it in its run.
+    own: Vec<Elements>,
+    /// Of each register, the one that stands for its run.
+    pub run: Vec<u32>,
+    /// By the number of such a register, what the block combines to.
+    pub totals: Vec<Elements>,
+    /// By the number of such a register, what is before the run in its block, and whether there is anything.
+    carries: Vec<(Scalar, Elements)>,
+}
+
+impl Lowering<'_> {
+    pub(super) fn lower_scan(
+        &mut self,
+        inst: Inst,
+        tiles: &[Value],
+        (axis, reverse): (usize, bool),
+        scope: Scope,
+    ) -> Lowered {
+        let layout = self.layout(tiles[0]);
+        let parts = Parts::along(layout, axis);
+        if scope == Scope::Block && parts.is_some() {
+            return Err(self.unsupported(inst, "a scan between warps that is not lowered"));
+        }
+        let line = Line { inst, tiles, layout, axis, reverse };
+        let scanned = self.scan_levels(line, parts.as_ref().map(|parts| parts.levels))?;
+        let mut values = Vec::with_capacity(scanned.own.len());
+        for (register, own) in scanned.own.iter().enumerate() {
+            let (has, carry) = &scanned.carries[scanned.run[register] as usize];
+            values.push(self.combine_if((inst, tiles), *has, [carry, own], own)?);
+        }
+        let results = self.kernel.insts[inst].results.clone();
+        let (prefixes, totals) = results.split_at(tiles.len());
+        for (place, result) in prefixes.iter().enumerate() {
+            self.set(*result, values.iter().map(|value| value[place]).collect::<Vec<_>>());
+        }
+        for (place, result) in totals.iter().enumerate() {
+            let registers = &parts.as_ref().expect("only a scan in parts has totals").registers;
+            let run = |register: &u32| scanned.run[*register as usize] as usize;
+            let own = registers.iter().map(|register| scanned.totals[run(register)][place]);
+            self.set(*result, own.collect::<Vec<_>>());
+        }
+        Ok(())
+    }
+
+    /// The levels within warps: the first so many, or all.
+    pub(super) fn scan_levels(
+        &mut self,
+        line: Line<'_>,
+        count: Option<usize>,
+    ) -> Result<Scanned, Box<Diagnostic>> {
+        let Line { inst, tiles, layout, axis, reverse } = line;
+        let scan = Scan::along(layout, axis);
+        let levels = &scan.steps[..count.unwrap_or(scan.steps.len())];
+        let columns: Vec<_> = tiles.iter().map(|&tile| self.get(tile)).collect();
+        let own: Vec<Elements> = (0..layout.registers() as usize)
+            .map(|register| columns.iter().map(|column| column[register]).collect())
+            .collect();
+        let threads = |level: &ScanStep| {
+            layout.input().part(level.later, Input::Lane) | layout.input().part(level.later, Input::Warp)
+        };
+        let is_within = |level: &&ScanStep| level.step.lane == 0 && threads(level) == 0;
+        let (runs, rest) = levels.split_at(levels.iter().take_while(is_within).count());
+        let mut scanned = self.scan_registers(line, runs, own)?;
+        let is_commutative = commutes(self.kernel, self.kernel.insts[inst].regions[0]);
+        for level in rest {
+            self.join_blocks((inst, tiles), level, &mut scanned, (layout, reverse, is_commutative))?;
+        }
+        Ok(scanned)
+    }
+
+    /// The runs of neighbouring registers.
+    fn scan_registers(
+        &mut self,
+        line: Line<'_>,
+        levels: &[ScanStep],
+        mut own: Vec<Elements>,
+    ) -> Result<Scanned, Box<Diagnostic>> {
+        // The register of the run at a place: the steps of the bits of its number.
+        let at = |first: u32, place: u32| {
+            let bits = levels.iter().enumerate().filter(|(bit, _)| place >> bit & 1 == 1);
+            bits.fold(first, |register, (_, level)| register ^ level.step.register)
+        };
+        let is_first = |register: u32| {
+            levels.iter().all(|level| {
+                (register & line.layout.input().part(level.later, Input::Register)).count_ones() % 2 == 0
+            })
+        };
+        let length = 1 << levels.len();
+        let mut run = vec![0; own.len()];
+        let mut totals = own.clone();
+        for first in (0..own.len() as u32).filter(|register| is_first(*register)) {
+            let order =
+                (0..length).map(|place| at(first, if line.reverse { length - 1 - place } else { place }));
+            let mut before: Option<Elements> = None;
+            for register in order {
+                run[register as usize] = first;
+                if let Some(before) = before {
+                    own[register as usize] = self.combine(line.inst, &before, &own[register as usize])?;
+                }
+                before = Some(own[register as usize].clone());
+            }
+            totals[first as usize] = before.expect("a run has a register");
+        }
+        let carries = totals.iter().map(|total| (Scalar::FALSE, total.clone())).collect();
+        Ok(Scanned { own, run, totals, carries })
+    }
+
+    /// One level above the runs.
+    fn join_blocks(
+        &mut self,
+        (inst, tiles): (Inst, &[Value]),
+        level: &ScanStep,
+        scanned: &mut Scanned,
+        (layout, reverse, is_commutative): (&Layout, bool, bool),
+    ) -> Lowered {
+        let part = |input| layout.input().part(level.later, input);
+        let (registers, lanes, warps) = (part(Input::Register), part(Input::Lane), part(Input::Warp));
+        let dynamic = if lanes | warps == 0 { Scalar::FALSE } else { self.parity(lanes, warps) };
+        let before = scanned.totals.clone();
+        let firsts: Vec<u32> = (0..scanned.run.len() as u32)
+            .filter(|register| scanned.run[*register as usize] == *register)
+            .collect();
+        for register in firsts {
+            let is_odd = (register & registers).count_ones() % 2 == 1;
+            let later = dynamic.plus(Width::Pred, u64::from(is_odd != reverse));
+            let own = &before[register as usize];
+            let partner = &before[(register ^ level.step.register) as usize];
+            let other = if level.step.lane == 0 {
+                partner.clone()
+            } else {
+                self.shuffle_elements(tiles, partner, level.step.lane)
+            };
+            let (has, carry) = scanned.carries[register as usize].clone();
+            if later != Scalar::FALSE {
+                let joined = self.combine_if((inst, tiles), has, [&other, &carry], &other)?;
+                let carry = self.select_elements(tiles, later, &joined, &carry);
+                let has = self.builder.bitwise(Bitwise::Or, Width::Pred, has, later);
+                scanned.carries[register as usize] = (has, carry);
+            }
+            scanned.totals[register as usize] = if is_commutative {
+                self.combine(inst, own, &other)?
+            } else {
+                let left = self.select_elements(tiles, later, &other, own);
+                let right = self.select_elements(tiles, later, own, &other);
+                self.combine(inst, &left, &right)?
+            };
+        }
+        Ok(())
+    }
+
+    /// Two elements combined where there are both, else another one.
+    fn combine_if(
+        &mut self,
+        (inst, tiles): (Inst, &[Value]),
+        has_both: Scalar,
+        [left, right]: [&Elements; 2],
+        otherwise: &Elements,
+    ) -> Result<Elements, Box<Diagnostic>> {
+        if has_both == Scalar::FALSE {
+            return Ok(otherwise.clone());
+        }
+        let joined = self.combine(inst, left, right)?;
+        Ok(self.select_elements(tiles, has_both, &joined, otherwise))
+    }
+
+    /// The first elements where a condition holds, else the second.
+    fn select_elements(
+        &mut self,
+        tiles: &[Value],
+        condition: Scalar,
+        a: &Elements,
+        b: &Elements,
+    ) -> Elements {
+        let pairs = a.iter().zip(b).zip(tiles);
+        pairs.map(|((a, b), &tile)| self.builder.select(self.width(tile), condition, *a, *b)).collect()
+    }
+
+    /// The scan between warps, of scans in parts and of what all parts combine to.
+    pub(super) fn lower_scan_carry(
+        &mut self,
+        inst: Inst,
+        operands: &[Value],
+        axis: usize,
+        reverse: bool,
+    ) -> Lowered {
+        let (tiles, parts) = operands.split_at(operands.len() / 2);
+        let layout = self.layout(tiles[0]);
+        let gathered = self.layout(parts[0]);
+        let levels = Parts::along(layout, axis).expect("the verifier checks that there are parts").levels;
+        let tile = layout.output();
+        let number = |place: u32| tile.coordinate(layout.apply(place), axis) >> levels;
+        let bit = |input, bit: u32| layout.input().place(&[(input, 1 << bit)]);
+        let images: Vec<u32> = [Input::Lane, Input::Warp]
+            .into_iter()
+            .flat_map(|input| (0..layout.bits_of(input)).map(move |number| bit(input, number)))
+            .map(number)
+            .collect();
+        let own_part = self.linear(&images);
+        let reached = images.iter().fold(0, |any, image| any | image);
+        let count = 1 << (tile.bits_of(axis) as usize - levels);
+        let first = if reverse { count - 1 } else { 0 };
+        let span = Span::of(gathered.bases(Input::Register));
+        let lines = layout.remove_axis(axis);
+        let columns: Vec<_> = parts.iter().map(|&part| self.get(part)).collect();
+        let prefixes: Vec<_> = tiles.iter().map(|&tile| self.get(tile)).collect();
+        let mut values = Vec::with_capacity(layout.registers() as usize);
+        for register in 0..layout.registers() {
+            let place = layout.input().place(&[(Input::Register, register)]);
+            let line = lines.apply(place) * count;
+            let totals = (0..count).map(|part| {
+                let register = span.solve(line | part ^ first).expect("a thread has all parts of its lines");
+                columns.iter().map(|column| column[register as usize]).collect()
+            });
+            let totals: Vec<Elements> = totals.collect();
+            let fixed = number(place) ^ first;
+            let carries = self.exclusive(inst, totals)?;
+            let carry = self.choose(tiles, &carries, (own_part, reached), fixed);
+            let has = if fixed & !reached != 0 {
+                Scalar::TRUE
+            } else {
+                let none = Scalar::constant(fixed.into());
+                self.builder.compare(Width::B32, true, Comparison::Ne, own_part, none)
+            };
+            let own: Elements = prefixes.iter().map(|column| column[register as usize]).collect();
+            values.push(match carry {
+                Some(carry) => self.combine_if((inst, tiles), has, [&carry, &own], &own)?,
+                None => own,
+            });
+        }
+        for (place, result) in self.kernel.insts[inst].results.clone().into_iter().enumerate() {
+            self.set(result, values.iter().map(|value| value[place]).collect::<Vec<_>>());
+        }
+        Ok(())
+    }
+
+    /// Of each part what is before it; nothing is before the first one.
+    fn exclusive(
+        &mut self,
+        inst: Inst,
+        totals: Vec<Elements>,
+    ) -> Result<Vec<Option<Elements>>, Box<Diagnostic>> {
+        let mut before: Option<Elements> = None;
+        let mut all = Vec::with_capacity(totals.len());
+        for total in totals {
+            let next = match &before {
+                Some(before) => self.combine(inst, before, &total)?,
+                None => total,
+            };
+            all.push(before.replace(next));
+        }
+        Ok(all)
+    }
+
+    /// The element whose number is the fixed one, XOR-ed with what a thread has in the bits that it reaches.
+    fn choose(
+        &mut self,
+        tiles: &[Value],
+        elements: &[Option<Elements>],
+        (own, reached): (Scalar, u32),
+        fixed: u32,
+    ) -> Option<Elements> {
+        if reached == 0 {
+            return elements[fixed as usize].clone();
+        }
+        let bit = 1 << reached.ilog2();
+        let unset = self.choose(tiles, elements, (own, reached ^ bit), fixed);
+        let set = self.choose(tiles, elements, (own, reached ^ bit), fixed ^ bit);
+        let (Some(unset), Some(set)) = (unset.clone(), set.clone()) else { return unset.or(set) };
+        let own = self.builder.bitwise(Bitwise::And, Width::B32, own, Scalar::constant(bit.into()));
+        let is_set = self.builder.compare(Width::B32, true, Comparison::Ne, own, Scalar::constant(0));
+        Some(self.select_elements(tiles, is_set, &set, &unset))
+    }
+}

@@ -1,0 +1,71 @@
+//! Address folding: a register that is another plus a constant, as the base of an address, is the other with the constant in the
+//! offset.
+
+use rustc_hash::FxHashMap;
+
+use super::regions::{Changes, Regions, Writes};
+use super::{LineKind, Listing};
+use crate::isa::{AddressBase, Immediate, Instruction, RegisterId, ScalarType, Source};
+
+/// A register plus a constant.
+#[derive(Clone, Copy)]
+struct Sum {
+    base: RegisterId,
+    offset: i64,
+    /// When it was computed.
+    time: u32,
+}
+
+pub(super) fn run(listing: &mut Listing) {
+    let Some(regions) = Regions::of(listing) else { return };
+    let writes = Writes::of(listing);
+    let mut changes = Changes::new(&writes, &regions);
+    let mut sums: FxHashMap<RegisterId, Sum> = FxHashMap::default();
+    let mut walk = regions.walk();
+    for (index, line) in listing.lines.iter_mut().enumerate() {
+        let index = index as u32;
+        while let Some(step) = walk.step(index) {
+            changes.pass(step, index);
+        }
+        if let LineKind::Instruction(guard, instruction) = &mut line.kind {
+            let sum =
+                sum(instruction).filter(|(d, base, _)| guard.is_none() && writes.is_once(*d) && d != base);
+            if let Some((d, base, offset)) = sum {
+                let found = sums.get(&base).filter(|sum| changes.is_since(sum.base, sum.time)).copied();
+                let inner = found.unwrap_or(Sum { base, offset: 0, time: index });
+                if let Some(offset) = inner.offset.checked_add(offset) {
+                    sums.insert(d, Sum { offset, ..inner });
+                }
+            } else if !sums.is_empty() {
+                instruction.map_addresses(|address| {
+                    let AddressBase::Register(register) = address.base else { return };
+                    let Some(sum) = sums.get(&register) else { return };
+                    let offset = address.offset.checked_add(sum.offset);
+                    // The offset is a number of 32 bits.
+                    let offset = offset.filter(|offset| i32::try_from(*offset).is_ok());
+                    if let Some(offset) = offset
+                        && changes.is_since(sum.base, sum.time)
+                    {
+                        (address.base, address.offset) = (AddressBase::Register(sum.base), offset);
+                    }
+                });
+            }
+        }
+        changes.write(index);
+    }
+}
+
+/// Result, register and constant of a sum of integers.
+fn sum(instruction: &Instruction) -> Option<(RegisterId, RegisterId, i64)> {
+    let Instruction::Add(add) = instruction else { return None };
+    let is_integer = matches!(add.ty, ScalarType::S32 | ScalarType::U32 | ScalarType::S64 | ScalarType::U64);
+    if !is_integer || add.carry_out || add.saturate {
+        return None;
+    }
+    match (add.a, add.b) {
+        (Source::Register(base), Source::Immediate(Immediate::Integer(offset))) => {
+            Some((add.d, base, offset))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,141 @@
+//! Optimisations of the code of one thread: passes from a listing to a listing, one file each. [`PASSES`] is the order.
+//!
+//! `lower` writes down what each op asks for, again and again; what is the same, what does not change in a loop, what is an
+//! offset of an address and what nobody reads is found here. `regions.rs` says which statements run together, `effects.rs` what
+//! may be moved or left out.
+
+mod address_folding;
+mod dead_code;
+mod effects;
+mod licm;
+mod regions;
+mod value_numbering;
+
+use tilewright_ir as ir;
+
+use crate::isa::{
+    Access, Function, Instruction, LabelId, Predicate, RegisterId, Statement, StatementKind, Verbatim,
+};
+
+/// A statement, and where in the source it comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// The statement.
+    pub kind: LineKind,
+    /// Where it comes from.
+    pub location: Option<ir::Location>,
+    /// Whether it may be executed where the program would not execute it, or once for two times.
+    pub is_pure: bool,
+}
+
+/// What a statement is.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are instructions")]
+pub(crate) enum LineKind {
+    /// A label.
+    Label(LabelId),
+    /// An instruction with its guard.
+    Instruction(Option<Predicate>, Instruction),
+    /// Text that is written as it is, and whether it does something besides writing its registers.
+    Verbatim(Vec<Verbatim>, bool),
+}
+
+/// The code of a kernel before it is a function of a module.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// The statements, in order.
+    pub lines: Vec<Line>,
+    /// How many registers there are.
+    pub registers: usize,
+}
+
+/// A pass.
+struct Pass {
+    /// Its name in tests.
+    name: &'static str,
+    run: fn(&mut Listing),
+}
+
+/// The passes, in their order. Addresses come first, since that leaves sums that nobody reads; what is dead is not moved; what
+/// was moved is numbered with what was there.
+const PASSES: &[Pass] = &[
+    Pass { name: "address_folding", run: address_folding::run },
+    Pass { name: "dead_code", run: dead_code::run },
+    Pass { name: "licm", run: licm::run },
+    Pass { name: "value_numbering", run: value_numbering::run },
+];
+
+/// Runs all passes.
+pub(crate) fn run(listing: &mut Listing) {
+    for pass in PASSES {
+        (pass.run)(listing);
+    }
+}
+
+/// Runs the pass of this name on a function, which loses its comments and positions in the source. False if there is none.
+pub fn run_on(name: &str, function: &mut Function) -> bool {
+    let Some(pass) = PASSES.iter().find(|pass| pass.name == name) else { return false };
+    let body = function.body.take().unwrap_or_default();
+    let lines = body.into_iter().filter_map(|statement| Line::of_text(statement.kind)).collect();
+    let mut listing = Listing { lines, registers: function.registers.len() };
+    (pass.run)(&mut listing);
+    function.body = Some(listing.lines.into_iter().map(Statement::from).collect());
+    true
+}
+
+impl Line {
+    /// A statement of a text; none of what is no code.
+    fn of_text(kind: StatementKind) -> Option<Self> {
+        let kind = match kind {
+            StatementKind::Label(label) => LineKind::Label(label),
+            StatementKind::Instruction { guard, instruction } => LineKind::Instruction(guard, instruction),
+            // Nobody can say what it does.
+            StatementKind::Verbatim(parts) => LineKind::Verbatim(parts, true),
+            StatementKind::Location(_) | StatementKind::Pragma(_) | StatementKind::Comment(_) => return None,
+        };
+        let is_pure = match &kind {
+            LineKind::Instruction(None, instruction) => effects::is_pure(instruction),
+            LineKind::Instruction(Some(_), _) | LineKind::Label(_) | LineKind::Verbatim(..) => false,
+        };
+        Some(Self { kind, location: None, is_pure })
+    }
+
+    /// The instruction, unless it is a label or text.
+    fn instruction(&self) -> Option<&Instruction> {
+        match &self.kind {
+            LineKind::Instruction(_, instruction) => Some(instruction),
+            LineKind::Label(_) | LineKind::Verbatim(..) => None,
+        }
+    }
+
+    /// Calls back with each register, that of the guard too, and what is done to it.
+    fn visit_registers(&self, mut each: impl FnMut(RegisterId, Access)) {
+        match &self.kind {
+            LineKind::Label(_) => {}
+            LineKind::Instruction(guard, instruction) => {
+                if let Some(guard) = guard {
+                    each(guard.register, Access::Read);
+                }
+                instruction.visit_registers(each);
+            }
+            LineKind::Verbatim(parts, _) => {
+                for part in parts {
+                    if let Verbatim::Register(register, access) = part {
+                        each(*register, *access);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl From<Line> for Statement {
+    fn from(line: Line) -> Self {
+        let kind = match line.kind {
+            LineKind::Label(label) => StatementKind::Label(label),
+            LineKind::Instruction(guard, instruction) => StatementKind::Instruction { guard, instruction },
+            LineKind::Verbatim(parts, _) => StatementKind::Verbatim(parts),
+        };
+        Self { kind, line: 0 }
+    }
+}

@@ -1,0 +1,268 @@
+//! Which statements run together, read from the jumps of a listing: loops and branches, nested. And where registers are
+//! written.
+//!
+//! A label that is jumped to from below begins a loop, which ends at the last such jump. A jump from above to right behind a loop
+//! that stands before its label is the test whether the loop is entered, and belongs to the loop. Any other jump forward makes what it
+//! passes over a branch, but for one that leaves a loop: there the loop ends anyway.
+
+use cranelift_entity::EntityRef;
+
+use super::{LineKind, Listing};
+use crate::isa::{Access, Instruction, LabelId, RegisterId};
+
+/// What a region is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RegionKind {
+    /// It may run again.
+    Loop,
+    /// It may be passed over.
+    Branch,
+}
+
+/// Consecutive lines, from the first to before the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Region {
+    pub kind: RegionKind,
+    pub start: u32,
+    pub end: u32,
+    /// The innermost region around it.
+    pub parent: Option<u32>,
+}
+
+/// The regions of a listing, each behind those that it is in.
+#[derive(Debug, Default)]
+pub(super) struct Regions(pub Vec<Region>);
+
+impl Region {
+    pub fn holds(&self, line: u32) -> bool {
+        self.start <= line && line < self.end
+    }
+}
+
+impl Regions {
+    /// The regions; none if jumps cross each other.
+    pub fn of(listing: &Listing) -> Option<Self> {
+        let mut labels: Vec<(LabelId, u32)> = Vec::new();
+        let mut jumps: Vec<(u32, LabelId)> = Vec::new();
+        for (index, line) in listing.lines.iter().enumerate() {
+            match &line.kind {
+                LineKind::Label(label) => labels.push((*label, index as u32)),
+                LineKind::Instruction(_, Instruction::Bra(jump)) => jumps.push((index as u32, jump.target.0)),
+                LineKind::Instruction(_, Instruction::BrxIdx(_)) => return None,
+                LineKind::Instruction(..) | LineKind::Verbatim(..) => {}
+            }
+        }
+        labels.sort_unstable_by_key(|(label, _)| label.index());
+        let place = |label: LabelId| {
+            let found = labels.binary_search_by_key(&label.index(), |(label, _)| label.index());
+            found.ok().map(|index| labels[index].1)
+        };
+        let jumps: Vec<(u32, u32)> =
+            jumps.into_iter().map(|(from, label)| Some((from, place(label)?))).collect::<Option<_>>()?;
+        let mut loops: Vec<Region> = Vec::new();
+        for &(from, to) in jumps.iter().filter(|(from, to)| to <= from) {
+            match loops.iter_mut().find(|known| known.start == to) {
+                Some(known) => known.end = known.end.max(from + 1),
+                None => loops.push(Region { kind: RegionKind::Loop, start: to, end: from + 1, parent: None }),
+            }
+        }
+        let mut branches = Vec::new();
+        for &(from, to) in jumps.iter().filter(|(from, to)| to > from) {
+            if let Some(entered) = loops.iter_mut().find(|known| known.start == from + 1 && known.end == to) {
+                entered.start = from;
+                continue;
+            }
+            let left = loops.iter().filter(|known| known.holds(from) && known.end <= to);
+            let start = left.map(|known| known.end).max().unwrap_or(from + 1);
+            if start < to {
+                branches.push(Region { kind: RegionKind::Branch, start, end: to, parent: None });
+            }
+        }
+        loops.append(&mut branches);
+        Self::nested(loops)
+    }
+
+    /// Finds out which region is in which.
+    fn nested(mut regions: Vec<Region>) -> Option<Self> {
+        regions.sort_by_key(|region| (region.start, std::cmp::Reverse(region.end)));
+        let mut around: Vec<u32> = Vec::new();
+        for index in 0..regions.len() {
+            let own = regions[index];
+            while around.last().is_some_and(|&outer| regions[outer as usize].end <= own.start) {
+                around.pop();
+            }
+            regions[index].parent = around.last().copied();
+            if around.last().is_some_and(|&outer| regions[outer as usize].end < own.end) {
+                return None;
+            }
+            around.push(index as u32);
+        }
+        Some(Self(regions))
+    }
+
+    /// The innermost region of each line, by a walk over the lines in order.
+    pub fn walk(&self) -> RegionWalk<'_> {
+        RegionWalk { regions: &self.0, next: 0, current: None }
+    }
+}
+
+/// Where a walk over the lines is.
+pub(super) struct RegionWalk<'a> {
+    regions: &'a [Region],
+    next: u32,
+    current: Option<u32>,
+}
+
+/// What changes from a line to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// A region ends before the line.
+    Leave(u32),
+    /// A region begins with the line.
+    Enter(u32),
+}
+
+impl RegionWalk<'_> {
+    /// The next region that ends or begins at this line; lines are asked for in order, each until there is none.
+    pub fn step(&mut self, line: u32) -> Option<Step> {
+        if let Some(current) = self.current
+            && self.regions[current as usize].end <= line
+        {
+            self.current = self.regions[current as usize].parent;
+            return Some(Step::Leave(current));
+        }
+        let next = self.next;
+        if self.regions.get(next as usize).is_some_and(|region| region.start == line) {
+            (self.current, self.next) = (Some(next), next + 1);
+            return Some(Step::Enter(next));
+        }
+        None
+    }
+
+    /// The innermost region of the line.
+    pub fn current(&self) -> Option<u32> {
+        self.current
+    }
+}
+
+/// Where registers are written.
+#[derive(Debug)]
+pub(super) struct Writes {
+    /// Of each register how often it is written: 0, 1, or 2 for more.
+    counts: Vec<u8>,
+    /// The registers that are written more than once, with the lines that do it, in order.
+    again: Vec<(RegisterId, u32)>,
+}
+
+impl Writes {
+    pub fn of(listing: &Listing) -> Self {
+        let mut counts = vec![0_u8; listing.registers];
+        let mut is_asynchronous = false;
+        for line in &listing.lines {
+            is_asynchronous |= matches!(line.instruction(), Some(Instruction::Wgmma(_)));
+            line.visit_registers(|register, access| {
+                if access != Access::Read {
+                    let count = &mut counts[register.index()];
+                    *count = (*count + 1).min(2);
+                }
+            });
+        }
+        let mut writes = Self { counts, again: Vec::new() };
+        if writes.counts.contains(&2) || is_asynchronous {
+            writes.find_again(listing);
+        }
+        writes
+    }
+
+    fn find_again(&mut self, listing: &Listing) {
+        // The sums of asynchronous products are there when they were waited for.
+        let mut sums: Vec<RegisterId> = Vec::new();
+        for line in &listing.lines {
+            if let Some(Instruction::Wgmma(product)) = line.instruction() {
+                sums.extend(&product.d.0);
+            }
+        }
+        sums.sort_unstable_by_key(|register| register.index());
+        sums.dedup();
+        for register in &sums {
+            self.counts[register.index()] = 2;
+        }
+        for (index, line) in listing.lines.iter().enumerate() {
+            let (counts, again) = (&self.counts, &mut self.again);
+            line.visit_registers(|register, access| {
+                if access != Access::Read && counts[register.index()] == 2 {
+                    again.push((register, index as u32));
+                }
+            });
+            if let Some(Instruction::WgmmaWaitGroup(_)) = line.instruction() {
+                again.extend(sums.iter().map(|&register| (register, index as u32)));
+            }
+        }
+    }
+
+    /// Whether a register is written by one line.
+    pub fn is_once(&self, register: RegisterId) -> bool {
+        self.counts[register.index()] == 1
+    }
+
+    /// Whether no line writes a register.
+    pub fn is_never(&self, register: RegisterId) -> bool {
+        self.counts[register.index()] == 0
+    }
+
+    /// The writes of a region to registers that are written more than once.
+    pub fn again_in(&self, region: Region) -> &[(RegisterId, u32)] {
+        let first = self.again.partition_point(|(_, line)| *line < region.start);
+        let last = self.again.partition_point(|(_, line)| *line < region.end);
+        &self.again[first..last]
+    }
+
+    /// The registers that are written more than once and by this line.
+    pub fn again_at(&self, line: u32) -> &[(RegisterId, u32)] {
+        let Some((_, last)) = self.again.last() else { return &[] };
+        if *last < line {
+            return &[];
+        }
+        let first = self.again.partition_point(|(_, other)| *other < line);
+        let last = self.again.partition_point(|(_, other)| *other <= line);
+        &self.again[first..last]
+    }
+}
+
+/// Since when registers that are written more than once have what they have, on a walk over the lines.
+pub(super) struct Changes<'a> {
+    writes: &'a Writes,
+    regions: &'a Regions,
+    since: Vec<u32>,
+}
+
+impl<'a> Changes<'a> {
+    pub fn new(writes: &'a Writes, regions: &'a Regions) -> Self {
+        let registers = if writes.again.is_empty() { 0 } else { writes.counts.len() };
+        Self { writes, regions, since: vec![0; registers] }
+    }
+
+    /// At a line where a region begins or ends, what is written in it is not what it was: before the first time around a
+    /// loop, or since the branch that was perhaps passed over.
+    pub fn pass(&mut self, step: Step, line: u32) {
+        let region = match step {
+            Step::Enter(region) if self.regions.0[region as usize].kind == RegionKind::Branch => return,
+            Step::Enter(region) | Step::Leave(region) => self.regions.0[region as usize],
+        };
+        for &(register, _) in self.writes.again_in(region) {
+            self.since[register.index()] = line;
+        }
+    }
+
+    /// After a line.
+    pub fn write(&mut self, line: u32) {
+        for &(register, _) in self.writes.again_at(line) {
+            self.since[register.index()] = line + 1;
+        }
+    }
+
+    /// Whether a register has what it had before `line`.
+    pub fn is_since(&self, register: RegisterId, line: u32) -> bool {
+        self.since.get(register.index()).is_none_or(|since| *since <= line)
+    }
+}

@@ -1,0 +1,234 @@
+"""Measuring how long a function takes: on a GPU by events, elsewhere by the clock of the host.
+
+On a GPU the second-level cache is written over before each run, so that a run finds none of its data there, and nothing
+waits for the GPU until all runs are on their way. Elsewhere a run has ended when the function returns; caches are left
+as they are, since a program that runs on the processor finds them so as well. The simulator is measured by the clock
+of the host too: that is the time of the simulation.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright import _native
+
+_FEWEST = 1
+_MOST = 100_000
+"""How often a function is run, however fast it is."""
+
+
+def quantile(samples: Sequence[float], fraction: float) -> float:
+    """A quantile, between two samples by linear interpolation."""
+    ordered = sorted(samples)
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"a quantile is between 0 and 1, not {fraction}")
+    place = fraction * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    # Equal neighbours stay what they are, infinities too.
+    if ordered[low] == ordered[high]:
+        return ordered[low]
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def summary(
+    samples: Sequence[float], quantiles: Sequence[float] | None = None, return_mode: str = "mean"
+) -> Any:
+    """What ``do_bench`` returns of its samples."""
+    if quantiles is not None:
+        found = [quantile(samples, fraction) for fraction in quantiles]
+        return found[0] if len(found) == 1 else found
+    if return_mode == "all":
+        return list(samples)
+    if return_mode == "min":
+        return min(samples)
+    if return_mode == "max":
+        return max(samples)
+    return sum(samples) / len(samples) if return_mode == "mean" else quantile(samples, 0.5)
+
+
+def _check_mode(return_mode: str) -> None:
+    if return_mode not in ("min", "max", "mean", "median", "all"):
+        raise ValueError(f"return_mode is 'min', 'max', 'mean', 'median' or 'all', not {return_mode!r}")
+
+
+def _nothing() -> None:
+    pass
+
+
+def _nothing_after(_error: Exception | None) -> None:
+    pass
+
+
+class HostClock:
+    """Times functions that have done their work when they return."""
+
+    def sample(
+        self,
+        fn: Callable[[], Any],
+        count: int,
+        before: Callable[[], Any] = _nothing,
+        after: Callable[[Exception | None], Any] = _nothing_after,
+    ) -> list[float]:
+        """The milliseconds of so many runs. What goes before and after each is not part of them."""
+        times = []
+        for _ in range(count):
+            before()
+            began = time.perf_counter_ns()
+            try:
+                fn()
+            except Exception as error:
+                after(error)
+                raise
+            times.append((time.perf_counter_ns() - began) * 1e-6)
+            after(None)
+        return times
+
+
+class GpuClock:
+    """Times work on the current stream of torch's device, by events."""
+
+    def __init__(self, interface: Any, driver: Any) -> None:
+        self.interface = interface
+        self.driver = driver
+        self.cache = driver.get_empty_cache_for_benchmark()
+
+    def sample(
+        self,
+        fn: Callable[[], Any],
+        count: int,
+        before: Callable[[], Any] = _nothing,
+        after: Callable[[Exception | None], Any] = _nothing_after,
+    ) -> list[float]:
+        """The milliseconds of so many runs. What goes before and after each is not part of them."""
+        event = self.interface.Event
+        events = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(count)]
+        for start, end in events:
+            before()
+            self.driver.clear_cache(self.cache)
+            start.record()
+            try:
+                fn()
+            except Exception as error:
+                after(error)
+                raise
+            end.record()
+            after(None)
+        self.interface.synchronize()
+        return [start.elapsed_time(end) for start, end in events]
+
+
+def clock() -> HostClock | GpuClock:
+    """What times work on the active device."""
+    from tilewright.runtime.driver import driver
+
+    if not _native.device().startswith("cuda"):
+        return HostClock()
+    _need_torch()
+    return GpuClock(driver.active.get_device_interface(), driver.active)
+
+
+def _need_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        from tilewright.errors import NotAvailableError
+
+        raise NotAvailableError(
+            "timing on a GPU needs torch, whose events and memory it uses: pip install torch, or give the autotuner "
+            "a do_bench of your own"
+        ) from error
+
+
+def do_bench(
+    fn: Callable[[], Any],
+    warmup: float = 25,
+    rep: float = 100,
+    grad_to_none: Sequence[Any] | None = None,
+    quantiles: Sequence[float] | None = None,
+    return_mode: str = "mean",
+) -> Any:
+    """How many milliseconds a function takes.
+
+    It is run for about ``warmup`` milliseconds first, and then measured for about ``rep``, once at least. The result
+    is the mean of the runs, or what ``return_mode`` says: ``"min"``, ``"max"``, ``"median"`` or a list of ``"all"``;
+    with ``quantiles=[0.5, 0.2, 0.8]`` these, as a list. Gradients of the tensors in ``grad_to_none`` are dropped before
+    each run.
+    """
+    _check_mode(return_mode)
+    timer = clock()
+
+    def before() -> None:
+        for tensor in grad_to_none or ():
+            tensor.grad = None
+
+    timer.sample(fn, 1, before)
+    began = time.perf_counter()
+    estimate = timer.sample(fn, 1, before)[0]
+    if isinstance(timer, GpuClock) or (time.perf_counter() - began) * 1e3 < rep / 20:
+        # One run of a short function says little.
+        estimate = sum(timer.sample(fn, 5, before)) / 5
+    estimate = max(estimate, 1e-6)
+    warmups = min(int(warmup / estimate), _MOST)
+    if warmups:
+        timer.sample(fn, warmups, before)
+    runs = min(max(int(rep / estimate), _FEWEST), _MOST)
+    return summary(timer.sample(fn, runs, before), quantiles, return_mode)
+
+
+def do_bench_cudagraph(
+    fn: Callable[[], Any],
+    rep: float = 20,
+    grad_to_none: Sequence[Any] | None = None,
+    quantiles: Sequence[float] | None = None,
+    return_mode: str = "mean",
+) -> Any:
+    """How many milliseconds a function takes when a CUDA graph launches it, which costs the processor nothing.
+
+    The graph has as many runs as take about ``rep`` milliseconds, and is launched ten times; a sample is the mean of a
+    graph. Where there is no GPU there are no graphs, and this is ``do_bench``.
+    """
+    _check_mode(return_mode)
+    if not _native.device().startswith("cuda"):
+        return do_bench(fn, 0, rep, grad_to_none, quantiles, return_mode)
+    _need_torch()
+    import torch
+
+    with torch.cuda.stream(torch.cuda.Stream()):
+        # Compiling and loading are not for a graph.
+        fn()
+        for tensor in grad_to_none or ():
+            tensor.detach_()
+            tensor.requires_grad_(True)
+            tensor.grad = None
+        estimate = sum(_replay(torch, _graph(torch, fn, 5, grad_to_none), 1)) / 5
+        runs = 1000 if estimate == 0 else min(max(int(rep / estimate), 1), _MOST)
+        times = _replay(torch, _graph(torch, fn, runs, grad_to_none), 10)
+    return summary([elapsed / runs for elapsed in times], quantiles, return_mode)
+
+
+def _graph(torch: Any, fn: Callable[[], Any], runs: int, grad_to_none: Sequence[Any] | None) -> Any:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(runs):
+            for tensor in grad_to_none or ():
+                tensor.grad = None
+            fn()
+    torch.cuda.synchronize()
+    return graph
+
+
+def _replay(torch: Any, graph: Any, count: int) -> list[float]:
+    times = []
+    for _ in range(count):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        start.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end))
+    return times

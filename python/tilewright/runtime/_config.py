@@ -1,0 +1,75 @@
+"""``triton.Config``: one choice of compile-time arguments and options for an autotuned kernel."""
+
+from __future__ import annotations
+
+from tilewright import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_NUM_WARPS, _NUM_STAGES, _NUM_CTAS, _MAXNREG, _IR_OVERRIDE = map(
+    _native.default_option, ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
+)
+
+
+class Config:
+    """One choice of compile-time arguments and options for an autotuned kernel."""
+
+    def __init__(
+        self,
+        kwargs: dict[str, Any],
+        num_warps: int = _NUM_WARPS,
+        num_stages: int = _NUM_STAGES,
+        num_ctas: int = _NUM_CTAS,
+        maxnreg: int | None = _MAXNREG,
+        pre_hook: Callable[..., Any] | None = None,
+        ir_override: str | None = _IR_OVERRIDE,
+    ) -> None:
+        self.kwargs = kwargs
+        self.num_warps = num_warps
+        self.num_stages = num_stages
+        self.num_ctas = num_ctas
+        self.maxnreg = maxnreg
+        self.pre_hook = pre_hook
+        self.ir_override = ir_override
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "num_warps": self.num_warps,
+            "num_ctas": self.num_ctas,
+            "num_stages": self.num_stages,
+            "maxnreg": self.maxnreg,
+            "ir_override": self.ir_override,
+        }
+
+    def all_kwargs(self) -> dict[str, Any]:
+        """The compile-time arguments and the options that are set."""
+        return {
+            **self.kwargs,
+            **{name: value for name, value in self._options().items() if value is not None},
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state.get("kwargs", {}))  # type: ignore[misc]
+        self.__dict__.update(state)
+
+    def __hash__(self) -> int:
+        return hash((*self.all_kwargs().items(), self.pre_hook))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Config):
+            return NotImplemented
+        return (self.all_kwargs(), self.pre_hook) == (other.all_kwargs(), other.pre_hook)
+
+    def __str__(self) -> str:
+        options = {**self.kwargs, **self._options()}
+        return ", ".join(f"{name}: {value}" for name, value in options.items())
+
+    def __repr__(self) -> str:
+        return f"Config({self})"
+
+
+# Where Triton has it: programs pickle it by this name.
+Config.__module__ = "tilewright.runtime.autotuner"

@@ -1,0 +1,311 @@
+"""Which configuration of a kernel is the fastest: compiling them together, and a race.
+
+All configurations are compiled first, in parallel on a GPU. One that cannot be compiled or run is out, with its error.
+Then they race: each runs in turn, more often from round to round, and is out as soon as the confidence interval of its
+median lies above that of the fastest. What is slow is therefore known to be slow after a few runs, and only those that
+are close to each other are measured as long as ``rep`` says. Rounds take turns, so that a clock that changes with the
+temperature changes for all alike.
+
+A user's own ``do_bench``, the benchmarker of another driver, and CUDA graphs time one configuration after the other
+instead. On the simulator the time is that of the simulation: it grows with the instructions that are run, and says
+nothing of the latencies of a GPU.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright import _benchmark, _native
+from tilewright.runtime._config import Config
+from tilewright.runtime._tuning_report import Progress
+
+QUANTILES = (0.5, 0.2, 0.8)
+
+FAILED = [float("inf")] * 3
+
+_REP = 100.0
+"""The most milliseconds that a configuration is measured, unless ``rep`` says otherwise."""
+
+_HOPELESS = 3.0
+"""A configuration whose first run takes so many times as long as the fastest first run has no second."""
+
+_CLOSE_ENOUGH = 0.01
+"""The relative width of a confidence interval below which more runs do not change a choice that matters."""
+
+
+class Outcome:
+    """What a tuning has found."""
+
+    def __init__(self, known: dict[Config, list[float]]) -> None:
+        self.timings: dict[Config, list[float]] = dict(known)
+        self.failures: dict[Config, Exception] = {}
+        self.not_compiled: set[Config] = set()
+        """Those of the failures that will fail each time."""
+
+
+class Trial:
+    """A launch that can be made with each configuration."""
+
+    def __init__(
+        self, tuner: Any, nargs: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.tuner = tuner
+        self.nargs = nargs
+        self.args = args
+        self.kwargs = kwargs
+
+    def arguments(self, config: Config) -> dict[str, Any]:
+        """The keyword arguments of the launch with a configuration."""
+        return {**self.kwargs, **config.all_kwargs()}
+
+    def prepare(self, config: Config) -> None:
+        """What precedes a launch and is not part of its time."""
+        every = {**self.nargs, **self.arguments(config)}
+        if config.pre_hook is not None:
+            config.pre_hook(every)
+        self.tuner.pre_hook(every)
+
+    def launch(self, config: Config) -> None:
+        """The launch itself."""
+        self.tuner.fn.run(*self.args, **self.arguments(config))
+
+    def finish(self, config: Config, exception: Exception | None = None) -> None:
+        """What follows a launch."""
+        self.tuner.post_hook({**self.nargs, **self.arguments(config)}, exception=exception)
+
+    def call(self, config: Config) -> None:
+        """A launch and what is around it."""
+        self.prepare(config)
+        try:
+            self.launch(config)
+        except Exception as error:
+            self.finish(config, error)
+            raise
+        self.finish(config)
+
+    def compile(self, configs: Sequence[Config]) -> tuple[dict[Config, Any], dict[Config, Exception]]:
+        """The compiled kernels, and the errors of those that do not compile.
+
+        The hook of a configuration may change the arguments that all share, so one that has a hook is compiled alone.
+        """
+        compiled: dict[Config, Any] = {}
+        failures: dict[Config, Exception] = {}
+
+        def keep(config: Config, make: Callable[[], Any]) -> None:
+            try:
+                compiled[config] = make()
+            except Exception as error:
+                failures[config] = error
+
+        together = [config for config in configs if config.pre_hook is None]
+        if _native.device() == "cpu" or len(together) < 2:
+            # A kernel for the CPU is compiled faster than a thread starts.
+            together = []
+        if together:
+            import os
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(min(len(together), os.cpu_count() or 1)) as pool:
+                tasks = [(config, pool.submit(self._compiler(config))) for config in together]
+                for config, task in tasks:
+                    keep(config, task.result)
+        for config in configs:
+            if config not in compiled and config not in failures:
+                if config.pre_hook is not None:
+                    config.pre_hook({**self.nargs, **self.arguments(config)})
+                keep(config, self._compiler(config))
+        return compiled, failures
+
+    def _compiler(self, config: Config) -> Callable[[], Any]:
+        """What compiles for a configuration, on any thread; the heuristics are computed on this one."""
+        from tilewright.runtime.autotuner import _Wrapper
+
+        fn, kwargs = self.tuner.fn, self.arguments(config)
+        kwargs.pop("warmup", None)
+        try:
+            if isinstance(fn, _Wrapper):
+                fn, kwargs = fn._resolved(self.args, kwargs)
+        except Exception as raised:
+            error = raised
+
+            def fail() -> None:
+                raise error
+
+            return fail
+
+        def make() -> Any:
+            kernel = fn.warmup(*self.args, **kwargs)
+            if hasattr(kernel, "_init_handles"):
+                # The machine code too; assembling it takes longer than all before.
+                kernel._init_handles()
+            return kernel
+
+        return make
+
+
+def tune(trial: Trial, configs: Sequence[Config], known: dict[Config, list[float]]) -> Outcome:
+    """Times configurations, beside those whose times are known."""
+    outcome = Outcome(known)
+    if not configs:
+        return outcome
+    tuner = trial.tuner
+    with Progress(tuner, len(configs)) as progress:
+        if len(configs) + len(known) == 1:
+            # There is nothing to choose, so the first error is the launch's own.
+            outcome.timings[configs[0]] = [0.0] * 3
+            return outcome
+        progress.say("compiles")
+        _, outcome.failures = trial.compile(configs)
+        outcome.not_compiled.update(outcome.failures)
+        runnable = [config for config in configs if config not in outcome.failures]
+        if _has_own_benchmarker(tuner):
+            _time_one_by_one(trial, runnable, outcome, progress)
+        else:
+            _race(trial, runnable, outcome, progress)
+    for config in outcome.failures:
+        outcome.timings[config] = list(FAILED)
+    return outcome
+
+
+def benchmarker(tuner: Any) -> Callable[..., Any]:
+    """What times a function for an autotuner: ``bench(fn, quantiles=...)``."""
+    import functools
+
+    from tilewright.runtime.driver import driver
+
+    if tuner._do_bench is not None:
+        bench: Callable[..., Any] = tuner._do_bench
+        return bench
+    if tuner.use_cuda_graph:
+        rep = _REP if tuner.num_reps is None else tuner.num_reps
+        return functools.partial(_benchmark.do_bench_cudagraph, rep=rep)
+    options = {"warmup": tuner.num_warmups, "rep": tuner.num_reps}
+    given = {name: value for name, value in options.items() if value is not None}
+    return functools.partial(driver.active.get_benchmarker(), **given)
+
+
+def _has_own_benchmarker(tuner: Any) -> bool:
+    """Whether something else than the race is to time: the user's function, graphs, another driver's."""
+    from tilewright.runtime.driver import driver
+
+    if tuner._do_bench is not None or tuner.use_cuda_graph:
+        return True
+    return driver.active.get_benchmarker() is not _benchmark.do_bench
+
+
+def _time_one_by_one(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: Progress) -> None:
+    bench = benchmarker(trial.tuner)
+    for config in configs:
+        progress.step(config)
+        try:
+            found = bench(lambda config=config: trial.call(config), quantiles=QUANTILES)
+        except Exception as error:
+            outcome.failures[config] = error
+            continue
+        listed = list(found) if isinstance(found, (list, tuple)) else [found]
+        outcome.timings[config] = [float(value) for value in (listed + listed[-1:] * 2)[:3]]
+        progress.best(config, outcome.timings[config][0])
+
+
+class Contender:
+    """A configuration in the race."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.samples: list[float] = []
+        self.spent = 0.0
+        self.is_in = True
+
+    def interval(self) -> tuple[float, float]:
+        """A confidence interval of the median."""
+        return interval(self.samples)
+
+    def median(self) -> float:
+        """The estimate."""
+        return _benchmark.quantile(self.samples, 0.5)
+
+
+def interval(samples: Sequence[float]) -> tuple[float, float]:
+    """A confidence interval of the median of a distribution, of 99 % from eight samples on.
+
+    It goes by ranks alone: times are not normally distributed. Fewer samples have no ranks far enough out; their range
+    is widened by itself, or by a twentieth of the median.
+    """
+    ordered = sorted(samples)
+    count = len(ordered)
+    if count < 8:
+        middle = _benchmark.quantile(ordered, 0.5)
+        margin = max(ordered[-1] - ordered[0], middle * (0.5 if count == 1 else 0.05))
+        return ordered[0] - margin, ordered[-1] + margin
+    rank = max(int((count - 2.576 * count**0.5) / 2), 0)
+    return ordered[rank], ordered[count - 1 - rank]
+
+
+def _race(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: Progress) -> None:
+    clock = _benchmark.clock()
+    budget = _REP if trial.tuner.num_reps is None else float(trial.tuner.num_reps)
+    contenders = [Contender(config) for config in configs]
+
+    def sample(contender: Contender, count: int) -> list[float]:
+        config = contender.config
+        began = time.perf_counter()
+        try:
+            return clock.sample(
+                lambda: trial.launch(config),
+                count,
+                lambda: trial.prepare(config),
+                lambda error: trial.finish(config, error),
+            )
+        except Exception as error:
+            outcome.failures[config] = error
+            contender.is_in = False
+            return []
+        finally:
+            contender.spent += (time.perf_counter() - began) * 1e3
+
+    # The first run of each finds the caches cold, so it decides only against what is far behind.
+    first: dict[Contender, float] = {}
+    for contender in contenders:
+        progress.step(contender.config)
+        if times := sample(contender, 1):
+            first[contender] = times[0]
+    least = min(first.values(), default=0.0)
+    for contender, elapsed in first.items():
+        if elapsed > max(_HOPELESS * least, 1.0) and contender is contenders[0]:
+            # It also found the threads and the clock of the device asleep.
+            elapsed = min([elapsed, *sample(contender, 1)])
+        contender.spent = 0.0
+        if elapsed > max(_HOPELESS * least, 1.0) and contender.config not in outcome.failures:
+            contender.is_in = False
+            contender.samples = [elapsed]
+    bound = min((timing[2] for timing in outcome.timings.values()), default=float("inf"))
+    standing = [contender for contender in contenders if contender.is_in]
+    # One run of a short kernel may be late for reasons of the machine.
+    count = 5 if least < 1.0 else 3 if least < 10.0 else 1
+    while sampled := [contender for contender in standing if _needs_more(contender, budget)]:
+        for contender in sampled:
+            contender.samples += sample(contender, count)
+        standing = [contender for contender in standing if contender.is_in]
+        if not standing:
+            break
+        best = min(standing, key=Contender.median)
+        progress.best(best.config, best.median())
+        highest = min(best.interval()[1], bound)
+        standing = [c for c in standing if c.interval()[0] <= highest]
+        if standing == [best] and bound == float("inf"):
+            break
+        count *= 2
+    for contender in contenders:
+        if contender.config not in outcome.failures:
+            ordered = sorted(contender.samples)
+            outcome.timings[contender.config] = [_benchmark.quantile(ordered, q) for q in QUANTILES]
+
+
+def _needs_more(contender: Contender, budget: float) -> bool:
+    if not contender.samples:
+        return True
+    low, high = contender.interval()
+    is_precise = len(contender.samples) >= 8 and high - low <= _CLOSE_ENOUGH * contender.median()
+    return not is_precise and contender.spent < budget

@@ -1,0 +1,121 @@
+"""Timings of autotuned kernels on disk: one file for each kernel, key and device, with a row for each configuration.
+
+So a second process measures nothing, and a configuration that is added is the only one that is measured. The name of
+the file is a digest of what the times depend on: the code of the kernel, the key, the device, and what the environment
+says of compiling. Configurations that differ by a hook cannot be told apart from outside; those with one are not kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import _native
+from tilewright.runtime._config import Config
+
+
+class Results:
+    """The timings of one kernel for one key."""
+
+    def __init__(self, manager: Any, filename: str, key: Any) -> None:
+        self.manager = manager
+        self.filename = filename
+        self.key = key
+        self.rows: dict[str, list[float]] = {}
+        self.timings: dict[Config, list[float]] = {}
+
+    @classmethod
+    def of(cls, tuner: Any, key: Any, configs: Sequence[Config], is_asked: bool = False) -> Results | None:
+        """What the disk knows of configurations; nothing if the program does not want timings on disk."""
+        from tilewright import knobs
+        from tilewright.runtime.cache import get_cache_manager
+
+        if not (is_asked or tuner.cache_results or knobs.autotuning.cache):
+            return None
+        if any(config.pre_hook is not None for config in configs):
+            return None
+        kernel = tuner.fn
+        while not hasattr(kernel, "cache_key") and hasattr(kernel, "fn"):
+            kernel = kernel.fn
+        if not hasattr(kernel, "cache_key"):
+            return None
+        parts = [kernel.cache_key, str(key), device_description(), *_environment()]
+        digest = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
+        manager = get_cache_manager(digest)
+        found = cls(manager, f"{tuner.__name__[:150]}.autotune.json", key)
+        found._read()
+        for config in configs:
+            row = found.rows.get(_row_name(config))
+            if row is not None:
+                found.timings[config] = row
+        return found
+
+    def _read(self) -> None:
+        """Takes the rows of the file. What is no such file is as none: it is written anew."""
+        path = self.manager.get_file(self.filename)
+        if path is None:
+            return
+        try:
+            with open(path, encoding="utf-8") as file:
+                rows = json.load(file)["configs_timings"]
+            for name, numbers in rows.items():
+                values = [float("inf") if value is None else float(value) for value in numbers]
+                if len(values) == 3:
+                    self.rows[name] = values
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            self.rows = {}
+
+    def store(self, outcome: Any) -> None:
+        """Adds the timings of a tuning. What compiles and fails is tried again next time: memory may be free then."""
+        for config, timing in outcome.timings.items():
+            if config not in outcome.failures or config in outcome.not_compiled:
+                self.rows[_row_name(config)] = timing
+        rows = {
+            name: [None if value == float("inf") else value for value in timing]
+            for name, timing in self.rows.items()
+        }
+        text = json.dumps({"key": str(self.key), "configs_timings": rows}, indent=1)
+        try:
+            self.manager.put(text, self.filename, binary=False)
+        except OSError as error:
+            import warnings
+
+            from tilewright.errors import LaunchWarning
+
+            warnings.warn(f"timings are not kept on disk: {error}", LaunchWarning, stacklevel=2)
+
+
+def _row_name(config: Config) -> str:
+    return json.dumps(config.all_kwargs(), sort_keys=True, default=repr)
+
+
+def _environment() -> list[str]:
+    """The settings that change what is compiled."""
+    from tilewright import knobs
+
+    return [
+        f"{name}={value}" for name, value in (knobs.language.knobs | {"debug": knobs.runtime.debug}).items()
+    ]
+
+
+def device_description() -> str:
+    """What tells this device from others, in the names of files."""
+    name, properties = _native.device(), sorted(_native.device_properties().items())
+    if name == "cpu" or name.startswith("sim"):
+        name = f"{name} {_processor()}"
+    return f"{name.partition(':')[0] if name.startswith('cuda') else name} {_native.current_target()} {properties}"
+
+
+def _processor() -> str:
+    import platform
+
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
