@@ -35,10 +35,13 @@ if TYPE_CHECKING:
     from tilewright import backends, compiler, knobs, testing, tools
     from tilewright._cuda_on_cpu import use_cpu_as_cuda
     from tilewright.compiler import compile
+    from tilewright.runtime._async_compile import AsyncCompileMode, FutureKernel
 
 __all__ = [
+    "AsyncCompileMode",
     "CompilationError",
     "Config",
+    "FutureKernel",
     "InterpreterError",
     "JITFunction",
     "KernelInterface",
@@ -73,7 +76,7 @@ __all__ = [
 
 _lacking = missing_names(
     "tilewright",
-    "AsyncCompileMode FutureKernel experimental",
+    "experimental",
 )
 
 _LAZY = frozenset(("backends", "compiler", "knobs", "testing", "tools"))
@@ -89,6 +92,10 @@ def __getattr__(name: str) -> object:
         from tilewright._cuda_on_cpu import use_cpu_as_cuda
 
         return use_cpu_as_cuda
+    if name in ("AsyncCompileMode", "FutureKernel"):
+        from tilewright.runtime import _async_compile
+
+        return getattr(_async_compile, name)
     if name == "compile":
         from tilewright.compiler import compile
 

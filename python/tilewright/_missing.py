@@ -16,9 +16,9 @@ _HINTS = {
 }
 
 
-def missing(path: str) -> Missing:
+def missing(path: str, hint: str | None = None) -> Missing:
     """What stands for a name of Triton."""
-    return Missing(path, _HINTS.get(path.rpartition(".")[2]))
+    return Missing(path, hint or _HINTS.get(path.rpartition(".")[2]))
 
 
 class MissingModule(ModuleType):
@@ -30,13 +30,13 @@ class MissingModule(ModuleType):
         return missing(f"{self.__name__}.{name}")
 
 
-def missing_names(module: str, names: str) -> Callable[[str], Missing]:
+def missing_names(module: str, names: str, hint: str | None = None) -> Callable[[str], Missing]:
     """The ``__getattr__`` of a module some of whose names, separated by spaces, are missing yet."""
     known = frozenset(names.split())
 
     def __getattr__(name: str) -> Missing:
         if name in known:
-            return missing(f"{module.replace('tilewright', 'triton', 1)}.{name}")
+            return missing(f"{module.replace('tilewright', 'triton', 1)}.{name}", hint)
         import sys
 
         # With these Python says which name is near.

@@ -163,6 +163,28 @@ def test_what_is_far_behind_leaves_the_race():
     assert runs[64] < runs[32] < runs[16]
 
 
+def test_the_processor_has_no_warps(device):
+    """Configurations that compile to the same program for the same grid are measured once."""
+    from tilewright.runtime import _tuning
+
+    def prepared(configs, of_grid=grid):
+        kernel = triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})(scale)
+        kernel = triton.autotune(configs, [])(kernel)
+        x, o = arrays(64)
+        trial = _tuning.Trial(kernel, {"x_ptr": x, "o_ptr": o, "n": 64}, (x, o, 64), {"grid": of_grid})
+        compiled, failures = trial.compile(configs)
+        assert not failures
+        return [[config, *others] for config, others in _tuning._twins(trial, configs, compiled).items()]
+
+    configs = [Config({"BLOCK": b}, num_warps=w) for b in (16, 32) for w in (1, 2)]
+    one_by_one = [[config] for config in configs]
+    assert prepared(configs) == (one_by_one if DEVICE != "cpu" else [configs[:2], configs[2:]])
+    # The grid may follow what the program does not.
+    assert prepared(configs, lambda meta: (meta["num_warps"],)) == one_by_one
+    hooked = [Config({"BLOCK": 16}, num_warps=w, pre_hook=lambda kwargs: None) for w in (1, 2)]
+    assert prepared(hooked) == [[config] for config in hooked]
+
+
 def test_intervals_hold_the_median():
     from tilewright.runtime._tuning import interval
 
@@ -608,10 +630,15 @@ def test_libraries_may_look_inside(device, cache):
     assert kernel.do_bench.func is triton.testing.do_bench
     kernel = triton.autotune([Config({"BLOCK": 16})], key=["n"], warmup=1, rep=2)(scale)
     assert kernel.do_bench.keywords == {"warmup": 1, "rep": 2}
-    assert kernel._bench(x, o, 50, config=kernel.configs[0], grid=(4,))[0] >= 0
+    low, middle, high = sorted(kernel._bench(x, o, 50, config=kernel.configs[0], grid=(4,), warmup=False))
+    assert 0 < low <= middle <= high < float("inf")
+    assert kernel._bench(x, o, 50, config=Config({"BLOCK": 24}), grid=(4,)) == [float("inf")] * 3
+    with pytest.raises(KeyError, match="nothing"):
+        kernel._bench(x, o, 50, config=Config({"BLOCK": 16, "nothing": 1}), grid=(4,))
 
     bench = Bench()
     kernel = tuned(bench, (16, 32))
+    assert kernel._bench(x, o, 50, config=kernel.configs[1], grid=(4,)) == [1.0] * 3
     calls = []
     assert kernel.check_disk_cache((1,), kernel.configs, lambda: calls.append(1)) is False
     assert calls == [1]
@@ -649,27 +676,18 @@ def test_threads_tune_once(device):
     assert bench.timed == [16, 32, 64]
 
 
-def test_choices_are_of_a_device(run, script):
-    path = script(
-        """
-        import numpy as np
-        import tilewright as triton
-        import tilewright.language as tl
+def test_choices_are_of_a_device(device):
+    class Elsewhere(np.ndarray):
+        device = "elsewhere"
 
-        times = iter([1.0, 2.0, 2.0, 1.0])
-
-        @triton.autotune([triton.Config({"B": b}) for b in (16, 32)], key=[], do_bench=lambda f, quantiles: next(times))
-        @triton.jit
-        def fill(o, B: tl.constexpr):
-            tl.store(o + tl.arange(0, B), 1.0)
-
-        o = np.zeros(32, np.float32)
-        for name in ("cpu", "sim:sm_90", "cpu"):
-            triton.runtime.set_device(name)
-            fill[(1,)](o)
-            print(name, fill.best_config.kwargs, len(fill.cache))
-        """
-    )
-    done = run(path)
-    assert (done.code, done.err) == (0, "")
-    assert done.out == "cpu {'B': 16} 1\nsim:sm_90 {'B': 32} 1\ncpu {'B': 16} 1\n"
+    bench = Bench(best=16)
+    kernel = tuned(bench, (16, 32))
+    x, o = arrays(32)
+    kernel[grid](x, o, 32)
+    bench.best = 32
+    chosen = []
+    for view in (Elsewhere, np.ndarray, Elsewhere):
+        kernel[grid](x.view(view), o, 32)
+        chosen.append((kernel.best_config.kwargs["BLOCK"], len(kernel.cache)))
+    assert chosen == [(32, 1), (16, 1), (32, 1)]
+    assert len(bench.timed) == 4

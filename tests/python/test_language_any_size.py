@@ -210,3 +210,20 @@ def test_checks_leave_the_padding_out(device):
     out = torch.zeros_like(x)
     kernel[(1,)](x, out, N=50, debug=True)
     assert_same(to_host(out), 100 // np.arange(1, 51, dtype=np.int32), "quotients")
+
+
+def test_atomics_leave_the_padding_out(device):
+    @triton.jit
+    def kernel(x_ptr, sums_ptr, old_ptr, N: tl.constexpr):
+        i = tl.arange(0, N)
+        old = tl.atomic_add(sums_ptr + i % 7, tl.load(x_ptr + i))
+        tl.atomic_max(old_ptr + i, tl.where(old < 0, 0, 1), mask=i > 2)
+
+    x = torch.arange(1, 24, dtype=torch.int32, device=device)
+    sums = torch.zeros(16, dtype=torch.int32, device=device)
+    old = torch.zeros(32, dtype=torch.int32, device=device)
+    kernel[(1,)](x, sums, old, N=23)
+    wanted = np.zeros(16, np.int32)
+    np.add.at(wanted, np.arange(23) % 7, np.arange(1, 24))
+    assert_same(to_host(sums), wanted, "sums")
+    assert_same(to_host(old), ((np.arange(32) > 2) & (np.arange(32) < 23)).astype(np.int32), "marks")

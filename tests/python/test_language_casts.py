@@ -247,3 +247,88 @@ def test_a_python_integer_becomes_a_tensor(dtype, device):
     x = sample(dtype, 30)
     found = elementwise(f"(x * 0 + 5).to(tl.{dtype})", {"x": (x, dtype)}, dtype, device=device)
     assert_same(found, np.full_like(x, 5))
+
+
+WITH_FP8 = """@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n, other=0){read}
+    tl.store(out_ptr + i, {expression}, mask=i < n)
+"""
+
+
+def converted(x, expression, out, device, read=""):
+    result = empty(x.shape, out, device)
+    kernel = module(WITH_FP8.format(expression=expression, read=read)).kernel
+    source = torch.from_numpy(x.copy()).to(device)
+    kernel[(triton.cdiv(len(x), 1024),)](source, result, len(x), BLOCK=1024)
+    return to_host(result)
+
+
+def same_patterns(found, expected, dtype):
+    """Whether patterns are the same, where one NaN is as good as another, and nothing is said of those of e4b15."""
+    nan = np.isnan(fp8_values(dtype)[found]) & np.isnan(fp8_values(dtype)[expected])
+    return bool((nan | (found == expected)).all())
+
+
+@pytest.mark.parametrize("dtype", FP8)
+def test_8_bit_floats_and_integers(dtype, device):
+    codes, values = np.arange(256, dtype=np.uint8), fp8_values(dtype)
+    read = f".to(tl.{dtype}, bitcast=True)"
+    for other in INTEGERS:
+        assert_same(
+            converted(codes, f"x.to(tl.{other})", other, device, read), cast(values, "float64", other)
+        )
+        info = np.iinfo(other)
+        near = np.arange(-600, 600).astype(np.float64)
+        far = np.array([info.min, info.max // 2, 57343, 57344, 57345, 61440, 100000], np.float64)
+        x = np.concatenate([near, far])
+        x = x[(x >= info.min) & (x <= info.max)].astype(other)
+        found = converted(x, f"x.to(tl.{dtype}).to(tl.uint8, bitcast=True)", "uint8", device)
+        assert_same(found, fp8_patterns(x.astype(np.float64), dtype), (x,), f"{other} -> {dtype}")
+
+
+@pytest.mark.parametrize("dtype", FP8)
+def test_8_bit_floats_of_other_kinds(dtype, device):
+    codes, values = np.arange(256, dtype=np.uint8), fp8_values(dtype)
+    for other in FP8:
+        expression = f"x.to(tl.{other}).to(tl.uint8, bitcast=True)"
+        found = converted(codes, expression, "uint8", device, f".to(tl.{dtype}, bitcast=True)")
+        expected = codes if dtype == other else fp8_patterns(values, other)
+        known = np.isfinite(values) if other == "float8e4b15" else np.ones(256, bool)
+        assert same_patterns(found[known], expected[known], other), (dtype, other)
+
+
+@pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "float64"])
+def test_8_bit_floats_rounded_towards_zero(source, device):
+    rng = np.random.default_rng(5)
+    x = round_to(rng.standard_normal(2000) * np.exp2(rng.integers(-20, 20, 2000)), source)
+    x = x[np.isfinite(x)]
+    for dtype in FP8:
+        numbers = fp8_values(dtype)[:128]
+        numbers = numbers[np.isfinite(numbers)]
+        code = np.searchsorted(numbers, np.abs(x.astype(np.float64)), side="right") - 1
+        negative = np.signbit(x) & ((code != 0) | (FP8[dtype][3] != "unsigned zero"))
+        result = empty(x.shape, "uint8", device)
+        text = TO_FP8.format(dtype=f"{dtype}, fp_downcast_rounding='rtz'")
+        module(text).kernel[(triton.cdiv(len(x), 1024),)](
+            to_device(x, source, device), result, len(x), BLOCK=1024
+        )
+        assert_same(to_host(result), (code + 128 * negative).astype(np.uint8), (x,), dtype)
+
+
+@triton.jit
+def pointer_kernel(x_ptr, number_ptr, out_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    numbers = (x_ptr + i).to(tl.uint64)
+    tl.store(number_ptr + i, numbers.to(tl.int64) - x_ptr.to(tl.int64))
+    back = tl.cast(numbers, tl.pointer_type(tl.int32))
+    tl.store(out_ptr + i, tl.load(back, mask=back.to(tl.int1)))
+
+
+def test_pointers_and_integers(device):
+    x = torch.arange(64, dtype=torch.int32, device=device) * 3
+    numbers, out = torch.zeros(64, dtype=torch.int64, device=device), torch.zeros_like(x)
+    pointer_kernel[(1,)](x, numbers, out, N=64)
+    assert numbers.tolist() == list(range(0, 256, 4))
+    assert torch.equal(out, x)

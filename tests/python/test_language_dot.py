@@ -1,5 +1,7 @@
 """Matrix products: every type of operand, odd combinations of shapes, accumulators, transposed and batched operands."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -79,11 +81,64 @@ def test_products(dtype, shape, device):
     a, b = operands(dtype, *shape)
     out = RESULT[dtype]
     c = np.zeros((shape[0], shape[1]), out)
-    if DEVICE != "cpu" and dtype == "float64" and shape == (128, 128, 128):
-        with pytest.raises(triton.OutOfResources, match="262144 bytes of shared memory"):
-            dot("tl.dot(a, b)", a, b, c, dtype, out, device)
-        return
     assert_product(dot("tl.dot(a, b)", a, b, c, dtype, out, device), a, b, c, out, rounds_to_tf32(dtype))
+
+
+SMALL = [(1, 1, 1), (2, 4, 8), (4, 2, 1), (8, 8, 8), (1, 16, 32), (16, 1, 16), (8, 32, 4), (16, 8, 2)]
+
+
+@pytest.mark.parametrize("dtype", RESULT)
+def test_products_smaller_than_an_instruction(dtype, device):
+    out = RESULT[dtype]
+    for seed, shape in enumerate(SMALL):
+        a, b = operands(dtype, *shape, seed=seed)
+        c = moderate_values(out, shape[:2], 7)
+        found = dot("tl.dot(a, b, c)", a, b, c, dtype, out, device)
+        assert_product(found, a, b, c, out, rounds_to_tf32(dtype))
+
+
+MIXED = [
+    *itertools.product(("int8", "uint8"), repeat=2),
+    *itertools.product(("float8e5", "float8e4nv", "float8e4b8", "float8e5b16"), repeat=2),
+]
+
+
+@pytest.mark.parametrize("pair", MIXED, ids="-".join)
+def test_operands_of_different_types_of_8_bits(pair, device):
+    rng = np.random.default_rng(3)
+    for m, n, k in ((16, 16, 32), (4, 8, 2)):
+        if pair[0].endswith("int8"):
+            infos = [np.iinfo(dtype) for dtype in pair]
+            a, b = (
+                rng.integers(i.min, i.max, s, i.dtype, True)
+                for i, s in zip(infos, ((m, k), (k, n)), strict=True)
+            )
+            outs = ["int32"]
+        else:
+            a, b = (rng.integers(-6, 7, shape).astype(np.float32) / 4 for shape in ((m, k), (k, n)))
+            outs = ["float32", "float16"]
+        for out in outs:
+            c = moderate_values(out, (m, n), 5)
+            result = empty((m, n), out, device)
+            tensors = [
+                to_device(a, pair[0], device),
+                to_device(b, pair[1], device),
+                to_device(c, out, device),
+            ]
+            kernel = module(DOT.format(expression="tl.dot(a, b, c)")).kernel
+            kernel[(1,)](*tensors, result, M=m, N=n, K=k)
+            left, right = (to_host(tensor) for tensor in tensors[:2])
+            assert_product(to_host(result), left, right, c, out)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"])
+def test_every_precision_takes_every_type(precision, device):
+    for dtype in ("float32", "float16", "bfloat16"):
+        for shape in ((32, 16, 32), (4, 4, 4)):
+            a, b = operands(dtype, *shape, seed=6)
+            c = moderate_values("float32", shape[:2], 7)
+            found = dot(f"tl.dot(a, b, c, input_precision={precision!r})", a, b, c, dtype, "float32", device)
+            assert_product(found, a, b, c, "float32", precision == "tf32" and rounds_to_tf32(dtype))
 
 
 @pytest.mark.parametrize("shape", SHAPES[:4], ids=str)

@@ -76,6 +76,23 @@ def test_div_mod_exercise(program):
     assert succeed(program("001_div_mod_exercise")) == "tensor([-2, -2, -2, -1], dtype=torch.int32)\n"
 
 
+def test_atomic_add(program):
+    # The second program loads what is there before or after the first one has added 2 to it.
+    numbers = re.findall(r"\d+(?=\.)", succeed(program("001_atomic_add")).partition("Output:")[2])
+    assert len(numbers) == 8
+    assert all(number in ("5", "7") for number in numbers[:5])
+    assert numbers[5:] == ["1"] * 3
+
+
+def test_racy_add(program):
+    out = succeed(program("001_racy_add")).partition("Output:")[2]
+    numbers = [float(number) for number in re.findall(r"\d\.\d*(?:e[+-]\d+)?", out)]
+    # Ten programs double numbers, without regard to each other.
+    assert len(numbers) == 8
+    assert all(number in [2.0**power for power in range(1, 11)] for number in numbers[:5])
+    assert numbers[5:] == [1.0] * 3
+
+
 def test_grouped_matmul(program):
     assert succeed(program("003_grouped_matmul")) == "✅ Triton and Torch match\n"
 

@@ -117,6 +117,7 @@ codes! {
     "TW0205" InvalidLoop Execution "loop with a step of zero";
     "TW0206" OutOfMemory Execution "not enough memory for the tiles of a program";
     "TW0207" DeviceFault Execution "a GPU stopped the kernel";
+    "TW0211" MisalignedAtomic Execution "atomic access not aligned";
 }
 
 impl Code {

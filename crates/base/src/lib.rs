@@ -5,6 +5,7 @@
 
 mod codes;
 mod diagnostic;
+pub mod output;
 mod source;
 
 pub use codes::{Code, Kind};

@@ -25,7 +25,7 @@ pub(crate) struct SimulatedAssembler;
 /// Inline assembly as a kernel of the simulator.
 #[derive(Debug)]
 struct SimulatedAssembly {
-    module: tilewright_sim::Module,
+    module: tilewright_sim::LoadedModule,
 }
 
 impl Assembler for SimulatedAssembler {

@@ -51,6 +51,8 @@ pub struct Program {
     pub(crate) measured: AtomicU64,
     /// Whether tiles may have symbolic forms; only tests switch them off.
     pub(crate) symbolic: bool,
+    /// Whether a program of the grid may wait for what another one does.
+    pub(crate) waits: bool,
 }
 
 /// A parameter of the kernel.
@@ -193,6 +195,27 @@ impl Program {
         &self.sources
     }
 
+    /// Whether a program of the grid may wait for what another one does: a loop without a count looks at memory that others
+    /// change.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.blocks.iter().flat_map(|block| &block.steps).any(|step| match step.op() {
+            Some(Op::AtomicPoll { .. }) => true,
+            Some(Op::While {}) => step.blocks.iter().any(|&block| self.looks_at_others(block)),
+            // tidy: wildcard because no other op runs until something changes
+            _ => false,
+        })
+    }
+
+    /// Whether a block, with those inside of it, looks at memory that other programs change while it runs.
+    pub(crate) fn looks_at_others(&self, block: BlockId) -> bool {
+        self.blocks[block as usize].steps.iter().any(|step| {
+            let looks = step.op().is_some_and(|op| {
+                op.family() == OpFamily::Atomic || matches!(op, Op::Load { volatile: true, .. })
+            });
+            looks || step.blocks.iter().any(|&inner| self.looks_at_others(inner))
+        })
+    }
+
     /// The type of a slot.
     #[inline]
     pub(crate) fn ty(&self, slot: Slot) -> &TileType {
@@ -250,7 +273,7 @@ impl Step {
     /// Whether it gives the same for each program of the grid if its operands do, and is worth keeping for a launch.
     pub(crate) fn is_grid_invariant(&self) -> bool {
         self.op().is_some_and(|op| match op.family() {
-            OpFamily::Scalar => !matches!(op, Op::ProgramId { .. }),
+            OpFamily::Scalar => !matches!(op, Op::ProgramId { .. } | Op::Machine { .. }),
             // tidy: wildcard because other ops have effects, or regions that may
             family => matches!(
                 family,

@@ -180,6 +180,55 @@ fn pointers_as_integers() {
 }
 
 #[test]
+fn atomic_operations() {
+    let text = kernel(
+        "%x: *int32, %out: *int32",
+        "%i = arange {start = 0, end = 8} : int32[8]
+         %two = constant {value = 2:int32} : int32
+         %five = constant {value = 5:int32} : int32
+         %twos = splat %two {shape = [8]} : int32[8]
+         %fives = splat %five {shape = [8]} : int32[8]
+         %even = int_rem %i, %twos : int32[8]
+         %odd = cast %even {element = int1, rounding = \"rtne\"} : int1[8]
+         %xs = splat %x {shape = [8]} : *int32[8]
+         %outs = splat %out {shape = [8]} : *int32[8]
+         %same = ptr_add %xs, %even : *int32[8]
+         %places = ptr_add %outs, %i : *int32[8]
+         %old = atomic_rmw %same, %i {kind = \"add\", sem = \"acq_rel\", scope = \"gpu\"} : int32[8]
+         %none = atomic_rmw %same, %fives, %odd {kind = \"max\", sem = \"relaxed\", scope = \"cta\"} : int32[8]
+         %sum = add %old, %none : int32[8]
+         atomic_store %places, %sum {sem = \"release\", scope = \"sys\"}
+         %twelve = constant {value = 12:int32} : int32
+         %swapped = atomic_cas %x, %twelve, %five {sem = \"acquire\", scope = \"gpu\"} : int32
+         %found = atomic_poll %x, %five {sem = \"acquire\", scope = \"gpu\"} : int1
+         %late = constant {value = 0:int64} : int64
+         %lost = atomic_poll %x, %two, %late {sem = \"relaxed\", scope = \"gpu\"} : int1
+         %seen = atomic_load %same, %odd {sem = \"acquire\", scope = \"gpu\"} : int32[8]
+         %eight = constant {value = 8:int32} : int32
+         %eights = splat %eight {shape = [8]} : int32[8]
+         %behind = ptr_add %places, %eights : *int32[8]
+         store %behind, %seen {cache = \"\", eviction = \"\"}
+         %last = ptr_add %out, %eight : *int32
+         %q = ptr_add %last, %eight : *int32
+         store %q, %swapped {cache = \"\", eviction = \"\"}
+         %one = constant {value = 1:int32} : int32
+         %q1 = ptr_add %q, %one : *int32
+         %is_found = cast %found {element = int32, rounding = \"rtne\"} : int32
+         store %q1, %is_found {cache = \"\", eviction = \"\"}
+         %q2 = ptr_add %q1, %one : *int32
+         %is_lost = cast %lost {element = int32, rounding = \"rtne\"} : int32
+         store %q2, %is_lost {cache = \"\", eviction = \"\"}",
+    );
+    let mut args = [i32s(&[0, 100]), i32s(&[-1; 19])];
+    run(&text, [1, 1, 1], &mut args);
+    // Even elements meet at the first place, in their order, and odd ones at the second.
+    assert_eq!(args[0].as_i32(), [5, 116]);
+    let out = args[1].as_i32();
+    assert_eq!(out[..8], [0, 216, 0, 217, 2, 220, 6, 225]);
+    assert_eq!(out[8..], [0, 116, 0, 116, 0, 116, 0, 116, 12, 1, 0]);
+}
+
+#[test]
 fn loads_under_masks() {
     // An affine block, single addresses, and one address for all, each under a box and under a written-out mask.
     let text = kernel(

@@ -377,8 +377,19 @@ pub fn slice_places(
 pub fn to_str(value: &Constant) -> String {
     match value {
         Constant::Str(text) => text.to_string(),
+        Constant::Type(ty) => type_name(ty),
         other => other.to_string(),
     }
+}
+
+/// What `tl` types are called on the host: `fp32`, `pointer<fp32>`, `<[8], int32>`.
+pub fn type_name(ty: &Type) -> String {
+    let element = ty.element.pointee().map_or_else(|| ty.element.to_string(), |to| format!("pointer<{to}>"));
+    if ty.is_scalar() {
+        return element;
+    }
+    let extents: Vec<String> = ty.shape.iter().map(u32::to_string).collect();
+    format!("<[{}], {element}>", extents.join(", "))
 }
 
 /// How Triton writes a type: `fp32`, `pointer<fp32>`, `int32[constexpr[8]]`.

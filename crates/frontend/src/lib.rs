@@ -71,10 +71,16 @@ pub enum Argument {
 pub struct Options {
     /// Whether `assert`, `tl.device_assert` and the divisors of integers are checked (`debug=True`, `TRITON_DEBUG=1`).
     pub debug: bool,
+    /// Sums, differences and products of integers may wrap in debug mode, too (`sanitize_overflow=False`).
+    pub ignore_overflow: bool,
     /// Globals that are not `tl.constexpr` may be read (`TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1`).
     pub allow_plain_globals: bool,
     /// The precision of a dot of binary32 operands that does not say.
     pub default_dot_precision: tilewright_ir::InputPrecision,
+    /// The warps of a program; 4 if it is 0.
+    pub num_warps: u32,
+    /// The compute capability of the GPU that it is compiled for, times 10; 0 for a CPU.
+    pub capability: u32,
 }
 
 /// Why a kernel does not compile: every finding, and the sources that they point into.

@@ -33,6 +33,10 @@ pub enum Feature {
     Bf16Sums,
     /// Conversions of 8-bit floats, by pairs.
     Fp8Conversion,
+    /// Atomic sums of bf16.
+    Bf16Atomics,
+    /// Atomic sums of several floats in global memory, 16 bytes at the most.
+    VectorAtomics,
 }
 
 /// A set of features.
@@ -115,6 +119,8 @@ const HOPPER: &[Feature] = &[
     Feature::StMatrix,
     Feature::Tma,
     Feature::Wgmma,
+    Feature::Bf16Atomics,
+    Feature::VectorAtomics,
 ];
 
 /// Blackwell by the instructions that all of its kinds have: its tensor cores are for code of one architecture alone.

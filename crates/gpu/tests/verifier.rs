@@ -141,7 +141,7 @@ fn tokens_are_taken_by_their_ops_alone() {
         FILLED,
         "publish %e",
         "%s = alloc {offset = ?} : SMALL\n%x = mma_sync %e, %s, %acc {instruction = m16n8k16, warps = [4, 1], \
-         precision = \"ieee\", max_imprecise_acc = 0} : FINISHED\npublish %e",
+         precision = \"ieee\", max_imprecise_acc = 0, matrix_a = false, matrix_b = false} : FINISHED\npublish %e",
         "a product cannot read empty<fp16[64, 16]@L2>",
     );
     refused_with(
@@ -440,6 +440,7 @@ const TENSOR: &str = "
 %m = alloc {offset = ?} : ONE
 %w = alloc {offset = ?} : mbarrier<1>
 mbarrier_init %w {arrivals = 1}
+fence_proxy
 %z = for_loop %c0, %n, %c1, %c0 LOOP! (%i: int32, %phase: int32) {
 mbarrier_expect %w, %c0 {bytes = 2048}
 tensor_load %m, %t, %w, %c0, %c0, %i
@@ -472,6 +473,7 @@ fn tensor_copies_are_waited_for_and_wait() {
 %s = alloc {offset = ?} : SMALL
 %w = alloc {offset = ?} : mbarrier<1>
 mbarrier_init %w {arrivals = 1}
+fence_proxy
 %q = wgmma %m, %s, %acc WGMMA!
 %d = finish %q {pending = 0} : FINISHED
 barrier
@@ -512,6 +514,12 @@ fn barriers_have_phases() {
         "%w = alloc {offset = ?}",
         "%w = alloc {offset = 0}",
         "mbarrier_expect uses %w without a barrier behind mbarrier_init",
+    );
+    check(
+        "fence_proxy\n",
+        "",
+        "tensor_load arrives at %w by the asynchronous proxy: a fence_proxy has to stand behind mbarrier_init, before the \
+         barrier",
     );
     check(
         "mbarrier_expect %w, %c0 {bytes = 2048}\n",
@@ -626,6 +634,7 @@ const ROLES: &str = "
 %empty = alloc {offset = ?} : mbarrier<2>
 mbarrier_init %full {arrivals = 1}
 mbarrier_init %empty {arrivals = 3}
+fence_proxy
 warp_roles {warps = [1, 3], registers = [24, 240]} () {
 %y, %z = for_loop %c0, %n, %c1, %c0, %c1 LOOP! (%i: int32, %at: int32, %free: int32) {
 mbarrier_wait %empty, %at, %free
@@ -693,6 +702,42 @@ fn roles_keep_to_themselves() {
     refused(
         "named_barrier {barrier = 1, threads = 64}",
         "named_barrier 1 outside of roles is for 64 of 128 threads",
+    );
+}
+
+/// Behind the roles, what one of them copied is there if another one has waited for it.
+#[test]
+fn what_roles_hand_to_each_other_is_given_up_behind_them() {
+    let ended = format!("{ROLES}\ndealloc %m");
+    accepted(&ended);
+    accepted(&format!("{ROLES}\n%x = LOAD!\n%s = slot %m, %c0 : ONE\nlocal_store %s, %x\ndealloc %m"));
+    refused_with(
+        &ended,
+        "mbarrier_wait %full, %at, %phase\n",
+        "",
+        "dealloc gives up %m while it is being copied to: wait for the copies before",
+    );
+}
+
+/// The fence for barriers stands before the barrier of the block: behind it, it is one of each thread for what it did itself.
+#[test]
+fn barriers_are_fenced_before_the_barrier_of_the_block() {
+    let body = "
+%m = alloc {offset = 0} : ONE
+%w = alloc {offset = 4096} : mbarrier<1>
+mbarrier_init %w {arrivals = 1}
+fence_proxy
+barrier
+mbarrier_expect %w, %c0 {bytes = 2048}
+tensor_load %m, %t, %w, %c0, %c0, %c0
+mbarrier_wait %w, %c0, %c0";
+    accepted(body);
+    refused_with(
+        body,
+        "fence_proxy\nbarrier",
+        "barrier\nfence_proxy",
+        "tensor_load arrives at %w by the asynchronous proxy: a fence_proxy has to stand behind mbarrier_init, before the \
+         barrier",
     );
 }
 

@@ -292,6 +292,47 @@ choices! {
         /// Evict early.
         First = "evict_first",
     }
+    /// What an atomic operation stores, of what is there and of its operand.
+    AtomicKind {
+        /// The sum. Integers wrap, floats round to nearest even.
+        #[default]
+        Add = "add",
+        /// Bitwise and.
+        And = "and",
+        /// Bitwise or.
+        Or = "or",
+        /// Bitwise exclusive or.
+        Xor = "xor",
+        /// The larger one. Floats compare as IEEE's totalOrder says: -0 is below 0, and NaN beyond infinity, on the side of
+        /// its sign.
+        Max = "max",
+        /// The smaller one, as for the larger one.
+        Min = "min",
+        /// The operand.
+        Exchange = "exchange",
+    }
+    /// How an atomic operation orders the other accesses of its program, as those in its scope see them.
+    MemorySemantics {
+        /// As acquire and release.
+        #[default]
+        AcquireRelease = "acq_rel",
+        /// It comes before what follows it.
+        Acquire = "acquire",
+        /// It comes after what stands before it.
+        Release = "release",
+        /// Not at all.
+        Relaxed = "relaxed",
+    }
+    /// Who sees the order that an atomic operation makes.
+    MemoryScope {
+        /// All programs on the device.
+        #[default]
+        Gpu = "gpu",
+        /// The program itself.
+        Cta = "cta",
+        /// The host and other devices as well.
+        System = "sys",
+    }
     /// How a narrowing floating-point cast rounds.
     Rounding {
         /// To nearest, ties to even.
@@ -323,6 +364,34 @@ choices! {
         MaxContiguous = "max_contiguous",
         /// Runs of the length given for each axis are constant.
         MaxConstancy = "max_constancy",
+    }
+    /// What a program asks the machine that runs it.
+    MachineQuantity {
+        /// Nanoseconds of a clock that all programs share, int64.
+        #[default]
+        GlobalTimer = "globaltimer",
+        /// The number of the multiprocessor that runs the program, int32.
+        Multiprocessor = "smid",
+    }
+    /// What a grid does about the grids before and after it, which may overlap with it.
+    GridDependency {
+        /// Waits until the grids before it are done and what they wrote is seen.
+        #[default]
+        Wait = "wait",
+        /// Lets the grids after it begin.
+        LaunchDependents = "launch_dependents",
+    }
+}
+
+impl MemorySemantics {
+    /// Whether it comes before what follows it.
+    pub fn acquires(self) -> bool {
+        matches!(self, Self::Acquire | Self::AcquireRelease)
+    }
+
+    /// Whether it comes after what stands before it.
+    pub fn releases(self) -> bool {
+        matches!(self, Self::Release | Self::AcquireRelease)
     }
 }
 

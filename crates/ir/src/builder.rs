@@ -7,7 +7,8 @@ use tilewright_base::Span;
 use tilewright_base::entity::packed_option::PackedOption;
 
 use crate::attributes::{
-    CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
+    CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList, Literal,
+    MachineQuantity, Rounding,
 };
 use crate::elementwise::ElementwiseFn;
 use crate::function::{Block, Function, InstData, Location, LocationData, Value};
@@ -239,6 +240,21 @@ pub trait Builder {
     ) -> Result<(), RuleError> {
         let operands = std::iter::once(condition).chain(mask).collect();
         self.emit(Op::Assert { failure }, operands, SmallVec::new()).map(|_| ())
+    }
+
+    /// See [`Op::Machine`].
+    fn machine(&mut self, quantity: MachineQuantity) -> Result<Self::Value, RuleError> {
+        self.emit_one(Op::Machine { quantity }, SmallVec::new())
+    }
+
+    /// See [`Op::Dependency`].
+    fn dependency(&mut self, action: GridDependency) -> Result<(), RuleError> {
+        self.emit(Op::Dependency { action }, SmallVec::new(), SmallVec::new()).map(|_| ())
+    }
+
+    /// See [`Op::Print`].
+    fn print(&mut self, value: Option<Self::Value>, prefix: String, digits: u32) -> Result<(), RuleError> {
+        self.emit(Op::Print { prefix, digits }, value.into_iter().collect(), SmallVec::new()).map(|_| ())
     }
 }
 

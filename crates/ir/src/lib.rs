@@ -20,7 +20,8 @@ mod types;
 mod verify;
 
 pub use attributes::{
-    Attribute, CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
+    AtomicKind, Attribute, CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision,
+    IntList, Literal, MachineQuantity, MemoryScope, MemorySemantics, Rounding,
 };
 pub use builder::{Builder, IrBuilder, Results};
 pub use dialect::{Dialect, Operation, Tile};

@@ -5,7 +5,8 @@
 //! it.
 
 use crate::attributes::{
-    CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
+    AtomicKind, CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList,
+    Literal, MachineQuantity, MemoryScope, MemorySemantics, Rounding,
 };
 use crate::elementwise::ElementwiseFn;
 use crate::function::{Block, FuncId, Function, Inst};
@@ -48,6 +49,8 @@ pub enum OpFamily {
     Load,
     /// Writes memory.
     Store,
+    /// Accesses memory that others access at the same time, each element at once. The first operand is the pointer.
+    Atomic,
     /// A product of matrices.
     Dot,
     /// A reduction: its region combines elements of the tiles, and is free of other values.
@@ -61,7 +64,8 @@ pub enum OpFamily {
     Barrier,
     /// Memory that a kernel has of its own, and tiles on their way to and from it.
     Memory,
-    /// A condition that is checked when the program runs.
+    /// Something that is seen from outside, and changes no memory: a condition that is checked when the program runs, a text
+    /// that is printed, a word to other grids. All operands have one shape; there may be none.
     Check,
     /// Runs another function.
     Call,
@@ -144,6 +148,21 @@ macro_rules! tile_ops {
     Load load (pointer) [mask, other] {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool} regions 0 Read Load;
     /// Writes memory where the mask holds. Where two elements of a tile have one address, either is written.
     Store store (pointer, value) [mask] {cache: CacheModifier, eviction: EvictionPolicy} regions 0 Write Store;
+    /// Replaces each element in memory where the mask holds (everywhere without one) by what the kind makes of it and of the
+    /// value, one element after the other in any order; gives what was there before, and zero where the mask does not hold.
+    AtomicRmw atomic_rmw (pointer, value) [mask] {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope}
+        regions 0 Write Atomic;
+    /// Replaces each element in memory that has the bits of the expected one by the value; gives what was there before.
+    AtomicCas atomic_cas (pointer, expected, value) [] {sem: MemorySemantics, scope: MemoryScope}
+        regions 0 Write Atomic;
+    /// Reads memory where the mask holds, each element at once; elsewhere gives zero. It is not merged with another one.
+    AtomicLoad atomic_load (pointer) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic;
+    /// Writes memory where the mask holds, each element at once.
+    AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic;
+    /// Reads a scalar of memory again and again until it has the bits of the expected one, which gives true, or until so many
+    /// nanoseconds (int64) have passed, which gives false. It reads once at least.
+    AtomicPoll atomic_poll (pointer, expected) [timeout] {sem: MemorySemantics, scope: MemoryScope}
+        regions 0 Write Atomic;
     /// acc + a @ b over the last two axes; products and sums in the type of acc (fp16 and bf16 operands are exact in
     /// fp32), in any order.
     Dot dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Pure Dot;
@@ -165,6 +184,13 @@ macro_rules! tile_ops {
     Barrier barrier () [] {} regions 0 Write Barrier;
     /// Stops the launch with the failure where the condition does not hold and the mask does.
     Assert assert (condition) [mask] {failure: Failure} regions 0 Write Check;
+    /// Prints a line for each element: the program, the place in the tile, the prefix and the number (an integer of 32 or 64
+    /// bits, or fp64); without a value, the prefix alone. Integers have that many hexadecimal digits, or are decimal if it is 0.
+    Print print () [value] {prefix: String, digits: u32} regions 0 Write Check;
+    /// What the machine that runs the program says of itself, at this moment.
+    Machine machine () [] {quantity: MachineQuantity} regions 0 Write Scalar;
+    /// What the grid does about those before and after it: nothing, where no two overlap.
+    Dependency dependency () [] {action: GridDependency} regions 0 Write Check;
     /// Calls another function of the module.
     Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control Call;
     /// Counts a scalar integer from lower to upper (exclusive) by step, downwards if step is negative; the region takes

@@ -6,7 +6,8 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use crate::attributes::{
-    CacheModifier, EvictionPolicy, Failure, HintKind, InputPrecision, IntList, Literal, Rounding,
+    AtomicKind, CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList,
+    Literal, MachineQuantity, MemoryScope, MemorySemantics, Rounding,
 };
 use crate::elementwise::ElementwiseFn;
 use crate::function::FuncId;
@@ -301,6 +302,60 @@ pub(crate) fn store(input: &RuleInput<'_>, _cache: &CacheModifier, _eviction: &E
     Ok(Vec::new())
 }
 
+/// The elements of an atomic operation that changes them: those of 16, 32 and 64 bits.
+fn atomic_element(pointer: &Type, values: &[Type]) -> Result<Type> {
+    let Some(dtype) = pointer.element.pointee().filter(|dtype| (16..=64).contains(&dtype.bits())) else {
+        return fail(format!("an atomic operation takes pointers to 16, 32 or 64 bits, found {pointer}"));
+    };
+    let element = pointer.with_dtype(dtype);
+    match values.iter().find(|value| **value != element) {
+        Some(value) => fail(format!("{value} does not fit memory behind {pointer}")),
+        None => Ok(element),
+    }
+}
+
+pub(crate) fn atomic_rmw(
+    input: &RuleInput<'_>,
+    kind: &AtomicKind,
+    _: &MemorySemantics,
+    _: &MemoryScope,
+) -> Result {
+    let element = atomic_element(&input.operands[0], &input.operands[1..2])?;
+    check_mask(&input.operands[0], input.operands.get(2))?;
+    let is_bitwise = matches!(kind, AtomicKind::And | AtomicKind::Or | AtomicKind::Xor);
+    if is_bitwise && element.dtype().is_some_and(Dtype::is_float) {
+        return fail(format!("atomic_rmw {} takes integers, found {element}", kind.name()));
+    }
+    one(element)
+}
+
+pub(crate) fn atomic_cas(input: &RuleInput<'_>, _: &MemorySemantics, _: &MemoryScope) -> Result {
+    one(atomic_element(&input.operands[0], &input.operands[1..])?)
+}
+
+pub(crate) fn atomic_load(input: &RuleInput<'_>, sem: &MemorySemantics, _: &MemoryScope) -> Result {
+    if sem.releases() {
+        return fail("a load does not release");
+    }
+    load(input, &CacheModifier::Default, &EvictionPolicy::Default, &true)
+}
+
+pub(crate) fn atomic_store(input: &RuleInput<'_>, sem: &MemorySemantics, _: &MemoryScope) -> Result {
+    if sem.acquires() {
+        return fail("a store does not acquire");
+    }
+    store(input, &CacheModifier::Default, &EvictionPolicy::Default)
+}
+
+pub(crate) fn atomic_poll(input: &RuleInput<'_>, sem: &MemorySemantics, _: &MemoryScope) -> Result {
+    let element = atomic_element(&input.operands[0], &input.operands[1..2])?;
+    let is_time = |ty: &Type| *ty == Type::scalar(Dtype::I64);
+    if !element.is_scalar() || sem.releases() || !input.operands.get(2).is_none_or(is_time) {
+        return fail(format!("atomic_poll does not take {:?} and {}", input.operands, sem.name()));
+    }
+    one(Type::scalar(Dtype::I1))
+}
+
 pub(crate) fn dot(input: &RuleInput<'_>, _precision: &InputPrecision, _max_imprecise_acc: &u32) -> Result {
     let [a, b, acc] = input.operands else { return fail("dot takes a, b and acc") };
     let rank = a.rank();
@@ -397,6 +452,28 @@ pub(crate) fn assert(input: &RuleInput<'_>, _failure: &Failure) -> Result {
     if input.operands.iter().any(|ty| !ty.is_bool() || ty.shape != input.operands[0].shape) {
         return fail(format!("assert takes int1 of one shape, found {:?}", input.operands));
     }
+    Ok(Vec::new())
+}
+
+pub(crate) fn print(input: &RuleInput<'_>, _prefix: &str, _digits: &u32) -> Result {
+    let Some(ty) = input.operands.first() else { return Ok(Vec::new()) };
+    match ty.element {
+        Element::Value(Dtype::I32 | Dtype::U32 | Dtype::I64 | Dtype::U64 | Dtype::F64) => Ok(Vec::new()),
+        Element::Value(_) | Element::Pointer(_) => {
+            fail(format!("print takes 32- and 64-bit integers and fp64, found {ty}"))
+        }
+    }
+}
+
+pub(crate) fn machine(_: &RuleInput<'_>, quantity: &MachineQuantity) -> Result {
+    one(Type::scalar(match quantity {
+        MachineQuantity::GlobalTimer => Dtype::I64,
+        MachineQuantity::Multiprocessor => Dtype::I32,
+    }))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]
+pub(crate) fn dependency(_: &RuleInput<'_>, _action: &GridDependency) -> Result {
     Ok(Vec::new())
 }
 

@@ -33,11 +33,23 @@ mod reads;
 mod tensor_map;
 mod torch;
 
+use pyo3::intern;
 use pyo3::prelude::*;
+
+/// Writes out what Python's `sys.stdout` holds. Kernels run without the GIL.
+fn flush_output() {
+    Python::try_attach(|py| {
+        let out = py.import(intern!(py, "sys")).and_then(|sys| sys.getattr(intern!(py, "stdout")));
+        // A program may have replaced or closed it.
+        let _ = out.and_then(|out| out.call_method0(intern!(py, "flush")));
+    });
+}
 
 /// The module `tilewright._native`.
 #[pymodule]
 mod _native {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::compile::{compile, compile_options, default_option};
     #[pymodule_export]
@@ -69,6 +81,13 @@ mod _native {
     use crate::tensor_map::{TensorMap, fill_tma_descriptor_im2col, fill_tma_descriptor_tiled};
     #[pymodule_export]
     use crate::torch::set_torch_function_mode;
+
+    /// What kernels print comes after what Python printed before the launch.
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        tilewright_base::output::before_printing(crate::flush_output);
+        Ok(())
+    }
 
     /// The version of tilewright.
     #[pymodule_export]

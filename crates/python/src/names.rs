@@ -3,7 +3,7 @@
 
 use pyo3::prelude::*;
 use tilewright_frontend::semantic::{EntryKind, language_entries};
-use tilewright_ir::{Accuracy, ElementwiseFn};
+use tilewright_ir::{Accuracy, Domain, ElementwiseFn};
 
 /// The functions of the language: for each its path below `triton.language`, its parameters as they are written, what it
 /// does, and whether tensors have it as a method.
@@ -26,9 +26,9 @@ pub(crate) fn language_names() -> Vec<(&'static str, String, String, bool)> {
         .collect()
 }
 
-/// A row of the elementwise table: its family, its name, its operands, how many ulp it may be off (none where it is exact),
-/// and how many more of fp32 for each unit of |x|.
-type ElementwiseRow = (&'static str, &'static str, Vec<&'static str>, Option<f32>, f32);
+/// A row of the elementwise table: its family, its name, its operands, the element types it takes, how many ulp it may be off
+/// (none where it is exact), and how many more of fp32 for each unit of |x|.
+type ElementwiseRow = (&'static str, &'static str, Vec<&'static str>, &'static str, Option<f32>, f32);
 
 /// The elementwise functions.
 #[pyfunction]
@@ -40,7 +40,14 @@ pub(crate) fn elementwise_functions() -> Vec<ElementwiseRow> {
             Accuracy::Ulp(ulps) => (Some(ulps), 0.0),
             Accuracy::GrowingUlp(ulps, slope) => (Some(ulps), slope),
         };
-        (info.family, info.name, info.operands.to_vec(), ulps, slope)
+        let domain = match info.domain {
+            Domain::Number => "integers and floats",
+            Domain::Integer => "integers",
+            Domain::Bits => "integers and booleans",
+            Domain::Float => "floats",
+            Domain::Any => "values of any type",
+        };
+        (info.family, info.name, info.operands.to_vec(), domain, ulps, slope)
     };
     ElementwiseFn::ALL.iter().map(row).collect()
 }

@@ -400,7 +400,9 @@ fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
         return Ok(match below {
             Some("" | ".core" | ".standard" | ".semantic" | ".random") => Some(Arc::from("")),
             Some(".extra.cuda.libdevice" | ".extra.hip.libdevice") => Some(Arc::from("extra.libdevice")),
-            Some(".math" | ".extra" | ".extra.libdevice") => path(name.replacen("tilewright", "triton", 1)),
+            Some(".math" | ".extra" | ".extra.libdevice" | ".extra.cuda" | ".target_info") => {
+                path(name.replacen("tilewright", "triton", 1))
+            }
             _ => None,
         });
     }

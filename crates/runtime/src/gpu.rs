@@ -26,7 +26,7 @@ use crate::{Device, Error, Grid, Handle, Options, Value, reports};
 #[derive(Debug)]
 pub enum Loaded {
     /// In the simulator.
-    Sim(sim::Module),
+    Sim(sim::LoadedModule),
     /// In the memory of a GPU.
     Cuda {
         /// The kernel, ready to be launched.
@@ -173,7 +173,7 @@ pub(crate) fn launch(
 /// Runs a kernel in the simulator, and keeps what was counted if somebody wants it.
 fn simulate(
     handle: &Handle,
-    module: &sim::Module,
+    module: &sim::LoadedModule,
     grid: Grid,
     parameters: &[u8],
     regions: &[sim::Region<'_>],
@@ -191,7 +191,7 @@ fn simulate(
     let report = interruptible(module, launch, interrupt);
     let report = report.map_err(|fault| from_fault(&fault, handle))?;
     for text in &report.printed {
-        print!("{text}");
+        tilewright_base::output::print(text);
     }
     reports::add(report);
     Ok(())
@@ -202,7 +202,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A launch that ends early when it is interrupted.
 fn interruptible(
-    module: &sim::Module,
+    module: &sim::LoadedModule,
     launch: sim::Launch<'_>,
     interrupt: Interrupt<'_>,
 ) -> Result<sim::Report, Box<sim::Fault>> {

@@ -232,8 +232,14 @@ impl Kernel {
     ) -> Result<Handle, Error> {
         let target = device.target()?;
         options.check(target)?;
+        let codegen = options.codegen();
+        let language = tilewright_frontend::Options {
+            num_warps: codegen.num_warps,
+            capability: target.capability().unwrap_or(0),
+            ..options.language()
+        };
         let job = Job {
-            request: Request { kernel: self.function, arguments, options: options.language() },
+            request: Request { kernel: self.function, arguments, options: language },
             parameters: self
                 .signature
                 .parameters
@@ -241,7 +247,7 @@ impl Kernel {
                 .map(|parameter| Arc::clone(&parameter.name))
                 .collect(),
             target,
-            codegen: options.codegen(),
+            codegen,
         };
         let knobs = Knobs::current();
         let number = dump::number(&knobs);

@@ -164,8 +164,10 @@ impl Options {
         };
         tilewright_frontend::Options {
             debug: self.is_on(OptionId::Debug),
+            ignore_overflow: !self.is_on(OptionId::SanitizeOverflow),
             allow_plain_globals: self.allow_plain_globals,
             default_dot_precision: precision.expect("its row takes names of precisions only"),
+            ..tilewright_frontend::Options::default()
         }
     }
 

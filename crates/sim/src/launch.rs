@@ -16,7 +16,7 @@ use crate::decode::{Fill, Parameter, Program};
 use crate::fault::{Cause, Fault, FaultKind, RacingAccess, Waiting};
 use crate::memory::shadow::Record;
 use crate::memory::{Agent, Clock, Global, Region, Shared};
-use crate::module::Module;
+use crate::module::LoadedModule;
 use crate::registers::{LANES, Lanes, Registers};
 use crate::report::{Instruction, Report};
 use crate::warp::Warp;
@@ -34,7 +34,7 @@ pub struct Launch<'a> {
     pub cluster: [u32; 3],
     /// Bytes of shared memory beyond those that the module knows.
     pub dynamic_shared_bytes: u32,
-    /// The buffer of parameters, laid out as [`Module::parameters`] says.
+    /// The buffer of parameters, laid out as [`LoadedModule::parameters`] says.
     pub parameters: &'a [u8],
     /// The memory that the kernel may touch besides the module's variables.
     pub regions: &'a [Region<'a>],
@@ -90,7 +90,7 @@ struct Running<'a> {
 
 /// A launch that was checked.
 struct CheckedLaunch<'a> {
-    module: &'a Module,
+    module: &'a LoadedModule,
     launch: &'a Launch<'a>,
     program: &'a Program,
     machine: Machine<'a>,
@@ -112,7 +112,7 @@ fn point(number: u64, extent: [u32; 3]) -> [u32; 3] {
     [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
 }
 
-impl Module {
+impl LoadedModule {
     /// Runs a kernel on every point of the grid: what was counted, or the first fault that was found.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<Report, Box<Fault>> {
         let (id, program) = self.program(launch.kernel)?;

@@ -5,7 +5,7 @@
 //! ```
 //! - [`Simulator::load`] takes PTX of any compiler (`module`); a kernel is decoded once, at its first launch (`decode`,
 //!   one file a family of instructions; `numeric` has the arithmetic).
-//! - [`Module::launch`] runs the blocks of a grid on the threads of the host (`launch`). The warps of a cluster take turns
+//! - [`LoadedModule::launch`] runs the blocks of a grid on the threads of the host (`launch`). The warps of a cluster take turns
 //!   on one thread (`block`, `barrier`); the lanes of a warp may diverge (`warp`, `registers`).
 //! - Calls are expanded when a kernel is decoded; those that cannot be, of recursive functions and through pointers, have a
 //!   stack (`call`).
@@ -46,7 +46,7 @@ pub use decode::{Class, Parameter};
 pub use fault::{Fault, FaultKind, Location, RacingAccess, Waiting};
 pub use launch::Launch;
 pub use memory::{Region, Space};
-pub use module::{LoadError, Module};
+pub use module::{LoadError, LoadedModule};
 pub use report::{Instruction, Report};
 pub use target::SimTarget;
 pub use tensor::Swizzle;
@@ -69,13 +69,13 @@ impl Simulator {
     }
 
     /// Loads a module from its text.
-    pub fn load(&self, text: &str) -> Result<Module, LoadError> {
+    pub fn load(&self, text: &str) -> Result<LoadedModule, LoadError> {
         let module = tilewright_ptx::isa::parse(text).map_err(LoadError::Parse)?;
-        Module::load(&self.target, module, text)
+        LoadedModule::load(&self.target, module, text)
     }
 
     /// Loads a module that is data already. Its lines are those that its statements carry.
-    pub fn load_module(&self, module: tilewright_ptx::isa::Module) -> Result<Module, LoadError> {
-        Module::load(&self.target, module, "")
+    pub fn load_module(&self, module: tilewright_ptx::isa::Module) -> Result<LoadedModule, LoadError> {
+        LoadedModule::load(&self.target, module, "")
     }
 }

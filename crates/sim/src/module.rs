@@ -48,7 +48,7 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 /// A loaded module. Its variables keep what kernels write to them from launch to launch.
-pub struct Module {
+pub struct LoadedModule {
     pub(crate) target: SimTarget,
     isa: isa::Module,
     /// The lines of the text, if it was loaded from one.
@@ -59,13 +59,13 @@ pub struct Module {
     programs: Mutex<FxHashMap<String, Arc<Program>>>,
 }
 
-impl fmt::Debug for Module {
+impl fmt::Debug for LoadedModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Module").field("target", &self.isa.target).finish_non_exhaustive()
+        f.debug_struct("LoadedModule").field("target", &self.isa.target).finish_non_exhaustive()
     }
 }
 
-impl Module {
+impl LoadedModule {
     pub(crate) fn load(target: &SimTarget, isa: isa::Module, text: &str) -> Result<Self, LoadError> {
         if !target.runs(&isa.target) {
             return Err(LoadError::Target { module: isa.target, device: target.name().into() });

@@ -387,6 +387,8 @@ def install(torch: Any) -> None:
         **memory,
     }
     _put(cuda, stand_ins)
+    # Libraries take the number of the stream from where torch.cuda has it.
+    _put(torch._C, {"_cuda_getCurrentRawStream": lambda _device=0: 0})
     _put(getattr(cuda, "random", None), random)
     _put(getattr(cuda, "memory", None), memory)
     nothing = _returning(None)

@@ -28,7 +28,7 @@ __all__ = [
     "triton_key",
 ]
 
-__getattr__ = missing_names("tilewright.compiler.compiler", "CompileTimer convert_type_repr parse")
+__getattr__ = missing_names("tilewright.compiler.compiler", "parse")
 
 _metadata_classes: dict[tuple[str, ...], Any] = {}
 
@@ -390,6 +390,46 @@ def make_backend(target: Any) -> Any:
     raise RuntimeError(
         f"0 compatible backends for target ({target.backend}): tilewright compiles for 'cuda' and 'cpu'"
     )
+
+
+class CompileTimer:
+    """Measures the stages of a compilation, for ``knobs.compilation.listener``."""
+
+    def __init__(self) -> None:
+        import time
+
+        self._now = time.perf_counter
+        self.start = self._now()
+        self.ir_initialization_end: float | None = None
+        self.lowering_stage_ends: list[tuple[str, float]] = []
+
+    def finished_ir_initialization(self) -> None:
+        """The source has become IR."""
+        self.ir_initialization_end = self._now()
+
+    def stage_finished(self, stage_name: str) -> None:
+        """A stage has ended."""
+        self.lowering_stage_ends.append((stage_name, self._now()))
+
+    def end(self) -> Any:
+        """All is done; the times in microseconds."""
+        from tilewright.knobs import CompileTimes
+
+        last = self.ir_initialization_end or self.start
+        initialization = last - self.start
+        stages = []
+        for name, ended in self.lowering_stage_ends:
+            stages.append((name, int((ended - last) * 1e6)))
+            last = ended
+        return CompileTimes(int(initialization * 1e6), stages, int((self._now() - last) * 1e6))
+
+
+def convert_type_repr(x: str) -> str:
+    """A type of MLIR, ``!tt.ptr<f32>``, as signatures write it: ``*f32``."""
+    import re
+
+    found = re.fullmatch(r"!tt\.ptr<([^,>]+(?:<.*>)?)(?:,.*)?>", x)
+    return f"*{convert_type_repr(found[1])}" if found else x
 
 
 def filter_traceback(e: BaseException) -> None:

@@ -19,7 +19,7 @@ _lacking = missing_names(
     "triton.language",
     "abs add advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas "
     "atomic_load atomic_max atomic_min atomic_or atomic_poll atomic_store atomic_xchg atomic_xor bitonic_merge "
-    "broadcast broadcast_to cast cat cdiv ceil clamp cos cumprod cumsum debug_barrier device_assert device_print "
+    "broadcast broadcast_to cast cat cdiv ceil clamp cos cumprod cumsum debug_barrier device_assert "
     "div_rn dot dot_scaled erf exp exp2 expand_dims expect_zero fdiv flip floor fma full gather histogram "
     "inline_asm_elementwise interleave join load load_tensor_descriptor log log2 make_block_ptr "
     "make_tensor_descriptor map_elementwise max max_constancy max_contiguous maximum min minimum mul multiple_of "

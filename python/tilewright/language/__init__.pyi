@@ -109,27 +109,33 @@ class tensor:
         function as `reduce` takes it; with `reverse`, the last element is the earliest.
         """
     def atomic_add(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Adds the value to memory through a pointer or a tile of pointers, where the mask is true, each element at once; gives
+        what was there before, 0 where the mask is false. Floats are added in any order.
+        """
     def atomic_and(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Like `atomic_add`, for bitwise and of integers."""
     def atomic_cas(self, cmp: Any, val: Any, sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before."""
     def atomic_load(self, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Reads memory that other programs write, each element at once; 0 where the mask is false. `sem` is "acquire" (the
+        default) or "relaxed".
+        """
     def atomic_max(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond infinity on the side of its sign."""
     def atomic_min(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Like `atomic_max`, for the smaller one."""
     def atomic_or(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Like `atomic_add`, for bitwise or of integers."""
     def atomic_poll(self, expected_value: Any, sem: Any=..., scope: Any=..., timeout_ns: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Waits until the integer behind a scalar pointer is the expected one, which gives True, or until `timeout_ns`
+        nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or "relaxed".
+        """
     def atomic_store(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Writes memory that other programs read, each element at once. `sem` is "release" (the default) or "relaxed"."""
     def atomic_xchg(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Like `atomic_add`, for the value itself."""
     def atomic_xor(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-        """Not available yet: atomic operations."""
+        """Like `atomic_add`, for bitwise exclusive or of integers."""
     def bitonic_merge(self, dim: Any=..., descending: Any=...) -> Any:
         """Not available yet: sorting."""
     def broadcast_to(self, *shape: Any) -> Any:
@@ -259,7 +265,7 @@ def abs(x: Any) -> Any:
     """Absolute value. The smallest signed integer stays itself."""
 
 def add(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
-    """x + y, as the operator."""
+    """x + y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`."""
 
 def advance(base: Any, offsets: Any) -> Any:
     """The block pointer moved by so many elements along each axis."""
@@ -285,37 +291,43 @@ def assume(cond: Any) -> Any:
     """The condition holds."""
 
 def atomic_add(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Adds the value to memory through a pointer or a tile of pointers, where the mask is true, each element at once; gives
+    what was there before, 0 where the mask is false. Floats are added in any order.
+    """
 
 def atomic_and(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Like `atomic_add`, for bitwise and of integers."""
 
 def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before."""
 
 def atomic_load(pointer: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Reads memory that other programs write, each element at once; 0 where the mask is false. `sem` is "acquire" (the
+    default) or "relaxed".
+    """
 
 def atomic_max(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond infinity on the side of its sign."""
 
 def atomic_min(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Like `atomic_max`, for the smaller one."""
 
 def atomic_or(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Like `atomic_add`, for bitwise or of integers."""
 
 def atomic_poll(pointer: Any, expected_value: Any, sem: Any=..., scope: Any=..., timeout_ns: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Waits until the integer behind a scalar pointer is the expected one, which gives True, or until `timeout_ns`
+    nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or "relaxed".
+    """
 
 def atomic_store(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Writes memory that other programs read, each element at once. `sem` is "release" (the default) or "relaxed"."""
 
 def atomic_xchg(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Like `atomic_add`, for the value itself."""
 
 def atomic_xor(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
-    """Not available yet: atomic operations."""
+    """Like `atomic_add`, for bitwise exclusive or of integers."""
 
 def bitonic_merge(x: Any, dim: Any=..., descending: Any=...) -> Any:
     """Not available yet: sorting."""
@@ -363,7 +375,9 @@ def device_assert(cond: Any, msg: Any=..., mask: Any=...) -> Any:
     """Stops the launch where the condition does not hold and the mask does, if compiled with `debug=True`."""
 
 def device_print(prefix: Any, *args: Any, hex: Any=...) -> Any:
-    """Not available yet: printing from a running kernel."""
+    """Prints from the running kernel, on the standard output: a line for each element of each operand, with the program and
+    the place in the tile; the text alone without operands. `hex=True` prints the bits of numbers.
+    """
 
 def div_rn(x: Any, y: Any) -> Any:
     """x / y, rounded to nearest."""
@@ -484,7 +498,7 @@ def minimum(x: Any, y: Any, propagate_nan: Any=...) -> Any:
     """The smaller one. Where one is NaN, the other; with `PropagateNan.ALL`, NaN."""
 
 def mul(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
-    """x * y, as the operator."""
+    """x * y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`."""
 
 def multiple_of(input: Any, values: Any) -> Any:
     """The values are multiples of these numbers, one for each axis."""
@@ -586,7 +600,7 @@ def store_tensor_descriptor(desc: Any, offsets: Any, value: Any) -> Any:
     """The same as `desc.store(offsets, value)`."""
 
 def sub(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
-    """x - y, as the operator."""
+    """x - y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`."""
 
 def sum(input: Any, axis: Any=..., keep_dims: Any=..., dtype: Any=...) -> Any:
     """The sum along an axis, or of all elements. Integers of less than 32 bits, and booleans, are added as int32 or

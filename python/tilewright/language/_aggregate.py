@@ -137,7 +137,7 @@ def fields(instance: Any) -> list[Any] | None:
 
 def instance(cls: type, values: dict[str, Any]) -> Any:
     """The instance of a class with these fields."""
-    made = object.__new__(cls)
+    made: Any = object.__new__(cls)
     for name, value in values.items():
         object.__setattr__(made, name, value)
     return made

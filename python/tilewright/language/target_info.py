@@ -4,9 +4,18 @@ from tilewright.backends.compiler import GPUTarget
 from tilewright.runtime.driver import driver
 from tilewright.runtime.jit import constexpr_function
 
-__all__ = ["cuda_capability_geq", "current_target", "is_cuda", "is_hip", "is_hip_cdna3", "is_hip_cdna4"]
+__all__ = [
+    "cuda_capability_geq",
+    "current_target",
+    "is_cuda",
+    "is_hip",
+    "is_hip_cdna3",
+    "is_hip_cdna4",
+    "is_hip_gfx1250",
+]
 
 
+@constexpr_function
 def current_target() -> GPUTarget:
     """The active target."""
     target: GPUTarget = driver.active.get_current_target()
@@ -42,3 +51,14 @@ def is_hip_cdna3() -> bool:
 def is_hip_cdna4() -> bool:
     """Whether the target is an AMD GPU of this family."""
     return is_hip() and current_target().arch == "gfx950"
+
+
+@constexpr_function
+def is_hip_gfx1250() -> bool:
+    """Whether the target is an AMD GPU of this kind."""
+    return is_hip() and current_target().arch == "gfx1250"
+
+
+# In a kernel, the target is what the kernel is compiled for.
+for _name in __all__:
+    globals()[_name]._tilewright_path = f"target_info.{_name}"

@@ -1,9 +1,9 @@
 """``triton.runtime``: kernels, devices, tuning."""
 
-from tilewright._missing import missing_names
 from tilewright._native import set_device
 from tilewright.runtime import autotuner, cache, errors, interpreter, jit
 from tilewright.runtime.autotuner import Autotuner, Config, Heuristics, autotune, heuristics
+from tilewright.runtime.cache import RedisRemoteCacheBackend, RemoteCacheBackend
 from tilewright.runtime.driver import driver
 from tilewright.runtime.errors import InterpreterError, OutOfResources
 from tilewright.runtime.jit import JITFunction, KernelInterface, MockTensor, TensorWrapper, reinterpret
@@ -17,6 +17,8 @@ __all__ = [
     "KernelInterface",
     "MockTensor",
     "OutOfResources",
+    "RedisRemoteCacheBackend",
+    "RemoteCacheBackend",
     "TensorWrapper",
     "autotune",
     "autotuner",
@@ -29,8 +31,3 @@ __all__ = [
     "reinterpret",
     "set_device",
 ]
-
-__getattr__ = missing_names(
-    "tilewright.runtime",
-    "RedisRemoteCacheBackend RemoteCacheBackend",
-)

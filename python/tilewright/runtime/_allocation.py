@@ -1,15 +1,82 @@
-"""Memory that kernels ask the program for; no device here needs any."""
+"""Memory that kernels ask the program for: ``triton.set_allocator``.
+
+No kernel of tilewright needs such memory, on any device, so the function is kept and never called. Programs that set
+one for descriptors run as they are. Who asks without having set one is told so, as with Triton.
+"""
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Protocol
 
-_allocator: Any = None
+    class Buffer(Protocol):
+        """Memory."""
+
+        def data_ptr(self) -> int:
+            """Where it is."""
+
+    class Allocator(Protocol):
+        """What gives memory."""
+
+        def __call__(self, size: int, alignment: int, stream: int | None) -> Buffer:
+            """So many bytes, aligned, for work on a stream."""
+else:
+
+    class Buffer:
+        """Memory: it has ``data_ptr()``."""
+
+    class Allocator:
+        """What gives memory: a function ``(size, alignment, stream) -> Buffer``."""
+
+
+class NullAllocator:
+    """The allocator until a program sets one."""
+
+    def __call__(self, size: int, alignment: int, stream: int | None) -> Buffer:
+        """Says that none is set."""
+        raise RuntimeError(
+            "Kernel requires a runtime memory allocation, but no allocator was set. Use triton.set_allocator to "
+            "specify an allocator."
+        )
+
+
+class _AllocatorWrapper:
+    """The allocator of the current context, and nothing else than a function."""
+
+    def __init__(self, allocator: Any) -> None:
+        self._allocator: ContextVar[Any] = ContextVar("allocator", default=allocator)
+
+    def get(self) -> Any:
+        """The function."""
+        return self._allocator.get()
+
+    def set(self, allocator: Any) -> None:
+        """Sets it."""
+        self._allocator.set(allocator)
+
+    def __call__(self, size: int, alignment: int, stream: int | None) -> Any:
+        """Memory from it."""
+        return self.get()(size, alignment, stream)
+
+
+_NULL_ALLOCATOR = NullAllocator()
+_allocator = _AllocatorWrapper(_NULL_ALLOCATOR)
+_profile_allocator = _AllocatorWrapper(_NULL_ALLOCATOR)
 
 
 def set_allocator(allocator: Any) -> None:
     """Sets the function ``(size, alignment, stream) -> buffer`` that gives kernels memory."""
-    global _allocator
-    _allocator = allocator
+    _allocator.set(allocator)
+
+
+def set_profile_allocator(allocator: Any) -> None:
+    """Sets the function that gives memory for a profiler's records; None takes it back."""
+    _profile_allocator.set(_NULL_ALLOCATOR if allocator is None else allocator)
+
+
+def has_profile_allocator() -> bool:
+    """Whether one is set."""
+    return _profile_allocator.get() is not _NULL_ALLOCATOR

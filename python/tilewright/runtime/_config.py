@@ -46,10 +46,15 @@ class Config:
 
     def all_kwargs(self) -> dict[str, Any]:
         """The compile-time arguments and the options that are set."""
-        return {
-            **self.kwargs,
-            **{name: value for name, value in self._options().items() if value is not None},
-        }
+        found = dict(self.kwargs)
+        found["num_warps"] = self.num_warps
+        found["num_ctas"] = self.num_ctas
+        found["num_stages"] = self.num_stages
+        if self.maxnreg is not None:
+            found["maxnreg"] = self.maxnreg
+        if self.ir_override is not None:
+            found["ir_override"] = self.ir_override
+        return found
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state.get("kwargs", {}))  # type: ignore[misc]

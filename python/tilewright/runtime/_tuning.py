@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import _benchmark, _native
+from tilewright.errors import CompilationError, OutOfResources, PTXASError
 from tilewright.runtime._config import Config
 from tilewright.runtime._tuning_report import Progress
 
@@ -118,15 +119,31 @@ class Trial:
                 keep(config, self._compiler(config))
         return compiled, failures
 
-    def _compiler(self, config: Config) -> Callable[[], Any]:
-        """What compiles for a configuration, on any thread; the heuristics are computed on this one."""
+    def identity(self, config: Config, kernel: Any) -> Any:
+        """What is the same for two configurations only if their launches do the same; nothing if it is not known."""
+        fn, kwargs = self._resolved(config)
+        grid = kwargs.get("grid")
+        if "cpu" not in getattr(kernel, "asm", ()):
+            return None
+        if callable(grid):
+            try:
+                grid = grid({**dict(zip(fn.arg_names, self.args, strict=False)), **kwargs})
+            except Exception:
+                # It asks for what only the launch itself knows.
+                return None
+        return kernel.asm["cpu"], str(grid)
+
+    def _resolved(self, config: Config) -> tuple[Any, dict[str, Any]]:
+        """The kernel beneath the heuristics, and the arguments with what they compute."""
         from tilewright.runtime.autotuner import _Wrapper
 
         fn, kwargs = self.tuner.fn, self.arguments(config)
-        kwargs.pop("warmup", None)
+        return fn._resolved(self.args, kwargs) if isinstance(fn, _Wrapper) else (fn, kwargs)
+
+    def _compiler(self, config: Config) -> Callable[[], Any]:
+        """What compiles for a configuration, on any thread; the heuristics are computed on this one."""
         try:
-            if isinstance(fn, _Wrapper):
-                fn, kwargs = fn._resolved(self.args, kwargs)
+            fn, kwargs = self._resolved(config)
         except Exception as raised:
             error = raised
 
@@ -134,6 +151,8 @@ class Trial:
                 raise error
 
             return fail
+
+        kwargs.pop("warmup", None)
 
         def make() -> Any:
             kernel = fn.warmup(*self.args, **kwargs)
@@ -157,16 +176,59 @@ def tune(trial: Trial, configs: Sequence[Config], known: dict[Config, list[float
             outcome.timings[configs[0]] = [0.0] * 3
             return outcome
         progress.say("compiles")
-        _, outcome.failures = trial.compile(configs)
+        compiled, outcome.failures = trial.compile(configs)
         outcome.not_compiled.update(outcome.failures)
         runnable = [config for config in configs if config not in outcome.failures]
         if _has_own_benchmarker(tuner):
             _time_one_by_one(trial, runnable, outcome, progress)
         else:
-            _race(trial, runnable, outcome, progress)
+            twins = _twins(trial, runnable, compiled)
+            _race(trial, list(twins), outcome, progress)
+            for config, others in twins.items():
+                for twin in others:
+                    outcome.timings[twin] = outcome.timings.get(config, FAILED)
+                    if config in outcome.failures:
+                        outcome.failures[twin] = outcome.failures[config]
     for config in outcome.failures:
         outcome.timings[config] = list(FAILED)
     return outcome
+
+
+def measure(trial: Trial, config: Config) -> list[float]:
+    """The median and the percentiles of one configuration; infinite if it cannot be compiled, or needs too much."""
+    outcome = Outcome({})
+    with Progress(trial.tuner, 1) as progress:
+        _, outcome.failures = trial.compile([config])
+        if not outcome.failures:
+            if _has_own_benchmarker(trial.tuner):
+                _time_one_by_one(trial, [config], outcome, progress)
+            else:
+                # Alone in the race, a configuration runs for its whole time.
+                _race(trial, [config], outcome, progress)
+    for error in outcome.failures.values():
+        if not isinstance(error, (CompilationError, OutOfResources, PTXASError)):
+            raise error
+    return outcome.timings.get(config, list(FAILED))
+
+
+def _twins(
+    trial: Trial, configs: Sequence[Config], compiled: dict[Config, Any]
+) -> dict[Config, list[Config]]:
+    """Those that need to be measured, each with those that are the same: on the processor, which has no warps, the same
+    program for the same grid."""
+    twins: dict[Config, list[Config]] = {}
+    first: dict[Any, Config] = {}
+    for config in configs:
+        identity = None
+        if config.pre_hook is None:
+            identity = trial.identity(config, compiled[config])
+        if identity is not None and identity in first:
+            twins[first[identity]].append(config)
+        else:
+            twins[config] = []
+            if identity is not None:
+                first[identity] = config
+    return twins
 
 
 def benchmarker(tuner: Any) -> Callable[..., Any]:
@@ -244,7 +306,8 @@ def interval(samples: Sequence[float]) -> tuple[float, float]:
 
 
 def _race(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: Progress) -> None:
-    clock = _benchmark.clock()
+    is_on_host = str(trial.tuner._place) == "cpu"
+    clock = _benchmark.HostClock() if is_on_host else _benchmark.clock()
     budget = _REP if trial.tuner.num_reps is None else float(trial.tuner.num_reps)
     contenders = [Contender(config) for config in configs]
 
@@ -294,7 +357,7 @@ def _race(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: P
         progress.best(best.config, best.median())
         highest = min(best.interval()[1], bound)
         standing = [c for c in standing if c.interval()[0] <= highest]
-        if standing == [best] and bound == float("inf"):
+        if standing == [best] and bound == float("inf") and len(contenders) > 1:
             break
         count *= 2
     for contender in contenders:

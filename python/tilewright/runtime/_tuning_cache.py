@@ -41,7 +41,8 @@ class Results:
             kernel = kernel.fn
         if not hasattr(kernel, "cache_key"):
             return None
-        parts = [kernel.cache_key, str(key), device_description(), *_environment()]
+        place = str(tuner._place)
+        parts = [kernel.cache_key, str(key), place, device_description(), *_environment()]
         digest = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
         manager = get_cache_manager(digest)
         found = cls(manager, f"{tuner.__name__[:150]}.autotune.json", key)

@@ -136,6 +136,7 @@ class Autotuner(_Wrapper):
         self.use_cuda_graph = use_cuda_graph
         self._do_bench = do_bench
 
+        self._known_names = frozenset(arg_names)
         self._lock = threading.RLock()
         self._place: Any = None
         self._caches: dict[Any, dict[Any, Config]] = {}
@@ -199,22 +200,30 @@ class Autotuner(_Wrapper):
             raise next(iter(failures.values()))
         return [compiled[config] for config in configs if config in compiled]
 
-    def _key(self, nargs: dict[str, Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """The values of the key's arguments, and the dtypes of all."""
-        known = self.arg_names
-        named = {**nargs, **{name: value for name, value in kwargs.items() if name in known}}
-        key = [named[name] for name in self.keys if name in named]
-        key += [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
-        try:
-            hash(tuple(key))
-        except TypeError:
-            return tuple(map(repr, key))
-        return tuple(key)
-
     def _choice(self, nargs: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Config:
-        key = self._key(nargs, kwargs)
-        self._move_to(_place_of(nargs, kwargs))
-        found = self.cache.get(key)
+        """What was chosen for the values of the key's arguments and the dtypes of all; tunes if nothing was."""
+        known = self._known_names
+        named = nargs.copy()
+        for name in kwargs:
+            if name in known:
+                named[name] = kwargs[name]
+        values = [named[name] for name in self.keys if name in named]
+        place = None
+        for value in named.values():
+            dtype = getattr(value, "dtype", None)
+            if dtype is not None:
+                values.append(_name_of(dtype))
+                if place is None:
+                    place = getattr(value, "device", None)
+        if place != self._place:
+            self._move_to(place)
+        key = tuple(values)
+        try:
+            found = self.cache.get(key)
+        except TypeError:
+            # A list, for instance.
+            key = tuple(map(repr, values))
+            found = self.cache.get(key)
         if found is None:
             with self._lock:
                 found = self.cache.get(key)
@@ -223,13 +232,12 @@ class Autotuner(_Wrapper):
         return found
 
     def _move_to(self, place: Any) -> None:
-        """Choices are those of a device: what is fast on one need not be on another."""
-        if place != self._place:
-            with self._lock:
-                if self._place is not None:
-                    self._caches[self._place] = self.cache
-                    self.cache = self._caches.get(place, {})
-                self._place = place
+        """Choices are those of a device, where the first tensor is: what is fast on one need not be on another."""
+        with self._lock:
+            if self._place is not None:
+                self._caches[self._place] = self.cache
+                self.cache = self._caches.get(place, {})
+            self._place = place
 
     # -- tuning --
 
@@ -291,8 +299,7 @@ class Autotuner(_Wrapper):
         nargs = dict(zip(self.arg_names, args, strict=False))
         if conflicts := meta.keys() & config.kwargs.keys():
             raise self._conflict(conflicts)
-        outcome = _tuning.tune(_tuning.Trial(self, nargs, args, meta), [config], {})
-        return outcome.timings[config]
+        return _tuning.measure(_tuning.Trial(self, nargs, args, meta), config)
 
     def prune_configs(self, kwargs: dict[str, Any]) -> list[Config]:
         """The configurations that are worth a measurement, as ``prune_configs_by`` says."""
@@ -376,13 +383,15 @@ def _checked_configs(configs: list[Config]) -> list[Config]:
     return found
 
 
-def _place_of(nargs: dict[str, Any], kwargs: dict[str, Any]) -> tuple[str, Any]:
-    """The device that a launch goes to: the active one, and where the first tensor is."""
-    for value in (*nargs.values(), *kwargs.values()):
-        device = getattr(value, "device", None)
-        if device is not None:
-            return _native.device(), str(device)
-    return _native.device(), None
+_dtype_names: dict[Any, str] = {}
+
+
+def _name_of(dtype: Any) -> str:
+    """``str(dtype)``, which torch makes anew each time."""
+    name = _dtype_names.get(dtype)
+    if name is None:
+        name = _dtype_names[dtype] = str(dtype)
+    return name
 
 
 def _is_capturing() -> bool:

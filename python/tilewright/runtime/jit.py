@@ -33,9 +33,18 @@ else:
         return function
 
 
-__getattr__ = missing_names(
-    "tilewright.runtime.jit", "DependenciesFinder JitFunctionInfo create_function_from_signature"
+_lacking = missing_names(
+    "tilewright.runtime.jit",
+    "DependenciesFinder compute_cache_key create_function_from_signature serialize_specialization_data",
 )
+
+
+def __getattr__(name: str) -> object:
+    if name == "JitFunctionInfo":
+        from tilewright.runtime._hooks import JitFunctionInfo
+
+        return JitFunctionInfo
+    return _lacking(name)
 
 
 class KernelInterface(Generic[T]):
@@ -121,7 +130,75 @@ def mangle_type(arg: Any, specialize: bool = False) -> str:
     return described
 
 
-class JITFunction(_native.JitKernel, KernelInterface[T]):  # type: ignore[misc]
+class JITCallable:
+    """What has a source that kernels can be made of, or can call."""
+
+    fn: Any
+    _src: str
+    starting_line_number: int
+    file_name: str
+
+    @property
+    def src(self) -> str:
+        """The source, from the ``def`` on."""
+        at = self._src.find("def ")
+        return self._src[max(at, 0) :]
+
+    @property
+    def raw_src(self) -> list[str]:
+        """The lines of the source, decorators included."""
+        return self._src.splitlines(keepends=True)
+
+    @property
+    def def_file_line_number(self) -> int:
+        """The line of the ``def``."""
+        return get_def_line_number(self.raw_src, self.starting_line_number)
+
+    @property
+    def def_file_col_number(self) -> int:
+        """The column of the name behind ``def``."""
+        return get_def_col_number(self.raw_src)
+
+    def parse(self) -> Any:
+        """The syntax tree of the function, as Python's ``ast`` has it."""
+        import ast
+
+        return ast.parse(self.src)
+
+    def get_capture_scope(self) -> dict[str, Any]:
+        """The globals and the variables around the function."""
+        import inspect
+
+        return {**self.fn.__globals__, **inspect.getclosurevars(self.fn).nonlocals}
+
+
+def get_def_line_number(raw_src: list[str], starting_line_number: int) -> int:
+    """The line of the ``def`` in a source that begins with decorators."""
+    for number, line in enumerate(raw_src):
+        if line.strip().startswith("def "):
+            return starting_line_number + number
+    return starting_line_number
+
+
+def get_def_col_number(raw_src: list[str]) -> int:
+    """The column of the name behind ``def``."""
+    for line in raw_src:
+        if line.strip().startswith("def "):
+            return line.find("def ") + len("def ")
+    return 0
+
+
+def get_full_name(fn: Any) -> str:
+    """The name of a function with that of its module."""
+    return f"{fn.__module__}.{fn.__qualname__}"
+
+
+def convert_to_tuple_if_list(item: Any) -> Any:
+    """Lists within lists as tuples within tuples, for keys."""
+    return tuple(map(convert_to_tuple_if_list, item)) if isinstance(item, list) else item
+
+
+class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: ignore[misc]
     """A kernel, or a function that kernels call."""
 
     def __init__(
@@ -204,17 +281,6 @@ class JITFunction(_native.JitKernel, KernelInterface[T]):  # type: ignore[misc]
         )
 
     @property
-    def src(self) -> str:
-        """The source, from the ``def`` on."""
-        at = self._src.find("def ")
-        return self._src[max(at, 0) :]
-
-    @property
-    def raw_src(self) -> list[str]:
-        """The lines of the source, decorators included."""
-        return self._src.splitlines(keepends=True)
-
-    @property
     def cache_key(self) -> str:
         """A digest of the source and where it stands, of what it reads of the program, and of tilewright's version."""
         from tilewright.runtime._cache_key import cache_key
@@ -233,6 +299,24 @@ class JITFunction(_native.JitKernel, KernelInterface[T]):  # type: ignore[misc]
     def __get__(self, instance: Any, owner: Any = None) -> JITFunction[T]:
         """Itself: a kernel has no ``self``. What has this method is shown as a function by ``help()``."""
         return self
+
+    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
+        """Compiles for arguments like these, and does not run; see ``triton.AsyncCompileMode``."""
+        import sys
+
+        # Only programs that use the mode have read its module.
+        asynchronous = sys.modules.get("tilewright.runtime._async_compile")
+        mode = None if asynchronous is None else asynchronous.active_mode.get()
+        if mode is None:
+            return super().warmup(*args, grid=grid, **kwargs)
+        compiled = super().warmup
+        described = [str(_native.describe_argument(arg)) for arg in (*args, *kwargs.values())]
+        key = (
+            self.cache_key,
+            *described,
+            repr([value for value in kwargs.values() if not hasattr(value, "dtype")]),
+        )
+        return mode.submit((*key, tuple(kwargs)), lambda: compiled(*args, grid=grid, **kwargs))
 
     def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
         """Calls ``hook(*args, **kwargs)`` before each launch."""

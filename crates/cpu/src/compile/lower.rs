@@ -52,6 +52,7 @@ pub(crate) fn lower(module: &Module, symbolic: bool, assembler: Option<&dyn Asse
         sources: module.sources.clone(),
         estimate: 0,
         measured: AtomicU64::new(0),
+        waits: false,
         symbolic,
     };
     let mut lowering = Lowering {

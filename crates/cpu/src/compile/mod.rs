@@ -30,6 +30,7 @@ impl Program {
         liveness::analyse(&mut program);
         rematerialize::rematerialize(&mut program);
         fusion::fuse(&mut program);
+        program.waits = program.may_wait();
         Ok(program)
     }
 
@@ -41,6 +42,7 @@ impl Program {
     ) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, false, assembler)?;
         liveness::analyse(&mut program);
+        program.waits = program.may_wait();
         Ok(program)
     }
 }

@@ -22,7 +22,17 @@ pub(crate) struct Fault {
 /// The kinds of faults.
 #[derive(Clone, Debug)]
 pub(crate) enum FaultKind {
-    OutOfBounds { is_store: bool, address: u64, size: usize, provenance: Provenance },
+    OutOfBounds {
+        is_store: bool,
+        address: u64,
+        size: usize,
+        provenance: Provenance,
+    },
+    /// An atomic access to an address that is not a multiple of its size.
+    Misaligned {
+        address: u64,
+        size: usize,
+    },
     Assertion(Failure),
     LoopStep,
     Assembly(AssemblyFault),
@@ -67,6 +77,14 @@ impl Fault {
                 let access = Access { is_store: *is_store, address: *address, size: *size, provenance: *provenance };
                 self.out_of_bounds(program, arguments, &access)
             }
+            FaultKind::Misaligned { address, size } => self
+                .located(
+                    program,
+                    Code::MisalignedAtomic,
+                    format!("an atomic operation on {size} bytes at an address that is no multiple of {size}"),
+                    &format!("the address is a multiple of {size} plus {}", address % *size as u64),
+                )
+                .hint("pass an array whose memory is aligned to its elements"),
             FaultKind::Assertion(Failure::DivisionByZero) => self
                 .located(program, Code::DivisionByZero, "integer division by zero", "the divisor is 0 here")
                 .hint("keep the divisor away from 0, also where the result is not used: `tl.where(d == 0, 1, d)`"),

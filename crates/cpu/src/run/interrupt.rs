@@ -22,6 +22,9 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// How many checks may pass before the clock is looked at.
 const CHECKS_PER_CLOCK: u32 = 64;
 
+/// How often a program looks for what it waits for until it is another one's turn.
+const LOOKS_PER_TURN: u32 = 32;
+
 /// Says whether to go on, when a machine asks at a loop iteration or between programs.
 pub(crate) struct Control<'a> {
     stop: &'a AtomicBool,
@@ -29,6 +32,10 @@ pub(crate) struct Control<'a> {
     poll: Option<&'a (dyn Fn() -> bool + Sync)>,
     checks: u32,
     last_poll: Option<Instant>,
+    /// Lets other programs run, in a launch of programs that wait for each other.
+    pass: Option<&'a dyn Fn()>,
+    /// How often the program has looked in vain for what it waits for.
+    looks: u32,
 }
 
 impl<'a> Control<'a> {
@@ -42,7 +49,12 @@ impl<'a> Control<'a> {
             Interrupt::Poll(poll) if is_caller => Some(poll),
             Interrupt::Never | Interrupt::Flag(_) | Interrupt::Poll(_) => None,
         };
-        Self { stop, flag, poll, checks: 0, last_poll: None }
+        Self { stop, flag, poll, checks: 0, last_poll: None, pass: None, looks: 0 }
+    }
+
+    /// With a function that lets other programs run.
+    pub(crate) fn in_turns(self, pass: &'a dyn Fn()) -> Self {
+        Self { pass: Some(pass), ..self }
     }
 
     /// What becomes true when the launch is to stop, for those who cannot ask.
@@ -58,6 +70,17 @@ impl<'a> Control<'a> {
             return Err(Fault::new(FaultKind::Interrupted));
         }
         Ok(())
+    }
+
+    /// Lets other programs run now and then, as this one may wait for them. Fails if the launch is to stop.
+    pub(crate) fn wait(&mut self) -> Outcome {
+        self.looks += 1;
+        if self.looks.is_multiple_of(LOOKS_PER_TURN)
+            && let Some(pass) = self.pass
+        {
+            pass();
+        }
+        self.check()
     }
 
     fn polled(&mut self) -> bool {

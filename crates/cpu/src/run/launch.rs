@@ -3,10 +3,13 @@
 //! The calling thread begins alone, and wakes others only once enough work is left that waking them pays: a small launch
 //! never leaves the calling thread. Scheduling is guided: chunks shrink towards the end, so that many tiny programs cost
 //! little and a few large ones balance.
+//!
+//! Programs that may wait for each other are launched in another way: see [`turns`](crate::run::turns).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::Scope;
 use std::time::Instant;
 
 use smallvec::SmallVec;
@@ -19,6 +22,7 @@ use crate::run::interrupt::{Control, Interrupt, POLL_INTERVAL};
 use crate::run::kernels::buffer::OutOfMemory;
 use crate::run::machine::Machine;
 use crate::run::memory::Region;
+use crate::run::turns::Turns;
 
 /// A launch of a program.
 pub struct Launch<'a> {
@@ -80,6 +84,10 @@ struct Done<'s, 'a>(&'s Shared<'a>);
 
 impl Drop for Done<'_, '_> {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Nobody waits for what a thread that is gone would have done.
+            self.0.stop.store(true, Ordering::Relaxed);
+        }
         *self.0.helpers.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.0.helper_done.notify_one();
     }
@@ -139,6 +147,10 @@ impl Program {
 impl<'a> Shared<'a> {
     fn run(&'a self) {
         let threads = self.launch.threads.max(1).min(usize::try_from(self.total).unwrap_or(usize::MAX));
+        if self.program.waits && self.total > 1 {
+            self.run_in_turns(threads);
+            return;
+        }
         if threads == 1 {
             self.work(true, None);
             return;
@@ -173,6 +185,59 @@ impl<'a> Shared<'a> {
             self.work(true, None);
             self.wait();
         });
+    }
+
+    /// Runs programs that wait for each other. The calling thread runs none, as a program may wait for long.
+    fn run_in_turns(&'a self, threads: usize) {
+        let turns = Turns::default();
+        std::thread::scope(|scope| {
+            let begun = (0..threads).filter(|_| self.begin(&turns, scope)).count();
+            if begun == 0 {
+                self.work(true, None);
+            }
+            self.wait();
+        });
+    }
+
+    /// Starts a thread for programs that wait for each other. False if the system refuses one.
+    fn begin<'s>(&'s self, turns: &'s Turns, scope: &'s Scope<'s, '_>) -> bool {
+        *self.helpers.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        let done = Done(self);
+        let builder = std::thread::Builder::new().name("tilewright-turn".into());
+        let begun = builder.spawn_scoped(scope, move || {
+            let _done = done;
+            self.take_turns(turns, scope);
+        });
+        begun.is_ok()
+    }
+
+    /// Runs programs until none is left, or until a parked one goes on in its place.
+    fn take_turns<'s>(&'s self, turns: &'s Turns, scope: &'s Scope<'s, '_>) {
+        let pass = || {
+            let has_others = self.next.load(Ordering::Relaxed) < self.total;
+            turns.pass(&self.stop, has_others, || self.begin(turns, scope));
+        };
+        let control = Control::new(&self.stop, self.launch.interrupt, false).in_turns(&pass);
+        let Launch { grid, arguments, .. } = *self.launch;
+        let machine =
+            unless_out_of_memory(|| Machine::new(self.program, arguments, self.regions, grid, control));
+        let mut machine = match machine {
+            Ok(machine) => machine,
+            Err(fault) => return self.fail(0, fault),
+        };
+        while let Some((number, _)) = self.take(1) {
+            let outcome = unless_out_of_memory(|| {
+                machine.control.check()?;
+                machine.run_at(coordinates(grid, number))
+            });
+            if let Err(fault) = outcome {
+                return self.fail(number, fault);
+            }
+            if turns.hand_over() {
+                return;
+            }
+        }
+        turns.hand_over();
     }
 
     /// Waits for the helpers, and polls the interrupt meanwhile.

@@ -332,6 +332,8 @@ impl<'a> Machine<'a> {
 
     pub(crate) fn while_loop(&mut self, step: &'a Step) -> Outcome {
         let (condition, body) = (step.blocks[0], step.blocks[1]);
+        let may_wait =
+            self.program.waits && step.blocks.iter().any(|&block| self.program.looks_at_others(block));
         self.push(&step.operands);
         let (condition_block, body_block) = (self.block(condition), self.block(body));
         loop {
@@ -346,7 +348,11 @@ impl<'a> Machine<'a> {
             self.pop_into(&body_block.parameters);
             self.run(body)?;
             self.push(&body_block.yields);
-            self.control.check()?;
+            if may_wait {
+                self.control.wait()?;
+            } else {
+                self.control.check()?;
+            }
         }
         self.pop_into(&step.results);
         Ok(())

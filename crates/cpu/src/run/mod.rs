@@ -14,4 +14,5 @@ pub(crate) mod ops;
 pub(crate) mod scalar;
 pub(crate) mod symbolic;
 pub(crate) mod tile;
+pub(crate) mod turns;
 pub(crate) mod value;

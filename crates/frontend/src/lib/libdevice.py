@@ -191,22 +191,6 @@ def tan(arg0):
 
 
 @triton.jit
-def pow(arg0, arg1):
-    """x to the power of y: 2 ulp for fp32, about 1e-13 relative for fp64. y may be an integer. NaN for a negative x and
-    a y that is no integer."""
-    x = arg0.to(tl.float64)
-    y = tl.to_tensor(arg1).to(tl.float64)
-    size = tl.exp2(y * tl.log2(tl.abs(x)))
-    whole = tl.floor(y) == y
-    odd = whole & (y % 2.0 != 0.0) & (tl.abs(y) < 9007199254740992.0)
-    negative = signbit(x) != 0
-    signed = tl.where(negative & odd, -size, size)
-    result = tl.where((x < 0.0) & (x != float("-inf")) & (whole == 0), float("nan"), signed)
-    is_one = (y == 0.0) | (x == 1.0) | ((x == -1.0) & (tl.abs(y) == float("inf")))
-    return tl.where(is_one, 1.0, result).to(arg0.dtype)
-
-
-@triton.jit
 def cbrt(arg0):
     """Cube root; 2 ulp."""
     x = tl.abs(arg0.to(tl.float64))
@@ -215,14 +199,6 @@ def cbrt(arg0):
     better = root - (root - x / (root * root)) / 3.0
     size = tl.where((x > 0.0) & (x < float("inf")), better, root)
     return copysign(size.to(arg0.dtype), arg0)
-
-
-@triton.jit
-def hypot(arg0, arg1):
-    """sqrt(x * x + y * y), computed in fp64."""
-    x = arg0.to(tl.float64)
-    y = arg1.to(tl.float64)
-    return tl.sqrt(x * x + y * y).to(arg0.dtype)
 
 
 @triton.jit
@@ -312,7 +288,7 @@ def fast_log10f(arg0):
 @triton.jit
 def fast_powf(arg0, arg1):
     """x to the power of y."""
-    return pow(arg0, arg1)
+    return tl.extra.libdevice.pow(arg0, arg1)
 
 
 @triton.jit
@@ -637,3 +613,98 @@ def fast_tanh(arg0):
 def fast_erf(arg0):
     """Error function."""
     return tl.erf(arg0)
+
+
+@triton.jit
+def _largest_near_one(x, y, z, w):
+    """The power of two by which four fp64 must be multiplied so that their squares neither overflow nor vanish."""
+    size = tl.maximum(tl.maximum(tl.abs(x), tl.abs(y)), tl.maximum(tl.abs(z), tl.abs(w)))
+    return tl.where(size > 2.0**500, 2.0**-600, tl.where(size < 2.0**-400, 2.0**600, 1.0))
+
+
+@triton.jit
+def _norm(x, y, z, w):
+    """The square root of the sum of the squares, in fp64, and the power of two it is to be divided by."""
+    scale = _largest_near_one(x, y, z, w)
+    a = x * scale
+    b = y * scale
+    c = z * scale
+    d = w * scale
+    infinite = (tl.abs(x) == float("inf")) | (tl.abs(y) == float("inf")) | (tl.abs(z) == float("inf"))
+    infinite = infinite | (tl.abs(w) == float("inf"))
+    length = tl.sqrt_rn(a * a + b * b + (c * c + d * d))
+    return tl.where(infinite, float("inf"), length), scale
+
+
+@triton.jit
+def hypot(arg0, arg1):
+    """sqrt(x * x + y * y), without overflow on the way; 2 ulp."""
+    length, scale = _norm(arg0.to(tl.float64), tl.to_tensor(arg1).to(tl.float64), 0.0, 0.0)
+    return (length / scale).to(arg0.dtype)
+
+
+@triton.jit
+def rhypot(arg0, arg1):
+    """1 / sqrt(x * x + y * y); 2 ulp."""
+    length, scale = _norm(arg0.to(tl.float64), tl.to_tensor(arg1).to(tl.float64), 0.0, 0.0)
+    return (scale / length).to(arg0.dtype)
+
+
+@triton.jit
+def norm3d(arg0, arg1, arg2):
+    """The length of a vector of three components; 2 ulp."""
+    y = tl.to_tensor(arg1).to(tl.float64)
+    length, scale = _norm(arg0.to(tl.float64), y, tl.to_tensor(arg2).to(tl.float64), 0.0)
+    return (length / scale).to(arg0.dtype)
+
+
+@triton.jit
+def rnorm3d(arg0, arg1, arg2):
+    """1 over the length of a vector of three components; 2 ulp."""
+    y = tl.to_tensor(arg1).to(tl.float64)
+    length, scale = _norm(arg0.to(tl.float64), y, tl.to_tensor(arg2).to(tl.float64), 0.0)
+    return (scale / length).to(arg0.dtype)
+
+
+@triton.jit
+def norm4d(arg0, arg1, arg2, arg3):
+    """The length of a vector of four components; 2 ulp."""
+    y = tl.to_tensor(arg1).to(tl.float64)
+    z = tl.to_tensor(arg2).to(tl.float64)
+    length, scale = _norm(arg0.to(tl.float64), y, z, tl.to_tensor(arg3).to(tl.float64))
+    return (length / scale).to(arg0.dtype)
+
+
+@triton.jit
+def rnorm4d(arg0, arg1, arg2, arg3):
+    """1 over the length of a vector of four components; 2 ulp."""
+    y = tl.to_tensor(arg1).to(tl.float64)
+    z = tl.to_tensor(arg2).to(tl.float64)
+    length, scale = _norm(arg0.to(tl.float64), y, z, tl.to_tensor(arg3).to(tl.float64))
+    return (scale / length).to(arg0.dtype)
+
+
+@triton.jit
+def remainder(arg0, arg1):
+    """x less the nearest multiple of y, an even one where two are as near; exact."""
+    x, y = tl.broadcast(arg0, arg1)
+    period = tl.abs(y)
+    double = period + period
+    rest = tl.abs(x)
+    rest = tl.where(double < float("inf"), rest % double, rest)
+    # A half of a tiny number, and twice a huge one, would not be exact.
+    tiny = period < 1.0
+    beyond = tl.where(tiny, rest + rest > period, rest > 0.5 * period)
+    once = rest - period
+    still = tl.where(tiny, once + once >= period, once >= 0.5 * period)
+    rest = tl.where(beyond, tl.where(still, once - period, once), rest)
+    rest = tl.where(period == float("inf"), tl.abs(x), rest)
+    rest = tl.where((period == 0.0) | (tl.abs(x) == float("inf")) | (x != x) | (y != y), float("nan"), rest)
+    negative = signbit(x) != 0
+    return tl.where(negative, -rest, rest)
+
+
+@triton.jit
+def rcbrt(arg0):
+    """1 over the cube root; 2 ulp."""
+    return (1.0 / cbrt(arg0.to(tl.float64))).to(arg0.dtype)

@@ -24,10 +24,10 @@ def philox_impl(c0, c1, c2, c3, k0, k1, n_rounds: tl.constexpr = 10):
         a, b = c0, c2
         c0 = tl.umulhi(b, round_b) ^ c1 ^ k0
         c2 = tl.umulhi(a, round_a) ^ c3 ^ k1
-        c1 = b * round_b
-        c3 = a * round_a
-        k0 = k0 + key_a
-        k1 = k1 + key_b
+        c1 = tl.mul(b, round_b, sanitize_overflow=False)
+        c3 = tl.mul(a, round_a, sanitize_overflow=False)
+        k0 = tl.add(k0, key_a, sanitize_overflow=False)
+        k1 = tl.add(k1, key_b, sanitize_overflow=False)
     return c0, c1, c2, c3
 
 
@@ -72,10 +72,10 @@ def uint_to_uniform_float(x):
     """Random integers as fp32 (fp64 scale for 64-bit ones) evenly distributed in [0, 1)."""
     if _is_wide(x.dtype):
         wide = x.to(tl.int64, bitcast=True)
-        return tl.where(wide < 0, -wide - 1, wide) * 1.0842020432385337e-19
+        return tl.where(wide < 0, ~wide, wide) * 1.0842020432385337e-19
     else:
         narrow = x.to(tl.int32, bitcast=True)
-        return tl.where(narrow < 0, -narrow - 1, narrow) * 4.6566127342e-10
+        return tl.where(narrow < 0, ~narrow, narrow) * 4.6566127342e-10
 
 
 @triton.jit

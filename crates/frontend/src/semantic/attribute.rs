@@ -173,7 +173,7 @@ fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
                 .note("pointers and tiles have an element type")
                 .hint("the type is the element type itself; of a pointer `p` it is `p.dtype.element_ty`")),
         }),
-        "name" => Some(Ok(Constant::Str(ty.to_string().into()))),
+        "name" => Some(Ok(Constant::Str(crate::constexpr::type_name(ty).into()))),
         "shape" => Some(Ok(shape_constant(ty))),
         "numel" => int(ty.shape.elements()),
         "primitive_bitwidth" | "int_bitwidth" => int(bits(ty.element) as usize),

@@ -25,7 +25,7 @@ struct LibraryFile {
     prefix: &'static str,
 }
 
-static FILES: [LibraryFile; 4] = [
+static FILES: [LibraryFile; 7] = [
     LibraryFile { name: "standard.py", text: include_str!("../lib/standard.py"), prefix: "" },
     LibraryFile { name: "scaled.py", text: include_str!("../lib/scaled.py"), prefix: "" },
     LibraryFile { name: "random.py", text: include_str!("../lib/random.py"), prefix: "" },
@@ -34,6 +34,9 @@ static FILES: [LibraryFile; 4] = [
         text: include_str!("../lib/libdevice.py"),
         prefix: "extra.libdevice.",
     },
+    LibraryFile { name: "bits.py", text: include_str!("../lib/bits.py"), prefix: "extra.libdevice." },
+    LibraryFile { name: "rounding.py", text: include_str!("../lib/rounding.py"), prefix: "extra.libdevice." },
+    LibraryFile { name: "special.py", text: include_str!("../lib/special.py"), prefix: "extra.libdevice." },
 ];
 
 /// What is known of a function before it is compiled.

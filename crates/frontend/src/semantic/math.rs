@@ -5,7 +5,7 @@ use tilewright_ir::{Builder, Dtype, Element, ElementwiseFn, Rounding, Shape, Typ
 
 use super::arguments::Arguments;
 use super::convert::{broadcast_to, cast, cast_element, common_shape, shape_mismatch};
-use super::operators::{Number, binary, boolean, check_fits, common_pair, materialize, number, select};
+use super::operators::{Number, binary_with, boolean, check_fits, common_pair, materialize, number, select};
 use super::promote::{Rule, Side, common_dtype};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
@@ -207,13 +207,14 @@ pub(super) fn where_<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
     select(c, a.at(0)?, a.at(1)?, a.at(2)?)
 }
 
-/// `add(x, y)`, `sub(x, y)`, `mul(x, y)`.
+/// `add(x, y, sanitize_overflow)`, `sub(x, y, sanitize_overflow)`, `mul(x, y, sanitize_overflow)`.
 pub(super) fn operator<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
     op: BinaryOperator,
 ) -> Semantic<Op<C>> {
-    binary(c, op, a.at(0)?, a.at(1)?)
+    let is_checked = a.flag(c, 2)? && c.options().debug && !c.options().ignore_overflow;
+    binary_with(c, op, a.at(0)?, a.at(1)?, is_checked)
 }
 
 /// `tensor.logical_and(other)`, `tensor.logical_or(other)`.

@@ -79,13 +79,7 @@ pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     let cache = a.choice(c, 4, STORE_CACHE)?;
     let eviction = a.choice(c, 5, EVICTION)?;
     let value = stored(c, a, 1, &ty, dtype)?;
-    let mask = match mask(c, a, 2, &ty)? {
-        None => None,
-        Some((mask, mask_ty)) => match common_shape(&ty.shape, &mask_ty.shape) {
-            Ok(shape) if shape == ty.shape => Some(broadcast_to(c, mask, &shape)?),
-            _ => return Err(mask_shape(a, 2, &ty.shape, &mask_ty.shape)),
-        },
-    };
+    let mask = fitting_mask(c, a, 2, &ty)?;
     let element = if dtype.is_bool() { Dtype::I8 } else { dtype };
     let pointer = cast_element(c, pointer, Element::Pointer(element), Rounding::default())?;
     c.builder().store(pointer, value, mask, (cache, eviction))?;
@@ -153,7 +147,10 @@ fn no_mask<C: Caller + ?Sized>(a: &Arguments<'_, C>, indices: &[usize]) -> Seman
 }
 
 /// The pointer that is argument 0.
-fn pointer<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<(ValueOf<C>, Type, Dtype)> {
+pub(super) fn pointer<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+) -> Semantic<(ValueOf<C>, Type, Dtype)> {
     let operand = a.at(0)?;
     if let Operand::Tensor(value) = operand {
         let ty = c.builder().type_of(value);
@@ -277,6 +274,20 @@ fn other<C: Caller + ?Sized>(
     }
     let value = cast(c, value, dtype)?;
     broadcast_to(c, value, shape)
+}
+
+/// The mask of what has the shape of the pointers.
+pub(super) fn fitting_mask<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+    pointer: &Type,
+) -> Semantic<Option<ValueOf<C>>> {
+    let Some((mask, ty)) = mask(c, a, index, pointer)? else { return Ok(None) };
+    match common_shape(&pointer.shape, &ty.shape) {
+        Ok(shape) if shape == pointer.shape => Ok(Some(broadcast_to(c, mask, &shape)?)),
+        _ => Err(mask_shape(a, index, &pointer.shape, &ty.shape)),
+    }
 }
 
 /// The value to store, which is the argument with a number, in the type and shape of the memory.

@@ -26,17 +26,30 @@ pub fn binary<C: Caller + ?Sized>(
     lhs: &Op<C>,
     rhs: &Op<C>,
 ) -> Semantic<Op<C>> {
+    let is_checked = c.options().debug && !c.options().ignore_overflow;
+    binary_with(c, op, lhs, rhs, is_checked)
+}
+
+/// `lhs op rhs`; with `is_checked`, sums, differences and products of integers below 64 bits must be numbers of their type.
+pub(crate) fn binary_with<C: Caller + ?Sized>(
+    c: &mut C,
+    op: BinaryOperator,
+    lhs: &Op<C>,
+    rhs: &Op<C>,
+    is_checked: bool,
+) -> Semantic<Op<C>> {
     use BinaryOperator as B;
+    let check = is_checked.then_some(op);
     let value = match op {
         B::Add | B::Sub => {
             if let Some(moved) = pointer_arithmetic(c, op, lhs, rhs)? {
                 moved
             } else {
                 let function = if op == B::Add { ElementwiseFn::Add } else { ElementwiseFn::Sub };
-                arithmetic(c, op.symbol(), function, lhs, rhs, Rule::PLAIN)?
+                arithmetic(c, op.symbol(), function, lhs, rhs, check)?
             }
         }
-        B::Mul => arithmetic(c, op.symbol(), ElementwiseFn::Mul, lhs, rhs, Rule::PLAIN)?,
+        B::Mul => arithmetic(c, op.symbol(), ElementwiseFn::Mul, lhs, rhs, check)?,
         B::Div => divide(c, lhs, rhs)?,
         B::FloorDiv => floor_divide(c, lhs, rhs)?,
         B::Mod => remainder(c, lhs, rhs)?,
@@ -189,10 +202,29 @@ fn arithmetic<C: Caller + ?Sized>(
     function: ElementwiseFn,
     lhs: &Op<C>,
     rhs: &Op<C>,
-    rule: Rule,
+    check: Option<BinaryOperator>,
 ) -> Semantic<ValueOf<C>> {
-    let (left, right, _) = common_pair(c, symbol, lhs, rhs, rule)?;
-    Ok(c.builder().binary(function, left, right)?)
+    let (left, right, dtype) = common_pair(c, symbol, lhs, rhs, Rule::PLAIN)?;
+    let result = c.builder().binary(function, left.clone(), right.clone())?;
+    if let Some(op) = check
+        && dtype.is_int()
+        && (8..64).contains(&dtype.bits())
+    {
+        // The product of 64 bits of two numbers of 32 is exact modulo 2**64: it is the result only where nothing is lost.
+        let (left, right) = (cast(c, left, Dtype::I64)?, cast(c, right, Dtype::I64)?);
+        let exact = c.builder().binary(function, left, right)?;
+        let kept = cast(c, result.clone(), Dtype::I64)?;
+        let holds = c.builder().binary(ElementwiseFn::Eq, exact, kept)?;
+        let name = match op {
+            BinaryOperator::Add => "add",
+            BinaryOperator::Sub => "sub",
+            // tidy: wildcard because only these three are checked
+            _ => "mul",
+        };
+        let message = format!("{} overflow detected for operation {name}", dtype.name());
+        c.builder().assert(holds, None, Failure::Assertion(message))?;
+    }
+    Ok(result)
 }
 
 fn divide<C: Caller + ?Sized>(c: &mut C, lhs: &Op<C>, rhs: &Op<C>) -> Semantic<ValueOf<C>> {

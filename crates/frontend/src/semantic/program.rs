@@ -1,11 +1,13 @@
 //! The program's place in the grid, hints, assertions, loops, and functions of compile-time values.
 
 use tilewright_base::Code;
-use tilewright_ir::{Builder, Dtype, Element, Failure, HintKind, IntList, LoopOptions, Shape, Type};
+use tilewright_ir::{
+    Builder, Dtype, Element, Failure, HintKind, IntList, LoopOptions, Rounding, Shape, Type,
+};
 
 use super::arguments::{Arguments, flatten};
 use super::convert::{broadcast_to, common_shape, describe, shape_mismatch, tensor, to_bool};
-use super::{Caller, Op, Semantic, SemanticError};
+use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::constexpr::{self, to_str, type_str};
 use crate::value::{Constant, Operand, Range};
 
@@ -103,6 +105,91 @@ fn check<C: Caller + ?Sized>(
         mask_value = Some(broadcast_to(c, mask, &shape)?);
     }
     Ok(c.builder().assert(condition, mask_value, Failure::Assertion(message.to_string()))?)
+}
+
+/// `device_print(prefix, *args, hex)`: one op for each operand.
+pub(super) fn device_print<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let prefix = match c.known(a.at(0)?) {
+        Some(Constant::Str(prefix)) if !prefix.contains('\0') => prefix,
+        _ => {
+            let found = describe(c, a.at(0)?);
+            return Err(SemanticError::new(Code::InvalidValue, "a kernel prints a text, then values")
+                .argument(0, format!("this is {found}"))
+                .note(format!("found {found}, expected a string that is known at compile time"))
+                .hint("put a string first: `print(\"x\", x)`, `tl.device_print(\"x\", x)`"));
+        }
+    };
+    let mut operands = Vec::new();
+    leaves(a.at(1)?, &mut operands);
+    let is_hex = a.flag(c, 2)?;
+    let prefix = print_prefix(&prefix, operands.is_empty());
+    if operands.is_empty() {
+        c.builder().print(None, prefix.clone(), 0)?;
+    }
+    let count = operands.len();
+    for (number, operand) in operands.iter().enumerate() {
+        let value = tensor(c, operand, 1)?;
+        let (value, digits) = printable(c, value, is_hex)?;
+        let prefix = if count > 1 { format!("{prefix}(operand {number}) ") } else { prefix.clone() };
+        c.builder().print(Some(value), prefix, digits)?;
+    }
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// The values of tuples in one another.
+fn leaves<V: Clone>(operand: &Operand<V>, found: &mut Vec<Operand<V>>) {
+    match operand {
+        Operand::Tuple(items) => items.iter().for_each(|item| leaves(item, found)),
+        Operand::Constant(Constant::Tuple(items)) => {
+            items.iter().for_each(|item| leaves(&Operand::Constant(item.clone()), found));
+        }
+        other => found.push(other.clone()),
+    }
+}
+
+/// The text before a value, as Triton writes it: a space before, a colon and a space after.
+fn print_prefix(prefix: &str, is_alone: bool) -> String {
+    let mut text = prefix.to_owned();
+    if !is_alone {
+        let trimmed = prefix.trim_end();
+        text = format!("{}: ", trimmed.strip_suffix(':').unwrap_or(trimmed));
+    }
+    if (is_alone || text.len() > 2) && !text.starts_with(' ') {
+        text.insert(0, ' ');
+    }
+    text
+}
+
+/// A value in a type that is printed, and with how many hexadecimal digits.
+fn printable<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, is_hex: bool) -> Semantic<(ValueOf<C>, u32)> {
+    let ty = c.builder().type_of(&value);
+    let Some(dtype) = ty.dtype() else {
+        return Ok((c.builder().cast(value, Element::Value(Dtype::U64), Rounding::default())?, 1));
+    };
+    let bits = dtype.bits().max(8);
+    let unsigned = match bits {
+        8 => Dtype::U8,
+        16 => Dtype::U16,
+        32 => Dtype::U32,
+        _ => Dtype::U64,
+    };
+    let value = match (is_hex, dtype.is_bool()) {
+        (true, false) if dtype != unsigned => c.builder().bitcast(value, Element::Value(unsigned))?,
+        _ => value,
+    };
+    let dtype = if is_hex && !dtype.is_bool() { unsigned } else { dtype };
+    let printed = match dtype {
+        dtype if dtype.is_float() => Dtype::F64,
+        Dtype::I64 | Dtype::U64 => dtype,
+        dtype if dtype.is_signed() => Dtype::I32,
+        _ => Dtype::U32,
+    };
+    let value = if printed == dtype {
+        value
+    } else {
+        c.builder().cast(value, Element::Value(printed), Rounding::default())?
+    };
+    Ok((value, if is_hex { bits / 4 } else { 0 }))
 }
 
 /// `static_assert(cond, msg)`.

@@ -236,7 +236,7 @@ fn dot_operand(left: &Type, right: &Type) -> Semantic<Dtype> {
     };
     let (a, b) = (left.dtype().filter(allowed), right.dtype().filter(allowed));
     match (a, b) {
-        (Some(a), Some(b)) if a == b || (a.is_fp8() && b.is_fp8()) => Ok(a),
+        (Some(a), Some(b)) if a == b || (a.is_fp8() && b.is_fp8()) || (a.is_int() && b.is_int()) => Ok(a),
         (Some(a), Some(b)) => {
             let narrow = if a.bits() <= b.bits() { a } else { b };
             let name = python_name(narrow);

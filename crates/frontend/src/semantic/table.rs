@@ -5,14 +5,16 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use tilewright_ir::{Dtype, ElementwiseFn as F, HintKind, Type};
+use tilewright_ir::{
+    AtomicKind, Dtype, ElementwiseFn as F, GridDependency, HintKind, MachineQuantity, Op as IrOp, Type,
+};
 
 use super::arguments::Arguments;
 use super::library::{LIBRARY, LibraryFunction};
 use super::not_yet::NOT_YET;
 use super::signature::{BuiltinParameter, parse_signature};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
-use super::{descriptor, inline_asm, math, memory, movement, program, reduce, shape};
+use super::{atomics, descriptor, inline_asm, machine, math, memory, movement, program, reduce, shape};
 use crate::value::Constant;
 
 /// What a name of `triton.language` is.
@@ -80,6 +82,10 @@ pub(super) enum Place {
     TypeMethod,
     /// `desc.name` on a tensor descriptor.
     DescriptorMethod,
+    /// `tl.extra.cuda.name`.
+    Cuda,
+    /// `tl.target_info.name`.
+    TargetInfo,
 }
 
 macro_rules! builtins {
@@ -166,6 +172,43 @@ builtins! {
     /// The older name of `desc.store(offsets, value)`.
     OldDescriptorStore "_experimental_descriptor_store(desc, value, offsets)" [Root] => descriptor::store, 2, 1;
 
+    // Memory that several programs change. `sem` is "acq_rel" (the default), "acquire", "release" or "relaxed"; `scope`
+    // is "gpu" (the default), "cta" or "sys".
+
+    /// Adds the value to memory through a pointer or a tile of pointers, where the mask is true, each element at once; gives
+    /// what was there before, 0 where the mask is false. Floats are added in any order.
+    AtomicAdd "atomic_add(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+        => atomics::read_modify_write, AtomicKind::Add;
+    /// Like `atomic_add`, for bitwise and of integers.
+    AtomicAnd "atomic_and(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+        => atomics::read_modify_write, AtomicKind::And;
+    /// Like `atomic_add`, for bitwise or of integers.
+    AtomicOr "atomic_or(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+        => atomics::read_modify_write, AtomicKind::Or;
+    /// Like `atomic_add`, for bitwise exclusive or of integers.
+    AtomicXor "atomic_xor(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+        => atomics::read_modify_write, AtomicKind::Xor;
+    /// Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond infinity on the side of its sign.
+    AtomicMax "atomic_max(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+        => atomics::read_modify_write, AtomicKind::Max;
+    /// Like `atomic_max`, for the smaller one.
+    AtomicMin "atomic_min(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+        => atomics::read_modify_write, AtomicKind::Min;
+    /// Like `atomic_add`, for the value itself.
+    AtomicXchg "atomic_xchg(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+        => atomics::read_modify_write, AtomicKind::Exchange;
+    /// Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before.
+    AtomicCas "atomic_cas(pointer, cmp, val, sem=None, scope=None)" [Root Method] => atomics::compare_and_swap;
+    /// Reads memory that other programs write, each element at once; 0 where the mask is false. `sem` is "acquire" (the
+    /// default) or "relaxed".
+    AtomicLoad "atomic_load(pointer, mask=None, sem=None, scope=None)" [Root Method] => atomics::load;
+    /// Writes memory that other programs read, each element at once. `sem` is "release" (the default) or "relaxed".
+    AtomicStore "atomic_store(pointer, val, mask=None, sem=None, scope=None)" [Root Method] => atomics::store;
+    /// Waits until the integer behind a scalar pointer is the expected one, which gives True, or until `timeout_ns`
+    /// nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or "relaxed".
+    AtomicPoll "atomic_poll(pointer, expected_value, sem=None, scope=None, timeout_ns=None)" [Root Method]
+        => atomics::poll;
+
     // Making tiles, and changing their shape.
 
     /// The int32 tile start, start + 1, …, end - 1, of any length.
@@ -213,11 +256,11 @@ builtins! {
 
     // Functions of each element.
 
-    /// x + y, as the operator.
+    /// x + y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`.
     Add "add(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Add;
-    /// x - y, as the operator.
+    /// x - y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`.
     Sub "sub(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Sub;
-    /// x * y, as the operator.
+    /// x * y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`.
     Mul "mul(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Mul;
     /// x where the condition holds, else y. The three broadcast; x and y are converted to their common type.
     Where "where(condition, x, y)" [Root] => math::where_;
@@ -305,11 +348,43 @@ builtins! {
     DebugBarrier "debug_barrier()" [Root] => program::barrier;
     /// Stops the launch where the condition does not hold and the mask does, if compiled with `debug=True`.
     DeviceAssert "device_assert(cond, msg='', mask=None)" [Root] => program::device_assert;
+    /// Prints from the running kernel, on the standard output: a line for each element of each operand, with the program and
+    /// the place in the tile; the text alone without operands. `hex=True` prints the bits of numbers.
+    DevicePrint "device_print(prefix, *args, hex=False)" [Root] => program::device_print;
     /// Stops the compilation if the condition does not hold.
     StaticAssert "static_assert(cond, msg='')" [Root] => program::static_assert;
     /// Prints while the kernel is compiled.
     StaticPrint "static_print(*values, sep=' ', end='\\n', file=None, flush=False)" [Root]
         => program::static_print;
+
+    // The machine that runs the program.
+
+    /// Nanoseconds of a clock that all programs share, as int64.
+    GlobalTimer "globaltimer()" [Cuda] => machine::quantity, MachineQuantity::GlobalTimer;
+    /// The number of the multiprocessor that runs the program (on the CPU, of the thread), as int32.
+    SmId "smid()" [Cuda] => machine::quantity, MachineQuantity::Multiprocessor;
+    /// The threads of a program, which are known at compile time: 32 for each warp.
+    NumThreads "num_threads()" [Cuda] => machine::warps, 32;
+    /// The warps of a program, which are known at compile time.
+    NumWarps "num_warps()" [Cuda] => machine::warps, 1;
+    /// Waits for the grids before this one, if it was launched with `launch_pdl=True`: only then is what they wrote seen.
+    GdcWait "gdc_wait()" [Cuda] => machine::dependency, GridDependency::Wait;
+    /// Lets the grids after this one begin, if they were launched with `launch_pdl=True`.
+    GdcLaunchDependents "gdc_launch_dependents()" [Cuda] => machine::dependency, GridDependency::LaunchDependents;
+    /// What the kernel is compiled for: a tuple of `backend` ("cuda", "cpu"), `arch` (90, "x86_64") and `warp_size`.
+    CurrentTarget "current_target()" [TargetInfo] => machine::current_target;
+    /// Whether the kernel is compiled for an NVIDIA GPU.
+    IsCuda "is_cuda()" [TargetInfo] => machine::is_cuda;
+    /// Whether the kernel is compiled for an NVIDIA GPU of at least this compute capability.
+    CudaCapabilityGeq "cuda_capability_geq(major, minor=0)" [TargetInfo] => machine::capability_geq;
+    /// Whether the kernel is compiled for an AMD GPU: never.
+    IsHip "is_hip()" [TargetInfo] => machine::never;
+    /// Whether the kernel is compiled for an AMD GPU of this family: never.
+    IsHipCdna3 "is_hip_cdna3()" [TargetInfo] => machine::never;
+    /// Whether the kernel is compiled for an AMD GPU of this family: never.
+    IsHipCdna4 "is_hip_cdna4()" [TargetInfo] => machine::never;
+    /// Whether the kernel is compiled for an AMD GPU of this kind: never.
+    IsHipGfx1250 "is_hip_gfx1250()" [TargetInfo] => machine::never;
 
     // Loops and compile-time values.
 
@@ -342,6 +417,53 @@ builtins! {
     /// The type with another element type.
     WithElementTy "with_element_ty(self, element_ty)" [TypeMethod] => program::with_element;
 }
+
+/// By which name programs ask for each op: where several do, the first; none of what syntax stands for or another table has. An op
+/// that no name asks for does not compile.
+const fn asked_for_by(op: &IrOp) -> Option<Builtin> {
+    match op {
+        IrOp::ProgramId { .. } => Some(Builtin::ProgramId),
+        IrOp::NumPrograms { .. } => Some(Builtin::NumPrograms),
+        IrOp::Arange { .. } => Some(Builtin::Arange),
+        IrOp::Splat { .. } => Some(Builtin::Full),
+        IrOp::ExpandDims { .. } => Some(Builtin::ExpandDims),
+        IrOp::Broadcast { .. } => Some(Builtin::BroadcastTo),
+        IrOp::Reshape { .. } => Some(Builtin::Reshape),
+        IrOp::Transpose { .. } => Some(Builtin::Trans),
+        IrOp::Cast { .. } | IrOp::Bitcast { .. } => Some(Builtin::Cast),
+        IrOp::Load { .. } => Some(Builtin::Load),
+        IrOp::Store { .. } => Some(Builtin::Store),
+        IrOp::Dot { .. } => Some(Builtin::Dot),
+        IrOp::Reduce { .. } => Some(Builtin::Reduce),
+        IrOp::Hint { .. } => Some(Builtin::MultipleOf),
+        IrOp::Assume {} => Some(Builtin::Assume),
+        IrOp::Barrier {} => Some(Builtin::DebugBarrier),
+        IrOp::Assert { .. } => Some(Builtin::DeviceAssert),
+        IrOp::AtomicRmw { .. } => Some(Builtin::AtomicAdd),
+        IrOp::AtomicCas { .. } => Some(Builtin::AtomicCas),
+        IrOp::AtomicLoad { .. } => Some(Builtin::AtomicLoad),
+        IrOp::AtomicStore { .. } => Some(Builtin::AtomicStore),
+        IrOp::AtomicPoll { .. } => Some(Builtin::AtomicPoll),
+        IrOp::InlineAsm { .. } | IrOp::VolatileAsm { .. } => Some(Builtin::InlineAsm),
+        IrOp::Scan { .. } => Some(Builtin::AssociativeScan),
+        IrOp::Slice { .. } => Some(Builtin::Split),
+        IrOp::Gather { .. } => Some(Builtin::Gather),
+        IrOp::Print { .. } => Some(Builtin::DevicePrint),
+        IrOp::Machine { .. } => Some(Builtin::GlobalTimer),
+        IrOp::Dependency { .. } => Some(Builtin::GdcWait),
+        IrOp::Elementwise { .. }
+        | IrOp::Constant { .. }
+        | IrOp::PtrAdd {}
+        | IrOp::Call { .. }
+        | IrOp::For { .. }
+        | IrOp::While {}
+        | IrOp::If {}
+        | IrOp::Yield {}
+        | IrOp::Return {} => None,
+    }
+}
+
+const _: fn(&IrOp) -> Option<Builtin> = asked_for_by;
 
 /// The methods of types that take no arguments.
 pub(super) const TYPE_METHODS: &[&str] = &[
@@ -501,6 +623,8 @@ static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::new(|| {
                 Place::OnlyMethod => format!("tensor.{}", spec.name),
                 Place::TypeMethod => format!("dtype.{}", spec.name),
                 Place::DescriptorMethod => format!("tensor_descriptor.{}", spec.name),
+                Place::Cuda => format!("extra.cuda.{}", spec.name),
+                Place::TargetInfo => format!("target_info.{}", spec.name),
                 Place::Method => continue,
             };
             names.entry(path).or_insert(LanguageItem::Builtin(spec));
@@ -519,9 +643,13 @@ static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
         spec.places.iter().filter_map(|place| match place {
             Place::Method => Some((spec.name, spec.name.to_string())),
             Place::OnlyMethod => Some((spec.name, format!("tensor.{}", spec.name))),
-            Place::Root | Place::Math | Place::Libdevice | Place::TypeMethod | Place::DescriptorMethod => {
-                None
-            }
+            Place::Root
+            | Place::Math
+            | Place::Libdevice
+            | Place::TypeMethod
+            | Place::DescriptorMethod
+            | Place::Cuda
+            | Place::TargetInfo => None,
         })
     });
     let of_library = LIBRARY.iter().filter(|scanned| scanned.is_method);

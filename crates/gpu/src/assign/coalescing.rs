@@ -2,12 +2,13 @@
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
-use tilewright_ir::{Function, Inst, Op, Value};
+use tilewright_ir::{AtomicKind, Dtype, Function, Inst, Op, Value};
 use tilewright_layout::{Input, Layout, Vector, blocked, f2};
 use tilewright_opt::analysis::AxisInfo;
 
 use crate::layout_rules::LANES;
 use crate::layout_rules::default_layout;
+use crate::target::{Feature, GpuTarget};
 
 /// The most that one access of a thread moves.
 const MOST_BYTES: u32 = 16;
@@ -31,26 +32,29 @@ pub struct AccessShape {
 }
 
 impl AccessShape {
-    /// Of a load or a store of a tile; none for anything else.
-    pub fn of(function: &Function, inst: Inst, infos: &Infos) -> Option<Self> {
+    /// Of an access to global memory of a tile; none for anything else.
+    pub fn of(function: &Function, inst: Inst, infos: &Infos, target: GpuTarget) -> Option<Self> {
         let data = &function.insts[inst];
-        let mask_place = match &data.op {
-            Op::Load { .. } => 1,
-            Op::Store { .. } => 2,
+        let ty = function.ty(*data.operands.first()?);
+        if ty.is_scalar() {
+            return None;
+        }
+        let dtype = || ty.element.pointee().expect("the verifier checks that accesses take pointers");
+        let (mask_place, most) = match &data.op {
+            Op::Load { .. } => (1, MOST_BYTES),
+            Op::Store { .. } => (2, MOST_BYTES),
+            Op::AtomicRmw { kind, .. } => (2, atomic_bytes(*kind, dtype(), target)),
+            // An element at a time, whatever the mask.
+            Op::AtomicCas { .. } | Op::AtomicLoad { .. } | Op::AtomicStore { .. } => (usize::MAX, 0),
             // tidy: wildcard because nothing else accesses memory
             _ => return None,
         };
         let (pointer, mask) = (data.operands[0], data.operands.get(mask_place).copied());
-        let ty = function.ty(pointer);
-        if ty.is_scalar() {
-            return None;
-        }
-        let bytes =
-            ty.element.pointee().expect("the verifier checks that accesses take pointers").bytes() as u32;
+        let bytes = dtype().bytes() as u32;
         let info = &infos[pointer];
         let width = |axis: usize| {
             let same_mask = mask.map_or(u32::MAX, |mask| infos[mask].constancy(axis));
-            let aligned = info.divisibility(axis).min(u64::from(MOST_BYTES)) as u32 / bytes;
+            let aligned = info.divisibility(axis).min(u64::from(most)) as u32 / bytes;
             let width = info.contiguity(axis).min(same_mask).min(aligned.max(1)).max(1);
             1 << width.ilog2()
         };
@@ -125,6 +129,26 @@ impl AccessShape {
         // A sector that is touched in part is moved again for the rest.
         let sectors = if run_bytes < SECTOR_BYTES { 2 * runs } else { runs * run_bytes / SECTOR_BYTES };
         vector.accesses() * (1 + sectors)
+    }
+}
+
+/// The most bytes that one atomic operation of a thread moves: PTX has sums of several floats.
+fn atomic_bytes(kind: AtomicKind, dtype: Dtype, target: GpuTarget) -> u32 {
+    let has_vectors = target.features.has(Feature::VectorAtomics);
+    match (kind, dtype) {
+        (AtomicKind::Add, Dtype::F32 | Dtype::F16 | Dtype::BF16) if has_vectors => MOST_BYTES,
+        // A pair.
+        (AtomicKind::Add, Dtype::F16) => 4,
+        (
+            AtomicKind::Add
+            | AtomicKind::And
+            | AtomicKind::Or
+            | AtomicKind::Xor
+            | AtomicKind::Max
+            | AtomicKind::Min
+            | AtomicKind::Exchange,
+            _,
+        ) => 0,
     }
 }
 

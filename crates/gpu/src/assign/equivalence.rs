@@ -12,6 +12,7 @@ use crate::assign::mma_selection::{Product, Products};
 use crate::assign::rematerialization::Rematerializable;
 use crate::language::LayoutId;
 use crate::layout_rules::element_bits;
+use crate::target::GpuTarget;
 
 /// The factor by which a loop makes what is inside more important.
 const LOOP_WEIGHT: u32 = 8;
@@ -80,7 +81,12 @@ pub struct Classes {
 
 impl Classes {
     /// The classes of a function.
-    pub fn new(function: &Function, cheap: &Rematerializable, products: &Products, infos: &Infos) -> Self {
+    pub fn new(
+        function: &Function,
+        cheap: &Rematerializable,
+        products: &Products,
+        (infos, target): (&Infos, GpuTarget),
+    ) -> Self {
         let mut union = Union::new(function, cheap);
         union.block(function.entry);
         let mut classes = Self {
@@ -90,8 +96,9 @@ impl Classes {
             of_inst: SecondaryMap::new(),
         };
         classes.number(function, &mut union);
+        let weights = SecondaryMap::new();
         let mut collect =
-            Collect { function, cheap, products, infos, classes: &mut classes, weights: SecondaryMap::new() };
+            Collect { function, cheap, products, infos, target, classes: &mut classes, weights };
         collect.block(function.entry, 1);
         classes
     }
@@ -184,9 +191,10 @@ impl<'a> Union<'a> {
                         self.join(values(), None);
                     }
                 }
-                OpFamily::Load | OpFamily::Store | OpFamily::Check => {
-                    let shape = &function.ty(data.operands[0]).shape;
-                    if !shape.is_empty() {
+                OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check => {
+                    // A text alone has no operand.
+                    let shape = data.operands.first().map(|&operand| &function.ty(operand).shape);
+                    if let Some(shape) = shape.filter(|shape| !shape.is_empty()) {
                         let node = self.node(*inst, shape);
                         self.join(values(), Some(node));
                     }
@@ -233,6 +241,7 @@ struct Collect<'a> {
     cheap: &'a Rematerializable,
     products: &'a Products,
     infos: &'a Infos,
+    target: GpuTarget,
     classes: &'a mut Classes,
     /// Of the values so far, how often they are made.
     weights: SecondaryMap<Value, Option<u32>>,
@@ -291,7 +300,9 @@ impl Collect<'_> {
                     count(&mut self.classes.list[class].accumulators, (product.accumulator, bits), weight);
                 }
             }
-            OpFamily::Load | OpFamily::Store | OpFamily::Check => self.access(inst, weight),
+            OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check => {
+                self.access(inst, weight);
+            }
             OpFamily::Pointwise
             | OpFamily::Identity
             | OpFamily::Movement
@@ -310,7 +321,8 @@ impl Collect<'_> {
 
     fn access(&mut self, inst: Inst, weight: u32) {
         let data = &self.function.insts[inst];
-        let ends = (AccessShape::of(self.function, inst, self.infos), self.classes.of_inst(inst));
+        let ends =
+            (AccessShape::of(self.function, inst, self.infos, self.target), self.classes.of_inst(inst));
         let (Some(shape), Some(class)) = ends else { return };
         // The value of a store may be converted; everything else would have to be as well.
         let is_value = |place: usize| data.results.is_empty() && place == 1;

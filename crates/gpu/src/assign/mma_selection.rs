@@ -242,7 +242,8 @@ impl Types {
             (D::I8 | D::U8, D::I8 | D::U8, D::I32) if has_wide => &[(16, 32, 8), (16, 16, 8)],
             (D::I8 | D::U8, D::I8 | D::U8, D::I32) if has(Feature::MmaSync) => &[(8, 16, 8)],
             (a, b, D::F32) if is_fp8(a) && is_fp8(b) && has(Feature::MmaSyncFp8) => &[(16, 32, 8)],
-            // The others have no instruction, or one of no use: fp64.
+            (D::F64, D::F64, D::F64) if has_wide => &[(8, 4, 64)],
+            // The others have no instruction.
             _ => &[],
         };
         let fits = |(m, k, _): &&(u32, u32, u32)| shape.m >= *m && shape.n >= 8 && shape.k >= *k;

@@ -39,7 +39,7 @@ pub fn assign_layouts(module: &ir::Module, target: GpuTarget, num_warps: u32) ->
     let mut costs = LayoutCosts::default();
     let products = Products::new(function, target, num_warps, &mut costs);
     let cheap = Rematerializable::new(function);
-    let classes = Classes::new(function, &cheap, &products, &addresses);
+    let classes = Classes::new(function, &cheap, &products, (&addresses, target));
     let choice = selection::choose(function, &classes, &mut costs, num_warps);
     let decided = Decided {
         function,

@@ -96,7 +96,7 @@ impl Demands {
                 None => Some(layouts.add(default_layout(&operand.shape, decided.num_warps))),
             },
             OpFamily::Pointwise | OpFamily::Identity | OpFamily::Movement | OpFamily::Scan => result,
-            OpFamily::Load | OpFamily::Store | OpFamily::Check | OpFamily::Reduction => {
+            OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check | OpFamily::Reduction => {
                 self.executed_in(decided, inst)
             }
             OpFamily::Source
@@ -167,6 +167,7 @@ impl Walk<'_, '_> {
                         })
                     }
                     Op::Load { .. } => self.demands.executed_in(decided, *inst),
+                    op if op.family() == OpFamily::Atomic => self.demands.executed_in(decided, *inst),
                     // tidy: wildcard because all others are executed in the layout of their class
                     _ => self.demands.class_layout(decided, *result),
                 };

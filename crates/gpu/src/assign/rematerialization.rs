@@ -70,6 +70,7 @@ impl Search<'_> {
             }
             OpFamily::Load
             | OpFamily::Store
+            | OpFamily::Atomic
             | OpFamily::Check
             | OpFamily::Dot
             | OpFamily::Reduction

@@ -218,9 +218,9 @@ impl Rewrite<'_, '_> {
 
     /// The op with what is decided about it, for the new first operand and the layout of the result.
     fn op(&self, old: Inst, first: Option<Value>, result: Option<LayoutId>) -> Op {
-        let Decided { function, addresses, certain, products, .. } = *self.decided;
+        let Decided { function, addresses, certain, products, target, .. } = *self.decided;
         let data = &function.insts[old];
-        let (axis, width) = AccessShape::of(function, old, addresses)
+        let (axis, width) = AccessShape::of(function, old, addresses, target)
             .and_then(|shape| {
                 let layout = self.new.ty(first?).layout()?;
                 Some(shape.vector_axis_and_width(self.header.layouts.get(layout)))
@@ -236,6 +236,13 @@ impl Rewrite<'_, '_> {
                 GpuOp::Load { cache, eviction, volatile, axis, width }
             }
             ir::Op::Store { cache, eviction } => GpuOp::Store { cache, eviction, axis, width },
+            ir::Op::AtomicRmw { kind, sem, scope } => {
+                GpuOp::AtomicRmw { kind, sem, scope, axis, width, everywhere: true }
+            }
+            ir::Op::AtomicCas { sem, scope } => GpuOp::AtomicCas { sem, scope, everywhere: true },
+            ir::Op::AtomicLoad { sem, scope } => GpuOp::AtomicLoad { sem, scope, everywhere: true },
+            ir::Op::AtomicStore { sem, scope } => GpuOp::AtomicStore { sem, scope },
+            ir::Op::AtomicPoll { sem, scope } => GpuOp::AtomicPoll { sem, scope, everywhere: true },
             ir::Op::Reduce { axis } => GpuOp::Reduce { axis, scope: Scope::Block, redux: false },
             ir::Op::Scan { axis, reverse } => GpuOp::Scan { axis, reverse, scope: Scope::Block },
             ir::Op::Dot { precision, max_imprecise_acc } => {

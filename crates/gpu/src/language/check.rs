@@ -49,6 +49,7 @@ fn ensure(holds: bool, message: impl FnOnce() -> String) -> Check {
 fn gives_nothing(op: &GpuOp) -> bool {
     match op {
         GpuOp::Store { .. }
+        | GpuOp::AtomicStore { .. }
         | GpuOp::Dealloc {}
         | GpuOp::LocalStore {}
         | GpuOp::CopyAsync { .. }
@@ -71,6 +72,10 @@ fn gives_nothing(op: &GpuOp) -> bool {
         GpuOp::ConvertLayout {}
         | GpuOp::Elementwise { .. }
         | GpuOp::Load { .. }
+        | GpuOp::AtomicRmw { .. }
+        | GpuOp::AtomicCas { .. }
+        | GpuOp::AtomicLoad { .. }
+        | GpuOp::AtomicPoll { .. }
         | GpuOp::Reduce { .. }
         | GpuOp::Scan { .. }
         | GpuOp::ScanCarry { .. }
@@ -273,6 +278,7 @@ impl<'a> Checker<'a> {
             OpFamily::Scalar | OpFamily::Source | OpFamily::Barrier => Ok(()),
             OpFamily::Load
             | OpFamily::Store
+            | OpFamily::Atomic
             | OpFamily::Dot
             | OpFamily::Reduction
             | OpFamily::Scan
@@ -373,6 +379,14 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// An atomic operation on one element after the other.
+    fn atomic(&self, op: &ir::Op) -> Check {
+        self.tiles(&self.tile_results(op)?)?;
+        let values: SmallVec<[Value; 4]> =
+            self.inst.operands.iter().chain(&self.inst.results).copied().collect();
+        self.same_layouts(&values)
+    }
+
     fn gpu_op(&self, op: &GpuOp) -> Check {
         match op {
             GpuOp::ConvertLayout {} => {
@@ -390,6 +404,14 @@ impl<'a> Checker<'a> {
                 self.results(&[])?;
                 self.access(&self.inst.operands, *axis, *width)
             }
+            &GpuOp::AtomicRmw { kind, sem, scope, axis, width, .. } => {
+                self.tiles(&self.tile_results(&ir::Op::AtomicRmw { kind, sem, scope })?)?;
+                self.access(self.inst.operands.iter().chain(&self.inst.results), axis, width)
+            }
+            &GpuOp::AtomicCas { sem, scope, .. } => self.atomic(&ir::Op::AtomicCas { sem, scope }),
+            &GpuOp::AtomicLoad { sem, scope, .. } => self.atomic(&ir::Op::AtomicLoad { sem, scope }),
+            &GpuOp::AtomicStore { sem, scope } => self.atomic(&ir::Op::AtomicStore { sem, scope }),
+            &GpuOp::AtomicPoll { sem, scope, .. } => self.atomic(&ir::Op::AtomicPoll { sem, scope }),
             GpuOp::Reduce { axis, scope, redux } => self.reduce(*axis, *scope, *redux),
             GpuOp::Scan { axis, reverse, scope } => self.scan(*axis, *reverse, *scope),
             GpuOp::ScanCarry { axis, .. } => self.scan_carry(*axis),

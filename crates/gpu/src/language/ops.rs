@@ -3,8 +3,8 @@
 
 use tilewright_ir as ir;
 use tilewright_ir::{
-    AttributeText, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision, IntList, OpInfo, Operation,
-    define_ops,
+    AtomicKind, AttributeText, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision, IntList,
+    MemoryScope, MemorySemantics, OpInfo, Operation, define_ops,
 };
 
 use super::attributes::{Deferred, MmaShape, Scope};
@@ -28,6 +28,22 @@ define_ops! {
     /// that hold copies, one writes.
     Store store (pointer, value) [mask]
         {cache: CacheModifier, eviction: EvictionPolicy, axis: u32, width: u32} regions 0 Write Store;
+    /// As the op of tile IR. Of threads that hold copies of an element, the first does it; the others have the result only if
+    /// it is `everywhere`, as it is until conversions are lowered. Each access of a thread moves `width` elements along the axis.
+    AtomicRmw atomic_rmw (pointer, value) [mask]
+        {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope, axis: u32, width: u32, everywhere: bool}
+        regions 0 Write Atomic;
+    /// As the op of tile IR, by the first of the threads that hold copies, as `atomic_rmw`.
+    AtomicCas atomic_cas (pointer, expected, value) []
+        {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic;
+    /// As the op of tile IR, by the first of the threads that hold copies, as `atomic_rmw`.
+    AtomicLoad atomic_load (pointer) [mask]
+        {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic;
+    /// As the op of tile IR, by the first of the threads that hold copies.
+    AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic;
+    /// As the op of tile IR, by one thread, as `atomic_rmw`.
+    AtomicPoll atomic_poll (pointer, expected) [timeout]
+        {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic;
     /// The tiles combined along an axis by an associative region, in the whole block or in each warp; with `redux`, the lanes of
     /// a warp by `redux.sync`.
     Reduce reduce () [] *tiles {axis: u32, scope: Scope, redux: bool} regions 1 Pure Reduction;
@@ -72,8 +88,8 @@ define_ops! {
     /// Each thread waits until no more than so many of its latest groups are under way.
     WaitGroup wait_group () [] {pending: u32} regions 0 Write Barrier;
 
-    /// Makes each barrier ready for phases of so many arrivals. One thread does, and tells the asynchronous proxy; the other
-    /// threads, and copies that they start, see it after a barrier of the block.
+    /// Makes each barrier ready for phases of so many arrivals. One thread does; the other threads see it after a barrier of the
+    /// block. Tensor copies, which arrive by the asynchronous proxy, need a `fence_proxy` between it and that barrier.
     MbarrierInit mbarrier_init (barriers) [] {arrivals: u32} regions 0 Write Barrier;
     /// One thread of those that run it, in a role of the role, arrives at a barrier and adds bytes to what its phase waits for.
     MbarrierExpect mbarrier_expect (barriers, slot) [] {bytes: u32} regions 0 Write Barrier;

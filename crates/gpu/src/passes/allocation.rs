@@ -163,7 +163,7 @@ fn in_sequence(function: &Function) -> BTreeSet<(Inst, Inst)> {
     let names = Names::new(function, false);
     let alloc = |place: &Place| match place {
         Place::Shared(slot) => function.defining_inst(slot.root),
-        Place::Global(_) => None,
+        Place::Global(_) | Place::Acquired => None,
     };
     walk(&names, &mut |inst, open| {
         let effects: Vec<Effect> = effects(&names, inst)

@@ -1,14 +1,17 @@
 //! Barrier insertion: a barrier of the block stands before each access to memory that conflicts with one of another warp that
 //! may still be under way. Two accesses conflict if they may touch the same bytes and one of them is a store.
+//!
+//! An atomic operation that releases comes after all accesses to global memory before it, and one that acquires before all
+//! behind it, by whichever threads they are.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::smallvec;
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Inst, Value};
+use tilewright_ir::{Block, Inst, MemorySemantics, Value};
 
 use super::allocation::alloc_range;
 use super::global_memory::GlobalAccesses;
-use super::memory_effects::{Place, effects, landed, may_be_one, walk};
+use super::memory_effects::{Place, effects, landed, may_be_one, ordering, walk};
 use crate::language::verify::slots::{Names, Slot};
 use crate::language::{Function, GpuOp, Module, Op};
 
@@ -51,11 +54,19 @@ fn needed(module: &Module) -> EntitySet<Inst> {
     let mut needed: SecondaryMap<Inst, bool> = SecondaryMap::new();
     walk(&names, &mut |inst, open| {
         let effects = effects(&names, inst);
+        let op = &function.insts[inst].op;
+        let ordering = ordering(op);
         needed[inst] = open.needs_barrier(&effects, |a, b| match (a, b) {
             (Place::Global(one), Place::Global(other)) => global.meet(one, other, open.stale.contains(&b)),
             (Place::Shared(one), Place::Shared(other)) => overlap(one, other),
-            (Place::Global(_), Place::Shared(_)) | (Place::Shared(_), Place::Global(_)) => false,
+            (Place::Global(_), Place::Acquired) => true,
+            (Place::Shared(_), Place::Acquired | Place::Global(_))
+            | (Place::Global(_), Place::Shared(_))
+            | (Place::Acquired, _) => false,
         });
+        // What one thread releases, all have done; what one has acquired, the copies of all come after.
+        needed[inst] |= ordering.is_some_and(MemorySemantics::releases) && open.has_global();
+        needed[inst] |= is_copy(op) && open.writes.contains(&Place::Acquired);
         if needed[inst] {
             open.close();
         }
@@ -63,10 +74,18 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         let is_tensor = matches!(function.insts[inst].op, Op::Gpu(GpuOp::TensorLoad {}));
         open.carry_out(if is_tensor { &effects[1..] } else { &effects });
         open.carry_out(&landed(&names, inst));
+        if ordering.is_some_and(MemorySemantics::acquires) {
+            open.writes.insert(Place::Acquired);
+        }
     });
     let mut set = EntitySet::new();
     set.extend(function.insts.keys().filter(|inst| needed[*inst]));
     set
+}
+
+/// Whether an op starts a copy of global memory to shared memory.
+fn is_copy(op: &Op) -> bool {
+    matches!(op, Op::Gpu(GpuOp::CopyAsync { .. } | GpuOp::TensorLoad {}))
 }
 
 /// From where to where each piece of shared memory lies, in bytes.

@@ -1,5 +1,6 @@
 //! Conversions of layouts that cross warps, through shared memory; and reductions that do, in two parts with such a conversion
-//! between: each warp by itself, then the parts of the warps. And tiles whose elements are taken from places that values name.
+//! between: each warp by itself, then the parts of the warps. And tiles whose elements are taken from places that values name,
+//! and results of atomic operations that one of several threads makes.
 //!
 //! ```text
 //! %y = convert_layout %x                  %b = alloc ; local_store %b, %x ; %y = local_load %b ; dealloc %b
@@ -7,6 +8,7 @@
 //! %s = reduce %x {scope = block}          %p = reduce %x {scope = warp} ; %b = alloc ; local_store %b, %p
 //!                                         %q = local_load %b ; dealloc %b ; %s = reduce %q {scope = block}
 //! %s = scan %x {scope = block}            see `scans.rs`
+//! %y = atomic_rmw … {everywhere}          %x = atomic_rmw … ; %b = alloc ; local_store %b, %x ; %y = local_load %b ; dealloc %b
 //! %x = … ; %y = movement %x, %i           %x = … ; %b = alloc ; local_store %b, %x ; %y = movement %b, %i ; dealloc %b
 //! ```
 //! An operand of products alone stays in shared memory, and the product loads what it needs when it needs it. What is left of
@@ -21,7 +23,9 @@ use tilewright_layout::{Exchange, Input, Layout, Plan, SwizzleMode, convert, sha
 
 use crate::commutation::parts_of_reduction;
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, LayoutId, Module, Op, Scope, Type};
-use crate::layout_rules::{LANES, MOST_PARTS, element_bits, line_layout, reduced_layout, rows};
+use crate::layout_rules::{
+    LANES, MOST_PARTS, default_layout, element_bits, line_layout, reduced_layout, rows,
+};
 use crate::target::Feature;
 use crate::tile::legality::at;
 
@@ -101,6 +105,7 @@ impl Pass<'_> {
                     self.goes_through_memory(inst);
                     self.movement(inst);
                 }
+                Op::Gpu(op) if op.info().family == OpFamily::Atomic => self.atomic(inst),
                 // tidy: wildcard because no other op moves elements between threads
                 _ => self.out.push(inst),
             }
@@ -364,6 +369,71 @@ impl Pass<'_> {
         self.function.values[result].definition = Definition::Result(inst, 0);
         self.uses.are_products[result] = false;
         self.convert(inst, block);
+    }
+
+    /// An atomic operation: of threads that hold copies of an element one does it, and hands its result to the others.
+    fn atomic(&mut self, inst: Inst) {
+        let data = &mut self.function.insts[inst];
+        let was_everywhere = match &mut data.op {
+            Op::Gpu(
+                GpuOp::AtomicRmw { everywhere, .. }
+                | GpuOp::AtomicCas { everywhere, .. }
+                | GpuOp::AtomicLoad { everywhere, .. }
+                | GpuOp::AtomicPoll { everywhere, .. },
+            ) => std::mem::replace(everywhere, false),
+            // tidy: wildcard because no other op has a result that one thread makes
+            _ => false,
+        };
+        let Some(result) = data.results.first().copied().filter(|_| was_everywhere) else {
+            return self.out.push(inst);
+        };
+        let ty = self.function.ty(result).clone();
+        let has_copies = ty.layout().is_none_or(|id| {
+            let layout = self.header.layouts.get(id);
+            [Input::Lane, Input::Warp].iter().any(|input| layout.free_bits(*input) != 0)
+        });
+        if !has_copies || self.uses.blocks[result].is_none() {
+            return self.out.push(inst);
+        }
+        self.goes_through_memory(inst);
+        let data = &self.function.insts[inst];
+        let (op, operands, location) = (data.op.clone(), data.operands.clone(), data.location);
+        let done = self.function.create_inst(op, operands, smallvec![], [ty.clone()], location);
+        self.out.push(done);
+        let done = self.function.insts[done].results[0];
+        // The instruction becomes the one that gives all threads the result.
+        let tile = ty.as_registers().expect("atomic operations are made in registers").clone();
+        if ty.layout().is_some() {
+            let memory = rows(&tile.shape);
+            let buffer = self.store(done, &memory);
+            self.replace(inst, GpuOp::LocalLoad { matrix: false }.into(), buffer);
+            self.emit(GpuOp::Dealloc {}, smallvec![buffer], None);
+            return;
+        }
+        let shape = tilewright_ir::Shape::from([1]);
+        let layout = self.header.layouts.add(default_layout(&shape, self.header.num_warps));
+        let single = Type::registers(tile.with_shape(shape.clone()), Some(layout));
+        let splat = tilewright_ir::Op::Splat { shape: shape.clone() }.into();
+        let splat =
+            self.function.create_inst(splat, smallvec![done], smallvec![], [single.clone()], location);
+        self.out.push(splat);
+        let buffer = self.store(self.function.insts[splat].results[0], &rows(&shape));
+        let load = self.emit(GpuOp::LocalLoad { matrix: false }, smallvec![buffer], Some(single));
+        self.emit(GpuOp::Dealloc {}, smallvec![buffer], None);
+        let loaded = self.function.insts[load].results[0];
+        self.replace(
+            inst,
+            tilewright_ir::Op::Reshape { shape: tilewright_ir::Shape::scalar() }.into(),
+            loaded,
+        );
+    }
+
+    /// Appends an instruction as another op of one operand.
+    fn replace(&mut self, inst: Inst, op: Op, operand: Value) {
+        let data = &mut self.function.insts[inst];
+        data.op = op;
+        data.operands = smallvec![operand];
+        self.out.push(inst);
     }
 
     /// Ends the lifetimes of buffers of this block behind their last use.

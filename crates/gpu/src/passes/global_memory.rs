@@ -68,8 +68,7 @@ impl<'a> GlobalAccesses<'a> {
             (Base::Argument(one), Base::Argument(other)) => one != other,
             (Base::Any | Base::Unseen, _) | (_, Base::Any | Base::Unseen) => false,
         };
-        let are_stores =
-            [later, earlier].map(|inst| matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::Store { .. })));
+        let are_stores = [later, earlier].map(|inst| is_store(&self.function.insts[inst].op));
         if are_apart || (later == earlier && are_stores == [true; 2]) {
             return false;
         }
@@ -86,6 +85,19 @@ impl<'a> GlobalAccesses<'a> {
         let is_by_same_threads = is_same && (are_stores == [true; 2] || !has_copies);
         !is_by_same_threads
     }
+}
+
+/// Whether an op writes global memory: of threads that hold copies, the first alone.
+fn is_store(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Gpu(
+            GpuOp::Store { .. }
+                | GpuOp::AtomicRmw { .. }
+                | GpuOp::AtomicCas { .. }
+                | GpuOp::AtomicStore { .. }
+        )
+    )
 }
 
 struct Search<'f> {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Inst, Operation, Value};
+use tilewright_ir::{Block, Inst, MemorySemantics, Operation, Value};
 
 use crate::language::verify::slots::{Edge, Index, Names, Slot};
 use crate::language::{GpuOp, Op};
@@ -18,6 +18,8 @@ pub enum Place {
     Shared(Slot),
     /// Global memory, named by the load or store.
     Global(Inst),
+    /// What one thread has acquired for all: who accesses global memory comes after it.
+    Acquired,
 }
 
 /// An effect of an instruction.
@@ -36,7 +38,7 @@ impl Effect {
     fn anywhere(self) -> Self {
         let all = |place| match place {
             Place::Shared(slot) => Place::Shared(Slot { index: Index::Lost, ..slot }),
-            Place::Global(_) => place,
+            Place::Global(_) | Place::Acquired => place,
         };
         match self {
             Self::Write(place) => Self::Write(all(place)),
@@ -80,7 +82,13 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     };
     match op {
         GpuOp::Load { .. } => smallvec![Effect::Read(Place::Global(inst))],
-        GpuOp::Store { .. } => smallvec![Effect::Write(Place::Global(inst))],
+        GpuOp::AtomicLoad { .. } | GpuOp::AtomicPoll { .. } => smallvec![Effect::Read(Place::Global(inst))],
+        GpuOp::Store { .. }
+        | GpuOp::AtomicRmw { .. }
+        | GpuOp::AtomicCas { .. }
+        | GpuOp::AtomicStore { .. } => {
+            smallvec![Effect::Write(Place::Global(inst))]
+        }
         GpuOp::LocalStore {} | GpuOp::CopyAsync { .. } | GpuOp::MbarrierInit { .. } => {
             smallvec![Effect::Write(shared(0))]
         }
@@ -112,6 +120,20 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         | GpuOp::Publish {}
         | GpuOp::Take {}
         | GpuOp::Release {} => smallvec![],
+    }
+}
+
+/// How an atomic operation orders what all threads of the block do to global memory. Each of its elements is done by one
+/// thread, so the others have to wait for it, or it for them.
+pub fn ordering(op: &Op) -> Option<MemorySemantics> {
+    match op.as_gpu()? {
+        GpuOp::AtomicRmw { sem, .. }
+        | GpuOp::AtomicCas { sem, .. }
+        | GpuOp::AtomicLoad { sem, .. }
+        | GpuOp::AtomicStore { sem, .. }
+        | GpuOp::AtomicPoll { sem, .. } => Some(*sem),
+        // tidy: wildcard because nothing else orders accesses to global memory
+        _ => None,
     }
 }
 
@@ -196,6 +218,12 @@ impl Open {
         })
     }
 
+    /// Whether accesses to global memory may be under way, or behind what another thread acquired.
+    pub fn has_global(&self) -> bool {
+        let is_global = |place: &Place| matches!(place, Place::Global(_) | Place::Acquired);
+        self.reads.iter().chain(&self.writes).any(is_global)
+    }
+
     /// They have done this.
     pub fn carry_out(&mut self, effects: &[Effect]) {
         for effect in effects {
@@ -222,7 +250,7 @@ impl Open {
         for places in [&mut self.reads, &mut self.writes, &mut self.stale] {
             let rename = |place| match place {
                 Place::Shared(slot) => Place::Shared(names.rename(slot, edge)),
-                Place::Global(_) => place,
+                Place::Global(_) | Place::Acquired => place,
             };
             *places = std::mem::take(places).into_iter().map(rename).collect();
         }

@@ -4,7 +4,7 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{Dialect, Function, Inst, MAX_TILE_ELEMENTS, Module, Op, OpFamily, Value};
 use tilewright_opt::{Level, Options, optimize};
 
-use super::padding::padded;
+use super::padding::{mask_place, padded};
 use crate::target::MOST_WARPS;
 
 /// The module with every call inlined, those of `noinline` functions too.
@@ -49,10 +49,14 @@ fn refusal(kernel: &Function, inst: Inst) -> Option<Diagnostic> {
     }
     let values = data.operands.iter().chain(&data.results);
     let is_odd = |value: &Value| padded(&kernel.ty(*value).shape) != kernel.ty(*value).shape;
-    if data.op.family() == OpFamily::Scan
-        && !matches!(data.op, Op::Scan { .. })
-        && data.operands.iter().any(is_odd)
-    {
+    let sees_padding = match data.op.family() {
+        OpFamily::Scan => !matches!(data.op, Op::Scan { .. }),
+        OpFamily::Movement => !matches!(data.op, Op::Gather { .. }),
+        OpFamily::Atomic | OpFamily::Check => mask_place(&data.op).is_none(),
+        // tidy: wildcard because no other op sees the padding of tiles
+        _ => false,
+    };
+    if sees_padding && data.operands.iter().any(is_odd) {
         let message = format!("`{}` on a GPU takes tiles whose extents are powers of two", data.op.name());
         return Some(
             at(kernel, inst, Code::NotOnThisDevice, message)

@@ -139,6 +139,35 @@ impl Canonicalizer<'_> {
         self.out.push(inst);
     }
 
+    /// An atomic operation whose mask is known: it has none, or is not there.
+    pub(super) fn atomic(&mut self, inst: Inst) {
+        let place = match self.function.insts[inst].op {
+            Op::AtomicRmw { .. } | Op::AtomicStore { .. } => 2,
+            Op::AtomicLoad { .. } => 1,
+            // tidy: wildcard because the others have no mask
+            _ => return self.out.push(inst),
+        };
+        let mask = self.function.insts[inst].operands.get(place).and_then(|&mask| self.constant(mask));
+        match mask.map(|mask| mask.bits != 0) {
+            Some(true) => {
+                self.function.insts[inst].operands.truncate(place);
+                self.changed = true;
+            }
+            Some(false) => {
+                let Some(result) = self.function.result(inst) else {
+                    self.changed = true;
+                    return;
+                };
+                let ty = self.function.ty(result).clone();
+                if let Some(zero) = self.make_zero(&ty) {
+                    return self.replace(result, zero);
+                }
+            }
+            None => {}
+        }
+        self.out.push(inst);
+    }
+
     pub(super) fn assert(&mut self, inst: Inst) {
         let operands = &self.function.insts[inst].operands;
         let known = |operand: Option<&Value>| {

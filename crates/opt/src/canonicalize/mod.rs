@@ -88,7 +88,9 @@ impl Canonicalizer<'_> {
             OpFamily::Branch => self.if_else(inst),
             OpFamily::Load => self.load(inst),
             OpFamily::Store => self.store(inst),
-            OpFamily::Check => self.assert(inst),
+            OpFamily::Atomic => self.atomic(inst),
+            OpFamily::Check if matches!(op, Op::Assert { .. }) => self.assert(inst),
+            OpFamily::Check => self.out.push(inst),
             OpFamily::Promise => self.assume(inst),
             OpFamily::Reduction | OpFamily::Scan => {
                 for region in self.function.insts[inst].regions.clone() {

@@ -100,7 +100,7 @@ impl<'a> Evaluator<'a> {
             Op::Reduce { axis } => self.reduce(inst, *axis as usize, &operands),
             Op::Load { .. } => self.load(inst, &operands).map(|tile| vec![tile]),
             Op::Store { .. } => self.store(inst, &operands).map(|()| Vec::new()),
-            Op::Barrier {} => Ok(Vec::new()),
+            Op::Barrier {} | Op::Print { .. } | Op::Dependency { .. } => Ok(Vec::new()),
             Op::Assert { .. } | Op::Assume {} => {
                 let mask = operands.get(1);
                 let holds = (0..operands[0].len())

@@ -18,7 +18,7 @@
 //!   `operand.rs`. `Option<…>` is an operand that may be left out.
 //!
 //! Several rows may have one mnemonic; the first that fits is taken. A new kind of modifier is an enum in `modifier.rs`; a
-//! new kind of operand implements `Operand` in `operand_form.rs`. Nothing else is to be done: `tests/instructions.rs`
+//! new kind of operand implements `OperandForm` in `operand_form.rs`. Nothing else is to be done: `tests/instructions.rs`
 //! asks for an example of each row.
 
 use super::modifier::{
@@ -35,7 +35,7 @@ use super::operand::{
     Access, Accumulators, Address, BranchTableId, BranchTarget, CachePolicy, CallOperands, Coordinates,
     Destination, DestinationPair, Destinations, Predicate, Source, Sources, TensorAddress,
 };
-use super::operand_form::{InstructionForm, Operand};
+use super::operand_form::{InstructionForm, OperandForm};
 use super::parse::operands::{Mismatch, OperandParser};
 use super::print::OperandPrinter;
 use super::types::{ScalarType, StateSpace};
@@ -104,7 +104,7 @@ macro_rules! instructions {
                 fn parse(opcode: &mut Opcode<'_>, parser: &mut OperandParser<'_, '_>) -> Result<Instruction, Mismatch> {
                     $(let $modifier = parse_modifier!(opcode, [$($flag)?] [$($kind)?]);)*
                     opcode.end()?;
-                    parser.begin(0 $(+ usize::from(<$role as Operand>::REQUIRED))*)?;
+                    parser.begin(0 $(+ usize::from(<$role as OperandForm>::REQUIRED))*)?;
                     $(let $operand = parser.operand::<$role>()?;)*
                     parser.end()?;
                     Ok(Instruction::$name(Self { $($modifier,)* $($operand,)* }))

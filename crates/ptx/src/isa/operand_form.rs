@@ -24,7 +24,7 @@ pub(crate) trait InstructionForm {
 }
 
 /// A role of an operand.
-pub(crate) trait Operand: Sized {
+pub(crate) trait OperandForm: Sized {
     /// Whether it must be there.
     const REQUIRED: bool = true;
 
@@ -55,7 +55,7 @@ pub(crate) trait Operand: Sized {
     fn map_addresses(&mut self, _each: &mut dyn FnMut(&mut Address)) {}
 }
 
-impl<T: Operand> Operand for Option<T> {
+impl<T: OperandForm> OperandForm for Option<T> {
     const REQUIRED: bool = false;
 
     fn absent() -> Option<Self> {
@@ -99,7 +99,7 @@ impl<T: Operand> Operand for Option<T> {
     }
 }
 
-impl Operand for RegisterId {
+impl OperandForm for RegisterId {
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         printer.register(*self);
     }
@@ -117,7 +117,7 @@ impl Operand for RegisterId {
     }
 }
 
-impl Operand for Source {
+impl OperandForm for Source {
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         match *self {
             Self::Register(register) => printer.register(register),
@@ -151,7 +151,7 @@ impl Operand for Source {
     }
 }
 
-impl Operand for Predicate {
+impl OperandForm for Predicate {
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         if self.negated {
             printer.text("!");
@@ -173,7 +173,7 @@ impl Operand for Predicate {
     }
 }
 
-impl Operand for Destination {
+impl OperandForm for Destination {
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         match *self {
             Self::Register(register) => printer.register(register),
@@ -198,7 +198,7 @@ impl Operand for Destination {
     }
 }
 
-impl Operand for DestinationPair {
+impl OperandForm for DestinationPair {
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         self.first.print(printer);
         if let Some(second) = &self.second {
@@ -227,10 +227,10 @@ impl Operand for DestinationPair {
 /// Operands in braces. A single one may stand without; `$bare` says that it then is printed so.
 macro_rules! list_operand {
     ($name:ident, $item:ty, $bare:literal) => {
-        impl Operand for $name {
+        impl OperandForm for $name {
             fn print(&self, printer: &mut OperandPrinter<'_>) {
                 match self.0.as_slice() {
-                    [only] if $bare && !printer.braces_single => Operand::print(only, printer),
+                    [only] if $bare && !printer.braces_single => OperandForm::print(only, printer),
                     items => printer.braced(items),
                 }
             }
@@ -241,7 +241,7 @@ macro_rules! list_operand {
 
             fn parse(parser: &mut OperandParser<'_, '_>) -> Result<Self, Mismatch> {
                 if !parser.at("{") {
-                    return Ok(Self(std::iter::once(<$item as Operand>::parse(parser)?).collect()));
+                    return Ok(Self(std::iter::once(<$item as OperandForm>::parse(parser)?).collect()));
                 }
                 Ok(Self(parser.braced::<$item>()?.into_iter().collect()))
             }
@@ -265,7 +265,7 @@ list_operand!(Destinations, Destination, true);
 list_operand!(Sources, Source, true);
 list_operand!(Coordinates, Source, false);
 
-impl Operand for Accumulators {
+impl OperandForm for Accumulators {
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         printer.braced(&self.0);
     }
@@ -287,7 +287,7 @@ impl Operand for Accumulators {
     }
 }
 
-impl Operand for Address {
+impl OperandForm for Address {
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         printer.text("[");
         printer.address(*self);
@@ -322,7 +322,7 @@ impl Operand for Address {
     }
 }
 
-impl Operand for TensorAddress {
+impl OperandForm for TensorAddress {
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         printer.text("[");
         printer.address(self.map);
@@ -351,7 +351,7 @@ impl Operand for TensorAddress {
     }
 }
 
-impl Operand for CachePolicy {
+impl OperandForm for CachePolicy {
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         self.0.print(printer);
     }
@@ -376,7 +376,7 @@ impl Operand for CachePolicy {
 /// An operand that names no register.
 macro_rules! name_operand {
     ($name:ident, $print:ident, $parse:ident) => {
-        impl Operand for $name {
+        impl OperandForm for $name {
             fn print(&self, printer: &mut OperandPrinter<'_>) {
                 printer.$print(*self);
             }
@@ -395,7 +395,7 @@ macro_rules! name_operand {
 name_operand!(BranchTarget, target, target);
 name_operand!(BranchTableId, branch_table, branch_table);
 
-impl Operand for CallOperands {
+impl OperandForm for CallOperands {
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         printer.call(self);
     }

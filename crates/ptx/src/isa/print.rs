@@ -13,7 +13,7 @@ use super::operand::{
     Address, AddressBase, BranchTableId, BranchTarget, CallOperands, Callee, Immediate, Prototype, Source,
     Symbol,
 };
-use super::operand_form::Operand;
+use super::operand_form::OperandForm;
 use super::parse::alias;
 use super::types::ScalarType;
 
@@ -443,7 +443,7 @@ pub(crate) struct OperandPrinter<'a> {
 }
 
 impl OperandPrinter<'_> {
-    pub(crate) fn operand<T: Operand>(&mut self, operand: &T) {
+    pub(crate) fn operand<T: OperandForm>(&mut self, operand: &T) {
         if operand.is_present() {
             self.out.push_str(self.separator);
             self.separator = ", ";
@@ -491,7 +491,7 @@ impl OperandPrinter<'_> {
         self.offset(address.offset);
     }
 
-    pub(crate) fn braced<T: Operand>(&mut self, items: &[T]) {
+    pub(crate) fn braced<T: OperandForm>(&mut self, items: &[T]) {
         self.out.push('{');
         for (index, item) in items.iter().enumerate() {
             self.out.push_str(if index == 0 { "" } else { ", " });

@@ -96,7 +96,7 @@ impl Lowering<'_> {
     }
 
     /// The generic address of a string that ends with a zero.
-    fn string(&mut self, text: &str) -> Source {
+    pub(super) fn string(&mut self, text: &str) -> Source {
         let bytes = text.bytes().chain([0]).map(|byte| Initializer::Value(Immediate::Integer(byte.into())));
         let initializer: Vec<Initializer> = bytes.collect();
         let known = self.module.globals.iter().find(|(_, variable)| variable.initializer == initializer);

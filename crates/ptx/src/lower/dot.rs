@@ -16,7 +16,7 @@ use super::{Lowered, Lowering};
 use crate::isa::{self, MultiplyMode};
 
 /// Where the registers of an operand come from.
-pub(super) enum Operand {
+pub(super) enum ProductOperand {
     /// They are there.
     Registers(Rc<[Scalar]>),
     /// They are read from shared memory when they are asked for.
@@ -32,18 +32,18 @@ enum Arithmetic {
 
 impl Lowering<'_> {
     /// An operand of a product, in the layout in which threads read it.
-    pub(super) fn operand(&self, value: Value, layout: &Layout, loads: Loads) -> Operand {
+    pub(super) fn operand(&self, value: Value, layout: &Layout, loads: Loads) -> ProductOperand {
         match self.kernel.ty(value).as_memory() {
-            Some(buffer) => Operand::Shared(Box::new(self.shared_tile(value, buffer, layout, loads))),
-            None => Operand::Registers(self.get(value)),
+            Some(buffer) => ProductOperand::Shared(Box::new(self.shared_tile(value, buffer, layout, loads))),
+            None => ProductOperand::Registers(self.get(value)),
         }
     }
 
     /// A register of an operand.
-    pub(super) fn fetch(&mut self, operand: &mut Operand, register: u32) -> Scalar {
+    pub(super) fn fetch(&mut self, operand: &mut ProductOperand, register: u32) -> Scalar {
         match operand {
-            Operand::Registers(registers) => registers[register as usize],
-            Operand::Shared(shared) => self.read(shared, register),
+            ProductOperand::Registers(registers) => registers[register as usize],
+            ProductOperand::Shared(shared) => self.read(shared, register),
         }
     }
 

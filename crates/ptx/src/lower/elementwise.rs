@@ -54,7 +54,12 @@ impl Lowering<'_> {
     }
 
     /// A function of elements; none if the target lacks the element type.
-    fn apply(&mut self, function: ElementwiseFn, element: Element, x: &[Scalar]) -> Option<Scalar> {
+    pub(super) fn apply(
+        &mut self,
+        function: ElementwiseFn,
+        element: Element,
+        x: &[Scalar],
+    ) -> Option<Scalar> {
         // Addresses are numbers of 64 bits.
         let dtype = element.value().unwrap_or(Dtype::U64);
         let (integer, is_bool, is_float) = (Integer::of(dtype), dtype.is_bool(), dtype.is_float());

@@ -1,7 +1,10 @@
 //! The ops that the language of the GPU path has beyond tile IR.
 
 use tilewright_gpu::language::{Deferred, GpuVisitor, MmaShape, Scope, Type};
-use tilewright_ir::{CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision, Inst, IntList, Value};
+use tilewright_ir::{
+    AtomicKind, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision, Inst, IntList, MemoryScope,
+    MemorySemantics, Value,
+};
 
 use super::memory::Policy;
 use super::shared_memory::Loads;
@@ -55,6 +58,76 @@ impl GpuVisitor for Lowering<'_> {
     ) -> Lowered {
         let policy = Policy::new(*cache, *eviction, false);
         self.lower_store([pointer, value], mask, [*axis, *width], policy);
+        Ok(())
+    }
+
+    fn atomic_rmw(
+        &mut self,
+        inst: Inst,
+        pointer: Value,
+        value: Value,
+        mask: Option<Value>,
+        kind: &AtomicKind,
+        sem: &MemorySemantics,
+        scope: &MemoryScope,
+        axis: &u32,
+        width: &u32,
+        _: &bool,
+    ) -> Lowered {
+        self.lower_atomic_rmw(inst, [pointer, value], mask, *kind, (*sem, *scope), [*axis, *width])
+    }
+
+    fn atomic_cas(
+        &mut self,
+        inst: Inst,
+        pointer: Value,
+        expected: Value,
+        value: Value,
+        sem: &MemorySemantics,
+        scope: &MemoryScope,
+        _: &bool,
+    ) -> Lowered {
+        self.lower_atomic_cas(inst, [pointer, expected, value], (*sem, *scope));
+        Ok(())
+    }
+
+    fn atomic_load(
+        &mut self,
+        inst: Inst,
+        pointer: Value,
+        mask: Option<Value>,
+        sem: &MemorySemantics,
+        scope: &MemoryScope,
+        _: &bool,
+    ) -> Lowered {
+        self.lower_atomic_load(inst, pointer, mask, (*sem, *scope));
+        Ok(())
+    }
+
+    fn atomic_store(
+        &mut self,
+        _: Inst,
+        pointer: Value,
+        value: Value,
+        mask: Option<Value>,
+        sem: &MemorySemantics,
+        scope: &MemoryScope,
+    ) -> Lowered {
+        self.lower_atomic_store([pointer, value], mask, (*sem, *scope));
+        Ok(())
+    }
+
+    fn atomic_poll(
+        &mut self,
+        inst: Inst,
+        pointer: Value,
+        expected: Value,
+        timeout: Option<Value>,
+        sem: &MemorySemantics,
+        scope: &MemoryScope,
+        _: &bool,
+    ) -> Lowered {
+        self.lower_atomic_poll(inst, [pointer, expected], timeout, (*sem, *scope));
         Ok(())
     }
 

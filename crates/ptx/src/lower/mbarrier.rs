@@ -41,8 +41,6 @@ impl Lowering<'_> {
             let count = i64::from(arrivals).into();
             self.builder.emit_if(Some(elected), isa::MbarrierInit { space: SPACE, ty: TYPE, address, count });
         }
-        // Tensor copies arrive through the asynchronous proxy, for which the barrier of the block is not enough.
-        self.builder.emit_if(Some(elected), isa::FenceMbarrierInit {});
         Ok(())
     }
 

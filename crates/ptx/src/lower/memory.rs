@@ -1,14 +1,17 @@
 //! Loads and stores of global memory, and the packing of elements into the words that an access moves.
 
 use smallvec::SmallVec;
-use tilewright_ir::{CacheModifier, Dtype, Element, EvictionPolicy, Inst, Value};
+use tilewright_ir::{
+    CacheModifier, Dtype, Element, EvictionPolicy, Inst, MemoryScope, MemorySemantics, Value,
+};
 use tilewright_layout::{Input, Layout};
 
+use super::atomics::ptx_scope;
 use super::builder::{Builder, Scalar, Width, move_to};
 use super::{LANES, Lowering, memory_bits, width_of};
 use crate::isa::{
     self, Address, AddressBase, Comparison, Destinations, L1Eviction, Ld, LoadCache, LoadSemantics,
-    Predicate, ScalarType, Source, Sources, St, StateSpace, StoreCache, VectorWidth,
+    Predicate, ScalarType, Source, Sources, St, StateSpace, StoreCache, StoreSemantics, VectorWidth,
 };
 
 /// How an access goes through the caches.
@@ -17,12 +20,38 @@ pub(super) struct Policy {
     cache: CacheModifier,
     eviction: EvictionPolicy,
     volatile: bool,
+    /// Of an atomic access, its order.
+    atomic: Option<(MemorySemantics, MemoryScope)>,
 }
 
 impl Policy {
     /// From the attributes of an op.
     pub fn new(cache: CacheModifier, eviction: EvictionPolicy, volatile: bool) -> Self {
-        Self { cache, eviction, volatile }
+        Self { cache, eviction, volatile, atomic: None }
+    }
+
+    /// Of an atomic access.
+    pub fn atomic(sem: MemorySemantics, scope: MemoryScope) -> Self {
+        let plain = Self::new(CacheModifier::Default, EvictionPolicy::Default, false);
+        Self { atomic: Some((sem, scope)), ..plain }
+    }
+
+    fn scope(self) -> Option<isa::Scope> {
+        self.atomic.map(|(_, scope)| ptx_scope(scope))
+    }
+
+    fn load_semantics(self) -> Option<LoadSemantics> {
+        let atomic = |(sem, _): (MemorySemantics, MemoryScope)| {
+            if sem.acquires() { LoadSemantics::Acquire } else { LoadSemantics::Relaxed }
+        };
+        self.atomic.map(atomic).or_else(|| self.volatile.then_some(LoadSemantics::Volatile))
+    }
+
+    fn store_semantics(self) -> Option<StoreSemantics> {
+        let atomic = |(sem, _): (MemorySemantics, MemoryScope)| {
+            if sem.releases() { StoreSemantics::Release } else { StoreSemantics::Relaxed }
+        };
+        self.atomic.map(atomic)
     }
 
     fn load_cache(self) -> Option<LoadCache> {
@@ -103,7 +132,13 @@ impl Words {
         }
     }
 
-    fn vector(self) -> Option<VectorWidth> {
+    /// How many there are.
+    pub fn count(self) -> usize {
+        self.count
+    }
+
+    /// How many an instruction moves, if there are several.
+    pub fn vector(self) -> Option<VectorWidth> {
         match self.count {
             2 => Some(VectorWidth::V2),
             4 => Some(VectorWidth::V4),
@@ -308,7 +343,7 @@ impl Lowering<'_> {
     }
 
     /// One access: its elements, or `others` where the mask does not hold.
-    fn load_elements(
+    pub(super) fn load_elements(
         &mut self,
         element: Element,
         pointer: Scalar,
@@ -335,7 +370,8 @@ impl Lowering<'_> {
         }
         let address = self.builder.address(Width::B64, pointer);
         let load = Ld {
-            semantics: policy.volatile.then_some(LoadSemantics::Volatile),
+            semantics: policy.load_semantics(),
+            scope: policy.scope(),
             space: Some(StateSpace::Global),
             cache: policy.load_cache(),
             l1_eviction: policy.eviction(self.target().ptx_version),
@@ -384,6 +420,8 @@ impl Lowering<'_> {
             let packed = self.words(words, &elements);
             let guard = (mask != Scalar::TRUE).then(|| self.builder.predicate(mask));
             let store = St {
+                semantics: policy.store_semantics(),
+                scope: policy.scope(),
                 space: Some(StateSpace::Global),
                 cache: policy.store_cache(),
                 l1_eviction: policy.eviction(self.target().ptx_version),
@@ -490,7 +528,7 @@ fn store_type(words: Words) -> ScalarType {
 }
 
 /// Gives registers that hold copies what the register that was loaded has.
-fn spread(loaded: &[Option<Scalar>], layout: Option<&Layout>) -> Vec<Scalar> {
+pub(super) fn spread(loaded: &[Option<Scalar>], layout: Option<&Layout>) -> Vec<Scalar> {
     let held = |register: usize| layout.map_or(0, |layout| layout.at(&[(Input::Register, register as u32)]));
     let find = |register: usize| {
         let original =

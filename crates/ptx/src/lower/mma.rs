@@ -6,7 +6,7 @@ use tilewright_ir::{Dtype, Inst, Value};
 use tilewright_layout::{Fragment, Mma};
 
 use super::builder::{Scalar, Width, destinations};
-use super::dot::Operand;
+use super::dot::ProductOperand;
 use super::float::Float;
 use super::memory::Words;
 use super::shared_memory::Loads;
@@ -98,7 +98,7 @@ impl Lowering<'_> {
     /// The words of a fragment of an operand.
     pub(super) fn fragment(
         &mut self,
-        operand: &mut Operand,
+        operand: &mut ProductOperand,
         ty: ScalarType,
         value: Value,
         number: u32,

@@ -25,6 +25,7 @@
 mod arithmetic;
 mod assertion;
 mod asynchronous;
+mod atomics;
 mod builder;
 mod cast;
 mod control;
@@ -44,6 +45,7 @@ mod matrix_descriptor;
 mod mbarrier;
 mod memory;
 mod mma;
+mod print;
 mod reduce;
 mod remainder;
 mod scan;
@@ -58,14 +60,15 @@ mod wgmma;
 
 use std::rc::Rc;
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_gpu::language::{self as gpu, Op, Type};
 use tilewright_gpu::{Feature, GpuTarget};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, CacheModifier, Dtype, DtypeList, Element, ElementwiseFn, EvictionPolicy, FuncId, HintKind,
-    InputPrecision, Inst, IntList, Literal, LoopOptions, OpVisitor, Rounding, Shape, TypeList, Value,
+    AtomicKind, Block, CacheModifier, Dtype, DtypeList, Element, ElementwiseFn, EvictionPolicy, FuncId,
+    GridDependency, HintKind, InputPrecision, Inst, IntList, Literal, LoopOptions, MachineQuantity,
+    MemoryScope, MemorySemantics, OpVisitor, Rounding, Shape, TypeList, Value,
 };
 use tilewright_layout::Layout;
 
@@ -101,6 +104,8 @@ struct Lowering<'p> {
     shared: Option<GlobalId>,
     /// The warps that run what is being lowered.
     warps: Warps,
+    /// The values that some instruction reads.
+    used: EntitySet<Value>,
     /// Of what is known of the addresses of buffers in shared memory: a power of two that divides them.
     alignments: SecondaryMap<Value, u32>,
 }
@@ -145,8 +150,14 @@ impl<'p> Lowering<'p> {
             values: SecondaryMap::new(),
             shared: None,
             warps: Warps { first: 0, count: program.header.num_warps },
+            used: used(kernel),
             alignments: SecondaryMap::new(),
         }
+    }
+
+    /// Whether an instruction reads a value.
+    fn is_used(&self, value: Value) -> bool {
+        self.used.contains(value)
     }
 
     /// Declares and loads the parameters.
@@ -308,6 +319,13 @@ impl<'p> Lowering<'p> {
     }
 }
 
+/// The values that instructions read.
+fn used(kernel: &gpu::Function) -> EntitySet<Value> {
+    let mut used = EntitySet::new();
+    kernel.walk(kernel.entry, &mut |inst| used.extend(kernel.insts[inst].operands.iter().copied()));
+    used
+}
+
 /// The type of a parameter.
 fn parameter_type(element: Element) -> ScalarType {
     let Element::Value(dtype) = element else { return ScalarType::U64 };
@@ -457,6 +475,36 @@ impl OpVisitor for Lowering<'_> {
         Ok(())
     }
 
+    fn print(&mut self, _inst: Inst, value: Option<Value>, prefix: &String, digits: &u32) -> Lowered {
+        self.lower_print(value, prefix, *digits);
+        Ok(())
+    }
+
+    fn machine(&mut self, inst: Inst, quantity: &MachineQuantity) -> Lowered {
+        let (width, register) = match quantity {
+            MachineQuantity::GlobalTimer => (Width::B64, SpecialRegister::GlobalTimer),
+            MachineQuantity::Multiprocessor => (Width::B32, SpecialRegister::SmId),
+        };
+        // Each reading is one of its own.
+        let d = self.builder.fresh(width);
+        self.builder.emit(isa::Mov { ty: width.ty(), d: d.into(), a: register.into() });
+        self.set_result(inst, [Scalar::from(d)]);
+        Ok(())
+    }
+
+    fn dependency(&mut self, _inst: Inst, action: &GridDependency) -> Lowered {
+        // Before, no two grids overlap.
+        if self.target().capability < 90 {
+            return Ok(());
+        }
+        let action = match action {
+            GridDependency::Wait => isa::GridDependency::Wait,
+            GridDependency::LaunchDependents => isa::GridDependency::LaunchDependents,
+        };
+        self.builder.emit(isa::Griddepcontrol { action });
+        Ok(())
+    }
+
     fn for_loop(
         &mut self,
         inst: Inst,
@@ -512,6 +560,66 @@ impl OpVisitor for Lowering<'_> {
         _: Option<Value>,
         _: &CacheModifier,
         _: &EvictionPolicy,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_rmw(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Value,
+        _: Option<Value>,
+        _: &AtomicKind,
+        _: &MemorySemantics,
+        _: &MemoryScope,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_cas(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Value,
+        _: Value,
+        _: &MemorySemantics,
+        _: &MemoryScope,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_load(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Option<Value>,
+        _: &MemorySemantics,
+        _: &MemoryScope,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_store(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Value,
+        _: Option<Value>,
+        _: &MemorySemantics,
+        _: &MemoryScope,
+    ) -> Lowered {
+        Err(self.of_tile_ir_alone(inst))
+    }
+
+    fn atomic_poll(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Value,
+        _: Option<Value>,
+        _: &MemorySemantics,
+        _: &MemoryScope,
     ) -> Lowered {
         Err(self.of_tile_ir_alone(inst))
     }

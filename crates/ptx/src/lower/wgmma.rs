@@ -12,7 +12,7 @@ use tilewright_ir::{Inst, Value};
 use tilewright_layout::{Fragment, Input, Layout, Mma, Placement};
 
 use super::builder::{Scalar, Width};
-use super::dot::Operand;
+use super::dot::ProductOperand;
 use super::integer::Bitwise;
 use super::matrix_descriptor::{DEPTH_BYTES, MatrixForm};
 use super::memory::Words;
@@ -149,7 +149,7 @@ impl Lowering<'_> {
         let mma = Mma::new(shape.m, shape.n, shape.k, memory_bits(self.element(a)));
         let layout = mma.layout(Fragment::A, &self.tile(a).shape, warps);
         let held = shape.m * shape.k / GROUP_THREADS;
-        let mut operand = Operand::Registers(self.get_in(a, Some(&layout)));
+        let mut operand = ProductOperand::Registers(self.get_in(a, Some(&layout)));
         let parts = 0..layout.registers() / held;
         parts.map(|part| self.fragment(&mut operand, types[1], a, part, held)).collect()
     }

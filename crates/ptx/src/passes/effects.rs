@@ -23,7 +23,7 @@ pub(super) fn effect(instruction: &Instruction) -> Effect {
         I::Sub(sub) => carry(sub.carry_out),
         I::Mad(mad) => carry(mad.carry_out),
         I::Mov(mov) if mov.a.0.iter().any(is_changing) => Effect::Value,
-        I::Ld(load) if load.semantics == Some(LoadSemantics::Volatile) => Effect::Other,
+        I::Ld(load) if !matches!(load.semantics, None | Some(LoadSemantics::Weak)) => Effect::Other,
         I::Ld(load) if load.space == Some(StateSpace::Param) => Effect::Pure,
         I::Mov(_)
         | I::Mul(_)

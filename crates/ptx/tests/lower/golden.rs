@@ -84,11 +84,14 @@ fn the_text_does_not_depend_on_the_run() {
     assert_eq!(text(&GOLDEN[3], "sm_90a"), text(&GOLDEN[3], "sm_90a"));
 }
 
+/// The targets that the assembler is asked about: one of each generation.
+const TARGETS: [&str; 7] = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"];
+
 #[test]
 fn ptxas_accepts_the_kernels_and_spills_nothing() {
     let Some(ptxas) = Ptxas::find_or_skip("ptxas_accepts_the_kernels_and_spills_nothing") else { return };
     for golden in GOLDEN {
-        for target in ["sm_75", "sm_80", "sm_90a"] {
+        for target in TARGETS {
             let text = text(golden, target);
             let assembled = ptxas.assemble(&text, target).unwrap_or_else(|error| panic!("{error}\n{text}"));
             let usage = assembled.usage(golden.kernel).expect("the kernel is in the report");
@@ -135,7 +138,7 @@ def k(x, y, n, BLOCK: tl.constexpr):
 ";
     let signature = "*int32:16, *int32:16, int32, 512";
     for module in [kernel(text, signature), checked_kernel(text, signature)] {
-        for target in ["sm_75", "sm_80", "sm_90a"] {
+        for target in TARGETS {
             let (text, _) = lower(&module, target, 4);
             ptxas.assemble(&text, target).unwrap_or_else(|error| panic!("{error}\n{text}"));
         }
@@ -146,7 +149,7 @@ def k(x, y, n, BLOCK: tl.constexpr):
 fn ptxas_accepts_every_function_and_cast() {
     let Some(ptxas) = Ptxas::find_or_skip("ptxas_accepts_every_function_and_cast") else { return };
     for (name, module) in crate::elementwise::modules() {
-        for target in ["sm_75", "sm_80", "sm_90a"] {
+        for target in TARGETS {
             let (text, _) = lower(&module, target, 4);
             let assembled = ptxas.assemble_with(&text, target, &["-O0"]);
             assembled.unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));

@@ -164,6 +164,9 @@ fn on_line(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
         let is_wanted = match &data.op {
             Op::Load { .. } => !is_store,
             Op::Store { .. } => is_store,
+            Op::AtomicLoad { .. } | Op::AtomicPoll { .. } => !is_store,
+            // It reads and writes; a fault says one of the two.
+            op if op.family() == OpFamily::Atomic => true,
             // tidy: wildcard because no other op has memory outside of the block.
             _ => false,
         };

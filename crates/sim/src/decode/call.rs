@@ -404,7 +404,7 @@ fn number(flags: &str, kind: u8, value: u64, is_long: bool) -> String {
         b'p' => format!("{value:#x}"),
         b'c' => char::from(value as u8).to_string(),
         b'e' | b'E' => format!("{float:.*e}", precision.unwrap_or(6)),
-        b'f' | b'F' => format!("{float:.*}", precision.unwrap_or(6)),
+        b'f' | b'F' => tilewright_base::output::c_float(float, precision.unwrap_or(6)),
         b'g' | b'G' | b'a' | b'A' => float.to_string(),
         // `u`, and what C does not know.
         _ => value.to_string(),

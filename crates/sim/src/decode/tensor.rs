@@ -10,7 +10,7 @@ use super::{Action, Class, Decoded, Decoder, Gather, Step};
 use crate::fault::FaultKind;
 use crate::registers::Slot;
 use crate::tensor::{
-    Element, IntegerProduct, LeftOperand, LoadMatrices, Major, MmaStep, Operand, ProductAccess,
+    Element, IntegerProduct, LeftOperand, LoadMatrices, Major, MatrixRole, MmaStep, ProductAccess,
     ProductCommit, ProductFence, ProductStep, ProductWait, QuadMma, QuadMmaStep, StoreMatrices,
     TransposeMatrix,
 };
@@ -53,10 +53,10 @@ impl Decoder<'_> {
             c: self.fragment(&instruction.c.0, register_type(instruction.c_ty))?,
             d: self.results(&instruction.d.0),
         };
-        let accumulator = mma.fragment(Operand::Accumulator);
+        let accumulator = mma.fragment(MatrixRole::Accumulator);
         let result = crate::tensor::Fragment { element: mma.d, ..accumulator };
-        registers(&step.a, mma.fragment(Operand::A).registers(), "A")?;
-        registers(&step.b, mma.fragment(Operand::B).registers(), "B")?;
+        registers(&step.a, mma.fragment(MatrixRole::A).registers(), "A")?;
+        registers(&step.b, mma.fragment(MatrixRole::B).registers(), "B")?;
         registers(&step.c, accumulator.registers(), "C")?;
         registers(&step.d, result.registers(), "D")?;
         Ok(self.tensor_step(step))

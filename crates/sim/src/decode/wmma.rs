@@ -8,9 +8,9 @@ use super::tensor::{element, product, register_type, registers};
 use super::{Decoded, Decoder};
 use crate::fault::FaultKind;
 use crate::registers::Slot;
-use crate::tensor::{Operand, WmmaFragment, WmmaLoad, WmmaMemory, WmmaProduct, WmmaStore};
+use crate::tensor::{MatrixRole, WmmaFragment, WmmaLoad, WmmaMemory, WmmaProduct, WmmaStore};
 
-fn fragment(operand: Operand, shape: MatrixShape, ty: ScalarType) -> Decoded<WmmaFragment> {
+fn fragment(operand: MatrixRole, shape: MatrixShape, ty: ScalarType) -> Decoded<WmmaFragment> {
     let extents = (shape.m as usize, shape.n as usize, shape.k as usize);
     let found = element(ty).and_then(|element| WmmaFragment::new(operand, extents, element));
     found.ok_or_else(|| FaultKind::Illegal(format!("a fragment of `wmma` with {shape} and {ty}")))
@@ -33,9 +33,9 @@ impl Decoder<'_> {
 
     pub(super) fn decode_wmma_load(&mut self, i: &isa::WmmaLoad) -> Decoded {
         let operand = match i.operand {
-            MatrixOperand::A => Operand::A,
-            MatrixOperand::B => Operand::B,
-            MatrixOperand::C => Operand::Accumulator,
+            MatrixOperand::A => MatrixRole::A,
+            MatrixOperand::B => MatrixRole::B,
+            MatrixOperand::C => MatrixRole::Accumulator,
         };
         let fragment = fragment(operand, i.shape, i.ty)?;
         let memory = self.wmma_memory((&i.address, i.space, i.stride), i.layout, fragment)?;
@@ -45,7 +45,7 @@ impl Decoder<'_> {
     }
 
     pub(super) fn decode_wmma_store(&mut self, i: &isa::WmmaStore) -> Decoded {
-        let fragment = fragment(Operand::Accumulator, i.shape, i.ty)?;
+        let fragment = fragment(MatrixRole::Accumulator, i.shape, i.ty)?;
         let memory = self.wmma_memory((&i.address, i.space, i.stride), i.layout, fragment)?;
         let a = self.fragment(&i.a.0, register_type(i.ty))?;
         registers(&a, fragment.registers(), "the fragment")?;
@@ -89,7 +89,7 @@ impl Decoder<'_> {
         operands: [Vec<Slot>; 4],
         (operation, saturates): (Option<BitOperation>, bool),
     ) -> Decoded {
-        let roles = [Operand::A, Operand::B, Operand::Accumulator, Operand::Accumulator];
+        let roles = [MatrixRole::A, MatrixRole::B, MatrixRole::Accumulator, MatrixRole::Accumulator];
         let mut fragments = Vec::new();
         for ((role, ty), (slots, name)) in
             roles.into_iter().zip(types).zip(operands.iter().zip(["A", "B", "C", "D"]))

@@ -1,7 +1,7 @@
 //! `mma.sync`, `ldmatrix`, `stmatrix` and `movmatrix` in executable form.
 
 use super::moves::{self, Block};
-use super::{Mma, Operand, QuadMma};
+use super::{MatrixRole, Mma, QuadMma};
 use crate::asynchronous::Pointer;
 use crate::context::{Context, Execute, Flow, Place};
 use crate::fault::{FaultKind, OfLane, Outcome};
@@ -52,7 +52,7 @@ impl Execute for MmaStep {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         multiply(context, [&self.a, &self.b, &self.c], &self.d, |a, b, c| self.mma.execute(a, b, c))?;
         let (rows, columns) = (self.mma.m, self.mma.n);
-        let depth = self.mma.fragment(Operand::A).columns;
+        let depth = self.mma.fragment(MatrixRole::A).columns;
         context.counters.tensor_operations += 2 * (rows * columns * depth) as u64;
         Ok(Flow::Next)
     }

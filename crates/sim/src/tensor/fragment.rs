@@ -10,7 +10,7 @@ use crate::registers::{LANES, Lanes};
 
 /// An operand of `D = A B + C`; C and D are laid out alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operand {
+pub enum MatrixRole {
     /// The left factor, of m rows and k columns.
     A,
     /// The right factor, of k rows and n columns.
@@ -23,7 +23,7 @@ pub enum Operand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fragment {
     /// Which operand.
-    pub operand: Operand,
+    pub operand: MatrixRole,
     /// The rows of the matrix: 8 or 16, or for B the depth of the product.
     pub rows: usize,
     /// The columns of the matrix: 8 for B.
@@ -49,10 +49,10 @@ impl Fragment {
         let packed = self.elements_per_register();
         let depth = |step: usize| (step * 4 + thread) * packed + element;
         match self.operand {
-            Operand::A if self.rows == 8 => (group, depth(register)),
-            Operand::A => (group + 8 * (register % 2), depth(register / 2)),
-            Operand::B => (depth(register), group),
-            Operand::Accumulator => {
+            MatrixRole::A if self.rows == 8 => (group, depth(register)),
+            MatrixRole::A => (group + 8 * (register % 2), depth(register / 2)),
+            MatrixRole::B => (depth(register), group),
+            MatrixRole::Accumulator => {
                 // Each lane holds pairs of adjacent columns, whatever a register packs.
                 let index = register * packed + element;
                 let (pair, column) = (index / 2, thread * 2 + index % 2);

@@ -1,7 +1,7 @@
 //! `mma.sync`: the matrix product of one warp, all operands in registers.
 
 use super::Element;
-use super::fragment::{Fragment, Matrix, Operand};
+use super::fragment::{Fragment, Matrix, MatrixRole};
 use super::product::{IntegerProduct, multiply_floats, multiply_integers};
 use crate::registers::Lanes;
 
@@ -52,19 +52,20 @@ impl Mma {
     }
 
     /// The fragment of an operand; `Accumulator` is that of C.
-    pub fn fragment(&self, operand: Operand) -> Fragment {
+    pub fn fragment(&self, operand: MatrixRole) -> Fragment {
         let (rows, columns, element) = match operand {
-            Operand::A => (self.m, self.k, self.a),
-            Operand::B => (self.k, self.n, self.b),
-            Operand::Accumulator => (self.m, self.n, self.c),
+            MatrixRole::A => (self.m, self.k, self.a),
+            MatrixRole::B => (self.k, self.n, self.b),
+            MatrixRole::Accumulator => (self.m, self.n, self.c),
         };
         Fragment { operand, rows, columns, element }
     }
 
     /// The registers of `D = A B + C`.
     pub fn execute(&self, a: &[Lanes], b: &[Lanes], c: &[Lanes]) -> Vec<Lanes> {
-        let result = Fragment { element: self.d, ..self.fragment(Operand::Accumulator) };
-        let fragments = [Operand::A, Operand::B, Operand::Accumulator].map(|operand| self.fragment(operand));
+        let result = Fragment { element: self.d, ..self.fragment(MatrixRole::Accumulator) };
+        let fragments =
+            [MatrixRole::A, MatrixRole::B, MatrixRole::Accumulator].map(|operand| self.fragment(operand));
         let product = if self.a.is_integer() {
             let [a, b, c] = gather(fragments, [a, b, c], Element::integer);
             multiply_integers(&a, &b.transposed(), Some(&c), self.product)

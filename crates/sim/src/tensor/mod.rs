@@ -21,7 +21,7 @@ pub(crate) use descriptor::Major;
 pub(crate) use element::Element;
 pub(crate) use execute::{LoadMatrices, MmaStep, QuadMmaStep, StoreMatrices, TransposeMatrix};
 use fragment::Matrix;
-pub(crate) use fragment::{Fragment, Operand};
+pub(crate) use fragment::{Fragment, MatrixRole};
 pub(crate) use mma::Mma;
 pub(crate) use product::IntegerProduct;
 pub(crate) use quad::QuadMma;

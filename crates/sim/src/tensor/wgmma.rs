@@ -4,7 +4,7 @@
 //! so each computes its rows when it comes to the instruction.
 
 use super::Element;
-use super::fragment::{Fragment, Matrix, Operand};
+use super::fragment::{Fragment, Matrix, MatrixRole};
 use super::product::{IntegerProduct, multiply_floats, multiply_integers};
 use crate::registers::Lanes;
 
@@ -65,12 +65,12 @@ impl Wgmma {
 
     /// The fragment of A of one warp, where A comes from registers.
     pub fn a_fragment(&self) -> Fragment {
-        Fragment { operand: Operand::A, rows: WARP_ROWS, columns: self.k(), element: self.a }
+        Fragment { operand: MatrixRole::A, rows: WARP_ROWS, columns: self.k(), element: self.a }
     }
 
     /// The fragment of D of one warp.
     pub fn d_fragment(&self) -> Fragment {
-        Fragment { operand: Operand::Accumulator, rows: WARP_ROWS, columns: self.n, element: self.d }
+        Fragment { operand: MatrixRole::Accumulator, rows: WARP_ROWS, columns: self.n, element: self.d }
     }
 
     /// The registers of D of one warp, from its rows of A, all of B (transposed: n rows of k), and D as it was.

@@ -7,7 +7,7 @@
 use super::execute::{read_registers, whole_warp};
 use super::fragment::Matrix;
 use super::product::{IntegerProduct, multiply_floats, multiply_integers};
-use super::{Element, Operand};
+use super::{Element, MatrixRole};
 use crate::asynchronous::Pointer;
 use crate::context::{Context, Execute, Flow, Place};
 use crate::fault::{FaultKind, OfLane, Outcome};
@@ -28,14 +28,14 @@ pub(crate) struct WmmaFragment {
 impl WmmaFragment {
     /// The fragment of an operand of a product of this shape, whose factors have the format `factor`; `None` if the ISA has
     /// none of this format.
-    pub fn new(operand: Operand, (m, n, k): Shape, element: Element) -> Option<Self> {
+    pub fn new(operand: MatrixRole, (m, n, k): Shape, element: Element) -> Option<Self> {
         use Element::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
         let (rows, columns) = match operand {
-            Operand::A => (m, k),
-            Operand::B => (k, n),
-            Operand::Accumulator => (m, n),
+            MatrixRole::A => (m, k),
+            MatrixRole::B => (k, n),
+            MatrixRole::Accumulator => (m, n),
         };
-        let is_factor = operand != Operand::Accumulator;
+        let is_factor = operand != MatrixRole::Accumulator;
         let is_large = matches!((m, n), (16, 16) | (8, 32) | (32, 8));
         let exists = match element {
             F16 => is_large && k == 16,

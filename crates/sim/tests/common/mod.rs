@@ -1,7 +1,7 @@
 //! What the tests share: launches of PTX text with arguments in the order of the kernel's parameters.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use tilewright_sim::{Fault, FaultKind, Launch, Module, Region, Report, SimTarget, Simulator};
+use tilewright_sim::{Fault, FaultKind, Launch, LoadedModule, Region, Report, SimTarget, Simulator};
 
 /// An argument of a kernel.
 pub enum Argument<'a> {
@@ -21,14 +21,14 @@ pub fn value<T: bytemuck::NoUninit>(value: T) -> Argument<'static> {
     Argument::Value(bytemuck::bytes_of(&value).to_vec())
 }
 
-pub fn load(target: &str, text: &str) -> Module {
+pub fn load(target: &str, text: &str) -> LoadedModule {
     let simulator = Simulator::new(SimTarget::new(target).expect("a target"));
     simulator.load(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 /// Launches the only kernel of a module.
 pub fn launch_with(
-    module: &Module,
+    module: &LoadedModule,
     grid: [u32; 3],
     block: [u32; 3],
     arguments: Vec<Argument<'_>>,

@@ -212,43 +212,45 @@ def abs(x: Any) -> Any:
     """Absolute value. The smallest signed integer stays itself."""
 
 def acos(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """Arc cosine in radians; 3 ulp. NaN beyond -1 and 1."""
 
 def acosh(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """Inverse hyperbolic cosine; 8 ulp. NaN below 1."""
 
 def add_rd(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x + y, rounded down."""
 
 def add_rn(arg0: Any, arg1: Any) -> Any:
     """x + y, never contracted with another operation."""
 
 def add_ru(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x + y, rounded up."""
 
 def add_rz(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x + y, rounded towards zero."""
 
 def asin(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """Arc sine in radians; 3 ulp. NaN beyond -1 and 1."""
 
 def asinh(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """Inverse hyperbolic sine; 8 ulp."""
 
 def atan(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """Arc tangent in radians; 3 ulp."""
 
 def atan2(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The angle in radians, from -pi to pi, of the point whose ordinate is the first and whose abscissa is the second; 4 ulp."""
 
 def atanh(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """Inverse hyperbolic tangent; 8 ulp. NaN beyond -1 and 1."""
 
 def brev(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """A 32- or 64-bit integer with its bits in reverse order."""
 
 def byte_perm(arg0: Any, arg1: Any, arg2: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """Four of the eight bytes of two 32-bit integers: of the third, each of the four lowest hexadecimal digits names one by
+        its lower three bits.
+    """
 
 def cbrt(arg0: Any) -> Any:
     """Cube root; 2 ulp."""
@@ -257,7 +259,7 @@ def ceil(x: Any) -> Any:
     """The smallest integer not below x."""
 
 def clz(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """How many bits of a 32- or 64-bit integer are zero above the highest one that is set; int32."""
 
 def copysign(arg0: Any, arg1: Any) -> Any:
     """The magnitude of the first with the sign of the second."""
@@ -269,34 +271,34 @@ def cosh(arg0: Any) -> Any:
     """Hyperbolic cosine; 6 ulp."""
 
 def cospi(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The cosine of pi times x; 4 ulp."""
 
 def cyl_bessel_i0(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The modified Bessel function of the first kind of order 0; 8 ulp."""
 
 def cyl_bessel_i1(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The modified Bessel function of the first kind of order 1; 8 ulp."""
 
 def div_rd(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x / y, rounded down."""
 
 def div_rn(x: Any, y: Any) -> Any:
     """x / y, rounded to nearest."""
 
 def div_ru(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x / y, rounded up."""
 
 def div_rz(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x / y, rounded towards zero."""
 
 def double2float_rd(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The number as fp32, rounded down."""
 
 def double2float_rn(arg0: Any) -> Any:
     """The number as fp32, rounded to nearest."""
 
 def double2float_ru(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The number as fp32, rounded up."""
 
 def double2float_rz(arg0: Any) -> Any:
     """The number as fp32, rounded towards zero."""
@@ -362,16 +364,16 @@ def erf(x: Any) -> Any:
     """Error function."""
 
 def erfc(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """Complementary error function; 8 ulp."""
 
 def erfcinv(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The inverse of the complementary error function; 8 ulp. NaN below 0 and beyond 2."""
 
 def erfcx(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """exp(x * x) erfc(x); 8 ulp."""
 
 def erfinv(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The inverse of the error function; 8 ulp. Infinite at -1 and 1, NaN beyond."""
 
 def exp(arg0: Any) -> Any:
     """e to the power of it; 2 ulp."""
@@ -428,7 +430,7 @@ def fdim(arg0: Any, arg1: Any) -> Any:
     """The difference where it is positive, else 0; NaN where either is NaN."""
 
 def ffs(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The place of the lowest bit that is set, counted from 1, and 0 where none is; int32."""
 
 def finitef(arg0: Any) -> Any:
     """Whether it is neither an infinity nor NaN."""
@@ -494,46 +496,46 @@ def fma(x: Any, y: Any, z: Any) -> Any:
     """x * y + z, rounded once."""
 
 def fma_rd(arg0: Any, arg1: Any, arg2: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x * y + z, rounded down."""
 
 def fma_rn(arg0: Any, arg1: Any, arg2: Any) -> Any:
     """x * y + z, rounded once."""
 
 def fma_ru(arg0: Any, arg1: Any, arg2: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x * y + z, rounded up."""
 
 def fma_rz(arg0: Any, arg1: Any, arg2: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x * y + z, rounded towards zero."""
 
 def fmod(arg0: Any, arg1: Any) -> Any:
     """The remainder with the sign of the first, exact."""
 
 def hadd(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The average of two integers, rounded down, without overflow."""
 
 def hiloint2double(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The fp64 whose upper and lower 32 bits are these."""
 
 def hypot(arg0: Any, arg1: Any) -> Any:
-    """sqrt(x * x + y * y), computed in fp64."""
+    """sqrt(x * x + y * y), without overflow on the way; 2 ulp."""
 
 def ilogb(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The binary exponent, rounded down, as int32: -2147483648 for zero and NaN, 2147483647 for infinity."""
 
 def int2double_rn(arg0: Any) -> Any:
     """The integer as fp64, rounded to nearest."""
 
 def int2float_rd(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp32, rounded down."""
 
 def int2float_rn(arg0: Any) -> Any:
     """The integer as fp32, rounded to nearest."""
 
 def int2float_ru(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp32, rounded up."""
 
 def int2float_rz(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp32, rounded towards zero."""
 
 def int_as_float(arg0: Any) -> Any:
     """The fp32 with these bits."""
@@ -548,43 +550,47 @@ def isnan(arg0: Any) -> Any:
     """Whether it is NaN."""
 
 def j0(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The Bessel function of the first kind of order 0; an error of 1e-15 for fp64, of 6e-8 for fp32."""
 
 def j1(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The Bessel function of the first kind of order 1; an error of 1e-15 for fp64, of 6e-8 for fp32."""
 
 def jn(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The Bessel function of the first kind of an integer order; an error of 1e-14 for fp64.
+    
+        Upwards from orders 0 and 1 where the order is below the number, else downwards from an order that is high enough, and
+        divided by the sum that must be 1 (Miller; Numerical Recipes 6.5).
+    """
 
 def ldexp(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x times 2 to the power of an integer, rounded once."""
 
 def lgamma(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The logarithm of the absolute value of the gamma function; 8 ulp, but near its zeros below zero an error of 1e-15."""
 
 def ll2double_rd(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp64, rounded down."""
 
 def ll2double_rn(arg0: Any) -> Any:
     """The integer as fp64, rounded to nearest."""
 
 def ll2double_ru(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp64, rounded up."""
 
 def ll2double_rz(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp64, rounded towards zero."""
 
 def ll2float_rd(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp32, rounded down."""
 
 def ll2float_rn(arg0: Any) -> Any:
     """The integer as fp32, rounded to nearest."""
 
 def ll2float_ru(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp32, rounded up."""
 
 def ll2float_rz(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp32, rounded towards zero."""
 
 def llrint(arg0: Any) -> Any:
     """The nearest integer, an even one where two are as near, as int64."""
@@ -605,25 +611,25 @@ def log2(x: Any) -> Any:
     """Binary logarithm."""
 
 def logb(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The binary exponent, rounded down: minus infinity for zero, infinity for infinity, NaN for NaN."""
 
 def longlong_as_double(arg0: Any) -> Any:
     """The fp64 with these bits."""
 
 def mul24(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The lower 32 bits of the product of the lower 24 bits of two integers."""
 
 def mul_rd(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x * y, rounded down."""
 
 def mul_rn(arg0: Any, arg1: Any) -> Any:
     """x * y, never contracted with another operation."""
 
 def mul_ru(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x * y, rounded up."""
 
 def mul_rz(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x * y, rounded towards zero."""
 
 def mulhi(x: Any, y: Any) -> Any:
     """The upper half of the product of 32- or 64-bit integers."""
@@ -632,63 +638,61 @@ def nearbyint(arg0: Any) -> Any:
     """The nearest integer, an even one where two are as near."""
 
 def nextafter(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The next number after the first in the direction of the second."""
 
 def norm3d(arg0: Any, arg1: Any, arg2: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The length of a vector of three components; 2 ulp."""
 
 def norm4d(arg0: Any, arg1: Any, arg2: Any, arg3: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The length of a vector of four components; 2 ulp."""
 
 def normcdf(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The probability that a standard normal number is below x; 8 ulp."""
 
 def normcdfinv(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The number below which a standard normal one is with this probability; 8 ulp."""
 
 def popc(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """How many bits of a 32- or 64-bit integer are set; int32."""
 
 def pow(arg0: Any, arg1: Any) -> Any:
-    """x to the power of y: 2 ulp for fp32, about 1e-13 relative for fp64. y may be an integer. NaN for a negative x and
-        a y that is no integer.
-    """
+    """x to the power of y, which may be an integer; 2 ulp. NaN for a negative x and a y that is no integer."""
 
 def rcbrt(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """1 over the cube root; 2 ulp."""
 
 def rcp64h(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """1 / x of an fp64, about 20 bits of it: the lower half of the result is zero."""
 
 def rcp_rd(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """1 / x, rounded down."""
 
 def rcp_rn(arg0: Any) -> Any:
     """1 / x, rounded to nearest."""
 
 def rcp_ru(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """1 / x, rounded up."""
 
 def rcp_rz(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """1 / x, rounded towards zero."""
 
 def remainder(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x less the nearest multiple of y, an even one where two are as near; exact."""
 
 def rhadd(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The average of two integers, rounded up, without overflow."""
 
 def rhypot(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """1 / sqrt(x * x + y * y); 2 ulp."""
 
 def rint(arg0: Any) -> Any:
     """The nearest integer, an even one where two are as near."""
 
 def rnorm3d(arg0: Any, arg1: Any, arg2: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """1 over the length of a vector of three components; 2 ulp."""
 
 def rnorm4d(arg0: Any, arg1: Any, arg2: Any, arg3: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """1 over the length of a vector of four components; 2 ulp."""
 
 def round(arg0: Any) -> Any:
     """The nearest integer, the one farther from zero where two are as near."""
@@ -700,13 +704,13 @@ def rsqrt_rn(arg0: Any) -> Any:
     """1 / sqrt(x)."""
 
 def sad(arg0: Any, arg1: Any, arg2: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The absolute difference of two integers, plus a third, as uint32."""
 
 def saturatef(arg0: Any) -> Any:
     """The number, but at least 0 and at most 1; 0 for NaN."""
 
 def scalbn(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x times 2 to the power of an integer, rounded once."""
 
 def signbit(arg0: Any) -> Any:
     """1 where the sign bit is set, that of -0 and of NaN too, else 0; int32."""
@@ -718,34 +722,34 @@ def sinh(arg0: Any) -> Any:
     """Hyperbolic sine; 8 ulp."""
 
 def sinpi(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The sine of pi times x; 4 ulp."""
 
 def sqrt(x: Any) -> Any:
     """Square root, rounded to nearest."""
 
 def sqrt_rd(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The square root, rounded down."""
 
 def sqrt_rn(x: Any) -> Any:
     """Square root, rounded to nearest."""
 
 def sqrt_ru(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The square root, rounded up."""
 
 def sqrt_rz(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The square root, rounded towards zero."""
 
 def sub_rd(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x - y, rounded down."""
 
 def sub_rn(arg0: Any, arg1: Any) -> Any:
     """x - y, never contracted with another operation."""
 
 def sub_ru(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x - y, rounded up."""
 
 def sub_rz(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """x - y, rounded towards zero."""
 
 def tan(arg0: Any) -> Any:
     """Tangent of radians; 6 ulp."""
@@ -754,7 +758,7 @@ def tanh(x: Any) -> Any:
     """Hyperbolic tangent."""
 
 def tgamma(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The gamma function; 12 ulp. NaN for negative integers, 0 below -171."""
 
 def trunc(arg0: Any) -> Any:
     """The integer part: rounded towards zero."""
@@ -763,49 +767,53 @@ def uint2double_rn(arg0: Any) -> Any:
     """The integer as fp64, rounded to nearest."""
 
 def uint2float_rd(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp32, rounded down."""
 
 def uint2float_rn(arg0: Any) -> Any:
     """The integer as fp32, rounded to nearest."""
 
 def uint2float_ru(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp32, rounded up."""
 
 def uint2float_rz(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp32, rounded towards zero."""
 
 def uint_as_float(arg0: Any) -> Any:
     """The fp32 with these bits."""
 
 def ull2double_rd(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp64, rounded down."""
 
 def ull2double_rn(arg0: Any) -> Any:
     """The integer as fp64, rounded to nearest."""
 
 def ull2double_ru(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp64, rounded up."""
 
 def ull2double_rz(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp64, rounded towards zero."""
 
 def ull2float_rd(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp32, rounded down."""
 
 def ull2float_rn(arg0: Any) -> Any:
     """The integer as fp32, rounded to nearest."""
 
 def ull2float_ru(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp32, rounded up."""
 
 def ull2float_rz(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The integer as fp32, rounded towards zero."""
 
 def y0(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The Bessel function of the second kind of order 0: an error of 2e-15 for fp64 (relative, where it is large). NaN below
+        0.
+    """
 
 def y1(arg0: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The Bessel function of the second kind of order 1: an error of 2e-15 for fp64 (relative, where it is large). NaN below
+        0.
+    """
 
 def yn(arg0: Any, arg1: Any) -> Any:
-    """Not available yet: a function of libdevice that has no definition in the kernel language."""
+    """The Bessel function of the second kind of an integer order; 1e-14 relative for fp64, but near its zeros. NaN below 0."""

@@ -3,32 +3,13 @@
 //! Every operation acquires and releases, whatever weaker order the program asks for.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use tilewright_ir::{Dtype, ElementwiseFn};
+use tilewright_ir::{AtomicKind, Dtype, ElementwiseFn};
 
 use super::scattered::{check, check_writable, find};
-use super::{AccessError, AccessErrorKind, Region};
+use super::{AccessError, AccessErrorKind, Region, fence_stores};
 use crate::run::kernels::{Operand, elementwise};
-
-/// How an atomic operation changes what is in memory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum AtomicOp {
-    /// The sum; integers wrap, floats round to nearest even.
-    Add,
-    /// The smaller one; NaN is ignored.
-    Min,
-    /// The larger one; NaN is ignored.
-    Max,
-    /// Bitwise and.
-    And,
-    /// Bitwise or.
-    Or,
-    /// Bitwise exclusive or.
-    Xor,
-    /// The value.
-    Exchange,
-}
 
 /// Replaces the element at each address by its combination with a value, one element after the other, where the mask is
 /// not 0 or there is no mask; `old` receives what was there before. (Elsewhere `old` stays as it is.)
@@ -37,7 +18,7 @@ pub enum AtomicOp {
 /// its size. Panics if the slices do not have equally many elements.
 pub fn read_modify_write(
     regions: &[Region<'_>],
-    op: AtomicOp,
+    kind: AtomicKind,
     dtype: Dtype,
     addresses: &[i64],
     mask: Option<&[u8]>,
@@ -51,10 +32,15 @@ pub fn read_modify_write(
     );
     each_cell(regions, size, addresses, mask, old, |cell, place| {
         let value = word(&values[place]);
-        match op {
-            AtomicOp::Add if dtype.is_int() => cell.fetch_add(value),
-            AtomicOp::Exchange => cell.swap(value),
-            _ => cell.update(|before| combine(op, dtype, before, value)),
+        match kind {
+            AtomicKind::Add if dtype.is_int() => cell.fetch_add(value),
+            AtomicKind::Exchange => cell.swap(value),
+            AtomicKind::Add
+            | AtomicKind::And
+            | AtomicKind::Or
+            | AtomicKind::Xor
+            | AtomicKind::Max
+            | AtomicKind::Min => cell.update(|before| combine(kind, dtype, before, value)),
         }
     })
 }
@@ -80,6 +66,41 @@ pub fn compare_exchange(
     })
 }
 
+/// Reads the element of `size` bytes (1, 2, 4 or 8) at each address, where the mask is not 0 or there is no mask; elsewhere
+/// `out` stays as it is. See [`read_modify_write`].
+pub fn load_each(
+    regions: &[Region<'_>],
+    size: usize,
+    addresses: &[i64],
+    mask: Option<&[u8]>,
+    out: &mut [u8],
+) -> Result<(), AccessError> {
+    assert!(out.len() == addresses.len() * size, "as many elements as addresses");
+    check(regions, size, addresses, mask)?;
+    check_alignment(size, addresses, mask)?;
+    each(regions, size, addresses, mask, |cell, place| {
+        out[place].copy_from_slice(&cell.load().to_le_bytes()[..size]);
+    });
+    Ok(())
+}
+
+/// Writes the element of `size` bytes (1, 2, 4 or 8) at each address, where the mask is not 0 or there is no mask. See
+/// [`read_modify_write`].
+pub fn store_each(
+    regions: &[Region<'_>],
+    size: usize,
+    addresses: &[i64],
+    mask: Option<&[u8]>,
+    values: &[u8],
+) -> Result<(), AccessError> {
+    assert!(values.len() == addresses.len() * size, "as many elements as addresses");
+    check_changes(regions, size, addresses, mask)?;
+    each(regions, size, addresses, mask, |cell, place| {
+        cell.swap(word(&values[place]));
+    });
+    Ok(())
+}
+
 /// Checks all accesses, then calls a function for each element under the mask, with the place of its bytes in a tile; `old`
 /// receives what the function returns.
 fn each_cell(
@@ -90,35 +111,81 @@ fn each_cell(
     old: &mut [u8],
     access: impl Fn(Cell<'_>, Range<usize>) -> u64,
 ) -> Result<(), AccessError> {
-    check(regions, size, addresses, mask)?;
-    check_alignment(size, addresses, mask)?;
-    check_writable(regions, size, addresses, mask)?;
-    for (element, &address) in addresses.iter().enumerate() {
-        if mask.is_some_and(|mask| mask[element] == 0) {
-            continue;
-        }
-        let place = element * size..(element + 1) * size;
-        let before = access(Cell::new(regions, address, size), place.clone());
+    check_changes(regions, size, addresses, mask)?;
+    each(regions, size, addresses, mask, |cell, place| {
+        let before = access(cell, place.clone());
         old[place].copy_from_slice(&before.to_le_bytes()[..size]);
-    }
+    });
     Ok(())
 }
 
-/// The function of the elementwise table that an operation is, on the bits in memory and those of a value.
-fn combine(op: AtomicOp, dtype: Dtype, before: u64, value: u64) -> u64 {
-    let function = match op {
-        AtomicOp::Exchange => return value,
-        AtomicOp::Add => ElementwiseFn::Add,
-        AtomicOp::Min => ElementwiseFn::Min,
-        AtomicOp::Max => ElementwiseFn::Max,
-        AtomicOp::And => ElementwiseFn::And,
-        AtomicOp::Or => ElementwiseFn::Or,
-        AtomicOp::Xor => ElementwiseFn::Xor,
+/// Checks accesses that change memory.
+fn check_changes(
+    regions: &[Region<'_>],
+    size: usize,
+    addresses: &[i64],
+    mask: Option<&[u8]>,
+) -> Result<(), AccessError> {
+    check(regions, size, addresses, mask)?;
+    check_alignment(size, addresses, mask)?;
+    check_writable(regions, size, addresses, mask)
+}
+
+/// Calls a function for each element under the mask, with the place of its bytes in a tile.
+fn each(
+    regions: &[Region<'_>],
+    size: usize,
+    addresses: &[i64],
+    mask: Option<&[u8]>,
+    mut access: impl FnMut(Cell<'_>, Range<usize>),
+) {
+    // What was stored past the caches comes before.
+    fence_stores();
+    for (element, &address) in addresses.iter().enumerate() {
+        if mask.is_none_or(|mask| mask[element] != 0) {
+            access(Cell::new(regions, address, size), element * size..(element + 1) * size);
+        }
+    }
+}
+
+/// What an operation stores, of the bits in memory and those of a value.
+fn combine(kind: AtomicKind, dtype: Dtype, before: u64, value: u64) -> u64 {
+    // Floats are in order as integers are with their bits, and negative ones in the opposite order.
+    let is_negative = value >> (dtype.bits() - 1) & 1 == 1;
+    let ordered = match (dtype.is_float() && kind != AtomicKind::Add, is_negative) {
+        (true, true) => integer(dtype.bits(), false),
+        (true, false) => integer(dtype.bits(), true),
+        (false, _) => dtype,
+    };
+    let is_reversed = ordered != dtype && is_negative;
+    let function = match kind {
+        AtomicKind::Exchange => return value,
+        AtomicKind::Add => ElementwiseFn::Add,
+        AtomicKind::Min if is_reversed => ElementwiseFn::Max,
+        AtomicKind::Max if is_reversed => ElementwiseFn::Min,
+        AtomicKind::Min => ElementwiseFn::Min,
+        AtomicKind::Max => ElementwiseFn::Max,
+        AtomicKind::And => ElementwiseFn::And,
+        AtomicKind::Or => ElementwiseFn::Or,
+        AtomicKind::Xor => ElementwiseFn::Xor,
     };
     let mut bits = [0_u64];
     let out = &mut bytemuck::cast_slice_mut(&mut bits)[..dtype.bytes()];
-    elementwise::apply(function, dtype, out, &[Operand::Scalar(before), Operand::Scalar(value)]);
+    elementwise::apply(function, ordered, out, &[Operand::Scalar(before), Operand::Scalar(value)]);
     bits[0]
+}
+
+/// The integers of so many bits.
+fn integer(bits: u32, signed: bool) -> Dtype {
+    match (bits, signed) {
+        (16, false) => Dtype::U16,
+        (16, true) => Dtype::I16,
+        (32, false) => Dtype::U32,
+        (32, true) => Dtype::I32,
+        (64, false) => Dtype::U64,
+        (64, true) => Dtype::I64,
+        _ => panic!("floats that are compared have 16, 32 or 64 bits"),
+    }
 }
 
 /// The bits of an element, zero-extended.
@@ -140,6 +207,7 @@ fn check_alignment(size: usize, addresses: &[i64], mask: Option<&[u8]>) -> Resul
 
 /// An element of memory as an atomic integer of its width.
 enum Cell<'a> {
+    Bits8(&'a AtomicU8),
     Bits16(&'a AtomicU16),
     Bits32(&'a AtomicU32),
     Bits64(&'a AtomicU64),
@@ -155,16 +223,18 @@ impl<'a> Cell<'a> {
         // racing accesses that are not atomic are what this module allows for.
         unsafe {
             match size {
+                1 => Cell::Bits8(AtomicU8::from_ptr(pointer)),
                 2 => Cell::Bits16(AtomicU16::from_ptr(pointer.cast())),
                 4 => Cell::Bits32(AtomicU32::from_ptr(pointer.cast())),
                 8 => Cell::Bits64(AtomicU64::from_ptr(pointer.cast())),
-                _ => panic!("atomic elements have 2, 4 or 8 bytes"),
+                _ => panic!("atomic elements have 1, 2, 4 or 8 bytes"),
             }
         }
     }
 
     fn fetch_add(&self, value: u64) -> u64 {
         match self {
+            Cell::Bits8(cell) => cell.fetch_add(value as u8, Ordering::AcqRel).into(),
             Cell::Bits16(cell) => cell.fetch_add(value as u16, Ordering::AcqRel).into(),
             Cell::Bits32(cell) => cell.fetch_add(value as u32, Ordering::AcqRel).into(),
             Cell::Bits64(cell) => cell.fetch_add(value, Ordering::AcqRel),
@@ -173,6 +243,7 @@ impl<'a> Cell<'a> {
 
     fn swap(&self, value: u64) -> u64 {
         match self {
+            Cell::Bits8(cell) => cell.swap(value as u8, Ordering::AcqRel).into(),
             Cell::Bits16(cell) => cell.swap(value as u16, Ordering::AcqRel).into(),
             Cell::Bits32(cell) => cell.swap(value as u32, Ordering::AcqRel).into(),
             Cell::Bits64(cell) => cell.swap(value, Ordering::AcqRel),
@@ -181,6 +252,7 @@ impl<'a> Cell<'a> {
 
     fn load(&self) -> u64 {
         match self {
+            Cell::Bits8(cell) => cell.load(Ordering::Acquire).into(),
             Cell::Bits16(cell) => cell.load(Ordering::Acquire).into(),
             Cell::Bits32(cell) => cell.load(Ordering::Acquire).into(),
             Cell::Bits64(cell) => cell.load(Ordering::Acquire),
@@ -192,6 +264,9 @@ impl<'a> Cell<'a> {
         const ORDER: Ordering = Ordering::AcqRel;
         const FAILED: Ordering = Ordering::Acquire;
         match self {
+            Cell::Bits8(cell) => match cell.compare_exchange(expected as u8, value as u8, ORDER, FAILED) {
+                Ok(before) | Err(before) => before.into(),
+            },
             Cell::Bits16(cell) => match cell.compare_exchange(expected as u16, value as u16, ORDER, FAILED) {
                 Ok(before) | Err(before) => before.into(),
             },

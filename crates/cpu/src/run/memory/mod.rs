@@ -9,7 +9,7 @@
 //! all its accesses against the regions that it is given before the first one. If one is out of bounds, nothing is written.
 //!
 //! - `run`: contiguous elements; `block`: strided blocks, whose copies `plan` orders; `scattered`: gather and scatter;
-//! - `atomics`: read-modify-write and compare-exchange.
+//! - `atomics`: accesses to elements that other programs change at the same time.
 #![expect(
     unsafe_code,
     reason = "user memory is known by address only; every access is checked against a region"
@@ -27,7 +27,7 @@ mod plan;
 mod run;
 mod scattered;
 
-pub use atomics::{AtomicOp, compare_exchange, read_modify_write};
+pub use atomics::{compare_exchange, load_each, read_modify_write, store_each};
 pub use block::{load_block, rearrange, store_block};
 pub use plan::{Axis, dense_axes, extent};
 pub(crate) use run::{RunPart, RunReader, RunWriter};

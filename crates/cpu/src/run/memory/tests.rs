@@ -1,11 +1,10 @@
 //! Small enough for Miri: `cargo +nightly miri test -p tilewright-cpu memory`.
 
-use tilewright_ir::Dtype;
+use tilewright_ir::{AtomicKind, Dtype};
 
 use super::{
-    AccessError, AccessErrorKind, AtomicOp, Axis, Region, RunReader, RunWriter, advise_large_pages,
-    compare_exchange, fence_stores, gather, load_block, read_modify_write, rearrange, scatter, store_block,
-    store_run,
+    AccessError, AccessErrorKind, Axis, Region, RunReader, RunWriter, advise_large_pages, compare_exchange,
+    fence_stores, gather, load_block, read_modify_write, rearrange, scatter, store_block, store_run,
 };
 
 /// The offsets of the elements of a block in memory and in the tile.
@@ -171,8 +170,8 @@ fn atomics() {
         read_modify_write(&[region], op, dtype, &addresses, Some(&[1, 1, 1, 0]), values, old)
             .expect("it is allowed");
     };
-    run(AtomicOp::Add, Dtype::I32);
-    run(AtomicOp::Max, Dtype::I32);
+    run(AtomicKind::Add, Dtype::I32);
+    run(AtomicKind::Max, Dtype::I32);
     assert_eq!(user, [i32::MAX, 1, 100, 0]);
     assert_eq!(old, [15_i32.wrapping_add(i32::MAX), -6, 10, 0]);
 }
@@ -185,7 +184,7 @@ fn atomics_of_floats() {
     let values = [2.25_f32, 3.0];
     let mut old = [0_u8; 8];
     let values: &[u8] = bytemuck::cast_slice(&values);
-    for op in [AtomicOp::Min, AtomicOp::Add] {
+    for op in [AtomicKind::Min, AtomicKind::Add] {
         read_modify_write(&[region], op, Dtype::F32, &[base, base + 4], None, values, &mut old)
             .expect("it is allowed");
     }
@@ -195,7 +194,7 @@ fn atomics_of_floats() {
     let region = Region::of(bytemuck::cast_slice_mut(&mut user));
     let base = region.address() as i64;
     let value = half::f16::from_f32(0.5).to_le_bytes();
-    read_modify_write(&[region], AtomicOp::Add, Dtype::F16, &[base + 2], None, &value, &mut old[..2])
+    read_modify_write(&[region], AtomicKind::Add, Dtype::F16, &[base + 2], None, &value, &mut old[..2])
         .expect("it is allowed");
     assert_eq!(user.map(half::f16::to_f32), [1.0, -1.5]);
 }
@@ -226,7 +225,7 @@ fn atomics_must_be_aligned_and_inside() {
     let base = region.address() as i64;
     let mut old = [0_u8; 8];
     let mut run = |second| {
-        read_modify_write(&[region], AtomicOp::Add, Dtype::I32, &[base, second], None, &[1; 8], &mut old)
+        read_modify_write(&[region], AtomicKind::Add, Dtype::I32, &[base, second], None, &[1; 8], &mut old)
             .map_err(|error| (error.kind, error.element))
     };
     assert_eq!(run(base + 2), Err((AccessErrorKind::Misaligned, 1)));
@@ -245,7 +244,7 @@ fn atomics_of_threads_are_not_lost() {
                 for _ in 0..40 {
                     let one = 1.0_f32.to_le_bytes();
                     let mut old = [0; 4];
-                    read_modify_write(&[region], AtomicOp::Add, Dtype::F32, &[base], None, &one, &mut old)
+                    read_modify_write(&[region], AtomicKind::Add, Dtype::F32, &[base], None, &one, &mut old)
                         .expect("it is allowed");
                 }
             });
@@ -290,7 +289,7 @@ fn shared_memory_is_not_written() {
     assert_eq!(scatter(&[region], 4, &addresses, Some(&[0, 0]), &tile[..8]), Ok(()));
     let mut old = [0; 8];
     let result =
-        read_modify_write(&[region], AtomicOp::Add, Dtype::I32, &addresses, None, &tile[..8], &mut old);
+        read_modify_write(&[region], AtomicKind::Add, Dtype::I32, &addresses, None, &tile[..8], &mut old);
     assert_eq!(result, refused(0, base));
     assert_eq!(words, (0..16).collect::<Vec<u32>>());
 }

@@ -1,6 +1,8 @@
-//! `assert`. Loops and branches are in the machine, because they execute blocks.
+//! `assert`, and what the machine is asked. Loops and branches are in the machine, because they execute blocks.
 
-use tilewright_ir::Failure;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tilewright_ir::{Failure, MachineQuantity};
 
 use crate::program::Step;
 use crate::run::fault::{Fault, FaultKind, Outcome};
@@ -27,4 +29,15 @@ pub(crate) fn assert(machine: &mut Machine<'_>, step: &Step, failure: &Failure) 
         None => Ok(()),
         Some(element) => Err(Fault::new(FaultKind::Assertion(failure.clone())).at(ty.lane(element))),
     }
+}
+
+/// What the machine says of itself: the nanoseconds since 1970, the number of the thread that runs the program.
+pub(crate) fn machine(machine: &mut Machine<'_>, step: &Step, quantity: MachineQuantity) {
+    let bits = match quantity {
+        MachineQuantity::GlobalTimer => {
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_nanos() as u64)
+        }
+        MachineQuantity::Multiprocessor => rayon::current_thread_index().unwrap_or(0) as u64,
+    };
+    machine.set_uniform(step.result(), bits);
 }

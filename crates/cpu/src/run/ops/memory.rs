@@ -26,7 +26,7 @@ use super::materialize::{materialize, materialize_unique, only_element};
 
 /// The predicate of an access: its mask, as far as its form is known.
 #[derive(Clone, Copy)]
-enum Predicate {
+pub(super) enum Predicate {
     Always,
     Never,
     Box(BoxMask),
@@ -36,7 +36,7 @@ enum Predicate {
 
 impl Predicate {
     #[inline(always)]
-    fn new(mask: Option<&Form>) -> Self {
+    pub(super) fn new(mask: Option<&Form>) -> Self {
         match mask {
             Some(Form::Uniform(0)) => Predicate::Never,
             None | Some(Form::Uniform(_)) => Predicate::Always,
@@ -47,7 +47,7 @@ impl Predicate {
     }
 
     /// A byte for each lane, 0 or 1, from the operand of the mask; none if the mask holds everywhere.
-    fn lanes(self, machine: &mut Machine<'_>, ty: &TileType, mask: Option<Use>) -> Option<Tile> {
+    pub(super) fn lanes(self, machine: &mut Machine<'_>, ty: &TileType, mask: Option<Use>) -> Option<Tile> {
         match (self, mask) {
             (Predicate::Always | Predicate::Never, _) | (_, None) => None,
             (Predicate::Box(_) | Predicate::PerLane, Some(mask)) => {
@@ -156,7 +156,7 @@ fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) ->
 }
 
 /// The memory that a gather or scatter may access.
-fn regions_of<'a, 'b>(machine: &'b Machine<'a>, provenance: Provenance) -> &'b [Region<'a>] {
+pub(super) fn regions_of<'a, 'b>(machine: &'b Machine<'a>, provenance: Provenance) -> &'b [Region<'a>] {
     match provenance.index().map(|index| &machine.arguments[index]) {
         Some(Argument::Pointer { region, .. }) => std::slice::from_ref(region),
         _ => machine.regions,
@@ -164,7 +164,12 @@ fn regions_of<'a, 'b>(machine: &'b Machine<'a>, provenance: Provenance) -> &'b [
 }
 
 #[expect(clippy::unnecessary_box_returns, reason = "it becomes the error of a step")]
-fn out_of_bounds(error: &AccessError, is_store: bool, size: usize, provenance: Provenance) -> Box<Fault> {
+pub(super) fn out_of_bounds(
+    error: &AccessError,
+    is_store: bool,
+    size: usize,
+    provenance: Provenance,
+) -> Box<Fault> {
     Fault::new(FaultKind::OutOfBounds { is_store, address: error.address, size, provenance })
 }
 

@@ -9,6 +9,7 @@ use crate::run::fault::Outcome;
 use crate::run::machine::Machine;
 
 mod assembly;
+mod atomics;
 mod cast;
 mod control;
 mod dot;
@@ -17,6 +18,7 @@ pub(crate) mod fused;
 pub(crate) mod materialize;
 mod memory;
 mod movement;
+mod print;
 mod reduce;
 pub(crate) mod scan;
 mod shape;
@@ -55,7 +57,16 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::PtrAdd {} => cast::ptr_add(machine, step),
         Op::Load { .. } => return memory::load(machine, step),
         Op::Store { .. } => return memory::store(machine, step),
+        Op::AtomicRmw { kind, .. } => return atomics::read_modify(machine, step, *kind),
+        Op::AtomicCas { .. } => return atomics::compare_and_swap(machine, step),
+        Op::AtomicLoad { .. } => return atomics::load(machine, step),
+        Op::AtomicStore { .. } => return atomics::store(machine, step),
+        Op::AtomicPoll { .. } => return atomics::poll(machine, step),
         Op::Assert { failure } => return control::assert(machine, step, failure),
+        Op::Print { prefix, digits } => return print::print(machine, step, prefix, *digits),
+        Op::Machine { quantity } => control::machine(machine, step, *quantity),
+        // The grids of a CPU run one after the other.
+        Op::Dependency { .. } => {}
         Op::For { .. } => return machine.for_loop(step),
         Op::While {} => return machine.while_loop(step),
         Op::If {} => return machine.if_else(step),

@@ -497,11 +497,13 @@ fn names() {
     );
     call(
         "atomic_add",
-        &["*fp32", "fp32"],
+        &["*int8", "int8"],
         &[],
         &expect![[r#"
-        TW0024: `atomic_add` is not there yet: atomic operations
-          note: its signature is atomic_add(pointer, val, mask=None, sem=None, scope=None)
+        TW0005: `atomic_add` does not support int8
+          0: this is *int8
+          note: found int8, expected a type of 16, 32 or 64 bits
+          hint: keep what several programs change in a wider type, such as int32
     "#]],
     );
 }

@@ -50,12 +50,14 @@ struct Written {
     fence: Fence,
     /// The barrier that the copies under way arrive at.
     arrives: Option<Slot>,
+    /// The role that wrote.
+    role: Option<(Inst, usize)>,
 }
 
 impl Written {
     fn join(&mut self, other: Self) {
         if other.stage < self.stage {
-            self.arrives = other.arrives;
+            (self.arrives, self.role) = (other.arrives, other.role);
         }
         self.stage = self.stage.min(other.stage);
         self.fence = self.fence.min(other.fence);
@@ -69,9 +71,12 @@ impl Written {
 /// Checks the copies of a function.
 pub fn check(names: &Names<'_>) -> Check {
     let function = names.function;
-    let mut arrivals = Vec::new();
+    let (mut arrivals, mut waits) = (Vec::new(), Vec::new());
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
+        if matches!(data.op, Op::Gpu(GpuOp::MbarrierWait {})) {
+            waits.push((data.operands[0], names.role(inst)));
+        }
         if matches!(
             data.op,
             Op::Gpu(GpuOp::MbarrierExpect { .. } | GpuOp::MbarrierArrive {} | GpuOp::MbarrierArriveCopies {})
@@ -79,13 +84,17 @@ pub fn check(names: &Names<'_>) -> Check {
             arrivals.push((data.operands[0], names.role(inst)));
         }
     });
-    walk(names, &mut Copies { names, arrivals }, Facts::new())
+    walk(names, &mut Copies { names, arrivals, waits, role: None }, Facts::new())
 }
 
 struct Copies<'a> {
     names: &'a Names<'a>,
     /// The barriers that something arrives at, and in which role.
     arrivals: Vec<(Value, Option<(Inst, usize)>)>,
+    /// The barriers that something waits for, and in which role.
+    waits: Vec<(Value, Option<(Inst, usize)>)>,
+    /// The role that runs what is being looked at.
+    role: Option<(Inst, usize)>,
 }
 
 impl Rule for Copies<'_> {
@@ -176,6 +185,10 @@ impl Rule for Copies<'_> {
         rename_facts(self.names, state, edge, Written::join);
         each(state, |written| written.arrives = written.arrives.map(|slot| self.names.rename(slot, edge)));
     }
+
+    fn enter_role(&mut self, role: Option<(Inst, usize)>) {
+        self.role = role;
+    }
 }
 
 impl Copies<'_> {
@@ -184,6 +197,15 @@ impl Copies<'_> {
         let root = self.names.function.insts[wait].operands[0];
         let role = self.names.role(wait);
         self.arrivals.iter().any(|(barrier, arrives)| *barrier == root && *arrives != role)
+    }
+
+    /// Whether copies of a role are there behind the roles, since another role has waited for their barrier: for the phase of the
+    /// last one, which is believed.
+    fn was_waited_for(&self, written: &Written) -> bool {
+        let Some(barrier) = written.arrives.filter(|_| self.role.is_none()) else { return false };
+        let is_other = |role: Option<(Inst, usize)>| role.is_some() && role != written.role;
+        written.role.is_some()
+            && self.waits.iter().any(|(root, role)| *root == barrier.root && is_other(*role))
     }
 
     fn write(&self, inst: Inst, facts: &mut Facts<Written>, stage: Stage, fence: Fence) -> Check {
@@ -195,7 +217,7 @@ impl Copies<'_> {
             return Ok(());
         }
         let arrives = if stage == Stage::Tensor { self.names.barrier(inst) } else { None };
-        facts.insert(slot, Written { stage, fence, arrives });
+        facts.insert(slot, Written { stage, fence, arrives, role: self.role });
         Ok(())
     }
 
@@ -205,6 +227,7 @@ impl Copies<'_> {
         let (name, text) = (self.names.function.insts[inst].op.name(), self.names.text(memory));
         let missing = match (written.stage, written.arrives) {
             (Stage::Visible | Stage::Waited, _) => return Ok(()),
+            _ if self.was_waited_for(written) => return Ok(()),
             (Stage::Tensor, _) => "an mbarrier_wait for its barrier has to stand between".into(),
             (_, Some(_)) => {
                 "an mbarrier_wait for the barrier that its copies arrive at has to stand between".into()
@@ -241,7 +264,8 @@ impl Copies<'_> {
     }
 
     fn end(&self, memory: Value, state: &mut Facts<Written>) -> Check {
-        if state.iter().any(|(slot, written)| slot.root == memory && written.is_under_way()) {
+        let is_left = |written: &Written| written.is_under_way() && !self.was_waited_for(written);
+        if state.iter().any(|(slot, written)| slot.root == memory && is_left(written)) {
             let text = self.names.text(memory);
             return Err(format!(
                 "dealloc gives up {text} while it is being copied to: wait for the copies before"

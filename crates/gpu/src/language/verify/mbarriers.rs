@@ -1,5 +1,5 @@
-//! Barriers that copies arrive at: they are made ready before they are used, something arrives where something waits, no more
-//! arrive than fit into a phase, and no thread waits for a phase that cannot end.
+//! Barriers that copies arrive at: they are made ready before they are used, for the asynchronous proxy behind a fence, something
+//! arrives where something waits, no more arrive than fit into a phase, and no thread waits for a phase that cannot end.
 //!
 //! Of a barrier that one role uses alone, or all warps outside of roles, the phases are counted along the path, slot by slot:
 //! the phase under way has the parity of the number of those that ended, and a wait with that parity does not return. In a
@@ -30,11 +30,24 @@ struct Phase {
 
 const FIRST: Phase = Phase { arrived: 0, parities: 1, waited: true, last: 0 };
 
+/// Who sees that a barrier is ready: of two paths, what fewer see counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Seen {
+    /// The thread that made it so.
+    Own,
+    /// It and the asynchronous proxy, as far as that thread is concerned.
+    OwnFenced,
+    /// All threads.
+    Threads,
+    /// All threads, and the copies that they start.
+    Copies,
+}
+
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct State {
     phases: Facts<Option<Phase>>,
-    /// What is ready, and whether other threads see it.
-    ready: BTreeMap<Value, bool>,
+    /// What is ready, and who sees it.
+    ready: BTreeMap<Value, Seen>,
 }
 
 impl State {
@@ -122,13 +135,24 @@ impl Rule for Mbarriers<'_> {
         let data = &self.names.function.insts[inst];
         let Op::Gpu(op) = &data.op else {
             if matches!(data.op, Op::Tile(ir::Op::Barrier {})) {
-                state.ready.values_mut().for_each(|seen| *seen = true);
+                for seen in state.ready.values_mut() {
+                    *seen = match seen {
+                        Seen::Own | Seen::Threads => Seen::Threads,
+                        Seen::OwnFenced | Seen::Copies => Seen::Copies,
+                    };
+                }
             }
             return Ok(());
         };
         if let GpuOp::MbarrierInit { .. } = op {
             state.phases.retain(|slot, _| slot.root != data.operands[0]);
-            state.ready.insert(data.operands[0], false);
+            state.ready.insert(data.operands[0], Seen::Own);
+            return Ok(());
+        }
+        if let GpuOp::FenceProxy {} = op {
+            for seen in state.ready.values_mut().filter(|seen| **seen == Seen::Own) {
+                *seen = Seen::OwnFenced;
+            }
             return Ok(());
         }
         let Some(slot) = self.names.barrier(inst) else { return Ok(()) };
@@ -151,7 +175,7 @@ impl Rule for Mbarriers<'_> {
         }
         state.ready.retain(|root, _| other.ready.contains_key(root));
         for (root, seen) in &mut state.ready {
-            *seen &= other.ready[root];
+            *seen = (*seen).min(other.ready[root]);
         }
     }
 
@@ -173,8 +197,16 @@ impl Mbarriers<'_> {
         let (name, text) = (self.names.function.insts[inst].op.name(), self.names.text(root));
         match state.ready.get(&root) {
             None => Err(format!("{name} uses {text} before mbarrier_init")),
-            Some(false) if self.names.synchronized => {
+            Some(Seen::Own | Seen::OwnFenced) if self.names.synchronized => {
                 Err(format!("{name} uses {text} without a barrier behind mbarrier_init"))
+            }
+            Some(Seen::Own | Seen::Threads)
+                if matches!(self.names.function.insts[inst].op, Op::Gpu(GpuOp::TensorLoad {})) =>
+            {
+                Err(format!(
+                    "{name} arrives at {text} by the asynchronous proxy: a fence_proxy has to stand behind mbarrier_init, \
+                     before the barrier"
+                ))
             }
             Some(_) => Ok(()),
         }

@@ -95,6 +95,11 @@ impl Kinds {
                 | GpuOp::Elementwise { .. }
                 | GpuOp::Load { .. }
                 | GpuOp::Store { .. }
+                | GpuOp::AtomicRmw { .. }
+                | GpuOp::AtomicCas { .. }
+                | GpuOp::AtomicLoad { .. }
+                | GpuOp::AtomicStore { .. }
+                | GpuOp::AtomicPoll { .. }
                 | GpuOp::Reduce { .. }
                 | GpuOp::Scan { .. }
                 | GpuOp::ScanCarry { .. }

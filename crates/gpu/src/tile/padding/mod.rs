@@ -53,6 +53,16 @@ fn is_needed(function: &Function) -> bool {
     found
 }
 
+/// Which operand of an access or a check is its mask, if it can have one. Of others the padding is refused.
+pub fn mask_place(op: &Op) -> Option<usize> {
+    match op {
+        Op::Load { .. } | Op::Assert { .. } | Op::AtomicLoad { .. } => Some(1),
+        Op::Store { .. } | Op::AtomicRmw { .. } | Op::AtomicStore { .. } => Some(2),
+        // tidy: wildcard because no other op has a mask
+        _ => None,
+    }
+}
+
 fn is_padded(shape: &[u32]) -> bool {
     shape.iter().all(|extent| extent.is_power_of_two())
 }
@@ -113,7 +123,7 @@ impl Pad<'_> {
                 }
             },
             OpFamily::Movement => self.gather(inst),
-            OpFamily::Load | OpFamily::Store | OpFamily::Check => self.access(inst),
+            OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check => self.access(inst),
             OpFamily::Reduction => self.reduce(inst),
             OpFamily::Scan => self.scan(inst),
             OpFamily::Dot => self.dot(inst),
@@ -182,11 +192,7 @@ impl Pad<'_> {
     /// An access to memory, or a check: of the program's elements alone.
     fn access(&mut self, inst: Inst) {
         let data = &self.function.insts[inst];
-        let place = match &data.op {
-            Op::Store { .. } => 2,
-            // tidy: wildcard because the mask of loads and checks stands behind the first operand
-            _ => 1,
-        };
+        let Some(place) = mask_place(&data.op) else { return self.out.push(inst) };
         let (first, mask) = (data.operands[0], data.operands.get(place).copied());
         if let Some(shape) = self.shapes[first].clone() {
             let valid = self.valid(&shape);

@@ -10,7 +10,7 @@ use crate::isa::module::RegisterId;
 use crate::isa::operand::{
     Address, AddressBase, BranchTableId, BranchTarget, CallOperands, Callee, Immediate, Source, Symbol,
 };
-use crate::isa::operand_form::Operand;
+use crate::isa::operand_form::OperandForm;
 use crate::isa::special::SpecialRegister;
 
 /// Why a row of the table does not fit. Of several rows, the one that read most tells the error.
@@ -93,7 +93,7 @@ impl<'p, 'a> OperandParser<'p, 'a> {
     }
 
     /// Reads an operand of the row, or finds that an optional one is absent.
-    pub(crate) fn operand<T: Operand>(&mut self) -> Result<T, Mismatch> {
+    pub(crate) fn operand<T: OperandForm>(&mut self) -> Result<T, Mismatch> {
         let position = self.function.cursor.position;
         if !self.is_first {
             if self.at(",") {
@@ -243,7 +243,7 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         Ok(Address { base, offset: start.wrapping_add(self.offset()?) })
     }
 
-    pub(crate) fn braced<T: Operand>(&mut self) -> Result<SmallVec<[T; 4]>, Mismatch> {
+    pub(crate) fn braced<T: OperandForm>(&mut self) -> Result<SmallVec<[T; 4]>, Mismatch> {
         self.expect("{")?;
         let mut items = SmallVec::new();
         loop {

@@ -38,6 +38,7 @@ fn places_and_coordinates() {
             "  %t = alloc {{offset = {offset}}} : buffer<1, fp16[16, 64]@L0>
   %b = alloc {{offset = 0}} : mbarrier<1>
   mbarrier_init %b {{arrivals = 1}}
+  fence_proxy
   barrier
   mbarrier_expect %b, %i {{bytes = 2048}}
   tensor_load %t, %x, %b, %i{coordinates}"

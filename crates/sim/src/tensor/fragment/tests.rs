@@ -5,7 +5,7 @@
 use super::*;
 
 fn check(
-    (operand, element, rows, columns): (Operand, Element, usize, usize),
+    (operand, element, rows, columns): (MatrixRole, Element, usize, usize),
     registers: usize,
     formula: impl Fn(usize, usize, usize) -> (usize, usize),
 ) {
@@ -26,28 +26,28 @@ fn check(
 
 #[test]
 fn f64_m8n8k4() {
-    check((Operand::A, Element::F64, 8, 4), 1, |group, thread, _| (group, thread));
-    check((Operand::B, Element::F64, 4, 8), 1, |group, thread, _| (thread, group));
-    check((Operand::Accumulator, Element::F64, 8, 8), 2, |group, thread, i| (group, thread * 2 + (i & 1)));
+    check((MatrixRole::A, Element::F64, 8, 4), 1, |group, thread, _| (group, thread));
+    check((MatrixRole::B, Element::F64, 4, 8), 1, |group, thread, _| (thread, group));
+    check((MatrixRole::Accumulator, Element::F64, 8, 8), 2, |group, thread, i| (group, thread * 2 + (i & 1)));
 }
 
 #[test]
 fn f64_m16n8() {
-    check((Operand::A, Element::F64, 16, 4), 2, |group, thread, i| {
+    check((MatrixRole::A, Element::F64, 16, 4), 2, |group, thread, i| {
         (if i == 0 { group } else { group + 8 }, thread)
     });
-    check((Operand::A, Element::F64, 16, 8), 4, |group, thread, i| {
+    check((MatrixRole::A, Element::F64, 16, 8), 4, |group, thread, i| {
         (if i == 0 || i == 2 { group } else { group + 8 }, if i < 2 { thread } else { thread + 4 })
     });
-    check((Operand::A, Element::F64, 16, 16), 8, |group, thread, i| {
+    check((MatrixRole::A, Element::F64, 16, 16), 8, |group, thread, i| {
         if i % 2 == 0 { (group, i * 2 + thread) } else { (group + 8, i * 2 - 2 + thread) }
     });
-    check((Operand::B, Element::F64, 4, 8), 1, |group, thread, _| (thread, group));
-    check((Operand::B, Element::F64, 8, 8), 2, |group, thread, i| {
+    check((MatrixRole::B, Element::F64, 4, 8), 1, |group, thread, _| (thread, group));
+    check((MatrixRole::B, Element::F64, 8, 8), 2, |group, thread, i| {
         (if i == 0 { thread } else { thread + 4 }, group)
     });
-    check((Operand::B, Element::F64, 16, 8), 4, |group, thread, i| (thread + i * 4, group));
-    check((Operand::Accumulator, Element::F64, 16, 8), 4, |group, thread, i| {
+    check((MatrixRole::B, Element::F64, 16, 8), 4, |group, thread, i| (thread + i * 4, group));
+    check((MatrixRole::Accumulator, Element::F64, 16, 8), 4, |group, thread, i| {
         (if i < 2 { group } else { group + 8 }, thread * 2 + (i & 1))
     });
 }
@@ -55,13 +55,13 @@ fn f64_m16n8() {
 #[test]
 fn half_m16n8k8() {
     for element in [Element::F16, Element::Bf16] {
-        check((Operand::A, element, 16, 8), 2, |group, thread, i| {
+        check((MatrixRole::A, element, 16, 8), 2, |group, thread, i| {
             (if i < 2 { group } else { group + 8 }, thread * 2 + (i & 1))
         });
-        check((Operand::B, element, 8, 8), 1, |group, thread, i| (thread * 2 + i, group));
+        check((MatrixRole::B, element, 8, 8), 1, |group, thread, i| (thread * 2 + i, group));
     }
     for (element, registers) in [(Element::F32, 4), (Element::F16, 2)] {
-        check((Operand::Accumulator, element, 16, 8), registers, |group, thread, i| {
+        check((MatrixRole::Accumulator, element, 16, 8), registers, |group, thread, i| {
             (if i < 2 { group } else { group + 8 }, thread * 2 + (i & 1))
         });
     }
@@ -70,12 +70,12 @@ fn half_m16n8k8() {
 #[test]
 fn half_m16n8k16() {
     for element in [Element::F16, Element::Bf16] {
-        check((Operand::A, element, 16, 16), 4, |group, thread, i| {
+        check((MatrixRole::A, element, 16, 16), 4, |group, thread, i| {
             let upper = i < 2 || (4..6).contains(&i);
             let column = thread * 2 + (i & 1);
             (if upper { group } else { group + 8 }, if i < 4 { column } else { column + 8 })
         });
-        check((Operand::B, element, 16, 8), 2, |group, thread, i| {
+        check((MatrixRole::B, element, 16, 8), 2, |group, thread, i| {
             let row = thread * 2 + (i & 1);
             (if i < 2 { row } else { row + 8 }, group)
         });
@@ -84,14 +84,14 @@ fn half_m16n8k16() {
 
 #[test]
 fn tf32() {
-    check((Operand::A, Element::Tf32, 16, 4), 2, |group, thread, i| {
+    check((MatrixRole::A, Element::Tf32, 16, 4), 2, |group, thread, i| {
         (if i == 0 { group } else { group + 8 }, thread)
     });
-    check((Operand::B, Element::Tf32, 4, 8), 1, |group, thread, _| (thread, group));
-    check((Operand::A, Element::Tf32, 16, 8), 4, |group, thread, i| {
+    check((MatrixRole::B, Element::Tf32, 4, 8), 1, |group, thread, _| (thread, group));
+    check((MatrixRole::A, Element::Tf32, 16, 8), 4, |group, thread, i| {
         (if i == 0 || i == 2 { group } else { group + 8 }, if i < 2 { thread } else { thread + 4 })
     });
-    check((Operand::B, Element::Tf32, 8, 8), 2, |group, thread, i| {
+    check((MatrixRole::B, Element::Tf32, 8, 8), 2, |group, thread, i| {
         (if i == 0 { thread } else { thread + 4 }, group)
     });
 }
@@ -99,26 +99,26 @@ fn tf32() {
 #[test]
 fn bytes() {
     for element in [Element::S8, Element::U8] {
-        check((Operand::A, element, 8, 16), 1, |group, thread, i| (group, thread * 4 + i));
-        check((Operand::B, element, 16, 8), 1, |group, thread, i| (thread * 4 + i, group));
+        check((MatrixRole::A, element, 8, 16), 1, |group, thread, i| (group, thread * 4 + i));
+        check((MatrixRole::B, element, 16, 8), 1, |group, thread, i| (thread * 4 + i, group));
     }
     for element in [Element::S8, Element::U8, Element::E4m3, Element::E5m2] {
-        check((Operand::A, element, 16, 16), 2, |group, thread, i| {
+        check((MatrixRole::A, element, 16, 16), 2, |group, thread, i| {
             (if i < 4 { group } else { group + 8 }, thread * 4 + (i & 3))
         });
-        check((Operand::B, element, 16, 8), 1, |group, thread, i| (thread * 4 + i, group));
-        check((Operand::A, element, 16, 32), 4, |group, thread, i| {
+        check((MatrixRole::B, element, 16, 8), 1, |group, thread, i| (thread * 4 + i, group));
+        check((MatrixRole::A, element, 16, 32), 4, |group, thread, i| {
             let upper = i < 4 || (8..12).contains(&i);
             let column = thread * 4 + (i & 3);
             (if upper { group } else { group + 8 }, if i < 8 { column } else { column + 16 })
         });
-        check((Operand::B, element, 32, 8), 2, |group, thread, i| {
+        check((MatrixRole::B, element, 32, 8), 2, |group, thread, i| {
             let row = thread * 4 + (i & 3);
             (if i < 4 { row } else { row + 16 }, group)
         });
     }
-    check((Operand::Accumulator, Element::S32, 8, 8), 2, |group, thread, i| (group, thread * 2 + i));
-    check((Operand::Accumulator, Element::S32, 16, 8), 4, |group, thread, i| {
+    check((MatrixRole::Accumulator, Element::S32, 8, 8), 2, |group, thread, i| (group, thread * 2 + i));
+    check((MatrixRole::Accumulator, Element::S32, 16, 8), 4, |group, thread, i| {
         (if i < 2 { group } else { group + 8 }, thread * 2 + (i & 1))
     });
 }
@@ -126,17 +126,17 @@ fn bytes() {
 #[test]
 fn nibbles() {
     for element in [Element::S4, Element::U4] {
-        check((Operand::A, element, 8, 32), 1, |group, thread, i| (group, thread * 8 + i));
-        check((Operand::B, element, 32, 8), 1, |group, thread, i| (thread * 8 + i, group));
-        check((Operand::A, element, 16, 32), 2, |group, thread, i| {
+        check((MatrixRole::A, element, 8, 32), 1, |group, thread, i| (group, thread * 8 + i));
+        check((MatrixRole::B, element, 32, 8), 1, |group, thread, i| (thread * 8 + i, group));
+        check((MatrixRole::A, element, 16, 32), 2, |group, thread, i| {
             (if i < 8 { group } else { group + 8 }, thread * 8 + (i & 7))
         });
-        check((Operand::A, element, 16, 64), 4, |group, thread, i| {
+        check((MatrixRole::A, element, 16, 64), 4, |group, thread, i| {
             let upper = i < 8 || (16..24).contains(&i);
             let column = thread * 8 + (i & 7);
             (if upper { group } else { group + 8 }, if i < 16 { column } else { column + 32 })
         });
-        check((Operand::B, element, 64, 8), 2, |group, thread, i| {
+        check((MatrixRole::B, element, 64, 8), 2, |group, thread, i| {
             let row = thread * 8 + (i & 7);
             (if i < 8 { row } else { row + 32 }, group)
         });
@@ -145,17 +145,17 @@ fn nibbles() {
 
 #[test]
 fn single_bits() {
-    check((Operand::A, Element::B1, 8, 128), 1, |group, thread, i| (group, thread * 32 + i));
-    check((Operand::B, Element::B1, 128, 8), 1, |group, thread, i| (thread * 32 + i, group));
-    check((Operand::A, Element::B1, 16, 128), 2, |group, thread, i| {
+    check((MatrixRole::A, Element::B1, 8, 128), 1, |group, thread, i| (group, thread * 32 + i));
+    check((MatrixRole::B, Element::B1, 128, 8), 1, |group, thread, i| (thread * 32 + i, group));
+    check((MatrixRole::A, Element::B1, 16, 128), 2, |group, thread, i| {
         (if i < 32 { group } else { group + 8 }, thread * 32 + (i & 31))
     });
-    check((Operand::A, Element::B1, 16, 256), 4, |group, thread, i| {
+    check((MatrixRole::A, Element::B1, 16, 256), 4, |group, thread, i| {
         let upper = i < 32 || (64..96).contains(&i);
         let column = thread * 32 + (i & 31);
         (if upper { group } else { group + 8 }, if i < 64 { column } else { column + 128 })
     });
-    check((Operand::B, Element::B1, 256, 8), 2, |group, thread, i| {
+    check((MatrixRole::B, Element::B1, 256, 8), 2, |group, thread, i| {
         let row = thread * 32 + (i & 31);
         (if i < 32 { row } else { row + 128 }, group)
     });
@@ -166,7 +166,7 @@ fn warpgroup_accumulators() {
     // "Register fragments … for wgmma.mma_async.m64nNk…", matrix D, of the warp that holds the first 16 rows.
     for columns in [8, 64, 256] {
         for (element, registers) in [(Element::F32, columns / 2), (Element::F16, columns / 4)] {
-            check((Operand::Accumulator, element, 16, columns), registers, |group, thread, i| {
+            check((MatrixRole::Accumulator, element, 16, columns), registers, |group, thread, i| {
                 (group + 8 * ((i / 2) % 2), 8 * (i / 4) + 2 * thread + i % 2)
             });
         }
@@ -175,7 +175,7 @@ fn warpgroup_accumulators() {
 
 #[test]
 fn scattering_inverts_gathering() {
-    let fragment = Fragment { operand: Operand::A, rows: 16, columns: 64, element: Element::S4 };
+    let fragment = Fragment { operand: MatrixRole::A, rows: 16, columns: 64, element: Element::S4 };
     let mut matrix = Matrix::new(16, 64);
     for (index, element) in matrix.elements.iter_mut().enumerate() {
         *element = (index as i64 * 7) % 16 - 8;

@@ -87,7 +87,7 @@ fn expected(mma: &Mma, [left, right, before]: [&Matrix<i64>; 3]) -> Matrix<i64> 
 }
 
 fn run(mma: &Mma, a: &Matrix<i64>, b: &Matrix<i64>, c: &Matrix<i64>) -> Vec<Lanes> {
-    let [a, b, c] = [(Operand::A, a), (Operand::B, b), (Operand::Accumulator, c)]
+    let [a, b, c] = [(MatrixRole::A, a), (MatrixRole::B, b), (MatrixRole::Accumulator, c)]
         .map(|(operand, matrix)| mma.fragment(operand).scatter(matrix, encode));
     mma.execute(&a, &b, &c)
 }
@@ -106,7 +106,7 @@ fn every_shape_and_type_multiplies() {
             let a = matrix(mma.m, mma.k, mma.a, 1);
             let b = matrix(mma.k, mma.n, mma.b, 2);
             let c = matrix(mma.m, mma.n, mma.c, 3);
-            let d = mma.fragment(Operand::Accumulator).scatter(&expected(&mma, [&a, &b, &c]), encode);
+            let d = mma.fragment(MatrixRole::Accumulator).scatter(&expected(&mma, [&a, &b, &c]), encode);
             assert_eq!(run(&mma, &a, &b, &c), d, "{mma:?}");
         }
     }
@@ -129,12 +129,12 @@ fn sums_are_rounded_once() {
     // 1 + 8 products of 2^-24: each alone would round away in f32, together they are half of the last place of 1 … 8.
     let mma = Mma { m: 16, n: 8, k: 8, a: F16, b: F16, c: F32, d: F32, product: IntegerProduct::Wrapping };
     let tiny = mma
-        .fragment(Operand::A)
+        .fragment(MatrixRole::A)
         .scatter(&Matrix { rows: 16, columns: 8, elements: vec![0u16; 128] }, |_, _| {
             u64::from(half::f16::from_f32(2f32.powi(-12)).to_bits())
         });
     let b = mma
-        .fragment(Operand::B)
+        .fragment(MatrixRole::B)
         .scatter(&Matrix { rows: 8, columns: 8, elements: vec![0u16; 64] }, |_, _| {
             u64::from(half::f16::from_f32(2f32.powi(-12)).to_bits())
         });

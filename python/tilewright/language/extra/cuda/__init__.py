@@ -1,5 +1,9 @@
 """``triton.language.extra.cuda``: what only CUDA devices have."""
 
+from tilewright.language._builtin import functions
 from tilewright.language.extra.cuda import libdevice
 
-__all__ = ["libdevice"]
+_FUNCTIONS = functions("extra.cuda.")
+globals().update(_FUNCTIONS)
+
+__all__ = ["libdevice", *_FUNCTIONS]

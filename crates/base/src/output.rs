@@ -1,0 +1,70 @@
+//! What running kernels print, on the standard output of the process.
+
+use std::io::Write;
+use std::sync::OnceLock;
+
+/// What is called before text is written: who buffers the output of the program writes out what came before.
+static BEFORE: OnceLock<fn()> = OnceLock::new();
+
+/// Sets what is called before text is written. The first one stays.
+pub fn before_printing(flush: fn()) {
+    // A second host of one process changes nothing.
+    let _ = BEFORE.set(flush);
+}
+
+/// Writes text of a running kernel.
+pub fn print(text: &str) {
+    if text.is_empty() {
+        return;
+    }
+    if let Some(flush) = BEFORE.get() {
+        flush();
+    }
+    let mut out = std::io::stdout().lock();
+    // A closed output is no reason to stop a kernel.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// A float as C's `%f` prints it.
+pub fn c_float(value: f64, precision: usize) -> String {
+    if value.is_nan() {
+        "nan".into()
+    } else if value.is_infinite() {
+        if value > 0.0 { "inf".into() } else { "-inf".into() }
+    } else {
+        format!("{value:.precision$}")
+    }
+}
+
+/// How many characters an index along an axis is printed with: those of the largest one, as Triton counts them; 0 for an
+/// axis of one element, which takes what it needs.
+pub fn index_width(extent: u32) -> usize {
+    match extent {
+        0 | 1 => 0,
+        _ => (extent - 1).to_string().len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_printed_as_by_c() {
+        for (value, text) in [
+            (1.5, "1.500000"),
+            (-0.0, "-0.000000"),
+            (1e20, "100000000000000000000.000000"),
+            (f64::NAN, "nan"),
+            (-f64::INFINITY, "-inf"),
+            (2.5e-7, "0.000000"),
+        ] {
+            assert_eq!(c_float(value, 6), text);
+        }
+    }
+
+    #[test]
+    fn indices_have_the_width_of_the_last_one() {
+        assert_eq!([1, 2, 8, 10, 11, 16, 100, 128].map(index_width), [0, 1, 1, 1, 2, 2, 2, 3]);
+    }
+}

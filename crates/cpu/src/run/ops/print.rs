@@ -1,0 +1,50 @@
+//! `print`: a line for each element.
+
+use std::fmt::Write;
+
+use tilewright_base::output::{c_float, index_width, print as print_text};
+use tilewright_ir::{Dtype, Element};
+
+use crate::program::Step;
+use crate::run::fault::Outcome;
+use crate::run::machine::Machine;
+
+use super::materialize::materialize;
+
+/// Prints the elements of a tile, each with the program and its place, or the text alone.
+pub(crate) fn print(machine: &mut Machine<'_>, step: &Step, prefix: &str, digits: u32) -> Outcome {
+    let [x, y, z] = machine.id;
+    let program = format!("pid ({x}, {y}, {z})");
+    let Some(&operand) = step.operands.first() else {
+        print_text(&format!("{program}{prefix}\n"));
+        return Ok(());
+    };
+    let ty = machine.type_of(operand);
+    let value = machine.take(operand);
+    let tile = materialize(ty, value);
+    let mut text = String::new();
+    for (element, bytes) in tile.bytes().chunks_exact(ty.size).enumerate() {
+        let _ = write!(text, "{program} idx (");
+        for (axis, (index, &extent)) in ty.lane(element).iter().zip(ty.shape()).enumerate() {
+            let separator = if axis == 0 { "" } else { ", " };
+            let _ = write!(text, "{separator}{index:>width$}", width = index_width(extent));
+        }
+        let _ = writeln!(text, "){prefix}{}", number(ty.element, bytes, digits));
+    }
+    print_text(&text);
+    Ok(())
+}
+
+/// An element as C prints it: of `print`, it has 32 or 64 bits.
+fn number(element: Element, bytes: &[u8], digits: u32) -> String {
+    let mut raw = [0_u8; 8];
+    raw[..bytes.len()].copy_from_slice(bytes);
+    let bits = u64::from_le_bytes(raw);
+    match element {
+        Element::Value(_) if digits > 0 => format!("0x{bits:0>width$x}", width = digits as usize),
+        Element::Value(Dtype::F64) => c_float(f64::from_bits(bits), 6),
+        Element::Value(Dtype::I32) => (bits as u32).cast_signed().to_string(),
+        Element::Value(Dtype::I64) => bits.cast_signed().to_string(),
+        Element::Value(_) | Element::Pointer(_) => bits.to_string(),
+    }
+}

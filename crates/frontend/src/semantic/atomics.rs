@@ -1,0 +1,149 @@
+//! Atomic operations: `atomic_add` and its kind, `atomic_cas`, `atomic_load`, `atomic_store`, `atomic_poll`.
+
+use smallvec::smallvec;
+use tilewright_base::Code;
+use tilewright_ir::{AtomicKind, Builder, Dtype, Element, MemoryScope, MemorySemantics, Op, Rounding, Type};
+
+use super::arguments::Arguments;
+use super::convert::{cast_element, literal, tensor};
+use super::memory::{fitting_mask, pointer, stored};
+use super::{Caller, Semantic, SemanticError, ValueOf};
+use crate::value::{Constant, Operand};
+
+const SEMANTICS: &[(&str, MemorySemantics)] = &[
+    ("acq_rel", MemorySemantics::AcquireRelease),
+    ("acquire", MemorySemantics::Acquire),
+    ("release", MemorySemantics::Release),
+    ("relaxed", MemorySemantics::Relaxed),
+];
+
+/// Of loads and stores, the first is the default.
+const LOAD_SEMANTICS: &[(&str, MemorySemantics)] =
+    &[("acquire", MemorySemantics::Acquire), ("relaxed", MemorySemantics::Relaxed)];
+
+const STORE_SEMANTICS: &[(&str, MemorySemantics)] =
+    &[("release", MemorySemantics::Release), ("relaxed", MemorySemantics::Relaxed)];
+
+const SCOPES: &[(&str, MemoryScope)] =
+    &[("gpu", MemoryScope::Gpu), ("cta", MemoryScope::Cta), ("sys", MemoryScope::System)];
+
+/// How an operation is ordered, by the arguments `sem` and `scope`, which stand there.
+fn order<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+    choices: &[(&'static str, MemorySemantics)],
+) -> Semantic<(MemorySemantics, MemoryScope)> {
+    let sem = if a.is_none(index) { choices[0].1 } else { a.choice(c, index, choices)? };
+    Ok((sem, a.choice(c, index + 1, SCOPES)?))
+}
+
+/// `atomic_<kind>(pointer, val, mask, sem, scope)`.
+pub(super) fn read_modify_write<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    kind: AtomicKind,
+) -> Semantic<super::Op<C>> {
+    let (pointer, ty, dtype) = pointer(c, a)?;
+    check_width(a, &ty, dtype)?;
+    let is_bitwise = matches!(kind, AtomicKind::And | AtomicKind::Or | AtomicKind::Xor);
+    if is_bitwise && dtype.is_float() {
+        let name = a.spec.name;
+        return Err(SemanticError::new(Code::TypeMismatch, format!("`{name}` does not support {dtype}"))
+            .argument(0, format!("this is {ty}"))
+            .note(format!("found {dtype}, expected an integer of 16, 32 or 64 bits"))
+            .hint("bits of floats are those of integers: `ptr.to(tl.pointer_type(tl.int32))`"));
+    }
+    let (sem, scope) = order(c, a, 3, SEMANTICS)?;
+    let value = stored(c, a, 1, &ty, dtype)?;
+    let mask = fitting_mask(c, a, 2, &ty)?;
+    let operands = [pointer, value].into_iter().chain(mask).collect();
+    Ok(Operand::Tensor(c.builder().emit_one(Op::AtomicRmw { kind, sem, scope }, operands)?))
+}
+
+/// `atomic_cas(pointer, cmp, val, sem, scope)`.
+pub(super) fn compare_and_swap<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+) -> Semantic<super::Op<C>> {
+    let (pointer, ty, dtype) = pointer(c, a)?;
+    check_width(a, &ty, dtype)?;
+    let (sem, scope) = order(c, a, 3, SEMANTICS)?;
+    let expected = stored(c, a, 1, &ty, dtype)?;
+    let value = stored(c, a, 2, &ty, dtype)?;
+    let op = Op::AtomicCas { sem, scope };
+    Ok(Operand::Tensor(c.builder().emit_one(op, smallvec![pointer, expected, value])?))
+}
+
+/// `atomic_load(pointer, mask, sem, scope)`.
+pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<super::Op<C>> {
+    let (pointer, ty, dtype) = pointer(c, a)?;
+    let (sem, scope) = order(c, a, 2, LOAD_SEMANTICS)?;
+    let mask = fitting_mask(c, a, 1, &ty)?;
+    let pointer = as_bytes(c, pointer, dtype)?;
+    let operands = std::iter::once(pointer).chain(mask).collect();
+    let value = c.builder().emit_one(Op::AtomicLoad { sem, scope }, operands)?;
+    Ok(Operand::Tensor(super::convert::cast(c, value, dtype)?))
+}
+
+/// `atomic_store(pointer, val, mask, sem, scope)`.
+pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<super::Op<C>> {
+    let (pointer, ty, dtype) = pointer(c, a)?;
+    let (sem, scope) = order(c, a, 3, STORE_SEMANTICS)?;
+    let value = stored(c, a, 1, &ty, dtype)?;
+    let mask = fitting_mask(c, a, 2, &ty)?;
+    let pointer = as_bytes(c, pointer, dtype)?;
+    let operands = [pointer, value].into_iter().chain(mask).collect();
+    c.builder().emit(Op::AtomicStore { sem, scope }, operands, smallvec![])?;
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// `atomic_poll(pointer, expected_value, sem, scope, timeout_ns)`.
+pub(super) fn poll<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<super::Op<C>> {
+    let (pointer, ty, dtype) = pointer(c, a)?;
+    if !ty.is_scalar() || !dtype.is_int() {
+        return Err(SemanticError::new(Code::TypeMismatch, "`atomic_poll` waits for one integer")
+            .argument(0, format!("this is {ty}"))
+            .note(format!("found {ty}, expected a scalar pointer to an integer of 16, 32 or 64 bits")));
+    }
+    check_width(a, &ty, dtype)?;
+    let (sem, scope) = order(c, a, 2, LOAD_SEMANTICS)?;
+    let expected = stored(c, a, 1, &ty, dtype)?;
+    let timeout = match a.at(4)? {
+        Operand::Constant(Constant::None) => None,
+        Operand::Constant(constant @ Constant::Int(_)) => Some(literal(c, constant, Dtype::I64)?),
+        operand => {
+            let value = tensor(c, operand, 4)?;
+            let found = c.builder().type_of(&value);
+            if !found.is_scalar() || !found.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool()) {
+                return Err(SemanticError::new(
+                    Code::TypeMismatch,
+                    "`timeout_ns` is a number of nanoseconds",
+                )
+                .argument(4, format!("this is {found}"))
+                .note(format!("found {found}, expected a scalar integer")));
+            }
+            Some(super::convert::cast(c, value, Dtype::I64)?)
+        }
+    };
+    let operands = [pointer, expected].into_iter().chain(timeout).collect();
+    Ok(Operand::Tensor(c.builder().emit_one(Op::AtomicPoll { sem, scope }, operands)?))
+}
+
+/// Booleans are bytes in memory.
+fn as_bytes<C: Caller + ?Sized>(c: &mut C, pointer: ValueOf<C>, dtype: Dtype) -> Semantic<ValueOf<C>> {
+    let element = if dtype.is_bool() { Dtype::I8 } else { dtype };
+    cast_element(c, pointer, Element::Pointer(element), Rounding::default())
+}
+
+/// What is changed at once has 16, 32 or 64 bits.
+fn check_width<C: Caller + ?Sized>(a: &Arguments<'_, C>, ty: &Type, dtype: Dtype) -> Semantic<()> {
+    if (16..=64).contains(&dtype.bits()) {
+        return Ok(());
+    }
+    let name = a.spec.name;
+    Err(SemanticError::new(Code::TypeMismatch, format!("`{name}` does not support {dtype}"))
+        .argument(0, format!("this is {ty}"))
+        .note(format!("found {dtype}, expected a type of 16, 32 or 64 bits"))
+        .hint("keep what several programs change in a wider type, such as int32"))
+}

@@ -1,0 +1,578 @@
+//! Atomic operations on global memory. Of threads that hold copies of an element, the first does it.
+//!
+//! One instruction is ordered by itself. Where a thread needs several, they are relaxed and stand between fences, which cost
+//! as much once as the order of each instruction would. What nobody asks the result of is a `red`, which cannot acquire: whoever
+//! looks at nothing has nothing to come after.
+//!
+//! What there is no instruction for, numbers of 16 bits mostly, is a loop of compare-and-swap.
+
+use smallvec::SmallVec;
+use tilewright_gpu::Feature;
+use tilewright_ir::{AtomicKind, Dtype, Element, ElementwiseFn, Inst, MemoryScope, MemorySemantics, Value};
+use tilewright_layout::{Input, Layout};
+
+use super::builder::{Scalar, Width, move_to};
+use super::control::jump;
+use super::memory::{Policy, Words, plain_load, spread};
+use super::{LANES, Lowered, Lowering, memory_bits, width_of};
+use crate::isa::{
+    self, Address, Atom, AtomicOperation, Comparison, Ld, LoadSemantics, Predicate, Red, RegisterId,
+    ScalarType, Semantics, Source, Sources, SpecialRegister, StateSpace, VectorWidth,
+};
+
+/// PTX has had sums of vectors since then.
+const VECTORS_SINCE: (u32, u32) = (8, 1);
+
+/// How the instructions of an operation are ordered.
+#[derive(Clone, Copy)]
+struct Order {
+    sem: MemorySemantics,
+    scope: MemoryScope,
+    /// Whether a fence stands behind them.
+    is_fenced: bool,
+}
+
+/// What one access of a thread is made to.
+#[derive(Clone)]
+struct Place {
+    address: Address,
+    /// Where the thread does it; never is not a place.
+    guard: Option<Predicate>,
+    order: Order,
+    /// Whether somebody asks for what was there.
+    is_used: bool,
+}
+
+/// By what an operation is done.
+#[derive(Clone, Copy)]
+enum Form {
+    Instruction(AtomicOperation, ScalarType),
+    /// An extremum of floats as one of integers with their bits: of signed ones where the operand is positive, and where it is
+    /// negative the other extremum of unsigned ones.
+    Extremum(AtomicOperation, AtomicOperation),
+    /// A loop of compare-and-swap on 16 bits.
+    Loop,
+}
+
+impl Lowering<'_> {
+    pub(super) fn lower_atomic_rmw(
+        &mut self,
+        inst: Inst,
+        [pointer, value]: [Value; 2],
+        mask: Option<Value>,
+        kind: AtomicKind,
+        (sem, scope): (MemorySemantics, MemoryScope),
+        vector: [u32; 2],
+    ) -> Lowered {
+        let layout = self.layout_of(pointer);
+        let (pointers, values) = (self.get(pointer), self.get_in(value, layout));
+        let guards = self.first_copies(mask, layout);
+        let result = self.kernel.insts[inst].results[0];
+        let is_used = self.is_used(result);
+        let element = self.element(value);
+        let accesses = Self::accesses(layout, vector);
+        let form = self.form(kind, element, accesses[0].len());
+        let is_loop = matches!(form, Form::Loop);
+        let order = self.begin_order((sem, scope), is_loop || accesses.len() > 1, is_used);
+        let mut found = vec![None; pointers.len()];
+        for registers in accesses {
+            let first = registers[0] as usize;
+            if guards[first] == Scalar::FALSE {
+                registers.iter().for_each(|&register| found[register as usize] = Some(Scalar::constant(0)));
+                continue;
+            }
+            let guard = self.guard(guards[first]);
+            let address = self.builder.address(Width::B64, pointers[first]);
+            let place = Place { address, guard, order, is_used };
+            let own: SmallVec<[Scalar; 16]> =
+                registers.iter().map(|&register| values[register as usize]).collect();
+            let old = match form {
+                Form::Instruction(operation, ty) => self.atomic_words((operation, ty), element, &own, &place),
+                Form::Extremum(positive, negative) => {
+                    self.atomic_extremum([positive, negative], element, own[0], &place)
+                }
+                Form::Loop => {
+                    let old = self.swap_loop(kind, element, own[0], &place);
+                    std::iter::once(old.ok_or_else(|| self.no_op(inst))?).collect()
+                }
+            };
+            for (&register, old) in registers.iter().zip(old) {
+                found[register as usize] = Some(old);
+            }
+        }
+        self.end_order(order);
+        self.set(result, spread(&found, layout));
+        Ok(())
+    }
+
+    pub(super) fn lower_atomic_cas(
+        &mut self,
+        inst: Inst,
+        [pointer, expected, value]: [Value; 3],
+        (sem, scope): (MemorySemantics, MemoryScope),
+    ) {
+        let layout = self.layout_of(pointer);
+        let pointers = self.get(pointer);
+        let [expected, values] = [expected, value].map(|value| self.get_in(value, layout));
+        let guards = self.first_copies(None, layout);
+        let element = self.element(value);
+        let accesses = Self::accesses(layout, [0, 1]);
+        let order = self.begin_order((sem, scope), accesses.len() > 1, true);
+        let mut found = vec![None; pointers.len()];
+        for registers in accesses {
+            let register = registers[0] as usize;
+            let guard = self.guard(guards[register]);
+            let address = self.builder.address(Width::B64, pointers[register]);
+            let place = Place { address, guard, order, is_used: true };
+            let operands = [expected[register], values[register]].map(|scalar| self.word(element, scalar));
+            let old = self.zeros(word_width(element), 1, &place)[0];
+            self.compare_and_swap(element, old, operands, &place);
+            found[register] = Some(self.from_word(element, old));
+        }
+        self.end_order(order);
+        let result = self.kernel.insts[inst].results[0];
+        self.set(result, spread(&found, layout));
+    }
+
+    pub(super) fn lower_atomic_load(
+        &mut self,
+        inst: Inst,
+        pointer: Value,
+        mask: Option<Value>,
+        (sem, scope): (MemorySemantics, MemoryScope),
+    ) {
+        let layout = self.layout_of(pointer);
+        let pointers = self.get(pointer);
+        let guards = self.first_copies(mask, layout);
+        let result = self.kernel.insts[inst].results[0];
+        let element = self.element(result);
+        let accesses = Self::accesses(layout, [0, 1]);
+        let order = self.begin_order((sem, scope), accesses.len() > 1, true);
+        let policy = Policy::atomic(order.sem, order.scope);
+        let mut found = vec![None; pointers.len()];
+        for registers in accesses {
+            let register = registers[0] as usize;
+            let zero = [Scalar::constant(0)];
+            let loaded = self.load_elements(element, pointers[register], guards[register], &zero, policy);
+            found[register] = Some(loaded[0]);
+        }
+        self.end_order(order);
+        self.set(result, spread(&found, layout));
+    }
+
+    pub(super) fn lower_atomic_store(
+        &mut self,
+        [pointer, value]: [Value; 2],
+        mask: Option<Value>,
+        (sem, scope): (MemorySemantics, MemoryScope),
+    ) {
+        let accesses = Self::accesses(self.layout_of(pointer), [0, 1]);
+        let order = self.begin_order((sem, scope), accesses.len() > 1, false);
+        self.lower_store([pointer, value], mask, [0, 1], Policy::atomic(order.sem, order.scope));
+    }
+
+    /// One thread loads again and again.
+    pub(super) fn lower_atomic_poll(
+        &mut self,
+        inst: Inst,
+        [pointer, expected]: [Value; 2],
+        timeout: Option<Value>,
+        (sem, scope): (MemorySemantics, MemoryScope),
+    ) {
+        let [pointer, wanted] = [pointer, expected].map(|value| self.scalar(value));
+        let (element, timeout) = (self.element(expected), timeout.map(|timeout| self.scalar(timeout)));
+        let is_met = self.builder.fresh(Width::Pred);
+        self.builder.assign(Width::Pred, is_met, Scalar::FALSE);
+        let [again, end] = ["poll", "polled"].map(|name| self.builder.label(name));
+        let is_other = self.first_copies(None, None)[0].plus(Width::Pred, 1);
+        let is_other = self.builder.predicate(is_other);
+        self.builder.emit_if(Some(is_other), jump(end));
+        let start = timeout.map(|_| self.time());
+        self.builder.open();
+        self.builder.place(again);
+        let (zero, policy) = ([Scalar::constant(0)], Policy::atomic(sem, scope));
+        let loaded = self.load_elements(element, pointer, Scalar::TRUE, &zero, policy)[0];
+        let met = if width_of(element) == Width::B16 {
+            let [loaded, wanted] = [loaded, wanted].map(|scalar| self.split_words(Width::B16, scalar)[0]);
+            self.builder.compare(Width::B32, false, Comparison::Eq, loaded, wanted)
+        } else {
+            self.builder.compare(width_of(element), false, Comparison::Eq, loaded, wanted)
+        };
+        self.builder.assign(Width::Pred, is_met, met);
+        if let (Some(start), Some(timeout)) = (start, timeout) {
+            let now = self.time();
+            let passed = self.builder.sub(Width::B64, now, start);
+            let is_late = self.builder.compare(Width::B64, true, Comparison::Ge, passed, timeout);
+            let is_late = self.builder.predicate(is_late);
+            self.builder.emit_if(Some(is_late), jump(end));
+        }
+        self.builder.emit_if(Some(Predicate { register: is_met, negated: true }), jump(again));
+        let lines = self.builder.close();
+        self.builder.append(lines);
+        self.builder.place(end);
+        self.set_result(inst, [Scalar::from(is_met)]);
+    }
+
+    /// The nanoseconds of the global timer, as it stands here.
+    fn time(&mut self) -> Scalar {
+        let time = self.builder.fresh(Width::B64);
+        let a = SpecialRegister::GlobalTimer.into();
+        self.builder.emit(isa::Mov { ty: ScalarType::U64, d: time.into(), a });
+        time.into()
+    }
+
+    /// Where each register of a layout is done by this thread: where the mask holds, and no thread before holds a copy.
+    fn first_copies(&mut self, mask: Option<Value>, layout: Option<&Layout>) -> Vec<Scalar> {
+        let count = layout.map_or(1, |layout| layout.registers() as usize);
+        let masks = mask.map(|mask| self.get_in(mask, layout));
+        // Every thread holds a scalar.
+        let [lanes, warps] = layout.map_or([LANES - 1, self.warps.count.next_power_of_two() - 1], |layout| {
+            [Input::Lane, Input::Warp].map(|input| layout.free_bits(input))
+        });
+        let is_first = self.is_first(lanes, warps);
+        let guard = |register: usize| match &masks {
+            Some(masks) => self.builder.and(masks[register], is_first),
+            None => is_first,
+        };
+        (0..count).map(guard).collect()
+    }
+
+    fn guard(&mut self, holds: Scalar) -> Option<Predicate> {
+        (holds != Scalar::TRUE).then(|| self.builder.predicate(holds))
+    }
+
+    /// How the instructions of an operation are ordered; several, by a fence here and one behind them.
+    fn begin_order(
+        &mut self,
+        (sem, scope): (MemorySemantics, MemoryScope),
+        are_several: bool,
+        is_used: bool,
+    ) -> Order {
+        if !are_several {
+            return Order { sem, scope, is_fenced: false };
+        }
+        if sem.releases() {
+            self.fence(scope);
+        }
+        Order { sem: MemorySemantics::Relaxed, scope, is_fenced: sem.acquires() && is_used }
+    }
+
+    fn end_order(&mut self, order: Order) {
+        if order.is_fenced {
+            self.fence(order.scope);
+        }
+    }
+
+    fn fence(&mut self, scope: MemoryScope) {
+        let (semantics, scope) = (Some(Semantics::AcquireRelease), ptx_scope(scope));
+        self.builder.emit(isa::Fence { semantics, restrict: None, scope });
+    }
+
+    /// By what an operation on so many elements is done.
+    fn form(&self, kind: AtomicKind, element: Element, elements: usize) -> Form {
+        use AtomicOperation as A;
+        use ScalarType as T;
+        let dtype = element.value().unwrap_or(Dtype::U64);
+        let is_wide = dtype.bits() == 64;
+        let (operation, opposite) = match kind {
+            AtomicKind::Add => (A::Add, None),
+            AtomicKind::And => (A::And, None),
+            AtomicKind::Or => (A::Or, None),
+            AtomicKind::Xor => (A::Xor, None),
+            AtomicKind::Max => (A::Max, Some(A::Min)),
+            AtomicKind::Min => (A::Min, Some(A::Max)),
+            AtomicKind::Exchange => (A::Exchange, None),
+        };
+        if dtype.bits() == 16 {
+            return match (kind, dtype, elements) {
+                (AtomicKind::Add, Dtype::F16, 1) => Form::Instruction(operation, T::F16),
+                (AtomicKind::Add, Dtype::F16, _) => Form::Instruction(operation, T::F16x2),
+                (AtomicKind::Add, Dtype::BF16, _) if !self.has(Feature::Bf16Atomics) => Form::Loop,
+                (AtomicKind::Add, Dtype::BF16, 1) => Form::Instruction(operation, T::Bf16),
+                (AtomicKind::Add, Dtype::BF16, _) => Form::Instruction(operation, T::Bf16x2),
+                _ => Form::Loop,
+            };
+        }
+        let ty = match kind {
+            AtomicKind::Add | AtomicKind::Max | AtomicKind::Min if dtype.is_float() => match opposite {
+                Some(opposite) => return Form::Extremum(operation, opposite),
+                None if is_wide => T::F64,
+                None => T::F32,
+            },
+            AtomicKind::Max | AtomicKind::Min if dtype.is_signed() && is_wide => T::S64,
+            AtomicKind::Max | AtomicKind::Min if dtype.is_signed() => T::S32,
+            AtomicKind::Add | AtomicKind::Max | AtomicKind::Min if is_wide => T::U64,
+            AtomicKind::Add | AtomicKind::Max | AtomicKind::Min => T::U32,
+            AtomicKind::And | AtomicKind::Or | AtomicKind::Xor | AtomicKind::Exchange if is_wide => T::B64,
+            AtomicKind::And | AtomicKind::Or | AtomicKind::Xor | AtomicKind::Exchange => T::B32,
+        };
+        Form::Instruction(operation, ty)
+    }
+
+    /// New registers, with zeros where the thread may not do what sets them.
+    fn zeros(&mut self, width: Width, count: usize, place: &Place) -> SmallVec<[RegisterId; 8]> {
+        let registers: SmallVec<[RegisterId; 8]> = (0..count).map(|_| self.builder.fresh(width)).collect();
+        if place.guard.is_some() {
+            for register in &registers {
+                self.builder.emit(move_to(width, *register, 0.into()));
+            }
+        }
+        registers
+    }
+
+    /// One instruction on elements that lie together.
+    fn atomic_words(
+        &mut self,
+        operation: (AtomicOperation, ScalarType),
+        element: Element,
+        elements: &[Scalar],
+        place: &Place,
+    ) -> SmallVec<[Scalar; 16]> {
+        let words = Words::new(element, elements.len());
+        let b = self.words(words, elements);
+        let vector = words.vector();
+        if vector.is_some() {
+            self.module.version = self.module.version.max(VECTORS_SINCE);
+        }
+        if !place.is_used && operation.0 != AtomicOperation::Exchange {
+            self.red(operation, b, vector, place);
+            return elements.iter().map(|_| Scalar::constant(0)).collect();
+        }
+        let registers = self.zeros(words.width(), words.count(), place);
+        self.atom(operation, &registers, (b, None), vector, place);
+        registers.into_iter().flat_map(|register| self.builder.unpack(words, register.into())).collect()
+    }
+
+    fn atom(
+        &mut self,
+        (operation, ty): (AtomicOperation, ScalarType),
+        d: &[RegisterId],
+        (b, c): (Sources, Option<Source>),
+        vector: Option<VectorWidth>,
+        place: &Place,
+    ) {
+        let Place { address, guard, order, .. } = place.clone();
+        let atom = Atom {
+            semantics: Some(ptx_semantics(order.sem)),
+            scope: Some(ptx_scope(order.scope)),
+            space: Some(StateSpace::Global),
+            operation,
+            no_ftz: is_half(ty),
+            cache_hint: false,
+            vector,
+            ty,
+            d: super::builder::destinations(d),
+            address,
+            b,
+            c,
+            policy: None,
+        };
+        self.builder.emit_if(guard, atom);
+    }
+
+    fn red(
+        &mut self,
+        (operation, ty): (AtomicOperation, ScalarType),
+        b: Sources,
+        vector: Option<VectorWidth>,
+        place: &Place,
+    ) {
+        let Place { address, guard, order, .. } = place.clone();
+        let semantics = if order.sem.releases() { Semantics::Release } else { Semantics::Relaxed };
+        let red = Red {
+            semantics: Some(semantics),
+            scope: Some(ptx_scope(order.scope)),
+            space: Some(StateSpace::Global),
+            operation,
+            no_ftz: is_half(ty),
+            cache_hint: false,
+            vector,
+            ty,
+            address,
+            b,
+            policy: None,
+        };
+        self.builder.emit_if(guard, red);
+    }
+
+    /// An extremum of floats, by the sign of the operand.
+    fn atomic_extremum(
+        &mut self,
+        operations: [AtomicOperation; 2],
+        element: Element,
+        value: Scalar,
+        place: &Place,
+    ) -> SmallVec<[Scalar; 16]> {
+        let width = width_of(element);
+        let types = match width {
+            Width::B64 => [ScalarType::S64, ScalarType::U64],
+            Width::B32 | Width::B16 | Width::Pred => [ScalarType::S32, ScalarType::U32],
+        };
+        let is_negative = self.builder.compare(width, true, Comparison::Lt, value, Scalar::constant(0));
+        let b = self.builder.register(width, value);
+        let old = if place.is_used {
+            // One of the two sets it, unless the mask does not hold.
+            self.zeros(width, 1, place)
+        } else {
+            SmallVec::new()
+        };
+        let signs = [is_negative.plus(Width::Pred, 1), is_negative];
+        for ((operation, ty), sign) in operations.into_iter().zip(types).zip(signs) {
+            let mut holds = sign;
+            if let Some(guard) = place.guard {
+                let guard = Scalar { base: Some(guard.register), offset: guard.negated.into() };
+                holds = self.builder.and(guard, sign);
+            }
+            if holds == Scalar::FALSE {
+                continue;
+            }
+            let place = Place { guard: self.guard(holds), ..place.clone() };
+            if place.is_used {
+                self.atom((operation, ty), &old, (b.into(), None), None, &place);
+            } else {
+                self.red((operation, ty), b.into(), None, &place);
+            }
+        }
+        std::iter::once(old.first().map_or(Scalar::constant(0), |old| Scalar::from(*old))).collect()
+    }
+
+    /// A loop of compare-and-swap: what was there, or none if the target lacks the function.
+    fn swap_loop(
+        &mut self,
+        kind: AtomicKind,
+        element: Element,
+        value: Scalar,
+        place: &Place,
+    ) -> Option<Scalar> {
+        let (width, ty) = (word_width(element), word_type(element));
+        let old = self.zeros(width, 1, place)[0];
+        let seen = self.builder.fresh(width);
+        let [again, end] = ["swap", "swapped"].map(|name| self.builder.label(name));
+        if let Some(guard) = place.guard {
+            let skips = Predicate { negated: !guard.negated, ..guard };
+            self.builder.emit_if(Some(skips), jump(end));
+        }
+        self.builder.open();
+        let place = Place { guard: None, ..place.clone() };
+        self.builder.emit(Ld {
+            semantics: Some(LoadSemantics::Relaxed),
+            scope: Some(ptx_scope(place.order.scope)),
+            space: Some(StateSpace::Global),
+            ..plain_load(old.into(), place.address, ty)
+        });
+        self.builder.place(again);
+        self.builder.emit(move_to(width, seen, old.into()));
+        let found = self.from_word(element, seen);
+        let next = self.combined(kind, element, found, value);
+        if let Some(next) = next {
+            let next = self.word(element, next);
+            self.compare_and_swap(element, old, [seen, next], &place);
+            let [old, seen] = [old, seen].map(|word| self.split_words(width, word.into())[0]);
+            let differs = self.builder.compare(Width::B32, false, Comparison::Ne, old, seen);
+            let differs = self.builder.predicate(differs);
+            self.builder.emit_if(Some(differs), jump(again));
+        }
+        let lines = self.builder.close();
+        self.builder.append(lines);
+        self.builder.place(end);
+        next.map(|_| self.from_word(element, old))
+    }
+
+    /// What an operation stores.
+    fn combined(
+        &mut self,
+        kind: AtomicKind,
+        element: Element,
+        found: Scalar,
+        value: Scalar,
+    ) -> Option<Scalar> {
+        let function = match kind {
+            AtomicKind::Add => ElementwiseFn::Add,
+            AtomicKind::And => ElementwiseFn::And,
+            AtomicKind::Or => ElementwiseFn::Or,
+            AtomicKind::Xor => ElementwiseFn::Xor,
+            AtomicKind::Max => ElementwiseFn::Max,
+            AtomicKind::Min => ElementwiseFn::Min,
+            AtomicKind::Exchange => return Some(value),
+        };
+        let is_extremum = matches!(kind, AtomicKind::Max | AtomicKind::Min);
+        if !is_extremum || !element.value().is_some_and(Dtype::is_float) {
+            return self.apply(function, element, &[found, value]);
+        }
+        let opposite = if kind == AtomicKind::Max { ElementwiseFn::Min } else { ElementwiseFn::Max };
+        let words = [found, value].map(|scalar| self.split_words(Width::B16, scalar)[0]);
+        let signed = words.map(|word| self.builder.extend(word, 16, true));
+        let unsigned = words.map(|word| self.builder.extend(word, 16, false));
+        let positive = self.apply(function, Element::Value(Dtype::I16), &signed)?;
+        let negative = self.apply(opposite, Element::Value(Dtype::U16), &unsigned)?;
+        let is_negative =
+            self.builder.compare(Width::B32, true, Comparison::Lt, signed[1], Scalar::constant(0));
+        let next = self.builder.select(Width::B32, is_negative, negative, positive);
+        Some(self.join_words(Width::B16, &[next]))
+    }
+
+    fn compare_and_swap(
+        &mut self,
+        element: Element,
+        old: RegisterId,
+        [expected, value]: [RegisterId; 2],
+        place: &Place,
+    ) {
+        let operation = (AtomicOperation::CompareAndSwap, word_type(element));
+        self.atom(operation, &[old], (expected.into(), Some(value.into())), None, place);
+    }
+
+    /// An element in a register of its own width.
+    fn word(&mut self, element: Element, scalar: Scalar) -> RegisterId {
+        let scalar = match (word_width(element), width_of(element)) {
+            (Width::B16, Width::B32) => self.join_words(Width::B16, &[scalar]),
+            _ => scalar,
+        };
+        self.builder.register(word_width(element), scalar)
+    }
+
+    /// The element in a register of its own width.
+    fn from_word(&mut self, element: Element, word: RegisterId) -> Scalar {
+        match (word_width(element), width_of(element)) {
+            (Width::B16, Width::B32) => {
+                let word = self.split_words(Width::B16, word.into())[0];
+                self.builder.extend(word, 16, element.value().is_some_and(Dtype::is_signed))
+            }
+            _ => word.into(),
+        }
+    }
+}
+
+/// A register of the width of an element in memory.
+fn word_width(element: Element) -> Width {
+    match memory_bits(element) {
+        16 => Width::B16,
+        64 => Width::B64,
+        _ => Width::B32,
+    }
+}
+
+fn word_type(element: Element) -> ScalarType {
+    word_width(element).ty()
+}
+
+fn is_half(ty: ScalarType) -> bool {
+    matches!(ty, ScalarType::F16 | ScalarType::F16x2 | ScalarType::Bf16 | ScalarType::Bf16x2)
+}
+
+pub(super) fn ptx_scope(scope: MemoryScope) -> isa::Scope {
+    match scope {
+        MemoryScope::Gpu => isa::Scope::Gpu,
+        MemoryScope::Cta => isa::Scope::Cta,
+        MemoryScope::System => isa::Scope::Sys,
+    }
+}
+
+fn ptx_semantics(sem: MemorySemantics) -> Semantics {
+    match sem {
+        MemorySemantics::AcquireRelease => Semantics::AcquireRelease,
+        MemorySemantics::Acquire => Semantics::Acquire,
+        MemorySemantics::Release => Semantics::Release,
+        MemorySemantics::Relaxed => Semantics::Relaxed,
+    }
+}
