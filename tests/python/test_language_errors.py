@@ -43,7 +43,20 @@ MISTAKES = {
         ["[128]", "[64]"],
         "    y = «tl.where»(x > 0, x, tl.zeros((64,), tl.float32))",
     ),
-    "arange of 100": ("TW0006", ["100"], "    y = tl.arange(0, «100»)"),
+    "index out of range": ("TW0014", ["128", "-128"], "    y = x[«128»]"),
+    "index known at run time": ("TW0014", ["int32", "compile"], "    y = «x[tl.program_id(0)]»"),
+    "slice without elements": ("TW0014", ["128"], "    y = x[«8:8»]"),
+    "slice known at run time": ("TW0014", ["int32"], "    y = x[«tl.program_id(0):8»]"),
+    "slice by a step of zero": ("TW0014", ["zero"], "    y = x[«::0»]"),
+    "too many indices": ("TW0014", ["2 axes"], "    y = «x»[0, 1:3]"),
+    "index of a scalar": ("TW0014", ["scalar"], "    y = «tl.load(x_ptr)[0]»"),
+    "join of other shapes": ("TW0004", ["[128]", "[64]"], "    y = «tl.join»(x, x[:64])"),
+    "split of other than two": ("TW0004", ["128", "2"], "    y = tl.split(«x»)"),
+    "cat of other shapes": ("TW0004", ["[128]", "[64, 2]"], "    y = «tl.cat»(x, x.reshape(64, 2))"),
+    "cat along no axis": ("TW0016", ["axis 1"], "    y = tl.cat(x, x, dim=«1»)"),
+    "gather by floats": ("TW0005", ["fp32", "int32"], "    y = tl.gather(x, «x», 0)"),
+    "gather of other shapes": ("TW0004", ["[128]", "[128, 1]"], "    y = «tl.gather»(x, i[:, None], 0)"),
+    "gather along no axis": ("TW0016", ["axis 1"], "    y = tl.gather(x, i, «1»)"),
     "arange backwards": ("TW0006", ["64", "0"], "    y = «tl.arange»(64, 0)"),
     "mask of another shape": (
         "TW0007",
@@ -120,6 +133,11 @@ WITHOUT_HINT = {
     "shift of a compile-time float",
     "too few arguments",
     "python that kernels do not have",
+    "index out of range",
+    "slice without elements",
+    "slice by a step of zero",
+    "cat along no axis",
+    "gather along no axis",
     "string as a number",
 }
 
@@ -365,7 +383,7 @@ def test_several_mistakes_are_all_told():
 def kernel(x_ptr):
     a = «first_unknown» + 1
     b = second_unknown + 1
-    tl.store(x_ptr, tl.arange(0, 3))
+    tl.store(x_ptr, tl.arange(3, 0))
 """
     found = failing(text, X)
     assert [finding.code for finding in found] == ["TW0001", "TW0001", "TW0006"]
@@ -398,7 +416,7 @@ def test_a_mistake_costs_nothing_but_the_launch():
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 WHOLE = {
     "shapes": HEADER + "    tl.store(x_ptr + i, x + tl.arange(0, 64))\n",
-    "arange": HEADER + "    y = tl.arange(0, 100)\n",
+    "arange": HEADER + "    y = tl.arange(100, 0)\n",
     "undefined": HEADER + "    tl.store(x_ptr + i, x + BLOK)\n",
     "mask": HEADER + "    y = tl.load(x_ptr + i, mask=tl.arange(0, 64) < 3)\n",
     "helper": """@triton.jit

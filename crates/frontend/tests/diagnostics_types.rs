@@ -36,23 +36,24 @@ def k(x_ptr):
 }
 
 #[test]
-fn arange_of_100() {
+fn arange_backwards() {
     check(
         r#"
 @triton.jit
 def k(x_ptr):
-    tl.store(x_ptr + tl.arange(0, 100), 0.0)
+    tl.store(x_ptr + tl.arange(100, 0), 0.0)
 "#,
         "*fp32",
         expect![[r#"
-            error[TW0006]: the length of `arange` must be a power of two, and 100 is not
-             --> k.py:7:35
+            error[TW0006]: `arange` must end after it starts, and 0 is not after 100
+             --> k.py:7:22
               |
-            7 |     tl.store(x_ptr + tl.arange(0, 100), 0.0)
-              |                                   ^^^ the range 0..100 has 100 elements
+            7 |     tl.store(x_ptr + tl.arange(100, 0), 0.0)
+              |                      ^^^^^^^^^ ---  - this is 0
+              |                                |
+              |                                this is 100
               |
-              = note: found 100, expected a power of two such as 128
-              = help: use `tl.arange(0, 128)` and mask the rest: `mask=offsets < 100`
+              = note: found a range of -100 elements, expected at least 1
         "#]],
     );
 }
@@ -501,7 +502,7 @@ def k(x_ptr, n):
             12 |     x = tl.sum(x_ptr + a, axis=0)
                |         ^^^^^^^^^^^^^^^^^^^^^^^^^ in this call of sum
                |
-               = note: in sum of the library, at tilewright/lib/standard.py:84:14: return a + b
+               = note: in sum of the library, at tilewright/lib/standard.py:93:14: return a + b
                = note: a: this is *fp32
                = note: b: this is *fp32
                = help: add an integer offset, counted in elements, to one pointer
@@ -516,7 +517,7 @@ def k(x_ptr, n):
                |         -------------------------- called from here
                |
                = note: expected an axis from -1 to 0
-               = note: in softmax of the library, at tilewright/lib/standard.py:183:66: return tl.reduce(input.to(_extremum_dtype(input.dtype)), axis, combine, keep_dims=keep_dims)
+               = note: in softmax of the library, at tilewright/lib/standard.py:192:66: return tl.reduce(input.to(_extremum_dtype(input.dtype)), axis, combine, keep_dims=keep_dims)
                = note: axis: this is 3
         "#]],
     );

@@ -34,6 +34,7 @@ pub fn operand_layout(op: &Op, operand: &Type, result: &Layout) -> Option<Layout
         ShapeOp::Broadcast { shape } => grown_axes(operand, shape)
             .fold(result.clone(), |layout, axis| layout.collapse(axis))
             .without_duplicate_registers(),
+        ShapeOp::Slice { steps, .. } => result.unslice(&operand.shape, &distances(steps)),
         ShapeOp::Reshape { .. } => result.reshape(&operand.shape),
         ShapeOp::Transpose { permutation } => {
             let mut inverse: SmallVec<[usize; 6]> = SmallVec::from_elem(0, permutation.len());
@@ -53,12 +54,37 @@ pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
         ShapeOp::Broadcast { shape } => {
             grown_axes(from, shape).fold(operand.clone(), |layout, axis| layout.broadcast(axis, shape[axis]))
         }
+        ShapeOp::Slice { steps, shape, .. } => operand.slice(shape, &distances(steps)),
         ShapeOp::Reshape { shape } => operand.reshape(shape),
         ShapeOp::Transpose { permutation } => {
             let axes: SmallVec<[usize; 6]> = permutation.iter().map(|axis| *axis as usize).collect();
             operand.transpose(&axes)
         }
     }
+}
+
+/// Whether a slice fixes some of the bits of the coordinates, so that a thread which holds all that differs in those bits has
+/// it in some of its registers.
+pub fn renames_registers(whole: &[u32], starts: &[i64], steps: &[i64], part: &[u32]) -> bool {
+    (0..whole.len()).all(|axis| {
+        let (Ok(step), Ok(start)) = (u32::try_from(steps[axis]), u32::try_from(starts[axis])) else {
+            return false;
+        };
+        let (extent, count) = (whole[axis], part[axis]);
+        let is_aligned = |kept: u32| start & (kept - step) == 0;
+        let powers = step.is_power_of_two() && count.is_power_of_two() && extent.is_power_of_two();
+        powers
+            && start < extent
+            && step.checked_mul(count).is_some_and(|kept| kept <= extent && is_aligned(kept))
+    })
+}
+
+/// The steps of a slice that [renames registers](renames_registers).
+fn distances(steps: &[i64]) -> SmallVec<[u32; 6]> {
+    steps
+        .iter()
+        .map(|step| u32::try_from(*step).expect("a slice of registers has steps of powers of two"))
+        .collect()
 }
 
 /// The layout of the result of a reduction.

@@ -7,7 +7,7 @@
 //!
 //! | folder | what it does |
 //! |---|---|
-//! | `tile` | prepares tile IR: what is refused, tiles of pointers as a scalar pointer and 32-bit offsets |
+//! | `tile` | prepares tile IR: what is refused, extents that are powers of two, tiles of pointers as a scalar pointer and 32-bit offsets |
 //! | `assign` | gives every value a layout, every product its instruction: tile IR becomes the [`language`] |
 //! | `language` | values with layouts, shared memory, copies, barriers, warps with roles: a dialect of the IR |
 //! | `passes` | from text to text: conversions of layouts, rings, instructions of warps, allocation, barriers |
@@ -43,6 +43,7 @@ pub fn assign_layouts(
 ) -> Result<Module, Box<Diagnostic>> {
     let mut module = tile::legality::without_calls(module);
     tile::legality::check(module.kernel(), num_warps)?;
+    tile::padding::pad(&mut module);
     tile::addresses::split(&mut module);
     let entry = module.entry;
     assign::mma_selection::convert_operands(&mut module.functions[entry], target);

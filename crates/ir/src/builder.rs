@@ -86,6 +86,22 @@ pub trait Builder {
         self.emit_one(Op::Reshape { shape }, smallvec![tile])
     }
 
+    /// See [`Op::Slice`].
+    fn slice(
+        &mut self,
+        tile: Self::Value,
+        starts: IntList,
+        steps: IntList,
+        shape: Shape,
+    ) -> Result<Self::Value, RuleError> {
+        self.emit_one(Op::Slice { starts, steps, shape }, smallvec![tile])
+    }
+
+    /// See [`Op::Gather`].
+    fn gather(&mut self, tile: Self::Value, index: Self::Value, axis: u32) -> Result<Self::Value, RuleError> {
+        self.emit_one(Op::Gather { axis }, smallvec![tile, index])
+    }
+
     /// See [`Op::Transpose`].
     fn transpose(&mut self, tile: Self::Value, permutation: IntList) -> Result<Self::Value, RuleError> {
         self.emit_one(Op::Transpose { permutation }, smallvec![tile])

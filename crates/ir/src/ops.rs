@@ -121,6 +121,8 @@ macro_rules! tile_ops {
     ExpandDims expand_dims (tile) [] {axis: u32} regions 0 Pure Shape;
     /// The tile repeated along its axes of extent 1 until it has the shape.
     Broadcast broadcast (tile) [] {shape: Shape} regions 0 Pure Shape;
+    /// Along each axis so many elements as the shape says, beginning at `starts` and `steps` apart, which may be negative.
+    Slice slice (tile) [] {starts: IntList, steps: IntList, shape: Shape} regions 0 Pure Shape;
     /// The elements in row-major order under another shape of as many elements.
     Reshape reshape (tile) [] {shape: Shape} regions 0 Pure Shape;
     /// Axis i of the result is the axis of the tile that stands at i in the permutation.
@@ -182,6 +184,9 @@ macro_rules! tile_ops {
     /// of the coordinate is 0 (beyond the extent it always is), and the larger one where it is 1; the other way round if
     /// `descending`.
     Bitonic bitonic (tile) [] {axis: u32, high: u32, low: u32, block: u32, descending: bool} regions 0 Pure Scan;
+    /// Along an axis, the elements of the tile that the int32 index names; along the others, at the same place. The index
+    /// counts modulo the extent of the axis, so that -1 is the last element.
+    Gather gather (tile, index) [] {axis: u32} regions 0 Pure Movement;
     /// What the program promises about the values; the value itself.
     Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity;
     /// The program promises that the condition holds.

@@ -19,7 +19,7 @@ use crate::types::{Dtype, Element, Shape, Type};
 pub const MAX_TILE_ELEMENTS: usize = 1 << 20;
 
 /// The most axes that a tile may have.
-pub const MAX_RANK: usize = 8;
+pub const MAX_RANK: usize = 20;
 
 /// What a rule sees of an instruction.
 pub struct RuleInput<'a> {
@@ -457,6 +457,36 @@ pub(crate) fn bitonic(
         ));
     }
     one(tile.clone())
+}
+
+pub(crate) fn slice(input: &RuleInput<'_>, starts: &IntList, steps: &IntList, shape: &Shape) -> Result {
+    let tile = &input.operands[0];
+    let rank = tile.rank();
+    let fits = rank > 0
+        && [starts.len(), steps.len(), shape.len()] == [rank; 3]
+        && (0..rank).all(|axis| {
+            let inside = 0..i64::from(tile.shape[axis]);
+            let count = i64::from(shape[axis]);
+            let last = steps[axis].checked_mul(count - 1).and_then(|way| way.checked_add(starts[axis]));
+            count > 0 && inside.contains(&starts[axis]) && last.is_some_and(|last| inside.contains(&last))
+        });
+    if !fits {
+        return fail(format!("{tile} has no slice of {shape} from {starts:?} on by {steps:?}"));
+    }
+    one(tile.with_shape(shape.clone()))
+}
+
+pub(crate) fn gather(input: &RuleInput<'_>, axis: &u32) -> Result {
+    let [tile, index] = input.operands else { return fail("gather takes a tile and an index") };
+    let place = *axis as usize;
+    let fits = place < tile.rank()
+        && tile.rank() == index.rank()
+        && index.dtype() == Some(Dtype::I32)
+        && tile.shape.without(place) == index.shape.without(place);
+    if !fits {
+        return fail(format!("gather along axis {axis} does not take {tile} and {index}"));
+    }
+    one(tile.with_shape(index.shape.clone()))
 }
 
 pub(crate) fn hint(input: &RuleInput<'_>, _kind: &HintKind, _values: &IntList) -> Result {

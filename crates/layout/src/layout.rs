@@ -238,6 +238,55 @@ impl Layout {
     }
 }
 
+/// Slices of power-of-two parts: of each axis, elements that are `step` apart, so that the coordinates of the part are some
+/// of the bits of those of the whole, and the other bits are fixed.
+impl Layout {
+    /// The layout of a slice: the places of the whole without the fixed bits. A place of another slice holds what is in the
+    /// place of this one that differs in those bits alone; registers that would only do that are dropped.
+    #[must_use]
+    pub fn slice(&self, shape: &[u32], steps: &[u32]) -> Self {
+        let (whole, part) = (self.output(), Tile::new(shape));
+        let project = |column: &u32| {
+            let coordinates: SmallVec<[u32; 6]> = (0..whole.rank())
+                .map(|axis| (whole.coordinate(*column, axis) >> steps[axis].ilog2()) & (part.size(axis) - 1))
+                .collect();
+            part.index(&coordinates)
+        };
+        let columns = self.columns().iter().map(project).collect();
+        Self::new(*self.input(), part, columns).without_duplicate_registers()
+    }
+
+    /// The layout of a whole of which a slice has this layout: the same places, and the fixed bits in registers behind
+    /// them.
+    #[must_use]
+    pub fn unslice(&self, shape: &[u32], steps: &[u32]) -> Self {
+        let (whole, part) = (Tile::new(shape), self.output());
+        let embed = |column: &u32| {
+            let coordinates: SmallVec<[u32; 6]> =
+                (0..part.rank()).map(|axis| part.coordinate(*column, axis) << steps[axis].ilog2()).collect();
+            whole.index(&coordinates)
+        };
+        let mut layout = Self::new(Hardware::default(), whole.clone(), Columns::new());
+        for input in Input::ALL {
+            let mut bases: Columns = self.bases(input).iter().map(embed).collect();
+            if input == Input::Register {
+                bases.extend(part.fixed_bits(&whole, steps));
+            }
+            layout = layout.with_bases(input, &bases);
+        }
+        layout
+    }
+
+    /// Behind the registers of a slice with this layout, in those of [`Layout::unslice`]: the number of the copy that holds
+    /// the slice which begins at these coordinates.
+    pub fn slice_number(&self, shape: &[u32], steps: &[u32], starts: &[u32]) -> u32 {
+        let whole = Tile::new(shape);
+        let start = whole.index(starts);
+        let fixed = self.output().fixed_bits(&whole, steps);
+        fixed.iter().enumerate().map(|(bit, image)| u32::from(start & image != 0) << bit).sum()
+    }
+}
+
 /// The vector of `from` as one of the larger tile `to`, on each axis behind the bits of `behind`.
 fn embed(vector: u32, from: &Tile, to: &Tile, behind: Option<&Tile>) -> u32 {
     (0..to.rank()).fold(0, |index, axis| {

@@ -191,6 +191,18 @@ impl Tile {
         })
     }
 
+    /// The bits of the index of a whole that are fixed in a slice of it of this shape, lowest first.
+    pub(crate) fn fixed_bits(&self, whole: &Self, steps: &[u32]) -> SmallVec<[u32; 8]> {
+        let mut fixed = SmallVec::new();
+        for axis in (0..whole.rank()).rev() {
+            let low = steps[axis].ilog2();
+            let kept = low..low + self.bits_of(axis);
+            let bits = (0..whole.bits_of(axis)).filter(|bit| !kept.contains(bit));
+            fixed.extend(bits.map(|bit| 1 << (whole.shift(axis) + bit)));
+        }
+        fixed
+    }
+
     /// One coordinate of the element with this row-major index.
     pub fn coordinate(&self, index: u32, axis: usize) -> u32 {
         let shifted = u64::from(index) >> self.shift(axis);

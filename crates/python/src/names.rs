@@ -10,18 +10,14 @@ use tilewright_ir::{Accuracy, Domain, ElementwiseFn};
 #[pyfunction]
 pub(crate) fn language_names() -> Vec<(&'static str, String, String, bool)> {
     let functions = language_entries().filter(|entry| match entry.kind {
-        EntryKind::Function | EntryKind::NotYet => true,
+        EntryKind::Function => true,
         EntryKind::Constant | EntryKind::Class | EntryKind::Module => false,
     });
     functions
         .map(|entry| {
             let parameters =
                 entry.signature.find('(').map_or("(*args, **kwargs)", |at| &entry.signature[at..]);
-            let doc = match entry.kind {
-                EntryKind::NotYet => format!("Not available yet: {}.", entry.doc),
-                _ => entry.doc,
-            };
-            (entry.path, parameters.to_owned(), doc, entry.is_method)
+            (entry.path, parameters.to_owned(), entry.doc, entry.is_method)
         })
         .collect()
 }

@@ -76,7 +76,7 @@ impl Generator {
     pub(super) fn shape(&mut self) {
         let value = self.any();
         let ty = self.ty(value);
-        let op = match self.random.below(6) {
+        let op = match self.random.below(8) {
             0 if ty.rank() < 4 => Op::ExpandDims { axis: self.random.below(ty.rank() + 1) as u32 },
             1 | 2 => {
                 let room = MOST_ELEMENTS as usize / ty.shape.elements();
@@ -90,6 +90,7 @@ impl Generator {
             }
             3 => Op::Reshape { shape: self.split_shape(ty.shape.elements() as u32) },
             4 if ty.is_scalar() => Op::Splat { shape: self.any_shape() },
+            5 | 6 if !ty.is_scalar() => return self.part(value, &ty),
             _ => {
                 let mut permutation: IntList = (0..ty.rank() as i64).collect();
                 for place in 0..permutation.len() {
@@ -104,12 +105,44 @@ impl Generator {
         }
     }
 
+    /// A slice of a tile, or elements that an index names.
+    fn part(&mut self, tile: Value, ty: &Type) {
+        let result = if self.random.chance(2) {
+            let (mut starts, mut steps) = (IntList::new(), IntList::new());
+            let mut shape = Shape::scalar();
+            for &extent in ty.shape.iter() {
+                let extent = i64::from(extent);
+                let step = self.random.pick(&[1, 1, 1, 2, 4, -1, -3]);
+                let first = self.random.below(extent as usize) as i64 & self.random.pick(&[0, -1, -1, -8]);
+                let room = if step > 0 { (extent - 1 - first) / step } else { first / -step };
+                let count = self.random.below(room as usize + 1) as u32 + 1;
+                starts.push(first);
+                steps.push(step);
+                shape
+                    .0
+                    .push(if self.random.chance(2) { count } else { count.next_power_of_two() / 2 }.max(1));
+            }
+            self.pure(Op::Slice { starts, steps, shape }, &[tile])
+        } else {
+            let axis = self.random.below(ty.rank());
+            let mut shape = ty.shape.clone();
+            let room = MOST_ELEMENTS as usize / shape.without(axis).elements();
+            shape.0[axis] = self.random.below(room.min(40)) as u32 + 1;
+            let index = self.value_of(&Type::tile(Dtype::I32, shape));
+            self.pure(Op::Gather { axis: axis as u32 }, &[tile, index])
+        };
+        if let Some(result) = result {
+            self.pool.push(result);
+        }
+    }
+
     /// A shape of so many elements.
     fn split_shape(&mut self, elements: u32) -> Shape {
         let mut left = elements;
         let mut shape: Shape = (0..self.random.below(3))
             .map(|_| {
-                let extent = 1 << self.random.below(left.ilog2() as usize + 1);
+                let divisors: Vec<u32> = (1..=left).filter(|extent| left.is_multiple_of(*extent)).collect();
+                let extent = self.random.pick(&divisors);
                 left /= extent;
                 extent
             })

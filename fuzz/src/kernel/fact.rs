@@ -185,7 +185,15 @@ pub fn of_result(op: &Op, result: &Type, operands: &[(&Type, Fact)]) -> Fact {
             let spread = if is_kept { operands[0].1.spread } else { Spread::Any };
             Fact { spread, ..operands[0].1 }
         }
-        Op::ExpandDims { .. } | Op::Reshape { .. } | Op::Transpose { .. } | Op::Hint { .. } => operands[0].1,
+        Op::ExpandDims { .. }
+        | Op::Slice { .. }
+        | Op::Reshape { .. }
+        | Op::Transpose { .. }
+        | Op::Hint { .. } => operands[0].1,
+        Op::Gather { .. } => {
+            let spread = if operands[0].1.spread == Spread::Same { Spread::Same } else { Spread::Any };
+            Fact { spread, ..operands[0].1 }
+        }
         Op::PtrAdd {} => {
             let size = operands[0].0.element.pointee().map_or(1, Dtype::bytes) as i128;
             let [(_, pointer), (_, offset)] = *operands else { return unknown };

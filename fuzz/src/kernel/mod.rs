@@ -291,11 +291,15 @@ impl Generator {
     /// A random shape of a number of axes.
     fn shape_of_rank(&mut self, rank: usize) -> Shape {
         let mut left = MOST_ELEMENTS >> self.random.below(8);
+        // One shape of three is of any extents.
+        let is_odd = self.random.chance(3);
         (0..rank)
             .map(|axis| {
                 let most =
                     if axis + 1 == rank && !self.random.chance(4) { left } else { 1 << self.random.below(7) };
-                let extent = most.min(left);
+                let most = most.min(left);
+                let extent =
+                    if is_odd { most - self.random.below(most as usize / 2 + 1) as u32 } else { most };
                 left /= extent;
                 extent
             })

@@ -146,8 +146,6 @@ class tensor:
         """Conversion to another type. Integers wrap; a float becomes an integer by truncation towards zero; int1 is the
         comparison with zero. `bitcast=True` keeps the bits instead. `fp_downcast_rounding` is "rtne" or "rtz".
         """
-    def cat(self, other: Any, can_reorder: Any=..., dim: Any=...) -> Any:
-        """Not available yet: joining and splitting tiles."""
     def cdiv(self, div: Any) -> Any:
         """x / div, rounded up, for integers that are not negative."""
     def ceil(self) -> Any:
@@ -175,7 +173,9 @@ class tensor:
     def floor(self) -> Any:
         """The largest integer not above x."""
     def gather(self, index: Any, axis: Any) -> Any:
-        """Not available yet: gathering elements of a tile."""
+        """Along the axis, the elements that the index names; along the others, those at the same place. An index counts modulo
+        the extent of the axis, so that -1 is the last element; with `debug=True` it must be from 0 to the extent less 1.
+        """
     def histogram(self, num_bins: Any, mask: Any=...) -> Any:
         """How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of those for which the mask holds.
         Other elements are not counted.
@@ -226,7 +226,7 @@ class tensor:
             numbers, and -0.0 comes before 0.0. The extent is a power of two.
         """
     def split(self) -> Any:
-        """Not available yet: joining and splitting tiles."""
+        """The inverse of `join`: the halves along the last axis, which has extent 2."""
     def sqrt(self) -> Any:
         """Square root, fast."""
     def sqrt_rn(self) -> Any:
@@ -292,7 +292,7 @@ def aggregate_replace(obj: Any, **fields: Any) -> Any:
     """A copy of an instance of a `triton.aggregate` in which these fields have other values."""
 
 def arange(start: Any, end: Any) -> Any:
-    """The int32 tile start, start + 1, …, end - 1. Its length is a power of two."""
+    """The int32 tile start, start + 1, …, end - 1, of any length."""
 
 def argmax(input: Any, axis: Any, tie_break_left: Any=..., keep_dims: Any=...) -> Any:
     """The position of the largest element along an axis, int32."""
@@ -364,7 +364,7 @@ def cast(input: Any, dtype: Any, fp_downcast_rounding: Any=..., bitcast: Any=...
     """
 
 def cat(input: Any, other: Any, can_reorder: Any=..., dim: Any=...) -> Any:
-    """Not available yet: joining and splitting tiles."""
+    """One behind the other along an axis. The order is kept, whatever `can_reorder` says."""
 
 def cdiv(x: Any, div: Any) -> Any:
     """x / div, rounded up, for integers that are not negative."""
@@ -448,7 +448,9 @@ def full(shape: Any, value: Any, dtype: Any) -> Any:
     """A tile with this value at every place."""
 
 def gather(src: Any, index: Any, axis: Any) -> Any:
-    """Not available yet: gathering elements of a tile."""
+    """Along the axis, the elements that the index names; along the others, those at the same place. An index counts modulo
+    the extent of the axis, so that -1 is the last element; with `debug=True` it must be from 0 to the extent less 1.
+    """
 
 def get_int_dtype(bitwidth: Any, signed: Any) -> Any:
     """The integer type of a width."""
@@ -465,10 +467,10 @@ def inline_asm_elementwise(asm: Any, constraints: Any, args: Any, dtype: Any, is
     """
 
 def interleave(a: Any, b: Any) -> Any:
-    """Not available yet: joining and splitting tiles."""
+    """The elements of both, which broadcast to one shape, in turn along the last axis: a[0], b[0], a[1], …"""
 
 def join(a: Any, b: Any) -> Any:
-    """Not available yet: joining and splitting tiles."""
+    """Both, which broadcast to one shape, along a new last axis of extent 2."""
 
 def load(pointer: Any, mask: Any=..., other: Any=..., boundary_check: Any=..., padding_option: Any=..., cache_modifier: Any=..., eviction_policy: Any=..., volatile: Any=...) -> Any:
     """Reads memory through a pointer or a tile of pointers. Where the mask is false nothing is read and the result is
@@ -598,7 +600,7 @@ def sort(x: Any, dim: Any=..., descending: Any=...) -> Any:
     """
 
 def split(a: Any) -> Any:
-    """Not available yet: joining and splitting tiles."""
+    """The inverse of `join`: the halves along the last axis, which has extent 2."""
 
 def sqrt(x: Any) -> Any:
     """Square root, fast."""

@@ -162,6 +162,7 @@ impl Lowering<'_> {
             Op::Splat { .. }
             | Op::ExpandDims { .. }
             | Op::Broadcast { .. }
+            | Op::Slice { .. }
             | Op::Reshape { .. }
             | Op::Transpose { .. }
                 if self.program.symbolic && self.are_uniform(&data.operands) =>

@@ -412,6 +412,22 @@ pub(crate) fn rearrange(to: View<'_>, form: &Form, axes: &[Option<usize>]) -> Op
     }
 }
 
+/// Of each axis a part.
+pub(crate) fn slice(to: View<'_>, form: &Form, starts: &[i64], steps: &[i64]) -> Option<Form> {
+    match form {
+        Form::Uniform(_) => Some(form.clone()),
+        Form::Affine(tile) => {
+            let (mut base, mut strides) = (tile.base, [0; SYMBOLIC_RANK]);
+            for (axis, (&start, &step)) in starts.iter().zip(steps).enumerate() {
+                base = base.wrapping_add(tile.strides[axis].wrapping_mul(start));
+                strides[axis] = tile.strides[axis].wrapping_mul(step);
+            }
+            affine(to, base, strides)
+        }
+        Form::Box(_) | Form::Dense(_) => None,
+    }
+}
+
 /// A tile repeated along axes of extent 1.
 pub(crate) fn broadcast(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form> {
     match form {

@@ -55,6 +55,15 @@ def unsqueeze(x, dim: tl.constexpr):
 
 
 @triton.jit
+def interleave(a, b):
+    """The elements of both, which broadcast to one shape, in turn along the last axis: a[0], b[0], a[1], …"""
+    pairs = tl.join(a, b)
+    if len(pairs.shape) == 1:
+        return pairs
+    return tl.reshape(pairs, pairs.shape[:-2] + [2 * pairs.shape[-2]])
+
+
+@triton.jit
 def swizzle2d(i, j, size_i, size_j, size_g):
     """Where the program at (i, j) of a size_i by size_j grid works, so that programs that run at the same time share
     their inputs: the grid is walked in groups of size_g rows, column by column within a group. The last group may have

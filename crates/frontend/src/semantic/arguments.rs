@@ -173,7 +173,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         items.into_iter().map(int).collect()
     }
 
-    /// A shape: every extent a power of two.
+    /// A shape: every extent at least 1.
     pub fn shape(&self, c: &mut C, index: usize) -> Semantic<Shape> {
         let extents = self.ints(c, index)?;
         check_shape(index, &extents)
@@ -231,11 +231,11 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("float8_e5m2fnuz", "float8e5b16"),
 ];
 
-/// Checks the extents of the shape that is an argument: every one a power of two.
+/// Checks the extents of the shape that is an argument: every one at least 1.
 pub(crate) fn check_shape(index: usize, extents: &[i128]) -> Semantic<Shape> {
     let mut shape = Shape::scalar();
     for (axis, &extent) in extents.iter().enumerate() {
-        let valid = u32::try_from(extent).ok().filter(|extent| extent.is_power_of_two());
+        let valid = u32::try_from(extent).ok().filter(|extent| *extent > 0);
         let Some(valid) = valid else { return Err(bad_extent(index, axis, extent)) };
         shape.0.push(valid);
     }
@@ -244,14 +244,14 @@ pub(crate) fn check_shape(index: usize, extents: &[i128]) -> Semantic<Shape> {
 }
 
 fn bad_extent(index: usize, axis: usize, extent: i128) -> SemanticError {
-    let message = format!("extents of a tile must be powers of two, and axis {axis} has {extent}");
-    let error = SemanticError::new(Code::InvalidValue, message)
-        .argument(index, format!("axis {axis} of this has extent {extent}"))
-        .note(format!("found {extent}, expected 1, 2, 4, 8, …"));
-    match u32::try_from(extent).ok().and_then(u32::checked_next_power_of_two) {
-        Some(next) if extent > 0 => error.hint(format!("use {next} and mask what is too much")),
-        _ => error,
+    if extent > 0 {
+        return SemanticError::new(Code::TooLarge, format!("a tile has no axis of extent {extent}"))
+            .argument(index, format!("axis {axis} of this has extent {extent}"));
     }
+    let message = format!("extents of a tile must be at least 1, and axis {axis} has {extent}");
+    SemanticError::new(Code::InvalidValue, message)
+        .argument(index, format!("axis {axis} of this has extent {extent}"))
+        .note(format!("found {extent}, expected 1, 2, 3, …"))
 }
 
 /// `1 axis`, `2 axes`.
@@ -260,7 +260,7 @@ pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
 }
 
 /// The compile-time value of an operand, tuples of compile-time values among them.
-fn constant_of<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> Option<Constant> {
+pub(super) fn constant_of<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> Option<Constant> {
     match operand {
         Operand::Constant(constant) => Some(constant.clone()),
         Operand::Tuple(items) => {

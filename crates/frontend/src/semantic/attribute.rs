@@ -3,12 +3,11 @@
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Type};
 
-use super::arguments::count;
 use super::convert::{kind_of, tensor};
 use super::descriptor::{descriptor_attribute, descriptor_names};
-use super::shape::{expand, transpose_last};
+use super::shape::transpose_last;
 use super::table::{TYPE_METHODS, dtype_name, methods};
-use super::{Caller, Index, Op, Semantic, SemanticError, ValueOf};
+use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::descriptor::DescriptorKind;
 use crate::suggest::suggest;
 use crate::value::{Constant, Operand};
@@ -230,83 +229,4 @@ pub(super) fn type_method(name: &str, ty: &Type) -> Option<Constant> {
             Dtype::parse(wanted).map(|dtype| Constant::Bool(scalar == Some(dtype)))
         }
     }
-}
-
-/// `value[indices]`: argument 0 is the value, then come the indices.
-pub fn subscript<C: Caller + ?Sized>(
-    c: &mut C,
-    value: &Op<C>,
-    indices: &[Index<ValueOf<C>>],
-) -> Semantic<Op<C>> {
-    let mut tile = tensor(c, value, 0)?;
-    let ty = c.builder().type_of(&tile);
-    let used = indices.iter().filter(|index| matches!(index, Index::All)).count();
-    for (number, index) in indices.iter().enumerate() {
-        match index {
-            Index::NewAxis | Index::All | Index::Ellipsis => {}
-            Index::Value(found) => return Err(element_index(c, &ty, found, number + 1)),
-            Index::Slice { .. } => {
-                return Err(SemanticError::new(Code::InvalidIndex, "a tile has no slices but `:`")
-                    .argument(number + 1, "this would take a part of an axis")
-                    .note("expected `:` or `None`")
-                    .hint("load only the part that is needed, or mask the rest with `tl.where`"));
-            }
-        }
-    }
-    if used > ty.rank() {
-        return Err(SemanticError::new(
-            Code::InvalidIndex,
-            format!("{} indexed, and the tensor has {}", count(used, "axis is", "axes are"), ty.rank()),
-        )
-        .argument(0, format!("this is {ty}"))
-        .note(format!("found {used} times `:`, expected at most {}", ty.rank()))
-        .hint("each `:` keeps one axis, each `None` adds one"));
-    }
-    let mut axis = 0;
-    for index in indices {
-        match index {
-            Index::NewAxis => {
-                tile = expand(c, tile, axis)?;
-                axis += 1;
-            }
-            Index::Ellipsis => axis += ty.rank() - used,
-            Index::All | Index::Value(_) | Index::Slice { .. } => axis += 1,
-        }
-    }
-    Ok(Operand::Tensor(tile))
-}
-
-fn element_index<C: Caller + ?Sized>(c: &mut C, ty: &Type, found: &Op<C>, number: usize) -> SemanticError {
-    let (text, index_ty) = match found {
-        Operand::Tensor(value) => {
-            let index_ty = c.builder().type_of(value);
-            (format!("this is {index_ty}"), Some(index_ty))
-        }
-        other => (format!("this is {}", kind_of(other)), None),
-    };
-    let is_float = index_ty.as_ref().and_then(Type::dtype).is_some_and(Dtype::is_float);
-    let is_pointer = ty.element.pointee().is_some();
-    let message = match (is_pointer, is_float) {
-        (true, _) => "a pointer is not indexed".to_string(),
-        (false, true) => "a float is no index".to_string(),
-        (false, false) => "a tensor is not indexed by numbers".to_string(),
-    };
-    let hint = match (is_pointer, is_float) {
-        (true, true) => "add an integer offset and load: `tl.load(ptr + i.to(tl.int32))`",
-        (true, false) => "add the offset and load: `tl.load(ptr + i)`",
-        (false, true) => {
-            "load the elements through a pointer, with an integer offset: `tl.load(ptr + i.to(tl.int32))`"
-        }
-        (false, false) if index_ty.as_ref().is_some_and(|ty| !ty.is_scalar()) => {
-            "load through pointers, `tl.load(ptr + i)`, or gather: `tl.gather(x, i, axis)`"
-        }
-        (false, false) => {
-            "load the element through a pointer, or pick it: `tl.sum(tl.where(tl.arange(0, N) == i, x, 0))`"
-        }
-    };
-    SemanticError::new(Code::InvalidIndex, message)
-        .argument(0, format!("this is {ty}"))
-        .argument(number, text)
-        .note("expected `:` or `None`")
-        .hint(hint)
 }

@@ -17,7 +17,7 @@ mod machine;
 mod map;
 mod math;
 mod memory;
-mod not_yet;
+mod movement;
 mod operators;
 mod program;
 mod promote;
@@ -25,6 +25,7 @@ mod reduce;
 mod scan;
 mod shape;
 mod signature;
+mod subscript;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -36,13 +37,14 @@ use tilewright_ir::{Builder, RuleError, Type};
 
 use crate::value::{Constant, Operand};
 
-pub use attribute::{attribute, subscript};
+pub use attribute::attribute;
 pub use convert::to_tensor;
 pub use descriptor::decay_descriptor;
 pub use library::{LibraryFunction, library_file};
 pub use operators::{binary, boolean, compare, loop_dtype, select, truth, unary};
 pub use program::assert_;
 pub use signature::{BuiltinParameter, ParameterKind};
+pub use subscript::subscript;
 pub use table::{
     BuiltinSpec, EntryKind, LanguageEntry, LanguageItem, Special, call_builtin, language, language_entries,
     language_names,

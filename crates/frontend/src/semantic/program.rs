@@ -344,11 +344,3 @@ pub(super) fn with_element<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) 
     };
     Ok(Operand::Constant(Constant::Type(Type { element, shape })))
 }
-
-/// A name that is known but not there yet.
-pub(super) fn not_yet<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let feature = a.spec.docs.first().copied().unwrap_or(a.spec.name).trim();
-    let message = format!("`{}` is not there yet: {feature}", a.spec.name);
-    Err(SemanticError::new(Code::NotOnThisDevice, message)
-        .note(format!("its signature is {}", a.spec.signature)))
-}

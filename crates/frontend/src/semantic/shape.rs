@@ -26,15 +26,8 @@ pub(super) fn arange<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
             .argument(1, format!("this is {end}"))
             .note(format!("found a range of {length} elements, expected at least 1")));
     }
-    if length & (length - 1) != 0 {
-        let next = u64::try_from(length).unwrap_or(1).next_power_of_two();
-        let until = start + i128::from(next);
-        return Err(invalid(format!("the length of `arange` must be a power of two, and {length} is not"))
-            .argument(1, format!("the range {start}..{end} has {length} elements"))
-            .note(format!("found {length}, expected a power of two such as {next}"))
-            .hint(format!("use `tl.arange({start}, {until})` and mask the rest: `mask=offsets < {end}`")));
-    }
-    check_size(&Shape::from([length as u32])).map_err(|error| error.argument(1, "this is too large"))?;
+    check_size(&Shape::from([u32::try_from(length).unwrap_or(u32::MAX)]))
+        .map_err(|error| error.argument(1, "this is too large"))?;
     Ok(Operand::Tensor(c.builder().arange(start as i64, end as i64)?))
 }
 

@@ -11,10 +11,11 @@ use tilewright_ir::{
 
 use super::arguments::Arguments;
 use super::library::{LIBRARY, LibraryFunction};
-use super::not_yet::NOT_YET;
 use super::signature::{BuiltinParameter, parse_signature};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
-use super::{atomics, descriptor, inline_asm, machine, map, math, memory, program, reduce, scan, shape};
+use super::{
+    atomics, descriptor, inline_asm, machine, map, math, memory, movement, program, reduce, scan, shape,
+};
 use crate::value::Constant;
 
 /// What a name of `triton.language` is.
@@ -96,7 +97,6 @@ macro_rules! builtins {
         enum Builtin {
             $($id,)*
             TypeMethod,
-            NotYet,
         }
 
         struct Row {
@@ -117,7 +117,6 @@ macro_rules! builtins {
             match a.spec.implementation {
                 $(Builtin::$id => $function(c, a $(, $extra)*),)*
                 Builtin::TypeMethod => program::type_method(c, a),
-                Builtin::NotYet => program::not_yet(c, a),
             }
         }
     };
@@ -229,7 +228,7 @@ builtins! {
 
     // Making tiles, and changing their shape.
 
-    /// The int32 tile start, start + 1, …, end - 1. Its length is a power of two.
+    /// The int32 tile start, start + 1, …, end - 1, of any length.
     Arange "arange(start, end)" [Root] => shape::arange;
     /// A tile with this value at every place.
     Full "full(shape, value, dtype)" [Root] => shape::full;
@@ -249,6 +248,18 @@ builtins! {
     Permute "permute(input, *dims)" [Root Method] => shape::permute;
     /// The only element, as a scalar.
     Item "item(self)" [OnlyMethod] => shape::item;
+
+    // Joining tiles, and taking parts of them.
+
+    /// Both, which broadcast to one shape, along a new last axis of extent 2.
+    Join "join(a, b)" [Root] => movement::join;
+    /// The inverse of `join`: the halves along the last axis, which has extent 2.
+    Split "split(a)" [Root Method] => movement::split;
+    /// One behind the other along an axis. The order is kept, whatever `can_reorder` says.
+    Cat "cat(input, other, can_reorder=False, dim=0)" [Root] => movement::cat;
+    /// Along the axis, the elements that the index names; along the others, those at the same place. An index counts modulo
+    /// the extent of the axis, so that -1 is the last element; with `debug=True` it must be from 0 to the extent less 1.
+    Gather "gather(src, index, axis)" [Root Method] => movement::gather;
 
     // Conversions.
 
@@ -466,6 +477,8 @@ const fn asked_for_by(op: &IrOp) -> Option<Builtin> {
         IrOp::Histogram { .. } => Some(Builtin::Histogram),
         IrOp::Butterfly { .. } => Some(Builtin::Butterfly),
         IrOp::Bitonic { .. } => Some(Builtin::Bitonic),
+        IrOp::Slice { .. } => Some(Builtin::Split),
+        IrOp::Gather { .. } => Some(Builtin::Gather),
         IrOp::Print { .. } => Some(Builtin::DevicePrint),
         IrOp::Machine { .. } => Some(Builtin::GlobalTimer),
         IrOp::Dependency { .. } => Some(Builtin::GdcWait),
@@ -577,9 +590,6 @@ pub(super) fn named_constant(name: &str) -> Option<Constant> {
 
 static SPECS: LazyLock<Vec<BuiltinSpec>> = LazyLock::new(|| {
     let rows = ROWS.iter().filter_map(|row| spec(row.signature, row.docs, row.places, row.implementation));
-    let missing = NOT_YET.iter().flat_map(|family| {
-        family.signatures.iter().filter_map(|text| spec(text, family.docs, family.places, Builtin::NotYet))
-    });
     let predicates = TYPE_METHODS.iter().map(|name| BuiltinSpec {
         name,
         signature: "(self)",
@@ -592,7 +602,7 @@ static SPECS: LazyLock<Vec<BuiltinSpec>> = LazyLock::new(|| {
         places: &[Place::TypeMethod],
         implementation: Builtin::TypeMethod,
     });
-    rows.chain(missing).chain(predicates).collect()
+    rows.chain(predicates).collect()
 });
 
 fn spec(
@@ -712,8 +722,6 @@ pub fn language_names() -> impl Iterator<Item = &'static str> {
 pub enum EntryKind {
     /// A function.
     Function,
-    /// A function that is known but not there yet.
-    NotYet,
     /// A compile-time value.
     Constant,
     /// A class.
@@ -743,10 +751,8 @@ pub fn language_entries() -> impl Iterator<Item = LanguageEntry> {
         let is_method = methods().any(|(_, method)| method == path);
         let (kind, signature, doc) = match item {
             LanguageItem::Builtin(spec) => {
-                let missing = spec.implementation == Builtin::NotYet;
-                let kind = if missing { EntryKind::NotYet } else { EntryKind::Function };
                 let lines: Vec<&str> = spec.docs.iter().map(|line| line.trim()).collect();
-                (kind, spec.signature.to_string(), lines.join("\n"))
+                (EntryKind::Function, spec.signature.to_string(), lines.join("\n"))
             }
             LanguageItem::Library(function) => {
                 let scanned = LIBRARY.iter().find(|scanned| scanned.function == *function);

@@ -11,7 +11,7 @@ use super::ops::{GpuOp, Op};
 use super::types::{Buffer, Type};
 use super::{Function, InstData};
 use crate::commutation::parts_of_reduction;
-use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, rows};
+use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, renames_registers, rows};
 use crate::target::Feature;
 use crate::warp_instructions::{loads_matrices, warp_reduction};
 
@@ -321,6 +321,14 @@ impl<'a> Checker<'a> {
         let (operand, result) = (self.operand(0), self.ty(self.inst.results[0]));
         let (Some(found), Some(layout)) = (self.layout(operand), self.layout(result)) else { return Ok(()) };
         let tile = operand.tile().expect("it has a layout");
+        if let ir::Op::Slice { starts, steps, shape } = op {
+            ensure(renames_registers(&tile.shape, starts, steps, shape), || {
+                format!(
+                    "{} renames registers, and these of {operand} are not some of its registers",
+                    op.name()
+                )
+            })?;
+        }
         let wanted = operand_layout(op, &tile, layout).expect("neither is a scalar");
         ensure(wanted == *found, || format!("{} cannot make {result} of {operand}", op.name()))
     }

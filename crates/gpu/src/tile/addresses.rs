@@ -166,7 +166,11 @@ impl Split<'_> {
                 let pointers = self.addresses.get(&operands[0])?.clone();
                 self.moved(pointers, operands[1])
             }
-            Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } => {
+            Op::ExpandDims { .. }
+            | Op::Broadcast { .. }
+            | Op::Slice { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. } => {
                 let Address { base, mut offsets, .. } = self.addresses.get(&operands[0])?.clone();
                 for offset in &mut offsets {
                     *offset = self.reshaped(&op, *offset, &ty.shape);
@@ -217,9 +221,11 @@ impl Split<'_> {
         let data = &self.function.insts[self.function.defining_inst(tile)?];
         match &data.op {
             Op::Splat { .. } => Some(data.operands[0]),
-            Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } => {
-                self.scalar_of(data.operands[0])
-            }
+            Op::ExpandDims { .. }
+            | Op::Broadcast { .. }
+            | Op::Slice { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. } => self.scalar_of(data.operands[0]),
             // tidy: wildcard because the optimizer leaves uniform tiles in no other form
             _ => None,
         }
@@ -261,7 +267,11 @@ impl Split<'_> {
                     Some(Sum { scalar: product, tiles: smallvec![tile], is_product: true })
                 })
             }
-            Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } => {
+            Op::ExpandDims { .. }
+            | Op::Broadcast { .. }
+            | Op::Slice { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. } => {
                 let mut sum = self.sum(operands[0], steps)?;
                 for tile in &mut sum.tiles {
                     *tile = self.reshaped(&op, *tile, &ty.shape);
@@ -399,6 +409,7 @@ impl Split<'_> {
             Op::Splat { .. } | Op::Arange { .. } => true,
             Op::ExpandDims { .. }
             | Op::Broadcast { .. }
+            | Op::Slice { .. }
             | Op::Reshape { .. }
             | Op::Transpose { .. }
             | Op::Cast { .. }

@@ -1,9 +1,10 @@
 //! What the GPU path refuses, before anything is decided; and inlining, which on a GPU is always worth it.
 
 use tilewright_base::{Code, Diagnostic};
-use tilewright_ir::{Dialect, Function, Inst, Module, OpFamily};
+use tilewright_ir::{Dialect, Function, Inst, MAX_TILE_ELEMENTS, Module, Op, OpFamily, Value};
 use tilewright_opt::{Level, Options, optimize};
 
+use super::padding::{mask_place, padded};
 use crate::target::MOST_WARPS;
 
 /// The module with every call inlined, those of `noinline` functions too.
@@ -47,16 +48,32 @@ fn refusal(kernel: &Function, inst: Inst) -> Option<Diagnostic> {
         );
     }
     let values = data.operands.iter().chain(&data.results);
-    let odd = values
-        .map(|value| kernel.ty(*value))
-        .find(|ty| ty.shape.iter().any(|extent| !extent.is_power_of_two()))?;
+    let is_odd = |value: &Value| padded(&kernel.ty(*value).shape) != kernel.ty(*value).shape;
+    let sees_padding = match data.op.family() {
+        OpFamily::Scan => !matches!(data.op, Op::Scan { .. }),
+        OpFamily::Movement => !matches!(data.op, Op::Gather { .. }),
+        OpFamily::Atomic | OpFamily::Check => mask_place(&data.op).is_none(),
+        // tidy: wildcard because no other op sees the padding of tiles
+        _ => false,
+    };
+    if sees_padding && data.operands.iter().any(is_odd) {
+        let message = format!("`{}` on a GPU takes tiles whose extents are powers of two", data.op.name());
+        return Some(
+            at(kernel, inst, Code::NotOnThisDevice, message)
+                .hint("make the tile larger, and fill what is too much"),
+        );
+    }
+    let large =
+        values.map(|value| kernel.ty(*value)).find(|ty| padded(&ty.shape).elements() > MAX_TILE_ELEMENTS)?;
     let message = format!(
-        "`{}` on a tile of type {odd}: on a GPU the extents of tiles are powers of two",
+        "`{}` on a tile of type {large}: on a GPU each axis takes the next power of two of registers",
         data.op.name()
     );
+    let found = padded(&large.shape).elements();
     Some(
         at(kernel, inst, Code::NotOnThisDevice, message)
-            .hint("make the tile larger, and mask what is too much"),
+            .note(format!("found {found} elements with the padding, expected at most {MAX_TILE_ELEMENTS}"))
+            .hint("make the tile smaller, or its extents powers of two"),
     )
 }
 

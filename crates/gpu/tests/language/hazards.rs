@@ -10,7 +10,7 @@ use tilewright_ir::{Block, Inst, Op as Tile, Operation, Value};
 
 use crate::common::generate::{EVERYTHING, program};
 use crate::common::seeds;
-use crate::{KERNELS, Program, compiled, has_powers_of_two, module, text};
+use crate::{KERNELS, Program, compiled, module, text};
 
 /// Paths are cut off here: a program may have many.
 const MOST_PATHS: usize = 400;
@@ -192,9 +192,6 @@ fn random_programs_wait_where_they_must() {
     let (mut total, mut tried) = (0, 0);
     for seed in seeds(2000) {
         let module = program(seed, EVERYTHING);
-        if !has_powers_of_two(&module) {
-            continue;
-        }
         tried += 1;
         let num_warps = [1, 2, 4, 8][(seed % 4) as usize];
         total += check(&compiled(&module, "sm_80", num_warps)).1;

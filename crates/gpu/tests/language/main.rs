@@ -75,12 +75,3 @@ fn stages(module: &Module, target_name: &str, num_warps: u32) -> Vec<Program> {
 fn text(program: &Program) -> String {
     print(program, false)
 }
-
-/// Whether every extent in a module is a power of two: others are refused.
-fn has_powers_of_two(module: &Module) -> bool {
-    let mut functions = module.functions.values();
-    functions.all(|function| {
-        let mut extents = function.values.values().flat_map(|value| value.ty.shape.iter());
-        extents.all(|extent| extent.is_power_of_two())
-    })
-}

@@ -7,7 +7,7 @@ use tilewright_gpu::{GpuTarget, compile};
 use tilewright_ir::print;
 
 use crate::common::generate::{EVERYTHING, program};
-use crate::{has_powers_of_two, module};
+use crate::module;
 
 fn refused(text: &str, target: &str, num_warps: u32, expected: &Expect) {
     let target = GpuTarget::named(target).expect("it is known");
@@ -43,12 +43,11 @@ fn a_number_of_warps_that_is_no_power_of_two() {
 }
 
 #[test]
-fn a_tile_whose_extent_is_no_power_of_two() {
-    let text = "kernel func0 @k(%p: *int32) {
-      %i = arange {start = 0, end = 6} : int32[6]
-      %b = splat %p {shape = [6]} : *int32[6]
-      %a = ptr_add %b, %i : *int32[6]
-      store %a, %i {cache = \"\", eviction = \"\"}
+fn a_tile_that_is_too_large_with_its_padding() {
+    let text = "kernel func0 @k(%p: *int8, %x: int8) {
+      %b = splat %p {shape = [600, 1100]} : *int8[600, 1100]
+      %v = splat %x {shape = [600, 1100]} : int8[600, 1100]
+      store %b, %v {cache = \"\", eviction = \"\"}
       return_values
     }";
     refused(
@@ -56,8 +55,9 @@ fn a_tile_whose_extent_is_no_power_of_two() {
         "sm_80",
         4,
         &expect![[r"
-        TW0024: `arange` on a tile of type int32[6]: on a GPU the extents of tiles are powers of two
-        make the tile larger, and mask what is too much
+        TW0024: `splat` on a tile of type *int8[600, 1100]: on a GPU each axis takes the next power of two of registers
+        found 2097152 elements with the padding, expected at most 1048576
+        make the tile smaller, or its extents powers of two
     "]],
     );
 }
@@ -99,18 +99,12 @@ fn more_shared_memory_than_there_is() {
 }
 
 #[test]
-fn random_programs_are_compiled_or_refused() {
-    let mut refused = 0;
+fn random_programs_are_compiled() {
     for seed in 0..200 {
         let module = program(seed, EVERYTHING);
         let target = GpuTarget::named("sm_75").expect("it is known");
-        let result = compile(&module, target, 4);
-        if has_powers_of_two(&module) {
-            assert!(result.is_ok());
-        }
-        refused += usize::from(result.is_err());
+        assert!(compile(&module, target, 4).is_ok());
     }
-    assert!(refused > 10, "{refused}");
 }
 
 /// Loops in branches, as deep as the parser takes them, on a quarter of the stack that a stage has.

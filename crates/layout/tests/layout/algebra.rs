@@ -290,6 +290,28 @@ fn covering_repeats_in_registers_and_wraps_around() {
 }
 
 #[test]
+fn a_slice_is_some_registers_of_the_whole() {
+    let places = (any_matrices(), (0..=2_u32, 0..=2_u32), (0..=2_u32, 0..=2_u32), any::<u32>());
+    check(300, places, |(part, low, high, random)| {
+        let sizes = [part.output().size(0), part.output().size(1)];
+        let (low, high) = ([low.0, low.1], [high.0, high.1]);
+        let steps = low.map(|bits| 1 << bits);
+        let shape = [0, 1].map(|axis| sizes[axis] << (low[axis] + high[axis]));
+        let starts =
+            [0, 1].map(|axis| (random >> (8 * axis)) & (shape[axis] - 1) & !((sizes[axis] - 1) << low[axis]));
+        let whole = part.unslice(&shape, &steps);
+        assert_eq!(whole.output().shape()[..], shape);
+        let first = part.slice_number(&shape, &steps, &starts) * part.registers();
+        for [register, lane, warp] in parts(&part) {
+            let inner = at(&part, [register, lane, warp]);
+            let expected = [0, 1].map(|axis| starts[axis] + steps[axis] * inner[axis]);
+            assert_eq!(at(&whole, [first + register, lane, warp]), expected);
+        }
+        assert_eq!(whole.slice(&sizes, &steps), part.without_duplicate_registers());
+    });
+}
+
+#[test]
 fn elementary_layouts() {
     assert_eq!(Layout::unit(2).coordinates(&[])[..], [0, 0]);
     let copies = Layout::replicated(1, Input::Lane, 4);

@@ -227,6 +227,24 @@ impl<'a> Evaluator<'a> {
                 });
                 places.map(|place| operands[0][place]).collect()
             }
+            Op::Slice { starts, steps, .. } => {
+                let from = &source.expect("it has an operand").shape;
+                let places = (0..elements).map(|i| {
+                    let index = unravel(i, &ty.shape);
+                    ravel(from, |axis| (starts[axis] + steps[axis] * index[axis] as i64) as usize)
+                });
+                places.map(|place| operands[0][place]).collect()
+            }
+            Op::Gather { axis } => {
+                let from = &source.expect("it has an operand").shape;
+                let places = (0..elements).map(|i| {
+                    let index = unravel(i, &ty.shape);
+                    let along = number::integer(Dtype::I32, operands[1][i]);
+                    let along = along.rem_euclid(from[*axis as usize].into());
+                    ravel(from, |place| if place == *axis as usize { along as usize } else { index[place] })
+                });
+                places.map(|place| operands[0][place]).collect()
+            }
             Op::Elementwise { function: elementwise } => {
                 let element = function.ty(data.operands[operands.len() - 1]).element;
                 let each = (0..elements).map(|i| {

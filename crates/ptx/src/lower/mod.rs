@@ -36,6 +36,7 @@ mod exchange;
 mod finish;
 mod float;
 mod fp8;
+mod gather;
 mod gpu_ops;
 mod inline_asm;
 mod integer;
@@ -395,6 +396,16 @@ impl OpVisitor for Lowering<'_> {
 
     fn broadcast(&mut self, inst: Inst, tile: Value, _shape: &Shape) -> Lowered {
         self.lower_broadcast(inst, tile);
+        Ok(())
+    }
+
+    fn slice(&mut self, inst: Inst, tile: Value, starts: &IntList, steps: &IntList, _: &Shape) -> Lowered {
+        self.lower_slice(inst, tile, starts, steps);
+        Ok(())
+    }
+
+    fn gather(&mut self, inst: Inst, tile: Value, index: Value, axis: &u32) -> Lowered {
+        self.lower_gather(inst, tile, index, *axis as usize);
         Ok(())
     }
 

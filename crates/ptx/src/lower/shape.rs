@@ -1,5 +1,6 @@
 //! Tiles that are made of coordinates, and ops that rename registers.
 
+use smallvec::SmallVec;
 use tilewright_ir::{Inst, Value};
 use tilewright_layout::{Input, Layout};
 
@@ -27,6 +28,21 @@ impl Lowering<'_> {
         let collapsed = axes.fold(self.layout(result).clone(), |layout, axis| layout.collapse(axis));
         let scalars = self.get_in(tile, Some(&collapsed));
         self.set_result(inst, scalars);
+    }
+
+    /// A slice of what a thread holds, some of its registers.
+    pub(super) fn lower_slice(&mut self, inst: Inst, tile: Value, starts: &[i64], steps: &[i64]) {
+        let own = self.get(tile);
+        let layout = self.layout(self.kernel.insts[inst].results[0]);
+        let unsigned = |numbers: &[i64]| -> SmallVec<[u32; 6]> {
+            numbers
+                .iter()
+                .map(|number| u32::try_from(*number).expect("the verifier checks the slice"))
+                .collect()
+        };
+        let number = layout.slice_number(&self.ty(tile).shape, &unsigned(steps), &unsigned(starts));
+        let (count, first) = (layout.registers() as usize, (number * layout.registers()) as usize);
+        self.set_result(inst, own[first..first + count].to_vec());
     }
 
     /// A value whose registers are those of the operand, seen through the layout that the op makes of the operand's.

@@ -229,6 +229,7 @@ fn made_of(kernel: &Function, inst: Inst) -> Option<SmallVec<[Value; 2]>> {
         Op::Splat { .. }
         | Op::ExpandDims { .. }
         | Op::Broadcast { .. }
+        | Op::Slice { .. }
         | Op::Reshape { .. }
         | Op::Transpose { .. }
         | Op::Hint { .. }

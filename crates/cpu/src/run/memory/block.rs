@@ -47,6 +47,15 @@ pub fn store_block(
 /// `axes` describe the loops, outermost first: `stride` counts bytes of `from`, whose first element is at byte `start`,
 /// `tile` counts elements of `to`. Panics if an element lies outside either.
 pub fn rearrange(size: usize, axes: &[Axis], to: &mut [u8], from: &[u8], start: usize) {
+    if let [outer, inner @ ..] = axes
+        && axes.len() > MAX_RANK
+    {
+        for place in 0..outer.count {
+            let start = start as i64 + place as i64 * outer.stride;
+            rearrange(size, inner, &mut to[place * outer.tile * size..], from, start as usize);
+        }
+        return;
+    }
     let region = Region::read_only(from);
     let address = region.address().wrapping_add(start as u64);
     // A load only reads the region.

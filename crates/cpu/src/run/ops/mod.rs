@@ -19,6 +19,7 @@ mod exchange;
 pub(crate) mod fused;
 pub(crate) mod materialize;
 mod memory;
+mod movement;
 mod print;
 mod reduce;
 pub(crate) mod scan;
@@ -47,6 +48,8 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::Arange { start, .. } => shape::arange(machine, step, *start),
         Op::Splat { .. } => shape::splat(machine, step),
         Op::ExpandDims { axis } => shape::expand_dims(machine, step, *axis),
+        Op::Slice { starts, steps, .. } => movement::slice(machine, step, starts, steps),
+        Op::Gather { axis } => movement::gather(machine, step, *axis as usize),
         Op::Broadcast { .. } => shape::broadcast(machine, step),
         Op::Reshape { .. } => shape::reshape(machine, step),
         Op::Transpose { permutation } => shape::transpose(machine, step, permutation),

@@ -1,4 +1,4 @@
-//! Ops that only rearrange elements: `arange`, `splat`, `expand_dims`, `broadcast`, `reshape`, `transpose`.
+//! Ops that only rename the places of elements: `arange`, `splat`, `expand_dims`, `broadcast`, `reshape`, `transpose`.
 //!
 //! Symbolic tiles stay symbolic. `expand_dims` and `reshape` do not copy a dense tile.
 
@@ -14,6 +14,7 @@ use crate::run::value::{Form, Value};
 use crate::types::{SYMBOLIC_RANK, TileType};
 
 use super::materialize::materialize;
+use super::memory::scalar_or_tile;
 
 /// `start + i`, in 32 bits.
 pub(crate) fn arange(machine: &mut Machine<'_>, step: &Step, start: i64) {
@@ -50,6 +51,8 @@ pub(crate) fn reshape(machine: &mut Machine<'_>, step: &Step) {
     let value = machine.take(step.operands[0]);
     let provenance = value.provenance;
     let result = match symbolic::reshape(from.view(), to.view(), &value.form) {
+        // A scalar is uniform, whatever it was as a tile.
+        Some(Form::Dense(tile)) if to.is_scalar() => scalar_or_tile(to, tile),
         // The operand is moved rather than cloned, so that a dense tile keeps its only owner.
         Some(Form::Dense(_) | Form::Uniform(_)) => value,
         Some(form) => form.into(),

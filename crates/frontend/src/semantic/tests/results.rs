@@ -21,7 +21,8 @@ fn shapes_change() {
     assert_eq!(call("full", &[], &[ints(&[16, 8]), number(0.5), dtype("bf16")]), "bf16[16, 8]");
     assert_eq!(call("full", &[], &[ints(&[]), int(1), dtype("int8")]), "int8");
     assert_eq!(call("full", &[], &[ints(&[4]), int(300), dtype("int8")]), "TW0016");
-    assert_eq!(call("full", &[], &[ints(&[12]), int(0), dtype("int8")]), "TW0016");
+    assert_eq!(call("full", &[], &[ints(&[12]), int(0), dtype("int8")]), "int8[12]");
+    assert_eq!(call("full", &[], &[ints(&[-2]), int(0), dtype("int8")]), "TW0016");
     assert_eq!(call("full", &[], &[ints(&[2048, 1024]), int(0), dtype("int8")]), "TW0022");
     assert_eq!(call("expand_dims", &["fp32[8]"], &[int(0)]), "fp32[1, 8]");
     assert_eq!(call("expand_dims", &["fp32[8]"], &[int(-1)]), "fp32[8, 1]");
@@ -40,6 +41,32 @@ fn shapes_change() {
     assert_eq!(call("permute", &["fp32[2, 4, 8]"], &[ints(&[2, 0, 1])]), "fp32[8, 2, 4]");
     assert_eq!(call("permute", &["fp32[2, 4, 8]"], &[ints(&[0, 0, 1])]), "TW0016");
     assert_eq!(call("tensor.item", &["fp32[1, 1]"], &[]), "fp32");
+}
+
+#[test]
+fn tiles_are_joined_and_taken_apart() {
+    assert_eq!(call("join", &["fp32[4, 8]", "fp32[4, 8]"], &[]), "fp32[4, 8, 2]");
+    assert_eq!(call("join", &["fp32", "fp32"], &[]), "fp32[2]");
+    assert_eq!(call("join", &["int32[4, 1]", "fp32[8]"], &[]), "fp32[4, 8, 2]");
+    assert_eq!(call("join", &["fp32[4]", "fp32[8]"], &[]), "TW0004");
+    assert_eq!(call("split", &["fp32[4, 2]"], &[]), "(fp32[4], fp32[4])");
+    assert_eq!(call("split", &["fp32[2]"], &[]), "(fp32, fp32)");
+    assert_eq!(call("split", &["fp32[4]"], &[]), "TW0004");
+    assert_eq!(call("split", &["fp32"], &[]), "TW0004");
+    let cat = |rest: &[Operand<Value>], values: &[&str]| call("cat", values, rest);
+    let (no, yes) = (Operand::Constant(Constant::Bool(false)), Operand::Constant(Constant::Bool(true)));
+    assert_eq!(cat(&[no.clone(), int(0)], &["fp32[4, 8]", "fp32[4, 8]"]), "fp32[8, 8]");
+    assert_eq!(cat(&[yes, int(-1)], &["fp32[4, 8]", "fp32[4, 3]"]), "fp32[4, 11]");
+    assert_eq!(cat(&[no.clone(), int(0)], &["fp32[4, 8]", "fp32[4, 3]"]), "TW0004");
+    assert_eq!(cat(&[no.clone(), int(2)], &["fp32[4, 8]", "fp32[4, 8]"]), "TW0016");
+    assert_eq!(cat(&[no, int(0)], &["fp32", "fp32"]), "TW0016");
+    assert_eq!(call("gather", &["fp32[4, 8]", "int64[4, 32]"], &[int(1)]), "fp32[4, 32]");
+    assert_eq!(call("gather", &["*fp32[4]", "int8[2]"], &[int(-1)]), "*fp32[2]");
+    assert_eq!(call("gather", &["fp32[4, 8]", "int32[8, 8]"], &[int(1)]), "TW0004");
+    assert_eq!(call("gather", &["fp32[4, 8]", "int32[8]"], &[int(1)]), "TW0004");
+    assert_eq!(call("gather", &["fp32[4]", "fp32[4]"], &[int(0)]), "TW0005");
+    assert_eq!(call("gather", &["fp32[4]", "int1[4]"], &[int(0)]), "TW0005");
+    assert_eq!(call("gather", &["fp32[4]", "int32[4]"], &[int(1)]), "TW0016");
 }
 
 #[test]

@@ -1,0 +1,79 @@
+//! Ops that take elements from other places: `slice`, `gather`.
+
+use smallvec::SmallVec;
+use tilewright_ir::IntList;
+
+use crate::program::Step;
+use crate::run::machine::Machine;
+use crate::run::memory::{Axis, rearrange};
+use crate::run::symbolic;
+use crate::run::tile::Tile;
+use crate::run::value::{Form, Value};
+
+use super::materialize::materialize;
+use super::shape::row_major;
+
+/// What is symbolic stays so.
+pub(crate) fn slice(machine: &mut Machine<'_>, step: &Step, starts: &IntList, steps: &IntList) {
+    let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.result()));
+    let value = machine.take(step.operands[0]);
+    let provenance = value.provenance;
+    let result = if let Some(form) = symbolic::slice(to.view(), &value.form, starts, steps) {
+        form.into()
+    } else {
+        let tile = materialize(from, value);
+        let mut out = Tile::new(to.bytes());
+        let mut start = 0;
+        let axes: SmallVec<[Axis; 8]> = row_major(from)
+            .zip(row_major(to))
+            .enumerate()
+            .map(|(axis, (stride, tile))| {
+                start += stride * starts[axis] as usize * to.size;
+                let stride = steps[axis] * (stride * to.size) as i64;
+                Axis { count: to.shape()[axis] as usize, stride, tile }
+            })
+            .collect();
+        rearrange(to.size, &axes, out.bytes_mut(), tile.bytes(), start);
+        Value::dense(out)
+    };
+    machine.set(step.result(), result.with_provenance(provenance));
+}
+
+pub(crate) fn gather(machine: &mut Machine<'_>, step: &Step, axis: usize) {
+    let [tile, index] = [step.operands[0], step.operands[1]];
+    let (from, to, place) = (machine.type_of(tile), machine.ty(step.result()), machine.type_of(index));
+    let (tile, index) = (machine.take(tile), machine.take(index));
+    let provenance = tile.provenance;
+    if let Form::Uniform(_) = tile.form {
+        return machine.set(step.result(), tile);
+    }
+    let (tile, index) = (materialize(from, tile), materialize(place, index));
+    let inner: usize = to.shape()[axis + 1..].iter().map(|&extent| extent as usize).product();
+    let [extent, length] = [from, to].map(|ty| ty.shape()[axis] as usize);
+    let mut out = Tile::new(to.bytes());
+    let (source, indices) = (tile.bytes(), index.bytes());
+    match to.size {
+        1 => take::<1>(out.bytes_mut(), source, indices, [inner, extent, length]),
+        2 => take::<2>(out.bytes_mut(), source, indices, [inner, extent, length]),
+        4 => take::<4>(out.bytes_mut(), source, indices, [inner, extent, length]),
+        _ => take::<8>(out.bytes_mut(), source, indices, [inner, extent, length]),
+    }
+    machine.set(step.result(), Value::dense(out).with_provenance(provenance));
+}
+
+/// Each element from its line: `inner` elements lie behind each place of the axis, of `extent` and `length` places.
+fn take<const SIZE: usize>(to: &mut [u8], from: &[u8], indices: &[u8], [inner, extent, length]: [usize; 3]) {
+    let rows = to.chunks_exact_mut(inner * SIZE).zip(indices.chunks_exact(inner * 4));
+    for (row, (to, indices)) in rows.enumerate() {
+        let line = row / length * extent;
+        for (column, (element, index)) in to.chunks_exact_mut(SIZE).zip(indices.chunks_exact(4)).enumerate() {
+            let index = i32::from_le_bytes(index.try_into().expect("an index has four bytes"));
+            let mut along = index as usize;
+            if along >= extent {
+                along = i64::from(index).rem_euclid(extent as i64) as usize;
+            }
+            let source = ((line + along) * inner + column) * SIZE;
+            element.copy_from_slice(&from[source..source + SIZE]);
+        }
+    }
+}

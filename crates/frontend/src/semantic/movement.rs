@@ -1,0 +1,205 @@
+//! Joining tiles, and taking parts of them.
+
+use smallvec::smallvec;
+use tilewright_base::Code;
+use tilewright_ir::{Builder, Dtype, Failure, IntList, Shape, Type};
+
+use super::arguments::Arguments;
+use super::convert::{broadcast_pair, broadcast_to, cast, check_size};
+use super::operators::{binary, compare};
+use super::shape::{expand, reshape_to};
+use super::{BinaryOperator, Caller, CompareOperator, Op, Semantic, SemanticError, ValueOf, select};
+use crate::value::{Constant, Operand};
+
+/// `join(a, b)`: a new last axis of extent 2.
+pub(super) fn join<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (x, y) = (a.tensor(c, 0)?, a.tensor(c, 1)?);
+    let (x, y) = broadcast_pair(c, "`join`", x, y)?;
+    joined(c, x, y)
+}
+
+/// Of two values of one shape, by the place along the new axis. A layout that has this axis in registers makes both of the
+/// condition and of the choice nothing at all.
+fn joined<C: Caller + ?Sized>(c: &mut C, x: ValueOf<C>, y: ValueOf<C>) -> Semantic<Op<C>> {
+    let mut shape = c.builder().type_of(&x).shape;
+    let rank = shape.len();
+    shape.0.push(2);
+    check_size(&shape)?;
+    let place = Operand::Tensor(c.builder().arange(0, 2)?);
+    let is_first = compare(c, CompareOperator::Eq, &place, &Operand::Constant(Constant::Int(0)))?;
+    let [x, y] = [expand(c, x, rank)?, expand(c, y, rank)?].map(Operand::Tensor);
+    select(c, &is_first, &x, &y)
+}
+
+/// `split(a)`: the halves along the last axis, which has extent 2.
+pub(super) fn split<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (value, ty) = a.typed(c, 0)?;
+    let Some((2, rest)) = ty.shape.split_last().map(|(last, rest)| (*last, rest)) else {
+        let message = format!("`split` takes a tile whose last axis has extent 2, found {ty}");
+        return Err(SemanticError::new(Code::IncompatibleShapes, message)
+            .argument(0, format!("this is {ty}"))
+            .note(match ty.shape.last() {
+                Some(last) => format!("found extent {last}, expected 2"),
+                None => "found a scalar, which has no axes".into(),
+            })
+            .hint(
+                "bring the halves there first: `tl.split(x.reshape(…, 2))`, or take a part: `x[:, 0:16]`",
+            ));
+    };
+    let rest: Shape = rest.iter().copied().collect();
+    let mut parts = Vec::with_capacity(2);
+    for half in 0..2 {
+        let mut slice = Slice::whole(&ty.shape);
+        slice.part(ty.rank() - 1, half, 1, 1);
+        let part = slice.of(c, value.clone())?;
+        let part_ty = c.builder().type_of(&part);
+        parts.push(Operand::Tensor(reshape_to(c, part, &part_ty, rest.clone())?));
+    }
+    Ok(Operand::Tuple(parts.into()))
+}
+
+/// `cat(input, other, can_reorder, dim)`: one behind the other. The order is always kept.
+pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let ((x, left), (y, right)) = (a.typed(c, 0)?, a.typed(c, 1)?);
+    a.flag(c, 2)?;
+    let axis = a.axis(c, 3, left.rank())?;
+    if left.rank() != right.rank() || left.shape.without(axis) != right.shape.without(axis) {
+        let message = format!(
+            "`cat` along axis {axis} does not take tiles of shape {} and {}",
+            left.shape, right.shape
+        );
+        return Err(SemanticError::new(Code::IncompatibleShapes, message)
+            .argument(0, format!("this has shape {}", left.shape))
+            .argument(1, format!("this has shape {}", right.shape))
+            .note(format!("expected as many axes, and equal extents along all but axis {axis}"))
+            .hint("reshape one of them, or take a part of it: `x[:, 0:16]`"));
+    }
+    let mut shape = left.shape.clone();
+    let extents = [left.shape[axis], right.shape[axis]];
+    shape.0[axis] = extents[0].saturating_add(extents[1]);
+    check_size(&shape)?;
+    if extents[0] == extents[1] {
+        let both = joined(c, x, y)?;
+        let Operand::Tensor(both) = both else { unreachable!("a choice of tensors is one") };
+        let rank = left.rank() as i64;
+        let mut order: IntList = (0..rank).collect();
+        order.insert(axis, rank);
+        let side_by_side = c.builder().transpose(both, order)?;
+        return Ok(Operand::Tensor(c.builder().reshape(side_by_side, shape)?));
+    }
+    let total = shape[axis];
+    let place = c.builder().arange(0, total.into())?;
+    let place = along(c, place, axis, &shape)?;
+    let constant = |value: u32| Operand::Constant(Constant::Int(value.into()));
+    let place = Operand::Tensor(place);
+    let is_first = compare(c, CompareOperator::Lt, &place, &constant(extents[0]))?;
+    let behind = binary(c, BinaryOperator::Sub, &place, &constant(extents[0]))?;
+    let mut parts = Vec::with_capacity(2);
+    for (tile, index) in [(x, place), (y, behind)] {
+        let Operand::Tensor(index) = index else { unreachable!("an index is a tensor") };
+        parts.push(Operand::Tensor(c.builder().gather(tile, index, axis as u32)?));
+    }
+    select(c, &is_first, &parts[0], &parts[1])
+}
+
+/// A tile of one axis as a tile of a shape, the same along all other axes.
+fn along<C: Caller + ?Sized>(
+    c: &mut C,
+    line: ValueOf<C>,
+    axis: usize,
+    shape: &Shape,
+) -> Semantic<ValueOf<C>> {
+    let mut line = line;
+    for _ in axis + 1..shape.len() {
+        let rank = c.builder().type_of(&line).rank();
+        line = expand(c, line, rank)?;
+    }
+    broadcast_to(c, line, shape)
+}
+
+/// `gather(src, index, axis)`.
+pub(super) fn gather<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let ((tile, ty), (index, index_ty)) = (a.typed(c, 0)?, a.typed(c, 1)?);
+    let axis = a.axis(c, 2, ty.rank())?;
+    if !index_ty.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool()) {
+        return Err(SemanticError::new(
+            Code::TypeMismatch,
+            "the index of `gather` must be a tile of integers",
+        )
+        .argument(1, format!("this is {index_ty}"))
+        .note(format!("found {index_ty}, expected int32"))
+        .hint("convert it: `index.to(tl.int32)`"));
+    }
+    if ty.rank() != index_ty.rank() || ty.shape.without(axis) != index_ty.shape.without(axis) {
+        let message =
+            format!("`gather` along axis {axis} does not take shapes {} and {}", ty.shape, index_ty.shape);
+        return Err(SemanticError::new(Code::IncompatibleShapes, message)
+            .argument(0, format!("this has shape {}", ty.shape))
+            .argument(1, format!("this has shape {}", index_ty.shape))
+            .note(format!("expected as many axes, and equal extents along all but axis {axis}"))
+            .hint("give the index the shape of the result, with `tl.broadcast_to`"));
+    }
+    if c.options().debug {
+        check_index(c, &index, &index_ty, ty.shape[axis])?;
+    }
+    let index = cast(c, index, Dtype::I32)?;
+    Ok(Operand::Tensor(c.builder().gather(tile, index, axis as u32)?))
+}
+
+/// Where the kernel is compiled with `debug=True`, an index must name an element.
+fn check_index<C: Caller + ?Sized>(c: &mut C, index: &ValueOf<C>, ty: &Type, extent: u32) -> Semantic<()> {
+    let place = Operand::Tensor(index.clone());
+    let constant = |value: u32| Operand::Constant(Constant::Int(value.into()));
+    let mut bounds = vec![(CompareOperator::Lt, extent)];
+    if ty.dtype().is_some_and(Dtype::is_signed) {
+        bounds.push((CompareOperator::Ge, 0));
+    }
+    let range = ty.dtype().and_then(Dtype::int_range);
+    for (operator, bound) in bounds {
+        if range.is_some_and(|(_, high)| i128::from(bound) > high) {
+            continue;
+        }
+        let holds = compare(c, operator, &place, &constant(bound))?;
+        let Operand::Tensor(holds) = holds else { continue };
+        let message = format!("an index of gather is not below {extent}");
+        c.builder().assert(holds, None, Failure::Assertion(message))?;
+    }
+    Ok(())
+}
+
+/// A part of a tile: of each axis so many elements, from one on, by a step.
+pub(super) struct Slice {
+    starts: IntList,
+    steps: IntList,
+    shape: Shape,
+    is_whole: bool,
+}
+
+impl Slice {
+    /// All of it.
+    pub(super) fn whole(shape: &Shape) -> Self {
+        let rank = shape.len();
+        Self { starts: smallvec![0; rank], steps: smallvec![1; rank], shape: shape.clone(), is_whole: true }
+    }
+
+    /// A part of an axis.
+    pub(super) fn part(&mut self, axis: usize, start: u32, step: i64, count: u32) {
+        self.is_whole &= (start, step, count) == (0, 1, self.shape[axis]);
+        self.starts[axis] = start.into();
+        self.steps[axis] = if count == 1 { 1 } else { step };
+        self.shape.0[axis] = count;
+    }
+
+    /// The part of a tile.
+    pub(super) fn of<C: Caller + ?Sized>(self, c: &mut C, tile: ValueOf<C>) -> Semantic<ValueOf<C>> {
+        if self.is_whole {
+            return Ok(tile);
+        }
+        Ok(c.builder().slice(tile, self.starts, self.steps, self.shape)?)
+    }
+
+    /// How many elements of each axis.
+    pub(super) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+}

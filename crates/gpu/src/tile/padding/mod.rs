@@ -1,0 +1,318 @@
+//! Extents of any size: each axis is padded to the next power of two, which layouts need, and what is added is never seen.
+//!
+//! What the padding holds is unspecified. So memory is accessed, and conditions are checked, where an element is one of the
+//! program's; reductions and products along a padded axis leave the rest out; and an op that counts elements, as a reshape
+//! does, takes them from where they are. All else computes on the padding like on any element, and nobody looks.
+//!
+//! ```text
+//! %i = arange 0..100                   %i = arange 0..128 ; %in = %i < 100
+//! %x = load %p                   ──>   %x = load %p, %in
+//! %s = reduce %x by add                %s = reduce (select %in, %x, -0.0) by add
+//! ```
+//! Slices are lowered here too: to slices of registers where they are aligned, and to gathers.
+
+mod movement;
+mod reduction;
+
+use cranelift_entity::packed_option::PackedOption;
+use cranelift_entity::{EntitySet, SecondaryMap};
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir::{
+    Block, Definition, Dtype, ElementwiseFn, Function, Inst, InstData, Literal, Location, Module, Op,
+    OpFamily, Shape, Type, Value,
+};
+use tilewright_opt::{Options, optimize};
+
+/// Pads the tiles of a kernel without calls.
+pub fn pad(module: &mut Module) {
+    let function = &mut module.functions[module.entry];
+    if !is_needed(function) {
+        return;
+    }
+    let entry = function.entry;
+    let mut pad = Pad {
+        function,
+        shapes: SecondaryMap::new(),
+        zeros: EntitySet::new(),
+        flattened: FxHashMap::default(),
+        out: Vec::new(),
+        location: None.into(),
+    };
+    pad.block(entry);
+    optimize(module, &Options::default(), &mut |_, _| {});
+}
+
+fn is_needed(function: &Function) -> bool {
+    let mut found = false;
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        found |= matches!(data.op, Op::Slice { .. })
+            || data.results.iter().any(|result| !is_padded(&function.ty(*result).shape));
+    });
+    found
+}
+
+/// Which operand of an access or a check is its mask, if it can have one. Of others the padding is refused.
+pub fn mask_place(op: &Op) -> Option<usize> {
+    match op {
+        Op::Load { .. } | Op::Assert { .. } | Op::AtomicLoad { .. } => Some(1),
+        Op::Store { .. } | Op::AtomicRmw { .. } | Op::AtomicStore { .. } => Some(2),
+        // tidy: wildcard because no other op has a mask
+        _ => None,
+    }
+}
+
+fn is_padded(shape: &[u32]) -> bool {
+    shape.iter().all(|extent| extent.is_power_of_two())
+}
+
+/// The shape with powers of two.
+pub fn padded(shape: &[u32]) -> Shape {
+    shape.iter().map(|extent| extent.next_power_of_two()).collect()
+}
+
+struct Pad<'f> {
+    function: &'f mut Function,
+    /// Of values that are padded, the shape that the program knows.
+    shapes: SecondaryMap<Value, Option<Shape>>,
+    /// Padded tiles that are 0 outside of that shape.
+    zeros: EntitySet<Value>,
+    /// Of tiles of one axis that hold all elements of another tile, in its order: that tile.
+    flattened: FxHashMap<Value, Value>,
+    /// What the current block holds so far.
+    out: Vec<Inst>,
+    location: PackedOption<Location>,
+}
+
+impl Pad<'_> {
+    fn block(&mut self, block: Block) {
+        for parameter in self.function.blocks[block].parameters.clone() {
+            self.pad_type(parameter);
+        }
+        let insts = std::mem::take(&mut self.function.blocks[block].insts);
+        let outer = std::mem::take(&mut self.out);
+        for inst in insts {
+            self.location = self.function.insts[inst].location;
+            self.inst(inst);
+        }
+        self.function.blocks[block].insts = std::mem::replace(&mut self.out, outer);
+    }
+
+    fn inst(&mut self, inst: Inst) {
+        let InstData { op, operands, results, regions, .. } = self.function.insts[inst].clone();
+        for result in &results {
+            self.pad_type(*result);
+        }
+        match op.family() {
+            OpFamily::Source => {
+                self.source(inst, op);
+                self.out.push(inst);
+            }
+            OpFamily::Shape => match op {
+                Op::Reshape { shape } => self.reshape(inst, &shape),
+                Op::Slice { starts, steps, shape } => self.slice(inst, &starts, &steps, &shape),
+                Op::Broadcast { shape } => {
+                    self.function.insts[inst].op = Op::Broadcast { shape: padded(&shape) };
+                    self.out.push(inst);
+                }
+                // tidy: wildcard because the others rename axes
+                _ => {
+                    self.keep_zeros(operands[0], results[0]);
+                    self.out.push(inst);
+                }
+            },
+            OpFamily::Movement => self.gather(inst),
+            OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check => self.access(inst),
+            OpFamily::Reduction => self.reduce(inst),
+            OpFamily::Scan => self.scan(inst),
+            OpFamily::Dot => self.dot(inst),
+            OpFamily::Promise => {
+                // It would be one about the padding as well.
+                if operands.iter().all(|operand| self.shapes[*operand].is_none()) {
+                    self.out.push(inst);
+                }
+            }
+            OpFamily::Loop | OpFamily::Branch | OpFamily::Roles => {
+                for region in regions {
+                    self.block(region);
+                }
+                self.out.push(inst);
+            }
+            OpFamily::Pointwise | OpFamily::Identity => {
+                if matches!(op, Op::Cast { .. } | Op::Bitcast { .. } | Op::Hint { .. }) {
+                    self.keep_zeros(operands[0], results[0]);
+                }
+                self.out.push(inst);
+            }
+            OpFamily::Scalar
+            | OpFamily::Barrier
+            | OpFamily::Memory
+            | OpFamily::Call
+            | OpFamily::Terminator => self.out.push(inst),
+        }
+    }
+
+    fn source(&mut self, inst: Inst, op: Op) {
+        let op = match op {
+            Op::Arange { start, end } => {
+                let count = i64::from(((end - start) as u32).next_power_of_two());
+                // What is added in front of the program's numbers is as good as what is added behind them.
+                let start = start.min(i64::from(i32::MAX) - count);
+                Op::Arange { start, end: start + count }
+            }
+            Op::Splat { shape } => Op::Splat { shape: padded(&shape) },
+            // tidy: wildcard because no other op makes tiles of scalars
+            other => other,
+        };
+        self.function.insts[inst].op = op;
+    }
+
+    /// Gives a value the padded type.
+    fn pad_type(&mut self, value: Value) {
+        let shape = self.function.ty(value).shape.clone();
+        if !is_padded(&shape) {
+            let ty = self.function.ty(value).with_shape(padded(&shape));
+            self.function.values[value].ty = ty;
+            self.shapes[value] = Some(shape);
+        }
+    }
+
+    /// The shape of a value that the program knows.
+    fn shape(&self, value: Value) -> Shape {
+        self.shapes[value].clone().unwrap_or_else(|| self.function.ty(value).shape.clone())
+    }
+
+    fn keep_zeros(&mut self, from: Value, to: Value) {
+        if self.zeros.contains(from) {
+            self.zeros.insert(to);
+        }
+    }
+
+    /// An access to memory, or a check: of the program's elements alone.
+    fn access(&mut self, inst: Inst) {
+        let data = &self.function.insts[inst];
+        let Some(place) = mask_place(&data.op) else { return self.out.push(inst) };
+        let (first, mask) = (data.operands[0], data.operands.get(place).copied());
+        if let Some(shape) = self.shapes[first].clone() {
+            let valid = self.valid(&shape);
+            match mask {
+                Some(mask) => {
+                    let both = self.binary(ElementwiseFn::And, mask, valid);
+                    self.function.insts[inst].operands[place] = both;
+                }
+                None => self.function.insts[inst].operands.push(valid),
+            }
+            let data = &self.function.insts[inst];
+            if matches!(data.op, Op::Load { .. }) && data.operands.len() == 2 {
+                self.zeros.insert(data.results[0]);
+            }
+        }
+        self.out.push(inst);
+    }
+
+    /// A product whose K is padded: with zeros.
+    fn dot(&mut self, inst: Inst) {
+        for place in 0..2 {
+            let operand = self.function.insts[inst].operands[place];
+            let shape = self.shape(operand);
+            let axis = shape.len() - 1 - place;
+            if !shape[axis].is_power_of_two() && !self.zeros.contains(operand) {
+                let valid = self.valid_along(&shape, axis);
+                let zero = self.zero(operand);
+                self.function.insts[inst].operands[place] = self.select(valid, operand, zero);
+            }
+        }
+        self.out.push(inst);
+    }
+
+    /// A tile of zeros like another one.
+    fn zero(&mut self, like: Value) -> Value {
+        let ty = self.function.ty(like).clone();
+        let scalar = ty.with_shape(Shape::scalar());
+        let dtype = ty.dtype().expect("products are of numbers");
+        let zero = Literal::float(dtype, 0.0).unwrap_or_else(|| Literal::int(Dtype::I8, 0));
+        let zero = if dtype.is_float() { zero } else { Literal::int(dtype, 0) };
+        let number = Type::scalar(zero.dtype);
+        let mut value = self.emit(Op::Constant { value: zero }, smallvec![], number);
+        if zero.dtype != dtype {
+            // The 8-bit formats have no literals of their own; the bits of 0 are 0 in all of them.
+            value = self.emit(Op::Bitcast { element: ty.element }, smallvec![value], scalar);
+        }
+        self.emit(Op::Splat { shape: ty.shape.clone() }, smallvec![value], ty)
+    }
+
+    /// Where elements of a tile of this shape are the program's.
+    fn valid(&mut self, shape: &Shape) -> Value {
+        let axes: SmallVec<[usize; 4]> =
+            (0..shape.len()).filter(|axis| !shape[*axis].is_power_of_two()).collect();
+        let mut masks =
+            axes.iter().map(|axis| self.valid_along(shape, *axis)).collect::<Vec<_>>().into_iter();
+        let first = masks.next().expect("an axis is padded");
+        masks.fold(first, |all, mask| self.binary(ElementwiseFn::And, all, mask))
+    }
+
+    /// Where the coordinate along an axis is one of the program's.
+    fn valid_along(&mut self, shape: &Shape, axis: usize) -> Value {
+        let extent = shape[axis].next_power_of_two();
+        let place = self.arange(extent);
+        let end = self.splat_int(shape[axis].into(), &Shape::from([extent]));
+        let valid = self.binary(ElementwiseFn::Lt, place, end);
+        self.along(valid, axis, &padded(shape))
+    }
+
+    /// A tile of one axis as one of this shape, which is the same along all other axes.
+    fn along(&mut self, line: Value, axis: usize, shape: &Shape) -> Value {
+        let mut ones = Shape(SmallVec::from_elem(1, shape.len()));
+        ones.0[axis] = shape[axis];
+        let ty = self.function.ty(line).clone();
+        let line = self.reshaped(line, &ones);
+        if ones == *shape {
+            return line;
+        }
+        self.emit(Op::Broadcast { shape: shape.clone() }, smallvec![line], ty.with_shape(shape.clone()))
+    }
+
+    fn reshaped(&mut self, tile: Value, shape: &Shape) -> Value {
+        let ty = self.function.ty(tile).clone();
+        if ty.shape == *shape {
+            return tile;
+        }
+        self.emit(Op::Reshape { shape: shape.clone() }, smallvec![tile], ty.with_shape(shape.clone()))
+    }
+
+    fn arange(&mut self, extent: u32) -> Value {
+        self.emit(Op::Arange { start: 0, end: extent.into() }, smallvec![], Type::tile(Dtype::I32, [extent]))
+    }
+
+    /// A tile of an int32.
+    fn splat_int(&mut self, value: i64, shape: &Shape) -> Value {
+        let ty = Type::scalar(Dtype::I32);
+        let value = Literal::int(Dtype::I32, value.into());
+        let scalar = self.emit(Op::Constant { value }, smallvec![], ty.clone());
+        self.emit(Op::Splat { shape: shape.clone() }, smallvec![scalar], ty.with_shape(shape.clone()))
+    }
+
+    fn binary(&mut self, function: ElementwiseFn, x: Value, y: Value) -> Value {
+        let operands = [self.function.ty(x).clone(), self.function.ty(y).clone()];
+        let ty = function.result_type(&operands).expect("the operands are of one type");
+        self.emit(Op::Elementwise { function }, smallvec![x, y], ty)
+    }
+
+    fn select(&mut self, condition: Value, x: Value, y: Value) -> Value {
+        let ty = self.function.ty(x).clone();
+        self.emit(Op::Elementwise { function: ElementwiseFn::Select }, smallvec![condition, x, y], ty)
+    }
+
+    fn emit(&mut self, op: Op, operands: SmallVec<[Value; 4]>, ty: Type) -> Value {
+        let inst = self.function.create_inst(op, operands, smallvec![], [ty], self.location);
+        self.out.push(inst);
+        self.function.insts[inst].results[0]
+    }
+
+    /// Lets an instruction make a result that another one made so far.
+    fn redefine(&mut self, result: Value, inst: Inst, place: usize) {
+        self.function.insts[inst].results[place] = result;
+        self.function.values[result].definition = Definition::Result(inst, place as u32);
+    }
+}

@@ -1,0 +1,154 @@
+//! Reductions and scans along padded axes: the padding is neutral.
+//!
+//! Of a sum and the like it is replaced by the neutral element. Any other combination is told which elements are there:
+//! a flag is reduced along with the tiles, and what is not there gives way to what is.
+
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir::{
+    Block, Definition, Dtype, ElementwiseFn, Inst, InstData, Literal, Op, Shape, Type, Value,
+};
+
+use super::movement::mask_of;
+use super::{Pad, padded};
+
+impl Pad<'_> {
+    pub(super) fn reduce(&mut self, inst: Inst) {
+        let data = self.function.insts[inst].clone();
+        let Op::Reduce { axis } = data.op else { return self.out.push(inst) };
+        match self.reduced_tiles(&data, axis as usize) {
+            Some((operands, valid)) => self.without_padding(inst, &data, operands, valid),
+            None => self.out.push(inst),
+        }
+    }
+
+    /// Towards the end, the padding comes last and is nobody's business; in reverse it comes first.
+    pub(super) fn scan(&mut self, inst: Inst) {
+        let data = self.function.insts[inst].clone();
+        let shape = self.shape(data.operands[0]);
+        match data.op {
+            Op::Scan { axis, reverse: true } if !shape[axis as usize].is_power_of_two() => {
+                let valid = self.valid_along(&shape, axis as usize);
+                self.without_padding(inst, &data, data.operands.clone(), valid);
+            }
+            // tidy: wildcard because the padding is refused of what is no scan
+            _ => self.out.push(inst),
+        }
+    }
+
+    fn without_padding(&mut self, inst: Inst, data: &InstData, operands: SmallVec<[Value; 4]>, valid: Value) {
+        let neutral = operands.first().and_then(|tile| self.neutral(data.regions[0], *tile));
+        if let (Some(neutral), &[tile]) = (neutral, &operands[..]) {
+            let ty = self.function.ty(tile).clone();
+            let scalar = ty.with_shape(Shape::scalar());
+            let value = self.emit(Op::Constant { value: neutral }, smallvec![], scalar);
+            let rest = self.emit(Op::Splat { shape: ty.shape.clone() }, smallvec![value], ty);
+            self.function.insts[inst].operands = smallvec![self.select(valid, tile, rest)];
+            self.out.push(inst);
+            return;
+        }
+        self.with_flag(data, operands, valid);
+    }
+
+    /// What is reduced, with the padding in it, and where the program's elements are; none if there is no padding in it.
+    fn reduced_tiles(&mut self, data: &InstData, axis: usize) -> Option<(SmallVec<[Value; 4]>, Value)> {
+        let sources: Option<SmallVec<[Value; 4]>> =
+            data.operands.iter().map(|tile| self.flattened.get(tile).copied()).collect();
+        if let Some(sources) = sources
+            && sources.iter().all(|source| self.shape(*source) == self.shape(sources[0]))
+        {
+            // All elements of tiles: the padding may lie between them.
+            let shape = self.shape(sources[0]);
+            let line = Shape::from([padded(&shape).elements() as u32]);
+            let valid = self.valid(&shape);
+            let valid = self.reshaped(valid, &line);
+            let tiles = sources.into_iter().map(|source| self.reshaped(source, &line)).collect();
+            return Some((tiles, valid));
+        }
+        let shape = self.shape(data.operands[0]);
+        (!shape[axis].is_power_of_two()).then(|| {
+            let valid = self.valid_along(&shape, axis);
+            (data.operands.clone(), valid)
+        })
+    }
+
+    /// The neutral element of a combination that is a function of the table.
+    fn neutral(&self, region: Block, tile: Value) -> Option<Literal> {
+        use ElementwiseFn as F;
+        let insts = &self.function.blocks[region].insts;
+        let parameters = &self.function.blocks[region].parameters;
+        let &[only, _] = &insts[..] else { return None };
+        let data = &self.function.insts[only];
+        let Op::Elementwise { function } = data.op else { return None };
+        let is_plain = data.operands.len() == 2
+            && parameters.len() == 2
+            && parameters.iter().all(|parameter| data.operands.contains(parameter))
+            && self.function.yielded(region) == &data.results[..];
+        let dtype = self.function.ty(tile).dtype().filter(|dtype| is_plain && !dtype.is_bool())?;
+        if dtype.is_float() {
+            let number = match function {
+                F::Add => -0.0,
+                F::Mul => 1.0,
+                F::Min | F::Max => f64::NAN,
+                F::MinNan => f64::INFINITY,
+                F::MaxNan => f64::NEG_INFINITY,
+                // tidy: wildcard because other functions are not associative, or have no neutral element
+                _ => return None,
+            };
+            return Literal::float(dtype, number);
+        }
+        let (low, high) = dtype.int_range()?;
+        let number = match function {
+            F::Add | F::Or | F::Xor => 0,
+            F::Mul => 1,
+            F::And => -1,
+            F::Min => high,
+            F::Max => low,
+            // tidy: wildcard because other functions are not associative, or have no neutral element
+            _ => return None,
+        };
+        Some(Literal::int(dtype, number))
+    }
+
+    /// The reduction with a flag that says which elements are there.
+    fn with_flag(&mut self, data: &InstData, mut operands: SmallVec<[Value; 4]>, valid: Value) {
+        let region = data.regions[0];
+        self.combine_flagged(region, operands.len());
+        operands.push(valid);
+        let mut types: SmallVec<[Type; 4]> =
+            data.results.iter().map(|result| self.function.ty(*result).clone()).collect();
+        types.push(mask_of(&types[0]));
+        let op = data.op.clone();
+        let inst = self.function.create_inst(op, operands, smallvec![region], types, data.location);
+        self.out.push(inst);
+        for (place, result) in data.results.iter().enumerate() {
+            self.redefine(*result, inst, place);
+        }
+    }
+
+    /// Adds the flags to a region that combines `count` elements with as many.
+    fn combine_flagged(&mut self, region: Block, count: usize) {
+        let flag = Type::scalar(Dtype::I1);
+        let [left, right] = [(); 2].map(|()| self.function.add_parameter(region, flag.clone(), None));
+        let parameters = &mut self.function.blocks[region].parameters;
+        parameters.truncate(2 * count);
+        parameters.insert(count, left);
+        parameters.push(right);
+        for (place, parameter) in self.function.blocks[region].parameters.clone().into_iter().enumerate() {
+            self.function.values[parameter].definition = Definition::Parameter(region, place as u32);
+        }
+        let mut insts = std::mem::take(&mut self.function.blocks[region].insts);
+        let end: Inst = insts.pop().expect("a region yields");
+        let outer = std::mem::replace(&mut self.out, insts);
+        let parameters = self.function.blocks[region].parameters.clone();
+        for place in 0..count {
+            let combined = self.function.insts[end].operands[place];
+            let (one, other) = (parameters[place], parameters[count + 1 + place]);
+            let kept = self.select(right, combined, one);
+            self.function.insts[end].operands[place] = self.select(left, kept, other);
+        }
+        let any = self.binary(ElementwiseFn::Or, left, right);
+        self.function.insts[end].operands.push(any);
+        self.out.push(end);
+        self.function.blocks[region].insts = std::mem::replace(&mut self.out, outer);
+    }
+}
