@@ -180,10 +180,6 @@ class tensor:
         """How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of those for which the mask holds.
         Other elements are not counted.
         """
-    def interleave(self, b: Any) -> Any:
-        """Not available yet: joining and splitting tiles."""
-    def join(self, b: Any) -> Any:
-        """Not available yet: joining and splitting tiles."""
     def log(self) -> Any:
         """Natural logarithm."""
     def log2(self) -> Any:
@@ -498,7 +494,9 @@ def make_tensor_descriptor(base: Any, shape: Any, strides: Any, block_shape: Any
     """
 
 def map_elementwise(scalar_fn: Any, *args: Any, pack: Any=...) -> Any:
-    """Not available yet: functions of your own on each element."""
+    """A `@jit` function applied to each element of tensors that broadcast, or to elements at one place of several. It has no
+    branches or loops on elements (`tl.where` chooses); what it returns has the shape of the tensors.
+    """
 
 def max(input: Any, axis: Any=..., return_indices: Any=..., return_indices_tie_break_left: Any=..., keep_dims: Any=...) -> Any:
     """The largest element along an axis, or of all; with its position if asked, the first one of equal elements, or the last
