@@ -404,6 +404,66 @@ fn reductions_with_control_flow_calls_and_captures() {
 }
 
 #[test]
+fn scans_of_lines_that_are_no_power_of_two() {
+    let scan = |reverse: bool| {
+        kernel(
+            "%in: *int32, %sums: *int32, %first: *int32, %most: *int32",
+            &format!(
+                "load %v from %in: int32[7]
+                 %a = scan %v {{axis = 0, reverse = {reverse}}} (%x: int32, %y: int32) {{
+                 %z = add %x, %y : int32
+                 yield_values %z
+                 }} : int32[7]
+                 store %a to %sums: int32[7]
+                 %b = scan %v {{axis = 0, reverse = {reverse}}} (%x: int32, %y: int32) {{
+                 yield_values %x
+                 }} : int32[7]
+                 store %b to %first: int32[7]
+                 %c = scan %v {{axis = 0, reverse = {reverse}}} (%x: int32, %y: int32) {{
+                 %l = lt %x, %y : int1
+                 %z = if_else %l () {{
+                 yield_values %y
+                 }} () {{
+                 yield_values %x
+                 }} : int32
+                 yield_values %z
+                 }} : int32[7]
+                 store %c to %most: int32[7]"
+            ),
+        )
+    };
+    let check = |reverse: bool, expected: [[i32; 7]; 3]| {
+        let mut args = [i32s(&[3, 1, 4, 1, 5, 9, 2]), i32s(&[0; 7]), i32s(&[0; 7]), i32s(&[0; 7])];
+        run(&scan(reverse), [1, 1, 1], &mut args);
+        for (arg, expected) in args[1..].iter().zip(expected) {
+            assert_eq!(arg.as_i32(), expected);
+        }
+    };
+    check(false, [[3, 4, 8, 9, 14, 23, 25], [3; 7], [3, 3, 4, 4, 5, 9, 9]]);
+    check(true, [[25, 22, 21, 17, 16, 11, 2], [2; 7], [9, 9, 9, 9, 9, 9, 2]]);
+}
+
+#[test]
+fn exchanges_and_counts() {
+    let text = kernel(
+        "%in: *int32, %merged: *int32, %moved: *int32, %counts: *int32",
+        "load %v from %in: int32[8]
+         %a = bitonic %v {axis = 0, high = 1, low = 0, block = 2, descending = false} : int32[8]
+         store %a to %merged: int32[8]
+         %b = butterfly %v {axis = 0, mask = 5} : int32[8]
+         store %b to %moved: int32[8]
+         %c = histogram %v {bins = 4} : int32[4]
+         store %c to %counts: int32[4]",
+    );
+    let mut args = [i32s(&[3, 1, 4, 9, 7, 5, -1, 3]), i32s(&[0; 8]), i32s(&[0; 8]), i32s(&[0; 4])];
+    run(&text, [1, 1, 1], &mut args);
+    // Blocks of four, the second one downwards.
+    assert_eq!(args[1].as_i32(), [1, 3, 4, 9, 7, 5, 3, -1]);
+    assert_eq!(args[2].as_i32(), [5, 7, 3, -1, 1, 3, 9, 4]);
+    assert_eq!(args[3].as_i32(), [0, 1, 0, 2]);
+}
+
+#[test]
 fn loops() {
     // Counts down by 3, swaps two carried values each time, and sums.
     let text = kernel(

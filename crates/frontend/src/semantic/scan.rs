@@ -71,7 +71,7 @@ pub(super) fn butterfly<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> 
 /// `_bitonic(x, axis, stage, descending)`.
 pub(super) fn bitonic<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (tile, _, axis) = line(c, a)?;
-    let high = u32::try_from(a.int(c, 2)?).unwrap_or(u32::MAX - 1);
+    let high = u32::try_from(a.int(c, 2)?).unwrap_or(u32::MAX).min(u32::MAX - 1);
     let descending = a.flag(c, 3)?;
     let op = ir::Op::Bitonic { axis, high, low: 0, block: high + 1, descending };
     Ok(Operand::Tensor(c.builder().emit_one(op, smallvec![tile])?))

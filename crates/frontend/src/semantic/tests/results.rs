@@ -279,7 +279,7 @@ fn no_builtin_panics_on_strange_arguments() {
     };
     for entry in crate::semantic::language_entries() {
         let Some(LanguageItem::Builtin(spec)) = language(entry.path) else { continue };
-        if spec.name == "reduce" {
+        if matches!(spec.name, "reduce" | "associative_scan") {
             continue;
         }
         let mut f = Fixture::new();
