@@ -216,7 +216,8 @@ impl Generator {
             }
         };
         // The type may not be one that the op takes.
-        self.pool.extend(self.pure(op, &[tile]));
+        let results = self.pure(op, &[tile]);
+        self.pool.extend(results);
     }
 
     /// A function to reduce a tile by: a sum of floats only where it is exact.
