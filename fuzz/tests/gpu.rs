@@ -167,7 +167,11 @@ fn kernels_have_every_op_and_function_and_element_type() {
         }
     }
     let is_exact = |function: &&ElementwiseFn| function.info().accuracy == Accuracy::Exact;
-    let missing: Vec<_> = OPS.iter().map(|op| op.name).filter(|name| !ops.contains(name)).collect();
+    // Text of a target, or what no two devices answer alike.
+    let is_apart =
+        |name: &&str| ["inline_asm", "volatile_asm", "print", "machine", "dependency"].contains(name);
+    let missing: Vec<_> =
+        OPS.iter().map(|op| op.name).filter(|name| !ops.contains(name) && !is_apart(name)).collect();
     assert!(missing.is_empty(), "no kernel has {missing:?}");
     let missing: Vec<_> =
         ElementwiseFn::ALL.iter().filter(is_exact).filter(|f| !functions.contains(f)).collect();

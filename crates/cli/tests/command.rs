@@ -122,7 +122,7 @@ fn mistakes_end_in_one_diagnostic() {
         (&["compile", &path.display().to_string()], 1, "error[TW0110]"),
         (&["compile", &format!("{}::cpoy", path.display())], 1, "did you mean 'copy'?"),
         (&["compile", &copy, "-s", "*fp32"], 1, "error[TW0101]"),
-        (&["compile", &copy, "-s", "*fp32,*fp32,i32,12"], 1, "error[TW0006]"),
+        (&["compile", &copy, "-s", "*fp32,*fp32,i32,-12"], 1, "error[TW0006]"),
         (&["compile", &copy, "-s", "*fp32,*fp32,what"], 1, "error[TW0105]"),
         (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "num_warp=4"], 1, "error[TW0102]"),
         (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "nonsense=1"], 1, "num_stages, num_warps"),

@@ -502,7 +502,7 @@ def k(x_ptr, n):
             12 |     x = tl.sum(x_ptr + a, axis=0)
                |         ^^^^^^^^^^^^^^^^^^^^^^^^^ in this call of sum
                |
-               = note: in sum of the library, at tilewright/lib/standard.py:93:14: return a + b
+               = note: in sum of the library, at tilewright/lib/standard.py:101:14: return a + b
                = note: a: this is *fp32
                = note: b: this is *fp32
                = help: add an integer offset, counted in elements, to one pointer
@@ -517,7 +517,7 @@ def k(x_ptr, n):
                |         -------------------------- called from here
                |
                = note: expected an axis from -1 to 0
-               = note: in softmax of the library, at tilewright/lib/standard.py:192:66: return tl.reduce(input.to(_extremum_dtype(input.dtype)), axis, combine, keep_dims=keep_dims)
+               = note: in softmax of the library, at tilewright/lib/standard.py:200:66: return tl.reduce(input.to(_extremum_dtype(input.dtype)), axis, combine, keep_dims=keep_dims)
                = note: axis: this is 3
         "#]],
     );

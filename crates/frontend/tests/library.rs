@@ -104,7 +104,11 @@ fn every_function_of_libdevice_lowers() {
             continue;
         }
         let arguments = entry.signature.matches(',').count() + 1;
-        let call = format!("libdevice.{name}({})", vec!["x"; arguments].join(", "));
+        let call = match name {
+            "ldexp" | "scalbn" => format!("libdevice.{name}(x, 3)"),
+            "jn" | "yn" => format!("libdevice.{name}(3, x)"),
+            _ => format!("libdevice.{name}({})", vec!["x"; arguments].join(", ")),
+        };
         for dtype in floats {
             let dtype = match name {
                 "int_as_float" => "int32",
@@ -116,7 +120,9 @@ fn every_function_of_libdevice_lowers() {
                 _ if name.starts_with("ull2") => "uint64",
                 "uint_as_float" => "uint32",
                 "longlong_as_double" => "int64",
-                "mulhi" => "int32",
+                "mulhi" | "brev" | "byte_perm" | "clz" | "ffs" | "hadd" | "hiloint2double" | "mul24" | "popc"
+                | "rhadd" | "sad" => "int32",
+                "rcp64h" => "fp64",
                 "float_as_int" | "float_as_uint" => "fp32",
                 "double_as_longlong" => "fp64",
                 _ => dtype,

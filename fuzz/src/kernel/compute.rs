@@ -201,11 +201,16 @@ impl Generator {
     /// Elements of a line that change places, or are counted.
     pub(super) fn exchange(&mut self) {
         let is_tile = |this: &Self, value| !this.ty(value).is_scalar() && this.ty(value).dtype().is_some();
-        let Some(tile) = self.find(is_tile) else { return };
+        let choice = self.random.below(3);
+        let is_wide = |this: &Self, value| {
+            is_tile(this, value) && matches!(this.ty(value).dtype(), Some(Dtype::I32 | Dtype::I64))
+        };
+        let found = if choice == 2 { self.find(is_wide) } else { self.find(is_tile) };
+        let Some(tile) = found else { return };
         let ty = self.ty(tile);
         let axis = self.random.below(ty.rank());
         let extent = ty.shape[axis];
-        let op = match self.random.below(3) {
+        let op = match choice {
             0 => Op::Histogram { bins: 1 << self.random.below(6) },
             1 => Op::Butterfly { axis: axis as u32, mask: self.random.below(extent as usize) as u32 },
             _ => {

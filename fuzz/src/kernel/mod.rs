@@ -235,7 +235,7 @@ impl Generator {
                 7 => self.pointer(),
                 8..=10 => self.shape(),
                 11 => self.cast(),
-                12 if self.random.chance(3) => self.exchange(),
+                12 if self.random.chance(2) => self.exchange(),
                 12 => self.reduce(),
                 13 => self.dot(),
                 14..=16 => self.control(),

@@ -34,7 +34,7 @@ def clz(arg0):
     """How many bits of a 32- or 64-bit integer are zero above the highest one that is set; int32."""
     x = arg0.to(_bits_of(arg0.dtype), bitcast=True)
     # Every bit below the highest.
-    for step in tl.static_range(arg0.dtype.primitive_bitwidth.bit_length() - 1):
+    for step in tl.static_range(5 if arg0.dtype.primitive_bitwidth == 32 else 6):
         x = x | (x >> (1 << step))
     return popc(~x)
 
@@ -52,7 +52,7 @@ def brev(arg0):
     """A 32- or 64-bit integer with its bits in reverse order."""
     width: tl.constexpr = arg0.dtype.primitive_bitwidth
     x = arg0.to(_bits_of(arg0.dtype), bitcast=True)
-    for step in tl.static_range(width.bit_length() - 1):
+    for step in tl.static_range(5 if width == 32 else 6):
         half: tl.constexpr = 1 << step
         low: tl.constexpr = _every(width, (1 << half) - 1, 2 * half)
         x = ((x >> half) & low) | ((x & low) << half)

@@ -74,7 +74,7 @@ fn instructions_by_type_and_target() {
         (full, ["fp32", "fp32", "fp32"], "tf32", "sm_80", "m16n8k8 fp32 fp32 fp32"),
         (full, ["fp32", "fp32", "fp32"], "tf32", "sm_75", "fma fp32 fp32 fp32"),
         (full, ["fp32", "fp32", "fp32"], "ieee", "sm_90", "fma fp32 fp32 fp32"),
-        (full, ["fp64", "fp64", "fp64"], "ieee", "sm_90", "fma fp64 fp64 fp64"),
+        (full, ["fp64", "fp64", "fp64"], "ieee", "sm_90", "m8n8k4 fp64 fp64 fp64"),
         (full, ["int8", "int8", "int32"], "tf32", "sm_80", "m16n8k32 int8 int8 int32"),
         (full, ["uint8", "int8", "int32"], "tf32", "sm_75", "m8n8k16 uint8 int8 int32"),
         (full, ["fp8e4nv", "fp8e5", "fp32"], "tf32", "sm_89", "m16n8k32 fp8e4nv fp8e5 fp32"),
