@@ -201,16 +201,16 @@ def test_intervals_hold_the_median():
 
 
 def test_a_configuration_that_fails_is_reported_and_skipped(device):
-    bench = Bench(best=24)
-    # 24 is no power of two; a parameter that the kernel does not have is an error of the launch.
-    kernel = tuned(bench, (16, 24, Config({"BLOCK": 64, "NOTHING": 1})))
+    bench = Bench(best=0)
+    # No tile has 0 elements; a parameter that the kernel does not have is an error of the launch.
+    kernel = tuned(bench, (16, 0, Config({"BLOCK": 64, "NOTHING": 1})))
     x, o = arrays(50)
     with pytest.warns(
         errors.LaunchWarning, match=r"autotuning 'scale' skips 2 of 3 configurations"
     ) as caught:
         kernel[grid](x, o, 50)
     text = str(caught[0].message)
-    assert "BLOCK: 24, num_warps" in text
+    assert "BLOCK: 0, num_warps" in text
     assert "CompilationError: error[TW" in text
     assert caught[0].filename == __file__
     assert kernel.best_config.kwargs == {"BLOCK": 16}
@@ -238,12 +238,12 @@ def test_a_configuration_that_fails_when_it_runs_is_skipped(device):
 
 def test_when_all_fail(device):
     x, o = arrays(32)
-    kernel = tuned(Bench(), (24, 48))
-    with pytest.raises(errors.CompilationError, match="power of two"):
+    kernel = tuned(Bench(), (0, -16))
+    with pytest.raises(errors.CompilationError, match="TW0006"):
         kernel[grid](x, o, 32)
-    kernel = tuned(Bench(), (24, Config({"BLOCK": 16, "NOTHING": 1})))
+    kernel = tuned(Bench(), (0, Config({"BLOCK": 16, "NOTHING": 1})))
     with pytest.raises(
-        errors.AutotunerError, match=r"no configuration of 'scale' runs:\n  BLOCK: 24, .*\n  BLOCK: 16"
+        errors.AutotunerError, match=r"no configuration of 'scale' runs:\n  BLOCK: 0, .*\n  BLOCK: 16"
     ):
         kernel[grid](x, o, 32)
     # What the launch itself lacks is an error of the launch.
@@ -614,11 +614,11 @@ def test_the_only_one_is_not_timed(device, cache):
 def test_what_does_not_compile_is_remembered(device, cache):
     x, o = arrays(32)
     with pytest.warns(errors.LaunchWarning, match="skips 1 of 2"):
-        tuned(Bench(), (16, 24), cache_results=True)[grid](x, o, 32)
+        tuned(Bench(), (16, 0), cache_results=True)[grid](x, o, 32)
     bench = Bench()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tuned(bench, (16, 24), cache_results=True)[grid](x, o, 32)
+        tuned(bench, (16, 0), cache_results=True)[grid](x, o, 32)
     assert bench.timed == []
 
 
@@ -658,7 +658,7 @@ def test_libraries_may_look_inside(device, cache):
     assert kernel.do_bench.keywords == {"warmup": 1, "rep": 2}
     low, middle, high = sorted(kernel._bench(x, o, 50, config=kernel.configs[0], grid=(4,), warmup=False))
     assert 0 < low <= middle <= high < float("inf")
-    assert kernel._bench(x, o, 50, config=Config({"BLOCK": 24}), grid=(4,)) == [float("inf")] * 3
+    assert kernel._bench(x, o, 50, config=Config({"BLOCK": 0}), grid=(4,)) == [float("inf")] * 3
     with pytest.raises(KeyError, match="nothing"):
         kernel._bench(x, o, 50, config=Config({"BLOCK": 16, "nothing": 1}), grid=(4,))
 

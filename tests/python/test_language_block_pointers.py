@@ -397,10 +397,10 @@ MISTAKES = {
         ["`strides`", "1 item", "2"],
         "q = «tl.make_block_ptr»(x_ptr, (n, n), (n,), (0, 0), (16, 16), (1, 0))",
     ),
-    "block that is no power of two": (
+    "block without elements": (
         "TW0016",
-        ["12"],
-        "q = tl.make_block_ptr(x_ptr, (n, n), (n, 1), (0, 0), «(16, 12)», (1, 0))",
+        ["0"],
+        "q = tl.make_block_ptr(x_ptr, (n, n), (n, 1), (0, 0), «(16, 0)», (1, 0))",
     ),
     "offset that is no integer": (
         "TW0005",

@@ -111,7 +111,9 @@ def test_the_page_has_every_name_of_the_api():
     missing = [name for name in listed if name not in NAMES and name.removeprefix("random.") not in NAMES]
     missing += [f"tensor.{name}" for name in methods if name not in of_methods]
     missing += [f"libdevice.{name}" for name in libdevice if f"extra.libdevice.{name}" not in NAMES]
-    missing += [name for name in others if name not in last]
+    # The clock of AMD's GPUs, which there is no back end for; and what target_info has from elsewhere.
+    elsewhere = {"memrealtime", "constexpr_function"}
+    missing += [name for name in others if name not in last | elsewhere]
     assert missing == []
 
 

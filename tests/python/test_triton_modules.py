@@ -255,9 +255,9 @@ def test_asynchronous_compilation(device):
         handles[1][(1,)](o, 2, 16)
         np.testing.assert_array_equal(o, 2)
         with pytest.raises(errors.CompilationError), triton.AsyncCompileMode(pool):
-            fill.warmup(o, VALUE=1, BLOCK=24, grid=(1,))
+            fill.warmup(o, VALUE=1, BLOCK=-1, grid=(1,))
         with triton.AsyncCompileMode(pool, ignore_errors=True):
-            failed = fill.warmup(o, VALUE=1, BLOCK=24, grid=(1,))
+            failed = fill.warmup(o, VALUE=1, BLOCK=-1, grid=(1,))
         assert failed.result(ignore_errors=True) is None
     assert not isinstance(fill.warmup(o, VALUE=3, grid=(1,)), triton.FutureKernel)
 
