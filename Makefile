@@ -32,6 +32,10 @@ help: ## Show this list
 demo: $(VENV)/.extension ## Set up everything and run a vector addition on the CPU
 	$(BIN)/python examples/01_vector_add.py
 
+.PHONY: examples
+examples: $(VENV)/.test-tools $(VENV)/.extension ## Run every example, each of which compares itself with torch or numpy
+	for example in examples/*.py; do echo "$$example" && $(BIN)/python "$$example" || exit 1; done
+
 .PHONY: test
 test: lint test-rust miri test-python test-sim ## Set up everything and run every check: what CI runs
 

@@ -1,0 +1,15 @@
+"""Every example runs, and finds that its results are right: each compares itself with torch or numpy."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import ROOT
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example(example, run, device):
+    result = run(example)
+    assert result.code == 0, result.err
+    assert result.out
