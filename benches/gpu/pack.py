@@ -24,6 +24,10 @@ SOURCES = (
     "benches/gpu/*.py",
     "tests/kernels/*.md",
     "tests/python/*.py",
+    "tests/reference/*.md",
+    "tests/libraries/**/*.py",
+    "docs/differences-from-numpy.md",
+    "examples/*.py",
     # The table of functions, of which a test reads how far each may be off.
     "crates/ir/src/elementwise.rs",
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conftest import ON_GPU
 from helpers import module
 
 import tilewright
@@ -202,6 +203,7 @@ def test_an_offset_that_has_wrapped():
     assert "row.to(tl.int64) * stride" in text
 
 
+@pytest.mark.skipif(ON_GPU, reason="a GPU checks no access")
 def test_an_access_out_of_bounds_in_a_helper_shows_both_lines(device):
     with pytest.raises(Exception, match="out of bounds") as raised:
         module(WRAPS).kernel[(1,)](torch.zeros(128, device=device), 1000, 1000)

@@ -195,6 +195,9 @@ def test_knobs(monkeypatch):
         triton.knobs.runtime.debug = False
         assert os.environ["TRITON_DEBUG"] == "0"
     assert os.environ["TRITON_DEBUG"] == "1"
+    # What the scope's end has read is not what the environment says when the test is over.
+    monkeypatch.delenv("TRITON_DEBUG")
+    triton.knobs.refresh_knobs()
     assert triton.knobs.language.fp_fusion_enabled() is True
     assert triton.knobs.cache.dir.endswith("cache") or "TRITON_CACHE_DIR" in os.environ
     with pytest.raises(AttributeError, match="there is no knob 'nonsense'"):

@@ -7,11 +7,18 @@ import sys
 import numpy as np
 import pytest
 import torch
-from conftest import DEVICE, PROGRAMS
+from conftest import DEVICE, ON_GPU, PROGRAMS
 from helpers import module
 
 import tilewright as triton
 import tilewright.language as tl
+
+
+def printed(capfd):
+    """What kernels have printed: a GPU hands it over when the launch has ended."""
+    if ON_GPU:
+        torch.cuda.synchronize()
+    return capfd.readouterr()
 
 
 @triton.jit
@@ -49,7 +56,7 @@ def test_a_line_for_each_element(device, capfd):
     prints[(2,)](torch.tensor(x).to(device), torch.tensor(y).to(device), n, BLOCK=block)
     if device == "cuda":
         torch.cuda.synchronize()
-    found = capfd.readouterr().out.splitlines()
+    found = printed(capfd).out.splitlines()
     both = [line for pid in range(2) for line in expected(pid, x.tolist(), y.tolist(), n)]
     assert sorted(found) == sorted(both)
     if DEVICE == "cpu":
@@ -68,7 +75,7 @@ def test_every_type(dtype, device, capfd):
     ).k
     x = torch.tensor([0, 1, -2, 100]).to(device)
     kernel[(1,)](x)
-    out = sorted(capfd.readouterr().out.splitlines())
+    out = sorted(printed(capfd).out.splitlines())
     if dtype.startswith(("float", "bfloat")):
         values, texts = x.cpu().to(getattr(torch, dtype)), [f"{float(v):f}" for v in x]
         digits = values.element_size() * 2
@@ -100,9 +107,10 @@ def prints_in_loops(n):
 
 def test_in_control_flow(device, capfd):
     prints_in_loops[(1,)](5)
-    assert capfd.readouterr().out == "".join(f"pid (0, 0, 0) idx () in a helper: {v}\n" for v in (10, 30))
+    assert printed(capfd).out == "".join(f"pid (0, 0, 0) idx () in a helper: {v}\n" for v in (10, 30))
 
 
+@pytest.mark.skipif(ON_GPU, reason="a GPU prints when the launch has ended")
 def test_output_comes_in_order(device):
     text = (
         "import tilewright as triton, tilewright.language as tl, linecache\n"
@@ -122,7 +130,7 @@ def test_a_pointer_and_a_tuple(device, capfd):
     ).k
     x = torch.zeros(4).to(device)
     kernel[(1,)](x, 3)
-    out = capfd.readouterr().out.splitlines()
+    out = printed(capfd).out.splitlines()
     addresses = [f"pid (0, 0, 0) idx ({i}) p: {x.data_ptr() + 4 * i:#x}" for i in range(2)]
     assert sorted(out[:2]) == sorted(addresses)
     texts = ["(operand 0) 3", "(operand 1) 4", "(operand 2) 2.500000"]

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from conftest import ON_GPU
 
 import tilewright as triton
 import tilewright.language as tl
@@ -115,6 +116,7 @@ def test_failures_are_findings(kind, code, text):
         assert finding.hint == "use `tl.exp`, or decorate the function with @triton.jit if it is yours"
 
 
+@pytest.mark.skipif(ON_GPU, reason="its arrays are the host's")
 def test_types_as_arguments_and_functions_as_values(device, module):
     k = module(
         """

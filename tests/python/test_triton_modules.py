@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from conftest import ON_GPU
 
 import tilewright as triton
 import tilewright.language as tl
@@ -241,6 +242,7 @@ def test_allocators():
     assert not _allocation.has_profile_allocator()
 
 
+@pytest.mark.skipif(ON_GPU, reason="its arrays are the host's")
 def test_asynchronous_compilation(device):
     o = np.zeros(16, np.float32)
     with ThreadPoolExecutor(2) as pool:
