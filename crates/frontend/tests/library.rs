@@ -120,11 +120,10 @@ fn every_function_of_libdevice_lowers() {
                 _ if name.starts_with("ull2") => "uint64",
                 "uint_as_float" => "uint32",
                 "longlong_as_double" => "int64",
-                "mulhi" | "brev" | "byte_perm" | "clz" | "ffs" | "hadd" | "hiloint2double" | "mul24" | "popc"
-                | "rhadd" | "sad" => "int32",
-                "rcp64h" => "fp64",
+                "mulhi" | "brev" | "byte_perm" | "clz" | "ffs" | "hadd" | "hiloint2double" | "mul24"
+                | "popc" | "rhadd" | "sad" => "int32",
                 "float_as_int" | "float_as_uint" => "fp32",
-                "double_as_longlong" => "fp64",
+                "double_as_longlong" | "rcp64h" => "fp64",
                 _ => dtype,
             };
             let found = type_of(&call, dtype, "[8]");

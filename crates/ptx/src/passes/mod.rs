@@ -1,4 +1,4 @@
-//! Optimisations of the code of one thread: passes from a listing to a listing, one file each. [`PASSES`] is the order.
+//! Optimisations of the code of one thread: passes from a listing to a listing, one file each. `PASSES` is the order.
 //!
 //! `lower` writes down what each op asks for, again and again; what is the same, what does not change in a loop, what is an
 //! offset of an address and what nobody reads is found here. `regions.rs` says which statements run together, `effects.rs` what
