@@ -227,3 +227,18 @@ def test_atomics_leave_the_padding_out(device):
     np.add.at(wanted, np.arange(23) % 7, np.arange(1, 24))
     assert_same(to_host(sums), wanted, "sums")
     assert_same(to_host(old), ((np.arange(32) > 2) & (np.arange(32) < 23)).astype(np.int32), "marks")
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_histogram_leaves_the_padding_out(masked, device):
+    kernel = module(
+        "@triton.jit\ndef k(x_ptr, o_ptr, N: tl.constexpr, BINS: tl.constexpr, MASKED: tl.constexpr):\n"
+        "    i = tl.arange(0, N)\n    x = tl.load(x_ptr + i)\n"
+        "    counts = tl.histogram(x, BINS, i % 2 == 0) if MASKED else tl.histogram(x, BINS)\n"
+        "    tl.store(o_ptr + tl.arange(0, BINS), counts)\n"
+    ).k
+    x = np.random.default_rng(1).integers(0, 8, 100).astype(np.int32)
+    out = torch.zeros(6, dtype=torch.int32, device=device)
+    kernel[(1,)](torch.from_numpy(x).to(device), out, 100, 6, masked)
+    counted = x[::2] if masked else x
+    np.testing.assert_array_equal(out.cpu().numpy(), np.bincount(counted, minlength=8)[:6])

@@ -56,7 +56,7 @@ fn is_needed(function: &Function) -> bool {
 /// Which operand of an access or a check is its mask, if it can have one. Of others the padding is refused.
 pub fn mask_place(op: &Op) -> Option<usize> {
     match op {
-        Op::Load { .. } | Op::Assert { .. } | Op::AtomicLoad { .. } => Some(1),
+        Op::Load { .. } | Op::Assert { .. } | Op::AtomicLoad { .. } | Op::Histogram { .. } => Some(1),
         Op::Store { .. } | Op::AtomicRmw { .. } | Op::AtomicStore { .. } => Some(2),
         // tidy: wildcard because no other op has a mask
         _ => None,

@@ -14,7 +14,15 @@ use super::{Pad, padded};
 impl Pad<'_> {
     pub(super) fn reduce(&mut self, inst: Inst) {
         let data = self.function.insts[inst].clone();
-        let Op::Reduce { axis } = data.op else { return self.out.push(inst) };
+        let axis = match data.op {
+            Op::Reduce { axis } => axis,
+            Op::Histogram { bins } => {
+                self.function.insts[inst].op = Op::Histogram { bins: bins.next_power_of_two() };
+                return self.access(inst);
+            }
+            // tidy: wildcard because no other op of the family combines elements
+            _ => return self.out.push(inst),
+        };
         match self.reduced_tiles(&data, axis as usize) {
             Some((operands, valid)) => self.without_padding(inst, &data, operands, valid),
             None => self.out.push(inst),
