@@ -42,8 +42,8 @@ def gate_kernel(
 def gate(logits: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The weights and the experts of each token."""
     tokens, experts = logits.shape
-    weights = torch.empty(tokens, k, dtype=torch.float32)
-    chosen = torch.empty(tokens, k, dtype=torch.int32)
+    weights = torch.empty(tokens, k, dtype=torch.float32, device=logits.device)
+    chosen = torch.empty(tokens, k, dtype=torch.int32, device=logits.device)
     gate_kernel[(triton.cdiv(tokens, 16),)](logits, weights, chosen, tokens, TOKENS=16, EXPERTS=experts, K=k)
     return weights, chosen
 
@@ -51,7 +51,8 @@ def gate(logits: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
 def main() -> None:
     """Gate 1,000 tokens among 64 experts and compare with torch."""
     torch.manual_seed(0)
-    logits = torch.randn(1_000, 64)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    logits = torch.randn(1_000, 64, device=device)
     weights, experts = gate(logits, 8)
     values, expected = torch.topk(logits, 8)
     print("experts of the first token:", experts[0].tolist())

@@ -45,7 +45,7 @@ def radix_sort(keys: torch.Tensor) -> torch.Tensor:
     """The keys, int32 and not negative, in ascending order."""
     block, digits, n_keys = 256, 1 << BITS, keys.numel()
     grid = (triton.cdiv(n_keys, block),)
-    counts = torch.empty(digits * grid[0], dtype=torch.int32)
+    counts = torch.empty(digits * grid[0], dtype=torch.int32, device=keys.device)
     keys, other = keys.clone(), torch.empty_like(keys)
     for shift in range(0, 32, BITS):
         count_kernel[grid](keys, counts, n_keys, shift, BLOCK=block, DIGITS=digits)
@@ -58,7 +58,8 @@ def radix_sort(keys: torch.Tensor) -> torch.Tensor:
 def main() -> None:
     """Sort 10,000 keys and compare with torch."""
     torch.manual_seed(0)
-    keys = torch.randint(0, 2**31 - 1, (10_000,), dtype=torch.int32)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    keys = torch.randint(0, 2**31 - 1, (10_000,), dtype=torch.int32, device=device)
     found = radix_sort(keys)
     expected = torch.sort(keys).values
     print("tilewright:", found)

@@ -50,7 +50,7 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor
 def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
     """The same, step by step, in double precision."""
     q, k, v, g = (x.double() for x in (q, k, v, g))
-    state = torch.zeros(q.shape[0], q.shape[2], v.shape[2], dtype=torch.float64)
+    state = torch.zeros(q.shape[0], q.shape[2], v.shape[2], dtype=torch.float64, device=q.device)
     outputs = []
     for t in range(q.shape[1]):
         state = state * torch.exp(g[:, t, None, None]) + k[:, t, :, None] * v[:, t, None, :]
@@ -61,8 +61,9 @@ def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor
 def main() -> None:
     """Four heads of 256 steps, compared with the recurrence."""
     torch.manual_seed(0)
-    q, k, v = torch.randn(4, 256, 32), torch.randn(4, 256, 32), torch.randn(4, 256, 64)
-    g = -torch.rand(4, 256) * 0.2
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    q, k, v = (torch.randn(4, 256, width, device=device) for width in (32, 32, 64))
+    g = -torch.rand(4, 256, device=device) * 0.2
     found, expected = attention(q, k, v, g), reference(q, k, v, g)
     print("largest difference:", (found - expected).abs().max().item(), "of", expected.abs().max().item())
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)

@@ -19,13 +19,13 @@ SIDES = (TORCH, TRITON, TILEWRIGHT)
 """In the order of the table. The first has no kernels."""
 
 
-def load(package: str) -> ModuleType:
+def load(package: str, kernels: Path = KERNELS) -> ModuleType:
     """The module of kernels whose `import triton` was `package`; both can be loaded in one process.
 
     `install_as_triton` is for one implementation a process, so only this one module sees the other name.
     """
     with _imported_as_triton(package):
-        spec = importlib.util.spec_from_file_location(f"kernels_of_{package}", KERNELS)
+        spec = importlib.util.spec_from_file_location(f"{kernels.stem}_of_{package}", kernels)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
