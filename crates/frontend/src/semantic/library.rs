@@ -85,7 +85,7 @@ fn describe(file: &'static LibraryFile, start: usize) -> Option<Scanned> {
     Some(Scanned {
         function: LibraryFunction { file: file.name, text: file.text, function: name },
         path: format!("{}{name}", file.prefix),
-        signature: &text[..signature.len() + 1],
+        signature: &text[..=signature.len()],
         doc: doc.map_or_else(String::new, |(doc, _)| doc.to_string()),
         is_method: decorators.into_iter().any(|line| line.contains("._tensor_member_fn")),
     })
