@@ -1,6 +1,6 @@
-"""Registers, spills and instructions of kernels beside the official compiler: ``python static_figures.py`` in `benches`.
+"""Registers, spills and instructions beside the official compiler: ``python static_figures.py`` in `benches`.
 
-Needs no GPU: both write PTX for `sm_90a`, and one assembler, that of the official triton's package, judges both. Each line
+Needs no GPU: both write PTX for `sm_90a`, and one assembler, that of the official triton's package, judges both. A line
 is a kernel with its figures, ours and theirs; behind each family are the geometric means of the ratios ours / theirs.
 Less is better.
 """
@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel with the types of its arguments: `*fp16:16` is a pointer to fp16 whose address 16 divides, 1024 a constant."""
+    """A kernel and the types of its arguments: `*fp16:16` is a pointer that 16 divides, 1024 a constant."""
 
     family: str
     file: str
