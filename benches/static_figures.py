@@ -8,6 +8,7 @@ Less is better.
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import math
 import re
@@ -22,6 +23,7 @@ from typing import Any
 from gpu.sides import TILEWRIGHT, TRITON, load
 
 HERE = Path(__file__).resolve().parent
+CONSTANT = re.compile(r"-?\d+|'\w+'")
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Kernel:
     num_stages: int = 1
 
     def __str__(self) -> str:
-        constants = [word for word in self.arguments.split(",") if re.fullmatch(r"-?\d+", word)]
+        constants = [word for word in self.arguments.split(",") if CONSTANT.fullmatch(word)]
         dtypes = [word for word in self.arguments.split(",") if word.startswith("*")][:1]
         return f"{self.name} {' '.join(dtypes).removesuffix(':16')} {'x'.join(constants)}"
 
@@ -114,6 +116,90 @@ KERNELS = [
         )
         for n, head, w in ((64, 64, 4), (64, 128, 8))
     ),
+    Kernel("others", "04_dropout", "dropout_kernel", "*fp16:16,*fp16:16,i32:16,fp32,i32,1024"),
+    Kernel("others", "11_gated_activations", "forward_kernel", "*bf16:16,*bf16:16,i32:16,'swiglu',1024"),
+    Kernel(
+        "others", "11_gated_activations", "backward_kernel", "*bf16:16,*bf16:16,*bf16:16,i32:16,'geglu',1024"
+    ),
+    Kernel(
+        "others",
+        "13_rotary_embedding",
+        "rotate_kernel",
+        "*bf16:16,*bf16:16,*bf16:16,*bf16:16,i32:16,i32:16,i32:16,i32:16,i32:16,i32:16,0,32,64",
+    ),
+    Kernel(
+        "reductions",
+        "10_rms_norm",
+        "forward_kernel",
+        "*bf16:16,*bf16:16,*bf16:16,*fp32:16,i32:16,fp32,4096",
+        8,
+    ),
+    Kernel(
+        "reductions",
+        "10_rms_norm",
+        "backward_kernel",
+        "*bf16:16,*bf16:16,*bf16:16,*fp32:16,*bf16:16,*fp32:16,i32,i32:16,4096",
+        num_warps=8,
+    ),
+    Kernel(
+        "reductions",
+        "14_cross_entropy",
+        "loss_and_gradient",
+        "*bf16:16,*i64:16,*fp32:16,fp32,i32,i32:16,-100,4096",
+    ),
+    Kernel("reductions", "12_layer_norm_backward", "sum_of_parts", "*fp32:16,*fp16:16,i32,i32:16,32,128"),
+    Kernel(
+        "reductions",
+        "30_single_pass_scan",
+        "scan",
+        "*fp32:16,*fp32:16,*i32:16,*i32:16,*fp32:16,*fp32:16,i32,1024",
+    ),
+    Kernel("reductions", "32_top_k_gating", "gate_kernel", "*fp32:16,*fp32:16,*i32:16,i32,16,64,4"),
+    *(
+        Kernel(
+            "products",
+            "40_attention",
+            name,
+            f"{pointers},i32:16,fp32,{causal},{queries},{keys},{width}",
+            warps,
+            2,
+        )
+        for width, warps in ((64, 4), (128, 8))
+        for causal in (0, 1)
+        for name, pointers, queries, keys in (
+            ("forward_kernel", "*fp16:16,*fp16:16,*fp16:16,*fp16:16,*fp32:16", 128, 64),
+            ("dk_dv_kernel", ",".join(["*fp16:16"] * 4 + ["*fp32:16"] * 2 + ["*fp16:16"] * 2), 64, 128),
+            ("dq_kernel", ",".join(["*fp16:16"] * 4 + ["*fp32:16"] * 2 + ["*fp16:16"]), 128, 64),
+        )
+    ),
+    Kernel(
+        "products",
+        "25_int4_weights",
+        "int4_kernel",
+        "*fp16:16,*i32:16,*fp16:16,*fp16:16,*fp16:16,i32,i32:16,i32:16,128,16,128,128",
+        num_stages=3,
+    ),
+    Kernel(
+        "products",
+        "41_paged_decode_attention",
+        "part_kernel",
+        "*fp16:16,*fp16:16,*fp16:16,*i32:16,*i32:16,*fp32:16,*fp32:16,i32,i32,fp32,8,16,64,128",
+        num_stages=2,
+    ),
+    Kernel(
+        "products",
+        "42_chunked_linear_attention",
+        "attention_kernel",
+        "*fp32:16,*fp32:16,*fp32:16,*fp32:16,*fp32:16,i32:16,64,64,64",
+    ),
+    Kernel(
+        "products",
+        "24_stream_k_matmul",
+        "stream_k_kernel",
+        "*fp16:16,*fp16:16,*fp32:16,i32:16,i32:16,i32:16,128,128,64",
+        8,
+        3,
+    ),
 ]
 
 
@@ -156,15 +242,15 @@ def compiler(package: str) -> Callable[[Kernel], str]:
 
     def compile_kernel(kernel: Kernel) -> str:
         if kernel.file not in modules:
-            modules[kernel.file] = load(package, HERE / f"{kernel.file}.py")
+            modules[kernel.file] = load(package, next(HERE.parent.glob(f"*/{kernel.file}.py")))
         function = getattr(modules[kernel.file], kernel.name)
         types, constants, attributes = {}, {}, {}
         for place, (name, word) in enumerate(
             zip(function.arg_names, kernel.arguments.split(","), strict=True)
         ):
             dtype, _, divisor = word.partition(":")
-            if re.fullmatch(r"-?\d+", dtype):
-                dtype, constants[(place,)] = "constexpr", int(dtype)
+            if CONSTANT.fullmatch(dtype):
+                dtype, constants[(place,)] = "constexpr", ast.literal_eval(dtype)
             elif divisor:
                 attributes[(place,)] = [["tt.divisibility", int(divisor)]]
             types[name] = dtype
