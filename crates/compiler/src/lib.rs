@@ -13,6 +13,7 @@ mod ast;
 mod compiled;
 mod gpu_text;
 mod inline_asm;
+mod operation;
 mod stage;
 mod target;
 
@@ -21,6 +22,7 @@ pub use tilewright_gpu::language::{LaunchInteger, LaunchProduct, SwizzleMode, Te
 
 pub use compiled::{CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources};
 pub use gpu_text::compile_gpu_text;
+pub use operation::{CompiledOperation, compile_operation, locate};
 pub use stage::{DumpHook, Stage};
 pub use target::Target;
 

@@ -143,8 +143,9 @@ impl Buffers {
                 neighbours[*inst].iter().filter_map(|other| ranges[*other]).collect();
             taken.sort_unstable();
             let bytes = u64::from(*bytes);
-            let most = if self.asynchronous.contains(*inst) { SWIZZLED_LINES } else { LINE };
-            let alignment = bytes.next_power_of_two().clamp(ALIGNMENT, most);
+            let is_asynchronous = self.asynchronous.contains(*inst);
+            let (least, most) = if is_asynchronous { (LINE, SWIZZLED_LINES) } else { (ALIGNMENT, LINE) };
+            let alignment = bytes.next_power_of_two().clamp(least, most);
             let mut start = 0;
             for (from, to) in taken {
                 if start + bytes <= from {

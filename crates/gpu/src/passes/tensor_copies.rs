@@ -8,13 +8,20 @@
 //! %b = alloc ; local_store %b, %x                     %b = take %r
 //! … ; dealloc %b                                      … ; release %b
 //! ```
-//! A ring of one slot takes the place of the buffer. The box and the swizzle of a tensor map are those of the buffers; what no
+//! A ring of one slot takes the place of the buffer. A slot that copies of threads fill is filled by a tensor copy as well:
+//!
+//! ```text
+//! copy_async %e, %p, %m and splat %c           ──>    tensor_fill %e, %map, %i if %c else -2^31, %j
+//! ```
+//! What is not to be copied, the condition being false, is a box outside of the tensor, which is zeros. The box and the swizzle of a tensor map are those of the buffers; what no
 //! copy needs is not passed to the kernel. Behind this pass there is no `tensor_box`.
 
 use cranelift_entity::SecondaryMap;
+use std::collections::BTreeMap;
+
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Definition, Inst, Value};
+use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, OpFamily, Value};
 
 use crate::box_layout::BoxLayout;
 use crate::language::{
@@ -29,9 +36,10 @@ pub fn use_tensor_copies(module: &mut Module) {
     let function = &mut functions[*entry];
     if header.target.features.has(Feature::Tma) {
         let mut pass = Pass { places: Places::new(function), header, function };
-        for store in pass.stores() {
+        for store in pass.of_op(|op| matches!(op, GpuOp::LocalStore {})) {
             pass.store(store);
         }
+        pass.rings();
     }
     erase_marks(function);
     remove_unused_maps(header, function);
@@ -72,34 +80,40 @@ struct Pass<'m> {
     places: Places,
 }
 
+/// A box of a tensor that goes to memory in boxes.
+struct Boxed {
+    mark: Inst,
+    /// The axis of the marked pointers that each axis of the memory is.
+    axes: SmallVec<[usize; 5]>,
+    shape: ir::Shape,
+    boxes: BoxLayout,
+}
+
 /// What was found: a load of a box that goes to a buffer.
 struct Found {
     load: Inst,
-    mark: Inst,
+    boxed: Boxed,
     alloc: Inst,
     store: Inst,
     dealloc: Inst,
     buffer: Buffer,
-    /// The axis of the load that each axis of the buffer is.
-    axes: SmallVec<[usize; 5]>,
-    boxes: BoxLayout,
     block: Block,
 }
 
 impl Pass<'_> {
-    fn stores(&self) -> Vec<Inst> {
-        let mut stores = Vec::new();
+    fn of_op(&self, is_it: fn(&GpuOp) -> bool) -> Vec<Inst> {
+        let mut found = Vec::new();
         self.function.walk(self.function.entry, &mut |inst| {
-            if matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::LocalStore {})) {
-                stores.push(inst);
+            if self.function.insts[inst].op.as_gpu().is_some_and(is_it) {
+                found.push(inst);
             }
         });
-        stores
+        found
     }
 
     fn store(&mut self, store: Inst) {
         if let Some(found) = self.find(store)
-            && let Some(map) = self.map(&found)
+            && let Some(map) = self.map(&found.boxed)
         {
             self.replace(&found, map);
         }
@@ -109,7 +123,7 @@ impl Pass<'_> {
     fn find(&self, store: Inst) -> Option<Found> {
         let function = &*self.function;
         let &[buffer, value] = &function.insts[store].operands[..] else { return None };
-        let (loaded, axes) = self.transposed(value)?;
+        let (loaded, axes) = self.transposed(value, true)?;
         let load = function.defining_inst(loaded)?;
         let Op::Gpu(GpuOp::Load { volatile: false, .. }) = function.insts[load].op else { return None };
         let mark = function.defining_inst(function.insts[load].operands[0])?;
@@ -136,34 +150,111 @@ impl Pass<'_> {
         let is_one_block = [load, alloc, dealloc].iter().all(|inst| self.places.blocks[*inst] == Some(block));
         let is_only_use = self.places.uses[loaded].len() == 1 && ty.slots == 1 && !self.is_in_role(block);
         let boxes = BoxLayout::of(self.header.layouts.get(ty.layout), element_bits(&ty.tile()))?;
-        (is_one_block && is_only_use).then_some(Found {
-            load,
-            mark,
-            alloc,
-            store,
-            dealloc,
-            buffer: ty,
-            axes,
-            boxes,
-            block,
-        })
+        let boxed = Boxed { mark, axes, shape: ty.shape.clone(), boxes };
+        let found = Found { load, boxed, alloc, store, dealloc, buffer: ty, block };
+        (is_one_block && is_only_use).then_some(found)
     }
 
-    /// What a tile is the transpose of, if nothing else uses the tiles between: a value, and which of its axes each axis is.
-    fn transposed(&self, mut value: Value) -> Option<(Value, SmallVec<[usize; 5]>)> {
+    /// What a tile is the transpose of, and which of its axes each axis is; with `only_use`, if nothing else uses the tiles between.
+    fn transposed(&self, mut value: Value, only_use: bool) -> Option<(Value, SmallVec<[usize; 5]>)> {
         let function = &*self.function;
         let rank = function.ty(value).as_registers()?.rank();
         let mut axes: SmallVec<[usize; 5]> = (0..rank).collect();
         while let Some(inst) = function.defining_inst(value)
             && let Op::Tile(ir::Op::Transpose { permutation }) = &function.insts[inst].op
         {
-            if self.places.uses[value].len() != 1 {
+            if only_use && self.places.uses[value].len() != 1 {
                 return None;
             }
             axes = axes.iter().map(|axis| permutation[*axis] as usize).collect();
             value = function.insts[inst].operands[0];
         }
         Some((value, axes))
+    }
+
+    /// Where a box begins, in the order of the axes of the memory.
+    fn coordinates(&self, boxed: &Boxed) -> SmallVec<[Value; 5]> {
+        let coordinates = &self.function.insts[boxed.mark].operands[2..];
+        let (own, of_tile) = coordinates.split_at(coordinates.len() - boxed.axes.len());
+        own.iter().copied().chain(boxed.axes.iter().map(|axis| of_tile[*axis])).collect()
+    }
+
+    /// Fills slots of rings by tensor copies, of a ring all or none.
+    fn rings(&mut self) {
+        let mut rings: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
+        for copy in self.of_op(|op| matches!(op, GpuOp::CopyAsync { .. })) {
+            let slot = self.function.insts[copy].operands[0];
+            if let Some(acquire) = self.function.defining_inst(slot)
+                && let Op::Gpu(GpuOp::Acquire {}) = self.function.insts[acquire].op
+            {
+                rings.entry(self.function.insts[acquire].operands[0]).or_default().push(copy);
+            }
+        }
+        for copies in rings.into_values() {
+            let Some(found) = copies.iter().map(|copy| self.fill(*copy)).collect::<Option<Vec<_>>>() else {
+                continue;
+            };
+            let Some(maps) = found.iter().map(|(boxed, _)| self.map(boxed)).collect::<Option<Vec<_>>>()
+            else {
+                continue;
+            };
+            for ((copy, (boxed, condition)), map) in copies.into_iter().zip(found).zip(maps) {
+                self.replace_copy(copy, &boxed, condition, map);
+            }
+        }
+    }
+
+    /// What box an asynchronous copy is of, and on what condition it is made.
+    fn fill(&self, copy: Inst) -> Option<(Boxed, Option<Value>)> {
+        let function = &*self.function;
+        let operands = &function.insts[copy].operands;
+        let slot = function.ty(operands[0]).as_memory()?;
+        let boxes = BoxLayout::of(self.header.layouts.get(slot.layout), element_bits(&slot.tile()))?;
+        let (pointer, axes) = self.transposed(operands[1], false)?;
+        let mark = function.defining_inst(pointer)?;
+        let Op::Gpu(GpuOp::TensorBox {}) = function.insts[mark].op else { return None };
+        let condition = operands.get(2).and_then(|mask| self.condition(*mask));
+        let fits =
+            slot.slot_bytes().is_multiple_of(boxes.alignment) && !self.is_in_role(self.places.blocks[copy]?);
+        fits.then(|| (Boxed { mark, axes, shape: slot.shape.clone(), boxes }, condition))
+    }
+
+    /// The scalar that a mask has besides that of the load.
+    fn condition(&self, mask: Value) -> Option<Value> {
+        let function = &*self.function;
+        let data = &function.insts[function.defining_inst(mask)?];
+        match &data.op {
+            Op::Tile(ir::Op::Splat { .. }) => Some(data.operands[0]),
+            Op::Tile(op) if op.family() == OpFamily::Shape => self.condition(data.operands[0]),
+            Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::And, .. }) => {
+                data.operands.iter().find_map(|operand| self.condition(*operand))
+            }
+            // tidy: wildcard because the rest is the mask of the load, which the box has
+            _ => None,
+        }
+    }
+
+    fn replace_copy(&mut self, copy: Inst, boxed: &Boxed, condition: Option<Value>, map: Value) {
+        let slot = self.function.insts[copy].operands[0];
+        let mut coordinates = self.coordinates(boxed);
+        let mut new: SmallVec<[Inst; 3]> = smallvec![];
+        if let Some(condition) = condition {
+            let int = self.function.ty(coordinates[0]).clone();
+            let value = ir::Literal::int(ir::Dtype::I32, i32::MIN.into());
+            let location = self.function.insts[copy].location;
+            let constant = ir::Op::Constant { value }.into();
+            let outside =
+                self.function.create_inst(constant, smallvec![], smallvec![], [int.clone()], location);
+            let place = self.function.insts[outside].results[0];
+            let op = GpuOp::Elementwise { function: ElementwiseFn::Select, equal_registers: 0 };
+            let chosen = self.create(op, smallvec![condition, coordinates[0], place], Some(int), copy);
+            coordinates[0] = self.function.insts[chosen].results[0];
+            new.extend([outside, chosen]);
+        }
+        let operands = [slot, map].into_iter().chain(coordinates).collect();
+        new.push(self.create(GpuOp::TensorFill {}, operands, None, copy));
+        let block = self.places.blocks[copy].expect("it is in a block");
+        self.exchange(block, copy, &new);
     }
 
     /// Whether a block is run by some warps alone, or decides whether a loop goes on.
@@ -180,16 +271,16 @@ impl Pass<'_> {
     }
 
     /// The parameter that is the tensor map for these boxes. The map has an axis for each of the tile, behind those of its own.
-    fn map(&mut self, found: &Found) -> Option<Value> {
+    fn map(&mut self, found: &Boxed) -> Option<Value> {
         let map = self.function.insts[found.mark].operands[1];
         let number = map_number(self.header, self.function, map)?;
         let plan = &self.header.tensor_maps[number];
-        let own = plan.strides.len().checked_sub(found.buffer.shape.len())?;
+        let own = plan.strides.len().checked_sub(found.shape.len())?;
         let plan = plan.transposed(&found.axes);
         if plan.strides[own + found.boxes.order[0]] != LaunchInteger::constant(1) {
             return None;
         }
-        let extents = std::iter::repeat_n(1, own).chain(found.boxes.extents(&found.buffer.shape)).collect();
+        let extents = std::iter::repeat_n(1, own).chain(found.boxes.extents(&found.shape)).collect();
         let copied = Some(TensorMapBox { extents, swizzle: found.boxes.swizzle });
         let entry = self.function.blocks[self.function.entry].parameters.clone();
         let first = entry.len() - self.header.tensor_maps.len();
@@ -235,10 +326,7 @@ impl Pass<'_> {
             self.create(GpuOp::Acquire {}, smallvec![ring], Some(Type::Empty(slot.clone())), found.load);
         let empty = self.function.insts[acquire].results[0];
         let mut operands: SmallVec<[Value; 4]> = smallvec![empty, map];
-        let coordinates = &self.function.insts[found.mark].operands[2..];
-        let (own, of_tile) = coordinates.split_at(coordinates.len() - found.axes.len());
-        operands.extend_from_slice(own);
-        operands.extend(found.axes.iter().map(|axis| of_tile[*axis]));
+        operands.extend(self.coordinates(&found.boxed));
         let fill = self.create(GpuOp::TensorFill {}, operands, None, found.load);
         let publish = self.create(GpuOp::Publish {}, smallvec![empty], None, found.load);
         let take = self.create(GpuOp::Take {}, smallvec![ring], Some(Type::Full(slot)), found.store);
