@@ -141,16 +141,16 @@ impl Pass<'_> {
                     | GpuOp::FmaDot { .. }
                     | GpuOp::Wgmma { .. },
                 ) => {}
-                // tidy: wildcard because anything else but the store may write to the buffer, or hand it on
-                _ if *user == store => {}
+                Op::Gpu(GpuOp::LocalStore {}) if *user == store => {}
+                // tidy: wildcard because anything else may write to the buffer, or hand it on
                 _ => return None,
             }
         }
         let (dealloc, block) = (dealloc?, self.places.blocks[store]?);
         let is_one_block = [load, alloc, dealloc].iter().all(|inst| self.places.blocks[*inst] == Some(block));
         let is_only_use = self.places.uses[loaded].len() == 1 && ty.slots == 1 && !self.is_in_role(block);
-        let boxes = BoxLayout::of(self.header.layouts.get(ty.layout), element_bits(&ty.tile()))?;
-        let boxed = Boxed { mark, axes, shape: ty.shape.clone(), boxes };
+        let layout = BoxLayout::of(self.header.layouts.get(ty.layout), element_bits(&ty.tile()))?;
+        let boxed = Boxed { mark, axes, shape: ty.shape.clone(), boxes: layout };
         let found = Found { load, boxed, alloc, store, dealloc, buffer: ty, block };
         (is_one_block && is_only_use).then_some(found)
     }
