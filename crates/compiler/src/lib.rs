@@ -13,12 +13,14 @@ mod ast;
 mod compiled;
 mod gpu_text;
 mod inline_asm;
+mod operation;
 mod stage;
 mod target;
 
 pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions_of, syntax_tree};
 pub use compiled::{CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources};
 pub use gpu_text::compile_gpu_text;
+pub use operation::{CompiledOperation, compile_operation, locate};
 pub use stage::{DumpHook, Stage};
 pub use target::Target;
 

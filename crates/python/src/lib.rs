@@ -7,6 +7,7 @@
 //! compiling ── host: what the free names of a kernel mean ──> objects (Python objects to values and back)
 //!              reads: whether they still mean that at a later launch
 //! compile, driver, tensor_map: what Triton offers below `kernel[grid]`: compiling for described types, device code by its number
+//! interpret: kernels whose body Python runs
 //! errors: diagnostics to exceptions
 //! ```
 //! The Python side (`python/tilewright`) holds what is not on the path of a launch: decorators, names, the commands.
@@ -22,6 +23,7 @@ mod errors;
 mod handle;
 mod hooks;
 mod host;
+mod interpret;
 mod kernel;
 mod launch;
 mod launcher;
@@ -71,6 +73,11 @@ mod _native {
     use crate::handle::CompiledKernel;
     #[pymodule_export]
     use crate::hooks::set_hooks;
+    #[pymodule_export]
+    use crate::interpret::{
+        InterpretHook, LanguageCall, Structure, Tensor, interpret_assign, interpret_boolean,
+        interpret_builtin, interpret_not, interpret_range, interpreted_program,
+    };
     #[pymodule_export]
     use crate::kernel::JitKernel;
     #[pymodule_export]

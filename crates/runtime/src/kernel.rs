@@ -203,14 +203,23 @@ impl Kernel {
         options: &Options,
         host: &mut dyn Host,
     ) -> Result<Handle, Error> {
-        let (parameters, device) = (&self.signature.parameters, self.device(arguments));
+        let device = self.device(arguments);
+        self.compile_on(device, self.classify(arguments, device)?, options, host)
+    }
+
+    /// What the compiler is told of the arguments of a launch on a device.
+    pub(crate) fn classify(&self, arguments: &[Value<'_>], device: Device) -> Result<Vec<Argument>, Error> {
+        let parameters = &self.signature.parameters;
+        if arguments.len() != parameters.len() {
+            return Err(self.signature.wrong_number(arguments.len()));
+        }
         let mut classified = Vec::with_capacity(parameters.len());
         for (index, (parameter, value)) in parameters.iter().zip(arguments).enumerate() {
             let argument =
                 argument(parameter, value, device).map_err(|misfit| self.misfit(index, misfit, device))?;
             classified.push(argument);
         }
-        self.compile_on(device, classified, options, host)
+        Ok(classified)
     }
 
     /// Compiles it for arguments that are described, not given, one for each parameter; the cache is left alone.
