@@ -195,6 +195,12 @@ impl GpuVisitor for Lowering<'_> {
         Ok(())
     }
 
+    fn tensor_box(&mut self, inst: Inst, pointer: Value, _: Value, _: &[Value]) -> Lowered {
+        let pointers = self.get(pointer);
+        self.set_result(inst, pointers);
+        Ok(())
+    }
+
     fn local_load(&mut self, inst: Inst, buffer: Value, matrix: &bool) -> Lowered {
         self.lower_local_load(inst, buffer, Loads::by_matrix(*matrix));
         Ok(())

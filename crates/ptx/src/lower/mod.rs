@@ -164,7 +164,12 @@ impl<'p> Lowering<'p> {
     /// Declares and loads the parameters.
     fn parameters(&mut self) {
         let entry = &self.kernel.blocks[self.kernel.entry];
+        let first_map = entry.parameters.len().saturating_sub(self.program.header.tensor_maps.len());
         for (index, &value) in entry.parameters.iter().enumerate() {
+            if index >= first_map {
+                self.tensor_map_parameter(index, value);
+                continue;
+            }
             let element = self.element(value);
             let name = format!("{}_param_{index}", self.kernel.name);
             let mut variable = Variable::scalar(name, StateSpace::Param, parameter_type(element));
