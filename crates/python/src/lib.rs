@@ -83,7 +83,7 @@ mod _native {
     #[pymodule_export]
     use crate::missing::Missing;
     #[pymodule_export]
-    use crate::names::{elementwise_functions, language_names};
+    use crate::names::{element_types, elementwise_functions, language_names, tile_ops};
     #[pymodule_export]
     use crate::tensor_map::{TensorMap, fill_tma_descriptor_im2col, fill_tma_descriptor_tiled};
     #[pymodule_export]

@@ -223,10 +223,11 @@ fn simulate(
     let mut launch = sim::Launch::new(name, grid, [code.threads, 1, 1], parameters, regions);
     launch.dynamic_shared_bytes = code.shared_bytes;
     let report = interruptible(module, launch, interrupt);
-    let report = report.map_err(|fault| from_fault(&fault, handle))?;
-    for text in &report.printed {
+    let printed = report.as_ref().map_or_else(|fault| &fault.printed, |report| &report.printed);
+    for text in printed {
         tilewright_base::output::print(text);
     }
+    let report = report.map_err(|fault| from_fault(&fault, handle))?;
     reports::add(report);
     Ok(())
 }

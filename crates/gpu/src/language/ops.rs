@@ -34,7 +34,7 @@ define_ops! {
         {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope, axis: u32, width: u32, everywhere: bool}
         regions 0 Write Atomic;
     /// As the op of tile IR, by the first of the threads that hold copies, as `atomic_rmw`.
-    AtomicCas atomic_cas (pointer, expected, value) []
+    AtomicCas atomic_cas (pointer, expected, value) [mask]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic;
     /// As the op of tile IR, by the first of the threads that hold copies, as `atomic_rmw`.
     AtomicLoad atomic_load (pointer) [mask]

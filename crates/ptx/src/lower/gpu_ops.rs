@@ -83,11 +83,12 @@ impl GpuVisitor for Lowering<'_> {
         pointer: Value,
         expected: Value,
         value: Value,
+        mask: Option<Value>,
         sem: &MemorySemantics,
         scope: &MemoryScope,
         _: &bool,
     ) -> Lowered {
-        self.lower_atomic_cas(inst, [pointer, expected, value], (*sem, *scope));
+        self.lower_atomic_cas(inst, [pointer, expected, value], mask, (*sem, *scope));
         Ok(())
     }
 

@@ -481,8 +481,15 @@ impl OpVisitor for Lowering<'_> {
         Ok(())
     }
 
-    fn print(&mut self, _inst: Inst, value: Option<Value>, prefix: &String, digits: &u32) -> Lowered {
-        self.lower_print(value, prefix, *digits);
+    fn print(
+        &mut self,
+        _inst: Inst,
+        value: Option<Value>,
+        prefix: &String,
+        digits: &u32,
+        extents: &IntList,
+    ) -> Lowered {
+        self.lower_print(value, prefix, *digits, extents);
         Ok(())
     }
 
@@ -589,6 +596,7 @@ impl OpVisitor for Lowering<'_> {
         _: Value,
         _: Value,
         _: Value,
+        _: Option<Value>,
         _: &MemorySemantics,
         _: &MemoryScope,
     ) -> Lowered {
