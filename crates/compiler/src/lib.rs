@@ -48,7 +48,7 @@ pub struct Job {
 pub struct CodegenOptions {
     /// Warps of a program; a CPU has none.
     pub num_warps: u32,
-    /// Stages of software pipelines. No backend follows it yet.
+    /// Stages of software pipelines; a CPU has none.
     pub num_stages: u32,
     /// Blocks in a cluster. No backend follows it yet.
     pub num_ctas: u32,
@@ -133,7 +133,7 @@ fn finish(
         Target::Gpu(target) => {
             let num_warps = job.codegen.num_warps;
             inline_asm::check(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
-            let mut program = tilewright_gpu::compile(&optimized, target, num_warps)
+            let mut program = tilewright_gpu::compile(&optimized, target, num_warps, job.codegen.num_stages)
                 .map_err(|diagnostic| failure(*diagnostic, &optimized))?;
             program.header.contraction = job.codegen.contraction;
             dump(Stage::Gpu, &|| tilewright_ir::print(&program, false));

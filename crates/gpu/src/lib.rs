@@ -50,12 +50,19 @@ pub fn assign_layouts(
     Ok(assign::assign_layouts(&module, target, num_warps))
 }
 
-/// The program of a kernel for a target and a number of warps, a power of two up to [`MOST_WARPS`].
+/// The program of a kernel for a target and a number of warps, a power of two up to [`MOST_WARPS`]; loops that do not say it
+/// themselves get pipelines of so many stages.
 ///
 /// # Errors
 /// What the GPU path cannot do, and what does not fit into shared memory.
-pub fn compile(module: &ir::Module, target: GpuTarget, num_warps: u32) -> Result<Module, Box<Diagnostic>> {
+pub fn compile(
+    module: &ir::Module,
+    target: GpuTarget,
+    num_warps: u32,
+    num_stages: u32,
+) -> Result<Module, Box<Diagnostic>> {
     let mut program = assign_layouts(module, target, num_warps)?;
+    program.header.stages = num_stages;
     verify(&program, "assign");
     run_passes(&mut program)?;
     Ok(program)

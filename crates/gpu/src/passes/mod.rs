@@ -7,6 +7,7 @@ mod exchanges;
 mod global_memory;
 mod instruction_selection;
 mod memory_effects;
+mod pipelining;
 mod rings;
 mod scans;
 
@@ -25,6 +26,7 @@ pub struct Pass {
 /// The passes, in order.
 pub const PASSES: &[Pass] = &[
     Pass { name: "conversions", run: conversions::lower_conversions },
+    Pass { name: "pipelining", run: pipelining::pipeline_loops },
     Pass { name: "rings", run: rings::lower_rings },
     Pass { name: "instruction_selection", run: instruction_selection },
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
