@@ -52,7 +52,7 @@ pub struct Job {
 pub struct CodegenOptions {
     /// Warps of a program; a CPU has none.
     pub num_warps: u32,
-    /// Stages of software pipelines. No backend follows it yet.
+    /// Stages of software pipelines; a CPU has none.
     pub num_stages: u32,
     /// Blocks in a cluster. No backend follows it yet.
     pub num_ctas: u32,
@@ -162,7 +162,7 @@ fn gpu_code(
     let launcher = tilewright_gpu::Launcher { makes_tensor_maps: codegen.tensor_maps };
     let refused = |diagnostic: Box<Diagnostic>| failure(*diagnostic, optimized);
     let mut program =
-        tilewright_gpu::compile_for(optimized, target, codegen.num_warps, launcher).map_err(refused)?;
+        tilewright_gpu::compile_for(optimized, target, codegen.num_warps, codegen.num_stages, launcher).map_err(refused)?;
     program.header.contraction = codegen.contraction;
     dump(Stage::Gpu, &|| tilewright_ir::print(&program, false));
     verify(&program, Stage::Gpu)?;

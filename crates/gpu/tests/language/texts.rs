@@ -1,7 +1,8 @@
 //! Runs `tests/gpu/*.gpu`: passes of the GPU path on text, compared with text.
 //!
 //! The steps of a case are the passes. The first may be `assign(sm_80, 4)` instead: it takes tile IR and assigns layouts for
-//! this target and so many warps; `assign_for_launches(sm_90, 4)` may ask for tensor maps besides. Where a pass refuses a program, its diagnostic is the expected text.
+//! this target and so many warps; with a third number, loops are to be pipelined with so many stages, and
+//! `assign_for_launches(sm_90, 4)` may ask for tensor maps. Where a pass refuses a program, its diagnostic is the expected text.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu::language::Gpu;
@@ -49,9 +50,14 @@ fn assigned(
 ) -> Result<Result<Program, Box<Diagnostic>>, String> {
     let (target, warps) = arguments.split_once(", ").ok_or("assign takes a target and a number of warps")?;
     let target = GpuTarget::named(target).map_err(|error| error.to_string())?;
+    let (warps, stages) = warps.split_once(", ").unwrap_or((warps, "0"));
     let warps = warps.parse().map_err(|_| "the number of warps is a number")?;
+    let stages = stages.parse().map_err(|_| "the number of stages is a number")?;
     let module = parse(input).map_err(|error| error.to_string())?;
-    Ok(assign_layouts_for(&module, target, warps, launcher))
+    Ok(assign_layouts_for(&module, target, warps, launcher).map(|mut program| {
+        program.header.stages = stages;
+        program
+    }))
 }
 
 fn described(diagnostic: &Diagnostic) -> String {
