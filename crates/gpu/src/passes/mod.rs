@@ -9,6 +9,7 @@ mod instruction_selection;
 mod memory_effects;
 mod rings;
 mod scans;
+mod wgmma_operands;
 
 use tilewright_base::Diagnostic;
 
