@@ -10,6 +10,7 @@ mod memory_effects;
 mod rings;
 mod scans;
 mod tensor_copies;
+mod wgmma_operands;
 
 use tilewright_base::Diagnostic;
 
