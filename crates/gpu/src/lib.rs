@@ -68,7 +68,7 @@ pub fn assign_layouts_for(
     tile::padding::pad(&mut module);
     tile::addresses::split(&mut module);
     let entry = module.entry;
-    assign::mma_selection::convert_operands(&mut module.functions[entry], target);
+    assign::mma_selection::convert_operands(&mut module.functions[entry], target, num_warps);
     Ok(assign::assign_layouts(&module, target, num_warps, launcher.makes_tensor_maps))
 }
 

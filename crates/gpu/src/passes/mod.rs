@@ -11,6 +11,7 @@ mod pipelining;
 mod rings;
 mod scans;
 mod tensor_copies;
+mod wgmma_operands;
 
 use tilewright_base::Diagnostic;
 
