@@ -109,6 +109,15 @@ pub fn compile(
     with_stack(|| finish(job, source, lowered, dump))
 }
 
+/// Compiles a kernel from the text of stage `ir`, as another process has made it; no host is asked.
+pub fn compile_ir(job: &Job, text: &str, dump: &mut DumpHook<'_>) -> Result<CompiledKernel, CompileError> {
+    let lowered = with_stack(|| tilewright_ir::parse(text)).map_err(|error| {
+        let (message, ir) = (format!("{error}, in text from another process"), text.to_owned());
+        CompileError::Internal(Box::new(InternalError { stage: Stage::Ir, message, ir }))
+    })?;
+    with_stack(|| finish(job, None, lowered, dump))
+}
+
 /// The stages after lowering.
 fn finish(
     job: &Job,

@@ -193,7 +193,7 @@ fn simulate(
     for text in &report.printed {
         tilewright_base::output::print(text);
     }
-    reports::add(report);
+    reports::add(report, handle);
     Ok(())
 }
 

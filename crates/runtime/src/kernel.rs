@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::thread::ThreadId;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use tilewright_compiler::{Job, compile};
+use tilewright_compiler::{CompileError, CompiledKernel, DumpHook, Job, compile};
 use tilewright_frontend::{Argument, FunctionRef, Host, Request};
 
 use crate::handle::{Attachment, Handle};
@@ -223,12 +223,33 @@ impl Kernel {
         self.compile_on(self.device.unwrap_or_default(), arguments, options, host)
     }
 
+    /// The same from the text of stage `ir`, which another process has made for these arguments and options.
+    pub fn compile_ir(
+        &self,
+        arguments: Vec<Argument>,
+        options: &Options,
+        text: &str,
+    ) -> Result<Handle, Error> {
+        let path = |job: &Job, dump: &mut DumpHook<'_>| tilewright_compiler::compile_ir(job, text, dump);
+        self.compile_with(self.device.unwrap_or_default(), arguments, options, path)
+    }
+
     fn compile_on(
         &self,
         device: Device,
         arguments: Vec<Argument>,
         options: &Options,
         host: &mut dyn Host,
+    ) -> Result<Handle, Error> {
+        self.compile_with(device, arguments, options, |job, dump| compile(job, host, dump))
+    }
+
+    fn compile_with(
+        &self,
+        device: Device,
+        arguments: Vec<Argument>,
+        options: &Options,
+        path: impl FnOnce(&Job, &mut DumpHook<'_>) -> Result<CompiledKernel, CompileError>,
     ) -> Result<Handle, Error> {
         let target = device.target()?;
         options.check(target)?;
@@ -251,7 +272,7 @@ impl Kernel {
         };
         let knobs = Knobs::current();
         let number = dump::number(&knobs);
-        let compiled = compile(&job, host, &mut dump::hook(&knobs, &self.signature.name, number))?;
+        let compiled = path(&job, &mut dump::hook(&knobs, &self.signature.name, number))?;
         let signature = Arc::clone(&self.signature);
         Ok(Handle::new(compiled, (device, number), signature, job.request.arguments, options.clone()))
     }
