@@ -7,6 +7,7 @@
 //! compiling ── host: what the free names of a kernel mean ──> objects (Python objects to values and back)
 //!              reads: whether they still mean that at a later launch
 //! compile, driver, tensor_map: what Triton offers below `kernel[grid]`: compiling for described types, device code by its number
+//! trace: launches that are recorded, and what was recorded
 //! errors: diagnostics to exceptions
 //! ```
 //! The Python side (`python/tilewright`) holds what is not on the path of a launch: decorators, names, the commands.
@@ -32,6 +33,7 @@ mod objects;
 mod reads;
 mod tensor_map;
 mod torch;
+mod trace;
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -81,6 +83,9 @@ mod _native {
     use crate::tensor_map::{TensorMap, fill_tma_descriptor_im2col, fill_tma_descriptor_tiled};
     #[pymodule_export]
     use crate::torch::set_torch_function_mode;
+
+    #[pymodule_export]
+    use crate::trace::{TraceFile, TraceRecorder, needs_interpreter};
 
     /// What kernels print comes after what Python printed before the launch.
     #[pymodule_init]
