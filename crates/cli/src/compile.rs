@@ -44,6 +44,9 @@ pub struct Arguments {
         help = "A launch option, such as num_warps=8; may be repeated"
     )]
     options: Vec<String>,
+    /// Let the code ask for tensor maps, as tilewright's own launches make them
+    #[arg(long)]
+    tensor_maps: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -111,7 +114,8 @@ fn compile(kernel: &Kernel, arguments: &Arguments, target: Target, stage: Stage)
         options.set_named(name.trim(), &option_value(value.trim())).map_err(with_options)?;
     }
     let device = target.capability().map_or(Device::Cpu, |capability| Device::Sim(capability as u16));
-    let handle = kernel.on(device).compile(&arguments.signature, &options)?;
+    let handle =
+        kernel.on(device).compile_for_launches(&arguments.signature, &options, arguments.tensor_maps)?;
     Ok(handle.compiled.asm(stage).expect("the stages of a target are there for it"))
 }
 

@@ -9,6 +9,8 @@
 //! - [`Program::launch`] runs it for each point of a grid (`run/launch.rs`). Each thread has a machine that executes the
 //!   steps (`run/machine.rs`) over values (`run/value.rs`): tiles that stay symbolic while they can (`run/symbolic.rs`),
 //!   otherwise dense buffers that are recycled (`run/tile.rs`).
+//! - [`Program::evaluate`] runs it once, on values that the caller holds ([`Held`]) and gets back: interpret mode evaluates
+//!   a program of one op at a time (`run/evaluate.rs`).
 //! - `run/ops/` holds one file for each family of ops. They decide between symbolic and dense execution; the loops over
 //!   elements are in [`kernels`], and [`memory`] alone accesses user memory.
 //! - What goes wrong in a running kernel is a `Fault` (`run/fault.rs`), which becomes a diagnostic.
@@ -26,6 +28,7 @@ pub use assembly::{Assembler, Assembly, AssemblyCode, AssemblyError, AssemblyFau
 pub use compile::points::TracePoints;
 pub use program::Program;
 pub use run::argument::Argument;
+pub use run::evaluate::{EvaluationError, Held, Surroundings};
 pub use run::fault::wrapped_offset;
 pub use run::interrupt::Interrupt;
 pub use run::launch::Launch;

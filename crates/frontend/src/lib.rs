@@ -1,7 +1,7 @@
 //! Stage 1: Python-syntax source to typed tile IR. Names, compile-time evaluation, type inference, and the standard
 //! library, which is written in the kernel language (`lib/*.py`).
 //!
-//! [`lower`] is the entry. `host.rs` says what the surroundings must know; `lower/` walks the syntax; `semantic/` holds
+//! [`lower`] is the entry, and [`lower_operation`] that of interpret mode. `host.rs` says what the surroundings must know; `lower/` walks the syntax; `semantic/` holds
 //! the rules of the language, generic over the builder.
 
 mod constexpr;
@@ -22,7 +22,14 @@ pub use host::{
     Aggregate, FieldKind, FunctionRef, FunctionSource, Host, HostValue, Member, MemberFunction, NamedTuple,
     ObjectRef, ParsedModule,
 };
+pub use lower::function::operand_of_argument;
 pub use lower::lower;
+pub use lower::names::from_host as operand_of;
+pub use lower::operation::{Operation, lower_operation};
+pub use lower::relocate::{Site, relocate};
+pub use lower::template::{
+    hash_with, map as map_operand, name_parts, same as same_operand, whole as tuple_operand,
+};
 pub use semantic::{Caller, Semantic, SemanticError};
 pub use source_host::SourceHost;
 pub use suggest::suggest;

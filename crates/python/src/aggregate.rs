@@ -62,6 +62,13 @@ pub(crate) fn member(
     }))
 }
 
+/// Whether an object is an instance of a decorated class.
+pub(crate) fn is_instance(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = object.get_type();
+    let found = class.getattr_opt(intern!(object.py(), "_tilewright_fields"))?;
+    Ok(found.is_some() && is_aggregate(&class))
+}
+
 /// The fields of an instance of a decorated class: their names and their values.
 pub(crate) fn instance<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(Fields, Bound<'py, PyTuple>)>> {
     let py = object.py();

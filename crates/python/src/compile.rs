@@ -35,7 +35,7 @@ pub(crate) fn compile(
     let compiling = state(kernel)?.kernel.on(device);
     let mut host = PyHost::default();
     let findings = host.findings();
-    let compiled = py.detach(|| compiling.compile_for(arguments, &options, &mut host));
+    let compiled = py.detach(|| compiling.compile_for(arguments, &options, false, &mut host));
     let Findings { raised, caught, .. } =
         std::mem::take(&mut *findings.lock().unwrap_or_else(PoisonError::into_inner));
     if let Some(raised) = raised {

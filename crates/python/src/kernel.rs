@@ -48,6 +48,8 @@ struct Definition {
 /// What the first launch adds.
 pub(crate) struct State {
     pub(crate) kernel: Kernel,
+    /// Whether Python runs the body.
+    pub(crate) is_interpreted: bool,
     /// The defaults of the parameters as Python has them, for the dict that a grid function gets.
     defaults: Vec<Option<Py<PyAny>>>,
     names: Vec<Py<PyString>>,
@@ -167,13 +169,16 @@ impl JitKernel {
         launcher(slf, grid)
     }
 
-    /// A kernel cannot be called without a grid.
-    #[pyo3(signature = (*_args, **_kwargs))]
-    fn __call__(
-        slf: &Bound<'_, Self>,
-        _args: &Bound<'_, PyTuple>,
-        _kwargs: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<()> {
+    /// A kernel cannot be called without a grid; a helper can, by a body that Python runs.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if crate::interpret::is_running() {
+            return crate::interpret::body(slf)?.call(args, kwargs);
+        }
         let state = state(slf)?;
         Err(to_exception(slf.py(), &state.kernel.signature().no_grid()))
     }
@@ -301,6 +306,7 @@ fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult
     let names = signature.parameters.iter().map(|p| PyString::intern(py, &p.name).unbind()).collect();
     Ok(State {
         kernel: Kernel::new(signature, definition.function, device),
+        is_interpreted: kernel.call_method0(intern!(py, "_is_to_be_interpreted"))?.is_truthy()?,
         defaults,
         names,
         bindings: Default::default(),

@@ -51,6 +51,12 @@ pub(crate) fn launch(
         Some(grid) => Some(launch.grid(grid)?),
         None => return Err(to_exception(py, &state.kernel.signature().no_grid())),
     };
+    if state.is_interpreted {
+        if let Some(grid) = grid {
+            crate::interpret::launch(kernel, state, launch.objects(), grid, &options)?;
+        }
+        return Ok(None);
+    }
     let mut values = Values::new();
     let Some((handle, kept)) = launch.prepare(&options, &mut values)? else { return Ok(None) };
     let Some(grid) = grid else { return state.python_handle(kernel, handle).map(Some) };
@@ -119,6 +125,14 @@ impl<'py> Prepared<'_, 'py> {
             ArgumentSource::Default => self.state.default(self.kernel.py(), index),
             source => self.call.argument(source),
         }
+    }
+
+    /// The argument of each parameter.
+    #[cold]
+    fn objects(&self) -> Vec<Bound<'py, PyAny>> {
+        let none = || self.kernel.py().None().into_bound(self.kernel.py());
+        let object = |index| self.argument(index).map_or_else(none, |object| object.to_owned());
+        (0..self.binding.parameters.len()).map(object).collect()
     }
 
     /// The compiled form for the arguments, and their values. Nothing of the program runs between the values being read and
@@ -277,7 +291,7 @@ impl<'py> Prepared<'_, 'py> {
 
 /// The exception for a compilation that failed, with what the program's own code raised meanwhile.
 #[cold]
-fn failure(py: Python<'_>, mut error: Error, caught: Vec<Caught>) -> PyErr {
+pub(crate) fn failure(py: Python<'_>, mut error: Error, caught: Vec<Caught>) -> PyErr {
     let mut cause = None;
     if let Error::Diagnostics(failure) = &mut error {
         for Caught { name, text, error } in caught {
@@ -333,7 +347,7 @@ fn run_with(
 
 /// Whether a signal handler of Python has raised an exception while a kernel ran.
 #[derive(Default)]
-struct SignalCheck {
+pub(crate) struct SignalCheck {
     last: Mutex<Option<Instant>>,
     raised: Mutex<Option<PyErr>>,
 }
@@ -342,7 +356,7 @@ impl SignalCheck {
     /// Taking the GIL may mean to wait for another thread, so it is not done at each call.
     const INTERVAL: Duration = Duration::from_millis(50);
 
-    fn poll(&self) -> bool {
+    pub(crate) fn poll(&self) -> bool {
         let now = Instant::now();
         {
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -356,6 +370,11 @@ impl SignalCheck {
             *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             true
         })
+    }
+
+    /// What a handler has raised, which is forgotten.
+    pub(crate) fn take(&self) -> Option<PyErr> {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn raised(self) -> Option<PyErr> {

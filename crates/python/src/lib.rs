@@ -7,6 +7,7 @@
 //! compiling ── host: what the free names of a kernel mean ──> objects (Python objects to values and back)
 //!              reads: whether they still mean that at a later launch
 //! compile, driver, tensor_map: what Triton offers below `kernel[grid]`: compiling for described types, device code by its number
+//! interpret: kernels whose body Python runs
 //! trace: launches that are recorded, and what was recorded
 //! errors: diagnostics to exceptions
 //! ```
@@ -23,6 +24,7 @@ mod errors;
 mod handle;
 mod hooks;
 mod host;
+mod interpret;
 mod kernel;
 mod launch;
 mod launcher;
@@ -74,11 +76,16 @@ mod _native {
     #[pymodule_export]
     use crate::hooks::set_hooks;
     #[pymodule_export]
+    use crate::interpret::{
+        InterpretHook, LanguageCall, Structure, Tensor, interpret_assign, interpret_boolean,
+        interpret_builtin, interpret_not, interpret_range, interpreted_program,
+    };
+    #[pymodule_export]
     use crate::kernel::JitKernel;
     #[pymodule_export]
     use crate::missing::Missing;
     #[pymodule_export]
-    use crate::names::{elementwise_functions, language_names};
+    use crate::names::{element_types, elementwise_functions, language_names, tile_ops};
     #[pymodule_export]
     use crate::tensor_map::{TensorMap, fill_tma_descriptor_im2col, fill_tma_descriptor_tiled};
     #[pymodule_export]

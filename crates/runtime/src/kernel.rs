@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::thread::ThreadId;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use tilewright_compiler::{Job, compile};
+use tilewright_compiler::{CodegenOptions, Job, compile};
 use tilewright_frontend::{Argument, FunctionRef, Host, Request};
 
 use crate::handle::{Attachment, Handle};
@@ -203,24 +203,35 @@ impl Kernel {
         options: &Options,
         host: &mut dyn Host,
     ) -> Result<Handle, Error> {
-        let (parameters, device) = (&self.signature.parameters, self.device(arguments));
+        let device = self.device(arguments);
+        self.compile_on(device, self.classify(arguments, device)?, options, true, host)
+    }
+
+    /// What the compiler is told of the arguments of a launch on a device.
+    pub(crate) fn classify(&self, arguments: &[Value<'_>], device: Device) -> Result<Vec<Argument>, Error> {
+        let parameters = &self.signature.parameters;
+        if arguments.len() != parameters.len() {
+            return Err(self.signature.wrong_number(arguments.len()));
+        }
         let mut classified = Vec::with_capacity(parameters.len());
         for (index, (parameter, value)) in parameters.iter().zip(arguments).enumerate() {
             let argument =
                 argument(parameter, value, device).map_err(|misfit| self.misfit(index, misfit, device))?;
             classified.push(argument);
         }
-        self.compile_on(device, classified, options, host)
+        Ok(classified)
     }
 
-    /// Compiles it for arguments that are described, not given, one for each parameter; the cache is left alone.
+    /// Compiles it for arguments that are described, not given, one for each parameter; the cache is left alone. The code asks
+    /// for tensor maps if it may: others than a [`Handle`] do not make them.
     pub fn compile_for(
         &self,
         arguments: Vec<Argument>,
         options: &Options,
+        tensor_maps: bool,
         host: &mut dyn Host,
     ) -> Result<Handle, Error> {
-        self.compile_on(self.device.unwrap_or_default(), arguments, options, host)
+        self.compile_on(self.device.unwrap_or_default(), arguments, options, tensor_maps, host)
     }
 
     fn compile_on(
@@ -228,11 +239,12 @@ impl Kernel {
         device: Device,
         arguments: Vec<Argument>,
         options: &Options,
+        tensor_maps: bool,
         host: &mut dyn Host,
     ) -> Result<Handle, Error> {
         let target = device.target()?;
         options.check(target)?;
-        let codegen = options.codegen();
+        let codegen = CodegenOptions { tensor_maps, ..options.codegen() };
         let language = tilewright_frontend::Options {
             num_warps: codegen.num_warps,
             capability: target.capability().unwrap_or(0),

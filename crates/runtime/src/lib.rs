@@ -8,6 +8,8 @@
 //! ```
 //! Device code that is known by its number alone, as that of Triton's driver module, is launched by [`binary`].
 //!
+//! Interpret mode, in which Python runs the body of a kernel and each op is evaluated by itself, is [`interpret`].
+//!
 //! A caller converts its arguments to [`Value`]s, each of them once; everything after that is here. The warm path
 //! ([`Kernel::lookup`] and [`Handle::launch`]) allocates nothing and takes no lock but a shared one.
 //!
@@ -26,6 +28,7 @@ mod fault;
 mod gpu;
 mod grid;
 mod handle;
+pub mod interpret;
 mod kernel;
 mod key;
 mod knobs;
@@ -33,6 +36,7 @@ mod options;
 mod reports;
 mod signature;
 mod specialize;
+mod tensor_maps;
 mod threads;
 mod trace;
 mod value;

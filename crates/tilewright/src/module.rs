@@ -157,9 +157,20 @@ impl Kernel {
     /// Compiles the kernel for arguments that a text describes: `*fp32,*fp32:16,i32,BLOCK=1024`. (The language is that
     /// of `tilewright compile --signature`.)
     pub fn compile(&self, signature: &str, options: &Options) -> Result<Handle, Error> {
+        self.compile_for_launches(signature, options, false)
+    }
+
+    /// As [`compile`](Self::compile). With `tensor_maps`, code for a GPU may ask for tensor maps behind its arguments, which
+    /// launches of the handle make and others do not.
+    pub fn compile_for_launches(
+        &self,
+        signature: &str,
+        options: &Options,
+        tensor_maps: bool,
+    ) -> Result<Handle, Error> {
         let arguments = self.signature().parse_arguments(signature)?;
         let mut host = self.module.shared.host.lock().unwrap_or_else(PoisonError::into_inner);
-        self.kernel.compile_for(arguments, options, &mut *host)
+        self.kernel.compile_for(arguments, options, tensor_maps, &mut *host)
     }
 
     /// The compiled form for these values, one for each parameter; compiles it where needed.

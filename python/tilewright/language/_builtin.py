@@ -1,7 +1,7 @@
 """The functions of the language as Python objects.
 
-Inside a kernel they are what the compiler knows by their path; Python itself cannot run them, and a call from outside a
-kernel says so. Which there are is the table of the compiler: ``tilewright._native.language_names()``.
+Inside a kernel they are what the compiler knows by their path; in an interpreted kernel Python calls them, and a call from
+outside a kernel says so. Which there are is the table of the compiler: ``tilewright._native.language_names()``.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from tilewright import _native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any
 
 NAMES: dict[str, tuple[str, str, bool]] = {path: rest for path, *rest in _native.language_names()}  # type: ignore[misc]
 """The functions by their path below ``triton.language``: parameters (``(x, axis=None)``), doc, is it a method."""
 
 
-class LanguageFunction:
+class LanguageFunction(_native.LanguageCall):
     """A function of the language, such as ``tl.load``."""
 
     def __init__(self, path: str, parameters: str, doc: str) -> None:
@@ -31,9 +31,6 @@ class LanguageFunction:
     def __signature__(self) -> Any:
         """What inspect and help() show."""
         return _signature(self._parameters)
-
-    def __call__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        raise _native.outside_kernel(f"tl.{self._tilewright_path}")
 
     def __repr__(self) -> str:
         return f"<function triton.language.{self._tilewright_path}>"

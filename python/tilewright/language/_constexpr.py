@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 
+from tilewright import _native
 from tilewright.language._types import base_type
 
 TYPE_CHECKING = False
@@ -50,6 +51,8 @@ def _unwrap_if_constexpr(value: Any) -> Any:
 
 def _binary(function: Callable[[Any, Any], Any]) -> Callable[[constexpr, Any], constexpr]:
     def method(self: constexpr, other: Any) -> constexpr:
+        if isinstance(other, _native.tensor):
+            return NotImplemented  # type: ignore[no-any-return]
         return constexpr(function(self.value, _unwrap_if_constexpr(other)))
 
     return method
@@ -57,6 +60,8 @@ def _binary(function: Callable[[Any, Any], Any]) -> Callable[[constexpr, Any], c
 
 def _reflected(function: Callable[[Any, Any], Any]) -> Callable[[constexpr, Any], constexpr]:
     def method(self: constexpr, other: Any) -> constexpr:
+        if isinstance(other, _native.tensor):
+            return NotImplemented  # type: ignore[no-any-return]
         return constexpr(function(_unwrap_if_constexpr(other), self.value))
 
     return method
@@ -107,9 +112,13 @@ class constexpr:
         return self.value[_unwrap_if_constexpr(key)]
 
     def __eq__(self, other: object) -> constexpr:  # type: ignore[override]
+        if isinstance(other, _native.tensor):
+            return NotImplemented
         return constexpr(self.value == _unwrap_if_constexpr(other))
 
     def __ne__(self, other: object) -> constexpr:  # type: ignore[override]
+        if isinstance(other, _native.tensor):
+            return NotImplemented
         return constexpr(self.value != _unwrap_if_constexpr(other))
 
     __add__ = _binary(operator.add)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 
 from tilewright import _native
 from tilewright.language._aggregate import *  # noqa: F403
@@ -29,33 +30,40 @@ TRITON_MAX_TENSOR_NUMEL = 1048576
 CONSTEXPR_0 = constexpr(0)  # noqa: F405
 
 
-class _OnlyInKernels:
-    """Something that only the compiler makes."""
+class _BaseValue(type):
+    """The classes of values at run time are Rust's; they count as derived from these."""
 
-    _tilewright_path: str
+    _covers: Any = ()
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return type.__instancecheck__(cls, instance) or isinstance(instance, cls._covers)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return type.__subclasscheck__(cls, subclass) or issubclass(subclass, cls._covers)
+
+
+class base_value(metaclass=_BaseValue):
+    """The base of values at run time of a kernel."""
+
+    _covers = (_native.tensor, _native.tensor_descriptor)
+
+
+tensor = _native.tensor
+"""A block of values, or one value, at run time of a kernel."""
+
+
+class tensor_descriptor_base(base_value):
+    """A tensor in memory that is accessed by blocks."""
+
+    _tilewright_path = "tensor_descriptor"
+    _covers = (_native.tensor_descriptor,)
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         raise _native.outside_kernel(f"tl.{self._tilewright_path}")
 
 
-class base_value:
-    """The base of values at run time of a kernel."""
-
-
-class tensor(_OnlyInKernels, base_value):
-    """A block of values, or one value, at run time of a kernel."""
-
-    _tilewright_path = "tensor"
-
-
-class tensor_descriptor_base(_OnlyInKernels, base_value):
-    """A tensor in memory that is accessed by blocks."""
-
-    _tilewright_path = "tensor_descriptor"
-
-
-class tensor_descriptor(tensor_descriptor_base):
-    """A tensor in memory that is accessed by blocks, made inside a kernel."""
+tensor_descriptor = _native.tensor_descriptor
+"""A tensor in memory that is accessed by blocks, made inside a kernel."""
 
 
 class tuple_type(base_type):
@@ -154,7 +162,10 @@ class range:
         self.disable_licm = disable_licm
 
     def __iter__(self) -> Iterator[Any]:
-        raise _native.outside_kernel("tl.range")
+        if _native.interpreted_program() is None:
+            raise _native.outside_kernel("tl.range")
+        counter: Iterator[Any] = _native.interpret_range(self.start, self.end, self.step)
+        return counter
 
 
 class static_range:
@@ -168,7 +179,11 @@ class static_range:
         self.step = 1 if step is None else step
 
     def __iter__(self) -> Iterator[Any]:
-        raise _native.outside_kernel("tl.static_range")
+        if _native.interpreted_program() is None:
+            raise _native.outside_kernel("tl.static_range")
+        import builtins
+
+        return iter(builtins.range(*map(operator.index, (self.start, self.end, self.step))))
 
 
 class condition:
@@ -179,6 +194,9 @@ class condition:
     def __init__(self, arg1: Any, disable_licm: bool = False) -> None:
         self.condition = arg1
         self.disable_licm = disable_licm
+
+    def __bool__(self) -> bool:
+        return bool(self.condition)
 
 
 class slice:

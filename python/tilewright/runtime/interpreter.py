@@ -1,9 +1,86 @@
-"""``triton.runtime.interpreter``: programs ask whether something is an ``InterpretedFunction``; nothing is, yet."""
+"""``triton.runtime.interpreter``: kernels that Python runs, and the names that programs import.
+
+A kernel is interpreted where ``TRITON_INTERPRET=1`` or ``TILEWRIGHT_INTERPRET=1`` is set when it is made or first launched,
+or with ``@triton.jit(interpret=True)``. See ``docs/interpret-mode.md``.
+"""
 
 from __future__ import annotations
 
-from tilewright.runtime.jit import KernelInterface
+from tilewright import _native
+from tilewright.runtime._tensor_text import TensorHandle
+from tilewright.runtime.jit import JITFunction
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = [
+    "GridExecutor",
+    "InterpretedFunction",
+    "InterpreterBuilder",
+    "TensorHandle",
+    "hook",
+    "interpret",
+    "interpreter_builder",
+]
+
+hook = _native.InterpretHook
+"""``with hook(function):`` calls ``function(name, keywords, operands, result, program)`` after each operation."""
 
 
-class InterpretedFunction(KernelInterface[object]):
-    """A kernel that Python runs; still to come."""
+class _Interpreted(type):
+    """``isinstance(kernel, InterpretedFunction)`` holds of each kernel that is interpreted."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, JITFunction) and instance._is_to_be_interpreted()
+
+    def __call__(cls, fn: Callable[..., Any], **options: Any) -> Any:
+        return interpret(fn, **options)
+
+
+class InterpretedFunction(metaclass=_Interpreted):
+    """A kernel that Python runs. Making one is ``@triton.jit(interpret=True)``."""
+
+
+def interpret(kernel: Any, **options: Any) -> JITFunction[Any]:
+    """A kernel, or a function, as a kernel that Python runs, whatever the environment says."""
+    fn = kernel.fn if isinstance(kernel, JITFunction) else kernel
+    known = ("version", "repr", "launch_metadata", "do_not_specialize", "debug", "noinline")
+    return JITFunction(fn, interpret=True, **{name: options[name] for name in known if name in options})
+
+
+class GridExecutor:
+    """Runs an interpreted function for each program of a grid."""
+
+    def __init__(self, fn: Any, arg_names: list[str], grid: Any, pre_run_hooks: Any = ()) -> None:
+        self.fn = fn
+        self.arg_names = arg_names
+        self.grid = grid
+        self.pre_run_hooks = pre_run_hooks
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Launches it."""
+        for function in self.pre_run_hooks:
+            function(*args, **kwargs)
+        interpret(self.fn).run(*args, grid=self.grid, warmup=False, **kwargs)
+
+
+class InterpreterBuilder:
+    """What programs ask for while a kernel is interpreted."""
+
+    @property
+    def grid_idx(self) -> tuple[int, int, int] | None:
+        """The program that runs now; nothing outside of a kernel."""
+        found = _native.interpreted_program()
+        return None if found is None else tuple(found[0])
+
+    @property
+    def grid_dim(self) -> tuple[int, int, int] | None:
+        """How many programs there are."""
+        found = _native.interpreted_program()
+        return None if found is None else tuple(found[1])
+
+
+interpreter_builder = InterpreterBuilder()
+

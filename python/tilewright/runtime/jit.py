@@ -217,11 +217,11 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
         noinline: bool | None = None,
         repr: Callable[[Any], str] | None = None,
         launch_metadata: Any = None,
+        interpret: bool | None = None,
     ) -> None:
         import inspect
         import threading
 
-        _say_that_kernels_are_compiled()
         unspecialized, unaligned = do_not_specialize or [], do_not_specialize_on_alignment or []
         self.fn = fn
         self.module: str = fn.__module__
@@ -244,7 +244,15 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
         self.noinline = noinline
         self.launch_metadata = launch_metadata
         self._repr = repr
-        self._src, self.starting_line_number, removed_columns = _source(fn)
+        self._interpret = interpret if interpret is not None or not is_interpreting() else True
+        try:
+            self._src, self.starting_line_number, removed_columns = _source(fn)
+        except LaunchValueError:
+            if not self._interpret:
+                raise
+            # Python has the function, and needs no source of it.
+            self._src, self.starting_line_number, removed_columns = None, fn.__code__.co_firstlineno, 0
+        self._removed_columns = removed_columns
         self.file_name: str = fn.__code__.co_filename
         self.hash: str | None = None
         self.kernel: Any = None
@@ -268,7 +276,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
             name=fn.__code__.co_name,
             # Bytes of a path that are no UTF-8 are shown as what they are not.
             file=self.file_name.encode(errors="surrogateescape").decode(errors="replace"),
-            text=self._src,
+            text=self._src or "",
             first_line=self.starting_line_number,
             removed_columns=removed_columns,
             noinline=bool(noinline),
@@ -285,6 +293,14 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
                 for p in self.params
             ],
         )
+
+    def _is_to_be_interpreted(self) -> bool:
+        """Whether Python runs the body: asked when it is made and when it is first launched."""
+        if self._interpret is None:
+            from tilewright import knobs
+
+            return is_interpreting() or bool(knobs.runtime.interpret)
+        return bool(self._interpret)
 
     def _unsafe_update_src(self, new_src: str) -> None:
         """Replaces the source, from the ``def`` on, and forgets what was compiled.
@@ -312,7 +328,13 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
         return self._fn_name if self._repr is None else self._repr(specialization)
 
     def __get__(self, instance: Any, owner: Any = None) -> JITFunction[T]:
-        """Itself: a kernel has no ``self``. What has this method is shown as a function by ``help()``."""
+        """Itself: a kernel has no ``self``; a method of an aggregate has. What has this method is shown as a function by
+        ``help()``.
+        """
+        if instance is not None and hasattr(type(instance), "_tilewright_fields"):
+            import types
+
+            return types.MethodType(self, instance)
         return self
 
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
@@ -358,27 +380,12 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
         return f"JITFunction({self.module}:{self.__qualname__})"
 
 
-_has_said = False
-
-
-def _say_that_kernels_are_compiled() -> None:
-    """Says once that interpret mode, which the user asks for, is not there yet."""
-    global _has_said
-    if _has_said:
-        return
+def is_interpreting() -> bool:
+    """Whether the environment asks for interpret mode."""
     import os
 
-    for name in ("TILEWRIGHT_INTERPRET", "TRITON_INTERPRET"):
-        if os.environ.get(name, "").lower() in ("1", "true", "yes", "on", "y"):
-            import sys
-
-            _has_said = True
-            print(
-                f"tilewright: {name} is set, and this version has no interpret mode yet: kernels are compiled for the "
-                f"{_native.device().upper()}",
-                file=sys.stderr,
-            )
-            return
+    variables = (os.environ.get(name, "") for name in ("TILEWRIGHT_INTERPRET", "TRITON_INTERPRET"))
+    return any(value.lower() in ("1", "true", "yes", "on", "y") for value in variables)
 
 
 def _source(fn: Callable[..., Any]) -> tuple[str, int, int]:
@@ -417,13 +424,14 @@ def jit(  # noqa: D103, F811
     do_not_specialize_on_alignment: Any = None,
     debug: bool | None = None,
     noinline: bool | None = None,
+    interpret: bool | None = None,
 ) -> Callable[[Callable[..., T]], JITFunction[T]]: ...
 def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
     """Makes a function a kernel: ``@triton.jit``, or ``@triton.jit(noinline=True)``.
 
     Its body is compiled, not run by Python. What it may use are the functions of ``triton.language``, other ``@jit``
     functions, and globals declared ``tl.constexpr``. With ``noinline=True``, calls from other functions stay calls, for
-    smaller code on a GPU; results are the same.
+    smaller code on a GPU; results are the same. With ``interpret=True`` Python runs the body: see ``docs/interpret-mode.md``.
     """
     if fn is None:
         return lambda function: jit(function, **options)

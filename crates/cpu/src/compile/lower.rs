@@ -71,11 +71,13 @@ pub(crate) fn lower(module: &Module, symbolic: bool, assembler: Option<&dyn Asse
         tile: None,
     };
     for (index, &value) in kernel.blocks[kernel.entry].parameters.iter().enumerate() {
-        let slot = lowering.define(value, true);
+        // A kernel takes scalars; what is evaluated alone may take tiles.
+        let slot = lowering.define(value, kernel.ty(value).is_scalar());
         let name = kernel.parameters[index].name.clone();
         lowering.program.parameters.push(Parameter { name, slot });
     }
-    lowering.insts(kernel.entry)?;
+    let results = lowering.insts(kernel.entry)?;
+    lowering.program.blocks[lowering.program.body as usize].yields = results;
     Ok(lowering.program)
 }
 

@@ -1,5 +1,7 @@
 //! Faults of a running kernel, and the diagnostics that they become.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::Failure;
@@ -65,17 +67,18 @@ impl Fault {
         self
     }
 
-    /// The diagnostic of a fault in the program of the grid at these coordinates.
+    /// The diagnostic of a fault in the program of the grid at these coordinates; `name` says what an argument is called.
     pub(crate) fn diagnostic(
         &self,
         program: &Program,
         arguments: &[Argument<'_>],
+        name: &dyn Fn(usize) -> Arc<str>,
         id: [u32; 3],
     ) -> Diagnostic {
         let mut diagnostic = match &self.kind {
             FaultKind::OutOfBounds { is_store, address, size, provenance } => {
                 let access = Access { is_store: *is_store, address: *address, size: *size, provenance: *provenance };
-                self.out_of_bounds(program, arguments, &access)
+                self.out_of_bounds(program, (arguments, name), &access)
             }
             FaultKind::Misaligned { address, size } => self
                 .located(
@@ -129,12 +132,15 @@ impl Fault {
         diagnostic
     }
 
-    fn out_of_bounds(&self, program: &Program, arguments: &[Argument<'_>], access: &Access) -> Diagnostic {
+    fn out_of_bounds(
+        &self,
+        program: &Program,
+        (arguments, name): (&[Argument<'_>], &dyn Fn(usize) -> Arc<str>),
+        access: &Access,
+    ) -> Diagnostic {
         let (verb, noun) = if access.is_store { ("writes", "store") } else { ("reads", "load") };
         let argument = access.provenance.index().and_then(|index| match arguments.get(index)? {
-            Argument::Pointer { address, region } => {
-                Some((&program.parameters[index].name, *address, region))
-            }
+            Argument::Pointer { address, region } => Some((name(index), *address, region)),
             Argument::Scalar(_) => None,
         });
         let Some((name, base, region)) = argument else {

@@ -142,7 +142,8 @@ impl Program {
             None => Ok(()),
             Some((number, fault)) => {
                 let id = coordinates(launch.grid, number);
-                Err(Box::new(fault.diagnostic(self, launch.arguments, id)))
+                let name = |index: usize| self.parameters[index].name.clone();
+                Err(Box::new(fault.diagnostic(self, launch.arguments, &name, id)))
             }
         }
     }
@@ -339,7 +340,7 @@ impl<'a> Shared<'a> {
 }
 
 /// The outcome of a program of the grid; a failed allocation, which unwinds, becomes a fault.
-fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+pub(crate) fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     // The values that the program leaves behind are dead.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|payload| {
         if payload.is::<OutOfMemory>() {

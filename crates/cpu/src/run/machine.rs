@@ -63,13 +63,30 @@ impl<'a> Machine<'a> {
         grid: [u32; 3],
         control: Control<'a>,
     ) -> Outcome<Self> {
+        let mut machine = Self::idle(program, arguments, regions, grid, control);
+        for (index, (parameter, argument)) in program.parameters.iter().zip(arguments).enumerate() {
+            machine.slots[parameter.slot as usize] =
+                Value::of_argument(index, argument, machine.ty(parameter.slot));
+        }
+        machine.run(program.preamble)?;
+        Ok(machine)
+    }
+
+    /// A machine whose parameters have no values yet.
+    pub(crate) fn idle(
+        program: &'a Program,
+        arguments: &'a [Argument<'a>],
+        regions: &'a [Region<'a>],
+        grid: [u32; 3],
+        control: Control<'a>,
+    ) -> Self {
         let Spare { mut slots, stack, scratch } = SPARE.try_with(Cell::take).unwrap_or_default();
         if slots.len() < program.slots.len() {
             slots.resize(program.slots.len(), Value::EMPTY);
         }
         let programs = grid.iter().fold(1_usize, |count, &extent| count.saturating_mul(extent as usize));
         let advised = RefCell::default();
-        let mut machine = Self {
+        Self {
             program,
             arguments,
             regions,
@@ -82,18 +99,23 @@ impl<'a> Machine<'a> {
             scratch,
             advised,
             tracer: None,
-        };
-        for (index, (parameter, argument)) in program.parameters.iter().zip(arguments).enumerate() {
-            let value = match argument {
-                Argument::Pointer { address, .. } => {
-                    Value::uniform(*address).with_provenance(Provenance::argument(index))
-                }
-                Argument::Scalar(bits) => Value::uniform(machine.ty(parameter.slot).number.truncate(*bits)),
-            };
-            machine.slots[parameter.slot as usize] = value;
         }
-        machine.run(program.preamble)?;
-        Ok(machine)
+    }
+
+    /// Runs the program once, at a point of the grid, with values for its parameters; gives its results.
+    pub(crate) fn evaluate(
+        &mut self,
+        id: [u32; 3],
+        inputs: impl IntoIterator<Item = Value>,
+    ) -> Outcome<SmallVec<[Value; 1]>> {
+        self.id = id;
+        for (parameter, value) in self.program.parameters.iter().zip(inputs) {
+            self.slots[parameter.slot as usize] = value;
+        }
+        self.run(self.program.preamble)?;
+        self.run(self.program.body)?;
+        let results = &self.block(self.program.body).yields;
+        Ok(results.iter().map(|&result| self.take(result)).collect())
     }
 
     /// Runs the program at a point of the grid.

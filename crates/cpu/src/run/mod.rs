@@ -4,6 +4,7 @@
 //! modules use each other. The others form layers.
 
 pub(crate) mod argument;
+pub(crate) mod evaluate;
 pub(crate) mod fault;
 pub(crate) mod interrupt;
 pub mod kernels;

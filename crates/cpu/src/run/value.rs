@@ -4,8 +4,9 @@
 //! [`Form::Uniform`]. A tile has any form that describes it: the forms are equal in meaning, and no result depends on which
 //! one a tile has.
 
+use crate::run::argument::Argument;
 use crate::run::tile::Tile;
-use crate::types::SYMBOLIC_RANK;
+use crate::types::{SYMBOLIC_RANK, TileType};
 
 /// Elements `base + Σ strides[axis] * index[axis]`, modulo 2 to the width of the element type.
 ///
@@ -79,6 +80,16 @@ impl Value {
 
     pub(crate) fn uniform(bits: u64) -> Self {
         Form::Uniform(bits).into()
+    }
+
+    /// The value of an argument of a launch, for a parameter of this type.
+    pub(crate) fn of_argument(index: usize, argument: &Argument<'_>, ty: &TileType) -> Self {
+        match argument {
+            Argument::Pointer { address, .. } => {
+                Self::uniform(*address).with_provenance(Provenance::argument(index))
+            }
+            Argument::Scalar(bits) => Self::uniform(ty.number.truncate(*bits)),
+        }
     }
 
     pub(crate) fn dense(tile: Tile) -> Self {

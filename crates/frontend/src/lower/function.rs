@@ -135,6 +135,11 @@ pub(crate) fn literal(expression: &Expr) -> Option<Constant> {
     }
 }
 
+/// An argument of a kernel as an operand.
+pub fn operand_of_argument(argument: &KernelArgument) -> Template {
+    of_argument(argument, &mut Vec::new())
+}
+
 /// An argument of a kernel as an operand, and what its parts that are known at run time are multiples of.
 fn of_argument(argument: &KernelArgument, divisibility: &mut Vec<u32>) -> Template {
     match argument {
@@ -225,6 +230,7 @@ impl Session<'_> {
         }
         let loaded = Arc::new(match callee {
             Callee::Library(function) => self.load_library(function)?,
+            Callee::Operation => unreachable!("no operation is called"),
             Callee::User(function) | Callee::Constructor(function, _) => {
                 let source = self.host.source(function).map_err(|message| match call {
                     Some(span) => self.report(Diagnostic::at(Code::NotCallable, span, message)),
@@ -433,7 +439,7 @@ impl Lowerer<'_, '_, '_> {
         Err(self.report(diagnostic))
     }
 
-    fn bind_parameters(&mut self, arguments: &[Template], divisibility: &[u32]) -> Lower<()> {
+    pub(crate) fn bind_parameters(&mut self, arguments: &[Template], divisibility: &[u32]) -> Lower<()> {
         let mut known = divisibility.iter().copied();
         let entry = self.builder.function.entry;
         for (parameter, argument) in parameters(self.definition).zip(arguments) {
@@ -504,7 +510,7 @@ impl Lowerer<'_, '_, '_> {
                     None => literal(expression).map(Operand::Constant),
                 }
             }
-            Callee::Library(_) => literal(expression).map(Operand::Constant),
+            Callee::Library(_) | Callee::Operation => literal(expression).map(Operand::Constant),
         }
     }
 }

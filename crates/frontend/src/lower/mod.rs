@@ -2,7 +2,7 @@
 //!
 //! `mod.rs` holds what all functions of one compilation share; `function.rs` specialises and calls; `statement.rs`,
 //! `branch.rs` and `loops.rs` walk statements; `expression.rs`, `call.rs` and `python.rs` evaluate expressions;
-//! `aggregate.rs` makes instances of users' classes; `names.rs` resolves names; `scope.rs` is what a name stands for at a point; `report.rs` words findings.
+//! `operation.rs` lowers one operation of interpret mode; `aggregate.rs` makes instances of users' classes; `names.rs` resolves names; `scope.rs` is what a name stands for at a point; `report.rs` words findings.
 
 mod advice;
 mod aggregate;
@@ -14,15 +14,17 @@ pub(crate) mod function;
 pub(crate) mod known;
 pub(crate) mod literals;
 mod loops;
-mod names;
+pub(crate) mod names;
 mod objects;
+pub(crate) mod operation;
 pub(crate) mod parse;
 pub(crate) mod python;
 mod read_only;
+pub(crate) mod relocate;
 mod report;
 pub(crate) mod scope;
 mod statement;
-mod template;
+pub(crate) mod template;
 
 use std::sync::Arc;
 
@@ -87,6 +89,8 @@ pub(crate) enum Callee {
     /// The `__init__` of a user's class, for an instance of this class.
     Constructor(FunctionRef, ObjectRef),
     Library(LibraryFunction),
+    /// An operation of interpret mode, which is all that is lowered.
+    Operation,
 }
 
 impl Callee {
@@ -96,6 +100,7 @@ impl Callee {
             Callee::User(function) => (Some(*function), None, "", ""),
             Callee::Constructor(function, class) => (Some(*function), Some(*class), "", ""),
             Callee::Library(function) => (None, None, function.file, function.function),
+            Callee::Operation => (None, None, "", ""),
         }
     }
 
@@ -103,7 +108,7 @@ impl Callee {
     fn user(self) -> Option<FunctionRef> {
         match self {
             Callee::User(function) | Callee::Constructor(function, _) => Some(function),
-            Callee::Library(_) => None,
+            Callee::Library(_) | Callee::Operation => None,
         }
     }
 
@@ -111,7 +116,7 @@ impl Callee {
     fn constructs(self) -> Option<ObjectRef> {
         match self {
             Callee::Constructor(_, class) => Some(class),
-            Callee::User(_) | Callee::Library(_) => None,
+            Callee::User(_) | Callee::Library(_) | Callee::Operation => None,
         }
     }
 }

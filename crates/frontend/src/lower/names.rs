@@ -40,6 +40,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 }
             }
             Callee::Library(function) => library_name(function, id),
+            Callee::Operation => None,
         };
         if let Some(value) = found {
             return Ok(value);
@@ -271,7 +272,8 @@ fn function_of_file(sibling: LibraryFunction, name: &str) -> Option<LanguageItem
 }
 
 /// A value of the host as an operand.
-pub(crate) fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
+/// What a value of the host is to a kernel.
+pub fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
     match value {
         HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => Operand::Constant(constant),
         HostValue::Tuple(items) => template::whole(items.map(|item| from_host(item.clone()))),

@@ -15,7 +15,7 @@ use crate::value::{Constant, Operand, Range, language_name};
 pub(crate) type Template = Operand<Type>;
 
 /// Replaces each run-time value.
-pub(crate) fn map<V, W>(operand: &Operand<V>, each: &mut impl FnMut(&V) -> W) -> Operand<W> {
+pub fn map<V, W>(operand: &Operand<V>, each: &mut impl FnMut(&V) -> W) -> Operand<W> {
     match operand {
         Operand::Tensor(value) => Operand::Tensor(each(value)),
         Operand::Constant(constant) => Operand::Constant(constant.clone()),
@@ -54,7 +54,7 @@ pub(crate) fn values<V: Clone>(operand: &Operand<V>) -> Vec<V> {
 }
 
 /// What a user writes for each of the run-time values, in order: `xs[0]`, `args.x_ptr`.
-pub(crate) fn name_parts<V>(operand: &Operand<V>, name: &str, names: &mut Vec<String>) {
+pub fn name_parts<V>(operand: &Operand<V>, name: &str, names: &mut Vec<String>) {
     match operand {
         Operand::Tensor(_) => names.push(name.to_owned()),
         Operand::Tuple(items) => {
@@ -98,7 +98,7 @@ pub(crate) fn fill(template: &Template, values: &mut impl Iterator<Item = Value>
 }
 
 /// Whether two operands differ in nothing, where `tensors` compares run-time values.
-pub(crate) fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl Fn(&V, &W) -> bool) -> bool {
+pub fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl Fn(&V, &W) -> bool) -> bool {
     match (left, right) {
         (Operand::Tensor(left), Operand::Tensor(right)) => tensors(left, right),
         (Operand::Constant(left), Operand::Constant(right)) => identical(left, right),
@@ -131,36 +131,37 @@ pub(crate) fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl F
 pub(crate) fn hash(arguments: &[Template]) -> u64 {
     let mut hasher = FxHasher::default();
     for argument in arguments {
-        hash_operand(argument, &mut hasher);
+        hash_with(argument, &mut hasher, &|ty, hasher| ty.hash(hasher));
     }
     hasher.finish()
 }
 
-fn hash_operand(operand: &Template, hasher: &mut FxHasher) {
+/// Adds an operand to a hash, where `tensors` adds a run-time value.
+pub fn hash_with<V>(operand: &Operand<V>, hasher: &mut FxHasher, tensors: &impl Fn(&V, &mut FxHasher)) {
     std::mem::discriminant(operand).hash(hasher);
     match operand {
-        Operand::Tensor(ty) => ty.hash(hasher),
+        Operand::Tensor(value) => tensors(value, hasher),
         Operand::Constant(constant) => hash_constant(constant, hasher),
         Operand::Tuple(items) => {
             items.class().hash(hasher);
-            items.iter().for_each(|item| hash_operand(item, hasher));
+            items.iter().for_each(|item| hash_with(item, hasher, tensors));
         }
         Operand::Descriptor(descriptor) => {
             descriptor.form.hash(hasher);
-            descriptor.parts().iter().for_each(|part| hash_operand(part, hasher));
+            descriptor.parts().iter().for_each(|part| hash_with(part, hasher, tensors));
         }
         Operand::Language(path) => path.hash(hasher),
         Operand::Method(receiver, name) => {
-            hash_operand(receiver, hasher);
+            hash_with(receiver, hasher, tensors);
             name.hash(hasher);
         }
         Operand::Function(function) => function.hash(hasher),
         Operand::Bound(receiver, member) => {
-            hash_operand(receiver, hasher);
+            hash_with(receiver, hasher, tensors);
             member.hash(hasher);
         }
         Operand::Super(object, class) => {
-            hash_operand(object, hasher);
+            hash_with(object, hasher, tensors);
             class.hash(hasher);
         }
         Operand::ConstexprFunction(object) | Operand::Object(object) | Operand::Callable(object) => {
@@ -191,7 +192,7 @@ pub(crate) fn tuple<V>(items: Vec<Operand<V>>) -> Operand<V> {
 }
 
 /// A tuple as an operand: a constant one if all items are.
-pub(crate) fn whole<V>(items: Tuple<Operand<V>>) -> Operand<V> {
+pub fn whole<V>(items: Tuple<Operand<V>>) -> Operand<V> {
     if items.iter().all(|item| item.constant().is_some()) {
         let constants = items.iter().filter_map(|item| item.constant().cloned()).collect();
         return Operand::Constant(Constant::Tuple(items.with_items(constants)));

@@ -118,7 +118,7 @@ pub(crate) fn common_integer(a: Dtype, b: Dtype) -> Dtype {
 
 /// The type that a compile-time number has as a tensor: `int1`, the narrowest of int32, uint32, int64 and uint64 that
 /// holds it, or fp32, or fp64 where it is too large or too small for a normal fp32. `None` for what is no number.
-pub(crate) fn natural_dtype(constant: &Constant) -> Option<Dtype> {
+pub fn natural_dtype(constant: &Constant) -> Option<Dtype> {
     match constant {
         Constant::Bool(_) => Some(Dtype::I1),
         Constant::Int(value) => {

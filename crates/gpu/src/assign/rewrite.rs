@@ -4,6 +4,8 @@
 //! A `convert_layout` stands behind all else in the block of its value, as late as its first use allows: so loads are issued
 //! before the first of them is waited for, and nothing is converted in a loop that could be converted before it.
 
+mod tensor_boxes;
+
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -39,11 +41,13 @@ pub fn rewrite(
         versions: FxHashMap::default(),
         homes: SecondaryMap::new(),
         staged: FxHashMap::default(),
+        tensor_maps: Vec::new(),
     };
     let entry = rewrite.new.entry;
     for parameter in &old.blocks[old.entry].parameters {
         rewrite.parameter(entry, *parameter, None);
     }
+    tensor_boxes::declare(&mut rewrite);
     rewrite.block(old.entry, entry, true);
     let Rewrite { new, header, .. } = rewrite;
     let mut functions = PrimaryMap::new();
@@ -65,6 +69,8 @@ struct Rewrite<'a, 'f> {
     homes: SecondaryMap<Value, Option<Block>>,
     /// The operands of products of single elements, by the new value that they are made of.
     staged: FxHashMap<(Value, LayoutId), Value>,
+    /// The parameters that are tensor maps.
+    tensor_maps: Vec<Value>,
 }
 
 impl Rewrite<'_, '_> {
@@ -170,6 +176,9 @@ impl Rewrite<'_, '_> {
                 self.get(data.operands[place], wanted)
             });
             let mut operands: SmallVec<[Value; 4]> = operands.collect();
+            if let Some(boxed) = self.decided.boxes.of(inst) {
+                operands[0] = tensor_boxes::mark(self, inst, boxed, operands[0], block);
+            }
             if let Some(planned) = self.decided.products.of(inst)
                 && planned.product == Product::Fma
             {

@@ -72,6 +72,7 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::Publish {}
         | GpuOp::Release {} => true,
         GpuOp::ConvertLayout {}
+        | GpuOp::TensorBox {}
         | GpuOp::Elementwise { .. }
         | GpuOp::Load { .. }
         | GpuOp::AtomicRmw { .. }
@@ -475,11 +476,8 @@ impl<'a> Checker<'a> {
                 self.tensor_copy(4)
             }
             GpuOp::TensorStore {} => self.tensor_copy(2),
-            GpuOp::TensorFill {} => {
-                let is_empty = matches!(self.operand(0), Type::Empty(_));
-                ensure(is_empty, || "tensor_fill takes an empty slot".into())?;
-                self.tensor_copy(2)
-            }
+            GpuOp::TensorBox {} => self.tensor_box(),
+            GpuOp::TensorFill {} => self.tensor_fill(),
             GpuOp::NamedBarrier { barrier, threads } => {
                 let most = self.header.num_warps * 32;
                 let fits = (1..16).contains(barrier) && threads.is_multiple_of(32) && *threads <= most;
@@ -599,6 +597,21 @@ impl<'a> Checker<'a> {
         self.memory(0)?;
         self.descriptor(1)?;
         self.inst.operands[coordinates..].iter().try_for_each(|value| self.index(*value))
+    }
+
+    fn tensor_fill(&self) -> Check {
+        let is_empty = matches!(self.operand(0), Type::Empty(_));
+        ensure(is_empty, || "tensor_fill takes an empty slot".into())?;
+        self.tensor_copy(2)
+    }
+
+    fn tensor_box(&self) -> Check {
+        self.results(&[self.operand(0).clone()])?;
+        let pointers = self.registers(0)?;
+        let is_tile = pointers.element.pointee().is_some() && !pointers.is_scalar();
+        ensure(is_tile, || format!("tensor_box takes a tile of pointers, found {pointers}"))?;
+        self.descriptor(1)?;
+        self.inst.operands[2..].iter().try_for_each(|value| self.index(*value))
     }
 
     fn descriptor(&self, place: usize) -> Check {

@@ -5,11 +5,13 @@
 //! L0 = [128] register (1) (2) lane (4) (8) (16) (32) (64) warp (0) (0)
 //! ```
 //! Behind the bytes stands `, no contraction` where products and sums are rounded one by one, and `, synchronized` when barriers
-//! stand wherever threads have to wait for each other.
+//! stand wherever threads have to wait for each other. Behind the layouts stand the tensor maps ([`TensorMapPlan`]) that the last
+//! parameters of the kernel are.
 
 use std::fmt::Write;
 
 use super::layouts::Layouts;
+use super::tensor_maps::TensorMapPlan;
 use crate::target::{GpuTarget, MOST_WARPS};
 
 /// The head of a module.
@@ -28,6 +30,8 @@ pub struct Header {
     pub synchronized: bool,
     /// The layouts that types name.
     pub layouts: Layouts,
+    /// The tensor maps that the last parameters of the kernel are.
+    pub tensor_maps: Vec<TensorMapPlan>,
 }
 
 impl Default for Header {
@@ -46,12 +50,13 @@ impl Header {
             contraction: true,
             synchronized: false,
             layouts: Layouts::default(),
+            tensor_maps: Vec::new(),
         }
     }
 
     /// The text: whole lines.
     pub fn print(&self) -> String {
-        let Self { target, num_warps, shared_bytes, contraction, synchronized, layouts } = self;
+        let Self { target, num_warps, shared_bytes, contraction, synchronized, layouts, tensor_maps } = self;
         let contraction = if *contraction { "" } else { ", no contraction" };
         let synchronized = if *synchronized { ", synchronized" } else { "" };
         let mut text = format!(
@@ -60,6 +65,9 @@ impl Header {
         );
         for (id, layout) in layouts.iter() {
             writeln!(text, "{id} = {layout}").expect("writing to a string does not fail");
+        }
+        for (number, map) in tensor_maps.iter().enumerate() {
+            writeln!(text, "T{number} = {map}").expect("writing to a string does not fail");
         }
         text
     }
@@ -90,9 +98,16 @@ impl Header {
                 "the number of warps is a power of two up to {MOST_WARPS}, found {num_warps}"
             ));
         }
-        let mut layouts = Layouts::default();
+        let (mut layouts, mut tensor_maps) = (Layouts::default(), Vec::new());
         for line in lines {
             let (name, layout) = line.split_once(" = ").ok_or("expected `L0 = [..]`, or a function")?;
+            if name.starts_with('T') {
+                let map = TensorMapPlan::parse(layout).filter(TensorMapPlan::is_consistent);
+                let is_next = name == format!("T{}", tensor_maps.len());
+                tensor_maps
+                    .push(map.filter(|_| is_next).ok_or_else(|| format!("{name}: this is no tensor map"))?);
+                continue;
+            }
             let layout = layout.parse().map_err(|error| format!("{name}: {error}"))?;
             let next = layouts.iter().count();
             let id = layouts.add(layout);
@@ -100,6 +115,6 @@ impl Header {
                 return Err(format!("{name}: layouts are numbered in order, and each stands once"));
             }
         }
-        Ok(Self { target, num_warps, shared_bytes, contraction, synchronized, layouts })
+        Ok(Self { target, num_warps, shared_bytes, contraction, synchronized, layouts, tensor_maps })
     }
 }

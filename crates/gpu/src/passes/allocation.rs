@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation, Value};
@@ -15,9 +15,11 @@ use crate::language::verify::slots::Names;
 use crate::language::{Deferred, Function, GpuOp, Module, Op, Type};
 use crate::tile::legality::at;
 
-/// Every buffer is aligned to its size, but to no less than an access and to no more than a line of the banks.
+/// Every buffer is aligned to its size, but to no less than an access and to no more than a line of the banks; one that the
+/// asynchronous proxy reads or writes, to no more than eight lines, over which a swizzle goes.
 const ALIGNMENT: u64 = 16;
 const LINE: u64 = 128;
+const SWIZZLED_LINES: u64 = 8 * LINE;
 /// So much may be used to save barriers.
 const CHEAP_BYTES: u64 = 48 << 10;
 
@@ -98,6 +100,8 @@ struct Buffers {
     in_sequence: BTreeSet<(Inst, Inst)>,
     /// The innermost loop around each.
     loops: SecondaryMap<Inst, Option<Inst>>,
+    /// Those that the asynchronous proxy reads or writes.
+    asynchronous: EntitySet<Inst>,
 }
 
 struct Placed {
@@ -121,7 +125,8 @@ impl Buffers {
             in_use.extend(during.map(|(b, _)| pair(*a, *b)));
         }
         list.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        Self { list, in_use, in_sequence: in_sequence(function), loops: numbering.loops }
+        let (in_sequence, asynchronous) = (in_sequence(function), asynchronous(function));
+        Self { list, in_use, in_sequence, loops: numbering.loops, asynchronous }
     }
 
     /// First fit, the largest first.
@@ -138,7 +143,9 @@ impl Buffers {
                 neighbours[*inst].iter().filter_map(|other| ranges[*other]).collect();
             taken.sort_unstable();
             let bytes = u64::from(*bytes);
-            let alignment = bytes.next_power_of_two().clamp(ALIGNMENT, LINE);
+            let is_asynchronous = self.asynchronous.contains(*inst);
+            let (least, most) = if is_asynchronous { (LINE, SWIZZLED_LINES) } else { (ALIGNMENT, LINE) };
+            let alignment = bytes.next_power_of_two().clamp(least, most);
             let mut start = 0;
             for (from, to) in taken {
                 if start + bytes <= from {
@@ -151,6 +158,26 @@ impl Buffers {
         }
         Placed { ranges, bytes: total }
     }
+}
+
+/// What is allocated for tensor copies and operands of asynchronous products.
+fn asynchronous(function: &Function) -> EntitySet<Inst> {
+    let names = Names::new(function, false);
+    let mut found = EntitySet::new();
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        let is_asynchronous = matches!(
+            data.op,
+            Op::Gpu(
+                GpuOp::Wgmma { .. } | GpuOp::TensorLoad {} | GpuOp::TensorStore {} | GpuOp::TensorFill {}
+            )
+        );
+        if is_asynchronous {
+            let roots = data.operands.iter().filter_map(|value| names.root(*value));
+            found.extend(roots.filter_map(|root| function.defining_inst(root)));
+        }
+    });
+    found
 }
 
 fn pair(a: Inst, b: Inst) -> (Inst, Inst) {

@@ -292,7 +292,7 @@ impl Pass<'_> {
         self.out.push(parts);
         let types = tiles.into_iter().map(|tile| Type::registers(tile, Some(to))).collect();
         let parts = self.function.insts[parts].results.clone();
-        let loaded = self.through_memory(&parts, (&partials, &gathered), types);
+        let loaded = self.through_memory(&parts, |bits| shared_memory(&partials, &gathered, bits), types);
         let data = &mut self.function.insts[inst];
         let axis = partials.output().rank() as u32 - 1;
         data.op = GpuOp::Reduce { axis, scope: Scope::Block, redux: false }.into();
@@ -329,20 +329,16 @@ impl Pass<'_> {
         }
     }
 
-    /// Values stored to shared memory and loaded in another layout; one wait serves all.
+    /// Values stored to shared memory, in a layout for so many bits an element, and loaded in another layout of threads; one
+    /// wait serves all.
     pub(super) fn through_memory(
         &mut self,
         values: &[Value],
-        (from, to): (&Layout, &Layout),
+        memory: impl Fn(u32) -> Layout,
         types: Vec<Type>,
     ) -> SmallVec<[Value; 4]> {
-        let stored: Vec<Value> = values
-            .iter()
-            .map(|value| {
-                let memory = shared_memory(from, to, self.bits(*value));
-                self.store(*value, &memory)
-            })
-            .collect();
+        let stored: Vec<Value> =
+            values.iter().map(|value| self.store(*value, &memory(self.bits(*value)))).collect();
         let mut loaded: SmallVec<[Value; 4]> = smallvec![];
         for (buffer, ty) in stored.iter().zip(types) {
             let load = self.emit(GpuOp::LocalLoad { matrix: false }, smallvec![*buffer], Some(ty));

@@ -105,6 +105,7 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => reads(2).collect(),
         GpuOp::TensorLoad {} => smallvec![Effect::Write(shared(0)), Effect::Read(shared(2))],
         GpuOp::ConvertLayout {}
+        | GpuOp::TensorBox {}
         | GpuOp::Elementwise { .. }
         | GpuOp::Reduce { .. }
         | GpuOp::Scan { .. }

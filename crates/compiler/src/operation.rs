@@ -1,0 +1,53 @@
+//! One operation of interpret mode: the same path as that of a kernel, for a function of values that are there already.
+
+use tilewright_base::SourceMap;
+use tilewright_cpu::{EvaluationError, Program};
+use tilewright_frontend::{Failure, Host, Operand, Operation, Options, Site, relocate};
+use tilewright_ir::Type;
+
+use crate::{CompileError, Stage, cpu_program, verify, with_stack};
+
+/// A compiled operation.
+#[derive(Debug)]
+pub struct CompiledOperation {
+    /// What runs.
+    pub program: Program,
+    /// The result; what is known at run time only in it are the results of the program, in order.
+    pub result: Operand<Type>,
+}
+
+/// Compiles an operation for the CPU.
+pub fn compile_operation(
+    operation: &Operation<'_>,
+    options: &Options,
+    host: &mut dyn Host,
+) -> Result<CompiledOperation, CompileError> {
+    let (mut module, result) =
+        tilewright_frontend::lower_operation(operation, options, host).map_err(CompileError::Kernel)?;
+    with_stack(|| {
+        verify(&module, Stage::Ir)?;
+        // One op has nothing to optimise; a function of the library or of the user has.
+        if module.functions.len() > 1 {
+            tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
+            verify(&module, Stage::Opt)?;
+        }
+        let program = cpu_program(&module).map_err(|diagnostic| crate::failure(*diagnostic, &module))?;
+        Ok(CompiledOperation { program, result })
+    })
+}
+
+impl CompiledOperation {
+    /// What a user is told of an evaluation that failed. [`locate`] moves it to the user's source.
+    pub fn failure(&self, error: EvaluationError) -> CompileError {
+        let sources = SourceMap::clone(self.program.sources());
+        CompileError::Kernel(Box::new(Failure { diagnostics: vec![error.diagnostic], sources }))
+    }
+}
+
+/// Moves the findings about an operation to where it stands in the user's source.
+pub fn locate(error: &mut CompileError, sites: &[Site]) {
+    match error {
+        CompileError::Kernel(failure) => relocate(failure, sites),
+        CompileError::Internal(_) => {}
+    }
+}

@@ -1,0 +1,110 @@
+//! Evaluation: a program that runs once, on values that the caller holds.
+//!
+//! Interpret mode keeps the values of a kernel between its ops, and evaluates one op, as a program of its own, at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use smallvec::SmallVec;
+use tilewright_base::Diagnostic;
+use tilewright_ir::Type;
+
+use crate::program::Program;
+use crate::run::argument::Argument;
+use crate::run::fault::FaultKind;
+use crate::run::interrupt::{Control, Interrupt};
+use crate::run::launch::unless_out_of_memory;
+use crate::run::machine::Machine;
+use crate::run::memory::Region;
+use crate::run::ops::materialize::materialize;
+use crate::run::value::{Form, Provenance, Value};
+use crate::types::TileType;
+
+/// A scalar or tile that lives on between evaluations. It stays on the thread that made it.
+#[derive(Clone, Debug)]
+pub struct Held(Value);
+
+impl Held {
+    /// The argument of a launch with this number, for a parameter of this type.
+    pub fn argument(index: usize, argument: &Argument<'_>, ty: &Type) -> Self {
+        Self(Value::of_argument(index, argument, &TileType::new(ty)))
+    }
+
+    /// A scalar with these bits; those above the width of its type are zero.
+    pub fn scalar(bits: u64) -> Self {
+        Self(Value::uniform(bits))
+    }
+
+    /// The bits of all elements, if they are known to be the same, as those of a scalar are.
+    pub fn uniform_bits(&self) -> Option<u64> {
+        match self.0.form {
+            Form::Uniform(bits) => Some(bits),
+            Form::Affine(_) | Form::Box(_) | Form::Dense(_) => None,
+        }
+    }
+
+    /// The elements in row-major order, each in as many bytes as its type has.
+    pub fn to_bytes(&self, ty: &Type) -> Vec<u8> {
+        materialize(&TileType::new(ty), self.0.clone()).bytes().to_vec()
+    }
+
+    /// The number of the argument that the pointers in it are derived from.
+    pub fn argument_index(&self) -> Option<usize> {
+        self.0.provenance.index()
+    }
+}
+
+/// The launch that an evaluation is part of.
+pub struct Surroundings<'a> {
+    /// The arguments of the kernel, whose memory pointers may access.
+    pub arguments: &'a [Argument<'a>],
+    /// What each is called.
+    pub names: &'a [Arc<str>],
+    /// The memory of all arguments, and that which pointers of unknown provenance may access besides.
+    pub regions: &'a [Region<'a>],
+    /// How many programs run along x, y and z.
+    pub grid: [u32; 3],
+    /// Which of them this is.
+    pub id: [u32; 3],
+    /// What stops a loop in the program.
+    pub interrupt: Interrupt<'a>,
+}
+
+/// Why there are no results.
+#[derive(Debug)]
+pub struct EvaluationError {
+    /// What a user is told. Its places are in the sources of the program.
+    pub diagnostic: Diagnostic,
+    /// Whether a pointer of unknown provenance points outside of all regions. Nothing has been written then.
+    pub is_outside_of_regions: bool,
+}
+
+impl Program {
+    /// Runs the program once and gives its results.
+    ///
+    /// Panics if there are not as many inputs as parameters.
+    pub fn evaluate<'h>(
+        &self,
+        inputs: impl ExactSizeIterator<Item = &'h Held>,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<SmallVec<[Held; 1]>, Box<EvaluationError>> {
+        assert!(inputs.len() == self.parameters.len(), "an evaluation has an input for each parameter");
+        let Surroundings { arguments, names, regions, grid, id, interrupt } = *surroundings;
+        let stop = AtomicBool::new(false);
+        let control = Control::new(&stop, interrupt, true);
+        let outcome = unless_out_of_memory(|| {
+            let mut machine = Machine::idle(self, arguments, regions, grid, control);
+            machine.evaluate(id, inputs.map(|held| held.0.clone()))
+        });
+        match outcome {
+            Ok(results) => Ok(results.into_iter().map(Held).collect()),
+            Err(fault) => {
+                let name = |index: usize| names.get(index).cloned().unwrap_or_default();
+                let is_outside_of_regions =
+                    matches!(fault.kind, FaultKind::OutOfBounds { provenance: Provenance::UNKNOWN, .. });
+                let diagnostic = fault.diagnostic(self, arguments, &name, id);
+                Err(Box::new(EvaluationError { diagnostic, is_outside_of_regions }))
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Findings about an operation of interpret mode, moved to the place in the user's source that the operation stands at.
+//!
+//! Both texts are parsed, and what stands in the same place of the two expressions belongs together: the first argument of
+//! `a0(a1, a2)` is the first argument of `tl.load(p + i, mask)`.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::Ranged;
+use tilewright_base::{FileId, Label, SourceFile, Span};
+
+use super::operation::returned;
+use super::parse::{bytes, parse};
+use crate::Failure;
+
+/// A place in the user's source.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// The source.
+    pub file: Arc<SourceFile>,
+    /// Which bytes of it.
+    pub range: Range<u32>,
+}
+
+/// Moves findings about an operation to where it stands: `sites` has its place, and then the calls that led there. Without
+/// one, the places are left out.
+pub fn relocate(failure: &mut Failure, sites: &[Site]) {
+    let Some((operation, source)) = failure.sources.files().next() else { return };
+    let pairs = sites.first().map_or_else(Vec::new, |site| pairs(&source.text, site));
+    let mut sources = failure.sources.clone();
+    let places: Vec<Span> = sites
+        .iter()
+        .map(|site| Span::new(sources.add(Arc::clone(&site.file)), site.range.start, site.range.end))
+        .collect();
+    for diagnostic in &mut failure.diagnostics {
+        let primary = diagnostic.primary.take();
+        diagnostic.primary = match primary {
+            Some(label) => moved(&label, operation, &pairs, &places)
+                .or_else(|| places.first().map(|&span| Label { span, text: label.text })),
+            None => places.first().map(|&span| Label { span, text: String::new() }),
+        };
+        let secondary = std::mem::take(&mut diagnostic.secondary);
+        diagnostic.secondary =
+            secondary.iter().filter_map(|label| moved(label, operation, &pairs, &places)).collect();
+        let callers = places.iter().skip(1);
+        diagnostic.secondary.extend(callers.map(|&span| Label { span, text: "called from here".into() }));
+    }
+    failure.sources = sources;
+}
+
+/// A label at its place in the user's source; nothing if it has none there.
+fn moved(label: &Label, operation: FileId, pairs: &[Pair], places: &[Span]) -> Option<Label> {
+    let Span { file, start, end } = label.span;
+    if file != operation {
+        return Some(label.clone());
+    }
+    let (_, there) = pairs.iter().find(|(here, _)| *here == (start..end))?;
+    let span = Span { start: there.start, end: there.end, ..*places.first()? };
+    Some(Label { span, text: label.text.clone() })
+}
+
+/// A range of the operation's text, and that of the user's text which it stands for.
+type Pair = (Range<u32>, Range<u32>);
+
+fn pairs(operation: &str, site: &Site) -> Vec<Pair> {
+    let mut pairs = Vec::new();
+    let text = site.file.text.get(site.range.start as usize..site.range.end as usize).unwrap_or("");
+    let Ok(tree) = parse(operation) else { return pairs };
+    let [Stmt::FunctionDef(definition)] = &tree.body[..] else { return pairs };
+    let Some(expression) = returned(definition) else { return pairs };
+    let mut matched =
+        Matched { operation, text: text.to_owned(), offset: site.range.start, pairs: &mut pairs };
+    // In brackets, an expression may have line breaks.
+    let bracketed = format!("({text}\n)");
+    if let Ok(user) = parse(&bracketed)
+        && let [Stmt::Expr(statement)] = &user.body[..]
+    {
+        matched.text = bracketed;
+        matched.offset = site.range.start.wrapping_sub(1);
+        matched.expression(expression, &statement.value);
+    } else if let Ok(user) = parse(text)
+        && let ([Stmt::AugAssign(statement)], Expr::BinOp(binary)) = (&user.body[..], expression)
+    {
+        matched.same(expression, statement);
+        matched.between(
+            (&*binary.left, &*binary.right),
+            (&*statement.target, &*statement.value),
+            binary.op.as_str(),
+        );
+    }
+    pairs
+}
+
+struct Matched<'a> {
+    operation: &'a str,
+    /// The user's text, which begins at `offset` of the file.
+    text: String,
+    offset: u32,
+    pairs: &'a mut Vec<Pair>,
+}
+
+impl Matched<'_> {
+    fn user(&self, range: Range<u32>) -> Range<u32> {
+        range.start.wrapping_add(self.offset)..range.end.wrapping_add(self.offset)
+    }
+
+    fn same(&mut self, operation: &impl Ranged, user: &impl Ranged) {
+        let pair = (bytes(operation.range()), self.user(bytes(user.range())));
+        self.pairs.push(pair);
+    }
+
+    /// Two operands, and the operator between them.
+    fn between(&mut self, operation: (&Expr, &Expr), user: (&Expr, &Expr), symbol: &str) {
+        self.same(operation.0, user.0);
+        self.same(operation.1, user.1);
+        let find = |text: &str, start: u32, end: u32| {
+            let at = text.get(start as usize..end as usize)?.find(symbol)? as u32 + start;
+            Some(at..at + symbol.len() as u32)
+        };
+        let ends = |(left, right): (&Expr, &Expr)| (bytes(left.range()).end, bytes(right.range()).start);
+        let ((start, end), (user_start, user_end)) = (ends(operation), ends(user));
+        let here = find(self.operation, start, end);
+        let there = find(&self.text, user_start, user_end);
+        if let (Some(here), Some(there)) = (here, there) {
+            let there = self.user(there);
+            self.pairs.push((here, there));
+        }
+    }
+
+    fn expression(&mut self, operation: &Expr, user: &Expr) {
+        self.same(operation, user);
+        match (operation, user) {
+            (Expr::Call(operation), Expr::Call(user)) => {
+                self.same(&*operation.func, &*user.func);
+                if let (Expr::Attribute(method), Expr::Attribute(name)) = (&*operation.func, &*user.func) {
+                    self.same(&*method.value, &*name.value);
+                    self.same(&method.attr, &name.attr);
+                }
+                let is_plain = |expression: &&Expr| !expression.is_starred_expr();
+                let passed = user.arguments.args.iter().take_while(is_plain);
+                for (operation, user) in operation.arguments.args.iter().zip(passed) {
+                    self.same(operation, user);
+                }
+                for keyword in &operation.arguments.keywords {
+                    let is_it = |other: &&ruff_python_ast::Keyword| other.arg == keyword.arg;
+                    if let Some(user) = user.arguments.keywords.iter().find(is_it) {
+                        self.same(&keyword.value, &user.value);
+                        if let (Some(operation), Some(user)) = (&keyword.arg, &user.arg) {
+                            self.same(operation, user);
+                        }
+                    }
+                }
+            }
+            (Expr::BinOp(operation), Expr::BinOp(user)) => {
+                let symbol = operation.op.as_str();
+                self.between((&operation.left, &operation.right), (&user.left, &user.right), symbol);
+            }
+            (Expr::Compare(operation), Expr::Compare(user)) => {
+                if let ([right], [user_right], [symbol]) =
+                    (&operation.comparators[..], &user.comparators[..], &operation.ops[..])
+                {
+                    let (left, user_left) = (&*operation.left, &*user.left);
+                    self.between((left, right), (user_left, user_right), symbol.as_str());
+                }
+            }
+            (Expr::BoolOp(operation), Expr::BoolOp(user)) if operation.values.len() == user.values.len() => {
+                for (operation, user) in operation.values.iter().zip(&user.values) {
+                    self.same(operation, user);
+                }
+            }
+            (Expr::UnaryOp(operation), Expr::UnaryOp(user)) => self.same(&*operation.operand, &*user.operand),
+            (Expr::Attribute(operation), Expr::Attribute(user)) => {
+                self.same(&*operation.value, &*user.value);
+                self.same(&operation.attr, &user.attr);
+            }
+            (Expr::Subscript(operation), Expr::Subscript(user)) => {
+                self.same(&*operation.value, &*user.value);
+                self.same(&*operation.slice, &*user.slice);
+                if let (Expr::Tuple(operation), Expr::Tuple(user)) = (&*operation.slice, &*user.slice) {
+                    for (operation, user) in operation.elts.iter().zip(&user.elts) {
+                        self.same(operation, user);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}

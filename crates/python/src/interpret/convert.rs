@@ -1,0 +1,156 @@
+//! Between the objects of an interpreted body and the operands of the language.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use tilewright_frontend::{Constant, HostValue, Operand, Tuple, operand_of, semantic, tuple_operand};
+use tilewright_ir::{Literal, Type};
+use tilewright_runtime::interpret::{Given, Held, Tile};
+
+use super::language::LanguageCall;
+use super::structure::Structure;
+use super::tensor::{Known, Tensor};
+use crate::objects::{self, Classes, classify, fields, host_value_to_python, object_ref};
+
+/// An object as an operand.
+pub(crate) fn given(object: &Bound<'_, PyAny>) -> PyResult<Given> {
+    if let Ok(tensor) = object.cast_exact::<Tensor>() {
+        return tensor.get().given();
+    }
+    if let Some(constant) = number(object) {
+        return Ok(Operand::Constant(constant).into());
+    }
+    operand(object).map(Given::from)
+}
+
+/// A plain number.
+fn number(object: &Bound<'_, PyAny>) -> Option<Constant> {
+    if object.is_exact_instance_of::<PyInt>() {
+        return object.extract::<i64>().ok().map(|value| Constant::Int(value.into()));
+    }
+    if object.is_exact_instance_of::<PyFloat>() {
+        return object.extract().ok().map(Constant::Float);
+    }
+    if object.is_exact_instance_of::<PyBool>() {
+        return object.is_truthy().ok().map(Constant::Bool);
+    }
+    object.is_none().then_some(Constant::None)
+}
+
+fn operand(object: &Bound<'_, PyAny>) -> PyResult<Operand<Tile>> {
+    if let Ok(tensor) = object.cast_exact::<Tensor>() {
+        let Given { operand, is_assigned } = tensor.get().given()?;
+        // In a tuple there is no place to say that it was assigned.
+        return Ok(if is_assigned { Operand::Tensor(tensor.get().tile()?.clone()) } else { operand });
+    }
+    if let Ok(structure) = object.cast_exact::<Structure>() {
+        return Ok(structure.get().given()?.operand);
+    }
+    if let Ok(function) = object.cast::<LanguageCall>() {
+        return Ok(function.get().operand());
+    }
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        let items = tuple.iter_borrowed().map(|item| operand(&item)).collect::<PyResult<Vec<_>>>()?;
+        return Ok(tuple_operand(Tuple::new(items, fields(tuple)?)));
+    }
+    if let Ok(list) = object.cast::<PyList>() {
+        let items = list.iter().map(|item| operand(&item)).collect::<PyResult<Vec<_>>>()?;
+        return Ok(tuple_operand(Tuple::from(items)));
+    }
+    if let Some(constant) = objects::plain(object) {
+        return Ok(Operand::Constant(constant));
+    }
+    if let Some((fields, items)) = crate::aggregate::instance(object)? {
+        let items = items.iter_borrowed().map(|item| operand(&item)).collect::<PyResult<Vec<_>>>()?;
+        let class = object_ref(object.get_type().as_any())?;
+        return Ok(tuple_operand(Tuple::instance(items, fields, class)));
+    }
+    Ok(operand_of(classify(object)?))
+}
+
+/// The object for an operand.
+pub(crate) fn to_python<'py>(py: Python<'py>, operand: &Operand<Tile>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match operand {
+        Operand::Tensor(tile) => Bound::new(py, Tensor::new(tile.clone()))?.into_any(),
+        Operand::Constant(constant) => objects::to_python(py, constant)?,
+        Operand::Tuple(items) => {
+            let values = items.iter().map(|item| to_python(py, item)).collect::<PyResult<Vec<_>>>()?;
+            tuple(py, items, values)?
+        }
+        Operand::Descriptor(_)
+        | Operand::Range(_)
+        | Operand::Method(..)
+        | Operand::Bound(..)
+        | Operand::Super(..) => Bound::new(py, Structure::new(py, operand)?)?.into_any(),
+        Operand::Language(path) => host_value_to_python(py, &HostValue::Language(path.clone()))?,
+        Operand::Function(number) => host_value_to_python(py, &HostValue::Function(*number))?,
+        Operand::ConstexprFunction(number) | Operand::Object(number) | Operand::Callable(number) => {
+            objects::object(py, *number)?
+        }
+    })
+}
+
+/// A tuple, a named tuple, or an instance of a user's class.
+fn tuple<'py, T>(
+    py: Python<'py>,
+    items: &Tuple<T>,
+    values: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let names = items.fields().map(|fields| fields.iter().map(|field| PyString::new(py, field)));
+    let Some(names) = names else { return Ok(PyTuple::new(py, values)?.into_any()) };
+    if let Some(class) = items.class() {
+        let fields = PyDict::new(py);
+        for (name, value) in names.zip(values) {
+            fields.set_item(name, value)?;
+        }
+        let module = py.import(intern!(py, "tilewright.language._aggregate"))?;
+        return module.call_method1(intern!(py, "instance"), (objects::object(py, class)?, fields));
+    }
+    let names = PyTuple::new(py, names)?;
+    let class = py.import("collections")?.call_method1("namedtuple", ("tuple", names))?;
+    class.call1(PyTuple::new(py, values)?)
+}
+
+/// What an assignment makes of a value: of a compile-time number a scalar of its natural type, also in a tuple.
+#[pyfunction]
+pub(crate) fn interpret_assign<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = value.py();
+    if let Ok(tensor) = value.cast_exact::<Tensor>() {
+        return Ok(match tensor.get().assigned()? {
+            Some(assigned) => Bound::new(py, assigned)?.into_any(),
+            None => value.clone(),
+        });
+    }
+    let constant = match number(value) {
+        Some(constant) => Some(constant),
+        None if value.is_instance(Classes::get(py)?.constexpr.bind(py))? => {
+            number(&value.getattr(intern!(py, "value"))?)
+        }
+        None => None,
+    };
+    if let Some(scalar) = constant.and_then(scalar) {
+        return Ok(Bound::new(py, scalar)?.into_any());
+    }
+    let Ok(tuple) = value.cast_exact::<PyTuple>() else { return Ok(value.clone()) };
+    let items = tuple.iter().map(|item| interpret_assign(&item)).collect::<PyResult<Vec<_>>>()?;
+    Ok(PyTuple::new(py, items)?.into_any())
+}
+
+/// A scalar that an assignment has made of a number.
+fn scalar(constant: Constant) -> Option<Tensor> {
+    Some(Tensor::known(natural(&constant)?, Known::Assigned(constant)))
+}
+
+/// A number as a scalar of its natural type.
+pub(crate) fn natural(constant: &Constant) -> Option<Tile> {
+    let dtype = semantic::natural_dtype(constant)?;
+    let literal = match constant {
+        Constant::Bool(value) => Some(Literal::int(dtype, i128::from(*value))),
+        Constant::Int(value) => Some(Literal::int(dtype, *value)),
+        Constant::Float(value) => Literal::float(dtype, *value),
+        Constant::None | Constant::Str(_) | Constant::Type(_) | Constant::Tuple(_) | Constant::Object(_) => {
+            None
+        }
+    };
+    literal.map(|literal| Tile { ty: Type::scalar(dtype), held: Held::scalar(literal.bits) })
+}

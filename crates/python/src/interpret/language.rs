@@ -1,0 +1,121 @@
+//! The functions of the language as Python calls them in an interpreted kernel: `tl.load(p)`, `x.to(tl.float32)`.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+use smallvec::SmallVec;
+use tilewright_frontend::{HostValue, Operand, operand_of};
+use tilewright_runtime::interpret::{Form, Tile};
+
+use super::convert::given;
+use super::session::{Operands, current, evaluate, symbol};
+use super::structure::Structure;
+use super::tensor::Tensor;
+use crate::errors::outside_kernel;
+
+/// A function of the language, the base of Python's `LanguageFunction`.
+#[pyclass(subclass, dict, frozen, module = "tilewright._native")]
+pub(crate) struct LanguageCall {
+    path: Arc<str>,
+}
+
+impl LanguageCall {
+    /// It as an operand.
+    pub(crate) fn operand(&self) -> Operand<Tile> {
+        operand_of(HostValue::Language(Arc::clone(&self.path)))
+    }
+}
+
+#[pymethods]
+impl LanguageCall {
+    #[new]
+    #[pyo3(signature = (path, *_rest))]
+    fn new(path: &str, _rest: &Bound<'_, PyTuple>) -> Self {
+        Self { path: Arc::from(path) }
+    }
+
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, path) = (slf.py(), &slf.get().path);
+        if current().is_none() {
+            let error = outside_kernel(py, &format!("tl.{path}"));
+            return Err(PyErr::from_value(error.into_bound(py)));
+        }
+        let mut operands: Operands = SmallVec::new();
+        operands.push(Operand::Language(Arc::clone(path)).into());
+        let (positional, keywords) = pass(args, kwargs, &mut operands)?;
+        evaluate(py, path, &Form::Call { positional, keywords }, &operands)
+    }
+
+    /// As a method of a tensor.
+    fn __get__<'py>(
+        slf: &Bound<'py, Self>,
+        instance: &Bound<'py, PyAny>,
+        _owner: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if !instance.is_instance_of::<Tensor>() && !instance.is_instance_of::<Structure>() {
+            return Ok(slf.clone().into_any());
+        }
+        let name = symbol(slf.get().path.rsplit('.').next().unwrap_or_default());
+        Ok(Bound::new(slf.py(), Method::new(instance.clone().unbind(), name))?.into_any())
+    }
+}
+
+/// A method of a value, to be called.
+#[pyclass(frozen, module = "tilewright._native")]
+pub(crate) struct Method {
+    receiver: Py<PyAny>,
+    name: &'static str,
+}
+
+impl Method {
+    pub(crate) fn new(receiver: Py<PyAny>, name: &'static str) -> Self {
+        Self { receiver, name }
+    }
+}
+
+#[pymethods]
+impl Method {
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Method { receiver, name } = slf.get();
+        let mut operands: Operands = SmallVec::new();
+        operands.push(given(receiver.bind(slf.py()))?);
+        let (positional, keywords) = pass(args, kwargs, &mut operands)?;
+        evaluate(slf.py(), name, &Form::Method { name, positional, keywords }, &operands)
+    }
+
+    #[getter(__name__)]
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// Adds the arguments of a call to its operands: how many are passed by position, and the names of the others.
+fn pass(
+    args: &Bound<'_, PyTuple>,
+    kwargs: Option<&Bound<'_, PyDict>>,
+    operands: &mut Operands,
+) -> PyResult<(usize, SmallVec<[&'static str; 4]>)> {
+    for object in args.iter_borrowed() {
+        operands.push(given(&object)?);
+    }
+    let mut keywords = SmallVec::new();
+    if let Some(kwargs) = kwargs {
+        for (name, object) in kwargs.iter() {
+            let name = name.cast::<PyString>().map_err(PyErr::from)?;
+            keywords.push(symbol(&name.to_cow()?));
+            operands.push(given(&object)?);
+        }
+    }
+    Ok((args.len(), keywords))
+}

@@ -1,0 +1,159 @@
+//! A launch in interpret mode: the body of the kernel, called by Python for each program of the grid in turn.
+
+use std::rc::Rc;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use tilewright_frontend::{Constant, Operand};
+use tilewright_runtime::interpret::{Launch, Tile};
+use tilewright_runtime::{Annotation, Device, Grid, Options, ParameterKind, Value};
+
+use super::convert::{natural, to_python};
+use super::session::Session;
+use super::tensor::{Known, Tensor};
+use crate::convert::{Converter, Values};
+use crate::errors::raised;
+use crate::kernel::{JitKernel, State};
+use crate::objects::Classes;
+
+/// Runs the body for every program, x counted fastest.
+pub(crate) fn launch<'py>(
+    kernel: &Bound<'py, JitKernel>,
+    state: &State,
+    mut objects: Vec<Bound<'py, PyAny>>,
+    grid: Grid,
+    options: &Options,
+) -> PyResult<()> {
+    let py = kernel.py();
+    let helpers = py.import(intern!(py, "tilewright.runtime._interpreted"))?;
+    let body = body(kernel)?;
+    let mut values = Values::new();
+    let mut kept = convert(py, state, &objects, &mut values)?;
+    let mut copies = None;
+    if values.iter().any(is_elsewhere) {
+        let copied = helpers.call_method1(intern!(py, "on_host"), (PyList::new(py, &objects)?,))?;
+        objects = copied.getattr(intern!(py, "objects"))?.extract()?;
+        copies = Some(copied);
+        kept = convert(py, state, &objects, &mut values)?;
+    }
+    let (launch, operands) = raised(py, Launch::new(&state.kernel, grid, &values, options))?;
+    let session = Rc::new(Session::new(&body, launch));
+    let parameters = parameters(py, state, &objects, &operands)?;
+    let result = {
+        let _running = session.begin();
+        programs(&session, &body, &parameters)
+    };
+    drop(kept);
+    if let Some(copies) = copies {
+        copies.call_method0(intern!(py, "write_back"))?;
+    }
+    result
+}
+
+/// The function that Python runs for a kernel, or for a helper that one calls.
+pub(crate) fn body<'py>(kernel: &Bound<'py, JitKernel>) -> PyResult<Bound<'py, PyAny>> {
+    let py = kernel.py();
+    let helpers = py.import(intern!(py, "tilewright.runtime._interpreted"))?;
+    helpers.call_method1(intern!(py, "body"), (kernel,))
+}
+
+fn convert(
+    py: Python<'_>,
+    state: &State,
+    objects: &[Bound<'_, PyAny>],
+    values: &mut Values,
+) -> PyResult<crate::convert::Kept> {
+    let signature = state.kernel.signature();
+    let converter = Converter::new(py, signature, false);
+    converter.all(values, signature.parameters.len(), |index| objects.get(index).map(Bound::as_borrowed))
+}
+
+/// Whether an argument is in the memory of a GPU.
+fn is_elsewhere(value: &Value<'_>) -> bool {
+    match value {
+        Value::Pointer(pointer) => pointer.device != Device::Cpu,
+        Value::Tuple(items) => items.iter().any(is_elsewhere),
+        _ => false,
+    }
+}
+
+/// What the body is called with: by position, and by name.
+type Parameters<'py> = (Bound<'py, PyTuple>, Bound<'py, PyDict>);
+
+fn parameters<'py>(
+    py: Python<'py>,
+    state: &State,
+    objects: &[Bound<'py, PyAny>],
+    operands: &[Operand<Tile>],
+) -> PyResult<Parameters<'py>> {
+    let mut positional = Vec::with_capacity(objects.len());
+    let named = PyDict::new(py);
+    let declared = &state.kernel.signature().parameters;
+    for (index, (object, operand)) in objects.iter().zip(operands).enumerate() {
+        let is_constexpr = declared[index].annotation == Annotation::Constexpr;
+        let value = parameter(object, operand, is_constexpr)?;
+        match declared[index].kind {
+            ParameterKind::KeywordOnly => named.set_item(state.name(py, index), value)?,
+            ParameterKind::Any | ParameterKind::PositionalOnly | ParameterKind::Variadic => {
+                positional.push(value);
+            }
+        }
+    }
+    Ok((PyTuple::new(py, positional)?, named))
+}
+
+/// What a parameter is in the body.
+fn parameter<'py>(
+    object: &Bound<'py, PyAny>,
+    operand: &Operand<Tile>,
+    is_constexpr: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let is_wrapped = object.is_instance(Classes::get(py)?.constexpr.bind(py))?;
+    match operand {
+        // The int 1, which is a scalar that is known.
+        Operand::Constant(constant @ Constant::Int(_)) if !is_constexpr && !is_wrapped => {
+            match natural(constant) {
+                Some(tile) => {
+                    let tensor = Tensor::known(tile, Known::Constant(constant.clone()));
+                    Ok(Bound::new(py, tensor)?.into_any())
+                }
+                None => Ok(object.clone()),
+            }
+        }
+        Operand::Tensor(_) | Operand::Tuple(_) | Operand::Descriptor(_) => to_python(py, operand),
+        // What is known at compile time is the object itself.
+        _ if is_wrapped => object.getattr(intern!(py, "value")),
+        _ => Ok(object.clone()),
+    }
+}
+
+fn programs(session: &Session, body: &Bound<'_, PyAny>, parameters: &Parameters<'_>) -> PyResult<()> {
+    let (positional, named) = parameters;
+    let named = (!named.is_empty()).then_some(named);
+    let [width, height, depth] = session.launch.grid();
+    for z in 0..depth {
+        for y in 0..height {
+            for x in 0..width {
+                session.launch.set_id([x, y, z]);
+                body.call(positional, named).map_err(|error| noted(session, body, error))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Says in which program an exception of the body arose; a diagnostic says it itself.
+fn noted(session: &Session, body: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let py = body.py();
+    let [x, y, z] = session.launch.id();
+    let value = error.value(py);
+    let has_said = value.hasattr(intern!(py, "diagnostics")).unwrap_or(false);
+    if !has_said {
+        let note = format!("in program ({x}, {y}, {z}) of the interpreted kernel '{}'", session.launch.name);
+        // Python 3.10 has no notes.
+        let _ = value.call_method1(intern!(py, "add_note"), (note,));
+    }
+    error
+}

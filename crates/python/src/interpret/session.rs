@@ -1,0 +1,361 @@
+//! The launch that runs on this thread, and the evaluation of an operation in it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, PoisonError};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use smallvec::SmallVec;
+use tilewright_base::{Code, Diagnostic, SourceFile};
+use tilewright_frontend::{Operand, semantic};
+use tilewright_ir::{Dtype, Literal, Type};
+use tilewright_runtime::interpret::{Environment, Form, Given, Held, Launch, Site, Tile, locate};
+use tilewright_runtime::{Error, Interrupt};
+
+use super::convert::{given, to_python};
+use super::tensor::Tensor;
+use crate::errors::to_exception;
+use crate::host::{Findings, PyHost};
+use crate::launch::{SignalCheck, failure};
+use crate::live::{self, Live};
+
+/// The operands of an operation.
+pub(crate) type Operands = SmallVec<[Given; 4]>;
+
+/// A launch of an interpreted kernel.
+pub(crate) struct Session {
+    pub(crate) launch: Launch,
+    signal: SignalCheck,
+    /// The tensors whose memory pointers may reach besides that of the arguments, where a kernel needed them.
+    live: RefCell<Vec<Live>>,
+    /// What is called after each operation.
+    hook: Option<Py<PyAny>>,
+    /// The code of the body, where a walk up the stack ends.
+    code: Option<Py<PyAny>>,
+}
+
+thread_local! {
+    /// The launches that run, outermost first: a kernel's body may launch another kernel.
+    static SESSIONS: RefCell<Vec<Rc<Session>>> = const { RefCell::new(Vec::new()) };
+    /// What launches of this thread call after each operation.
+    static HOOKS: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Ends a session when dropped.
+pub(crate) struct Running;
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let ended = SESSIONS.with_borrow_mut(Vec::pop);
+        drop(ended);
+    }
+}
+
+impl Session {
+    pub(crate) fn new(body: &Bound<'_, PyAny>, launch: Launch) -> Self {
+        let py = body.py();
+        let code = body.getattr(intern!(py, "__code__")).ok().map(Bound::unbind);
+        let hook = HOOKS.with_borrow(|hooks| hooks.last().map(|hook| hook.clone_ref(py)));
+        Self { launch, signal: SignalCheck::default(), live: RefCell::default(), hook, code }
+    }
+
+    /// Makes it the one that runs on this thread.
+    pub(crate) fn begin(self: &Rc<Self>) -> Running {
+        SESSIONS.with_borrow_mut(|sessions| sessions.push(Rc::clone(self)));
+        Running
+    }
+
+    fn evaluate(&self, py: Python<'_>, form: &Form, operands: &[Given]) -> PyResult<Operand<Tile>> {
+        let mut host = PyHost::default();
+        let findings = host.findings();
+        let signal = &self.signal;
+        let poll = || signal.poll();
+        let mut foreign = || {
+            let Ok(found) = live::tensors(py) else { return Vec::new() };
+            let regions = found.regions.clone();
+            self.live.borrow_mut().push(found);
+            regions
+        };
+        let mut environment =
+            Environment { host: &mut host, foreign: &mut foreign, interrupt: Interrupt::Poll(&poll) };
+        match self.launch.evaluate(form, operands, &mut environment) {
+            Ok(result) => Ok(result),
+            Err(mut error) => {
+                let mut found = findings.lock().unwrap_or_else(PoisonError::into_inner);
+                let Findings { raised, caught, .. } = std::mem::take(&mut *found);
+                if let Some(raised) = raised.or_else(|| self.signal.take()) {
+                    return Err(raised);
+                }
+                locate(&mut error, &sites(py)?);
+                Err(failure(py, Error::from(*error), caught))
+            }
+        }
+    }
+}
+
+/// The launch that runs on this thread.
+pub(crate) fn current() -> Option<Rc<Session>> {
+    SESSIONS.with_borrow(|sessions| sessions.last().cloned())
+}
+
+/// Whether a kernel is interpreted on this thread now.
+pub(crate) fn is_running() -> bool {
+    SESSIONS.with_borrow(|sessions| !sessions.is_empty())
+}
+
+/// Evaluates an operation that a user writes as `name`.
+pub(crate) fn evaluate<'py>(
+    py: Python<'py>,
+    name: &str,
+    form: &Form,
+    operands: &[Given],
+) -> PyResult<Bound<'py, PyAny>> {
+    let Some(session) = current() else { return Err(outside(py, name)) };
+    let result = session.evaluate(py, form, operands)?;
+    let result = to_python(py, &result)?;
+    if let Some(hook) = &session.hook {
+        let passed = operands.iter().map(|given| to_python(py, &given.operand));
+        let passed = PyTuple::new(py, passed.collect::<PyResult<Vec<_>>>()?)?;
+        let [x, y, z] = session.launch.id();
+        hook.call1(py, (name, keywords(form), passed, &result, (x, y, z)))?;
+    }
+    Ok(result)
+}
+
+/// The names of the operands that are passed by keyword, which are the last ones.
+fn keywords(form: &Form) -> Vec<&'static str> {
+    match form {
+        Form::Call { keywords, .. } | Form::Method { keywords, .. } => keywords.to_vec(),
+        Form::Value
+        | Form::Unary(_)
+        | Form::Binary(_)
+        | Form::Attribute(_)
+        | Form::Subscript { .. }
+        | Form::Builtin(..)
+        | Form::Truth => Vec::new(),
+    }
+}
+
+/// The exception for what only works in a kernel that runs.
+fn outside(py: Python<'_>, name: &str) -> PyErr {
+    let diagnostic = Diagnostic::new(Code::OutsideKernel, format!("'{name}' is used outside of a kernel"))
+        .note("no kernel is interpreted on this thread now")
+        .hint("values of an interpreted kernel can be printed and converted afterwards, not computed with");
+    to_exception(py, &diagnostic.into())
+}
+
+/// Where the body stands, and the calls that led there, innermost first.
+fn sites(py: Python<'_>) -> PyResult<Vec<Site>> {
+    type Found = (String, String, u32, u32, (u32, u32), (u32, u32));
+    let module = py.import(intern!(py, "tilewright.runtime._interpreted"))?;
+    let code = current().and_then(|session| session.code.as_ref().map(|code| code.clone_ref(py)));
+    let found: Vec<Found> = module.call_method1(intern!(py, "sites"), (code,))?.extract()?;
+    let site = |(name, text, first_line, removed_columns, start, end): Found| {
+        let file = SourceFile { name, text, first_line, removed_columns };
+        let range = byte(&file.text, start)?..byte(&file.text, end)?;
+        Some(Site { file: Arc::new(file), range })
+    };
+    Ok(found.into_iter().filter_map(site).collect())
+}
+
+/// The byte at a line, counted from 0, and a byte of it.
+fn byte(text: &str, (line, column): (u32, u32)) -> Option<u32> {
+    let before: usize = text.split_inclusive('\n').take(line as usize).map(str::len).sum();
+    let at = before + column as usize;
+    text.is_char_boundary(at).then_some(at as u32)
+}
+
+/// A name that a form refers to. Each is kept once for the whole program.
+pub(crate) fn symbol(name: &str) -> &'static str {
+    thread_local! {
+        static NAMES: RefCell<rustc_hash::FxHashSet<&'static str>> = RefCell::default();
+    }
+    NAMES.with_borrow_mut(|names| {
+        if let Some(&known) = names.get(name) {
+            return known;
+        }
+        let kept: &'static str = Box::leak(name.to_owned().into_boxed_str());
+        names.insert(kept);
+        kept
+    })
+}
+
+/// `and` and `or`, where the first operand does not decide.
+#[pyfunction]
+pub(crate) fn interpret_boolean<'py>(
+    py: Python<'py>,
+    operator: &str,
+    left: &Bound<'py, PyAny>,
+    right: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if !left.is_instance_of::<Tensor>() {
+        return Ok(right.clone());
+    }
+    let operator = symbol(operator);
+    evaluate(py, operator, &Form::Binary(operator), &[given(left)?, given(right)?])
+}
+
+/// `not x`.
+#[pyfunction]
+pub(crate) fn interpret_not<'py>(py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if !value.is_instance_of::<Tensor>() {
+        return Ok(pyo3::types::PyBool::new(py, !value.is_truthy()?).to_owned().into_any());
+    }
+    evaluate(py, "not", &Form::Unary("not"), &[given(value)?])
+}
+
+/// A function of Python that the language has for tensors: `min`, `max`.
+#[pyfunction]
+#[pyo3(signature = (name, function, args, kwargs))]
+pub(crate) fn interpret_builtin<'py>(
+    py: Python<'py>,
+    name: &str,
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let is_tensor = args.iter_borrowed().any(|object| object.is_instance_of::<Tensor>());
+    if !is_tensor || current().is_none() || kwargs.is_some_and(|kwargs| !kwargs.is_empty()) {
+        return function.call(args, kwargs);
+    }
+    let operands = args.iter_borrowed().map(|object| given(&object)).collect::<PyResult<Operands>>()?;
+    let name = symbol(name);
+    evaluate(py, name, &Form::Builtin(name, operands.len()), &operands)
+}
+
+/// The values that a loop counts through: scalars of the type that a compiled loop counts in.
+#[pyfunction]
+pub(crate) fn interpret_range<'py>(
+    py: Python<'py>,
+    lower: &Bound<'py, PyAny>,
+    upper: &Bound<'py, PyAny>,
+    step: &Bound<'py, PyAny>,
+) -> PyResult<Counter> {
+    let bounds = [given(lower)?, given(upper)?, given(step)?];
+    let mut types = Vec::with_capacity(3);
+    let mut numbers = [0_i128; 3];
+    for (place, (bound, number)) in bounds.iter().zip(&mut numbers).enumerate() {
+        let (ty, value) = match &bound.operand {
+            Operand::Tensor(tile) => {
+                let dtype = tile.ty.dtype().filter(|_| tile.ty.is_scalar());
+                let bits = tile.held.uniform_bits().unwrap_or(0);
+                let value = dtype.and_then(|dtype| Literal { dtype, bits }.as_int());
+                (tile.ty.clone(), value)
+            }
+            Operand::Constant(constant) => {
+                let dtype = semantic::natural_dtype(constant).unwrap_or(Dtype::F32);
+                let value = match constant {
+                    tilewright_frontend::Constant::Int(value) => Some(*value),
+                    tilewright_frontend::Constant::Bool(value) => Some(i128::from(*value)),
+                    _ => None,
+                };
+                (Type::scalar(dtype), value)
+            }
+            _ => return Err(wrong_bound(py, place, "no number")),
+        };
+        *number = value.unwrap_or(0);
+        types.push(ty);
+    }
+    let dtype = semantic::loop_dtype(&types[0], &types[1], &types[2]);
+    let dtype = dtype.map_err(|error| {
+        let place = error.arguments.first().map_or(0, |(place, _)| *place);
+        wrong_bound(py, place, &types[place].to_string())
+    })?;
+    let [next, end, step] = numbers;
+    if step == 0 {
+        let diagnostic = Diagnostic::new(Code::InvalidLoop, "the step of a loop is zero");
+        return Err(located(py, diagnostic.hint("pass a step that is not 0")));
+    }
+    Ok(Counter { next, end, step, dtype })
+}
+
+fn wrong_bound(py: Python<'_>, place: usize, found: &str) -> PyErr {
+    let what = ["start", "end", "step"][place.min(2)];
+    let message = format!("the {what} of a range must be a scalar integer");
+    let diagnostic = Diagnostic::new(Code::TypeMismatch, message)
+        .note(format!("found {found}, expected int32 or int64"))
+        .hint("convert it with `.to(tl.int32)`; a tile is reduced first, as by `tl.max`");
+    located(py, diagnostic)
+}
+
+/// The exception for a diagnostic about the place where the body stands.
+fn located(py: Python<'_>, diagnostic: Diagnostic) -> PyErr {
+    let diagnostic = match current() {
+        Some(session) => session.launch.in_program(diagnostic),
+        None => diagnostic,
+    };
+    let mut failure = tilewright_frontend::Failure {
+        diagnostics: vec![diagnostic],
+        sources: tilewright_base::SourceMap::default(),
+    };
+    match sites(py) {
+        Ok(sites) => {
+            tilewright_frontend::relocate(&mut failure, &sites);
+            to_exception(py, &Error::from(Box::new(failure)))
+        }
+        Err(error) => error,
+    }
+}
+
+/// Counts through a range.
+#[pyclass(module = "tilewright._native")]
+pub(crate) struct Counter {
+    next: i128,
+    end: i128,
+    step: i128,
+    dtype: Dtype,
+}
+
+#[pymethods]
+impl Counter {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(&mut self) -> Option<Tensor> {
+        let is_before = if self.step > 0 { self.next < self.end } else { self.next > self.end };
+        if !is_before {
+            return None;
+        }
+        let bits = Literal::int(self.dtype, self.next).bits;
+        self.next += self.step;
+        Some(Tensor::new(Tile { ty: Type::scalar(self.dtype), held: Held::scalar(bits) }))
+    }
+}
+
+/// The number of the program that runs on this thread, and of how many; `None` outside of interpreted kernels.
+#[pyfunction]
+pub(crate) fn interpreted_program() -> Option<([u32; 3], [u32; 3], String)> {
+    let session = current()?;
+    Some((session.launch.id(), session.launch.grid(), session.launch.name.clone()))
+}
+
+/// Calls a function after each operation of the kernels that this thread interprets, inside of a `with`:
+/// `hook(name, keywords, operands, result, program)`.
+#[pyclass(frozen, module = "tilewright._native")]
+pub(crate) struct InterpretHook {
+    hook: Py<PyAny>,
+}
+
+#[pymethods]
+impl InterpretHook {
+    #[new]
+    fn new(hook: Py<PyAny>) -> Self {
+        Self { hook }
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        let hook = slf.get().hook.clone_ref(slf.py());
+        HOOKS.with_borrow_mut(|hooks| hooks.push(hook));
+        slf
+    }
+
+    #[pyo3(signature = (*_how))]
+    fn __exit__(&self, _how: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let ended = HOOKS.with_borrow_mut(Vec::pop);
+        ended.map(drop).ok_or_else(|| PyRuntimeError::new_err("the hook was entered on another thread"))
+    }
+}

@@ -1,0 +1,473 @@
+//! `tl.tensor`: a scalar or tile of an interpreted kernel.
+#![expect(
+    unsafe_code,
+    reason = "a value that stays on its thread is in an object that Python may pass to another one"
+)]
+
+use std::mem::ManuallyDrop;
+use std::thread::ThreadId;
+
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyEllipsis, PySlice, PyTuple};
+use smallvec::SmallVec;
+use tilewright_frontend::{Constant, Operand};
+use tilewright_ir::{Literal, Type};
+use tilewright_runtime::interpret::{Form, Given, Piece, Tile};
+
+use super::convert::given;
+use super::session::{Operands, evaluate, symbol};
+use crate::objects::to_python;
+
+/// A scalar or tile.
+#[pyclass(frozen, name = "tensor", module = "triton.language.core")]
+pub(crate) struct Tensor {
+    tile: OnThread,
+    known: Known,
+}
+
+/// What is known of a scalar at compile time.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    Nothing,
+    /// It is an argument that the code of a compiled kernel would have as a constant: the int 1.
+    Constant(Constant),
+    /// A plain assignment has made it of a number.
+    Assigned(Constant),
+}
+
+/// A tile, which only the thread that made it may look at: its memory is counted without atomic operations.
+struct OnThread {
+    thread: ThreadId,
+    tile: ManuallyDrop<Tile>,
+}
+
+// SAFETY: the tile is read and dropped by its own thread alone.
+unsafe impl Send for OnThread {}
+// SAFETY: as above.
+unsafe impl Sync for OnThread {}
+
+impl Drop for OnThread {
+    fn drop(&mut self) {
+        if self.thread == std::thread::current().id() {
+            // SAFETY: it is dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.tile) };
+        }
+        // Another thread cannot free the memory, so it stays.
+    }
+}
+
+impl Tensor {
+    pub(crate) fn new(tile: Tile) -> Self {
+        Self::known(tile, Known::Nothing)
+    }
+
+    pub(crate) fn known(tile: Tile, known: Known) -> Self {
+        let thread = std::thread::current().id();
+        Self { tile: OnThread { thread, tile: ManuallyDrop::new(tile) }, known }
+    }
+
+    /// The tile.
+    pub(crate) fn tile(&self) -> PyResult<&Tile> {
+        if self.tile.thread == std::thread::current().id() {
+            return Ok(&self.tile.tile);
+        }
+        Err(PyRuntimeError::new_err(
+            "a tensor of an interpreted kernel is used on another thread than the one that runs the kernel",
+        ))
+    }
+
+    /// It as an operand.
+    pub(crate) fn given(&self) -> PyResult<Given> {
+        let tile = self.tile()?;
+        Ok(match &self.known {
+            Known::Nothing => Operand::Tensor(tile.clone()).into(),
+            Known::Constant(constant) => Operand::Constant(constant.clone()).into(),
+            Known::Assigned(constant) => {
+                Given { operand: Operand::Constant(constant.clone()), is_assigned: true }
+            }
+        })
+    }
+
+    /// What an assignment makes of it, if that is another value.
+    pub(crate) fn assigned(&self) -> PyResult<Option<Self>> {
+        Ok(match &self.known {
+            Known::Constant(constant) => {
+                Some(Self::known(self.tile()?.clone(), Known::Assigned(constant.clone())))
+            }
+            Known::Nothing | Known::Assigned(_) => None,
+        })
+    }
+
+    /// The number that a scalar is.
+    fn number(&self) -> PyResult<Option<Literal>> {
+        let tile = self.tile()?;
+        let dtype = tile.ty.dtype().filter(|_| tile.ty.is_scalar());
+        Ok(dtype.zip(tile.held.uniform_bits()).map(|(dtype, bits)| Literal { dtype, bits }))
+    }
+
+    /// The number that a scalar is, as Python has it.
+    fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let constant = match self.number()? {
+            Some(literal) => match (literal.as_int(), literal.as_float()) {
+                (Some(value), _) if literal.dtype.is_bool() => Constant::Bool(value != 0),
+                (Some(value), _) => Constant::Int(value),
+                (_, Some(value)) => Constant::Float(value),
+                (None, None) => Constant::None,
+            },
+            None => Constant::None,
+        };
+        if constant == Constant::None {
+            let ty = &self.tile()?.ty;
+            let what = if ty.is_scalar() { "a pointer or an 8-bit float" } else { "a tile" };
+            return Err(PyTypeError::new_err(format!("{what} of type {ty} is no single number of Python's")));
+        }
+        to_python(py, &constant)
+    }
+}
+
+fn binary<'py>(
+    slf: &Bound<'py, Tensor>,
+    other: &Bound<'py, PyAny>,
+    operator: &'static str,
+    is_reflected: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = slf.py();
+    // An object of the program's own class may know what to do.
+    if !other.is_instance_of::<Tensor>() && crate::aggregate::is_instance(other)? {
+        return Ok(py.NotImplemented().into_bound(py));
+    }
+    let (own, other) = (slf.get().given()?, given(other)?);
+    let operands = if is_reflected { [other, own] } else { [own, other] };
+    evaluate(py, operator, &Form::Binary(operator), &operands)
+}
+
+#[pymethods]
+impl Tensor {
+    fn __add__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "+", false)
+    }
+
+    fn __radd__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "+", true)
+    }
+
+    fn __sub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "-", false)
+    }
+
+    fn __rsub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "-", true)
+    }
+
+    fn __mul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "*", false)
+    }
+
+    fn __rmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "*", true)
+    }
+
+    fn __truediv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "/", false)
+    }
+
+    fn __rtruediv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "/", true)
+    }
+
+    fn __floordiv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "//", false)
+    }
+
+    fn __rfloordiv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "//", true)
+    }
+
+    fn __mod__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "%", false)
+    }
+
+    fn __rmod__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "%", true)
+    }
+
+    fn __matmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "@", false)
+    }
+
+    fn __rmatmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "@", true)
+    }
+
+    fn __lshift__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "<<", false)
+    }
+
+    fn __rlshift__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "<<", true)
+    }
+
+    fn __rshift__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, ">>", false)
+    }
+
+    fn __rrshift__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, ">>", true)
+    }
+
+    fn __and__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "&", false)
+    }
+
+    fn __rand__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "&", true)
+    }
+
+    fn __or__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "|", false)
+    }
+
+    fn __ror__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "|", true)
+    }
+
+    fn __xor__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "^", false)
+    }
+
+    fn __rxor__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "^", true)
+    }
+
+    fn __pow__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        _modulo: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "**", false)
+    }
+
+    fn __rpow__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        _modulo: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "**", true)
+    }
+
+    fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        evaluate(slf.py(), "-", &Form::Unary("-"), &[slf.get().given()?])
+    }
+
+    fn __pos__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        evaluate(slf.py(), "+", &Form::Unary("+"), &[slf.get().given()?])
+    }
+
+    fn __invert__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        evaluate(slf.py(), "~", &Form::Unary("~"), &[slf.get().given()?])
+    }
+
+    fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        evaluate(slf.py(), "abs", &Form::Builtin("abs", 1), &[slf.get().given()?])
+    }
+
+    fn __richcmp__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        operator: CompareOp,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(
+            slf,
+            other,
+            match operator {
+                CompareOp::Lt => "<",
+                CompareOp::Le => "<=",
+                CompareOp::Eq => "==",
+                CompareOp::Ne => "!=",
+                CompareOp::Gt => ">",
+                CompareOp::Ge => ">=",
+            },
+            false,
+        )
+    }
+
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn construct(
+        py: Python<'_>,
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, pyo3::types::PyDict>>,
+    ) -> PyResult<Self> {
+        Err(PyErr::from_value(crate::errors::outside_kernel(py, "tl.tensor").into_bound(py)))
+    }
+
+    fn __hash__(slf: &Bound<'_, Self>) -> isize {
+        (slf.as_ptr().addr() >> 4).cast_signed()
+    }
+
+    /// The path below `triton.language`.
+    #[classattr]
+    fn _tilewright_path() -> &'static str {
+        "tensor"
+    }
+
+    fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        if let Some(literal) = slf.get().number()? {
+            if let Some(value) = literal.as_int() {
+                return Ok(value != 0);
+            }
+            if let Some(value) = literal.as_float() {
+                return Ok(value != 0.0);
+            }
+        }
+        // The rule of the language has the words for what is no condition.
+        evaluate(slf.py(), "bool", &Form::Truth, &[slf.get().given()?])?.is_truthy()
+    }
+
+    fn __index__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        match slf.get().number()?.and_then(Literal::as_int) {
+            Some(value) => to_python(slf.py(), &Constant::Int(value)),
+            None => {
+                let message = format!("a {} is no scalar integer", slf.get().tile()?.ty);
+                Err(PyTypeError::new_err(message))
+            }
+        }
+    }
+
+    fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().item(slf.py())?.call_method0(intern!(slf.py(), "__int__"))
+    }
+
+    fn __float__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().item(slf.py())?.call_method0(intern!(slf.py(), "__float__"))
+    }
+
+    fn __iter__(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let ty = &slf.get().tile()?.ty;
+        Err(PyTypeError::new_err(format!("a tensor of type {ty} cannot be iterated over")))
+    }
+
+    fn __str__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        helper(slf, "text")
+    }
+
+    fn __repr__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        helper(slf, "representation")
+    }
+
+    fn __format__<'py>(slf: &Bound<'py, Self>, spec: &str) -> PyResult<Bound<'py, PyAny>> {
+        if spec.is_empty() {
+            return helper(slf, "text");
+        }
+        slf.get().item(slf.py())?.call_method1(intern!(slf.py(), "__format__"), (spec,))
+    }
+
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        subscript(slf, index)
+    }
+
+    /// What is no method: `x.T`, or a mistake.
+    fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        if name.starts_with("__") || super::session::current().is_none() {
+            let message = format!("'tensor' object has no attribute '{name}'");
+            return Err(pyo3::exceptions::PyAttributeError::new_err(message));
+        }
+        evaluate(slf.py(), name, &Form::Attribute(symbol(name)), &[slf.get().given()?])
+    }
+
+    /// The type of an element.
+    #[getter]
+    fn dtype<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let element = slf.get().tile()?.ty.element;
+        to_python(slf.py(), &Constant::Type(Type { element, ..Type::scalar(tilewright_ir::Dtype::I1) }))
+    }
+
+    /// The type, with the shape.
+    #[getter(r#type)]
+    fn ty<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        to_python(slf.py(), &Constant::Type(slf.get().tile()?.ty.clone()))
+    }
+
+    /// The extents; none of a scalar.
+    #[getter]
+    fn shape<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(slf.py(), slf.get().tile()?.ty.shape.iter())
+    }
+
+    /// The elements, as an object whose `data` is an array of numpy.
+    #[getter]
+    fn handle<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        helper(slf, "handle")
+    }
+
+    /// The bytes of the elements, the name of their type, and the shape.
+    fn _elements<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyBytes>, String, Bound<'py, PyTuple>)> {
+        let tile = slf.get().tile()?;
+        let bytes = PyBytes::new(slf.py(), &tile.held.to_bytes(&tile.ty));
+        let element = match tile.ty.dtype() {
+            Some(dtype) => dtype.name(),
+            None => "pointer",
+        };
+        Ok((bytes, element.to_owned(), PyTuple::new(slf.py(), tile.ty.shape.iter())?))
+    }
+
+    /// The parameter that the pointers in it come from, and the address of its first element.
+    #[getter]
+    fn _argument(slf: &Bound<'_, Self>) -> PyResult<Option<(String, u64)>> {
+        let index = slf.get().tile()?.held.argument_index();
+        let Some((index, session)) = index.zip(super::session::current()) else { return Ok(None) };
+        Ok(session.launch.argument(index).map(|(name, address)| (name.to_string(), address)))
+    }
+}
+
+/// What a function of the Python side makes of it.
+fn helper<'py>(slf: &Bound<'py, Tensor>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    slf.py().import(intern!(slf.py(), "tilewright.runtime._tensor_text"))?.call_method1(name, (slf,))
+}
+
+fn subscript<'py>(slf: &Bound<'py, Tensor>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let mut operands: Operands = SmallVec::new();
+    operands.push(slf.get().given()?);
+    let mut pieces = SmallVec::new();
+    let tuple = index.cast::<PyTuple>().ok();
+    match tuple {
+        Some(tuple) => {
+            for index in tuple.iter_borrowed() {
+                pieces.push(piece(&index, &mut operands)?);
+            }
+        }
+        // A scalar prints as an array of one number, and can be looked at as one.
+        None if slf.get().number()?.is_some() && index.extract::<i64>().is_ok_and(|index| index == 0) => {
+            return slf.get().item(slf.py());
+        }
+        None => pieces.push(piece(index, &mut operands)?),
+    }
+    evaluate(slf.py(), "getitem", &Form::Subscript { pieces, is_tuple: tuple.is_some() }, &operands)
+}
+
+fn piece(index: &Bound<'_, PyAny>, operands: &mut Operands) -> PyResult<Piece> {
+    if index.is_none() {
+        return Ok(Piece::NewAxis);
+    }
+    if index.is_instance_of::<PyEllipsis>() {
+        return Ok(Piece::Ellipsis);
+    }
+    if !index.is_instance_of::<PySlice>() {
+        operands.push(given(index)?);
+        return Ok(Piece::Value);
+    }
+    let mut is_there = [false; 3];
+    for (name, is_there) in ["start", "stop", "step"].into_iter().zip(&mut is_there) {
+        let part = index.getattr(name)?;
+        if !part.is_none() {
+            *is_there = true;
+            operands.push(given(&part)?);
+        }
+    }
+    Ok(Piece::Slice(is_there))
+}

@@ -1,0 +1,363 @@
+//! Interpret mode: a launch whose body the caller runs, op after op.
+//!
+//! An operation (`x + y`, `tl.load(p, mask=m)`) is compiled as a small program once for each combination of types and
+//! compile-time values, by the path that kernels take, and then evaluated on the values at hand. So what an op means, what it
+//! gives to the last bit and what is said of a mistake is what a compiled kernel has.
+
+mod form;
+
+use std::cell::{Cell, RefCell};
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
+use tilewright_base::Diagnostic;
+use tilewright_compiler::{CompileError, CompiledOperation, compile_operation};
+use tilewright_cpu as cpu;
+use tilewright_cpu::{Interrupt, Surroundings};
+use tilewright_frontend::{
+    Argument, Constant, Host, Operand, Operation, hash_with, map_operand, name_parts, operand_of_argument,
+    same_operand,
+};
+use tilewright_ir::Type;
+
+use crate::specialize::cpu_argument;
+use crate::{Device, Error, Grid, Kernel, Options, Region, Value};
+
+pub use form::{Form, Piece};
+pub use tilewright_compiler::locate;
+pub use tilewright_cpu::Held;
+pub use tilewright_frontend::Site;
+
+/// A scalar or tile at run time. It stays on the thread of its launch.
+#[derive(Clone, Debug)]
+pub struct Tile {
+    /// Its type.
+    pub ty: Type,
+    /// Its elements.
+    pub held: Held,
+}
+
+/// An operand of an operation.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// The operand.
+    pub operand: Operand<Tile>,
+    /// Whether it is a compile-time number that an assignment has made a run-time scalar of.
+    pub is_assigned: bool,
+}
+
+impl From<Operand<Tile>> for Given {
+    fn from(operand: Operand<Tile>) -> Self {
+        Self { operand, is_assigned: false }
+    }
+}
+
+/// A launch in interpret mode.
+pub struct Launch {
+    /// The name of the kernel.
+    pub name: String,
+    arguments: Vec<cpu::Argument<'static>>,
+    names: Vec<Arc<str>>,
+    regions: RefCell<Vec<Region<'static>>>,
+    grid: Grid,
+    id: Cell<[u32; 3]>,
+    language: tilewright_frontend::Options,
+    /// The operations that read functions or objects of the program, which may change until the next launch.
+    cache: RefCell<Cache>,
+}
+
+/// What a launch asks of its surroundings.
+pub struct Environment<'a> {
+    /// Who knows what names mean.
+    pub host: &'a mut dyn Host,
+    /// What memory there is beside that of the arguments: asked for where a pointer leads elsewhere.
+    pub foreign: &'a mut dyn FnMut() -> Vec<Region<'static>>,
+    /// What stops a loop in an operation.
+    pub interrupt: Interrupt<'a>,
+}
+
+/// The operations that have been compiled, by the hash of what they were compiled for.
+#[derive(Default)]
+struct Cache {
+    known: FxHashMap<u64, SmallVec<[Rc<Compiled>; 1]>>,
+    count: usize,
+}
+
+/// An operation with what it was compiled for.
+struct Compiled {
+    form: Form,
+    arguments: Vec<Operand<Type>>,
+    assigned: SmallVec<[usize; 4]>,
+    language: tilewright_frontend::Options,
+    operation: CompiledOperation,
+}
+
+/// Beyond so many operations, those that were compiled before are forgotten.
+const MOST_KNOWN: usize = 1 << 13;
+
+thread_local! {
+    /// The operations that depend on nothing that may change.
+    static SHARED: RefCell<Cache> = RefCell::default();
+}
+
+impl Cache {
+    fn find(
+        &self,
+        hash: u64,
+        form: &Form,
+        given: &[Given],
+        language: &tilewright_frontend::Options,
+    ) -> Option<Rc<Compiled>> {
+        let is_same = |known: &&Rc<Compiled>| {
+            let mut pairs = given.iter().zip(&known.arguments).enumerate();
+            known.form == *form
+                && known.arguments.len() == given.len()
+                && known.language == *language
+                && pairs.all(|(index, (given, known_argument))| {
+                    given.is_assigned == known.assigned.contains(&index)
+                        && same_operand(&given.operand, known_argument, &|tile, ty| tile.ty == *ty)
+                })
+        };
+        self.known.get(&hash)?.iter().find(is_same).cloned()
+    }
+
+    fn insert(&mut self, hash: u64, compiled: Rc<Compiled>) {
+        if self.count >= MOST_KNOWN {
+            *self = Self::default();
+        }
+        self.count += 1;
+        self.known.entry(hash).or_default().push(compiled);
+    }
+}
+
+impl Launch {
+    /// A launch of a kernel, and what its parameters are in the body. Pointers lead to main memory.
+    pub fn new(
+        kernel: &Kernel,
+        grid: Grid,
+        values: &[Value<'static>],
+        options: &Options,
+    ) -> Result<(Self, Vec<Operand<Tile>>), Error> {
+        let classified = kernel.classify(values, Device::Cpu)?;
+        let mut arguments = Vec::new();
+        let mut names = Vec::new();
+        let mut operands = Vec::with_capacity(values.len());
+        let parameters = kernel.signature().parameters.iter();
+        for ((argument, value), parameter) in classified.iter().zip(values).zip(parameters) {
+            let template = operand_of_argument(argument);
+            let first = arguments.len();
+            pass(argument, value, &mut arguments);
+            let mut own_names = Vec::new();
+            name_parts(&template, &parameter.name, &mut own_names);
+            names.extend(own_names.into_iter().map(Arc::from));
+            let mut next = first;
+            operands.push(map_operand(&template, &mut |ty: &Type| {
+                let held = match arguments.get(next) {
+                    Some(argument) => Held::argument(next, argument, ty),
+                    None => Held::scalar(0),
+                };
+                next += 1;
+                Tile { ty: ty.clone(), held }
+            }));
+        }
+        let regions = arguments.iter().filter_map(|argument| match argument {
+            cpu::Argument::Pointer { region, .. } => Some(*region),
+            cpu::Argument::Scalar(_) => None,
+        });
+        let language = tilewright_frontend::Options {
+            num_warps: options.codegen().num_warps,
+            capability: 0,
+            // Python reads its globals as they are.
+            allow_plain_globals: true,
+            ..options.language()
+        };
+        let launch = Self {
+            name: kernel.signature().name.to_string(),
+            regions: RefCell::new(regions.collect()),
+            arguments,
+            names,
+            grid,
+            id: Cell::new([0; 3]),
+            language,
+            cache: RefCell::default(),
+        };
+        Ok((launch, operands))
+    }
+
+    /// The program of the grid that runs.
+    pub fn id(&self) -> [u32; 3] {
+        self.id.get()
+    }
+
+    /// Says which program of the grid runs from now on.
+    pub fn set_id(&self, id: [u32; 3]) {
+        self.id.set(id);
+    }
+
+    /// How many programs run along x, y and z.
+    pub fn grid(&self) -> [u32; 3] {
+        self.grid.extents()
+    }
+
+    /// What the parameter is called that a pointer comes from, and the address of its first element.
+    pub fn argument(&self, index: usize) -> Option<(&Arc<str>, u64)> {
+        match (self.names.get(index)?, self.arguments.get(index)?) {
+            (name, cpu::Argument::Pointer { address, .. }) => Some((name, *address)),
+            (_, cpu::Argument::Scalar(_)) => None,
+        }
+    }
+
+    /// The result of an operation. Where a finding of it stands, [`locate`] says.
+    pub fn evaluate(
+        &self,
+        form: &Form,
+        given: &[Given],
+        environment: &mut Environment<'_>,
+    ) -> Result<Operand<Tile>, Box<CompileError>> {
+        let compiled = self.compiled(form, given, environment.host)?;
+        let mut inputs: SmallVec<[Held; 8]> = SmallVec::new();
+        for given in given.iter().filter(|given| !given.is_assigned) {
+            collect(&given.operand, &mut inputs);
+        }
+        let mut asked = false;
+        let results = loop {
+            let regions = self.regions.borrow();
+            let surroundings = Surroundings {
+                arguments: &self.arguments,
+                names: &self.names,
+                regions: &regions,
+                grid: self.grid.extents(),
+                id: self.id.get(),
+                interrupt: environment.interrupt,
+            };
+            match compiled.operation.program.evaluate(inputs.iter(), &surroundings) {
+                Ok(results) => break results,
+                Err(error) if error.is_outside_of_regions && !asked => {
+                    drop(regions);
+                    asked = true;
+                    self.regions.borrow_mut().extend((environment.foreign)());
+                }
+                Err(error) => return Err(Box::new(compiled.operation.failure(*error))),
+            }
+        };
+        let mut results = results.into_iter();
+        Ok(map_operand(&compiled.operation.result, &mut |ty: &Type| {
+            let held = results.next().unwrap_or_else(|| Held::scalar(0));
+            Tile { ty: ty.clone(), held }
+        }))
+    }
+
+    fn compiled(
+        &self,
+        form: &Form,
+        given: &[Given],
+        host: &mut dyn Host,
+    ) -> Result<Rc<Compiled>, Box<CompileError>> {
+        let mut hasher = FxHasher::default();
+        form.hash(&mut hasher);
+        for given in given {
+            given.is_assigned.hash(&mut hasher);
+            hash_with(&given.operand, &mut hasher, &|tile: &Tile, hasher| tile.ty.hash(hasher));
+        }
+        let hash = hasher.finish();
+        let is_local = given.iter().any(|given| refers_to_program(&given.operand));
+        let find = |cache: &RefCell<Cache>| cache.borrow().find(hash, form, given, &self.language);
+        let known = if is_local { find(&self.cache) } else { SHARED.with(find) };
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let arguments: Vec<Operand<Type>> = given
+            .iter()
+            .map(|given| map_operand(&given.operand, &mut |tile: &Tile| tile.ty.clone()))
+            .collect();
+        let assigned: SmallVec<[usize; 4]> =
+            (0..given.len()).filter(|&index| given[index].is_assigned).collect();
+        let text = form.text();
+        let operation = Operation { text: &text, arguments: &arguments, assigned: &assigned };
+        let operation = compile_operation(&operation, &self.language, host).map_err(Box::new)?;
+        let form = form.clone();
+        let language = self.language;
+        let compiled = Rc::new(Compiled { form, arguments, assigned, language, operation });
+        let insert = |cache: &RefCell<Cache>| cache.borrow_mut().insert(hash, Rc::clone(&compiled));
+        if !prints(given) {
+            if is_local { insert(&self.cache) } else { SHARED.with(insert) }
+        }
+        Ok(compiled)
+    }
+
+    /// Says where a diagnostic about this launch arose.
+    pub fn in_program(&self, diagnostic: Diagnostic) -> Diagnostic {
+        let [x, y, z] = self.id.get();
+        diagnostic.note(format!("in program ({x}, {y}, {z})"))
+    }
+}
+
+/// Whether an operation prints while it is compiled: that is to be done each time.
+fn prints(given: &[Given]) -> bool {
+    given.first().is_some_and(
+        |given| matches!(&given.operand, Operand::Language(path) if path.ends_with("static_print")),
+    )
+}
+
+/// Whether something of the program is in an operand that may mean another thing later.
+fn refers_to_program<V>(operand: &Operand<V>) -> bool {
+    fn has_object(constant: &Constant) -> bool {
+        match constant {
+            Constant::Object(_) => true,
+            Constant::Tuple(items) => items.class().is_some() || items.iter().any(has_object),
+            Constant::None
+            | Constant::Bool(_)
+            | Constant::Int(_)
+            | Constant::Float(_)
+            | Constant::Str(_)
+            | Constant::Type(_) => false,
+        }
+    }
+    match operand {
+        Operand::Tensor(_) | Operand::Language(_) => false,
+        Operand::Constant(constant) => has_object(constant),
+        Operand::Tuple(items) => items.class().is_some() || items.iter().any(refers_to_program),
+        Operand::Descriptor(descriptor) => descriptor.parts().iter().any(refers_to_program),
+        Operand::Method(receiver, _) => refers_to_program(receiver),
+        Operand::Function(_)
+        | Operand::Bound(..)
+        | Operand::Super(..)
+        | Operand::ConstexprFunction(_)
+        | Operand::Object(_)
+        | Operand::Callable(_)
+        | Operand::Range(_) => true,
+    }
+}
+
+/// The run-time values in an operand, in order.
+fn collect(operand: &Operand<Tile>, held: &mut SmallVec<[Held; 8]>) {
+    match operand {
+        Operand::Tensor(tile) => held.push(tile.held.clone()),
+        Operand::Constant(_) | Operand::Language(_) | Operand::Function(_) => {}
+        // tidy: wildcard because what is left is rare.
+        other => {
+            map_operand(other, &mut |tile: &Tile| held.push(tile.held.clone()));
+        }
+    }
+}
+
+/// What is passed at run time of an argument, in order.
+fn pass(argument: &Argument, value: &Value<'static>, arguments: &mut Vec<cpu::Argument<'static>>) {
+    use tilewright_ir::Element;
+    let element = match (argument, value) {
+        (Argument::Pointer { pointee, .. }, _) => Element::Pointer(*pointee),
+        (Argument::Scalar { dtype, .. }, _) => Element::Value(*dtype),
+        (Argument::Tuple(items), Value::Tuple(values)) => {
+            for (item, value) in items.iter().zip(values) {
+                pass(item, value, arguments);
+            }
+            return;
+        }
+        (Argument::Tuple(_) | Argument::Constexpr(_), _) => return,
+    };
+    // Classification has seen that the value is of this kind and in its range.
+    arguments.push(cpu_argument(element, value).unwrap_or(cpu::Argument::Scalar(0)));
+}

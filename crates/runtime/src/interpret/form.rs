@@ -1,0 +1,151 @@
+//! The forms of operations, and the text of a function that is one.
+
+use std::fmt::Write;
+
+use smallvec::SmallVec;
+
+/// What an operation does with its operands, in their order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Form {
+    /// The operand itself.
+    Value,
+    /// An operator before one operand.
+    Unary(&'static str),
+    /// An operator between two.
+    Binary(&'static str),
+    /// A call of the first operand with the others.
+    Call {
+        /// How many are passed by position.
+        positional: usize,
+        /// The names of the rest.
+        keywords: SmallVec<[&'static str; 4]>,
+    },
+    /// A call of a method of the first operand.
+    Method {
+        /// Its name.
+        name: &'static str,
+        /// How many are passed by position.
+        positional: usize,
+        /// The names of the rest.
+        keywords: SmallVec<[&'static str; 4]>,
+    },
+    /// An attribute.
+    Attribute(&'static str),
+    /// The first operand, indexed.
+    Subscript {
+        /// Each index.
+        pieces: SmallVec<[Piece; 4]>,
+        /// Whether there is a comma.
+        is_tuple: bool,
+    },
+    /// A call of a function of Python by its name.
+    Builtin(&'static str, usize),
+    /// Whether the operand holds, as a condition.
+    Truth,
+}
+
+/// One index of a subscript.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Piece {
+    /// `None`.
+    NewAxis,
+    /// `...`.
+    Ellipsis,
+    /// The next operand.
+    Value,
+    /// A slice: which of start, stop and step are the next operands.
+    Slice([bool; 3]),
+}
+
+impl Form {
+    /// A function that is this operation.
+    pub(super) fn text(&self) -> String {
+        let mut body = String::new();
+        let mut next = 0;
+        let mut operand = || {
+            next += 1;
+            format!("a{}", next - 1)
+        };
+        match self {
+            Form::Value => body = operand(),
+            Form::Truth => {
+                let _ = write!(body, "True if {} else False", operand());
+            }
+            Form::Unary(symbol) => {
+                let space = if symbol.ends_with(|c: char| c.is_alphabetic()) { " " } else { "" };
+                let _ = write!(body, "{symbol}{space}{}", operand());
+            }
+            Form::Binary(symbol) => {
+                let _ = write!(body, "{} {symbol} {}", operand(), operand());
+            }
+            Form::Call { positional, keywords } => {
+                body = operand();
+                call(&mut body, *positional, keywords, &mut operand);
+            }
+            Form::Method { name, positional, keywords } => {
+                let _ = write!(body, "{}.{name}", operand());
+                call(&mut body, *positional, keywords, &mut operand);
+            }
+            Form::Attribute(name) => {
+                let _ = write!(body, "{}.{name}", operand());
+            }
+            Form::Subscript { pieces, is_tuple } => {
+                let _ = write!(body, "{}[", operand());
+                for (index, piece) in pieces.iter().enumerate() {
+                    let separator = if index == 0 { "" } else { ", " };
+                    let _ = write!(body, "{separator}{}", subscript(*piece, &mut operand));
+                }
+                body.push_str(if *is_tuple && pieces.len() == 1 { ",]" } else { "]" });
+            }
+            Form::Builtin(name, count) => {
+                body.push_str(name);
+                call(&mut body, *count, &[], &mut operand);
+            }
+        }
+        let parameters: Vec<String> = (0..next).map(|number| format!("a{number}")).collect();
+        format!("def operation({}):\n    return {body}\n", parameters.join(", "))
+    }
+}
+
+fn call(body: &mut String, positional: usize, keywords: &[&str], operand: &mut impl FnMut() -> String) {
+    let mut passed: Vec<String> = (0..positional).map(|_| operand()).collect();
+    passed.extend(keywords.iter().map(|keyword| format!("{keyword}={}", operand())));
+    let _ = write!(body, "({})", passed.join(", "));
+}
+
+fn subscript(piece: Piece, operand: &mut impl FnMut() -> String) -> String {
+    match piece {
+        Piece::NewAxis => "None".into(),
+        Piece::Ellipsis => "...".into(),
+        Piece::Value => operand(),
+        Piece::Slice([start, stop, step]) => {
+            let mut part = |is_there: bool| if is_there { operand() } else { String::new() };
+            let (start, stop) = (part(start), part(stop));
+            if step { format!("{start}:{stop}:{}", part(true)) } else { format!("{start}:{stop}") }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_as_text() {
+        let check = |form: Form, expected: &str| {
+            assert_eq!(form.text().split_once("return ").map(|(_, body)| body.trim()), Some(expected));
+        };
+        check(Form::Binary("<<"), "a0 << a1");
+        check(Form::Unary("not"), "not a0");
+        check(Form::Unary("-"), "-a0");
+        check(Form::Call { positional: 1, keywords: ["mask"].into_iter().collect() }, "a0(a1, mask=a2)");
+        check(Form::Method { name: "to", positional: 1, keywords: SmallVec::new() }, "a0.to(a1)");
+        let pieces =
+            [Piece::Slice([false; 3]), Piece::NewAxis, Piece::Slice([true, false, true]), Piece::Value];
+        check(
+            Form::Subscript { pieces: pieces.into_iter().collect(), is_tuple: true },
+            "a0[:, None, a1::a2, a3]",
+        );
+        check(Form::Builtin("min", 2), "min(a0, a1)");
+    }
+}

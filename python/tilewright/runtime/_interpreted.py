@@ -1,0 +1,388 @@
+"""The body of an interpreted kernel: the function that Python runs, where it stands, and tensors of a GPU on the host.
+
+Python runs the kernel's own function, and the language's values are objects. A few things mean something else to Python
+than in a kernel, and are written another way before the function is compiled (``_rewritten``): a number that is assigned
+becomes a scalar of its type, ``range`` counts in such scalars, and ``and``, ``or``, ``not`` and ``assert`` are those of the
+language for tensors. Lines and columns stay those of the source, so that a debugger and a traceback show it.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import types
+import weakref
+
+from tilewright import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import CodeType, FrameType
+    from typing import Any
+
+_PACKAGE = __file__.rpartition("runtime")[0]
+"""Where our own functions lie, which no error of a kernel points at."""
+
+_sources: weakref.WeakKeyDictionary[CodeType, tuple[str, int, int]] = weakref.WeakKeyDictionary()
+"""The text of a body, its first line and the columns of indentation that were removed, for what is in no file."""
+
+
+def body(kernel: Any) -> Callable[..., Any]:
+    """The function that Python runs for a kernel or a helper; made anew if its source has been replaced."""
+    known: tuple[str, Callable[..., Any]] | None = kernel.__dict__.get("_interpreted_body")
+    if known is not None and known[0] is kernel._src:
+        return known[1]
+    made = _rewritten(kernel) or kernel.fn
+    if kernel._src is not None:
+        _sources[made.__code__] = (kernel._src, kernel.starting_line_number, kernel._removed_columns)
+    kernel.__dict__["_interpreted_body"] = (kernel._src, made)
+    return made
+
+
+# -- What the body calls besides what it says. --
+
+
+def _range(*bounds: Any) -> Any:
+    if not 1 <= len(bounds) <= 3:
+        return range(*bounds)
+    start, end = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
+    return _native.interpret_range(start, end, bounds[2] if len(bounds) == 3 else 1)
+
+
+def _stops(operator: str, value: Any) -> bool:
+    """Whether ``value`` alone is what ``value and ...`` or ``value or ...`` is."""
+    if isinstance(value, _native.tensor):
+        return False
+    return bool(value) is (operator == "or")
+
+
+def _holds(value: Any) -> bool:
+    """Whether a condition holds; of a tile, everywhere."""
+    if isinstance(value, _native.tensor) and value.shape:
+        data, _, shape = value._elements()
+        size = len(data)
+        for extent in shape:
+            size //= extent
+        return all(any(data[at : at + size]) for at in range(0, len(data), size))
+    return bool(value)
+
+
+def _value(owner: Any) -> Any:
+    """``owner.value``: a ``tl.constexpr`` parameter is what it holds."""
+    if owner is None or isinstance(owner, (int, float, str)):
+        return owner
+    return owner.value
+
+
+def _builtin(name: str) -> Callable[..., Any]:
+    """A function of Python that the language has for tensors."""
+    import builtins
+
+    function = getattr(builtins, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return _native.interpret_builtin(name, function, args, kwargs)
+
+    return call
+
+
+_OVERLOADED = ("max", "min", "sum", "round", "pow", "divmod", "float", "int", "bool")
+
+_SUPPORT: dict[str, Any] = {
+    "__tilewright_assign__": _native.interpret_assign,
+    "__tilewright_range__": _range,
+    "__tilewright_stops__": _stops,
+    "__tilewright_boolean__": _native.interpret_boolean,
+    "__tilewright_not__": _native.interpret_not,
+    "__tilewright_holds__": _holds,
+    "__tilewright_value__": _value,
+    **{f"__tilewright_{name}__": _builtin(name) for name in _OVERLOADED},
+}
+
+
+# -- Rewriting. --
+
+
+def _rewritten(kernel: Any) -> Callable[..., Any] | None:
+    """The function, compiled from its rewritten source; nothing if it has none."""
+    if kernel._src is None:
+        return None
+    fn = kernel.fn
+    module = ast.parse(kernel._src)
+    definition = _definition(module, fn.__code__.co_name)
+    if definition is None:
+        return None
+    _move(module, kernel.starting_line_number - 1, kernel._removed_columns)
+    definition.decorator_list = []
+    local = {name for name in fn.__code__.co_varnames if name in _OVERLOADED or name == "range"}
+    shadowed = local | {name for name in (*_OVERLOADED, "range") if name in fn.__globals__}
+    shadowed |= set(fn.__code__.co_freevars)
+    _Rewriter(shadowed).rewrite(definition)
+    # The names of another scope are those of a function around it.
+    free = [*fn.__code__.co_freevars, *_SUPPORT]
+    outer = ast.FunctionDef(
+        name="__tilewright_scope__",
+        args=ast.arguments(
+            posonlyargs=[], args=[ast.arg(name) for name in free], kwonlyargs=[], kw_defaults=[], defaults=[]
+        ),
+        body=[definition],
+        decorator_list=[],
+    )
+    if sys.version_info >= (3, 12):
+        outer.type_params = []
+    module.body = [outer]
+    ast.fix_missing_locations(module)
+    import __future__
+
+    flags = fn.__code__.co_flags & __future__.annotations.compiler_flag
+    code = compile(module, fn.__code__.co_filename, "exec", flags, dont_inherit=True)
+    found = _code_within(_code_within(code, outer.name), definition.name)
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    closure = tuple(cells.get(name) or types.CellType(_SUPPORT[name]) for name in found.co_freevars)
+    made = types.FunctionType(found, fn.__globals__, fn.__name__, fn.__defaults__, closure)
+    made.__kwdefaults__ = fn.__kwdefaults__
+    made.__qualname__ = fn.__qualname__
+    made.__module__ = fn.__module__
+    return made
+
+
+def _definition(module: ast.Module, name: str) -> ast.FunctionDef | None:
+    found = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef) and node.name == name]
+    return found[0] if found else None
+
+
+def _code_within(code: CodeType, name: str) -> CodeType:
+    return next(
+        constant
+        for constant in code.co_consts
+        if isinstance(constant, types.CodeType) and constant.co_name == name
+    )
+
+
+def _move(tree: ast.AST, lines: int, columns: int) -> None:
+    """Moves a tree from where its text begins to where that stands in its file."""
+    for node in ast.walk(tree):
+        if hasattr(node, "lineno"):
+            node.lineno += lines
+            node.col_offset += columns
+        if getattr(node, "end_lineno", None) is not None:
+            node.end_lineno += lines  # type: ignore[attr-defined]
+            node.end_col_offset += columns  # type: ignore[attr-defined]
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Writes what means something else to Python another way."""
+
+    def __init__(self, shadowed: set[str]) -> None:
+        self.shadowed = shadowed
+        self.temporaries = 0
+
+    def rewrite(self, definition: ast.FunctionDef) -> None:
+        """The body of a function; not its defaults and annotations, which have been evaluated."""
+        definition.body = [self.visit(statement) for statement in definition.body]
+        definition.body = _flat(definition.body)
+
+    def _call(self, name: str, at: ast.AST, *arguments: ast.expr) -> ast.Call:
+        function = ast.copy_location(ast.Name(f"__tilewright_{name}__", ast.Load()), at)
+        return ast.copy_location(ast.Call(function, [*arguments], []), at)
+
+    def _assigned(self, value: ast.expr) -> ast.expr:
+        if isinstance(value, (ast.Lambda, ast.Dict, ast.Set, ast.List, ast.JoinedStr)):
+            return value
+        if isinstance(value, ast.Constant) and not isinstance(value.value, (int, float)):
+            return value
+        return self._call("assign", value, value)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        if any(isinstance(target, (ast.Name, ast.Tuple, ast.List)) for target in node.targets):
+            node.value = self._assigned(node.value)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        if node.value is not None and "constexpr" not in ast.unparse(node.annotation):
+            node.value = self._assigned(node.value)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        self.generic_visit(node)
+        if not isinstance(node.target, ast.Name):
+            return node
+        load = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
+        store = ast.copy_location(ast.Name(node.target.id, ast.Store()), node)
+        again = ast.copy_location(ast.Assign([store], self._call("assign", node, load)), node)
+        return [node, again]
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        self.generic_visit(node)
+        if node.value is not None:
+            node.value = self._assigned(node.value)
+        return node
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        self.generic_visit(node)
+        call = node.iter
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range":
+            if "range" not in self.shadowed and not call.keywords:
+                call.func.id = "__tilewright_range__"
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        name = node.func.id if isinstance(node.func, ast.Name) else None
+        if name in _OVERLOADED and name not in self.shadowed:
+            node.func.id = f"__tilewright_{name}__"  # type: ignore[attr-defined]
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        if node.attr == "value" and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
+            return self._call("value", node, node.value)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        operator = "and" if isinstance(node.op, ast.And) else "or"
+        result = node.values[0]
+        for value in node.values[1:]:
+            # `left and right` is `left if stops(left) else boolean(left, right)`.
+            self.temporaries += 1
+            name = f"__tilewright_{self.temporaries}"
+            text = ast.copy_location(ast.Constant(operator), node)
+            kept = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), result), node)
+            left = ast.copy_location(ast.Name(name, ast.Load()), node)
+            test = self._call("stops", node, text, kept)
+            both = self._call("boolean", node, text, left, value)
+            result = ast.copy_location(ast.IfExp(test, left, both), node)
+        return result
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        if len(node.ops) > 1 and all(isinstance(x, (ast.Name, ast.Constant)) for x in node.comparators[:-1]):
+            # `a < b < c` is `a < b and b < c`.
+            lefts = [node.left, *node.comparators[:-1]]
+            parts: list[ast.expr] = [
+                ast.copy_location(ast.Compare(left, [op], [right]), node)
+                for left, op, right in zip(lefts, node.ops, node.comparators, strict=True)
+            ]
+            return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), parts), node))
+        self.generic_visit(node)
+        return node
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        return self._call("not", node, node.operand) if isinstance(node.op, ast.Not) else node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        self.generic_visit(node)
+        node.test = self._call("holds", node.test, node.test)
+        return node
+
+
+def _flat(statements: list[Any]) -> list[ast.stmt]:
+    flat: list[ast.stmt] = []
+    for statement in statements:
+        flat.extend(statement if isinstance(statement, list) else [statement])
+    return flat
+
+
+# -- Where the body stands. --
+
+
+def sites(launched: CodeType | None = None) -> list[tuple[Any, ...]]:
+    """The place of the operation that Python runs now, and of the calls that led there, up to the kernel: each is the
+    name and text of a source, its first line and removed columns, and where the place begins and ends.
+    """
+    found = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_PACKAGE):
+            site = _site(frame)
+            if site is not None:
+                found.append(site)
+        if code is launched:
+            break
+        frame = frame.f_back
+    return found if launched is not None else found[:1]
+
+
+def _site(frame: FrameType) -> tuple[Any, ...] | None:
+    import linecache
+
+    code = frame.f_code
+    lines = linecache.getlines(code.co_filename, frame.f_globals)
+    text, first_line, columns = "".join(lines), 1, 0
+    if not lines:
+        known = _sources.get(code)
+        if known is None:
+            return None
+        text, first_line, columns = known
+        lines = text.splitlines(keepends=True)
+    line, end_line, start, end = _position(frame)
+    line, end_line = line - first_line, end_line - first_line
+    if not 0 <= line <= end_line < len(lines):
+        return None
+    if start is None or end is None:
+        whole = lines[line]
+        start = len(whole.encode()) - len(whole.lstrip().encode())
+        end = len(lines[end_line].rstrip().encode())
+    else:
+        start, end = start - columns, end - columns
+    return (code.co_filename, text, first_line, columns, (line, max(start, 0)), (end_line, max(end, 0)))
+
+
+def _position(frame: FrameType) -> tuple[int, int, int | None, int | None]:
+    """The lines and columns of what a frame runs. Python 3.10 knows the line alone."""
+    code = frame.f_code
+    if hasattr(code, "co_positions"):
+        positions: Iterator[Any] = code.co_positions()
+        for number, (line, end_line, start, end) in enumerate(positions):
+            if number == frame.f_lasti // 2 and line is not None:
+                return line, line if end_line is None else end_line, start, end
+    return frame.f_lineno, frame.f_lineno, None, None
+
+
+# -- Tensors of a GPU. --
+
+
+class on_host:
+    """Arguments whose tensors lie in main memory: those of a GPU as copies, which are written back afterwards."""
+
+    def __init__(self, objects: list[Any]) -> None:
+        self._storages: dict[int, tuple[Any, Any]] = {}
+        self.objects = [self._copied(value) for value in objects]
+
+    def _copied(self, value: Any) -> Any:
+        from tilewright.runtime.jit import TensorWrapper
+        from tilewright.tools.tensor_descriptor import TensorDescriptor
+
+        if isinstance(value, TensorWrapper):
+            return TensorWrapper(self._copied(value.base), value.dtype)
+        if isinstance(value, TensorDescriptor):
+            import copy
+
+            made = copy.copy(value)
+            made.base = self._copied(value.base)
+            return made
+        if isinstance(value, tuple):
+            items = [self._copied(item) for item in value]
+            return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        if isinstance(value, list):
+            return [self._copied(item) for item in value]
+        if not getattr(value, "is_cuda", False) or not hasattr(value, "untyped_storage"):
+            return value
+        storage = value.untyped_storage()
+        if storage.data_ptr() not in self._storages:
+            self._storages[storage.data_ptr()] = (storage, storage.cpu())
+        _, copied = self._storages[storage.data_ptr()]
+        import torch
+
+        made = torch.empty(0, dtype=value.dtype)
+        return made.set_(copied, value.storage_offset(), value.size(), value.stride())
+
+    def write_back(self) -> None:
+        """Copies what the kernel has written."""
+        for original, copied in self._storages.values():
+            original.copy_(copied)
