@@ -131,7 +131,7 @@ impl<'py> Prepared<'_, 'py> {
     #[cold]
     fn objects(&self) -> Vec<Bound<'py, PyAny>> {
         let none = || self.kernel.py().None().into_bound(self.kernel.py());
-        let object = |index| self.argument(index).map_or_else(none, |object| object.to_owned());
+        let object = |index| self.argument(index).map_or_else(none, Borrowed::to_owned);
         (0..self.binding.parameters.len()).map(object).collect()
     }
 
