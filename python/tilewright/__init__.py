@@ -31,7 +31,7 @@ from tilewright.runtime.jit import constexpr_function, jit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from tilewright import backends, compiler, experimental, knobs, testing, tools
+    from tilewright import backends, compiler, experimental, knobs, testing, tools, viz
     from tilewright._cuda_on_cpu import use_cpu_as_cuda
     from tilewright.compiler import compile
     from tilewright.runtime._async_compile import AsyncCompileMode, FutureKernel
@@ -72,9 +72,10 @@ __all__ = [
     "testing",
     "tools",
     "use_cpu_as_cuda",
+    "viz",
 ]
 
-_LAZY = frozenset(("backends", "compiler", "experimental", "knobs", "testing", "tools"))
+_LAZY = frozenset(("backends", "compiler", "experimental", "knobs", "testing", "tools", "viz"))
 """Loaded when they are asked for: most programs need none of them."""
 
 

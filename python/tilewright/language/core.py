@@ -45,7 +45,7 @@ class _BaseValue(type):
 class base_value(metaclass=_BaseValue):
     """The base of values at run time of a kernel."""
 
-    _covers = (_native.tensor, _native.tensor_descriptor)
+    _covers: Any = (_native.tensor, _native.tensor_descriptor)
 
 
 tensor = _native.tensor
@@ -56,7 +56,7 @@ class tensor_descriptor_base(base_value):
     """A tensor in memory that is accessed by blocks."""
 
     _tilewright_path = "tensor_descriptor"
-    _covers = (_native.tensor_descriptor,)
+    _covers: Any = (_native.tensor_descriptor,)
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         raise _native.outside_kernel(f"tl.{self._tilewright_path}")

@@ -182,6 +182,12 @@ class Autotuner(_Wrapper):
         if kwargs.get("warmup"):
             compiled = self.warmup(*args, **{k: v for k, v in kwargs.items() if k != "warmup"})
             return compiled[0] if compiled else None
+        result = self.fn.run(*args, **self._chosen(args, kwargs))
+        self.nargs = None
+        return result
+
+    def _chosen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a launch with those of its configuration; tunes if need be."""
         self.nargs = nargs = dict(zip(self.arg_names, args, strict=False))
         config = self.configs[0] if len(self.configs) == 1 else self._choice(nargs, args, kwargs)
         self.best_config = config
@@ -191,9 +197,7 @@ class Autotuner(_Wrapper):
             raise self._conflict(kwargs.keys() & options.keys())
         if config.pre_hook is not None:
             config.pre_hook({**nargs, **merged})
-        result = self.fn.run(*args, **merged)
-        self.nargs = None
-        return result
+        return merged
 
     def warmup(self, *args: Any, **kwargs: Any) -> Any:
         """Compiles every configuration that pruning leaves; tensors may be replaced by their dtypes."""

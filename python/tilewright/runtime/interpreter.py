@@ -1,7 +1,7 @@
 """``triton.runtime.interpreter``: kernels that Python runs, and the names that programs import.
 
-A kernel is interpreted where ``TRITON_INTERPRET=1`` or ``TILEWRIGHT_INTERPRET=1`` is set when it is made or first launched,
-or with ``@triton.jit(interpret=True)``. See ``docs/interpret-mode.md``.
+A kernel is interpreted where ``TRITON_INTERPRET=1`` or ``TILEWRIGHT_INTERPRET=1`` is set when it is made or first
+launched, or with ``@triton.jit(interpret=True)``. See ``docs/interpret-mode.md``.
 """
 
 from __future__ import annotations
@@ -73,14 +73,13 @@ class InterpreterBuilder:
     def grid_idx(self) -> tuple[int, int, int] | None:
         """The program that runs now; nothing outside of a kernel."""
         found = _native.interpreted_program()
-        return None if found is None else tuple(found[0])
+        return None if found is None else (found[0][0], found[0][1], found[0][2])
 
     @property
     def grid_dim(self) -> tuple[int, int, int] | None:
         """How many programs there are."""
         found = _native.interpreted_program()
-        return None if found is None else tuple(found[1])
+        return None if found is None else (found[1][0], found[1][1], found[1][2])
 
 
 interpreter_builder = InterpreterBuilder()
-
