@@ -114,9 +114,9 @@ impl Boxed {
         }
         let tile = function.ty(stored).as_registers()?;
         let bits = element_bits(tile);
-        let boxes = BoxLayout::of(memory, bits)?;
-        let fits = (boxes.bytes * boxes.count).is_multiple_of(boxes.alignment);
-        let boxed = Self { mark, axes, shape: tile.shape.clone(), boxes };
+        let layout = BoxLayout::of(memory, bits)?;
+        let fits = (layout.bytes * layout.count).is_multiple_of(layout.alignment);
+        let boxed = Self { mark, axes, shape: tile.shape.clone(), boxes: layout };
         (fits && boxed.plan(header, function).is_some()).then_some(boxed)
     }
 
@@ -457,7 +457,7 @@ fn remove_needless_fences(function: &mut Function) {
         let roots = data.operands.iter().filter_map(|value| names.root(*value));
         match &data.op {
             Op::Gpu(GpuOp::LocalStore {} | GpuOp::LocalCount {} | GpuOp::CopyAsync { .. }) => {
-                written.extend(roots)
+                written.extend(roots);
             }
             Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {}) => read.extend(roots),
             // tidy: wildcard because others do not write what the asynchronous proxy reads
