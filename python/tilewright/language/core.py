@@ -66,6 +66,31 @@ tensor_descriptor = _native.tensor_descriptor
 """A tensor in memory that is accessed by blocks, made inside a kernel."""
 
 
+class tensor_descriptor_type(base_type):
+    """The type of a tensor descriptor: that of its blocks, and those of its extents and strides."""
+
+    def __init__(self, block_type: Any, shape_type: Any = None, strides_type: Any = None) -> None:
+        self.block_type = block_type
+        self.shape_type = shape_type
+        self.strides_type = strides_type
+
+    def __str__(self) -> str:
+        return f"tensor_descriptor<{self.block_type}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tensor_descriptor_type) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def _parts(self) -> Any:
+        return [self.block_type, self.shape_type, self.strides_type]
+
+    def mangle(self) -> str:
+        """The part of a mangled name that stands for this type."""
+        return f"TD{self.block_type.mangle()}"
+
+
 class tuple_type(base_type):
     """The type of a tuple: those of its items, and the names of its fields."""
 
