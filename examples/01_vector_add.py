@@ -1,5 +1,13 @@
 """Add two vectors. Needs tilewright and numpy alone: no torch, no GPU.
 
+```text
+  program     0              1              2         …       96
+  x        ├──────────────┼──────────────┼──────────────┼ … ┼──────────╌╌╌╌┤
+  y        ├──────────────┼──────────────┼──────────────┼ … ┼──────────╌╌╌╌┤    the last block is not full: the mask
+  output   ├──────────────┼──────────────┼──────────────┼ … ┼──────────╌╌╌╌┤    leaves out what is past the end
+             1024 elements                                    128
+```
+
 Run it with `make demo`, or `python examples/01_vector_add.py`.
 """
 

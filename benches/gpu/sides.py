@@ -20,7 +20,7 @@ SIDES = (TORCH, TRITON, TILEWRIGHT)
 
 
 def load(package: str, kernels: Path = KERNELS) -> ModuleType:
-    """The module of kernels whose `import triton` was `package`; both can be loaded in one process.
+    """The module of kernels whose `import triton`, or `import tilewright`, was `package`; both can be in one process.
 
     `install_as_triton` is for one implementation a process, so only this one module sees the other name.
     """
@@ -35,7 +35,7 @@ def load(package: str, kernels: Path = KERNELS) -> ModuleType:
 
 @contextmanager
 def _imported_as_triton(package: str) -> Iterator[None]:
-    names = {"triton": package, "triton.language": f"{package}.language"}
+    names = {name + part: package + part for name in (TRITON, TILEWRIGHT) for part in ("", ".language")}
     modules = {name: importlib.import_module(real) for name, real in names.items()}
     before = {name: sys.modules.pop(name, None) for name in names}
     sys.modules.update(modules)

@@ -110,6 +110,23 @@ def test_in_control_flow(device, capfd):
     assert printed(capfd).out == "".join(f"pid (0, 0, 0) idx () in a helper: {v}\n" for v in (10, 30))
 
 
+@triton.jit
+def prints_and_asserts(x_ptr, n):
+    tl.device_print("tile", tl.arange(0, 5))
+    tl.store(x_ptr, n)
+    tl.device_assert(n < 3, "too many")
+    tl.device_print("not reached")
+
+
+@pytest.mark.skipif(ON_GPU, reason="a fault would end this process's work on the GPU")
+def test_what_was_printed_before_a_fault_is_not_lost(device, capfd):
+    x = torch.zeros(1, dtype=torch.int32, device=device)
+    with pytest.raises(RuntimeError, match="too many"):
+        prints_and_asserts[(1,)](x, 7, debug=True)
+    lines = capfd.readouterr().out.splitlines()
+    assert sorted(lines) == [f"pid (0, 0, 0) idx ({i}) tile: {i}" for i in range(5)]
+
+
 @pytest.mark.skipif(ON_GPU, reason="a GPU prints when the launch has ended")
 def test_output_comes_in_order(device):
     text = (

@@ -1,7 +1,7 @@
 //! What running kernels print, on the standard output of the process.
 
 use std::io::Write;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What is called before text is written: who buffers the output of the program writes out what came before.
 static BEFORE: OnceLock<fn()> = OnceLock::new();
@@ -12,9 +12,30 @@ pub fn before_printing(flush: fn()) {
     let _ = BEFORE.set(flush);
 }
 
+/// What was printed, while somebody takes it.
+static TAKEN: Mutex<Option<String>> = Mutex::new(None);
+
+fn taken() -> MutexGuard<'static, Option<String>> {
+    // Text is whole after a panic too.
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs something, and gives what kernels print meanwhile, which is not written. One at a time may take it.
+pub fn take_printed<R>(run: impl FnOnce() -> R) -> (R, String) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    *taken() = Some(String::new());
+    let result = run();
+    (result, taken().take().unwrap_or_default())
+}
+
 /// Writes text of a running kernel.
 pub fn print(text: &str) {
     if text.is_empty() {
+        return;
+    }
+    if let Some(all) = taken().as_mut() {
+        all.push_str(text);
         return;
     }
     if let Some(flush) = BEFORE.get() {
@@ -61,6 +82,16 @@ mod tests {
         ] {
             assert_eq!(c_float(value, 6), text);
         }
+    }
+
+    #[test]
+    fn what_is_printed_can_be_taken() {
+        let (number, text) = take_printed(|| {
+            print("a\n");
+            print("b\n");
+            7
+        });
+        assert_eq!((number, text.as_str()), (7, "a\nb\n"));
     }
 
     #[test]

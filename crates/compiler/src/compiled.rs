@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tilewright_base::Diagnostic;
 use tilewright_frontend::{Argument, FunctionSource, Padding, Tuple};
-use tilewright_ir::{Dtype, Module};
+use tilewright_gpu::language::TensorMapPlan;
+use tilewright_ir::{Dtype, Element, Module};
 
-use crate::{CodegenOptions, Job, Stage, Target, syntax_tree, with_stack};
+use crate::{CodegenOptions, CompileError, Job, Stage, Target, gpu_code, syntax_tree, with_stack};
 
 /// A compiled kernel.
 #[derive(Debug)]
@@ -52,6 +53,26 @@ pub struct GpuCode {
 }
 
 impl GpuCode {
+    /// The tensor maps that a launch passes behind the arguments.
+    pub fn tensor_maps(&self) -> &[TensorMapPlan] {
+        &self.program.header.tensor_maps
+    }
+
+    /// Where each argument lies among the parameters, and what it is; tensor maps come behind them.
+    pub fn arguments(&self) -> Vec<(usize, Element)> {
+        let types: Vec<_> = self.program.kernel().parameter_types().collect();
+        let count = types.len() - self.tensor_maps().len();
+        let mut end = 0;
+        let place = |ty: &&tilewright_gpu::language::Type| {
+            let element = ty.as_registers().expect("arguments are scalars").element;
+            let bytes = element.bytes();
+            let start = usize::next_multiple_of(end, bytes);
+            end = start + bytes;
+            (start, element)
+        };
+        types[..count].iter().map(place).collect()
+    }
+
     /// The text of the module with at most so many registers a thread.
     pub fn with_max_registers(&self, count: u32) -> String {
         with_stack(|| ptx(&self.program, Some(count))).expect("it was lowered before")
@@ -146,6 +167,16 @@ impl CompiledKernel {
         }
     }
 
+    /// The code of a GPU for arguments that no tensor maps can be made of.
+    ///
+    /// # Errors
+    /// What the code generation refuses.
+    pub fn without_tensor_maps(&self) -> Result<Option<GpuCode>, CompileError> {
+        let MachineCode::Gpu(code) = &self.code else { return Ok(None) };
+        let codegen = CodegenOptions { tensor_maps: false, ..self.metadata.codegen };
+        with_stack(|| gpu_code(&self.module, code.target, codegen, &mut |_, _| {})).map(Some)
+    }
+
     /// The text of a stage, made anew at each call; none of a stage that kernels for this target do not pass through, and of
     /// machine code, which the compiler does not make.
     pub fn asm(&self, stage: Stage) -> Option<String> {
@@ -160,6 +191,11 @@ impl CompiledKernel {
             | (Stage::Gpu | Stage::Ptx, MachineCode::Cpu(_))
             | (Stage::Cubin, _) => None,
         })
+    }
+
+    /// The accesses to memory in its text, with the parameters of the entry that their pointers may come from.
+    pub fn accesses(&self) -> Vec<tilewright_opt::analysis::Access> {
+        with_stack(|| tilewright_opt::analysis::accesses(&self.module))
     }
 
     /// A number in hexadecimal that is equal for equal code, options and target, on every machine; computed anew at each

@@ -18,6 +18,8 @@ mod stage;
 mod target;
 
 pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions_of, syntax_tree};
+pub use tilewright_gpu::language::{LaunchInteger, LaunchProduct, SwizzleMode, TensorMapBox, TensorMapPlan};
+
 pub use compiled::{CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources};
 pub use gpu_text::compile_gpu_text;
 pub use operation::{CompiledOperation, compile_operation, locate};
@@ -50,7 +52,7 @@ pub struct Job {
 pub struct CodegenOptions {
     /// Warps of a program; a CPU has none.
     pub num_warps: u32,
-    /// Stages of software pipelines. No backend follows it yet.
+    /// Stages of software pipelines; a CPU has none.
     pub num_stages: u32,
     /// Blocks in a cluster. No backend follows it yet.
     pub num_ctas: u32,
@@ -58,11 +60,20 @@ pub struct CodegenOptions {
     pub max_registers: Option<u32>,
     /// Whether a product that is added to something may be rounded once instead of twice: on a GPU it mostly is.
     pub contraction: bool,
+    /// Whether who launches the kernel makes the tensor maps that it asks for ([`GpuCode::tensor_maps`]).
+    pub tensor_maps: bool,
 }
 
 impl Default for CodegenOptions {
     fn default() -> Self {
-        Self { num_warps: 4, num_stages: 3, num_ctas: 1, max_registers: None, contraction: true }
+        Self {
+            num_warps: 4,
+            num_stages: 3,
+            num_ctas: 1,
+            max_registers: None,
+            contraction: true,
+            tensor_maps: false,
+        }
     }
 }
 
@@ -111,6 +122,15 @@ pub fn compile(
     with_stack(|| finish(job, source, lowered, dump))
 }
 
+/// Compiles a kernel from the text of stage `ir`, as another process has made it; no host is asked.
+pub fn compile_ir(job: &Job, text: &str, dump: &mut DumpHook<'_>) -> Result<CompiledKernel, CompileError> {
+    let lowered = with_stack(|| tilewright_ir::parse(text)).map_err(|error| {
+        let (message, ir) = (format!("{error}, in text from another process"), text.to_owned());
+        CompileError::Internal(Box::new(InternalError { stage: Stage::Ir, message, ir }))
+    })?;
+    with_stack(|| finish(job, None, lowered, dump))
+}
+
 /// The stages after lowering.
 fn finish(
     job: &Job,
@@ -133,22 +153,33 @@ fn finish(
             MachineCode::Cpu(program)
         }
         Target::Gpu(target) => {
-            let num_warps = job.codegen.num_warps;
             inline_asm::check(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
-            let mut program = tilewright_gpu::compile(&optimized, target, num_warps)
-                .map_err(|diagnostic| failure(*diagnostic, &optimized))?;
-            program.header.contraction = job.codegen.contraction;
-            dump(Stage::Gpu, &|| tilewright_ir::print(&program, false));
-            verify(&program, Stage::Gpu)?;
-            let ptx = compiled::ptx(&program, job.codegen.max_registers)
-                .map_err(|diagnostic| failure(*diagnostic, &optimized))?;
-            dump(Stage::Ptx, &|| ptx.clone());
-            let (threads, shared_bytes) = (32 * num_warps, program.header.shared_bytes);
-            MachineCode::Gpu(Box::new(GpuCode { ptx, target, threads, shared_bytes, program }))
+            MachineCode::Gpu(Box::new(gpu_code(&optimized, target, job.codegen, dump)?))
         }
     };
 
     Ok(CompiledKernel::new(job, source, lowered, optimized, code))
+}
+
+/// The code of a GPU.
+fn gpu_code(
+    optimized: &Module,
+    target: tilewright_gpu::GpuTarget,
+    codegen: CodegenOptions,
+    dump: &mut DumpHook<'_>,
+) -> Result<GpuCode, CompileError> {
+    let launcher = tilewright_gpu::Launcher { makes_tensor_maps: codegen.tensor_maps };
+    let refused = |diagnostic: Box<Diagnostic>| failure(*diagnostic, optimized);
+    let mut program =
+        tilewright_gpu::compile_for(optimized, target, codegen.num_warps, codegen.num_stages, launcher)
+            .map_err(refused)?;
+    program.header.contraction = codegen.contraction;
+    dump(Stage::Gpu, &|| tilewright_ir::print(&program, false));
+    verify(&program, Stage::Gpu)?;
+    let ptx = compiled::ptx(&program, codegen.max_registers).map_err(refused)?;
+    dump(Stage::Ptx, &|| ptx.clone());
+    let (threads, shared_bytes) = (32 * codegen.num_warps, program.header.shared_bytes);
+    Ok(GpuCode { ptx, target, threads, shared_bytes, program })
 }
 
 /// The program of the CPU's executor. Inline assembly is run by the simulator.

@@ -623,7 +623,7 @@ fn what_a_kernel_asks_of_the_machine() {
         "%out: *int32",
         "%t = machine {quantity = \"smid\"} : int32
          dependency {action = \"wait\"}
-         print {prefix = \"once\", digits = 0}
+         print {prefix = \"once\", digits = 0, extents = []}
          store %out, %t {cache = \"\", eviction = \"\"}",
     );
     let mut args = [i32s(&[-1])];

@@ -13,6 +13,7 @@
 //! | `passes` | from text to text: conversions of layouts, rings, instructions of warps, allocation, barriers |
 
 mod assign;
+mod box_layout;
 mod commutation;
 pub mod language;
 mod layout_rules;
@@ -26,6 +27,7 @@ use tilewright_ir as ir;
 
 use language::Module;
 
+pub use box_layout::BoxLayout;
 pub use commutation::commutes;
 pub use layout_rules::{element_bits, fma_operand_layout};
 pub use passes::{PASSES, Pass};
@@ -41,21 +43,62 @@ pub fn assign_layouts(
     target: GpuTarget,
     num_warps: u32,
 ) -> Result<Module, Box<Diagnostic>> {
+    assign_layouts_for(module, target, num_warps, Launcher::default())
+}
+
+/// What those do who launch a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Launcher {
+    /// They make the tensor maps of [`language::Header`] of the arguments and pass them behind these.
+    pub makes_tensor_maps: bool,
+}
+
+/// As [`assign_layouts`], for a launcher.
+///
+/// # Errors
+/// As [`assign_layouts`].
+pub fn assign_layouts_for(
+    module: &ir::Module,
+    target: GpuTarget,
+    num_warps: u32,
+    launcher: Launcher,
+) -> Result<Module, Box<Diagnostic>> {
     let mut module = tile::legality::without_calls(module);
     tile::legality::check(module.kernel(), num_warps)?;
     tile::padding::pad(&mut module);
     tile::addresses::split(&mut module);
     let entry = module.entry;
-    assign::mma_selection::convert_operands(&mut module.functions[entry], target);
-    Ok(assign::assign_layouts(&module, target, num_warps))
+    assign::mma_selection::convert_operands(&mut module.functions[entry], target, num_warps);
+    Ok(assign::assign_layouts(&module, target, num_warps, launcher.makes_tensor_maps))
 }
 
-/// The program of a kernel for a target and a number of warps, a power of two up to [`MOST_WARPS`].
+/// The program of a kernel for a target and a number of warps, a power of two up to [`MOST_WARPS`]; loops that do not say it
+/// themselves get pipelines of so many stages.
 ///
 /// # Errors
 /// What the GPU path cannot do, and what does not fit into shared memory.
-pub fn compile(module: &ir::Module, target: GpuTarget, num_warps: u32) -> Result<Module, Box<Diagnostic>> {
-    let mut program = assign_layouts(module, target, num_warps)?;
+pub fn compile(
+    module: &ir::Module,
+    target: GpuTarget,
+    num_warps: u32,
+    num_stages: u32,
+) -> Result<Module, Box<Diagnostic>> {
+    compile_for(module, target, num_warps, num_stages, Launcher::default())
+}
+
+/// As [`compile`], for a launcher.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_for(
+    module: &ir::Module,
+    target: GpuTarget,
+    num_warps: u32,
+    num_stages: u32,
+    launcher: Launcher,
+) -> Result<Module, Box<Diagnostic>> {
+    let mut program = assign_layouts_for(module, target, num_warps, launcher)?;
+    program.header.stages = num_stages;
     verify(&program, "assign");
     run_passes(&mut program)?;
     Ok(program)

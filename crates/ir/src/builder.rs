@@ -254,7 +254,8 @@ pub trait Builder {
 
     /// See [`Op::Print`].
     fn print(&mut self, value: Option<Self::Value>, prefix: String, digits: u32) -> Result<(), RuleError> {
-        self.emit(Op::Print { prefix, digits }, value.into_iter().collect(), SmallVec::new()).map(|_| ())
+        let op = Op::Print { prefix, digits, extents: IntList::new() };
+        self.emit(op, value.into_iter().collect(), SmallVec::new()).map(|_| ())
     }
 }
 

@@ -152,8 +152,9 @@ macro_rules! tile_ops {
     /// value, one element after the other in any order; gives what was there before, and zero where the mask does not hold.
     AtomicRmw atomic_rmw (pointer, value) [mask] {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic;
-    /// Replaces each element in memory that has the bits of the expected one by the value; gives what was there before.
-    AtomicCas atomic_cas (pointer, expected, value) [] {sem: MemorySemantics, scope: MemoryScope}
+    /// Replaces each element in memory that has the bits of the expected one by the value where the mask holds (everywhere
+    /// without one); gives what was there before, and zero where the mask does not hold.
+    AtomicCas atomic_cas (pointer, expected, value) [mask] {sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic;
     /// Reads memory where the mask holds, each element at once; elsewhere gives zero. It is not merged with another one.
     AtomicLoad atomic_load (pointer) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic;
@@ -197,7 +198,8 @@ macro_rules! tile_ops {
     Assert assert (condition) [mask] {failure: Failure} regions 0 Write Check;
     /// Prints a line for each element: the program, the place in the tile, the prefix and the number (an integer of 32 or 64
     /// bits, or fp64); without a value, the prefix alone. Integers have that many hexadecimal digits, or are decimal if it is 0.
-    Print print () [value] {prefix: String, digits: u32} regions 0 Write Check;
+    /// With extents, elements beyond them are left out.
+    Print print () [value] {prefix: String, digits: u32, extents: IntList} regions 0 Write Check;
     /// What the machine that runs the program says of itself, at this moment.
     Machine machine () [] {quantity: MachineQuantity} regions 0 Write Scalar;
     /// What the grid does about those before and after it: nothing, where no two overlap.

@@ -330,7 +330,9 @@ pub(crate) fn atomic_rmw(
 }
 
 pub(crate) fn atomic_cas(input: &RuleInput<'_>, _: &MemorySemantics, _: &MemoryScope) -> Result {
-    one(atomic_element(&input.operands[0], &input.operands[1..])?)
+    let element = atomic_element(&input.operands[0], &input.operands[1..3])?;
+    check_mask(&input.operands[0], input.operands.get(3))?;
+    one(element)
 }
 
 pub(crate) fn atomic_load(input: &RuleInput<'_>, sem: &MemorySemantics, _: &MemoryScope) -> Result {
@@ -510,8 +512,13 @@ pub(crate) fn assert(input: &RuleInput<'_>, _failure: &Failure) -> Result {
     Ok(Vec::new())
 }
 
-pub(crate) fn print(input: &RuleInput<'_>, _prefix: &str, _digits: &u32) -> Result {
+pub(crate) fn print(input: &RuleInput<'_>, _prefix: &str, _digits: &u32, extents: &IntList) -> Result {
     let Some(ty) = input.operands.first() else { return Ok(Vec::new()) };
+    let fits = extents.len() == ty.rank()
+        && extents.iter().zip(ty.shape.iter()).all(|(some, all)| (1..=i64::from(*all)).contains(some));
+    if !extents.is_empty() && !fits {
+        return fail(format!("print of {ty} cannot leave out what is beyond {extents:?}"));
+    }
     match ty.element {
         Element::Value(Dtype::I32 | Dtype::U32 | Dtype::I64 | Dtype::U64 | Dtype::F64) => Ok(Vec::new()),
         Element::Value(_) | Element::Pointer(_) => {

@@ -35,7 +35,7 @@ pub(crate) fn compile(
     let compiling = state(kernel)?.kernel.on(device);
     let mut host = PyHost::default();
     let findings = host.findings();
-    let compiled = py.detach(|| compiling.compile_for(arguments, &options, &mut host));
+    let compiled = py.detach(|| compiling.compile_for(arguments, &options, false, &mut host));
     let Findings { raised, caught, .. } =
         std::mem::take(&mut *findings.lock().unwrap_or_else(PoisonError::into_inner));
     if let Some(raised) = raised {
@@ -51,6 +51,29 @@ pub(crate) fn compile(
         exception
     })?;
     state(kernel)?.warn_of_options(py, &handle)?;
+    Ok(CompiledKernel::new(Arc::new(handle), kernel.clone().unbind()))
+}
+
+/// Compiles a kernel from the text of its stage `ir`, which another process has made for these arguments and options.
+#[pyfunction]
+pub(crate) fn compile_ir(
+    kernel: &Bound<'_, JitKernel>,
+    backend: &str,
+    capability: u32,
+    arguments: &Bound<'_, PyList>,
+    options: &Bound<'_, PyDict>,
+    text: &str,
+) -> PyResult<CompiledKernel> {
+    let py = kernel.py();
+    let device = match backend {
+        "cpu" => Device::Cpu,
+        _ => device_of(capability).map_err(|error| to_exception(py, &error))?,
+    };
+    let arguments = arguments.iter().map(|described| argument(&described)).collect::<PyResult<Vec<_>>>()?;
+    let options = options_of(kernel, options)?;
+    let compiling = state(kernel)?.kernel.on(device);
+    let compiled = py.detach(|| compiling.compile_ir(arguments, &options, text));
+    let handle = compiled.map_err(|error| to_exception(py, &error))?;
     Ok(CompiledKernel::new(Arc::new(handle), kernel.clone().unbind()))
 }
 

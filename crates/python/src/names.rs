@@ -1,9 +1,9 @@
-//! The names of the language, for the Python namespace `tilewright.language`; the table of elementwise functions, for its
-//! conformance test.
+//! The names of the language, for the Python namespace `tilewright.language`; the two op tables, for their conformance
+//! tests.
 
 use pyo3::prelude::*;
 use tilewright_frontend::semantic::{EntryKind, language_entries};
-use tilewright_ir::{Accuracy, Domain, ElementwiseFn};
+use tilewright_ir::{Accuracy, Domain, Dtype, ElementwiseFn, OPS};
 
 /// The functions of the language: for each its path below `triton.language`, its parameters as they are written, what it
 /// does, and whether tensors have it as a method.
@@ -46,4 +46,20 @@ pub(crate) fn elementwise_functions() -> Vec<ElementwiseRow> {
         (info.family, info.name, info.operands.to_vec(), domain, ulps, slope)
     };
     ElementwiseFn::ALL.iter().map(row).collect()
+}
+
+/// The ops of the tile IR: for each its name, its family, and the names of its attributes.
+#[pyfunction]
+pub(crate) fn tile_ops() -> Vec<(&'static str, String, Vec<&'static str>)> {
+    let row = |op: &tilewright_ir::OpInfo| {
+        let attributes = op.attributes.iter().map(|(name, _)| *name).collect();
+        (op.name, format!("{:?}", op.family), attributes)
+    };
+    OPS.iter().map(row).collect()
+}
+
+/// The element types, by the names that the IR gives them.
+#[pyfunction]
+pub(crate) fn element_types() -> Vec<&'static str> {
+    Dtype::ALL.iter().map(|dtype| dtype.name()).collect()
 }

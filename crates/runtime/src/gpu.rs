@@ -20,19 +20,27 @@ use crate::error::OutOfResources;
 use crate::fault::from_fault;
 use crate::options::OptionId;
 use crate::specialize::pack;
+use crate::tensor_maps::TensorMaps;
 use crate::{Device, Error, Grid, Handle, Options, Value, reports};
 
 /// A kernel as a GPU has it.
 #[derive(Debug)]
 pub enum Loaded {
     /// In the simulator.
-    Sim(sim::LoadedModule),
+    Sim {
+        /// The module.
+        module: sim::LoadedModule,
+        /// The tensor maps that it takes.
+        tensor_maps: Option<Box<TensorMaps>>,
+    },
     /// In the memory of a GPU.
     Cuda {
         /// The kernel, ready to be launched.
         launch: LaunchConfiguration,
         /// Its machine code.
         cubin: Vec<u8>,
+        /// The tensor maps that it takes.
+        tensor_maps: Option<Box<TensorMaps>>,
     },
 }
 
@@ -49,11 +57,14 @@ impl Loaded {
             Device::Cpu | Device::Sim(_) => {
                 let target = sim::SimTarget::new(code.target.name).expect("the simulator knows every target");
                 let loaded = sim::Simulator::new(target).load(&code.ptx);
-                let refuse = |error: sim::LoadError| {
-                    let message = format!("kernel `{name}`: the simulator cannot load the PTX: {error}");
-                    Error::from(Diagnostic::new(Code::DeviceFault, message))
-                };
-                loaded.map(Self::Sim).map_err(refuse)
+                let refuse = |error: sim::LoadError| refused(name, &error.to_string());
+                let module = loaded.map_err(refuse)?;
+                let tensor_maps = TensorMaps::new(code, true, |index| {
+                    let places =
+                        module.parameters(name).map_err(|fault| refused(name, &fault.to_string()))?;
+                    Ok(places[index].offset)
+                })?;
+                Ok(Self::Sim { module, tensor_maps: tensor_maps.map(Box::new) })
             }
         }
     }
@@ -92,13 +103,15 @@ impl Loaded {
         if let Some(warning) = cache.take_warning() {
             CACHE_WARNING.call_once(|| eprintln!("tilewright: {warning}"));
         }
-        Ok(Self::Cuda { launch: function.configure(launch_options)?, cubin })
+        let tensor_maps = TensorMaps::new(code, false, |index| Ok(function.parameter_offset(index)?))?;
+        let tensor_maps = tensor_maps.map(Box::new);
+        Ok(Self::Cuda { launch: function.configure(launch_options)?, cubin, tensor_maps })
     }
 
     /// What the kernel takes, of which the compiler has said a part.
     pub(crate) fn resources(&self, known: Resources) -> Resources {
         match self {
-            Self::Sim(_) => known,
+            Self::Sim { .. } => known,
             Self::Cuda { launch, .. } => {
                 let attributes = launch.function().attributes();
                 Resources { registers: attributes.registers, spills: attributes.spills(), ..known }
@@ -109,7 +122,7 @@ impl Loaded {
     /// The machine code, if there is one.
     pub fn cubin(&self) -> Option<&[u8]> {
         match self {
-            Self::Sim(_) => None,
+            Self::Sim { .. } => None,
             Self::Cuda { cubin, .. } => Some(cubin),
         }
     }
@@ -117,7 +130,7 @@ impl Loaded {
     /// The most threads that a block of this kernel may have.
     pub fn max_threads(&self) -> u32 {
         match self {
-            Self::Sim(_) => 1024,
+            Self::Sim { .. } => 1024,
             Self::Cuda { launch, .. } => launch.function().attributes().max_threads_per_block,
         }
     }
@@ -125,10 +138,15 @@ impl Loaded {
     /// The kernel as the driver has it; nothing in the simulator.
     pub fn kernel(&self) -> Option<&tilewright_cuda::Function> {
         match self {
-            Self::Sim(_) => None,
+            Self::Sim { .. } => None,
             Self::Cuda { launch, .. } => Some(launch.function()),
         }
     }
+}
+
+fn refused(name: &str, why: &str) -> Error {
+    let message = format!("kernel `{name}`: the simulator cannot load the PTX: {why}");
+    Diagnostic::new(Code::DeviceFault, message).into()
 }
 
 /// The memory that a launch on the simulator may touch.
@@ -151,11 +169,18 @@ pub(crate) fn launch(
     PARAMETERS.with_borrow_mut(|parameters| {
         parameters.clear();
         match loaded {
-            Loaded::Cuda { launch, .. } => {
+            Loaded::Cuda { launch, tensor_maps, .. } => {
                 handle.pass(arguments, &mut |element, value| pack(element, value, parameters))?;
+                let launch = match tensor_maps {
+                    Some(maps) if !maps.append(parameters)? => match handle.plain()? {
+                        (_, Loaded::Cuda { launch, .. }) => launch,
+                        (_, Loaded::Sim { .. }) => unreachable!("both forms are on one device"),
+                    },
+                    Some(_) | None => launch,
+                };
                 launch.launch(grid.extents(), stream, parameters.as_bytes()).map_err(Error::from)
             }
-            Loaded::Sim(module) => {
+            Loaded::Sim { module, tensor_maps } => {
                 let mut regions = Regions::new();
                 handle.pass(arguments, &mut |element, value| {
                     if let (Element::Pointer(_), Value::Pointer(pointer)) = (element, value) {
@@ -164,7 +189,17 @@ pub(crate) fn launch(
                     pack(element, value, parameters)
                 })?;
                 regions.extend_from_slice(foreign);
-                simulate(handle, module, grid, parameters.as_bytes(), &regions, interrupt)
+                let tilewright_compiler::MachineCode::Gpu(code) = &handle.compiled.code else {
+                    return Ok(());
+                };
+                let (code, module): (&GpuCode, _) = match tensor_maps {
+                    Some(maps) if !maps.append(parameters)? => match handle.plain()? {
+                        (code, Loaded::Sim { module, .. }) => (code, module),
+                        (_, Loaded::Cuda { .. }) => unreachable!("both forms are on one device"),
+                    },
+                    Some(_) | None => (code, module),
+                };
+                simulate(handle, (code, module), grid, parameters.as_bytes(), &regions, interrupt)
             }
         }
     })
@@ -173,7 +208,7 @@ pub(crate) fn launch(
 /// Runs a kernel in the simulator, and keeps what was counted if somebody wants it.
 fn simulate(
     handle: &Handle,
-    module: &sim::LoadedModule,
+    (code, module): (&GpuCode, &sim::LoadedModule),
     grid: Grid,
     parameters: &[u8],
     regions: &[sim::Region<'_>],
@@ -185,15 +220,15 @@ fn simulate(
         let (extent, limit) = (grid[axis], MAX_GRID[axis]);
         return Err(tilewright_cuda::Error::GridTooLarge { kernel, axis, extent, limit }.into());
     }
-    let tilewright_compiler::MachineCode::Gpu(code) = &handle.compiled.code else { return Ok(()) };
     let mut launch = sim::Launch::new(name, grid, [code.threads, 1, 1], parameters, regions);
     launch.dynamic_shared_bytes = code.shared_bytes;
     let report = interruptible(module, launch, interrupt);
-    let report = report.map_err(|fault| from_fault(&fault, handle))?;
-    for text in &report.printed {
+    let printed = report.as_ref().map_or_else(|fault| &fault.printed, |report| &report.printed);
+    for text in printed {
         tilewright_base::output::print(text);
     }
-    reports::add(report);
+    let report = report.map_err(|fault| from_fault(&fault, handle))?;
+    reports::add(report, handle);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, SourceMap};
-use tilewright_compiler::{CompiledKernel, MachineCode, Resources};
+use tilewright_compiler::{CompiledKernel, GpuCode, MachineCode, Resources};
 use tilewright_cpu::{Interrupt, Launch, Program};
 use tilewright_cuda::StreamRef;
 use tilewright_frontend::Argument;
@@ -38,6 +38,8 @@ pub struct Handle {
     makes_pointers: bool,
     /// The code as the device of a GPU has it: loaded when it is first asked for.
     loaded: OnceLock<Loaded>,
+    /// The same without tensor maps, for arguments that there are none for: made when it is first asked for.
+    plain: OnceLock<Box<(GpuCode, Loaded)>>,
     pub(crate) attachment: Option<Attachment>,
 }
 
@@ -75,6 +77,7 @@ impl Handle {
             number,
             makes_pointers,
             loaded,
+            plain: OnceLock::new(),
             signature,
             arguments,
             options,
@@ -148,6 +151,16 @@ impl Handle {
     /// Python: callers release the GIL around it.
     pub fn launch(&self, grid: Grid, arguments: &[Value<'_>], interrupt: Interrupt<'_>) -> Result<(), Error> {
         self.launch_on(StreamRef::DEFAULT, grid, arguments, &[], interrupt)
+    }
+
+    /// The code without tensor maps, as the device has it.
+    pub(crate) fn plain(&self) -> Result<&(GpuCode, Loaded), Error> {
+        if let Some(plain) = self.plain.get() {
+            return Ok(plain);
+        }
+        let code = self.compiled.without_tensor_maps()?.expect("only code of a GPU asks for tensor maps");
+        let loaded = Loaded::new(&self.compiled.name, &code, self.device, &self.options)?;
+        Ok(self.plain.get_or_init(|| Box::new((code, loaded))))
     }
 
     /// As [`launch`](Self::launch), on a stream of a GPU; other devices have none. `foreign` is memory that pointers made of

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::thread::ThreadId;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use tilewright_compiler::{Job, compile};
+use tilewright_compiler::{CodegenOptions, CompileError, CompiledKernel, DumpHook, Job, compile};
 use tilewright_frontend::{Argument, FunctionRef, Host, Request};
 
 use crate::handle::{Attachment, Handle};
@@ -204,7 +204,7 @@ impl Kernel {
         host: &mut dyn Host,
     ) -> Result<Handle, Error> {
         let device = self.device(arguments);
-        self.compile_on(device, self.classify(arguments, device)?, options, host)
+        self.compile_on(device, self.classify(arguments, device)?, options, true, host)
     }
 
     /// What the compiler is told of the arguments of a launch on a device.
@@ -222,14 +222,27 @@ impl Kernel {
         Ok(classified)
     }
 
-    /// Compiles it for arguments that are described, not given, one for each parameter; the cache is left alone.
+    /// Compiles it for arguments that are described, not given, one for each parameter; the cache is left alone. The code asks
+    /// for tensor maps if it may: others than a [`Handle`] do not make them.
     pub fn compile_for(
         &self,
         arguments: Vec<Argument>,
         options: &Options,
+        tensor_maps: bool,
         host: &mut dyn Host,
     ) -> Result<Handle, Error> {
-        self.compile_on(self.device.unwrap_or_default(), arguments, options, host)
+        self.compile_on(self.device.unwrap_or_default(), arguments, options, tensor_maps, host)
+    }
+
+    /// The same from the text of stage `ir`, which another process has made for these arguments and options.
+    pub fn compile_ir(
+        &self,
+        arguments: Vec<Argument>,
+        options: &Options,
+        text: &str,
+    ) -> Result<Handle, Error> {
+        let path = |job: &Job, dump: &mut DumpHook<'_>| tilewright_compiler::compile_ir(job, text, dump);
+        self.compile_with(self.device.unwrap_or_default(), arguments, options, false, path)
     }
 
     fn compile_on(
@@ -237,11 +250,23 @@ impl Kernel {
         device: Device,
         arguments: Vec<Argument>,
         options: &Options,
+        tensor_maps: bool,
         host: &mut dyn Host,
+    ) -> Result<Handle, Error> {
+        self.compile_with(device, arguments, options, tensor_maps, |job, dump| compile(job, host, dump))
+    }
+
+    fn compile_with(
+        &self,
+        device: Device,
+        arguments: Vec<Argument>,
+        options: &Options,
+        tensor_maps: bool,
+        path: impl FnOnce(&Job, &mut DumpHook<'_>) -> Result<CompiledKernel, CompileError>,
     ) -> Result<Handle, Error> {
         let target = device.target()?;
         options.check(target)?;
-        let codegen = options.codegen();
+        let codegen = CodegenOptions { tensor_maps, ..options.codegen() };
         let language = tilewright_frontend::Options {
             num_warps: codegen.num_warps,
             capability: target.capability().unwrap_or(0),
@@ -260,7 +285,7 @@ impl Kernel {
         };
         let knobs = Knobs::current();
         let number = dump::number(&knobs);
-        let compiled = compile(&job, host, &mut dump::hook(&knobs, &self.signature.name, number))?;
+        let compiled = path(&job, &mut dump::hook(&knobs, &self.signature.name, number))?;
         let signature = Arc::clone(&self.signature);
         Ok(Handle::new(compiled, (device, number), signature, job.request.arguments, options.clone()))
     }

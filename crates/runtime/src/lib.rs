@@ -36,6 +36,7 @@ mod options;
 mod reports;
 mod signature;
 mod specialize;
+mod tensor_maps;
 mod threads;
 mod value;
 

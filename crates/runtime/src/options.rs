@@ -153,6 +153,7 @@ impl Options {
             num_ctas: number(OptionId::NumCtas),
             max_registers: self.number(OptionId::Maxnreg),
             contraction: self.is_on(OptionId::EnableFpFusion),
+            tensor_maps: false,
         }
     }
 

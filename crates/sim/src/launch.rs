@@ -71,6 +71,17 @@ impl Tally {
         self.printed.extend(other.printed);
         self
     }
+
+    fn keep_printed(&mut self, cluster: u64, text: String) {
+        if !text.is_empty() {
+            self.printed.push((cluster, text));
+        }
+    }
+
+    /// What was printed, in the order of the grid if it was sorted.
+    fn texts(self) -> Vec<String> {
+        self.printed.into_iter().map(|(_, text)| text).collect()
+    }
 }
 
 /// So many rounds of its warps may a cluster run before another begins, if it may wait for it: as blocks do that meet at a
@@ -141,7 +152,7 @@ impl LoadedModule {
             threads_per_block: volume(launch.block),
             shared_bytes,
             instructions: self.instructions(&program, &tally.counters),
-            printed: tally.printed.into_iter().map(|(_, text)| text).collect(),
+            printed: tally.texts(),
         })
     }
 
@@ -279,15 +290,21 @@ impl CheckedLaunch<'_> {
                     }
                 }
             }
+            for stopped in running {
+                tally.keep_printed(stopped.number, stopped.cluster.printed);
+            }
             tally
         };
         let merged = (0..threads).into_par_iter().with_max_len(1).map(work).reduce_with(Tally::merged);
-        if let Some((_, fault)) = first.into_inner().expect("nobody panics with it") {
-            return Err(fault);
-        }
         let mut tally = merged.expect("there is at least one thread");
         tally.printed.sort_by_key(|(number, _)| *number);
-        Ok(tally)
+        match first.into_inner().expect("nobody panics with it") {
+            Some((_, mut fault)) => {
+                fault.printed = tally.texts();
+                Err(fault)
+            }
+            None => Ok(tally),
+        }
     }
 
     /// How many clusters may run at once.
@@ -354,9 +371,7 @@ impl CheckedLaunch<'_> {
         }
         let warps = cluster.warps_per_block;
         let outcome = unwritten(&cluster.blocks, outcome.map(|_| ()), cluster.warps.len());
-        if !cluster.printed.is_empty() {
-            tally.printed.push((running.number, std::mem::take(&mut cluster.printed)));
-        }
+        tally.keep_printed(running.number, std::mem::take(&mut cluster.printed));
         let fault = |stopped| Box::new(self.fault(stopped, running.position, warps));
         outcome.map(|()| true).map_err(fault)
     }
@@ -469,6 +484,7 @@ impl CheckedLaunch<'_> {
             lane,
             parameters: self.program.parameters.iter().map(|place| self.parameter(*place)).collect(),
             regions: self.launch.regions.iter().map(|region| (region.address(), region.len())).collect(),
+            printed: Vec::new(),
         }
     }
 

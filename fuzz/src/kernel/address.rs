@@ -447,6 +447,7 @@ impl Generator {
             Op::AtomicCas { .. } => {
                 let expected = self.value_of(&self.ty(value));
                 operands.insert(1, self.quiet(expected));
+                operands.extend(mask);
             }
             Op::AtomicPoll { .. } => {}
             Op::AtomicLoad { .. } => {

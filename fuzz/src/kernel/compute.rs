@@ -14,15 +14,17 @@ impl Generator {
         self.sure(Op::Elementwise { function }, operands)
     }
 
-    /// A function of the table whose result is one for all: of any values in scope.
+    /// A function of the table, whose result is one for all if the kernel is exact: of any values in scope.
     pub(super) fn elementwise(&mut self) {
-        let exact = |function: &F| function.info().accuracy == Accuracy::Exact;
-        let functions: Vec<F> = F::ALL.iter().copied().filter(exact).collect();
+        let is_exact = self.is_exact || self.random.chance(3);
+        let fits = |function: &F| is_exact == (function.info().accuracy == Accuracy::Exact);
+        let functions: Vec<F> = F::ALL.iter().copied().filter(fits).collect();
         let function = self.random.pick(&functions);
         let info = function.info();
         // Pointers are compared to none: where memory lies is not the same everywhere. What a NaN becomes in the format without
         // one is not specified.
-        let makes_nan = matches!(function, F::DivRn | F::FloatRem | F::SqrtRn);
+        let makes_nan = function.info().accuracy != Accuracy::Exact
+            || matches!(function, F::DivRn | F::FloatRem | F::SqrtRn);
         let takes = |element: Element| match info.signature {
             Signature::Select => true,
             Signature::Same | Signature::Compare => {

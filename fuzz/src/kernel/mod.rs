@@ -4,12 +4,13 @@
 //! A kernel is built with the builder, whose type rules refuse what is no kernel; what is refused is left out. `fact` knows
 //! enough of each value to go on from there: an access is in bounds by the ranges of its offsets, a floating-point sum is
 //! exact while its terms are small integers. One file a family: `address` makes pointers and accesses, `compute` tiles,
-//! `control` loops, branches and calls.
+//! `control` loops, branches and calls, `outside` what is text of a target or seen from outside.
 
 mod address;
 mod compute;
 mod control;
 mod fact;
+mod outside;
 
 use std::sync::Arc;
 
@@ -36,6 +37,9 @@ pub struct Kernel {
     pub programs: u32,
     /// One for each parameter.
     pub arguments: Vec<Argument>,
+    /// Whether devices agree on every bit. One kernel of eight has functions that are approximations, on which they need
+    /// not; the passes leave its results alone nonetheless.
+    pub is_exact: bool,
 }
 
 /// What a parameter is bound to.
@@ -69,6 +73,8 @@ struct Generator {
     programs: u32,
     /// How many regions are around what is built.
     depth: u32,
+    /// Whether all functions are exact.
+    is_exact: bool,
 }
 
 const RIGHT: &str = "the generator follows the type rules";
@@ -111,16 +117,17 @@ pub fn kernel(seed: u64) -> Kernel {
         arguments: Vec::new(),
         programs,
         depth: 0,
+        is_exact: seed % 8 != 7,
     };
     generator.parameters();
     generator.load();
     generator.statements(24);
     generator.results();
     generator.builder.return_values([]).expect("a kernel returns nothing");
-    let Generator { builder, mut functions, arguments, .. } = generator;
+    let Generator { builder, mut functions, arguments, is_exact, .. } = generator;
     functions[entry] = builder.function;
     let module = Module::new(functions, entry, Arc::default());
-    Kernel { module, programs, arguments }
+    Kernel { module, programs, arguments, is_exact }
 }
 
 impl Generator {
@@ -229,7 +236,7 @@ impl Generator {
 
     fn statements(&mut self, most: usize) {
         for _ in 0..=self.random.below(most) {
-            match self.random.below(23) {
+            match self.random.below(25) {
                 0..=4 => self.load(),
                 5 | 6 => self.store(),
                 7 => self.pointer(),
@@ -241,6 +248,8 @@ impl Generator {
                 14..=16 => self.control(),
                 17 => self.promise(),
                 18 => self.atomic(),
+                19 => self.assembly(),
+                20 => self.outside(),
                 _ => self.elementwise(),
             }
         }

@@ -169,7 +169,7 @@ class tensor:
     def expand_dims(self, axis: Any) -> Any:
         """The tile with new axes of extent 1 at these places (an integer or a tuple) of the result's shape."""
     def flip(self, dim: Any=...) -> Any:
-        """The elements along an axis (the last one for None) in reverse order. The extent is a power of two."""
+        """The elements along an axis (the last one for None) in reverse order."""
     def floor(self) -> Any:
         """The largest integer not above x."""
     def gather(self, index: Any, axis: Any) -> Any:
@@ -219,7 +219,7 @@ class tensor:
         """
     def sort(self, dim: Any=..., descending: Any=...) -> Any:
         """The elements along an axis (the last one for None) in ascending, or descending, order. NaN is larger than all
-            numbers, and -0.0 comes before 0.0. The extent is a power of two.
+            numbers, and -0.0 comes before 0.0.
         """
     def split(self) -> Any:
         """The inverse of `join`: the halves along the last axis, which has extent 2."""
@@ -245,7 +245,7 @@ class tensor:
         """Conversion to another type; the same as `cast`."""
     def topk(self, k: Any, dim: Any=..., descending: Any=...) -> Any:
         """The k largest elements along an axis (the last one for None), the largest first; with `descending=False` the k
-            smallest ones, the smallest first. NaN and zeros are as in `sort`. k and the extent are powers of two.
+            smallest ones, the smallest first. NaN and zeros are as in `sort`.
         """
     def trans(self, *dims: Any) -> Any:
         """The tile with its axes in another order; without one, the last two swapped."""
@@ -432,7 +432,7 @@ def fdiv(x: Any, y: Any, ieee_rounding: Any=..., approx: Any=...) -> Any:
     """x / y of floats, fast, or with `ieee_rounding=True` rounded to nearest."""
 
 def flip(x: Any, dim: Any=...) -> Any:
-    """The elements along an axis (the last one for None) in reverse order. The extent is a power of two."""
+    """The elements along an axis (the last one for None) in reverse order."""
 
 def floor(x: Any) -> Any:
     """The largest integer not above x."""
@@ -594,7 +594,7 @@ def softmax(x: Any, dim: Any=..., keep_dims: Any=..., ieee_rounding: Any=...) ->
 
 def sort(x: Any, dim: Any=..., descending: Any=...) -> Any:
     """The elements along an axis (the last one for None) in ascending, or descending, order. NaN is larger than all
-        numbers, and -0.0 comes before 0.0. The extent is a power of two.
+        numbers, and -0.0 comes before 0.0.
     """
 
 def split(a: Any) -> Any:
@@ -642,7 +642,7 @@ def to_tensor(x: Any) -> Any:
 
 def topk(x: Any, k: Any, dim: Any=..., descending: Any=...) -> Any:
     """The k largest elements along an axis (the last one for None), the largest first; with `descending=False` the k
-        smallest ones, the smallest first. NaN and zeros are as in `sort`. k and the extent are powers of two.
+        smallest ones, the smallest first. NaN and zeros are as in `sort`.
     """
 
 def trans(input: Any, *dims: Any) -> Any:

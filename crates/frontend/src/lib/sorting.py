@@ -19,12 +19,19 @@ def _is_power_of_two(n):
     return n > 0 and n & (n - 1) == 0
 
 
+@triton.constexpr_function
+def _power_of_two_above(n):
+    power = 1
+    while power < n:
+        power *= 2
+    return power
+
+
 @triton.jit
 def _check_line(x, axis: tl.constexpr):
     tl.static_assert(len(x.shape) > 0, "expected a tile, found a scalar")
     tl.static_assert(0 <= axis and axis < len(x.shape), "dim is not an axis of the tile")
     tl.static_assert(not x.dtype.is_ptr(), "expected a tile of numbers, found pointers")
-    tl.static_assert(_is_power_of_two(x.shape[axis]), "expected an axis whose extent is a power of two")
 
 
 @triton.jit
@@ -63,17 +70,50 @@ def _from_keys(keys, dtype: tl.constexpr):
         return keys.to(dtype)
 
 
+@triton.constexpr_function
+def _bound(dtype, highest):
+    # A key that no element comes behind, or that none comes before.
+    if dtype.is_int_unsigned():
+        return 2**dtype.primitive_bitwidth - 1 if highest else 0
+    width = dtype.primitive_bitwidth
+    return 2 ** (width - 1) - 1 if highest else -(2 ** (width - 1))
+
+
+@triton.constexpr_function
+def _swapped(axis, rank):
+    # The axes with one of them and the last one swapped.
+    return [rank - 1 if k == axis else axis if k == rank - 1 else k for k in range(rank)]
+
+
+@triton.jit
+def _padded(keys, highest: tl.constexpr):
+    # Along the last axis as many keys as the next power of two; those that are added come last in the order.
+    n: tl.constexpr = keys.shape[len(keys.shape) - 1]
+    rest: tl.constexpr = _power_of_two_above(n) - n
+    more = tl.full(keys.shape[: len(keys.shape) - 1] + (rest,), _bound(keys.dtype, highest), keys.dtype)
+    return tl.cat(keys, more, dim=len(keys.shape) - 1)
+
+
 @tl.core._tensor_member_fn
 @triton.jit
 def sort(x, dim: tl.constexpr = None, descending: tl.constexpr = 0):
     """The elements along an axis (the last one for None) in ascending, or descending, order. NaN is larger than all
-    numbers, and -0.0 comes before 0.0. The extent is a power of two."""
+    numbers, and -0.0 comes before 0.0."""
     axis: tl.constexpr = _line_axis(dim, len(x.shape))
     _check_line(x, axis)
-    keys = _to_keys(x)
-    for stage in tl.static_range(tl._log2(x.shape[axis])):
-        keys = tl._bitonic(keys, axis, stage, descending)
-    return _from_keys(keys, x.dtype)
+    if _is_power_of_two(x.shape[axis]):
+        keys = _to_keys(x)
+        for stage in tl.static_range(tl._log2(x.shape[axis])):
+            keys = tl._bitonic(keys, axis, stage, descending)
+        return _from_keys(keys, x.dtype)
+    elif axis == len(x.shape) - 1:
+        keys = _padded(_to_keys(x), not descending)
+        for stage in tl.static_range(tl._log2(keys.shape[axis])):
+            keys = tl._bitonic(keys, axis, stage, descending)
+        return _from_keys(keys[..., : x.shape[axis]], x.dtype)
+    else:
+        order: tl.constexpr = _swapped(axis, len(x.shape))
+        return tl.permute(sort(tl.permute(x, order), len(x.shape) - 1, descending), order)
 
 
 @tl.core._tensor_member_fn
@@ -83,6 +123,8 @@ def bitonic_merge(x, dim: tl.constexpr = None, descending: tl.constexpr = 0):
     same length, in order. What becomes of other sequences is not defined. NaN and zeros are as in `sort`."""
     axis: tl.constexpr = _line_axis(dim, len(x.shape))
     _check_line(x, axis)
+    if not _is_power_of_two(x.shape[axis]):
+        return sort(x, axis, descending)
     stages: tl.constexpr = tl._log2(x.shape[axis])
     if stages == 0:
         return x
@@ -100,28 +142,28 @@ def _smaller_key(a, b):
     return tl.minimum(a, b)
 
 
-@triton.constexpr_function
-def _swapped(axis, rank):
-    # The axes with one of them and the last one swapped.
-    return [rank - 1 if k == axis else axis if k == rank - 1 else k for k in range(rank)]
-
-
 @triton.jit
 def _topk(x, k: tl.constexpr, descending: tl.constexpr):
     # Along the last axis. Blocks of k in order, up and down in turn: of two neighbours the better ones at each place
     # are the best k of both, and a bitonic sequence.
     axis: tl.constexpr = len(x.shape) - 1
-    stages: tl.constexpr = tl._log2(k)
+    block: tl.constexpr = _power_of_two_above(k)
+    stages: tl.constexpr = tl._log2(block)
     keys = _to_keys(x)
+    if not _is_power_of_two(x.shape[axis]):
+        keys = _padded(keys, not descending)
+    count: tl.constexpr = keys.shape[axis] // block
     for stage in tl.static_range(stages):
         keys = tl._bitonic(keys, axis, stage, descending)
-    for level in tl.static_range(tl._log2(x.shape[axis] // k)):
-        blocks: tl.constexpr = x.shape[axis] // k >> (level + 1)
-        pairs = tl.reshape(keys, x.shape[:axis] + (blocks, 2, k))
+    for level in tl.static_range(tl._log2(count)):
+        blocks: tl.constexpr = count >> (level + 1)
+        pairs = tl.reshape(keys, x.shape[:axis] + (blocks, 2, block))
         best = tl.reduce(pairs, axis + 1, _larger_key if descending else _smaller_key)
-        keys = tl.reshape(best, x.shape[:axis] + (blocks * k,))
+        keys = tl.reshape(best, x.shape[:axis] + (blocks * block,))
         if stages > 0:
             keys = tl._bitonic(keys, axis, stages - 1, descending)
+    if block != k:
+        keys = keys[..., :k]
     return _from_keys(keys, x.dtype)
 
 
@@ -129,10 +171,10 @@ def _topk(x, k: tl.constexpr, descending: tl.constexpr):
 @triton.jit
 def topk(x, k: tl.constexpr, dim: tl.constexpr = None, descending: tl.constexpr = True):
     """The k largest elements along an axis (the last one for None), the largest first; with `descending=False` the k
-    smallest ones, the smallest first. NaN and zeros are as in `sort`. k and the extent are powers of two."""
+    smallest ones, the smallest first. NaN and zeros are as in `sort`."""
     axis: tl.constexpr = _line_axis(dim, len(x.shape))
     _check_line(x, axis)
-    tl.static_assert(_is_power_of_two(k) and k <= x.shape[axis], "k must be a power of two, at most the extent")
+    tl.static_assert(0 < k and k <= x.shape[axis], "k must be from 1 to the extent")
     if axis == len(x.shape) - 1:
         return _topk(x, k, descending)
     else:
@@ -143,7 +185,13 @@ def topk(x, k: tl.constexpr, dim: tl.constexpr = None, descending: tl.constexpr 
 @tl.core._tensor_member_fn
 @triton.jit
 def flip(x, dim: tl.constexpr = None):
-    """The elements along an axis (the last one for None) in reverse order. The extent is a power of two."""
+    """The elements along an axis (the last one for None) in reverse order."""
     axis: tl.constexpr = _line_axis(dim, len(x.shape))
     _check_line(x, axis)
-    return tl._butterfly(x, axis, x.shape[axis] - 1)
+    if _is_power_of_two(x.shape[axis]):
+        return tl._butterfly(x, axis, x.shape[axis] - 1)
+    elif axis == len(x.shape) - 1:
+        return x[..., ::-1]
+    else:
+        order: tl.constexpr = _swapped(axis, len(x.shape))
+        return tl.permute(tl.permute(x, order)[..., ::-1], order)

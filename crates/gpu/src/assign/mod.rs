@@ -3,13 +3,16 @@
 //! | file | decides |
 //! |---|---|
 //! | `mma_selection` | the instruction and the layouts of each matrix product |
+//! | `wgmma_selection` | which of them warpgroups compute by `wgmma` |
 //! | `rematerialization` | which tiles every thread computes for itself: they have any layout that is asked for |
 //! | `equivalence` | which other values want one layout |
+//! | `boxes` | which loads the tensor memory accelerator may do |
 //! | `coalescing` | how wide accesses to global memory may be, and what they cost in a layout |
 //! | `selection` | a layout for each class and each access, by the `cost` of accesses and conversions |
 //! | `propagation` | which layouts each value is wanted in |
 //! | `rewrite` | nothing: it writes the text |
 
+pub mod boxes;
 pub mod coalescing;
 mod cost;
 mod equivalence;
@@ -18,22 +21,24 @@ mod propagation;
 mod rematerialization;
 mod rewrite;
 mod selection;
+mod wgmma_selection;
 
 use tilewright_ir as ir;
 use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
 
 use crate::language::Module;
 use crate::target::GpuTarget;
+use boxes::TensorBoxes;
 use cost::LayoutCosts;
 use equivalence::Classes;
 use mma_selection::Products;
 use propagation::{Decided, Demands};
 use rematerialization::Rematerializable;
 
-/// Gives every value of a kernel without calls a layout.
-pub fn assign_layouts(module: &ir::Module, target: GpuTarget, num_warps: u32) -> Module {
+/// Gives every value of a kernel without calls a layout. With `tensor_maps`, loads that tensor copies may do say so.
+pub fn assign_layouts(module: &ir::Module, target: GpuTarget, num_warps: u32, tensor_maps: bool) -> Module {
     let function = module.kernel();
-    let addresses = analyze_assuming(function, Assumptions { no_signed_overflow: true });
+    let addresses = analyze_assuming(function, Assumptions::ADDRESSES);
     // Numbers that programs compute with may wrap around, unlike those that they make addresses of.
     let certain = analyze(function);
     let mut costs = LayoutCosts::default();
@@ -41,8 +46,11 @@ pub fn assign_layouts(module: &ir::Module, target: GpuTarget, num_warps: u32) ->
     let cheap = Rematerializable::new(function);
     let classes = Classes::new(function, &cheap, &products, (&addresses, target));
     let choice = selection::choose(function, &classes, &mut costs, num_warps);
+    let boxes =
+        if tensor_maps { TensorBoxes::new(function, &addresses, target) } else { TensorBoxes::default() };
     let decided = Decided {
         function,
+        boxes: &boxes,
         cheap: &cheap,
         classes: &classes,
         products: &products,

@@ -5,6 +5,7 @@ use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Value};
 
+use crate::assign::boxes::TensorBoxes;
 use crate::assign::coalescing::Infos;
 use crate::assign::cost::LayoutCosts;
 use crate::assign::equivalence::Classes;
@@ -30,6 +31,7 @@ pub struct Decided<'a> {
     pub cheap: &'a Rematerializable,
     pub classes: &'a Classes,
     pub products: &'a Products,
+    pub boxes: &'a TensorBoxes,
     /// What is known of values that addresses are made of: they do not overflow.
     pub addresses: &'a Infos,
     /// What is known of all values.
@@ -80,10 +82,9 @@ impl Demands {
                 let product = decided.products.of(inst).expect("every product is planned");
                 if place == 2 {
                     Some(product.accumulator)
-                } else if product.product != Product::Fma {
-                    Some(product.operands[place])
                 } else {
-                    self.any_layout(decided, layouts, data.operands[place])
+                    let in_registers = product.operands[place].filter(|_| product.product != Product::Fma);
+                    in_registers.or_else(|| self.any_layout(decided, layouts, data.operands[place]))
                 }
             }
             OpFamily::Movement if place == 0 => self.any_layout(decided, layouts, data.operands[place]),

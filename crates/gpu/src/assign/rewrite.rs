@@ -4,6 +4,8 @@
 //! A `convert_layout` stands behind all else in the block of its value, as late as its first use allows: so loads are issued
 //! before the first of them is waited for, and nothing is converted in a loop that could be converted before it.
 
+mod tensor_boxes;
+
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -14,7 +16,7 @@ use crate::assign::coalescing::{AccessShape, equal_registers};
 use crate::assign::cost::LayoutCosts;
 use crate::assign::mma_selection::Product;
 use crate::assign::propagation::{Decided, Demands};
-use crate::language::{Function, GpuOp, Header, LayoutId, MmaShape, Module, Op, Scope, Type};
+use crate::language::{Deferred, Function, GpuOp, Header, LayoutId, MmaShape, Module, Op, Scope, Type};
 
 /// Builds the module of a kernel.
 pub fn rewrite(
@@ -39,11 +41,13 @@ pub fn rewrite(
         versions: FxHashMap::default(),
         homes: SecondaryMap::new(),
         staged: FxHashMap::default(),
+        tensor_maps: Vec::new(),
     };
     let entry = rewrite.new.entry;
     for parameter in &old.blocks[old.entry].parameters {
         rewrite.parameter(entry, *parameter, None);
     }
+    tensor_boxes::declare(&mut rewrite);
     rewrite.block(old.entry, entry, true);
     let Rewrite { new, header, .. } = rewrite;
     let mut functions = PrimaryMap::new();
@@ -65,6 +69,8 @@ struct Rewrite<'a, 'f> {
     homes: SecondaryMap<Value, Option<Block>>,
     /// The operands of products of single elements, by the new value that they are made of.
     staged: FxHashMap<(Value, LayoutId), Value>,
+    /// The parameters that are tensor maps.
+    tensor_maps: Vec<Value>,
 }
 
 impl Rewrite<'_, '_> {
@@ -170,10 +176,14 @@ impl Rewrite<'_, '_> {
                 self.get(data.operands[place], wanted)
             });
             let mut operands: SmallVec<[Value; 4]> = operands.collect();
+            if let Some(boxed) = self.decided.boxes.of(inst) {
+                operands[0] = tensor_boxes::mark(self, inst, boxed, operands[0], block);
+            }
             if let Some(planned) = self.decided.products.of(inst)
                 && planned.product == Product::Fma
             {
                 for (place, layout) in planned.operands.into_iter().enumerate() {
+                    let layout = layout.expect("every operand of single elements has a layout");
                     operands[place] = self.staged(data.operands[place], operands[place], layout);
                 }
             }
@@ -181,11 +191,28 @@ impl Rewrite<'_, '_> {
             let layouts: SmallVec<[Option<LayoutId>; 1]> = (0..data.results.len())
                 .map(|place| if place == 0 { layout } else { self.layouts_of(data.results[place])[0] })
                 .collect();
-            let copy = self.push(inst, block, operands, regions, &layouts);
+            let mut copy = self.push(inst, block, operands, regions, &layouts);
+            if matches!(self.new.insts[copy].op, Op::Gpu(GpuOp::Wgmma { .. })) {
+                copy = self.finish(copy, block);
+            }
             for (place, result) in data.results.iter().enumerate() {
                 self.define(*result, layouts[place], self.new.insts[copy].results[place], block);
             }
         }
+    }
+
+    /// Waits for an asynchronous product where it is begun: a later pass puts something between.
+    fn finish(&mut self, product: Inst, block: Block) -> Inst {
+        let (begun, location) = (self.new.insts[product].results[0], self.new.insts[product].location);
+        let ty = self.new.ty(begun).clone();
+        let Type::Registers { tile, layout: Some(layout) } = ty.clone() else {
+            unreachable!("a product is a tile, found {ty}")
+        };
+        self.new.values[begun].ty = Type::Pending { tile, layout };
+        let op = GpuOp::Finish { pending: Deferred(Some(0)) }.into();
+        let inst = self.new.create_inst(op, smallvec![begun], smallvec![], [ty], location);
+        self.new.blocks[block].insts.push(inst);
+        inst
     }
 
     /// A region of scalars, as reductions have.
@@ -254,6 +281,11 @@ impl Rewrite<'_, '_> {
                         max_imprecise_acc,
                         matrix_a: false,
                         matrix_b: false,
+                    },
+                    Product::Wgmma { mma, warps } => GpuOp::Wgmma {
+                        instruction: MmaShape { m: mma.m, n: mma.n, k: mma.k },
+                        warps: warps.iter().map(|count| i64::from(*count)).collect(),
+                        max_imprecise_acc,
                     },
                     Product::Fma => GpuOp::FmaDot { precision, max_imprecise_acc },
                 }

@@ -72,6 +72,7 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::Publish {}
         | GpuOp::Release {} => true,
         GpuOp::ConvertLayout {}
+        | GpuOp::TensorBox {}
         | GpuOp::Elementwise { .. }
         | GpuOp::Load { .. }
         | GpuOp::AtomicRmw { .. }
@@ -475,11 +476,8 @@ impl<'a> Checker<'a> {
                 self.tensor_copy(4)
             }
             GpuOp::TensorStore {} => self.tensor_copy(2),
-            GpuOp::TensorFill {} => {
-                let is_empty = matches!(self.operand(0), Type::Empty(_));
-                ensure(is_empty, || "tensor_fill takes an empty slot".into())?;
-                self.tensor_copy(2)
-            }
+            GpuOp::TensorBox {} => self.tensor_box(),
+            GpuOp::TensorFill {} => self.tensor_fill(),
             GpuOp::NamedBarrier { barrier, threads } => {
                 let most = self.header.num_warps * 32;
                 let fits = (1..16).contains(barrier) && threads.is_multiple_of(32) && *threads <= most;
@@ -601,6 +599,21 @@ impl<'a> Checker<'a> {
         self.inst.operands[coordinates..].iter().try_for_each(|value| self.index(*value))
     }
 
+    fn tensor_fill(&self) -> Check {
+        let is_empty = matches!(self.operand(0), Type::Empty(_));
+        ensure(is_empty, || "tensor_fill takes an empty slot".into())?;
+        self.tensor_copy(2)
+    }
+
+    fn tensor_box(&self) -> Check {
+        self.results(&[self.operand(0).clone()])?;
+        let pointers = self.registers(0)?;
+        let is_tile = pointers.element.pointee().is_some() && !pointers.is_scalar();
+        ensure(is_tile, || format!("tensor_box takes a tile of pointers, found {pointers}"))?;
+        self.descriptor(1)?;
+        self.inst.operands[2..].iter().try_for_each(|value| self.index(*value))
+    }
+
     fn descriptor(&self, place: usize) -> Check {
         let tile = self.registers(place)?;
         let is_pointer = tile.is_scalar() && tile.element.pointee().is_some();
@@ -622,8 +635,11 @@ impl<'a> Checker<'a> {
         ensure(is_instruction(mma, &tiles, warps, is_async), || {
             format!("{} has no {mma:?} for {} and {} by {m} x {n} warps", self.name(), tiles[0], tiles[1])
         })?;
+        // A pass puts to shared memory what is elsewhere.
+        let may_be_anywhere = is_async && !self.header.synchronized;
         for (place, fragment) in [Fragment::A, Fragment::B].into_iter().enumerate() {
             match self.operand(place) {
+                Type::Registers { .. } if may_be_anywhere => {}
                 Type::Registers { .. } if is_async && place == 1 => {
                     return Err("wgmma reads B from shared memory".into());
                 }

@@ -47,6 +47,7 @@ mod check;
 mod header;
 mod layouts;
 mod ops;
+mod tensor_maps;
 mod types;
 pub(crate) mod verify;
 
@@ -57,6 +58,8 @@ pub use attributes::{Deferred, MmaShape, Scope};
 pub use header::Header;
 pub use layouts::{LayoutId, Layouts};
 pub use ops::{ANY_REGIONS, GpuOp, GpuVisitor, OPS, Op, visit};
+pub use tensor_maps::{LaunchInteger, LaunchProduct, TensorMapBox, TensorMapPlan, UNBOUNDED};
+pub use tilewright_layout::SwizzleMode;
 pub use types::{Buffer, Type};
 
 /// The language.

@@ -34,7 +34,7 @@ define_ops! {
         {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope, axis: u32, width: u32, everywhere: bool}
         regions 0 Write Atomic;
     /// As the op of tile IR, by the first of the threads that hold copies, as `atomic_rmw`.
-    AtomicCas atomic_cas (pointer, expected, value) []
+    AtomicCas atomic_cas (pointer, expected, value) [mask]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic;
     /// As the op of tile IR, by the first of the threads that hold copies, as `atomic_rmw`.
     AtomicLoad atomic_load (pointer) [mask]
@@ -106,23 +106,29 @@ define_ops! {
     MbarrierWait mbarrier_wait (barriers, slot, parity) [] {} regions 0 Write Barrier;
     /// One thread of those that run it starts copying the box of a tensor at these coordinates to a buffer of one slot; its
     /// bytes, all that the slot has, arrive at a barrier. The descriptor is the address of a tensor map, in global memory or a
-    /// parameter. There is a coordinate for each axis of the tensor, in the order of the axes of the tile: the last one is
-    /// along the contiguous axis (PTX has them the other way round). The layout of the buffer is row after row, with a swizzle
-    /// where rows have its length or a multiple of it; in the latter case the slot is cut along the last axis into boxes of one
-    /// line of the swizzle each, one behind the other, and each is a copy of its own. The tensor map has the extents of such a
+    /// parameter. There is a coordinate for each axis of the tensor, in the order of the axes of the tile, behind those of axes
+    /// that the tile does not have. The layout of the buffer has rows along one axis, the contiguous one of the tensor, then the
+    /// other axes from the last to the first, with a swizzle where rows have its length or a multiple of it; in the latter case
+    /// the slot is cut along the rows into boxes of one line of the swizzle each, one behind the other, and each is a copy of
+    /// its own. The tensor map has the extents of such a
     /// box, and this swizzle.
     TensorLoad tensor_load (buffer, descriptor, barriers, slot) [] *coordinates {} regions 0 Write Memory;
     /// One thread, the one that starts all tensor stores of those that run it, starts copying a buffer of one slot to the box of
     /// a tensor at these coordinates, and makes a group of it. Buffer, descriptor and coordinates are as for `tensor_load`. What
     /// threads wrote to the buffer they make visible by `fence_proxy`, and a barrier comes behind that.
     TensorStore tensor_store (buffer, descriptor) [] *coordinates {} regions 0 Write Memory;
+    /// The pointers themselves. They are those of the box that begins at these coordinates, as `tensor_load` counts them, of the
+    /// tensor of a tensor map of the module, and a load through them has zeros where the box exceeds the tensor, or elements
+    /// that nobody needs.
+    TensorBox tensor_box (pointer, descriptor) [] *coordinates {} regions 0 Pure Identity;
     /// The thread that started them waits until no more than so many groups of tensor stores still read shared memory; others
     /// know after a barrier behind that.
     TensorStoreWait tensor_store_wait () [] {pending: u32} regions 0 Write Barrier;
 
     /// Starts acc + a @ b by `wgmma`, by warps so many along M and N, and makes a group of it. A is in registers or in shared
     /// memory, B in shared memory; neither may be written before the product is finished, nor may, in a next iteration, the
-    /// code run again that computes an A in registers. An operand in shared memory has a layout that a matrix descriptor can
+    /// code run again that computes an A in registers. Until conversions are lowered, either may be in the registers of any
+    /// threads. An operand in shared memory has a layout that a matrix descriptor can
     /// say, with K contiguous, or of 16-bit elements M or N. What threads wrote to operands in shared memory they make visible
     /// by `fence_proxy`, and a barrier comes behind that. With a `pending` accumulator the product follows another one at once,
     /// in the same registers; else it begins with a copy of the accumulator. Sums are as exact as the instruction's, whatever

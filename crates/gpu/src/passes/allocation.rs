@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation, Value};
@@ -15,9 +15,11 @@ use crate::language::verify::slots::Names;
 use crate::language::{Deferred, Function, GpuOp, Module, Op, Type};
 use crate::tile::legality::at;
 
-/// Every buffer is aligned to its size, but to no less than an access and to no more than a line of the banks.
+/// Every buffer is aligned to its size, but to no less than an access and to no more than a line of the banks; one that the
+/// asynchronous proxy reads or writes, to no more than eight lines, over which a swizzle goes.
 const ALIGNMENT: u64 = 16;
 const LINE: u64 = 128;
+const SWIZZLED_LINES: u64 = 8 * LINE;
 /// So much may be used to save barriers.
 const CHEAP_BYTES: u64 = 48 << 10;
 
@@ -56,6 +58,12 @@ pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>
         }
     }
     Ok(())
+}
+
+/// The bytes of shared memory that a kernel needs, if those of which the lives do not overlap share places.
+pub fn least_bytes(function: &Function) -> u64 {
+    let buffers = Buffers::in_use(function);
+    buffers.place(&buffers.in_use).bytes
 }
 
 /// The bytes that an instruction allocates.
@@ -98,6 +106,8 @@ struct Buffers {
     in_sequence: BTreeSet<(Inst, Inst)>,
     /// The innermost loop around each.
     loops: SecondaryMap<Inst, Option<Inst>>,
+    /// Those that the asynchronous proxy reads or writes.
+    asynchronous: EntitySet<Inst>,
 }
 
 struct Placed {
@@ -108,6 +118,11 @@ struct Placed {
 
 impl Buffers {
     fn new(function: &Function) -> Self {
+        Self { in_sequence: in_sequence(function), ..Self::in_use(function) }
+    }
+
+    /// By their lives alone.
+    fn in_use(function: &Function) -> Self {
         let mut numbering = Numbering::new(function);
         numbering.block(function.entry);
         let mut list: Vec<(Inst, u32)> = Vec::new();
@@ -121,7 +136,8 @@ impl Buffers {
             in_use.extend(during.map(|(b, _)| pair(*a, *b)));
         }
         list.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        Self { list, in_use, in_sequence: in_sequence(function), loops: numbering.loops }
+        let asynchronous = asynchronous(function);
+        Self { list, in_use, in_sequence: BTreeSet::new(), loops: numbering.loops, asynchronous }
     }
 
     /// First fit, the largest first.
@@ -138,7 +154,9 @@ impl Buffers {
                 neighbours[*inst].iter().filter_map(|other| ranges[*other]).collect();
             taken.sort_unstable();
             let bytes = u64::from(*bytes);
-            let alignment = bytes.next_power_of_two().clamp(ALIGNMENT, LINE);
+            let is_asynchronous = self.asynchronous.contains(*inst);
+            let (least, most) = if is_asynchronous { (LINE, SWIZZLED_LINES) } else { (ALIGNMENT, LINE) };
+            let alignment = bytes.next_power_of_two().clamp(least, most);
             let mut start = 0;
             for (from, to) in taken {
                 if start + bytes <= from {
@@ -151,6 +169,26 @@ impl Buffers {
         }
         Placed { ranges, bytes: total }
     }
+}
+
+/// What is allocated for tensor copies and operands of asynchronous products.
+fn asynchronous(function: &Function) -> EntitySet<Inst> {
+    let names = Names::new(function, false);
+    let mut found = EntitySet::new();
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        let is_asynchronous = matches!(
+            data.op,
+            Op::Gpu(
+                GpuOp::Wgmma { .. } | GpuOp::TensorLoad {} | GpuOp::TensorStore {} | GpuOp::TensorFill {}
+            )
+        );
+        if is_asynchronous {
+            let roots = data.operands.iter().filter_map(|value| names.root(*value));
+            found.extend(roots.filter_map(|root| function.defining_inst(root)));
+        }
+    });
+    found
 }
 
 fn pair(a: Inst, b: Inst) -> (Inst, Inst) {

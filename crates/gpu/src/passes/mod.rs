@@ -7,8 +7,11 @@ mod exchanges;
 mod global_memory;
 mod instruction_selection;
 mod memory_effects;
+mod pipelining;
 mod rings;
 mod scans;
+mod tensor_copies;
+mod wgmma_operands;
 
 use tilewright_base::Diagnostic;
 
@@ -25,11 +28,19 @@ pub struct Pass {
 /// The passes, in order.
 pub const PASSES: &[Pass] = &[
     Pass { name: "conversions", run: conversions::lower_conversions },
+    Pass { name: "pipelining", run: pipelining::pipeline_loops },
+    Pass { name: "tensor_copies", run: tensor_copies },
     Pass { name: "rings", run: rings::lower_rings },
     Pass { name: "instruction_selection", run: instruction_selection },
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
     Pass { name: "barriers", run: barriers },
 ];
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn tensor_copies(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    tensor_copies::use_tensor_copies(module);
+    Ok(())
+}
 
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn instruction_selection(module: &mut Module) -> Result<(), Box<Diagnostic>> {

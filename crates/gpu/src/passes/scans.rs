@@ -13,7 +13,7 @@ use tilewright_layout::{Layout, Parts};
 
 use super::conversions::Pass;
 use crate::language::{GpuOp, LayoutId, Op, Scope, Type};
-use crate::layout_rules::{MOST_PARTS, line_layout};
+use crate::layout_rules::{MOST_PARTS, line_layout, rows};
 
 impl Pass<'_> {
     /// A scan; if warps hold parts of one line, each by itself first.
@@ -52,7 +52,9 @@ impl Pass<'_> {
         let scan = self.function.create_inst(op, operands, smallvec![region], types, self.location);
         self.out.push(scan);
         let results = self.function.insts[scan].results.clone();
-        let totals = self.through_memory(&results[count..], (&parts.partials, &parts.gathered), loaded);
+        // In the order in which they are combined, so that few are in registers at a time.
+        let memory = rows(&shape);
+        let totals = self.through_memory(&results[count..], |_| memory.clone(), loaded);
         let data = &mut self.function.insts[inst];
         data.op = GpuOp::ScanCarry { axis, reverse }.into();
         data.operands = results[..count].iter().copied().chain(totals).collect();

@@ -109,18 +109,23 @@ impl Lowering<'_> {
         &mut self,
         inst: Inst,
         [pointer, expected, value]: [Value; 3],
+        mask: Option<Value>,
         (sem, scope): (MemorySemantics, MemoryScope),
     ) {
         let layout = self.layout_of(pointer);
         let pointers = self.get(pointer);
         let [expected, values] = [expected, value].map(|value| self.get_in(value, layout));
-        let guards = self.first_copies(None, layout);
+        let guards = self.first_copies(mask, layout);
         let element = self.element(value);
         let accesses = Self::accesses(layout, [0, 1]);
         let order = self.begin_order((sem, scope), accesses.len() > 1, true);
         let mut found = vec![None; pointers.len()];
         for registers in accesses {
             let register = registers[0] as usize;
+            if guards[register] == Scalar::FALSE {
+                found[register] = Some(Scalar::constant(0));
+                continue;
+            }
             let guard = self.guard(guards[register]);
             let address = self.builder.address(Width::B64, pointers[register]);
             let place = Place { address, guard, order, is_used: true };

@@ -83,11 +83,12 @@ impl GpuVisitor for Lowering<'_> {
         pointer: Value,
         expected: Value,
         value: Value,
+        mask: Option<Value>,
         sem: &MemorySemantics,
         scope: &MemoryScope,
         _: &bool,
     ) -> Lowered {
-        self.lower_atomic_cas(inst, [pointer, expected, value], (*sem, *scope));
+        self.lower_atomic_cas(inst, [pointer, expected, value], mask, (*sem, *scope));
         Ok(())
     }
 
@@ -191,6 +192,12 @@ impl GpuVisitor for Lowering<'_> {
 
     fn local_count(&mut self, _: Inst, buffer: Value, tile: Value, mask: Option<Value>) -> Lowered {
         self.lower_local_count(buffer, tile, mask);
+        Ok(())
+    }
+
+    fn tensor_box(&mut self, inst: Inst, pointer: Value, _: Value, _: &[Value]) -> Lowered {
+        let pointers = self.get(pointer);
+        self.set_result(inst, pointers);
         Ok(())
     }
 

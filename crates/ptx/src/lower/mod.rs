@@ -164,7 +164,12 @@ impl<'p> Lowering<'p> {
     /// Declares and loads the parameters.
     fn parameters(&mut self) {
         let entry = &self.kernel.blocks[self.kernel.entry];
+        let first_map = entry.parameters.len().saturating_sub(self.program.header.tensor_maps.len());
         for (index, &value) in entry.parameters.iter().enumerate() {
+            if index >= first_map {
+                self.tensor_map_parameter(index, value);
+                continue;
+            }
             let element = self.element(value);
             let name = format!("{}_param_{index}", self.kernel.name);
             let mut variable = Variable::scalar(name, StateSpace::Param, parameter_type(element));
@@ -476,8 +481,15 @@ impl OpVisitor for Lowering<'_> {
         Ok(())
     }
 
-    fn print(&mut self, _inst: Inst, value: Option<Value>, prefix: &String, digits: &u32) -> Lowered {
-        self.lower_print(value, prefix, *digits);
+    fn print(
+        &mut self,
+        _inst: Inst,
+        value: Option<Value>,
+        prefix: &String,
+        digits: &u32,
+        extents: &IntList,
+    ) -> Lowered {
+        self.lower_print(value, prefix, *digits, extents);
         Ok(())
     }
 
@@ -584,6 +596,7 @@ impl OpVisitor for Lowering<'_> {
         _: Value,
         _: Value,
         _: Value,
+        _: Option<Value>,
         _: &MemorySemantics,
         _: &MemoryScope,
     ) -> Lowered {

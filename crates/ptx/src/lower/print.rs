@@ -10,7 +10,7 @@ use super::builder::{Scalar, Width};
 use super::memory::plain_store;
 use super::{LANES, Lowering};
 use crate::isa::{
-    self, CallOperands, Callee, Function, FunctionId, FunctionKind, Linkage, ScalarType, Source,
+    self, CallOperands, Callee, Comparison, Function, FunctionId, FunctionKind, Linkage, ScalarType, Source,
     SpecialRegister, St, StateSpace, Symbol, Variable, VariableId,
 };
 
@@ -24,8 +24,9 @@ struct Text {
 }
 
 impl Lowering<'_> {
-    /// Prints each element of a tile with the program and its place, or a text alone.
-    pub(super) fn lower_print(&mut self, value: Option<Value>, prefix: &str, digits: u32) {
+    /// Prints each element of a tile with the program and its place, or a text alone. With extents, elements beyond them are
+    /// left out.
+    pub(super) fn lower_print(&mut self, value: Option<Value>, prefix: &str, digits: u32, extents: &[i64]) {
         let layout = value.and_then(|value| self.layout_of(value));
         // Every thread holds a scalar.
         let [lanes, warps] = layout.map_or([LANES - 1, self.warps.count.next_power_of_two() - 1], |layout| {
@@ -51,8 +52,18 @@ impl Lowering<'_> {
                 let registers = layout.map_or_else(|| [0].into_iter().collect(), Layout::representatives);
                 for register in registers {
                     let (mut format, mut values) = (format!("{program} idx ("), ids.clone());
+                    let outside = (!extents.is_empty()).then(|| self.builder.label("outside"));
                     for (axis, (extent, places)) in places.iter().flatten().enumerate() {
-                        let width = index_width(*extent);
+                        let shown = extents.get(axis).map_or(*extent, |extent| *extent as u32);
+                        if let Some(outside) = outside.filter(|_| shown < *extent) {
+                            let (index, end) = (places[register as usize], Scalar::constant(shown.into()));
+                            let is_inside =
+                                self.builder.compare(Width::B32, true, Comparison::Lt, index, end);
+                            let guard = self.builder.predicate(is_inside.plus(Width::Pred, 1));
+                            let target = isa::BranchTarget(outside);
+                            self.builder.emit_if(Some(guard), isa::Bra { uniform: false, target });
+                        }
+                        let width = index_width(shown);
                         let width = if width == 0 { String::new() } else { width.to_string() };
                         let separator = if axis == 0 { "" } else { ", " };
                         let _ = write!(format, "{separator}%{width}u");
@@ -61,6 +72,9 @@ impl Lowering<'_> {
                     let _ = writeln!(format, "){prefix}{conversion}");
                     values.push((super::width_of(element), scalars[register as usize]));
                     self.print_text(&Text { format, values });
+                    if let Some(outside) = outside {
+                        self.builder.place(outside);
+                    }
                 }
             }
         }

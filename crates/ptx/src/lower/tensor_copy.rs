@@ -1,67 +1,54 @@
 //! Copies of boxes of tensors by the tensor memory accelerator: PTX ISA, "Data Movement and Conversion Instructions: Tensor
-//! copy, `cp.async.bulk.tensor`", and "Tensors: Swizzling Modes" for how a box lies in shared memory.
+//! copy, `cp.async.bulk.tensor`".
 //!
 //! A buffer whose rows are longer than a line of its swizzle is several boxes, one after the other; each is a copy of its own.
 
 use smallvec::SmallVec;
-use tilewright_gpu::Feature;
+use tilewright_gpu::{BoxLayout, Feature};
 use tilewright_ir::{Inst, Value};
-use tilewright_layout::{Layout, SwizzleMode, swizzled};
 
-use super::builder::{Scalar, Width};
+use super::builder::{Scalar, Width, move_to};
 use super::{Lowered, Lowering, memory_bits};
 use crate::isa::{
-    self, Address, Completion, Coordinates, RegisterId, StateSpace, TensorAddress, TensorDimension,
-    TensorMode,
+    self, Address, Completion, Coordinates, RegisterId, ScalarType, Source, StateSpace, Symbol,
+    TensorAddress, TensorDimension, TensorMode, Variable,
 };
 
-/// The most elements of a box along an axis.
-const LONGEST_BOX: u32 = 256;
-
-/// The alignment of a box that is not swizzled.
-const BOX_ALIGNMENT: u32 = 128;
-
-/// How a slot is cut into boxes.
-struct Boxes {
-    /// Elements of a box along the last axis.
-    row: u32,
-    count: u32,
-    /// Bytes from one box to the next.
-    bytes: u32,
-    alignment: u32,
-}
-
-/// The boxes of a tile with this layout in memory, if tensor copies can write it.
-fn boxes(memory: &Layout, bits: u32) -> Option<Boxes> {
-    let shape = memory.output().shape();
-    let (&last, outer) = shape.split_last()?;
-    let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
-    let modes = [SwizzleMode::None, SwizzleMode::Bytes128, SwizzleMode::Bytes64, SwizzleMode::Bytes32];
-    let found = modes.into_iter().find_map(|mode| {
-        let line = mode.row_bytes().map_or(last, |bytes| bytes * 8 / bits);
-        // Behind the second last axis come the other boxes, and only then the other axes.
-        let is_one_tensor = line == last || outer.iter().rev().skip(1).all(|size| *size == 1);
-        let fits = line <= last && is_one_tensor && *memory == swizzled(&shape, &order, bits, mode);
-        fits.then(|| (line, mode.row_bytes().map_or(BOX_ALIGNMENT, |bytes| 8 * bytes)))
-    });
-    let (row, alignment) = found?;
-    let bytes = outer.iter().product::<u32>() * row * bits / 8;
-    let is_possible = row * bits / 8 >= 16 && outer.iter().chain([&row]).all(|size| *size <= LONGEST_BOX);
-    is_possible.then_some(Boxes { row, count: last / row, bytes, alignment })
-}
+/// A tensor map, and what its address is a multiple of.
+const MAP_BYTES: u64 = 128;
+const MAP_ALIGNMENT: u32 = 64;
 
 impl Lowering<'_> {
+    /// A parameter that is a tensor map: its value is its generic address.
+    pub(super) fn tensor_map_parameter(&mut self, index: usize, value: Value) {
+        let name = format!("{}_param_{index}", self.kernel.name);
+        let variable = Variable::array(name, StateSpace::Param, ScalarType::B8, MAP_BYTES, MAP_ALIGNMENT);
+        let id = self.builder.function.variables.push(variable);
+        self.builder.function.parameters.push(id);
+        let symbol = Source::Symbol(Symbol::Variable(id), 0);
+        let place = self.builder.pure(Width::B64, |d| move_to(Width::B64, d, symbol));
+        let place = self.builder.register(Width::B64, place);
+        let address = self.builder.pure(Width::B64, |d| isa::Cvta {
+            to: false,
+            space: StateSpace::Param,
+            ty: ScalarType::U64,
+            d,
+            a: Source::Register(place),
+        });
+        self.set(value, [address]);
+    }
+
     /// The boxes of a slot that a tensor copy moves.
     fn tensor_boxes(
         &self,
         inst: Inst,
         buffer: Value,
         rank: usize,
-    ) -> Result<Boxes, Box<tilewright_base::Diagnostic>> {
+    ) -> Result<BoxLayout, Box<tilewright_base::Diagnostic>> {
         self.require(inst, Feature::Tma)?;
         let memory = self.layout(buffer);
         let ty = self.kernel.ty(buffer);
-        let boxes = boxes(memory, memory_bits(self.element(buffer)));
+        let boxes = BoxLayout::of(memory, memory_bits(self.element(buffer)));
         let boxes = boxes.ok_or_else(|| self.unsupported(inst, &format!("a tensor copy of {ty}")))?;
         if !(memory.output().rank()..=5).contains(&rank) {
             return Err(self.unsupported(inst, &format!("a tensor copy of {ty} at {rank} coordinates")));
@@ -74,7 +61,7 @@ impl Lowering<'_> {
     fn tensor_box(
         &mut self,
         buffer: Value,
-        boxes: &Boxes,
+        boxes: &BoxLayout,
         number: u32,
         (map, coordinates): (Value, &[Value]),
     ) -> (Address, TensorAddress) {
@@ -83,15 +70,16 @@ impl Lowering<'_> {
         let map = self.scalar(map);
         let map = self.builder.address(Width::B64, map);
         let skipped = Scalar::constant(u64::from(number * boxes.row));
-        let registers: SmallVec<[RegisterId; 5]> = coordinates
-            .iter()
-            .rev()
+        // The axes of the tile, and before them those that it does not have. The first in PTX is the contiguous one, along
+        // which the boxes lie.
+        let own = coordinates.len() - boxes.order.len();
+        let order = boxes.order.iter().map(|axis| own + axis).chain((0..own).rev());
+        let registers: SmallVec<[RegisterId; 5]> = order
             .enumerate()
-            .map(|(axis, &coordinate)| {
-                let own = self.scalar(coordinate);
-                // The first in PTX is the contiguous one, along which the boxes lie.
-                let own = if axis == 0 { self.builder.add(Width::B32, own, skipped) } else { own };
-                self.builder.register(Width::B32, own)
+            .map(|(place, axis)| {
+                let start = self.scalar(coordinates[axis]);
+                let start = if place == 0 { self.builder.add(Width::B32, start, skipped) } else { start };
+                self.builder.register(Width::B32, start)
             })
             .collect();
         (place, TensorAddress { map, coordinates: registers.into_iter().collect::<Coordinates>() })

@@ -47,6 +47,8 @@ pub struct Fault {
     pub parameters: Vec<u64>,
     /// The regions of the launch: address and length in bytes.
     pub regions: Vec<(u64, usize)>,
+    /// What the blocks have printed before, those that have, in the order of the grid.
+    pub printed: Vec<String>,
 }
 
 impl Fault {
@@ -62,6 +64,7 @@ impl Fault {
             lane: None,
             parameters: Vec::new(),
             regions: Vec::new(),
+            printed: Vec::new(),
         })
     }
 }

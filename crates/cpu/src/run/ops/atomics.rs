@@ -106,12 +106,14 @@ pub(crate) fn read_modify(machine: &mut Machine<'_>, step: &Step, kind: AtomicKi
 
 /// `atomic_cas`.
 pub(crate) fn compare_and_swap(machine: &mut Machine<'_>, step: &Step) -> Outcome {
-    let [pointer, expected, value] = step.operands[..] else { unreachable!("it has three operands") };
+    let [pointer, expected, value, ref rest @ ..] = step.operands[..] else {
+        unreachable!("it has three operands")
+    };
     let size = machine.ty(step.result()).size;
     find(
         machine,
         step,
-        [Some(pointer), None],
+        [Some(pointer), rest.first().copied()],
         &[expected, value],
         true,
         |regions, addresses, mask, values, old| {

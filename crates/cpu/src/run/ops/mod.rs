@@ -70,7 +70,7 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::AtomicStore { .. } => return atomics::store(machine, step),
         Op::AtomicPoll { .. } => return atomics::poll(machine, step),
         Op::Assert { failure } => return control::assert(machine, step, failure),
-        Op::Print { prefix, digits } => print::print(machine, step, prefix, *digits),
+        Op::Print { prefix, digits, extents } => print::print(machine, step, prefix, *digits, extents),
         Op::Machine { quantity } => control::machine(machine, step, *quantity),
         // The grids of a CPU run one after the other.
         Op::Dependency { .. } => {}

@@ -11,7 +11,7 @@ use crate::run::machine::Machine;
 use super::materialize::materialize;
 
 /// Prints the elements of a tile, each with the program and its place, or the text alone.
-pub(crate) fn print(machine: &mut Machine<'_>, step: &Step, prefix: &str, digits: u32) {
+pub(crate) fn print(machine: &mut Machine<'_>, step: &Step, prefix: &str, digits: u32, extents: &[i64]) {
     let [x, y, z] = machine.id;
     let program = format!("pid ({x}, {y}, {z})");
     let Some(&operand) = step.operands.first() else {
@@ -23,9 +23,14 @@ pub(crate) fn print(machine: &mut Machine<'_>, step: &Step, prefix: &str, digits
     let tile = materialize(ty, value);
     let mut text = String::new();
     for (element, bytes) in tile.bytes().chunks_exact(ty.size).enumerate() {
+        let lane = ty.lane(element);
+        if lane.iter().zip(extents).any(|(index, extent)| i64::from(*index) >= *extent) {
+            continue;
+        }
         let _ = write!(text, "{program} idx (");
-        for (axis, (index, &extent)) in ty.lane(element).iter().zip(ty.shape()).enumerate() {
+        for (axis, (index, &extent)) in lane.iter().zip(ty.shape()).enumerate() {
             let separator = if axis == 0 { "" } else { ", " };
+            let extent = extents.get(axis).map_or(extent, |extent| *extent as u32);
             let _ = write!(text, "{separator}{index:>width$}", width = index_width(extent));
         }
         let _ = writeln!(text, "){prefix}{}", number(ty.element, bytes, digits));

@@ -109,7 +109,8 @@ impl Kinds {
                 | GpuOp::Slot {}
                 | GpuOp::LocalStore {}
                 | GpuOp::LocalCount {}
-                | GpuOp::LocalLoad { .. },
+                | GpuOp::LocalLoad { .. }
+                | GpuOp::TensorBox {},
             ) => {}
         }
     }

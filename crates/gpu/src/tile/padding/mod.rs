@@ -58,6 +58,7 @@ pub fn mask_place(op: &Op) -> Option<usize> {
     match op {
         Op::Load { .. } | Op::Assert { .. } | Op::AtomicLoad { .. } | Op::Histogram { .. } => Some(1),
         Op::Store { .. } | Op::AtomicRmw { .. } | Op::AtomicStore { .. } => Some(2),
+        Op::AtomicCas { .. } => Some(3),
         // tidy: wildcard because no other op has a mask
         _ => None,
     }
@@ -192,6 +193,9 @@ impl Pad<'_> {
     /// An access to memory, or a check: of the program's elements alone.
     fn access(&mut self, inst: Inst) {
         let data = &self.function.insts[inst];
+        if matches!(data.op, Op::Print { .. }) {
+            return self.print(inst);
+        }
         let Some(place) = mask_place(&data.op) else { return self.out.push(inst) };
         let (first, mask) = (data.operands[0], data.operands.get(place).copied());
         if let Some(shape) = self.shapes[first].clone() {
@@ -207,6 +211,18 @@ impl Pad<'_> {
             if matches!(data.op, Op::Load { .. }) && data.operands.len() == 2 {
                 self.zeros.insert(data.results[0]);
             }
+        }
+        self.out.push(inst);
+    }
+
+    /// Printing leaves the padding out.
+    fn print(&mut self, inst: Inst) {
+        let value = self.function.insts[inst].operands.first().copied();
+        let shape = value.and_then(|value| self.shapes[value].clone());
+        if let (Op::Print { extents, .. }, Some(shape)) = (&mut self.function.insts[inst].op, shape)
+            && extents.is_empty()
+        {
+            *extents = shape.iter().map(|extent| i64::from(*extent)).collect();
         }
         self.out.push(inst);
     }

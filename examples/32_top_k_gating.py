@@ -1,10 +1,20 @@
 """Top-k gating, as a mixture of experts begins: which experts each token goes to, and with what weight.
 
 `tl.topk` gives values alone. So that it says where they came from, each logit and its expert are one integer of 64
-bits: the logit in the high half, as an integer in the order of floats, and the expert in the low one, counted from the
-last, so that of equal logits the first expert wins.
+bits: the logit in the high half, as an integer in the order of floats, and the expert in the low one, counted from
+the last, so that of equal logits the first expert wins.
 
-Run it with `python examples/20_top_k_gating.py`.
+```text
+  logit    -1.5          0.25         -0.0           the bits of a float, as an integer, ascend with it if it is
+  bits     0xBFC00000    0x3E800000   0x80000000     positive, and descend if it is negative: there all bits but the
+  order    0xC03FFFFF    0x3E800000   0xFFFFFFFF     sign are inverted
+           -1069547521   1048576000   -1             as signed integers, in the order of the logits
+
+  key      63 ──────── order ──────── 32 │ 31 ── EXPERTS - 1 - expert ── 0
+```
+
+Run it with `python examples/32_top_k_gating.py`; it checks itself against torch. Shapes: logits are [tokens,
+experts], the weights and the experts are [tokens, K].
 """
 
 import torch

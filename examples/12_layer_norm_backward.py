@@ -8,7 +8,7 @@ locks     program 0 ─┐ each adds to one
 two-stage program p sums its own rows ──────> [PROGRAMS, N] ──second kernel──> [N]
 ```
 
-Run it with `python examples/11_layer_norm_backward.py`; it checks itself against torch. Shapes: x and dy are [rows, N],
+Run it with `python examples/12_layer_norm_backward.py`; it checks itself against torch. Shapes: x and dy are [rows, N],
 w is [N].
 """
 

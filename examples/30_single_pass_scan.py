@@ -13,7 +13,7 @@ A program publishes a number by storing it and then exchanging the state with `s
 `sem="acquire"` sees the number. Programs take their blocks by a ticket, so that a block only ever waits for those that
 have begun.
 
-Run it with `python examples/13_single_pass_scan.py`; it checks itself against torch. Shapes: x is [n].
+Run it with `python examples/30_single_pass_scan.py`; it checks itself against torch. Shapes: x is [n].
 """
 
 import torch

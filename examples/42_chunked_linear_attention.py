@@ -3,7 +3,16 @@
 Within a chunk the decays from one step to another are differences of a cumulative sum of g, and the chunk is products
 of matrices; from chunk to chunk goes the state S alone.
 
-Run it with `python examples/22_chunked_linear_attention.py`.
+```text
+  chunk        0               1               2
+  S      0 ─────────> S ─────────────> S ─────────────>      S' = exp(total) S + (late k)ᵀ v
+               │               │               │
+  o        inside          inside          inside            inside: (q kᵀ * decays, its lower triangle) v
+                           + q S           + q S             before: (exp(decay) q) S
+```
+
+Run it with `python examples/42_chunked_linear_attention.py`; it checks itself against the recurrence in torch.
+Shapes: q and k are [heads, steps, keys], v is [heads, steps, values], g is [heads, steps].
 """
 
 import torch

@@ -11,7 +11,7 @@ M │ 0 │ 1 │ 2 │  @   ├─────┤ part 1     one program each, 
 Where M and N are small and K is large there are too few tiles of C to keep a device busy; splitting K makes more
 programs. The order of the additions is not fixed, so the last bits may differ from run to run.
 
-Run it with `python examples/12_split_k_matmul.py`; it checks itself against torch. Shapes: [M, K] @ [K, N].
+Run it with `python examples/23_split_k_matmul.py`; it checks itself against torch. Shapes: [M, K] @ [K, N].
 """
 
 import torch

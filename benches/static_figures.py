@@ -1,0 +1,296 @@
+"""Registers, spills and instructions beside the official compiler: ``python static_figures.py`` in `benches`.
+
+Needs no GPU: both write PTX for `sm_90a`, and one assembler, that of the official triton's package, judges both. A line
+is a kernel with its figures, ours and theirs; behind each family are the geometric means of the ratios ours / theirs.
+Less is better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import math
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gpu.sides import TILEWRIGHT, TRITON, load
+
+HERE = Path(__file__).resolve().parent
+CONSTANT = re.compile(r"-?\d+|'\w+'")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel and the types of its arguments: `*fp16:16` is a pointer that 16 divides, 1024 a constant."""
+
+    family: str
+    file: str
+    name: str
+    arguments: str
+    num_warps: int = 4
+    num_stages: int = 1
+
+    def __str__(self) -> str:
+        constants = [word for word in self.arguments.split(",") if CONSTANT.fullmatch(word)]
+        dtypes = [word for word in self.arguments.split(",") if word.startswith("*")][:1]
+        return f"{self.name} {' '.join(dtypes).removesuffix(':16')} {'x'.join(constants)}"
+
+
+STRIDES = "i32:16,1,i32:16,1,i32:16,1"
+KERNELS = [
+    *(
+        Kernel("others", "kernels", "add_kernel", f"*{t}:16,*{t}:16,*{t}:16,i32:16,1024")
+        for t in ("fp32", "fp16")
+    ),
+    Kernel("others", "kernels", "add_kernel", "*fp16,*fp16,*fp16,i32,1024"),
+    Kernel("others", "bandwidth_kernels", "transpose", "*fp32:16,*fp32:16,i32:16,i32:16,32"),
+    Kernel("others", "bandwidth_kernels", "transpose", "*fp16:16,*fp16:16,i32:16,i32:16,64"),
+    Kernel("others", "bandwidth_kernels", "gather", "*fp32:16,*i32:16,*fp32:16,1024"),
+    Kernel("others", "bandwidth_kernels", "atomic_histogram", "*i32:16,*i32:16,1024"),
+    *(
+        Kernel("reductions", "kernels", "softmax_kernel", f"*fp32:16,*fp32:16,i32:16,i32,{n}", num_warps=w)
+        for n, w in ((1024, 4), (4096, 8), (16384, 16))
+    ),
+    *(
+        Kernel(
+            "reductions",
+            "kernels",
+            "layer_norm_kernel",
+            f"*fp16:16,*fp16:16,*fp16:16,*fp16:16,i32:16,i32,fp32,{n}",
+            num_warps=w,
+        )
+        for n, w in ((1024, 4), (4096, 8), (16384, 8))
+    ),
+    Kernel("reductions", "bandwidth_kernels", "cumsum", "*fp32:16,*fp32:16,i32:16,1024"),
+    Kernel("reductions", "bandwidth_kernels", "cumsum", "*fp32:16,*fp32:16,i32:16,4096", num_warps=8),
+    Kernel("reductions", "bandwidth_kernels", "column_sums", "*fp16:16,*fp32:16,i32:16,i32:16,64,64"),
+    Kernel(
+        "reductions",
+        "bandwidth_kernels",
+        "cross_entropy",
+        "*bf16:16,*i64:16,*fp32:16,i32:16,32768",
+        num_warps=16,
+    ),
+    Kernel("reductions", "bandwidth_kernels", "topk", "*fp32:16,*fp32:16,1024,16"),
+    Kernel("reductions", "bandwidth_kernels", "sort", "*fp32:16,*fp32:16,256,4"),
+    Kernel("reductions", "bandwidth_kernels", "histogram", "*i32:16,*i32:16,256,4096"),
+    Kernel(
+        "reductions",
+        "bandwidth_kernels",
+        "layer_norm_backward",
+        "*fp16:16,*fp16:16,*fp16:16,*fp32:16,*fp32:16,*fp16:16,*fp32:16,*fp32:16,4096",
+        num_warps=8,
+    ),
+    *(
+        Kernel(
+            "products",
+            "kernels",
+            "matmul_kernel",
+            f"*{t}:16,*{t}:16,*{t}:16,i32:16,i32:16,i32:16,{STRIDES},{m},{n},{k}",
+            num_warps=w,
+            num_stages=s,
+        )
+        for t in ("fp16", "bf16")
+        for m, n, k, w, s in (
+            (128, 256, 64, 8, 3),
+            (128, 128, 64, 8, 3),
+            (64, 128, 64, 4, 3),
+            (16, 128, 128, 4, 4),
+        )
+    ),
+    *(
+        Kernel(
+            "products",
+            "kernels",
+            "attention_kernel",
+            f"*fp16:16,*fp16:16,*fp16:16,*fp16:16,i32:16,i32:16,i32:16,fp32,128,{n},{head}",
+            num_warps=w,
+            num_stages=3,
+        )
+        for n, head, w in ((64, 64, 4), (64, 128, 8))
+    ),
+    Kernel("others", "04_dropout", "dropout_kernel", "*fp16:16,*fp16:16,i32:16,fp32,i32,1024"),
+    Kernel("others", "11_gated_activations", "forward_kernel", "*bf16:16,*bf16:16,i32:16,'swiglu',1024"),
+    Kernel(
+        "others", "11_gated_activations", "backward_kernel", "*bf16:16,*bf16:16,*bf16:16,i32:16,'geglu',1024"
+    ),
+    Kernel(
+        "others",
+        "13_rotary_embedding",
+        "rotate_kernel",
+        "*bf16:16,*bf16:16,*bf16:16,*bf16:16,i32:16,i32:16,i32:16,i32:16,i32:16,i32:16,0,32,64",
+    ),
+    Kernel(
+        "reductions",
+        "10_rms_norm",
+        "forward_kernel",
+        "*bf16:16,*bf16:16,*bf16:16,*fp32:16,i32:16,fp32,4096",
+        8,
+    ),
+    Kernel(
+        "reductions",
+        "10_rms_norm",
+        "backward_kernel",
+        "*bf16:16,*bf16:16,*bf16:16,*fp32:16,*bf16:16,*fp32:16,i32,i32:16,4096",
+        num_warps=8,
+    ),
+    Kernel(
+        "reductions",
+        "14_cross_entropy",
+        "loss_and_gradient",
+        "*bf16:16,*i64:16,*fp32:16,fp32,i32,i32:16,-100,4096",
+    ),
+    Kernel("reductions", "12_layer_norm_backward", "sum_of_parts", "*fp32:16,*fp16:16,i32,i32:16,32,128"),
+    Kernel(
+        "reductions",
+        "30_single_pass_scan",
+        "scan",
+        "*fp32:16,*fp32:16,*i32:16,*i32:16,*fp32:16,*fp32:16,i32,1024",
+    ),
+    Kernel("reductions", "32_top_k_gating", "gate_kernel", "*fp32:16,*fp32:16,*i32:16,i32,16,64,4"),
+    *(
+        Kernel(
+            "products",
+            "40_attention",
+            name,
+            f"{pointers},i32:16,fp32,{causal},{queries},{keys},{width}",
+            warps,
+            2,
+        )
+        for width, warps in ((64, 4), (128, 8))
+        for causal in (0, 1)
+        for name, pointers, queries, keys in (
+            ("forward_kernel", "*fp16:16,*fp16:16,*fp16:16,*fp16:16,*fp32:16", 128, 64),
+            ("dk_dv_kernel", ",".join(["*fp16:16"] * 4 + ["*fp32:16"] * 2 + ["*fp16:16"] * 2), 64, 128),
+            ("dq_kernel", ",".join(["*fp16:16"] * 4 + ["*fp32:16"] * 2 + ["*fp16:16"]), 128, 64),
+        )
+    ),
+    Kernel(
+        "products",
+        "25_int4_weights",
+        "int4_kernel",
+        "*fp16:16,*i32:16,*fp16:16,*fp16:16,*fp16:16,i32,i32:16,i32:16,128,16,128,128",
+        num_stages=3,
+    ),
+    Kernel(
+        "products",
+        "41_paged_decode_attention",
+        "part_kernel",
+        "*fp16:16,*fp16:16,*fp16:16,*i32:16,*i32:16,*fp32:16,*fp32:16,i32,i32,fp32,8,16,64,128",
+        num_stages=2,
+    ),
+    Kernel(
+        "products",
+        "42_chunked_linear_attention",
+        "attention_kernel",
+        "*fp32:16,*fp32:16,*fp32:16,*fp32:16,*fp32:16,i32:16,64,64,64",
+    ),
+    Kernel(
+        "products",
+        "24_stream_k_matmul",
+        "stream_k_kernel",
+        "*fp16:16,*fp16:16,*fp32:16,i32:16,i32:16,i32:16,128,128,64",
+        8,
+        3,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the assembler says of a kernel. Accesses are instructions that read or write global memory."""
+
+    registers: int
+    spilled: int
+    instructions: int
+    accesses: int
+
+
+def assembled(ptx: str, tools: Path) -> Figures:
+    """The figures of one text."""
+    with tempfile.TemporaryDirectory() as folder:
+        text, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        text.write_text(ptx)
+        command = [tools / "ptxas", "-v", "-arch=sm_90a", text, "-o", cubin]
+        report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        sass = subprocess.run(
+            [tools / "cuobjdump", "-sass", cubin], capture_output=True, text=True, check=True
+        ).stdout
+    instructions = re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", sass, re.MULTILINE)
+    real = [word for word in instructions if word != "NOP"]
+    return Figures(
+        registers=int(re.search(r"Used (\d+) registers", report)[1]),  # type: ignore[index]
+        spilled=sum(map(int, re.findall(r"(\d+) bytes spill", report))),
+        instructions=len(real),
+        accesses=sum(word.startswith(("LDG", "STG", "LDGSTS", "RED", "ATOMG")) for word in real),
+    )
+
+
+def compiler(package: str) -> Callable[[Kernel], str]:
+    """From kernels to PTX, by one of the two."""
+    triton = importlib.import_module(package)
+    source: Any = importlib.import_module(f"{package}.compiler").ASTSource
+    target = importlib.import_module(f"{package}.backends.compiler").GPUTarget("cuda", 90, 32)
+    modules: dict[str, ModuleType] = {}
+
+    def compile_kernel(kernel: Kernel) -> str:
+        if kernel.file not in modules:
+            modules[kernel.file] = load(package, next(HERE.parent.glob(f"*/{kernel.file}.py")))
+        function = getattr(modules[kernel.file], kernel.name)
+        types, constants, attributes = {}, {}, {}
+        for place, (name, word) in enumerate(
+            zip(function.arg_names, kernel.arguments.split(","), strict=True)
+        ):
+            dtype, _, divisor = word.partition(":")
+            if CONSTANT.fullmatch(dtype):
+                dtype, constants[(place,)] = "constexpr", ast.literal_eval(dtype)
+            elif divisor:
+                attributes[(place,)] = [["tt.divisibility", int(divisor)]]
+            types[name] = dtype
+        options = {"num_warps": kernel.num_warps, "num_stages": kernel.num_stages}
+        if package == TRITON:
+            # A version that the assembler of the package knows.
+            options["ptx_version"] = 87
+        made = triton.compile(source(function, types, constants, attributes), target=target, options=options)
+        return str(made.asm["ptx"])
+
+    return compile_kernel
+
+
+def geometric_mean(ratios: list[float]) -> float:
+    """Of ratios; 1 of none."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else 1.0
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="kernels with this in their line")
+    only = parser.parse_args().only
+    tools = Path(importlib.import_module(TRITON).__file__ or "").parent / "backends/nvidia/bin"
+    sides = [compiler(TILEWRIGHT), compiler(TRITON)]
+    names = [field.name for field in fields(Figures)]
+    chosen = [kernel for kernel in KERNELS if only in str(kernel)]
+    print(f"| kernel | {' | '.join(f'{name}, theirs' for name in names)} |\n|{'---|' * (len(names) + 1)}")
+    for family in dict.fromkeys(kernel.family for kernel in chosen):
+        ratios: dict[str, list[float]] = {name: [] for name in names}
+        for kernel in (kernel for kernel in chosen if kernel.family == family):
+            ours, theirs = (assembled(side(kernel), tools) for side in sides)
+            pairs = [(getattr(ours, name), getattr(theirs, name)) for name in names]
+            print(f"| {kernel} | {' | '.join(f'{a}, {b}' for a, b in pairs)} |", flush=True)
+            for name, (a, b) in zip(names, pairs, strict=True):
+                if a and b:
+                    ratios[name].append(a / b)
+        means = [f"**{geometric_mean(ratios[name]):.2f}**" for name in names]
+        print(f"| **{family}, ours / theirs** | {' | '.join(means)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+//! Masks as bounds of the indices along single axes.
+
+use tilewright_ir::{Element, ElementwiseFn, Op, OpFamily, Value};
+
+use super::affine::{Affine, new_axis};
+use super::polynomial::{Atom, Polynomial};
+
+/// A bound of the index along an axis: what a mask, or a part of it, says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Bound {
+    /// The index plus this is less than 0.
+    Below(usize, Polynomial),
+    /// The index plus this is 0 or more.
+    From(usize, Polynomial),
+}
+
+impl Affine<'_> {
+    /// A tile of conditions as bounds that hold together; nothing if it is anything else.
+    pub fn bounds(&mut self, mask: Value) -> Option<Vec<Bound>> {
+        let data = &self.function.insts[self.function.defining_inst(mask)?];
+        let (op, operands) = (data.op.clone(), data.operands.clone());
+        match &op {
+            Op::Elementwise { function: ElementwiseFn::And } => {
+                let mut bounds = self.bounds(operands[0])?;
+                bounds.extend(self.bounds(operands[1])?);
+                Some(bounds)
+            }
+            Op::Elementwise { function } => {
+                self.comparison(*function, [operands[0], operands[1]]).map(|bound| vec![bound])
+            }
+            op if op.family() == OpFamily::Shape => {
+                let shape = self.function.ty(operands[0]).shape.clone();
+                let moved = |axis: usize| new_axis(op.as_shape()?, &shape, axis);
+                let bounds = self.bounds(operands[0])?;
+                bounds
+                    .into_iter()
+                    .map(|bound| match bound {
+                        Bound::Below(axis, rest) => Some(Bound::Below(moved(axis)?, rest)),
+                        Bound::From(axis, rest) => Some(Bound::From(moved(axis)?, rest)),
+                    })
+                    .collect()
+            }
+            // tidy: wildcard because other conditions are none of the indices along single axes
+            _ => None,
+        }
+    }
+
+    fn comparison(&mut self, function: ElementwiseFn, [a, b]: [Value; 2]) -> Option<Bound> {
+        // The smaller side, the greater one, and what is added so that the first is less than the second.
+        let (small, great, more) = match function {
+            ElementwiseFn::Lt => (a, b, 0),
+            ElementwiseFn::Le => (a, b, -1),
+            ElementwiseFn::Gt => (b, a, 0),
+            ElementwiseFn::Ge => (b, a, -1),
+            // tidy: wildcard because the others are no bounds
+            _ => return None,
+        };
+        let (small, great) = (self.side(small, great)?, self.side(great, small)?);
+        let difference = small.minus(&great)?.plus(&Polynomial::constant(more))?;
+        let axis = difference.terms().find_map(|(product, _)| match product[..] {
+            [Atom::Axis(axis)] => Some(axis),
+            // tidy: wildcard because all other products are part of the rest
+            _ => None,
+        })?;
+        let (factor, rest) = difference.factor_of(Atom::Axis(axis))?;
+        if rest.any(|atom| matches!(atom, Atom::Axis(_))) {
+            return None;
+        }
+        match factor.as_constant()? {
+            1 => Some(Bound::Below(axis, rest)),
+            // -index + rest < 0: the index is rest + 1 or more.
+            -1 => {
+                let least = rest.plus(&Polynomial::constant(1))?;
+                Some(Bound::From(axis, least.times(&Polynomial::constant(-1))?))
+            }
+            _ => None,
+        }
+    }
+
+    /// One side of a comparison. A bound that was clamped to what the index on the other side can be is the bound itself.
+    fn side(&mut self, side: Value, other: Value) -> Option<Polynomial> {
+        let index = self.integer(other).filter(|sum| sum.wraps.is_empty()).map(|sum| sum.number);
+        if let Some(index) = index
+            && let Some((start, extent)) = self.range_of_index(other, &index)
+            && let Some(inner) = self.clamped(side, start, extent)
+        {
+            return self.integer(inner).filter(|sum| sum.wraps.is_empty()).map(|sum| sum.number);
+        }
+        let sum = self.integer(side)?;
+        sum.wraps.is_empty().then_some(sum.number)
+    }
+
+    /// The first of the numbers from 0 on that a tile counts, and how many they are.
+    fn range_of_index(&self, tile: Value, index: &Polynomial) -> Option<(i64, i64)> {
+        let shape = &self.function.ty(tile).shape;
+        let axis = (0..shape.len()).find(|axis| *index == Polynomial::atom(Atom::Axis(*axis)))?;
+        Some((0, i64::from(shape[axis])))
+    }
+
+    /// What is behind `min(max(x, 0), c)`, where `c` is the extent or more.
+    fn clamped(&self, tile: Value, start: i64, extent: i64) -> Option<Value> {
+        let inst = |value: Value| self.function.defining_inst(value).map(|inst| &self.function.insts[inst]);
+        let constant = |value: Value| match &inst(value)?.op {
+            Op::Constant { value } => value.as_int(),
+            // tidy: wildcard because no other op is a constant
+            _ => None,
+        };
+        let mut value = tile;
+        loop {
+            let data = inst(value)?;
+            match &data.op {
+                Op::Splat { .. } | Op::Cast { element: Element::Value(_), .. } => value = data.operands[0],
+                Op::Elementwise { function: ElementwiseFn::Min } => {
+                    if constant(data.operands[1])? < i128::from(extent) {
+                        return None;
+                    }
+                    let inner = inst(data.operands[0])?;
+                    let Op::Elementwise { function: ElementwiseFn::Max } = inner.op else { return None };
+                    return (constant(inner.operands[1])? == i128::from(start)).then_some(inner.operands[0]);
+                }
+                // tidy: wildcard because nothing else clamps
+                _ => return None,
+            }
+        }
+    }
+}

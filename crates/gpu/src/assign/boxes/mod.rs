@@ -1,0 +1,418 @@
+//! Loads whose addresses are proved to be a box of a tensor, so that the tensor memory accelerator may copy it:
+//! a parameter of the kernel + index * stride along each axis, one stride being 1, under a mask that bounds indices or none.
+//! Strides and extents are known at launch, which makes a tensor map of them; where a box begins is known at run time.
+//!
+//! ```text
+//! load x + (m * 128 + rows) * stride + (k * 64 + columns), columns < K - k * 64     a tensor of [max, K] by [stride, 1],
+//!                                                                                   a box at [m * 128, k * 64]
+//! ```
+//! A box has zeros where it exceeds the tensor, as a masked load has; so an index may be negative only where the mask says what
+//! happens then. Tile numbers are not: what divides a number that is not negative is taken to be the number of tiles along an
+//! axis. An index that wraps around, `(m * 128 + rows) % M`, counts as bounded by `M` if what is computed of the elements behind
+//! the bound is never stored ([`demand`]).
+//!
+//! The text says what was found by `tensor_box`, which changes nothing by itself.
+
+mod affine;
+mod demand;
+mod masks;
+mod polynomial;
+
+use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
+use tilewright_ir::{Definition, Dtype, ElementwiseFn, Function, Inst, Op, Value};
+
+use super::coalescing::Infos;
+use crate::language::{LaunchInteger, LaunchProduct, TensorMapPlan, UNBOUNDED};
+use crate::target::{Feature, GpuTarget};
+use affine::{Affine, Wrap};
+use demand::{Uses, is_kernel_parameter, is_needed_below_alone};
+use masks::Bound;
+pub use polynomial::{Atom, Polynomial};
+
+/// The most elements of a box along an axis.
+const LONGEST: u32 = 256;
+/// Addresses, strides and the starts of rows are multiples of this many bytes.
+const ALIGNMENT: u64 = 16;
+/// The most axes of a tensor map.
+const MOST_AXES: usize = 5;
+/// Steps along the contiguous axis that are longer than this many elements are an axis of their own.
+const LONGEST_STEP: i64 = 4096;
+/// How far definitions are followed for a sign.
+const MOST_STEPS: u32 = 16;
+
+/// A load of a box.
+#[derive(Clone, Debug)]
+pub struct TensorBox {
+    /// The number of its tensor map.
+    pub map: usize,
+    /// Where it begins along each axis of the map.
+    pub coordinates: SmallVec<[Polynomial; 5]>,
+}
+
+/// The loads of a kernel that are boxes of tensors.
+#[derive(Default, Debug)]
+pub struct TensorBoxes {
+    /// The tensor maps.
+    pub maps: Vec<TensorMapPlan>,
+    of_load: SecondaryMap<Inst, Option<TensorBox>>,
+}
+
+impl TensorBoxes {
+    /// Looks through a kernel. A kernel without matrix products loads as fast by itself.
+    pub fn new(function: &Function, infos: &Infos, target: GpuTarget) -> Self {
+        let mut boxes = Self::default();
+        let (mut loads, mut has_products) = (Vec::new(), false);
+        function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
+            Op::Load { volatile: false, .. } => loads.push(inst),
+            Op::Dot { .. } => has_products = true,
+            // tidy: wildcard because no other op is asked about
+            _ => {}
+        });
+        if !target.features.has(Feature::Tma) || !has_products {
+            return boxes;
+        }
+        let affine = Affine::new(function);
+        let uses = Uses::new(&affine);
+        let mut search = Search { affine, uses, infos };
+        for inst in loads {
+            let Some((map, coordinates)) = search.load(inst) else { continue };
+            let number = boxes.maps.iter().position(|other| *other == map).unwrap_or_else(|| {
+                boxes.maps.push(map);
+                boxes.maps.len() - 1
+            });
+            boxes.of_load[inst] = Some(TensorBox { map: number, coordinates });
+        }
+        boxes
+    }
+
+    /// The box that an instruction loads.
+    pub fn of(&self, inst: Inst) -> Option<&TensorBox> {
+        self.of_load[inst].as_ref()
+    }
+}
+
+/// What is found along an axis of the tensor.
+struct Axis {
+    stride: Polynomial,
+    /// Elements of the box.
+    extent: u32,
+    /// The extent of the tensor, if a mask bounds it.
+    bound: Option<Polynomial>,
+    coordinate: Polynomial,
+    /// Whether the mask says that the coordinate is not negative.
+    is_checked_below: bool,
+}
+
+struct Search<'a> {
+    affine: Affine<'a>,
+    uses: Uses,
+    infos: &'a Infos,
+}
+
+impl Search<'_> {
+    fn load(&mut self, inst: Inst) -> Option<(TensorMapPlan, SmallVec<[Polynomial; 5]>)> {
+        let function = self.affine.function;
+        let data = &function.insts[inst];
+        let ty = function.ty(data.operands[0]);
+        let element = ty.element.pointee()?;
+        let bytes = element.bytes() as u64;
+        if ty.is_scalar() || ty.rank() > MOST_AXES || ty.shape.iter().any(|extent| !extent.is_power_of_two())
+        {
+            return None;
+        }
+        if data.operands.get(2).is_some_and(|other| !self.is_zero(*other)) {
+            return None;
+        }
+        let address = self.affine.address(data.operands[0])?;
+        let mut bounds = match data.operands.get(1) {
+            Some(mask) => self.affine.bounds(*mask)?,
+            None => Vec::new(),
+        };
+        for wrap in &address.offset.wraps {
+            bounds.push(self.wrap(data.results[0], wrap)?);
+        }
+        if !self.divisibility(&Polynomial::atom(Atom::Value(address.base))).is_multiple_of(ALIGNMENT) {
+            return None;
+        }
+        let mut offset = address.offset.number.clone();
+        let mut axes = Vec::new();
+        for (axis, &extent) in ty.shape.iter().enumerate() {
+            axes.push(self.axis(axis, extent, &bounds, &mut offset)?);
+        }
+        let is_contiguous = |axis: &Axis| axis.extent > 1 && axis.stride.as_constant() == Some(1);
+        let [contiguous] =
+            (0..axes.len()).filter(|axis| is_contiguous(&axes[*axis])).collect::<SmallVec<[usize; 5]>>()[..]
+        else {
+            return None;
+        };
+        if u64::from(axes[contiguous].extent) * bytes < ALIGNMENT {
+            return None;
+        }
+        let start = self.place(&offset, &mut axes, contiguous, (bytes, address.offset.is_wide))?;
+        // An axis of one element that nothing moves along.
+        for axis in &mut axes {
+            if axis.stride.is_zero() {
+                axis.stride = Polynomial::constant((ALIGNMENT / bytes.min(ALIGNMENT)) as i64);
+                axis.bound.get_or_insert(Polynomial::constant(1));
+            }
+        }
+        self.is_legal(&axes, bytes).then_some(())?;
+        let plan = TensorMapPlan {
+            element,
+            base: self.parameter(address.base)?,
+            offset: self.at_launch(&start)?,
+            extents: axes
+                .iter()
+                .map(|axis| match &axis.bound {
+                    Some(bound) => self.at_launch(bound),
+                    None => Some(LaunchInteger::constant(UNBOUNDED)),
+                })
+                .collect::<Option<_>>()?,
+            strides: axes.iter().map(|axis| self.at_launch(&axis.stride)).collect::<Option<_>>()?,
+            copied: None,
+        };
+        Some((plan, axes.into_iter().map(|axis| axis.coordinate).collect()))
+    }
+
+    /// An index that wraps around, as a bound that holds of all that is needed.
+    fn wrap(&mut self, loaded: Value, wrap: &Wrap) -> Option<Bound> {
+        let axis = wrap.index.terms().find_map(|(product, _)| match product[..] {
+            [Atom::Axis(axis)] => Some(axis),
+            // tidy: wildcard because all other products are part of the rest
+            _ => None,
+        })?;
+        let (factor, rest) = wrap.index.factor_of(Atom::Axis(axis))?;
+        let rest = rest.minus(&wrap.bound)?;
+        let is_index = factor.as_constant() == Some(1) && !rest.any(|atom| matches!(atom, Atom::Axis(_)));
+        let is_bounded = is_index && is_needed_below_alone(&mut self.affine, &self.uses, loaded, axis, &rest);
+        is_bounded.then_some(Bound::Below(axis, rest))
+    }
+
+    /// An axis of the tile. What moves the box along it is taken out of the offset.
+    fn axis(&self, axis: usize, extent: u32, bounds: &[Bound], offset: &mut Polynomial) -> Option<Axis> {
+        let (stride, rest) = offset.factor_of(Atom::Axis(axis))?;
+        if stride.any(|atom| !self.is_known_at_launch(atom)) || extent > 1 && stride.terms().count() != 1 {
+            return None;
+        }
+        // The index along an axis of one element is 0.
+        let stride = if extent == 1 { Polynomial::default() } else { stride };
+        *offset = rest;
+        let (mut below, mut from): (Option<&Polynomial>, Option<&Polynomial>) = (None, None);
+        for bound in bounds {
+            let (found, rest) = match bound {
+                Bound::Below(other, rest) if *other == axis => (&mut below, rest),
+                Bound::From(other, rest) if *other == axis => (&mut from, rest),
+                Bound::Below(..) | Bound::From(..) => continue,
+            };
+            if found.is_some_and(|found| found != rest) {
+                return None;
+            }
+            *found = Some(rest);
+        }
+        let mut found = Axis {
+            stride,
+            extent,
+            bound: None,
+            coordinate: Polynomial::default(),
+            is_checked_below: from.is_some(),
+        };
+        if below.is_none() && from.is_none() {
+            return Some(found);
+        }
+        if extent == 1 {
+            // Along an axis of one element there is no stride to find the place by.
+            return None;
+        }
+        found.coordinate = match (from, below) {
+            (Some(from), _) => from.clone(),
+            (None, Some(below)) => {
+                let moving =
+                    below.split(|product| product.iter().any(|atom| !self.is_known_at_launch(atom))).0;
+                // A distance that is no multiple of the alignment cannot be part of the base.
+                let is_contiguous = found.stride.as_constant() == Some(1);
+                let fixed =
+                    if is_contiguous { offset.split(SmallVec::is_empty).0 } else { Polynomial::default() };
+                moving.plus(&fixed)?
+            }
+            (None, None) => Polynomial::default(),
+        };
+        if let Some(below) = below {
+            found.bound = Some(found.coordinate.minus(below)?);
+        }
+        *offset = offset.minus(&found.stride.times(&found.coordinate)?)?;
+        Some(found)
+    }
+
+    /// Shares what is left of the offset out among the axes, and axes of its own; gives what is known at launch of it.
+    fn place(
+        &self,
+        offset: &Polynomial,
+        axes: &mut Vec<Axis>,
+        contiguous: usize,
+        (bytes, is_wide): (u64, bool),
+    ) -> Option<Polynomial> {
+        let (moving, start) =
+            offset.split(|product| product.iter().any(|atom| !self.is_known_at_launch(atom)));
+        let rank = axes.len();
+        for (product, factor) in moving.terms() {
+            let (known, run_time): (SmallVec<[Atom; 3]>, SmallVec<[Atom; 3]>) =
+                product.iter().copied().partition(|atom| self.is_known_at_launch(atom));
+            let run_time = Polynomial::term(run_time, 1);
+            let step = |axis: &Axis| {
+                let (own, size) = axis.stride.terms().next()?;
+                let times =
+                    factor.checked_div(size).filter(|times| times * size == factor && *own == known)?;
+                Some(times)
+            };
+            let is_free = |place: usize| {
+                let along = &axes[place];
+                let times = step(along).filter(|_| along.bound.is_none() && !along.is_checked_below)?;
+                let fits = times == 1 || !is_wide && (place != contiguous || times <= LONGEST_STEP);
+                fits.then_some((times, place))
+            };
+            // The longest stride comes first.
+            if let Some((times, place)) = (0..axes.len()).filter_map(is_free).min() {
+                let more = run_time.times(&Polynomial::constant(times))?;
+                axes[place].coordinate = axes[place].coordinate.plus(&more)?;
+                continue;
+            }
+            let stride = Polynomial::term(known, factor);
+            let is_single = |axis: &Axis| axis.extent == 1 && axis.stride.is_zero();
+            if let Some(single) = axes.iter_mut().find(|axis| is_single(axis)) {
+                (single.stride, single.coordinate) = (stride, run_time);
+            } else {
+                axes.push(Axis {
+                    stride,
+                    extent: 1,
+                    bound: None,
+                    coordinate: run_time,
+                    is_checked_below: false,
+                });
+            }
+        }
+        // Axes of single elements come first.
+        axes.rotate_left(rank);
+        let fits = axes.len() <= MOST_AXES && self.is_aligned(&start, bytes);
+        fits.then_some(start)
+    }
+
+    fn is_legal(&self, axes: &[Axis], bytes: u64) -> bool {
+        axes.iter().all(|axis| {
+            let is_contiguous = axis.extent > 1 && axis.stride.as_constant() == Some(1);
+            let moved = if is_contiguous { &axis.coordinate } else { &axis.stride };
+            axis.extent <= LONGEST.max(if is_contiguous { u32::MAX } else { 0 })
+                && self.is_aligned(moved, bytes)
+                && (axis.is_checked_below || self.is_nonnegative(&axis.coordinate))
+                && axis.bound.as_ref().is_none_or(|bound| !bound.any(|atom| !self.is_known_at_launch(atom)))
+        })
+    }
+
+    fn is_aligned(&self, elements: &Polynomial, bytes: u64) -> bool {
+        elements.terms().all(|(product, factor)| {
+            let part = Polynomial::term(product.clone(), factor);
+            self.divisibility(&part).saturating_mul(bytes).is_multiple_of(ALIGNMENT)
+        })
+    }
+
+    /// A power of two that divides a number of one term.
+    fn divisibility(&self, term: &Polynomial) -> u64 {
+        let power = |number: i64| 1_u64 << number.trailing_zeros().min(32);
+        term.terms()
+            .map(|(product, factor)| {
+                product
+                    .iter()
+                    .fold(power(factor), |so_far, atom| match atom {
+                        Atom::Value(value) => {
+                            so_far.saturating_mul(self.infos[*value].divisibility_everywhere(1).min(1 << 32))
+                        }
+                        Atom::Axis(_) | Atom::Iteration(_) => so_far,
+                    })
+                    .min(1 << 32)
+            })
+            .min()
+            .unwrap_or(1 << 32)
+    }
+
+    fn is_nonnegative(&self, number: &Polynomial) -> bool {
+        number.terms().all(|(product, factor)| {
+            factor >= 0
+                && product.iter().all(|atom| match atom {
+                    Atom::Value(value) => self.is_tile_number(*value, MOST_STEPS),
+                    Atom::Axis(_) | Atom::Iteration(_) => true,
+                })
+        })
+    }
+
+    /// Whether a scalar is not negative, if what it is divided by is not.
+    fn is_tile_number(&self, value: Value, steps: u32) -> bool {
+        if self.infos[value].range.is_nonnegative() {
+            return true;
+        }
+        let function = self.affine.function;
+        let Some((inst, steps)) = function.defining_inst(value).zip(steps.checked_sub(1)) else {
+            return false;
+        };
+        let data = &function.insts[inst];
+        let is = |place: usize| self.is_tile_number(data.operands[place], steps);
+        match &data.op {
+            Op::Cast { .. } => function.ty(data.operands[0]).dtype().is_some_and(Dtype::is_int) && is(0),
+            Op::Hint { .. } => is(0),
+            Op::Elementwise { function } => match function {
+                ElementwiseFn::IntDiv | ElementwiseFn::IntRem => is(0),
+                ElementwiseFn::Add | ElementwiseFn::Mul | ElementwiseFn::Min => is(0) && is(1),
+                ElementwiseFn::Max => is(0) || is(1),
+                ElementwiseFn::Select => is(1) && is(2),
+                // tidy: wildcard because the sign of other functions is not followed
+                _ => false,
+            },
+            Op::If { .. } => function.carried_by(inst, value).is_some_and(|carried| {
+                carried.yielded.iter().all(|yielded| self.is_tile_number(*yielded, steps))
+            }),
+            // tidy: wildcard because the sign of what other ops make is not followed
+            _ => false,
+        }
+    }
+
+    fn is_known_at_launch(&self, atom: &Atom) -> bool {
+        match atom {
+            Atom::Value(value) => {
+                let dtype = self.affine.function.ty(*value).dtype();
+                is_kernel_parameter(&self.affine, *value) && matches!(dtype, Some(Dtype::I32 | Dtype::I64))
+            }
+            Atom::Axis(_) | Atom::Iteration(_) => false,
+        }
+    }
+
+    fn parameter(&self, value: Value) -> Option<u32> {
+        match self.affine.function.values[value].definition {
+            Definition::Parameter(_, number) => Some(number),
+            Definition::Result(..) => None,
+        }
+    }
+
+    fn at_launch(&self, number: &Polynomial) -> Option<LaunchInteger> {
+        let product = |(product, factor): (&polynomial::Product, i64)| {
+            let argument = |atom: &Atom| match atom {
+                Atom::Value(value) if self.is_known_at_launch(atom) => self.parameter(*value),
+                Atom::Value(_) | Atom::Axis(_) | Atom::Iteration(_) => None,
+            };
+            let arguments = product.iter().map(argument).collect::<Option<_>>()?;
+            Some(LaunchProduct { factor, arguments })
+        };
+        number.terms().map(product).collect::<Option<_>>().map(LaunchInteger)
+    }
+
+    /// Whether every element of a tile is 0.
+    fn is_zero(&self, tile: Value) -> bool {
+        let function = self.affine.function;
+        let Some(inst) = function.defining_inst(tile) else { return false };
+        let data = &function.insts[inst];
+        match &data.op {
+            Op::Splat { .. } | Op::Broadcast { .. } => self.is_zero(data.operands[0]),
+            Op::Constant { value } => value.bits == 0,
+            // tidy: wildcard because the optimizer leaves uniform tiles in no other form
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Loads that tensor copies may do: the tensor maps become parameters, and the pointers of a load say where its box begins.
+
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Dtype, ElementwiseFn, Inst, Literal, Rounding, Value};
+
+use super::Rewrite;
+use crate::assign::boxes::{Atom, Polynomial, TensorBox};
+use crate::language::{GpuOp, Op, Type};
+
+/// The alignment of a tensor map.
+const MAP_BYTES: u32 = 64;
+
+/// Declares a parameter for each tensor map, behind those of the kernel.
+pub(super) fn declare(rewrite: &mut Rewrite<'_, '_>) {
+    let maps = rewrite.decided.boxes.maps.clone();
+    let entry = rewrite.new.entry;
+    for number in 0..maps.len() {
+        let name = format!("tensor_map{number}");
+        let value = rewrite.new.add_parameter(
+            entry,
+            Type::scalar(ir::Type::pointer(Dtype::I8)),
+            Some(name.as_str().into()),
+        );
+        rewrite.new.parameters.push(ir::Parameter { name: name.as_str().into(), divisibility: MAP_BYTES });
+        rewrite.tensor_maps.push(value);
+    }
+    rewrite.header.tensor_maps = maps;
+}
+
+/// The pointers of a load, as the box that they are.
+pub(super) fn mark(
+    rewrite: &mut Rewrite<'_, '_>,
+    inst: Inst,
+    found: &TensorBox,
+    pointers: Value,
+    block: Block,
+) -> Value {
+    let mut writer = Writer { rewrite, inst, block };
+    let mut operands: SmallVec<[Value; 4]> = smallvec![pointers, writer.rewrite.tensor_maps[found.map]];
+    for coordinate in &found.coordinates {
+        let coordinate = writer.sum(coordinate);
+        operands.push(coordinate);
+    }
+    let ty = writer.rewrite.new.ty(pointers).clone();
+    writer.emit(GpuOp::TensorBox {}.into(), operands, ty)
+}
+
+struct Writer<'w, 'a, 'f> {
+    rewrite: &'w mut Rewrite<'a, 'f>,
+    inst: Inst,
+    block: Block,
+}
+
+impl Writer<'_, '_, '_> {
+    fn emit(&mut self, op: Op, operands: SmallVec<[Value; 4]>, ty: Type) -> Value {
+        let location = self.rewrite.decided.function.insts[self.inst].location;
+        let inst = self.rewrite.new.create_inst(op, operands, smallvec![], [ty], location);
+        self.rewrite.new.blocks[self.block].insts.push(inst);
+        self.rewrite.new.insts[inst].results[0]
+    }
+
+    fn constant(&mut self, number: i64) -> Value {
+        let value = Literal::int(Dtype::I32, number.into());
+        self.emit(ir::Op::Constant { value }.into(), smallvec![], int32())
+    }
+
+    fn binary(&mut self, function: ElementwiseFn, a: Value, b: Value) -> Value {
+        self.emit(GpuOp::Elementwise { function, equal_registers: 0 }.into(), smallvec![a, b], int32())
+    }
+
+    /// A coordinate, in 32 bits.
+    fn sum(&mut self, sum: &Polynomial) -> Value {
+        let mut so_far = None;
+        for (product, factor) in sum.terms() {
+            let mut term = None;
+            for atom in product {
+                let value = self.atom(*atom);
+                term = Some(term.map_or(value, |term| self.binary(ElementwiseFn::Mul, term, value)));
+            }
+            let term = match term {
+                None => self.constant(factor),
+                Some(term) if factor == 1 => term,
+                Some(term) => {
+                    let factor = self.constant(factor);
+                    self.binary(ElementwiseFn::Mul, term, factor)
+                }
+            };
+            so_far = Some(so_far.map_or(term, |so_far| self.binary(ElementwiseFn::Add, so_far, term)));
+        }
+        so_far.unwrap_or_else(|| self.constant(0))
+    }
+
+    fn atom(&mut self, atom: Atom) -> Value {
+        let function = self.rewrite.decided.function;
+        match atom {
+            Atom::Value(value) => self.scalar(value),
+            Atom::Axis(_) => unreachable!("where a box begins is one place for all of its elements"),
+            Atom::Iteration(inst) => {
+                let data = &function.insts[inst];
+                let counter = function.blocks[data.regions[0]].parameters[0];
+                let (lower, step) = (data.operands[0], data.operands[2]);
+                let mut count = self.scalar(counter);
+                if !is_constant(function, lower, 0) {
+                    let lower = self.scalar(lower);
+                    count = self.binary(ElementwiseFn::Sub, count, lower);
+                }
+                if !is_constant(function, step, 1) {
+                    let step = self.scalar(step);
+                    count = self.binary(ElementwiseFn::IntDiv, count, step);
+                }
+                count
+            }
+        }
+    }
+
+    /// A scalar of the kernel, in 32 bits.
+    fn scalar(&mut self, value: Value) -> Value {
+        let new = self.rewrite.get(value, None);
+        if *self.rewrite.new.ty(new) == int32() {
+            return new;
+        }
+        let op = ir::Op::Cast { element: ir::Element::Value(Dtype::I32), rounding: Rounding::default() };
+        self.emit(op.into(), smallvec![new], int32())
+    }
+}
+
+fn int32() -> Type {
+    Type::scalar(ir::Type::scalar(Dtype::I32))
+}
+
+fn is_constant(function: &ir::Function, value: Value, number: i128) -> bool {
+    matches!(function.defining_op(value), Some(ir::Op::Constant { value }) if value.as_int() == Some(number))
+}

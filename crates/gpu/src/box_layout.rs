@@ -1,0 +1,65 @@
+//! How a tile lies in shared memory that tensor copies write and read: PTX ISA, "Tensors: Swizzling Modes".
+
+use smallvec::SmallVec;
+use tilewright_layout::{Layout, SwizzleMode, swizzled};
+
+/// The most elements of a box along an axis.
+const LONGEST_BOX: u32 = 256;
+/// The alignment of a box that is not swizzled.
+const BOX_ALIGNMENT: u32 = 128;
+/// The fewest bytes of a row.
+const LEAST_ROW_BYTES: u32 = 16;
+
+/// How a slot is cut into boxes, each a copy of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BoxLayout {
+    /// The axes from the one that rows lie along on.
+    pub order: SmallVec<[usize; 5]>,
+    /// Elements of a row of a box.
+    pub row: u32,
+    /// How many boxes lie one behind the other, each further along the rows.
+    pub count: u32,
+    /// Bytes from one box to the next.
+    pub bytes: u32,
+    /// What the address of a slot is a multiple of.
+    pub alignment: u32,
+    /// How rows are swizzled.
+    pub swizzle: SwizzleMode,
+}
+
+impl BoxLayout {
+    /// The boxes of a tile with this layout in memory, if tensor copies can write it.
+    pub fn of(memory: &Layout, element_bits: u32) -> Option<Self> {
+        let rank = memory.output().rank();
+        (0..rank).rev().find_map(|axis| Self::along(memory, element_bits, axis))
+    }
+
+    /// With rows along an axis.
+    fn along(memory: &Layout, bits: u32, axis: usize) -> Option<Self> {
+        let shape = memory.output().shape();
+        let others = (0..shape.len()).rev().filter(|other| *other != axis);
+        let order: SmallVec<[usize; 5]> = [axis].into_iter().chain(others).collect();
+        let longest = shape[axis];
+        let modes = [SwizzleMode::None, SwizzleMode::Bytes128, SwizzleMode::Bytes64, SwizzleMode::Bytes32];
+        let (row, swizzle) = modes.into_iter().find_map(|mode| {
+            let row = mode.row_bytes().map_or(longest, |bytes| bytes * 8 / bits);
+            // Behind the second axis come the other boxes, and only then the other axes.
+            let is_one_tensor = row == longest || order.iter().skip(2).all(|other| shape[*other] == 1);
+            let fits = row <= longest && is_one_tensor && *memory == swizzled(&shape, &order, bits, mode);
+            fits.then_some((row, mode))
+        })?;
+        let lines: SmallVec<[u32; 5]> = order[1..].iter().map(|other| shape[*other]).collect();
+        let is_possible =
+            row * bits / 8 >= LEAST_ROW_BYTES && lines.iter().chain([&row]).all(|size| *size <= LONGEST_BOX);
+        let alignment = swizzle.row_bytes().map_or(BOX_ALIGNMENT, |bytes| 8 * bytes);
+        let bytes = lines.iter().product::<u32>() * row * bits / 8;
+        is_possible.then_some(Self { order, row, count: longest / row, bytes, alignment, swizzle })
+    }
+
+    /// The extents of a box along the axes of the tile.
+    pub fn extents(&self, shape: &[u32]) -> SmallVec<[u32; 5]> {
+        let mut extents = SmallVec::from_slice(shape);
+        extents[self.order[0]] = self.row;
+        extents
+    }
+}

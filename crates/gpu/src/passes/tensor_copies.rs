@@ -1,0 +1,469 @@
+//! Tiles that the tensor memory accelerator copies to shared memory, where the text says what box of a tensor they are
+//! (`tensor_box`) and they go to a buffer in a layout that it can write.
+//!
+//! ```text
+//! %p = tensor_box %q, %map, %i, %j                    %e = acquire %r
+//! %x = load %p, %mask                                 tensor_fill %e, %map, %i, %j
+//! …                                            ──>    publish %e
+//! %b = alloc ; local_store %b, %x                     %b = take %r
+//! … ; dealloc %b                                      … ; release %b
+//! ```
+//! A ring of one slot takes the place of the buffer. A slot that copies of threads fill is filled by a tensor copy as well:
+//!
+//! ```text
+//! copy_async %e, %p, %m and splat %c           ──>    tensor_fill %e, %map, %i if %c else -2^31, %j
+//! ```
+//! What is not to be copied, the condition being false, is a box outside of the tensor, which is zeros. The box and the swizzle of a tensor map are those of the buffers; what no
+//! copy needs is not passed to the kernel. Behind this pass there is no `tensor_box`.
+
+use cranelift_entity::SecondaryMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, OpFamily, Value};
+
+use crate::box_layout::BoxLayout;
+use crate::language::verify::slots::Names;
+use crate::language::{
+    Buffer, Deferred, Function, GpuOp, Header, LaunchInteger, Module, Op, TensorMapBox, Type,
+};
+use crate::layout_rules::element_bits;
+use crate::target::Feature;
+
+/// Lets tensor copies do what they can.
+pub fn use_tensor_copies(module: &mut Module) {
+    let Module { header, functions, entry, .. } = module;
+    let function = &mut functions[*entry];
+    if header.target.features.has(Feature::Tma) {
+        let mut pass = Pass { places: Places::new(function), header, function };
+        for store in pass.of_op(|op| matches!(op, GpuOp::LocalStore {})) {
+            pass.store(store);
+        }
+        pass.rings();
+        remove_needless_fences(function);
+    }
+    erase_marks(function);
+    remove_unused_maps(header, function);
+}
+
+/// Where instructions stand, and who uses values.
+struct Places {
+    blocks: SecondaryMap<Inst, Option<Block>>,
+    owners: SecondaryMap<Block, Option<Inst>>,
+    uses: SecondaryMap<Value, SmallVec<[Inst; 2]>>,
+}
+
+impl Places {
+    fn new(function: &Function) -> Self {
+        let mut places =
+            Self { blocks: SecondaryMap::new(), owners: SecondaryMap::new(), uses: SecondaryMap::new() };
+        places.block(function, function.entry);
+        places
+    }
+
+    fn block(&mut self, function: &Function, block: Block) {
+        for &inst in &function.blocks[block].insts {
+            self.blocks[inst] = Some(block);
+            for operand in &function.insts[inst].operands {
+                self.uses[*operand].push(inst);
+            }
+            for &region in &function.insts[inst].regions {
+                self.owners[region] = Some(inst);
+                self.block(function, region);
+            }
+        }
+    }
+}
+
+struct Pass<'m> {
+    header: &'m mut Header,
+    function: &'m mut Function,
+    places: Places,
+}
+
+/// A box of a tensor that goes to memory in boxes.
+struct Boxed {
+    mark: Inst,
+    /// The axis of the marked pointers that each axis of the memory is.
+    axes: SmallVec<[usize; 5]>,
+    shape: ir::Shape,
+    boxes: BoxLayout,
+}
+
+/// What was found: a load of a box that goes to a buffer.
+struct Found {
+    load: Inst,
+    boxed: Boxed,
+    alloc: Inst,
+    store: Inst,
+    dealloc: Inst,
+    buffer: Buffer,
+    block: Block,
+}
+
+impl Pass<'_> {
+    fn of_op(&self, is_it: fn(&GpuOp) -> bool) -> Vec<Inst> {
+        let mut found = Vec::new();
+        self.function.walk(self.function.entry, &mut |inst| {
+            if self.function.insts[inst].op.as_gpu().is_some_and(is_it) {
+                found.push(inst);
+            }
+        });
+        found
+    }
+
+    fn store(&mut self, store: Inst) {
+        if let Some(found) = self.find(store)
+            && let Some(map) = self.map(&found.boxed)
+        {
+            self.replace(&found, map);
+        }
+    }
+
+    /// The load of a box that is stored to a buffer, and to nothing else.
+    fn find(&self, store: Inst) -> Option<Found> {
+        let function = &*self.function;
+        let &[buffer, value] = &function.insts[store].operands[..] else { return None };
+        let (loaded, axes) = self.transposed(value, true)?;
+        let load = function.defining_inst(loaded)?;
+        let Op::Gpu(GpuOp::Load { volatile: false, .. }) = function.insts[load].op else { return None };
+        let mark = function.defining_inst(function.insts[load].operands[0])?;
+        let Op::Gpu(GpuOp::TensorBox {}) = function.insts[mark].op else { return None };
+        let alloc = function.defining_inst(buffer)?;
+        let Op::Gpu(GpuOp::Alloc { .. }) = function.insts[alloc].op else { return None };
+        let Type::Buffer(ty) = function.ty(buffer).clone() else { return None };
+        let mut dealloc = None;
+        for user in &self.places.uses[buffer] {
+            match function.insts[*user].op {
+                Op::Gpu(GpuOp::Dealloc {}) => dealloc = Some(*user),
+                Op::Gpu(
+                    GpuOp::LocalLoad { .. }
+                    | GpuOp::MmaSync { .. }
+                    | GpuOp::FmaDot { .. }
+                    | GpuOp::Wgmma { .. },
+                ) => {}
+                Op::Gpu(GpuOp::LocalStore {}) if *user == store => {}
+                // tidy: wildcard because anything else may write to the buffer, or hand it on
+                _ => return None,
+            }
+        }
+        let (dealloc, block) = (dealloc?, self.places.blocks[store]?);
+        let is_one_block = [load, alloc, dealloc].iter().all(|inst| self.places.blocks[*inst] == Some(block));
+        let is_only_use = self.places.uses[loaded].len() == 1 && ty.slots == 1 && !self.is_in_role(block);
+        let layout = BoxLayout::of(self.header.layouts.get(ty.layout), element_bits(&ty.tile()))?;
+        let boxed = Boxed { mark, axes, shape: ty.shape.clone(), boxes: layout };
+        let found = Found { load, boxed, alloc, store, dealloc, buffer: ty, block };
+        (is_one_block && is_only_use).then_some(found)
+    }
+
+    /// What a tile is the transpose of, and which of its axes each axis is; with `only_use`, if nothing else uses the tiles between.
+    fn transposed(&self, mut value: Value, only_use: bool) -> Option<(Value, SmallVec<[usize; 5]>)> {
+        let function = &*self.function;
+        let rank = function.ty(value).as_registers()?.rank();
+        let mut axes: SmallVec<[usize; 5]> = (0..rank).collect();
+        while let Some(inst) = function.defining_inst(value)
+            && let Op::Tile(ir::Op::Transpose { permutation }) = &function.insts[inst].op
+        {
+            if only_use && self.places.uses[value].len() != 1 {
+                return None;
+            }
+            axes = axes.iter().map(|axis| permutation[*axis] as usize).collect();
+            value = function.insts[inst].operands[0];
+        }
+        Some((value, axes))
+    }
+
+    /// Where a box begins, in the order of the axes of the memory.
+    fn coordinates(&self, boxed: &Boxed) -> SmallVec<[Value; 5]> {
+        let coordinates = &self.function.insts[boxed.mark].operands[2..];
+        let (own, of_tile) = coordinates.split_at(coordinates.len() - boxed.axes.len());
+        own.iter().copied().chain(boxed.axes.iter().map(|axis| of_tile[*axis])).collect()
+    }
+
+    /// Fills slots of rings by tensor copies, of a ring all or none.
+    fn rings(&mut self) {
+        let mut rings: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
+        for copy in self.of_op(|op| matches!(op, GpuOp::CopyAsync { .. })) {
+            let slot = self.function.insts[copy].operands[0];
+            if let Some(acquire) = self.function.defining_inst(slot)
+                && let Op::Gpu(GpuOp::Acquire {}) = self.function.insts[acquire].op
+            {
+                rings.entry(self.function.insts[acquire].operands[0]).or_default().push(copy);
+            }
+        }
+        for copies in rings.into_values() {
+            let Some(found) = copies.iter().map(|copy| self.fill(*copy)).collect::<Option<Vec<_>>>() else {
+                continue;
+            };
+            let Some(maps) = found.iter().map(|(boxed, _)| self.map(boxed)).collect::<Option<Vec<_>>>()
+            else {
+                continue;
+            };
+            for ((copy, (boxed, condition)), map) in copies.into_iter().zip(found).zip(maps) {
+                self.replace_copy(copy, &boxed, condition, map);
+            }
+        }
+    }
+
+    /// What box an asynchronous copy is of, and on what condition it is made.
+    fn fill(&self, copy: Inst) -> Option<(Boxed, Option<Value>)> {
+        let function = &*self.function;
+        let operands = &function.insts[copy].operands;
+        let slot = function.ty(operands[0]).as_memory()?;
+        let boxes = BoxLayout::of(self.header.layouts.get(slot.layout), element_bits(&slot.tile()))?;
+        let (pointer, axes) = self.transposed(operands[1], false)?;
+        let mark = function.defining_inst(pointer)?;
+        let Op::Gpu(GpuOp::TensorBox {}) = function.insts[mark].op else { return None };
+        let condition = operands.get(2).and_then(|mask| self.condition(*mask));
+        let fits =
+            slot.slot_bytes().is_multiple_of(boxes.alignment) && !self.is_in_role(self.places.blocks[copy]?);
+        fits.then(|| (Boxed { mark, axes, shape: slot.shape.clone(), boxes }, condition))
+    }
+
+    /// The scalar that a mask has besides that of the load.
+    fn condition(&self, mask: Value) -> Option<Value> {
+        let function = &*self.function;
+        let data = &function.insts[function.defining_inst(mask)?];
+        match &data.op {
+            Op::Tile(ir::Op::Splat { .. }) => Some(data.operands[0]),
+            Op::Tile(op) if op.family() == OpFamily::Shape => self.condition(data.operands[0]),
+            Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::And, .. }) => {
+                data.operands.iter().find_map(|operand| self.condition(*operand))
+            }
+            // tidy: wildcard because the rest is the mask of the load, which the box has
+            _ => None,
+        }
+    }
+
+    fn replace_copy(&mut self, copy: Inst, boxed: &Boxed, condition: Option<Value>, map: Value) {
+        let slot = self.function.insts[copy].operands[0];
+        let mut coordinates = self.coordinates(boxed);
+        let mut new: SmallVec<[Inst; 3]> = smallvec![];
+        if let Some(condition) = condition {
+            let int = self.function.ty(coordinates[0]).clone();
+            let value = ir::Literal::int(ir::Dtype::I32, i32::MIN.into());
+            let location = self.function.insts[copy].location;
+            let constant = ir::Op::Constant { value }.into();
+            let outside =
+                self.function.create_inst(constant, smallvec![], smallvec![], [int.clone()], location);
+            let place = self.function.insts[outside].results[0];
+            let op = GpuOp::Elementwise { function: ElementwiseFn::Select, equal_registers: 0 };
+            let chosen = self.create(op, smallvec![condition, coordinates[0], place], Some(int), copy);
+            coordinates[0] = self.function.insts[chosen].results[0];
+            new.extend([outside, chosen]);
+        }
+        let operands = [slot, map].into_iter().chain(coordinates).collect();
+        new.push(self.create(GpuOp::TensorFill {}, operands, None, copy));
+        let block = self.places.blocks[copy].expect("it is in a block");
+        self.exchange(block, copy, &new);
+    }
+
+    /// Whether a block is run by some warps alone, or decides whether a loop goes on.
+    fn is_in_role(&self, mut block: Block) -> bool {
+        while let Some(owner) = self.places.owners[block] {
+            let data = &self.function.insts[owner];
+            let is_condition = matches!(data.op, Op::Tile(ir::Op::While {})) && data.regions[0] == block;
+            if is_condition || matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. })) {
+                return true;
+            }
+            block = self.places.blocks[owner].expect("what has a region is in a block");
+        }
+        false
+    }
+
+    /// The parameter that is the tensor map for these boxes. The map has an axis for each of the tile, behind those of its own.
+    fn map(&mut self, found: &Boxed) -> Option<Value> {
+        let map = self.function.insts[found.mark].operands[1];
+        let number = map_number(self.header, self.function, map)?;
+        let plan = &self.header.tensor_maps[number];
+        let own = plan.strides.len().checked_sub(found.shape.len())?;
+        let plan = plan.transposed(&found.axes);
+        if plan.strides[own + found.boxes.order[0]] != LaunchInteger::constant(1) {
+            return None;
+        }
+        let extents = std::iter::repeat_n(1, own).chain(found.boxes.extents(&found.shape)).collect();
+        let copied = Some(TensorMapBox { extents, swizzle: found.boxes.swizzle });
+        let entry = self.function.blocks[self.function.entry].parameters.clone();
+        let first = entry.len() - self.header.tensor_maps.len();
+        let wanted = crate::language::TensorMapPlan { copied, ..plan };
+        if let Some(same) = self.header.tensor_maps.iter().position(|other| *other == wanted) {
+            return Some(entry[first + same]);
+        }
+        if self.header.tensor_maps[number].copied.is_none() {
+            self.header.tensor_maps[number] = wanted;
+            return Some(map);
+        }
+        // The same tensor in other boxes.
+        let name = format!("tensor_map{}", self.header.tensor_maps.len());
+        let ty = self.function.ty(map).clone();
+        let value = self.function.add_parameter(self.function.entry, ty, Some(name.as_str().into()));
+        let known = self.function.parameters.last()?.divisibility;
+        self.function.parameters.push(ir::Parameter { name: name.as_str().into(), divisibility: known });
+        self.header.tensor_maps.push(wanted);
+        Some(value)
+    }
+
+    fn create(
+        &mut self,
+        op: GpuOp,
+        operands: SmallVec<[Value; 4]>,
+        result: Option<Type>,
+        like: Inst,
+    ) -> Inst {
+        let location = self.function.insts[like].location;
+        self.function.create_inst(op.into(), operands, smallvec![], result, location)
+    }
+
+    fn replace(&mut self, found: &Found, map: Value) {
+        let slot = Buffer { slots: 1, ..found.buffer.clone() };
+        let alloc = self.create(
+            GpuOp::Alloc { offset: Deferred(None) },
+            smallvec![],
+            Some(Type::Ring(slot.clone())),
+            found.alloc,
+        );
+        let ring = self.function.insts[alloc].results[0];
+        let acquire =
+            self.create(GpuOp::Acquire {}, smallvec![ring], Some(Type::Empty(slot.clone())), found.load);
+        let empty = self.function.insts[acquire].results[0];
+        let mut operands: SmallVec<[Value; 4]> = smallvec![empty, map];
+        operands.extend(self.coordinates(&found.boxed));
+        let fill = self.create(GpuOp::TensorFill {}, operands, None, found.load);
+        let publish = self.create(GpuOp::Publish {}, smallvec![empty], None, found.load);
+        let take = self.create(GpuOp::Take {}, smallvec![ring], Some(Type::Full(slot)), found.store);
+        let taken = self.function.insts[take].results[0];
+        let release = self.create(GpuOp::Release {}, smallvec![taken], None, found.dealloc);
+        let end = self.create(GpuOp::Dealloc {}, smallvec![ring], None, found.dealloc);
+        let old = self.function.insts[found.store].operands[0];
+        for user in self.places.uses[old].clone() {
+            for operand in &mut self.function.insts[user].operands {
+                if *operand == old {
+                    *operand = taken;
+                }
+            }
+        }
+        let mut value = self.function.insts[found.store].operands[1];
+        while let Some(inst) = self.function.defining_inst(value).filter(|inst| *inst != found.load) {
+            value = self.function.insts[inst].operands[0];
+            let block = self.places.blocks[inst].expect("it is in a block");
+            self.exchange(block, inst, &[]);
+        }
+        self.exchange(found.block, found.load, &[acquire, fill, publish]);
+        self.exchange(found.block, found.alloc, &[]);
+        self.exchange(found.block, found.store, &[take]);
+        self.exchange(found.block, found.dealloc, &[release]);
+        // The ring lives around the outermost instruction that it is used in: its barrier is made once.
+        let (mut first, mut last) = (acquire, release);
+        self.places.blocks[acquire] = Some(found.block);
+        self.places.blocks[release] = Some(found.block);
+        while let Some(owner) = self.places.owners[self.places.blocks[first].expect("it is in a block")] {
+            (first, last) = (owner, owner);
+        }
+        let entry = self.function.entry;
+        self.exchange(entry, first, &[alloc, first]);
+        self.exchange(entry, last, &[last, end]);
+        self.places.blocks[alloc] = Some(entry);
+    }
+
+    /// Puts instructions in the place of one.
+    fn exchange(&mut self, block: Block, old: Inst, new: &[Inst]) {
+        let insts = &mut self.function.blocks[block].insts;
+        let place = insts.iter().position(|inst| *inst == old).expect("it stands in this block");
+        insts.splice(place..=place, new.iter().copied());
+        for inst in new {
+            self.places.blocks[*inst] = Some(block);
+        }
+    }
+}
+
+/// Removes the fences for operands of asynchronous products, if no thread writes such an operand any more.
+fn remove_needless_fences(function: &mut Function) {
+    let names = Names::new(function, false);
+    let (mut written, mut read) = (BTreeSet::new(), BTreeSet::new());
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        let roots = data.operands.iter().filter_map(|value| names.root(*value));
+        match &data.op {
+            Op::Gpu(GpuOp::LocalStore {} | GpuOp::LocalCount {} | GpuOp::CopyAsync { .. }) => {
+                written.extend(roots)
+            }
+            Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {}) => read.extend(roots),
+            // tidy: wildcard because others do not write what the asynchronous proxy reads
+            _ => {}
+        }
+    });
+    if read.is_empty() || written.intersection(&read).next().is_some() {
+        return;
+    }
+    let is_there = |op: &Op| matches!(op, Op::Gpu(GpuOp::MbarrierInit { .. } | GpuOp::TensorLoad {}));
+    if function.insts.values().any(|data| is_there(&data.op)) {
+        // They may be for barriers.
+        return;
+    }
+    let Function { blocks, insts, .. } = function;
+    for block in blocks.values_mut() {
+        block.insts.retain(|inst| !matches!(insts[*inst].op, Op::Gpu(GpuOp::FenceProxy {})));
+    }
+}
+
+/// The number of the tensor map that a parameter of the kernel is.
+fn map_number(header: &Header, function: &Function, map: Value) -> Option<usize> {
+    let parameters = &function.blocks[function.entry].parameters;
+    let first = parameters.len().checked_sub(header.tensor_maps.len())?;
+    parameters[first..].iter().position(|parameter| *parameter == map)
+}
+
+/// Pointers are what they were before somebody said which box they are.
+fn erase_marks(function: &mut Function) {
+    let mut marks = SecondaryMap::new();
+    let mut any = false;
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        if let Op::Gpu(GpuOp::TensorBox {}) = data.op {
+            marks[data.results[0]] = Some(data.operands[0]);
+            any = true;
+        }
+    });
+    if !any {
+        return;
+    }
+    for data in function.insts.values_mut() {
+        for operand in &mut data.operands {
+            while let Some(pointers) = marks[*operand] {
+                *operand = pointers;
+            }
+        }
+    }
+    let Function { blocks, insts, .. } = function;
+    for block in blocks.values_mut() {
+        block.insts.retain(|inst| !matches!(insts[*inst].op, Op::Gpu(GpuOp::TensorBox {})));
+    }
+}
+
+/// Removes the parameters that are tensor maps of no copy.
+fn remove_unused_maps(header: &mut Header, function: &mut Function) {
+    let parameters = function.blocks[function.entry].parameters.clone();
+    let Some(first) = parameters.len().checked_sub(header.tensor_maps.len()) else { return };
+    let mut is_used = vec![false; header.tensor_maps.len()];
+    function.walk(function.entry, &mut |inst| {
+        for operand in &function.insts[inst].operands {
+            if let Some(number) = parameters[first..].iter().position(|parameter| parameter == operand) {
+                is_used[number] = true;
+            }
+        }
+    });
+    if is_used.iter().all(|used| *used) {
+        return;
+    }
+    let mut keep = std::iter::repeat_n(true, first).chain(is_used.iter().copied());
+    function.blocks[function.entry].parameters.retain(|_| keep.next().unwrap_or(true));
+    let mut keep = std::iter::repeat_n(true, first).chain(is_used.iter().copied());
+    function.parameters.retain(|_| keep.next().unwrap_or(true));
+    let mut keep = is_used.iter().copied();
+    header.tensor_maps.retain(|_| keep.next().unwrap_or(true));
+    let entry = function.entry;
+    for (number, parameter) in function.blocks[entry].parameters.clone().into_iter().enumerate() {
+        function.values[parameter].definition = Definition::Parameter(entry, number as u32);
+    }
+}

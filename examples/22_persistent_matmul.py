@@ -1,0 +1,80 @@
+"""A product of matrices by as many programs as run at once, each of which computes many tiles: C = relu(A @ B + bias).
+
+```text
+  one program a tile                          persistent: a program a multiprocessor, which takes every P-th tile
+
+  SM 0  [start|tile 0|store][start|tile 4|…   SM 0  [start|tile 0|store|tile 4|store|…
+  SM 1  [start|tile 1|store][start|tile 5|…   SM 1  [start|tile 1|store|tile 5|store|…
+```
+
+What is done once a program is done P times and not once a tile; and the loads of the next tile need not wait for the
+store of the last. The loop over tiles says so: `flatten=True` asks for one loop of it and the loop along K.
+
+The operands are tensor descriptors, made by the host: base, sizes and strides in one, so that a load says where in
+the matrix its block begins, and no more. What is outside of the matrix is 0, and is not stored. Such a matrix begins
+at a multiple of 16 bytes, as each of its rows does.
+
+Run it with `python examples/22_persistent_matmul.py`; it checks itself against torch. Shapes: [M, K] @ [K, N] + [N].
+"""
+
+import torch
+
+import tilewright as triton
+import tilewright.language as tl
+from tilewright.tools.tensor_descriptor import TensorDescriptor
+
+
+@triton.jit
+def persistent_kernel(
+    a_desc, b_desc, c_desc, bias_ptr, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Each program computes every so-many-th tile of C."""
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    tiles = tl.cdiv(M, BLOCK_M) * tiles_n
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
+        row = tile // tiles_n * BLOCK_M
+        column = tile % tiles_n * BLOCK_N
+        sums = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for k in range(0, K, BLOCK_K):
+            a = a_desc.load([row, k])
+            b = b_desc.load([k, column])
+            sums = tl.dot(a, b, sums, input_precision="ieee")
+        columns = column + tl.arange(0, BLOCK_N)
+        sums += tl.load(bias_ptr + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]
+        c_desc.store([row, column], tl.maximum(sums, 0.0).to(c_desc.dtype))
+
+
+def linear_relu(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """relu(a @ b + bias)."""
+    (m, k), n = a.shape, b.shape[1]
+    c = torch.empty(m, n, dtype=a.dtype, device=a.device)
+    block_m, block_n, block_k = 32, 32, 32
+    # Few on the CPU, so that each has several tiles and the loop is worth its name.
+    at_once = torch.cuda.get_device_properties(a.device).multi_processor_count if a.is_cuda else 3
+    tiles = triton.cdiv(m, block_m) * triton.cdiv(n, block_n)
+    persistent_kernel[(min(at_once, tiles),)](
+        TensorDescriptor.from_tensor(a, [block_m, block_k]),
+        TensorDescriptor.from_tensor(b, [block_k, block_n]),
+        TensorDescriptor.from_tensor(c, [block_m, block_n]),
+        bias, m, n, k, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
+    )  # fmt: skip
+    return c
+
+
+def main() -> None:
+    """Compare with torch, at sizes that are no multiples of the blocks."""
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    for dtype, tolerance in ((torch.float32, 1e-4), (torch.float16, 1e-2), (torch.bfloat16, 1e-1)):
+        for m, n, k in ((77, 104, 72), (5, 200, 136)):
+            a, b, bias = (torch.randn(shape, device=device).to(dtype) for shape in ((m, k), (k, n), (n,)))
+            found = linear_relu(a, b, bias)
+            expected = torch.relu(a.double() @ b.double() + bias.double())
+            torch.testing.assert_close(found.double(), expected, atol=tolerance, rtol=tolerance)
+            difference = (found - expected).abs().max().item()
+            print(f"{dtype} [{m}, {k}] @ [{k}, {n}]: largest difference {difference:.1e}")
+
+
+if __name__ == "__main__":
+    main()

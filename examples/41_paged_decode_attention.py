@@ -1,0 +1,156 @@
+"""Attention of one new token to keys and values in pages, as PagedAttention (arXiv 2309.06180) keeps them.
+
+```text
+  sequence   its pages (block table)          memory of all sequences: pages of PAGE steps, in any order
+
+  0          [ 4 │ 1 │ 5 ] 37 steps            page  0    1    2    3    4    5    6
+  1          [ 2 ]          9 steps                 free  0.1  1.0 free  0.0  0.2  free
+
+  a sequence in SPLITS parts, a program each                     another kernel combines the parts
+  part 0: pages 0, 1  ─>  m0, l0, o0 ─┐
+  part 1: page  2     ─>  m1, l1, o1 ─┴─>  weights e^(lse - max)  ─>  o = sum(weight * part) / sum(weight)
+```
+
+One new token gives each head a single row of queries: too little work for a GPU, if each sequence were one program.
+So the steps are split (as in "Flash-Decoding"), and the heads of queries that share a head of keys are the rows of
+one tile, so that keys are read once for all of them.
+
+Run it with `python examples/41_paged_decode_attention.py`; it checks itself against torch. Shapes: queries are
+[sequences, heads, width], the caches are [pages, PAGE, key heads, width], the table is [sequences, most pages],
+lengths are [sequences].
+"""
+
+import math
+
+import torch
+
+import tilewright as triton
+import tilewright.language as tl
+
+LOG2_E = tl.constexpr(1 / math.log(2))
+
+
+@triton.jit
+def part_kernel(
+    q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, parts_ptr, lse_ptr, most_pages, heads, scale,
+    GROUP: tl.constexpr, ROWS: tl.constexpr, PAGE: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Each program: one part of one sequence, one head of keys, and the GROUP heads of queries that share it."""
+    part, key_head, sequence = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    splits, key_heads = tl.num_programs(0), tl.num_programs(1)
+    # A product wants 16 rows: those past the group are empty.
+    row = tl.arange(0, ROWS)
+    head = sequence * heads + key_head * GROUP + row
+    columns = tl.arange(0, WIDTH)[None, :]
+    q = tl.load(q_ptr + head[:, None] * WIDTH + columns, mask=row[:, None] < GROUP, other=0.0)
+
+    length = tl.load(lengths_ptr + sequence)
+    pages_of_part = tl.cdiv(tl.cdiv(length, PAGE), splits)
+    start = part * pages_of_part
+    end = tl.minimum(start + pages_of_part, tl.cdiv(length, PAGE))
+    o = tl.zeros([ROWS, WIDTH], tl.float32)
+    l = tl.zeros([ROWS], tl.float32)
+    m = tl.full([ROWS], float("-inf"), tl.float32)
+    for number in range(start, end):
+        page = tl.load(table_ptr + sequence * most_pages + number).to(tl.int64)
+        step = tl.arange(0, PAGE)
+        place = ((page * PAGE + step[:, None]) * key_heads + key_head) * WIDTH + columns
+        # The last page is not full; what it holds besides may be anything, NaN too.
+        is_there = number * PAGE + step < length
+        k = tl.load(k_ptr + place, mask=is_there[:, None], other=0.0)
+        v = tl.load(v_ptr + place, mask=is_there[:, None], other=0.0)
+        s = tl.dot(q, tl.trans(k), input_precision="ieee") * (scale * LOG2_E)
+        s = tl.where(is_there[None, :], s, float("-inf"))
+        larger = tl.maximum(m, tl.max(s, 1))
+        p = tl.exp2(s - larger[:, None])
+        shrink = tl.exp2(m - larger)
+        l = l * shrink + tl.sum(p, 1)
+        o = tl.dot(p.to(v.dtype), v, o * shrink[:, None], input_precision="ieee")
+        m = larger
+    # A part without a page has l = 0 and m = -inf: its weight will be 0.
+    o = o / tl.where(l > 0, l, 1.0)[:, None]
+    out = head * splits + part
+    tl.store(parts_ptr + out[:, None] * WIDTH + columns, o, mask=row[:, None] < GROUP)
+    tl.store(lse_ptr + out, m + tl.log2(l), mask=row < GROUP)
+
+
+@triton.jit
+def combine_kernel(parts_ptr, lse_ptr, o_ptr, splits, SPLITS: tl.constexpr, WIDTH: tl.constexpr):
+    """Each program: the parts of one head of one sequence."""
+    head = tl.program_id(0)
+    part = tl.arange(0, SPLITS)
+    columns = tl.arange(0, WIDTH)
+    lse = tl.load(lse_ptr + head * splits + part, mask=part < splits, other=float("-inf"))
+    weight = tl.exp2(lse - tl.max(lse, 0))
+    places = (head * splits + part[:, None]) * WIDTH + columns[None, :]
+    parts = tl.load(parts_ptr + places, mask=part[:, None] < splits, other=0.0)
+    o = tl.sum(parts * weight[:, None], 0) / tl.sum(weight, 0)
+    tl.store(o_ptr + head * WIDTH + columns, o)
+
+
+def decode(q, k_cache, v_cache, table, lengths, splits):
+    """The outputs, as q."""
+    sequences, heads, width = q.shape
+    _, page, key_heads, _ = k_cache.shape
+    parts = torch.empty(sequences, heads, splits, width, device=q.device)
+    lse = torch.empty(sequences, heads, splits, device=q.device)
+    o = torch.empty_like(q)
+    group = heads // key_heads
+    part_kernel[(splits, key_heads, sequences)](
+        q, k_cache, v_cache, table, lengths, parts, lse, table.shape[1], heads, width**-0.5,
+        GROUP=group, ROWS=max(16, triton.next_power_of_2(group)), PAGE=page, WIDTH=width,
+    )  # fmt: skip
+    combine_kernel[(sequences * heads,)](
+        parts, lse, o, splits, SPLITS=triton.next_power_of_2(splits), WIDTH=width
+    )
+    return o
+
+
+def fill_pages(dense, lengths, page):
+    """Caches of keys and values with the steps of all sequences in random pages, and the table that says which."""
+    counts = [triton.cdiv(length, page) for length in lengths]
+    free = torch.randperm(sum(counts) + 3).tolist()
+    caches = [
+        torch.full((len(free), page, *x.shape[2:]), float("nan"), dtype=x.dtype, device=x.device)
+        for x in dense
+    ]
+    table = torch.full((len(lengths), max(counts)), -1, dtype=torch.int32)
+    for sequence, (length, count) in enumerate(zip(lengths, counts, strict=True)):
+        for number in range(count):
+            table[sequence, number] = where = free.pop()
+            steps = slice(number * page, min(length, (number + 1) * page))
+            for cache, x in zip(caches, dense, strict=True):
+                cache[where, : steps.stop - steps.start] = x[sequence, steps]
+    return *caches, table.to(dense[0].device)
+
+
+def main() -> None:
+    """Compare sequences of four lengths with torch, for 8 heads of queries and 2 of keys."""
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    lengths, heads, key_heads, width = [37, 1, 100, 16], 8, 2, 32
+    for dtype, tolerance in ((torch.float32, 1e-4), (torch.float16, 2e-3), (torch.bfloat16, 2e-2)):
+        q = torch.randn(len(lengths), heads, width, device=device).to(dtype)
+        k, v = (
+            torch.randn(len(lengths), max(lengths), key_heads, width, device=device).to(dtype)
+            for _ in range(2)
+        )
+        k_cache, v_cache, table = fill_pages((k, v), lengths, page=16)
+        on_device = torch.tensor(lengths, dtype=torch.int32, device=device)
+        expected = [
+            torch.nn.functional.scaled_dot_product_attention(
+                q[i, :, None].double(),
+                k[i, :length].transpose(0, 1).repeat_interleave(heads // key_heads, 0).double(),
+                v[i, :length].transpose(0, 1).repeat_interleave(heads // key_heads, 0).double(),
+            )[:, 0]
+            for i, length in enumerate(lengths)
+        ]
+        for splits in (1, 3, 8):
+            found = decode(q, k_cache, v_cache, table, on_device, splits)
+            torch.testing.assert_close(found.double(), torch.stack(expected), atol=tolerance, rtol=tolerance)
+            difference = (found - torch.stack(expected)).abs().max().item()
+            print(f"{dtype} in {splits} parts: largest difference {difference:.1e}")
+
+
+if __name__ == "__main__":
+    main()

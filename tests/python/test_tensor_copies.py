@@ -1,0 +1,215 @@
+"""Loads that the tensor memory accelerator does, on a simulated sm_90: results against numpy."""
+
+from __future__ import annotations
+
+import pytest
+
+PROGRAM = """
+import numpy as np
+import tilewright as triton
+import tilewright.language as tl
+from tilewright.tools.tensor_descriptor import TensorDescriptor
+
+def copies(handle):
+    return handle.asm["gpu"].count("tensor_load") if "gpu" in handle.asm else None
+
+def check(found, a, b):
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(found, expected, rtol=2e-2, atol=2e-2 * abs(expected).max())
+
+@triton.jit
+def pointers(a_ptr, b_ptr, c_ptr, M, N, K, sam, sak, sbk, sbn, scm, scn,
+             BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, WRAP: tl.constexpr):
+    offs_m = tl.program_id(0) * BM + tl.arange(0, BM)
+    offs_n = tl.program_id(1) * BN + tl.arange(0, BN)
+    offs_am, offs_bn = offs_m, offs_n
+    if WRAP:
+        offs_am, offs_bn = offs_m % M, offs_n % N
+    offs_k = tl.arange(0, BK)
+    a_ptrs = a_ptr + offs_am[:, None] * sam + offs_k[None, :] * sak
+    b_ptrs = b_ptr + offs_k[:, None] * sbk + offs_bn[None, :] * sbn
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, tl.cdiv(K, BK)):
+        inside = offs_k < K - k * BK
+        if WRAP:
+            a = tl.load(a_ptrs, mask=inside[None, :], other=0.0)
+            b = tl.load(b_ptrs, mask=inside[:, None], other=0.0)
+        else:
+            a = tl.load(a_ptrs, mask=(offs_m < M)[:, None] & inside[None, :], other=0.0)
+            b = tl.load(b_ptrs, mask=(offs_n < N)[None, :] & inside[:, None], other=0.0)
+        acc = tl.dot(a, b, acc)
+        a_ptrs += BK * sak
+        b_ptrs += BK * sbk
+    c_ptrs = c_ptr + offs_m[:, None] * scm + offs_n[None, :] * scn
+    tl.store(c_ptrs, acc, mask=(offs_m < M)[:, None] & (offs_n < N)[None, :])
+
+@triton.jit
+def descriptors(a, b, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, OFFSET: tl.constexpr):
+    om, on = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(OFFSET, K, BK):
+        acc = tl.dot(a.load([om, k]), b.load([k, on]), acc)
+    offs_m, offs_n = om + tl.arange(0, BM), on + tl.arange(0, BN)
+    c_ptrs = c_ptr + offs_m[:, None] * N + offs_n[None, :]
+    tl.store(c_ptrs, acc, mask=(offs_m < M)[:, None] & (offs_n < N)[None, :])
+
+@triton.jit
+def device_descriptors(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BN, BK])
+    om, on = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        acc = tl.dot(a.load([om, k]), b.load([on, k]).T, acc)
+    offs_m, offs_n = om + tl.arange(0, BM), on + tl.arange(0, BN)
+    tl.store(c_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=(offs_m < M)[:, None] & (offs_n < N)[None, :])
+
+@triton.jit
+def batched(a_ptr, b_ptr, c_ptr, M, N, K, sab, sam, sbb, sbk, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    batch = tl.program_id(2).to(tl.int64)
+    offs_m = tl.program_id(0) * BM + tl.arange(0, BM)
+    offs_n = tl.program_id(1) * BN + tl.arange(0, BN)
+    offs_k = tl.arange(0, BK)
+    a_ptr += batch * sab
+    b_ptr += batch * sbb
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        places = k + offs_k
+        a_mask = (offs_m < M)[:, None] & (places < K)[None, :]
+        b_mask = (places < K)[:, None] & (offs_n < N)[None, :]
+        a = tl.load(a_ptr + offs_m[:, None] * sam + places[None, :], mask=a_mask)
+        b = tl.load(b_ptr + places[:, None] * sbk + offs_n[None, :], mask=b_mask)
+        acc = tl.dot(a, b, acc)
+    c_ptrs = c_ptr + batch * M * N + offs_m[:, None] * N + offs_n[None, :]
+    tl.store(c_ptrs, acc, mask=(offs_m < M)[:, None] & (offs_n < N)[None, :])
+
+rng = np.random.default_rng(11)
+
+def tensor(*shape, dtype=np.float16):
+    return rng.standard_normal(shape).astype(dtype)
+
+def strides(x):
+    return [stride // x.itemsize for stride in x.strides]
+
+BLOCKS = dict(BM=32, BN=32, BK=32)
+
+def multiply(a, b, wrap, **blocks):
+    blocks = BLOCKS | blocks
+    (M, K), N = a.shape, b.shape[1]
+    c = np.full((M, N), 7, np.float32)
+    grid = (triton.cdiv(M, blocks["BM"]), triton.cdiv(N, blocks["BN"]))
+    numbers = (M, N, K, *strides(a), *strides(b), *strides(c))
+    handle = pointers[grid](a, b, c, *numbers, WRAP=wrap, **blocks)
+    check(c, a, b)
+    return copies(handle)
+"""
+
+CASES = {
+    "pointers": """
+for wrap in (False, True):
+    for M, N, K in ((32, 32, 32), (48, 80, 112), (64, 16, 16), (33, 48, 96)):
+        found = multiply(tensor(M, K), tensor(K, N), wrap)
+        assert found in (None, 2), (wrap, found)
+        # Columns are contiguous.
+        found = multiply(tensor(K, M).T, tensor(N, K).T, wrap) if M % 16 == 0 else None
+        assert found in (None, 2), (wrap, found)
+""",
+    "element types": """
+for dtype in (np.float32, np.float16):
+    for wide in (dict(), dict(BK=64, BN=64)):
+        found = multiply(tensor(40, 96, dtype=dtype), tensor(96, 64, dtype=dtype), True, **wide)
+        assert found is None or found > 0, (dtype, wide, found)
+""",
+    "no tensor map": """
+# The rows of a matrix are no multiple of 16 bytes: known when the kernel is specialized.
+assert multiply(tensor(40, 33), tensor(33, 31), True) in (None, 0)
+# It begins in the middle of 16 bytes.
+assert multiply(tensor(41 * 48)[1:1 + 40 * 48].reshape(40, 48), tensor(48, 32), True) in (None, 1)
+# The rows go backwards, which no tensor map says: known at the launch alone, after one that had maps.
+assert multiply(tensor(64, 48), tensor(48, 32), True) in (None, 2)
+assert multiply(tensor(64, 48)[::-1], tensor(48, 32), True) in (None, 2)
+assert multiply(tensor(64, 48), tensor(48, 32), True) in (None, 2)
+# Nothing to add up.
+assert multiply(tensor(64, 0), tensor(0, 32), False) in (None, 0, 2)
+""",
+    "views": """
+base = tensor(200, 160)
+for view in (base[8:72, 16:112], base[::2][:64, :96], base[3:60, 64:]):
+    assert multiply(view, tensor(view.shape[1], 48), True) in (None, 2)
+""",
+    "descriptors": """
+for M, N, K in ((32, 32, 32), (40, 56, 72), (33, 24, 104)):
+    a, b = tensor(M, K), tensor(K, N)
+    for offset in (0, -16):
+        c = np.full((M, N), 7, np.float32)
+        grid = (triton.cdiv(M, 32), triton.cdiv(N, 32))
+        described = TensorDescriptor.from_tensor(a, [32, 32]), TensorDescriptor.from_tensor(b, [32, 32])
+        handle = descriptors[grid](*described, c, M, N, K, **BLOCKS, OFFSET=offset)
+        check(c, a, b)
+        assert copies(handle) in (None, 2)
+    c, transposed = np.full((M, N), 7, np.float32), np.ascontiguousarray(b.T)
+    handle = device_descriptors[grid](a, transposed, c, M, N, K, **BLOCKS)
+    check(c, a, b)
+    assert copies(handle) in (None, 2 if K % 16 == 0 else 0)
+""",
+    "batches": """
+a, b = tensor(3, 40, 64), tensor(3, 64, 48)
+c = np.full((3, 40, 48), 7, np.float32)
+handle = batched[(2, 2, 3)](a, b, c, 40, 48, 64, *strides(a)[:2], *strides(b)[:2], **BLOCKS)
+for batch in range(3):
+    check(c[batch], a[batch], b[batch])
+assert copies(handle) in (None, 2), copies(handle)
+""",
+    "random shapes": """
+seeds = np.random.default_rng(5)
+for case in range(24):
+    M, N, K = (int(seeds.integers(1, 90)) for _ in range(3))
+    if case % 3:
+        N, K = -(-N // 16) * 16, -(-K // 16) * 16
+    blocks = {name: int(2 ** seeds.integers(4, 7)) for name in BLOCKS}
+    options = dict(num_warps=int(2 ** seeds.integers(0, 4)), num_stages=int(seeds.integers(1, 5)))
+    dtype = [np.float16, np.float32][case % 2]
+    # Beside the tensors, and between their rows, is what must not be read as a part of them.
+    space = np.full((3, 100, 128), np.nan, dtype)
+    a, b = space[0, 1:1 + M, 16:16 + K], space[1, :K, :N]
+    a[:], b[:] = tensor(M, K, dtype=dtype), tensor(K, N, dtype=dtype)
+    if case % 4 == 3:
+        b = np.asfortranarray(b)
+    multiply(a, b, case % 5 != 0, **blocks, **options)
+""",
+    "what is needed": """
+@triton.jit
+def sums(a_ptr, b_ptr, c_ptr, M, K, sam, BM: tl.constexpr, BK: tl.constexpr, ALL: tl.constexpr):
+    # With ALL, the rows that wrap around are in the sum as well.
+    offs_m = tl.program_id(0) * BM + tl.arange(0, BM)
+    offs_k = tl.arange(0, BK)
+    a = tl.load(a_ptr + (offs_m % M)[:, None] * sam + offs_k[None, :])
+    b = tl.load(b_ptr + offs_k[:, None] * BK + offs_k[None, :])
+    product = tl.dot(a, b)
+    if ALL:
+        tl.store(c_ptr + offs_k, tl.sum(product, 0))
+    else:
+        tl.store(c_ptr + offs_m, tl.sum(product, 1), mask=offs_m < M)
+
+a, b = tensor(48, 32), tensor(32, 32)
+product = a.astype(np.float64) @ b.astype(np.float64)
+c = np.zeros(32, np.float32)
+handle = sums[(1,)](a, b, c, 48, 32, 32, BM=64, BK=32, ALL=True)
+np.testing.assert_allclose(c, product.sum(0) + product[:16].sum(0), rtol=1e-2, atol=0.5)
+# That of B alone.
+assert copies(handle) in (None, 1), copies(handle)
+c = np.zeros(48, np.float32)
+handle = sums[(1,)](a, b, c, 48, 32, 32, BM=64, BK=32, ALL=False)
+np.testing.assert_allclose(c, product.sum(1), rtol=1e-2, atol=0.5)
+assert copies(handle) in (None, 2), copies(handle)
+""",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_boxes_of_tensors_are_what_the_loads_say(run, tmp_path, case):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM + CASES[case])
+    for target in ("cpu", "sim:sm_90"):
+        done = run("-m", "tilewright", "run", "--device", target, path, env={})
+        assert done.code == 0, (target, done.err)
