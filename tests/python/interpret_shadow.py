@@ -83,8 +83,7 @@ def _shadowed(kernel, *args, grid, warmup=False, **kwargs):
         failed = error
     twin = kernel.__dict__.get("_shadow")
     if twin is None:
-        options = {"debug": kernel.debug, "do_not_specialize": kernel.do_not_specialize}
-        twin = kernel._shadow = interpret(kernel, **options)
+        twin = kernel._shadow = interpret(kernel)
     _compiled += 1
     _launch(twin, *args, grid=grid, warmup=False, **kwargs)
     assert failed is None, f"compiled it fails, interpreted it does not: {failed}"

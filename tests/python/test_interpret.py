@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from conftest import ROOT
 
 import tilewright
 from tilewright.runtime.interpreter import InterpretedFunction, hook, interpret, interpreter_builder
@@ -468,7 +469,6 @@ def test_prints_and_assertions_of_the_language(module, capfd, interpret_or_not):
             tl.device_assert(x < 3, "too large")
     """)
     made = interpret_or_not(k.kernel)
-    made = made if made is k.kernel else interpret(made.fn, debug=True)
     with pytest.raises(tilewright.errors.DeviceAssertionError, match="too large"):
         made[(1,)](torch.tensor([2, 3], dtype=torch.int32), N=2)
     out = capfd.readouterr().out.splitlines()
@@ -565,3 +565,25 @@ def test_what_is_an_interpreted_function(module):
     assert twin.warmup(x, grid=(1,)) is None
     twin.run(x, grid=(1,), warmup=False)
     assert x.item() == 3.0
+
+
+def test_the_example_of_the_page(script, run):
+    text = (ROOT / "docs" / "interpret-mode.md").read_text()
+    example = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
+    program = script(
+        example.group(1)
+        .replace("import triton", "import tilewright as triton", 1)
+        .replace("import triton.language as tl", "import tilewright.language as tl")
+    )
+    done = run(program)
+    assert (done.err, done.out) == ("", example.group(2))
+    unmasked = example.group(1).replace(", mask=mask)\n    print", ")\n    print")
+    program = script(
+        unmasked.replace("import triton\n", "import tilewright as triton\n").replace(
+            "import triton.language as tl", "import tilewright.language as tl"
+        ),
+        "scale.py",
+    )
+    finding = re.search(r"```text\nOutOfBoundsError: (.*?)```", text, re.DOTALL).group(1)
+    shown = run(program).err.partition("OutOfBoundsError: ")[2]
+    assert re.sub(r"--> .*/", "--> ", shown) == finding

@@ -92,12 +92,17 @@ def _builtin(name: str) -> Callable[..., Any]:
     function = getattr(builtins, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if name in _NUMBERS and isinstance(args[0] if args else None, _native.tensor) and not args[0].shape:
+            return function(*args, **kwargs)
         return _native.interpret_builtin(name, function, args, kwargs)
 
     return call
 
 
-_OVERLOADED = ("max", "min", "sum", "round", "pow", "divmod", "float", "int", "bool")
+_NUMBERS = ("float", "int", "bool")
+"""What makes a number of Python's of a scalar, and a tile of another type of a tile."""
+
+_OVERLOADED = ("max", "min", "sum", "round", "pow", "divmod", *_NUMBERS)
 
 _SUPPORT: dict[str, Any] = {
     "__tilewright_assign__": _native.interpret_assign,
