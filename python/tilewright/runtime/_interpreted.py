@@ -41,6 +41,15 @@ def body(kernel: Any) -> Callable[..., Any]:
     return made
 
 
+def read_only(kernel: Any) -> list[int]:
+    """The parameters that are declared as pointers to memory that is only read."""
+
+    def is_constant(annotation: str) -> bool:
+        return annotation.startswith(("*k", "const ")) or annotation.rpartition(".")[2] == "const"
+
+    return [param.num for param in kernel.params if is_constant(param.annotation)]
+
+
 # -- What the body calls besides what it says. --
 
 
@@ -83,12 +92,17 @@ def _builtin(name: str) -> Callable[..., Any]:
     function = getattr(builtins, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if name in _NUMBERS and isinstance(args[0] if args else None, _native.tensor) and not args[0].shape:
+            return function(*args, **kwargs)
         return _native.interpret_builtin(name, function, args, kwargs)
 
     return call
 
 
-_OVERLOADED = ("max", "min", "sum", "round", "pow", "divmod", "float", "int", "bool")
+_NUMBERS = ("float", "int", "bool")
+"""What makes a number of Python's of a scalar, and a tile of another type of a tile."""
+
+_OVERLOADED = ("max", "min", "sum", "round", "pow", "divmod", *_NUMBERS)
 
 _SUPPORT: dict[str, Any] = {
     "__tilewright_assign__": _native.interpret_assign,
@@ -122,12 +136,14 @@ def _rewritten(kernel: Any) -> Callable[..., Any] | None:
     _Rewriter(shadowed).rewrite(definition)
     # The names of another scope are those of a function around it.
     free = [*fn.__code__.co_freevars, *_SUPPORT]
+    # Its own name is a global of its module, as a rule.
+    own = [] if definition.name in free else [ast.Global([definition.name])]
     outer = ast.FunctionDef(
         name="__tilewright_scope__",
         args=ast.arguments(
             posonlyargs=[], args=[ast.arg(name) for name in free], kwonlyargs=[], kw_defaults=[], defaults=[]
         ),
-        body=[definition],
+        body=[*own, definition],
         decorator_list=[],
     )
     if sys.version_info >= (3, 12):

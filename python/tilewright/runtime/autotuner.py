@@ -56,6 +56,13 @@ class _Wrapper(_native.Wrapper, KernelInterface[object]):
             self.fn._made_kernel(options)
         return self
 
+    def _is_to_be_interpreted(self) -> bool:
+        """Whether Python runs the body of the kernel beneath."""
+        beneath = self.fn
+        while isinstance(beneath, _Wrapper):
+            beneath = beneath.fn
+        return isinstance(beneath, JITFunction) and beneath._is_to_be_interpreted()
+
     def _resolved(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The kernel beneath all wrappers that only add arguments, and the arguments that they make of these."""
         return self, kwargs
@@ -272,6 +279,10 @@ class Autotuner(_Wrapper):
             )
         trial = _tuning.Trial(self, nargs, args, kwargs)
         configs = self.prune_configs(kwargs)
+        if self._is_to_be_interpreted():
+            # How fast Python runs a body says nothing of a configuration.
+            self.cache[key] = configs[0]
+            return configs[0]
         began = time.perf_counter()
         known = _tuning_cache.Results.of(self, key, configs)
         fresh = [config for config in configs if known is None or config not in known.timings]

@@ -43,11 +43,20 @@ class InterpretedFunction(metaclass=_Interpreted):
     """A kernel that Python runs. Making one is ``@triton.jit(interpret=True)``."""
 
 
+_OPTIONS = ["version", "launch_metadata", "do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline"]
+
+
 def interpret(kernel: Any, **options: Any) -> JITFunction[Any]:
-    """A kernel, or a function, as a kernel that Python runs, whatever the environment says."""
-    fn = kernel.fn if isinstance(kernel, JITFunction) else kernel
-    known = ("version", "repr", "launch_metadata", "do_not_specialize", "debug", "noinline")
-    return JITFunction(fn, interpret=True, **{name: options[name] for name in known if name in options})
+    """A kernel, or a function, as a kernel that Python runs, whatever the environment says.
+
+    The options of ``@triton.jit`` are those of the kernel, where none are given.
+    """
+    names = (*_OPTIONS, "repr")
+    given = {name: options[name] for name in names if name in options}
+    if not isinstance(kernel, JITFunction):
+        return JITFunction(kernel, interpret=True, **given)
+    own = {name: getattr(kernel, name) for name in _OPTIONS}
+    return JITFunction(kernel.fn, interpret=True, **{**own, "repr": kernel._repr, **given})
 
 
 class GridExecutor:

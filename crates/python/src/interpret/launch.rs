@@ -37,7 +37,8 @@ pub(crate) fn launch<'py>(
         written_back = Some(copied);
         kept = convert(py, state, &objects, &mut values)?;
     }
-    let (launch, operands) = raised(py, Launch::new(&state.kernel, grid, &values, options))?;
+    let constant: Vec<usize> = helpers.call_method1(intern!(py, "read_only"), (kernel,))?.extract()?;
+    let (launch, operands) = raised(py, Launch::new(&state.kernel, grid, (&values, &constant), options))?;
     let session = Rc::new(Session::new(&body, launch));
     let parameters = parameters(py, state, &objects, &operands)?;
     let result = {
