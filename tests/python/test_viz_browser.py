@@ -234,6 +234,12 @@ def test_dot_traced(page):
     rows, columns = shown.table("a"), shown.table("b")
     expected = sum(float(rows[k]) * float(columns[16 * k]) for k in range(16))
     assert float(shown.table("result")[0]) == expected
+    shown.driver.execute_script(
+        "arguments[0].value = 10; arguments[0].dispatchEvent(new Event('input'))", slider
+    )
+    assert shown.text("#dot-step") == "k: 10 of 16"
+    partial = sum(float(rows[k]) * float(columns[16 * k]) for k in range(10))
+    assert float(shown.text("#dot-formula").rpartition("=")[2]) == partial
     shown.picture("visualiser-dot")
     # The other iteration of the loop.
     assert "(1 of 2)" in shown.text("#loops")

@@ -96,6 +96,7 @@ function showLaunch() {
   const [x, y, z] = launch.grid;
   const constants = launch.constants.map(([name, value]) => `${name}=${value}`);
   const scalars = launch.parameters.filter(({ dtype }) => !dtype.startsWith("*")).map(({ name, value }) => `${name}=${value}`);
+  find("facts").title = [...scalars, ...constants].join(", ");
   find("facts").replaceChildren(h("b", { id: "kernel" }, launch.kernel), ` [${x}${y * z > 1 ? `, ${y}` : ""}${z > 1 ? `, ${z}` : ""}]`, ` ${[...scalars, ...constants].join(", ")} · ${launch.interpreted ? "interpreted" : "compiled for the CPU"} · ${duration(launch.nanoseconds)}`);
   find("failure").hidden = !launch.failure;
   find("failure").textContent = launch.failure;
