@@ -7,7 +7,6 @@
 from tilewright import errors, runtime
 from tilewright import language as language
 from tilewright._alias import install_as_triton
-from tilewright._missing import missing_names
 from tilewright._native import __version__
 from tilewright.errors import (
     CompilationError,
@@ -32,7 +31,7 @@ from tilewright.runtime.jit import constexpr_function, jit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from tilewright import backends, compiler, knobs, testing, tools, viz
+    from tilewright import backends, compiler, experimental, knobs, testing, tools, viz
     from tilewright._cuda_on_cpu import use_cpu_as_cuda
     from tilewright.compiler import compile
     from tilewright.runtime._async_compile import AsyncCompileMode, FutureKernel
@@ -59,6 +58,7 @@ __all__ = [
     "compiler",
     "constexpr_function",
     "errors",
+    "experimental",
     "heuristics",
     "install_as_triton",
     "jit",
@@ -75,12 +75,7 @@ __all__ = [
     "viz",
 ]
 
-_lacking = missing_names(
-    "tilewright",
-    "experimental",
-)
-
-_LAZY = frozenset(("backends", "compiler", "knobs", "testing", "tools", "viz"))
+_LAZY = frozenset(("backends", "compiler", "experimental", "knobs", "testing", "tools", "viz"))
 """Loaded when they are asked for: most programs need none of them."""
 
 
@@ -97,11 +92,17 @@ def __getattr__(name: str) -> object:
         from tilewright.runtime import _async_compile
 
         return getattr(_async_compile, name)
+    if name == "_C":
+        import importlib
+
+        # Its part is reached from it without an import.
+        importlib.import_module("tilewright._C.libtriton")
+        return importlib.import_module("tilewright._C")
     if name == "compile":
         from tilewright.compiler import compile
 
         return compile
-    return _lacking(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 
 def __dir__() -> list[str]:

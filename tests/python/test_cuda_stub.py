@@ -100,6 +100,47 @@ print(handle.metadata.target, list(handle.asm), ".target sm_90a" in handle.asm["
     ], done.err
 
 
+def test_tensor_maps_are_made_of_the_arguments(program):
+    done = program(
+        """
+@triton.jit
+def multiply(a_ptr, b_ptr, c_ptr, M, N, K, sam, sbk, B: tl.constexpr):
+    rows, columns, ks = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, B), tl.arange(0, B)
+    c = tl.zeros((B, B), tl.float32)
+    for k in range(0, K, B):
+        a = tl.load(a_ptr + rows[:, None] * sam + (k + ks)[None, :], mask=(rows < M)[:, None] & (k + ks < K)[None, :])
+        b = tl.load(b_ptr + (k + ks)[:, None] * sbk + columns[None, :], mask=(columns < N)[None, :])
+        c = tl.dot(a, b, c)
+    tl.store(c_ptr + rows[:, None] * B + columns[None, :], c)
+
+def launch(a, sam):
+    multiply[(1,)](Tensor(a), Tensor(0x20_0000), Tensor(0x30_0000), 100, 48, 96, sam, 64, B=32)
+    data = bytes.fromhex(launches()[0].rpartition("=")[2])
+    words = [int.from_bytes(data[place:place + 8], "little") for place in range(0, len(data) // 8 * 8, 8)]
+    start = words.index(a, 1) if a in words[1:] else None
+    maps = [] if start is None else [words[start:start + 16]]
+    assert start is None or (0x210 + 8 * start) % 64 == 0
+    for address, element, rank, *rest in maps:
+        shape, strides, block, swizzle = rest[:2], rest[5:6], rest[9], rest[12]
+        print(hex(address), element, rank, shape, strides, [block & 0xffff_ffff, block >> 32], swizzle)
+    print(len(data))
+
+launch(0x10_0000, 128)
+launch(0x11_0000, 256)
+launch(0x10_0000, 128)
+# Rows that go backwards are no tensor of a map.
+launch(0x10_0000, -128)
+launch(0x10_0000, 128)
+"""
+    )
+    first = "0x100000 7 2 [96, 100] [512] [32, 32] 3\n176"
+    second = "0x110000 7 2 [96, 100] [1024] [32, 32] 3\n176"
+    assert done.out.splitlines() == "\n".join([first, second, first, "44", first]).splitlines(), (
+        done.out,
+        done.err,
+    )
+
+
 def test_a_cache_that_cannot_be_used_is_one_line(program, tmp_path):
     (tmp_path / "file").write_text("")
     done = program(

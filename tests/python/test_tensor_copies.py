@@ -1,4 +1,4 @@
-"""Loads that the tensor memory accelerator does: results against numpy, on the device of the tests and on a simulated sm_90."""
+"""Loads that the tensor memory accelerator does, on a simulated sm_90: results against numpy."""
 
 from __future__ import annotations
 
@@ -74,8 +74,11 @@ def batched(a_ptr, b_ptr, c_ptr, M, N, K, sab, sam, sbb, sbk, BM: tl.constexpr, 
     b_ptr += batch * sbb
     acc = tl.zeros((BM, BN), dtype=tl.float32)
     for k in range(0, K, BK):
-        a = tl.load(a_ptr + offs_m[:, None] * sam + (k + offs_k)[None, :], mask=(offs_m < M)[:, None] & (k + offs_k < K)[None, :])
-        b = tl.load(b_ptr + (k + offs_k)[:, None] * sbk + offs_n[None, :], mask=(k + offs_k < K)[:, None] & (offs_n < N)[None, :])
+        places = k + offs_k
+        a_mask = (offs_m < M)[:, None] & (places < K)[None, :]
+        b_mask = (places < K)[:, None] & (offs_n < N)[None, :]
+        a = tl.load(a_ptr + offs_m[:, None] * sam + places[None, :], mask=a_mask)
+        b = tl.load(b_ptr + places[:, None] * sbk + offs_n[None, :], mask=b_mask)
         acc = tl.dot(a, b, acc)
     c_ptrs = c_ptr + batch * M * N + offs_m[:, None] * N + offs_n[None, :]
     tl.store(c_ptrs, acc, mask=(offs_m < M)[:, None] & (offs_n < N)[None, :])
@@ -95,7 +98,8 @@ def multiply(a, b, wrap, **blocks):
     (M, K), N = a.shape, b.shape[1]
     c = np.full((M, N), 7, np.float32)
     grid = (triton.cdiv(M, blocks["BM"]), triton.cdiv(N, blocks["BN"]))
-    handle = pointers[grid](a, b, c, M, N, K, *strides(a), *strides(b), *strides(c), **blocks, WRAP=wrap)
+    numbers = (M, N, K, *strides(a), *strides(b), *strides(c))
+    handle = pointers[grid](a, b, c, *numbers, WRAP=wrap, **blocks)
     check(c, a, b)
     return copies(handle)
 """
@@ -155,6 +159,23 @@ handle = batched[(2, 2, 3)](a, b, c, 40, 48, 64, *strides(a)[:2], *strides(b)[:2
 for batch in range(3):
     check(c[batch], a[batch], b[batch])
 assert copies(handle) in (None, 2), copies(handle)
+""",
+    "random shapes": """
+seeds = np.random.default_rng(5)
+for case in range(24):
+    M, N, K = (int(seeds.integers(1, 90)) for _ in range(3))
+    if case % 3:
+        N, K = -(-N // 16) * 16, -(-K // 16) * 16
+    blocks = {name: int(2 ** seeds.integers(4, 7)) for name in BLOCKS}
+    options = dict(num_warps=int(2 ** seeds.integers(0, 4)), num_stages=int(seeds.integers(1, 5)))
+    dtype = [np.float16, np.float32][case % 2]
+    # Beside the tensors, and between their rows, is what must not be read as a part of them.
+    space = np.full((3, 100, 128), np.nan, dtype)
+    a, b = space[0, 1:1 + M, 16:16 + K], space[1, :K, :N]
+    a[:], b[:] = tensor(M, K, dtype=dtype), tensor(K, N, dtype=dtype)
+    if case % 4 == 3:
+        b = np.asfortranarray(b)
+    multiply(a, b, case % 5 != 0, **blocks, **options)
 """,
     "what is needed": """
 @triton.jit

@@ -52,7 +52,7 @@ pub struct Job {
 pub struct CodegenOptions {
     /// Warps of a program; a CPU has none.
     pub num_warps: u32,
-    /// Stages of software pipelines. No backend follows it yet.
+    /// Stages of software pipelines; a CPU has none.
     pub num_stages: u32,
     /// Blocks in a cluster. No backend follows it yet.
     pub num_ctas: u32,
@@ -122,6 +122,15 @@ pub fn compile(
     with_stack(|| finish(job, source, lowered, dump))
 }
 
+/// Compiles a kernel from the text of stage `ir`, as another process has made it; no host is asked.
+pub fn compile_ir(job: &Job, text: &str, dump: &mut DumpHook<'_>) -> Result<CompiledKernel, CompileError> {
+    let lowered = with_stack(|| tilewright_ir::parse(text)).map_err(|error| {
+        let (message, ir) = (format!("{error}, in text from another process"), text.to_owned());
+        CompileError::Internal(Box::new(InternalError { stage: Stage::Ir, message, ir }))
+    })?;
+    with_stack(|| finish(job, None, lowered, dump))
+}
+
 /// The stages after lowering.
 fn finish(
     job: &Job,
@@ -162,7 +171,8 @@ fn gpu_code(
     let launcher = tilewright_gpu::Launcher { makes_tensor_maps: codegen.tensor_maps };
     let refused = |diagnostic: Box<Diagnostic>| failure(*diagnostic, optimized);
     let mut program =
-        tilewright_gpu::compile_for(optimized, target, codegen.num_warps, launcher).map_err(refused)?;
+        tilewright_gpu::compile_for(optimized, target, codegen.num_warps, codegen.num_stages, launcher)
+            .map_err(refused)?;
     program.header.contraction = codegen.contraction;
     dump(Stage::Gpu, &|| tilewright_ir::print(&program, false));
     verify(&program, Stage::Gpu)?;

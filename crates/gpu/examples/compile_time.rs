@@ -18,13 +18,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut best = f64::INFINITY;
         for _ in 0..TIMES {
             let start = Instant::now();
-            let result = compile(&module, target, num_warps);
+            let result = compile(&module, target, num_warps, 3);
             best = best.min(start.elapsed().as_secs_f64());
             result.map_err(|diagnostic| diagnostic.render(&module.sources, tilewright_base::Color::Never))?;
         }
         println!("{file}: {:.3} ms", best * 1e3);
         if std::env::var("TILEWRIGHT_DUMP").is_ok_and(|stage| stage == "gpu")
-            && let Ok(program) = compile(&module, target, num_warps)
+            && let Ok(program) = compile(&module, target, num_warps, 3)
         {
             print!("{}", tilewright_ir::print(&program, false));
         }

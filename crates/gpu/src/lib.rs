@@ -68,16 +68,22 @@ pub fn assign_layouts_for(
     tile::padding::pad(&mut module);
     tile::addresses::split(&mut module);
     let entry = module.entry;
-    assign::mma_selection::convert_operands(&mut module.functions[entry], target);
+    assign::mma_selection::convert_operands(&mut module.functions[entry], target, num_warps);
     Ok(assign::assign_layouts(&module, target, num_warps, launcher.makes_tensor_maps))
 }
 
-/// The program of a kernel for a target and a number of warps, a power of two up to [`MOST_WARPS`].
+/// The program of a kernel for a target and a number of warps, a power of two up to [`MOST_WARPS`]; loops that do not say it
+/// themselves get pipelines of so many stages.
 ///
 /// # Errors
 /// What the GPU path cannot do, and what does not fit into shared memory.
-pub fn compile(module: &ir::Module, target: GpuTarget, num_warps: u32) -> Result<Module, Box<Diagnostic>> {
-    compile_for(module, target, num_warps, Launcher::default())
+pub fn compile(
+    module: &ir::Module,
+    target: GpuTarget,
+    num_warps: u32,
+    num_stages: u32,
+) -> Result<Module, Box<Diagnostic>> {
+    compile_for(module, target, num_warps, num_stages, Launcher::default())
 }
 
 /// As [`compile`], for a launcher.
@@ -88,9 +94,11 @@ pub fn compile_for(
     module: &ir::Module,
     target: GpuTarget,
     num_warps: u32,
+    num_stages: u32,
     launcher: Launcher,
 ) -> Result<Module, Box<Diagnostic>> {
     let mut program = assign_layouts_for(module, target, num_warps, launcher)?;
+    program.header.stages = num_stages;
     verify(&program, "assign");
     run_passes(&mut program)?;
     Ok(program)

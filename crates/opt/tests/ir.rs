@@ -24,7 +24,7 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
             "inline" => optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {}),
             "optimize" => optimize(&mut module, &Options::default(), &mut |_, _| {}),
             "axis" => return Ok(annotated(&module, Assumptions::default())),
-            "axis-no-overflow" => return Ok(annotated(&module, Assumptions { no_signed_overflow: true })),
+            "axis-no-overflow" => return Ok(annotated(&module, Assumptions::ADDRESSES)),
             name => {
                 let pass = PASSES.iter().find(|pass| pass.name == name).ok_or("there is no such pass")?;
                 for function in module.functions.values_mut() {

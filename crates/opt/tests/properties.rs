@@ -166,7 +166,7 @@ fn the_analysis_claims_only_what_holds() {
         let mut module = generate::program(seed, generate::INDICES);
         optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
         for (mode, claims) in claims.iter_mut().enumerate() {
-            let assumptions = Assumptions { no_signed_overflow: mode == 1 };
+            let assumptions = Assumptions { no_signed_overflow: mode == 1, ..Assumptions::default() };
             let infos = analysis::analyze_assuming(module.kernel(), assumptions);
             for input in 0..6 {
                 check_claims(&module, &infos, seed, input, mode == 1, claims);

@@ -20,15 +20,25 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 
-class _Wrapper(KernelInterface[object]):
-    """What an autotuner and heuristics have in common: a kernel beneath, and the identity of its function."""
+class _Wrapper(_native.Wrapper, KernelInterface[object]):
+    """What an autotuner and heuristics have in common: a kernel beneath, and the identity of its function.
+
+    The base class launches where there is nothing to be done but to add arguments; else it calls ``run``.
+    """
 
     fn: Any
     arg_names: list[str]
     __name__: str
     __qualname__: str
 
-    def _wrap(self, fn: Any, arg_names: list[str]) -> None:
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "run":
+            self._set_kind("own")
+        super().__setattr__(name, value)
+
+    def _wrap(self, kind: str, own: type[_Wrapper], fn: Any, arg_names: list[str]) -> None:
+        if type(self).run is own.run:
+            self._set_kind(kind)
         self.fn = fn
         self.arg_names = arg_names
         base = fn
@@ -105,7 +115,7 @@ class Autotuner(_Wrapper):
     ) -> None:
         import threading
 
-        self._wrap(fn, arg_names)
+        self._wrap("autotuner", Autotuner, fn, arg_names)
         self.configs = _checked_configs(configs)
         self.keys = [key] if isinstance(key, str) else list(key or ())
         self.cache: dict[Any, Config] = {}
@@ -351,7 +361,7 @@ class Heuristics(_Wrapper):
     def __init__(
         self, fn: Any, arg_names: list[str], values: dict[str, Callable[[dict[str, Any]], Any]]
     ) -> None:
-        self._wrap(fn, arg_names)
+        self._wrap("heuristics", Heuristics, fn, arg_names)
         self.values = values
 
     def run(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]

@@ -50,7 +50,7 @@ def record(
             programs=config.programs,
             value_bytes=config.value_bytes,
             all_bytes=config.max_bytes,
-            files=[(kernel.file_name, kernel._src, kernel.starting_line_number)],
+            files=[(kernel.file_name, kernel._src or "", kernel.starting_line_number)],
             parameters=[(tensor.name, f"*{tensor.dtype}", tensor.address) for tensor in tensors],
             tensors=[tensor.parts() for tensor in tensors],
             constants=constants,
@@ -68,7 +68,7 @@ class _Recording:
         self._code = code
         self._file = kernel.file_name
         first = kernel.starting_line_number
-        self._lines = range(first, first + len(kernel._src.splitlines()))
+        self._lines = range(first, first + len((kernel._src or "").splitlines()))
         self._indentation = kernel._removed_columns
         self._tensors = tensors
         self._ops: dict[Any, int] = {}

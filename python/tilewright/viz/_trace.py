@@ -94,6 +94,8 @@ def _resolved(
 
 def _calls_python(kernel: JITFunction[Any]) -> bool:
     """Whether it calls a function of Python's that only an interpreter can run."""
+    if kernel._src is None:
+        return False
     known = kernel.__globals__
     tree = ast.parse(kernel._src)
     for node in ast.walk(tree):

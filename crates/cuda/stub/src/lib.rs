@@ -326,10 +326,21 @@ driver! {
         put(clusters, 132 / config.grid.iter().product::<u32>().max(1) as i32)
     }
     fn cuTensorMapEncodeTiled(
-        map: *mut c_void, element: u32, rank: u32, address: *mut c_void, shape: *const u64, _strides: *const u64,
-        _block: *const u32, _steps: *const u32, _interleave: u32, _swizzle: u32, _promotion: u32, _fill: u32,
+        map: *mut c_void, element: u32, rank: u32, address: *mut c_void, shape: *const u64, strides: *const u64,
+        block: *const u32, _steps: *const u32, _interleave: u32, swizzle: u32, _promotion: u32, _fill: u32,
     ) {
-        encode(map, &[address.addr() as u64, u64::from(element), u64::from(rank)], list(shape, rank as usize))
+        let rank = rank as usize;
+        let mut words = vec![address.addr() as u64, u64::from(element), rank as u64];
+        words.extend(list(shape, rank));
+        words.resize(8, 0);
+        words.extend(list(strides, rank - 1));
+        words.resize(12, 0);
+        for pair in list(block, rank).chunks(2) {
+            words.push(u64::from(pair[0]) | u64::from(*pair.get(1).unwrap_or(&0)) << 32);
+        }
+        words.resize(15, 0);
+        words.push(swizzle.into());
+        encode(map, &words, &[])
     }
     fn cuTensorMapEncodeIm2col(
         map: *mut c_void, element: u32, rank: u32, address: *mut c_void, _shape: *const u64, _strides: *const u64,

@@ -300,7 +300,9 @@ impl Collect<'_> {
                 // A scalar product takes its operands from shared memory, wherever they come from.
                 if product.product != Product::Fma {
                     for (operand, layout) in data.operands.iter().zip(product.operands) {
-                        self.edge(*operand, EdgeEnd::Operand(layout), weight);
+                        if let Some(layout) = layout {
+                            self.edge(*operand, EdgeEnd::Operand(layout), weight);
+                        }
                     }
                 }
                 let result = data.results[0];

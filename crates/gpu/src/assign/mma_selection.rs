@@ -8,6 +8,7 @@ use tilewright_ir::{
 use tilewright_layout::{Fragment, Layout, Mma, blocked};
 
 use crate::assign::cost::LayoutCosts;
+use crate::assign::wgmma_selection;
 use crate::language::LayoutId;
 use crate::layout_rules::LANES;
 use crate::layout_rules::fma_operand_layout;
@@ -23,6 +24,13 @@ pub enum Product {
         /// The warps along M and N.
         warps: [u32; 2],
     },
+    /// By `wgmma`. B goes through shared memory, and A where it has no layout. Operands of fp32 lose all but the bits of tf32.
+    Wgmma {
+        /// The instruction.
+        mma: Mma,
+        /// The warps along M and N.
+        warps: [u32; 2],
+    },
     /// By multiplications and additions of single elements, in the type of the accumulator.
     Fma,
 }
@@ -32,8 +40,8 @@ pub enum Product {
 pub struct Planned {
     /// How it is computed.
     pub product: Product,
-    /// The layouts of A and B.
-    pub operands: [LayoutId; 2],
+    /// The layouts of A and B in registers; none where the product reads from shared memory what may be in any layout.
+    pub operands: [Option<LayoutId>; 2],
     /// The layout of the accumulator and of the result.
     pub accumulator: LayoutId,
 }
@@ -52,12 +60,22 @@ impl Products {
         for inst in dots {
             let types = Types::of(function, inst);
             let shape = Shape3::of(&types);
-            let product = types.tensor_core(shape, target).map_or(Product::Fma, |mma| {
+            let product = if let Some((mma, warps)) = types.wgmma(target, num_warps) {
+                Product::Wgmma { mma, warps }
+            } else if let Some(mma) = types.tensor_core(shape, target) {
                 let warps = split_warps(mma, shape, num_warps, chained.contains(inst));
                 Product::MmaSync { mma, warps }
-            });
-            let [a, b, accumulator] = fragments(product, &types, num_warps).map(|layout| layouts.add(layout));
-            planned[inst] = Some(Planned { product, operands: [a, b], accumulator });
+            } else {
+                Product::Fma
+            };
+            let in_registers = match product {
+                Product::Wgmma { .. } => [wgmma_selection::is_computed_beside(function, inst), false],
+                Product::MmaSync { .. } | Product::Fma => [true; 2],
+            };
+            let (operands, accumulator) = fragments(product, &types, num_warps, in_registers);
+            let mut add = |layout| layouts.add(layout);
+            let operands = operands.map(|layout| layout.map(&mut add));
+            planned[inst] = Some(Planned { product, operands, accumulator: add(accumulator) });
         }
         Self { planned }
     }
@@ -70,10 +88,10 @@ impl Products {
 
 /// Converts operands that no instruction takes to a type that one does, and accumulators of 16 bits to fp32 where they are
 /// not the tensor cores'.
-pub fn convert_operands(function: &mut Function, target: GpuTarget) {
+pub fn convert_operands(function: &mut Function, target: GpuTarget, num_warps: u32) {
     for (block, inst) in places(function) {
         let types = Types::of(function, inst);
-        let wanted = types.supported(target);
+        let wanted = types.supported(target, num_warps);
         if wanted == types.dtypes {
             continue;
         }
@@ -202,16 +220,19 @@ impl Types {
     }
 
     /// The types of operands and accumulator that the product is computed in.
-    fn supported(&self, target: GpuTarget) -> [Dtype; 3] {
+    fn supported(&self, target: GpuTarget, num_warps: u32) -> [Dtype; 3] {
         let [a, b, accumulator] = self.dtypes;
-        if self.tensor_core(Shape3::of(self), target).is_some() || !accumulator.is_float() {
+        let has_instruction = |types: &Self| {
+            types.wgmma(target, num_warps).is_some() || types.tensor_core(Shape3::of(types), target).is_some()
+        };
+        if has_instruction(self) || !accumulator.is_float() {
             return self.dtypes;
         }
         // Every number of 8 bits is one of fp16.
         let wider = |dtype: Dtype| if dtype.is_fp8() { Dtype::F16 } else { dtype };
         let sum = if accumulator == Dtype::F64 { Dtype::F64 } else { Dtype::F32 };
         for dtypes in [[wider(a), wider(b), accumulator], [wider(a), wider(b), sum]] {
-            if self.with(dtypes).tensor_core(Shape3::of(self), target).is_some() {
+            if has_instruction(&self.with(dtypes)) {
                 return dtypes;
             }
         }
@@ -221,6 +242,15 @@ impl Types {
     fn with(&self, dtypes: [Dtype; 3]) -> Self {
         let operands = [0, 1, 2].map(|place: usize| self.operands[place].with_dtype(dtypes[place]));
         Self { operands, dtypes, precision: self.precision }
+    }
+
+    /// The instruction of warpgroups for these types and the warps along M and N, if the target has one.
+    fn wgmma(&self, target: GpuTarget, num_warps: u32) -> Option<(Mma, [u32; 2])> {
+        if self.operands[0].rank() != 2 {
+            return None;
+        }
+        let Shape3 { m, n, k } = Shape3::of(self);
+        wgmma_selection::instruction(self.dtypes, self.precision, [m, n, k], target, num_warps)
     }
 
     /// The instruction for these types, if the target has one and the tiles are not smaller.
@@ -267,19 +297,26 @@ fn split_warps(mma: Mma, shape: Shape3, num_warps: u32, is_chained: bool) -> [u3
     splits.min_by_key(cost).expect("there is a warp")
 }
 
-/// The layouts of A, B and the accumulator.
-fn fragments(product: Product, types: &Types, num_warps: u32) -> [Layout; 3] {
+/// The layouts of A and B, as far as they are wanted in registers, and of the accumulator.
+fn fragments(
+    product: Product,
+    types: &Types,
+    num_warps: u32,
+    in_registers: [bool; 2],
+) -> ([Option<Layout>; 2], Layout) {
     let shapes = [0, 1, 2].map(|place: usize| &types.operands[place].shape[..]);
     match product {
-        Product::MmaSync { mma, warps } => {
-            let kinds = [Fragment::A, Fragment::B, Fragment::Accumulator];
-            [0, 1, 2].map(|place| mma.layout(kinds[place], shapes[place], warps))
+        Product::MmaSync { mma, warps } | Product::Wgmma { mma, warps } => {
+            let operand = |place: usize| {
+                let kind = [Fragment::A, Fragment::B][place];
+                in_registers[place].then(|| mma.layout(kind, shapes[place], warps))
+            };
+            ([0, 1].map(operand), mma.layout(Fragment::Accumulator, shapes[2], warps))
         }
         Product::Fma => {
             let accumulator = scalar_accumulator(shapes[2], num_warps);
             let k = shapes[0][shapes[0].len() - 1];
-            let [a, b] = [0, 1].map(|place| fma_operand_layout(&accumulator, place, k));
-            [a, b, accumulator]
+            ([0, 1].map(|place| Some(fma_operand_layout(&accumulator, place, k))), accumulator)
         }
     }
 }

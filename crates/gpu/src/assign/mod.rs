@@ -3,6 +3,7 @@
 //! | file | decides |
 //! |---|---|
 //! | `mma_selection` | the instruction and the layouts of each matrix product |
+//! | `wgmma_selection` | which of them warpgroups compute by `wgmma` |
 //! | `rematerialization` | which tiles every thread computes for itself: they have any layout that is asked for |
 //! | `equivalence` | which other values want one layout |
 //! | `boxes` | which loads the tensor memory accelerator may do |
@@ -20,6 +21,7 @@ mod propagation;
 mod rematerialization;
 mod rewrite;
 mod selection;
+mod wgmma_selection;
 
 use tilewright_ir as ir;
 use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
@@ -36,7 +38,7 @@ use rematerialization::Rematerializable;
 /// Gives every value of a kernel without calls a layout. With `tensor_maps`, loads that tensor copies may do say so.
 pub fn assign_layouts(module: &ir::Module, target: GpuTarget, num_warps: u32, tensor_maps: bool) -> Module {
     let function = module.kernel();
-    let addresses = analyze_assuming(function, Assumptions { no_signed_overflow: true });
+    let addresses = analyze_assuming(function, Assumptions::ADDRESSES);
     // Numbers that programs compute with may wrap around, unlike those that they make addresses of.
     let certain = analyze(function);
     let mut costs = LayoutCosts::default();

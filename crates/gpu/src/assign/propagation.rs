@@ -82,10 +82,9 @@ impl Demands {
                 let product = decided.products.of(inst).expect("every product is planned");
                 if place == 2 {
                     Some(product.accumulator)
-                } else if product.product != Product::Fma {
-                    Some(product.operands[place])
                 } else {
-                    self.any_layout(decided, layouts, data.operands[place])
+                    let in_registers = product.operands[place].filter(|_| product.product != Product::Fma);
+                    in_registers.or_else(|| self.any_layout(decided, layouts, data.operands[place]))
                 }
             }
             OpFamily::Movement if place == 0 => self.any_layout(decided, layouts, data.operands[place]),

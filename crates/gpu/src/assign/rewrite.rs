@@ -16,7 +16,7 @@ use crate::assign::coalescing::{AccessShape, equal_registers};
 use crate::assign::cost::LayoutCosts;
 use crate::assign::mma_selection::Product;
 use crate::assign::propagation::{Decided, Demands};
-use crate::language::{Function, GpuOp, Header, LayoutId, MmaShape, Module, Op, Scope, Type};
+use crate::language::{Deferred, Function, GpuOp, Header, LayoutId, MmaShape, Module, Op, Scope, Type};
 
 /// Builds the module of a kernel.
 pub fn rewrite(
@@ -183,6 +183,7 @@ impl Rewrite<'_, '_> {
                 && planned.product == Product::Fma
             {
                 for (place, layout) in planned.operands.into_iter().enumerate() {
+                    let layout = layout.expect("every operand of single elements has a layout");
                     operands[place] = self.staged(data.operands[place], operands[place], layout);
                 }
             }
@@ -190,11 +191,28 @@ impl Rewrite<'_, '_> {
             let layouts: SmallVec<[Option<LayoutId>; 1]> = (0..data.results.len())
                 .map(|place| if place == 0 { layout } else { self.layouts_of(data.results[place])[0] })
                 .collect();
-            let copy = self.push(inst, block, operands, regions, &layouts);
+            let mut copy = self.push(inst, block, operands, regions, &layouts);
+            if matches!(self.new.insts[copy].op, Op::Gpu(GpuOp::Wgmma { .. })) {
+                copy = self.finish(copy, block);
+            }
             for (place, result) in data.results.iter().enumerate() {
                 self.define(*result, layouts[place], self.new.insts[copy].results[place], block);
             }
         }
+    }
+
+    /// Waits for an asynchronous product where it is begun: a later pass puts something between.
+    fn finish(&mut self, product: Inst, block: Block) -> Inst {
+        let (begun, location) = (self.new.insts[product].results[0], self.new.insts[product].location);
+        let ty = self.new.ty(begun).clone();
+        let Type::Registers { tile, layout: Some(layout) } = ty.clone() else {
+            unreachable!("a product is a tile, found {ty}")
+        };
+        self.new.values[begun].ty = Type::Pending { tile, layout };
+        let op = GpuOp::Finish { pending: Deferred(Some(0)) }.into();
+        let inst = self.new.create_inst(op, smallvec![begun], smallvec![], [ty], location);
+        self.new.blocks[block].insts.push(inst);
+        inst
     }
 
     /// A region of scalars, as reductions have.
@@ -263,6 +281,11 @@ impl Rewrite<'_, '_> {
                         max_imprecise_acc,
                         matrix_a: false,
                         matrix_b: false,
+                    },
+                    Product::Wgmma { mma, warps } => GpuOp::Wgmma {
+                        instruction: MmaShape { m: mma.m, n: mma.n, k: mma.k },
+                        warps: warps.iter().map(|count| i64::from(*count)).collect(),
+                        max_imprecise_acc,
                     },
                     Product::Fma => GpuOp::FmaDot { precision, max_imprecise_acc },
                 }

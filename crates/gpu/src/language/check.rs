@@ -635,8 +635,11 @@ impl<'a> Checker<'a> {
         ensure(is_instruction(mma, &tiles, warps, is_async), || {
             format!("{} has no {mma:?} for {} and {} by {m} x {n} warps", self.name(), tiles[0], tiles[1])
         })?;
+        // A pass puts to shared memory what is elsewhere.
+        let may_be_anywhere = is_async && !self.header.synchronized;
         for (place, fragment) in [Fragment::A, Fragment::B].into_iter().enumerate() {
             match self.operand(place) {
+                Type::Registers { .. } if may_be_anywhere => {}
                 Type::Registers { .. } if is_async && place == 1 => {
                     return Err("wgmma reads B from shared memory".into());
                 }

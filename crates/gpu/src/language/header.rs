@@ -4,9 +4,9 @@
 //! gpu sm_90a, 4 warps, 32768 bytes of shared memory
 //! L0 = [128] register (1) (2) lane (4) (8) (16) (32) (64) warp (0) (0)
 //! ```
-//! Behind the bytes stands `, no contraction` where products and sums are rounded one by one, and `, synchronized` when barriers
-//! stand wherever threads have to wait for each other. Behind the layouts stand the tensor maps ([`TensorMapPlan`]) that the last
-//! parameters of the kernel are.
+//! Behind the bytes stands `, 3 stages` where loops are still to be pipelined, `, no contraction` where products and sums are
+//! rounded one by one, and `, synchronized` when barriers stand wherever threads have to wait for each other. Behind the layouts
+//! stand the tensor maps ([`TensorMapPlan`]) that the last parameters of the kernel are.
 
 use std::fmt::Write;
 
@@ -23,6 +23,8 @@ pub struct Header {
     pub num_warps: u32,
     /// The shared memory of a block, in bytes.
     pub shared_bytes: u32,
+    /// The stages of the software pipelines of loops that do not say it themselves; none behind the pass that makes them.
+    pub stages: u32,
     /// Whether a product that is added to something may be rounded once instead of twice.
     pub contraction: bool,
     /// Whether barriers stand wherever threads have to wait for each other: from the pass on that inserts them. The verifier
@@ -47,6 +49,7 @@ impl Header {
             target,
             num_warps,
             shared_bytes: 0,
+            stages: 0,
             contraction: true,
             synchronized: false,
             layouts: Layouts::default(),
@@ -56,11 +59,13 @@ impl Header {
 
     /// The text: whole lines.
     pub fn print(&self) -> String {
-        let Self { target, num_warps, shared_bytes, contraction, synchronized, layouts, tensor_maps } = self;
+        let Self { target, num_warps, shared_bytes, stages, contraction, synchronized, layouts, tensor_maps } =
+            self;
+        let stages = if *stages == 0 { String::new() } else { format!(", {stages} stages") };
         let contraction = if *contraction { "" } else { ", no contraction" };
         let synchronized = if *synchronized { ", synchronized" } else { "" };
         let mut text = format!(
-            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{contraction}{synchronized}\n",
+            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{stages}{contraction}{synchronized}\n",
             target.name
         );
         for (id, layout) in layouts.iter() {
@@ -85,12 +90,15 @@ impl Header {
         };
         let num_warps = number(" warps")?;
         let shared_bytes = number(" bytes of shared memory")?;
-        let (mut contraction, mut synchronized) = (true, false);
+        let (mut stages, mut contraction, mut synchronized) = (0, true, false);
         for word in parts {
             match word {
                 "no contraction" if contraction => contraction = false,
                 "synchronized" if !synchronized => synchronized = true,
-                _ => return Err(expected.into()),
+                _ => match word.strip_suffix(" stages").and_then(|count| count.parse().ok()) {
+                    Some(count) if stages == 0 && count > 0 => stages = count,
+                    _ => return Err(expected.into()),
+                },
             }
         }
         if !num_warps.is_power_of_two() || num_warps > MOST_WARPS {
@@ -115,6 +123,6 @@ impl Header {
                 return Err(format!("{name}: layouts are numbered in order, and each stands once"));
             }
         }
-        Ok(Self { target, num_warps, shared_bytes, contraction, synchronized, layouts, tensor_maps })
+        Ok(Self { target, num_warps, shared_bytes, stages, contraction, synchronized, layouts, tensor_maps })
     }
 }

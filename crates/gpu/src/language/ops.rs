@@ -127,7 +127,8 @@ define_ops! {
 
     /// Starts acc + a @ b by `wgmma`, by warps so many along M and N, and makes a group of it. A is in registers or in shared
     /// memory, B in shared memory; neither may be written before the product is finished, nor may, in a next iteration, the
-    /// code run again that computes an A in registers. An operand in shared memory has a layout that a matrix descriptor can
+    /// code run again that computes an A in registers. Until conversions are lowered, either may be in the registers of any
+    /// threads. An operand in shared memory has a layout that a matrix descriptor can
     /// say, with K contiguous, or of 16-bit elements M or N. What threads wrote to operands in shared memory they make visible
     /// by `fence_proxy`, and a barrier comes behind that. With a `pending` accumulator the product follows another one at once,
     /// in the same registers; else it begins with a copy of the accumulator. Sums are as exact as the instruction's, whatever

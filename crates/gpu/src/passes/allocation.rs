@@ -60,6 +60,12 @@ pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>
     Ok(())
 }
 
+/// The bytes of shared memory that a kernel needs, if those of which the lives do not overlap share places.
+pub fn least_bytes(function: &Function) -> u64 {
+    let buffers = Buffers::in_use(function);
+    buffers.place(&buffers.in_use).bytes
+}
+
 /// The bytes that an instruction allocates.
 fn alloc_bytes(function: &Function, inst: Inst) -> Option<u32> {
     let data = &function.insts[inst];
@@ -112,6 +118,11 @@ struct Placed {
 
 impl Buffers {
     fn new(function: &Function) -> Self {
+        Self { in_sequence: in_sequence(function), ..Self::in_use(function) }
+    }
+
+    /// By their lives alone.
+    fn in_use(function: &Function) -> Self {
         let mut numbering = Numbering::new(function);
         numbering.block(function.entry);
         let mut list: Vec<(Inst, u32)> = Vec::new();
@@ -125,8 +136,8 @@ impl Buffers {
             in_use.extend(during.map(|(b, _)| pair(*a, *b)));
         }
         list.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        let (in_sequence, asynchronous) = (in_sequence(function), asynchronous(function));
-        Self { list, in_use, in_sequence, loops: numbering.loops, asynchronous }
+        let asynchronous = asynchronous(function);
+        Self { list, in_use, in_sequence: BTreeSet::new(), loops: numbering.loops, asynchronous }
     }
 
     /// First fit, the largest first.

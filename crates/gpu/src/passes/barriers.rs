@@ -11,7 +11,7 @@ use tilewright_ir::{Block, Inst, MemorySemantics, Value};
 
 use super::allocation::alloc_range;
 use super::global_memory::GlobalAccesses;
-use super::memory_effects::{Place, effects, landed, may_be_one, ordering, walk};
+use super::memory_effects::{Place, effects, landed, may_be_one, ordering, read_asynchronously, walk};
 use crate::language::verify::slots::{Names, Slot};
 use crate::language::{Function, GpuOp, Module, Op};
 
@@ -51,6 +51,7 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         a.start < b.end && b.start < a.end
     };
     let global = GlobalAccesses::new(module);
+    let read = read_asynchronously(&names);
     let mut needed: SecondaryMap<Inst, bool> = SecondaryMap::new();
     walk(&names, &mut |inst, open| {
         let effects = effects(&names, inst);
@@ -74,6 +75,7 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         let is_tensor = matches!(function.insts[inst].op, Op::Gpu(GpuOp::TensorLoad {}));
         open.carry_out(if is_tensor { &effects[1..] } else { &effects });
         open.carry_out(&landed(&names, inst));
+        open.carry_out_asynchronously(op, &effects, &read);
         if ordering.is_some_and(MemorySemantics::acquires) {
             open.writes.insert(Place::Acquired);
         }

@@ -10,6 +10,7 @@
 //! %s = scan %x {scope = block}            see `scans.rs`
 //! %y = atomic_rmw … {everywhere}          %x = atomic_rmw … ; %b = alloc ; local_store %b, %x ; %y = local_load %b ; dealloc %b
 //! %x = … ; %y = movement %x, %i           %x = … ; %b = alloc ; local_store %b, %x ; %y = movement %b, %i ; dealloc %b
+//! %p = wgmma %x, … ; %s = finish %p       %b = alloc ; local_store %b, %x ; fence_proxy ; %p = wgmma %b, … ; %s = finish %p ; dealloc %b
 //! ```
 //! An operand of products alone stays in shared memory, and the product loads what it needs when it needs it. What is left of
 //! `convert_layout` renames registers, or shuffles within warps.
@@ -21,6 +22,7 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{self as ir, Block, Definition, Inst, Location, OpFamily, Operation, Value};
 use tilewright_layout::{Exchange, Input, Layout, Plan, SwizzleMode, convert, shared_plan, swizzled};
 
+use super::wgmma_operands::{Staged, without_repeated_fences};
 use crate::commutation::parts_of_reduction;
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, LayoutId, Module, Op, Scope, Type};
 use crate::layout_rules::{
@@ -44,11 +46,13 @@ pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let uses = Uses::new(function);
     let entry = function.entry;
     let moved = SecondaryMap::new();
+    let staged = Staged::new(header, function);
     let mut pass = Pass {
         header,
         function,
         uses,
         moved,
+        staged,
         out: Vec::new(),
         location: None.into(),
         in_role: false,
@@ -78,6 +82,8 @@ pub(super) struct Pass<'m> {
     uses: Uses,
     /// Where elements of a value are moved from.
     moved: SecondaryMap<Value, PackedOption<Value>>,
+    /// What asynchronous products read from shared memory.
+    pub(super) staged: Staged,
     /// What the current block holds so far.
     pub(super) out: Vec<Inst>,
     pub(super) location: PackedOption<Location>,
@@ -97,6 +103,7 @@ impl Pass<'_> {
         }
         for inst in insts {
             self.location = self.function.insts[inst].location;
+            buffers.extend(self.stage_operands(inst));
             match &self.function.insts[inst].op {
                 Op::Gpu(GpuOp::ConvertLayout {}) => buffers.extend(self.convert(inst, block)),
                 &Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block, .. }) => self.reduce(inst, axis, block),
@@ -124,7 +131,8 @@ impl Pass<'_> {
                 buffers.extend(self.keep(result));
             }
         }
-        self.function.blocks[block].insts = std::mem::replace(&mut self.out, outer);
+        let insts = std::mem::replace(&mut self.out, outer);
+        self.function.blocks[block].insts = without_repeated_fences(self.function, insts);
         self.end_lifetimes(block, &buffers);
     }
 
@@ -443,11 +451,21 @@ impl Pass<'_> {
             return;
         }
         let mut last: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
+        // What products under way still read.
+        let mut reads: SecondaryMap<Value, SmallVec<[Value; 2]>> = SecondaryMap::new();
         let insts = self.function.blocks[block].insts.clone();
         for (place, inst) in insts.iter().enumerate() {
             let mut see = |inst: Inst| {
-                for operand in &self.function.insts[inst].operands {
+                let data = &self.function.insts[inst];
+                let mut used: SmallVec<[Value; 8]> = data.operands.iter().copied().collect();
+                used.extend(data.operands.iter().flat_map(|operand| reads[*operand].clone()));
+                for operand in &used {
                     last[*operand] = Some(place);
+                }
+                for result in &data.results {
+                    if matches!(self.function.ty(*result), Type::Pending { .. }) {
+                        reads[*result].extend(used.iter().copied());
+                    }
                 }
             };
             see(*inst);

@@ -60,16 +60,21 @@ impl<'a> GlobalAccesses<'a> {
         Self { function, header: &module.header, bases: search.bases, outside_loops }
     }
 
+    /// Whether two accesses may touch the same memory, whichever threads make them.
+    pub fn may_alias(&self, a: Inst, b: Inst) -> bool {
+        let [a, b] = [a, b].map(|inst| self.bases[self.function.insts[inst].operands[0]]);
+        match (a, b) {
+            (Base::Argument(one), Base::Argument(other)) => one == other,
+            (Base::Any | Base::Unseen, _) | (_, Base::Any | Base::Unseen) => true,
+        }
+    }
+
     /// Whether an access has to wait for an earlier one. `is_stale` says that the earlier one may be of an earlier iteration,
     /// when its pointers may have had other values.
     pub fn meet(&self, later: Inst, earlier: Inst, is_stale: bool) -> bool {
         let [a, b] = [later, earlier].map(|inst| self.function.insts[inst].operands[0]);
-        let are_apart = match (self.bases[a], self.bases[b]) {
-            (Base::Argument(one), Base::Argument(other)) => one != other,
-            (Base::Any | Base::Unseen, _) | (_, Base::Any | Base::Unseen) => false,
-        };
         let are_stores = [later, earlier].map(|inst| is_store(&self.function.insts[inst].op));
-        if are_apart || (later == earlier && are_stores == [true; 2]) {
+        if !self.may_alias(later, earlier) || (later == earlier && are_stores == [true; 2]) {
             return false;
         }
         let layouts = [a, b].map(|pointer| self.function.ty(pointer).layout());

@@ -155,33 +155,29 @@ fn effects_inside(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     all
 }
 
-/// What a fence lets the asynchronous proxy see, of what it reads at all.
-fn fenced(names: &Names<'_>) -> SmallVec<[Effect; 3]> {
+/// Places that the asynchronous proxy reads somewhere.
+pub fn read_asynchronously(names: &Names<'_>) -> BTreeSet<Place> {
     let function = names.function;
-    let (mut written, mut read) = (SmallVec::<[Effect; 3]>::new(), Vec::new());
-    function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
-        Op::Gpu(GpuOp::LocalStore {} | GpuOp::CopyAsync { .. }) => {
-            written.extend(effects(names, inst).into_iter().map(Effect::anywhere));
+    let mut found = BTreeSet::new();
+    function.walk(function.entry, &mut |inst| {
+        if matches!(function.insts[inst].op, Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {})) {
+            let read = |effect: Effect| match effect.anywhere() {
+                Effect::Read(place) => Some(place),
+                Effect::Write(_) | Effect::Barrier => None,
+            };
+            found.extend(effects(names, inst).into_iter().filter_map(read));
         }
-        Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {}) => {
-            read.extend(effects(names, inst).into_iter().map(Effect::anywhere));
-        }
-        // tidy: wildcard because nothing else writes by one proxy what the other reads
-        _ => {}
     });
-    written.retain(|effect| matches!(*effect, Effect::Write(place) if read.contains(&Effect::Read(place))));
-    written
+    found
 }
 
-/// What a wait of each thread for what it began itself lets other threads see: what it copied, and that its products have
-/// read their operands; and what a fence does. A barrier before it did not wait for that.
+/// What a wait of each thread for what it began itself lets other threads see: what it copied. A barrier before it did not wait
+/// for that.
 pub fn landed(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = names.function;
     let is_begun: fn(&GpuOp) -> bool = match &function.insts[inst].op {
         Op::Gpu(GpuOp::WaitGroup { .. }) => |op| matches!(op, GpuOp::CopyAsync { .. }),
-        Op::Gpu(GpuOp::Finish { .. }) => |op| matches!(op, GpuOp::Wgmma { .. }),
         Op::Gpu(GpuOp::TensorStoreWait { .. }) => |op| matches!(op, GpuOp::TensorStore {}),
-        Op::Gpu(GpuOp::FenceProxy {}) => return fenced(names),
         // tidy: wildcard because no other op waits for what its own thread began
         _ => return smallvec![],
     };
@@ -203,6 +199,10 @@ pub struct Open {
     pub writes: BTreeSet<Place>,
     /// Those of them that may be of an earlier iteration of a loop.
     pub stale: BTreeSet<Place>,
+    /// What asynchronous products that no thread has finished may read, whatever barriers there were.
+    products: BTreeSet<Place>,
+    /// What was stored and what is being copied that the asynchronous proxy reads, and that no fence made visible to it.
+    unfenced: BTreeSet<Place>,
 }
 
 impl Open {
@@ -244,15 +244,48 @@ impl Open {
         }
     }
 
+    /// Products begin to read their operands, and have read them when they are finished: a barrier between did not wait for
+    /// that. No barrier between a store and its fence lets the asynchronous proxy of other threads see the store either.
+    pub fn carry_out_asynchronously(&mut self, op: &Op, effects: &[Effect], read: &BTreeSet<Place>) {
+        match op {
+            Op::Gpu(GpuOp::Wgmma { .. }) => {
+                let read = |effect: &Effect| match *effect {
+                    Effect::Read(place) => Some(place),
+                    Effect::Write(_) | Effect::Barrier => None,
+                };
+                self.products.extend(effects.iter().filter_map(read));
+            }
+            Op::Gpu(GpuOp::Finish { pending }) => {
+                self.reads.extend(&self.products);
+                if pending.0 == Some(0) {
+                    self.products.clear();
+                }
+            }
+            Op::Gpu(GpuOp::LocalStore {} | GpuOp::CopyAsync { .. }) => {
+                let written =
+                    effects.iter().map(|effect| effect.anywhere()).filter_map(|effect| match effect {
+                        Effect::Write(place) if read.contains(&place) => Some(place),
+                        Effect::Write(_) | Effect::Read(_) | Effect::Barrier => None,
+                    });
+                self.unfenced.extend(written);
+            }
+            Op::Gpu(GpuOp::FenceProxy {}) => self.writes.extend(&self.unfenced),
+            // tidy: wildcard because nothing else is done by the asynchronous proxy, or for it
+            _ => {}
+        }
+    }
+
     fn join(&mut self, other: &Self) {
         self.reads.extend(&other.reads);
         self.writes.extend(&other.writes);
         self.stale.extend(&other.stale);
+        self.products.extend(&other.products);
+        self.unfenced.extend(&other.unfenced);
     }
 
     /// Slots get their names behind an edge of control flow.
     fn rename(&mut self, names: &Names<'_>, edge: &Edge) {
-        for places in [&mut self.reads, &mut self.writes, &mut self.stale] {
+        for places in [&mut self.reads, &mut self.writes, &mut self.stale, &mut self.products] {
             let rename = |place| match place {
                 Place::Shared(slot) => Place::Shared(names.rename(slot, edge)),
                 Place::Global(_) | Place::Acquired => place,

@@ -7,9 +7,11 @@ mod exchanges;
 mod global_memory;
 mod instruction_selection;
 mod memory_effects;
+mod pipelining;
 mod rings;
 mod scans;
 mod tensor_copies;
+mod wgmma_operands;
 
 use tilewright_base::Diagnostic;
 
@@ -26,6 +28,7 @@ pub struct Pass {
 /// The passes, in order.
 pub const PASSES: &[Pass] = &[
     Pass { name: "conversions", run: conversions::lower_conversions },
+    Pass { name: "pipelining", run: pipelining::pipeline_loops },
     Pass { name: "tensor_copies", run: tensor_copies },
     Pass { name: "rings", run: rings::lower_rings },
     Pass { name: "instruction_selection", run: instruction_selection },

@@ -17,13 +17,14 @@
 //! copy needs is not passed to the kernel. Behind this pass there is no `tensor_box`.
 
 use cranelift_entity::SecondaryMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, OpFamily, Value};
 
 use crate::box_layout::BoxLayout;
+use crate::language::verify::slots::Names;
 use crate::language::{
     Buffer, Deferred, Function, GpuOp, Header, LaunchInteger, Module, Op, TensorMapBox, Type,
 };
@@ -40,6 +41,7 @@ pub fn use_tensor_copies(module: &mut Module) {
             pass.store(store);
         }
         pass.rings();
+        remove_needless_fences(function);
     }
     erase_marks(function);
     remove_unused_maps(header, function);
@@ -141,16 +143,16 @@ impl Pass<'_> {
                     | GpuOp::FmaDot { .. }
                     | GpuOp::Wgmma { .. },
                 ) => {}
-                // tidy: wildcard because anything else but the store may write to the buffer, or hand it on
-                _ if *user == store => {}
+                Op::Gpu(GpuOp::LocalStore {}) if *user == store => {}
+                // tidy: wildcard because anything else may write to the buffer, or hand it on
                 _ => return None,
             }
         }
         let (dealloc, block) = (dealloc?, self.places.blocks[store]?);
         let is_one_block = [load, alloc, dealloc].iter().all(|inst| self.places.blocks[*inst] == Some(block));
         let is_only_use = self.places.uses[loaded].len() == 1 && ty.slots == 1 && !self.is_in_role(block);
-        let boxes = BoxLayout::of(self.header.layouts.get(ty.layout), element_bits(&ty.tile()))?;
-        let boxed = Boxed { mark, axes, shape: ty.shape.clone(), boxes };
+        let layout = BoxLayout::of(self.header.layouts.get(ty.layout), element_bits(&ty.tile()))?;
+        let boxed = Boxed { mark, axes, shape: ty.shape.clone(), boxes: layout };
         let found = Found { load, boxed, alloc, store, dealloc, buffer: ty, block };
         (is_one_block && is_only_use).then_some(found)
     }
@@ -372,6 +374,36 @@ impl Pass<'_> {
         for inst in new {
             self.places.blocks[*inst] = Some(block);
         }
+    }
+}
+
+/// Removes the fences for operands of asynchronous products, if no thread writes such an operand any more.
+fn remove_needless_fences(function: &mut Function) {
+    let names = Names::new(function, false);
+    let (mut written, mut read) = (BTreeSet::new(), BTreeSet::new());
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        let roots = data.operands.iter().filter_map(|value| names.root(*value));
+        match &data.op {
+            Op::Gpu(GpuOp::LocalStore {} | GpuOp::LocalCount {} | GpuOp::CopyAsync { .. }) => {
+                written.extend(roots)
+            }
+            Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {}) => read.extend(roots),
+            // tidy: wildcard because others do not write what the asynchronous proxy reads
+            _ => {}
+        }
+    });
+    if read.is_empty() || written.intersection(&read).next().is_some() {
+        return;
+    }
+    let is_there = |op: &Op| matches!(op, Op::Gpu(GpuOp::MbarrierInit { .. } | GpuOp::TensorLoad {}));
+    if function.insts.values().any(|data| is_there(&data.op)) {
+        // They may be for barriers.
+        return;
+    }
+    let Function { blocks, insts, .. } = function;
+    for block in blocks.values_mut() {
+        block.insts.retain(|inst| !matches!(insts[*inst].op, Op::Gpu(GpuOp::FenceProxy {})));
     }
 }
 

@@ -39,7 +39,8 @@ pub fn split(module: &mut Module) {
     if !is_worth_it(function) {
         return;
     }
-    let infos = analyze_assuming(function, Assumptions { no_signed_overflow: true });
+    let infos =
+        analyze_assuming(function, Assumptions { no_signed_overflow: true, ..Assumptions::default() });
     let entry = function.entry;
     let mut split = Split {
         function,

@@ -56,7 +56,7 @@ impl<'a> Checker<'a> {
             Type::Registers { tile, layout: None } => {
                 assert!(tile.is_scalar(), "{value} of {tile} has no layout");
             }
-            Type::Registers { tile, .. } => {
+            Type::Registers { tile, .. } | Type::Pending { tile, .. } => {
                 let layout = self.tile_layout(value);
                 assert_eq!(layout.output().shape()[..], tile.shape[..], "{value}");
                 assert!(layout.is_surjective(), "{value}: every element is somewhere");
@@ -155,9 +155,12 @@ impl<'a> Checker<'a> {
                     }
                 }
             }
-            GpuOp::MmaSync { instruction, warps, .. } => self.mma(data, *instruction, warps),
+            GpuOp::MmaSync { instruction, warps, .. } | GpuOp::Wgmma { instruction, warps, .. } => {
+                self.mma(data, *instruction, warps);
+            }
+            GpuOp::Finish { .. } => self.same(data, &[data.operands[0], data.results[0]]),
             GpuOp::FmaDot { .. } => self.fma(data),
-            GpuOp::ConvertLayout {} | GpuOp::Alloc { .. } | GpuOp::Dealloc {} => {}
+            GpuOp::ConvertLayout {} | GpuOp::Alloc { .. } | GpuOp::Dealloc {} | GpuOp::FenceProxy {} => {}
             GpuOp::LocalStore {} => self.fits_in_memory(data.operands[1], data.operands[0]),
             GpuOp::LocalLoad { matrix } => {
                 self.fits_in_memory(data.results[0], data.operands[0]);
@@ -237,6 +240,10 @@ impl<'a> Checker<'a> {
             let operand = data.operands[place];
             if self.function.ty(operand).as_memory().is_some() {
                 assert!(place < 2, "the accumulator is in registers");
+                continue;
+            }
+            // What a product of warpgroups has from any threads goes through shared memory.
+            if place < 2 && shape.m == 64 && !self.program.header.synchronized {
                 continue;
             }
             let found = self.tile_layout(operand);

@@ -5,6 +5,7 @@
 //! | `convert_layout` | the value itself |
 //! | a buffer that is stored to once | the value that is stored |
 //! | a product by an instruction, or of single elements | `dot` |
+//! | the end of an asynchronous product | the product |
 //! | a reduction in each warp, and one of the parts | nothing, and the reduction of the whole tile |
 //! | all else that both have | itself, without layouts and without what is decided about it |
 
@@ -12,7 +13,7 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_base::entity::packed_option::PackedOption;
 use tilewright_base::entity::{PrimaryMap, SecondaryMap};
 use tilewright_gpu::language::{Function, GpuOp, InstData, Op, Scope};
-use tilewright_ir::{Block, BlockData, Module, Value, verify};
+use tilewright_ir::{Block, BlockData, InputPrecision, Module, Value, verify};
 
 use crate::{Program, text};
 
@@ -83,8 +84,8 @@ impl Eraser<'_> {
         use tilewright_ir::Op as Tile;
         let op = match data.op.clone() {
             Op::Tile(op) => op,
-            Op::Gpu(GpuOp::Alloc { .. } | GpuOp::Dealloc {}) => return Some(()),
-            Op::Gpu(GpuOp::ConvertLayout {} | GpuOp::LocalLoad { .. }) => {
+            Op::Gpu(GpuOp::Alloc { .. } | GpuOp::Dealloc {} | GpuOp::FenceProxy {}) => return Some(()),
+            Op::Gpu(GpuOp::ConvertLayout {} | GpuOp::LocalLoad { .. } | GpuOp::Finish { .. }) => {
                 return self.alias(data.results[0], data.operands[0]);
             }
             Op::Gpu(GpuOp::LocalStore {}) => {
@@ -110,6 +111,9 @@ impl Eraser<'_> {
                 GpuOp::MmaSync { precision, max_imprecise_acc, .. }
                 | GpuOp::FmaDot { precision, max_imprecise_acc },
             ) => Tile::Dot { precision, max_imprecise_acc },
+            Op::Gpu(GpuOp::Wgmma { max_imprecise_acc, .. }) => {
+                Tile::Dot { precision: InputPrecision::Tf32, max_imprecise_acc }
+            }
             // tidy: wildcard because rings, copies and roles are more than the values that they move
             Op::Gpu(_) => return None,
         };
@@ -121,8 +125,7 @@ impl Eraser<'_> {
             self.block(*region, new)?;
             regions.push(new);
         }
-        let types: Option<Vec<_>> =
-            data.results.iter().map(|value| self.old.ty(*value).as_registers().cloned()).collect();
+        let types: Option<Vec<_>> = data.results.iter().map(|value| self.old.ty(*value).tile()).collect();
         let inst = self.new.create_inst(op, operands?, regions, types?, None.into());
         self.new.blocks[block].insts.push(inst);
         for (place, result) in data.results.iter().enumerate() {

@@ -65,7 +65,7 @@ impl<'a> Paths<'a> {
         match op {
             GpuOp::LocalStore {} => vec![store(buffer(0))],
             GpuOp::LocalLoad { .. } => vec![load(buffer(0))],
-            GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } => {
+            GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => {
                 let in_memory = |place: &usize| self.function.ty(data.operands[*place]).as_memory().is_some();
                 (0..2).filter(in_memory).map(|place| load(buffer(place))).collect()
             }
@@ -75,7 +75,9 @@ impl<'a> Paths<'a> {
             | GpuOp::Store { .. }
             | GpuOp::Reduce { .. }
             | GpuOp::Alloc { .. }
-            | GpuOp::Dealloc {} => Vec::new(),
+            | GpuOp::Dealloc {}
+            | GpuOp::Finish { .. }
+            | GpuOp::FenceProxy {} => Vec::new(),
             // tidy: wildcard because no pass makes the others
             other => panic!("{} is not known here", other.info().name),
         }

@@ -50,7 +50,7 @@ fn assigned(module: &Module, target_name: &str, num_warps: u32) -> Program {
 
 /// The program of a kernel, after all passes.
 fn compiled(module: &Module, target_name: &str, num_warps: u32) -> Program {
-    tilewright_gpu::compile(module, target(target_name), num_warps)
+    tilewright_gpu::compile(module, target(target_name), num_warps, 1)
         .unwrap_or_else(|error| panic!("{error:#?}"))
 }
 

@@ -38,8 +38,9 @@ fn product([m, n, k]: [u32; 3], [left, right, sum]: [&str; 3], precision: &str) 
 }
 
 fn product_of(program: &Program) -> &InstData {
-    let is_product =
-        |data: &&InstData| matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. }));
+    let is_product = |data: &&InstData| {
+        matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. } | GpuOp::Wgmma { .. } | GpuOp::FmaDot { .. }))
+    };
     program.kernel().insts.values().find(is_product).expect("there is a product")
 }
 
@@ -49,10 +50,10 @@ fn chosen(program: &Program) -> String {
     let element = |operand| program.kernel().ty(operand).tile().expect("it is a tile").element.to_string();
     let types: Vec<String> = data.operands.iter().copied().map(element).collect();
     let instruction = match &data.op {
-        Op::Gpu(GpuOp::MmaSync { instruction, .. }) => {
+        Op::Gpu(GpuOp::MmaSync { instruction, .. } | GpuOp::Wgmma { instruction, .. }) => {
             format!("m{}n{}k{}", instruction.m, instruction.n, instruction.k)
         }
-        // tidy: wildcard because there are two kinds of products
+        // tidy: wildcard because the rest are of single elements
         _ => "fma".to_owned(),
     };
     format!("{instruction} {}", types.join(" "))
@@ -79,7 +80,7 @@ fn instructions_by_type_and_target() {
         (full, ["uint8", "int8", "int32"], "tf32", "sm_75", "m8n8k16 uint8 int8 int32"),
         (full, ["fp8e4nv", "fp8e5", "fp32"], "tf32", "sm_89", "m16n8k32 fp8e4nv fp8e5 fp32"),
         (full, ["fp8e4nv", "fp8e5", "fp32"], "tf32", "sm_80", "m16n8k16 fp16 fp16 fp32"),
-        (full, ["fp8e4b15", "fp8e4b15", "fp32"], "tf32", "sm_90", "m16n8k16 fp16 fp16 fp32"),
+        (full, ["fp8e4b15", "fp8e4b15", "fp32"], "tf32", "sm_100", "m16n8k16 fp16 fp16 fp32"),
         ([16, 8, 8], ["fp16", "fp16", "fp32"], "tf32", "sm_80", "m16n8k8 fp16 fp16 fp32"),
         ([8, 8, 16], ["fp16", "fp16", "fp32"], "tf32", "sm_80", "fma fp32 fp32 fp32"),
         // Every number of fp16 is one of tf32.
@@ -95,6 +96,35 @@ fn instructions_by_type_and_target() {
             check_lowered(&program);
             assert_eq!(chosen(&program), *expected, "{types:?} on {target}");
         }
+    }
+}
+
+/// What warpgroups compute, and what is left to warps: narrow tiles, batches, too few warps, types without an instruction.
+#[test]
+fn instructions_of_warpgroups() {
+    let full = [64, 64, 64];
+    let cases: &[(u32, Case)] = &[
+        (4, (full, ["fp16", "fp16", "fp32"], "tf32", "sm_90", "m64n64k16 fp16 fp16 fp32")),
+        (4, (full, ["fp16", "fp16", "fp16"], "tf32", "sm_90", "m64n64k16 fp16 fp16 fp16")),
+        (4, (full, ["bf16", "bf16", "bf16"], "tf32", "sm_90", "m64n64k16 bf16 bf16 fp32")),
+        (4, (full, ["fp32", "fp32", "fp32"], "tf32", "sm_90", "m64n64k8 fp32 fp32 fp32")),
+        (4, (full, ["fp8e4nv", "fp8e5", "fp32"], "tf32", "sm_90", "m64n64k32 fp8e4nv fp8e5 fp32")),
+        (4, (full, ["fp8e4b15", "fp8e4b15", "fp32"], "tf32", "sm_90", "m64n64k16 fp16 fp16 fp32")),
+        (4, (full, ["uint8", "uint8", "int32"], "tf32", "sm_90", "m64n64k32 uint8 uint8 int32")),
+        (4, (full, ["uint8", "int8", "int32"], "tf32", "sm_90", "m16n8k32 uint8 int8 int32")),
+        (8, (full, ["fp16", "fp16", "fp32"], "tf32", "sm_90", "m64n32k16 fp16 fp16 fp32")),
+        (8, ([128, 256, 64], ["fp16", "fp16", "fp32"], "tf32", "sm_90", "m64n256k16 fp16 fp16 fp32")),
+        (2, (full, ["fp16", "fp16", "fp32"], "tf32", "sm_90", "m16n8k16 fp16 fp16 fp32")),
+        (4, ([32, 64, 64], ["fp16", "fp16", "fp32"], "tf32", "sm_90", "m16n8k16 fp16 fp16 fp32")),
+        (8, ([64, 8, 64], ["fp16", "fp16", "fp32"], "tf32", "sm_90", "m16n8k16 fp16 fp16 fp32")),
+        (4, (full, ["fp16", "fp16", "fp32"], "tf32", "sm_100", "m16n8k16 fp16 fp16 fp32")),
+    ];
+    for (num_warps, (shape, types, precision, target, expected)) in cases {
+        let module = module(&product(*shape, *types, precision));
+        check(&assigned(&module, target, *num_warps));
+        let program = compiled(&module, target, *num_warps);
+        check_lowered(&program);
+        assert_eq!(chosen(&program), *expected, "{types:?} on {target}");
     }
 }
 

@@ -11,7 +11,7 @@ use crate::module;
 
 fn refused(text: &str, target: &str, num_warps: u32, expected: &Expect) {
     let target = GpuTarget::named(target).expect("it is known");
-    let Err(diagnostic) = compile(&module(text), target, num_warps) else { panic!("it is compiled") };
+    let Err(diagnostic) = compile(&module(text), target, num_warps, 1) else { panic!("it is compiled") };
     let mut lines = vec![format!("{}: {}", diagnostic.code.name(), diagnostic.message)];
     lines.extend(diagnostic.notes.iter().chain(&diagnostic.hint).cloned());
     expected.assert_eq(&(lines.join("\n") + "\n"));
@@ -103,7 +103,7 @@ fn random_programs_are_compiled() {
     for seed in 0..200 {
         let module = program(seed, EVERYTHING);
         let target = GpuTarget::named("sm_75").expect("it is known");
-        assert!(compile(&module, target, 4).is_ok());
+        assert!(compile(&module, target, 4, 1).is_ok());
     }
 }
 
@@ -136,7 +136,7 @@ fn deep_kernels_are_compiled() {
     text += "return_values\n}";
     let compiling = std::thread::Builder::new().stack_size(2 << 20).spawn(move || {
         let target = GpuTarget::named("sm_80").expect("it is known");
-        compile(&module(&text), target, 4).map(|program| print(&program, false).len())
+        compile(&module(&text), target, 4, 1).map(|program| print(&program, false).len())
     });
     let length = compiling.expect("a thread starts").join().expect("it does not overflow");
     assert!(length.expect("it is compiled") > 10_000);

@@ -1,11 +1,12 @@
 //! Runs `tests/gpu/*.gpu`: passes of the GPU path on text, compared with text.
 //!
 //! The steps of a case are the passes. The first may be `assign(sm_80, 4)` instead: it takes tile IR and assigns layouts for
-//! this target and so many warps. Where a pass refuses a program, its diagnostic is the expected text.
+//! this target and so many warps; with a third number, loops are to be pipelined with so many stages, and
+//! `assign_for_launches(sm_90, 4)` may ask for tensor maps. Where a pass refuses a program, its diagnostic is the expected text.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu::language::Gpu;
-use tilewright_gpu::{GpuTarget, PASSES, assign_layouts};
+use tilewright_gpu::{GpuTarget, Launcher, PASSES, assign_layouts_for};
 use tilewright_ir::{parse, parse_dialect, verify};
 use tilewright_testkit::run_text_cases;
 
@@ -13,13 +14,16 @@ use crate::{Program, text};
 
 #[test]
 fn files() {
-    run_text_cases("tests/gpu", "gpu", 5, &run);
+    run_text_cases("tests/gpu", "gpu", 6, &run);
 }
 
 fn run(steps: &[&str], input: &str) -> Result<String, String> {
-    let assign = steps.first().and_then(|step| step.strip_prefix("assign(")?.strip_suffix(')'));
+    let first = |name| steps.first().and_then(|step| step.strip_prefix(name)?.strip_suffix(')'));
+    let for_launches = first("assign_for_launches(");
+    let assign = first("assign(").or(for_launches);
+    let launcher = Launcher { makes_tensor_maps: for_launches.is_some() };
     let begun = match assign {
-        Some(arguments) => assigned(arguments, input)?,
+        Some(arguments) => assigned(arguments, launcher, input)?,
         None => Ok(parse_dialect::<Gpu>(input).map_err(|error| error.to_string())?),
     };
     let mut program = match begun {
@@ -39,12 +43,21 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
 }
 
 /// The program with layouts, for `sm_80, 4`.
-fn assigned(arguments: &str, input: &str) -> Result<Result<Program, Box<Diagnostic>>, String> {
+fn assigned(
+    arguments: &str,
+    launcher: Launcher,
+    input: &str,
+) -> Result<Result<Program, Box<Diagnostic>>, String> {
     let (target, warps) = arguments.split_once(", ").ok_or("assign takes a target and a number of warps")?;
     let target = GpuTarget::named(target).map_err(|error| error.to_string())?;
+    let (warps, stages) = warps.split_once(", ").unwrap_or((warps, "0"));
     let warps = warps.parse().map_err(|_| "the number of warps is a number")?;
+    let stages = stages.parse().map_err(|_| "the number of stages is a number")?;
     let module = parse(input).map_err(|error| error.to_string())?;
-    Ok(assign_layouts(&module, target, warps))
+    Ok(assign_layouts_for(&module, target, warps, launcher).map(|mut program| {
+        program.header.stages = stages;
+        program
+    }))
 }
 
 fn described(diagnostic: &Diagnostic) -> String {

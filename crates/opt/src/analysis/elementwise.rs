@@ -11,6 +11,9 @@ use super::walk::Walk;
 use super::{Axis, AxisInfo, MAX_DIVISIBILITY, Range, power_of_two_in, unit};
 use crate::fold;
 
+/// A range that goes down to here says nothing of the sign: sums and quotients of numbers that may be any reach it.
+const UNKNOWN_LOW: i128 = -(1 << 30);
+
 impl Walk<'_> {
     pub(super) fn elementwise(&self, function: ElementwiseFn, operands: &[Value], ty: &Type) -> AxisInfo {
         if let Some(constant) = self.fold(function, operands) {
@@ -82,7 +85,7 @@ impl Walk<'_> {
             }
             F::Shr => Self::shift_right(&mut info, a, b),
             F::IntDiv => Self::quotient(&mut info, a, b),
-            F::IntRem => Self::remainder(&mut info, a, b),
+            F::IntRem => self.remainder(&mut info, a, b),
             F::And => Self::and(&mut info, a, b, ty),
             F::Or | F::Xor | F::Min | F::Max => {
                 info.divide_everywhere(everywhere_a.min(everywhere_b));
@@ -130,8 +133,9 @@ impl Walk<'_> {
         }
     }
 
-    fn remainder(info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo) {
-        let is_nonnegative = a.range.is_nonnegative();
+    fn remainder(&self, info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo) {
+        let is_unknown = a.range.low <= UNKNOWN_LOW;
+        let is_nonnegative = a.range.is_nonnegative() || is_unknown && self.assumptions.nonnegative_dividends;
         for (place, known) in info.axes.iter_mut().enumerate() {
             let contiguity = if is_nonnegative { Self::aligned_run(place, a, b) } else { 1 };
             let divisibility =

@@ -7,6 +7,7 @@
 //! arithmetic included; promises of the program (`hint`, `assume`) are believed. [`Assumptions`] can add one more
 //! promise, the one that Triton always makes: that signed index arithmetic does not overflow.
 
+mod accesses;
 mod elementwise;
 mod range;
 mod transfer;
@@ -16,6 +17,7 @@ use smallvec::SmallVec;
 use tilewright_base::entity::SecondaryMap;
 use tilewright_ir::{Dtype, Element, Function, Shape, Type, Value};
 
+pub use accesses::{Access, accesses};
 pub use range::Range;
 
 /// The divisibility of zero: more than any alignment.
@@ -58,6 +60,14 @@ pub struct Assumptions {
     /// Sums, differences, products and negations of signed integers do not overflow. Programs are written so, and
     /// without it little is known of `(pid * BLOCK + arange) % n`, which might be negative.
     pub no_signed_overflow: bool,
+    /// A number of which nothing says whether it is negative is not, where a remainder is taken of it: `pid // group % n`, where
+    /// the size of a group comes from arguments. Below zero a remainder is negative, and no offset into a tensor.
+    pub nonnegative_dividends: bool,
+}
+
+impl Assumptions {
+    /// What holds of numbers that addresses are made of.
+    pub const ADDRESSES: Self = Self { no_signed_overflow: true, nonnegative_dividends: true };
 }
 
 /// What always holds of each value.

@@ -149,9 +149,7 @@ options! {
         Warned("a block gets the shared memory that it needs"), "least shared memory";
     NumCtas "num_ctas" PowerOfTwo(16), Is::Int(1),
         Warned("each program is one block, in no cluster"), "blocks in a cluster";
-    NumStages "num_stages" Int(0, 64), Is::Int(3),
-        Silent("no loop is pipelined yet; a warning would meet nearly every program"),
-        "stages of software pipelines";
+    NumStages "num_stages" Int(0, 64), Is::Int(3), Codegen, "stages of software pipelines";
     // As many as any GPU of either vendor has. The GPU path refuses more than `MOST_WARPS` of its own.
     NumWarps "num_warps" PowerOfTwo(64), Is::Int(4), Codegen, "warps of a program";
     PtxOptions "ptx_options" Any, Is::None, Refused, "options of the assembler";

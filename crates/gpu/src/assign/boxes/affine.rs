@@ -143,13 +143,12 @@ impl<'f> Affine<'f> {
                 if is_exact { self.integer_within(operand(0), steps) } else { None }
             }
             Op::Elementwise { function } => self.arithmetic(*function, inst, dtype, steps),
-            op => {
-                let inner = self.integer_within(
-                    *data.operands.first().filter(|_| op.family() == OpFamily::Shape)?,
-                    steps,
-                )?;
+            op if op.family() == OpFamily::Shape => {
+                let inner = self.integer_within(operand(0), steps)?;
                 self.reshaped(inst, &inner)
             }
+            // tidy: wildcard because what other ops make is no sum of products
+            _ => None,
         }
     }
 

@@ -107,6 +107,16 @@ fn ring() -> (Head, String) {
 }
 
 fn outcome(head: &Head, text: &str, steps: u32) -> Result<bool, String> {
+    outcome_of_boxes(head, text, steps, ([64, ROWS], Swizzle::Bytes128))
+}
+
+/// With boxes of the tensor map that is loaded by.
+fn outcome_of_boxes(
+    head: &Head,
+    text: &str,
+    steps: u32,
+    (boxes, swizzle): ([u32; 2], Swizzle),
+) -> Result<bool, String> {
     // The last two rows are not there, nor the last eight columns.
     let (rows, columns) = (steps * ROWS - 2, COLUMNS - 8);
     let numbers: Vec<half::f16> =
@@ -114,8 +124,8 @@ fn outcome(head: &Head, text: &str, steps: u32) -> Result<bool, String> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     let (mut from, mut to) = (Memory::new(&bytes), Memory::zeros(bytes.len()));
     let extents = [u64::from(columns), u64::from(rows)];
-    let [mut first, mut second] = [&mut from, &mut to]
-        .map(|memory| map(memory, TensorDataType::F16, &extents, &[64, ROWS], Swizzle::Bytes128));
+    let mut first = map(&mut from, TensorDataType::F16, &extents, &boxes, swizzle);
+    let mut second = map(&mut to, TensorDataType::F16, &extents, &[64, ROWS], Swizzle::Bytes128);
     let mut arguments = [
         Argument::Memory(&mut first),
         Argument::Memory(&mut second),
@@ -178,6 +188,10 @@ fn each_mistake_is_found() {
     assert!(found.contains("deadlock") || found.contains("wait"), "{found}");
     let found = fault(&with_operand(&text, "cp.async.bulk.wait_group.read", "1"));
     assert!(found.contains("race"), "{found}");
+    // Boxes of half the rows, whose bytes are too few; a swizzle that the slots do not have.
+    let found = outcome_of_boxes(&head, &text, 8, ([64, ROWS / 2], Swizzle::Bytes128)).expect_err("it waits");
+    assert!(found.contains("deadlock") || found.contains("wait"), "{found}");
+    assert_eq!(outcome_of_boxes(&head, &text, 8, ([64, ROWS], Swizzle::None)), Ok(false));
 }
 
 /// One thread loads a box at coordinates that are parameters; its elements are stored one after the other.

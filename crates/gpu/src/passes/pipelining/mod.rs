@@ -1,0 +1,81 @@
+//! Software pipelining: a loop copies what later iterations load ahead of time, into rings in shared memory.
+//!
+//! ```text
+//! for %i … {                              %r = alloc : ring<3, …>
+//!   %x = load %p(%i), %m(%i)              acquire, copy %p(0), publish ; acquire, copy %p(1), publish
+//!   %b = alloc                            for %i … {
+//!   local_store %b, %x             =>       %b = take %r
+//!   product %b                              %e = acquire %r ; copy %e <- %p(%i + 2), %m(%i + 2) ; publish %e
+//!   dealloc %b                              product %b
+//! }                                         release %b
+//!                                         } ; dealloc %r
+//! ```
+//! It stands behind the pass that lowers conversions, so that the buffers are there which products read, in the layouts
+//! that they want: a slot of the ring takes the place of such a buffer.
+//!
+//! **Which loads.** Those that products of the loop are computed from, if the launch asks for two stages or more; of a loop
+//! that asks for stages itself (`tl.range(num_stages=…)`) and has no product, all. A load that is stored to a buffer and
+//! used for nothing else goes straight to the ring. Any other is loaded from the ring to registers where it stood: operands that
+//! are converted first, loads with another `other` than zero (a selection follows), values that are used twice. What
+//! `cp.async` cannot copy, since less than 4 bytes lie together, stays a load.
+//!
+//! **How far ahead.** With so many stages, a slot for each: the copies of an iteration begin so many iterations before,
+//! less one. What pointers and masks are computed from is computed for that iteration as well: its instructions are copied, and
+//! what a loop carries from one iteration to the next runs ahead as a carried value of its own. Loads among them, such as
+//! the tables of paged memory, are made one iteration earlier still, into registers, and what these are computed from
+//! likewise ([`plan::Level`]). The original, where nobody needs it any more, is removed.
+//!
+//! **The ends.** What would be copied for an iteration that does not come is masked off, by a condition that no overflow can
+//! change; a masked copy fills its slot with zeros. So there is no second copy of the loop for its tail.
+//!
+//! **What forbids it.** Stores and atomic operations in the loop that may touch what is loaded (pointers of different
+//! arguments point to different memory, as everywhere), and what orders accesses to memory: barriers, atomic
+//! operations that acquire or release, assembly with effects.
+//!
+//! **Where shared memory is too small.** All loops get one stage less until it fits, down to none ahead. Triton refuses
+//! such a launch; here a configuration that asks for too much is slower than another one.
+//!
+//! How a slot is filled is decided in one place, `Emit::fill` ([`emit`]): by `copy_async`.
+
+mod emit;
+mod plan;
+mod prune;
+
+use tilewright_base::Diagnostic;
+
+use super::allocation::least_bytes;
+use crate::language::Module;
+use crate::target::Feature;
+use plan::LoopPlan;
+
+/// Pipelines the loops of a kernel.
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    let stages = std::mem::take(&mut module.header.stages);
+    if !module.header.target.features.has(Feature::CpAsync) {
+        return Ok(());
+    }
+    let plans = plan::plans(module, stages);
+    let Some(mut most) = plans.iter().map(|plan| plan.stages).max() else { return Ok(()) };
+    let limit = u64::from(module.header.target.max_shared_bytes);
+    let original = module.functions[module.entry].clone();
+    while most > 1 {
+        pipeline(module, &plans, most);
+        if least_bytes(module.kernel()) <= limit {
+            return Ok(());
+        }
+        let entry = module.entry;
+        module.functions[entry] = original.clone();
+        most -= 1;
+    }
+    Ok(())
+}
+
+fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {
+    let Module { header, functions, entry, .. } = module;
+    let function = &mut functions[*entry];
+    for plan in plans {
+        emit::pipeline(header, function, plan, plan.stages.min(most));
+    }
+    prune::prune(function);
+}

@@ -1,0 +1,491 @@
+//! What is to be pipelined: the loads of each loop, the buffers that slots take the place of, and what has to be computed ahead.
+
+use std::collections::BTreeSet;
+
+use cranelift_entity::{EntitySet, SecondaryMap};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tilewright_ir as ir;
+use tilewright_ir::{
+    Block, CacheModifier, Definition, Dtype, Effect, Element, Inst, MemorySemantics, OpFamily, OpInfo,
+    Operation, Shape, ShapeOp, Value,
+};
+use tilewright_layout::{Input, Layout, shared_plan};
+
+use crate::language::{Buffer, Function, GpuOp, Header, LayoutId, Module, Op, Type};
+use crate::layout_rules::element_bits;
+use crate::passes::global_memory::GlobalAccesses;
+use crate::passes::memory_effects::ordering;
+
+/// The bytes that one `cp.async` of a thread may move.
+const COPY_BYTES: std::ops::RangeInclusive<u32> = 4..=16;
+/// Loads that copies depend on, one on another.
+const MOST_LEVELS: usize = 4;
+/// Steps beyond this are not of loops that anyone pipelines; with them, no constant overflows.
+const WIDEST_STEP: i128 = 1 << 40;
+
+/// A loop that is pipelined.
+pub struct LoopPlan {
+    pub inst: Inst,
+    /// The block that it stands in.
+    pub block: Block,
+    pub stages: u32,
+    /// The step, where it is a constant.
+    pub step: Option<i128>,
+    pub loads: Vec<RingLoad>,
+    /// What is computed ahead: copies first, then the loads that they depend on, and so on.
+    pub levels: Vec<Level>,
+}
+
+/// A load that goes through a ring.
+pub struct RingLoad {
+    pub inst: Inst,
+    pub way: Way,
+    /// What a slot holds, and where.
+    pub element: Element,
+    pub shape: Shape,
+    pub memory: Layout,
+    /// Each copy of a thread moves so many elements along the axis.
+    pub axis: u32,
+    pub width: u32,
+}
+
+/// Where the loaded tile goes.
+pub enum Way {
+    /// To a buffer, whose place a slot takes.
+    Buffer {
+        /// What renames its places between the load and the store.
+        shapes: SmallVec<[Inst; 2]>,
+        alloc: Inst,
+        store: Inst,
+    },
+    /// To registers.
+    Registers,
+}
+
+/// What is computed for one iteration ahead of it, at one time.
+pub struct Level {
+    /// What it is for.
+    pub loads: Vec<Inst>,
+    /// The instructions of the body that it takes, in the order of the text.
+    pub insts: Vec<Inst>,
+    /// The carried values that it takes, by the number of the parameter of the body.
+    pub parameters: Vec<u32>,
+}
+
+/// The loops to pipeline, inner ones behind those around them.
+pub fn plans(module: &Module, stages: u32) -> Vec<LoopPlan> {
+    let function = module.kernel();
+    let mut loops = Vec::new();
+    find_loops(function, function.entry, &mut loops);
+    let wanted = |inst: Inst| match function.insts[inst].op.as_tile() {
+        Some(ir::Op::For { options }) if options.num_stages > 0 => (options.num_stages, true),
+        // tidy: wildcard because only counted loops are found
+        _ => (stages, false),
+    };
+    loops.retain(|(inst, _)| wanted(*inst).0 > 1);
+    if loops.is_empty() {
+        return Vec::new();
+    }
+    let uses = Uses::new(function);
+    let global = GlobalAccesses::new(module);
+    let plan = |(inst, block): (Inst, Block)| {
+        let (stages, is_asked) = wanted(inst);
+        Body::new(module, inst, &uses, &global)?.plan(block, stages, is_asked)
+    };
+    loops.into_iter().filter_map(plan).collect()
+}
+
+/// Counted loops that all warps run.
+fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Inst, Block)>) {
+    for inst in &function.blocks[block].insts {
+        let data = &function.insts[*inst];
+        if matches!(data.op.as_tile(), Some(ir::Op::For { .. })) {
+            loops.push((*inst, block));
+        }
+        if data.op.info().family != OpFamily::Roles {
+            data.regions.iter().for_each(|region| find_loops(function, *region, loops));
+        }
+    }
+}
+
+/// The instructions that use each value.
+struct Uses {
+    of: SecondaryMap<Value, SmallVec<[Inst; 2]>>,
+}
+
+impl Uses {
+    fn new(function: &Function) -> Self {
+        let mut of: SecondaryMap<Value, SmallVec<[Inst; 2]>> = SecondaryMap::new();
+        function.walk(function.entry, &mut |inst| {
+            for operand in &function.insts[inst].operands {
+                of[*operand].push(inst);
+            }
+        });
+        Self { of }
+    }
+}
+
+/// The body of a loop.
+struct Body<'a> {
+    header: &'a Header,
+    function: &'a Function,
+    uses: &'a Uses,
+    global: &'a GlobalAccesses<'a>,
+    inst: Inst,
+    block: Block,
+    /// Where each instruction stands.
+    places: FxHashMap<Inst, usize>,
+    /// Accesses that no load may overtake unless they are known to be elsewhere.
+    writes: Vec<Inst>,
+}
+
+/// What the counter of a loop is moved by.
+enum Step {
+    Constant(i128),
+    Unknown,
+}
+
+/// What some values are computed from in one iteration.
+#[derive(Default)]
+struct Slice {
+    insts: BTreeSet<usize>,
+    parameters: BTreeSet<u32>,
+    /// The loads among it.
+    loads: BTreeSet<usize>,
+}
+
+impl<'a> Body<'a> {
+    /// None of a loop that orders accesses to memory.
+    fn new(module: &'a Module, inst: Inst, uses: &'a Uses, global: &'a GlobalAccesses<'a>) -> Option<Self> {
+        let function = module.kernel();
+        let block = function.insts[inst].regions[0];
+        let insts = &function.blocks[block].insts;
+        let places = insts.iter().enumerate().map(|(place, inst)| (*inst, place)).collect();
+        let (mut writes, mut is_ordered) = (Vec::new(), false);
+        function.walk(block, &mut |inst| match orders(&function.insts[inst].op) {
+            Order::None => {}
+            Order::Own => writes.push(inst),
+            Order::All => is_ordered = true,
+        });
+        let header = &module.header;
+        let body = Self { header, function, uses, global, inst, block, places, writes };
+        (!is_ordered).then_some(body)
+    }
+
+    fn plan(&self, outer: Block, stages: u32, is_asked: bool) -> Option<LoopPlan> {
+        let step = match self.step()? {
+            Step::Constant(step) => Some(step),
+            Step::Unknown => None,
+        };
+        let insts = &self.function.blocks[self.block].insts;
+        let (mut wanted, has_product) = self.feeding_products();
+        if is_asked && !has_product {
+            wanted = insts.iter().copied().filter(|inst| self.is_load(*inst)).collect();
+        }
+        let is_possible = |load: &RingLoad| self.levels(&[load.inst]).is_some();
+        let loads: Vec<RingLoad> =
+            wanted.into_iter().filter_map(|inst| self.ring_load(inst)).filter(is_possible).collect();
+        if loads.is_empty() {
+            return None;
+        }
+        let levels = self.levels(&loads.iter().map(|load| load.inst).collect::<Vec<_>>())?;
+        Some(LoopPlan { inst: self.inst, block: outer, stages, step, loads, levels })
+    }
+
+    /// None of a loop whose iterations cannot be counted ahead.
+    fn step(&self) -> Option<Step> {
+        let [lower, _, step] = [0, 1, 2].map(|place| self.function.insts[self.inst].operands[place]);
+        let bits = self.function.ty(lower).as_registers()?.dtype()?.bits();
+        match self.function.defining_op(step).and_then(Op::as_tile) {
+            Some(ir::Op::Constant { value }) => {
+                value.as_int().filter(|step| *step != 0 && step.abs() < WIDEST_STEP).map(Step::Constant)
+            }
+            // tidy: wildcard because any other value is known when the kernel runs
+            _ => (bits <= 32).then_some(Step::Unknown),
+        }
+    }
+
+    fn place(&self, inst: Inst) -> Option<usize> {
+        self.places.get(&inst).copied()
+    }
+
+    fn is_load(&self, inst: Inst) -> bool {
+        matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::Load { .. }))
+    }
+
+    /// The loads of the body that its products are computed from, in the order of the text; and whether it has products.
+    fn feeding_products(&self) -> (Vec<Inst>, bool) {
+        let function = self.function;
+        let mut work = Vec::new();
+        let mut blocks = vec![self.block];
+        while let Some(block) = blocks.pop() {
+            for inst in &function.blocks[block].insts {
+                let data = &function.insts[*inst];
+                if data.op.info().family == OpFamily::Dot {
+                    work.extend(&data.operands[..2]);
+                }
+                if data.op.info().family == OpFamily::Branch {
+                    blocks.extend(&data.regions);
+                }
+            }
+        }
+        let has_product = !work.is_empty();
+        let mut seen = EntitySet::new();
+        let mut loads = BTreeSet::new();
+        while let Some(value) = work.pop() {
+            let Some(inst) = function.defining_inst(value).filter(|_| seen.insert(value)) else { continue };
+            let Some(place) = self.place(inst) else { continue };
+            let data = &function.insts[inst];
+            match &data.op {
+                Op::Gpu(GpuOp::Load { .. }) => {
+                    loads.insert(place);
+                }
+                Op::Gpu(GpuOp::Alloc { .. }) => {
+                    let stores = self.uses.of[value].iter().map(|user| &function.insts[*user]);
+                    let stores = stores.filter(|user| matches!(user.op, Op::Gpu(GpuOp::LocalStore {})));
+                    work.extend(stores.map(|store| store.operands[1]));
+                }
+                op if op.info().family == OpFamily::Loop => {}
+                // tidy: wildcard because all others are computed from their operands
+                _ => work.extend(&data.operands),
+            }
+        }
+        let insts = &function.blocks[self.block].insts;
+        (loads.into_iter().map(|place| insts[place]).collect(), has_product)
+    }
+
+    /// A load as one through a ring, if `cp.async` can copy it.
+    fn ring_load(&self, inst: Inst) -> Option<RingLoad> {
+        let function = self.function;
+        let data = &function.insts[inst];
+        let &Op::Gpu(GpuOp::Load { cache, axis, width, .. }) = &data.op else { return None };
+        let result = data.results[0];
+        let tile = function.ty(result).as_registers()?.clone();
+        let layout = self.header.layouts.get(function.ty(result).layout()?);
+        let dtype = tile.element.value()?;
+        if cache == CacheModifier::Volatile || dtype == Dtype::I1 || !self.may_move(inst) {
+            return None;
+        }
+        let vector = Vector { layout, axis, width, bytes: dtype.bytes() as u32 };
+        let has_zeros = data.operands.get(2).is_none_or(|other| self.is_zero(*other));
+        if let Some((way, buffer, stored)) = self.buffer_of(result).filter(|_| has_zeros) {
+            let memory = self.header.layouts.get(buffer.layout).clone();
+            if let Some((axis, width)) = vector.widest_copy(self.header.layouts.get(stored), &memory) {
+                let Buffer { element, shape, .. } = buffer;
+                return Some(RingLoad { inst, way, element, shape, memory, axis, width });
+            }
+        }
+        let others = (0..tile.rank()).rev().filter(|other| *other != axis as usize);
+        let order: SmallVec<[usize; 6]> = [axis as usize].into_iter().chain(others).collect();
+        let planned = shared_plan(layout, layout, element_bits(&tile)).ok().map(|plan| plan.memory);
+        let memories = planned.into_iter().chain([Layout::strided(&tile.shape, &order)]);
+        let (memory, (axis, width)) = memories
+            .filter_map(|memory| Some((vector.widest_copy(layout, &memory)?, memory)))
+            .map(|(access, memory)| (memory, access))
+            .max_by_key(|(_, (_, width))| *width)?;
+        let ir::Type { element, shape } = tile;
+        Some(RingLoad { inst, way: Way::Registers, element, shape, memory, axis, width })
+    }
+
+    /// The buffer that a loaded tile is stored to, if nothing else is done with it, and the layout that it is stored in.
+    fn buffer_of(&self, loaded: Value) -> Option<(Way, Buffer, LayoutId)> {
+        let function = self.function;
+        let (mut value, mut shapes) = (loaded, SmallVec::new());
+        let store = loop {
+            let &[user] = &self.uses.of[value][..] else { return None };
+            self.place(user)?;
+            match &function.insts[user].op {
+                Op::Gpu(GpuOp::LocalStore {}) => break user,
+                Op::Tile(op) => match op.as_shape() {
+                    Some(
+                        ShapeOp::Transpose { .. } | ShapeOp::Reshape { .. } | ShapeOp::ExpandDims { .. },
+                    ) => {
+                        shapes.push(user);
+                        value = function.insts[user].results[0];
+                    }
+                    Some(ShapeOp::Broadcast { .. } | ShapeOp::Slice { .. }) | None => return None,
+                },
+                Op::Gpu(_) => return None,
+            }
+        };
+        let memory = function.insts[store].operands[0];
+        let alloc = self.buffer_made_here(memory)?;
+        let Type::Buffer(buffer) = function.ty(memory) else { return None };
+        let way = Way::Buffer { shapes, alloc, store };
+        Some((way, buffer.clone(), function.ty(value).layout()?))
+    }
+
+    /// The `alloc` of a buffer whose life begins and ends in the body, and that is stored to once.
+    fn buffer_made_here(&self, memory: Value) -> Option<Inst> {
+        let function = self.function;
+        let alloc = function.defining_inst(memory).filter(|inst| self.place(*inst).is_some())?;
+        let is_buffer = matches!(function.insts[alloc].op, Op::Gpu(GpuOp::Alloc { .. }))
+            && matches!(function.ty(memory), Type::Buffer(buffer) if buffer.slots == 1);
+        let users = &self.uses.of[memory];
+        let count = |is_it: fn(&GpuOp) -> bool| {
+            users.iter().filter(|user| function.insts[**user].op.as_gpu().is_some_and(is_it)).count()
+        };
+        let stores =
+            count(|op| matches!(op, GpuOp::LocalStore {} | GpuOp::LocalCount {} | GpuOp::CopyAsync { .. }));
+        let ends = count(|op| matches!(op, GpuOp::Dealloc {}));
+        (is_buffer && stores == 1 && ends == 1).then_some(alloc)
+    }
+
+    /// Whether a value is a zero, or a tile of zeros.
+    fn is_zero(&self, value: Value) -> bool {
+        let Some(inst) = self.function.defining_inst(value) else { return false };
+        let data = &self.function.insts[inst];
+        match data.op.as_tile() {
+            Some(ir::Op::Constant { value }) => value.bits == 0,
+            Some(ir::Op::Splat { .. } | ir::Op::Broadcast { .. }) => self.is_zero(data.operands[0]),
+            // tidy: wildcard because nothing else is known to be zero
+            _ => false,
+        }
+    }
+
+    /// Whether a load may be made in an earlier iteration.
+    fn may_move(&self, load: Inst) -> bool {
+        let is_plain = matches!(self.function.insts[load].op, Op::Gpu(GpuOp::Load { volatile: false, .. }));
+        is_plain && !self.writes.iter().any(|write| self.global.may_alias(load, *write))
+    }
+
+    /// What is computed ahead for copies: none if something among it cannot be.
+    fn levels(&self, copies: &[Inst]) -> Option<Vec<Level>> {
+        let insts = &self.function.blocks[self.block].insts;
+        let mut levels = Vec::new();
+        let mut loads = copies.to_vec();
+        while !loads.is_empty() {
+            if levels.len() == MOST_LEVELS {
+                return None;
+            }
+            let mut roots = Vec::new();
+            for load in &loads {
+                let operands = &self.function.insts[*load].operands;
+                // A ring is filled with zeros.
+                roots.extend(operands.iter().take(if levels.is_empty() { 2 } else { 3 }));
+            }
+            let slice = self.slice(roots)?;
+            let at = |place: usize| insts[place];
+            let next = slice.loads.into_iter().map(at).collect();
+            let parameters = slice.parameters.into_iter().collect();
+            levels.push(Level { loads, insts: slice.insts.into_iter().map(at).collect(), parameters });
+            loads = next;
+        }
+        Some(levels)
+    }
+
+    /// What values are computed from, if it may be computed at another time.
+    fn slice(&self, mut work: Vec<Value>) -> Option<Slice> {
+        let function = self.function;
+        let mut slice = Slice::default();
+        let mut seen = EntitySet::new();
+        while let Some(value) = work.pop() {
+            if !seen.insert(value) {
+                continue;
+            }
+            let inst = match function.values[value].definition {
+                Definition::Parameter(block, 0) if block == self.block => continue,
+                Definition::Parameter(block, number) if block == self.block => {
+                    slice.parameters.insert(number);
+                    work.push(function.yielded(block)[number as usize - 1]);
+                    continue;
+                }
+                Definition::Parameter(..) => continue,
+                Definition::Result(inst, _) => inst,
+            };
+            let Some(place) = self.place(inst) else { continue };
+            let data = &function.insts[inst];
+            match &data.op {
+                Op::Gpu(GpuOp::Load { .. }) if self.may_move(inst) => {
+                    slice.loads.insert(place);
+                }
+                Op::Gpu(GpuOp::LocalLoad { .. }) => {
+                    // A conversion through memory.
+                    let alloc = self.buffer_made_here(data.operands[0])?;
+                    slice.insts.extend([place, self.place(alloc)?]);
+                    for user in &self.uses.of[data.operands[0]] {
+                        let is_end = matches!(function.insts[*user].op, Op::Gpu(GpuOp::Dealloc {}));
+                        let is_store = matches!(function.insts[*user].op, Op::Gpu(GpuOp::LocalStore {}));
+                        if is_store {
+                            work.push(function.insts[*user].operands[1]);
+                        }
+                        if is_end || is_store {
+                            slice.insts.insert(self.place(*user)?);
+                        }
+                    }
+                }
+                op if op.info().effect == Effect::Pure => {
+                    let in_memory = |value: &Value| function.ty(*value).as_memory().is_some();
+                    if data.operands.iter().any(in_memory) {
+                        return None;
+                    }
+                    slice.insts.insert(place);
+                    work.extend(&data.operands);
+                }
+                // tidy: wildcard because what has effects stays where it is
+                _ => return None,
+            }
+        }
+        Some(slice)
+    }
+}
+
+/// A vector of an access to global memory.
+struct Vector<'a> {
+    layout: &'a Layout,
+    axis: u32,
+    width: u32,
+    /// Of an element.
+    bytes: u32,
+}
+
+impl Vector<'_> {
+    /// The axis and the width of the widest copy of it that `cp.async` can make to a buffer, when the places are renamed so.
+    fn widest_copy(&self, renamed: &Layout, memory: &Layout) -> Option<(u32, u32)> {
+        let runs = |layout: &Layout, axis: u32, width: u32| {
+            let vector = layout.vector_along(axis as usize);
+            (vector.width() >= width).then(|| vector.at_most(width).registers(0))
+        };
+        let offsets = renamed.offsets_in(memory);
+        let offset = |register: u32| offsets.at(&[(Input::Register, register)]);
+        let rank = renamed.output().rank() as u32;
+        let mut width = self.width;
+        while COPY_BYTES.contains(&(width * self.bytes)) {
+            let own = runs(self.layout, self.axis, width)?;
+            let is_run = (0..).zip(&own).all(|(place, register)| offset(*register) == place);
+            if is_run && renamed.vector_in(memory).width() >= width {
+                let axis = (0..rank).find(|axis| runs(renamed, *axis, width).as_ref() == Some(&own));
+                if let Some(axis) = axis {
+                    return Some((axis, width));
+                }
+            }
+            width /= 2;
+        }
+        None
+    }
+}
+
+/// What an instruction of a loop means for loads that are to be made earlier.
+enum Order {
+    None,
+    /// It writes memory.
+    Own,
+    /// It orders accesses to memory.
+    All,
+}
+
+fn orders(op: &Op) -> Order {
+    if let Some(semantics) = ordering(op) {
+        return if semantics == MemorySemantics::Relaxed { Order::Own } else { Order::All };
+    }
+    if matches!(op, Op::Gpu(GpuOp::Store { .. })) {
+        return Order::Own;
+    }
+    let OpInfo { effect, family, .. } = op.info();
+    if matches!(family, OpFamily::Call | OpFamily::Roles) {
+        return Order::All;
+    }
+    let is_local = matches!(family, OpFamily::Memory | OpFamily::Check | OpFamily::Dot);
+    if *effect == Effect::Write && !is_local { Order::All } else { Order::None }
+}

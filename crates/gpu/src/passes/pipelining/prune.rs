@@ -1,0 +1,134 @@
+//! Removes what a pipelined loop computes for nobody: addresses and masks of loads that are copies by now, and what they were
+//! carried as.
+
+use cranelift_entity::{EntitySet, SecondaryMap};
+use tilewright_ir::{Block, Definition, Effect, Inst, OpFamily, Operation, Value};
+
+use crate::language::{Function, GpuOp, Op, Type};
+
+/// Removes it, and what it was computed from before the loops.
+pub fn prune(function: &mut Function) {
+    let mut live =
+        Liveness { function, owners: SecondaryMap::new(), values: EntitySet::new(), work: Vec::new() };
+    live.roots(function.entry, None);
+    live.propagate();
+    let values = live.values;
+    let mut blocks = vec![function.entry];
+    while let Some(block) = blocks.pop() {
+        let mut insts = std::mem::take(&mut function.blocks[block].insts);
+        insts.retain(|inst| is_kept(function, *inst, &values));
+        for inst in &insts {
+            blocks.extend(&function.insts[*inst].regions);
+            let family = function.insts[*inst].op.info().family;
+            if matches!(family, OpFamily::Loop | OpFamily::Branch) {
+                function.retain_carried(*inst, |carried| values.contains(carried.result));
+            }
+        }
+        function.blocks[block].insts = insts;
+    }
+}
+
+/// The buffer that is all that an instruction is about: where nobody reads it, the instruction is for nothing.
+fn buffer_of(function: &Function, inst: Inst) -> Option<Value> {
+    let data = &function.insts[inst];
+    let memory = match &data.op {
+        Op::Gpu(GpuOp::Alloc { .. }) => data.results[0],
+        Op::Gpu(GpuOp::LocalStore {} | GpuOp::Dealloc {}) => data.operands[0],
+        // tidy: wildcard because others do more
+        _ => return None,
+    };
+    matches!(function.ty(memory), Type::Buffer(buffer) if buffer.slots == 1).then_some(memory)
+}
+
+fn is_kept(function: &Function, inst: Inst, live: &EntitySet<Value>) -> bool {
+    if let Some(memory) = buffer_of(function, inst) {
+        return live.contains(memory);
+    }
+    let data = &function.insts[inst];
+    match data.op.info().effect {
+        Effect::Pure | Effect::Read => {
+            is_volatile(&data.op) || data.results.iter().any(|value| live.contains(*value))
+        }
+        Effect::Write | Effect::Control | Effect::Terminator => true,
+    }
+}
+
+fn is_volatile(op: &Op) -> bool {
+    matches!(op, Op::Gpu(GpuOp::Load { volatile: true, .. }))
+}
+
+/// What is live. Of a value that is carried around a loop its operand, its parameters, what is yielded for it and its
+/// result are, or none.
+struct Liveness<'f> {
+    function: &'f Function,
+    /// The instruction that a block is a region of.
+    owners: SecondaryMap<Block, Option<Inst>>,
+    values: EntitySet<Value>,
+    work: Vec<Value>,
+}
+
+impl Liveness<'_> {
+    fn roots(&mut self, block: Block, owner: Option<Inst>) {
+        self.owners[block] = owner;
+        let function = self.function;
+        for inst in &function.blocks[block].insts {
+            let data = &function.insts[*inst];
+            let info = data.op.info();
+            for region in &data.regions {
+                self.roots(*region, Some(*inst));
+            }
+            match (info.effect, info.family) {
+                (Effect::Control, OpFamily::Loop | OpFamily::Branch) => {
+                    self.work.extend(&data.operands[..info.operands.len()]);
+                    for condition in function.conditions(*inst) {
+                        self.work.extend(function.yielded(*condition));
+                    }
+                }
+                (Effect::Terminator, _) => {
+                    let family = owner.map(|owner| function.insts[owner].op.info().family);
+                    if !matches!(family, Some(OpFamily::Loop | OpFamily::Branch)) {
+                        self.work.extend(&data.operands);
+                    }
+                }
+                (Effect::Write | Effect::Control, _) if buffer_of(function, *inst).is_none() => {
+                    self.work.extend(&data.operands);
+                }
+                (Effect::Pure | Effect::Read, _) if is_volatile(&data.op) => self.work.extend(&data.operands),
+                (Effect::Pure | Effect::Read | Effect::Write | Effect::Control, _) => {}
+            }
+        }
+    }
+
+    fn propagate(&mut self) {
+        let function = self.function;
+        let mut stored: SecondaryMap<Value, Vec<Value>> = SecondaryMap::new();
+        function.walk(function.entry, &mut |inst| {
+            let data = &function.insts[inst];
+            if let Op::Gpu(GpuOp::LocalStore {}) = data.op {
+                stored[data.operands[0]].push(data.operands[1]);
+            }
+        });
+        while let Some(value) = self.work.pop() {
+            if !self.values.insert(value) {
+                continue;
+            }
+            self.work.extend(&stored[value]);
+            let inst = match function.values[value].definition {
+                Definition::Result(inst, _) => inst,
+                Definition::Parameter(block, _) => match self.owners[block] {
+                    Some(owner) => owner,
+                    None => continue,
+                },
+            };
+            let data = &function.insts[inst];
+            if let Some(carried) = function.carried_by(inst, value) {
+                self.work.extend(carried.initial);
+                self.work.extend(carried.parameters);
+                self.work.extend(carried.yielded);
+                self.work.push(carried.result);
+            } else if !matches!(data.op.info().family, OpFamily::Loop | OpFamily::Branch) {
+                self.work.extend(&data.operands);
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Operands of products of warpgroups that are in the registers of any threads: they go to shared memory, in a layout that a
+//! matrix descriptor can say, where the first product that reads them needs them; once for all products that read them.
+//!
+//! An A that is in the fragment of the instruction stays in registers.
+
+use cranelift_entity::SecondaryMap;
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir::{Inst, OpFamily, Operation, Value};
+use tilewright_layout::{Fragment, Layout, Mma, SwizzleMode, swizzled};
+
+use super::conversions::Pass;
+use crate::language::verify::slots::Names;
+use crate::language::{Function, GpuOp, Header, MmaShape, Op};
+use crate::layout_rules::element_bits;
+
+/// The bits of an element that M or N may be contiguous with: all others have K contiguous.
+const TRANSPOSABLE_BITS: u32 = 16;
+/// The bytes of a row with a swizzle.
+const LEAST_ROW_BYTES: u32 = 32;
+const MOST_ROW_BYTES: u32 = 128;
+
+/// A value that goes to shared memory, contiguous along an axis in rows of so many elements.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Operand {
+    value: Value,
+    axis: usize,
+    row: u32,
+}
+
+/// What goes to shared memory.
+pub struct Staged {
+    /// Before which instruction.
+    before: SecondaryMap<Inst, SmallVec<[Operand; 2]>>,
+    /// Of each product, what becomes of A and B.
+    operands: SecondaryMap<Inst, [Option<Operand>; 2]>,
+    /// The buffers so far.
+    buffers: Vec<(Operand, Value)>,
+}
+
+impl Staged {
+    /// The operands of all products of a function.
+    pub fn new(header: &Header, function: &Function) -> Self {
+        let names = Names::new(function, false);
+        let mut staged =
+            Self { before: SecondaryMap::new(), operands: SecondaryMap::new(), buffers: Vec::new() };
+        let mut seen: Vec<Operand> = Vec::new();
+        function.walk(function.entry, &mut |inst| {
+            let data = &function.insts[inst];
+            let Op::Gpu(GpuOp::Wgmma { instruction, warps, .. }) = &data.op else { return };
+            let warps = [warps[0] as u32, warps[1] as u32];
+            for place in 0..2 {
+                let value = data.operands[place];
+                let Some(operand) = operand(header, function, (value, place), *instruction, warps) else {
+                    continue;
+                };
+                staged.operands[inst][place] = Some(operand);
+                if !seen.contains(&operand) {
+                    seen.push(operand);
+                    staged.before[beside(&names, value, inst)].push(operand);
+                }
+            }
+        });
+        staged
+    }
+}
+
+/// What becomes of an operand of a product, 0 for A and 1 for B; nothing if it is where the product can read it.
+fn operand(
+    header: &Header,
+    function: &Function,
+    (value, place): (Value, usize),
+    shape: MmaShape,
+    warps: [u32; 2],
+) -> Option<Operand> {
+    let ty = function.ty(value);
+    let tile = ty.as_registers()?;
+    let layout = header.layouts.get(ty.layout()?);
+    let bits = element_bits(tile);
+    let mma = Mma::new(shape.m, shape.n, shape.k, bits);
+    if place == 0 && mma.layout(Fragment::A, &tile.shape, warps) == *layout {
+        return None;
+    }
+    let (k_axis, mn_axis) = (1 - place, place);
+    // What threads hold the widest vectors along.
+    let is_mn_contiguous = layout.vector_along(mn_axis).width() > layout.vector_along(k_axis).width();
+    let row = |extent: u32| extent.min(MOST_ROW_BYTES * 8 / bits);
+    let mn_row = row([shape.m, shape.n][place]);
+    let is_mn_major = bits == TRANSPOSABLE_BITS && is_mn_contiguous && mn_row * bits >= LEAST_ROW_BYTES * 8;
+    Some(if is_mn_major {
+        Operand { value, axis: mn_axis, row: mn_row }
+    } else {
+        Operand { value, axis: k_axis, row: row(tile.shape[k_axis]) }
+    })
+}
+
+/// The instruction in the block of a value that a use of it is, or is inside of.
+fn beside(names: &Names<'_>, value: Value, user: Inst) -> Inst {
+    let home = names.block_of(value);
+    let mut inst = user;
+    while names.block_of_inst(inst) != home {
+        inst = names.owner(names.block_of_inst(inst)).expect("a value is used where it is known");
+    }
+    inst
+}
+
+impl Pass<'_> {
+    /// Puts to shared memory what products in an instruction, or the instruction itself, read first: the new buffers.
+    pub(super) fn stage_operands(&mut self, inst: Inst) -> SmallVec<[Value; 2]> {
+        let mut made = smallvec![];
+        for operand in std::mem::take(&mut self.staged.before[inst]) {
+            self.goes_through_memory(inst);
+            let memory = self.operand_memory(operand);
+            let buffer = self.store(operand.value, &memory);
+            self.emit(GpuOp::FenceProxy {}, smallvec![], None);
+            self.staged.buffers.push((operand, buffer));
+            made.push(buffer);
+        }
+        for (place, operand) in self.staged.operands[inst].into_iter().enumerate() {
+            let Some(operand) = operand else { continue };
+            let buffer = self.staged.buffers.iter().find(|(other, _)| *other == operand);
+            let (_, buffer) = buffer.expect("what a product reads was stored before it");
+            self.function.insts[inst].operands[place] = *buffer;
+        }
+        made
+    }
+
+    fn operand_memory(&self, Operand { value, axis, row }: Operand) -> Layout {
+        let tile = self.function.ty(value).as_registers().expect("an operand that is stored is in registers");
+        let bits = element_bits(tile);
+        let mode = SwizzleMode::widest(row * bits / 8);
+        swizzled(&tile.shape, &[axis, 1 - axis], bits, mode)
+    }
+}
+
+/// The instructions without the fences that another one follows before anything needs them.
+pub fn without_repeated_fences(function: &Function, insts: Vec<Inst>) -> Vec<Inst> {
+    let mut kept: Vec<Inst> = Vec::with_capacity(insts.len());
+    let mut fence = None;
+    for inst in insts {
+        let data = &function.insts[inst];
+        if matches!(data.op, Op::Gpu(GpuOp::FenceProxy {})) {
+            if let Some(place) = fence {
+                kept.remove(place);
+            }
+            fence = Some(kept.len());
+        } else if needs_fence(data.op.info().family, &data.op) {
+            fence = None;
+        }
+        kept.push(inst);
+    }
+    kept
+}
+
+/// Whether a fence before an instruction may be for that, or for what other threads do behind it.
+fn needs_fence(family: OpFamily, op: &Op) -> bool {
+    match family {
+        OpFamily::Barrier | OpFamily::Dot | OpFamily::Loop | OpFamily::Branch | OpFamily::Roles => true,
+        OpFamily::Memory => !matches!(op, Op::Gpu(GpuOp::Alloc { .. } | GpuOp::LocalStore {})),
+        // tidy: wildcard because the others do nothing to shared memory
+        _ => false,
+    }
+}
