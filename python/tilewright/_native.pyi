@@ -100,7 +100,37 @@ class TraceFile:
     def overlaps(self, launch: int, tensor: int) -> str | None: ...
     def who(self, launch: int, tensor: int, place: int) -> str | None: ...
 
-def needs_interpreter(kernel: JitKernel, name: str, line: int, columns: tuple[int, int]) -> BaseException: ...
+class InterpretedTrace:
+    """What the programs of an interpreted kernel do, until it is written."""
+
+    def __init__(self) -> None: ...
+    def add_op(
+        self,
+        name: str,
+        kind: str,
+        places: list[tuple[int, int, int, int, int]],
+        values: list[tuple[str, str, int, list[int]]],
+    ) -> int: ...
+    def add_event(
+        self, program: int, op: int, values: list[tuple[int | None, bytes | None]], nanoseconds: int
+    ) -> None: ...
+    def write(
+        self,
+        recorder: TraceRecorder,
+        *,
+        number: int,
+        kernel: str,
+        grid: tuple[int, int, int],
+        programs: int,
+        value_bytes: int,
+        all_bytes: int,
+        files: list[tuple[str, str, int]],
+        parameters: list[tuple[str, str, int]],
+        tensors: list[tuple[str, str, int, int, list[int], list[int]]],
+        constants: list[tuple[str, str]],
+        nanoseconds: int,
+        failure: str,
+    ) -> None: ...
 
 class CudaLauncher:
     """What launches device code for arguments of certain types."""

@@ -26,6 +26,7 @@ mod handle;
 mod hooks;
 mod host;
 mod interpret;
+mod interpreted_trace;
 mod kernel;
 mod launch;
 mod launcher;
@@ -96,7 +97,9 @@ mod _native {
     use crate::wrapper::Wrapper;
 
     #[pymodule_export]
-    use crate::trace::{TraceFile, TraceRecorder, needs_interpreter};
+    use crate::interpreted_trace::InterpretedTrace;
+    #[pymodule_export]
+    use crate::trace::{TraceFile, TraceRecorder};
 
     /// What kernels print comes after what Python printed before the launch.
     #[pymodule_init]

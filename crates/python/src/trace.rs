@@ -5,11 +5,9 @@ use std::path::PathBuf;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
-use tilewright_base::{Code, Diagnostic, SourceMap, Span};
-use tilewright_runtime::{Error, TraceRequest};
+use tilewright_runtime::TraceRequest;
 use tilewright_trace::{Limits, ReadError, Recorder, Tensor, Trace};
 
-use crate::errors::to_exception;
 use crate::handle::CompiledKernel;
 use crate::kernel::JitKernel;
 use crate::launch::launch_traced;
@@ -18,12 +16,12 @@ use crate::launcher::Call;
 /// A trace that is being written.
 #[pyclass(frozen, module = "tilewright._native")]
 pub(crate) struct TraceRecorder {
-    recorder: Recorder,
+    pub(crate) recorder: Recorder,
     path: PathBuf,
 }
 
 /// A tensor of a launch: name, type, bytes of an element, address, extents, strides.
-type TensorParts = (String, String, u32, u64, Vec<u64>, Vec<i64>);
+pub(crate) type TensorParts = (String, String, u32, u64, Vec<u64>, Vec<i64>);
 
 #[pymethods]
 impl TraceRecorder {
@@ -72,14 +70,6 @@ impl TraceRecorder {
         tensors: Vec<TensorParts>,
         constants: Vec<(String, String)>,
     ) -> PyResult<Option<Py<CompiledKernel>>> {
-        let tensor = |(name, dtype, size, address, shape, strides)| Tensor {
-            name,
-            dtype,
-            size,
-            address,
-            shape,
-            strides,
-        };
         let request = TraceRequest {
             recorder: &self.recorder,
             number,
@@ -93,9 +83,14 @@ impl TraceRecorder {
     }
 }
 
+/// A tensor as a trace has it.
+pub(crate) fn tensor((name, dtype, size, address, shape, strides): TensorParts) -> Tensor {
+    Tensor { name, dtype, size, address, shape, strides }
+}
+
 impl TraceRecorder {
     /// What went wrong with the file.
-    fn failure(&self) -> PyResult<()> {
+    pub(crate) fn failure(&self) -> PyResult<()> {
         self.recorder.take_failure().map_or(Ok(()), |error| Err(error.into()))
     }
 }
@@ -162,30 +157,4 @@ impl TraceFile {
     fn who(&self, py: Python<'_>, launch: usize, tensor: usize, place: u64) -> Option<String> {
         py.detach(|| self.0.who(launch, tensor, place))
     }
-}
-
-/// The exception for a traced kernel that calls a function of Python's, at a line and columns of its source, counted from 0.
-#[pyfunction]
-pub(crate) fn needs_interpreter(
-    kernel: &Bound<'_, JitKernel>,
-    name: &str,
-    line: usize,
-    columns: (u32, u32),
-) -> Py<PyAny> {
-    let py = kernel.py();
-    let message = format!("a traced kernel that calls Python's '{name}' needs interpret mode");
-    let mut diagnostic = Diagnostic::new(Code::NeedsInterpretMode, message)
-        .note("traced kernels run compiled; this version has no interpret mode yet")
-        .hint(format!(
-            "take the call of '{name}' out: the trace shows every value; or launch the kernel without a trace"
-        ));
-    let mut sources = SourceMap::default();
-    if let Some(source) = kernel.get().source() {
-        let before: usize = source.file.text.split_inclusive('\n').take(line).map(str::len).sum();
-        let file = sources.add(source.file);
-        let at = |column: u32| before as u32 + column;
-        diagnostic = diagnostic
-            .primary(Span::new(file, at(columns.0), at(columns.1)), "Python, which is not compiled");
-    }
-    to_exception(py, &Error::new(diagnostic, sources)).into_value(py).into_any()
 }

@@ -40,6 +40,11 @@ impl Kind {
         Self::ALL[self as usize].1
     }
 
+    /// The one with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
+    }
+
     /// Whether it accesses memory.
     pub fn is_access(self) -> bool {
         matches!(self, Kind::Load | Kind::Store | Kind::Atomic)
@@ -81,6 +86,11 @@ impl Role {
         (Role::Accumulator, "acc"),
         (Role::Counter, "counter"),
     ];
+
+    /// The one with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(role, _)| *role)
+    }
 
     /// Its name.
     pub fn name(self) -> &'static str {

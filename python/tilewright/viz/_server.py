@@ -202,6 +202,7 @@ def _wait_at_exit() -> None:
 
         _waits = True
         # Before the folder of the trace is removed: what is registered last is called first.
+        _session.temporary_folder()
         atexit.register(wait)
 
 

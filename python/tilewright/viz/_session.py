@@ -25,13 +25,14 @@ def recorder() -> _native.TraceRecorder:
     with _lock:
         if _recorder is None or _pid != os.getpid():
             _count += 1
-            _recorder = _native.TraceRecorder(_temporary_folder() / f"{_count}.twtrace")
+            _recorder = _native.TraceRecorder(temporary_folder() / f"{_count}.twtrace")
             _loaded = None
             _pid = os.getpid()
         return _recorder
 
 
-def _temporary_folder() -> Path:
+def temporary_folder() -> Path:
+    """Where the files of this process are; it is removed at the end."""
     global _folder
     if _folder is None or _pid not in (0, os.getpid()):
         _folder = tempfile.mkdtemp(prefix="tilewright-viz-")

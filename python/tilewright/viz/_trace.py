@@ -6,7 +6,6 @@ import ast
 import builtins
 from typing import Any
 
-from tilewright import _native
 from tilewright.runtime.autotuner import Autotuner, Heuristics
 from tilewright.runtime.jit import JITFunction, KernelInterface
 from tilewright.viz import _session, clients
@@ -28,8 +27,6 @@ class Trace(KernelInterface[Any]):
         kernel, kwargs = _resolved(self.fn, args, {**kwargs, "grid": grid})
         grid = kwargs.pop("grid")
         kwargs.pop("warmup", None)
-        if (call := _python_call(kernel)) is not None:
-            raise _native.needs_interpreter(kernel, *call)
         copies = HostCopies()
         args = tuple(copies.of(arg) for arg in args)
         kwargs = {name: copies.of(value) for name, value in kwargs.items()}
@@ -95,18 +92,18 @@ def _resolved(
     return fn, dict(kwargs)
 
 
-def _python_call(kernel: JITFunction[Any]) -> tuple[str, int, tuple[int, int]] | None:
-    """The first call of a function of Python's that only an interpreter can run: its name, line and columns."""
+def _calls_python(kernel: JITFunction[Any]) -> bool:
+    """Whether it calls a function of Python's that only an interpreter can run."""
+    if kernel._src is None:
+        return False
     known = kernel.__globals__
     tree = ast.parse(kernel._src)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _PYTHON:
             name = node.func.id
             if known.get(name, getattr(builtins, name)) is getattr(builtins, name):
-                line = kernel._src.splitlines()[node.lineno - 1].encode()
-                end = node.end_col_offset if node.end_lineno == node.lineno else len(line)
-                return name, node.lineno - 1, (node.col_offset, end or len(line))
-    return None
+                return True
+    return False
 
 
 _PYTHON = frozenset(("print", "breakpoint"))
@@ -127,23 +124,29 @@ def _record(kernel: JITFunction[Any], grid: Any, args: tuple[Any, ...], kwargs: 
     ]
     for index, tensor in kept:
         recorder.snapshot(number, index, False, tensor.content())
-    handle = recorder.launch(
-        kernel,
-        (1,) if grid is None else grid,
-        args,
-        kwargs,
-        number=number,
-        programs=config.programs,
-        value_bytes=config.value_bytes,
-        all_bytes=config.max_bytes,
-        tensors=[tensor.parts() for tensor in tensors],
-        constants=[
-            (p.name, repr(named[p.name])) for p in kernel.params if p.is_constexpr and p.name in named
-        ],
-    )
-    for index, tensor in kept:
-        recorder.snapshot(number, index, True, tensor.content())
-    return handle
+    constants = [(p.name, repr(named[p.name])) for p in kernel.params if p.is_constexpr and p.name in named]
+    grid = (1,) if grid is None else grid
+    try:
+        if kernel._is_to_be_interpreted() or _calls_python(kernel):
+            from tilewright.viz import _interpreted
+
+            return _interpreted.record(kernel, grid, args, kwargs, number, tensors, constants)
+        return recorder.launch(
+            kernel,
+            grid,
+            args,
+            kwargs,
+            number=number,
+            programs=config.programs,
+            value_bytes=config.value_bytes,
+            all_bytes=config.max_bytes,
+            tensors=[tensor.parts() for tensor in tensors],
+            constants=constants,
+        )
+    finally:
+        # Also of a launch that has failed: what it wrote is there.
+        for index, tensor in kept:
+            recorder.snapshot(number, index, True, tensor.content())
 
 
 def _elements(shape: list[int]) -> int:

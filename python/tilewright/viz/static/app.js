@@ -48,6 +48,9 @@ async function select(change) {
     launch = { ...found, number: state.launch };
     overlaps = [];
     data = null;
+    // The program that a failed launch is about.
+    const stopped = launch.programs.find(([, flags]) => flags & 4);
+    if (stopped && !("program" in change)) state.program = stopped[0];
     showLaunch();
   }
   if (!data || data.program !== state.program || data.launch !== state.launch) {
@@ -93,6 +96,7 @@ function showLaunch() {
   const [x, y, z] = launch.grid;
   const constants = launch.constants.map(([name, value]) => `${name}=${value}`);
   const scalars = launch.parameters.filter(({ dtype }) => !dtype.startsWith("*")).map(({ name, value }) => `${name}=${value}`);
+  find("facts").title = [...scalars, ...constants].join(", ");
   find("facts").replaceChildren(h("b", { id: "kernel" }, launch.kernel), ` [${x}${y * z > 1 ? `, ${y}` : ""}${z > 1 ? `, ${z}` : ""}]`, ` ${[...scalars, ...constants].join(", ")} · ${launch.interpreted ? "interpreted" : "compiled for the CPU"} · ${duration(launch.nanoseconds)}`);
   find("failure").hidden = !launch.failure;
   find("failure").textContent = launch.failure;
@@ -100,8 +104,6 @@ function showLaunch() {
   grid.show(launch, state.program);
   showTabs();
   showChips();
-  const stopped = launch.programs.find(([, flags]) => flags & 4);
-  if (stopped && !location.hash.includes("program=")) state.program = stopped[0];
   launch.tensors.forEach(async (tensor, number) => {
     const asked = launch.number;
     const found = await ask("overlaps", { launch: asked, tensor: number });
@@ -152,7 +154,7 @@ function pickOps(ops) {
 async function showSelection(mine, change) {
   grid.draw(state.program);
   const place = coordinates(launch.grid, state.program);
-  find("program-title").textContent = `Program (${place.join(", ")})`;
+  find("program-title").textContent = launch.programs.length || launch.grid.every(Boolean) ? `Program (${place.join(", ")})` : "The grid is empty";
   const notes = data.events.length ? [`${count(data.events.length)} events`, duration(data.nanoseconds || 0)] : ["not recorded"];
   if (data.hasStopped) notes.push("stopped at its last op");
   if (data.events.length && !data.hasValues) notes.push("its accesses alone are recorded: raise triton_viz.config.programs for values");
@@ -436,7 +438,7 @@ async function start() {
     return;
   }
   find("launches").replaceChildren(...launches.map(({ kernel, grid, failed }, number) => h("option", { value: number }, `${number}: ${kernel} [${grid.join(", ")}]${failed ? " ✗" : ""}`)));
-  const change = { launch: 0, program: 0, ...readAddress() };
+  const change = { launch: 0, ...readAddress() };
   if (change.launch >= launches.length) change.launch = 0;
   find("launches").value = String(change.launch);
   await select(change);

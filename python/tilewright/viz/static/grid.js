@@ -39,7 +39,9 @@ export class Grid {
   show(launch, selected) {
     this.launch = launch;
     this.byNumber = new Map(launch.programs.map((program) => [program[0], program]));
-    this.most = Math.max(1, ...launch.programs.map(([, , nanoseconds]) => nanoseconds));
+    // A program that was interrupted would make all others pale.
+    const times = launch.programs.map(([, , nanoseconds]) => nanoseconds).sort((a, b) => a - b);
+    this.most = Math.max(1, times[Math.floor(0.97 * (times.length - 1))]);
     this.draw(selected);
     const total = launch.grid[0] * launch.grid[1] * launch.grid[2];
     const sampled = launch.programs.filter(([, flags]) => flags & 1).length;

@@ -14,7 +14,8 @@ export function layout(tensor, plane, width, height, block) {
   const isWrapped = shape.length < 2;
   if (isWrapped) {
     const near = 2 ** Math.round(Math.log2(Math.sqrt(total * 1.5)));
-    columns = Math.max(1, Math.min(total, block && block <= 64 && total > block ? block : total <= 16 ? total : Math.min(128, Math.max(8, near))));
+    const fits = block && block <= 64 && total > block && total / block <= 64;
+    columns = Math.max(1, Math.min(total, fits ? block : total <= 16 ? total : Math.min(1024, Math.max(8, near))));
     rows = Math.ceil(total / columns);
   } else {
     columns = shape.at(-1);
@@ -22,7 +23,7 @@ export function layout(tensor, plane, width, height, block) {
     planes = total / Math.max(1, rows * columns);
   }
   const fitting = Math.min((width - MARGIN.left) / Math.max(1, columns), Math.max(7, (height - MARGIN.top) / Math.max(1, rows)));
-  const cell = Math.max(Math.min(4, 4096 / Math.max(rows, columns)), Math.min(columns <= 16 ? 44 : 34, Math.floor(fitting)));
+  const cell = Math.max(Math.max(1, Math.min(4, Math.floor(4096 / Math.max(rows, columns)))), Math.min(columns <= 16 ? 44 : 34, Math.floor(fitting)));
   return { rows, columns, planes, plane: Math.min(plane, Math.max(0, planes - 1)), cell, total, isWrapped };
 }
 
@@ -130,7 +131,7 @@ export class TensorView {
         if (this.masked.has(at)) this.hatch(painter, x, y, cell - gap);
         if (hasText) {
           const ink = Array.isArray(found) ? inkOn(found) : variable("--ink");
-          painter.text(brief(data.elements[at], Math.floor(cell / 5.6)), x + (cell - gap) / 2, y + cell / 2, { color: ink, size: cell > 36 ? 11 : 9.5 });
+          painter.text(brief(data.elements[at], Math.floor((cell - 3) / (cell > 36 ? 6.7 : 5.8))), x + (cell - gap) / 2, y + cell / 2, { color: ink, size: cell > 36 ? 11 : 9.5 });
         }
       }
     }

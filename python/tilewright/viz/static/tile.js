@@ -62,7 +62,7 @@ export function valueCard({ role, dtype, shape, form, elements, look, point, sto
       const color = colors && colors.color(value);
       const style = color ? `background:${rgb(color)};color:${inkOn(color)}` : null;
       const classes = look ? look(lane) : "";
-      line.append(h("td", { "data-lane": lane, class: classes, style: classes ? null : style, title: String(value) }, brief(value, 7)));
+      line.append(h("td", { "data-lane": lane, class: classes, style: classes ? null : style, title: String(value) }, brief(value, 6)));
     }
     table.append(line);
   }

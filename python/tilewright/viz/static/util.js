@@ -34,8 +34,11 @@ export function brief(value, most = 8) {
   for (let digits = most; digits > 0; digits--) {
     const plain = String(Number(value.toPrecision(digits)));
     if (plain.length <= most) return plain;
+    const bare = plain.replace(/^(-?)0\./, "$1.");
+    if (bare.length <= most) return bare;
   }
-  return value.toExponential(0);
+  const tiny = value.toExponential(0);
+  return tiny.length > most && Math.abs(value) < 1 ? "~0" : tiny;
 }
 
 /** A value as a number, for colours. */

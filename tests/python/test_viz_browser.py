@@ -1,0 +1,399 @@
+"""The page of the visualiser in a real browser: the traced programs of users are clicked through, and what is shown is
+checked. ``TILEWRIGHT_BLESS=1`` writes the pictures of ``docs/visualiser.md``."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from conftest import PROGRAMS, ROOT
+
+pytest.importorskip("torch")
+webdriver = pytest.importorskip("selenium.webdriver")
+
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER),
+    reason="there is no Chromium with its driver (apt-get install chromium chromium-driver)",
+)
+PICTURES = ROOT / "docs" / "images"
+SIZE = (1280, 800)
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    size = f"--window-size={SIZE[0]},{SIZE[1]}"
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", size):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+class Page:
+    """The page of a trace, as a user works with it."""
+
+    def __init__(self, driver, url):
+        self.driver = driver
+        self.url = url
+        self.open("")
+
+    def open(self, address):
+        """Follows a link."""
+        self.driver.get("about:blank")
+        self.driver.get(f"{self.url}#{address}")
+        self.settle(0)
+
+    def settle(self, before):
+        """Waits until what was selected is shown."""
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            now = self.driver.execute_script("return Number(document.body.dataset.ready || 0)")
+            if now > before:
+                return
+            time.sleep(0.02)
+        raise AssertionError("the page did not show what was selected")
+
+    def do(self, action):
+        """Does something that selects, and waits for the page."""
+        before = self.driver.execute_script("return Number(document.body.dataset.ready || 0)")
+        action()
+        self.settle(before)
+
+    def find(self, selector):
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def text(self, selector):
+        return self.find(selector).text
+
+    def click(self, selector):
+        self.do(self.find(selector).click)
+
+    def press(self, *keys):
+        self.do(lambda: self.find("body").send_keys(*keys))
+
+    def ops(self):
+        """The names of the ops on the timeline."""
+        return [element.text.splitlines()[0] for element in self.all(".event")]
+
+    def click_op(self, name, number=0):
+        found = [element for element in self.all(".event") if element.text.splitlines()[0] == name]
+        self.do(found[number].click)
+
+    def table(self, role):
+        """The cells of a value of the op, as text."""
+        return [cell.text for cell in self.all(f'#values [data-role="{role}"] td')]
+
+    def wait_for(self, selector):
+        until = time.monotonic() + 20
+        while not self.all(selector):
+            assert time.monotonic() < until, f"there is no {selector}"
+            time.sleep(0.05)
+        return self.find(selector)
+
+    def picture(self, name):
+        if os.environ.get("TILEWRIGHT_BLESS"):
+            PICTURES.mkdir(exist_ok=True)
+            self.driver.save_screenshot(str(PICTURES / f"{name}.png"))
+
+
+@pytest.fixture
+def page(chrome):
+    """Runs a program to its end, and opens the page that it serves."""
+    running = []
+
+    def start(program, *, then=""):
+        code = f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')\n{then}"
+        arguments = ["run", str(program)] if not then else ["run", "-c", code]
+        environment = {**os.environ, "TILEWRIGHT_VIZ_WAIT": "1", "TILEWRIGHT_DEVICE": "cpu"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tilewright", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        running.append(process)
+        lines: queue.Queue[str | None] = queue.Queue()
+
+        def read() -> None:
+            for line in process.stderr:
+                lines.put(line)
+            lines.put(None)
+
+        threading.Thread(target=read, daemon=True).start()
+        # Its output is read as well, lest the program waits for somebody to do so.
+        out: list[str] = []
+        threading.Thread(target=lambda: out.extend(process.stdout), daemon=True).start()
+        url, said = None, []
+        while True:
+            line = lines.get(timeout=120)
+            assert line is not None, "".join(said)
+            said.append(line)
+            if match := re.search(r"http://127\.0\.0\.1:\d+/", line):
+                url = match.group()
+            if "until Ctrl-C" in line:
+                break
+        assert url is not None
+        return Page(chrome, url), "".join(out)
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+    errors = [entry for entry in chrome.get_log("browser") if entry["level"] == "SEVERE"]
+    assert not errors, errors
+
+
+needs_programs = pytest.mark.skipif(not PROGRAMS.is_dir(), reason="the programs are not beside this checkout")
+
+
+@needs_programs
+def test_add_traced(page):
+    shown, _ = page(PROGRAMS / "001_add_traced.py")
+    assert shown.text("#kernel") == "add_kernel"
+    assert "interpreted" in shown.text("#facts")
+    assert shown.text("#grid-note").startswith("3 × 1 × 1: 3 programs")
+    shown.wait_for("#chip-clean")
+    assert [tab.text.split()[0] for tab in shown.all(".tab")] == ["x_ptr", "y_ptr", "output_ptr"]
+    shown.click_op("load")
+    assert shown.table("result") == ["1", "2", "3", "4"]
+    # The last program: two of its lanes are masked.
+    shown.press(Keys.SHIFT, Keys.ARROW_RIGHT)
+    shown.press(Keys.SHIFT, Keys.ARROW_RIGHT)
+    assert shown.text("#program-title") == "Program (2, 0, 0)"
+    shown.click_op("store")
+    assert "writes 2 of 4 lanes" in shown.text("#op-note")
+    assert shown.table("mask") == ["1", "1", "0", "0"]
+    assert shown.table("operand")[:2] == ["0", "11"]
+    assert shown.all('#values [data-role="operand"] td.off')
+    assert shown.find('.tab[aria-selected="true"]').text.startswith("output_ptr")
+    assert "tl.store" in shown.text(".code .current .text")
+
+
+@needs_programs
+def test_add_2d_traced(page):
+    shown, _ = page(PROGRAMS / "001_add_2d_traced.py")
+    assert shown.text("#grid-note").startswith("4 × 3 × 1: 12 programs")
+    assert "N0=100" in shown.text("#facts")
+    assert "compiled for the CPU" in shown.text("#facts")
+    shown.wait_for("#chip-clean")
+    # A program by its place in the picture of the grid: the one in the last column of the first row.
+    grid = shown.find("#grid")
+    cell = shown.driver.execute_script("return arguments[0].clientWidth", grid) // 4 - 3
+    move = webdriver.ActionChains(shown.driver)
+    left = -grid.size["width"] // 2 + 2 + 3 * cell + cell // 2
+    top = -grid.size["height"] // 2 + 2 + cell // 2
+    shown.do(move.move_to_element_with_offset(grid, left, top).click().perform)
+    assert shown.text("#program-title") == "Program (3, 0, 0)"
+    shown.click_op("load", 1)
+    # 100 columns: of 32, four are left.
+    assert "reads 128 of 1 024 lanes" in shown.text("#op-note")
+    assert shown.text("#tensor-note").startswith("128 elements")
+    shown.click('#modes [data-value="accesses"]')
+    assert "written" in shown.text("#legend") or "read" in shown.text("#legend")
+    link = shown.driver.execute_script("return location.hash")
+    assert "program=3" in link
+    assert "mode=accesses" in link
+    shown.open(link.removeprefix("#"))
+    assert shown.text("#program-title") == "Program (3, 0, 0)"
+    assert shown.find('#modes [aria-checked="true"]').text == "accesses"
+
+
+@needs_programs
+def test_dot_traced(page):
+    shown, _ = page(PROGRAMS / "001_dot_traced.py")
+    assert shown.text("#grid-note").startswith("4 × 2 × 1: 8 programs")
+    shown.click_op("dot")
+    assert shown.find("#dot").is_displayed()
+    assert shown.text("#dot-step") == "k: 16 of 16"
+    slider = shown.find('#dot input[type="range"]')
+    shown.driver.execute_script(
+        "arguments[0].value = 0; arguments[0].dispatchEvent(new Event('input'))", slider
+    )
+    assert shown.text("#dot-step") == "k: 0 of 16"
+    assert shown.text("#dot-formula") == "C[0, 0] = 0 = 0"
+    # The first element of the product, by what the page shows of a and b.
+    rows, columns = shown.table("a"), shown.table("b")
+    expected = sum(float(rows[k]) * float(columns[16 * k]) for k in range(16))
+    assert float(shown.table("result")[0]) == expected
+    shown.driver.execute_script(
+        "arguments[0].value = 10; arguments[0].dispatchEvent(new Event('input'))", slider
+    )
+    assert shown.text("#dot-step") == "k: 10 of 16"
+    partial = sum(float(rows[k]) * float(columns[16 * k]) for k in range(10))
+    assert float(shown.text("#dot-formula").rpartition("=")[2]) == partial
+    shown.picture("visualiser-dot")
+    # The other iteration of the loop.
+    assert "(1 of 2)" in shown.text("#loops")
+    shown.press("]")
+    assert "(2 of 2)" in shown.text("#loops")
+    assert float(shown.table("acc")[0]) == expected
+    shown.press("[")
+    # Keys go through the ops, the line follows.
+    assert "tl.dot" in shown.text(".code .current .text")
+    shown.press(Keys.ARROW_LEFT)
+    assert shown.text("#op-title") == "load"
+    assert "y = tl.load" in shown.text(".code .current .text")
+    before = len(shown.ops())
+    shown.click("#indexing")
+    assert len(shown.ops()) > before
+
+
+@needs_programs
+def test_swap_neighbours_traced(page):
+    shown, _ = page(PROGRAMS / "001_swap_neighbours_traced.py")
+    shown.click_op("load")
+    assert shown.table("pointer") == ["1", "0", "3", "2"]
+    assert shown.table("result") == ["11", "10", "13", "12"]
+    shown.click_op("store")
+    assert shown.table("pointer") == ["0", "1", "2", "3"]
+
+
+@needs_programs
+def test_dtypes_table(page):
+    pytest.importorskip("tabulate")
+    shown, _ = page(PROGRAMS / "001_dtypes_table.py", then="import triton_viz; triton_viz.launch()")
+    assert "BLOCK_SIZE=16" in shown.text("#facts")
+    shown.click_op("store")
+    assert "writes 10 of 16 lanes" in shown.text("#op-note")
+    assert shown.text("#tensor-note").startswith("10 elements")
+
+
+FINDINGS = """
+import torch, triton, triton.language as tl, triton_viz
+
+@triton_viz.trace
+@triton.jit
+def windows(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    offsets = pid * (BLOCK - 2) + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, tl.exp(x) + tl.sum(x), mask=mask)
+
+@triton_viz.trace
+@triton.jit
+def scale(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets)
+    tl.store(out_ptr + offsets, 2 * x, mask=offsets < n)
+
+@triton_viz.trace
+@triton.jit
+def planes(x_ptr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.atomic_add(x_ptr + tl.program_id(0) * B * B + i[:, None] * B + i[None, :], 1.0)
+
+torch.manual_seed(0)
+x, out = torch.randn(60), torch.zeros(60)
+windows[(5,)](x, out, 60, BLOCK=16)
+try:
+    scale[(4,)](x, out, 60, BLOCK=16)
+except triton.TritonError:
+    pass
+planes[(3,)](torch.zeros(3, 8, 8), B=8)
+triton_viz.launch()
+"""
+
+
+def test_findings(page, tmp_path):
+    program = tmp_path / "findings.py"
+    program.write_text(FINDINGS)
+    shown, _ = page(program)
+    # Two programs write each element where windows overlap.
+    chip = shown.wait_for("#chip-races")
+    assert chip.text == "races for 8 elements"
+    shown.do(chip.click)
+    assert shown.find('.tab[aria-selected="true"]').text.startswith("out_ptr")
+    assert "race" in shown.text("#legend")
+    shown.click_op("store")
+    shown.do(lambda: shown.find("body").send_keys("r"))
+    shown.picture("visualiser-races")
+    # Who it is: the last element of the first row, 14.
+    canvas = shown.find("#tensor")
+    point = "const r = arguments[0].getBoundingClientRect();"
+    fire = "arguments[0].dispatchEvent(new MouseEvent('click', {clientX: r.x + 40 + 14.5 * c, clientY: r.y + 25}))"
+    width = "const c = (arguments[0].clientWidth - 43) / 16;"
+    shown.driver.execute_script(point + width + fire, canvas)
+    who = shown.wait_for("#who:not([hidden]) li").find_element(By.XPATH, "../..")
+    assert "out_ptr[14]" in who.text
+    assert "A race" in who.text
+    assert [re.search(r"program \((\d)", item.text).group(1) for item in shown.all("#who li")] == ["0", "1"]
+    shown.do(shown.all("#who li button")[1].click)
+    assert shown.text("#program-title") == "Program (1, 0, 0)"
+
+    # Out of bounds: the failing program and the lanes that are outside.
+    select = shown.find("#launches")
+    shown.do(lambda: select.find_elements(By.TAG_NAME, "option")[1].click())
+    assert "TW0201" in shown.text("#failure")
+    assert shown.text("#program-title") == "Program (3, 0, 0)"
+    assert shown.text("#out-note").strip() == "4 out of bounds"
+    assert len(shown.all('#values [data-role="pointer"] td.out')) == 4
+    assert shown.wait_for("#chip-out").text == "4 lanes out of bounds"
+    shown.picture("visualiser-out-of-bounds")
+
+    # Planes of a tensor of three axes, and the elements after the launch.
+    shown.do(lambda: select.find_elements(By.TAG_NAME, "option")[2].click())
+    slider = shown.find("#plane input")
+    assert slider.get_attribute("max") == "2"
+    shown.press("v")
+    # What an atomic operation has done is seen afterwards.
+    assert shown.find('#phases [aria-checked="true"]').text == "after"
+    shown.press("b")
+    assert shown.find('#phases [aria-checked="true"]').text == "before"
+    shown.wait_for("#chip-clean")
+
+
+def test_look_and_exports(page, tmp_path):
+    program = tmp_path / "findings.py"
+    program.write_text(FINDINGS)
+    shown, _ = page(program)
+    theme = "return document.documentElement.dataset.theme"
+    colors = "return getComputedStyle(document.body).backgroundColor"
+    first, color = shown.driver.execute_script(theme), shown.driver.execute_script(colors)
+    shown.press("d")
+    assert shown.driver.execute_script(theme) != first
+    assert shown.driver.execute_script(colors) != color
+    if shown.driver.execute_script(theme) != "dark":
+        shown.press("d")
+    shown.picture("visualiser-dark")
+    shown.press("d")
+    shown.find("body").send_keys("?")
+    assert shown.find("#keys").is_displayed()
+    shown.find("body").send_keys(Keys.ESCAPE)
+    folder = tmp_path / "downloads"
+    folder.mkdir()
+    behaviour = {"behavior": "allow", "downloadPath": str(folder)}
+    shown.driver.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
+    shown.find("#export-svg").click()
+    shown.find("#export-png").click()
+    until = time.monotonic() + 20
+    while {path.suffix for path in folder.iterdir()} != {".png", ".svg"}:
+        assert time.monotonic() < until, list(folder.iterdir())
+        time.sleep(0.05)
+    svg = next(folder.glob("*.svg")).read_text()
+    assert svg.startswith("<svg")
+    assert svg.endswith("</svg>")
+    assert svg.count("<rect") > 60
+    assert next(folder.glob("*.png")).read_bytes().startswith(b"\x89PNG")
+    # Nothing is asked of another machine.
+    entries = shown.driver.execute_script("return performance.getEntries().map(entry => entry.name)")
+    assert not [name for name in entries if name.startswith("http") and not name.startswith(shown.url)]
