@@ -277,7 +277,7 @@ def k(x_ptr, n):
             17 |     x_ptr[0] = 1
                |     ^^^^^^^^
                |
-               = help: a tile does not change: write to memory with tl.store, or choose with tl.where
+               = help: a tile does not change, and a pointer is not indexed: write to memory with `tl.store(ptr + i, value)`, or choose with tl.where
 
             error[TW0003]: an assignment to an attribute in a kernel
               --> k.py:18:5

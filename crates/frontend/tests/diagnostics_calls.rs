@@ -370,6 +370,8 @@ def k(x_ptr, n, BLOCK: tl.constexpr):
                |
             15 |     r = 'a' in n
                |         ^^^^^^^^
+               |
+               = help: compare with each: `(x == 1) | (x == 2)`
         "#]],
     );
 }

@@ -414,6 +414,8 @@ def k(x_ptr, n):
               |
             7 |     for i in n:
               |              ^
+              |
+              = help: count with `for i in range(n)`; the elements of a tile are not taken one by one: work on all of them at once
 
             error[TW0016]: the step of a range must not be zero
              --> k.py:9:26

@@ -122,7 +122,8 @@ impl PyHost {
         if is_annotated(&globals, name)? {
             return Ok(Some(as_constant(classified)));
         }
-        let may_change = value.is_instance_of::<PyDict>() || value.is_instance_of::<PySet>();
+        let may_change =
+            value.is_instance_of::<PyDict>() || value.is_instance_of::<PySet>() || is_array(&value)?;
         Ok(Some(match classified {
             HostValue::Object(number) if may_change => HostValue::PlainGlobal(Constant::Object(number)),
             other => other,
@@ -331,6 +332,16 @@ fn write(py: Python<'_>, text: &str) -> PyResult<()> {
 
 fn python_function(py: Python<'_>, number: FunctionRef) -> Option<Bound<'_, PyAny>> {
     function(py, number)?.getattr(intern!(py, "fn")).ok()
+}
+
+/// Whether it is an array of numpy or a tensor of torch, whose elements change.
+fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = value.get_type();
+    let (module, name) = (class.module()?, class.name()?);
+    Ok(matches!(
+        (module.to_cow()?.as_ref(), name.to_cow()?.as_ref()),
+        ("numpy", "ndarray") | ("torch", "Tensor") | ("torch.nn.parameter", "Parameter")
+    ))
 }
 
 /// Whether a module says `NAME: tl.constexpr = ...`.

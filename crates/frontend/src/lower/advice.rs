@@ -102,6 +102,29 @@ pub(super) fn instead_of_builtin(name: &str) -> &'static str {
     }
 }
 
+/// Advice on a function of Python's numbers, which is called with a run-time value.
+pub(super) fn of_run_time_number(name: &str, argument: &str) -> Option<String> {
+    let tensor = if argument.chars().all(|c| c.is_alphanumeric() || "_.()".contains(c)) {
+        argument.to_owned()
+    } else {
+        format!("({argument})")
+    };
+    match name {
+        "int" => Some(format!("convert it: `{tensor}.to(tl.int32)`")),
+        "float" => Some(format!("convert it: `{tensor}.to(tl.float32)`")),
+        "bool" => Some(format!("compare it: `{tensor} != 0`")),
+        "round" => Some(format!("write `libdevice.rint({argument})`, from `triton.language.extra`")),
+        "divmod" => Some("write `x // y` and `x % y`".to_owned()),
+        "pow" => Some(
+            "write `x * x` for a square, or `libdevice.pow(x, y)`, from `triton.language.extra`".to_owned(),
+        ),
+        "str" | "repr" | "format" => Some(format!(
+            "a text is made while the kernel is compiled; print with `tl.device_print(\"x\", {argument})`"
+        )),
+        _ => None,
+    }
+}
+
 /// Advice on a method of lists, which change where tuples do not.
 pub(super) fn list_method(name: &str) -> Option<&'static str> {
     match name {

@@ -322,8 +322,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         let tuple = self.name(name)?;
         let Some(items) = template::items(&tuple) else {
             let span = self.span_of(subscript);
-            let hint = "a tile does not change: write to memory with tl.store, or choose with tl.where";
-            return Err(self.unsupported(span, "an assignment to an element", hint));
+            return Err(self.item_of_tile(span));
         };
         let index = self.constant_int(&subscript.slice, "the index of a tuple")?;
         let places = Constant::Tuple((0..items.len() as i128).map(Constant::Int).collect());

@@ -215,7 +215,12 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     fn not_callable(&mut self, callee: &IrOperand, span: Span) -> Reported {
         let message = format!("{} cannot be called", self.describe(callee));
-        let hint = self.namesake(span);
+        let hint = match callee {
+            Operand::Constant(Constant::Type(ty)) if ty.is_scalar() => {
+                Some(format!("convert to a type with `x.to({})`", self.session.sources.text(span)))
+            }
+            _ => self.namesake(span),
+        };
         self.report(Diagnostic { hint, ..Diagnostic::at(Code::NotCallable, span, message) })
     }
 
@@ -250,10 +255,23 @@ impl<'a> Lowerer<'a, '_, '_> {
             }
             Some(_) => {
                 let message = format!("{} cannot be called", language_name(path));
+                let diagnostic = Diagnostic::at(Code::NotCallable, callee_span, message);
+                Err(self.report(match path {
+                    "tensor" => diagnostic.hint("make a tile with `tl.full(shape, value, dtype)`"),
+                    _ if semantic::language(path)
+                        .is_some_and(|item| matches!(item, LanguageItem::Constant(_))) =>
+                    {
+                        diagnostic.hint(format!("convert to a type with `x.to(tl.{path})`"))
+                    }
+                    _ => diagnostic,
+                }))
+            }
+            None if path.is_empty() => {
+                let message = "the module of the language cannot be called";
                 Err(self.error(Code::NotCallable, callee_span, message))
             }
             None => {
-                let message = format!("tl.{path} is not available yet");
+                let message = format!("tl.{path} cannot be called");
                 Err(self.error(Code::NotCallable, callee_span, message))
             }
         }

@@ -289,10 +289,13 @@ impl<'a> Lowerer<'a, '_, '_> {
                 if let Some(found) = self.object_contains(left, right, span) {
                     return found.map(|found| Constant::Bool(found == (operator == CmpOp::In)).into());
                 }
-                let found = match (self.as_constant(left), self.as_constant(right)) {
-                    (Some(item), Some(container)) => constexpr::contains(&container, &item),
-                    _ => Err("'in' compares compile-time values only".into()),
+                let (Some(item), Some(container)) = (self.as_constant(left), self.as_constant(right)) else {
+                    let message = "'in' compares compile-time values only";
+                    let diagnostic = Diagnostic::at(Code::ConstexprError, span, message)
+                        .hint("compare with each: `(x == 1) | (x == 2)`");
+                    return Err(self.report(diagnostic));
                 };
+                let found = constexpr::contains(&container, &item);
                 let found = found.map(|found| Constant::Bool(found == (operator == CmpOp::In)));
                 return self.evaluated(found, span);
             }
@@ -585,7 +588,13 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     pub(crate) fn no_items(&mut self, value: &IrOperand, span: Span) -> Reported {
         let what = self.describe(value);
-        self.error(Code::InvalidIndex, span, format!("{what} has no items"))
+        let diagnostic = Diagnostic::at(Code::InvalidIndex, span, format!("{what} has no items"));
+        self.report(match value {
+            Operand::Function(_) => diagnostic.hint(
+                "a kernel launches no kernels: call the function, `f(x, y)`, which then runs in this program",
+            ),
+            _ => diagnostic,
+        })
     }
 
     /// A compile-time integer.

@@ -73,7 +73,14 @@ impl<'a> Lowerer<'a, '_, '_> {
             }
             let what = self.describe(iterated);
             let message = format!("a loop runs over a range or a tuple, found {what}");
-            return Err(self.error(Code::TypeMismatch, span, message));
+            let diagnostic = Diagnostic::at(Code::TypeMismatch, span, message);
+            return Err(self.report(match iterated {
+                Operand::Tensor(_) => diagnostic.hint(
+                    "count with `for i in range(n)`; the elements of a tile are not taken one by one: work on all of them \
+                     at once",
+                ),
+                _ => diagnostic,
+            }));
         };
         let mut bound = |value: &IrOperand, name: &str| match self.as_constant(value) {
             Some(Constant::Int(value)) => Ok(value),

@@ -83,7 +83,17 @@ impl<'a> Lowerer<'a, '_, '_> {
             HostValue::PlainGlobal(constant) if !allowed => {
                 let id = name.id.as_str();
                 let message = format!("the global variable '{id}' is not a constexpr");
-                let diagnostic = Diagnostic::at(Code::GlobalNotConstexpr, self.span_of(name), message)
+                let diagnostic = Diagnostic::at(Code::GlobalNotConstexpr, self.span_of(name), message);
+                if matches!(constant, Constant::Object(_)) {
+                    let diagnostic = diagnostic
+                        .note("it is an object that may change; a kernel is compiled once and would not see it change")
+                        .hint(format!(
+                            "pass a tensor as an argument of the launch; of another object, pass what the kernel needs, or \
+                             write `{id} = tl.constexpr(…)` where it is defined"
+                        ));
+                    return Err(self.report(diagnostic));
+                }
+                let diagnostic = diagnostic
                     .note(format!(
                         "its value is {constant} now; a kernel is compiled once and would not see it change"
                     ))

@@ -324,8 +324,20 @@ impl<'a> Lowerer<'a, '_, '_> {
             match (self.as_constant(value), at) {
                 (Some(constant), _) => constants.push(constant),
                 (None, Some(at)) => {
+                    let span = self.span_of(*at);
+                    let text = self.session.sources.text(span);
+                    if let Some(advice) = super::advice::of_run_time_number(name, text) {
+                        let found = self.describe(value);
+                        let message = format!(
+                            "the argument of Python's {name} must be known when the kernel is compiled"
+                        );
+                        let diagnostic = Diagnostic::new(Code::NotConstexpr, message)
+                            .primary(span, format!("this is {found}, known at run time only"))
+                            .hint(advice);
+                        return Err(self.report(diagnostic));
+                    }
                     let what = format!("the argument of Python's {name}");
-                    return Err(self.not_constant(self.span_of(*at), at, value, &what));
+                    return Err(self.not_constant(span, at, value, &what));
                 }
                 (None, None) => {
                     let message = format!("Python's {name} takes compile-time values");

@@ -184,7 +184,11 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
         for name in names.0 {
             let Some(binding) = self.scope.get(name) else { continue };
-            let State::Value(Operand::Tensor(_)) = binding.state else { continue };
+            let State::Value(Operand::Tensor(value)) = binding.state else { continue };
+            if self.builder.function.ty(value).element.pointee().is_some() {
+                // What it points to is known at run time alone, whatever the parameter is.
+                continue;
+            }
             if binding.is_parameter {
                 let parameter = super::function::parameters(self.definition)
                     .find(|parameter| parameter.name.as_str() == name);

@@ -215,10 +215,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     pub(crate) fn bad_target(&mut self, target: &Expr) -> Reported {
         let span = self.span_of(target);
         match target {
-            Expr::Subscript(_) => {
-                let hint = "a tile does not change: write to memory with tl.store, or choose with tl.where";
-                self.unsupported(span, "an assignment to an element", hint)
-            }
+            Expr::Subscript(_) => self.item_of_tile(span),
             Expr::Starred(_) => self.unsupported(span, "'*' in an assignment", "name the items"),
             _ => {
                 let hint = "use a name of its own; the copy of an object with other fields is `tl.aggregate_replace(x, field=value)`";
@@ -227,12 +224,25 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
+    /// An item is given a value, of what is no tuple.
+    pub(crate) fn item_of_tile(&mut self, span: Span) -> Reported {
+        let hint = "a tile does not change, and a pointer is not indexed: write to memory with `tl.store(ptr + i, value)`, \
+                    or choose with tl.where";
+        self.unsupported(span, "an assignment to an element", hint)
+    }
+
     fn unpack(&mut self, targets: &'a [Expr], value: Lower<IrOperand>, at: Span) {
         let items = value.and_then(|value| {
             let Some(items) = template::items(&value) else {
                 let what = self.describe(&value);
                 let message = format!("{what} cannot be unpacked into {} names", targets.len());
-                return Err(self.error(Code::TypeMismatch, at, message));
+                let diagnostic = Diagnostic::at(Code::TypeMismatch, at, message);
+                return Err(self.report(match value {
+                    Operand::Tensor(_) => diagnostic.hint(
+                        "take parts of a tile by slices, `x[0]` and `x[1]`, or halves along its last axis with `tl.split(x)`",
+                    ),
+                    _ => diagnostic,
+                }));
             };
             if items.len() == targets.len() {
                 return Ok(items);

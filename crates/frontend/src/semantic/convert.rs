@@ -78,6 +78,9 @@ fn not_a_number<V>(x: &Operand<V>, index: usize) -> SemanticError {
             error.hint("call it: write `()` after it")
         }
         Operand::Constant(Constant::None) => error.hint("test `is None` before using it"),
+        Operand::Constant(Constant::Object(_)) | Operand::Object(_) => {
+            error.hint("pass it as an argument of the launch, if it is a tensor or a number")
+        }
         _ => error,
     }
 }
