@@ -44,5 +44,5 @@ pub mod report;
 mod write;
 
 pub use model::{File, Kind, Launch, Op, Parameter, Place, Role, Tensor, ValueInfo};
-pub use read::{Event, Form, ReadError, Trace};
+pub use read::{Event, Form, Program, ReadError, Trace};
 pub use write::{Batch, Limits, Recorder, Recording};

@@ -120,7 +120,7 @@ fn what_is_written_is_read_again() {
     assert_eq!(traced.nanoseconds, 12345);
     assert_eq!(traced.programs.iter().map(|program| program.number).collect::<Vec<_>>(), [0, 1, 2, 3]);
     assert_eq!(
-        traced.programs.iter().map(|program| program.has_values()).collect::<Vec<_>>(),
+        traced.programs.iter().map(tilewright_trace::Program::has_values).collect::<Vec<_>>(),
         [true, false, false, true]
     );
     for program in &traced.programs {
@@ -203,7 +203,7 @@ fn a_launch_that_has_no_room_is_cut_short() {
     let trace = Trace::open(&written("values", 40, 1, limits)).expect("it is a trace");
     let programs = &trace.launches[0].programs;
     assert_eq!(programs.len(), 40);
-    assert!(programs.iter().any(|program| program.is_cut_short()));
+    assert!(programs.iter().any(tilewright_trace::Program::is_cut_short));
     // The accesses are all there.
     assert!(programs.iter().all(|program| trace.events(&trace.launches[0], program).len() == 2));
     let limits = Limits { programs: 1, value_bytes: 0, bytes: 400 };

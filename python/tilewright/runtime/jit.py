@@ -152,15 +152,15 @@ class JITCallable:
     """What has a source that kernels can be made of, or can call."""
 
     fn: Any
-    _src: str
+    _src: str | None
     starting_line_number: int
     file_name: str
 
     @property
     def src(self) -> str:
-        """The source, from the ``def`` on."""
-        at = self._src.find("def ")
-        return self._src[max(at, 0) :]
+        """The source, from the ``def`` on; empty if the function has none, as interpreted ones may."""
+        text = self._src or ""
+        return text[max(text.find("def "), 0) :]
 
     @src.setter
     def src(self, _value: str) -> None:
@@ -177,7 +177,7 @@ class JITCallable:
     @property
     def raw_src(self) -> list[str]:
         """The lines of the source, decorators included."""
-        return self._src.splitlines(keepends=True)
+        return (self._src or "").splitlines(keepends=True)
 
     @property
     def def_file_line_number(self) -> int:
@@ -275,7 +275,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
             if not self._interpret:
                 raise
             # Python has the function, and needs no source of it.
-            self._src, self.starting_line_number, self._removed_columns = None, fn.__code__.co_firstlineno, 0  # type: ignore[assignment]
+            self._src, self.starting_line_number, self._removed_columns = None, fn.__code__.co_firstlineno, 0
         self._code_name: str = fn.__code__.co_name
         self.file_name: str = fn.__code__.co_filename
         self.hash: str | None = None
