@@ -43,7 +43,14 @@ class InterpretedFunction(metaclass=_Interpreted):
     """A kernel that Python runs. Making one is ``@triton.jit(interpret=True)``."""
 
 
-_OPTIONS = ["version", "launch_metadata", "do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline"]
+_OPTIONS = [
+    "version",
+    "launch_metadata",
+    "do_not_specialize",
+    "do_not_specialize_on_alignment",
+    "debug",
+    "noinline",
+]
 
 
 def interpret(kernel: Any, **options: Any) -> JITFunction[Any]:
