@@ -162,7 +162,8 @@ fn gpu_code(
     let launcher = tilewright_gpu::Launcher { makes_tensor_maps: codegen.tensor_maps };
     let refused = |diagnostic: Box<Diagnostic>| failure(*diagnostic, optimized);
     let mut program =
-        tilewright_gpu::compile_for(optimized, target, codegen.num_warps, codegen.num_stages, launcher).map_err(refused)?;
+        tilewright_gpu::compile_for(optimized, target, codegen.num_warps, codegen.num_stages, launcher)
+            .map_err(refused)?;
     program.header.contraction = codegen.contraction;
     dump(Stage::Gpu, &|| tilewright_ir::print(&program, false));
     verify(&program, Stage::Gpu)?;
