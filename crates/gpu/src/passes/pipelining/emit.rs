@@ -11,6 +11,7 @@ use tilewright_ir::{
     Block, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, Rounding, Value, ValueData,
 };
 
+use super::super::tensor_copies::{map_for, outside_unless};
 use super::plan::{LoopPlan, RingLoad, Way};
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
 
@@ -363,6 +364,18 @@ impl Emit<'_> {
             unreachable!("a ring is filled as a load says")
         };
         let mut pointer = copies.get(&data.operands[0]).copied().unwrap_or(data.operands[0]);
+        if let Some(boxed) = &load.boxed
+            && let Some(mark) = self.function.defining_inst(pointer)
+            && let Some(map) = map_for(self.header, self.function, boxed)
+        {
+            let mut coordinates = boxed.coordinates(self.function, mark);
+            let outside = outside_unless(self.function, comes, coordinates[0], self.location);
+            coordinates[0] = self.function.insts[outside[1]].results[0];
+            self.out.extend(outside);
+            let operands: Vec<Value> = [slot, map].into_iter().chain(coordinates).collect();
+            self.emit(GpuOp::TensorFill {}, &operands, None);
+            return;
+        }
         let mut mask = self.masked(load.inst, copies, comes);
         if let Way::Buffer { shapes, .. } = &load.way {
             for shape in shapes {

@@ -38,7 +38,8 @@
 //! **Where shared memory is too small.** All loops get one stage less until it fits, down to none ahead. Triton refuses
 //! such a launch; here a configuration that asks for too much is slower than another one.
 //!
-//! How a slot is filled is decided in one place, `Emit::fill` ([`emit`]): by `copy_async`.
+//! How a slot is filled is decided in one place, `Emit::fill` ([`emit`]): by `copy_async`, or by a tensor
+//! copy, which takes any width, where the load is known to be a box of a tensor.
 
 mod emit;
 mod plan;
@@ -62,6 +63,7 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let Some(mut most) = plans.iter().map(|plan| plan.stages).max() else { return Ok(()) };
     let limit = u64::from(module.header.target.max_shared_bytes);
     let original = module.functions[module.entry].clone();
+    let tensor_maps = module.header.tensor_maps.clone();
     while most > 1 {
         pipeline(module, &plans, most);
         if least_bytes(module.kernel()) <= limit {
@@ -69,6 +71,7 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
         }
         let entry = module.entry;
         module.functions[entry] = original.clone();
+        module.header.tensor_maps.clone_from(&tensor_maps);
         most -= 1;
     }
     Ok(())
