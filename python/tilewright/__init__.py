@@ -4,10 +4,9 @@
 ``tilewright run script.py``, without a change to them.
 """
 
-from tilewright import errors, runtime
+from tilewright import _environment, errors, runtime
 from tilewright import language as language
 from tilewright._alias import install_as_triton
-from tilewright._missing import missing_names
 from tilewright._native import __version__
 from tilewright.errors import (
     CompilationError,
@@ -32,7 +31,7 @@ from tilewright.runtime.jit import constexpr_function, jit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from tilewright import backends, compiler, knobs, testing, tools
+    from tilewright import backends, compiler, experimental, knobs, testing, tools, viz
     from tilewright._cuda_on_cpu import use_cpu_as_cuda
     from tilewright.compiler import compile
     from tilewright.runtime._async_compile import AsyncCompileMode, FutureKernel
@@ -59,6 +58,7 @@ __all__ = [
     "compiler",
     "constexpr_function",
     "errors",
+    "experimental",
     "heuristics",
     "install_as_triton",
     "jit",
@@ -72,14 +72,10 @@ __all__ = [
     "testing",
     "tools",
     "use_cpu_as_cuda",
+    "viz",
 ]
 
-_lacking = missing_names(
-    "tilewright",
-    "experimental",
-)
-
-_LAZY = frozenset(("backends", "compiler", "knobs", "testing", "tools"))
+_LAZY = frozenset(("backends", "compiler", "experimental", "knobs", "testing", "tools", "viz"))
 """Loaded when they are asked for: most programs need none of them."""
 
 
@@ -96,11 +92,17 @@ def __getattr__(name: str) -> object:
         from tilewright.runtime import _async_compile
 
         return getattr(_async_compile, name)
+    if name == "_C":
+        import importlib
+
+        # Its part is reached from it without an import.
+        importlib.import_module("tilewright._C.libtriton")
+        return importlib.import_module("tilewright._C")
     if name == "compile":
         from tilewright.compiler import compile
 
         return compile
-    return _lacking(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 
 def __dir__() -> list[str]:
@@ -118,6 +120,8 @@ def next_power_of_2(n: int) -> int:
     """The smallest power of two that is at least ``n``; 0 for 0."""
     return 1 << (n - 1).bit_length() if n > 0 else 0
 
+
+_environment.say_what_has_no_effect()
 
 # Kernels may call them as well; there they also take values that are known only at run time.
 cdiv._tilewright_path = "builtins.triton.cdiv"

@@ -16,11 +16,13 @@ def main() -> int:
         from tilewright import _run
 
         # An option that is given again counts.
-        return _run.main(["--device", "sim:sm_90", "--report", *arguments[2:]])
+        return _run.main(["--device", "sim:sm_90", "--report", *arguments[2:]], _run.REPORT_USAGE)
     from tilewright import _native
 
     return _native.command_line(arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # With `-i`, a prompt follows what has ended well.
+    if (code := main()) or not sys.flags.inspect:
+        sys.exit(code)

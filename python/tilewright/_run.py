@@ -24,14 +24,31 @@ Usage: tilewright run [options] <script.py> [argument]...
 The script may be a folder or an archive with a __main__.py; - is standard input.
 
 Options:
+  -i                     python's own prompt after the program, with its variables
       --device <device>  where kernels run: cpu, cuda, cuda:1, or the simulator of a GPU, such as sim:sm_90;
                          otherwise that of TILEWRIGHT_DEVICE, else a GPU if there is one, else the CPU
       --report[=<file>]  at the end, write what the simulator has counted to stderr, or to a file
   -h, --help             print help
 """
 
+REPORT_USAGE = """\
+Run a Python program on the simulator of a GPU, and print what its launches cost there
 
-def main(arguments: list[str]) -> int:
+Usage: tilewright sim report [options] <script.py> [argument]...
+       tilewright sim report [options] -m <module> [argument]...
+       tilewright sim report [options] -c <code> [argument]...
+
+For each form of a kernel: instructions by class, sectors of global memory, bank conflicts, and the lines that move
+memory, those that waste most first.
+
+Options:
+      --device <device>  the GPU: sim:sm_90 (the default), or another that `tilewright devices` lists
+      --report=<file>    write to a file instead of stderr
+  -h, --help             print help
+"""
+
+
+def main(arguments: list[str], usage: str = USAGE) -> int:
     """Runs the program; its exceptions leave this function, whose frame is the only one of ours below the program."""
     device: str | None = None
     report: str | None = None
@@ -40,8 +57,12 @@ def main(arguments: list[str]) -> int:
     while rest and rest[0].startswith("-") and rest[0] != "-":
         option = rest.pop(0)
         if option in ("-h", "--help"):
-            print(USAGE, end="")
+            print(usage, end="")
             return 0
+        if option == "-i":
+            if not sys.flags.inspect:
+                _begin_again_to_inspect(arguments)
+            continue
         if option in ("-m", "-c"):
             kind = option
             break
@@ -52,14 +73,15 @@ def main(arguments: list[str]) -> int:
             report = value
             continue
         if name != "--device":
-            return _usage_error(f"unknown option '{option}'")
+            return _usage_error(f"unknown option '{option}'", usage)
         if not has_value:
             if not rest:
-                return _usage_error("--device needs the name of a device")
+                return _usage_error("--device needs the name of a device", usage)
             value = rest.pop(0)
         device = value
     if not rest:
-        return _usage_error({"-m": "no module to run", "-c": "no code to run"}.get(kind, "no program to run"))
+        message = {"-m": "no module to run", "-c": "no code to run"}.get(kind, "no program to run")
+        return _usage_error(message, usage)
 
     if (failure := _prepare(device)) is not None:
         print(failure, file=sys.stderr)
@@ -69,7 +91,7 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         execute, *values = _program(kind, rest)
-        del arguments, device, report, kind, rest
+        del arguments, usage, device, report, kind, rest
         execute(*values)
     except SystemExit:
         raise
@@ -78,14 +100,24 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _usage_error(message: str) -> int:
-    print(f"error: {message}\n\n{USAGE}", end="", file=sys.stderr)
+def _usage_error(message: str, usage: str) -> int:
+    print(f"error: {message}\n\n{usage}", end="", file=sys.stderr)
     return 2
+
+
+def _begin_again_to_inspect(arguments: list[str]) -> NoReturn:
+    """Becomes ``python -i -m tilewright run ...``: the prompt is Python's own."""
+    from subprocess import _args_from_interpreter_flags  # type: ignore[attr-defined]
+
+    flags: list[str] = _args_from_interpreter_flags()
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *flags, "-i", "-m", "tilewright", "run", *arguments])
 
 
 def _prepare(device: str | None) -> str | None:
     """Makes tilewright the program's Triton; returns what is wrong."""
     from tilewright import _native, _spawn, install_as_triton, use_cpu_as_cuda
+    from tilewright._cuda_on_cpu import notice
     from tilewright.errors import TritonError
 
     if device is not None:
@@ -102,6 +134,7 @@ def _prepare(device: str | None) -> str | None:
 
     # The simulator works on the memory of the processor.
     if not active.startswith("cuda"):
+        notice.once_for_children()
         use_cpu_as_cuda()
     return None
 

@@ -1,12 +1,13 @@
-"""Processes that multiprocessing starts anew under ``tilewright run``, and those that torch's Inductor compiles in.
+"""Processes that a program starts under ``tilewright run``, and those that torch's Inductor compiles in.
 
-They too have tilewright as their Triton.
-
-Such a process imports the program before it does anything else, so the name ``triton`` must be taken before that.
+They too have tilewright as their Triton. Each Python that is started with the environment of the program runs
+``_child/sitecustomize.py`` first. Those of multiprocessing import the program before they do anything else and may be
+told to pass over the environment, so their command lines are changed as well: ``triton`` must be taken before that.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,9 @@ _COMPILE_WORKER = (
     "import runpy, sys, tilewright; tilewright.install_as_triton(); "
     "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
 )
+
+
+_CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_child")
 
 
 def install_in_compile_workers() -> None:
@@ -40,7 +44,11 @@ def install_in_compile_workers() -> None:
 
 
 def install(device: str | None) -> None:
-    """Lets processes begin with what ``tilewright run`` does, once multiprocessing is imported."""
+    """Lets processes begin with what ``tilewright run`` does."""
+    os.environ["TILEWRIGHT_RUN"] = device or ""
+    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if _CHILD not in before:
+        os.environ["PYTHONPATH"] = os.pathsep.join([_CHILD, *filter(None, before)])
 
     def prepared(command: list[str]) -> list[str]:
         if "-c" not in command:

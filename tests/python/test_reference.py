@@ -13,6 +13,7 @@ import pytest
 import torch
 from conftest import ROOT
 from reference_examples import PRELUDE, Example, read_examples
+from reference_types import table
 
 from tilewright import _native
 
@@ -30,7 +31,8 @@ Written
 by a test from the table of the compiler and from `tests/reference/examples.md`, whose examples run on each device.
 
 Unless it says otherwise, a function takes scalars and tiles, broadcasts its operands to one shape, and converts them to
-a common type. A value after `#` is what the line gives. In each example `x_ptr` points to the fp32 numbers 0 to 15,
+a common type. Tables say which element types a function takes, and what its result is then, as the compiler says it;
+types that are not there are refused. fp8 are all types of 8 bits. A value after `#` is what the line gives. In each example `x_ptr` points to the fp32 numbers 0 to 15,
 `i_ptr` to sixteen int32 zeros, `x` is the tile `[1.0, 2.0, 3.0, 4.0]`, and `libdevice` is `tl.extra.libdevice`.
 """
 
@@ -64,6 +66,8 @@ def entry(example: Example) -> str:
         text[-1] += " Also a method of tensors."
     if exact := exactness(example.path):
         text += ["", exact]
+    if rows := table(example, parameters):
+        text += ["", *rows]
     return "\n".join([*text, "", "```python", *example.lines, "```", ""])
 
 
@@ -111,9 +115,8 @@ def test_the_page_has_every_name_of_the_api():
     missing = [name for name in listed if name not in NAMES and name.removeprefix("random.") not in NAMES]
     missing += [f"tensor.{name}" for name in methods if name not in of_methods]
     missing += [f"libdevice.{name}" for name in libdevice if f"extra.libdevice.{name}" not in NAMES]
-    # The clock of AMD's GPUs, which there is no back end for; and what target_info has from elsewhere.
-    elsewhere = {"memrealtime", "constexpr_function"}
-    missing += [name for name in others if name not in last | elsewhere]
+    # What target_info has from elsewhere.
+    missing += [name for name in others if name not in last | {"constexpr_function"}]
     assert missing == []
 
 

@@ -114,8 +114,10 @@ fn compile(kernel: &Kernel, arguments: &Arguments, target: Target, stage: Stage)
         options.set_named(name.trim(), &option_value(value.trim())).map_err(with_options)?;
     }
     let device = target.capability().map_or(Device::Cpu, |capability| Device::Sim(capability as u16));
-    let handle =
-        kernel.on(device).compile_for_launches(&arguments.signature, &options, arguments.tensor_maps)?;
+    let handle = kernel
+        .on(device)
+        .compile_for_launches(&arguments.signature, &options, arguments.tensor_maps)
+        .map_err(with_signature)?;
     Ok(handle.compiled.asm(stage).expect("the stages of a target are there for it"))
 }
 
@@ -145,6 +147,19 @@ fn with_options(error: Error) -> Error {
     let names: Vec<_> = of_compilation.map(|info| info.name).collect();
     let note = format!("the options are {}", names.join(", "));
     Error::new(diagnostic.clone().note(note), SourceMap::default())
+}
+
+/// The finding that there is nothing for a parameter, with how it is said here.
+fn with_signature(error: Error) -> Error {
+    let Error::Diagnostics(mut failure) = error else { return error };
+    for diagnostic in &mut failure.diagnostics {
+        if diagnostic.code == Code::MissingArgument {
+            diagnostic.message = diagnostic.message.replace("is launched without", "is compiled without");
+            let hint = "say what each argument is: --signature '*fp32,i32,BLOCK=128' (see `tilewright compile --help`)";
+            diagnostic.hint = Some(hint.into());
+        }
+    }
+    Error::Diagnostics(failure)
 }
 
 /// `k.py::kernel` as a file and a name. A path need not be text.

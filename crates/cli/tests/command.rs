@@ -23,8 +23,9 @@ def zero(x_ptr):
 /// A file in a folder of this test's own.
 fn file(name: &str, content: &[u8]) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("tilewright-cli-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
     let path = folder.join(name);
+    std::fs::create_dir_all(path.parent().expect("it is in the folder"))
+        .expect("the folder for temporary files is writable");
     std::fs::write(&path, content).expect("the folder is writable");
     path
 }
@@ -197,4 +198,51 @@ fn run_hands_over_to_python() {
         .output()
         .expect("the command starts");
     assert_eq!(missing.status.code(), Some(2));
+}
+
+#[test]
+fn helpers_are_found_in_the_modules_that_a_kernel_imports() {
+    let header = "import triton\nimport triton.language as tl\n";
+    let helper =
+        |name: &str, add: i32| format!("@triton.jit\ndef {name}(x):\n    return x + LATER + {add}\n\n\n");
+    let later = "LATER = tl.constexpr(100)\n";
+    file("imports/pkg/__init__.py", b"from .inner import one as renamed\n");
+    file("imports/pkg/inner.py", format!("{header}{later}{}", helper("one", 1)).as_bytes());
+    file("imports/pkg/deep/__init__.py", b"");
+    file(
+        "imports/pkg/deep/two.py",
+        format!("{header}from ..inner import LATER\n{}", helper("two", 2)).as_bytes(),
+    );
+    file(
+        "imports/beside.py",
+        format!(
+            "{header}import main\nLATER: tl.constexpr = 1000\n{}{}",
+            helper("three", 3),
+            helper("four", 4)
+        )
+        .as_bytes(),
+    );
+    let main =
+        "import beside\nimport pkg.deep.two as two\nfrom pkg import renamed, inner\nfrom beside import *\n
+LATER: tl.constexpr = 7
+
+@triton.jit
+def kernel(p):
+    tl.store(p, renamed(0) + two.two(0) + beside.three(0) + inner.one(0) + four(0) + LATER)
+";
+    let path = file("imports/main.py", format!("{header}{main}").as_bytes());
+    let kernel = format!("{}::kernel", path.display());
+    let (code, text) = outcome(&["compile", &kernel, "--signature", "*i32", "--emit", "opt"]);
+    assert_eq!(code, 0, "{text}");
+    // 101 + 102 + 1003 + 101 + 1004 + 7
+    assert!(text.contains("value = 2318:int32"), "{text}");
+}
+
+#[test]
+fn what_a_signature_lacks_is_told_in_its_words() {
+    let path = file("lacks.py", b"import triton\n@triton.jit\ndef k(x_ptr, n):\n    pass\n");
+    let (code, text) = outcome(&["compile", &format!("{}::k", path.display()), "--emit", "ir"]);
+    assert_eq!(code, 1);
+    assert!(text.contains("'k' is compiled without arguments 'x_ptr', 'n'"), "{text}");
+    assert!(text.contains("--signature '*fp32,i32,BLOCK=128'"), "{text}");
 }

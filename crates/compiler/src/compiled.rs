@@ -193,6 +193,11 @@ impl CompiledKernel {
         })
     }
 
+    /// The accesses to memory in its text, with the parameters of the entry that their pointers may come from.
+    pub fn accesses(&self) -> Vec<tilewright_opt::analysis::Access> {
+        with_stack(|| tilewright_opt::analysis::accesses(&self.module))
+    }
+
     /// A number in hexadecimal that is equal for equal code, options and target, on every machine; computed anew at each
     /// call.
     pub fn hash(&self) -> String {

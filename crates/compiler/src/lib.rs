@@ -122,6 +122,15 @@ pub fn compile(
     with_stack(|| finish(job, source, lowered, dump))
 }
 
+/// Compiles a kernel from the text of stage `ir`, as another process has made it; no host is asked.
+pub fn compile_ir(job: &Job, text: &str, dump: &mut DumpHook<'_>) -> Result<CompiledKernel, CompileError> {
+    let lowered = with_stack(|| tilewright_ir::parse(text)).map_err(|error| {
+        let (message, ir) = (format!("{error}, in text from another process"), text.to_owned());
+        CompileError::Internal(Box::new(InternalError { stage: Stage::Ir, message, ir }))
+    })?;
+    with_stack(|| finish(job, None, lowered, dump))
+}
+
 /// The stages after lowering.
 fn finish(
     job: &Job,
@@ -176,6 +185,11 @@ fn gpu_code(
 /// The program of the CPU's executor. Inline assembly is run by the simulator.
 pub fn cpu_program(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
     tilewright_cpu::Program::with_assembler(module, Some(&inline_asm::SimulatedAssembler))
+}
+
+/// The same for launches that are traced.
+pub fn cpu_program_for_traces(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
+    tilewright_cpu::Program::for_traces(module, Some(&inline_asm::SimulatedAssembler))
 }
 
 /// The same without symbolic forms and fusion. For tests: the results must be the same.

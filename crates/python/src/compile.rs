@@ -54,6 +54,29 @@ pub(crate) fn compile(
     Ok(CompiledKernel::new(Arc::new(handle), kernel.clone().unbind()))
 }
 
+/// Compiles a kernel from the text of its stage `ir`, which another process has made for these arguments and options.
+#[pyfunction]
+pub(crate) fn compile_ir(
+    kernel: &Bound<'_, JitKernel>,
+    backend: &str,
+    capability: u32,
+    arguments: &Bound<'_, PyList>,
+    options: &Bound<'_, PyDict>,
+    text: &str,
+) -> PyResult<CompiledKernel> {
+    let py = kernel.py();
+    let device = match backend {
+        "cpu" => Device::Cpu,
+        _ => device_of(capability).map_err(|error| to_exception(py, &error))?,
+    };
+    let arguments = arguments.iter().map(|described| argument(&described)).collect::<PyResult<Vec<_>>>()?;
+    let options = options_of(kernel, options)?;
+    let compiling = state(kernel)?.kernel.on(device);
+    let compiled = py.detach(|| compiling.compile_ir(arguments, &options, text));
+    let handle = compiled.map_err(|error| to_exception(py, &error))?;
+    Ok(CompiledKernel::new(Arc::new(handle), kernel.clone().unbind()))
+}
+
 /// A device whose code a GPU of this compute capability runs. That is its simulator, which every machine has.
 fn device_of(capability: u32) -> Result<Device, Error> {
     Target::for_capability(capability).and_then(Device::simulating).ok_or_else(|| {

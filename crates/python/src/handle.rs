@@ -113,6 +113,15 @@ impl CompiledKernel {
         slf.py().import("tilewright.compiler.compiler")?.getattr("AsmDict")?.call1((slf,))
     }
 
+    /// The accesses to memory in the kernel's text: the names of the parameters that the pointers come from, and whether it
+    /// reads and writes.
+    fn _accesses(&self) -> Vec<(Vec<String>, bool, bool)> {
+        let compiled = &self.handle.compiled;
+        let name = |number: usize| compiled.module.kernel().parameters[number].name.to_string();
+        let accesses = compiled.accesses().into_iter();
+        accesses.map(|a| (a.parameters.into_iter().map(name).collect(), a.reads, a.writes)).collect()
+    }
+
     /// The names of the stages.
     fn _stages(&self) -> Vec<&'static str> {
         let texts = Stage::of(self.handle.compiled.metadata.target).iter();

@@ -14,6 +14,7 @@ use tilewright_runtime::ArgumentSource;
 use crate::handle::{self, CompiledKernel};
 use crate::kernel::JitKernel;
 use crate::launch::launch;
+use crate::wrapper::{self, Wrapper};
 
 /// The arguments of a call.
 #[derive(Clone, Copy)]
@@ -37,6 +38,20 @@ impl<'a, 'py> Call<'a, 'py> {
         values.extend(named.iter().flat_map(|(_, values)| values.iter_borrowed()));
         let keywords = named.as_ref().map(|(keywords, _)| keywords.as_borrowed());
         function(&Call { values: &values, positional: positional.len(), keywords })
+    }
+
+    /// Arguments by position, and behind them those by keyword.
+    pub(crate) fn new(
+        values: &'a [Borrowed<'a, 'py, PyAny>],
+        positional: usize,
+        keywords: Option<Borrowed<'a, 'py, PyTuple>>,
+    ) -> Self {
+        Self { values, positional, keywords }
+    }
+
+    /// All arguments, those by position first.
+    pub(crate) fn values(&self) -> &'a [Borrowed<'a, 'py, PyAny>] {
+        self.values
     }
 
     /// How many are given by position.
@@ -130,8 +145,10 @@ unsafe extern "C" fn call(
             (target, Call { values, positional, keywords })
         };
         // A panic is a bug of tilewright. It must not unwind into Python, whose exception it becomes.
-        let result = catch_unwind(AssertUnwindSafe(|| start(&target, &call)))
-            .unwrap_or_else(|_| Err(PanicException::new_err(("a launch has panicked",))));
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            start(&*target.get_borrowed_item(0)?, &*target.get_borrowed_item(1)?, &call)
+        }))
+        .unwrap_or_else(|_| Err(PanicException::new_err(("a launch has panicked",))));
         match result {
             Ok(object) => object.into_ptr(),
             Err(error) => {
@@ -143,13 +160,21 @@ unsafe extern "C" fn call(
 }
 
 /// Launches the object with the grid.
-fn start(target: &Bound<'_, PyTuple>, call: &Call<'_, '_>) -> PyResult<Py<PyAny>> {
-    let py = target.py();
-    let (object, grid) = (target.get_borrowed_item(0)?, target.get_borrowed_item(1)?);
+pub(crate) fn start<'py>(
+    object: &Bound<'py, PyAny>,
+    grid: &Bound<'py, PyAny>,
+    call: &Call<'_, 'py>,
+) -> PyResult<Py<PyAny>> {
+    let py = object.py();
     if let Ok(kernel) = object.cast::<JitKernel>() {
-        let handle = launch(&kernel, Some(&grid), call, false)?;
+        let handle = launch(kernel, Some(grid), call, false)?;
         return Ok(handle.map_or_else(|| py.None(), Py::into_any));
     }
-    let compiled = object.cast::<CompiledKernel>().map_err(PyErr::from)?;
-    handle::launch(&compiled, &grid, call).map(|()| py.None())
+    if let Ok(wrapper) = object.cast::<Wrapper>() {
+        return wrapper::launch(wrapper, grid, call);
+    }
+    match object.cast::<CompiledKernel>() {
+        Ok(compiled) => handle::launch(compiled, grid, call).map(|()| py.None()),
+        Err(_) => wrapper::run(object, grid, call),
+    }
 }

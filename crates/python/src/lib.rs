@@ -4,10 +4,12 @@
 //! kernel[grid](...) ── launcher ──> convert (arguments to values) ──> runtime ──> handle
 //!                                     torch, array, dlpack: who the memory of an argument belongs to
 //!                                     live: the memory behind addresses that a kernel reads
+//!                      wrapper: the arguments that autotuning and heuristics add
 //! compiling ── host: what the free names of a kernel mean ──> objects (Python objects to values and back)
 //!              reads: whether they still mean that at a later launch
 //! compile, driver, tensor_map: what Triton offers below `kernel[grid]`: compiling for described types, device code by its number
 //! interpret: kernels whose body Python runs
+//! trace: launches that are recorded, and what was recorded
 //! errors: diagnostics to exceptions
 //! ```
 //! The Python side (`python/tilewright`) holds what is not on the path of a launch: decorators, names, the commands.
@@ -34,6 +36,8 @@ mod objects;
 mod reads;
 mod tensor_map;
 mod torch;
+mod trace;
+mod wrapper;
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -53,7 +57,7 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::compile::{compile, compile_options, default_option};
+    use crate::compile::{compile, compile_ir, compile_options, default_option};
     #[pymodule_export]
     use crate::convert::describe_argument;
     #[pymodule_export]
@@ -88,6 +92,11 @@ mod _native {
     use crate::tensor_map::{TensorMap, fill_tma_descriptor_im2col, fill_tma_descriptor_tiled};
     #[pymodule_export]
     use crate::torch::set_torch_function_mode;
+    #[pymodule_export]
+    use crate::wrapper::Wrapper;
+
+    #[pymodule_export]
+    use crate::trace::{TraceFile, TraceRecorder, needs_interpreter};
 
     /// What kernels print comes after what Python printed before the launch.
     #[pymodule_init]

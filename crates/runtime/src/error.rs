@@ -7,8 +7,9 @@ use tilewright_base::{Code, Color, Diagnostic, Kind, SourceMap};
 use tilewright_compiler::{CompileError, InternalError};
 use tilewright_frontend::Failure;
 
-/// Why a kernel was not compiled, not launched, or did not finish.
-#[derive(Clone, Debug)]
+/// Why a kernel was not compiled, not launched, or did not finish. `Debug` prints what `Display` does, so that a `main` that
+/// returns it, and `unwrap`, show what a user can read.
+#[derive(Clone)]
 pub enum Error {
     /// The user's program is at fault: coded findings, and the sources that they point into.
     Diagnostics(Box<Failure>),
@@ -83,6 +84,12 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.render(Color::Never))
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

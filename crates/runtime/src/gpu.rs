@@ -228,7 +228,7 @@ fn simulate(
         tilewright_base::output::print(text);
     }
     let report = report.map_err(|fault| from_fault(&fault, handle))?;
-    reports::add(report);
+    reports::add(report, handle);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::thread::ThreadId;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use tilewright_compiler::{CodegenOptions, Job, compile};
+use tilewright_compiler::{CodegenOptions, CompileError, CompiledKernel, DumpHook, Job, compile};
 use tilewright_frontend::{Argument, FunctionRef, Host, Request};
 
 use crate::handle::{Attachment, Handle};
@@ -234,6 +234,17 @@ impl Kernel {
         self.compile_on(self.device.unwrap_or_default(), arguments, options, tensor_maps, host)
     }
 
+    /// The same from the text of stage `ir`, which another process has made for these arguments and options.
+    pub fn compile_ir(
+        &self,
+        arguments: Vec<Argument>,
+        options: &Options,
+        text: &str,
+    ) -> Result<Handle, Error> {
+        let path = |job: &Job, dump: &mut DumpHook<'_>| tilewright_compiler::compile_ir(job, text, dump);
+        self.compile_with(self.device.unwrap_or_default(), arguments, options, false, path)
+    }
+
     fn compile_on(
         &self,
         device: Device,
@@ -241,6 +252,17 @@ impl Kernel {
         options: &Options,
         tensor_maps: bool,
         host: &mut dyn Host,
+    ) -> Result<Handle, Error> {
+        self.compile_with(device, arguments, options, tensor_maps, |job, dump| compile(job, host, dump))
+    }
+
+    fn compile_with(
+        &self,
+        device: Device,
+        arguments: Vec<Argument>,
+        options: &Options,
+        tensor_maps: bool,
+        path: impl FnOnce(&Job, &mut DumpHook<'_>) -> Result<CompiledKernel, CompileError>,
     ) -> Result<Handle, Error> {
         let target = device.target()?;
         options.check(target)?;
@@ -263,7 +285,7 @@ impl Kernel {
         };
         let knobs = Knobs::current();
         let number = dump::number(&knobs);
-        let compiled = compile(&job, host, &mut dump::hook(&knobs, &self.signature.name, number))?;
+        let compiled = path(&job, &mut dump::hook(&knobs, &self.signature.name, number))?;
         let signature = Arc::clone(&self.signature);
         Ok(Handle::new(compiled, (device, number), signature, job.request.arguments, options.clone()))
     }

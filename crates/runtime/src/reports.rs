@@ -3,7 +3,10 @@
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
+use tilewright_frontend::{Argument, HostValue};
 use tilewright_sim::Report;
+
+use crate::Handle;
 
 /// Launches of one kernel.
 struct Launches {
@@ -32,9 +35,10 @@ pub fn take_reports() -> String {
 }
 
 /// Adds the report of a launch.
-pub(crate) fn add(report: Report) {
+pub(crate) fn add(mut report: Report, handle: &Handle) {
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(kept) = kept.as_mut() else { return };
+    report.kernel = form_of(handle);
     match kept.iter_mut().find(|known| is_same_code(&known.report, &report)) {
         Some(known) => {
             known.count += 1;
@@ -44,6 +48,33 @@ pub(crate) fn add(report: Report) {
             }
         }
         None => kept.push(Launches { count: 1, report }),
+    }
+}
+
+/// The kernel with the types of its arguments and its compile-time values: `add(x_ptr: *fp32, n: i32, BLOCK=128)`.
+fn form_of(handle: &Handle) -> String {
+    let parameters = handle.signature().parameters.iter().zip(handle.arguments());
+    let parts: Vec<String> = parameters
+        .map(|(parameter, argument)| match text_of(argument) {
+            (text, true) => format!("{}={text}", parameter.name),
+            (text, false) => format!("{}: {text}", parameter.name),
+        })
+        .collect();
+    format!("{}({})", handle.compiled.name, parts.join(", "))
+}
+
+/// The text of an argument, and whether it is a value.
+fn text_of(argument: &Argument) -> (String, bool) {
+    match argument {
+        Argument::Pointer { pointee, .. } => (format!("*{pointee}"), false),
+        Argument::Scalar { dtype, .. } => (dtype.to_string(), false),
+        Argument::Constexpr(HostValue::Constant(value)) => (value.to_string(), true),
+        Argument::Constexpr(HostValue::Language(path)) => (format!("tl.{path}"), true),
+        Argument::Constexpr(_) => ("<object>".into(), true),
+        Argument::Tuple(items) => {
+            let items: Vec<String> = items.iter().map(|item| text_of(item).0).collect();
+            (format!("({})", items.join(", ")), false)
+        }
     }
 }
 

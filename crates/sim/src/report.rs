@@ -25,7 +25,7 @@ pub struct Instruction {
 /// The report of a launch. Its `Display` is a table of the classes, and one of the lines that move memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// The name of the kernel.
+    /// The name of the kernel, and what tells it from other forms of it.
     pub kernel: String,
     /// How many blocks ran.
     pub blocks: u64,
@@ -77,6 +77,13 @@ impl Report {
         self.instructions.iter().filter(is_barrier).map(|instruction| instruction.counters.executions).sum()
     }
 
+    /// The bytes of global memory that were read and written.
+    fn global_bytes(&self) -> (u64, u64) {
+        let counters = self.instructions.iter().map(|instruction| &instruction.counters);
+        let global = counters.filter(|counters| counters.global_requests > 0);
+        global.fold((0, 0), |(read, written), c| (read + c.bytes_read, written + c.bytes_written))
+    }
+
     /// Passes through shared memory that bank conflicts cost.
     pub fn bank_conflicts(&self) -> u64 {
         let total = self.total();
@@ -102,11 +109,12 @@ impl fmt::Display for Report {
             writeln!(f, "{:<14} {:>12} {:>14}", class.to_string(), counters.executions, counters.lanes)?;
         }
         let total = self.total();
+        let (read, written) = self.global_bytes();
         writeln!(f, "{:<14} {:>12} {:>14}", "all", total.executions, total.lanes)?;
         writeln!(
             f,
             "\nglobal memory: {} requests, {} sectors, {} if coalesced; {} bytes read, {} written",
-            total.global_requests, total.sectors, total.ideal_sectors, total.bytes_read, total.bytes_written
+            total.global_requests, total.sectors, total.ideal_sectors, read, written
         )?;
         writeln!(
             f,

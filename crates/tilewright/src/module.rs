@@ -16,7 +16,8 @@ use crate::arguments::to_constant;
 use crate::{Arguments, IntoGrid};
 
 /// The text of a Python module that defines kernels. Its imports of `triton` or `tilewright`, its constants and its
-/// `@jit` functions are understood; nothing of it is executed.
+/// `@jit` functions are understood; nothing of it is executed. Modules that it imports and that are files beside it, or
+/// in its package, are read too.
 #[derive(Clone, Debug)]
 pub struct Module {
     shared: Arc<Shared>,
@@ -43,13 +44,17 @@ impl Module {
         let text = String::from_utf8(bytes).map_err(|error| {
             unreadable(path, &format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
         })?;
-        Self::from_source(path.display().to_string(), text)
+        Self::new(SourceFile::new(path.display().to_string(), text), Some(path))
     }
 
-    /// Takes a text; the name stands in messages.
+    /// Takes a text; the name stands in messages. What it imports of other files is not known.
     pub fn from_source(name: impl Into<String>, text: impl Into<String>) -> Result<Self, Error> {
-        let file = Arc::new(SourceFile::new(name, text));
-        let host = SourceHost::from_file(Arc::clone(&file))?;
+        Self::new(SourceFile::new(name, text), None)
+    }
+
+    fn new(file: SourceFile, path: Option<&Path>) -> Result<Self, Error> {
+        let file = Arc::new(file);
+        let host = SourceHost::from_file(&file, path)?;
         let functions = functions_of(host.syntax(), &file.text);
         let shared = Shared { host: Mutex::new(host), functions, file, kernels: Mutex::default() };
         Ok(Self { shared: Arc::new(shared) })

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-_NOTICE = (
-    "tilewright: this machine has no CUDA device: what the program puts on 'cuda' is on the CPU "
-    "(`tilewright run --device cuda` refuses that)"
-)
+_MARK = "TILEWRIGHT_ANNOUNCED"
+"""A file that exists when a process of this program has said so; set for the processes that it starts."""
 
 _is_announced = False
 
@@ -17,9 +16,49 @@ def is_announced() -> bool:
     return _is_announced
 
 
+def once_for_children() -> None:
+    """Of this process and those that it starts, the first one says so."""
+    if _MARK in os.environ:
+        return
+    import atexit
+    import contextlib
+    import tempfile
+
+    mark = os.path.join(tempfile.gettempdir(), f"tilewright-announced-{os.getpid()}")
+    os.environ[_MARK] = mark
+    owner = os.getpid()
+
+    def remove() -> None:
+        # A fork runs what its parent has registered.
+        if os.getpid() == owner:
+            with contextlib.suppress(OSError):
+                os.remove(mark)
+
+    remove()
+    atexit.register(remove)
+
+
 def announce() -> None:
     """Says so on stderr, once."""
     global _is_announced
-    if not _is_announced:
-        _is_announced = True
-        print(_NOTICE, file=sys.stderr, flush=True)
+    if _is_announced:
+        return
+    _is_announced = True
+    if (mark := os.environ.get(_MARK)) is not None:
+        try:
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return
+        except OSError:
+            # Said twice is better than not at all.
+            pass
+    from tilewright import _native
+
+    device = _native.device()
+    where = f"on the GPU that {device} simulates" if device.startswith("sim") else "on the CPU"
+    print(
+        f"tilewright: this machine has no CUDA device: what the program puts on 'cuda' is {where} "
+        "(`tilewright run --device cuda` refuses that)",
+        file=sys.stderr,
+        flush=True,
+    )

@@ -81,12 +81,27 @@ class ASTSource:
         """The options that the source says itself: none."""
         return {}
 
-    def make_ir(self, *_args: Any, **_kwargs: Any) -> Any:
-        """MLIR of the kernel, which tilewright does without."""
-        raise NotAvailableError(
-            "triton.compiler.ASTSource.make_ir is not available: tilewright has no MLIR; the text of its own IR is "
-            "triton.compile(source).asm['ir']"
-        )
+    def make_ir(
+        self, target: Any, options: Any, codegen_fns: Any = None, module_map: Any = None, context: Any = None
+    ) -> Any:
+        """What ``torch.compile`` learns of the memory that the kernel accesses; see ``_C.libtriton.ir``."""
+        from tilewright._C.libtriton.ir import module
+
+        compiled = _native.compile(self.fn, "cpu", 0, self.arguments(), {})
+        names = []
+        for name, ty in zip(self.signature, self.passed_types(), strict=True):
+            if ty == "constexpr":
+                continue
+            names.append(name)
+            if isinstance(ty, str) and ty.startswith("tensordesc"):
+                # Extents and strides stand behind a descriptor.
+                rank = ty.count(",", ty.index("["), ty.index("]")) + 1
+                names += [f"{name}.{number}" for number in range(2 * rank)]
+        accesses = [
+            (sorted({found.split(".")[0] for found in places}), reads, writes)
+            for places, reads, writes in compiled._accesses()
+        ]
+        return module(self.name, names, accesses)
 
     def arguments(self) -> list[Any]:
         """What the compiler is told of each parameter; see ``_native.compile``."""

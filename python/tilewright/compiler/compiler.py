@@ -7,9 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tilewright import _native
-from tilewright._missing import missing_names
 from tilewright.compiler._source import ASTSource, IRSource, warn_of_unknown_options
-from tilewright.errors import CompilationError, LaunchStateError, LaunchTypeError, OutOfResources
+from tilewright.errors import (
+    CompilationError,
+    LaunchStateError,
+    LaunchTypeError,
+    NotAvailableError,
+    OutOfResources,
+)
 from tilewright.runtime.cache import triton_key as triton_key
 
 __all__ = [
@@ -28,7 +33,22 @@ __all__ = [
     "triton_key",
 ]
 
-__getattr__ = missing_names("tilewright.compiler.compiler", "parse")
+
+def parse(full_name: Any, ext: str, context: Any = None) -> str | bytes:
+    """What a file of a stage holds: the text of ``ptx`` and of tilewright's own stages, the bytes of ``cubin``."""
+    from pathlib import Path
+
+    if ext in ("ttir", "ttgir", "llir", "amdgcn", "hsaco"):
+        raise NotAvailableError(
+            f"a file of stage {ext!r} is not read: tilewright has no MLIR; its stages are ir, opt, gpu, ptx and cubin"
+        )
+    return Path(full_name).read_bytes() if ext == "cubin" else Path(full_name).read_text()
+
+
+def _raise_error(err: BaseException, *args: Any, **kwargs: Any) -> None:
+    """Raises an error that was kept."""
+    raise err
+
 
 _metadata_classes: dict[tuple[str, ...], Any] = {}
 
@@ -220,10 +240,7 @@ class CompiledKernel(metaclass=_KernelClass):
         """For a kernel of a launch, and for the processor and the simulator, which run the native kernel itself."""
         native = self._compiled
         if native is None:
-            raise LaunchStateError(
-                f"kernel '{self.name}' was compiled in another process, and only code for a GPU can be sent to this "
-                "one; torch compiles in its own process with torch._inductor.config.compile_threads = 1"
-            )
+            native = self._compiled = self._compiled_from_text()
         self._loaded_resources = (native.n_regs, native.n_spills, native.n_max_threads)
         number = native._load() if self._is_of_launch else None
         if number is None:
@@ -234,6 +251,22 @@ class CompiledKernel(metaclass=_KernelClass):
 
             self._run = CudaLauncher(self.src, self.metadata)
             self.module, self.function, self._module_pid = number, number, os.getpid()
+
+    def _compiled_from_text(self) -> _native.CompiledKernel:
+        """What another process has compiled, from the text of its IR: programs of the processor are not sent."""
+        if "ir" not in self.asm:
+            raise LaunchStateError(
+                f"kernel '{self.name}' was compiled in another process, and its IR was not sent with it"
+            )
+        self.src.fn._define_native()
+        target = self.metadata.target
+        known = (name for name, _ in _native.compile_options() if hasattr(self.metadata, name))
+        options = {name: value for name in known if (value := getattr(self.metadata, name)) is not None}
+        capability = 0 if target.backend == "cpu" else int(target.arch)
+        text = str(self.asm["ir"])
+        return _native.compile_ir(
+            self.src.fn, target.backend, capability, self.src.arguments(), options, text
+        )
 
     def _load_on_gpu(self) -> None:
         from tilewright.runtime.driver import driver

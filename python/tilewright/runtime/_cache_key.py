@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
@@ -91,3 +92,31 @@ def _value(name: str, value: Any, attributes: Any, lines: list[str], seen: set[i
         for attribute in attributes:
             if attribute in own:
                 _value(f"{name}.{attribute}", own[attribute], attributes, lines, seen)
+
+
+class DependenciesFinder(ast.NodeVisitor):
+    """Digests what a function reads of the program around it: ``visit`` its tree, then ``ret`` is the digest."""
+
+    def __init__(self, name: str, globals: dict[str, Any], nonlocals: dict[str, Any], src: str) -> None:
+        self.name = name
+        self.globals = globals
+        self.nonlocals = nonlocals
+        self.used_global_vals: dict[tuple[str, int], tuple[Any, dict[str, Any]]] = {}
+        """The plain values that it reads, by name and the identity of the dict that they are in."""
+        self._lines = [f"tilewright {_native.__version__}", src]
+        self._seen: set[int] = set()
+
+    @property
+    def ret(self) -> str:
+        """The digest."""
+        return hashlib.sha256("\0".join(self._lines).encode(errors="surrogatepass")).hexdigest()
+
+    def visit_Name(self, node: ast.Name) -> None:
+        """Adds a variable, and what it refers to."""
+        for names in (self.nonlocals, self.globals):
+            if isinstance(node.ctx, ast.Load) and node.id in names:
+                value = names[node.id]
+                _value(node.id, value, (), self._lines, self._seen)
+                if not callable(value) and not isinstance(value, ModuleType):
+                    self.used_global_vals[(node.id, id(names))] = (value, names)
+                return

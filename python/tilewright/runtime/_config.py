@@ -35,6 +35,24 @@ class Config:
         self.pre_hook = pre_hook
         self.ir_override = ir_override
 
+    _merged: tuple[tuple[str, ...], tuple[Any, ...], int] | None = None
+    """The names and values of ``all_kwargs()`` for launches, and how many of them ``kwargs`` has."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__[name] = value
+        self.__dict__.pop("_merged", None)
+
+    def _merge(self) -> None:
+        import sys
+
+        found = self.all_kwargs()
+        # Launches compare names by identity, and so do calls that are written with keywords.
+        names = tuple(sys.intern(name) if type(name) is str else name for name in found)
+        self.__dict__["_merged"] = (names, tuple(found.values()), len(self.kwargs))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_merged"}
+
     def _options(self) -> dict[str, Any]:
         return {
             "num_warps": self.num_warps,

@@ -20,15 +20,25 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 
-class _Wrapper(KernelInterface[object]):
-    """What an autotuner and heuristics have in common: a kernel beneath, and the identity of its function."""
+class _Wrapper(_native.Wrapper, KernelInterface[object]):
+    """What an autotuner and heuristics have in common: a kernel beneath, and the identity of its function.
+
+    The base class launches where there is nothing to be done but to add arguments; else it calls ``run``.
+    """
 
     fn: Any
     arg_names: list[str]
     __name__: str
     __qualname__: str
 
-    def _wrap(self, fn: Any, arg_names: list[str]) -> None:
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "run":
+            self._set_kind("own")
+        super().__setattr__(name, value)
+
+    def _wrap(self, kind: str, own: type[_Wrapper], fn: Any, arg_names: list[str]) -> None:
+        if type(self).run is own.run:
+            self._set_kind(kind)
         self.fn = fn
         self.arg_names = arg_names
         base = fn
@@ -45,6 +55,13 @@ class _Wrapper(KernelInterface[object]):
         elif isinstance(self.fn, _Wrapper):
             self.fn._made_kernel(options)
         return self
+
+    def _is_to_be_interpreted(self) -> bool:
+        """Whether Python runs the body of the kernel beneath."""
+        beneath = self.fn
+        while isinstance(beneath, _Wrapper):
+            beneath = beneath.fn
+        return isinstance(beneath, JITFunction) and beneath._is_to_be_interpreted()
 
     def _resolved(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The kernel beneath all wrappers that only add arguments, and the arguments that they make of these."""
@@ -105,7 +122,7 @@ class Autotuner(_Wrapper):
     ) -> None:
         import threading
 
-        self._wrap(fn, arg_names)
+        self._wrap("autotuner", Autotuner, fn, arg_names)
         self.configs = _checked_configs(configs)
         self.keys = [key] if isinstance(key, str) else list(key or ())
         self.cache: dict[Any, Config] = {}
@@ -172,6 +189,12 @@ class Autotuner(_Wrapper):
         if kwargs.get("warmup"):
             compiled = self.warmup(*args, **{k: v for k, v in kwargs.items() if k != "warmup"})
             return compiled[0] if compiled else None
+        result = self.fn.run(*args, **self._chosen(args, kwargs))
+        self.nargs = None
+        return result
+
+    def _chosen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a launch with those of its configuration; tunes if need be."""
         self.nargs = nargs = dict(zip(self.arg_names, args, strict=False))
         config = self.configs[0] if len(self.configs) == 1 else self._choice(nargs, args, kwargs)
         self.best_config = config
@@ -181,9 +204,7 @@ class Autotuner(_Wrapper):
             raise self._conflict(kwargs.keys() & options.keys())
         if config.pre_hook is not None:
             config.pre_hook({**nargs, **merged})
-        result = self.fn.run(*args, **merged)
-        self.nargs = None
-        return result
+        return merged
 
     def warmup(self, *args: Any, **kwargs: Any) -> Any:
         """Compiles every configuration that pruning leaves; tensors may be replaced by their dtypes."""
@@ -258,6 +279,10 @@ class Autotuner(_Wrapper):
             )
         trial = _tuning.Trial(self, nargs, args, kwargs)
         configs = self.prune_configs(kwargs)
+        if self._is_to_be_interpreted():
+            # How fast Python runs a body says nothing of a configuration.
+            self.cache[key] = configs[0]
+            return configs[0]
         began = time.perf_counter()
         known = _tuning_cache.Results.of(self, key, configs)
         fresh = [config for config in configs if known is None or config not in known.timings]
@@ -347,7 +372,7 @@ class Heuristics(_Wrapper):
     def __init__(
         self, fn: Any, arg_names: list[str], values: dict[str, Callable[[dict[str, Any]], Any]]
     ) -> None:
-        self._wrap(fn, arg_names)
+        self._wrap("heuristics", Heuristics, fn, arg_names)
         self.values = values
 
     def run(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]

@@ -7,7 +7,6 @@ on, is in its base class, in Rust.
 from __future__ import annotations
 
 from tilewright import _native
-from tilewright._missing import missing_names
 from tilewright.errors import LaunchValueError
 from tilewright.language._constexpr import constexpr
 from tilewright.language._types import dtype, pointer_type
@@ -33,18 +32,35 @@ else:
         return function
 
 
-_lacking = missing_names(
-    "tilewright.runtime.jit",
-    "DependenciesFinder compute_cache_key create_function_from_signature serialize_specialization_data",
+_OF_BINDER = frozenset(
+    (
+        "compute_cache_key",
+        "create_function_from_signature",
+        "native_specialize_impl",
+        "serialize_specialization_data",
+    )
 )
 
 
 def __getattr__(name: str) -> object:
+    # Not read with the package: launches need none of it.
     if name == "JitFunctionInfo":
         from tilewright.runtime._hooks import JitFunctionInfo
 
         return JitFunctionInfo
-    return _lacking(name)
+    if name == "DependenciesFinder":
+        from tilewright.runtime._cache_key import DependenciesFinder
+
+        return DependenciesFinder
+    if name in _OF_BINDER:
+        from tilewright.runtime import _binder
+
+        return getattr(_binder, name)
+    if name == "_replace_jit_callables":
+        from tilewright.runtime._binder import _without_functions
+
+        return _without_functions
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 
 class KernelInterface(Generic[T]):
@@ -113,6 +129,8 @@ def _annotation_type(annotation: str) -> str:
     return name if name in _SCALARS else ""
 
 
+_normalize_ty = _annotation_type
+
 _SCALARS = frozenset(
     ("u1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64"),
 )
@@ -149,6 +167,12 @@ class JITCallable:
         raise AttributeError(
             "src is not set directly: call _unsafe_update_src(text), which forgets what was compiled"
         )
+
+    def _get_src(self) -> str:
+        return self.src
+
+    def _set_src(self) -> None:
+        """Nothing: the source is read with the function."""
 
     @property
     def raw_src(self) -> list[str]:
@@ -246,13 +270,13 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
         self._repr = repr
         self._interpret = interpret if interpret is not None or not is_interpreting() else True
         try:
-            self._src, self.starting_line_number, removed_columns = _source(fn)
+            self._src, self.starting_line_number, self._removed_columns = _source(fn)
         except LaunchValueError:
             if not self._interpret:
                 raise
             # Python has the function, and needs no source of it.
-            self._src, self.starting_line_number, removed_columns = None, fn.__code__.co_firstlineno, 0
-        self._removed_columns = removed_columns
+            self._src, self.starting_line_number, self._removed_columns = None, fn.__code__.co_firstlineno, 0  # type: ignore[assignment]
+        self._code_name: str = fn.__code__.co_name
         self.file_name: str = fn.__code__.co_filename
         self.hash: str | None = None
         self.kernel: Any = None
@@ -272,15 +296,19 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
         self.__wrapped__ = fn
         self._fn_name = f"{fn.__module__}.{fn.__qualname__}"
 
+        self._define_native()
+
+    def _define_native(self) -> None:
+        """Tells the native part what the function is; one that was unpickled without its function is told later."""
         self._define(
-            name=fn.__code__.co_name,
+            name=self._code_name,
             # Bytes of a path that are no UTF-8 are shown as what they are not.
             file=self.file_name.encode(errors="surrogateescape").decode(errors="replace"),
             text=self._src or "",
             first_line=self.starting_line_number,
-            removed_columns=removed_columns,
-            noinline=bool(noinline),
-            debug=bool(debug),
+            removed_columns=self._removed_columns,
+            noinline=bool(self.noinline),
+            debug=bool(self.debug),
             params=[
                 (
                     p.name,
@@ -327,9 +355,10 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
         """The name of a compiled variant."""
         return self._fn_name if self._repr is None else self._repr(specialization)
 
-    def __get__(self, instance: Any, owner: Any = None) -> JITFunction[T]:
-        """Itself: a kernel has no ``self``; a method of an aggregate has. What has this method is shown as a function by
-        ``help()``.
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Itself: a kernel has no ``self``; a method of an aggregate has one.
+
+        What has this method is shown as a function by ``help()``.
         """
         if instance is not None and hasattr(type(instance), "_tilewright_fields"):
             import types
@@ -359,6 +388,49 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
         """Calls ``hook(*args, **kwargs)`` before each launch."""
         self.pre_run_hooks.append(hook)
         self._set_pre_run_hooks(tuple(self.pre_run_hooks))
+
+    def create_binder(self) -> tuple[dict[Any, Any], dict[Any, str], Any, Any, Callable[..., Any]]:
+        """What binds the arguments of a launch as launches do, for tools that look at it; see ``_binder.py``."""
+        from tilewright.runtime import _binder
+
+        return _binder.create_binder(self)
+
+    def _pack_args(
+        self, backend: Any, kwargs: Any, bound_args: Any, specialization: Any, options: Any
+    ) -> tuple[Any, Any, Any, Any]:
+        from tilewright.runtime import _binder
+
+        return _binder.pack_args(self, backend, kwargs, bound_args, specialization, options)
+
+    def _do_compile(
+        self, key: str, signature: Any, device: Any, constexprs: Any, options: Any, attrs: Any, warmup: bool
+    ) -> Any:
+        from tilewright.runtime import _binder
+
+        return _binder.do_compile(self, signature, constexprs, attrs, options)
+
+    def _call_hook(
+        self,
+        hook: Any,
+        key: str,
+        signature: Any,
+        target: Any,
+        device: Any,
+        constants: Any,
+        options: Any,
+        configs: Any,
+        is_warmup: bool,
+    ) -> bool | None:
+        from tilewright.runtime import _hooks
+
+        named = dict(zip(self.arg_names, (constants.get((n,)) for n in range(len(self.params))), strict=True))
+        return None if hook is None else _hooks._call(hook, self, named, is_warmup)
+
+    def preload(self, specialization_data: str) -> Any:
+        """Compiles a form that was described in another process: ``compile["specialization_data"]`` of a hook."""
+        from tilewright.runtime import _binder
+
+        return _binder.preload(self, specialization_data)
 
     def is_gluon(self) -> bool:
         """Whether this is a function of another language than Triton; never."""
@@ -431,7 +503,7 @@ def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
 
     Its body is compiled, not run by Python. What it may use are the functions of ``triton.language``, other ``@jit``
     functions, and globals declared ``tl.constexpr``. With ``noinline=True``, calls from other functions stay calls, for
-    smaller code on a GPU; results are the same. With ``interpret=True`` Python runs the body: see ``docs/interpret-mode.md``.
+    smaller code on a GPU; results are the same. With ``interpret=True`` Python runs the body (docs/interpret-mode.md).
     """
     if fn is None:
         return lambda function: jit(function, **options)

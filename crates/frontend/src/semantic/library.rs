@@ -22,10 +22,11 @@ struct LibraryFile {
     prefix: &'static str,
 }
 
-static FILES: [LibraryFile; 9] = [
+static FILES: [LibraryFile; 10] = [
     LibraryFile { name: "standard.py", text: include_str!("../lib/standard.py"), prefix: "" },
     LibraryFile { name: "scaled.py", text: include_str!("../lib/scaled.py"), prefix: "" },
     LibraryFile { name: "cuda.py", text: include_str!("../lib/cuda.py"), prefix: "extra.cuda." },
+    LibraryFile { name: "hip.py", text: include_str!("../lib/hip.py"), prefix: "extra.hip." },
     LibraryFile { name: "sorting.py", text: include_str!("../lib/sorting.py"), prefix: "" },
     LibraryFile { name: "random.py", text: include_str!("../lib/random.py"), prefix: "" },
     LibraryFile {

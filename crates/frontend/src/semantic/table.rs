@@ -625,6 +625,8 @@ static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::new(|| {
         "extra.libdevice",
         "extra.cuda",
         "extra.cuda.libdevice",
+        "extra.hip",
+        "extra.hip.libdevice",
         "PropagateNan",
     ] {
         names.insert(module.to_string(), LanguageItem::Module);

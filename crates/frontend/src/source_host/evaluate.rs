@@ -7,7 +7,7 @@ use ruff_python_ast::{BoolOp, Expr, ExprCall, UnaryOp};
 use super::math::{call_math, math_constant, math_function};
 use super::{Decorator, MAX_DEPTH, SourceHost};
 use crate::constexpr;
-use crate::host::HostValue;
+use crate::host::{Host, HostValue};
 use crate::lower::expression::binary_operator;
 use crate::lower::known::compare_constants;
 use crate::lower::literals::number;
@@ -42,15 +42,16 @@ impl SourceHost {
         let [argument] = &call.arguments.args[..] else { return None };
         match self.evaluate(argument, depth + 1)? {
             HostValue::Callable(object) => {
-                let name = self.path(object).trim_matches('\'').to_owned();
-                let module = self.module.clone();
+                let (name, number) = self.name_of(object)?;
+                let (name, module) = (name.to_owned(), self.scope(number).module.clone());
                 let mut definition = None;
                 visit_functions(&module.body, &mut |function| {
                     if function.name.as_str() == name {
                         definition = Some(function);
                     }
                 });
-                self.decorated(definition?, &[decorator])
+                let definition = definition?;
+                self.within(number, |host| host.decorated(definition, &[decorator]))
             }
             function @ HostValue::Function(_) => Some(function),
             _ => None,
@@ -60,7 +61,7 @@ impl SourceHost {
     /// The path that a decorator or callee stands for: `triton.jit`, whatever it was imported as.
     pub(super) fn dotted(&self, expression: &Expr) -> Option<String> {
         match expression {
-            Expr::Name(name) => match self.names.get(name.id.as_str())? {
+            Expr::Name(name) => match self.current.names.get(name.id.as_str())? {
                 HostValue::Object(object) | HostValue::ConstexprFunction(object) => {
                     Some(self.path(*object).to_owned())
                 }
@@ -75,8 +76,23 @@ impl SourceHost {
         }
     }
 
+    /// What `@2.name.more` is, of the module with the number 2.
+    fn value_in_module(&mut self, path: &str) -> Option<HostValue> {
+        let mut parts = path.strip_prefix('@')?.split('.');
+        let number = parts.next()?.parse().ok()?;
+        let mut value = self.member(number, parts.next()?)?;
+        for part in parts {
+            let HostValue::Object(object) = value else { return None };
+            value = self.attribute(object, part)?;
+        }
+        Some(value)
+    }
+
     /// What an imported path is.
     pub(super) fn module_value(&mut self, path: &str) -> HostValue {
+        if let Some(value) = self.value_in_module(path) {
+            return value;
+        }
         let path = match path.strip_prefix("tilewright") {
             Some(rest) if rest.is_empty() || rest.starts_with('.') => format!("triton{rest}"),
             _ => path.to_owned(),
@@ -163,7 +179,7 @@ impl SourceHost {
                 let chosen = if constant(&ternary.test)?.is_true() { &ternary.body } else { &ternary.orelse };
                 return self.evaluate(chosen, depth + 1);
             }
-            Expr::Name(name) => return self.names.get(name.id.as_str()).cloned(),
+            Expr::Name(name) => return self.current.names.get(name.id.as_str()).cloned(),
             Expr::Attribute(_) => {
                 let path = self.dotted(expression)?;
                 return Some(self.module_value(&path));
@@ -179,7 +195,9 @@ impl SourceHost {
             return Some(function);
         }
         let path = match &*call.func {
-            Expr::Name(name) if !self.names.contains_key(name.id.as_str()) => name.id.as_str().to_owned(),
+            Expr::Name(name) if !self.current.names.contains_key(name.id.as_str()) => {
+                name.id.as_str().to_owned()
+            }
             other => self.dotted(other)?,
         };
         let is_constexpr =

@@ -41,28 +41,12 @@ impl SourceHost {
 
     fn execute_statement(&mut self, statement: &Stmt, depth: usize) {
         match statement {
-            Stmt::Import(import) => {
-                for alias in &import.names {
-                    let path = alias.name.as_str();
-                    let root = path.split('.').next().unwrap_or(path);
-                    let (name, path) =
-                        alias.asname.as_ref().map_or((root, root), |name| (name.as_str(), path));
-                    let value = self.module_value(path);
-                    self.names.insert(name.to_owned(), value);
-                }
-            }
-            Stmt::ImportFrom(import) => {
-                let module = import.module.as_ref().map_or("", |module| module.as_str());
-                for alias in &import.names {
-                    let name = alias.asname.as_ref().unwrap_or(&alias.name).as_str();
-                    let value = self.module_value(&format!("{module}.{}", alias.name.as_str()));
-                    self.names.insert(name.to_owned(), value);
-                }
-            }
+            Stmt::Import(import) => self.execute_import(import),
+            Stmt::ImportFrom(import) => self.execute_import_from(import),
             Stmt::FunctionDef(function) => self.define(function),
             Stmt::ClassDef(class) => {
-                let object = self.object(format!("'{}'", class.name.as_str()));
-                self.names.insert(class.name.as_str().to_owned(), HostValue::Callable(object));
+                let object = self.opaque(class.name.as_str());
+                self.current.names.insert(class.name.as_str().to_owned(), HostValue::Callable(object));
             }
             Stmt::Assign(assign) => {
                 let value = self.evaluate(&assign.value, 0);
@@ -84,7 +68,7 @@ impl SourceHost {
             Stmt::Delete(delete) => {
                 for target in &delete.targets {
                     if let Expr::Name(name) = target {
-                        self.names.remove(name.id.as_str());
+                        self.current.names.remove(name.id.as_str());
                     }
                 }
             }
@@ -119,7 +103,7 @@ impl SourceHost {
     fn assign(&mut self, target: &Expr, value: Option<&HostValue>) {
         match (target, value) {
             (Expr::Name(name), Some(value)) => {
-                self.names.insert(name.id.as_str().to_owned(), value.clone());
+                self.current.names.insert(name.id.as_str().to_owned(), value.clone());
             }
             (Expr::Name(name), None) => self.make_opaque(name.id.as_str()),
             (Expr::Tuple(tuple), Some(HostValue::PlainGlobal(Constant::Tuple(items))))
@@ -137,7 +121,7 @@ impl SourceHost {
     fn augmented(&mut self, assign: &StmtAugAssign) {
         let Expr::Name(target) = &*assign.target else { return };
         let name = target.id.as_str();
-        let (old, value) = (self.names.get(name).cloned(), self.evaluate(&assign.value, 0));
+        let (old, value) = (self.current.names.get(name).cloned(), self.evaluate(&assign.value, 0));
         let constant = |value: &HostValue| match value {
             HostValue::PlainGlobal(constant) | HostValue::Constant(constant) => Some(constant.clone()),
             _ => None,
@@ -149,10 +133,10 @@ impl SourceHost {
             .and_then(|(left, right)| constexpr::binary(binary_operator(assign.op), &left, &right).ok());
         match (old, new) {
             (Some(HostValue::Constant(_)), Some(new)) => {
-                self.names.insert(name.to_owned(), HostValue::Constant(new));
+                self.current.names.insert(name.to_owned(), HostValue::Constant(new));
             }
             (_, Some(new)) => {
-                self.names.insert(name.to_owned(), HostValue::PlainGlobal(new));
+                self.current.names.insert(name.to_owned(), HostValue::PlainGlobal(new));
             }
             (_, None) => self.make_opaque(name),
         }
@@ -160,8 +144,8 @@ impl SourceHost {
 
     /// Lets a name stand for something that is not known.
     fn make_opaque(&mut self, name: &str) {
-        let object = self.object(format!("'{name}'"));
-        self.names.insert(name.to_owned(), HostValue::Object(object));
+        let object = self.opaque(name);
+        self.current.names.insert(name.to_owned(), HostValue::Object(object));
     }
 
     /// Makes every name opaque that statements assign.
@@ -246,14 +230,14 @@ impl SourceHost {
         if ways.iter().flatten().all(|block| block.is_empty()) {
             return;
         }
-        let before = std::mem::take(&mut self.names);
+        let before = std::mem::take(&mut self.current.names);
         let mut ends: Vec<FxHashMap<String, HostValue>> = Vec::with_capacity(ways.len() + 1);
         for way in ways {
-            self.names.clone_from(&before);
+            self.current.names.clone_from(&before);
             for block in way {
                 self.execute(block, depth + 1);
             }
-            ends.push(std::mem::take(&mut self.names));
+            ends.push(std::mem::take(&mut self.current.names));
         }
         if or_none {
             ends.push(before);
@@ -275,7 +259,7 @@ impl SourceHost {
                 differ.push(name.clone());
             }
         }
-        self.names = names;
+        self.current.names = names;
         for name in &differ {
             self.make_opaque(name);
         }

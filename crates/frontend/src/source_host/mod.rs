@@ -1,11 +1,13 @@
-//! The host without Python: a module's own source. It knows imports of triton and tilewright, constants, `math`, and the
-//! module's functions; all else is opaque.
+//! The host without Python: a module's own source, and that of the modules beside it that it imports. It knows triton and
+//! tilewright, constants, `math`, and the functions of these modules; all else is opaque.
 
 mod evaluate;
 mod execute;
+mod imports;
 mod math;
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 
 use ruff_python_ast::{Expr, ModModule, Stmt, StmtClassDef, StmtFunctionDef};
@@ -16,9 +18,10 @@ use tilewright_base::{SourceFile, SourceMap};
 use crate::Failure;
 use crate::host::{FunctionRef, FunctionSource, Host, HostValue, NamedTuple, ObjectRef, ParsedModule};
 use crate::lower::function::is_constexpr;
-use crate::lower::parse::{Tree, find_function, parse, visit_functions};
+use crate::lower::parse::{find_function, parse, visit_functions};
 use crate::lower::scope::with_stack;
 
+use imports::Scope;
 use math::{call_math, math_constant, math_function};
 
 /// How deep a constant's expression may nest.
@@ -26,11 +29,12 @@ const MAX_DEPTH: usize = 100;
 
 /// A module's source as a host.
 pub struct SourceHost {
-    file: Arc<SourceFile>,
-    module: Arc<Tree>,
+    /// The module whose statements are executed; afterwards the one that was asked for, which has the number 0.
+    current: Scope,
+    /// All modules by their number; in the place of the current one is nothing of interest.
+    others: Vec<Scope>,
     functions: Vec<Known>,
-    names: FxHashMap<String, HostValue>,
-    /// Dotted paths (`torch.nn`), or descriptions in quotes.
+    /// Dotted paths (`torch.nn`), names of modules (`'scale'@2`), or the numbers of modules (`@2`).
     objects: Vec<String>,
 }
 
@@ -45,8 +49,10 @@ enum Decorator {
     Wrapper,
 }
 
-/// A function of the module.
+/// A function of a module.
 struct Known {
+    /// The number of the module.
+    module: usize,
     name: String,
     offset: u32,
     /// Whether it is decorated with `jit`, not with `constexpr_function`.
@@ -59,42 +65,44 @@ struct Known {
 impl SourceHost {
     /// Reads a module: its path, for messages, and its text.
     pub fn new(path: impl Into<String>, text: impl Into<String>) -> Result<Self, Box<Failure>> {
-        Self::from_file(Arc::new(SourceFile::new(path, text)))
+        Self::from_file(&Arc::new(SourceFile::new(path, text)), None)
     }
 
-    /// Reads a module.
-    pub fn from_file(file: Arc<SourceFile>) -> Result<Self, Box<Failure>> {
+    /// Reads a module. If it is in a file, those beside it that it imports are read too.
+    pub fn from_file(file: &Arc<SourceFile>, path: Option<&Path>) -> Result<Self, Box<Failure>> {
         let module = parse(&file.text).map_err(|failure| {
             let mut sources = SourceMap::default();
             let id = sources.add(file.clone());
             Box::new(Failure { diagnostics: vec![failure.diagnostic(id)], sources })
         })?;
         let module = Arc::new(module);
-        let mut host = Self {
-            file,
+        let scope = || Scope {
+            file: file.clone(),
             module: module.clone(),
-            functions: Vec::new(),
             names: FxHashMap::default(),
-            objects: Vec::new(),
+            path: path.map(Path::to_owned),
+            number: 0,
         };
+        let (current, others) = (scope(), vec![scope()]);
+        let mut host = Self { current, others, functions: Vec::new(), objects: Vec::new() };
         with_stack(|| host.execute_module(&module.body));
         Ok(host)
     }
 
     /// The syntax tree of the module.
     pub fn syntax(&self) -> &ModModule {
-        &self.module
+        &self.current.module
     }
 
     /// The names of the `@jit` functions, in the order of the source.
     pub fn kernels(&self) -> Vec<&str> {
-        let kernels = self.functions.iter().filter(|function| function.is_kernel);
+        let kernels = self.functions.iter().filter(|function| function.is_kernel && function.module == 0);
         kernels.map(|function| function.name.as_str()).collect()
     }
 
     /// The `@jit` function with this name.
     pub fn function(&self, name: &str) -> Option<FunctionRef> {
-        match self.names.get(name) {
+        match self.current.names.get(name) {
             Some(HostValue::Function(function)) => Some(*function),
             _ => None,
         }
@@ -122,17 +130,31 @@ impl SourceHost {
         self.objects.get(object.0 as usize).map_or("", String::as_str)
     }
 
+    fn module_of(&self, function: FunctionRef) -> usize {
+        self.functions.get(function.0 as usize).map_or(0, |function| function.module)
+    }
+
+    /// What stands for something that the current module calls by a name, and that is not known.
+    fn opaque(&mut self, name: &str) -> ObjectRef {
+        self.object(format!("'{name}'@{}", self.current.number))
+    }
+
+    /// The name of what is opaque, and the number of its module.
+    fn name_of(&self, object: ObjectRef) -> Option<(&str, usize)> {
+        let (name, module) = self.path(object).strip_prefix('\'')?.rsplit_once("'@")?;
+        Some((name, module.parse().ok()?))
+    }
+
     fn define(&mut self, function: &StmtFunctionDef) {
         let decorators: Vec<Decorator> = function
             .decorator_list
             .iter()
             .filter_map(|decorator| self.decorator(&decorator.expression))
             .collect();
-        let value = self.decorated(function, &decorators).unwrap_or_else(|| {
-            let object = self.object(format!("'{}'", function.name.as_str()));
-            HostValue::Callable(object)
-        });
-        self.names.insert(function.name.as_str().to_owned(), value);
+        let value = self
+            .decorated(function, &decorators)
+            .unwrap_or_else(|| HostValue::Callable(self.opaque(function.name.as_str())));
+        self.current.names.insert(function.name.as_str().to_owned(), value);
     }
 
     /// A function under decorators, if one of them makes it one of the kernel language.
@@ -152,6 +174,7 @@ impl SourceHost {
             }
         }
         self.functions.push(Known {
+            module: self.current.number,
             name: function.name.as_str().to_owned(),
             offset: u32::from(function.name.start()),
             is_kernel: noinline.is_some(),
@@ -163,49 +186,14 @@ impl SourceHost {
 
     fn definition(&self, function: FunctionRef) -> Option<&StmtFunctionDef> {
         let known = self.functions.get(function.0 as usize)?;
-        find_function(&self.module, &known.name, known.offset)
+        find_function(&self.scope(known.module).module, &known.name, known.offset)
     }
 }
 
-impl Host for SourceHost {
-    fn source(&mut self, function: FunctionRef) -> Result<FunctionSource, String> {
-        let known = self.functions.get(function.0 as usize).ok_or("there is no such function")?;
-        Ok(FunctionSource {
-            name: known.name.clone(),
-            file: self.file.clone(),
-            offset: known.offset,
-            noinline: known.noinline,
-        })
-    }
-
-    fn parsed(&mut self, file: &Arc<SourceFile>) -> Option<ParsedModule> {
-        Arc::ptr_eq(file, &self.file).then(|| ParsedModule(self.module.clone()))
-    }
-
-    fn name(&mut self, _function: FunctionRef, name: &str) -> Option<HostValue> {
-        self.names.get(name).cloned()
-    }
-
-    fn names(&mut self, _function: FunctionRef) -> Vec<String> {
-        let mut names: Vec<String> = self.names.keys().cloned().collect();
-        names.sort_unstable();
-        names
-    }
-
-    fn attribute(&mut self, object: ObjectRef, name: &str) -> Option<HostValue> {
-        let path = self.path(object);
-        if path.starts_with('\'')
-            || path == "math" && math_constant(name).is_none() && math_function(name, 1.0).is_none()
-        {
-            return None;
-        }
-        let path = format!("{path}.{name}");
-        Some(self.module_value(&path))
-    }
-
-    fn named_tuple(&mut self, class: ObjectRef) -> Option<NamedTuple> {
-        let name = self.path(class).trim_matches('\'').to_owned();
-        let module = self.module.clone();
+impl SourceHost {
+    /// A class of the current module that makes tuples with named fields.
+    fn named_tuple_of_current(&mut self, name: String) -> Option<NamedTuple> {
+        let module = self.current.module.clone();
         let is_it = |class: &&StmtClassDef| class.name.as_str() == name;
         let class = module.body.iter().rev().filter_map(Stmt::as_class_def_stmt).find(is_it)?;
         let is_named_tuple = |base: &Expr| self.dotted(base).is_some_and(|path| path == "typing.NamedTuple");
@@ -218,6 +206,54 @@ impl Host for SourceHost {
             }
         }
         Some(NamedTuple { name, fields: fields.into(), defaults })
+    }
+}
+
+impl Host for SourceHost {
+    fn source(&mut self, function: FunctionRef) -> Result<FunctionSource, String> {
+        let known = self.functions.get(function.0 as usize).ok_or("there is no such function")?;
+        Ok(FunctionSource {
+            name: known.name.clone(),
+            file: self.scope(known.module).file.clone(),
+            offset: known.offset,
+            noinline: known.noinline,
+        })
+    }
+
+    fn parsed(&mut self, file: &Arc<SourceFile>) -> Option<ParsedModule> {
+        let mut scopes = self.others.iter().chain([&self.current]);
+        let scope = scopes.find(|scope| Arc::ptr_eq(file, &scope.file))?;
+        Some(ParsedModule(scope.module.clone()))
+    }
+
+    fn name(&mut self, function: FunctionRef, name: &str) -> Option<HostValue> {
+        self.scope(self.module_of(function)).names.get(name).cloned()
+    }
+
+    fn names(&mut self, function: FunctionRef) -> Vec<String> {
+        let mut names: Vec<String> = self.scope(self.module_of(function)).names.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn attribute(&mut self, object: ObjectRef, name: &str) -> Option<HostValue> {
+        let path = self.path(object);
+        if let Some(module) = path.strip_prefix('@') {
+            return self.member(module.parse().ok()?, name);
+        }
+        if path.starts_with('\'')
+            || path == "math" && math_constant(name).is_none() && math_function(name, 1.0).is_none()
+        {
+            return None;
+        }
+        let path = format!("{path}.{name}");
+        Some(self.module_value(&path))
+    }
+
+    fn named_tuple(&mut self, class: ObjectRef) -> Option<NamedTuple> {
+        let (name, module) = self.name_of(class)?;
+        let name = name.to_owned();
+        self.within(module, |host| host.named_tuple_of_current(name))
     }
 
     fn default(&mut self, function: FunctionRef, parameter: &str) -> Option<HostValue> {
@@ -242,14 +278,21 @@ impl Host for SourceHost {
     }
 
     fn describe(&mut self, object: ObjectRef) -> String {
-        let path = self.path(object).to_owned();
-        if !path.starts_with('\'') {
-            return format!("'{path}'");
+        let path = self.path(object);
+        if let Some(rest) = path.strip_prefix('@') {
+            let (number, name) = rest.split_once('.').unwrap_or((rest, ""));
+            let file = number.parse().map_or("", |number| self.scope(number).file.name.as_str());
+            return if name.is_empty() {
+                format!("module '{file}'")
+            } else {
+                format!("'{name}' of '{file}'")
+            };
         }
-        let name = path.trim_matches('\'');
+        let Some((name, module)) = self.name_of(object) else { return format!("'{path}'") };
         let mut is_function = false;
-        visit_functions(&self.module.body, &mut |function| is_function |= function.name.as_str() == name);
-        if is_function { format!("function {path}") } else { path }
+        let body = &self.scope(module).module.body;
+        visit_functions(body, &mut |function| is_function |= function.name.as_str() == name);
+        if is_function { format!("function '{name}'") } else { format!("'{name}'") }
     }
 
     fn print(&mut self, text: &str) {

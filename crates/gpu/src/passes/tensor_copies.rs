@@ -296,8 +296,12 @@ impl Pass<'_> {
             let slot = self.function.insts[copy].operands[0];
             if let Some(acquire) = self.function.defining_inst(slot)
                 && let Op::Gpu(GpuOp::Acquire {}) = self.function.insts[acquire].op
+                && let ring = self.function.insts[acquire].operands[0]
+                && let Some(alloc) = self.function.defining_inst(ring)
+                // The barriers of a ring are made once.
+                && self.places.blocks[alloc] == Some(self.function.entry)
             {
-                rings.entry(self.function.insts[acquire].operands[0]).or_default().push(copy);
+                rings.entry(ring).or_default().push(copy);
             }
         }
         for copies in rings.into_values() {

@@ -7,6 +7,7 @@
 //! arithmetic included; promises of the program (`hint`, `assume`) are believed. [`Assumptions`] can add one more
 //! promise, the one that Triton always makes: that signed index arithmetic does not overflow.
 
+mod accesses;
 mod elementwise;
 mod range;
 mod transfer;
@@ -16,6 +17,7 @@ use smallvec::SmallVec;
 use tilewright_base::entity::SecondaryMap;
 use tilewright_ir::{Dtype, Element, Function, Shape, Type, Value};
 
+pub use accesses::{Access, accesses};
 pub use range::Range;
 
 /// The divisibility of zero: more than any alignment.

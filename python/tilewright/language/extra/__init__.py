@@ -1,5 +1,5 @@
 """``triton.language.extra``: functions beyond the language proper."""
 
-from tilewright.language.extra import cuda, libdevice
+from tilewright.language.extra import cuda, hip, libdevice
 
-__all__ = ["cuda", "libdevice"]
+__all__ = ["cuda", "hip", "libdevice"]

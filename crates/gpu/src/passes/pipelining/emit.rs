@@ -38,7 +38,11 @@ pub fn pipeline(header: &mut Header, function: &mut Function, plan: &LoopPlan, s
     let before = std::mem::take(&mut emit.out);
     let ahead = emit.steady_state(&bounds, &initial);
     let takes = emit.take_slots();
-    emit.function.blocks[body].insts.splice(0..0, takes.into_iter().chain(ahead));
+    emit.remove_fences();
+    let place = emit.place_ahead();
+    let insts = &mut emit.function.blocks[body].insts;
+    insts.splice(place..place, ahead);
+    insts.splice(0..0, takes);
     emit.finish(before);
 }
 
@@ -233,6 +237,28 @@ impl Emit<'_> {
             }
         }
         carried
+    }
+
+    /// Where an iteration does what it does ahead: first, or while its first asynchronous product is under way.
+    fn place_ahead(&self) -> usize {
+        let insts = &self.function.blocks[self.body].insts;
+        let is_product = |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Wgmma { .. }));
+        insts.iter().position(is_product).map_or(0, |place| place + 1)
+    }
+
+    /// Removes fences that were for stores alone that are gone: rings have their own.
+    fn remove_fences(&mut self) {
+        let mut has_store = false;
+        let mut insts = std::mem::take(&mut self.function.blocks[self.body].insts);
+        insts.retain(|inst| {
+            let data = &self.function.insts[*inst];
+            if matches!(data.op, Op::Gpu(GpuOp::FenceProxy {})) {
+                return std::mem::take(&mut has_store);
+            }
+            has_store |= matches!(data.op, Op::Gpu(GpuOp::LocalStore {})) || !data.regions.is_empty();
+            true
+        });
+        self.function.blocks[self.body].insts = insts;
     }
 
     /// What a level does for one iteration, from what is carried to what is carried on.

@@ -25,6 +25,9 @@
 //! the tables of paged memory, are made one iteration earlier still, into registers, and what these are computed from
 //! likewise ([`plan::Level`]). The original, where nobody needs it any more, is removed.
 //!
+//! An iteration takes its slots first and fills later ones next, behind the one barrier that both need; with an asynchronous
+//! product (`wgmma`), while that is under way.
+//!
 //! **The ends.** What would be copied for an iteration that does not come is masked off, by a condition that no overflow can
 //! change; a masked copy fills its slot with zeros. So there is no second copy of the loop for its tail.
 //!

@@ -495,6 +495,8 @@ fn orders(op: &Op) -> Order {
     if matches!(family, OpFamily::Call | OpFamily::Roles) {
         return Order::All;
     }
-    let is_local = matches!(family, OpFamily::Memory | OpFamily::Check | OpFamily::Dot);
+    // Neither is about global memory.
+    let is_of_product = matches!(op, Op::Gpu(GpuOp::FenceProxy {} | GpuOp::Finish { .. }));
+    let is_local = is_of_product || matches!(family, OpFamily::Memory | OpFamily::Check | OpFamily::Dot);
     if *effect == Effect::Write && !is_local { Order::All } else { Order::None }
 }

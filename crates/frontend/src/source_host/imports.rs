@@ -1,0 +1,139 @@
+//! Imports of other modules of the program: files beside the one that was read, and those of its package.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ruff_python_ast::{StmtImport, StmtImportFrom};
+use rustc_hash::FxHashMap;
+use tilewright_base::SourceFile;
+
+use super::SourceHost;
+use crate::host::{HostValue, ObjectRef};
+use crate::lower::parse::{Tree, parse};
+use crate::lower::scope::with_stack;
+
+/// The most modules that are read: imports may lead far.
+const MAX_MODULES: usize = 1000;
+
+/// A module, and what its names are.
+pub(super) struct Scope {
+    pub(super) file: Arc<SourceFile>,
+    pub(super) module: Arc<Tree>,
+    pub(super) names: FxHashMap<String, HostValue>,
+    /// Where the file is; `None` of a text.
+    pub(super) path: Option<PathBuf>,
+    /// Its number among the modules of the host.
+    pub(super) number: usize,
+}
+
+impl SourceHost {
+    /// The module with a number.
+    pub(super) fn scope(&self, number: usize) -> &Scope {
+        if self.current.number == number { &self.current } else { &self.others[number] }
+    }
+
+    /// Calls a function while a module is the current one.
+    pub(super) fn within<R>(&mut self, number: usize, function: impl FnOnce(&mut Self) -> R) -> R {
+        let before = self.current.number;
+        self.make_current(number);
+        let result = function(self);
+        self.make_current(before);
+        result
+    }
+
+    /// The current module is kept in the place of the new one, and all others at their own.
+    fn make_current(&mut self, number: usize) {
+        let old = self.current.number;
+        if old != number {
+            std::mem::swap(&mut self.current, &mut self.others[number]);
+            self.others.swap(old, number);
+        }
+    }
+
+    /// `import a.b as c`.
+    pub(super) fn execute_import(&mut self, import: &StmtImport) {
+        for alias in &import.names {
+            let path = alias.name.as_str();
+            let root = path.split('.').next().unwrap_or(path);
+            let (name, path) = alias.asname.as_ref().map_or((root, root), |name| (name.as_str(), path));
+            let value = match self.find_module(0, path) {
+                Some(number) => HostValue::Object(self.module_object(number)),
+                None => self.module_value(path),
+            };
+            self.current.names.insert(name.to_owned(), value);
+        }
+    }
+
+    /// `from a.b import c`.
+    pub(super) fn execute_import_from(&mut self, import: &StmtImportFrom) {
+        let module = import.module.as_ref().map_or("", |module| module.as_str());
+        let found = self.find_module(import.level, module);
+        for alias in &import.names {
+            let name = alias.name.as_str();
+            if let ("*", Some(number)) = (name, found) {
+                let public = self.scope(number).names.iter().filter(|(name, _)| !name.starts_with('_'));
+                let public: Vec<_> = public.map(|(name, value)| (name.clone(), value.clone())).collect();
+                self.current.names.extend(public);
+                continue;
+            }
+            let known = found.and_then(|number| self.member(number, name));
+            let value = known.unwrap_or_else(|| self.module_value(&format!("{module}.{name}")));
+            let name = alias.asname.as_ref().unwrap_or(&alias.name).as_str();
+            self.current.names.insert(name.to_owned(), value);
+        }
+    }
+
+    /// What a name of a module is: one that it defines, or a module of the package that it is.
+    pub(super) fn member(&mut self, number: usize, name: &str) -> Option<HostValue> {
+        if let Some(value) = self.scope(number).names.get(name) {
+            return Some(value.clone());
+        }
+        let path = self.scope(number).path.as_ref()?;
+        let folder = path.file_stem().is_some_and(|stem| stem == "__init__").then(|| path.parent())??;
+        let found = self.load(&folder.join(name))?;
+        Some(HostValue::Object(self.module_object(found)))
+    }
+
+    /// The object that a module is.
+    fn module_object(&mut self, number: usize) -> ObjectRef {
+        self.object(format!("@{number}"))
+    }
+
+    /// The module that an import in the current one finds; `None` if it is none of the program's own files.
+    fn find_module(&mut self, level: u32, dotted: &str) -> Option<usize> {
+        let folder = self.current.path.as_ref()?.parent()?.to_owned();
+        let below = dotted.split('.').filter(|part| !part.is_empty()).collect::<PathBuf>();
+        if level > 0 {
+            let start = folder.ancestors().nth(level as usize - 1)?;
+            return self.load(&start.join(below));
+        }
+        if let found @ Some(_) = self.load(&folder.join(&below)) {
+            return found;
+        }
+        // In a package, names are below the folder that the package is in.
+        let above = folder.ancestors().find(|folder| !folder.join("__init__.py").is_file())?.to_owned();
+        if above == folder { None } else { self.load(&above.join(below)) }
+    }
+
+    /// Reads `path.py`, or the package `path`, once.
+    fn load(&mut self, path: &Path) -> Option<usize> {
+        let file = [path.with_extension("py"), path.join("__init__.py")];
+        let path = file.into_iter().find(|file| file.is_file())?;
+        let is_it = |scope: &&Scope| scope.path.as_deref().is_some_and(|known| known == path);
+        if let Some(known) = self.others.iter().chain([&self.current]).find(is_it) {
+            return Some(known.number);
+        }
+        if self.others.len() >= MAX_MODULES {
+            return None;
+        }
+        let text = std::fs::read_to_string(&path).ok()?;
+        let file = Arc::new(SourceFile::new(path.display().to_string(), text));
+        // What is no Python cannot be imported, which is told where a kernel uses it.
+        let module = Arc::new(parse(&file.text).ok()?);
+        let number = self.others.len();
+        let names = FxHashMap::default();
+        self.others.push(Scope { file, module: module.clone(), names, path: Some(path), number });
+        self.within(number, |host| with_stack(|| host.execute_module(&module.body)));
+        Some(number)
+    }
+}

@@ -1,0 +1,125 @@
+//! Which arguments of a kernel's memory it reads and writes, as far as its text says.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tilewright_ir::{Function, Inst, Module, OpFamily, Value};
+
+/// An access to memory, by one instruction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// The parameters of the kernel that its pointers may come from, by their number.
+    pub parameters: Vec<usize>,
+    /// Whether it reads.
+    pub reads: bool,
+    /// Whether it writes.
+    pub writes: bool,
+}
+
+/// The accesses of a module's kernel, in the order of its text. A pointer whose origin is not known, such as one that is made
+/// of a number, may come from any parameter that is a pointer.
+pub fn accesses(module: &Module) -> Vec<Access> {
+    let function = module.kernel();
+    let mut origins = Origins::new(function);
+    while origins.propagate() {}
+    let mut found = Vec::new();
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        let (reads, writes) = match data.op.info().family {
+            OpFamily::Load => (true, false),
+            OpFamily::Store => (false, true),
+            // A function that is called may do either.
+            OpFamily::Atomic | OpFamily::Call => (true, true),
+            // tidy: wildcard because no other family of tile IR accesses memory.
+            _ => return,
+        };
+        let mut parameters: Vec<usize> =
+            data.operands.iter().flat_map(|operand| origins.of(*operand)).copied().collect();
+        parameters.sort_unstable();
+        parameters.dedup();
+        if !parameters.is_empty() {
+            found.push(Access { parameters, reads, writes });
+        }
+    });
+    found
+}
+
+/// The parameters that each pointer may come from.
+struct Origins<'a> {
+    function: &'a Function,
+    pointers: SmallVec<[usize; 8]>,
+    of: FxHashMap<Value, SmallVec<[usize; 4]>>,
+    has_changed: bool,
+}
+
+impl<'a> Origins<'a> {
+    fn new(function: &'a Function) -> Self {
+        let parameters = &function.blocks[function.entry].parameters;
+        let is_pointer = |value: &Value| function.ty(*value).element.pointee().is_some();
+        let pointers = (0..parameters.len()).filter(|&number| is_pointer(&parameters[number])).collect();
+        let mut origins = Self { function, pointers, of: FxHashMap::default(), has_changed: false };
+        for &number in &origins.pointers.clone() {
+            origins.add(parameters[number], &[number]);
+        }
+        origins
+    }
+
+    fn of(&self, value: Value) -> &[usize] {
+        self.of.get(&value).map_or(&[], |origins| origins)
+    }
+
+    fn is_pointer(&self, value: Value) -> bool {
+        self.function.ty(value).element.pointee().is_some()
+    }
+
+    fn add(&mut self, value: Value, more: &[usize]) {
+        let known = self.of.entry(value).or_default();
+        for &number in more {
+            if !known.contains(&number) {
+                known.push(number);
+                self.has_changed = true;
+            }
+        }
+    }
+
+    /// Goes over the function once; whether anything was new.
+    fn propagate(&mut self) -> bool {
+        self.has_changed = false;
+        let function = self.function;
+        function.walk(function.entry, &mut |inst| self.visit(inst));
+        self.has_changed
+    }
+
+    fn visit(&mut self, inst: Inst) {
+        let data = &self.function.insts[inst];
+        match data.op.info().family {
+            OpFamily::Loop | OpFamily::Branch => {
+                for carried in self.function.carried(inst) {
+                    let sources = carried.initial.iter().chain(&carried.yielded).chain(&carried.parameters);
+                    let origins: Vec<usize> = sources.flat_map(|value| self.of(*value)).copied().collect();
+                    for &value in carried.parameters.iter().chain([&carried.result]) {
+                        if self.is_pointer(value) {
+                            self.add(value, &origins);
+                        }
+                    }
+                }
+            }
+            // tidy: wildcard because of all other families, a pointer comes from the pointers among the operands.
+            _ => {
+                let mut origins: SmallVec<[usize; 8]> = SmallVec::new();
+                let mut has_pointer = false;
+                for &operand in &data.operands {
+                    has_pointer |= self.is_pointer(operand);
+                    origins.extend_from_slice(self.of(operand));
+                }
+                if !has_pointer {
+                    origins.clone_from(&self.pointers);
+                }
+                for &result in &data.results {
+                    if self.is_pointer(result) {
+                        self.add(result, &origins);
+                    }
+                }
+            }
+        }
+    }
+}

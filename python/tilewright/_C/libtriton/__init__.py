@@ -1,0 +1,41 @@
+"""``triton._C.libtriton``: what programs import of the official native module, by its names there."""
+
+from __future__ import annotations
+
+import os
+
+from tilewright._C.libtriton import ir
+from tilewright.runtime._binder import native_specialize_impl
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["get_cache_invalidating_env_vars", "getenv", "getenv_bool", "ir", "native_specialize_impl"]
+
+_TRUE = frozenset(("1", "true", "yes", "on", "y"))
+
+
+def getenv(name: str, default: str = "") -> str:
+    """A variable of the environment."""
+    return os.environ.get(name, default)
+
+
+def getenv_bool(name: str, default: bool = False) -> bool:
+    """Whether a variable of the environment is on."""
+    text = os.environ.get(name)
+    return default if text is None else text.lower() in _TRUE
+
+
+def get_cache_invalidating_env_vars() -> dict[str, str]:
+    """The variables that are set and change the code of kernels."""
+    names = ("TRITON_DEFAULT_FP_FUSION", "TRITON_FORCE_DISABLE_FP_FUSION", "TRITON_F32_DEFAULT")
+    return {name: os.environ[name] for name in (*names, "TRITON_OVERRIDE_ARCH") if name in os.environ}
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(
+        f"triton._C.libtriton has no {name!r} in tilewright, which is no MLIR: `tilewright compile --emit` shows the "
+        "stages of a kernel",
+        name=name,
+    )

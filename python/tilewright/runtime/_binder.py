@@ -1,0 +1,187 @@
+"""What a launch does with its arguments, in Python: the parts that tools around Triton take from ``runtime.jit``.
+
+Launches themselves are in the native module, and go by the same rules.
+"""
+
+from __future__ import annotations
+
+from tilewright import _native
+from tilewright.errors import LaunchTypeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import inspect
+    from collections.abc import Callable
+    from typing import Any
+
+
+def native_specialize_impl(
+    backend: Any, arg: Any, is_const: bool = False, specialize_value: bool = True, align: bool = True
+) -> tuple[Any, Any]:
+    """The type of an argument in a signature, and what else of it is part of the code: ``("*fp32", "D")``."""
+    from tilewright.language._constexpr import constexpr
+
+    if arg is None:
+        return ("constexpr", None)
+    if isinstance(arg, tuple):
+        parts = [native_specialize_impl(backend, item, is_const, specialize_value, align) for item in arg]
+        types, keys = tuple(part[0] for part in parts), tuple(part[1] for part in parts)
+        fields = getattr(arg, "_fields", None)
+        return (type(arg)(*types) if fields else types, type(arg)(*keys) if fields else keys)
+    if isinstance(arg, constexpr):
+        return ("constexpr", arg)
+    if hasattr(arg, "cache_key") and hasattr(arg, "fn"):
+        return ("constexpr", arg.cache_key)
+    if isinstance(arg, int) and not isinstance(arg, bool):
+        if arg == 1 and specialize_value:
+            return ("constexpr", 1)
+        kind = str(_native.describe_argument(arg))
+        return (kind, backend.get_int_specialization(arg, align=align) if specialize_value else None)
+    kind = str(_native.describe_argument(arg))
+    if hasattr(arg, "data_ptr"):
+        key = backend.get_tensor_specialization(arg, align=align) if specialize_value else None
+        return (f"*k{kind[1:]}" if is_const and kind.startswith("*") else kind, key)
+    return (kind, None)
+
+
+def create_function_from_signature(
+    sig: inspect.Signature, kparams: list[Any], backend: Any
+) -> Callable[..., tuple[dict[str, Any], list[tuple[Any, Any]], dict[str, Any]]]:
+    """A function that binds the arguments of a launch.
+
+    It returns them by name, the type and the specialization of each, and the options.
+    """
+
+    def bind(*args: Any, **kwargs: Any) -> tuple[dict[str, Any], list[tuple[Any, Any]], dict[str, Any]]:
+        options = {name: value for name, value in kwargs.items() if name not in sig.parameters}
+        try:
+            bound = sig.bind(*args, **{name: kwargs[name] for name in kwargs if name in sig.parameters})
+        except TypeError as error:
+            raise LaunchTypeError(str(error)) from None
+        bound.apply_defaults()
+        found = []
+        for param in kparams:
+            value = bound.arguments[param.name]
+            if param.is_constexpr:
+                found.append(("constexpr", value))
+                continue
+            aligned = not param.do_not_specialize_on_alignment
+            specialized = not param.do_not_specialize
+            kind, key = native_specialize_impl(backend, value, param.is_const, specialized, aligned)
+            found.append((param.annotation_type or kind if kind != "constexpr" else kind, key))
+        return dict(bound.arguments), found, options
+
+    return bind
+
+
+def compute_cache_key(kernel_key_cache: dict[Any, str], specialization: Any, options: Any) -> str:
+    """The text that tells forms of a kernel apart; kept in a dict."""
+    key = (tuple(specialization), str(options))
+    if key not in kernel_key_cache:
+        kernel_key_cache[key] = str(_without_functions(specialization)) + str(options)
+    return kernel_key_cache[key]
+
+
+def _without_functions(obj: Any) -> Any:
+    """Kernels are told apart by what they are, not by where they are in memory."""
+    if isinstance(obj, (list, tuple)):
+        items = [_without_functions(item) for item in obj]
+        return type(obj)(*items) if hasattr(obj, "_fields") else type(obj)(items)
+    return obj.cache_key if hasattr(obj, "cache_key") else obj
+
+
+def serialize_specialization_data(
+    name: str, signature: Any, constants: Any, attrs: Any, options: Any, key: str, target: Any
+) -> str:
+    """A form of a kernel as text, which ``JITFunction.preload`` compiles in another process."""
+    import json
+
+    from tilewright.language._types import dtype
+
+    def plain(value: Any) -> Any:
+        return {"dtype": str(value)} if isinstance(value, dtype) else value
+
+    constants = {str(place): plain(value) for place, value in constants.items()}
+    found = {
+        "name": name,
+        "signature": signature,
+        "constants": constants,
+        "attrs": [[list(place), value] for place, value in attrs.items()],
+        "options": options if isinstance(options, dict) else options.__dict__,
+        "key": key,
+        "target": [target.backend, target.arch, target.warp_size],
+    }
+    return json.dumps(found)
+
+
+def create_binder(kernel: Any) -> tuple[dict[Any, Any], dict[Any, str], Any, Any, Callable[..., Any]]:
+    """Empty caches for the forms of a kernel and their keys, the target, its back end, and what binds arguments."""
+    from tilewright.backends.compiler import GPUTarget
+    from tilewright.compiler.compiler import make_backend
+
+    target = GPUTarget(*_native.current_target())
+    backend = make_backend(target)
+    return {}, {}, target, backend, create_function_from_signature(kernel.signature, kernel.params, backend)
+
+
+def pack_args(
+    kernel: Any,
+    backend: Any,
+    kwargs: dict[str, Any],
+    bound_args: dict[str, Any],
+    specialization: Any,
+    options: Any,
+) -> tuple[Any, dict[str, Any], dict[tuple[int, ...], Any], dict[tuple[int, ...], Any]]:
+    """What ``ASTSource`` takes, of bound arguments: options, types, compile-time values, attributes."""
+    from tilewright._utils import find_paths_if, get_iterable_path
+
+    parsed = backend.parse_options(kwargs)
+    types = [kind for kind, _ in specialization]
+    keys = [key for _, key in specialization]
+    signature = dict(zip(kernel.arg_names, types, strict=True))
+    values = list(bound_args.values())
+    places = find_paths_if(types, lambda _, kind: kind == "constexpr")
+    constants = {place: get_iterable_path(values, place) for place in places}
+    others = find_paths_if(keys, lambda place, key: isinstance(key, str) and place not in constants)
+    attrs = {place: backend.parse_attr(get_iterable_path(keys, place)) for place in others}
+    return parsed, signature, constants, attrs
+
+
+def do_compile(
+    kernel: Any, signature: Any, constants: Any, attrs: Any, options: Any, target: Any = None
+) -> Any:
+    """Compiles a form of a kernel that is described."""
+    from tilewright.compiler.compiler import ASTSource, compile
+
+    given = options if isinstance(options, dict) else dict(options.__dict__)
+    given.pop("backend_name", None)
+    return compile(ASTSource(kernel, signature, constants, attrs), target=target, options=given)
+
+
+def preload(kernel: Any, specialization_data: str) -> Any:
+    """Compiles the form of a kernel that ``serialize_specialization_data`` has described."""
+    import ast
+    import json
+
+    from tilewright.backends.compiler import GPUTarget
+    from tilewright.language import _types
+
+    found = json.loads(specialization_data)
+    if found["name"] != kernel._fn_name:
+        raise LaunchTypeError(f"the data is of kernel '{found['name']}', not of '{kernel._fn_name}'")
+
+    def value_of(value: Any) -> Any:
+        return _types.dtype(value["dtype"]) if isinstance(value, dict) else value
+
+    constants = {ast.literal_eval(place): value_of(value) for place, value in found["constants"].items()}
+    signature = {name: _tuples(kind) for name, kind in found["signature"].items()}
+    attrs = {tuple(place): value for place, value in found["attrs"]}
+    target = GPUTarget(*found["target"])
+    known = {name for name, _ in _native.compile_options()}
+    options = {name: _tuples(value) for name, value in found["options"].items() if name in known}
+    return do_compile(kernel, signature, constants, attrs, options, target)
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has lists where there were tuples."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

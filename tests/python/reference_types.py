@@ -1,0 +1,112 @@
+"""What each function takes and gives, as the compiler says: a call of it on a tile of each element type.
+
+A name is called with a tile for each parameter that has no default, and if that is nothing that it takes, as its example
+calls it. What the compiler refuses is not taken; what it takes has a type in the IR.
+"""
+
+from __future__ import annotations
+
+import re
+
+import torch
+from helpers import module
+from helpers_conformance import DTYPES, IR_NAMES
+from reference_examples import Example
+
+import tilewright as triton
+
+# The tile that functions are called with.
+SHAPE = "[2, 4]"
+
+FUNCTION = """@triton.jit
+def of_{dtype}(memory, x_ptr):
+    i_ptr = memory.to(tl.pointer_type(tl.int32))
+    {tile}
+    {line}
+
+
+"""
+FULL = "x = tl.load({pointer} + tl.arange(0, 2)[:, None] * 4 + tl.arange(0, 4)[None, :])"
+HEAD = "from tilewright.language.extra import libdevice\n\n\n"
+
+
+def calls(example: Example, parameters: str) -> list[str]:
+    """The lines to try."""
+    found = []
+    if not example.path.startswith(
+        ("tensor.", "dtype.", "tensor_descriptor.", "target_info.", "PropagateNan")
+    ):
+        required = [each for each in re.split(r",\s*", parameters.strip("()")) if each and "=" not in each]
+        if required and not any(each.startswith("*") for each in required):
+            found.append(f"result = tl.{example.path}({', '.join(['x'] * len(required))})")
+    plain = [line for line in example.lines if line and not line.startswith((" ", "@", "def "))]
+    if len(plain) == 1 and len(example.lines) == 1:
+        code = plain[0].partition("  # ")[0]
+        targets, separator, value = code.partition(" = ")
+        if separator and "," not in targets and re.search(r"\bx\b", value) and "x_ptr" not in value:
+            found.append(f"result = {value}")
+    return found
+
+
+def types_of(line: str) -> dict[str, str]:
+    """The type of the result for each element type that the line takes."""
+    left = list(DTYPES)
+    while left:
+        functions = [
+            FUNCTION.format(
+                dtype=dtype, tile=FULL.format(pointer=f"memory.to(tl.pointer_type(tl.{dtype}))"), line=line
+            )
+            for dtype in left
+        ]
+        body = "".join(f"    of_{dtype}(memory, x_ptr)\n" for dtype in left)
+        text = HEAD + "".join(functions) + "@triton.jit\ndef kernel(memory, x_ptr):\n" + body
+        kernel = module(text).kernel
+        try:
+            handle = kernel.warmup(torch.uint8, torch.float32, grid=(1,))
+        except triton.CompilationError as error:
+            refused = set(re.findall(r"\bof_(\w+)\(memory, x_ptr\)", str(error)))
+            if not refused:
+                return {}
+            left = [dtype for dtype in left if dtype not in refused]
+            continue
+        parts = re.split(r"^(?:kernel )?func\d+ @([^(]+)\(", handle.asm["ir"], flags=re.M)
+        bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
+        types = {
+            dtype: re.search(r"^  %result = .* : ([\w*\[\], ]+)$", bodies[f"of_{dtype}"], re.M)
+            for dtype in left
+        }
+        return {dtype: found[1] for dtype, found in types.items() if found}
+    return {}
+
+
+def table(example: Example, parameters: str) -> list[str]:
+    """The rows of types that a name takes and gives; none where it takes no tile."""
+    for line in calls(example, parameters):
+        types = types_of(line)
+        if not types:
+            continue
+        groups: dict[str, list[str]] = {}
+        for dtype, found in types.items():
+            element, _, shape = found.partition("[")
+            same = "the same" if element == IR_NAMES[dtype] else element
+            groups.setdefault(same + (f" [{shape}" if shape else ""), []).append(IR_NAMES[dtype])
+        rows = [f"| `x` {SHAPE} of | `{line.removeprefix('result = ')}` is |", "|---|---|"]
+        return [*rows, *(f"| {summed_up(names)} | {result} |" for result, names in groups.items())]
+    return []
+
+
+FAMILIES = {
+    "any type": list(IR_NAMES.values()),
+    "integers": [name for name in IR_NAMES.values() if "int" in name and name != "int1"],
+    "fp8": [name for name in IR_NAMES.values() if name.startswith("fp8")],
+}
+
+
+def summed_up(names: list[str]) -> str:
+    """Element types, whole families by their name."""
+    for family, members in FAMILIES.items():
+        if set(members) <= set(names):
+            first = next(index for index, name in enumerate(names) if name in members)
+            names = [name for name in names if name not in members]
+            names.insert(first, family)
+    return ", ".join(names)

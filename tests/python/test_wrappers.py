@@ -1,0 +1,154 @@
+"""Launches of autotuned kernels and heuristics: the native way is what ``run`` does, whatever a program changes."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import tilewright as triton
+import tilewright.language as tl
+from tilewright.errors import LaunchValueError
+
+
+@triton.jit
+def scale(x_ptr, o_ptr, n, FACTOR: tl.constexpr, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o_ptr + at, tl.load(x_ptr + at, at < n) * FACTOR + EVEN, at < n)
+
+
+def configs(*blocks: int, **options) -> list[triton.Config]:
+    return [triton.Config({"BLOCK": block}, **options) for block in blocks]
+
+
+def grid(n: int):
+    return lambda meta: (triton.cdiv(n, meta["BLOCK"]),)
+
+
+IS_EVEN = {"EVEN": lambda args: int(args["n"] % 2 == 0)}
+
+STACKS = {
+    "autotune": lambda: triton.autotune(configs(32), key=["n"])(scale),
+    "heuristics": lambda: triton.heuristics(IS_EVEN)(scale),
+    "autotune over heuristics": lambda: triton.autotune(configs(16, 32), key=["n"])(
+        triton.heuristics(IS_EVEN)(scale)
+    ),
+    "heuristics over autotune": lambda: triton.heuristics(IS_EVEN)(
+        triton.autotune(configs(16, 32), key=["n"])(scale)
+    ),
+}
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_launch_is_what_run_does(stack):
+    kernel = STACKS[stack]()
+    extra = {} if "heuristics" in stack else {"EVEN": 1}
+    extra |= {} if "autotune" in stack else {"BLOCK": 32}
+    for n in (100, 101, 100, 100):
+        x = np.arange(n, dtype=np.float32)
+        for dtype in (np.float32, np.int32):
+            expected = x.astype(dtype) * 3 + (extra.get("EVEN", n % 2 == 0))
+            launched, ran = np.zeros(n, dtype), np.zeros(n, dtype)
+            kernel[grid(n)](x.astype(dtype), launched, n, FACTOR=3, **extra)
+            kernel.run(x.astype(dtype), o_ptr=ran, n=n, FACTOR=3, **extra, grid=grid(n), warmup=False)
+            np.testing.assert_array_equal(launched, expected)
+            np.testing.assert_array_equal(ran, expected)
+
+
+def test_heuristics_see_the_arguments_and_each_other():
+    seen = []
+
+    def first(args):
+        seen.append(dict(args))
+        return 2
+
+    kernel = triton.heuristics({"FACTOR": first, "EVEN": lambda args: args["FACTOR"] + 5})(scale)
+    x, o = np.ones(32, np.float32), np.zeros(32, np.float32)
+    for _ in range(2):
+        kernel[(1,)](x, o, 32, BLOCK=32, num_warps=2)
+        np.testing.assert_array_equal(o, 9)
+        assert {"x_ptr", "o_ptr", "n", "BLOCK", "num_warps"} <= seen[-1].keys()
+        assert seen[-1]["n"] == 32
+    # What the program passes is computed all the same.
+    kernel[(1,)](x, o, 32, BLOCK=32, EVEN=100)
+    np.testing.assert_array_equal(o, 9)
+
+
+def test_what_a_program_changes_counts():
+    kernel = triton.autotune(configs(32), key=["n"])(scale)
+    x, o = np.ones(64, np.float32), np.zeros(64, np.float32)
+    sizes = []
+
+    def spy(meta):
+        sizes.append((meta["BLOCK"], meta["num_warps"]))
+        return (triton.cdiv(64, meta["BLOCK"]),)
+
+    def launch():
+        kernel[spy](x, o, 64, FACTOR=2, EVEN=0)
+
+    launch()
+    kernel.configs[0].kwargs["BLOCK"] = 16
+    launch()
+    kernel.configs[0].num_warps = 8
+    launch()
+    kernel.configs = configs(64)
+    launch()
+    kernel.configs[0].pre_hook = lambda args: args["o_ptr"].fill(7)
+    x[:] = np.nan
+    launch()
+    assert [size for size, _ in sizes] == [32, 16, 16, 64, 64]
+    assert sizes[2][1] == 8
+    calls = []
+    kernel.run = lambda *args, **kwargs: calls.append((len(args), sorted(kwargs)))
+    launch()
+    assert calls == [(3, ["EVEN", "FACTOR", "grid", "warmup"])]
+
+
+def test_choices_can_be_taken_away():
+    kernel = triton.autotune(configs(16, 32), key=["n"])(scale)
+    x, o = np.ones(64, np.float32), np.zeros(64, np.float32)
+    kernel[grid(64)](x, o, 64, FACTOR=2, EVEN=0)
+    (key,) = kernel.cache
+    assert key == (64, "float32", "float32")
+    other = triton.Config({"BLOCK": 64})
+    kernel.cache[key] = other
+    kernel[grid(64)](x, o, 64, FACTOR=2, EVEN=0)
+    assert kernel.best_config is other
+    kernel.cache.clear()
+    kernel[grid(64)](x, o, 64, FACTOR=2, EVEN=0)
+    assert kernel.cache[key] in kernel.configs
+
+
+def test_what_both_set_is_refused_each_time():
+    kernel = triton.autotune(configs(16), key=["n"])(scale)
+    x, o = np.ones(64, np.float32), np.zeros(64, np.float32)
+    for _ in range(2):
+        with pytest.raises(LaunchValueError, match="Conflicting meta-parameters: BLOCK"):
+            kernel[(4,)](x, o, 64, FACTOR=2, EVEN=0, BLOCK=16)
+
+
+def test_a_class_of_the_programs_own_runs_its_own():
+    class Counting(triton.runtime.Heuristics):
+        count = 0
+
+        def run(self, *args, **kwargs):
+            type(self).count += 1
+            return super().run(*args, **kwargs)
+
+    kernel = Counting(scale, scale.arg_names, IS_EVEN)
+    x, o = np.ones(32, np.float32), np.zeros(32, np.float32)
+    kernel[(1,)](x, o, 32, FACTOR=2, BLOCK=32)
+    np.testing.assert_array_equal(o, 3)
+    assert Counting.count == 1
+
+
+def test_configurations_travel_after_launches():
+    config = configs(32, num_warps=2)[0]
+    kernel = triton.autotune([config], key=["n"])(scale)
+    x, o = np.ones(32, np.float32), np.zeros(32, np.float32)
+    kernel[grid(32)](x, o, 32, FACTOR=2, EVEN=0)
+    for other in (copy.deepcopy(config), pickle.loads(pickle.dumps(config))):
+        assert other == config
+        assert other.all_kwargs() == config.all_kwargs()
