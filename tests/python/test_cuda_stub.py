@@ -118,7 +118,7 @@ def launch(a, sam):
     data = bytes.fromhex(launches()[0].rpartition("=")[2])
     words = [int.from_bytes(data[place:place + 8], "little") for place in range(0, len(data) // 8 * 8, 8)]
     start = words.index(a, 1) if a in words[1:] else None
-    maps = [] if start is None else [words[start:start + 16]]
+    maps = [] if start is None else [words[start:start + 16], words[start + 16:start + 32]]
     assert start is None or (0x210 + 8 * start) % 64 == 0
     for address, element, rank, *rest in maps:
         shape, strides, block, swizzle = rest[:2], rest[5:6], rest[9], rest[12]
@@ -133,8 +133,9 @@ launch(0x10_0000, -128)
 launch(0x10_0000, 128)
 """
     )
-    first = "0x100000 7 2 [96, 100] [512] [32, 32] 3\n176"
-    second = "0x110000 7 2 [96, 100] [1024] [32, 32] 3\n176"
+    b = "0x200000 7 2 [48, 2147483647] [256] [32, 32] 0"
+    first = f"0x100000 7 2 [96, 100] [512] [32, 32] 3\n{b}\n304"
+    second = f"0x110000 7 2 [96, 100] [1024] [32, 32] 3\n{b}\n304"
     assert done.out.splitlines() == "\n".join([first, second, first, "44", first]).splitlines(), (
         done.out,
         done.err,

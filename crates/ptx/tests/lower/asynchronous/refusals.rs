@@ -51,8 +51,10 @@ fn places_and_coordinates() {
         let found = refusal("sm_90a", 4, std::slice::from_ref(&swizzle), &load(1024, coordinates));
         assert!(found.contains("coordinates is not available"), "{found}");
     }
-    let columns = Layout::strided(&[16, 64], &[0, 1]);
-    let found = refusal("sm_90a", 4, &[columns], &load(1024, ", %i, %i"));
+    // Pairs of neighbours change places.
+    let pairs = "[16,64] offset (0,2) (0,1) (0,4) (0,8) (0,16) (0,32) (1,0) (2,0) (4,0) (8,0)".parse();
+    let pairs: Layout = pairs.expect("it is a layout");
+    let found = refusal("sm_90a", 4, &[pairs], &load(1024, ", %i, %i"));
     assert!(found.contains("a tensor copy of buffer"), "{found}");
 }
 
