@@ -283,7 +283,8 @@ def test_what_it_counts_is_a_table(program, tmp_path):
     done = program(lines, "sim", "report")
     assert (done.code, done.out) == (0, "")
     head, *rest = done.err.splitlines()
-    assert head == "3 launches together of scale: 6 blocks of 128 threads, 0 bytes of shared memory"
+    form = "scale(x_ptr: *fp32, out_ptr: *fp32, n: int32, BLOCK=256)"
+    assert head == f"3 launches together of {form}: 6 blocks of 128 threads, 0 bytes of shared memory"
     # Each launch reads 300 numbers and writes as many.
     assert any(line.endswith("; 3600 bytes read, 3600 written") for line in rest), done.err
     assert any("program.py:9: ld.global" in line for line in rest), done.err

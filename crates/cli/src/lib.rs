@@ -16,9 +16,24 @@ use clap::{Parser, Subcommand};
 use output::Failure;
 use tilewright::{Device, Error, Target};
 
+/// The variables that are followed; `README.md` has the same.
+const ENVIRONMENT: &str = "\
+Environment:
+  TILEWRIGHT_DEVICE         where kernels run: cpu, cuda, cuda:1, sim:sm_90; else where their tensors are
+  TILEWRIGHT_NUM_THREADS    threads that run programs on the CPU (else OMP_NUM_THREADS, else all)
+  TILEWRIGHT_DEBUG=1        check assertions in kernels (TRITON_DEBUG)
+  TILEWRIGHT_DUMP=ir,opt    write these stages of each kernel to stderr, or with TILEWRIGHT_DUMP_DIR to files; or `all`
+  TILEWRIGHT_CACHE_DIR      where machine code is kept (TRITON_CACHE_DIR, else .triton/cache in TRITON_HOME or HOME)
+  TILEWRIGHT_CACHE_LIMIT    how large that may grow
+  TILEWRIGHT_LIBCUDA        the library of the CUDA driver (TRITON_LIBCUDA_PATH)
+  TRITON_KERNEL_DUMP=1      write every stage to files in TRITON_DUMP_DIR
+  TRITON_PRINT_AUTOTUNING=1, TRITON_CACHE_AUTOTUNING=1, TILEWRIGHT_PRINT_AUTOTUNING_TABLE=1
+  TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1, TRITON_F32_DEFAULT, TRITON_DEFAULT_FP_FUSION, TRITON_FORCE_DISABLE_FP_FUSION
+Other variables of Triton have no effect; a program that is run with one of them is told so.";
+
 /// Compiles and explains Triton kernels.
 #[derive(Parser)]
-#[command(name = "tilewright", version, arg_required_else_help = true)]
+#[command(name = "tilewright", version, arg_required_else_help = true, after_help = ENVIRONMENT)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
