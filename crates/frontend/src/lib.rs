@@ -78,7 +78,8 @@ pub enum Argument {
 pub struct Options {
     /// Whether `assert`, `tl.device_assert` and the divisors of integers are checked (`debug=True`, `TRITON_DEBUG=1`).
     pub debug: bool,
-    /// Sums, differences and products of integers may wrap in debug mode, too (`sanitize_overflow=False`).
+    /// Sums, differences and products of integers may wrap in debug mode, too, and divisors are not checked
+    /// (`sanitize_overflow=False`).
     pub ignore_overflow: bool,
     /// Globals that are not `tl.constexpr` may be read (`TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1`).
     pub allow_plain_globals: bool,

@@ -294,15 +294,16 @@ pub(super) fn block_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
 pub(super) fn int_dtype<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let bits = a.int(c, 0)?;
     let signed = a.flag(c, 1)?;
-    let found = Dtype::ALL
-        .iter()
-        .find(|dtype| dtype.is_int() && i128::from(dtype.bits()) == bits && dtype.is_signed() == signed);
+    // A boolean has no sign, so that the integers as wide as any dtype are there: sorts ask for those of their keys.
+    let found = Dtype::ALL.iter().find(|dtype| {
+        dtype.is_int() && i128::from(dtype.bits()) == bits && (bits == 1 || dtype.is_signed() == signed)
+    });
     match found {
         Some(dtype) => Ok(Operand::Constant(Constant::dtype(*dtype))),
         None => {
             Err(SemanticError::new(Code::InvalidValue, format!("there is no integer type of {bits} bits"))
                 .argument(0, format!("this is {bits}"))
-                .note("expected 8, 16, 32 or 64 (and 1, unsigned)"))
+                .note("expected 1, 8, 16, 32 or 64"))
         }
     }
 }
