@@ -94,10 +94,11 @@ def _resolved(
 
 def _calls_python(kernel: JITFunction[Any]) -> bool:
     """Whether it calls a function of Python's that only an interpreter can run."""
-    if kernel._src is None:
+    source: str | None = kernel._src
+    if source is None:
         return False
     known = kernel.__globals__
-    tree = ast.parse(kernel._src)
+    tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _PYTHON:
             name = node.func.id
