@@ -275,7 +275,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
             if not self._interpret:
                 raise
             # Python has the function, and needs no source of it.
-            self._src, self.starting_line_number, self._removed_columns = None, fn.__code__.co_firstlineno, 0  # type: ignore[assignment]
+            self._src, self.starting_line_number, self._removed_columns = None, fn.__code__.co_firstlineno, 0
         self._code_name: str = fn.__code__.co_name
         self.file_name: str = fn.__code__.co_filename
         self.hash: str | None = None
