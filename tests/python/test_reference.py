@@ -27,12 +27,14 @@ HEAD = """\
 # Reference of the language
 
 Every function of `triton.language` (`tl`): what it does, on which element types, how exact it is, and an example.
-Written by a test from the table of the compiler and from `tests/reference/examples.md`, whose examples run on each device.
+Written by a test from the table of the compiler and from `tests/reference/examples.md`, whose examples run on each
+device.
 
 Unless it says otherwise, a function takes scalars and tiles, broadcasts its operands to one shape, and converts them to
 a common type. Tables say which element types a function takes, and what its result is then, as the compiler says it;
-types that are not there are refused. fp8 are all types of 8 bits. A value after `#` is what the line gives. In
-each example `x_ptr` points to the fp32 numbers 0 to 15, `i_ptr` to sixteen int32 zeros, `x` is the tile `[1.0, 2.0, 3.0, 4.0]`, and `libdevice` is `tl.extra.libdevice`.
+types that are not there are refused. fp8 are all types of 8 bits. A value after `#` is what the line gives. In each
+example `x_ptr` points to the fp32 numbers 0 to 15, `i_ptr` to sixteen int32 zeros, `x` is the tile
+`[1.0, 2.0, 3.0, 4.0]`, and `libdevice` is `tl.extra.libdevice`.
 """
 
 

@@ -11,6 +11,7 @@ mod liveness;
 mod lower;
 mod print;
 mod rematerialize;
+mod spinning;
 
 impl Program {
     /// Compiles the kernel of a module, which the verifier accepts. Calls are inlined.
@@ -27,6 +28,7 @@ impl Program {
         assembler: Option<&dyn Assembler>,
     ) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, true, assembler)?;
+        program.spinning = spinning::find(&program);
         liveness::analyse(&mut program);
         rematerialize::rematerialize(&mut program);
         fusion::fuse(&mut program);
@@ -41,6 +43,7 @@ impl Program {
         assembler: Option<&dyn Assembler>,
     ) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, false, assembler)?;
+        program.spinning = spinning::find(&program);
         liveness::analyse(&mut program);
         program.waits = program.may_wait();
         Ok(program)
