@@ -10,7 +10,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from conftest import error_text
+from conftest import DEVICE, ON_GPU, error_text
 from helpers import FLOATS, TORCH, assert_same, bits, is_float, module, to_device, to_host
 
 import tilewright as triton
@@ -527,3 +527,27 @@ def test_ctrl_c_ends_programs_that_wait_in_vain(programs, run, script):
     here = __file__.rpartition("/")[0]
     done = run(path, env={"PYTHONPATH": f"{here}:{os.environ.get('PYTHONPATH', '')}"})
     assert done.out == "interrupted\n", done.err
+
+
+SPINS = {
+    "in the condition": "    while tl.load(flags + pid + 1) == 0:\n        pass\n",
+    "carried": "    seen = tl.load(flags + pid + 1)\n    while seen == 0:\n        seen = tl.load(flags + pid + 1)\n",
+    "volatile": "    while tl.load(flags + pid + 1, volatile=True) == 0:\n        pass\n",
+    "counted": (
+        "    count = 0\n    seen = 0\n    while seen != 1:\n        count += 1\n"
+        "        seen = tl.load(flags + pid + 1, volatile=True)\n"
+    ),
+}
+
+
+@pytest.mark.skipif(ON_GPU, reason="as many programs may be more than the GPU holds")
+@pytest.mark.parametrize("form", SPINS)
+def test_programs_wait_by_loads(form, device):
+    """Each program waits for the next one, of which there are more than threads."""
+    if "volatile" not in SPINS[form] and DEVICE != "cpu":
+        pytest.skip("a GPU may keep what a plain load found")
+    text = f"@triton.jit\ndef kernel(flags):\n    pid = tl.program_id(0)\n{SPINS[form]}    tl.store(flags + pid, 1)\n"
+    flags = torch.zeros(41, dtype=torch.int32, device=device)
+    flags[40] = 1
+    module(text).kernel[(40,)](flags, num_warps=1)
+    assert (flags == 1).all()

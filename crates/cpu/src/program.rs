@@ -53,6 +53,8 @@ pub struct Program {
     pub(crate) symbolic: bool,
     /// Whether a program of the grid may wait for what another one does.
     pub(crate) waits: bool,
+    /// The condition blocks of loops that wait for what a plain load finds.
+    pub(crate) spinning: Vec<BlockId>,
 }
 
 /// A parameter of the kernel.
@@ -198,12 +200,14 @@ impl Program {
     /// Whether a program of the grid may wait for what another one does: a loop without a count looks at memory that others
     /// change.
     pub(crate) fn may_wait(&self) -> bool {
-        self.blocks.iter().flat_map(|block| &block.steps).any(|step| match step.op() {
-            Some(Op::AtomicPoll { .. }) => true,
-            Some(Op::While {}) => step.blocks.iter().any(|&block| self.looks_at_others(block)),
-            // tidy: wildcard because no other op runs until something changes
-            _ => false,
-        })
+        let mut steps = self.blocks.iter().flat_map(|block| &block.steps);
+        !self.spinning.is_empty()
+            || steps.any(|step| match step.op() {
+                Some(Op::AtomicPoll { .. }) => true,
+                Some(Op::While {}) => step.blocks.iter().any(|&block| self.looks_at_others(block)),
+                // tidy: wildcard because no other op runs until something changes
+                _ => false,
+            })
     }
 
     /// Whether a block, with those inside of it, looks at memory that other programs change while it runs.

@@ -53,6 +53,7 @@ pub(crate) fn lower(module: &Module, symbolic: bool, assembler: Option<&dyn Asse
         estimate: 0,
         measured: AtomicU64::new(0),
         waits: false,
+        spinning: Vec::new(),
         symbolic,
     };
     let mut lowering = Lowering {

@@ -12,6 +12,7 @@ mod lower;
 pub(crate) mod points;
 mod print;
 mod rematerialize;
+mod spinning;
 
 impl Program {
     /// Compiles the kernel of a module, which the verifier accepts. Calls are inlined.
@@ -28,6 +29,7 @@ impl Program {
         assembler: Option<&dyn Assembler>,
     ) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, true, assembler)?;
+        program.spinning = spinning::find(&program);
         liveness::analyse(&mut program);
         rematerialize::rematerialize(&mut program);
         fusion::fuse(&mut program);
@@ -51,6 +53,7 @@ impl Program {
         assembler: Option<&dyn Assembler>,
     ) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, false, assembler)?;
+        program.spinning = spinning::find(&program);
         liveness::analyse(&mut program);
         program.waits = program.may_wait();
         Ok(program)
