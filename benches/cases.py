@@ -138,4 +138,4 @@ def all_cases() -> list[Case]:
 
 def interpreter_cases() -> list[Case]:
     """Cases that an interpreter can run in reasonable time: the same, with a smaller vector."""
-    return [vector_add(1 << 22), softmax(), layer_norm(), matmul()]
+    return [vector_add(1 << 22), softmax(), layer_norm(), matmul(), attention()]

@@ -189,25 +189,45 @@ def wheel_size() -> list[Row]:
     return [limit_row("wheel", 12.0, [path.stat().st_size / 1e6], "MB") for path in wheels[-1:]]
 
 
-def run_interpreter_cases() -> None:
-    """In a process of its own, where `import triton` is the official one: print its interpreter's times as JSON."""
-    import cases
+def run_interpreter_cases(only: str, *, is_ours: bool) -> None:
+    """In a process of its own, in interpret mode, of tilewright or of the official triton: print the times as JSON."""
+    if is_ours:
+        import tilewright
 
-    print(json.dumps({case.name: time_calls(case.kernel, 0.0) for case in cases.interpreter_cases()}))
+        tilewright.install_as_triton()
+    import cases
+    import torch
+
+    times = {}
+    for case in cases.interpreter_cases():
+        if only in case.name:
+            torch.testing.assert_close(case.kernel(), case.torch(), atol=case.tolerance, rtol=case.tolerance)
+            times[case.name] = time_calls(case.kernel, 0.0)
+    print(json.dumps(times))
+
+
+def interpreted(only: str, *, is_ours: bool) -> dict[str, float] | None:
+    """Seconds a call of the cases in interpret mode; none if they could not be run."""
+    environment = dict(os.environ, TRITON_INTERPRET="1")
+    command = [sys.executable, str(Path(__file__).resolve()), "--only", only, "--interpreter-cases"]
+    command.append("tilewright" if is_ours else "official")
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"interpret mode failed and is left out:\n{done.stderr[-2000:]}", file=sys.stderr)
+        return None
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def interpreter(only: str) -> list[Row]:
-    """The cases beside the interpreter of the official triton, one run each: it is slow."""
+    """The cases, compiled and interpreted, beside the interpreter of the official triton, one run each: it is slow."""
     if importlib.util.find_spec("triton") is None:
         print("the official triton is not importable: its interpreter is left out", file=sys.stderr)
         return []
-    environment = dict(os.environ, TRITON_INTERPRET="1")
-    command = [sys.executable, str(Path(__file__).resolve()), "--interpreter-cases"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode != 0:
-        print(f"the official interpreter failed and is left out:\n{done.stderr[-2000:]}", file=sys.stderr)
+    theirs = interpreted(only, is_ours=False)
+    ours = [interpreted(only, is_ours=True) for _ in range(3)]
+    if theirs is None or None in ours:
         return []
-    theirs = json.loads(done.stdout.splitlines()[-1])
 
     import cases
 
@@ -216,6 +236,8 @@ def interpreter(only: str) -> list[Row]:
         if only in case.name:
             pairs = [(time_calls(case.kernel, 0.05), theirs[case.name]) for _ in range(3)]
             rows.append(row_of(case.name, "interpreter", None, pairs))
+            pairs = [(times[case.name], theirs[case.name]) for times in ours if times is not None]
+            rows.append(row_of(f"{case.name} interpreted", "interpreter", 20.0, pairs))
     return rows
 
 
@@ -286,12 +308,12 @@ def main() -> int:
         "--out", type=Path, default=HERE.parent / "build" / "bench", help="where the files go"
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a figure falls short")
-    parser.add_argument("--interpreter-cases", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--interpreter-cases", help=argparse.SUPPRESS)
     options = parser.parse_args()
 
     os.environ.setdefault("TILEWRIGHT_NUM_THREADS", str(THREADS))
     if options.interpreter_cases:
-        run_interpreter_cases()
+        run_interpreter_cases(options.only, is_ours=options.interpreter_cases == "tilewright")
         return 0
 
     import torch

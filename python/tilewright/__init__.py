@@ -4,7 +4,7 @@
 ``tilewright run script.py``, without a change to them.
 """
 
-from tilewright import errors, runtime
+from tilewright import _environment, errors, runtime
 from tilewright import language as language
 from tilewright._alias import install_as_triton
 from tilewright._native import __version__
@@ -31,7 +31,7 @@ from tilewright.runtime.jit import constexpr_function, jit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from tilewright import backends, compiler, experimental, knobs, testing, tools
+    from tilewright import backends, compiler, experimental, knobs, testing, tools, viz
     from tilewright._cuda_on_cpu import use_cpu_as_cuda
     from tilewright.compiler import compile
     from tilewright.runtime._async_compile import AsyncCompileMode, FutureKernel
@@ -72,9 +72,10 @@ __all__ = [
     "testing",
     "tools",
     "use_cpu_as_cuda",
+    "viz",
 ]
 
-_LAZY = frozenset(("backends", "compiler", "experimental", "knobs", "testing", "tools"))
+_LAZY = frozenset(("backends", "compiler", "experimental", "knobs", "testing", "tools", "viz"))
 """Loaded when they are asked for: most programs need none of them."""
 
 
@@ -119,6 +120,8 @@ def next_power_of_2(n: int) -> int:
     """The smallest power of two that is at least ``n``; 0 for 0."""
     return 1 << (n - 1).bit_length() if n > 0 else 0
 
+
+_environment.say_what_has_no_effect()
 
 # Kernels may call them as well; there they also take values that are known only at run time.
 cdiv._tilewright_path = "builtins.triton.cdiv"

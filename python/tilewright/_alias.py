@@ -1,8 +1,9 @@
 """``install_as_triton``: from then on ``import triton`` is tilewright.
 
 A finder on ``sys.meta_path`` answers for ``triton`` and all below it, so the files of an official package, if there is
-one, are neither read nor touched. ``triton.language`` *is* the module ``tilewright.language``; only the top has a
-module of its own, because it reports the version of Triton that its API is that of.
+one, are neither read nor touched. ``triton_viz`` is ``tilewright.viz``. ``triton.language`` *is* the module
+``tilewright.language``; only the top has a module of its own, because it reports the version of Triton that its API is
+that of.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class _AliasLoader:
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         import importlib
 
-        name = "tilewright" + spec.name.removeprefix("triton")
+        name = _own_name(spec.name)
         module = importlib.import_module(name)
         if spec.name == "triton":
             top = _Top("triton", module.__doc__)
@@ -58,18 +59,33 @@ class _AliasLoader:
             module.__spec__, module.__loader__ = spec.loader_state
 
 
+def _own_name(name: str) -> str:
+    """The module of tilewright that stands for one of Triton."""
+    top, dot, rest = name.partition(".")
+    return ("tilewright" if top == "triton" else "tilewright.viz") + dot + rest
+
+
+def _is_ours(top: str) -> bool:
+    """Whether a package is answered for: ``triton_viz`` is unless a program's user wants the public one."""
+    if top != "triton_viz":
+        return top == "triton"
+    import os
+
+    return os.environ.get("TILEWRIGHT_PUBLIC_TRITON_VIZ", "0") in ("", "0")
+
+
 class _TritonFinder:
-    """Answers for ``triton`` and all below it."""
+    """Answers for ``triton`` and ``triton_viz``, and all below them."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != "triton" and not fullname.startswith("triton."):
+        if not fullname.startswith("triton") or not _is_ours(fullname.partition(".")[0]):
             return None
         import importlib.util
 
         try:
-            real = importlib.util.find_spec("tilewright" + fullname.removeprefix("triton"))
+            real = importlib.util.find_spec(_own_name(fullname))
         except ModuleNotFoundError:
             real = None
         if real is None:

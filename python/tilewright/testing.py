@@ -33,7 +33,10 @@ __all__ = [
 ]
 
 __getattr__ = missing_names(
-    "tilewright.testing", "cublas cuda_memcheck do_bench_proton do_bench_cudagraph_proton"
+    "tilewright.testing",
+    "cublas cuda_memcheck do_bench_proton do_bench_cudagraph_proton",
+    hint="do_bench and do_bench_cudagraph time kernels, torch.matmul is cuBLAS; every access is checked on the CPU and "
+    "the simulator (TILEWRIGHT_DEVICE=sim:sm_90), and compute-sanitizer checks a program on a GPU",
 )
 
 

@@ -26,6 +26,10 @@ def joins(x_ptr, n):
 def chains(x_ptr, n):
     i = tl.arange(0, 8)
     tl.store(x_ptr + i, 1.0, mask=i < n & i > 3)
+
+@triton.jit
+def shows(x_ptr):
+    print("x =", tl.load(x_ptr))
 """
 
 # Ctrl-C, running out of memory and what needs a GPU have tests of their own.

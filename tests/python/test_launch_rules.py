@@ -374,28 +374,6 @@ def test_hooks_that_are_not_there_yet_say_so(knobs):
         knobs.runtime.add_stages_inspection_hook = print
 
 
-@pytest.mark.parametrize("variable", ["TRITON_INTERPRET", "TILEWRIGHT_INTERPRET"])
-def test_interpret_mode_is_not_ignored_silently(run, script, variable):
-    program = script(
-        """
-        import tilewright as triton
-
-        @triton.jit
-        def one(x_ptr):
-            pass
-
-        @triton.jit
-        def two(x_ptr):
-            pass
-        """
-    )
-    done = run(program, env={variable: "1"})
-    assert done.err == (
-        f"tilewright: {variable} is set, and this version has no interpret mode yet: kernels are compiled for the CPU\n"
-    )
-    assert run(program, env={variable: "0"}).err == ""
-
-
 @pytest.mark.parametrize(
     ("text", "count"), [("many", None), ("0", None), ("-3", None), ("99999999", "1024"), ("2", "2")]
 )

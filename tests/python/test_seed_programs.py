@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from conftest import PROGRAMS
@@ -74,6 +75,55 @@ def test_integer_division(program):
 
 def test_div_mod_exercise(program):
     assert succeed(program("001_div_mod_exercise")) == "tensor([-2, -2, -2, -1], dtype=torch.int32)\n"
+
+
+@pytest.mark.parametrize(("name", "count"), [("001_device_print", 16), ("001_device_print_32", 32)])
+def test_device_print(program, name, count):
+    printed = [f"pid (0, 0, 0) idx ({index:2}) VAL: {2 * index}" for index in range(count)]
+    lines = succeed(program(name)).splitlines()
+    assert lines[: count + 1] == [*printed, ""]
+    numbers = " ".join(lines[count + 1 :]).partition("tensor([")[2].partition("]")[0]
+    assert [int(number) for number in numbers.split(",")] == [2 * index for index in range(count)]
+
+
+def test_static_print(program):
+    assert succeed(program("001_static_print")) == (
+        "BLOCK_SIZE=8\nx int32[constexpr[8]]\n"
+        "Output tensor: tensor([ 0,  2,  4,  6,  8, 10, 12, 14], dtype=torch.int32)\n"
+    )
+
+
+def test_copy_interpreted(run, script):
+    """The program sets TRITON_INTERPRET itself, and prints f-strings in its kernels."""
+    script("", "IPython/__init__.py")
+    script("", "IPython/core/__init__.py")
+    stand_in = script("from pdb import set_trace", "IPython/core/debugger.py")
+    path = {"PYTHONPATH": str(stand_in.parents[2])}
+    done = run("-m", "tilewright", "run", PROGRAMS / "003_copy_interpreted.py", env=joined(path))
+    first = "pid = [0] | offs = [0 1], mask = [ True  True], x = [1 2]"
+    assert succeed(done).splitlines() == [
+        *(first.replace("pid = [0]", f"pid = [{pid}]") for pid in range(3)),
+        "tensor([1, 2, 0, 0, 0, 0])",
+        first,
+        "pid = [1] | offs = [6 7], mask = [False False], x = [0 0]",
+        "pid = [2] | offs = [12 13], mask = [False False], x = [0 0]",
+        "tensor([1, 2, 0, 0, 0, 0])",
+        first,
+        "pid = [1] | offs = [2 3], mask = [ True  True], x = [3 4]",
+        "pid = [2] | offs = [4 5], mask = [ True  True], x = [5 6]",
+        "tensor([1, 2, 3, 4, 5, 6]) tensor([1, 2, 3, 4, 5, 6])",
+    ]
+
+
+def joined(env):
+    """The variables, with the path of this process behind theirs."""
+    import os
+
+    import tilewright
+
+    package = str(Path(tilewright.__file__).resolve().parents[1])
+    path = os.pathsep.join([env["PYTHONPATH"], package])
+    return {**env, "PYTHONPATH": path}
 
 
 def test_atomic_add(program):

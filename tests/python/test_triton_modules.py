@@ -59,12 +59,12 @@ def test_names_can_be_imported(name):
 
 def test_what_is_not_there_says_what_to_do():
     from tilewright.runtime.build import compile_module_from_src
-    from tilewright.tools import disasm
+    from tilewright.tools import link
 
     with pytest.raises(NotImplementedError, match="tilewright compiles no C"):
         compile_module_from_src("", "f")
-    with pytest.raises(NotImplementedError, match="cuobjdump"):
-        disasm.get_sass(b"")
+    with pytest.raises(NotImplementedError, match="no C headers"):
+        link.HeaderParser()
 
 
 def test_kernels_as_callables():

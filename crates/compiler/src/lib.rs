@@ -187,6 +187,11 @@ pub fn cpu_program(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagn
     tilewright_cpu::Program::with_assembler(module, Some(&inline_asm::SimulatedAssembler))
 }
 
+/// The same for launches that are traced.
+pub fn cpu_program_for_traces(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
+    tilewright_cpu::Program::for_traces(module, Some(&inline_asm::SimulatedAssembler))
+}
+
 /// The same without symbolic forms and fusion. For tests: the results must be the same.
 #[doc(hidden)]
 pub fn cpu_program_without_symbolic_forms(

@@ -25,10 +25,12 @@ mod run;
 mod types;
 
 pub use assembly::{Assembler, Assembly, AssemblyCode, AssemblyError, AssemblyFault};
+pub use compile::points::TracePoints;
 pub use program::Program;
 pub use run::argument::Argument;
 pub use run::evaluate::{EvaluationError, Held, Surroundings};
 pub use run::fault::wrapped_offset;
 pub use run::interrupt::Interrupt;
 pub use run::launch::Launch;
+pub use run::trace::Tracing;
 pub use run::{kernels, memory};

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use tilewright_base::{Code, SourceFile};
 use tilewright_frontend::{FunctionRef, FunctionSource};
 use tilewright_runtime::{
-    Annotation, Binding, Handle, Kernel, Knobs, Options, Parameter, ParameterKind, Signature, Value,
+    Annotation, Binding, Device, Handle, Kernel, Knobs, Options, Parameter, ParameterKind, Signature, Value,
 };
 
 use crate::device::reload_knobs;
@@ -29,6 +29,8 @@ use crate::reads::ReadSet;
 pub(crate) struct JitKernel {
     definition: OnceLock<Definition>,
     state: OnceLock<State>,
+    /// What launches that are traced need: forms for the CPU, whatever device is chosen.
+    traced: OnceLock<State>,
     pre_run_hooks: Mutex<Option<Py<PyTuple>>>,
     /// False in the zeros that an object is before it is made: Python makes its `__dict__` first, and may collect garbage then.
     is_made: bool,
@@ -206,7 +208,7 @@ impl JitKernel {
 
     /// Forgets what was compiled.
     fn clear_cache(&self) {
-        if let Some(state) = self.state.get() {
+        for state in [&self.state, &self.traced].into_iter().filter_map(OnceLock::get) {
             state.forget_all();
         }
     }
@@ -219,7 +221,8 @@ impl JitKernel {
         if let Some(hooks) = hooks.ok().as_ref().and_then(|hooks| hooks.as_ref()) {
             visit.call(hooks)?;
         }
-        self.state.get().map_or(Ok(()), |state| state.visit(&visit))
+        let mut states = [&self.state, &self.traced].into_iter().filter_map(OnceLock::get);
+        states.try_for_each(|state| state.visit(&visit))
     }
 
     fn __clear__(&self) {
@@ -258,14 +261,25 @@ impl JitKernel {
 /// What a launch needs, made by the first one.
 #[inline]
 pub(crate) fn state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
-    match kernel.get().state.get() {
-        Some(state) => Ok(state),
-        None => make_state(kernel),
+    if let Some(state) = kernel.get().state.get() {
+        return Ok(state);
     }
+    let made = make_state(kernel, crate::device::selected(kernel.py())?)?;
+    // Another thread may have been faster.
+    Ok(kernel.get().state.get_or_init(|| made))
+}
+
+/// What a launch that is traced needs, made by the first one.
+pub(crate) fn traced_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
+    if let Some(state) = kernel.get().traced.get() {
+        return Ok(state);
+    }
+    let made = make_state(kernel, Some(Device::Cpu))?;
+    Ok(kernel.get().traced.get_or_init(|| made))
 }
 
 #[cold]
-fn make_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
+fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult<State> {
     let py = kernel.py();
     // A program may have set variables since it imported tilewright.
     reload_knobs();
@@ -290,8 +304,8 @@ fn make_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
         defaults.push(is_there.then(|| default.unbind()));
     }
     let names = signature.parameters.iter().map(|p| PyString::intern(py, &p.name).unbind()).collect();
-    let state = State {
-        kernel: Kernel::new(signature, definition.function, crate::device::selected(py)?),
+    Ok(State {
+        kernel: Kernel::new(signature, definition.function, device),
         is_interpreted: kernel.call_method0(intern!(py, "_is_to_be_interpreted"))?.is_truthy()?,
         defaults,
         names,
@@ -299,9 +313,7 @@ fn make_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
         handles: Mutex::default(),
         warned: AtomicU8::new(0),
         warned_options: Mutex::default(),
-    };
-    // Another thread may have been faster.
-    Ok(inner.state.get_or_init(|| state))
+    })
 }
 
 impl State {

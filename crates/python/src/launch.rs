@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Constant, HostValue};
 use tilewright_runtime::{
-    ArgumentSource, Attachment, Binding, Device, Error, Grid, Handle, Interrupt, OptionId, Options,
-    StreamRef, Value,
+    ArgumentSource, Attachment, Binding, Device, Error, Grid, Handle, Interrupt, OptionId, Options, Region,
+    StreamRef, TraceRequest, Value,
 };
 
 use crate::convert::{Converter, Kept, Values};
@@ -21,7 +21,7 @@ use crate::errors::{to_exception, warn};
 use crate::handle::CompiledKernel;
 use crate::hooks;
 use crate::host::{Caught, Findings, PyHost};
-use crate::kernel::{JitKernel, State, state};
+use crate::kernel::{JitKernel, State, state, traced_state};
 use crate::launcher::Call;
 use crate::live::{self, Live};
 use crate::reads::{Freshness, ReadSet};
@@ -77,6 +77,34 @@ pub(crate) fn launch(
     })
 }
 
+/// As [`launch`], on the CPU and recorded.
+pub(crate) fn launch_traced(
+    kernel: &Bound<'_, JitKernel>,
+    grid: &Bound<'_, PyAny>,
+    call: &Call<'_, '_>,
+    request: TraceRequest<'_>,
+) -> PyResult<Option<Py<CompiledKernel>>> {
+    let py = kernel.py();
+    let state = traced_state(kernel)?;
+    if let Some(pre_run_hooks) = kernel.get().pre_run_hooks(py) {
+        let (args, kwargs) = call.to_python(py)?;
+        for hook in pre_run_hooks.bind(py) {
+            hook.call(&args, Some(&kwargs))?;
+        }
+    }
+    let binding = state.bind(py, call)?;
+    let launch = Prepared { kernel, state, binding: &binding, call, is_warmup: false };
+    let options = launch.options()?;
+    let grid = launch.grid(grid)?;
+    let mut values = Values::new();
+    let Some((handle, kept)) = launch.prepare(&options, &mut values)? else { return Ok(None) };
+    run_with(py, &handle, |handle, foreign, interrupt| {
+        handle.launch_traced(grid, &values, foreign, interrupt, request)
+    })?;
+    drop(kept);
+    state.python_handle(kernel, handle).map(Some)
+}
+
 /// A launch whose arguments are bound.
 struct Prepared<'a, 'py> {
     kernel: &'a Bound<'py, JitKernel>,
@@ -103,7 +131,7 @@ impl<'py> Prepared<'_, 'py> {
     #[cold]
     fn objects(&self) -> Vec<Bound<'py, PyAny>> {
         let none = || self.kernel.py().None().into_bound(self.kernel.py());
-        let object = |index| self.argument(index).map_or_else(none, |object| object.to_owned());
+        let object = |index| self.argument(index).map_or_else(none, Borrowed::to_owned);
         (0..self.binding.parameters.len()).map(object).collect()
     }
 
@@ -293,12 +321,23 @@ pub(crate) fn run(
     grid: Grid,
     values: &[Value<'static>],
 ) -> PyResult<()> {
+    run_with(py, handle, |handle, foreign, interrupt| {
+        handle.launch_on(stream, grid, values, foreign, interrupt)
+    })
+}
+
+/// Runs a compiled kernel by a function of the handle, the memory behind pointers that it makes, and what stops it.
+#[inline]
+fn run_with(
+    py: Python<'_>,
+    handle: &Handle,
+    start: impl FnOnce(&Handle, &[Region<'_>], Interrupt<'_>) -> Result<(), Error> + Send,
+) -> PyResult<()> {
     let signal = SignalCheck::default();
     let is_in_main_memory = !matches!(handle.device(), Device::Cuda(_));
     let live =
         if handle.makes_pointers() && is_in_main_memory { live::tensors(py)? } else { Live::default() };
-    let result = py
-        .detach(|| handle.launch_on(stream, grid, values, &live.regions, Interrupt::Poll(&|| signal.poll())));
+    let result = py.detach(|| start(handle, &live.regions, Interrupt::Poll(&|| signal.poll())));
     drop(live);
     if let Some(raised) = signal.raised() {
         return Err(raised);

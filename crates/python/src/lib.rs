@@ -9,6 +9,7 @@
 //!              reads: whether they still mean that at a later launch
 //! compile, driver, tensor_map: what Triton offers below `kernel[grid]`: compiling for described types, device code by its number
 //! interpret: kernels whose body Python runs
+//! trace: launches that are recorded, and what was recorded
 //! errors: diagnostics to exceptions
 //! ```
 //! The Python side (`python/tilewright`) holds what is not on the path of a launch: decorators, names, the commands.
@@ -35,6 +36,7 @@ mod objects;
 mod reads;
 mod tensor_map;
 mod torch;
+mod trace;
 mod wrapper;
 
 use pyo3::intern;
@@ -92,6 +94,9 @@ mod _native {
     use crate::torch::set_torch_function_mode;
     #[pymodule_export]
     use crate::wrapper::Wrapper;
+
+    #[pymodule_export]
+    use crate::trace::{TraceFile, TraceRecorder, needs_interpreter};
 
     /// What kernels print comes after what Python printed before the launch.
     #[pymodule_init]

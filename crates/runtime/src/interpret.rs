@@ -61,6 +61,8 @@ pub struct Launch {
     pub name: String,
     arguments: Vec<cpu::Argument<'static>>,
     names: Vec<Arc<str>>,
+    /// Whether each argument is declared to be only read.
+    read_only: Vec<bool>,
     regions: RefCell<Vec<Region<'static>>>,
     grid: Grid,
     id: Cell<[u32; 3]>,
@@ -91,9 +93,13 @@ struct Compiled {
     form: Form,
     arguments: Vec<Operand<Type>>,
     assigned: SmallVec<[usize; 4]>,
+    read_only: ReadOnly,
     language: tilewright_frontend::Options,
     operation: CompiledOperation,
 }
+
+/// The operands that point to memory which is only read, and the parameters that say so.
+type ReadOnly = SmallVec<[(usize, Arc<str>); 1]>;
 
 /// Beyond so many operations, those that were compiled before are forgotten.
 const MOST_KNOWN: usize = 1 << 13;
@@ -108,7 +114,7 @@ impl Cache {
         &self,
         hash: u64,
         form: &Form,
-        given: &[Given],
+        (given, read_only): (&[Given], &ReadOnly),
         language: &tilewright_frontend::Options,
     ) -> Option<Rc<Compiled>> {
         let is_same = |known: &&Rc<Compiled>| {
@@ -116,6 +122,7 @@ impl Cache {
             known.form == *form
                 && known.arguments.len() == given.len()
                 && known.language == *language
+                && known.read_only == *read_only
                 && pairs.all(|(index, (given, known_argument))| {
                     given.is_assigned == known.assigned.contains(&index)
                         && same_operand(&given.operand, known_argument, &|tile, ty| tile.ty == *ty)
@@ -134,22 +141,27 @@ impl Cache {
 }
 
 impl Launch {
-    /// A launch of a kernel, and what its parameters are in the body. Pointers lead to main memory.
+    /// A launch of a kernel, and what its parameters are in the body. Pointers lead to main memory, which the parameters
+    /// with the numbers in `constant` only read.
     pub fn new(
         kernel: &Kernel,
         grid: Grid,
-        values: &[Value<'static>],
+        (values, constant): (&[Value<'static>], &[usize]),
         options: &Options,
     ) -> Result<(Self, Vec<Operand<Tile>>), Error> {
         let classified = kernel.classify(values, Device::Cpu)?;
         let mut arguments = Vec::new();
         let mut names = Vec::new();
+        let mut read_only = Vec::new();
         let mut operands = Vec::with_capacity(values.len());
         let parameters = kernel.signature().parameters.iter();
-        for ((argument, value), parameter) in classified.iter().zip(values).zip(parameters) {
+        for (index, ((argument, value), parameter)) in
+            classified.iter().zip(values).zip(parameters).enumerate()
+        {
             let template = operand_of_argument(argument);
             let first = arguments.len();
             pass(argument, value, &mut arguments);
+            read_only.resize(arguments.len(), constant.contains(&index));
             let mut own_names = Vec::new();
             name_parts(&template, &parameter.name, &mut own_names);
             names.extend(own_names.into_iter().map(Arc::from));
@@ -179,6 +191,7 @@ impl Launch {
             regions: RefCell::new(regions.collect()),
             arguments,
             names,
+            read_only,
             grid,
             id: Cell::new([0; 3]),
             language,
@@ -263,8 +276,10 @@ impl Launch {
             hash_with(&given.operand, &mut hasher, &|tile: &Tile, hasher| tile.ty.hash(hasher));
         }
         let hash = hasher.finish();
+        let read_only = self.read_only(given);
         let is_local = given.iter().any(|given| refers_to_program(&given.operand));
-        let find = |cache: &RefCell<Cache>| cache.borrow().find(hash, form, given, &self.language);
+        let find =
+            |cache: &RefCell<Cache>| cache.borrow().find(hash, form, (given, &read_only), &self.language);
         let known = if is_local { find(&self.cache) } else { SHARED.with(find) };
         if let Some(known) = known {
             return Ok(known);
@@ -276,16 +291,31 @@ impl Launch {
         let assigned: SmallVec<[usize; 4]> =
             (0..given.len()).filter(|&index| given[index].is_assigned).collect();
         let text = form.text();
-        let operation = Operation { text: &text, arguments: &arguments, assigned: &assigned };
+        let operation =
+            Operation { text: &text, arguments: &arguments, assigned: &assigned, read_only: &read_only };
         let operation = compile_operation(&operation, &self.language, host).map_err(Box::new)?;
         let form = form.clone();
         let language = self.language;
-        let compiled = Rc::new(Compiled { form, arguments, assigned, language, operation });
+        let compiled = Rc::new(Compiled { form, arguments, assigned, read_only, language, operation });
         let insert = |cache: &RefCell<Cache>| cache.borrow_mut().insert(hash, Rc::clone(&compiled));
         if !prints(given) {
             if is_local { insert(&self.cache) } else { SHARED.with(insert) }
         }
         Ok(compiled)
+    }
+
+    fn read_only(&self, given: &[Given]) -> ReadOnly {
+        if !self.read_only.contains(&true) {
+            return ReadOnly::new();
+        }
+        let owner = |given: &Given| {
+            let mut held = SmallVec::new();
+            collect(&given.operand, &mut held);
+            let mut indices = held.iter().filter_map(Held::argument_index);
+            indices.find(|&index| self.read_only.get(index).copied().unwrap_or(false))
+        };
+        let owners = given.iter().enumerate().filter_map(|(number, given)| Some((number, owner(given)?)));
+        owners.map(|(number, index)| (number, Arc::clone(&self.names[index]))).collect()
     }
 
     /// Says where a diagnostic about this launch arose.

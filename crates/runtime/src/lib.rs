@@ -38,6 +38,7 @@ mod signature;
 mod specialize;
 mod tensor_maps;
 mod threads;
+mod trace;
 mod value;
 
 pub use describe::parse_argument;
@@ -53,6 +54,7 @@ pub use options::{Consumer, DefaultValue, OPTIONS, OptionId, OptionInfo, OptionK
 pub use reports::{keep_reports, take_reports};
 pub use signature::{Annotation, ArgumentSource, Binding, Parameter, ParameterKind, Signature, parse_dtype};
 pub use threads::{num_threads, set_num_threads};
+pub use trace::TraceRequest;
 pub use value::{Pointer, Value};
 
 pub use tilewright_compiler::{

@@ -7,9 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tilewright import _native
-from tilewright._missing import missing_names
 from tilewright.compiler._source import ASTSource, IRSource, warn_of_unknown_options
-from tilewright.errors import CompilationError, LaunchStateError, LaunchTypeError, OutOfResources
+from tilewright.errors import (
+    CompilationError,
+    LaunchStateError,
+    LaunchTypeError,
+    NotAvailableError,
+    OutOfResources,
+)
 from tilewright.runtime.cache import triton_key as triton_key
 
 __all__ = [
@@ -28,7 +33,22 @@ __all__ = [
     "triton_key",
 ]
 
-__getattr__ = missing_names("tilewright.compiler.compiler", "parse")
+
+def parse(full_name: Any, ext: str, context: Any = None) -> str | bytes:
+    """What a file of a stage holds: the text of ``ptx`` and of tilewright's own stages, the bytes of ``cubin``."""
+    from pathlib import Path
+
+    if ext in ("ttir", "ttgir", "llir", "amdgcn", "hsaco"):
+        raise NotAvailableError(
+            f"a file of stage {ext!r} is not read: tilewright has no MLIR; its stages are ir, opt, gpu, ptx and cubin"
+        )
+    return Path(full_name).read_bytes() if ext == "cubin" else Path(full_name).read_text()
+
+
+def _raise_error(err: BaseException, *args: Any, **kwargs: Any) -> None:
+    """Raises an error that was kept."""
+    raise err
+
 
 _metadata_classes: dict[tuple[str, ...], Any] = {}
 

@@ -4,7 +4,6 @@ What is here are names. Inside a kernel the compiler knows them; the functions c
 ``_builtin.py``), the types and classes from ``core.py``. ``__init__.pyi`` is generated from the same table.
 """
 
-from tilewright._missing import missing_names
 from tilewright.language import core, extra, math, semantic, standard
 from tilewright.language import random as random
 from tilewright.language.core import *  # noqa: F403
@@ -15,8 +14,6 @@ libdevice = extra.libdevice
 
 __all__ = [*_core_names, "core", "extra", "libdevice", "math", "random", "semantic", "standard"]
 
-_lacking = missing_names("triton.language", "tensor_descriptor_type")
-
 
 def __getattr__(name: str) -> object:
     # Loaded when it is asked for: it needs the runtime, which needs the language.
@@ -24,4 +21,10 @@ def __getattr__(name: str) -> object:
         import importlib
 
         return importlib.import_module("tilewright.language.target_info")
-    return _lacking(name)
+    if name == "tensor_descriptor_type":
+        return core.tensor_descriptor_type
+    import sys
+
+    # With these Python says which name is near.
+    own = sys.modules[__name__]
+    raise AttributeError(f"module 'triton.language' has no attribute {name!r}", name=name, obj=own)

@@ -45,7 +45,7 @@ class _BaseValue(type):
 class base_value(metaclass=_BaseValue):
     """The base of values at run time of a kernel."""
 
-    _covers = (_native.tensor, _native.tensor_descriptor)
+    _covers: Any = (_native.tensor, _native.tensor_descriptor)
 
 
 tensor = _native.tensor
@@ -56,7 +56,7 @@ class tensor_descriptor_base(base_value):
     """A tensor in memory that is accessed by blocks."""
 
     _tilewright_path = "tensor_descriptor"
-    _covers = (_native.tensor_descriptor,)
+    _covers: Any = (_native.tensor_descriptor,)
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         raise _native.outside_kernel(f"tl.{self._tilewright_path}")
@@ -64,6 +64,31 @@ class tensor_descriptor_base(base_value):
 
 tensor_descriptor = _native.tensor_descriptor
 """A tensor in memory that is accessed by blocks, made inside a kernel."""
+
+
+class tensor_descriptor_type(base_type):
+    """The type of a tensor descriptor: that of its blocks, and those of its extents and strides."""
+
+    def __init__(self, block_type: Any, shape_type: Any = None, strides_type: Any = None) -> None:
+        self.block_type = block_type
+        self.shape_type = shape_type
+        self.strides_type = strides_type
+
+    def __str__(self) -> str:
+        return f"tensor_descriptor<{self.block_type}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tensor_descriptor_type) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def _parts(self) -> Any:
+        return [self.block_type, self.shape_type, self.strides_type]
+
+    def mangle(self) -> str:
+        """The part of a mangled name that stands for this type."""
+        return f"TD{self.block_type.mangle()}"
 
 
 class tuple_type(base_type):

@@ -1,9 +1,10 @@
 """The body of an interpreted kernel: the function that Python runs, where it stands, and tensors of a GPU on the host.
 
-Python runs the kernel's own function, and the language's values are objects. A few things mean something else to Python
-than in a kernel, and are written another way before the function is compiled (``_rewritten``): a number that is assigned
-becomes a scalar of its type, ``range`` counts in such scalars, and ``and``, ``or``, ``not`` and ``assert`` are those of the
-language for tensors. Lines and columns stay those of the source, so that a debugger and a traceback show it.
+Python runs the kernel's own function, and the language's values are objects. A few things mean something else to
+Python than in a kernel, and are written another way before the function is compiled (``_rewritten``): a number that is
+assigned becomes a scalar of its type, ``range`` counts in such scalars, and ``and``, ``or``, ``not`` and ``assert`` are
+those of the language for tensors. Lines and columns stay those of the source, so that a debugger and a traceback show
+it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,15 @@ def body(kernel: Any) -> Callable[..., Any]:
         _sources[made.__code__] = (kernel._src, kernel.starting_line_number, kernel._removed_columns)
     kernel.__dict__["_interpreted_body"] = (kernel._src, made)
     return made
+
+
+def read_only(kernel: Any) -> list[int]:
+    """The parameters that are declared as pointers to memory that is only read."""
+
+    def is_constant(annotation: str) -> bool:
+        return annotation.startswith(("*k", "const ")) or annotation.rpartition(".")[2] == "const"
+
+    return [param.num for param in kernel.params if is_constant(param.annotation)]
 
 
 # -- What the body calls besides what it says. --
@@ -82,12 +92,17 @@ def _builtin(name: str) -> Callable[..., Any]:
     function = getattr(builtins, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if name in _NUMBERS and isinstance(args[0] if args else None, _native.tensor) and not args[0].shape:
+            return function(*args, **kwargs)
         return _native.interpret_builtin(name, function, args, kwargs)
 
     return call
 
 
-_OVERLOADED = ("max", "min", "sum", "round", "pow", "divmod", "float", "int", "bool")
+_NUMBERS = ("float", "int", "bool")
+"""What makes a number of Python's of a scalar, and a tile of another type of a tile."""
+
+_OVERLOADED = ("max", "min", "sum", "round", "pow", "divmod", *_NUMBERS)
 
 _SUPPORT: dict[str, Any] = {
     "__tilewright_assign__": _native.interpret_assign,
@@ -121,12 +136,14 @@ def _rewritten(kernel: Any) -> Callable[..., Any] | None:
     _Rewriter(shadowed).rewrite(definition)
     # The names of another scope are those of a function around it.
     free = [*fn.__code__.co_freevars, *_SUPPORT]
+    # Its own name is a global of its module, as a rule.
+    own = [] if definition.name in free else [ast.Global([definition.name])]
     outer = ast.FunctionDef(
         name="__tilewright_scope__",
         args=ast.arguments(
             posonlyargs=[], args=[ast.arg(name) for name in free], kwonlyargs=[], kw_defaults=[], defaults=[]
         ),
-        body=[definition],
+        body=[*own, definition],
         decorator_list=[],
     )
     if sys.version_info >= (3, 12):
@@ -165,7 +182,7 @@ def _move(tree: ast.AST, lines: int, columns: int) -> None:
     for node in ast.walk(tree):
         if hasattr(node, "lineno"):
             node.lineno += lines
-            node.col_offset += columns
+            node.col_offset += columns  # type: ignore[attr-defined]
         if getattr(node, "end_lineno", None) is not None:
             node.end_lineno += lines  # type: ignore[attr-defined]
             node.end_col_offset += columns  # type: ignore[attr-defined]
@@ -224,9 +241,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> ast.AST:
         self.generic_visit(node)
         call = node.iter
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range":
-            if "range" not in self.shadowed and not call.keywords:
-                call.func.id = "__tilewright_range__"
+        is_call = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.keywords
+        if is_call and call.func.id == "range" and "range" not in self.shadowed:  # type: ignore[attr-defined]
+            call.func.id = "__tilewright_range__"  # type: ignore[attr-defined]
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -259,13 +276,19 @@ class _Rewriter(ast.NodeTransformer):
         return result
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        if len(node.ops) > 1 and all(isinstance(x, (ast.Name, ast.Constant)) for x in node.comparators[:-1]):
-            # `a < b < c` is `a < b and b < c`.
-            lefts = [node.left, *node.comparators[:-1]]
-            parts: list[ast.expr] = [
-                ast.copy_location(ast.Compare(left, [op], [right]), node)
-                for left, op, right in zip(lefts, node.ops, node.comparators, strict=True)
-            ]
+        if len(node.ops) > 1:
+            # `a < b < c` is `a < (t := b) and t < c`.
+            parts: list[ast.expr] = []
+            left = node.left
+            for number, (operator, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
+                following = right
+                if number + 1 < len(node.ops):
+                    self.temporaries += 1
+                    name = f"__tilewright_{self.temporaries}"
+                    following = ast.copy_location(ast.Name(name, ast.Load()), right)
+                    right = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), right), right)
+                parts.append(ast.copy_location(ast.Compare(left, [operator], [right]), node))
+                left = following
             return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), parts), node))
         self.generic_visit(node)
         return node

@@ -79,7 +79,7 @@ def _decoded(byte: int, dtype: Any) -> float:
     elif name == "fp8e4nv" and byte & 0x7F == 0x7F:
         return float("nan")
     if exponent == 0:
-        return sign * mantissa * 2.0 ** (1 - bias - digits)
+        return float(sign * mantissa * 2.0 ** (1 - bias - digits))
     return float(sign * (1 + mantissa / (1 << digits)) * 2.0 ** (exponent - bias))
 
 

@@ -56,6 +56,13 @@ class _Wrapper(_native.Wrapper, KernelInterface[object]):
             self.fn._made_kernel(options)
         return self
 
+    def _is_to_be_interpreted(self) -> bool:
+        """Whether Python runs the body of the kernel beneath."""
+        beneath = self.fn
+        while isinstance(beneath, _Wrapper):
+            beneath = beneath.fn
+        return isinstance(beneath, JITFunction) and beneath._is_to_be_interpreted()
+
     def _resolved(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The kernel beneath all wrappers that only add arguments, and the arguments that they make of these."""
         return self, kwargs
@@ -182,6 +189,12 @@ class Autotuner(_Wrapper):
         if kwargs.get("warmup"):
             compiled = self.warmup(*args, **{k: v for k, v in kwargs.items() if k != "warmup"})
             return compiled[0] if compiled else None
+        result = self.fn.run(*args, **self._chosen(args, kwargs))
+        self.nargs = None
+        return result
+
+    def _chosen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a launch with those of its configuration; tunes if need be."""
         self.nargs = nargs = dict(zip(self.arg_names, args, strict=False))
         config = self.configs[0] if len(self.configs) == 1 else self._choice(nargs, args, kwargs)
         self.best_config = config
@@ -191,9 +204,7 @@ class Autotuner(_Wrapper):
             raise self._conflict(kwargs.keys() & options.keys())
         if config.pre_hook is not None:
             config.pre_hook({**nargs, **merged})
-        result = self.fn.run(*args, **merged)
-        self.nargs = None
-        return result
+        return merged
 
     def warmup(self, *args: Any, **kwargs: Any) -> Any:
         """Compiles every configuration that pruning leaves; tensors may be replaced by their dtypes."""
@@ -268,6 +279,10 @@ class Autotuner(_Wrapper):
             )
         trial = _tuning.Trial(self, nargs, args, kwargs)
         configs = self.prune_configs(kwargs)
+        if self._is_to_be_interpreted():
+            # How fast Python runs a body says nothing of a configuration.
+            self.cache[key] = configs[0]
+            return configs[0]
         began = time.perf_counter()
         known = _tuning_cache.Results.of(self, key, configs)
         fresh = [config for config in configs if known is None or config not in known.timings]

@@ -1,7 +1,7 @@
 """``triton.runtime.interpreter``: kernels that Python runs, and the names that programs import.
 
-A kernel is interpreted where ``TRITON_INTERPRET=1`` or ``TILEWRIGHT_INTERPRET=1`` is set when it is made or first launched,
-or with ``@triton.jit(interpret=True)``. See ``docs/interpret-mode.md``.
+A kernel is interpreted where ``TRITON_INTERPRET=1`` or ``TILEWRIGHT_INTERPRET=1`` is set when it is made or first
+launched, or with ``@triton.jit(interpret=True)``. See ``docs/interpret-mode.md``.
 """
 
 from __future__ import annotations
@@ -43,11 +43,20 @@ class InterpretedFunction(metaclass=_Interpreted):
     """A kernel that Python runs. Making one is ``@triton.jit(interpret=True)``."""
 
 
+_OPTIONS = ["version", "launch_metadata", "do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline"]
+
+
 def interpret(kernel: Any, **options: Any) -> JITFunction[Any]:
-    """A kernel, or a function, as a kernel that Python runs, whatever the environment says."""
-    fn = kernel.fn if isinstance(kernel, JITFunction) else kernel
-    known = ("version", "repr", "launch_metadata", "do_not_specialize", "debug", "noinline")
-    return JITFunction(fn, interpret=True, **{name: options[name] for name in known if name in options})
+    """A kernel, or a function, as a kernel that Python runs, whatever the environment says.
+
+    The options of ``@triton.jit`` are those of the kernel, where none are given.
+    """
+    names = (*_OPTIONS, "repr")
+    given = {name: options[name] for name in names if name in options}
+    if not isinstance(kernel, JITFunction):
+        return JITFunction(kernel, interpret=True, **given)
+    own = {name: getattr(kernel, name) for name in _OPTIONS}
+    return JITFunction(kernel.fn, interpret=True, **{**own, "repr": kernel._repr, **given})
 
 
 class GridExecutor:
@@ -73,14 +82,13 @@ class InterpreterBuilder:
     def grid_idx(self) -> tuple[int, int, int] | None:
         """The program that runs now; nothing outside of a kernel."""
         found = _native.interpreted_program()
-        return None if found is None else tuple(found[0])
+        return None if found is None else (found[0][0], found[0][1], found[0][2])
 
     @property
     def grid_dim(self) -> tuple[int, int, int] | None:
         """How many programs there are."""
         found = _native.interpreted_program()
-        return None if found is None else tuple(found[1])
+        return None if found is None else (found[1][0], found[1][1], found[1][2])
 
 
 interpreter_builder = InterpreterBuilder()
-

@@ -275,7 +275,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
             if not self._interpret:
                 raise
             # Python has the function, and needs no source of it.
-            self._src, self.starting_line_number, self._removed_columns = None, fn.__code__.co_firstlineno, 0
+            self._src, self.starting_line_number, self._removed_columns = None, fn.__code__.co_firstlineno, 0  # type: ignore[assignment]
         self._code_name: str = fn.__code__.co_name
         self.file_name: str = fn.__code__.co_filename
         self.hash: str | None = None
@@ -355,9 +355,10 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
         """The name of a compiled variant."""
         return self._fn_name if self._repr is None else self._repr(specialization)
 
-    def __get__(self, instance: Any, owner: Any = None) -> JITFunction[T]:
-        """Itself: a kernel has no ``self``; a method of an aggregate has. What has this method is shown as a function by
-        ``help()``.
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Itself: a kernel has no ``self``; a method of an aggregate has one.
+
+        What has this method is shown as a function by ``help()``.
         """
         if instance is not None and hasattr(type(instance), "_tilewright_fields"):
             import types
@@ -502,7 +503,7 @@ def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
 
     Its body is compiled, not run by Python. What it may use are the functions of ``triton.language``, other ``@jit``
     functions, and globals declared ``tl.constexpr``. With ``noinline=True``, calls from other functions stay calls, for
-    smaller code on a GPU; results are the same. With ``interpret=True`` Python runs the body: see ``docs/interpret-mode.md``.
+    smaller code on a GPU; results are the same. With ``interpret=True`` Python runs the body (docs/interpret-mode.md).
     """
     if fn is None:
         return lambda function: jit(function, **options)

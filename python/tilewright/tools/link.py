@@ -4,6 +4,8 @@ from tilewright._missing import missing_names
 
 __getattr__ = missing_names(
     "tilewright.tools.link",
-    "HeaderParser KernelLinkerMeta LinkerError main",
+    "HeaderParser KernelLinkerMeta LinkerError gen_signature gen_signature_with_full_args main make_algo_decls "
+    "make_default_algo_kernel make_func_pointers make_get_num_algos_decl make_get_num_algos_def make_global_decl "
+    "make_kernel_hints_dispatcher make_kernel_load_def make_kernel_meta_const_dispatcher",
     hint="tilewright makes no C headers; triton.compile(...).asm has the code of a kernel",
 )

@@ -9,7 +9,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ir", &["base"]),
     ("frontend", &["base", "ir"]),
     ("opt", &["base", "ir"]),
-    ("cpu", &["base", "ir"]),
+    // What a launch did, as a file: it knows no IR.
+    ("trace", &[]),
+    ("cpu", &["base", "ir", "trace"]),
     ("layout", &["base"]),
     ("gpu", &["base", "ir", "opt", "layout"]),
     ("ptx", &["base", "ir", "layout", "gpu"]),
@@ -20,11 +22,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cuda/stub", &[]),
     // Of `sim` what runs inline assembly for the executor.
     ("compiler", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "sim"]),
-    ("runtime", &["base", "ir", "frontend", "opt", "cpu", "ptx", "sim", "cuda", "compiler"]),
+    ("runtime", &["base", "ir", "frontend", "opt", "trace", "cpu", "ptx", "sim", "cuda", "compiler"]),
     ("tilewright", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "compiler", "runtime"]),
     ("cli", &["base", "ir", "frontend", "opt", "cpu", "ptx", "compiler", "runtime", "tilewright"]),
     // Of `cuda` device code by its number, which Triton's driver module offers.
-    ("python", &["base", "ir", "frontend", "cpu", "cuda", "compiler", "runtime", "tilewright", "cli"]),
+    (
+        "python",
+        &["base", "ir", "frontend", "trace", "cpu", "cuda", "compiler", "runtime", "tilewright", "cli"],
+    ),
     (
         "testkit",
         &[

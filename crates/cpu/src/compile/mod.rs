@@ -9,6 +9,7 @@ use crate::program::Program;
 mod fusion;
 mod liveness;
 mod lower;
+pub(crate) mod points;
 mod print;
 mod rematerialize;
 
@@ -29,6 +30,15 @@ impl Program {
         let mut program = lower::lower(module, true, assembler)?;
         liveness::analyse(&mut program);
         rematerialize::rematerialize(&mut program);
+        fusion::fuse(&mut program);
+        program.waits = program.may_wait();
+        Ok(program)
+    }
+
+    /// The same for launches that are traced: each step of the source is one step, so that nothing is recorded twice.
+    pub fn for_traces(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Self, Box<Diagnostic>> {
+        let mut program = lower::lower(module, true, assembler)?;
+        liveness::analyse(&mut program);
         fusion::fuse(&mut program);
         program.waits = program.may_wait();
         Ok(program)

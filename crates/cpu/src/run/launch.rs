@@ -22,6 +22,7 @@ use crate::run::interrupt::{Control, Interrupt, POLL_INTERVAL};
 use crate::run::kernels::buffer::OutOfMemory;
 use crate::run::machine::Machine;
 use crate::run::memory::Region;
+use crate::run::trace::{Tracer, Tracing};
 use crate::run::turns::Turns;
 
 /// A launch of a program.
@@ -48,6 +49,8 @@ const MAX_CHUNK: u64 = 1024;
 struct Shared<'a> {
     program: &'a Program,
     launch: &'a Launch<'a>,
+    /// What the launch is recorded to, if it is traced.
+    tracing: Option<Tracing<'a>>,
     regions: &'a [Region<'a>],
     total: u64,
     /// The first program that no thread has taken.
@@ -101,6 +104,15 @@ impl Program {
     ///
     /// Panics if there are not as many arguments as parameters, or of the other kind.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<(), Box<Diagnostic>> {
+        self.start(launch, None)
+    }
+
+    /// The same, recorded. The program is one of [`Program::for_traces`].
+    pub fn launch_traced(&self, launch: &Launch<'_>, tracing: Tracing<'_>) -> Result<(), Box<Diagnostic>> {
+        self.start(launch, Some(tracing))
+    }
+
+    fn start(&self, launch: &Launch<'_>, tracing: Option<Tracing<'_>>) -> Result<(), Box<Diagnostic>> {
         self.check_arguments(launch.arguments);
         let [x, y, z] = launch.grid.map(u64::from);
         let total = x.saturating_mul(y).saturating_mul(z);
@@ -115,6 +127,7 @@ impl Program {
         let shared = Shared {
             program: self,
             launch,
+            tracing,
             regions: &regions,
             total,
             next: AtomicU64::new(0),
@@ -226,6 +239,7 @@ impl<'a> Shared<'a> {
             Ok(machine) => machine,
             Err(fault) => return self.fail(0, fault),
         };
+        machine.tracer = self.tracing.map(|tracing| Box::new(Tracer::new(tracing)));
         while let Some((number, _)) = self.take(1) {
             let outcome = unless_out_of_memory(|| {
                 machine.control.check()?;
@@ -273,6 +287,7 @@ impl<'a> Shared<'a> {
                 return false;
             }
         };
+        machine.tracer = self.tracing.map(|tracing| Box::new(Tracer::new(tracing)));
         while let Some((first, end)) = self.take(probe.as_ref().map_or(MAX_CHUNK, |probe| probe.chunk)) {
             let mut id = coordinates(grid, first);
             for number in first..end {

@@ -13,6 +13,7 @@ use crate::run::kernels::dot::Scratch;
 use crate::run::memory::{Region, advise_large_pages, fence_stores};
 use crate::run::ops;
 use crate::run::tile::Tile;
+use crate::run::trace::{self, Tracer};
 use crate::run::value::{Affine, Form, Provenance, Value};
 use crate::types::TileType;
 
@@ -33,6 +34,8 @@ pub(crate) struct Machine<'a> {
     scratch: Option<Box<Scratch>>,
     /// The addresses of regions for which large pages have been advised.
     advised: RefCell<SmallVec<[u64; 2]>>,
+    /// What records the programs, if the launch is traced.
+    pub tracer: Option<Box<Tracer<'a>>>,
 }
 
 /// More bytes than the caches of common processors hold.
@@ -95,6 +98,7 @@ impl<'a> Machine<'a> {
             stack,
             scratch,
             advised,
+            tracer: None,
         }
     }
 
@@ -117,6 +121,9 @@ impl<'a> Machine<'a> {
     /// Runs the program at a point of the grid.
     pub(crate) fn run_at(&mut self, id: [u32; 3]) -> Outcome {
         self.id = id;
+        if self.tracer.is_some() {
+            return trace::run_at(self);
+        }
         self.run(self.program.body)
     }
 
@@ -134,6 +141,11 @@ impl<'a> Machine<'a> {
     #[inline]
     pub(crate) fn form(&self, operand: Use) -> &Form {
         &self.slots[operand.slot as usize].form
+    }
+
+    /// The value of an operand, which stays in its slot.
+    pub(crate) fn value(&self, operand: Use) -> &Value {
+        &self.slots[operand.slot as usize]
     }
 
     /// The form of the value of a slot.
@@ -274,6 +286,9 @@ impl<'a> Machine<'a> {
 
     /// Executes the steps of a block. Its parameters are set.
     pub(crate) fn run(&mut self, block: BlockId) -> Outcome {
+        if self.tracer.is_some() {
+            return trace::run(self, block);
+        }
         let block: &'a Block = &self.program.blocks[block as usize];
         self.clear(&block.kills);
         let mut steps = &block.steps[..];

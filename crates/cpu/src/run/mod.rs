@@ -15,5 +15,6 @@ pub(crate) mod ops;
 pub(crate) mod scalar;
 pub(crate) mod symbolic;
 pub(crate) mod tile;
+pub(crate) mod trace;
 pub(crate) mod turns;
 pub(crate) mod value;

@@ -29,6 +29,8 @@ pub struct Operation<'a> {
     pub arguments: &'a [Template],
     /// The parameters whose compile-time number a plain assignment has made a run-time scalar of.
     pub assigned: &'a [usize],
+    /// The parameters with a pointer to memory that is only read, and the parameter of the kernel that says so.
+    pub read_only: &'a [(usize, Arc<str>)],
 }
 
 /// Lowers an operation: a module whose entry takes the run-time values in the arguments and returns those in the result.
@@ -91,6 +93,7 @@ impl Session<'_> {
         };
         lowerer.bind_parameters(operation.arguments, &[])?;
         lowerer.assign_parameters(operation.assigned)?;
+        lowerer.mark_read_only(operation.read_only);
         let expression = returned(definition).ok_or(Reported)?;
         let mut result = lowerer.expression(expression)?;
         lowerer.at(span);
@@ -121,6 +124,16 @@ impl Lowerer<'_, '_, '_> {
         }
         self.keeps_constants = true;
         Ok(())
+    }
+
+    fn mark_read_only(&mut self, parameters: &[(usize, Arc<str>)]) {
+        for (number, owner) in parameters {
+            let parameter = super::function::parameters(self.definition).nth(*number);
+            let Some(value) = parameter.and_then(|it| self.parameter_value(it.name.as_str())) else {
+                continue;
+            };
+            self.read_only.extend(template::values(&value).into_iter().map(|part| (part, Arc::clone(owner))));
+        }
     }
 
     fn parameter_value(&self, name: &str) -> Option<IrOperand> {

@@ -143,7 +143,10 @@ impl Matched<'_> {
                     self.same(operation, user);
                 }
                 for keyword in &operation.arguments.keywords {
-                    let is_it = |other: &&ruff_python_ast::Keyword| other.arg == keyword.arg;
+                    let name = keyword.arg.as_ref().map(ruff_python_ast::Identifier::as_str);
+                    let is_it = |other: &&ruff_python_ast::Keyword| {
+                        other.arg.as_ref().map(ruff_python_ast::Identifier::as_str) == name
+                    };
                     if let Some(user) = user.arguments.keywords.iter().find(is_it) {
                         self.same(&keyword.value, &user.value);
                         if let (Some(operation), Some(user)) = (&keyword.arg, &user.arg) {

@@ -491,6 +491,7 @@ pub(super) fn descriptor_attribute<C: Caller + ?Sized>(
     match (descriptor.form.kind, name) {
         (DescriptorKind::BlockPointer, "dtype" | "type") => constant(Constant::Type(Type::pointer(dtype))),
         (DescriptorKind::Tensor, "dtype") => constant(Constant::dtype(dtype)),
+        (DescriptorKind::Tensor, "base") => Ok(Some(descriptor.base().clone())),
         (DescriptorKind::Tensor, "block_type") => {
             constant(Constant::Type(Type::scalar(dtype).with_shape(block_shape.clone())))
         }
@@ -511,6 +512,7 @@ pub(super) fn descriptor_names(kind: DescriptorKind) -> &'static [&'static str] 
         DescriptorKind::Tensor => {
             const NAMES: &[&str] = &[
                 "dtype",
+                "base",
                 "block_type",
                 "block_shape",
                 "shape",

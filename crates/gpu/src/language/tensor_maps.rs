@@ -122,15 +122,14 @@ impl TensorMapPlan {
     }
 
     /// The same tensor for a tile whose axes are these of the tile: the last axes of the tensor.
-    #[must_use]
-    pub fn transposed(&self, axes: &[usize]) -> Self {
-        let own = self.strides.len() - axes.len();
+    pub fn transposed(&self, axes: &[usize]) -> Option<Self> {
+        let own = self.strides.len().checked_sub(axes.len())?;
         let order = || (0..own).chain(axes.iter().map(|axis| own + axis));
-        Self {
+        Some(Self {
             extents: order().map(|axis| self.extents[axis].clone()).collect(),
             strides: order().map(|axis| self.strides[axis].clone()).collect(),
             ..self.clone()
-        }
+        })
     }
 
     /// Reads what stands behind `T0 = `.

@@ -22,6 +22,7 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{self as ir, Block, Definition, Inst, Location, OpFamily, Operation, Value};
 use tilewright_layout::{Exchange, Input, Layout, Plan, SwizzleMode, convert, shared_plan, swizzled};
 
+use super::tensor_copies::contiguous_axis;
 use super::wgmma_operands::{Staged, without_repeated_fences};
 use crate::commutation::parts_of_reduction;
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, LayoutId, Module, Op, Scope, Type};
@@ -240,7 +241,8 @@ impl Pass<'_> {
         if !self.uses.are_products[to] {
             return Way::Through(plan.memory, false);
         }
-        let swizzled = self.matrix_memory(source, target, bits);
+        let contiguous = contiguous_axis(self.header, self.function, from);
+        let swizzled = self.matrix_memory(source, target, bits, contiguous);
         let (memory, matrix) = swizzled.map_or((plan.memory, false), |memory| (memory, true));
         let registers = target.registers() * bits / 32;
         if self.uses.is_in_other_block(to, block) && registers <= MOST_OPERAND_REGISTERS {
@@ -251,14 +253,21 @@ impl Pass<'_> {
     }
 
     /// A buffer for an operand of the tensor cores that `ldmatrix` loads without conflicts.
-    fn matrix_memory(&self, source: &Layout, target: &Layout, bits: u32) -> Option<Layout> {
+    fn matrix_memory(
+        &self,
+        source: &Layout,
+        target: &Layout,
+        bits: u32,
+        contiguous: Option<usize>,
+    ) -> Option<Layout> {
         if !self.header.target.features.has(Feature::LdMatrix) {
             return None;
         }
         let shape = source.output().shape();
         let rank = shape.len();
-        // Contiguous along the axis along which the source holds the widest vectors; of several along the last.
-        let axis = (0..rank).max_by_key(|axis| source.vector_along(*axis).width())?;
+        // Contiguous as in global memory, or along the axis along which the source holds the widest vectors; of several along
+        // the last.
+        let axis = contiguous.or_else(|| (0..rank).max_by_key(|axis| source.vector_along(*axis).width()))?;
         let order: Vec<usize> =
             [axis].into_iter().chain((0..rank).rev().filter(|other| *other != axis)).collect();
         let memory = swizzled(&shape, &order, bits, SwizzleMode::widest(shape[axis] * bits / 8));

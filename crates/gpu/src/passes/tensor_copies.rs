@@ -17,16 +17,18 @@
 //! copy needs is not passed to the kernel. Behind this pass there is no `tensor_box`.
 
 use cranelift_entity::SecondaryMap;
+use cranelift_entity::packed_option::PackedOption;
 use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, OpFamily, Value};
+use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, Location, OpFamily, Value};
+use tilewright_layout::Layout;
 
 use crate::box_layout::BoxLayout;
 use crate::language::verify::slots::Names;
 use crate::language::{
-    Buffer, Deferred, Function, GpuOp, Header, LaunchInteger, Module, Op, TensorMapBox, Type,
+    Buffer, Deferred, Function, GpuOp, Header, LaunchInteger, Module, Op, TensorMapBox, TensorMapPlan, Type,
 };
 use crate::layout_rules::element_bits;
 use crate::target::Feature;
@@ -83,12 +85,125 @@ struct Pass<'m> {
 }
 
 /// A box of a tensor that goes to memory in boxes.
-struct Boxed {
-    mark: Inst,
+#[derive(Clone)]
+pub(super) struct Boxed {
+    /// What says where the box begins.
+    pub mark: Inst,
     /// The axis of the marked pointers that each axis of the memory is.
-    axes: SmallVec<[usize; 5]>,
-    shape: ir::Shape,
-    boxes: BoxLayout,
+    pub axes: SmallVec<[usize; 5]>,
+    /// The extents along the axes of the memory.
+    pub shape: ir::Shape,
+    /// How it lies in the memory.
+    pub boxes: BoxLayout,
+}
+
+impl Boxed {
+    /// A load that tensor copies can do to slots of a ring: its result, or a transpose of that, in such a layout.
+    pub fn of_load(
+        header: &Header,
+        function: &Function,
+        load: Inst,
+        stored: Value,
+        memory: &Layout,
+    ) -> Option<Self> {
+        let (loaded, axes) = transposed(function, stored)?;
+        let mark = function.defining_inst(function.insts[load].operands[0])?;
+        let Op::Gpu(GpuOp::TensorBox {}) = function.insts[mark].op else { return None };
+        if loaded != function.insts[load].results[0] || !header.target.features.has(Feature::Tma) {
+            return None;
+        }
+        let tile = function.ty(stored).as_registers()?;
+        let bits = element_bits(tile);
+        let layout = BoxLayout::of(memory, bits)?;
+        let fits = (layout.bytes * layout.count).is_multiple_of(layout.alignment);
+        let boxed = Self { mark, axes, shape: tile.shape.clone(), boxes: layout };
+        (fits && boxed.plan(header, function).is_some()).then_some(boxed)
+    }
+
+    /// Its tensor map, with an axis for each of the memory behind its own, and the number of the map that it was made of.
+    fn plan(&self, header: &Header, function: &Function) -> Option<(TensorMapPlan, usize)> {
+        let number = map_number(header, function, function.insts[self.mark].operands[1])?;
+        let plan = header.tensor_maps[number].transposed(&self.axes)?;
+        let own = plan.strides.len() - self.axes.len();
+        if plan.strides[own + self.boxes.order[0]] != LaunchInteger::constant(1) {
+            return None;
+        }
+        let extents = std::iter::repeat_n(1, own).chain(self.boxes.extents(&self.shape)).collect();
+        let copied = Some(TensorMapBox { extents, swizzle: self.boxes.swizzle });
+        Some((TensorMapPlan { copied, ..plan }, number))
+    }
+
+    /// Where the box begins that an instruction marks, in the order of the axes of the memory.
+    pub fn coordinates(&self, function: &Function, mark: Inst) -> SmallVec<[Value; 5]> {
+        let coordinates = &function.insts[mark].operands[2..];
+        let (own, of_tile) = coordinates.split_at(coordinates.len() - self.axes.len());
+        own.iter().copied().chain(self.axes.iter().map(|axis| of_tile[*axis])).collect()
+    }
+}
+
+/// The axis along which a tile is contiguous in global memory, if it is a box of a tensor or the transpose of one.
+pub(super) fn contiguous_axis(header: &Header, function: &Function, value: Value) -> Option<usize> {
+    let (loaded, axes) = transposed(function, value)?;
+    let load = function.defining_inst(loaded)?;
+    let Op::Gpu(GpuOp::Load { .. }) = function.insts[load].op else { return None };
+    let mark = function.defining_inst(function.insts[load].operands[0])?;
+    let Op::Gpu(GpuOp::TensorBox {}) = function.insts[mark].op else { return None };
+    let number = map_number(header, function, function.insts[mark].operands[1])?;
+    let plan = header.tensor_maps[number].transposed(&axes)?;
+    plan.contiguous_axis()?.checked_sub(plan.strides.len() - axes.len())
+}
+
+/// The parameter that is the tensor map for these boxes.
+pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxed) -> Option<Value> {
+    let map = function.insts[boxed.mark].operands[1];
+    let (wanted, number) = boxed.plan(header, function)?;
+    let parameters = &function.blocks[function.entry].parameters;
+    let first = parameters.len() - header.tensor_maps.len();
+    if let Some(same) = header.tensor_maps.iter().position(|other| *other == wanted) {
+        return Some(parameters[first + same]);
+    }
+    // A transpose has its axes in another order.
+    if header.tensor_maps[number].copied.is_none() && boxed.axes.is_sorted() {
+        header.tensor_maps[number] = wanted;
+        return Some(map);
+    }
+    let name = format!("tensor_map{}", header.tensor_maps.len());
+    let ty = function.ty(map).clone();
+    let value = function.add_parameter(function.entry, ty, Some(name.as_str().into()));
+    let known = function.parameters.last()?.divisibility;
+    function.parameters.push(ir::Parameter { name: name.as_str().into(), divisibility: known });
+    header.tensor_maps.push(wanted);
+    Some(value)
+}
+
+/// What a tile is the transpose of, and which of its axes each axis is.
+fn transposed(function: &Function, mut value: Value) -> Option<(Value, SmallVec<[usize; 5]>)> {
+    let rank = function.ty(value).as_registers()?.rank();
+    let mut axes: SmallVec<[usize; 5]> = (0..rank).collect();
+    while let Some(inst) = function.defining_inst(value)
+        && let Op::Tile(ir::Op::Transpose { permutation }) = &function.insts[inst].op
+    {
+        axes = axes.iter().map(|axis| permutation[*axis] as usize).collect();
+        value = function.insts[inst].operands[0];
+    }
+    Some((value, axes))
+}
+
+/// A coordinate that is outside of any tensor where a condition does not hold: the last of two instructions makes it.
+pub(super) fn outside_unless(
+    function: &mut Function,
+    condition: Value,
+    coordinate: Value,
+    location: PackedOption<Location>,
+) -> [Inst; 2] {
+    let int = function.ty(coordinate).clone();
+    let value = ir::Literal::int(ir::Dtype::I32, i32::MIN.into());
+    let constant = ir::Op::Constant { value }.into();
+    let outside = function.create_inst(constant, smallvec![], smallvec![], [int.clone()], location);
+    let place = function.insts[outside].results[0];
+    let op = GpuOp::Elementwise { function: ElementwiseFn::Select, equal_registers: 0 };
+    let operands = smallvec![condition, coordinate, place];
+    [outside, function.create_inst(op.into(), operands, smallvec![], [int], location)]
 }
 
 /// What was found: a load of a box that goes to a buffer.
@@ -115,7 +230,7 @@ impl Pass<'_> {
 
     fn store(&mut self, store: Inst) {
         if let Some(found) = self.find(store)
-            && let Some(map) = self.map(&found.boxed)
+            && let Some(map) = map_for(self.header, self.function, &found.boxed)
         {
             self.replace(&found, map);
         }
@@ -125,7 +240,10 @@ impl Pass<'_> {
     fn find(&self, store: Inst) -> Option<Found> {
         let function = &*self.function;
         let &[buffer, value] = &function.insts[store].operands[..] else { return None };
-        let (loaded, axes) = self.transposed(value, true)?;
+        let (loaded, axes) = transposed(function, value)?;
+        if !self.is_used_once(value, loaded) {
+            return None;
+        }
         let load = function.defining_inst(loaded)?;
         let Op::Gpu(GpuOp::Load { volatile: false, .. }) = function.insts[load].op else { return None };
         let mark = function.defining_inst(function.insts[load].operands[0])?;
@@ -150,35 +268,25 @@ impl Pass<'_> {
         }
         let (dealloc, block) = (dealloc?, self.places.blocks[store]?);
         let is_one_block = [load, alloc, dealloc].iter().all(|inst| self.places.blocks[*inst] == Some(block));
-        let is_only_use = self.places.uses[loaded].len() == 1 && ty.slots == 1 && !self.is_in_role(block);
+        let is_only_use = ty.slots == 1 && !self.is_in_role(block);
         let layout = BoxLayout::of(self.header.layouts.get(ty.layout), element_bits(&ty.tile()))?;
         let boxed = Boxed { mark, axes, shape: ty.shape.clone(), boxes: layout };
         let found = Found { load, boxed, alloc, store, dealloc, buffer: ty, block };
         (is_one_block && is_only_use).then_some(found)
     }
 
-    /// What a tile is the transpose of, and which of its axes each axis is; with `only_use`, if nothing else uses the tiles between.
-    fn transposed(&self, mut value: Value, only_use: bool) -> Option<(Value, SmallVec<[usize; 5]>)> {
-        let function = &*self.function;
-        let rank = function.ty(value).as_registers()?.rank();
-        let mut axes: SmallVec<[usize; 5]> = (0..rank).collect();
-        while let Some(inst) = function.defining_inst(value)
-            && let Op::Tile(ir::Op::Transpose { permutation }) = &function.insts[inst].op
-        {
-            if only_use && self.places.uses[value].len() != 1 {
-                return None;
+    /// Whether a tile and all that it is a transpose of are used for one thing alone.
+    fn is_used_once(&self, mut value: Value, first: Value) -> bool {
+        loop {
+            if self.places.uses[value].len() != 1 {
+                return false;
             }
-            axes = axes.iter().map(|axis| permutation[*axis] as usize).collect();
-            value = function.insts[inst].operands[0];
+            if value == first {
+                return true;
+            }
+            let inst = self.function.defining_inst(value).expect("it is a transpose");
+            value = self.function.insts[inst].operands[0];
         }
-        Some((value, axes))
-    }
-
-    /// Where a box begins, in the order of the axes of the memory.
-    fn coordinates(&self, boxed: &Boxed) -> SmallVec<[Value; 5]> {
-        let coordinates = &self.function.insts[boxed.mark].operands[2..];
-        let (own, of_tile) = coordinates.split_at(coordinates.len() - boxed.axes.len());
-        own.iter().copied().chain(boxed.axes.iter().map(|axis| of_tile[*axis])).collect()
     }
 
     /// Fills slots of rings by tensor copies, of a ring all or none.
@@ -188,15 +296,22 @@ impl Pass<'_> {
             let slot = self.function.insts[copy].operands[0];
             if let Some(acquire) = self.function.defining_inst(slot)
                 && let Op::Gpu(GpuOp::Acquire {}) = self.function.insts[acquire].op
+                && let ring = self.function.insts[acquire].operands[0]
+                && let Some(alloc) = self.function.defining_inst(ring)
+                // The barriers of a ring are made once.
+                && self.places.blocks[alloc] == Some(self.function.entry)
             {
-                rings.entry(self.function.insts[acquire].operands[0]).or_default().push(copy);
+                rings.entry(ring).or_default().push(copy);
             }
         }
         for copies in rings.into_values() {
             let Some(found) = copies.iter().map(|copy| self.fill(*copy)).collect::<Option<Vec<_>>>() else {
                 continue;
             };
-            let Some(maps) = found.iter().map(|(boxed, _)| self.map(boxed)).collect::<Option<Vec<_>>>()
+            let Some(maps) = found
+                .iter()
+                .map(|(boxed, _)| map_for(self.header, self.function, boxed))
+                .collect::<Option<Vec<_>>>()
             else {
                 continue;
             };
@@ -212,7 +327,7 @@ impl Pass<'_> {
         let operands = &function.insts[copy].operands;
         let slot = function.ty(operands[0]).as_memory()?;
         let boxes = BoxLayout::of(self.header.layouts.get(slot.layout), element_bits(&slot.tile()))?;
-        let (pointer, axes) = self.transposed(operands[1], false)?;
+        let (pointer, axes) = transposed(function, operands[1])?;
         let mark = function.defining_inst(pointer)?;
         let Op::Gpu(GpuOp::TensorBox {}) = function.insts[mark].op else { return None };
         let condition = operands.get(2).and_then(|mask| self.condition(*mask));
@@ -238,20 +353,12 @@ impl Pass<'_> {
 
     fn replace_copy(&mut self, copy: Inst, boxed: &Boxed, condition: Option<Value>, map: Value) {
         let slot = self.function.insts[copy].operands[0];
-        let mut coordinates = self.coordinates(boxed);
+        let mut coordinates = boxed.coordinates(self.function, boxed.mark);
         let mut new: SmallVec<[Inst; 3]> = smallvec![];
         if let Some(condition) = condition {
-            let int = self.function.ty(coordinates[0]).clone();
-            let value = ir::Literal::int(ir::Dtype::I32, i32::MIN.into());
             let location = self.function.insts[copy].location;
-            let constant = ir::Op::Constant { value }.into();
-            let outside =
-                self.function.create_inst(constant, smallvec![], smallvec![], [int.clone()], location);
-            let place = self.function.insts[outside].results[0];
-            let op = GpuOp::Elementwise { function: ElementwiseFn::Select, equal_registers: 0 };
-            let chosen = self.create(op, smallvec![condition, coordinates[0], place], Some(int), copy);
-            coordinates[0] = self.function.insts[chosen].results[0];
-            new.extend([outside, chosen]);
+            new.extend(outside_unless(self.function, condition, coordinates[0], location));
+            coordinates[0] = self.function.insts[new[1]].results[0];
         }
         let operands = [slot, map].into_iter().chain(coordinates).collect();
         new.push(self.create(GpuOp::TensorFill {}, operands, None, copy));
@@ -270,38 +377,6 @@ impl Pass<'_> {
             block = self.places.blocks[owner].expect("what has a region is in a block");
         }
         false
-    }
-
-    /// The parameter that is the tensor map for these boxes. The map has an axis for each of the tile, behind those of its own.
-    fn map(&mut self, found: &Boxed) -> Option<Value> {
-        let map = self.function.insts[found.mark].operands[1];
-        let number = map_number(self.header, self.function, map)?;
-        let plan = &self.header.tensor_maps[number];
-        let own = plan.strides.len().checked_sub(found.shape.len())?;
-        let plan = plan.transposed(&found.axes);
-        if plan.strides[own + found.boxes.order[0]] != LaunchInteger::constant(1) {
-            return None;
-        }
-        let extents = std::iter::repeat_n(1, own).chain(found.boxes.extents(&found.shape)).collect();
-        let copied = Some(TensorMapBox { extents, swizzle: found.boxes.swizzle });
-        let entry = self.function.blocks[self.function.entry].parameters.clone();
-        let first = entry.len() - self.header.tensor_maps.len();
-        let wanted = crate::language::TensorMapPlan { copied, ..plan };
-        if let Some(same) = self.header.tensor_maps.iter().position(|other| *other == wanted) {
-            return Some(entry[first + same]);
-        }
-        if self.header.tensor_maps[number].copied.is_none() {
-            self.header.tensor_maps[number] = wanted;
-            return Some(map);
-        }
-        // The same tensor in other boxes.
-        let name = format!("tensor_map{}", self.header.tensor_maps.len());
-        let ty = self.function.ty(map).clone();
-        let value = self.function.add_parameter(self.function.entry, ty, Some(name.as_str().into()));
-        let known = self.function.parameters.last()?.divisibility;
-        self.function.parameters.push(ir::Parameter { name: name.as_str().into(), divisibility: known });
-        self.header.tensor_maps.push(wanted);
-        Some(value)
     }
 
     fn create(
@@ -328,7 +403,7 @@ impl Pass<'_> {
             self.create(GpuOp::Acquire {}, smallvec![ring], Some(Type::Empty(slot.clone())), found.load);
         let empty = self.function.insts[acquire].results[0];
         let mut operands: SmallVec<[Value; 4]> = smallvec![empty, map];
-        operands.extend(self.coordinates(&found.boxed));
+        operands.extend(found.boxed.coordinates(self.function, found.boxed.mark));
         let fill = self.create(GpuOp::TensorFill {}, operands, None, found.load);
         let publish = self.create(GpuOp::Publish {}, smallvec![empty], None, found.load);
         let take = self.create(GpuOp::Take {}, smallvec![ring], Some(Type::Full(slot)), found.store);
@@ -386,7 +461,7 @@ fn remove_needless_fences(function: &mut Function) {
         let roots = data.operands.iter().filter_map(|value| names.root(*value));
         match &data.op {
             Op::Gpu(GpuOp::LocalStore {} | GpuOp::LocalCount {} | GpuOp::CopyAsync { .. }) => {
-                written.extend(roots)
+                written.extend(roots);
             }
             Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {}) => read.extend(roots),
             // tidy: wildcard because others do not write what the asynchronous proxy reads

@@ -9,6 +9,7 @@ use tilewright_ir::{Inst, OpFamily, Operation, Value};
 use tilewright_layout::{Fragment, Layout, Mma, SwizzleMode, swizzled};
 
 use super::conversions::Pass;
+use super::tensor_copies::contiguous_axis;
 use crate::language::verify::slots::Names;
 use crate::language::{Function, GpuOp, Header, MmaShape, Op};
 use crate::layout_rules::element_bits;
@@ -82,7 +83,10 @@ fn operand(
     }
     let (k_axis, mn_axis) = (1 - place, place);
     // What threads hold the widest vectors along.
-    let is_mn_contiguous = layout.vector_along(mn_axis).width() > layout.vector_along(k_axis).width();
+    let is_mn_contiguous = match contiguous_axis(header, function, value) {
+        Some(axis) => axis == mn_axis,
+        None => layout.vector_along(mn_axis).width() > layout.vector_along(k_axis).width(),
+    };
     let row = |extent: u32| extent.min(MOST_ROW_BYTES * 8 / bits);
     let mn_row = row([shape.m, shape.n][place]);
     let is_mn_major = bits == TRANSPOSABLE_BITS && is_mn_contiguous && mn_row * bits >= LEAST_ROW_BYTES * 8;

@@ -30,14 +30,15 @@ pub(crate) fn launch<'py>(
     let body = body(kernel)?;
     let mut values = Values::new();
     let mut kept = convert(py, state, &objects, &mut values)?;
-    let mut copies = None;
+    let mut written_back = None;
     if values.iter().any(is_elsewhere) {
         let copied = helpers.call_method1(intern!(py, "on_host"), (PyList::new(py, &objects)?,))?;
         objects = copied.getattr(intern!(py, "objects"))?.extract()?;
-        copies = Some(copied);
+        written_back = Some(copied);
         kept = convert(py, state, &objects, &mut values)?;
     }
-    let (launch, operands) = raised(py, Launch::new(&state.kernel, grid, &values, options))?;
+    let constant: Vec<usize> = helpers.call_method1(intern!(py, "read_only"), (kernel,))?.extract()?;
+    let (launch, operands) = raised(py, Launch::new(&state.kernel, grid, (&values, &constant), options))?;
     let session = Rc::new(Session::new(&body, launch));
     let parameters = parameters(py, state, &objects, &operands)?;
     let result = {
@@ -45,8 +46,8 @@ pub(crate) fn launch<'py>(
         programs(&session, &body, &parameters)
     };
     drop(kept);
-    if let Some(copies) = copies {
-        copies.call_method0(intern!(py, "write_back"))?;
+    if let Some(copied) = written_back {
+        copied.call_method0(intern!(py, "write_back"))?;
     }
     result
 }

@@ -354,6 +354,7 @@ impl InterpretHook {
     }
 
     #[pyo3(signature = (*_how))]
+    #[expect(clippy::unused_self, reason = "Python calls it as a method")]
     fn __exit__(&self, _how: &Bound<'_, PyTuple>) -> PyResult<()> {
         let ended = HOOKS.with_borrow_mut(Vec::pop);
         ended.map(drop).ok_or_else(|| PyRuntimeError::new_err("the hook was entered on another thread"))

@@ -328,13 +328,10 @@ impl Tensor {
     }
 
     fn __index__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        match slf.get().number()?.and_then(Literal::as_int) {
-            Some(value) => to_python(slf.py(), &Constant::Int(value)),
-            None => {
-                let message = format!("a {} is no scalar integer", slf.get().tile()?.ty);
-                Err(PyTypeError::new_err(message))
-            }
+        if let Some(value) = slf.get().number()?.and_then(Literal::as_int) {
+            return to_python(slf.py(), &Constant::Int(value));
         }
+        Err(PyTypeError::new_err(format!("a {} is no scalar integer", slf.get().tile()?.ty)))
     }
 
     fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

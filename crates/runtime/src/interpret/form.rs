@@ -118,10 +118,10 @@ fn subscript(piece: Piece, operand: &mut impl FnMut() -> String) -> String {
         Piece::NewAxis => "None".into(),
         Piece::Ellipsis => "...".into(),
         Piece::Value => operand(),
-        Piece::Slice([start, stop, step]) => {
+        Piece::Slice([has_start, has_end, has_step]) => {
             let mut part = |is_there: bool| if is_there { operand() } else { String::new() };
-            let (start, stop) = (part(start), part(stop));
-            if step { format!("{start}:{stop}:{}", part(true)) } else { format!("{start}:{stop}") }
+            let range = format!("{}:{}", part(has_start), part(has_end));
+            if has_step { format!("{range}:{}", part(true)) } else { range }
         }
     }
 }

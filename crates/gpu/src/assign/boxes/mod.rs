@@ -34,6 +34,9 @@ pub use polynomial::{Atom, Polynomial};
 const LONGEST: u32 = 256;
 /// Addresses, strides and the starts of rows are multiples of this many bytes.
 const ALIGNMENT: u64 = 16;
+/// What an argument that a launch does not specialize for being a multiple of 16 may be a multiple of. The launch looks: where
+/// strides are not aligned, it takes code without tensor maps.
+const UNSPECIALIZED: u64 = 8;
 /// The most axes of a tensor map.
 const MOST_AXES: usize = 5;
 /// Steps along the contiguous axis that are longer than this many elements are an axis of their own.
@@ -132,7 +135,7 @@ impl Search<'_> {
         for wrap in &address.offset.wraps {
             bounds.push(self.wrap(data.results[0], wrap)?);
         }
-        if !self.divisibility(&Polynomial::atom(Atom::Value(address.base))).is_multiple_of(ALIGNMENT) {
+        if !self.divisibility(&Polynomial::atom(Atom::Value(address.base)), 1).is_multiple_of(ALIGNMENT) {
             return None;
         }
         let mut offset = address.offset.number.clone();
@@ -293,45 +296,47 @@ impl Search<'_> {
         }
         // Axes of single elements come first.
         axes.rotate_left(rank);
-        let fits = axes.len() <= MOST_AXES && self.is_aligned(&start, bytes);
+        let fits = axes.len() <= MOST_AXES && self.is_aligned(&start, bytes, UNSPECIALIZED);
         fits.then_some(start)
     }
 
     fn is_legal(&self, axes: &[Axis], bytes: u64) -> bool {
         axes.iter().all(|axis| {
             let is_contiguous = axis.extent > 1 && axis.stride.as_constant() == Some(1);
-            let moved = if is_contiguous { &axis.coordinate } else { &axis.stride };
+            let is_aligned = if is_contiguous {
+                self.is_aligned(&axis.coordinate, bytes, 1)
+            } else {
+                self.is_aligned(&axis.stride, bytes, UNSPECIALIZED)
+            };
             axis.extent <= LONGEST.max(if is_contiguous { u32::MAX } else { 0 })
-                && self.is_aligned(moved, bytes)
+                && is_aligned
                 && (axis.is_checked_below || self.is_nonnegative(&axis.coordinate))
                 && axis.bound.as_ref().is_none_or(|bound| !bound.any(|atom| !self.is_known_at_launch(atom)))
         })
     }
 
-    fn is_aligned(&self, elements: &Polynomial, bytes: u64) -> bool {
+    /// Whether a number of elements is a multiple of the alignment, if each argument of the kernel is one of this number.
+    fn is_aligned(&self, elements: &Polynomial, bytes: u64, arguments: u64) -> bool {
         elements.terms().all(|(product, factor)| {
             let part = Polynomial::term(product.clone(), factor);
-            self.divisibility(&part).saturating_mul(bytes).is_multiple_of(ALIGNMENT)
+            self.divisibility(&part, arguments).saturating_mul(bytes).is_multiple_of(ALIGNMENT)
         })
     }
 
-    /// A power of two that divides a number of one term.
-    fn divisibility(&self, term: &Polynomial) -> u64 {
+    /// A power of two that divides a number of one term, if each argument of the kernel is a multiple of another one.
+    fn divisibility(&self, term: &Polynomial, arguments: u64) -> u64 {
         let power = |number: i64| 1_u64 << number.trailing_zeros().min(32);
-        term.terms()
-            .map(|(product, factor)| {
-                product
-                    .iter()
-                    .fold(power(factor), |so_far, atom| match atom {
-                        Atom::Value(value) => {
-                            so_far.saturating_mul(self.infos[*value].divisibility_everywhere(1).min(1 << 32))
-                        }
-                        Atom::Axis(_) | Atom::Iteration(_) => so_far,
-                    })
-                    .min(1 << 32)
-            })
-            .min()
-            .unwrap_or(1 << 32)
+        let of_atom = |atom: &Atom| match atom {
+            Atom::Value(value) => {
+                let known = self.infos[*value].divisibility_everywhere(1).min(1 << 32);
+                if self.is_known_at_launch(atom) { known.max(arguments) } else { known }
+            }
+            Atom::Axis(_) | Atom::Iteration(_) => 1,
+        };
+        let of_term = |(product, factor): (&polynomial::Product, i64)| {
+            product.iter().map(of_atom).fold(power(factor), u64::saturating_mul).min(1 << 32)
+        };
+        term.terms().map(of_term).min().unwrap_or(1 << 32)
     }
 
     fn is_nonnegative(&self, number: &Polynomial) -> bool {

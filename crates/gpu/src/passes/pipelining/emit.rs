@@ -11,6 +11,7 @@ use tilewright_ir::{
     Block, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, Rounding, Value, ValueData,
 };
 
+use super::super::tensor_copies::{map_for, outside_unless};
 use super::plan::{LoopPlan, RingLoad, Way};
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
 
@@ -37,7 +38,11 @@ pub fn pipeline(header: &mut Header, function: &mut Function, plan: &LoopPlan, s
     let before = std::mem::take(&mut emit.out);
     let ahead = emit.steady_state(&bounds, &initial);
     let takes = emit.take_slots();
-    emit.function.blocks[body].insts.splice(0..0, takes.into_iter().chain(ahead));
+    emit.remove_fences();
+    let place = emit.place_ahead();
+    let insts = &mut emit.function.blocks[body].insts;
+    insts.splice(place..place, ahead);
+    insts.splice(0..0, takes);
     emit.finish(before);
 }
 
@@ -234,6 +239,28 @@ impl Emit<'_> {
         carried
     }
 
+    /// Where an iteration does what it does ahead: first, or while its first asynchronous product is under way.
+    fn place_ahead(&self) -> usize {
+        let insts = &self.function.blocks[self.body].insts;
+        let is_product = |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Wgmma { .. }));
+        insts.iter().position(is_product).map_or(0, |place| place + 1)
+    }
+
+    /// Removes fences that were for stores alone that are gone: rings have their own.
+    fn remove_fences(&mut self) {
+        let mut has_store = false;
+        let mut insts = std::mem::take(&mut self.function.blocks[self.body].insts);
+        insts.retain(|inst| {
+            let data = &self.function.insts[*inst];
+            if matches!(data.op, Op::Gpu(GpuOp::FenceProxy {})) {
+                return std::mem::take(&mut has_store);
+            }
+            has_store |= matches!(data.op, Op::Gpu(GpuOp::LocalStore {})) || !data.regions.is_empty();
+            true
+        });
+        self.function.blocks[self.body].insts = insts;
+    }
+
     /// What a level does for one iteration, from what is carried to what is carried on.
     fn level(&mut self, number: usize, (counter, comes): (Value, Value), carried: &[Carried]) -> Carried {
         let plan = self.plan;
@@ -337,6 +364,18 @@ impl Emit<'_> {
             unreachable!("a ring is filled as a load says")
         };
         let mut pointer = copies.get(&data.operands[0]).copied().unwrap_or(data.operands[0]);
+        if let Some(boxed) = &load.boxed
+            && let Some(mark) = self.function.defining_inst(pointer)
+            && let Some(map) = map_for(self.header, self.function, boxed)
+        {
+            let mut coordinates = boxed.coordinates(self.function, mark);
+            let outside = outside_unless(self.function, comes, coordinates[0], self.location);
+            coordinates[0] = self.function.insts[outside[1]].results[0];
+            self.out.extend(outside);
+            let operands: Vec<Value> = [slot, map].into_iter().chain(coordinates).collect();
+            self.emit(GpuOp::TensorFill {}, &operands, None);
+            return;
+        }
         let mut mask = self.masked(load.inst, copies, comes);
         if let Way::Buffer { shapes, .. } = &load.way {
             for shape in shapes {

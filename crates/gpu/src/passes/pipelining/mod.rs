@@ -25,6 +25,9 @@
 //! the tables of paged memory, are made one iteration earlier still, into registers, and what these are computed from
 //! likewise ([`plan::Level`]). The original, where nobody needs it any more, is removed.
 //!
+//! An iteration takes its slots first and fills later ones next, behind the one barrier that both need; with an asynchronous
+//! product (`wgmma`), while that is under way.
+//!
 //! **The ends.** What would be copied for an iteration that does not come is masked off, by a condition that no overflow can
 //! change; a masked copy fills its slot with zeros. So there is no second copy of the loop for its tail.
 //!
@@ -35,7 +38,8 @@
 //! **Where shared memory is too small.** All loops get one stage less until it fits, down to none ahead. Triton refuses
 //! such a launch; here a configuration that asks for too much is slower than another one.
 //!
-//! How a slot is filled is decided in one place, `Emit::fill` ([`emit`]): by `copy_async`.
+//! How a slot is filled is decided in one place, `Emit::fill` ([`emit`]): by `copy_async`, or by a tensor
+//! copy, which takes any width, where the load is known to be a box of a tensor.
 
 mod emit;
 mod plan;
@@ -59,6 +63,7 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let Some(mut most) = plans.iter().map(|plan| plan.stages).max() else { return Ok(()) };
     let limit = u64::from(module.header.target.max_shared_bytes);
     let original = module.functions[module.entry].clone();
+    let tensor_maps = module.header.tensor_maps.clone();
     while most > 1 {
         pipeline(module, &plans, most);
         if least_bytes(module.kernel()) <= limit {
@@ -66,6 +71,7 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
         }
         let entry = module.entry;
         module.functions[entry] = original.clone();
+        module.header.tensor_maps.clone_from(&tensor_maps);
         most -= 1;
     }
     Ok(())

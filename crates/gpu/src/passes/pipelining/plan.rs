@@ -12,6 +12,7 @@ use tilewright_ir::{
 };
 use tilewright_layout::{Input, Layout, shared_plan};
 
+use super::super::tensor_copies::Boxed;
 use crate::language::{Buffer, Function, GpuOp, Header, LayoutId, Module, Op, Type};
 use crate::layout_rules::element_bits;
 use crate::passes::global_memory::GlobalAccesses;
@@ -48,6 +49,8 @@ pub struct RingLoad {
     /// Each copy of a thread moves so many elements along the axis.
     pub axis: u32,
     pub width: u32,
+    /// What a tensor copy moves, where it is one that fills a slot.
+    pub boxed: Option<Boxed>,
 }
 
 /// Where the loaded tile goes.
@@ -271,9 +274,15 @@ impl<'a> Body<'a> {
         let has_zeros = data.operands.get(2).is_none_or(|other| self.is_zero(*other));
         if let Some((way, buffer, stored)) = self.buffer_of(result).filter(|_| has_zeros) {
             let memory = self.header.layouts.get(buffer.layout).clone();
+            let Way::Buffer { store, .. } = &way else { return None };
+            let kept = function.insts[*store].operands[1];
+            if let Some(boxed) = Boxed::of_load(self.header, function, inst, kept, &memory) {
+                let Buffer { element, shape, .. } = buffer;
+                return Some(RingLoad { inst, way, element, shape, memory, axis, width, boxed: Some(boxed) });
+            }
             if let Some((axis, width)) = vector.widest_copy(self.header.layouts.get(stored), &memory) {
                 let Buffer { element, shape, .. } = buffer;
-                return Some(RingLoad { inst, way, element, shape, memory, axis, width });
+                return Some(RingLoad { inst, way, element, shape, memory, axis, width, boxed: None });
             }
         }
         let others = (0..tile.rank()).rev().filter(|other| *other != axis as usize);
@@ -285,7 +294,7 @@ impl<'a> Body<'a> {
             .map(|(access, memory)| (memory, access))
             .max_by_key(|(_, (_, width))| *width)?;
         let ir::Type { element, shape } = tile;
-        Some(RingLoad { inst, way: Way::Registers, element, shape, memory, axis, width })
+        Some(RingLoad { inst, way: Way::Registers, element, shape, memory, axis, width, boxed: None })
     }
 
     /// The buffer that a loaded tile is stored to, if nothing else is done with it, and the layout that it is stored in.
@@ -486,6 +495,8 @@ fn orders(op: &Op) -> Order {
     if matches!(family, OpFamily::Call | OpFamily::Roles) {
         return Order::All;
     }
-    let is_local = matches!(family, OpFamily::Memory | OpFamily::Check | OpFamily::Dot);
+    // Neither is about global memory.
+    let is_of_product = matches!(op, Op::Gpu(GpuOp::FenceProxy {} | GpuOp::Finish { .. }));
+    let is_local = is_of_product || matches!(family, OpFamily::Memory | OpFamily::Check | OpFamily::Dot);
     if *effect == Effect::Write && !is_local { Order::All } else { Order::None }
 }

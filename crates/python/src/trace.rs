@@ -1,0 +1,191 @@
+//! Traces for Python: recording launches, and asking what was recorded.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+use tilewright_base::{Code, Diagnostic, SourceMap, Span};
+use tilewright_runtime::{Error, TraceRequest};
+use tilewright_trace::{Limits, ReadError, Recorder, Tensor, Trace};
+
+use crate::errors::to_exception;
+use crate::handle::CompiledKernel;
+use crate::kernel::JitKernel;
+use crate::launch::launch_traced;
+use crate::launcher::Call;
+
+/// A trace that is being written.
+#[pyclass(frozen, module = "tilewright._native")]
+pub(crate) struct TraceRecorder {
+    recorder: Recorder,
+    path: PathBuf,
+}
+
+/// A tensor of a launch: name, type, bytes of an element, address, extents, strides.
+type TensorParts = (String, String, u32, u64, Vec<u64>, Vec<i64>);
+
+#[pymethods]
+impl TraceRecorder {
+    /// A new file.
+    #[new]
+    fn new(path: PathBuf) -> PyResult<Self> {
+        Ok(Self { recorder: Recorder::create(&path)?, path })
+    }
+
+    /// The file.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// The number of the next launch.
+    fn next_launch(&self) -> u32 {
+        self.recorder.next_launch()
+    }
+
+    /// Writes the elements of a tensor, row after row, before or after a launch.
+    fn snapshot(
+        &self,
+        launch: u32,
+        tensor: u32,
+        is_after: bool,
+        elements: &Bound<'_, PyBytes>,
+    ) -> PyResult<()> {
+        self.recorder.snapshot(launch, tensor, is_after, elements.as_bytes());
+        self.failure()
+    }
+
+    /// Launches a kernel on the CPU, and records it as the launch with this number.
+    #[expect(clippy::too_many_arguments, reason = "they are passed by keyword")]
+    #[pyo3(signature = (kernel, grid, args, kwargs, *, number, programs, value_bytes, all_bytes, tensors, constants))]
+    fn launch(
+        &self,
+        kernel: &Bound<'_, JitKernel>,
+        grid: &Bound<'_, PyAny>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: &Bound<'_, PyDict>,
+        number: u32,
+        programs: u64,
+        value_bytes: u64,
+        all_bytes: u64,
+        tensors: Vec<TensorParts>,
+        constants: Vec<(String, String)>,
+    ) -> PyResult<Option<Py<CompiledKernel>>> {
+        let tensor = |(name, dtype, size, address, shape, strides)| Tensor {
+            name,
+            dtype,
+            size,
+            address,
+            shape,
+            strides,
+        };
+        let request = TraceRequest {
+            recorder: &self.recorder,
+            number,
+            limits: Limits { programs, value_bytes, bytes: all_bytes },
+            tensors: tensors.into_iter().map(tensor).collect(),
+            constants,
+        };
+        let launched = Call::with(args, Some(kwargs), |call| launch_traced(kernel, grid, call, request))?;
+        self.failure()?;
+        Ok(launched)
+    }
+}
+
+impl TraceRecorder {
+    /// What went wrong with the file.
+    fn failure(&self) -> PyResult<()> {
+        self.recorder.take_failure().map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+/// A trace that was written. What it is asked for it gives as JSON.
+#[pyclass(frozen, module = "tilewright._native")]
+pub(crate) struct TraceFile(Trace);
+
+#[pymethods]
+impl TraceFile {
+    /// Reads a file.
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let opened = py.detach(|| Trace::open(&path));
+        opened.map(Self).map_err(|error| match error {
+            ReadError::Io(error) => PyOSError::new_err((error.raw_os_error(), error.to_string(), path)),
+            ReadError::Malformed(_) => PyValueError::new_err(format!("{}: {error}", path.display())),
+        })
+    }
+
+    /// Each launch in a few words.
+    fn list(&self) -> String {
+        self.0.list()
+    }
+
+    /// A launch: its tables, its programs, and what its ops have done.
+    fn launch(&self, py: Python<'_>, launch: usize) -> Option<String> {
+        py.detach(|| self.0.launch(launch))
+    }
+
+    /// The events of a program.
+    fn program(&self, py: Python<'_>, launch: usize, program: u64) -> Option<String> {
+        py.detach(|| self.0.events_of(launch, program))
+    }
+
+    /// The elements of a value of an event.
+    fn value(
+        &self,
+        py: Python<'_>,
+        launch: usize,
+        program: u64,
+        event: usize,
+        value: usize,
+    ) -> Option<String> {
+        py.detach(|| self.0.value(launch, program, event, value))
+    }
+
+    /// What an access touches.
+    fn touched(&self, py: Python<'_>, launch: usize, program: u64, event: usize) -> Option<String> {
+        py.detach(|| self.0.touched(launch, program, event))
+    }
+
+    /// The elements of a tensor before or after a launch.
+    fn elements(&self, py: Python<'_>, launch: usize, tensor: usize, is_after: bool) -> Option<String> {
+        py.detach(|| self.0.elements(launch, tensor, is_after))
+    }
+
+    /// How many programs read and write each element of a tensor, and which elements they race for.
+    fn overlaps(&self, py: Python<'_>, launch: usize, tensor: usize) -> Option<String> {
+        py.detach(|| self.0.overlaps(launch, tensor))
+    }
+
+    /// Who accesses an element of a tensor.
+    fn who(&self, py: Python<'_>, launch: usize, tensor: usize, place: u64) -> Option<String> {
+        py.detach(|| self.0.who(launch, tensor, place))
+    }
+}
+
+/// The exception for a traced kernel that calls a function of Python's, at a line and columns of its source, counted from 0.
+#[pyfunction]
+pub(crate) fn needs_interpreter(
+    kernel: &Bound<'_, JitKernel>,
+    name: &str,
+    line: usize,
+    columns: (u32, u32),
+) -> Py<PyAny> {
+    let py = kernel.py();
+    let message = format!("a traced kernel that calls Python's '{name}' needs interpret mode");
+    let mut diagnostic = Diagnostic::new(Code::NeedsInterpretMode, message)
+        .note("traced kernels run compiled; this version has no interpret mode yet")
+        .hint(format!(
+            "take the call of '{name}' out: the trace shows every value; or launch the kernel without a trace"
+        ));
+    let mut sources = SourceMap::default();
+    if let Some(source) = kernel.get().source() {
+        let before: usize = source.file.text.split_inclusive('\n').take(line).map(str::len).sum();
+        let file = sources.add(source.file);
+        let at = |column: u32| before as u32 + column;
+        diagnostic = diagnostic
+            .primary(Span::new(file, at(columns.0), at(columns.1)), "Python, which is not compiled");
+    }
+    to_exception(py, &Error::new(diagnostic, sources)).into_value(py).into_any()
+}

@@ -1,0 +1,94 @@
+//! Launches that are traced: run on the CPU by the executor, whatever device a kernel is for otherwise.
+
+use std::time::Instant;
+
+use tilewright_base::SourceMap;
+use tilewright_compiler::cpu_program_for_traces;
+use tilewright_cpu::{Argument as CpuArgument, Interrupt, Launch, Program, Tracing};
+use tilewright_frontend::Failure;
+use tilewright_trace as trace;
+
+use crate::specialize::{CpuArguments, cpu_argument};
+use crate::{Error, Grid, Handle, Region, Value, num_threads};
+
+/// Where a launch is recorded, and what only the caller knows of it.
+#[derive(Clone, Debug)]
+pub struct TraceRequest<'a> {
+    /// The file.
+    pub recorder: &'a trace::Recorder,
+    /// The number that the recorder has given.
+    pub number: u32,
+    /// How much is recorded.
+    pub limits: trace::Limits,
+    /// The tensors that are passed.
+    pub tensors: Vec<trace::Tensor>,
+    /// The compile-time values.
+    pub constants: Vec<(String, String)>,
+}
+
+impl Handle {
+    /// As [`launch`](Handle::launch), recorded. The handle is one of the CPU.
+    pub fn launch_traced(
+        &self,
+        grid: Grid,
+        arguments: &[Value<'_>],
+        foreign: &[Region<'_>],
+        interrupt: Interrupt<'_>,
+        request: TraceRequest<'_>,
+    ) -> Result<(), Error> {
+        let module = &self.compiled.module;
+        let program = cpu_program_for_traces(module).map_err(|diagnostic| {
+            let sources = SourceMap::clone(&module.sources);
+            Error::Diagnostics(Box::new(Failure { diagnostics: vec![*diagnostic], sources }))
+        })?;
+        let mut passed = CpuArguments::new();
+        self.pass(arguments, &mut |element, value| {
+            passed.push(cpu_argument(element, value)?);
+            Some(())
+        })?;
+        let mut points = program.trace_points();
+        let programs: u64 = grid.extents().iter().map(|&extent| u64::from(extent)).product();
+        let launch = trace::Launch {
+            kernel: self.compiled.name.clone(),
+            grid: grid.extents(),
+            every: programs.div_ceil(request.limits.programs.max(1)).max(1),
+            interpreted: false,
+            files: std::mem::take(&mut points.files),
+            parameters: parameters(&program, &passed),
+            tensors: request.tensors,
+            constants: request.constants,
+            ops: points.ops.clone(),
+        };
+        let recording = trace::Recording::begin(request.recorder, request.number, &launch, request.limits);
+        let began = Instant::now();
+        let outcome = if grid.is_empty() {
+            Ok(())
+        } else {
+            let tracing = Tracing { points: &points, recording: &recording };
+            let launch = Launch {
+                grid: grid.extents(),
+                arguments: &passed,
+                foreign,
+                threads: num_threads(),
+                interrupt,
+            };
+            program.launch_traced(&launch, tracing)
+        };
+        let nanoseconds = began.elapsed().as_nanos() as u64;
+        let outcome =
+            outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(program.sources())));
+        recording.end(nanoseconds, outcome.as_ref().err().map(ToString::to_string).as_deref());
+        outcome
+    }
+}
+
+fn parameters(program: &Program, passed: &[CpuArgument<'_>]) -> Vec<trace::Parameter> {
+    let bits = |argument: &CpuArgument<'_>| match argument {
+        CpuArgument::Pointer { address, .. } => *address,
+        CpuArgument::Scalar(bits) => *bits,
+    };
+    let described = program.traced_parameters().zip(passed);
+    described
+        .map(|((name, dtype), argument)| trace::Parameter { name, dtype, bits: bits(argument) })
+        .collect()
+}

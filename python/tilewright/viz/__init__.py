@@ -1,0 +1,48 @@
+"""Traces of launches, and the web page that shows them: ``triton_viz`` for programs that import it.
+
+::
+
+    @triton_viz.trace
+    @triton.jit
+    def kernel(...): ...
+
+    kernel[grid](...)
+    triton_viz.launch()
+
+A traced kernel runs on the CPU, compiled, whatever device it is for otherwise; what its programs do goes to a file,
+whose format ``crates/trace`` documents. ``launch`` serves the page on this machine alone, and needs no network.
+"""
+
+from __future__ import annotations
+
+from tilewright.viz._config import config
+from tilewright.viz._session import clear, load, save
+from tilewright.viz._trace import Trace, trace
+from tilewright.viz.clients import Profiler, RaceDetector, Sanitizer, Tracer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tilewright.viz._server import launch
+
+__all__ = [
+    "Profiler",
+    "RaceDetector",
+    "Sanitizer",
+    "Trace",
+    "Tracer",
+    "clear",
+    "config",
+    "launch",
+    "load",
+    "save",
+    "trace",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "launch":
+        # A program that only records needs no HTTP.
+        from tilewright.viz._server import launch
+
+        return launch
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

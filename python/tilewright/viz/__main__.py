@@ -1,0 +1,29 @@
+"""``python -m tilewright.viz trace.twtrace``: shows a trace that was saved."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tilewright.viz import _server, load
+
+
+def main() -> int:
+    """Serves the page until Ctrl-C."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tilewright.viz", description="Show a trace that was saved"
+    )
+    parser.add_argument("trace", help="a file of triton_viz.save(...)")
+    parser.add_argument("--port", type=int, default=0, help="the port on this machine; any free one without")
+    options = parser.parse_args()
+    try:
+        load(options.trace)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    _server.launch(port=options.port, block=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""The web page of a trace, served by this process on the loopback interface."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from tilewright import _native
+from tilewright.viz import _session
+
+_STATIC = Path(__file__).with_name("static")
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+_POLICY = "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'"
+
+
+class _Traces:
+    """The trace as it is now: read again when the file has grown or is another one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._key: Any = None
+        self._trace: _native.TraceFile | None = None
+
+    def current(self) -> _native.TraceFile | None:
+        """The trace; none if nothing was traced."""
+        path = _session.path()
+        with self._lock:
+            try:
+                key = None if path is None else (path, path.stat().st_size, path.stat().st_mtime_ns)
+            except FileNotFoundError:
+                key = None
+            if key != self._key:
+                self._trace = None if key is None else _native.TraceFile(key[0])
+                self._key = key
+            return self._trace
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_GET(self) -> None:
+        # A page of elsewhere that has its name resolve to this machine is not answered.
+        host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
+        if host not in ("127.0.0.1", "localhost", "[::1]"):
+            self._answer(403, b"only this machine is served", "text/plain")
+            return
+        url = urlsplit(self.path)
+        if url.path.startswith("/api/"):
+            self._api(url.path.removeprefix("/api/"), parse_qs(url.query))
+            return
+        name = url.path.lstrip("/") or "index.html"
+        file = _STATIC / name
+        if "/" in name or file.suffix not in _TYPES or not file.is_file():
+            self._answer(404, b"there is no such page", "text/plain")
+            return
+        self._answer(200, file.read_bytes(), _TYPES[file.suffix])
+
+    def _api(self, name: str, query: dict[str, list[str]]) -> None:
+        try:
+            numbers = {key: int(values[0]) for key, values in query.items()}
+            text = _ask(self.server.traces.current(), name, numbers)
+        except (KeyError, ValueError, OverflowError) as error:
+            self._answer(400, str(error).encode(), "text/plain")
+            return
+        if text is None:
+            self._answer(404, b"null", "application/json")
+            return
+        self._answer(200, text.encode(), "application/json")
+
+    def _answer(self, status: int, content: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Content-Security-Policy", _POLICY)
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing."""
+
+
+def _ask(trace: _native.TraceFile | None, name: str, numbers: dict[str, int]) -> str | None:
+    """The JSON for a question of the page."""
+    if trace is None:
+        return "[]" if name == "launches" else None
+    launch = numbers.get("launch", 0)
+    if name == "launches":
+        return trace.list()
+    if name == "launch":
+        return trace.launch(launch)
+    if name == "program":
+        return trace.program(launch, numbers["program"])
+    if name == "value":
+        return trace.value(launch, numbers["program"], numbers["event"], numbers["value"])
+    if name == "touched":
+        return trace.touched(launch, numbers["program"], numbers["event"])
+    if name == "elements":
+        return trace.elements(launch, numbers["tensor"], bool(numbers.get("after", 0)))
+    if name == "overlaps":
+        return trace.overlaps(launch, numbers["tensor"])
+    if name == "who":
+        return trace.who(launch, numbers["tensor"], numbers["place"])
+    return None
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # A port that is taken is an error, not shared.
+    allow_reuse_address = os.name != "nt"
+
+    def __init__(self, port: int) -> None:
+        self.traces = _Traces()
+        super().__init__(("127.0.0.1", port), _Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that goes away is no error."""
+
+
+_lock = threading.Lock()
+_server: _Server | None = None
+
+
+def serve(port: int = 0) -> str:
+    """Serves the page of what is traced, in the background; returns its address."""
+    global _server
+    with _lock:
+        if _server is not None and port in (0, _server.server_address[1]):
+            return _server.url
+        server = _Server(port)
+        threading.Thread(target=server.serve_forever, name="tilewright-viz", daemon=True).start()
+        if _server is not None:
+            _server.shutdown()
+            _server.server_close()
+        _server = server
+        return server.url
+
+
+def stop() -> None:
+    """Ends the server."""
+    global _server
+    with _lock:
+        if _server is not None:
+            _server.shutdown()
+            _server.server_close()
+            _server = None
+
+
+def launch(share: bool = False, port: int | None = None, block: bool | None = None, **_options: Any) -> Any:
+    """Serves the page of the trace at ``http://127.0.0.1:<port>/``, and says where.
+
+    The program goes on. When it ends the page is served on until Ctrl-C if a terminal is watching; ``block=True`` waits
+    here, ``block=False`` nowhere, and ``TILEWRIGHT_VIZ_WAIT=1`` or ``0`` decides for a program that says nothing.
+    ``share`` is accepted: nothing leaves this machine. Returns the launches that have failed.
+    """
+    import json
+
+    url = serve(int(os.environ.get("TILEWRIGHT_VIZ_PORT", 0)) if port is None else port)
+    print(f"tilewright: the trace is at {url}", file=sys.stderr, flush=True)
+    trace = _server.traces.current() if _server is not None else None
+    launches = [] if trace is None else json.loads(trace.list())
+    if block is None:
+        wanted = os.environ.get("TILEWRIGHT_VIZ_WAIT")
+        if (wanted == "1") if wanted else _is_watched():
+            _wait_at_exit()
+    elif block:
+        wait()
+    return [launch["kernel"] for launch in launches if launch["failed"]]
+
+
+def _is_watched() -> bool:
+    """Whether somebody is at a terminal, and the program is about to end."""
+    is_interactive = hasattr(sys, "ps1") or sys.flags.interactive or "IPython" in sys.modules
+    return not is_interactive and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+_waits = False
+
+
+def _wait_at_exit() -> None:
+    global _waits
+    if not _waits:
+        import atexit
+
+        _waits = True
+        # Before the folder of the trace is removed: what is registered last is called first.
+        atexit.register(wait)
+
+
+def wait() -> None:
+    """Serves until Ctrl-C."""
+    print("tilewright: serving until Ctrl-C", file=sys.stderr, flush=True)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        stop()

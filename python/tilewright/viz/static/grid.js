@@ -1,0 +1,117 @@
+// The grid as a picture: a cell a program, coloured by its time.
+
+import { CanvasPainter } from "./paint.js";
+import { count, dark, duration, find, heat, rgb, tip, variable } from "./util.js";
+
+const GAP = 14;
+
+/** Where programs are: a long grid of one axis is wrapped into rows. */
+function layout(grid, width) {
+  let [x, y, z] = grid;
+  const wrapped = y * z === 1 && x > 32;
+  if (wrapped) {
+    const columns = Math.min(x, Math.max(16, Math.ceil(Math.sqrt(x * 2.5))));
+    y = Math.ceil(x / columns);
+    x = columns;
+  }
+  const planes = Math.min(z, 64);
+  const room = Math.max(120, width);
+  const cell = Math.max(3, Math.min(34, Math.floor(room / x), Math.floor(260 / Math.max(1, y))));
+  const across = Math.max(1, Math.min(planes, Math.floor(room / (x * cell + GAP))));
+  return { x, y, planes, cell, across, wrapped };
+}
+
+export class Grid {
+  constructor(pick) {
+    this.canvas = find("grid");
+    this.pick = pick;
+    this.canvas.addEventListener("click", (event) => {
+      const program = this.at(event);
+      if (program != null) pick(program);
+    });
+    this.canvas.addEventListener("mousemove", (event) => {
+      const program = this.at(event);
+      tip(program == null ? "" : this.describe(program), event);
+    });
+    this.canvas.addEventListener("mouseleave", () => tip(""));
+  }
+
+  show(launch, selected) {
+    this.launch = launch;
+    this.byNumber = new Map(launch.programs.map((program) => [program[0], program]));
+    this.most = Math.max(1, ...launch.programs.map(([, , nanoseconds]) => nanoseconds));
+    this.draw(selected);
+    const total = launch.grid[0] * launch.grid[1] * launch.grid[2];
+    const sampled = launch.programs.filter(([, flags]) => flags & 1).length;
+    find("grid-note").textContent =
+      `${launch.grid.join(" × ")}: ${count(total)} program${total === 1 ? "" : "s"}` +
+      (sampled < total ? `, ${count(sampled)} with values (dotted)` : "") + ", by time";
+  }
+
+  draw(selected) {
+    const { launch } = this;
+    const place = (this.layout = layout(launch.grid, this.canvas.parentElement.clientWidth - 26));
+    const rows = Math.ceil(place.planes / place.across);
+    const width = place.across * (place.x * place.cell + GAP);
+    const height = rows * (place.y * place.cell + GAP);
+    const painter = new CanvasPainter(this.canvas, width, height);
+    const total = launch.grid[0] * launch.grid[1] * place.planes;
+    const allSampled = launch.programs.every(([, flags]) => flags & 1);
+    for (let number = 0; number < total; number++) {
+      const [x, y] = this.corner(number);
+      const program = this.byNumber.get(number);
+      const size = place.cell - (place.cell > 6 ? 2 : 0.5);
+      const round = place.cell > 10 ? 3 : 0;
+      if (!program) {
+        painter.rect(x, y, size, size, { fill: variable("--cell"), round });
+        continue;
+      }
+      const [, flags, nanoseconds] = program;
+      const fill = flags & 4 ? variable("--bad") : rgb(heat(nanoseconds / this.most));
+      painter.rect(x, y, size, size, { fill, round });
+      if (!allSampled && flags & 1 && place.cell >= 6) {
+        painter.rect(x + size / 2 - 1, y + size / 2 - 1, 2, 2, { fill: variable("--ink") });
+      }
+      if (place.cell >= 26 && total <= 400) {
+        painter.text(String(number), x + size / 2, y + size / 2, { color: flags & 4 || (nanoseconds / this.most > 0.6) !== dark() ? "#fff" : "#1c2230", size: 10 });
+      }
+    }
+    if (selected != null && selected < total) {
+      const [x, y] = this.corner(selected);
+      painter.rect(x - 1, y - 1, place.cell, place.cell, { stroke: variable("--accent"), line: 2.5, round: place.cell > 10 ? 4 : 0 });
+    }
+  }
+
+  corner(number) {
+    const { x, y, cell, across, wrapped } = this.layout;
+    const plane = wrapped ? 0 : Math.floor(number / (this.launch.grid[0] * this.launch.grid[1]));
+    const within = wrapped ? number : number % (this.launch.grid[0] * this.launch.grid[1]);
+    const left = (plane % across) * (x * cell + GAP) + 2;
+    const top = Math.floor(plane / across) * (y * cell + GAP) + 2;
+    return [left + (within % x) * cell, top + Math.floor(within / x) * cell];
+  }
+
+  at(event) {
+    const { x, y, cell, across, planes, wrapped } = this.layout;
+    const [width, height] = [x * cell + GAP, y * cell + GAP];
+    const plane = Math.floor(event.offsetX / width) + Math.floor(event.offsetY / height) * across;
+    const [column, row] = [Math.floor(((event.offsetX % width) - 2) / cell), Math.floor(((event.offsetY % height) - 2) / cell)];
+    if (column < 0 || row < 0 || column >= x || row >= y || plane >= planes) return null;
+    const number = wrapped ? row * x + column : plane * this.launch.grid[0] * this.launch.grid[1] + row * x + column;
+    return number < this.launch.grid[0] * this.launch.grid[1] * this.launch.grid[2] ? number : null;
+  }
+
+  describe(number) {
+    const program = this.byNumber.get(number);
+    const name = `program (${coordinates(this.launch.grid, number).join(", ")})`;
+    if (!program) return `${name}\nnot recorded`;
+    const notes = [duration(program[2])];
+    if (program[1] & 4) notes.push("stopped here");
+    if (!(program[1] & 1)) notes.push("accesses alone are recorded");
+    return `${name}\n${notes.join(", ")}`;
+  }
+}
+
+export function coordinates([x, y], number) {
+  return [number % x, Math.floor(number / x) % y, Math.floor(number / x / y)];
+}

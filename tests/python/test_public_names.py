@@ -1,0 +1,96 @@
+"""Every name that Triton 3.9 exports, and that torch takes from it, is there; ``public_names.txt`` lists them."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import tilewright as triton
+from tilewright import _environment, _native, knobs
+
+NAMES = (Path(__file__).parent / "public_names.txt").read_text().split()
+
+ANSWERED = re.compile(
+    r"triton\.(runtime\.build\.(?!platform_key)|tools\.(build_extern|compile|gsan|link)\."
+    r"|testing\.(cublas|cuda_memcheck|do_bench_proton|do_bench_cudagraph_proton)$)"
+)
+"""What tilewright does without: a use of it says what is there instead."""
+
+
+def resolve(name: str) -> object:
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(["tilewright", *parts[1:end]]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            found = getattr(found, part)
+        return found
+    raise AssertionError(name)
+
+
+def test_every_name_is_there():
+    missing, answered = [], []
+    for name in NAMES:
+        try:
+            found = resolve(name)
+        except AttributeError as error:
+            missing.append(f"{name}: {error}")
+            continue
+        if isinstance(found, _native.Missing):
+            answered.append(name)
+    assert missing == []
+    assert answered == [name for name in NAMES if ANSWERED.match(name)]
+
+
+def test_what_tilewright_does_without_says_what_is_there():
+    for name in filter(ANSWERED.match, NAMES):
+        with pytest.raises(NotImplementedError) as raised:
+            resolve(name)()
+        assert ":" in str(raised.value) or ";" in str(raised.value), name
+
+
+def test_variables_are_followed_or_answered(run):
+    """Those of the knobs and the documentation: each is read by something, or a line says that it has no effect."""
+    for name in _environment.WITHOUT_EFFECT:
+        assert name == name.upper()
+    environment = {"MLIR_ENABLE_DUMP": "1", "TRITON_ALWAYS_COMPILE": "1", "TRITON_DISABLE_LINE_INFO": "0"}
+    done = run("-c", "import tilewright, tilewright.language", env=environment)
+    lines = sorted(done.err.splitlines())
+    assert [line.split(":")[1] for line in lines] == [
+        " MLIR_ENABLE_DUMP is set and has no effect",
+        " TRITON_ALWAYS_COMPILE is set and has no effect",
+    ]
+
+
+def test_descriptor_types():
+    core = triton.language.core
+    block = triton.language.block_type(triton.language.float16, [16, 32])
+    one = core.tensor_descriptor_type(block, None, None)
+    assert one == core.tensor_descriptor_type(block, None, None)
+    assert one != core.tensor_descriptor_type(triton.language.block_type(triton.language.float16, [16, 16]))
+    assert len({one, core.tensor_descriptor_type(block)}) == 1
+
+
+def test_gluon_is_an_import_error():
+    with pytest.raises(ImportError):
+        exec("from tilewright.experimental import gluon")
+
+
+def test_knobs_of_every_group():
+    for group in (
+        "build",
+        "redis",
+        "cache",
+        "compilation",
+        "autotuning",
+        "runtime",
+        "language",
+        "nvidia",
+        "amd",
+    ):
+        assert getattr(knobs, group).knobs

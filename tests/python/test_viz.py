@@ -1,0 +1,421 @@
+"""Traces of launches: what is recorded is what the programs do, and the server of the page tells it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+from conftest import PROGRAMS
+
+import tilewright
+from tilewright import _native
+
+torch = pytest.importorskip("torch")
+np = pytest.importorskip("numpy")
+viz = pytest.importorskip("tilewright.viz")
+
+KERNELS = """
+@triton.jit
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask, other=7)
+    y = tl.load(y_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, x + y, mask=mask)
+
+@triton.jit
+def gather(x_ptr, index_ptr, out_ptr, BLOCK: tl.constexpr):
+    lanes = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.load(index_ptr + lanes)
+    tl.store(out_ptr + lanes, tl.load(x_ptr + index, mask=index >= 0))
+
+@triton.jit
+def count(out_ptr, n):
+    tl.atomic_add(out_ptr + tl.program_id(0) % 2, 1)
+
+@triton.jit
+def race(out_ptr):
+    tl.store(out_ptr + tl.program_id(0) // 2, tl.program_id(0))
+
+@triton.jit
+def outside(x_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, 1.0)
+
+@triton.jit
+def product(a_ptr, b_ptr, c_ptr, K: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, 16)
+    acc = tl.zeros((16, 16), tl.float32)
+    for k in range(0, K, BLOCK):
+        j = k + tl.arange(0, BLOCK)
+        a = tl.load(a_ptr + i[:, None] * K + j[None, :])
+        b = tl.load(b_ptr + j[:, None] * 16 + i[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + i[:, None] * 16 + i[None, :], acc)
+    tl.store(c_ptr + 256 + tl.arange(0, 16), tl.sum(acc, axis=1))
+
+@triton.jit
+def copy(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    tl.store(out_ptr + lanes, tl.load(x_ptr + lanes))
+
+@triton.jit
+def shows(x_ptr):
+    x = tl.load(x_ptr)
+    print("x", x)
+"""
+
+
+@pytest.fixture
+def kernels(module):
+    viz.clear()
+    viz.config.reset()
+    yield module(KERNELS)
+    viz.clear()
+    viz.config.reset()
+
+
+class Traced:
+    """A launch of the trace, by what the page asks for."""
+
+    def __init__(self, launch=0):
+        from tilewright.viz import _session
+
+        self.file = _native.TraceFile(_session.path())
+        self.number = launch
+        self.about = json.loads(self.file.launch(launch))
+        self.ops = self.about["ops"]
+
+    def events(self, program):
+        return json.loads(self.file.program(self.number, program))["events"]
+
+    def find(self, program, kind):
+        """The numbers of the events of ops of a kind."""
+        return [at for at, event in enumerate(self.events(program)) if self.ops[event[0]]["kind"] == kind]
+
+    def value(self, program, event, role):
+        op = self.ops[self.events(program)[event][0]]
+        roles = [value["role"] for value in op["values"]]
+        found = json.loads(self.file.value(self.number, program, event, roles.index(role)))
+        return np.array([float(element) for element in found["elements"]]).reshape(found["shape"])
+
+    def touched(self, program, event):
+        return json.loads(self.file.touched(self.number, program, event))
+
+    def overlaps(self, tensor):
+        return json.loads(self.file.overlaps(self.number, tensor))
+
+    def elements(self, tensor, after):
+        return json.loads(self.file.elements(self.number, tensor, after))
+
+
+def test_values_masks_and_places_are_those_of_the_program(kernels, device):
+    x, y = torch.rand(40, device=device), torch.rand(40, device=device)
+    out = torch.zeros(40, device=device)
+    viz.trace(kernels.add)[(3,)](x, y, out, 40, BLOCK=16)
+    assert torch.equal(out, x + y)
+    traced = Traced()
+    assert traced.about["grid"] == [3, 1, 1]
+    assert [program[0] for program in traced.about["programs"]] == [0, 1, 2]
+    for program in range(3):
+        first, second = traced.find(program, "load")
+        (store,) = traced.find(program, "store")
+        here = range(16 * program, min(16 * program + 16, 40))
+        expected = np.full(16, 7.0)
+        expected[: len(here)] = x[list(here)].cpu()
+        assert np.array_equal(
+            traced.value(program, first, "result").astype("float32"), expected.astype("float32")
+        )
+        touched = traced.touched(program, store)
+        assert touched["tensor"] == 2
+        assert touched["mask"] == [int(16 * program + lane < 40) for lane in range(16)]
+        assert touched["places"][: len(here)] == list(here)
+        written = traced.value(program, store, "operand")[: len(here)]
+        assert np.array_equal(written.astype("float32"), (x + y)[list(here)].cpu().numpy())
+        assert traced.touched(program, second)["tensor"] == 1
+    assert traced.elements(2, False) == [0] * 40
+    assert np.array_equal(np.array(traced.elements(2, True), "float32"), out.cpu().numpy())
+    assert {op["kind"]: op["masked"] for op in traced.ops if op["isAccess"]} == {"load": 8, "store": 8}
+
+
+DTYPES = [
+    "int8",
+    "uint8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "bool",
+    "float8_e4m3fn",
+    "float8_e5m2",
+]
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_elements_of_every_type(kernels, name):
+    dtype = getattr(torch, name)
+    torch.manual_seed(1)
+    x = torch.randint(0, 2, (32,)).bool() if name == "bool" else (8 * torch.randn(32)).to(dtype)
+    out = torch.zeros(32).to(dtype)
+    viz.trace(kernels.copy)[(1,)](x, out, BLOCK=32)
+    traced = Traced()
+    # Narrow floats are written with as many digits as tell them apart as fp32.
+    wide = "float64" if name == "float64" or not dtype.is_floating_point else "float32"
+    expected = x.to(torch.float64).numpy().astype(wide)
+    loaded = traced.value(0, traced.find(0, "load")[0], "result")
+    assert np.array_equal(loaded.astype(wide), expected)
+    assert np.array_equal(np.array(traced.elements(1, True), "float64").astype(wide), expected)
+
+
+def test_what_is_not_finite_or_not_exact_is_text(kernels):
+    x = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0])
+    viz.trace(kernels.copy)[(1,)](x, torch.zeros(4), BLOCK=4)
+    assert [str(element) for element in Traced().elements(0, True)] == ["nan", "inf", "-inf", "0"]
+    big = torch.tensor([2**60 + 1, -(2**60) - 1, 5, 0])
+    viz.trace(kernels.copy)[(1,)](big, torch.zeros_like(big), BLOCK=4)
+    assert Traced(1).elements(1, True) == [str(2**60 + 1), str(-(2**60) - 1), 5, 0]
+
+
+def test_places_that_values_name(kernels):
+    rng = np.random.default_rng(2)
+    index = torch.from_numpy(rng.integers(-1, 50, 64).astype("int32"))
+    x, out = torch.rand(50), torch.zeros(64)
+    viz.config.programs = 1
+    viz.trace(kernels.gather)[(4,)](x, index, out, BLOCK=16)
+    traced = Traced()
+    assert [program[1] & 1 for program in traced.about["programs"]] == [1, 0, 0, 1]
+    for program in range(4):
+        loads = traced.find(program, "load")
+        touched = traced.touched(program, loads[1])
+        part = index[16 * program : 16 * program + 16].tolist()
+        assert touched["mask"] == [int(at >= 0) for at in part]
+        assert [at for at, mask in zip(touched["places"], touched["mask"], strict=True) if mask] == [
+            at for at in part if at >= 0
+        ]
+    readers = [len({lane // 16 for lane in range(64) if index[lane] == at}) for at in range(50)]
+    assert traced.overlaps(0)["readers"] == readers
+    assert traced.overlaps(0)["races"] == []
+
+
+def test_races_and_atomics(kernels):
+    out = torch.zeros(3, dtype=torch.int32)
+    viz.trace(kernels.race)[(6,)](out)
+    viz.trace(kernels.count)[(6,)](out, 6)
+    assert Traced(0).overlaps(0)["writers"] == [2, 2, 2]
+    assert Traced(0).overlaps(0)["races"] == [0, 1, 2]
+    assert Traced(1).overlaps(0)["atomics"] == [3, 3, 0]
+    assert Traced(1).overlaps(0)["races"] == []
+    who = json.loads(Traced(0).file.who(0, 0, 1))
+    assert [program for _, program, _ in who["accesses"]] == [2, 3]
+
+
+def test_views_of_one_storage_and_strides(kernels):
+    storage = torch.zeros(64)
+    x, out = storage[:32], storage.view(32, 2).t()[1]
+    viz.trace(kernels.copy)[(1,)](x, storage[16:48], BLOCK=32)
+    touched = Traced().overlaps(0)
+    # The second view shares half of the first one.
+    assert touched["readers"] == [1] * 32
+    assert touched["writers"] == [0] * 16 + [1] * 16
+    assert out.stride() == (2,)
+    square = torch.rand(8, 4).t()
+    viz.trace(kernels.copy)[(1,)](square, torch.zeros(32), BLOCK=32)
+    traced = Traced(1)
+    assert traced.about["tensors"][0]["strides"] == [1, 4]
+    touched = traced.touched(0, traced.find(0, "load")[0])
+    assert touched["places"] == [(lane % 4) * 8 + lane // 4 for lane in range(32)]
+
+
+def test_loops_products_and_reductions(kernels):
+    torch.manual_seed(3)
+    a, b = torch.randn(16, 48), torch.randn(48, 16)
+    c = torch.zeros(272)
+    viz.trace(kernels.product)[(1,)](a, b, c, K=48, BLOCK=16)
+    traced = Traced()
+    loop = [event for event in traced.events(0) if traced.ops[event[0]]["kind"] == "loop"]
+    assert [event[2] for event in loop] == [["uniform", 0], ["uniform", 16], ["uniform", 32]]
+    dots = traced.find(0, "dot")
+    assert len(dots) == 3
+    acc = np.zeros((16, 16))
+    for number, dot in enumerate(dots):
+        part = slice(16 * number, 16 * number + 16)
+        assert np.array_equal(traced.value(0, dot, "a").astype("float32"), a[:, part].numpy())
+        assert np.array_equal(traced.value(0, dot, "b").astype("float32"), b[part].numpy())
+        assert np.allclose(traced.value(0, dot, "acc"), acc, atol=1e-4)
+        acc = acc + a[:, part].numpy().astype("float64") @ b[part].numpy().astype("float64")
+        assert np.allclose(traced.value(0, dot, "result"), acc, atol=1e-4)
+    (reduction,) = traced.find(0, "reduce")
+    assert traced.value(0, reduction, "operand").shape == (16, 16)
+    assert np.allclose(traced.value(0, reduction, "result"), acc.sum(1), atol=1e-3)
+    # The line of the call, not that of the library.
+    assert (
+        "tl.sum"
+        in traced.about["files"][0]["text"].splitlines()[
+            traced.ops[traced.events(0)[reduction][0]]["places"][-1][1]
+            - traced.about["files"][0]["firstLine"]
+        ]
+    )
+
+
+def test_a_launch_that_fails_is_recorded_up_to_there(kernels):
+    x = torch.zeros(40)
+    with pytest.raises(tilewright.TritonError, match="out of bounds"):
+        viz.trace(kernels.outside)[(3,)](x, 40, BLOCK=16)
+    traced = Traced()
+    assert traced.about["failed"]
+    assert "TW0201" in traced.about["failure"]
+    flags = {program: flags for program, flags, _ in traced.about["programs"]}
+    assert flags[2] & 4
+    (store,) = traced.find(2, "store")
+    touched = traced.touched(2, store)
+    assert touched["places"] == [32, 33, 34, 35, 36, 37, 38, 39, *[-1] * 8]
+    assert [bytes // 4 for bytes in touched["bytes"]] == list(range(32, 48))
+
+
+def test_many_programs_are_sampled(kernels):
+    x = torch.rand(16 * 1000)
+    viz.config.programs = 10
+    viz.trace(kernels.add)[(1000,)](x, x, torch.zeros_like(x), x.numel(), BLOCK=16)
+    traced = Traced()
+    assert len(traced.about["programs"]) == 1000
+    assert [number for number, flags, _ in traced.about["programs"] if flags & 1] == [
+        *range(0, 1000, 100),
+        999,
+    ]
+    assert traced.overlaps(2)["writers"] == [1] * x.numel()
+    assert [op["events"] for op in traced.ops if op["isAccess"]] == [1000] * 3
+
+
+def test_decorators_tuners_and_names(kernels, module):
+    text = """
+import triton_viz
+from triton_viz.clients import Sanitizer, Tracer
+from triton_viz.core import config as cfg
+
+@triton_viz.trace(clients=Tracer())
+@triton.autotune([triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})], key=["n"])
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def tuned(x_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, 1.0 + EVEN, mask=offsets < n)
+
+@triton_viz.trace
+@triton.jit
+def plain(x_ptr):
+    tl.store(x_ptr, 3.0)
+
+@triton_viz.trace("sanitizer", backend="triton")
+@triton.jit
+def named(x_ptr):
+    tl.store(x_ptr, 4.0)
+"""
+    tilewright.install_as_triton()
+    found = module(text)
+    x = torch.zeros(64)
+    found.tuned[lambda meta: (tilewright.cdiv(64, meta["BLOCK"]),)](x, 64)
+    assert x.eq(2).all()
+    # The timings are no launches of the program.
+    assert len(json.loads(Traced().file.list())) == 1
+    assert dict(Traced().about["constants"])["BLOCK"] in ("16", "32")
+    found.plain[(1,)](x)
+    found.named[(1,)](x_ptr=x)
+    assert x[0] == 4
+    assert [launch["kernel"] for launch in json.loads(Traced().file.list())] == ["tuned", "plain", "named"]
+    assert found.plain.arg_names == ["x_ptr"]
+    with pytest.raises(ValueError, match="no client 'tracr'"):
+        viz.trace("tracr")
+    with pytest.raises(TypeError, match="takes a kernel"):
+        viz.trace(len)
+    with pytest.raises(AttributeError, match="no setting 'progams'"):
+        viz.config.progams = 3
+
+
+def test_saved_traces(kernels, tmp_path):
+    with pytest.raises(ValueError, match="no trace to save"):
+        viz.save(tmp_path / "none.twtrace")
+    x = torch.rand(16)
+    viz.trace(kernels.copy)[(1,)](x, torch.zeros(16), BLOCK=16)
+    viz.save(tmp_path / "one.twtrace")
+    viz.clear()
+    viz.load(tmp_path / "one.twtrace")
+    assert Traced().about["kernel"] == "copy"
+    (tmp_path / "other").write_bytes(b"something else")
+    with pytest.raises(ValueError, match="no trace of tilewright"):
+        viz.load(tmp_path / "other")
+    # A launch begins a new trace.
+    viz.trace(kernels.race)[(2,)](torch.zeros(1, dtype=torch.int32))
+    assert Traced().about["kernel"] == "race"
+
+
+def test_a_kernel_that_calls_python(kernels):
+    with pytest.raises(tilewright.TritonError, match=r"TW0120.*'print'") as caught:
+        viz.trace(kernels.shows)[(1,)](torch.zeros(1))
+    assert '    print("x", x)' in str(caught.value)
+
+
+def ask(url, host=None):
+    request = urllib.request.Request(url, headers={"Host": host} if host else {})
+    with urllib.request.urlopen(request, timeout=20) as response:
+        return response.headers["Content-Type"], response.read()
+
+
+def test_the_server(kernels):
+    from tilewright.viz import _server
+
+    x = torch.rand(16)
+    viz.trace(kernels.copy)[(1,)](x, torch.zeros(16), BLOCK=16)
+    url = _server.serve()
+    try:
+        kind, page = ask(url)
+        assert kind.startswith("text/html")
+        # Everything that the page needs is in the package.
+        for name in re.findall(r'(?:src|href)="([^"#]+)"', page.decode()):
+            assert ask(url + name)[1]
+        assert b"http" not in re.sub(rb"http://www.w3.org/2000/svg", b"", page)
+        assert json.loads(ask(f"{url}api/launches")[1])[0]["kernel"] == "copy"
+        assert json.loads(ask(f"{url}api/program?launch=0&program=0")[1])["hasValues"]
+        viz.trace(kernels.race)[(2,)](torch.zeros(1, dtype=torch.int32))
+        assert len(json.loads(ask(f"{url}api/launches")[1])) == 2
+        wrong = [
+            "none.html",
+            "../__init__.py",
+            "%2e%2e/__init__.py",
+            "api/program?launch=9&program=0",
+            "api/none",
+        ]
+        for path in [*wrong, "api/program", "api/program?program=x", f"api/launch?launch={2**70}"]:
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                ask(url + path)
+            assert caught.value.code in (400, 404)
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            ask(url, host="evil.example")
+        assert caught.value.code == 403
+    finally:
+        _server.stop()
+
+
+def test_import_is_lazy():
+    code = "import tilewright, sys; print([name for name in sys.modules if 'viz' in name or name == 'http.server'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.skipif(not PROGRAMS.is_dir(), reason="the programs are not beside this checkout")
+def test_traced_programs(run):
+    done = run("-m", "tilewright", "run", PROGRAMS / "001_dot_traced.py")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[-1] == "MAX DIFFERENCE:  0.0"
+    assert re.search(r"the trace is at http://127\.0\.0\.1:\d+/", done.err)
+    done = run("-m", "tilewright", "run", PROGRAMS / "001_add_2d_traced.py")
+    assert done.code == 0, done.err
