@@ -85,6 +85,8 @@ pub struct Options {
     pub allow_plain_globals: bool,
     /// The precision of a dot of binary32 operands that does not say.
     pub default_dot_precision: tilewright_ir::InputPrecision,
+    /// The most products of 8-bit floats of a dot that does not say, between exact sums.
+    pub default_imprecise_acc: Option<u32>,
     /// The warps of a program; 4 if it is 0.
     pub num_warps: u32,
     /// The compute capability of the GPU that it is compiled for, times 10; 0 for a CPU.

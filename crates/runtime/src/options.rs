@@ -168,6 +168,7 @@ impl Options {
             ignore_overflow: !self.is_on(OptionId::SanitizeOverflow),
             allow_plain_globals: self.allow_plain_globals,
             default_dot_precision: precision.expect("its row takes names of precisions only"),
+            default_imprecise_acc: self.number(OptionId::MaxNumImpreciseAccDefault),
             ..tilewright_frontend::Options::default()
         }
     }
@@ -381,6 +382,8 @@ mod tests {
         assert_eq!(options.language().default_dot_precision, InputPrecision::Ieee);
         options.set(OptionId::DefaultDotInputPrecision, &Constant::Str("tf32".into())).unwrap();
         assert_eq!(options, Options::new(&Knobs::default()));
+        options.set(OptionId::MaxNumImpreciseAccDefault, &Constant::Int(32)).unwrap();
+        assert_eq!(options.language().default_imprecise_acc, Some(32));
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Assembled {
     pub cubin: Vec<u8>,
     /// What each kernel and function that is not inlined uses, as the assembler reports it.
     pub usage: Vec<Usage>,
+    /// What it says costs speed, as that it could not let products run beside the threads.
+    pub losses: Vec<String>,
 }
 
 /// What a kernel uses.
@@ -102,7 +104,9 @@ impl Ptxas {
             return Err(messages);
         }
         let cubin = std::fs::read(&cubin).map_err(|error| error.to_string())?;
-        Ok(Assembled { cubin, usage: parse_usage(&messages) })
+        let is_loss = |line: &&str| line.contains("Performance Loss");
+        let losses = messages.lines().filter(is_loss).map(str::to_owned).collect();
+        Ok(Assembled { cubin, usage: parse_usage(&messages), losses })
     }
 }
 

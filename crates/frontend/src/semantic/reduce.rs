@@ -161,14 +161,16 @@ fn precision<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<In
 }
 
 fn imprecise<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, left: &Type) -> Semantic<u32> {
-    if a.is_none(5) {
-        return Ok(0);
-    }
-    let value = a.int(c, 5)?;
     let depth = left.shape.last().copied().unwrap_or(1);
     let is_fp8 = left.dtype().is_some_and(Dtype::is_fp8);
+    if a.is_none(5) {
+        let default = c.options().default_imprecise_acc.filter(|count| is_fp8 && *count <= depth);
+        return Ok(default.map_or(0, |count| count.max(1)));
+    }
+    let value = a.int(c, 5)?;
     match u32::try_from(value) {
-        Ok(count) if !is_fp8 || count <= depth => Ok(count),
+        // Of 0 it would be said that nothing was asked for.
+        Ok(count) if !is_fp8 || count <= depth => Ok(if is_fp8 { count.max(1) } else { count }),
         _ => {
             Err(SemanticError::new(Code::InvalidValue, format!("`max_num_imprecise_acc` cannot be {value}"))
                 .argument(5, format!("expected a value from 0 to {depth}, the length of the sums")))

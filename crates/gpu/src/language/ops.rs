@@ -131,8 +131,9 @@ define_ops! {
     /// threads. An operand in shared memory has a layout that a matrix descriptor can
     /// say, with K contiguous, or of 16-bit elements M or N. What threads wrote to operands in shared memory they make visible
     /// by `fence_proxy`, and a barrier comes behind that. With a `pending` accumulator the product follows another one at once,
-    /// in the same registers; else it begins with a copy of the accumulator. Sums are as exact as the instruction's, whatever
-    /// `max_imprecise_acc` says.
+    /// in the same registers; else it begins with a copy of the accumulator. Sums are as exact as the instruction's; those of 8-bit
+    /// floats are added to the accumulator in fp32 whenever `max_imprecise_acc` products are summed up, unless that is 0: then
+    /// the threads wait for each such part.
     Wgmma wgmma (a, b, acc) []
         {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32} regions 0 Write Dot;
     /// The accumulator of a product under way, when no more than so many later groups of products are.

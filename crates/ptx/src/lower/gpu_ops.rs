@@ -290,9 +290,10 @@ impl GpuVisitor for Lowering<'_> {
         acc: Value,
         instruction: &MmaShape,
         warps: &IntList,
-        _: &u32,
+        max_imprecise_acc: &u32,
     ) -> Lowered {
-        self.lower_wgmma(inst, [a, b, acc], *instruction, [warps[0] as u32, warps[1] as u32])
+        let warps = [warps[0] as u32, warps[1] as u32];
+        self.lower_wgmma(inst, [a, b, acc], (*instruction, warps), *max_imprecise_acc)
     }
 
     fn finish(&mut self, inst: Inst, product: Value, pending: &Deferred) -> Lowered {

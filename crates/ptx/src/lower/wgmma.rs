@@ -5,6 +5,8 @@
 //! So a product begins with registers of its own, to which the accumulator is copied, and products that follow it without a
 //! wait (their accumulator is `pending`) use the same.
 
+use std::ops::Range;
+
 use tilewright_base::Diagnostic;
 use tilewright_gpu::Feature;
 use tilewright_gpu::language::{MmaShape, Type};
@@ -13,6 +15,7 @@ use tilewright_layout::{Fragment, Input, Layout, Mma, Placement};
 
 use super::builder::{Scalar, Width};
 use super::dot::ProductOperand;
+use super::float::Float;
 use super::integer::Bitwise;
 use super::matrix_descriptor::{DEPTH_BYTES, MatrixForm};
 use super::memory::Words;
@@ -51,6 +54,19 @@ struct Product {
     right: SharedMatrix,
 }
 
+/// How the instructions of one product divide the tile.
+#[derive(Clone, Copy)]
+struct Parts<'a> {
+    /// The accumulator.
+    layout: &'a Layout,
+    /// Its elements that a thread holds of each part.
+    held: u32,
+    /// Parts of a thread side by side along N.
+    columns: u32,
+    /// Instructions along K.
+    depth: u32,
+}
+
 impl SharedMatrix {
     /// The descriptor of the part that begins at these coordinates, less what is the warpgroup's.
     fn at(&self, coordinates: [u32; 2]) -> Scalar {
@@ -64,8 +80,8 @@ impl Lowering<'_> {
         &mut self,
         inst: Inst,
         [a, b, acc]: [Value; 3],
-        shape: MmaShape,
-        warps: [u32; 2],
+        (shape, warps): (MmaShape, [u32; 2]),
+        max_imprecise_acc: u32,
     ) -> Lowered {
         let types = self.product_types(inst, [a, b, acc], shape)?;
         let layout = self.layout(self.kernel.insts[inst].results[0]);
@@ -76,25 +92,66 @@ impl Lowering<'_> {
         let right = self.shared_matrix(inst, (b, 1, shape.n), layout)?;
         let product = Product { shape, types, left, right };
         let sums = self.accumulators(acc, layout);
+        let depth = self.tile(a).shape[1] / shape.k;
+        let columns = (self.tile(acc).shape[1] / (shape.n * warps[1])).max(1);
+        let parts = Parts { layout, held: shape.m * shape.n / GROUP_THREADS, columns, depth };
+        match exact_steps(types, shape, max_imprecise_acc) {
+            Some(steps) if self.width(acc) == Width::B32 => {
+                for first in (0..depth).step_by(steps as usize) {
+                    self.multiply_apart(&product, &parts, &sums, first..depth.min(first + steps));
+                }
+            }
+            Some(_) | None => self.multiply_parts(&product, &parts, &sums, (0..depth, true)),
+        }
+        self.builder.emit(isa::WgmmaCommitGroup {});
+        self.set_result(inst, sums.into_iter().map(Scalar::from).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    /// The instructions for all parts of the tile, for some of the steps along K. The first one of each part reads what is in its
+    /// registers, or does not.
+    fn multiply_parts(
+        &mut self,
+        product: &Product,
+        parts: &Parts<'_>,
+        sums: &[RegisterId],
+        (steps, accumulates): (Range<u32>, bool),
+    ) {
+        let Parts { layout, held, columns, depth } = *parts;
+        let shape = product.shape;
+        let count = layout.registers() / held;
         // What was written to registers comes before what the product does with them.
         self.builder.emit(isa::WgmmaFence {});
-        let held = shape.m * shape.n / GROUP_THREADS;
-        let (parts, depth) = (layout.registers() / held, self.tile(a).shape[1] / shape.k);
-        let columns = (self.tile(acc).shape[1] / (shape.n * warps[1])).max(1);
-        for (part, sums) in (0..parts).zip(sums.chunks(sums.len() / parts as usize)) {
+        for (part, sums) in (0..count).zip(sums.chunks(sums.len() / count as usize)) {
             let place = layout.coordinates(&[(Input::Register, part * held)]);
-            for k in 0..depth {
+            for k in steps.clone() {
                 let a = match &product.left {
                     Left::Words(words) => words[(part / columns * depth + k) as usize].clone(),
                     Left::Shared(matrix) => self.descriptor(matrix.at([place[0], k * shape.k])).into(),
                 };
                 let b = self.descriptor(product.right.at([k * shape.k, place[1]]));
-                self.multiply_group(&product, sums, a, b);
+                let accumulates = accumulates || k != steps.start;
+                self.multiply_group(product, sums, (a, b), accumulates);
             }
         }
+    }
+
+    /// Some steps along K by themselves, in registers of their own, which are then added to the sums.
+    fn multiply_apart(
+        &mut self,
+        product: &Product,
+        parts: &Parts<'_>,
+        sums: &[RegisterId],
+        steps: Range<u32>,
+    ) {
+        let own: Vec<RegisterId> = sums.iter().map(|_| self.builder.fresh(Width::B32)).collect();
+        self.multiply_parts(product, parts, &own, (steps, false));
         self.builder.emit(isa::WgmmaCommitGroup {});
-        self.set_result(inst, sums.into_iter().map(Scalar::from).collect::<Vec<_>>());
-        Ok(())
+        self.builder.emit(isa::WgmmaWaitGroup { n: 0.into() });
+        for (sum, own) in sums.iter().zip(own) {
+            let total = self.builder.add_rn(Float::F32, (*sum).into(), own.into());
+            self.builder.assign(Width::B32, *sum, total);
+        }
     }
 
     /// The types of D, A, B, if there is such an instruction here.
@@ -196,7 +253,13 @@ impl Lowering<'_> {
     }
 
     /// One instruction.
-    fn multiply_group(&mut self, product: &Product, sums: &[RegisterId], a: Sources, b: Source) {
+    fn multiply_group(
+        &mut self,
+        product: &Product,
+        sums: &[RegisterId],
+        (a, b): (Sources, Source),
+        accumulates: bool,
+    ) {
         let Product { shape, types: [d_ty, a_ty, b_ty], left, right } = product;
         let is_integer = *d_ty == ScalarType::S32;
         let is_half = matches!(a_ty, ScalarType::F16 | ScalarType::Bf16);
@@ -206,7 +269,8 @@ impl Lowering<'_> {
             Left::Words(_) => None,
             Left::Shared(matrix) => transposed(&matrix.form),
         };
-        let accumulates = self.builder.register(Width::Pred, Scalar::TRUE);
+        let accumulates = if accumulates { Scalar::TRUE } else { Scalar::FALSE };
+        let accumulates = self.builder.register(Width::Pred, accumulates);
         self.builder.emit(isa::Wgmma {
             shape: MatrixShape { m: shape.m, n: shape.n, k: shape.k },
             d_ty: *d_ty,
@@ -241,6 +305,12 @@ impl Lowering<'_> {
         self.set(result, halves);
         Ok(())
     }
+}
+
+/// After how many instructions sums of 8-bit floats, of which the tensor cores keep few bits, are added in full precision.
+fn exact_steps([d, a, _]: [ScalarType; 3], shape: MmaShape, max_imprecise_acc: u32) -> Option<u32> {
+    let is_imprecise = d == ScalarType::F32 && matches!(a, ScalarType::E4m3 | ScalarType::E5m2);
+    (is_imprecise && max_imprecise_acc > 0).then(|| (max_imprecise_acc / shape.k).max(1))
 }
 
 /// Whether `wgmma` has these types of D, A, B.

@@ -96,10 +96,75 @@ fn ptxas_accepts_the_kernels_and_spills_nothing() {
             let assembled = ptxas.assemble(&text, target).unwrap_or_else(|error| panic!("{error}\n{text}"));
             let usage = assembled.usage(golden.kernel).expect("the kernel is in the report");
             assert_eq!((usage.spill_stores, usage.spill_loads), (0, 0), "{} for {target}", golden.file);
+            assert_eq!(assembled.losses, [""; 0], "{} for {target}", golden.file);
             if target == "sm_90a" {
                 assert!(usage.registers <= golden.registers, "{}: {usage:?}", golden.file);
             }
         }
+    }
+}
+
+/// Kernels of `products.py`, and what they may take on `sm_90a`: warps, registers, instructions of the tensor
+/// cores in the text.
+const PRODUCTS: &[(&str, &str, u32, u32, usize)] = &[
+    (
+        "matmul",
+        "*bf16:16, *bf16:16, *bf16:16, int32:16, int32:16, int32:16, int32:16, 1, int32:16, 1, 128, 256, 64",
+        8,
+        224,
+        4,
+    ),
+    (
+        "matmul",
+        "*fp16:16, *fp16:16, *fp16:16, int32:16, int32:16, int32:16, int32:16, 1, 1, int32:16, 64, 128, 64",
+        4,
+        160,
+        4,
+    ),
+    (
+        "matmul",
+        "*fp32:16, *fp32:16, *fp32:16, int32:16, int32:16, int32:16, int32:16, 1, 1, int32:16, 128, 128, 32",
+        8,
+        160,
+        4,
+    ),
+    (
+        "matmul",
+        "*fp8e4nv:16, *fp8e4nv:16, *fp16:16, int32:16, int32:16, int32:16, int32:16, 1, 1, int32:16, 128, 256, 128",
+        8,
+        232,
+        4,
+    ),
+    (
+        "attention",
+        "*fp16:16, *fp16:16, *fp16:16, *fp16:16, fp32, int32:16, int32:16, int32:16, 128, 64, 128",
+        8,
+        200,
+        12,
+    ),
+    (
+        "attention",
+        "*fp16:16, *fp16:16, *fp16:16, *fp16:16, fp32, int32:16, int32:16, int32:16, 64, 64, 64",
+        4,
+        200,
+        8,
+    ),
+];
+
+#[test]
+fn products_of_warpgroups_run_beside_the_threads() {
+    let path = tilewright_testkit::project_root().join("crates/ptx/tests/lower/products.py");
+    let source = std::fs::read_to_string(path).expect("the kernels are there");
+    let ptxas = Ptxas::find_or_skip("products_of_warpgroups_run_beside_the_threads");
+    for (name, signature, warps, registers, products) in PRODUCTS {
+        let (text, _) = lower(&compile("products.py", &source, name, signature), "sm_90a", *warps);
+        assert_eq!(text.matches("wgmma.mma_async").count(), *products, "{name} {signature}");
+        let Some(ptxas) = &ptxas else { continue };
+        let assembled = ptxas.assemble(&text, "sm_90a").unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let usage = assembled.usage(name).expect("the kernel is in the report");
+        assert_eq!((usage.spill_stores, usage.spill_loads), (0, 0), "{name} {signature}");
+        assert_eq!(assembled.losses, [""; 0], "{name} {signature}");
+        assert!(usage.registers <= *registers, "{name} {signature}: {usage:?}");
     }
 }
 

@@ -143,7 +143,7 @@ options! {
     LlvmFnAttrs "llvm_fn_attrs" Text, Is::Str(""), Silent(HIP), "HIP: attributes of functions";
     MatrixInstrNonkdim "matrix_instr_nonkdim" Int(0, 64), Is::Int(0), Silent(HIP), "HIP: shape of matrix instructions";
     MaxNumImpreciseAccDefault "max_num_imprecise_acc_default" OptionalInt(0, NO_LIMIT), Is::None,
-        Silent("sums of fp8 products are kept in fp32"), "fp8 products between exact sums";
+        Language, "fp8 products between exact sums";
     Maxnreg "maxnreg" OptionalInt(1, 1024), Is::None, Codegen, "most registers of a thread";
     MinSharedMem "min_shared_mem" OptionalInt(0, NO_LIMIT), Is::None,
         Warned("a block gets the shared memory that it needs"), "least shared memory";
