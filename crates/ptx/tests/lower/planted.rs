@@ -165,7 +165,7 @@ fn what_products_of_warpgroups_lack_is_found() {
     let high = (512_u32 / 16) | 2 << 30;
     let stride = format!("{}", high as i32);
     assert!(case.text.contains(&stride), "{}", case.text);
-    let wrong = case.text.replace(&stride, &format!("{}", (high / 2 & 0x3fff | 2 << 30) as i32));
+    let wrong = case.text.replace(&stride, &format!("{}", (((high / 2) & 0x3fff) | (2 << 30)) as i32));
     assert_ne!(case.outcome(&wrong), Ok(true), "another stride is noticed");
 }
 
