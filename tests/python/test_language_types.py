@@ -72,3 +72,19 @@ def test_what_a_tensor_has():
         assert callable(getattr(tl.tensor, name))
     with pytest.raises(RuntimeError, match=r"tl\.sum"):
         tl.tensor.sum(None)
+
+
+@triton.jit
+def int_dtype_kernel(out_ptr, WIDTHS: tl.constexpr):
+    for k in tl.static_range(len(WIDTHS)):
+        tl.static_assert(tl.get_int_dtype(WIDTHS[k], True).primitive_bitwidth == WIDTHS[k])
+        tl.static_assert(tl.get_int_dtype(WIDTHS[k], False).primitive_bitwidth == WIDTHS[k])
+    # A boolean has no sign.
+    tl.static_assert(tl.get_int_dtype(1, True) == tl.int1)
+    tl.store(out_ptr, 1)
+
+
+def test_the_integers_of_a_width(device):
+    out = torch.zeros(1, dtype=torch.int32, device=device)
+    int_dtype_kernel[(1,)](out, (1, 8, 16, 32, 64))
+    assert out.item() == 1
