@@ -523,7 +523,16 @@ impl Emit<'_> {
             options.num_stages = 1;
         }
         self.location = self.function.insts[inst].location;
-        for ring in self.rings.clone() {
+        let plan = self.plan;
+        for (load, ring) in plan.loads.iter().zip(self.rings.clone()) {
+            if load.boxed.is_some() {
+                // Tensor copies that nobody waits for would keep the memory to the end.
+                let ty = Type::Full(self.slot_type(load, 1));
+                for _ in 0..self.distance {
+                    let slot = self.value(GpuOp::Take {}, &[ring], ty.clone());
+                    self.emit(GpuOp::Release {}, &[slot], None);
+                }
+            }
             self.emit(GpuOp::Dealloc {}, &[ring], None);
         }
         let ends = std::mem::take(&mut self.out);

@@ -276,7 +276,10 @@ impl<'a> Body<'a> {
             let memory = self.header.layouts.get(buffer.layout).clone();
             let Way::Buffer { store, .. } = &way else { return None };
             let kept = function.insts[*store].operands[1];
-            if let Some(boxed) = Boxed::of_load(self.header, function, inst, kept, &memory) {
+            // The barriers of a ring are made once.
+            let is_outermost = function.blocks[function.entry].insts.contains(&self.inst);
+            let boxed = Boxed::of_load(self.header, function, inst, kept, &memory);
+            if let Some(boxed) = boxed.filter(|_| is_outermost) {
                 let Buffer { element, shape, .. } = buffer;
                 return Some(RingLoad { inst, way, element, shape, memory, axis, width, boxed: Some(boxed) });
             }
