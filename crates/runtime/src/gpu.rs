@@ -93,8 +93,10 @@ impl Loaded {
             code.threads,
             function.attributes().registers,
         );
-        if let (Some(limit), None) = (limit, options.number(OptionId::Maxnreg)) {
-            let denser = load(&code.with_max_registers(limit))?;
+        // The assembler may refuse fewer registers than an instruction takes: then the first attempt stays.
+        if let (Some(limit), None) = (limit, options.number(OptionId::Maxnreg))
+            && let Ok(denser) = load(&code.with_max_registers(limit))
+        {
             let spills = denser.0.attributes().spills();
             if denser.2 > blocks && spills <= function.attributes().spills() + SPILLS_FOR_ONE_MORE_BLOCK {
                 (function, cubin, _) = denser;
