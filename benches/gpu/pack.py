@@ -24,6 +24,7 @@ SOURCES = (
     "benches/gpu/*.py",
     "tests/kernels/*.md",
     "tests/python/*.py",
+    "tests/python/*.txt",
     "tests/reference/*.md",
     "tests/libraries/**/*.py",
     "docs/differences-from-numpy.md",

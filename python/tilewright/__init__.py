@@ -4,6 +4,8 @@
 ``tilewright run script.py``, without a change to them.
 """
 
+import sys
+
 from tilewright import _environment, errors, runtime
 from tilewright import language as language
 from tilewright._alias import install_as_triton
@@ -102,7 +104,9 @@ def __getattr__(name: str) -> object:
         from tilewright.compiler import compile
 
         return compile
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    raise AttributeError(
+        f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+    )
 
 
 def __dir__() -> list[str]:

@@ -125,7 +125,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, so that it stays inside where
     ("call", "message", "text", "label", "note", "hint"),
     [
         (
-            "copy[(3,)](x, out, 300, 1, BLOCK=128)",
+            "copy[(1,)](x, out, 300, 1, BLOCK=128)",
             "TW0201 load out of bounds of `x_ptr`",
             "tl.load(x_ptr + i * stride, mask=i < n)",
             "reads element 100 of `x_ptr`",
@@ -149,7 +149,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, so that it stays inside where
             MASK,
         ),
         (
-            "copy[(4,)](numbers(400), out, 400, 1, BLOCK=128)",
+            "copy[(3,)](numbers(400), out, 400, 1, BLOCK=128)",
             "TW0201 store out of bounds of `out_ptr`",
             "tl.store(out_ptr + i, tl.load(x_ptr + i * stride, mask=i < n), mask=i < n)",
             "writes element 300 of `out_ptr`",

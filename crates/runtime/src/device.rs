@@ -113,15 +113,14 @@ impl Device {
         Ok(())
     }
 
-    /// The device that was chosen, else that of `TILEWRIGHT_DEVICE`. Without either, kernels run where their tensors are.
+    /// The device that was chosen, else that of `TILEWRIGHT_DEVICE`, which this process need not have: one that only compiles,
+    /// as a worker does, has no use of the driver. Without either, kernels run where their tensors are.
     pub fn selected() -> Result<Option<Self>, Error> {
         let selected = *SELECTED.read().unwrap_or_else(PoisonError::into_inner);
         if selected.is_some() {
             return Ok(selected);
         }
-        let Some(name) = &Knobs::current().device else { return Ok(None) };
-        let device = Self::parse(name)?;
-        device.target().map(|_| Some(device))
+        Knobs::current().device.as_deref().map(Self::parse).transpose()
     }
 
     /// The device that programs find in `triton.runtime.driver.active`: the chosen one, else the first GPU, else the

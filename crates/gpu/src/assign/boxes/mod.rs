@@ -414,7 +414,8 @@ impl Search<'_> {
         let Some(inst) = function.defining_inst(tile) else { return false };
         let data = &function.insts[inst];
         match &data.op {
-            Op::Splat { .. } | Op::Broadcast { .. } => self.is_zero(data.operands[0]),
+            // The zero of each type has no bit set, and converted it is the zero of the other.
+            Op::Splat { .. } | Op::Broadcast { .. } | Op::Cast { .. } => self.is_zero(data.operands[0]),
             Op::Constant { value } => value.bits == 0,
             // tidy: wildcard because the optimizer leaves uniform tiles in no other form
             _ => false,

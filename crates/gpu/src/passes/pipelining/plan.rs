@@ -350,7 +350,10 @@ impl<'a> Body<'a> {
         let data = &self.function.insts[inst];
         match data.op.as_tile() {
             Some(ir::Op::Constant { value }) => value.bits == 0,
-            Some(ir::Op::Splat { .. } | ir::Op::Broadcast { .. }) => self.is_zero(data.operands[0]),
+            // The zero of each type has no bit set, and converted it is the zero of the other.
+            Some(ir::Op::Splat { .. } | ir::Op::Broadcast { .. } | ir::Op::Cast { .. }) => {
+                self.is_zero(data.operands[0])
+            }
             // tidy: wildcard because nothing else is known to be zero
             _ => false,
         }
