@@ -1,5 +1,5 @@
-"""Matrix products in a loop by tiles that warpgroups compute: every type, both orders of each operand, odd extents, warps
-that share rows and columns, products whose result is an operand of the next one, sums of few inexact terms."""
+"""Matrix products in a loop by tiles that warpgroups compute: every type, both orders of each operand, odd extents,
+warps that share rows and columns, products whose result is an operand of the next one, sums of few inexact terms."""
 
 import numpy as np
 import pytest

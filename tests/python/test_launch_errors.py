@@ -372,7 +372,9 @@ def test_names_that_are_not_there_yet_say_so():
     assert "compute-sanitizer checks a program on a GPU" in hint
     # The traceback ends in the line of the program.
     assert caught.traceback[-1].path == Path(__file__)
-    with pytest.raises(NotImplementedError, match="a file of stage 'ttir' is not read: tilewright has no MLIR"):
+    with pytest.raises(
+        NotImplementedError, match="a file of stage 'ttir' is not read: tilewright has no MLIR"
+    ):
         triton.compiler.compiler.parse("f", "ttir", None)
     assert copy.deepcopy(cuda_memcheck).__name__ == "cuda_memcheck"
     assert not isinstance(3, cuda_memcheck)
