@@ -57,6 +57,8 @@ pub(super) struct Builder {
     pure: usize,
     /// The words that elements were unpacked from.
     pub packed: FxHashMap<SmallVec<[Scalar; 4]>, Scalar>,
+    /// Registers of which it is known how many of the lowest bits are zero.
+    pub zeros: FxHashMap<RegisterId, u32>,
 }
 
 impl Scalar {
@@ -119,7 +121,14 @@ impl Width {
 impl Builder {
     /// An empty body.
     pub fn new(function: Function) -> Self {
-        Self { function, location: None, scopes: vec![Vec::new()], pure: 0, packed: FxHashMap::default() }
+        Self {
+            function,
+            location: None,
+            scopes: vec![Vec::new()],
+            pure: 0,
+            packed: FxHashMap::default(),
+            zeros: FxHashMap::default(),
+        }
     }
 
     /// A register. It has its name at the end.

@@ -30,6 +30,7 @@ mod builder;
 mod cast;
 mod control;
 mod convert_layout;
+mod division;
 mod dot;
 mod elementwise;
 mod exchange;
