@@ -410,3 +410,31 @@ def test_three_axes(dtype, device):
     out = empty((3, 8, 5), dtype, device)
     three_axes_kernel[(1,)](to_device(x, dtype, device), out, 5, 8, 3, BLOCK=8)
     assert_same(to_host(out), x.transpose(2, 1, 0))
+
+
+@triton.jit
+def in_place_kernel(x_ptr, n, END: tl.constexpr, STEP: tl.constexpr, ROW: tl.constexpr, BLOCK: tl.constexpr):
+    place = tl.arange(0, 2)[:, None] * ROW + tl.arange(0, BLOCK)[None, :]
+    for first in range(0, n if END is None else END, STEP):
+        x = tl.load(x_ptr + first + place)
+        tl.store(x_ptr + first + place, tl.flip(x, 1) + first + 1)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(
+    ("step", "row"), [(256, 1024), (256, 512), (256, 2048), (128, 1024), (255, 1024), (512, 256)]
+)
+def test_iterations_that_overwrite_what_later_ones_load(step, row, known, device):
+    """Rows and steps that share elements between iterations, and such that do not."""
+    block, end = 256, 1024
+    x = torch.randint(
+        -100, 100, (row + 2 * end,), dtype=torch.int32, generator=torch.Generator().manual_seed(5)
+    )
+    expected = x.clone()
+    place = (torch.arange(2)[:, None] * row + torch.arange(block)).flatten()
+    for first in range(0, end, step):
+        loaded = expected[first + place].reshape(2, block)
+        expected[first + place] = loaded.flip(1).flatten() + first + 1
+    found = x.to(device)
+    in_place_kernel[(1,)](found, end, END=end if known else None, STEP=step, ROW=row, BLOCK=block)
+    assert torch.equal(found.cpu(), expected)

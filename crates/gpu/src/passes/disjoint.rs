@@ -226,7 +226,7 @@ impl<'a> Iterations<'a> {
     fn is_whole(&self, from: Value, to: Value) -> bool {
         let bits = |value: Value| {
             let dtype = self.function.ty(value).as_registers().and_then(ir::Type::dtype);
-            dtype.filter(|dtype| dtype.is_int()).map_or(0, |dtype| dtype.bits())
+            dtype.filter(|dtype| dtype.is_int()).map_or(0, ir::Dtype::bits)
         };
         bits(from) >= 32 && bits(to) >= bits(from)
     }

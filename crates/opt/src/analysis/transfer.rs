@@ -37,6 +37,8 @@ impl Walk<'_> {
             (Op::Elementwise { function }, operands) => self.elementwise(*function, operands, ty),
             (Op::Cast { .. }, &[value]) => self.cast(value, ty),
             (Op::Bitcast { .. }, &[value]) => self.bitcast(value, ty),
+            // Of equal addresses; what others write meanwhile is not ordered with it.
+            (Op::Load { volatile: false, .. }, operands) => self.constancy_of(operands, ty),
             (Op::PtrAdd {}, &[pointer, offset]) => self.ptr_add(pointer, offset, ty),
             (Op::Reduce { axis }, tiles) => self.reduce(tiles, *axis as usize, ty),
             (Op::Scan { axis, .. }, tiles) => self.scan(tiles, *axis as usize, ty),

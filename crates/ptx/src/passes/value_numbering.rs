@@ -1,5 +1,5 @@
 //! Value numbering: a pure instruction on the same operands as one that ran before it, in the same region or one around it, is that
-//! one.
+//! one. So is a load of global memory, if nothing between them may change or order memory.
 
 use std::hash::{Hash, Hasher};
 
@@ -7,9 +7,10 @@ use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
+use super::effects::{self, Effect};
 use super::regions::{Changes, Regions, Step, Writes};
 use super::{Line, LineKind, Listing};
-use crate::isa::{Access, Instruction, RegisterId, Verbatim};
+use crate::isa::{Access, Instruction, LoadCache, RegisterId, StateSpace, Verbatim};
 
 /// Registers that an instruction writes.
 type Results = SmallVec<[RegisterId; 4]>;
@@ -21,6 +22,8 @@ struct Known {
     line: u32,
     /// When it ran.
     time: u32,
+    /// Of a load, the accesses and barriers before it.
+    epoch: Option<u32>,
     results: Results,
     /// The one before it with the same hash.
     before: Option<u32>,
@@ -37,6 +40,8 @@ struct Numbering<'a> {
     /// How many were known where each region that is open began.
     open: Vec<usize>,
     lines: Vec<Line>,
+    /// How many lines there were that do something, or that are reached by a jump.
+    epoch: u32,
 }
 
 pub(super) fn run(listing: &mut Listing) {
@@ -50,6 +55,7 @@ pub(super) fn run(listing: &mut Listing) {
         last: FxHashMap::default(),
         open: Vec::new(),
         lines: Vec::with_capacity(listing.lines.len()),
+        epoch: 0,
     };
     let mut walk = regions.walk();
     for (index, line) in std::mem::take(&mut listing.lines).into_iter().enumerate() {
@@ -83,6 +89,7 @@ impl Numbering<'_> {
 
     fn line(&mut self, mut line: Line, time: u32) {
         let LineKind::Instruction(guard, instruction) = &mut line.kind else {
+            self.epoch += 1;
             if let LineKind::Verbatim(parts, _) = &mut line.kind {
                 for part in parts {
                     if let Verbatim::Register(register, Access::Read) = part {
@@ -96,6 +103,9 @@ impl Numbering<'_> {
         if let Some(guard) = guard {
             guard.register = self.same[guard.register.index()];
         }
+        self.epoch += u32::from(effects::effect(instruction) == Effect::Other);
+        let is_load = guard.is_none() && is_plain_load(instruction);
+        let epoch = is_load.then_some(self.epoch);
         let mut results = Results::new();
         let (mut is_once, same, writes) = (true, &self.same, self.writes);
         instruction.map_registers(|register, access| match access {
@@ -108,13 +118,13 @@ impl Numbering<'_> {
                 *register = RegisterId::new(0);
             }
         });
-        if !line.is_pure || !is_once {
+        if !(line.is_pure || is_load) || !is_once {
             set_results(instruction, &results);
             self.lines.push(line);
             return;
         }
         let hash = hash(instruction);
-        if let Some(known) = self.find(hash, instruction) {
+        if let Some(known) = self.find(hash, instruction, epoch) {
             for (own, other) in results.iter().zip(&self.known[known as usize].results) {
                 self.same[own.index()] = *other;
             }
@@ -122,18 +132,21 @@ impl Numbering<'_> {
         }
         set_results(instruction, &results);
         let before = self.last.insert(hash, self.known.len() as u32);
-        self.known.push(Known { hash, line: self.lines.len() as u32, time, results, before });
+        self.known.push(Known { hash, line: self.lines.len() as u32, time, epoch, results, before });
         self.lines.push(line);
     }
 
     /// An instruction that ran and gave the same; that of the argument has no results.
-    fn find(&self, hash: u64, instruction: &mut Instruction) -> Option<u32> {
+    fn find(&self, hash: u64, instruction: &mut Instruction, epoch: Option<u32>) -> Option<u32> {
         let mut next = self.last.get(&hash).copied();
         while let Some(index) = next {
             let known = &self.known[index as usize];
             set_results(instruction, &known.results);
             let other = self.lines[known.line as usize].instruction();
-            if other == Some(&*instruction) && self.is_unchanged(instruction, known.time) {
+            if other == Some(&*instruction)
+                && known.epoch == epoch
+                && self.is_unchanged(instruction, known.time)
+            {
                 return Some(index);
             }
             next = known.before;
@@ -149,6 +162,13 @@ impl Numbering<'_> {
         });
         is_unchanged
     }
+}
+
+/// Whether an instruction loads from global memory what no one else changes, as far as the program cares.
+fn is_plain_load(instruction: &Instruction) -> bool {
+    let Instruction::Ld(load) = instruction else { return false };
+    let is_weak = effects::effect(instruction) == Effect::Value;
+    is_weak && load.space == Some(StateSpace::Global) && load.cache != Some(LoadCache::Volatile)
 }
 
 fn hash(instruction: &Instruction) -> u64 {
