@@ -23,7 +23,7 @@ from typing import Any
 from gpu.sides import TILEWRIGHT, TRITON, load
 
 HERE = Path(__file__).resolve().parent
-CONSTANT = re.compile(r"-?\d+|'\w+'")
+CONSTANT = re.compile(r"-?\d+|'\w+'|tl\.\w+")
 
 
 @dataclass(frozen=True)
@@ -200,6 +200,88 @@ KERNELS = [
         8,
         3,
     ),
+    *(
+        Kernel(
+            "products",
+            "product_kernels",
+            "matmul",
+            f"*{t}:16,*{t}:16,*{c}:16,i32:16,i32:16,i32:16,{orders},i32:16,1,{size},8,tl.{acc}",
+            warps,
+            3,
+        )
+        for t, c, acc, size, warps in (
+            ("bf16", "bf16", "float32", "128,128,64", 4),
+            ("fp8e4nv", "fp16", "float32", "128,256,128", 8),
+            ("i8", "i32", "int32", "128,256,128", 8),
+            ("fp32", "fp32", "float32", "128,128,32", 4),
+        )
+        for orders in ("i32:16,1,i32:16,1", "i32:16,1,1,i32:16")
+    ),
+    Kernel(
+        "products",
+        "product_kernels",
+        "matmul",
+        "*fp16:16,*fp16:16,*fp16:16,i32,i32,i32,i32,1,i32,1,i32,1,128,128,64,8,tl.float32",
+        8,
+        3,
+    ),
+    *(
+        Kernel(
+            "products",
+            "product_kernels",
+            "int8_weights",
+            f"*bf16:16,*i8:16,*fp32:16,*bf16:16,i32,i32:16,i32:16,i32:16,i32:16,i32:16,{m},64,128",
+            num_stages=4,
+        )
+        for m in (16, 64)
+    ),
+    Kernel(
+        "products",
+        "product_kernels",
+        "int4_weights",
+        "*bf16:16,*u8:16,*bf16:16,*bf16:16,i32,i32:16,i32:16,i32:16,i32:16,i32:16,i32:16,128,16,64,128",
+        num_stages=4,
+    ),
+    Kernel(
+        "products",
+        "product_kernels",
+        "split_k",
+        "*fp16:16,*fp16:16,*fp32:16,i32:16,i32:16,i32:16,128,64,64,16",
+        4,
+        4,
+    ),
+    Kernel(
+        "products",
+        "product_kernels",
+        "chained",
+        "*fp16:16,*fp16:16,*fp16:16,*fp16:16,i32:16,i32:16,i32:16,i32:16,i32:16,128,64,128",
+        8,
+        3,
+    ),
+    Kernel(
+        "products",
+        "product_kernels",
+        "mixture_of_experts",
+        "*bf16:16,*bf16:16,*bf16:16,*i32:16,*i32:16,i32:16,i32:16,i32:16,i32:16,i32:16,i32:16,i32:16,64,128,64,8,2",
+        4,
+        4,
+    ),
+    Kernel(
+        "products",
+        "20_batched_matmul",
+        "batched_kernel",
+        "*fp16:16,*fp16:16,*fp16:16,i32:16,i32:16,i32:16,i32:16,i32:16,1,i32:16,i32:16,1,i32:16,i32:16,1,128,128,64",
+        8,
+        3,
+    ),
+    Kernel(
+        "products",
+        "21_grouped_matmul",
+        "grouped_kernel",
+        "*i64:16,*i32:16,i32,tl.float16,128,128,64",
+        8,
+        3,
+    ),
 ]
 
 
@@ -237,6 +319,7 @@ def compiler(package: str) -> Callable[[Kernel], str]:
     """From kernels to PTX, by one of the two."""
     triton = importlib.import_module(package)
     source: Any = importlib.import_module(f"{package}.compiler").ASTSource
+    language = importlib.import_module(f"{package}.language")
     target = importlib.import_module(f"{package}.backends.compiler").GPUTarget("cuda", 90, 32)
     modules: dict[str, ModuleType] = {}
 
@@ -250,7 +333,9 @@ def compiler(package: str) -> Callable[[Kernel], str]:
         ):
             dtype, _, divisor = word.partition(":")
             if CONSTANT.fullmatch(dtype):
-                dtype, constants[(place,)] = "constexpr", ast.literal_eval(dtype)
+                of_language = dtype.startswith("tl.")
+                value = getattr(language, dtype[3:]) if of_language else ast.literal_eval(dtype)
+                dtype, constants[(place,)] = "constexpr", value
             elif divisor:
                 attributes[(place,)] = [["tt.divisibility", int(divisor)]]
             types[name] = dtype
