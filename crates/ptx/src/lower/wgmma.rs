@@ -21,7 +21,7 @@ use super::integer::Bitwise;
 use super::matrix_descriptor::{DEPTH_BYTES, MatrixForm};
 use super::memory::Words;
 use super::{LANES, Lowered, Lowering, memory_bits};
-use crate::isa::{self, Accumulators, MatrixShape, RegisterId, ScalarType, Source, Sources};
+use crate::isa::{self, Accumulators, Comparison, MatrixShape, RegisterId, ScalarType, Source, Sources};
 
 /// Rows of A, which the instruction fixes.
 const ROWS: u32 = 64;
@@ -30,6 +30,8 @@ const GROUP_WARPS: u32 = 4;
 const GROUP_THREADS: u32 = GROUP_WARPS * LANES;
 /// Descriptors count addresses in these bytes.
 const DESCRIPTOR_UNIT: u32 = 16;
+/// A NaN that no instruction makes.
+const NO_RESULT: u64 = 0xffed_cba9;
 
 /// An operand in shared memory.
 struct SharedMatrix {
@@ -309,9 +311,18 @@ impl Lowering<'_> {
         });
     }
 
-    pub(super) fn lower_finish(&mut self, inst: Inst, product: Value, pending: Option<u32>) -> Lowered {
+    pub(super) fn lower_finish(
+        &mut self,
+        inst: Inst,
+        product: Value,
+        behind: Option<Value>,
+        pending: Option<u32>,
+    ) -> Lowered {
         self.require(inst, Feature::Wgmma)?;
         let pending = pending.ok_or_else(|| self.unsupported(inst, "`finish` without a number"))?;
+        if let Some(behind) = behind {
+            self.keep_behind(behind);
+        }
         self.builder.emit(isa::WgmmaWaitGroup { n: i64::from(pending).into() });
         let registers = self.get(product);
         let result = self.kernel.insts[inst].results[0];
@@ -324,6 +335,19 @@ impl Lowering<'_> {
         let halves: Vec<Scalar> = halves.collect();
         self.set(result, halves);
         Ok(())
+    }
+}
+
+impl Lowering<'_> {
+    /// What follows stays behind the computation of a value. The assembler knows of nothing that a wait for products depends on,
+    /// and moves it up to the last one; but not over an event for profilers, which happens here only if an element of the
+    /// value has bits that no computation gives.
+    fn keep_behind(&mut self, value: Value) {
+        let last = self.get(value).last().copied().expect("a tile has elements");
+        let never = Scalar::constant(NO_RESULT);
+        let happens = self.builder.compare(Width::B32, false, Comparison::Eq, last, never);
+        let guard = self.builder.predicate(happens);
+        self.builder.emit_if(Some(guard), isa::Pmevent { mask: false, event: 0.into() });
     }
 }
 
