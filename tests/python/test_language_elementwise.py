@@ -61,6 +61,7 @@ APPROXIMATE = {
     "sqrt": ("tl.sqrt(x)", np.sqrt),
     "rsqrt": ("tl.rsqrt(x)", lambda x: 1 / np.sqrt(x)),
     "erf": ("tl.erf(x)", wide_erf),
+    "accurate_exp": ("tl.extra.libdevice.exp(x)", np.exp),
 }
 # Functions of analysis are members of tl.math; numpy has most of them under the same name.
 APPROXIMATE |= {

@@ -3,6 +3,8 @@
 A kernel asserts at compile time that its result has the element type of `out`, so each case tests promotion as well.
 """
 
+import random
+
 import numpy as np
 import pytest
 from helpers import (
@@ -15,6 +17,7 @@ from helpers import (
     bits,
     convert,
     elementwise,
+    empty,
     is_float,
     is_unsigned,
     moderate_values,
@@ -345,6 +348,92 @@ def test_a_python_scalar_does_not_widen_in_functions_either(expression, dtype, d
             "tl.sub": round_to(three - x, dtype) if is_float(dtype) else three - x,
         }[expression.split("(")[0]]
     assert_same(elementwise(expression, {"x": (x, dtype)}, dtype, device=device), expected, (x,))
+
+
+CONSTANTS = """@triton.jit
+def kernel(x_ptr, start_ptr, out, DIVISORS: tl.constexpr, COUNT: tl.constexpr, N: tl.constexpr, STEP: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    # Numbers of which the compiler knows how they lie beside each other.
+    near = tl.load(start_ptr + tl.program_id(0)) * STEP + tl.arange(0, N).to(x.dtype)
+    for k in tl.static_range(COUNT):
+        d: tl.constexpr = DIVISORS[k]
+        row = out + (tl.program_id(0) * COUNT + k) * 4 * N + i
+        tl.store(row, x // d)
+        tl.store(row + N, x % d)
+        tl.store(row + 2 * N, near // d)
+        tl.store(row + 3 * N, near % d)
+"""
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_division_by_constants(dtype, device):
+    """Every kind of constant: products, shifts, both; with quotients next to multiples of each."""
+    n, step, info = 128, 8, np.iinfo(dtype)
+    divisors = {
+        1,
+        2,
+        3,
+        5,
+        6,
+        7,
+        8,
+        10,
+        12,
+        14,
+        28,
+        60,
+        64,
+        100,
+        127,
+        641,
+        768,
+        1000,
+        4096,
+        65535,
+        999_999_937,
+    }
+    divisors |= {
+        6_700_417,
+        2**31 - 1,
+        2**31,
+        2**31 + 1,
+        2**32 - 1,
+        2**32 + 15,
+        2**62 + 1,
+        2**63 - 25,
+        2**63,
+        2**64 - 1,
+    }
+    divisors |= {info.max, info.max - 1, info.max // 2 + 1, info.max // 2 + 2}
+    if info.min < 0:
+        divisors |= {-divisor for divisor in divisors} | {info.min, info.min + 1}
+    divisors = sorted(divisor for divisor in divisors if info.min <= divisor <= info.max)
+    rng, chance = np.random.default_rng(7), random.Random(7)
+    edges = [info.min, info.min + 1, -1, 0, 1, info.max - 1, info.max]
+    for divisor in divisors:
+        multiple = divisor * chance.randint(0, max(1, info.max // abs(divisor)))
+        edges += [multiple - 1, multiple, multiple + 1, -multiple, 1 - multiple]
+    edges = [edge for edge in edges if info.min <= edge <= info.max]
+    x = np.array([*(edges[i % len(edges)] for i in rng.permutation(len(edges))[:n])], dtype)
+    x = np.concatenate([x, rng.integers(info.min, info.max, n, dtype, endpoint=True)])[:n]
+    lowest = max(info.min // step, -96 * 3)
+    starts = np.array([0, lowest, lowest + 1, -96, -1 if info.min < 0 else 12], np.int64).astype(dtype)
+    with np.errstate(all="ignore"):
+        near = starts[:, None] * np.asarray(step, dtype) + np.arange(n).astype(dtype)
+    out = empty((len(starts), len(divisors), 4, n), dtype, device)
+    module(CONSTANTS).kernel[(len(starts),)](
+        to_device(x, dtype, device), to_device(starts, dtype, device), out,
+        DIVISORS=tuple(divisors), COUNT=len(divisors), N=n, STEP=step,
+    )  # fmt: skip
+    found = to_host(out)
+    for row, numbers in enumerate(near):
+        for place, divisor in enumerate(divisors):
+            d = np.asarray(divisor, dtype)
+            for kind, (a, function) in enumerate(
+                [(x, c_quotient), (x, c_remainder), (numbers, c_quotient), (numbers, c_remainder)]
+            ):
+                assert_same(found[row, place, kind], function(a, d), (a,), f"{kind} by {divisor}")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

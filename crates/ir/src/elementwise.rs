@@ -244,6 +244,8 @@ elementwise! {
     Math MathFn Float Same {
         /// e to the power of x. Of binary32 it is as exact as the product of x and log2(e), as in Triton.
         Exp "exp" (x) Accuracy::GrowingUlp(7.0, 1.25);
+        /// e to the power of x within 2 ulp, as in C's library for GPUs.
+        AccurateExp "accurate_exp" (x) Accuracy::Ulp(2.0);
         /// 2 to the power of x. Of binary32, 0 may stand for a subnormal result, as in Triton.
         Exp2 "exp2" (x) Accuracy::FlushedUlp(2.0);
         /// Natural logarithm; NaN below 0, -inf at 0.

@@ -12,5 +12,6 @@ mod fold;
 mod inline;
 mod licm;
 mod pipeline;
+mod ranges;
 
 pub use pipeline::{Level, Options, PASSES, Pass, optimize};

@@ -2,7 +2,7 @@
 
 use tilewright_ir::{FuncId, Function, Module, verify};
 
-use crate::{canonicalize, cse, dce, inline, licm};
+use crate::{canonicalize, cse, dce, inline, licm, ranges};
 
 /// A pass on one function.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "cse", run: cse::run },
     Pass { name: "licm", run: licm::run },
     Pass { name: "dce", run: dce::run },
+    Pass { name: "ranges", run: ranges::run },
 ];
 
 /// Each pass runs at most this often: the result is right after any number of runs, and good after three.

@@ -20,8 +20,9 @@ const fn stated(function: F, exact: fn(f64) -> f64, binary32: f64, binary64: f64
     Stated { function, exact, binary32, binary64 }
 }
 
-const STATED: [Stated; 9] = [
+const STATED: [Stated; 10] = [
     stated(F::Exp, f64::exp, 1.0, 2.0),
+    stated(F::AccurateExp, f64::exp, 1.0, 2.0),
     stated(F::Exp2, f64::exp2, 1.0, 2.0),
     stated(F::Log, f64::ln, 1.0, 2.0),
     stated(F::Log2, f64::log2, 1.5, 2.0),

@@ -122,24 +122,6 @@ def log10(arg0):
 
 
 @triton.jit
-def exp(arg0):
-    """e to the power of it; 2 ulp."""
-    if arg0.dtype == tl.float32:
-        # Beyond these numbers the result is 0 or infinite.
-        x = tl.where(arg0 < -105.0, -105.0, tl.where(arg0 > 89.0, 89.0, arg0))
-        whole = tl.floor(x * 1.4426950408889634 + 0.5)
-        rest = tl.fma(x, 1.4426950408889634, -whole)
-        # What the constant loses in fp32.
-        rest = tl.fma(x, 1.925963e-8, rest)
-        # Powers of integers are exact; the half's is not subnormal.
-        half = tl.floor(0.5 * whole)
-        result = (tl.exp2(rest) * tl.exp2(half)) * tl.exp2(whole - half)
-    else:
-        result = tl.exp(arg0)
-    return result
-
-
-@triton.jit
 def exp10(arg0):
     """10 to the power of it; 2 ulp for fp32, 4 for fp64."""
     x = arg0.to(tl.float64)
@@ -162,7 +144,7 @@ def log1p(arg0):
 @triton.jit
 def expm1(arg0):
     """exp(x) - 1, without loss near 0; 8 ulp."""
-    u = exp(arg0)
+    u = tl.extra.libdevice.exp(arg0)
     near = (u - 1.0) * (arg0 / tl.log(u))
     return tl.where(u == 1.0, arg0, tl.where((u - 1.0 == -1.0) | (u == float("inf")), u - 1.0, near))
 
@@ -173,14 +155,14 @@ def sinh(arg0):
     size = tl.abs(arg0)
     e = expm1(size)
     # The square of the half's exponential does not overflow before the result does.
-    half = exp(0.5 * size)
+    half = tl.extra.libdevice.exp(0.5 * size)
     return copysign(tl.where(size > 20.0, (0.5 * half) * half, 0.5 * (e + e / (e + 1.0))), arg0)
 
 
 @triton.jit
 def cosh(arg0):
     """Hyperbolic cosine; 6 ulp."""
-    half = exp(0.5 * tl.abs(arg0))
+    half = tl.extra.libdevice.exp(0.5 * tl.abs(arg0))
     return (0.5 * half) * half + (0.5 / half) / half
 
 

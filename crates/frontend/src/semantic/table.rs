@@ -291,6 +291,8 @@ builtins! {
     Abs "abs(x)" [Root Math Libdevice Method] => math::abs;
     /// e to the power of x, fast: for fp32 it is as exact as the product of x and log2(e).
     Exp "exp(x)" [Root Math Method] => math::float, F::Exp;
+    /// e to the power of x; 2 ulp.
+    AccurateExp "exp(x)" [Libdevice] => math::float, F::AccurateExp;
     /// 2 to the power of x.
     Exp2 "exp2(x)" [Root Math Libdevice Method] => math::float, F::Exp2;
     /// Natural logarithm.

@@ -200,6 +200,16 @@ impl Walk<'_> {
             (false, true) => Range { low: upper.range.low.saturating_add(1), ..ends },
             _ => ends,
         };
+        // The last index is whole steps from the first.
+        let ends = match (lower.constant, step.constant) {
+            (Some(first), Some(step)) if step > 0 && ends.high > first => {
+                Range { high: ends.high - (ends.high - first) % step, ..ends }
+            }
+            (Some(first), Some(step)) if step < 0 && ends.low < first => {
+                Range { low: ends.low + (first - ends.low) % -step, ..ends }
+            }
+            _ => ends,
+        };
         // Where the ends cross, the body never runs.
         info.range = ends.intersection(info.range);
         info.axes[0].divisibility = lower.divisibility_everywhere(1).min(step.divisibility_everywhere(1));

@@ -148,15 +148,13 @@ impl Builder {
             Some(bits) if !signed && bits.is_power_of_two() => {
                 return self.shr(width, false, x, bits.trailing_zeros());
             }
-            _ => {}
+            Some(bits) => return self.quotient_by(ty, x, bits),
+            None => {}
         }
         let (a, b) = (self.register(width, x).into(), self.source(width, y));
         let ty = integer(width, signed);
         let quotient =
             self.pure(width, |d| isa::Div { precision: None, rounding: None, ftz: false, ty, d, a, b });
-        if y.as_constant().is_some() {
-            return quotient;
-        }
         // What the instruction gives for these is not specified.
         let is_zero = self.compare(width, signed, Comparison::Eq, y, Scalar::constant(0));
         let quotient = self.select(width, is_zero, ones, quotient);
@@ -175,11 +173,7 @@ impl Builder {
             Some(bits) if !signed && bits.is_power_of_two() => {
                 return self.bitwise(Bitwise::And, width, x, Scalar::constant(bits - 1));
             }
-            Some(bits) if bits != 0 && bits != width.cut(u64::MAX) => {
-                let (a, b) = (self.register(width, x).into(), self.source(width, y));
-                let ty = integer(width, signed);
-                return self.pure(width, |d| isa::Rem { ty, d, a, b });
-            }
+            Some(bits) if bits > 1 && bits != width.cut(u64::MAX) => return self.remainder_by(ty, x, bits),
             _ => {}
         }
         let quotient = self.quotient(ty, x, y);

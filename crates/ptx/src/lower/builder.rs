@@ -59,6 +59,8 @@ pub(super) struct Builder {
     pub packed: FxHashMap<SmallVec<[Scalar; 4]>, Scalar>,
     /// How many labels were placed: code between two of them is straight.
     pub labels: u32,
+    /// Registers of which it is known how many of the lowest bits are zero.
+    pub zeros: FxHashMap<RegisterId, u32>,
 }
 
 impl Scalar {
@@ -128,6 +130,7 @@ impl Builder {
             pure: 0,
             packed: FxHashMap::default(),
             labels: 0,
+            zeros: FxHashMap::default(),
         }
     }
 

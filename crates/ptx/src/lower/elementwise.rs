@@ -220,7 +220,8 @@ impl Lowering<'_> {
         let builder = &mut self.builder;
         match (function, float == Float::F64) {
             (MathFn::Exp, false) => builder.fast_exp32(x),
-            (MathFn::Exp, true) => builder.exp64(x),
+            (MathFn::AccurateExp, false) => builder.exp32(x),
+            (MathFn::Exp | MathFn::AccurateExp, true) => builder.exp64(x),
             (MathFn::Exp2, false) => builder.ex2(x),
             (MathFn::Exp2, true) => builder.exp2_64(x),
             (MathFn::Log, false) => builder.log32(x),

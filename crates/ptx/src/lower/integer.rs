@@ -54,7 +54,10 @@ impl Builder {
             (Some(x), Some(y)) => {
                 let (x, y) = (x.min(y), x.max(y));
                 let ty = integer(width, true);
-                self.pure(width, |d| plain_add(ty, d, x.into(), y.into()))
+                let sum = self.pure(width, |d| plain_add(ty, d, x.into(), y.into()));
+                let zeros = self.trailing_zeros(x.into()).min(self.trailing_zeros(y.into()));
+                self.note_zeros(sum, zeros);
+                sum
             }
             (base, None) | (None, base) => Scalar { base, offset: 0 },
         };
@@ -97,6 +100,7 @@ impl Builder {
             }
         };
         let offset = a.offset.wrapping_mul(factor);
+        let zeros = a.base.map_or(0, |base| self.trailing_zeros(base.into())) + factor.trailing_zeros();
         let product = match (a.base, factor) {
             (None, _) | (_, 0) => Scalar::constant(0),
             (Some(base), 1) => base.into(),
@@ -109,7 +113,20 @@ impl Builder {
                 self.pure(width, |d| mul_low(integer(width, true), d, base.into(), factor))
             }
         };
+        self.note_zeros(product, zeros.min(width.bits() - 1));
         product.plus(width, offset)
+    }
+
+    /// How many of the lowest bits of a number are known to be zero.
+    pub fn trailing_zeros(&self, a: Scalar) -> u32 {
+        let base = a.base.map_or(63, |base| self.zeros.get(&base).copied().unwrap_or(0));
+        base.min(a.offset.trailing_zeros())
+    }
+
+    fn note_zeros(&mut self, a: Scalar, zeros: u32) {
+        if let (Some(register), 1..) = (a.base, zeros) {
+            self.zeros.insert(register, zeros);
+        }
     }
 
     /// The upper half of the product.

@@ -46,7 +46,7 @@ impl Builder {
 
     /// e^x within 2 ulp: 2^n * 2^f with the integer n in -126 … 126 nearest below x log2(e). Beyond that, f is large, so that
     /// the hardware overflows or gives a small number that the last product rounds to a subnormal one. A NaN stays in f.
-    fn exp32(&mut self, x: Scalar) -> Scalar {
+    pub(super) fn exp32(&mut self, x: Scalar) -> Scalar {
         // n + 126 is the largest integer in 252 t, where t is between 0 and 1.
         let log2_e = f32_constant(std::f32::consts::LOG2_E);
         let scale = f32_constant(std::f32::consts::LOG2_E / 252.0);
@@ -185,15 +185,16 @@ impl Builder {
     pub(super) fn erf32(&mut self, x: Scalar) -> Scalar {
         let t = self.absolute32(x);
         let s = self.mul_rn(F32, x, x);
-        let r = self.polynomial(F32, t, [-1.728_534_70e-5, 3.831_971_26e-4]);
-        let u = self.polynomial(F32, t, [-3.883_964_38e-3, 2.425_462_19e-2]);
+        // The binary logarithm of 1 - erf(t), which is below -2.4 where this is taken.
+        let scaled = |coefficient: f64| coefficient * std::f64::consts::LOG2_E;
+        let r = self.polynomial(F32, t, [-1.728_534_70e-5, 3.831_971_26e-4].map(scaled));
+        let u = self.polynomial(F32, t, [-3.883_964_38e-3, 2.425_462_19e-2].map(scaled));
         let mut r = self.fma(F32, r, s, u);
-        for coefficient in [-1.067_778_77e-1, -6.348_466_87e-1, -1.287_175_12e-1] {
+        for coefficient in [-1.067_778_77e-1, -6.348_466_87e-1, -1.128_717_512].map(scaled) {
             r = self.fma(F32, r, t, F32.constant(coefficient));
         }
-        let minus_t = self.negate32(t);
-        let r = self.fma(F32, r, t, minus_t);
-        let power = self.exp32(r);
+        let r = self.mul_rn(F32, r, t);
+        let power = self.ex2(r);
         let tail = self.sub_rn(F32, f32_constant(1.0), power);
         // Above 4 the result is 1; the polynomial is not made for large arguments.
         let is_one = self.float_compare(F32, Comparison::Gt, t, f32_constant(4.0));

@@ -31,6 +31,7 @@ mod bytes;
 mod cast;
 mod control;
 mod convert_layout;
+mod division;
 mod dot;
 mod elementwise;
 mod exchange;

@@ -15,9 +15,13 @@ const TABLE: &str = include_str!("math64.txt");
 
 /// A kernel that stores what functions are of a tile, one after the other.
 fn module(functions: &[MathFn], count: usize) -> Module {
-    let stores = functions.iter().map(|&function| ElementwiseFn::from(function).name()).enumerate();
-    let stores =
-        stores.map(|(place, name)| format!("    tl.store(out + {place} * N + i, tl.math.{name}(a))\n"));
+    let name = |&function: &MathFn| match function {
+        MathFn::AccurateExp => "extra.libdevice.exp".to_owned(),
+        // tidy: wildcard because the others are called as they are named.
+        _ => format!("math.{}", ElementwiseFn::from(function).name()),
+    };
+    let stores = functions.iter().map(name).enumerate();
+    let stores = stores.map(|(place, name)| format!("    tl.store(out + {place} * N + i, tl.{name}(a))\n"));
     let head = "
 @triton.jit
 def k(x, out, N: tl.constexpr):

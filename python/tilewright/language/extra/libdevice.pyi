@@ -375,8 +375,8 @@ def erfcx(arg0: Any) -> Any:
 def erfinv(arg0: Any) -> Any:
     """The inverse of the error function; 8 ulp. Infinite at -1 and 1, NaN beyond."""
 
-def exp(arg0: Any) -> Any:
-    """e to the power of it; 2 ulp."""
+def exp(x: Any) -> Any:
+    """e to the power of x; 2 ulp."""
 
 def exp10(arg0: Any) -> Any:
     """10 to the power of it; 2 ulp for fp32, 4 for fp64."""

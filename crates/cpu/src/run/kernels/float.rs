@@ -54,7 +54,7 @@ macro_rules! families {
             let out = typed_mut::<$ty>(out);
             let x = Source::<$ty>::new(x);
             match function {
-                MathFn::Exp => unary(out, x, $math::exp),
+                MathFn::Exp | MathFn::AccurateExp => unary(out, x, $math::exp),
                 MathFn::Exp2 => unary(out, x, $math::exp2),
                 MathFn::Log => unary(out, x, $math::log),
                 MathFn::Log2 => unary(out, x, $math::log2),

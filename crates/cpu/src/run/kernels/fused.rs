@@ -60,7 +60,7 @@ impl Function {
             Family::Arithmetic(ArithmeticFn::Abs) => Function::Unary(Unary::Abs),
             Family::Float(FloatFn::Div | FloatFn::DivRn) => Function::Binary(Binary::Div, Binary::DivInto),
             Family::Float(FloatFn::Sqrt | FloatFn::SqrtRn) => Function::Unary(Unary::Sqrt),
-            Family::Math(MathFn::Exp) => Function::Unary(Unary::Exp),
+            Family::Math(MathFn::Exp | MathFn::AccurateExp) => Function::Unary(Unary::Exp),
             Family::Math(MathFn::Exp2) => Function::Unary(Unary::Exp2),
             // tidy: wildcard because a function that is not here ends the group.
             Family::Float(_) | Family::Math(_)
