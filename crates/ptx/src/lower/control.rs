@@ -6,8 +6,9 @@
 use tilewright_base::Diagnostic;
 use tilewright_gpu::language::{GpuOp, Op, Type};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Element, ElementwiseFn, Inst, OpFamily, Operation, Value};
+use tilewright_ir::{Block, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operation, Value};
 
+use super::arithmetic::Integer;
 use super::builder::{Scalar, Width};
 use super::memory::Words;
 use super::{Lowered, Lowering, memory_bits};
@@ -38,6 +39,19 @@ struct Counter {
     signed: bool,
     register: RegisterId,
     bounds: [Scalar; 3],
+    ending: Ending,
+}
+
+/// How a loop knows whether there is another iteration. No sum overflows in any of these. The assembler counts the iterations of
+/// the first two, and unrolls such loops.
+#[derive(Clone, Copy)]
+enum Ending {
+    /// The next index is compared with the bound: it is known to fit into its register.
+    NextIndex,
+    /// A register counts the iterations that are left.
+    Countdown(RegisterId),
+    /// More is left than the step.
+    Distance,
 }
 
 /// A jump.
@@ -56,9 +70,11 @@ impl Lowering<'_> {
         let groups = self.begin(inst, &parameters[1..]);
         let register = self.builder.fresh(width);
         self.builder.assign(width, register, lower);
+        let ending = self.ending(region, width, dtype.is_signed(), [lower, upper, step]);
+        let bounds = [lower, upper, step];
+        let counter = Counter { width, signed: dtype.is_signed(), register, bounds, ending };
+        self.set(parameters[0], [Scalar::from(register)]);
         let parameters = &parameters[1..];
-        let counter = Counter { width, signed: dtype.is_signed(), register, bounds: [lower, upper, step] };
-        self.set(self.kernel.blocks[region].parameters[0], [Scalar::from(register)]);
         let enters = self.enters(&counter);
         if enters == Scalar::FALSE {
             self.end(inst, &groups, parameters);
@@ -74,7 +90,7 @@ impl Lowering<'_> {
         self.block(region)?;
         self.builder.location = location;
         let mut moves = self.next(&groups, region, parameters);
-        let goes_on = self.goes_on(&counter);
+        let goes_on = self.goes_on(&counter, &mut moves);
         moves.push((width, register, self.builder.add(width, register.into(), step)));
         self.builder.assign_all(&moves);
         let again = (goes_on != Scalar::TRUE).then(|| self.builder.predicate(goes_on));
@@ -105,20 +121,70 @@ impl Lowering<'_> {
         self.builder.compare(width, signed, Comparison::Gt, step, Scalar::constant(0))
     }
 
-    /// Whether there is another iteration: more is left than the step, which no overflow can change.
-    fn goes_on(&mut self, counter: &Counter) -> Scalar {
-        let Counter { width, signed, register, bounds: [_, upper, step] } = *counter;
-        let own = Scalar::from(register);
-        if step == Scalar::constant(1) {
-            let next = self.builder.add(width, own, step);
-            return self.builder.compare(width, signed, Comparison::Lt, next, upper);
+    /// How a loop knows whether it goes on.
+    fn ending(
+        &mut self,
+        body: Block,
+        width: Width,
+        signed: bool,
+        [lower, upper, step]: [Scalar; 3],
+    ) -> Ending {
+        let Some(step) = step.as_constant() else { return Ending::Distance };
+        let is_down = signed && width.signed(step) < 0;
+        let size = if is_down { width.cut(step.wrapping_neg()) } else { step };
+        if upper.as_constant().is_some_and(|end| fits(width, signed, end, step)) || size == 1 {
+            return Ending::NextIndex;
         }
-        let is_up = self.is_up(counter);
-        let (up, down) = (self.builder.sub(width, upper, own), self.builder.sub(width, own, upper));
-        let left = self.builder.select(width, is_up, up, down);
-        let minus = self.builder.sub(width, Scalar::constant(0), step);
-        let distance = self.builder.select(width, is_up, step, minus);
-        self.builder.compare(width, false, Comparison::Gt, left, distance)
+        // Products of matrices are not unrolled, and leave no register for a count.
+        if size == 0 || self.has_product(body) {
+            return Ending::Distance;
+        }
+        // Of a loop that is not entered this is any number.
+        let (far, near) = if is_down { (lower, upper) } else { (upper, lower) };
+        let distance = self.builder.sub(width, far, near);
+        let before = self.builder.sub(width, distance, Scalar::constant(1));
+        let ty = Integer::of(if width == Width::B64 { Dtype::U64 } else { Dtype::U32 });
+        let repeated = self.builder.quotient(ty, before, Scalar::constant(size));
+        let trips = self.builder.add(width, repeated, Scalar::constant(1));
+        let left = self.builder.fresh(width);
+        self.builder.assign(width, left, trips);
+        Ending::Countdown(left)
+    }
+
+    /// Whether a block, or one inside, has a product of matrices.
+    fn has_product(&self, block: Block) -> bool {
+        self.kernel.blocks[block].insts.iter().any(|&inst| {
+            let data = &self.kernel.insts[inst];
+            data.op.info().family == OpFamily::Dot
+                || data.regions.iter().any(|&inner| self.has_product(inner))
+        })
+    }
+
+    /// Whether there is another iteration. What is counted besides the index is moved on.
+    fn goes_on(&mut self, counter: &Counter, moves: &mut Vec<Move>) -> Scalar {
+        let Counter { width, signed, register, bounds: [_, upper, step], ending } = *counter;
+        let own = Scalar::from(register);
+        match ending {
+            Ending::NextIndex => {
+                let next = self.builder.add(width, own, step);
+                let is_down = signed && step.as_constant().is_some_and(|step| width.signed(step) < 0);
+                let comparison = if is_down { Comparison::Gt } else { Comparison::Lt };
+                self.builder.compare(width, signed, comparison, next, upper)
+            }
+            Ending::Countdown(left) => {
+                let next = self.builder.sub(width, left.into(), Scalar::constant(1));
+                moves.push((width, left, next));
+                self.builder.compare(width, false, Comparison::Ne, next, Scalar::constant(0))
+            }
+            Ending::Distance => {
+                let is_up = self.is_up(counter);
+                let (up, down) = (self.builder.sub(width, upper, own), self.builder.sub(width, own, upper));
+                let left = self.builder.select(width, is_up, up, down);
+                let minus = self.builder.sub(width, Scalar::constant(0), step);
+                let distance = self.builder.select(width, is_up, step, minus);
+                self.builder.compare(width, false, Comparison::Gt, left, distance)
+            }
+        }
     }
 
     pub(super) fn lower_while(&mut self, inst: Inst) -> Lowered {
@@ -416,4 +482,16 @@ impl Lowering<'_> {
             Type::Buffer(_) | Type::Ring(_) | Type::Empty(_) | Type::Full(_) | Type::Mbarrier { .. } => true,
         }
     }
+}
+
+/// Whether the first index at or past a bound, which is less than a step past it, is a number of its width.
+fn fits(width: Width, signed: bool, end: u64, step: u64) -> bool {
+    let most = i128::from(width.cut(u64::MAX));
+    let (end, step, range) = if signed {
+        let half = most / 2;
+        (i128::from(width.signed(end)), i128::from(width.signed(step)), -half - 1..=half)
+    } else {
+        (i128::from(end), i128::from(step), 0..=most)
+    };
+    range.contains(&(end + step - step.signum()))
 }

@@ -36,6 +36,12 @@ impl Lowering<'_> {
         let last = *operands.last().expect("a function has operands");
         let element = self.element(last);
         let equal = equal_registers as usize;
+        if equal == 0
+            && let Some(scalars) = self.bitwise_in_words(function, element, &columns)
+        {
+            self.set(result, scalars);
+            return Ok(());
+        }
         let mut scalars: Vec<Scalar> = Vec::with_capacity(self.count(result));
         for register in 0..self.count(result) {
             if register & equal != 0 {

@@ -27,6 +27,7 @@ mod assertion;
 mod asynchronous;
 mod atomics;
 mod builder;
+mod bytes;
 mod cast;
 mod control;
 mod convert_layout;

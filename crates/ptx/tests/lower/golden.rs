@@ -209,6 +209,59 @@ fn vector_add_is_four_wide_loads_and_two_wide_stores() {
     assert_eq!(text.matches("st.global.v4.b32").count(), 2);
 }
 
+/// A sum in a loop, whose bounds and body are parts of its text.
+fn sum_loop(bounds: &str, addend: &str) -> String {
+    let text = format!(
+        "
+@triton.jit
+def k(x, y, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK, BLOCK], tl.float32)
+    for start in range({bounds}):
+        loaded = tl.load(x + start + i, eviction_policy='evict_first')
+        total += {addend}
+    tl.store(y + i[:, None] * BLOCK + i[None, :], total, eviction_policy='evict_last')
+"
+    );
+    lower(&kernel(&text, "*fp16:16, *fp32:16, int32, 16"), "sm_90a", 4).0
+}
+
+#[test]
+fn the_assembler_can_count_the_iterations_of_loops() {
+    let sum = "loaded[:, None].to(tl.float32)";
+    let countdown = "setp.ne.u32";
+    let index = "setp.lt.s32";
+    let distance = "setp.hi.u32";
+    for (bounds, expected) in [
+        ("0, 160, 16", index),
+        ("0, n", index),
+        ("n, 2147483632, 16", index),
+        ("n, 2147483633, 16", countdown),
+        ("0, n, 16", countdown),
+        ("0, n, -16", countdown),
+        ("0, n, n", distance),
+    ] {
+        let text = sum_loop(bounds, sum);
+        let (_, end) = text.split_once("$loop_0:").expect("there is a loop");
+        for form in [countdown, index, distance] {
+            assert_eq!(end.contains(form), form == expected, "range({bounds}): {form}\n{text}");
+        }
+    }
+    // Products are not unrolled, and need the register.
+    let text = sum_loop("0, n, 16", "tl.dot(loaded[:, None] + i[None, :], loaded[:, None] - i[None, :])");
+    assert!(text.contains(distance), "{text}");
+}
+
+#[test]
+fn a_policy_of_the_second_cache_is_made_once() {
+    let text = sum_loop("0, n, 16", "loaded[:, None].to(tl.float32)");
+    let (before, inside) = text.split_once("$loop_0:").expect("there is a loop");
+    assert!(before.contains("createpolicy.fractional.L2::evict_first.b64"), "{text}");
+    assert_eq!(text.matches("createpolicy").count(), 2, "{text}");
+    assert!(inside.contains("ld.global.L1::evict_first.L2::cache_hint"), "{text}");
+    assert!(inside.contains("st.global.L1::evict_last.L2::cache_hint"), "{text}");
+}
+
 #[test]
 fn ptxas_accepts_modifiers_and_assertions() {
     let Some(ptxas) = Ptxas::find_or_skip("ptxas_accepts_modifiers_and_assertions") else { return };
