@@ -256,7 +256,8 @@ impl Builder {
         let lines = self.scopes.pop().expect("the kernel's scope is never closed");
         debug_assert!(self.scopes.is_empty(), "every scope is closed");
         let registers = self.function.registers.len();
-        (self.function, Listing { lines, registers })
+        let labels = self.function.labels.len();
+        (self.function, Listing { lines, registers, labels })
     }
 
     /// The register that holds a value.

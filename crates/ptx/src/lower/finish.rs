@@ -34,6 +34,7 @@ impl Lowering<'_> {
         let Self { mut module, builder, kernel, program, .. } = self;
         let (mut function, mut listing) = builder.finish();
         passes::run(&mut listing);
+        passes::name_labels(&mut function, &listing);
         let mut lines = listing.lines;
         function.registers = rename(&mut lines, &function.registers);
         let mut source =
