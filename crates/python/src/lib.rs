@@ -37,6 +37,7 @@ mod missing;
 mod names;
 mod objects;
 mod reads;
+mod sanitize;
 mod tensor_map;
 mod torch;
 mod trace;
@@ -93,6 +94,11 @@ mod _native {
     use crate::missing::Missing;
     #[pymodule_export]
     use crate::names::{element_types, elementwise_functions, language_names, tile_ops};
+    #[pymodule_export]
+    use crate::sanitize::{
+        sanitizer_allocated, sanitizer_checks, sanitizer_freed, sanitizer_parse, sanitizer_print,
+        sanitizer_reports, sanitizer_written,
+    };
     #[pymodule_export]
     use crate::tensor_map::{TensorMap, fill_tma_descriptor_im2col, fill_tma_descriptor_tiled};
     #[pymodule_export]

@@ -18,11 +18,11 @@ use tilewright_ir::Element;
 use tilewright_sim as sim;
 
 use crate::error::OutOfResources;
-use crate::fault::from_fault;
+use crate::fault::{from_fault, from_watch};
 use crate::options::OptionId;
 use crate::specialize::pack;
 use crate::tensor_maps::TensorMaps;
-use crate::{Device, Error, Grid, Handle, Options, Value, reports};
+use crate::{Device, Error, Grid, Handle, Options, Value, reports, sanitize};
 
 /// A kernel as a GPU has it.
 #[derive(Debug)]
@@ -223,7 +223,14 @@ fn simulate(
     }
     let mut launch = sim::Launch::new(name, grid, [code.threads, 1, 1], parameters, regions);
     launch.dynamic_shared_bytes = code.shared_bytes;
+    let checks = sanitize::active();
+    let watch = (!checks.is_empty())
+        .then(|| sim::Watch::new(checks.has(sanitize::Check::Race), checks.has(sanitize::Check::Init)));
+    launch.watch = watch.as_ref();
     let report = interruptible(module, launch, interrupt);
+    for (fault, count) in watch.map_or_else(Vec::new, sim::Watch::into_findings) {
+        sanitize::keep(name, from_watch(&fault, count, handle), &handle.compiled.module.sources);
+    }
     let printed = report.as_ref().map_or_else(|fault| &fault.printed, |report| &report.printed);
     for text in printed {
         tilewright_base::output::print(text);

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, SourceMap};
 use tilewright_compiler::{CompiledKernel, GpuCode, MachineCode, Resources};
-use tilewright_cpu::{Interrupt, Launch, Program};
+use tilewright_cpu::{Interrupt, Launch, Program, SanitizedProgram};
 use tilewright_cuda::{Parameters, StreamRef};
 use tilewright_frontend::Argument;
 use tilewright_ir::{Element, Op};
@@ -16,7 +16,7 @@ use crate::key::is_same_value;
 use crate::options::OptionId;
 use crate::signature::{Annotation, ArgumentSource, Signature};
 use crate::specialize::{self, CpuArguments, cpu_argument};
-use crate::{Device, Error, Grid, Knobs, Options, Region, Value, dump, num_threads};
+use crate::{Device, Error, Grid, Knobs, Options, Region, Value, dump, num_threads, sanitize};
 
 /// What a caller keeps with a compiled form, such as what it was made from.
 pub type Attachment = Box<dyn Any + Send + Sync>;
@@ -40,6 +40,8 @@ pub struct Handle {
     loaded: OnceLock<Loaded>,
     /// The same without tensor maps, for arguments that there are none for: made when it is first asked for.
     plain: OnceLock<Box<(GpuCode, Loaded)>>,
+    /// The program of sanitized launches on the CPU: made when it is first asked for.
+    pub(crate) sanitized: OnceLock<Box<SanitizedProgram>>,
     pub(crate) attachment: Option<Attachment>,
 }
 
@@ -78,6 +80,7 @@ impl Handle {
             makes_pointers,
             loaded,
             plain: OnceLock::new(),
+            sanitized: OnceLock::new(),
             signature,
             arguments,
             options,
@@ -182,6 +185,10 @@ impl Handle {
         interrupt: Interrupt<'_>,
     ) -> Result<(), Error> {
         if let MachineCode::Cpu(program) = &self.compiled.code {
+            let checks = sanitize::active();
+            if !checks.is_empty() {
+                return self.launch_sanitized(grid, arguments, foreign, interrupt, checks);
+            }
             return self.run_program(program, grid, arguments, foreign, interrupt);
         }
         match self.loaded()? {

@@ -16,6 +16,7 @@ use crate::fault::{Cause, FaultKind, OfLane, Outcome, Stop};
 use crate::memory::Global;
 use crate::registers::{LANES, Lanes, Slot, lanes_of};
 use crate::warp::Warp;
+use crate::watch::Watch;
 
 /// A warp gives way after so many steps.
 const TURN: u32 = 4096;
@@ -24,6 +25,8 @@ const TURN: u32 = 4096;
 pub(crate) struct Machine<'a> {
     pub program: &'a Program,
     pub global: &'a Global<'a>,
+    /// What the launch is watched for.
+    pub watch: Option<&'a Watch>,
     pub parameters: &'a [u8],
     /// The caller wants the launch to end.
     pub interrupt: Option<&'a AtomicBool>,
@@ -190,6 +193,8 @@ impl Cluster<'_> {
                     instruction: step.site,
                     registers: &mut warp.registers,
                     global: machine.global,
+                    watch: machine.watch,
+                    cluster: self.number,
                     hint: &mut warp.hint,
                     blocks: &mut self.blocks,
                     local: &mut warp.local,
