@@ -4,11 +4,12 @@ mod access;
 
 use tilewright_base::{Code, Diagnostic, SourceMap, Span};
 use tilewright_cuda as cuda;
+use tilewright_ir::{Failure, Op};
 use tilewright_sim::{Fault, FaultKind, Location, Space};
 
 use crate::error::OutOfResources;
 use crate::{Error, Handle};
-use access::{Found, MemoryAccess};
+use access::{Found, MemoryAccess, called, on_line};
 
 /// A fault that the simulator has found, at its access of the kernel or at its line.
 #[cold]
@@ -40,7 +41,10 @@ pub(crate) fn from_fault(fault: &Fault, handle: &Handle) -> Error {
         _ => {
             let code = code(&fault.kind);
             let diagnostic = Diagnostic::new(code, message(fault, code));
-            line.into_iter().fold(diagnostic, |diagnostic, line| diagnostic.primary(line, ""))
+            match check(fault, handle, code) {
+                Some(chain) => called(diagnostic, &chain, ""),
+                None => line.into_iter().fold(diagnostic, |diagnostic, line| diagnostic.primary(line, "")),
+            }
         }
     };
     let [x, y, z] = fault.block;
@@ -51,6 +55,16 @@ pub(crate) fn from_fault(fault: &Fault, handle: &Handle) -> Error {
         diagnostic = diagnostic.note(format!("at line {} of the PTX: {instruction}", location.ptx_line));
     }
     Error::new(diagnostic, SourceMap::clone(sources))
+}
+
+/// The check that does not hold, and the calls that led there, if its line has one alone.
+fn check(fault: &Fault, handle: &Handle, code: Code) -> Option<Vec<Span>> {
+    let FaultKind::Assertion { .. } = fault.kind else { return None };
+    let is_division = code == Code::DivisionByZero;
+    let is_wanted = move |op: &Op| matches!(op, Op::Assert { failure } if matches!(failure, Failure::DivisionByZero) == is_division);
+    let mut chains = on_line(fault, handle, is_wanted).map(|(_, chain)| chain);
+    let first = chains.next()?;
+    chains.all(|chain| chain == first).then_some(first)
 }
 
 /// The code of a fault that is not about global memory.
@@ -172,17 +186,18 @@ const PROMISES: &str =
 /// The text of the line that an instruction comes from.
 fn span(sources: &SourceMap, location: &Location) -> Option<Span> {
     let (name, line) = location.kernel.as_ref()?;
-    let (id, file) = sources.files().find(|(_, file)| file.name == *name)?;
-    let mut start = 0;
-    for (number, text) in (file.first_line..).zip(file.text.split_inclusive('\n')) {
-        if number == *line {
-            let indentation = text.len() - text.trim_start().len();
-            let end = start + text.trim_end().len();
-            return Some(Span::new(id, (start + indentation) as u32, end as u32));
+    sources.files().filter(|(_, file)| file.name == *name).find_map(|(id, file)| {
+        let mut start = 0;
+        for (number, text) in (file.first_line..).zip(file.text.split_inclusive('\n')) {
+            if number == *line {
+                let indentation = text.len() - text.trim_start().len();
+                let end = start + text.trim_end().len();
+                return Some(Span::new(id, (start + indentation) as u32, end as u32));
+            }
+            start += text.len();
         }
-        start += text.len();
-    }
-    None
+        None
+    })
 }
 
 impl From<cuda::Error> for Error {

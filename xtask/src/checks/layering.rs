@@ -28,7 +28,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Of `cuda` device code by its number, which Triton's driver module offers.
     (
         "python",
-        &["base", "ir", "frontend", "trace", "cpu", "cuda", "compiler", "runtime", "tilewright", "cli"],
+        &[
+            "base",
+            "ir",
+            "layout",
+            "frontend",
+            "trace",
+            "cpu",
+            "cuda",
+            "compiler",
+            "runtime",
+            "tilewright",
+            "cli",
+        ],
     ),
     (
         "testkit",

@@ -221,7 +221,7 @@ impl Lowering<'_> {
         match (function, float == Float::F64) {
             (MathFn::Exp, false) => builder.fast_exp32(x),
             (MathFn::Exp, true) => builder.exp64(x),
-            (MathFn::Exp2, false) => builder.ex2(x, false),
+            (MathFn::Exp2, false) => builder.ex2(x),
             (MathFn::Exp2, true) => builder.exp2_64(x),
             (MathFn::Log, false) => builder.log32(x),
             (MathFn::Log, true) => builder.log64(x),

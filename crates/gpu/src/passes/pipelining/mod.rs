@@ -37,14 +37,15 @@
 //!
 //! **Where shared memory is too small.** All loops get one stage less until it fits, down to none ahead. Triton refuses
 //! such a launch; here a configuration that asks for too much is slower than another one. A ring that tensor copies fill
-//! in a loop inside of another takes its memory for the whole time ([`hoist`]): where that costs more than one stage, such loops copy
-//! by `cp.async`.
+//! in a loop inside of another takes its memory for the whole time ([`hoist`]): where that costs more than one stage, and
+//! where products of two iterations overlap, such loops copy by `cp.async`.
 //!
 //! How a slot is filled is decided in one place, `Emit::fill` ([`emit`]): by `copy_async`, or by a tensor
 //! copy, which takes any width, where the load is known to be a box of a tensor.
 
 mod emit;
 mod hoist;
+mod overlap;
 mod plan;
 mod prune;
 
@@ -68,9 +69,10 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let Some(most) = plans.iter().map(|plan| plan.stages).max() else { return Ok(()) };
     let entry_insts = &module.kernel().blocks[module.kernel().entry].insts;
     let is_nested = |plan: &LoopPlan| plan.has_boxes() && !entry_insts.contains(&plan.inst);
+    let overlaps = plans.iter().any(|plan| is_nested(plan) && plan.overlap.is_some());
     if !plans.iter().any(is_nested) {
         pipeline_within(module, &plans, 2..=most);
-    } else if !pipeline_within(module, &plans, most.saturating_sub(1).max(2)..=most) {
+    } else if overlaps || !pipeline_within(module, &plans, most.saturating_sub(1).max(2)..=most) {
         let plans = plan::plans(module, stages, false);
         pipeline_within(module, &plans, 2..=most);
     }
