@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-
 import tilewright as triton
 import tilewright.language as tl
+
+torch = pytest.importorskip("torch")
 
 BLOCK = 1024
 

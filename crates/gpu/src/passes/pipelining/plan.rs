@@ -88,8 +88,16 @@ pub struct Level {
     pub parameters: Vec<u32>,
 }
 
-/// The loops to pipeline, inner ones behind those around them.
-pub fn plans(module: &Module, stages: u32) -> Vec<LoopPlan> {
+impl LoopPlan {
+    /// Whether tensor copies fill slots.
+    pub fn has_boxes(&self) -> bool {
+        self.loads.iter().any(|load| load.boxed.is_some())
+    }
+}
+
+/// The loops to pipeline, inner ones behind those around them. With `nested_boxes`, tensor copies fill rings of loops inside of
+/// others.
+pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
     let function = module.kernel();
     let mut loops = Vec::new();
     find_loops(function, function.entry, &mut loops);
@@ -106,7 +114,8 @@ pub fn plans(module: &Module, stages: u32) -> Vec<LoopPlan> {
     let global = GlobalAccesses::new(module);
     let plan = |(inst, block): (Inst, Block)| {
         let (stages, is_asked) = wanted(inst);
-        Body::new(module, inst, &uses, &global)?.plan(block, stages, is_asked)
+        let body = Body { nested_boxes, ..Body::new(module, inst, &uses, &global)? };
+        body.plan(block, stages, is_asked)
     };
     loops.into_iter().filter_map(plan).collect()
 }
@@ -153,6 +162,8 @@ pub(super) struct Body<'a> {
     places: FxHashMap<Inst, usize>,
     /// Accesses that no load may overtake unless they are known to be elsewhere.
     writes: Vec<Inst>,
+    /// Whether tensor copies may fill rings of a loop inside of another.
+    nested_boxes: bool,
 }
 
 /// What the counter of a loop is moved by.
@@ -184,7 +195,7 @@ impl<'a> Body<'a> {
             Order::All => is_ordered = true,
         });
         let header = &module.header;
-        let body = Self { header, function, uses, global, inst, block, places, writes };
+        let body = Self { header, function, uses, global, inst, block, places, writes, nested_boxes: false };
         (!is_ordered).then_some(body)
     }
 
@@ -301,10 +312,10 @@ impl<'a> Body<'a> {
             let memory = self.header.layouts.get(buffer.layout).clone();
             let Way::Buffer { store, .. } = &way else { return None };
             let kept = function.insts[*store].operands[1];
-            // The barriers of a ring are made once.
+            // The barriers of a ring are made once: in a loop around this one, it takes memory of its own.
             let is_outermost = function.blocks[function.entry].insts.contains(&self.inst);
             let boxed = Boxed::of_load(self.header, function, inst, kept, &memory);
-            if let Some(boxed) = boxed.filter(|_| is_outermost) {
+            if let Some(boxed) = boxed.filter(|_| is_outermost || self.nested_boxes) {
                 let Buffer { element, shape, .. } = buffer;
                 return Some(RingLoad { inst, way, element, shape, memory, axis, width, boxed: Some(boxed) });
             }
