@@ -9,6 +9,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Inst, OpFamily, Operation, Value};
 use tilewright_layout::Input;
 
+use super::disjoint::Iterations;
 use crate::language::{Function, GpuOp, Header, Module, Op};
 
 /// What pointers are made of.
@@ -40,6 +41,7 @@ pub struct GlobalAccesses<'a> {
     bases: SecondaryMap<Value, Base>,
     /// What is computed once.
     outside_loops: EntitySet<Value>,
+    iterations: Iterations<'a>,
 }
 
 impl<'a> GlobalAccesses<'a> {
@@ -57,7 +59,8 @@ impl<'a> GlobalAccesses<'a> {
         let results = entry.insts.iter().flat_map(|inst| &function.insts[*inst].results);
         let mut outside_loops = EntitySet::new();
         outside_loops.extend(entry.parameters.iter().chain(results).copied());
-        Self { function, header: &module.header, bases: search.bases, outside_loops }
+        let iterations = Iterations::new(function);
+        Self { function, header: &module.header, bases: search.bases, outside_loops, iterations }
     }
 
     /// Whether two accesses may touch the same memory, whichever threads make them.
@@ -86,7 +89,10 @@ impl<'a> GlobalAccesses<'a> {
             let layout = self.header.layouts.get(id);
             [Input::Lane, Input::Warp].iter().any(|input| layout.free_bits(*input) != 0)
         });
-        let is_same = a == b && (!is_stale || self.outside_loops.contains(a));
+        let is_same = a == b
+            && (!is_stale
+                || self.outside_loops.contains(a)
+                || self.iterations.are_disjoint(a, [later, earlier]));
         let is_by_same_threads = is_same && (are_stores == [true; 2] || !has_copies);
         !is_by_same_threads
     }

@@ -3,6 +3,7 @@
 mod allocation;
 mod barriers;
 mod conversions;
+mod disjoint;
 mod exchanges;
 mod global_memory;
 mod instruction_selection;
