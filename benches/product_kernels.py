@@ -175,3 +175,44 @@ def mixture_of_experts(
     columns = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
     out_ptrs = out_ptr + token[:, None] * stride_om + columns[None, :]
     tl.store(out_ptrs, acc.to(out_ptr.dtype.element_ty), mask=real[:, None] & (columns[None, :] < N))
+
+
+@triton.jit
+def grouped(
+    addresses_ptr, sizes_ptr, strides_ptr, GROUPS,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Products of different sizes by a fixed number of programs, each of which takes tiles of one after the other."""
+    tile = tl.program_id(0)
+    first = 0
+    for group in range(GROUPS):
+        M = tl.load(sizes_ptr + group * 3)
+        N = tl.load(sizes_ptr + group * 3 + 1)
+        K = tl.load(sizes_ptr + group * 3 + 2)
+        tiles_n = tl.cdiv(N, BLOCK_N)
+        tiles = tl.cdiv(M, BLOCK_M) * tiles_n
+        while tile >= first and tile < first + tiles:
+            stride_a = tl.load(strides_ptr + group * 3)
+            stride_b = tl.load(strides_ptr + group * 3 + 1)
+            stride_c = tl.load(strides_ptr + group * 3 + 2)
+            a_ptr = tl.load(addresses_ptr + group * 3).to(tl.pointer_type(tl.float16))
+            b_ptr = tl.load(addresses_ptr + group * 3 + 1).to(tl.pointer_type(tl.float16))
+            c_ptr = tl.load(addresses_ptr + group * 3 + 2).to(tl.pointer_type(tl.float16))
+            rows = (tile - first) // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)
+            columns = (tile - first) % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)
+            depth = tl.arange(0, BLOCK_K)
+            a_ptrs = a_ptr + rows[:, None] * stride_a + depth[None, :]
+            b_ptrs = b_ptr + depth[:, None] * stride_b + columns[None, :]
+            acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+            for _ in range(tl.cdiv(K, BLOCK_K)):
+                tl.multiple_of(a_ptrs, [16, 16])
+                tl.multiple_of(b_ptrs, [16, 16])
+                a = tl.load(a_ptrs)
+                b = tl.load(b_ptrs)
+                acc = tl.dot(a, b, acc)
+                a_ptrs += BLOCK_K
+                b_ptrs += BLOCK_K * stride_b
+            c_ptrs = c_ptr + rows[:, None] * stride_c + columns[None, :]
+            tl.store(c_ptrs, acc.to(tl.float16))
+            tile += tl.num_programs(0)
+        first += tiles

@@ -5,7 +5,7 @@ is a kernel with its figures, ours and theirs; behind each family are the geomet
 Less is better.
 
 The official compiler is slow, so `static_figures.json` keeps what it gave for each kernel as it stands; `--record`
-writes it anew. A kernel whose file has changed since is compiled again.
+writes it anew. A kernel that has changed since is compiled again.
 """
 
 from __future__ import annotations
@@ -61,8 +61,18 @@ class Kernel:
 
     @property
     def version(self) -> str:
-        """A number that changes with the file."""
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()[:16]
+        """A number that changes with the kernel and the functions of its file that it calls."""
+        text = self.path.read_text(encoding="utf-8")
+        functions = {item.name: item for item in ast.parse(text).body if isinstance(item, ast.FunctionDef)}
+        found: dict[str, str] = {}
+        wanted = [self.name]
+        while wanted:
+            name = wanted.pop()
+            if name in functions and name not in found:
+                found[name] = ast.get_source_segment(text, functions[name]) or ""
+                nodes = ast.walk(functions[name])
+                wanted += [node.id for node in nodes if isinstance(node, ast.Name)]
+        return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()[:16]
 
 
 STRIDES = "i32:16,1,i32:16,1,i32:16,1"

@@ -159,7 +159,9 @@ impl Builder {
         match (format, signed) {
             (Half::F16, _) => {
                 let offset = if signed { 0x6480 } else { 0x6400 };
-                let (a, b) = (self.source(WORD, pair), self.source(WORD, Scalar::constant(both(offset))));
+                // Instructions on pairs take registers alone.
+                let [a, b] =
+                    [pair, Scalar::constant(both(offset))].map(|operand| self.register(WORD, operand).into());
                 self.pure(WORD, |d| isa::Sub {
                     carry_out: false,
                     rounding: None,
@@ -189,7 +191,8 @@ impl Builder {
 
     /// a + b of pairs of bfloat16, as a product with 1: targets have had sums for less long.
     fn sum_of_pairs(&mut self, a: Scalar, b: Scalar) -> Scalar {
-        let [a, one, c] = [a, Scalar::constant(both(0x3f80)), b].map(|operand| self.source(WORD, operand));
+        let [a, one, c] =
+            [a, Scalar::constant(both(0x3f80)), b].map(|operand| self.register(WORD, operand).into());
         self.pure(WORD, |d| isa::Fma {
             rounding: Rounding::Rn,
             ftz: false,
