@@ -230,6 +230,7 @@ impl Analysis<'_> {
                     Family::Arithmetic(ArithmeticFn::Min | ArithmeticFn::Max | ArithmeticFn::Abs) => {
                         (false, false)
                     }
+                    // tidy: wildcard because the rest of arithmetic is checked
                     Family::Arithmetic(_) | Family::Bitwise(BitwiseFn::Shl) => (true, true),
                     // tidy: wildcard because the other functions are not linear
                     _ => (false, false),
