@@ -33,7 +33,7 @@ from tilewright.runtime.jit import constexpr_function, jit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from tilewright import backends, compiler, experimental, knobs, testing, tools, viz
+    from tilewright import backends, compiler, experimental, knobs, sanitizer, testing, tools, viz
     from tilewright._cuda_on_cpu import use_cpu_as_cuda
     from tilewright.compiler import compile
     from tilewright.runtime._async_compile import AsyncCompileMode, FutureKernel
@@ -70,6 +70,7 @@ __all__ = [
     "next_power_of_2",
     "reinterpret",
     "runtime",
+    "sanitizer",
     "set_allocator",
     "testing",
     "tools",
@@ -77,7 +78,7 @@ __all__ = [
     "viz",
 ]
 
-_LAZY = frozenset(("backends", "compiler", "experimental", "knobs", "testing", "tools", "viz"))
+_LAZY = frozenset(("backends", "compiler", "experimental", "knobs", "sanitizer", "testing", "tools", "viz"))
 """Loaded when they are asked for: most programs need none of them."""
 
 
@@ -130,3 +131,7 @@ _environment.say_what_has_no_effect()
 # Kernels may call them as well; there they also take values that are known only at run time.
 cdiv._tilewright_path = "builtins.triton.cdiv"
 next_power_of_2._tilewright_path = "builtins.triton.next_power_of_2"
+
+# Last, so that all is there that a check asks for.
+if _environment.asks_for_sanitizer():
+    __getattr__("sanitizer")._begin_by_environment()  # type: ignore[attr-defined]

@@ -79,3 +79,8 @@ def say_what_has_no_effect() -> None:
         import sys
 
         print(f"tilewright: {name} is set and has no effect: {WITHOUT_EFFECT[name]}", file=sys.stderr)
+
+
+def asks_for_sanitizer() -> bool:
+    """Whether launches are to be checked."""
+    return bool(os.environ.get("TILEWRIGHT_SANITIZE"))

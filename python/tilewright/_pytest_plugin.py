@@ -1,11 +1,17 @@
-"""What tests of kernels may take: ``device``, where tensors for kernels are.
+"""What tests of kernels may take: ``device``, where tensors for kernels are; ``tilewright_sanitize`` checks launches.
 
-It is that of ``TILEWRIGHT_DEVICE``, so that one run of the tests is on the CPU and another on a simulated GPU.
+The device is that of ``TILEWRIGHT_DEVICE``, so that one run of the tests is on the CPU and another on a simulated GPU.
 """
 
 from __future__ import annotations
 
 import pytest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tilewright.sanitizer import Found
 
 
 @pytest.fixture
@@ -15,3 +21,17 @@ def device() -> str:
 
     is_cuda = _native.device().startswith("cuda") or _cuda_on_cpu.is_active()
     return "cuda" if is_cuda else "cpu"
+
+
+@pytest.fixture
+def tilewright_sanitize() -> Iterator[Found]:
+    """Checks every launch of the test, which fails at its end if anything was found.
+
+    What the test expects to be found it takes before: ``tilewright_sanitize.take()`` returns it.
+    """
+    from tilewright import sanitizer
+
+    with sanitizer.sanitize(raises=False) as found:
+        yield found
+    if found.reports:
+        pytest.fail(str(sanitizer.SanitizerError(found.reports, found.dropped)), pytrace=False)

@@ -27,6 +27,9 @@ Options:
   -i                     python's own prompt after the program, with its variables
       --device <device>  where kernels run: cpu, cuda, cuda:1, or the simulator of a GPU, such as sim:sm_90;
                          otherwise that of TILEWRIGHT_DEVICE, else a GPU if there is one, else the CPU
+      --sanitize[=<checks>]
+                         check what kernels do, on the CPU or in the simulator: bounds, race, init, alignment,
+                         overflow, nan, or a list of some of them; exits with 1 if anything is found
       --report[=<file>]  at the end, write what the simulator has counted to stderr, or to a file
   -h, --help             print help
 """
@@ -52,6 +55,7 @@ def main(arguments: list[str], usage: str = USAGE) -> int:
     """Runs the program; its exceptions leave this function, whose frame is the only one of ours below the program."""
     device: str | None = None
     report: str | None = None
+    sanitize: str | None = None
     kind = ""
     rest = list(arguments)
     while rest and rest[0].startswith("-") and rest[0] != "-":
@@ -72,6 +76,9 @@ def main(arguments: list[str], usage: str = USAGE) -> int:
         if name == "--report":
             report = value
             continue
+        if name == "--sanitize":
+            sanitize = value or "all"
+            continue
         if name != "--device":
             return _usage_error(f"unknown option '{option}'", usage)
         if not has_value:
@@ -86,18 +93,23 @@ def main(arguments: list[str], usage: str = USAGE) -> int:
     if (failure := _prepare(device)) is not None:
         print(failure, file=sys.stderr)
         return 1
+    if sanitize is not None and (failure := _sanitize(sanitize)) is not None:
+        print(failure, file=sys.stderr)
+        return 2
     if report is not None and (failure := _keep_reports(report)) is not None:
         print(failure, file=sys.stderr)
         return 2
     try:
         execute, *values = _program(kind, rest)
-        del arguments, usage, device, report, kind, rest
+        del arguments, usage, device, report, sanitize, kind, rest
         execute(*values)
-    except SystemExit:
+    except SystemExit as exit:
+        if exit.code in (None, 0) and _has_findings():
+            raise SystemExit(1) from None
         raise
     except BaseException as error:
         _end(error)
-    return 0
+    return int(_has_findings())
 
 
 def _usage_error(message: str, usage: str) -> int:
@@ -137,6 +149,29 @@ def _prepare(device: str | None) -> str | None:
         notice.once_for_children()
         use_cpu_as_cuda()
     return None
+
+
+def _sanitize(names: str) -> str | None:
+    """Has launches checked; returns what is wrong."""
+    from tilewright import _native, sanitizer
+
+    if _native.device().startswith("cuda"):
+        return "error: the sanitizer works on the CPU and in the simulator: add --device cpu or --device sim:sm_90"
+    try:
+        _native.sanitizer_parse(names)
+    except ValueError as error:
+        return f"error: {error}"
+    if not sanitizer.is_begun():
+        sanitizer.begin(names)
+    else:
+        sanitizer.enable(*_native.sanitizer_parse(names).split(","))
+    return None
+
+
+def _has_findings() -> bool:
+    """Whether the sanitizer has found anything."""
+    sanitizer = sys.modules.get("tilewright.sanitizer")
+    return sanitizer is not None and any(sanitizer.all_reports())
 
 
 def _keep_reports(path: str) -> str | None:

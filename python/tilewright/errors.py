@@ -8,6 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from typing_extensions import Self
@@ -156,6 +157,19 @@ class PTXASError(TritonError):
 
 class NotAvailableError(TritonError, NotImplementedError):
     """A part of Triton that this version of tilewright does not have."""
+
+
+class SanitizerError(TritonError):
+    """What ``tilewright.sanitizer.sanitize()`` raises if it has found anything: ``reports`` has it all."""
+
+    reports: tuple[Any, ...]
+    """Each a ``tilewright.sanitizer.Report``."""
+
+    def __init__(self, found: Sequence[Any], dropped: int = 0) -> None:
+        more = f"\n\nand {dropped} more" if dropped else ""
+        super().__init__("\n\n".join(map(str, found)) + more)
+        self.reports = tuple(found)
+        self.code = found[0].code if found else None
 
 
 _BY_KIND: dict[str, type[TritonError]] = {

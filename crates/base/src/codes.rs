@@ -121,6 +121,13 @@ codes! {
     "TW0206" OutOfMemory Execution "not enough memory for the tiles of a program";
     "TW0207" DeviceFault Execution "a GPU stopped the kernel";
     "TW0211" MisalignedAtomic Execution "atomic access not aligned";
+    // What a sanitizer finds; the kernel goes on.
+    "TW0221" Race Execution "race for an element of memory";
+    "TW0222" Unwritten Execution "read of memory that nobody has written";
+    "TW0223" Misaligned Execution "address or value not aligned as promised";
+    "TW0224" OffsetOverflow Execution "integer overflow in an address";
+    "TW0225" NotFinite Execution "NaN or infinity made by an operation";
+    "TW0226" MaskedValue Execution "value of a masked lane used";
 }
 
 impl Code {

@@ -192,6 +192,13 @@ pub fn cpu_program_for_traces(module: &Module) -> Result<tilewright_cpu::Program
     tilewright_cpu::Program::for_traces(module, Some(&inline_asm::SimulatedAssembler))
 }
 
+/// The same for launches that are sanitized. The module is that before the passes: what the programmer wrote is checked.
+pub fn cpu_program_for_sanitizer(
+    module: &Module,
+) -> Result<tilewright_cpu::SanitizedProgram, Box<Diagnostic>> {
+    tilewright_cpu::SanitizedProgram::new(module, Some(&inline_asm::SimulatedAssembler))
+}
+
 /// The same without symbolic forms and fusion. For tests: the results must be the same.
 #[doc(hidden)]
 pub fn cpu_program_without_symbolic_forms(

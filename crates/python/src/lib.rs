@@ -9,6 +9,7 @@
 //!              reads: whether they still mean that at a later launch
 //! compile, driver, tensor_map: what Triton offers below `kernel[grid]`: compiling for described types, device code by its number
 //! interpret: kernels whose body Python runs
+//! linear_layout: the algebra of layouts, for tools
 //! trace: launches that are recorded, and what was recorded
 //! errors: diagnostics to exceptions
 //! ```
@@ -30,11 +31,13 @@ mod interpreted_trace;
 mod kernel;
 mod launch;
 mod launcher;
+mod linear_layout;
 mod live;
 mod missing;
 mod names;
 mod objects;
 mod reads;
+mod sanitize;
 mod tensor_map;
 mod torch;
 mod trace;
@@ -86,9 +89,16 @@ mod _native {
     #[pymodule_export]
     use crate::kernel::JitKernel;
     #[pymodule_export]
+    use crate::linear_layout::LinearLayout;
+    #[pymodule_export]
     use crate::missing::Missing;
     #[pymodule_export]
     use crate::names::{element_types, elementwise_functions, language_names, tile_ops};
+    #[pymodule_export]
+    use crate::sanitize::{
+        sanitizer_allocated, sanitizer_checks, sanitizer_freed, sanitizer_parse, sanitizer_print,
+        sanitizer_reports, sanitizer_written,
+    };
     #[pymodule_export]
     use crate::tensor_map::{TensorMap, fill_tma_descriptor_im2col, fill_tma_descriptor_tiled};
     #[pymodule_export]

@@ -1,5 +1,6 @@
 //! Kernels on a GPU, real or simulated: code becomes a loaded module once, and a launch is one pass over the arguments.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, mpsc};
@@ -17,11 +18,11 @@ use tilewright_ir::Element;
 use tilewright_sim as sim;
 
 use crate::error::OutOfResources;
-use crate::fault::from_fault;
+use crate::fault::{from_fault, from_watch};
 use crate::options::OptionId;
 use crate::specialize::pack;
 use crate::tensor_maps::TensorMaps;
-use crate::{Device, Error, Grid, Handle, Options, Value, reports};
+use crate::{Device, Error, Grid, Handle, Options, Value, reports, sanitize};
 
 /// A kernel as a GPU has it.
 #[derive(Debug)]
@@ -80,28 +81,14 @@ impl Loaded {
             cooperative: options.is_on(OptionId::LaunchCooperativeGrid),
             ..LaunchOptions::new(code.threads)
         };
-        let load = |ptx: &str| -> Result<_, Error> {
-            let assemble = AssembleOptions { line_info: true, ..AssembleOptions::default() };
-            let cubin = assemble_cached(&cache, context, name, ptx, assemble)?;
-            let function = tilewright_cuda::Module::load(context, name, &cubin)?.function(name)?;
-            let blocks = function.max_active_blocks(code.threads, code.shared_bytes)?;
-            Ok((function, cubin, blocks))
-        };
-        let (mut function, mut cubin, blocks) = load(&code.ptx)?;
-        let limit = Multiprocessor::of(gpu.properties()?).registers_for_one_more(
-            blocks,
-            code.threads,
-            function.attributes().registers,
-        );
-        // The assembler may refuse fewer registers than an instruction takes: then the first attempt stays.
-        if let (Some(limit), None) = (limit, options.number(OptionId::Maxnreg))
-            && let Ok(denser) = load(&code.with_max_registers(limit))
-        {
-            let spills = denser.0.attributes().spills();
-            if denser.2 > blocks && spills <= function.attributes().spills() + SPILLS_FOR_ONE_MORE_BLOCK {
-                (function, cubin, _) = denser;
-            }
-        }
+        let with_fewer = |limit| Cow::Owned(code.with_max_registers(limit));
+        let has_limit = options.number(OptionId::Maxnreg).is_some();
+        let assembler = Assembler { gpu, context, cache: &cache, name };
+        let (function, cubin) = assembler.assemble(
+            &code.ptx,
+            (!has_limit).then_some(&with_fewer),
+            (code.threads, code.shared_bytes),
+        )?;
         if let Some(warning) = cache.take_warning() {
             CACHE_WARNING.call_once(|| eprintln!("tilewright: {warning}"));
         }
@@ -173,14 +160,7 @@ pub(crate) fn launch(
         match loaded {
             Loaded::Cuda { launch, tensor_maps, .. } => {
                 handle.pass(arguments, &mut |element, value| pack(element, value, parameters))?;
-                let launch = match tensor_maps {
-                    Some(maps) if !maps.append(parameters)? => match handle.plain()? {
-                        (_, Loaded::Cuda { launch, .. }) => launch,
-                        (_, Loaded::Sim { .. }) => unreachable!("both forms are on one device"),
-                    },
-                    Some(_) | None => launch,
-                };
-                launch.launch(grid.extents(), stream, parameters.as_bytes()).map_err(Error::from)
+                start(handle, (launch, tensor_maps.as_deref()), stream, grid.extents(), parameters)
             }
             Loaded::Sim { module, tensor_maps } => {
                 let mut regions = Regions::new();
@@ -207,6 +187,25 @@ pub(crate) fn launch(
     })
 }
 
+/// Starts a kernel whose arguments are written; its tensor maps are made, or its form without is taken.
+#[inline]
+pub(crate) fn start(
+    handle: &Handle,
+    (launch, tensor_maps): (&LaunchConfiguration, Option<&TensorMaps>),
+    stream: StreamRef<'_>,
+    blocks: [u32; 3],
+    parameters: &mut Parameters,
+) -> Result<(), Error> {
+    let launch = match tensor_maps {
+        Some(maps) if !maps.append(parameters)? => match handle.plain()? {
+            (_, Loaded::Cuda { launch, .. }) => launch,
+            (_, Loaded::Sim { .. }) => unreachable!("both forms are on one device"),
+        },
+        Some(_) | None => launch,
+    };
+    launch.launch(blocks, stream, parameters.as_bytes()).map_err(Error::from)
+}
+
 /// Runs a kernel in the simulator, and keeps what was counted if somebody wants it.
 fn simulate(
     handle: &Handle,
@@ -224,7 +223,14 @@ fn simulate(
     }
     let mut launch = sim::Launch::new(name, grid, [code.threads, 1, 1], parameters, regions);
     launch.dynamic_shared_bytes = code.shared_bytes;
+    let checks = sanitize::active();
+    let watch = (!checks.is_empty())
+        .then(|| sim::Watch::new(checks.has(sanitize::Check::Race), checks.has(sanitize::Check::Init)));
+    launch.watch = watch.as_ref();
     let report = interruptible(module, launch, interrupt);
+    for (fault, count) in watch.map_or_else(Vec::new, sim::Watch::into_findings) {
+        sanitize::keep(name, from_watch(&fault, count, handle), &handle.compiled.module.sources);
+    }
     let printed = report.as_ref().map_or_else(|fault| &fault.printed, |report| &report.printed);
     for text in printed {
         tilewright_base::output::print(text);
@@ -271,6 +277,49 @@ fn interruptible(
             }
         }
     })
+}
+
+/// Makes machine code of PTX.
+pub(crate) struct Assembler<'a> {
+    pub(crate) gpu: tilewright_cuda::Device,
+    pub(crate) context: tilewright_cuda::Context,
+    pub(crate) cache: &'a Cache,
+    /// The kernel.
+    pub(crate) name: &'a str,
+}
+
+impl Assembler<'_> {
+    /// The kernel, loaded, and its machine code, for blocks of so many threads and bytes of shared memory. If fewer registers
+    /// let one more block run at a time, it is made of what `with_fewer` says is the PTX with at most so many.
+    pub(crate) fn assemble<'p>(
+        &self,
+        ptx: &str,
+        with_fewer: Option<&dyn Fn(u32) -> Cow<'p, str>>,
+        (threads, shared_bytes): (u32, u32),
+    ) -> Result<(tilewright_cuda::Function, Vec<u8>), Error> {
+        let load = |ptx: &str| -> Result<_, Error> {
+            let options = AssembleOptions { line_info: true, ..AssembleOptions::default() };
+            let cubin = assemble_cached(self.cache, self.context, self.name, ptx, options)?;
+            let function =
+                tilewright_cuda::Module::load(self.context, self.name, &cubin)?.function(self.name)?;
+            let blocks = function.max_active_blocks(threads, shared_bytes)?;
+            Ok((function, cubin, blocks))
+        };
+        let (function, cubin, blocks) = load(ptx)?;
+        let registers = function.attributes().registers;
+        let limit =
+            Multiprocessor::of(self.gpu.properties()?).registers_for_one_more(blocks, threads, registers);
+        // The assembler may refuse fewer registers than an instruction takes: then the first attempt stays.
+        if let (Some(limit), Some(with_fewer)) = (limit, with_fewer)
+            && let Ok(denser) = load(&with_fewer(limit))
+        {
+            let spills = denser.0.attributes().spills();
+            if denser.2 > blocks && spills <= function.attributes().spills() + SPILLS_FOR_ONE_MORE_BLOCK {
+                return Ok((denser.0, denser.1));
+            }
+        }
+        Ok((function, cubin))
+    }
 }
 
 /// A cache that cannot be used is worth one line.

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, SourceMap};
 use tilewright_compiler::{CompiledKernel, GpuCode, MachineCode, Resources};
-use tilewright_cpu::{Interrupt, Launch, Program};
-use tilewright_cuda::StreamRef;
+use tilewright_cpu::{Interrupt, Launch, Program, SanitizedProgram};
+use tilewright_cuda::{Parameters, StreamRef};
 use tilewright_frontend::Argument;
 use tilewright_ir::{Element, Op};
 
@@ -16,7 +16,7 @@ use crate::key::is_same_value;
 use crate::options::OptionId;
 use crate::signature::{Annotation, ArgumentSource, Signature};
 use crate::specialize::{self, CpuArguments, cpu_argument};
-use crate::{Device, Error, Grid, Knobs, Options, Region, Value, dump, num_threads};
+use crate::{Device, Error, Grid, Knobs, Options, Region, Value, dump, num_threads, sanitize};
 
 /// What a caller keeps with a compiled form, such as what it was made from.
 pub type Attachment = Box<dyn Any + Send + Sync>;
@@ -40,6 +40,8 @@ pub struct Handle {
     loaded: OnceLock<Loaded>,
     /// The same without tensor maps, for arguments that there are none for: made when it is first asked for.
     plain: OnceLock<Box<(GpuCode, Loaded)>>,
+    /// The program of sanitized launches on the CPU: made when it is first asked for.
+    pub(crate) sanitized: OnceLock<Box<SanitizedProgram>>,
     pub(crate) attachment: Option<Attachment>,
 }
 
@@ -78,6 +80,7 @@ impl Handle {
             makes_pointers,
             loaded,
             plain: OnceLock::new(),
+            sanitized: OnceLock::new(),
             signature,
             arguments,
             options,
@@ -113,6 +116,14 @@ impl Handle {
     /// Whether the kernel makes pointers of numbers, such as addresses that it loads.
     pub fn makes_pointers(&self) -> bool {
         self.makes_pointers
+    }
+
+    /// Whether its launches make tensor maps for it.
+    pub fn takes_tensor_maps(&self) -> bool {
+        match &self.compiled.code {
+            MachineCode::Cpu(_) => false,
+            MachineCode::Gpu(code) => !code.tensor_maps().is_empty(),
+        }
     }
 
     /// What the kernel takes of the device; of a GPU, as its driver says.
@@ -174,6 +185,10 @@ impl Handle {
         interrupt: Interrupt<'_>,
     ) -> Result<(), Error> {
         if let MachineCode::Cpu(program) = &self.compiled.code {
+            let checks = sanitize::active();
+            if !checks.is_empty() {
+                return self.launch_sanitized(grid, arguments, foreign, interrupt, checks);
+            }
             return self.run_program(program, grid, arguments, foreign, interrupt);
         }
         match self.loaded()? {
@@ -181,6 +196,21 @@ impl Handle {
                 gpu::launch(self, loaded, stream, grid, (arguments, foreign), interrupt)
             }
             Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Starts it on a GPU with arguments that are written already, as many programs as the grid has blocks.
+    pub(crate) fn launch_passed(
+        &self,
+        stream: StreamRef<'_>,
+        blocks: [u32; 3],
+        parameters: &mut Parameters,
+    ) -> Result<(), Error> {
+        match self.loaded()? {
+            Some(Loaded::Cuda { launch, tensor_maps, .. }) => {
+                gpu::start(self, (launch, tensor_maps.as_deref()), stream, blocks, parameters)
+            }
+            Some(Loaded::Sim { .. }) | None => unreachable!("`Call::of_handle` refuses other devices"),
         }
     }
 

@@ -5,6 +5,7 @@
 //! | `TILEWRIGHT_DEVICE` | the device that kernels run on: `cpu`, `cuda:1`, `sim:sm_90`; else where their tensors are |
 //! | `TILEWRIGHT_NUM_THREADS`, `OMP_NUM_THREADS` | threads that run programs on the CPU (the first one that is set) |
 //! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked, whatever a kernel or launch says |
+//! | `TILEWRIGHT_SANITIZE=race,init` | launches are checked: `bounds`, `race`, `init`, `alignment`, `overflow`, `nan`; `1` for all |
 //! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each kernel that is compiled are written to stderr; `all` for every one |
 //! | `TILEWRIGHT_DUMP_DIR` | they are written to files in this folder instead: `<folder>/<kernel>-<number>.<stage>` |
 //! | `TRITON_KERNEL_DUMP=1`, `TRITON_DUMP_DIR` | every stage, to files in this folder (`~/.triton/dump`) |
@@ -18,6 +19,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tilewright_compiler::Stage;
 use tilewright_ir::InputPrecision;
+use tilewright_sanitize::Checks;
 
 /// What the environment says, and what a program may change while it runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -32,6 +34,8 @@ pub struct Knobs {
     pub fp_fusion: FpFusion,
     /// `TRITON_F32_DEFAULT`.
     pub default_dot_precision: InputPrecision,
+    /// `TILEWRIGHT_SANITIZE`: what launches are checked for. A list with an unknown name is every check.
+    pub sanitize: Checks,
     /// The stages to write out when a kernel is compiled.
     pub dump: Vec<Stage>,
     /// The folder that they are written to; stderr if there is none.
@@ -69,6 +73,7 @@ impl Knobs {
     /// Puts other knobs in force, for launches from now on.
     pub fn set(self) {
         *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(self));
+        crate::sanitize::forget_checks();
     }
 
     /// Reads the environment.
@@ -106,6 +111,8 @@ impl Knobs {
             default_dot_precision: variable("TRITON_F32_DEFAULT")
                 .and_then(|name| InputPrecision::from_name(&name))
                 .unwrap_or_default(),
+            sanitize: variable("TILEWRIGHT_SANITIZE")
+                .map_or(Checks::NONE, |list| Checks::parse(&list).unwrap_or(Checks::ALL)),
             dump,
             dump_directory,
             num_threads: threads
@@ -153,6 +160,8 @@ mod tests {
             let knobs = knobs(&[("TILEWRIGHT_NUM_THREADS", bad), ("OMP_NUM_THREADS", "3")]);
             assert_eq!((knobs.num_threads, knobs.invalid_threads.as_deref()), (Some(3), Some(bad)));
         }
+        assert_eq!(knobs(&[("TILEWRIGHT_SANITIZE", "race")]).sanitize.to_string(), "race");
+        assert_eq!(knobs(&[("TILEWRIGHT_SANITIZE", "1")]).sanitize, Checks::ALL);
         assert_eq!(knobs(&[("TRITON_F32_DEFAULT", "ieee")]).default_dot_precision, InputPrecision::Ieee);
         let on = ("TRITON_DEFAULT_FP_FUSION", "1");
         assert_eq!(knobs(&[("TRITON_DEFAULT_FP_FUSION", "0")]).fp_fusion, FpFusion::Off);

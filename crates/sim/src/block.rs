@@ -3,7 +3,7 @@
 //! A cluster runs on one thread of the host. A warp runs until it has to wait, or for a while; then the next one does. If
 //! a whole round goes by without a step, every warp waits for another: that is reported with where each stands.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tilewright_ptx::isa::BarrierReduction;
 
@@ -16,6 +16,7 @@ use crate::fault::{Cause, FaultKind, OfLane, Outcome, Stop};
 use crate::memory::Global;
 use crate::registers::{LANES, Lanes, Slot, lanes_of};
 use crate::warp::Warp;
+use crate::watch::Watch;
 
 /// A warp gives way after so many steps.
 const TURN: u32 = 4096;
@@ -24,16 +25,20 @@ const TURN: u32 = 4096;
 pub(crate) struct Machine<'a> {
     pub program: &'a Program,
     pub global: &'a Global<'a>,
+    /// What the launch is watched for.
+    pub watch: Option<&'a Watch>,
     pub parameters: &'a [u8],
     /// The caller wants the launch to end.
     pub interrupt: Option<&'a AtomicBool>,
-    /// Another cluster has failed.
-    pub stop: &'a AtomicBool,
+    /// Clusters from this number on are to stop, as one has failed.
+    pub end: &'a AtomicU64,
 }
 
 /// The state of a cluster that runs.
 pub(crate) struct Cluster<'a> {
     pub machine: &'a Machine<'a>,
+    /// Its number in the grid.
+    pub number: u64,
     pub blocks: Vec<BlockMemory>,
     /// Of each block.
     pub barriers: Vec<[BlockBarrier; BARRIERS]>,
@@ -87,7 +92,7 @@ impl Cluster<'_> {
 
     fn is_cancelled(&self) -> bool {
         let machine = self.machine;
-        machine.stop.load(Ordering::Relaxed)
+        self.number >= machine.end.load(Ordering::Relaxed)
             || machine.interrupt.is_some_and(|interrupt| interrupt.load(Ordering::Relaxed))
     }
 
@@ -188,6 +193,8 @@ impl Cluster<'_> {
                     instruction: step.site,
                     registers: &mut warp.registers,
                     global: machine.global,
+                    watch: machine.watch,
+                    cluster: self.number,
                     hint: &mut warp.hint,
                     blocks: &mut self.blocks,
                     local: &mut warp.local,

@@ -6,6 +6,7 @@ use crate::fault::{Cause, FaultKind, Outcome};
 use crate::memory::shared::Accessor;
 use crate::memory::{Agent, Global, RANK_SHIFT, Shared, Space, WINDOW_BYTES, resolve};
 use crate::registers::{Registers, Slot};
+use crate::watch::Watch;
 
 /// What happens after an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +74,9 @@ pub(crate) struct Context<'a> {
     pub instruction: u32,
     pub registers: &'a mut Registers,
     pub global: &'a Global<'a>,
+    /// What the launch is watched for, and the number of the cluster in it.
+    pub watch: Option<&'a Watch>,
+    pub cluster: u64,
     /// Remembers which region the warp accessed last.
     pub hint: &'a mut usize,
     /// By rank.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use tilewright_ptx::isa::{FunctionId, SpecialRegister};
+use tilewright_sanitize::Mode;
 
 use crate::asynchronous;
 use crate::barrier::{BARRIERS, BlockBarrier};
@@ -13,13 +14,14 @@ use crate::block::{Cluster, Machine, Stopped};
 use crate::context::{BlockMemory, agents};
 use crate::counters::StepCounters;
 use crate::decode::{Fill, Parameter, Program};
-use crate::fault::{Cause, Fault, FaultKind, RacingAccess, Waiting};
-use crate::memory::shadow::Record;
+use crate::fault::{Cause, Fault, FaultKind, RacingAccess, Stop, Waiting};
+use crate::memory::shadow::{Proxy, Record};
 use crate::memory::{Agent, Clock, Global, Region, Shared};
 use crate::module::LoadedModule;
 use crate::registers::{LANES, Lanes, Registers};
 use crate::report::{Instruction, Report};
 use crate::warp::Warp;
+use crate::watch::{Found, Watch};
 
 /// What to launch and how.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +42,8 @@ pub struct Launch<'a> {
     pub regions: &'a [Region<'a>],
     /// Becomes true when the launch is to end.
     pub interrupt: Option<&'a AtomicBool>,
+    /// What global memory is watched for besides faults.
+    pub watch: Option<&'a Watch>,
 }
 
 impl<'a> Launch<'a> {
@@ -52,7 +56,17 @@ impl<'a> Launch<'a> {
         regions: &'a [Region<'a>],
     ) -> Self {
         let (cluster, dynamic_shared_bytes, interrupt) = ([1; 3], 0, None);
-        Self { kernel, grid, block, cluster, dynamic_shared_bytes, parameters, regions, interrupt }
+        Self {
+            kernel,
+            grid,
+            block,
+            cluster,
+            dynamic_shared_bytes,
+            parameters,
+            regions,
+            interrupt,
+            watch: None,
+        }
     }
 }
 
@@ -93,7 +107,6 @@ const MAX_RUNNING_BYTES: usize = 512 << 20;
 
 /// A cluster that has begun.
 struct Running<'a> {
-    number: u64,
     /// Its position among the clusters of the grid.
     position: [u32; 3],
     cluster: Cluster<'a>,
@@ -136,16 +149,24 @@ impl LoadedModule {
         self.check(launch, id, shared_bytes, &program).map_err(fault)?;
         let regions: Vec<_> = launch.regions.iter().copied().chain([self.region()]).collect();
         let global = Global::new(&regions);
-        let stop = AtomicBool::new(false);
+        let end = AtomicU64::new(u64::MAX);
         let machine = Machine {
             program: &program,
             global: &global,
+            watch: launch.watch,
             parameters: launch.parameters,
             interrupt: launch.interrupt,
-            stop: &stop,
+            end: &end,
         };
         let checked = CheckedLaunch { module: self, launch, program: &program, machine, shared_bytes };
-        let tally = checked.run_all(volume(launch.grid) / volume(launch.cluster))?;
+        if let Some(watch) = launch.watch {
+            watch.begin(program.least_access);
+        }
+        let outcome = checked.run_all(volume(launch.grid) / volume(launch.cluster));
+        if let Some(watch) = launch.watch {
+            watch.end(|found| checked.found(found));
+        }
+        let tally = outcome?;
         Ok(Report {
             kernel: launch.kernel.into(),
             blocks: volume(launch.grid),
@@ -258,40 +279,45 @@ impl CheckedLaunch<'_> {
     /// Runs all clusters. They begin in the order of their numbers, as blocks may rely on those before them.
     fn run_all(&self, clusters: u64) -> Result<Tally, Box<Fault>> {
         let next = AtomicU64::new(0);
-        // The fault of the first cluster, of those that had one before all stopped.
+        // The fault of the first cluster that has one.
         let first = Mutex::new(None::<(u64, Box<Fault>)>);
-        let stop = self.machine.stop;
+        let end = self.machine.end;
         let sites = self.program.sites.len();
-        let threads = (rayon::current_num_threads() as u64).min(clusters).max(1) as usize;
+        // Findings of a launch that is watched do not depend on luck.
+        let most_threads = if self.launch.watch.is_some() { 1 } else { rayon::current_num_threads() as u64 };
+        let threads = most_threads.min(clusters).max(1) as usize;
         let most = self.most_running().div_ceil(threads);
         let work = |_: usize| {
             let mut tally = Tally { counters: vec![StepCounters::default(); sites], printed: Vec::new() };
             let mut running = VecDeque::new();
-            while !stop.load(Ordering::Relaxed) {
+            loop {
                 if running.len() < most {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number < clusters {
+                    if number < clusters.min(end.load(Ordering::Relaxed)) {
                         running.push_front(self.begin(number));
                     }
                 }
                 let Some(mut cluster) = running.pop_front() else { break };
-                let number = cluster.number;
+                let number = cluster.cluster.number;
                 match self.run(&mut cluster, &mut tally) {
                     Ok(true) => {}
                     Ok(false) => running.push_back(cluster),
                     Err(fault) => {
                         let mut first = first.lock().expect("nobody panics with it");
                         let is_consequence =
-                            fault.kind == FaultKind::Cancelled && stop.load(Ordering::Relaxed);
+                            fault.kind == FaultKind::Cancelled && number >= end.load(Ordering::Relaxed);
                         if !is_consequence && first.as_ref().is_none_or(|(earlier, _)| number < *earlier) {
                             *first = Some((number, fault));
                         }
-                        stop.store(true, Ordering::Relaxed);
+                        // Those before it go on: which fault is reported depends on no thread of the host. Where they may
+                        // wait for each other they cannot.
+                        let first_to_stop = if self.program.may_wait_for_others { 0 } else { number };
+                        end.fetch_min(first_to_stop, Ordering::Relaxed);
                     }
                 }
             }
             for stopped in running {
-                tally.keep_printed(stopped.number, stopped.cluster.printed);
+                tally.keep_printed(stopped.cluster.number, stopped.cluster.printed);
             }
             tally
         };
@@ -328,6 +354,7 @@ impl CheckedLaunch<'_> {
         let position = point(number, clusters);
         let mut cluster = Cluster {
             machine: &self.machine,
+            number,
             blocks: Vec::with_capacity(blocks),
             barriers: Vec::with_capacity(blocks),
             meeting: BlockBarrier::new(Clock::new(agents)),
@@ -356,7 +383,7 @@ impl CheckedLaunch<'_> {
                 cluster.warps.push(warp);
             }
         }
-        Running { number, position, cluster }
+        Running { position, cluster }
     }
 
     /// Runs a cluster, to its end or for a while: whether it has ended.
@@ -371,7 +398,7 @@ impl CheckedLaunch<'_> {
         }
         let warps = cluster.warps_per_block;
         let outcome = unwritten(&cluster.blocks, outcome.map(|_| ()), cluster.warps.len());
-        tally.keep_printed(running.number, std::mem::take(&mut cluster.printed));
+        tally.keep_printed(cluster.number, std::mem::take(&mut cluster.printed));
         let fault = |stopped| Box::new(self.fault(stopped, running.position, warps));
         outcome.map(|()| true).map_err(fault)
     }
@@ -486,6 +513,45 @@ impl CheckedLaunch<'_> {
             regions: self.launch.regions.iter().map(|region| (region.address(), region.len())).collect(),
             printed: Vec::new(),
         }
+    }
+
+    /// The finding of a launch that is watched.
+    fn found(&self, found: &Found) -> Fault {
+        let blocks = volume(self.launch.cluster) as usize;
+        let warps = volume(self.launch.block).div_ceil(LANES as u64) as usize;
+        let all = agents(blocks, warps) as u32;
+        let clusters: [u32; 3] =
+            std::array::from_fn(|axis| self.launch.grid[axis] / self.launch.cluster[axis]);
+        let cluster_of = |agent: u32| point(u64::from(agent / all), clusters);
+        // An asynchronous operation has no warp: its block begins with its first one.
+        let warp_of = |agent: u32| match (agent % all) as usize {
+            warp if warp < blocks * warps => warp,
+            channel => (channel - blocks * warps) / asynchronous::channels(warps) * warps,
+        };
+        let Found { address, bytes, is_write, site, agent, lane, first, .. } = *found;
+        let kind = match first {
+            None => FaultKind::UnwrittenGlobal { address, bytes },
+            Some(first) => {
+                let record = Record {
+                    agent: first.agent % all,
+                    step: first.step,
+                    instruction: first.site,
+                    proxy: Proxy::Generic,
+                    is_atomic: first.mode != Mode::Plain,
+                    is_write: first.is_write,
+                };
+                let (position, warp) = (cluster_of(first.agent), warp_of(first.agent));
+                let in_cluster = point((warp / warps) as u64, self.launch.cluster);
+                let block =
+                    std::array::from_fn(|axis| position[axis] * self.launch.cluster[axis] + in_cluster[axis]);
+                let is_atomic = first.mode != Mode::Plain;
+                let first = self.racing(record, warps);
+                FaultKind::GlobalRace { address, bytes, first, block, is_atomic, is_write }
+            }
+        };
+        let mut stop: Box<Stop> = kind.into();
+        stop.lane = lane;
+        self.fault(Stopped { stop, warp: warp_of(agent), site: Some(site) }, cluster_of(agent), warps)
     }
 
     /// The first 8 bytes of a parameter, as a number.

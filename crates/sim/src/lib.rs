@@ -37,6 +37,7 @@ mod report;
 mod target;
 mod tensor;
 mod warp;
+mod watch;
 
 pub use asynchronous::tensor_map::{
     OutOfBoundsFill, TENSOR_MAP_BYTES, TensorDataType, TensorMap, TensorMapError,
@@ -50,6 +51,7 @@ pub use module::{LoadError, LoadedModule};
 pub use report::{Instruction, Report};
 pub use target::SimTarget;
 pub use tensor::Swizzle;
+pub use watch::Watch;
 
 /// A simulated device.
 #[derive(Clone, Debug)]

@@ -11,24 +11,42 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("opt", &["base", "ir"]),
     // What a launch did, as a file: it knows no IR.
     ("trace", &[]),
-    ("cpu", &["base", "ir", "trace"]),
+    // What a sanitized launch remembers of memory: the executor and the simulator share it.
+    ("sanitize", &[]),
+    ("cpu", &["base", "ir", "trace", "sanitize"]),
     ("layout", &["base"]),
     ("gpu", &["base", "ir", "opt", "layout"]),
     ("ptx", &["base", "ir", "layout", "gpu"]),
     // Of `cpu` the memory that a program lends: both run on the host.
-    ("sim", &["base", "cpu", "ptx"]),
+    ("sim", &["base", "sanitize", "cpu", "ptx"]),
     ("cuda", &["base"]),
     // Development only: the stand-in for the driver library.
     ("cuda/stub", &[]),
     // Of `sim` what runs inline assembly for the executor.
     ("compiler", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "sim"]),
-    ("runtime", &["base", "ir", "frontend", "opt", "trace", "cpu", "ptx", "sim", "cuda", "compiler"]),
+    (
+        "runtime",
+        &["base", "ir", "frontend", "opt", "trace", "sanitize", "cpu", "ptx", "sim", "cuda", "compiler"],
+    ),
     ("tilewright", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "compiler", "runtime"]),
     ("cli", &["base", "ir", "frontend", "opt", "cpu", "ptx", "compiler", "runtime", "tilewright"]),
     // Of `cuda` device code by its number, which Triton's driver module offers.
     (
         "python",
-        &["base", "ir", "frontend", "trace", "cpu", "cuda", "compiler", "runtime", "tilewright", "cli"],
+        &[
+            "base",
+            "ir",
+            "layout",
+            "frontend",
+            "trace",
+            "sanitize",
+            "cpu",
+            "cuda",
+            "compiler",
+            "runtime",
+            "tilewright",
+            "cli",
+        ],
     ),
     (
         "testkit",

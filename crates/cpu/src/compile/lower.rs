@@ -39,6 +39,20 @@ type Result<T = ()> = std::result::Result<T, Box<Diagnostic>>;
 ///
 /// With `symbolic`, a tile that is known to be uniform shares the slot of its scalar.
 pub(crate) fn lower(module: &Module, symbolic: bool, assembler: Option<&dyn Assembler>) -> Result<Program> {
+    lower_with(module, symbolic, assembler, false)
+}
+
+/// The same, with a step for each barrier and each promise about a value, which do nothing.
+pub(crate) fn lower_whole(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Program> {
+    lower_with(module, true, assembler, true)
+}
+
+fn lower_with(
+    module: &Module,
+    symbolic: bool,
+    assembler: Option<&dyn Assembler>,
+    is_whole: bool,
+) -> Result<Program> {
     let kernel = module.kernel();
     let program = Program {
         name: kernel.name.clone(),
@@ -59,6 +73,7 @@ pub(crate) fn lower(module: &Module, symbolic: bool, assembler: Option<&dyn Asse
     let mut lowering = Lowering {
         module,
         assembler,
+        is_whole,
         program,
         function: kernel,
         slots: FxHashMap::default(),
@@ -94,6 +109,8 @@ struct Lowering<'a> {
     module: &'a Module,
     /// What runs inline assembly.
     assembler: Option<&'a dyn Assembler>,
+    /// Whether barriers and promises become steps.
+    is_whole: bool,
     program: Program,
     /// The function that is being lowered, the slots of its values, and the calls that it is inlined through.
     function: &'a Function,
@@ -153,6 +170,10 @@ impl Lowering<'_> {
         let function = self.function;
         let data = &function.insts[inst];
         match &data.op {
+            op @ (Op::Hint { .. } | Op::Barrier { .. }) if self.is_whole && self.tile.is_none() => {
+                let operands = self.uses(&data.operands);
+                self.step(inst, Action::Op(op.clone()), operands, SmallVec::new())
+            }
             // A promise about a value is the value, and one thread holds all elements of a tile.
             Op::Hint { .. } => {
                 let location = self.slots[&data.operands[0]];

@@ -12,7 +12,15 @@ mod lower;
 pub(crate) mod points;
 mod print;
 mod rematerialize;
+pub(crate) mod sanitize;
 mod spinning;
+
+/// The kernel with all its steps, each slot of which is set by one.
+pub(crate) fn whole(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Program, Box<Diagnostic>> {
+    let mut program = lower::lower_whole(module, assembler)?;
+    program.spinning = spinning::find(&program);
+    Ok(program)
+}
 
 impl Program {
     /// Compiles the kernel of a module, which the verifier accepts. Calls are inlined.

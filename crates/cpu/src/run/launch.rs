@@ -20,9 +20,9 @@ use crate::run::argument::Argument;
 use crate::run::fault::{Fault, FaultKind, Outcome};
 use crate::run::interrupt::{Control, Interrupt, POLL_INTERVAL};
 use crate::run::kernels::buffer::OutOfMemory;
-use crate::run::machine::Machine;
+use crate::run::machine::{Machine, Observers};
 use crate::run::memory::Region;
-use crate::run::trace::{Tracer, Tracing};
+use crate::run::trace::Tracing;
 use crate::run::turns::Turns;
 
 /// A launch of a program.
@@ -49,8 +49,8 @@ const MAX_CHUNK: u64 = 1024;
 struct Shared<'a> {
     program: &'a Program,
     launch: &'a Launch<'a>,
-    /// What the launch is recorded to, if it is traced.
-    tracing: Option<Tracing<'a>>,
+    /// What the launch is recorded to, or checked by.
+    observers: Observers<'a>,
     regions: &'a [Region<'a>],
     total: u64,
     /// The first program that no thread has taken.
@@ -104,15 +104,15 @@ impl Program {
     ///
     /// Panics if there are not as many arguments as parameters, or of the other kind.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<(), Box<Diagnostic>> {
-        self.start(launch, None)
+        self.start(launch, Observers::default())
     }
 
     /// The same, recorded. The program is one of [`Program::for_traces`].
     pub fn launch_traced(&self, launch: &Launch<'_>, tracing: Tracing<'_>) -> Result<(), Box<Diagnostic>> {
-        self.start(launch, Some(tracing))
+        self.start(launch, Observers { tracing: Some(tracing), sanitizing: None })
     }
 
-    fn start(&self, launch: &Launch<'_>, tracing: Option<Tracing<'_>>) -> Result<(), Box<Diagnostic>> {
+    pub(crate) fn start(&self, launch: &Launch<'_>, observers: Observers<'_>) -> Result<(), Box<Diagnostic>> {
         self.check_arguments(launch.arguments);
         let [x, y, z] = launch.grid.map(u64::from);
         let total = x.saturating_mul(y).saturating_mul(z);
@@ -127,7 +127,7 @@ impl Program {
         let shared = Shared {
             program: self,
             launch,
-            tracing,
+            observers,
             regions: &regions,
             total,
             next: AtomicU64::new(0),
@@ -239,7 +239,7 @@ impl<'a> Shared<'a> {
             Ok(machine) => machine,
             Err(fault) => return self.fail(0, fault),
         };
-        machine.tracer = self.tracing.map(|tracing| Box::new(Tracer::new(tracing)));
+        machine.observe(self.observers);
         while let Some((number, _)) = self.take(1) {
             let outcome = unless_out_of_memory(|| {
                 machine.control.check()?;
@@ -287,7 +287,7 @@ impl<'a> Shared<'a> {
                 return false;
             }
         };
-        machine.tracer = self.tracing.map(|tracing| Box::new(Tracer::new(tracing)));
+        machine.observe(self.observers);
         while let Some((first, end)) = self.take(probe.as_ref().map_or(MAX_CHUNK, |probe| probe.chunk)) {
             let mut id = coordinates(grid, first);
             for number in first..end {
@@ -351,7 +351,7 @@ pub(crate) fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outco
 }
 
 /// The point of the grid with this number, x counted fastest.
-fn coordinates(grid: [u32; 3], number: u64) -> [u32; 3] {
+pub(crate) fn coordinates(grid: [u32; 3], number: u64) -> [u32; 3] {
     let (x, y) = (u64::from(grid[0].max(1)), u64::from(grid[1].max(1)));
     [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
 }

@@ -12,8 +12,9 @@ use crate::run::interrupt::Control;
 use crate::run::kernels::dot::Scratch;
 use crate::run::memory::{Region, advise_large_pages, fence_stores};
 use crate::run::ops;
+use crate::run::sanitize::{self, Checker, Sanitizing};
 use crate::run::tile::Tile;
-use crate::run::trace::{self, Tracer};
+use crate::run::trace::{self, Tracer, Tracing};
 use crate::run::value::{Affine, Form, Provenance, Value};
 use crate::types::TileType;
 
@@ -36,6 +37,19 @@ pub(crate) struct Machine<'a> {
     advised: RefCell<SmallVec<[u64; 2]>>,
     /// What records the programs, if the launch is traced.
     pub tracer: Option<Box<Tracer<'a>>>,
+    /// What checks the programs, if the launch is sanitized.
+    pub checker: Option<Box<Checker<'a>>>,
+    /// Whether there is a tracer or a checker.
+    pub is_observed: bool,
+}
+
+/// Who watches a launch.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Observers<'a> {
+    /// What it is recorded to.
+    pub tracing: Option<Tracing<'a>>,
+    /// What it is checked for.
+    pub sanitizing: Option<&'a Sanitizing<'a>>,
 }
 
 /// More bytes than the caches of common processors hold.
@@ -99,6 +113,8 @@ impl<'a> Machine<'a> {
             scratch,
             advised,
             tracer: None,
+            checker: None,
+            is_observed: false,
         }
     }
 
@@ -121,10 +137,17 @@ impl<'a> Machine<'a> {
     /// Runs the program at a point of the grid.
     pub(crate) fn run_at(&mut self, id: [u32; 3]) -> Outcome {
         self.id = id;
-        if self.tracer.is_some() {
-            return trace::run_at(self);
+        if self.is_observed {
+            return if self.checker.is_some() { sanitize::run_at(self) } else { trace::run_at(self) };
         }
         self.run(self.program.body)
+    }
+
+    /// Has what follows traced or sanitized, if somebody wants that.
+    pub(crate) fn observe(&mut self, by: Observers<'a>) {
+        self.tracer = by.tracing.map(|tracing| Box::new(Tracer::new(tracing)));
+        self.checker = by.sanitizing.map(|sanitizing| Box::new(Checker::new(sanitizing)));
+        self.is_observed = self.tracer.is_some() || self.checker.is_some();
     }
 
     /// The type of a slot.
@@ -146,6 +169,11 @@ impl<'a> Machine<'a> {
     /// The value of an operand, which stays in its slot.
     pub(crate) fn value(&self, operand: Use) -> &Value {
         &self.slots[operand.slot as usize]
+    }
+
+    /// The value of a slot.
+    pub(crate) fn value_of(&self, slot: Slot) -> &Value {
+        &self.slots[slot as usize]
     }
 
     /// The form of the value of a slot.
@@ -286,8 +314,8 @@ impl<'a> Machine<'a> {
 
     /// Executes the steps of a block. Its parameters are set.
     pub(crate) fn run(&mut self, block: BlockId) -> Outcome {
-        if self.tracer.is_some() {
-            return trace::run(self, block);
+        if self.is_observed {
+            return if self.checker.is_some() { sanitize::run(self, block) } else { trace::run(self, block) };
         }
         let block: &'a Block = &self.program.blocks[block as usize];
         self.clear(&block.kills);

@@ -97,6 +97,7 @@ impl Demands {
                 None => Some(layouts.add(default_layout(&operand.shape, decided.num_warps))),
             },
             OpFamily::Pointwise | OpFamily::Identity | OpFamily::Movement | OpFamily::Scan => result,
+            OpFamily::Load if decided.cheap.has(data.results[0]) => result,
             OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check | OpFamily::Reduction => {
                 self.executed_in(decided, inst)
             }

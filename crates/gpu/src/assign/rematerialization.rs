@@ -2,6 +2,9 @@
 //!
 //! Such a value has no layout of its own. It is materialized in each layout that its uses demand, so that it never needs a
 //! conversion. Loops are no limit: a tile of pointers that a loop advances is carried once for each layout.
+//!
+//! Beside products, so is a line of integers that is loaded outside of loops, such as the rows that a tile gathers: each thread
+//! loads what it needs of it, and the tile of pointers that is made of it needs no layout of its own either.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Value};
@@ -18,8 +21,12 @@ pub struct Rematerializable {
 impl Rematerializable {
     /// Looks through a function.
     pub fn new(function: &Function) -> Self {
-        let mut search =
-            Search { function, ops: SecondaryMap::new(), moved: EntitySet::new(), changed: true };
+        let mut has_products = false;
+        function.walk(function.entry, &mut |inst| {
+            has_products |= function.insts[inst].op.family() == OpFamily::Dot;
+        });
+        let (ops, moved) = (SecondaryMap::new(), EntitySet::new());
+        let mut search = Search { function, ops, moved, changed: true, has_products, loops: 0 };
         while std::mem::take(&mut search.changed) {
             search.block(function.entry);
         }
@@ -38,6 +45,9 @@ struct Search<'f> {
     /// Results of loops that turned out to carry what has to be moved. All others are taken to be cheap.
     moved: EntitySet<Value>,
     changed: bool,
+    has_products: bool,
+    /// How many loops are around.
+    loops: u32,
 }
 
 impl Search<'_> {
@@ -59,7 +69,8 @@ impl Search<'_> {
             OpFamily::Source => Some(1),
             // It may take any time, and what has effects is executed once.
             OpFamily::Pointwise if matches!(data.op, Op::InlineAsm { .. } | Op::VolatileAsm { .. }) => None,
-            OpFamily::Pointwise | OpFamily::Identity | OpFamily::Shape => {
+            OpFamily::Load if !self.is_line_of_indices(inst) => None,
+            OpFamily::Pointwise | OpFamily::Identity | OpFamily::Shape | OpFamily::Load => {
                 let mut operands = data.operands.iter().map(|operand| self.ops[*operand]);
                 let sum = operands.try_fold(1_u32, |sum, ops| Some(sum.saturating_add(ops?)));
                 sum.filter(|ops| *ops <= MOST_OPS)
@@ -68,8 +79,7 @@ impl Search<'_> {
                 self.carried(inst);
                 return;
             }
-            OpFamily::Load
-            | OpFamily::Store
+            OpFamily::Store
             | OpFamily::Atomic
             | OpFamily::Check
             | OpFamily::Dot
@@ -93,6 +103,15 @@ impl Search<'_> {
         }
     }
 
+    /// A load of integers along one axis, outside of loops, of a kernel with products.
+    fn is_line_of_indices(&self, inst: Inst) -> bool {
+        let data = &self.function.insts[inst];
+        let ty = self.function.ty(data.results[0]);
+        let is_integer = ty.dtype().is_some_and(|dtype| dtype.is_int() && dtype.bits() >= 32);
+        let is_plain = matches!(data.op, Op::Load { volatile: false, .. });
+        self.has_products && self.loops == 0 && is_plain && is_integer && ty.rank() == 1
+    }
+
     fn carried(&mut self, inst: Inst) {
         let function = self.function;
         for Carried { initial, parameters, result, .. } in function.carried(inst) {
@@ -103,9 +122,11 @@ impl Search<'_> {
                 self.ops[*value] = ops;
             }
         }
+        self.loops += 1;
         for region in &function.insts[inst].regions {
             self.block(*region);
         }
+        self.loops -= 1;
         for Carried { yielded, result, .. } in function.carried(inst) {
             if self.ops[result].is_some() && yielded.iter().any(|value| self.ops[*value].is_none()) {
                 self.moved.insert(result);

@@ -57,6 +57,8 @@ pub(super) struct Builder {
     pure: usize,
     /// The words that elements were unpacked from.
     pub packed: FxHashMap<SmallVec<[Scalar; 4]>, Scalar>,
+    /// How many labels were placed: code between two of them is straight.
+    pub labels: u32,
     /// Registers of which it is known how many of the lowest bits are zero.
     pub zeros: FxHashMap<RegisterId, u32>,
 }
@@ -127,6 +129,7 @@ impl Builder {
             scopes: vec![Vec::new()],
             pure: 0,
             packed: FxHashMap::default(),
+            labels: 0,
             zeros: FxHashMap::default(),
         }
     }
@@ -154,6 +157,7 @@ impl Builder {
 
     /// Places a label.
     pub fn place(&mut self, label: LabelId) {
+        self.labels += 1;
         self.push(LineKind::Label(label));
     }
 
@@ -252,7 +256,8 @@ impl Builder {
         let lines = self.scopes.pop().expect("the kernel's scope is never closed");
         debug_assert!(self.scopes.is_empty(), "every scope is closed");
         let registers = self.function.registers.len();
-        (self.function, Listing { lines, registers })
+        let labels = self.function.labels.len();
+        (self.function, Listing { lines, registers, labels })
     }
 
     /// The register that holds a value.

@@ -1,7 +1,7 @@
 //! Loops and branches: labels, and registers that carry values around and out.
 //!
 //! Registers of a tile of integers or pointers that differ by constants are carried as one, where the body moves all elements
-//! of the tile by the same number.
+//! of the tile by the same number. Halves that were packed into words before a loop are carried as words.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu::language::{GpuOp, Op, Type};
@@ -10,6 +10,7 @@ use tilewright_ir::{Block, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operat
 
 use super::arithmetic::Integer;
 use super::builder::{Scalar, Width};
+use super::memory::Words;
 use super::{Lowered, Lowering, memory_bits};
 use crate::isa::{self, BranchTarget, Comparison, LabelId, RegisterId};
 use crate::passes::Line;
@@ -22,6 +23,8 @@ struct Carried {
     register: RegisterId,
     /// The registers of the value that it stands for, and what each has more.
     members: Vec<(usize, u64)>,
+    /// It is a word of two halves.
+    is_word: bool,
 }
 
 /// The statements of a branch, and the values that it yields.
@@ -71,9 +74,10 @@ impl Lowering<'_> {
         let bounds = [lower, upper, step];
         let counter = Counter { width, signed: dtype.is_signed(), register, bounds, ending };
         self.set(parameters[0], [Scalar::from(register)]);
+        let parameters = &parameters[1..];
         let enters = self.enters(&counter);
         if enters == Scalar::FALSE {
-            self.end(inst, &parameters[1..]);
+            self.end(inst, &groups, parameters);
             return Ok(());
         }
         let (head, exit) = (self.builder.label("loop"), self.builder.label("end"));
@@ -82,9 +86,10 @@ impl Lowering<'_> {
             self.builder.emit_if(Some(skips), jump(exit));
         }
         self.builder.place(head);
+        self.unpack_words(&groups, parameters);
         self.block(region)?;
         self.builder.location = location;
-        let mut moves = self.next(&groups, region, &parameters[1..]);
+        let mut moves = self.next(&groups, region, parameters);
         let goes_on = self.goes_on(&counter, &mut moves);
         moves.push((width, register, self.builder.add(width, register.into(), step)));
         self.builder.assign_all(&moves);
@@ -93,7 +98,7 @@ impl Lowering<'_> {
             self.builder.emit_if(again, jump(head));
         }
         self.builder.place(exit);
-        self.end(inst, &parameters[1..]);
+        self.end(inst, &groups, parameters);
         Ok(())
     }
 
@@ -187,11 +192,12 @@ impl Lowering<'_> {
         let parameters = &self.kernel.blocks[body].parameters;
         let groups = self.begin(inst, parameters);
         let (head, exit) = (self.builder.label("while"), self.builder.label("end"));
+        self.builder.place(head);
+        self.unpack_words(&groups, parameters);
         for (&own, &other) in self.kernel.blocks[condition].parameters.iter().zip(parameters) {
             let scalars = self.get_in(other, self.layout_of(own));
             self.set(own, scalars);
         }
-        self.builder.place(head);
         self.block(condition)?;
         let holds = self.scalar(self.kernel.yielded(condition)[0]);
         let fails = holds.plus(Width::Pred, 1);
@@ -204,7 +210,7 @@ impl Lowering<'_> {
         self.builder.assign_all(&moves);
         self.builder.emit(jump(head));
         self.builder.place(exit);
-        self.end(inst, parameters);
+        self.end(inst, &groups, parameters);
         Ok(())
     }
 
@@ -219,6 +225,16 @@ impl Lowering<'_> {
             let is_pending = matches!(self.kernel.ty(first), Type::Pending { .. });
             let scalars = self.get_in(first, self.layout_of(parameter));
             let width = self.width(first);
+            if width == Width::B16 && self.is_packed(&scalars) {
+                for (number, halves) in scalars.chunks(2).enumerate() {
+                    let word = self.builder.pack(Words::new(self.element(first), 2), halves);
+                    let register = self.builder.fresh(Width::B32);
+                    moves.push((Width::B32, register, word));
+                    let members = vec![(2 * number, 0), (2 * number + 1, 0)];
+                    groups.push(Carried { value, width: Width::B32, register, members, is_word: true });
+                }
+                continue;
+            }
             let own = groups.len();
             let mut bases: Vec<Scalar> = Vec::new();
             let mut inside = Vec::with_capacity(scalars.len());
@@ -236,7 +252,13 @@ impl Lowering<'_> {
                         moves.push((width, fresh, start));
                     }
                     bases.push(start);
-                    groups.push(Carried { value, width, register: fresh, members: Vec::new() });
+                    groups.push(Carried {
+                        value,
+                        width,
+                        register: fresh,
+                        members: Vec::new(),
+                        is_word: false,
+                    });
                     bases.len() - 1
                 });
                 let group = &mut groups[own + group];
@@ -249,10 +271,43 @@ impl Lowering<'_> {
         groups
     }
 
+    /// Whether halves were packed into words, two by two.
+    fn is_packed(&self, scalars: &[Scalar]) -> bool {
+        scalars.chunks(2).all(|halves| halves.len() == 2 && self.builder.packed.contains_key(halves))
+    }
+
+    /// The halves of the words that a loop carries, where the code that is lowered next has them.
+    fn halves(&mut self, groups: &[Carried], values: &[Value]) -> Vec<(usize, Vec<Scalar>)> {
+        let mut found: Vec<(usize, Vec<Scalar>)> = Vec::new();
+        for group in groups.iter().filter(|group| group.is_word) {
+            let words = Words::new(self.element(values[group.value]), 2);
+            let halves = self.builder.unpack(words, group.register.into());
+            if found.last().is_none_or(|(value, _)| *value != group.value) {
+                found.push((group.value, Vec::new()));
+            }
+            found.last_mut().expect("it was pushed").1.extend(halves);
+        }
+        found
+    }
+
+    /// Sets the parameters of a body that are carried as words.
+    fn unpack_words(&mut self, groups: &[Carried], parameters: &[Value]) {
+        for (value, halves) in self.halves(groups, parameters) {
+            self.set(parameters[value], halves);
+        }
+    }
+
     /// The copies to the registers that carry what the body yields.
-    fn next(&self, groups: &[Carried], region: Block, parameters: &[Value]) -> Vec<Move> {
+    fn next(&mut self, groups: &[Carried], region: Block, parameters: &[Value]) -> Vec<Move> {
         let yielded = self.kernel.yielded(region);
         let next = |group: &Carried| {
+            if group.is_word {
+                let value = yielded[group.value];
+                let scalars = self.get_in(value, self.layout_of(parameters[group.value]));
+                let halves = [0, 1].map(|half| scalars[group.members[half].0]);
+                let word = self.builder.pack(Words::new(self.element(value), 2), &halves);
+                return (group.width, group.register, word);
+            }
             let scalars = self.get_in(yielded[group.value], self.layout_of(parameters[group.value]));
             let base = |&(register, offset): &(usize, u64)| {
                 scalars[register].plus(group.width, offset.wrapping_neg())
@@ -315,7 +370,11 @@ impl Lowering<'_> {
     }
 
     /// The results of a loop are what the registers carry at its end.
-    fn end(&mut self, inst: Inst, parameters: &[Value]) {
+    fn end(&mut self, inst: Inst, groups: &[Carried], parameters: &[Value]) {
+        let words = self.halves(groups, parameters);
+        for (value, halves) in words {
+            self.set(parameters[value], halves);
+        }
         for (&result, &parameter) in self.kernel.insts[inst].results.iter().zip(parameters) {
             let scalars = self.get_in(parameter, self.layout_of(result));
             self.set(result, scalars);

@@ -5,6 +5,7 @@
 //! may be moved or left out.
 
 mod address_folding;
+mod alone;
 mod dead_code;
 mod effects;
 mod licm;
@@ -14,7 +15,7 @@ mod value_numbering;
 use tilewright_ir as ir;
 
 use crate::isa::{
-    Access, Function, Instruction, LabelId, Predicate, RegisterId, Statement, StatementKind, Verbatim,
+    Access, Function, Instruction, Label, LabelId, Predicate, RegisterId, Statement, StatementKind, Verbatim,
 };
 
 /// A statement, and where in the source it comes from.
@@ -47,6 +48,8 @@ pub(crate) struct Listing {
     pub lines: Vec<Line>,
     /// How many registers there are.
     pub registers: usize,
+    /// How many labels there are: a pass may have made more than the function has.
+    pub labels: usize,
 }
 
 /// A pass.
@@ -57,12 +60,13 @@ struct Pass {
 }
 
 /// The passes, in their order. Addresses come first, since that leaves sums that nobody reads; what is dead is not moved; what
-/// was moved is numbered with what was there.
+/// was moved is numbered with what was there; jumps are made last.
 const PASSES: &[Pass] = &[
     Pass { name: "address_folding", run: address_folding::run },
     Pass { name: "dead_code", run: dead_code::run },
     Pass { name: "licm", run: licm::run },
     Pass { name: "value_numbering", run: value_numbering::run },
+    Pass { name: "alone", run: alone::run },
 ];
 
 /// Runs all passes.
@@ -77,10 +81,19 @@ pub fn run_on(name: &str, function: &mut Function) -> bool {
     let Some(pass) = PASSES.iter().find(|pass| pass.name == name) else { return false };
     let body = function.body.take().unwrap_or_default();
     let lines = body.into_iter().filter_map(|statement| Line::of_text(statement.kind)).collect();
-    let mut listing = Listing { lines, registers: function.registers.len() };
+    let (registers, labels) = (function.registers.len(), function.labels.len());
+    let mut listing = Listing { lines, registers, labels };
     (pass.run)(&mut listing);
+    name_labels(function, &listing);
     function.body = Some(listing.lines.into_iter().map(Statement::from).collect());
     true
+}
+
+/// Gives the labels that passes have made their names.
+pub(crate) fn name_labels(function: &mut Function, listing: &Listing) {
+    for number in function.labels.len()..listing.labels {
+        function.labels.push(Label { name: format!("$others_{number}").into() });
+    }
 }
 
 impl Line {

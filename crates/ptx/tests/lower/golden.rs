@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tilewright_testkit::{Ptxas, check_snapshot};
 
-use crate::common::{checked_kernel, compile, kernel, lower};
+use crate::common::{checked_kernel, compile, kernel, lower, lower_in_stages};
 
 /// A kernel of `benches/kernels.py`.
 struct Golden {
@@ -165,6 +165,30 @@ fn products_of_warpgroups_run_beside_the_threads() {
         assert_eq!((usage.spill_stores, usage.spill_loads), (0, 0), "{name} {signature}");
         assert_eq!(assembled.losses, [""; 0], "{name} {signature}");
         assert!(usage.registers <= *registers, "{name} {signature}: {usage:?}");
+    }
+}
+
+/// A product of attention is under way while the next iteration's softmax is computed: one wait leaves it so, the other one
+/// is kept behind that. The assembler does not undo it, and has the registers.
+#[test]
+fn a_product_is_under_way_beside_the_softmax() {
+    let path = tilewright_testkit::project_root().join("crates/ptx/tests/lower/products.py");
+    let source = std::fs::read_to_string(path).expect("the kernels are there");
+    let ptxas = Ptxas::find_or_skip("a_product_is_under_way_beside_the_softmax");
+    for (name, signature, warps, registers, _) in PRODUCTS.iter().filter(|row| row.0 == "attention") {
+        let module = compile("products.py", &source, name, signature);
+        let (text, _) = lower_in_stages(&module, "sm_90a", *warps, 2);
+        let waits =
+            [0, 1].map(|count| text.matches(&format!("wgmma.wait_group.sync.aligned {count};")).count());
+        // Of the first scores, the loop and the last sum.
+        assert_eq!(waits, [3, 1], "{name} {signature}");
+        assert_eq!(text.matches("pmevent").count(), 1, "{name} {signature}");
+        let Some(ptxas) = &ptxas else { continue };
+        let assembled = ptxas.assemble(&text, "sm_90a").unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let usage = assembled.usage(name).expect("the kernel is in the report");
+        assert_eq!((usage.spill_stores, usage.spill_loads), (0, 0), "{name} {signature}");
+        assert_eq!(assembled.losses, [""; 0], "{name} {signature}");
+        assert!(usage.registers <= *registers + 8, "{name} {signature}: {usage:?}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Bulk copies and reductions of linear memory, and their groups.
 
+use tilewright_sanitize::Mode;
+
 use super::barriers::{self, BarrierPlace};
 use super::pointer::Pointer;
 use super::{Channel, illegal};
@@ -8,6 +10,7 @@ use crate::fault::{OfLane, Outcome};
 use crate::memory::shared::Accessor;
 use crate::memory::{Agent, Proxy};
 use crate::registers::{Slot, lanes_of};
+use crate::watch::Touch;
 
 /// Addresses and sizes of bulk copies are multiples of this.
 const GRANULE: u32 = 16;
@@ -131,6 +134,8 @@ pub(super) fn read(context: &mut Context<'_>, agent: &Agent, place: Place, to: &
     match place {
         Place::Global(address) => {
             context.global.read(context.hint, address, to)?;
+            let touch = Touch { address, bytes: to.len(), reads: true, writes: false, mode: Mode::Plain };
+            context.watch_copy(agent, touch, None);
             if !to.is_empty() {
                 context.count_global(std::iter::once((address, to.len() as u64)));
             }
@@ -172,6 +177,11 @@ fn write_by(
         element[..width].copy_from_slice(bytes);
         u64::from_le_bytes(element)
     });
+    if let Place::Global(address) = place {
+        let mode = if reduction.is_some() { Mode::Device } else { Mode::Plain };
+        let touch = Touch { address, bytes: from.len(), reads: reduction.is_some(), writes: true, mode };
+        context.watch_copy(agent, touch, Some(from));
+    }
     match (place, reduction) {
         (Place::Global(address), None) => context.global.write(context.hint, address, from)?,
         (Place::Global(address), Some(reduction)) => {

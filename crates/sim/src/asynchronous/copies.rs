@@ -1,5 +1,7 @@
 //! `cp.async`: copies of 4, 8 or 16 bytes a lane from global to shared memory, and their groups.
 
+use tilewright_sanitize::Mode;
+
 use super::barriers::with_barrier;
 use super::pointer::Pointer;
 use super::{Channel, illegal};
@@ -8,6 +10,7 @@ use crate::fault::{OfLane, Outcome};
 use crate::memory::Clock;
 use crate::memory::shared::Accessor;
 use crate::registers::{Slot, lanes_of};
+use crate::watch::Touch;
 
 /// How much of the source is copied; the rest of the destination is zero.
 pub(crate) enum SourceSize {
@@ -62,6 +65,9 @@ impl Execute for Copy {
                     .read(context.hint, source, &mut bytes[..size])
                     .map_err(Into::into)
                     .of_lane(lane)?;
+                let touch =
+                    Touch { address: source, bytes: size, reads: true, writes: false, mode: Mode::Plain };
+                context.watch_copy(&agent, touch, None);
                 requests.push((source, size as u64));
             }
             let (rank, offset) = self.destination.shared(context, lane).of_lane(lane)?;

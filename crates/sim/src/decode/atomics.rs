@@ -1,7 +1,7 @@
 //! Atomic operations on global and shared memory.
 
 use smallvec::SmallVec;
-use tilewright_ptx::isa::{self, AtomicOperation, ScalarType, Semantics};
+use tilewright_ptx::isa::{self, AtomicOperation, ScalarType, Scope, Semantics};
 
 use super::arithmetic::Operands;
 use super::lift::halves;
@@ -14,6 +14,7 @@ use crate::memory::shared::Accessor;
 use crate::numeric::float::{Kind, Mode};
 use crate::numeric::low;
 use crate::registers::{Slot, lanes_of};
+use crate::watch::{Order, Touch, mode};
 
 /// What is stored, of what was there and the operands.
 pub(crate) type Change = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
@@ -30,6 +31,9 @@ struct Atomic {
     bits: u32,
     acquires: bool,
     releases: bool,
+    mode: tilewright_sanitize::Mode,
+    /// Whether it writes only where it finds its first operand.
+    compares: bool,
 }
 
 impl Decoder<'_> {
@@ -38,18 +42,18 @@ impl Decoder<'_> {
         let third = i.c.map(|c| self.source(c, i.ty)).transpose()?;
         let operands = self.sources(&i.b, i.ty)?;
         let address = self.address(&i.address, i.space)?;
-        self.atomically((i.operation, i.ty, i.semantics), address, results, operands, third)
+        self.atomically((i.operation, i.ty, i.semantics, i.scope), address, results, operands, third)
     }
 
     pub(super) fn reduce(&mut self, i: &isa::Red) -> Decoded {
         let operands = self.sources(&i.b, i.ty)?;
         let address = self.address(&i.address, i.space)?;
-        self.atomically((i.operation, i.ty, i.semantics), address, Vec::new(), operands, None)
+        self.atomically((i.operation, i.ty, i.semantics, i.scope), address, Vec::new(), operands, None)
     }
 
     fn atomically(
         &mut self,
-        (operation, ty, semantics): (AtomicOperation, ScalarType, Option<Semantics>),
+        (operation, ty, semantics, scope): (AtomicOperation, ScalarType, Option<Semantics>, Option<Scope>),
         address: Pointer,
         results: Vec<(Slot, u32)>,
         operands: Vec<Slot>,
@@ -68,8 +72,20 @@ impl Decoder<'_> {
             Some(Semantics::AcquireRelease | Semantics::SequentiallyConsistent) => (true, true),
         };
         let bits = ty.bits();
-        let atomic =
-            Atomic { address, results, operands, third, change, change_global, bits, acquires, releases };
+        self.note_access(address.space, bits as usize / 8);
+        let atomic = Atomic {
+            address,
+            results,
+            operands,
+            third,
+            change,
+            change_global,
+            bits,
+            acquires,
+            releases,
+            mode: mode(true, scope),
+            compares: operation == AtomicOperation::CompareAndSwap,
+        };
         Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| atomic.execute(context))))
     }
 }
@@ -127,14 +143,22 @@ impl Atomic {
             // A result may go to the register of an operand.
             let operands: SmallVec<[u64; 4]> =
                 self.operands.iter().map(|operand| low(context.get(*operand, lane), self.bits)).collect();
+            let mut writes = !self.compares;
             for (index, b) in operands.into_iter().enumerate() {
                 let old = self.update(context, place, (index * size) as u64, |old| change(old, b, c));
                 let old = old.of_lane(lane)?;
+                writes |= old == b;
                 if let Some((result, _)) = self.results.get(index) {
                     context.set(*result, lane, old);
                 }
             }
             context.observe(place, self.acquires);
+            if let Place::Global(address) = place {
+                let bytes = size * self.operands.len();
+                let touch = Touch { address, bytes, reads: true, writes, mode: self.mode };
+                let order = Order { acquires: self.acquires, releases: self.releases, keeps: true };
+                context.watch_atomic(place, lane, touch, order);
+            }
         }
         let bytes = size * self.operands.len();
         places.count(context, bytes, true);

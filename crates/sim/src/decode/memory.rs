@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use tilewright_ptx::isa::{
     self, Destinations, LoadSemantics, ScalarType, Sources, StateSpace, StoreSemantics, VectorWidth,
 };
+use tilewright_sanitize::Mode;
 
 use super::{Action, Class, Decoded, Decoder};
 use crate::asynchronous::Pointer;
@@ -11,6 +12,7 @@ use crate::context::{AddressSpace, Context, Flow, Place};
 use crate::fault::{OfLane, Outcome};
 use crate::numeric::{low, signed};
 use crate::registers::{Slot, lanes_of};
+use crate::watch::{Order, Touch, mode};
 
 /// What a load or store moves for a lane.
 #[derive(Clone)]
@@ -24,6 +26,7 @@ struct Transfer {
     /// Whether a loaded element is extended by its sign.
     signed: bool,
     is_atomic: bool,
+    mode: Mode,
     acquires: bool,
     releases: bool,
 }
@@ -44,6 +47,7 @@ impl Decoder<'_> {
     pub(super) fn load(&mut self, i: &isa::Ld) -> Decoded {
         let transfer = Transfer {
             is_atomic: !matches!(i.semantics, None | Some(LoadSemantics::Weak)),
+            mode: mode(!matches!(i.semantics, None | Some(LoadSemantics::Weak)), i.scope),
             acquires: i.semantics == Some(LoadSemantics::Acquire),
             ..self.loaded(&i.d, &i.address, (i.space, i.vector, i.ty))?
         };
@@ -68,8 +72,9 @@ impl Decoder<'_> {
             if space == Some(StateSpace::Const) { Class::Parameter } else { class(address.space, false) };
         let registers = self.destinations(d).into();
         let (element, signed) = (ty.bytes() as usize, ty.is_signed());
+        self.note_access(address.space, element);
         let (is_atomic, acquires, releases) = (false, false, false);
-        Ok(Transfer { address, registers, element, signed, is_atomic, acquires, releases })
+        Ok(Transfer { address, registers, element, signed, is_atomic, mode: Mode::Plain, acquires, releases })
     }
 
     pub(super) fn store(&mut self, i: &isa::St) -> Decoded {
@@ -81,10 +86,19 @@ impl Decoder<'_> {
             element: i.ty.bytes() as usize,
             signed: false,
             is_atomic: !matches!(i.semantics, None | Some(StoreSemantics::Weak)),
+            mode: mode(!matches!(i.semantics, None | Some(StoreSemantics::Weak)), i.scope),
             acquires: false,
             releases: i.semantics == Some(StoreSemantics::Release),
         };
+        self.note_access(address.space, transfer.element);
         Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| transfer.store(context))))
+    }
+
+    /// Notes that global memory may be accessed in elements of so many bytes.
+    pub(super) fn note_access(&mut self, space: AddressSpace, element: usize) {
+        if matches!(space, AddressSpace::Generic | AddressSpace::Global) {
+            self.least_access = self.least_access.min(element);
+        }
     }
 
     fn stored(&mut self, sources: &Sources, ty: ScalarType) -> Decoded<SmallVec<[(Slot, u32); 4]>> {
@@ -117,6 +131,7 @@ impl Transfer {
             if self.is_atomic {
                 context.observe(place, self.acquires);
             }
+            self.watch(context, place, lane, None);
         }
         places.count(context, bytes, false);
         Ok(Flow::Next)
@@ -126,6 +141,7 @@ impl Transfer {
         let bytes = self.bytes();
         let mut places = Places::default();
         let mut buffer = [0; 64];
+        let mut stored = Vec::new();
         for lane in lanes_of(context.lanes) {
             let place = context.locate(self.address.space, self.address.at(context, lane));
             for (element, (slot, _)) in buffer.chunks_exact_mut(self.element).zip(&self.registers) {
@@ -138,11 +154,35 @@ impl Transfer {
             if self.is_atomic {
                 context.publish(place, self.releases);
             }
+            self.watch(context, place, lane, Some(&buffer[..bytes]));
+            if context.watch.is_some()
+                && !self.is_atomic
+                && let Place::Global(address) = place
+            {
+                stored.push((lane, address, buffer[..bytes].to_vec()));
+            }
             context.write(place, lane, bytes as u32, self.is_atomic, &buffer[..bytes]).of_lane(lane)?;
             places.push(lane, place);
         }
+        if !stored.is_empty() {
+            context.watch_lanes(&stored);
+        }
         places.count(context, bytes, true);
         Ok(Flow::Next)
+    }
+
+    /// Tells who watches the launch of an access, before it writes.
+    #[inline]
+    fn watch(&self, context: &mut Context<'_>, place: Place, lane: usize, data: Option<&[u8]>) {
+        let Place::Global(address) = place else { return };
+        let writes = data.is_some();
+        let touch = Touch { address, bytes: self.bytes(), reads: !writes, writes, mode: self.mode };
+        if self.is_atomic {
+            let order = Order { acquires: self.acquires, releases: self.releases, keeps: false };
+            context.watch_atomic(place, lane, touch, order);
+        } else {
+            context.watch(place, lane, touch, data);
+        }
     }
 }
 

@@ -225,6 +225,8 @@ pub(crate) struct Program {
     pub functions: Functions,
     /// Whether it reads global memory in ways by which blocks wait for others.
     pub may_wait_for_others: bool,
+    /// The least bytes of an element that an instruction accesses in global memory.
+    pub least_access: usize,
     /// How many registers a warp has.
     pub registers: usize,
     /// The registers that are filled before it starts.
@@ -313,6 +315,7 @@ pub(crate) struct Decoder<'a> {
     frame_bytes: Option<u64>,
     functions: Functions,
     may_wait_for_others: bool,
+    least_access: usize,
     /// How many calls were expanded.
     expansions: usize,
     /// Functions that are called and not decoded yet.
@@ -352,6 +355,7 @@ pub(crate) fn decode(
         frame_bytes: None,
         functions: Functions::default(),
         may_wait_for_others: false,
+        least_access: 8,
         expansions: 0,
         called: Vec::new(),
     };
@@ -378,6 +382,7 @@ pub(crate) fn decode(
         sites: decoder.sites,
         functions: decoder.functions,
         may_wait_for_others: decoder.may_wait_for_others,
+        least_access: decoder.least_access,
         local_bytes: decoder.local_bytes as usize,
         static_shared: decoder.shared_bytes as usize,
         dynamic_shared: decoder.shared_bytes.next_multiple_of(decoder.dynamic_alignment) as usize,

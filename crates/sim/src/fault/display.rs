@@ -70,6 +70,19 @@ impl fmt::Display for FaultKind {
                 first.location,
                 first.instruction
             ),
+            Self::GlobalRace { address, first, block, is_write, .. } => write!(
+                f,
+                "race: {} global memory at {address:#x}, which {} of block {block:?} {} without synchronisation in \
+                 between, at {}: {}",
+                does(*is_write),
+                first.agent,
+                if first.is_write { "wrote" } else { "read" },
+                first.location,
+                first.instruction
+            ),
+            Self::UnwrittenGlobal { address, .. } => {
+                write!(f, "reads global memory at {address:#x}, which nobody has written")
+            }
             Self::MissingProxyFence { offset, write } => write!(
                 f,
                 "missing fence.proxy.async: the asynchronous proxy accesses shared memory at {offset:#x}, which {} wrote \

@@ -144,6 +144,28 @@ pub enum FaultKind {
         /// Whether the second one, the instruction of the fault, wrote.
         is_write: bool,
     },
+    /// Two accesses to the same global memory, at least one a write, that nothing orders. It does not end a launch.
+    GlobalRace {
+        /// The address of the second one.
+        address: u64,
+        /// Its bytes.
+        bytes: u32,
+        /// The access that came first in this run.
+        first: RacingAccess,
+        /// The block of the first one.
+        block: [u32; 3],
+        /// Whether the first one is atomic.
+        is_atomic: bool,
+        /// Whether the second one, the instruction of the fault, wrote.
+        is_write: bool,
+    },
+    /// A read of global memory that nobody has written. It does not end a launch.
+    UnwrittenGlobal {
+        /// The address.
+        address: u64,
+        /// The bytes of the access.
+        bytes: u32,
+    },
     /// The asynchronous proxy accesses what the generic proxy wrote, without a fence between the proxies.
     MissingProxyFence {
         /// The first byte in the shared memory of the block.

@@ -12,12 +12,14 @@ pub struct Clock {
     order: Vec<u32>,
     /// Per agent, the last of its steps whose writes a fence has made visible to the asynchronous proxy.
     fenced: Vec<u32>,
+    /// Of the agents of other clusters, the same, by their numbers in the launch. Empty unless the launch is watched.
+    pub world: tilewright_sanitize::Clock,
 }
 
 impl Clock {
     /// A clock of so many agents that knows nothing.
     pub fn new(agents: usize) -> Self {
-        Self { order: vec![0; agents], fenced: vec![0; agents] }
+        Self { order: vec![0; agents], fenced: vec![0; agents], world: tilewright_sanitize::Clock::default() }
     }
 
     /// Learns what another clock knows: synchronisation with whoever had that clock.
@@ -28,6 +30,31 @@ impl Clock {
         for (mine, theirs) in self.fenced.iter_mut().zip(&other.fenced) {
             *mine = (*mine).max(*theirs);
         }
+        if !other.world.is_empty() {
+            self.world.join(&other.world);
+        }
+    }
+
+    /// What others of the launch learn of it; `first` is the number of the first agent of this cluster.
+    pub fn export(&self, first: u32) -> tilewright_sanitize::Clock {
+        let mut world = self.world.clone();
+        for (number, &step) in (first..).zip(&self.order) {
+            world.learn(number, step);
+        }
+        world
+    }
+
+    /// Learns what somebody of the launch knows.
+    pub fn import(&mut self, first: u32, world: &tilewright_sanitize::Clock) {
+        for (number, step) in (first..).zip(&mut self.order) {
+            *step = (*step).max(world.step_of(number));
+        }
+        self.world.join(world);
+    }
+
+    /// The last step of an agent that is known.
+    pub fn step_of(&self, agent: usize) -> u32 {
+        self.order[agent]
     }
 
     /// A fence between the generic and the asynchronous proxy: all writes known by now are visible to both.

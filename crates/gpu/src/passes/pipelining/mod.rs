@@ -36,14 +36,20 @@
 //! operations that acquire or release, assembly with effects.
 //!
 //! **Where shared memory is too small.** All loops get one stage less until it fits, down to none ahead. Triton refuses
-//! such a launch; here a configuration that asks for too much is slower than another one.
+//! such a launch; here a configuration that asks for too much is slower than another one. A ring that tensor copies fill
+//! in a loop inside of another takes its memory for the whole time ([`hoist`]): where that costs more than one stage, and
+//! where products of two iterations overlap, such loops copy by `cp.async`.
 //!
 //! How a slot is filled is decided in one place, `Emit::fill` ([`emit`]): by `copy_async`, or by a tensor
 //! copy, which takes any width, where the load is known to be a box of a tensor.
 
 mod emit;
+mod hoist;
+mod overlap;
 mod plan;
 mod prune;
+
+use std::ops::RangeInclusive;
 
 use tilewright_base::Diagnostic;
 
@@ -59,22 +65,35 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     if !module.header.target.features.has(Feature::CpAsync) {
         return Ok(());
     }
-    let plans = plan::plans(module, stages);
-    let Some(mut most) = plans.iter().map(|plan| plan.stages).max() else { return Ok(()) };
+    let plans = plan::plans(module, stages, true);
+    let Some(most) = plans.iter().map(|plan| plan.stages).max() else { return Ok(()) };
+    let entry_insts = &module.kernel().blocks[module.kernel().entry].insts;
+    let is_nested = |plan: &LoopPlan| plan.has_boxes() && !entry_insts.contains(&plan.inst);
+    let overlaps = plans.iter().any(|plan| is_nested(plan) && plan.overlap.is_some());
+    if !plans.iter().any(is_nested) {
+        pipeline_within(module, &plans, 2..=most);
+    } else if overlaps || !pipeline_within(module, &plans, most.saturating_sub(1).max(2)..=most) {
+        let plans = plan::plans(module, stages, false);
+        pipeline_within(module, &plans, 2..=most);
+    }
+    Ok(())
+}
+
+/// Pipelines with the most stages for which there is shared memory; whether there is.
+fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusive<u32>) -> bool {
     let limit = u64::from(module.header.target.max_shared_bytes);
     let original = module.functions[module.entry].clone();
     let tensor_maps = module.header.tensor_maps.clone();
-    while most > 1 {
-        pipeline(module, &plans, most);
+    for stages in stages.rev() {
+        pipeline(module, plans, stages);
         if least_bytes(module.kernel()) <= limit {
-            return Ok(());
+            return true;
         }
         let entry = module.entry;
         module.functions[entry] = original.clone();
         module.header.tensor_maps.clone_from(&tensor_maps);
-        most -= 1;
     }
-    Ok(())
+    false
 }
 
 fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {
@@ -83,5 +102,6 @@ fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {
     for plan in plans {
         emit::pipeline(header, function, plan, plan.stages.min(most));
     }
+    hoist::hoist(function, plans);
     prune::prune(function);
 }

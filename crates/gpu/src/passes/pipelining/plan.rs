@@ -13,6 +13,7 @@ use tilewright_ir::{
 use tilewright_layout::{Input, Layout, shared_plan};
 
 use super::super::tensor_copies::Boxed;
+use super::overlap::Overlap;
 use crate::language::{Buffer, Function, GpuOp, Header, LayoutId, Module, Op, Type};
 use crate::layout_rules::element_bits;
 use crate::passes::global_memory::GlobalAccesses;
@@ -34,6 +35,17 @@ pub struct LoopPlan {
     /// The step, where it is a constant.
     pub step: Option<i128>,
     pub loads: Vec<RingLoad>,
+    pub groups: Vec<Group>,
+    /// The product that an iteration begins for the one before it.
+    pub overlap: Option<Overlap>,
+}
+
+/// Loads whose copies begin together.
+pub struct Group {
+    /// Their numbers.
+    pub loads: Vec<usize>,
+    /// How many iterations earlier than others they are needed.
+    pub lead: u32,
     /// What is computed ahead: copies first, then the loads that they depend on, and so on.
     pub levels: Vec<Level>,
 }
@@ -76,8 +88,16 @@ pub struct Level {
     pub parameters: Vec<u32>,
 }
 
-/// The loops to pipeline, inner ones behind those around them.
-pub fn plans(module: &Module, stages: u32) -> Vec<LoopPlan> {
+impl LoopPlan {
+    /// Whether tensor copies fill slots.
+    pub fn has_boxes(&self) -> bool {
+        self.loads.iter().any(|load| load.boxed.is_some())
+    }
+}
+
+/// The loops to pipeline, inner ones behind those around them. With `nested_boxes`, tensor copies fill rings of loops inside of
+/// others.
+pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
     let function = module.kernel();
     let mut loops = Vec::new();
     find_loops(function, function.entry, &mut loops);
@@ -94,7 +114,8 @@ pub fn plans(module: &Module, stages: u32) -> Vec<LoopPlan> {
     let global = GlobalAccesses::new(module);
     let plan = |(inst, block): (Inst, Block)| {
         let (stages, is_asked) = wanted(inst);
-        Body::new(module, inst, &uses, &global)?.plan(block, stages, is_asked)
+        let body = Body { nested_boxes, ..Body::new(module, inst, &uses, &global)? };
+        body.plan(block, stages, is_asked)
     };
     loops.into_iter().filter_map(plan).collect()
 }
@@ -113,8 +134,8 @@ fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Inst, Block)>)
 }
 
 /// The instructions that use each value.
-struct Uses {
-    of: SecondaryMap<Value, SmallVec<[Inst; 2]>>,
+pub(super) struct Uses {
+    pub(super) of: SecondaryMap<Value, SmallVec<[Inst; 2]>>,
 }
 
 impl Uses {
@@ -130,17 +151,19 @@ impl Uses {
 }
 
 /// The body of a loop.
-struct Body<'a> {
-    header: &'a Header,
-    function: &'a Function,
-    uses: &'a Uses,
+pub(super) struct Body<'a> {
+    pub(super) header: &'a Header,
+    pub(super) function: &'a Function,
+    pub(super) uses: &'a Uses,
     global: &'a GlobalAccesses<'a>,
     inst: Inst,
-    block: Block,
+    pub(super) block: Block,
     /// Where each instruction stands.
     places: FxHashMap<Inst, usize>,
     /// Accesses that no load may overtake unless they are known to be elsewhere.
     writes: Vec<Inst>,
+    /// Whether tensor copies may fill rings of a loop inside of another.
+    nested_boxes: bool,
 }
 
 /// What the counter of a loop is moved by.
@@ -172,7 +195,7 @@ impl<'a> Body<'a> {
             Order::All => is_ordered = true,
         });
         let header = &module.header;
-        let body = Self { header, function, uses, global, inst, block, places, writes };
+        let body = Self { header, function, uses, global, inst, block, places, writes, nested_boxes: false };
         (!is_ordered).then_some(body)
     }
 
@@ -192,8 +215,21 @@ impl<'a> Body<'a> {
         if loads.is_empty() {
             return None;
         }
-        let levels = self.levels(&loads.iter().map(|load| load.inst).collect::<Vec<_>>())?;
-        Some(LoopPlan { inst: self.inst, block: outer, stages, step, loads, levels })
+        let group = |lead: u32, chosen: &dyn Fn(usize) -> bool| {
+            let numbers: Vec<usize> = (0..loads.len()).filter(|number| chosen(*number)).collect();
+            let levels =
+                self.levels(&numbers.iter().map(|number| loads[*number].inst).collect::<Vec<_>>())?;
+            Some(Group { loads: numbers, lead, levels })
+        };
+        let all = group(0, &|_| true)?;
+        let overlap = self.overlap(&loads).filter(|_| all.levels.len() == 1);
+        let groups = match &overlap {
+            Some(overlap) => {
+                vec![group(1, &|number| number != overlap.load)?, group(0, &|number| number == overlap.load)?]
+            }
+            None => vec![all],
+        };
+        Some(LoopPlan { inst: self.inst, block: outer, stages, step, loads, groups, overlap })
     }
 
     /// None of a loop whose iterations cannot be counted ahead.
@@ -209,7 +245,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    fn place(&self, inst: Inst) -> Option<usize> {
+    pub(super) fn place(&self, inst: Inst) -> Option<usize> {
         self.places.get(&inst).copied()
     }
 
@@ -276,10 +312,10 @@ impl<'a> Body<'a> {
             let memory = self.header.layouts.get(buffer.layout).clone();
             let Way::Buffer { store, .. } = &way else { return None };
             let kept = function.insts[*store].operands[1];
-            // The barriers of a ring are made once.
+            // The barriers of a ring are made once: in a loop around this one, it takes memory of its own.
             let is_outermost = function.blocks[function.entry].insts.contains(&self.inst);
             let boxed = Boxed::of_load(self.header, function, inst, kept, &memory);
-            if let Some(boxed) = boxed.filter(|_| is_outermost) {
+            if let Some(boxed) = boxed.filter(|_| is_outermost || self.nested_boxes) {
                 let Buffer { element, shape, .. } = buffer;
                 return Some(RingLoad { inst, way, element, shape, memory, axis, width, boxed: Some(boxed) });
             }

@@ -12,6 +12,7 @@ use tilewright_ir::{
 };
 
 use super::counts::Counts;
+use super::even::even;
 use super::plan::{Plan, Plans, Writer};
 use crate::language::verify::slots::Names;
 use crate::language::{Buffer, Deferred, Function, GpuOp, Op, Type};
@@ -44,6 +45,8 @@ pub struct Parts {
     touched: FxHashSet<Value>,
     /// The ends that advance inside an instruction with regions.
     advances: FxHashMap<Inst, BTreeSet<Cursor>>,
+    /// The rings of which one end is carried for both.
+    even: FxHashMap<Inst, Vec<Value>>,
 }
 
 impl Parts {
@@ -53,6 +56,7 @@ impl Parts {
             roots: FxHashMap::default(),
             touched: FxHashSet::default(),
             advances: FxHashMap::default(),
+            even: FxHashMap::default(),
         };
         for value in function.values.keys() {
             if matches!(function.ty(value), Type::Empty(_) | Type::Full(_))
@@ -85,7 +89,22 @@ impl Parts {
                 block = names.block_of_inst(owner);
             }
         });
+        parts.join_ends(names, plans);
         parts
+    }
+
+    /// Where rings without roles are empty, the end that acquires is where the other one is.
+    fn join_ends(&mut self, names: &Names<'_>, plans: &Plans) {
+        let roots: Vec<Value> =
+            plans.iter().filter(|(_, plan)| plan.roles.is_none()).map(|(root, _)| *root).collect();
+        for (inst, rings) in even(names, &roots) {
+            let Some(ends) = self.advances.get_mut(&inst) else { continue };
+            let is_carried =
+                |root: &Value| ends.contains(&(*root, End::Take)) && ends.contains(&(*root, End::Acquire));
+            let joined: Vec<Value> = rings.into_iter().filter(is_carried).collect();
+            ends.retain(|(root, end)| *end == End::Take || !joined.contains(root));
+            self.even.insert(inst, joined);
+        }
     }
 }
 
@@ -436,6 +455,7 @@ impl Lower<'_> {
             } else {
                 state.clone()
             };
+            self.join_ends(inst, &mut inner);
             let is_condition = matches!(data.op.as_tile(), Some(ir::Op::While {})) && number == 0;
             self.block(*region, &mut inner, if is_condition { &nothing } else { &cursors });
         }
@@ -447,8 +467,16 @@ impl Lower<'_> {
             value
         };
         *state = self.replace(&cursors, state, add);
+        self.join_ends(inst, state);
         for result in data.results {
             self.hand_if_token(result, out);
+        }
+    }
+
+    fn join_ends(&self, inst: Inst, state: &mut State) {
+        for root in self.parts.even.get(&inst).into_iter().flatten() {
+            let index = state[&(*root, End::Take)].index;
+            state.get_mut(&(*root, End::Acquire)).expect("a ring has both ends").index = index;
         }
     }
 

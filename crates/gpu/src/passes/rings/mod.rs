@@ -9,7 +9,8 @@
 //!
 //! The barriers of the first two rows are left to the pass that places barriers. The group that `take` waits for is counted
 //! from the text ([`counts`]), and so is the product that `finish` waits for. Which slot is next, and the parity of its
-//! phase, are int32 values that are carried through loops and branches ([`lower`]).
+//! phase, are int32 values that are carried through loops and branches ([`lower`]), one for both ends where the ring is empty
+//! there ([`even`]).
 //!
 //! What ordinary accesses or `cp.async` wrote and the asynchronous proxy reads (`wgmma`, tensor stores) is fenced by those
 //! who wrote: stores at `publish`, copies behind their `wait_group`. A role that copies with `cp.async` for products
@@ -18,6 +19,7 @@
 //! `mbarrier`s are never deallocated: their memory could not be used for anything else without making them invalid.
 
 mod counts;
+mod even;
 mod lower;
 mod plan;
 

@@ -1,0 +1,89 @@
+//! Promises about values: `tl.multiple_of`, `tl.max_contiguous`, `tl.max_constancy`. Code for a GPU relies on them.
+
+use tilewright_base::Code;
+use tilewright_ir::{HintKind, Op};
+use tilewright_sanitize::Check;
+
+use crate::compile::sanitize::Point;
+use crate::program::Step;
+use crate::run::machine::Machine;
+use crate::run::ops::materialize::materialize;
+use crate::types::TileType;
+
+use super::Checker;
+use super::report::{Key, Report};
+
+/// Checks a promise before its step is executed.
+pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, point: Point) {
+    let Some(Op::Hint { kind, values }) = step.op() else { return };
+    let ty = machine.type_of(step.operands[0]);
+    // Pointers count in bytes where they are multiples, and in elements where they are contiguous.
+    if !ty.number.dtype.is_int() {
+        return;
+    }
+    let tile = materialize(ty, machine.value(step.operands[0]).clone());
+    let element = |bytes: &[u8]| {
+        let mut bits = [0; 8];
+        bits[..ty.size].copy_from_slice(bytes);
+        ty.number.extend(u64::from_le_bytes(bits))
+    };
+    let elements: Vec<i64> = tile.bytes().chunks_exact(ty.size).map(element).collect();
+    let unit = ty.pointee as i64;
+    let Some((lane, value, axis)) = broken(ty, *kind, values, &elements, unit) else { return };
+    let promised = values.get(axis).copied().unwrap_or(1);
+    let report = Report { machine, checker, number: point.number, lane: ty.lane(lane) };
+    let key: Key = (Check::Alignment.name(), point.number, u32::MAX, false);
+    report.add(Check::Alignment, key, || {
+        let what = match kind {
+            HintKind::MultipleOf => format!("a multiple of {promised}"),
+            HintKind::MaxContiguous => format!("contiguous in runs of {promised}"),
+            HintKind::MaxConstancy => format!("equal in runs of {promised}"),
+        };
+        report
+            .located(
+                Code::Misaligned,
+                format!("`tl.{}` promises what does not hold", kind.name()),
+                &format!("{value} is not {what}"),
+            )
+            .note("on a GPU, elements are joined to accesses of up to 16 bytes on the strength of it")
+            .hint("promise what holds for every value that comes here, or nothing")
+    });
+}
+
+/// The first lane at which a promise does not hold, with its value and the axis.
+fn broken(
+    ty: &TileType,
+    kind: HintKind,
+    values: &[i64],
+    elements: &[i64],
+    unit: i64,
+) -> Option<(usize, i64, usize)> {
+    if ty.is_scalar() {
+        let promised = values.first().copied().unwrap_or(1);
+        let value = *elements.first()?;
+        return (kind == HintKind::MultipleOf && promised > 1 && value % promised != 0)
+            .then_some((0, value, 0));
+    }
+    for (axis, (&promised, &extent)) in values.iter().zip(ty.shape()).enumerate() {
+        if promised <= 1 {
+            continue;
+        }
+        let stride: usize = ty.shape()[axis + 1..].iter().map(|&extent| extent as usize).product();
+        let run = promised.min(i64::from(extent));
+        for (lane, &value) in elements.iter().enumerate() {
+            let index = (lane / stride % extent as usize) as i64;
+            let before = (index > 0).then(|| elements[lane - stride]);
+            let follows = before.is_some_and(|before| value == before.wrapping_add(unit));
+            let holds = match kind {
+                // The first of a contiguous run counts for all of it.
+                HintKind::MultipleOf => follows || value % promised == 0,
+                HintKind::MaxContiguous => index % run == 0 || follows,
+                HintKind::MaxConstancy => index % run == 0 || before == Some(value),
+            };
+            if !holds {
+                return Some((lane, value, axis));
+            }
+        }
+    }
+    None
+}

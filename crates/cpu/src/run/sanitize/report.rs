@@ -1,0 +1,283 @@
+//! Findings, and the diagnostics that they become.
+
+use std::sync::PoisonError;
+
+use smallvec::SmallVec;
+use tilewright_base::{Code, Diagnostic, Span};
+use tilewright_sanitize::{Access, Check, Conflict, Mode};
+
+use crate::compile::sanitize::Point;
+use crate::program::Use;
+use crate::run::argument::Argument;
+use crate::run::launch::coordinates;
+use crate::run::machine::Machine;
+use crate::types::TileType;
+
+use super::Checker;
+
+/// What makes findings one: the check, the point, the other point of a race, and whether that is of the same program.
+pub(super) type Key = (&'static str, u32, u32, bool);
+
+/// Something that a check has found. The same thing at other lanes and programs is not a finding of its own.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The check.
+    pub check: Check,
+    /// What is to be said about it.
+    pub diagnostic: Diagnostic,
+    /// The first program in which it was found.
+    pub program: [u32; 3],
+    /// The first element of its tile; empty for a scalar.
+    pub lane: Vec<u32>,
+    /// The argument through which memory is accessed, and the element of it.
+    pub element: Option<(String, i64)>,
+    /// The access before, of a race.
+    pub other: Option<Other>,
+    /// How many executions of the step have shown it.
+    pub count: u64,
+}
+
+/// The first access of a race.
+#[derive(Clone, Debug)]
+pub struct Other {
+    /// Where it stands.
+    pub span: Option<Span>,
+    /// Its program.
+    pub program: [u32; 3],
+}
+
+/// Where something is found: at a point of the program that runs.
+pub(super) struct Report<'r, 'a> {
+    pub machine: &'r Machine<'a>,
+    pub checker: &'r Checker<'a>,
+    pub number: u32,
+    pub lane: SmallVec<[u32; 4]>,
+}
+
+/// Where something is found, at an access.
+pub(super) struct Place<'r, 'a> {
+    pub machine: &'r Machine<'a>,
+    pub checker: &'r Checker<'a>,
+    pub point: Point,
+    pub pointer: Use,
+    pub lane: SmallVec<[u32; 4]>,
+}
+
+/// What the names of the library's files begin with: a finding there is one of the program that calls it.
+const LIBRARY: &str = "tilewright/lib/";
+
+impl Report<'_, '_> {
+    /// Adds a finding, unless it is there already.
+    pub fn add(&self, check: Check, key: Key, describe: impl FnOnce() -> Diagnostic) {
+        self.add_with(check, key, (None, None), describe);
+    }
+
+    fn add_with(
+        &self,
+        check: Check,
+        key: Key,
+        (element, other): (Option<(String, i64)>, Option<Other>),
+        describe: impl FnOnce() -> Diagnostic,
+    ) {
+        let mut state = self.checker.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&known) = state.known.get(&key) {
+            state.findings[known].count += 1;
+            return;
+        }
+        let place = match self.lane[..] {
+            [] => format!("in program {}", text(self.machine.id)),
+            _ => format!("in program {}, at element {:?} of the tile", text(self.machine.id), &self.lane[..]),
+        };
+        let index = state.findings.len();
+        state.known.insert(key, index);
+        state.findings.push(Finding {
+            check,
+            diagnostic: describe().note(place),
+            program: self.machine.id,
+            lane: self.lane.to_vec(),
+            element,
+            other,
+            count: 1,
+        });
+    }
+
+    /// The calls that lead to a point, innermost first, without those within the library.
+    fn chain(&self, number: u32) -> SmallVec<[Span; 2]> {
+        let program = self.machine.program;
+        let site = self.checker.shared.plan.sites[number as usize];
+        let Some(all) = program.sites.get(site as usize) else { return SmallVec::new() };
+        let is_own = |span: &&Span| !program.sources.file(span.file).name.starts_with(LIBRARY);
+        let own: SmallVec<[Span; 2]> = all.iter().filter(is_own).copied().collect();
+        if own.is_empty() { all.clone() } else { own }
+    }
+
+    /// Where a point stands in the program's own source.
+    pub fn place_of(&self, number: u32) -> Option<Span> {
+        self.chain(number).first().copied()
+    }
+
+    /// A diagnostic at the point, with the calls that led there.
+    pub fn located(&self, code: Code, message: impl Into<String>, label: &str) -> Diagnostic {
+        let mut diagnostic = Diagnostic::new(code, message);
+        for (depth, span) in self.chain(self.number).into_iter().enumerate() {
+            diagnostic = if depth == 0 {
+                diagnostic.primary(span, label)
+            } else {
+                diagnostic.secondary(span, "called from here")
+            };
+        }
+        diagnostic
+    }
+}
+
+impl<'r, 'a> Place<'r, 'a> {
+    fn report(&self) -> Report<'r, 'a> {
+        let Place { machine, checker, point, ref lane, .. } = *self;
+        Report { machine, checker, number: point.number, lane: lane.clone() }
+    }
+
+    /// The argument that an address belongs to, and the element of it.
+    fn element(&self, address: u64) -> Option<(String, i64)> {
+        let machine = self.machine;
+        let of = |index: usize| match machine.arguments.get(index) {
+            Some(Argument::Pointer { address: base, region }) => {
+                let size = machine.type_of(self.pointer).pointee as i64;
+                let is_inside = region.contains(address, 1);
+                let offset = address.wrapping_sub(*base) as i64;
+                is_inside
+                    .then(|| (machine.program.parameters[index].name.to_string(), offset.div_euclid(size)))
+            }
+            Some(Argument::Scalar(_)) | None => None,
+        };
+        match machine.provenance(self.pointer).index() {
+            Some(index) => of(index),
+            None => (0..machine.arguments.len()).find_map(of),
+        }
+    }
+
+    fn name(&self, address: u64) -> (String, Option<(String, i64)>) {
+        let element = self.element(address);
+        let name = match &element {
+            Some((name, index)) => format!("`{name}[{index}]`"),
+            None => format!("the memory at {address:#x}"),
+        };
+        (name, element)
+    }
+}
+
+fn text(id: [u32; 3]) -> String {
+    format!("({}, {}, {})", id[0], id[1], id[2])
+}
+
+/// A load or store at an address that is no multiple of its element.
+pub(super) fn misaligned(place: &Place<'_, '_>, address: u64, is_store: bool) {
+    let size = place.machine.type_of(place.pointer).pointee;
+    let (name, element) = place.name(address);
+    let noun = if is_store { "store" } else { "load" };
+    let report = place.report();
+    let key = super::access::key(Check::Alignment, place.point);
+    report.add_with(Check::Alignment, key, (element, None), || {
+        let label = format!("{name} begins {} bytes after a multiple of {size}", address % size as u64);
+        report
+            .located(Code::Misaligned, format!("misaligned {noun} of {size} bytes"), &label)
+            .note("a GPU stops at such an access")
+            .hint("access elements where they begin: pass memory that is aligned to its elements")
+    });
+}
+
+/// A read of memory that nobody has written.
+pub(super) fn unwritten(place: &Place<'_, '_>, address: u64) {
+    let (name, element) = place.name(address);
+    let report = place.report();
+    let key = super::access::key(Check::Init, place.point);
+    report.add_with(Check::Init, key, (element, None), || {
+        report
+            .located(Code::Unwritten, format!("{name} is read, and nobody has written it"), "reads it here")
+            .note("the memory comes from `torch.empty` or the like, and has been given no content since")
+            .hint("make it with `torch.zeros`, or let a kernel write it first")
+    });
+}
+
+/// Two accesses that nothing orders.
+pub(super) fn race(place: &Place<'_, '_>, conflict: &Conflict, now: Access, ty: &TileType) {
+    let Conflict { first, first_lane, address, .. } = *conflict;
+    let is_own = first.agent == now.agent;
+    let report = place.report();
+    let (grid, id) = (place.machine.grid, place.machine.id);
+    let first_id = coordinates(grid, first.agent.into());
+    let (name, element) = place.name(address);
+    let key: Key = (Check::Race.name(), place.point.number, first.site, is_own);
+    let first_span = report.chain(first.site).first().copied();
+    let other = Other { span: first_span, program: first_id };
+    report.add_with(Check::Race, key, (element, Some(other)), || {
+        let (does, did) = (verb(now.is_write, false), verb(first.is_write, true));
+        let (who, whom) = if is_own {
+            (
+                "two lanes of a program".to_owned(),
+                (lane_name(&place.lane), lane_name(&ty.lane(first_lane as usize))),
+            )
+        } else {
+            let names = (format!("program {}", text(id)), format!("program {}", text(first_id)));
+            ("two programs".to_owned(), names)
+        };
+        let is_same_step = is_own && first.site == now.site;
+        let label = if is_same_step {
+            format!("{} and {} {does} it here", whom.0, whom.1)
+                .replace("writes", "write")
+                .replace("reads", "read")
+        } else {
+            format!("{} {does} it here", whom.0)
+        };
+        let mut diagnostic = report.located(Code::Race, format!("{who} race for {name}"), &label);
+        if let Some(span) = first_span.filter(|_| !is_same_step) {
+            diagnostic = diagnostic.secondary(span, format!("{} {did} it here", whom.1));
+        }
+        advise(diagnostic, is_own, is_same_step, [&first, &now])
+    });
+}
+
+fn lane_name(lane: &[u32]) -> String {
+    match lane {
+        [] => "the thread of a scalar".into(),
+        _ => format!("element {lane:?}"),
+    }
+}
+
+fn verb(is_write: bool, is_past: bool) -> &'static str {
+    match (is_write, is_past) {
+        (true, false) => "writes",
+        (true, true) => "wrote",
+        (false, _) => "reads",
+    }
+    .trim_end_matches(if !is_write && is_past { "s" } else { "" })
+}
+
+fn advise(diagnostic: Diagnostic, is_own: bool, is_same_step: bool, accesses: [&Access; 2]) -> Diagnostic {
+    if is_same_step {
+        return diagnostic
+            .note("they write different values, of which either stays")
+            .hint("give each element of the tile an address of its own, or mask all but one");
+    }
+    if is_own {
+        return diagnostic
+            .note("elements of a tile are in different threads of a GPU, and no barrier is between the accesses")
+            .hint("put `tl.debug_barrier()` between them, or write to other memory than is read");
+    }
+    let atomic = accesses.iter().filter(|access| access.mode != Mode::Plain).count();
+    if atomic == 2 {
+        return diagnostic
+            .note("an operation with `scope=\"cta\"` is atomic for its own program alone")
+            .hint("leave `scope` at its default, `\"gpu\"`");
+    }
+    let diagnostic =
+        diagnostic.note("programs of a grid run in any order, and nothing orders these accesses");
+    diagnostic.hint(if atomic == 1 {
+        "make both accesses atomic, or order them: release after the first (`tl.atomic_xchg(flag, 1, sem=\"release\")`) and \
+         acquire before the second"
+    } else if accesses.iter().all(|access| access.is_write) {
+        "let each program write elements of its own, or combine with `tl.atomic_add` and the like"
+    } else {
+        "use an atomic operation (`tl.atomic_add`), let each program have elements of its own, or order the accesses: \
+         release after the first and acquire before the second"
+    })
+}

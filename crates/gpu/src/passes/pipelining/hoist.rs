@@ -1,0 +1,82 @@
+//! Rings that tensor copies fill are made once, before the loops around: their `mbarrier`s are set up once. Which slot is next,
+//! and in which phase, is carried through those loops, and at the end of an inner loop every slot is empty.
+//!
+//! ```text
+//! for %tile … {                         %r = alloc : ring<3, …>
+//!   %r = alloc : ring<3, …>             for %tile … {
+//!   … for %k … { tensor_fill … }   =>     … for %k … { tensor_fill … } …
+//!   dealloc %r                          }
+//! }                                     dealloc %r
+//! ```
+
+use rustc_hash::FxHashMap;
+use tilewright_ir::{Block, Inst, Value};
+
+use super::plan::LoopPlan;
+use crate::language::{Function, GpuOp, Op, Type};
+
+/// Moves where rings of tensor copies are made and where they end out of the loops around the pipelined ones.
+pub fn hoist(function: &mut Function, plans: &[LoopPlan]) {
+    let entry = function.entry;
+    let mut owners: FxHashMap<Block, (Inst, Block)> = FxHashMap::default();
+    let mut blocks = vec![entry];
+    while let Some(block) = blocks.pop() {
+        for inst in &function.blocks[block].insts {
+            for region in &function.insts[*inst].regions {
+                owners.insert(*region, (*inst, block));
+                blocks.push(*region);
+            }
+        }
+    }
+    for block in plans.iter().filter(|plan| plan.has_boxes()).map(|plan| plan.block) {
+        let mut outermost = None;
+        let mut around = block;
+        while let Some((owner, outer)) = owners.get(&around) {
+            outermost = Some(*owner);
+            around = *outer;
+        }
+        let Some(outermost) = outermost else { continue };
+        let rings = rings(function, block);
+        let mut take = |is_wanted: &dyn Fn(&Function, Inst) -> bool| -> Vec<Inst> {
+            let (moved, kept) = std::mem::take(&mut function.blocks[block].insts)
+                .into_iter()
+                .partition(|inst| is_wanted(function, *inst));
+            function.blocks[block].insts = kept;
+            moved
+        };
+        let allocs = take(&|function, inst| {
+            function.insts[inst].results.first().is_some_and(|result| rings.contains(result))
+        });
+        let deallocs = take(&|function, inst| {
+            let data = &function.insts[inst];
+            matches!(data.op, Op::Gpu(GpuOp::Dealloc {})) && rings.contains(&data.operands[0])
+        });
+        let insts = &mut function.blocks[entry].insts;
+        let place = insts.iter().position(|inst| *inst == outermost).expect("it stands in the entry");
+        insts.splice(place..=place, allocs.into_iter().chain([outermost]).chain(deallocs));
+    }
+}
+
+/// The rings that are made in a block and filled by tensor copies.
+fn rings(function: &Function, block: Block) -> Vec<Value> {
+    let mut of_slot: FxHashMap<Value, Value> = FxHashMap::default();
+    let mut filled = Vec::new();
+    function.walk(block, &mut |inst| {
+        let data = &function.insts[inst];
+        match data.op {
+            Op::Gpu(GpuOp::Acquire {}) => {
+                of_slot.insert(data.results[0], data.operands[0]);
+            }
+            Op::Gpu(GpuOp::TensorFill {}) => filled.extend(of_slot.get(&data.operands[0])),
+            // tidy: wildcard because nothing else fills a slot by a tensor copy
+            _ => {}
+        }
+    });
+    let is_made_here = |value: &Value| {
+        function.blocks[block].insts.iter().any(|inst| function.insts[*inst].results.first() == Some(value))
+    };
+    filled.retain(|value| matches!(function.ty(*value), Type::Ring(_)) && is_made_here(value));
+    filled.sort_unstable();
+    filled.dedup();
+    filled
+}

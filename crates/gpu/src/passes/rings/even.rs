@@ -1,0 +1,70 @@
+//! Where a ring is empty before a loop or a branch and behind it: the slot that is acquired next is the one that is taken next,
+//! and one number is carried for both.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Inst, Operation, Value};
+
+use crate::language::verify::slots::Names;
+use crate::language::{GpuOp, Op};
+
+/// The instructions with regions at which rings of their own are empty, before and behind them, and these rings.
+pub fn even(names: &Names<'_>, roots: &[Value]) -> FxHashMap<Inst, FxHashSet<Value>> {
+    let mut found: FxHashMap<Inst, FxHashSet<Value>> = FxHashMap::default();
+    for root in roots {
+        let mut search = Search { names, root: *root, empty: Vec::new() };
+        if search.block(names.block_of(*root), 0).is_some() {
+            for inst in search.empty {
+                found.entry(inst).or_default().insert(*root);
+            }
+        }
+    }
+    found
+}
+
+struct Search<'a> {
+    names: &'a Names<'a>,
+    root: Value,
+    empty: Vec<Inst>,
+}
+
+impl Search<'_> {
+    /// How many slots are acquired and not taken behind a block; none if that depends on the path.
+    fn block(&mut self, block: Block, before: i64) -> Option<i64> {
+        let function = self.names.function;
+        let mut held = before;
+        for inst in &function.blocks[block].insts {
+            let data = &function.insts[*inst];
+            let is_of_ring = data.operands.first() == Some(&self.root);
+            match &data.op {
+                Op::Gpu(GpuOp::Acquire {}) if is_of_ring => held += 1,
+                Op::Gpu(GpuOp::Take {}) if is_of_ring => held -= 1,
+                // tidy: wildcard because no other op advances in a ring
+                _ => {}
+            }
+            let is_condition =
+                |number: usize| number == 0 && matches!(data.op.as_tile(), Some(ir::Op::While {}));
+            for (number, region) in data.regions.iter().enumerate() {
+                let behind = self.block(*region, held)?;
+                if behind != held || is_condition(number) && self.advances(*region) {
+                    return None;
+                }
+            }
+            if held == 0 && !data.regions.is_empty() {
+                self.empty.push(*inst);
+            }
+        }
+        Some(held)
+    }
+
+    fn advances(&self, block: Block) -> bool {
+        let function = self.names.function;
+        let mut found = false;
+        function.walk(block, &mut |inst| {
+            let data = &function.insts[inst];
+            let is_end = matches!(data.op, Op::Gpu(GpuOp::Acquire {} | GpuOp::Take {}));
+            found |= is_end && data.operands.first() == Some(&self.root);
+        });
+        found
+    }
+}

@@ -1,0 +1,93 @@
+//! What one elected thread does alone, the beginning of tensor copies, stands behind one jump: with a guard for each instruction
+//! the assembler computes their uniform operands in the registers of all threads, and moves them one by one.
+//!
+//! Guarded instructions of a run write no registers; pure instructions between them go before the jump.
+
+use cranelift_entity::EntityRef;
+use rustc_hash::FxHashSet;
+
+use super::{Line, LineKind, Listing};
+use crate::isa::{Access, Bra, BranchTarget, Instruction, LabelId, Predicate, RegisterId};
+
+pub(super) fn run(listing: &mut Listing) {
+    let mut lines = Vec::with_capacity(listing.lines.len());
+    let mut rest = std::mem::take(&mut listing.lines);
+    while let Some(start) = rest.iter().position(|line| guard(line).is_some()) {
+        let behind = rest.split_off(start);
+        lines.append(&mut rest);
+        let Run { guard, count, copies } = Run::of(&behind);
+        let mut run = behind;
+        rest = run.split_off(count);
+        if copies == 0 || count == 1 {
+            lines.append(&mut run);
+            continue;
+        }
+        let end = LabelId::new(listing.labels);
+        listing.labels += 1;
+        let (alone, all): (Vec<Line>, Vec<Line>) =
+            run.into_iter().partition(|line| self::guard(line).is_some());
+        let location = alone[0].location;
+        let line = |kind| Line { kind, location, is_pure: false };
+        lines.extend(all);
+        let others = Predicate { negated: !guard.negated, ..guard };
+        let jump = Bra { uniform: false, target: BranchTarget(end) };
+        lines.push(line(LineKind::Instruction(Some(others), jump.into())));
+        lines.extend(alone.into_iter().map(|mut line| {
+            if let LineKind::Instruction(guard, _) = &mut line.kind {
+                *guard = None;
+            }
+            line
+        }));
+        lines.push(line(LineKind::Label(end)));
+    }
+    lines.append(&mut rest);
+    listing.lines = lines;
+}
+
+/// The guard of an instruction that may stand in a run: it writes no register.
+fn guard(line: &Line) -> Option<Predicate> {
+    let LineKind::Instruction(Some(guard), instruction) = &line.kind else { return None };
+    let is_of_copy =
+        matches!(instruction, Instruction::CpAsyncBulkTensorLoad(_) | Instruction::MbarrierArrive(_));
+    let mut writes = false;
+    instruction.visit_registers(|_, access| writes |= access != Access::Read);
+    (is_of_copy && !writes).then_some(*guard)
+}
+
+/// Lines of which some have one guard and the others are pure.
+struct Run {
+    guard: Predicate,
+    count: usize,
+    copies: usize,
+}
+
+impl Run {
+    /// The longest run that begins with the first line.
+    fn of(lines: &[Line]) -> Self {
+        let own = guard(&lines[0]).expect("a run begins with a guard");
+        let mut run = Self { guard: own, count: 0, copies: 0 };
+        let mut read: FxHashSet<RegisterId> = FxHashSet::default();
+        for (number, line) in lines.iter().enumerate() {
+            if let Some(guard) = guard(line) {
+                if guard != own {
+                    break;
+                }
+                line.visit_registers(|register, _| {
+                    read.insert(register);
+                });
+                run.count = number + 1;
+                run.copies +=
+                    usize::from(matches!(line.instruction(), Some(Instruction::CpAsyncBulkTensorLoad(_))));
+                continue;
+            }
+            let mut overwrites = false;
+            line.visit_registers(|register, access| {
+                overwrites |= access != Access::Read && read.contains(&register);
+            });
+            if !line.is_pure || overwrites {
+                break;
+            }
+        }
+        run
+    }
+}

@@ -1,0 +1,109 @@
+//! The checks of a sanitized launch, and their names.
+
+use std::fmt;
+
+/// One kind of finding that a sanitized launch looks for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Check {
+    /// Accesses outside of memory. These are always looked for.
+    Bounds,
+    /// Accesses that nothing orders, of which one writes.
+    Race,
+    /// Reads of memory that nobody has written, and values of masked lanes that have none.
+    Init,
+    /// Addresses that are no multiple of their element, and promises about values that do not hold.
+    Alignment,
+    /// Integers that wrap on their way into an address.
+    Overflow,
+    /// NaN and infinity that an operation makes of other numbers.
+    Nan,
+}
+
+impl Check {
+    /// Every check.
+    pub const ALL: [Check; 6] =
+        [Check::Bounds, Check::Race, Check::Init, Check::Alignment, Check::Overflow, Check::Nan];
+
+    /// The name by which programs ask for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Check::Bounds => "bounds",
+            Check::Race => "race",
+            Check::Init => "init",
+            Check::Alignment => "alignment",
+            Check::Overflow => "overflow",
+            Check::Nan => "nan",
+        }
+    }
+}
+
+/// A set of checks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Checks(u8);
+
+impl Checks {
+    /// No check.
+    pub const NONE: Checks = Checks(0);
+    /// Every check.
+    pub const ALL: Checks = Checks((1 << Check::ALL.len()) - 1);
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether this one is among them.
+    pub fn has(self, check: Check) -> bool {
+        self.0 >> check as u8 & 1 == 1
+    }
+
+    /// As a number, which [`from_bits`](Self::from_bits) takes.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The set with this number.
+    pub fn from_bits(bits: u8) -> Self {
+        Self(bits & Self::ALL.0)
+    }
+
+    /// The checks in a list such as `race,init`; `1`, `all` and nothing are all of them, `0` is none. Fails with the name that
+    /// is none.
+    pub fn parse(list: &str) -> Result<Self, String> {
+        match list.trim().to_ascii_lowercase().as_str() {
+            "" | "1" | "all" | "true" | "on" | "yes" => return Ok(Self::ALL),
+            "0" | "none" | "false" | "off" | "no" => return Ok(Self::NONE),
+            _ => {}
+        }
+        let mut checks = Self::NONE;
+        for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            let found = Check::ALL.into_iter().find(|check| check.name().eq_ignore_ascii_case(name));
+            checks.0 |= 1 << found.ok_or_else(|| name.to_owned())? as u8;
+        }
+        Ok(checks)
+    }
+}
+
+impl fmt::Display for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> =
+            Check::ALL.into_iter().filter(|&check| self.has(check)).map(Check::name).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read() {
+        assert_eq!(Checks::parse(""), Ok(Checks::ALL));
+        assert_eq!(Checks::parse("0"), Ok(Checks::NONE));
+        let two = Checks::parse("race, NaN").expect("both are checks");
+        assert!(two.has(Check::Race) && two.has(Check::Nan) && !two.has(Check::Init));
+        assert_eq!(two.to_string(), "race,nan");
+        assert_eq!(Checks::parse("race,rice"), Err("rice".into()));
+        assert_eq!(Checks::from_bits(two.bits()), two);
+    }
+}

@@ -1,0 +1,162 @@
+//! Vector clocks of all agents of a launch, of which there may be very many: parts that two clocks have in common are shared.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+const CHUNK: usize = 64;
+
+/// Of each agent, the last of its steps that is ordered before what comes. (Lamport's happened-before with Mattern's vector
+/// clocks.)
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Clock {
+    chunks: Vec<Option<Arc<[u32; CHUNK]>>>,
+}
+
+impl Clock {
+    /// Whether that step of an agent is ordered before what comes.
+    #[inline]
+    pub fn knows(&self, agent: u32, step: u32) -> bool {
+        self.step_of(agent) >= step
+    }
+
+    /// The last step of an agent that is known; 0 if none is.
+    #[inline]
+    pub fn step_of(&self, agent: u32) -> u32 {
+        let agent = agent as usize;
+        match self.chunks.get(agent / CHUNK) {
+            Some(Some(chunk)) => chunk[agent % CHUNK],
+            Some(None) | None => 0,
+        }
+    }
+
+    /// Learns that an agent has done this step.
+    pub fn learn(&mut self, agent: u32, step: u32) {
+        if self.knows(agent, step) {
+            return;
+        }
+        let agent = agent as usize;
+        if self.chunks.len() <= agent / CHUNK {
+            self.chunks.resize(agent / CHUNK + 1, None);
+        }
+        let chunk = self.chunks[agent / CHUNK].get_or_insert_with(|| Arc::new([0; CHUNK]));
+        Arc::make_mut(chunk)[agent % CHUNK] = step;
+    }
+
+    /// Learns what another clock knows.
+    pub fn join(&mut self, other: &Self) {
+        if self.chunks.len() < other.chunks.len() {
+            self.chunks.resize(other.chunks.len(), None);
+        }
+        for (mine, theirs) in self.chunks.iter_mut().zip(&other.chunks) {
+            let Some(theirs) = theirs else { continue };
+            match mine {
+                None => *mine = Some(Arc::clone(theirs)),
+                Some(mine) if Arc::ptr_eq(mine, theirs) => {}
+                Some(mine) => {
+                    if mine.iter().zip(theirs.iter()).all(|(mine, theirs)| mine <= theirs) {
+                        *mine = Arc::clone(theirs);
+                    } else if mine.iter().zip(theirs.iter()).any(|(mine, theirs)| mine < theirs) {
+                        for (mine, theirs) in Arc::make_mut(mine).iter_mut().zip(theirs.iter()) {
+                            *mine = (*mine).max(*theirs);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether it knows nothing.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// What it knows of agents: each with its step.
+    pub fn known(&self) -> impl Iterator<Item = (u32, u32)> {
+        let chunks = self.chunks.iter().enumerate().filter_map(|(at, chunk)| Some((at, chunk.as_ref()?)));
+        chunks.flat_map(|(at, chunk)| {
+            let known = chunk.iter().enumerate().filter(|(_, step)| **step != 0);
+            known.map(move |(index, &step)| ((at * CHUNK + index) as u32, step))
+        })
+    }
+}
+
+/// What who acquires somewhere learns: the clock of an agent when it released there.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// Who released.
+    pub agent: u32,
+    /// The step that this ended.
+    pub step: u32,
+    /// What it knew, its own step among it.
+    pub clock: Clock,
+}
+
+/// What was released at each address.
+#[derive(Debug, Default)]
+pub struct Releases {
+    at: FxHashMap<u64, Vec<Arc<Published>>>,
+}
+
+impl Releases {
+    /// What who acquires at an address learns.
+    pub fn get(&self, address: u64) -> &[Arc<Published>] {
+        self.at.get(&address).map_or(&[], |published| published)
+    }
+
+    /// An atomic operation that reads and writes: what was released before stays released.
+    pub fn add(&mut self, address: u64, published: &Arc<Published>) {
+        let all = self.at.entry(address).or_default();
+        all.retain(|old| !published.clock.knows(old.agent, old.step));
+        all.push(Arc::clone(published));
+    }
+
+    /// An atomic store: what was released before is not seen by who reads this one.
+    pub fn set(&mut self, address: u64, published: Option<&Arc<Published>>) {
+        match published {
+            Some(published) => {
+                self.at.insert(address, vec![Arc::clone(published)]);
+            }
+            None => {
+                self.at.remove(&address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_join() {
+        let (mut one, mut other) = (Clock::default(), Clock::default());
+        one.learn(3, 2);
+        one.learn(1000, 7);
+        other.learn(4, 5);
+        other.learn(3, 1);
+        one.join(&other);
+        assert!(one.knows(3, 2) && one.knows(4, 5) && one.knows(1000, 7) && one.knows(9, 0));
+        assert!(!one.knows(3, 3) && !one.knows(9, 1) && !other.knows(1000, 1));
+        other.join(&one);
+        assert_eq!(other.known().collect::<Vec<_>>(), [(3, 2), (4, 5), (1000, 7)]);
+    }
+
+    #[test]
+    fn a_release_stays_until_one_that_knows_it() {
+        let published = |agent, knows: &[(u32, u32)]| {
+            let mut clock = Clock::default();
+            knows.iter().for_each(|&(agent, step)| clock.learn(agent, step));
+            clock.learn(agent, 1);
+            Arc::new(Published { agent, step: 1, clock })
+        };
+        let mut releases = Releases::default();
+        releases.add(64, &published(0, &[]));
+        releases.add(64, &published(1, &[]));
+        assert_eq!(releases.get(64).len(), 2);
+        releases.add(64, &published(2, &[(0, 1), (1, 1)]));
+        assert_eq!(releases.get(64).len(), 1);
+        releases.set(64, None);
+        assert!(releases.get(64).is_empty());
+    }
+}

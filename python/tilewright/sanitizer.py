@@ -1,0 +1,233 @@
+"""The sanitizer: launches on the CPU and in the simulator are checked while they run.
+
+``tilewright run --sanitize script.py``, the variable ``TILEWRIGHT_SANITIZE``, ``enable()`` or the fixture
+``tilewright_sanitize`` of pytest switch it on. What it finds is a ``Report`` with file and line; the kernel goes on.
+docs/sanitizers.md says what each check looks for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import warnings
+
+from tilewright import _native
+from tilewright.errors import SanitizerError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+__all__ = [
+    "CHECKS",
+    "Report",
+    "SanitizerError",
+    "checks",
+    "clear",
+    "disable",
+    "enable",
+    "reports",
+    "sanitize",
+]
+
+CHECKS = ("bounds", "race", "init", "alignment", "overflow", "nan")
+"""Every check. Accesses out of bounds end a launch with an ``OutOfBoundsError`` also without ``bounds``."""
+
+_VARIABLE = "TILEWRIGHT_SANITIZE"
+
+
+class Report:
+    """One finding: ``str(report)`` is the whole diagnostic, with the source and carets.
+
+    The same finding of other lanes, programs and launches is counted, and has no report of its own.
+    """
+
+    check: str
+    """Which check: one of ``CHECKS``."""
+
+    code: str
+    """The code of the diagnostic, such as ``TW0221``; ``tilewright explain TW0221`` tells more."""
+
+    kernel: str
+    message: str
+    """The first line of the diagnostic."""
+
+    file: str | None
+    line: int | None
+    column: int | None
+
+    program: tuple[int, int, int]
+    """The program of the grid in which it was found first."""
+
+    lane: tuple[int, ...]
+    """The element of the tile on the CPU; warp and lane in the simulator; empty for a scalar."""
+
+    argument: str | None
+    index: int | None
+    """The tensor that is accessed, by the name of the parameter, and the element of it, counted from its pointer."""
+
+    other_file: str | None
+    other_line: int | None
+    other_program: tuple[int, int, int] | None
+    """The first access of a race."""
+
+    count: int
+    """How often it was found."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self.check, self.code = found["check"], found["code"]
+        self.kernel, self.message = found["kernel"], found["message"]
+        self._text: str = found["text"]
+        self.file, self.line, self.column = found["place"] or (None, None, None)
+        self.program, self.lane = found["program"], found["lane"]
+        self.argument, self.index = found["element"] or (None, None)
+        place, self.other_program = found["other"] or (None, None)
+        self.other_file, self.other_line, _ = place or (None, None, None)
+        self.count = found["count"]
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"<{self.code} {self.kernel}: {self.message}, line {self.line}>"
+
+
+def checks() -> tuple[str, ...]:
+    """The checks that are on."""
+    return tuple(name for name in _native.sanitizer_checks().split(",") if name)
+
+
+def enable(*names: str) -> None:
+    """Has launches checked from now on, also in child processes: by these checks, or by all."""
+    chosen = _native.sanitizer_parse(",".join(names)) if names else ",".join(CHECKS)
+    os.environ[_VARIABLE] = chosen
+    _native.reload_knobs()
+    if "init" in chosen.split(","):
+        from tilewright import _sanitizer_torch
+
+        _sanitizer_torch.watch()
+    if _native.device().startswith("cuda"):
+        warnings.warn(
+            "the sanitizer checks launches on the CPU and in the simulator, not on a GPU: choose a device with "
+            "`tilewright run --device cpu`, TILEWRIGHT_DEVICE or `--device sim:sm_90`",
+            stacklevel=2,
+        )
+
+
+def disable() -> None:
+    """Has launches checked no more."""
+    os.environ.pop(_VARIABLE, None)
+    _native.reload_knobs()
+    torch_watch = sys.modules.get("tilewright._sanitizer_torch")
+    if torch_watch is not None:
+        torch_watch.unwatch()
+
+
+def reports() -> list[Report]:
+    """What was found since the last ``clear()``."""
+    return [Report(found) for found in _native.sanitizer_reports(False)[0]]
+
+
+def clear() -> None:
+    """Forgets what was found."""
+    _native.sanitizer_reports(True)
+
+
+class Found:
+    """What a ``with sanitize()`` block finds."""
+
+    def __init__(self) -> None:
+        self._reports: list[Report] | None = None
+        self.dropped = 0
+
+    @property
+    def reports(self) -> list[Report]:
+        """What was found; within the block, until now."""
+        return reports() if self._reports is None else self._reports
+
+    def take(self) -> list[Report]:
+        """What was found until now, which is then expected and no failure."""
+        found = reports()
+        clear()
+        return found
+
+    def end(self) -> None:
+        """Keeps what was found when the block ends."""
+        found, self.dropped = _native.sanitizer_reports(True)
+        self._reports = [Report(one) for one in found]
+
+
+@contextlib.contextmanager
+def sanitize(*names: str, raises: bool = True) -> Iterator[Found]:
+    """Checks the launches of a ``with`` block, by these checks or by all.
+
+    At its end what was found is raised as one ``SanitizerError``; with ``raises=False`` it is only kept, as ``reports``
+    of what ``as`` gives.
+    """
+    before, outer = checks(), _native.sanitizer_reports(True)
+    if outer[0]:
+        _earlier.append(outer)
+    enable(*names)
+    found = Found()
+    try:
+        yield found
+    finally:
+        found.end()
+        if before:
+            enable(*before)
+        else:
+            disable()
+    if raises and found.reports:
+        raise SanitizerError(found.reports, found.dropped)
+
+
+_earlier: list[tuple[list[dict[str, Any]], int]] = []
+"""What was found before ``with`` blocks: the summary at the end has it too."""
+
+
+def all_reports() -> tuple[list[Report], int]:
+    """What was found since the last ``clear()`` and before ``with`` blocks, and how much more there was."""
+    everything = [*_earlier, _native.sanitizer_reports(False)]
+    return [Report(one) for found, _ in everything for one in found], sum(more for _, more in everything)
+
+
+def begin(names: str) -> None:
+    """Sanitizes a whole program: findings are printed when they come, and counted at its end."""
+    global _is_begun
+    _is_begun = True
+    enable(*[name for name in _native.sanitizer_parse(names).split(",") if name])
+    _native.sanitizer_print(True)
+    atexit.register(_summarize, os.getpid())
+
+
+_is_begun = False
+
+
+def is_begun() -> bool:
+    """Whether a whole program is sanitized."""
+    return _is_begun
+
+
+def _summarize(owner: int) -> None:
+    if owner != os.getpid():
+        return
+    found, dropped = all_reports()
+    kinds = {check: sum(report.check == check for report in found) for check in CHECKS}
+    counted = ", ".join(f"{count} of {check}" for check, count in kinds.items() if count)
+    number = len(found) + dropped
+    findings = "1 finding" if number == 1 else f"{number or 'no'} findings"
+    print(f"tilewright sanitizer: {findings}{': ' + counted if counted else ''}", file=sys.stderr)
+
+
+def _begin_by_environment() -> None:
+    """Begins if the environment says so, once a program imports tilewright."""
+    names = os.environ.get(_VARIABLE, "")
+    try:
+        chosen = _native.sanitizer_parse(names)
+    except ValueError as error:
+        raise ValueError(f"{_VARIABLE}={names}: {error}") from None
+    if chosen:
+        begin(names)

@@ -1,0 +1,36 @@
+"""Registers, spills and instructions of the benchmarks' and the examples' kernels, beside the official compiler's.
+
+Needs its package, which has the assembler, and no GPU. What it gave is recorded, so that it compiles only what changed.
+"""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from conftest import ROOT
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+sys.path.append(str(ROOT / "benches"))
+
+import static_figures
+
+ROUNDING = 0.005
+"""The means are given with two decimals."""
+
+
+@pytest.mark.parametrize("family", ["others", "reductions", "products"])
+def test_no_more_than_the_official_compiler_takes(family):
+    comparison = static_figures.Comparison()
+    kernels = [kernel for kernel in static_figures.KERNELS if kernel.family == family]
+    with ThreadPoolExecutor(2) as pool:
+        ours = list(pool.map(comparison.ours, kernels))
+    theirs = [comparison.theirs(kernel) for kernel in kernels]
+    pairs = list(zip(kernels, ours, theirs, strict=True))
+    spilling = [str(kernel) for kernel, mine, other in pairs if mine.spilled > 0 == other.spilled]
+    assert spilling == []
+    for figure in ("registers", "instructions"):
+        mean = static_figures.geometric_mean(
+            [getattr(mine, figure) / getattr(other, figure) for _, mine, other in pairs]
+        )
+        assert mean <= 1.0 + ROUNDING, f"{figure} of {family}: {mean:.3f} of the official compiler's"
