@@ -10,7 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("frontend", &["base", "ir"]),
     ("opt", &["base", "ir"]),
     // What a launch did, as a file: it knows no IR.
-    ("trace", &[]),
+    ("trace", &["base"]),
     ("cpu", &["base", "ir", "trace"]),
     ("layout", &["base"]),
     ("gpu", &["base", "ir", "opt", "layout"]),

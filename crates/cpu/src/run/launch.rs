@@ -22,6 +22,7 @@ use crate::run::interrupt::{Control, Interrupt, POLL_INTERVAL};
 use crate::run::kernels::buffer::OutOfMemory;
 use crate::run::machine::Machine;
 use crate::run::memory::Region;
+use crate::run::profile::{Profile, Profiler};
 use crate::run::trace::{Tracer, Tracing};
 use crate::run::turns::Turns;
 
@@ -51,6 +52,8 @@ struct Shared<'a> {
     launch: &'a Launch<'a>,
     /// What the launch is recorded to, if it is traced.
     tracing: Option<Tracing<'a>>,
+    /// What is measured of it, if it is profiled.
+    profile: Option<&'a Profile>,
     regions: &'a [Region<'a>],
     total: u64,
     /// The first program that no thread has taken.
@@ -104,15 +107,25 @@ impl Program {
     ///
     /// Panics if there are not as many arguments as parameters, or of the other kind.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<(), Box<Diagnostic>> {
-        self.start(launch, None)
+        self.start(launch, None, None)
+    }
+
+    /// The same, and measures what each step takes.
+    pub fn launch_profiled(&self, launch: &Launch<'_>, profile: &Profile) -> Result<(), Box<Diagnostic>> {
+        self.start(launch, None, Some(profile))
     }
 
     /// The same, recorded. The program is one of [`Program::for_traces`].
     pub fn launch_traced(&self, launch: &Launch<'_>, tracing: Tracing<'_>) -> Result<(), Box<Diagnostic>> {
-        self.start(launch, Some(tracing))
+        self.start(launch, Some(tracing), None)
     }
 
-    fn start(&self, launch: &Launch<'_>, tracing: Option<Tracing<'_>>) -> Result<(), Box<Diagnostic>> {
+    fn start(
+        &self,
+        launch: &Launch<'_>,
+        tracing: Option<Tracing<'_>>,
+        profile: Option<&Profile>,
+    ) -> Result<(), Box<Diagnostic>> {
         self.check_arguments(launch.arguments);
         let [x, y, z] = launch.grid.map(u64::from);
         let total = x.saturating_mul(y).saturating_mul(z);
@@ -128,6 +141,7 @@ impl Program {
             program: self,
             launch,
             tracing,
+            profile,
             regions: &regions,
             total,
             next: AtomicU64::new(0),
@@ -239,7 +253,7 @@ impl<'a> Shared<'a> {
             Ok(machine) => machine,
             Err(fault) => return self.fail(0, fault),
         };
-        machine.tracer = self.tracing.map(|tracing| Box::new(Tracer::new(tracing)));
+        machine.observe(self.tracing.map(Tracer::new), self.profile.map(Profiler::new));
         while let Some((number, _)) = self.take(1) {
             let outcome = unless_out_of_memory(|| {
                 machine.control.check()?;
@@ -287,7 +301,7 @@ impl<'a> Shared<'a> {
                 return false;
             }
         };
-        machine.tracer = self.tracing.map(|tracing| Box::new(Tracer::new(tracing)));
+        machine.observe(self.tracing.map(Tracer::new), self.profile.map(Profiler::new));
         while let Some((first, end)) = self.take(probe.as_ref().map_or(MAX_CHUNK, |probe| probe.chunk)) {
             let mut id = coordinates(grid, first);
             for number in first..end {

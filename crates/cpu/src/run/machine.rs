@@ -12,6 +12,7 @@ use crate::run::interrupt::Control;
 use crate::run::kernels::dot::Scratch;
 use crate::run::memory::{Region, advise_large_pages, fence_stores};
 use crate::run::ops;
+use crate::run::profile::{self, Profiler};
 use crate::run::tile::Tile;
 use crate::run::trace::{self, Tracer};
 use crate::run::value::{Affine, Form, Provenance, Value};
@@ -36,6 +37,10 @@ pub(crate) struct Machine<'a> {
     advised: RefCell<SmallVec<[u64; 2]>>,
     /// What records the programs, if the launch is traced.
     pub tracer: Option<Box<Tracer<'a>>>,
+    /// What measures the steps, if the launch is profiled.
+    pub profiler: Option<Box<Profiler<'a>>>,
+    /// Whether there is one of these: a block looks once.
+    is_observed: bool,
 }
 
 /// More bytes than the caches of common processors hold.
@@ -99,6 +104,8 @@ impl<'a> Machine<'a> {
             scratch,
             advised,
             tracer: None,
+            profiler: None,
+            is_observed: false,
         }
     }
 
@@ -116,6 +123,13 @@ impl<'a> Machine<'a> {
         self.run(self.program.body)?;
         let results = &self.block(self.program.body).yields;
         Ok(results.iter().map(|&result| self.take(result)).collect())
+    }
+
+    /// Has its programs recorded, or measured.
+    pub(crate) fn observe(&mut self, tracer: Option<Tracer<'a>>, profiler: Option<Profiler<'a>>) {
+        self.is_observed = tracer.is_some() || profiler.is_some();
+        self.tracer = tracer.map(Box::new);
+        self.profiler = profiler.map(Box::new);
     }
 
     /// Runs the program at a point of the grid.
@@ -286,8 +300,8 @@ impl<'a> Machine<'a> {
 
     /// Executes the steps of a block. Its parameters are set.
     pub(crate) fn run(&mut self, block: BlockId) -> Outcome {
-        if self.tracer.is_some() {
-            return trace::run(self, block);
+        if self.is_observed {
+            return if self.profiler.is_some() { profile::run(self, block) } else { trace::run(self, block) };
         }
         let block: &'a Block = &self.program.blocks[block as usize];
         self.clear(&block.kills);

@@ -45,10 +45,11 @@ mod emit;
 mod plan;
 mod prune;
 
-use tilewright_base::Diagnostic;
+use tilewright_base::{Diagnostic, Remark, Span, remark};
 
 use super::allocation::least_bytes;
 use crate::language::Module;
+use crate::remarks::Because;
 use crate::target::Feature;
 use plan::LoopPlan;
 
@@ -57,6 +58,7 @@ use plan::LoopPlan;
 pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let stages = std::mem::take(&mut module.header.stages);
     if !module.header.target.features.has(Feature::CpAsync) {
+        say(None, || Because::note("loops are not pipelined", "the target has no cp.async"));
         return Ok(());
     }
     let plans = plan::plans(module, stages);
@@ -66,7 +68,23 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let tensor_maps = module.header.tensor_maps.clone();
     while most > 1 {
         pipeline(module, &plans, most);
-        if least_bytes(module.kernel()) <= limit {
+        let bytes = least_bytes(module.kernel());
+        if bytes <= limit {
+            for plan in &plans {
+                let stages = plan.stages.min(most);
+                let span = original.call_chain(plan.inst).into_iter().last();
+                say(span, || {
+                    let asked = plan.stages;
+                    let reason =
+                        format!("{} loads through rings, {bytes} bytes of shared memory", plan.loads.len());
+                    let decision = format!("loop in {stages} stages");
+                    if stages < asked {
+                        let reason = format!("{reason}; {asked} stages do not fit into {limit} bytes");
+                        return Because::missed(decision, reason);
+                    }
+                    Because::done(decision, reason)
+                });
+            }
             return Ok(());
         }
         let entry = module.entry;
@@ -74,7 +92,18 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
         module.header.tensor_maps.clone_from(&tensor_maps);
         most -= 1;
     }
+    say(None, || {
+        let reason = format!("not even two stages fit into {limit} bytes of shared memory");
+        Because::missed("loops are not pipelined", reason)
+    });
     Ok(())
+}
+
+fn say(span: Option<Span>, because: impl FnOnce() -> Because) {
+    remark(|| {
+        let Because { kind, decision, reason } = because();
+        Remark { pass: "pipelining", kind, span, subject: "loop".into(), decision, reason }
+    });
 }
 
 fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {

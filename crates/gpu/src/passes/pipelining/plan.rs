@@ -17,6 +17,7 @@ use crate::language::{Buffer, Function, GpuOp, Header, LayoutId, Module, Op, Typ
 use crate::layout_rules::element_bits;
 use crate::passes::global_memory::GlobalAccesses;
 use crate::passes::memory_effects::ordering;
+use crate::remarks::{self, Because};
 
 /// The bytes that one `cp.async` of a thread may move.
 const COPY_BYTES: std::ops::RangeInclusive<u32> = 4..=16;
@@ -53,6 +54,21 @@ pub struct RingLoad {
     pub boxed: Option<Boxed>,
 }
 
+impl RingLoad {
+    fn because(&self) -> Because {
+        let goes = match self.way {
+            Way::Buffer { .. } => "the product reads the slots",
+            Way::Registers => "it is loaded from the slots to registers",
+        };
+        let bytes = self.width as usize * self.element.bytes();
+        let decision = match self.boxed {
+            Some(_) => "slots of a ring, filled by tensor copies".to_owned(),
+            None => format!("slots of a ring, filled by cp.async of {bytes} bytes"),
+        };
+        Because::done(decision, goes)
+    }
+}
+
 /// Where the loaded tile goes.
 pub enum Way {
     /// To a buffer, whose place a slot takes.
@@ -81,12 +97,21 @@ pub fn plans(module: &Module, stages: u32) -> Vec<LoopPlan> {
     let function = module.kernel();
     let mut loops = Vec::new();
     find_loops(function, function.entry, &mut loops);
+    let say = |inst: Inst, because: &dyn Fn() -> Because| {
+        remarks::about("pipelining", function, inst, || "loop".into(), because);
+    };
     let wanted = |inst: Inst| match function.insts[inst].op.as_tile() {
         Some(ir::Op::For { options }) if options.num_stages > 0 => (options.num_stages, true),
         // tidy: wildcard because only counted loops are found
         _ => (stages, false),
     };
-    loops.retain(|(inst, _)| wanted(*inst).0 > 1);
+    loops.retain(|(inst, _)| {
+        let is_wanted = wanted(*inst).0 > 1;
+        if !is_wanted {
+            say(*inst, &|| Because::note("not pipelined", "num_stages is 1"));
+        }
+        is_wanted
+    });
     if loops.is_empty() {
         return Vec::new();
     }
@@ -94,7 +119,16 @@ pub fn plans(module: &Module, stages: u32) -> Vec<LoopPlan> {
     let global = GlobalAccesses::new(module);
     let plan = |(inst, block): (Inst, Block)| {
         let (stages, is_asked) = wanted(inst);
-        Body::new(module, inst, &uses, &global)?.plan(block, stages, is_asked)
+        let plan = Body::new(module, inst, &uses, &global)
+            .ok_or("it orders accesses to memory: a barrier, or an atomic that acquires or releases")
+            .and_then(|body| body.plan(block, stages, is_asked));
+        match plan {
+            Ok(plan) => Some(plan),
+            Err(reason) => {
+                say(inst, &|| Because::missed("not pipelined", reason));
+                None
+            }
+        }
     };
     loops.into_iter().filter_map(plan).collect()
 }
@@ -176,8 +210,9 @@ impl<'a> Body<'a> {
         (!is_ordered).then_some(body)
     }
 
-    fn plan(&self, outer: Block, stages: u32, is_asked: bool) -> Option<LoopPlan> {
-        let step = match self.step()? {
+    /// What is to be done, or why nothing is.
+    fn plan(&self, outer: Block, stages: u32, is_asked: bool) -> Result<LoopPlan, &'static str> {
+        let step = match self.step().ok_or("its iterations cannot be counted ahead")? {
             Step::Constant(step) => Some(step),
             Step::Unknown => None,
         };
@@ -186,14 +221,57 @@ impl<'a> Body<'a> {
         if is_asked && !has_product {
             wanted = insts.iter().copied().filter(|inst| self.is_load(*inst)).collect();
         }
-        let is_possible = |load: &RingLoad| self.levels(&[load.inst]).is_some();
-        let loads: Vec<RingLoad> =
-            wanted.into_iter().filter_map(|inst| self.ring_load(inst)).filter(is_possible).collect();
-        if loads.is_empty() {
-            return None;
+        if wanted.is_empty() {
+            return Err(
+                "no load of it feeds a product, and it does not ask for stages (tl.range(num_stages=…))",
+            );
         }
-        let levels = self.levels(&loads.iter().map(|load| load.inst).collect::<Vec<_>>())?;
-        Some(LoopPlan { inst: self.inst, block: outer, stages, step, loads, levels })
+        let is_possible = |load: &RingLoad| {
+            let is_possible = self.levels(&[load.inst]).is_some();
+            self.say(load.inst, || {
+                if is_possible {
+                    load.because()
+                } else {
+                    Because::missed("stays a load", "its address depends on what cannot be computed ahead")
+                }
+            });
+            is_possible
+        };
+        let found = wanted.into_iter().filter_map(|inst| {
+            let found = self.ring_load(inst);
+            if found.is_none() {
+                self.say(inst, || Because::missed("stays a load", self.obstacle(inst)));
+            }
+            found
+        });
+        let loads: Vec<RingLoad> = found.filter(is_possible).collect();
+        if loads.is_empty() {
+            return Err("none of its loads can be copied ahead");
+        }
+        let levels = self
+            .levels(&loads.iter().map(|load| load.inst).collect::<Vec<_>>())
+            .ok_or("addresses depend on more loads in a row than are followed")?;
+        Ok(LoopPlan { inst: self.inst, block: outer, stages, step, loads, levels })
+    }
+
+    fn say(&self, load: Inst, because: impl FnOnce() -> Because) {
+        let function = self.function;
+        let tile = function.insts[load].results.first().and_then(|result| function.ty(*result).tile());
+        let subject = || remarks::subject(function, load, tile.as_ref());
+        remarks::about("pipelining", function, load, subject, because);
+    }
+
+    /// Why a load cannot go through a ring.
+    fn obstacle(&self, load: Inst) -> &'static str {
+        let result = self.function.insts[load].results[0];
+        let dtype = self.function.ty(result).as_registers().and_then(ir::Type::dtype);
+        if !self.may_move(load) {
+            "it is volatile, or a store or atomic of the loop may touch what it loads"
+        } else if dtype == Some(Dtype::I1) {
+            "what it loads are booleans"
+        } else {
+            "less than 4 bytes lie together, in memory and where they go: cp.async copies no less"
+        }
     }
 
     /// None of a loop whose iterations cannot be counted ahead.
