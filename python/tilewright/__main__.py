@@ -1,4 +1,5 @@
-"""The command ``tilewright``: ``run`` and ``sim report`` run Python programs and live here, the rest is in Rust."""
+"""The command ``tilewright``: ``run``, ``profile``, ``bench`` and ``sim report`` run Python programs and live here, the
+rest is in Rust."""
 
 from __future__ import annotations
 
@@ -12,6 +13,14 @@ def main() -> int:
         from tilewright import _run
 
         return _run.main(arguments[1:])
+    if arguments[:1] == ["profile"]:
+        from tilewright import _profile
+
+        return _profile.main(arguments[1:])
+    if arguments[:1] == ["bench"]:
+        from tilewright import _bench_command
+
+        return _bench_command.main(arguments[1:])
     if arguments[:2] == ["sim", "report"]:
         from tilewright import _run
 

@@ -12,7 +12,6 @@ _STAGES = "TILEWRIGHT_DUMP=all writes every stage of a kernel to stderr, TRITON_
 _NO_LLVM = "tilewright has no LLVM and no MLIR"
 _NO_PTXAS = "the driver of the GPU assembles kernels, and no ptxas is called"
 _NO_AMD = "there is no code for GPUs of AMD"
-_NO_PROFILER = "there is no profiler yet; `tilewright sim report` counts what a kernel does"
 _CHECKED = "every access is checked on the CPU and on simulated GPUs (TILEWRIGHT_DEVICE=sim:sm_90), without a variable"
 
 WITHOUT_EFFECT = {
@@ -60,7 +59,6 @@ WITHOUT_EFFECT = {
     "TRITON_MOCK_PTX_VERSION": "the version of the PTX is that of the oldest driver that has its instructions",
     "TRITON_OVERRIDE_ARCH": "code is made for the GPU that runs it; TILEWRIGHT_DEVICE=sim:sm_80 simulates another",
     "TRITON_PLUGIN_PATHS": "there are no plugins",
-    "TRITON_PROTON_DISABLE": _NO_PROFILER,
     "TRITON_REPRODUCER_PATH": _NO_LLVM,
     "TRITON_STORE_BINARY_ONLY": "only the machine code is kept on disk anyway",
     "TRITON_SWAP_MIR": _NO_LLVM,

@@ -397,3 +397,58 @@ def test_look_and_exports(page, tmp_path):
     # Nothing is asked of another machine.
     entries = shown.driver.execute_script("return performance.getEntries().map(entry => entry.name)")
     assert not [name for name in entries if name.startswith("http") and not name.startswith(shown.url)]
+
+
+PRODUCT = """
+import numpy as np
+import triton
+import triton.language as tl
+import triton_viz
+
+
+@triton_viz.trace
+@triton.jit
+def product(a, b, c, N: tl.constexpr):
+    i = tl.arange(0, N)
+    at = i[:, None] * N + i[None, :]
+    tl.store(c + at, tl.dot(tl.load(a + at), tl.load(b + at)))
+
+
+a, b, c = (np.ones((64, 64), np.float16) for _ in range(3))
+product[(1,)](a, b, c, 64)
+triton_viz.launch()
+"""
+
+
+def test_layouts_on_a_gpu(page, tmp_path):
+    program = tmp_path / "product.py"
+    program.write_text(PRODUCT)
+    shown, _ = page(program)
+    shown.find("body").send_keys("l")
+    shown.wait_for('body[data-layouts="0:90"]')
+    note = shown.text("#layout-note")
+    assert note.endswith("4 warps")
+    # The accumulator of wgmma, and the buffers that it reads.
+    entries = [entry.text for entry in shown.all("#layout-list button")]
+    assert any("shared memory" in entry for entry in entries)
+    buttons = shown.all("#layout-list button[data-layout]")
+    for button in buttons[-2:]:
+        button.click()
+        assert shown.find("#layout canvas").get_attribute("data-layout") == button.get_attribute(
+            "data-layout"
+        )
+    shown.picture("visualiser-layouts")
+    shown.find('#layout-target option[value="80"]').click()
+    shown.wait_for('body[data-layouts="0:80"]')
+    accesses = shown.all("#layout-list button[data-access]")
+    assert accesses
+    accesses[-1].click()
+    assert "bank conflict" in shown.text("#layout .layout-title")
+
+
+@needs_programs
+def test_an_interpreted_kernel_has_no_layouts(page):
+    shown, _ = page(PROGRAMS / "001_add_traced.py")
+    shown.find("#show-layouts").click()
+    shown.wait_for('body[data-layouts="0:90"]')
+    assert "interpreted" in shown.text("#layout-note")

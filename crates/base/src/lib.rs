@@ -5,11 +5,15 @@
 
 mod codes;
 mod diagnostic;
+mod json;
 pub mod output;
+mod remarks;
 mod source;
 
 pub use codes::{Code, Kind};
 pub use diagnostic::{Color, Diagnostic, Label};
+pub use json::Json;
+pub use remarks::{Remark, RemarkKind, collect_remarks, is_collecting, remark};
 pub use source::{FileId, LIBRARY, SourceFile, SourceMap, Span};
 
 /// Typed indices and the dense tables keyed by them (from Cranelift).

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValue;
 use tilewright::frontend::Constant;
 use tilewright::runtime::OPTIONS;
-use tilewright::{Code, Device, Diagnostic, Error, Kernel, Knobs, Module, Options, SourceMap, Stage, Target};
+use tilewright::{
+    Code, Device, Diagnostic, Error, Handle, Kernel, Knobs, Module, Options, SourceMap, Stage, Target,
+};
 
 use crate::output::{self, Failure};
 
-/// Compile a kernel and print a stage of it
-#[derive(clap::Args)]
-#[command(after_help = "\
+/// How `--signature` is written.
+pub const SIGNATURES: &str = "\
 Arguments in --signature, one for each parameter, separated by commas:
   *fp32  *i64  *bf16       a tensor
   i32  u8  fp32  u1        a number at run time
@@ -20,15 +21,18 @@ Arguments in --signature, one for each parameter, separated by commas:
   1024  -1.5  'text'       a compile-time value; also True, None, and fp16 for a tl.constexpr
   (*fp32, i32, 2)          a tuple of these; with fields, of a NamedTuple: (x=*fp32, n=i32)
   tensordesc<fp16[64, 32]> a tensor descriptor with blocks of this shape
-  BLOCK=1024               by name, behind those by position")]
+  BLOCK=1024               by name, behind those by position";
+
+/// Compile a kernel and print a stage of it
+#[derive(clap::Args)]
+#[command(after_help = SIGNATURES)]
 pub struct Arguments {
     #[arg(
         help = "The file and the kernel: k.py::add_kernel (k.py alone, if it has one kernel); or a text of --emit gpu: k.gpu"
     )]
     kernel: OsString,
-    /// What the arguments are: '*fp32,*fp32:16,i32,BLOCK=1024'
-    #[arg(long, short, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
-    signature: String,
+    #[command(flatten)]
+    form: Form,
     /// What to compile for
     #[arg(long, default_value = "cpu", value_parser = Target::names())]
     target: String,
@@ -38,6 +42,14 @@ pub struct Arguments {
     /// The file to write it to
     #[arg(long, short)]
     output: Option<PathBuf>,
+}
+
+/// What a kernel is compiled for, besides the target.
+#[derive(clap::Args)]
+pub struct Form {
+    /// What the arguments are: '*fp32,*fp32:16,i32,BLOCK=1024'
+    #[arg(long, short, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    signature: String,
     #[arg(
         long = "option",
         value_name = "NAME=VALUE",
@@ -74,12 +86,25 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(name) => name,
         None => only_kernel(&module, path)?,
     };
-    let text = match stage {
+    let text = if stage == Stage::Ast {
         // The tree is there even where the kernel does not compile.
-        Stage::Ast => module.syntax_tree(name)?,
-        _ => compile(&module.kernel(name)?, arguments, target, stage)?,
+        module.syntax_tree(name)?
+    } else {
+        let handle = compile(&module.kernel(name)?, &arguments.form, target)?;
+        handle.compiled.asm(stage).expect("the stages of a target are there for it")
     };
     write(arguments, text)
+}
+
+/// The kernel of an argument `k.py::kernel`, or the only one of a file.
+pub fn kernel_of(argument: &OsStr) -> Result<Kernel, Failure> {
+    let (path, name) = file_and_name(argument);
+    let module = Module::from_file(path)?;
+    let name = match &name {
+        Some(name) => name,
+        None => only_kernel(&module, path)?,
+    };
+    Ok(module.kernel(name)?)
 }
 
 /// A program in the language of the GPU path, as `--emit gpu` prints it. What it is for stands in its text.
@@ -105,20 +130,18 @@ fn write(arguments: &Arguments, text: String) -> Result<(), Failure> {
     }
 }
 
-fn compile(kernel: &Kernel, arguments: &Arguments, target: Target, stage: Stage) -> Result<String, Failure> {
+/// Compiles a kernel.
+pub fn compile(kernel: &Kernel, form: &Form, target: Target) -> Result<Handle, Failure> {
     let mut options = Options::new(&Knobs::current());
-    for option in &arguments.options {
+    for option in &form.options {
         let (name, value) = option
             .split_once('=')
             .ok_or_else(|| Failure::Usage(format!("an option is NAME=VALUE, not '{option}'")))?;
         options.set_named(name.trim(), &option_value(value.trim())).map_err(with_options)?;
     }
     let device = target.capability().map_or(Device::Cpu, |capability| Device::Sim(capability as u16));
-    let handle = kernel
-        .on(device)
-        .compile_for_launches(&arguments.signature, &options, arguments.tensor_maps)
-        .map_err(with_signature)?;
-    Ok(handle.compiled.asm(stage).expect("the stages of a target are there for it"))
+    let compiled = kernel.on(device).compile_for_launches(&form.signature, &options, form.tensor_maps);
+    Ok(compiled.map_err(with_signature)?)
 }
 
 /// A number, a bool or `None`; anything else is a string.

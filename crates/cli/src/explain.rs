@@ -1,18 +1,29 @@
-//! `tilewright explain TW0004`: the page of a code.
+//! `tilewright explain TW0004`: the page of a code; `tilewright explain k.py::kernel`: that of a kernel.
+
+use std::ffi::OsString;
 
 use tilewright::Code;
 
+use crate::compile::SIGNATURES;
+use crate::explain_kernel::{self, Page};
 use crate::output::{self, Failure};
 
-/// Print what a diagnostic's code means, or the list of codes
+/// Write a page with all stages of a kernel and what was decided; or print what a diagnostic's code means
 #[derive(clap::Args)]
+#[command(after_help = SIGNATURES)]
 pub struct Arguments {
-    /// A code, such as TW0004
-    code: Option<String>,
+    #[arg(help = "A file and a kernel, k.py::add_kernel; or a code, such as TW0004")]
+    subject: Option<OsString>,
+    #[command(flatten)]
+    page: Page,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Some(name) = &arguments.code else { return output::print(&list(Code::ALL)) };
+    let Some(subject) = &arguments.subject else { return output::print(&list(Code::ALL)) };
+    if explain_kernel::is_kernel(subject) {
+        return explain_kernel::run(subject, &arguments.page);
+    }
+    let name = &*subject.to_string_lossy();
     if let Some(code) = Code::parse(name) {
         return output::print(code.page());
     }
@@ -22,6 +33,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     } else {
         format!("did you mean\n{}", list(&similar).trim_end())
     };
+    let advice = format!("{advice}; a kernel is written with its file, k.py::{name}");
     Err(Failure::Usage(format!("there is no code '{name}'; {advice}")))
 }
 

@@ -1,10 +1,12 @@
-//! The `tilewright` command: `compile`, `explain`, `devices`, `run`, `sim report`.
+//! The `tilewright` command: `compile`, `explain`, `devices`, `run`, `sim report`, `profile`, `bench`.
 //!
 //! [`main`] is the whole of it, so that the binary and the Python package share it. What is printed to stdout is the
 //! result, findings go to stderr; the exit code is 0, 1 where the user's program is at fault, or 2 where the command is.
 
 mod compile;
 mod explain;
+mod explain_kernel;
+mod machine_code;
 mod output;
 mod run;
 
@@ -23,6 +25,7 @@ Environment:
   TILEWRIGHT_NUM_THREADS    threads that run programs on the CPU (else OMP_NUM_THREADS, else all)
   TILEWRIGHT_DEBUG=1        check assertions in kernels (TRITON_DEBUG)
   TILEWRIGHT_DUMP=ir,opt    write these stages of each kernel to stderr, or with TILEWRIGHT_DUMP_DIR to files; or `all`
+  TILEWRIGHT_DUMP=folder    write every stage of each kernel to files in this folder
   TILEWRIGHT_CACHE_DIR      where machine code is kept (TRITON_CACHE_DIR, else .triton/cache in TRITON_HOME or HOME)
   TILEWRIGHT_CACHE_LIMIT    how large that may grow
   TILEWRIGHT_LIBCUDA        the library of the CUDA driver (TRITON_LIBCUDA_PATH)
@@ -46,6 +49,10 @@ enum Command {
     /// List the devices of this machine
     Devices,
     Run(run::Arguments),
+    /// Run a Triton program, and say what its kernels take: a table, JSON, a flame graph, a trace
+    Profile(run::Arguments),
+    /// Compare two versions of a kernel or of a function
+    Bench(run::Arguments),
     #[command(subcommand)]
     Sim(run::Simulation),
 }
@@ -70,6 +77,8 @@ where
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Devices => devices(),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Profile(arguments) => run::python(&["profile"], &arguments),
+        Command::Bench(arguments) => run::python(&["bench"], &arguments),
         Command::Sim(simulation) => run::simulate(&simulation),
     };
     match result {

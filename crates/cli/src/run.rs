@@ -32,7 +32,7 @@ pub fn simulate(simulation: &Simulation) -> Result<(), Failure> {
     python(&["sim", "report"], arguments)
 }
 
-fn python(command_words: &[&str], arguments: &Arguments) -> Result<(), Failure> {
+pub fn python(command_words: &[&str], arguments: &Arguments) -> Result<(), Failure> {
     let python = std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
     let mut command = Command::new(&python);
     command.args(["-m", "tilewright"]).args(command_words).args(&arguments.arguments);

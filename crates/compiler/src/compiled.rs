@@ -24,7 +24,7 @@ pub struct CompiledKernel {
     pub metadata: Metadata,
     /// The IR before optimisation.
     pub lowered: Module,
-    source: Option<FunctionSource>,
+    pub(crate) source: Option<FunctionSource>,
 }
 
 /// What a target executes.

@@ -11,6 +11,7 @@
 
 mod ast;
 mod compiled;
+mod explain;
 mod gpu_text;
 mod inline_asm;
 mod operation;
@@ -21,6 +22,7 @@ pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions_of, sy
 pub use tilewright_gpu::language::{LaunchInteger, LaunchProduct, SwizzleMode, TensorMapBox, TensorMapPlan};
 
 pub use compiled::{CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources};
+pub use explain::{SourceText, StageText, layouts_of_ir};
 pub use gpu_text::compile_gpu_text;
 pub use operation::{CompiledOperation, compile_operation, locate};
 pub use stage::{DumpHook, Stage};

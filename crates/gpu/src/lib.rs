@@ -18,6 +18,7 @@ mod commutation;
 pub mod language;
 mod layout_rules;
 mod passes;
+mod remarks;
 mod target;
 mod tile;
 mod warp_instructions;

@@ -203,6 +203,38 @@ pub(crate) fn take_reports() -> String {
     tilewright_runtime::take_reports()
 }
 
+/// Measures launches from now on.
+#[pyfunction]
+pub(crate) fn start_profile() {
+    tilewright_runtime::start_profile();
+}
+
+/// Measures no more; what was measured stays until it is taken.
+#[pyfunction]
+pub(crate) fn stop_profile() {
+    tilewright_runtime::stop_profile();
+}
+
+/// What was measured since the last call, as JSON; launches on the simulator are estimated for a GPU by its name.
+#[pyfunction]
+#[pyo3(signature = (gpu = None))]
+pub(crate) fn take_profile(py: Python<'_>, gpu: Option<&str>) -> PyResult<String> {
+    let taken = py.detach(|| tilewright_runtime::take_profile(gpu));
+    raised(py, taken)
+}
+
+/// The number that launches of this thread have from now on; returns the one before.
+#[pyfunction]
+pub(crate) fn set_profile_scope(scope: u64) -> u64 {
+    tilewright_runtime::set_scope(scope)
+}
+
+/// Nanoseconds on the clock of profiles.
+#[pyfunction]
+pub(crate) fn profile_clock() -> u64 {
+    tilewright_runtime::profile_clock()
+}
+
 /// The command line `tilewright ...`, without `run`; returns the exit code.
 #[pyfunction]
 pub(crate) fn command_line(py: Python<'_>, arguments: Vec<OsString>) -> u8 {

@@ -117,6 +117,7 @@ impl InterpretedTrace {
             tensors: tensors.into_iter().map(tensor).collect(),
             constants,
             ops: content.ops.clone(),
+            ..Launch::default()
         };
         launch.every = launch.programs().div_ceil(programs.max(1)).max(1);
         let limits = Limits { programs, value_bytes, bytes: all_bytes };

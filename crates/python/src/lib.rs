@@ -67,8 +67,8 @@ mod _native {
     #[pymodule_export]
     use crate::device::{
         command_line, current_device, current_target, device, device_capability, device_properties, has_gpu,
-        is_stream_capturing, keep_reports, reload_knobs, set_current_device, set_device,
-        set_printf_fifo_size, take_reports,
+        is_stream_capturing, keep_reports, profile_clock, reload_knobs, set_current_device, set_device,
+        set_printf_fifo_size, set_profile_scope, start_profile, stop_profile, take_profile, take_reports,
     };
     #[pymodule_export]
     use crate::driver::{

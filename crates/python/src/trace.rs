@@ -153,6 +153,11 @@ impl TraceFile {
         py.detach(|| self.0.overlaps(launch, tensor))
     }
 
+    /// The layouts of the kernel of a launch on a GPU of this compute capability (times 10).
+    fn layouts(&self, py: Python<'_>, launch: usize, capability: u32) -> Option<String> {
+        py.detach(|| Some(tilewright_runtime::layouts_of_launch(self.0.described(launch)?, capability)))
+    }
+
     /// Who accesses an element of a tensor.
     fn who(&self, py: Python<'_>, launch: usize, tensor: usize, place: u64) -> Option<String> {
         py.detach(|| self.0.who(launch, tensor, place))

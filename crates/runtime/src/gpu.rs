@@ -20,6 +20,7 @@ use tilewright_sim as sim;
 use crate::error::OutOfResources;
 use crate::fault::{from_fault, from_watch};
 use crate::options::OptionId;
+use crate::profile::Observer;
 use crate::specialize::pack;
 use crate::tensor_maps::TensorMaps;
 use crate::{Device, Error, Grid, Handle, Options, Value, reports, sanitize};
@@ -149,7 +150,7 @@ pub(crate) fn launch(
     stream: StreamRef<'_>,
     grid: Grid,
     (arguments, foreign): (&[Value<'_>], &[crate::Region<'_>]),
-    interrupt: Interrupt<'_>,
+    (interrupt, observer): (Interrupt<'_>, Option<&Observer>),
 ) -> Result<(), Error> {
     thread_local! {
         /// Its room is kept from launch to launch.
@@ -181,7 +182,7 @@ pub(crate) fn launch(
                     },
                     Some(_) | None => (code, module),
                 };
-                simulate(handle, (code, module), grid, parameters.as_bytes(), &regions, interrupt)
+                simulate(handle, (code, module), grid, parameters.as_bytes(), &regions, (interrupt, observer))
             }
         }
     })
@@ -213,7 +214,7 @@ fn simulate(
     grid: Grid,
     parameters: &[u8],
     regions: &[sim::Region<'_>],
-    interrupt: Interrupt<'_>,
+    (interrupt, observer): (Interrupt<'_>, Option<&Observer>),
 ) -> Result<(), Error> {
     let (name, grid) = (handle.compiled.name.as_str(), grid.extents());
     if let Some(axis) = (0..3).find(|&axis| grid[axis] > MAX_GRID[axis]) {
@@ -236,6 +237,9 @@ fn simulate(
         tilewright_base::output::print(text);
     }
     let report = report.map_err(|fault| from_fault(&fault, handle))?;
+    if let Some(observer) = observer {
+        observer.report(&report);
+    }
     reports::add(report, handle);
     Ok(())
 }

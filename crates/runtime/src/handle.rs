@@ -14,6 +14,7 @@ use tilewright_ir::{Element, Op};
 use crate::gpu::{self, Loaded};
 use crate::key::is_same_value;
 use crate::options::OptionId;
+use crate::profile::{self, Observer};
 use crate::signature::{Annotation, ArgumentSource, Signature};
 use crate::specialize::{self, CpuArguments, cpu_argument};
 use crate::{Device, Error, Grid, Knobs, Options, Region, Value, dump, num_threads, sanitize};
@@ -184,16 +185,32 @@ impl Handle {
         foreign: &[Region<'_>],
         interrupt: Interrupt<'_>,
     ) -> Result<(), Error> {
+        if !profile::is_active() || grid.is_empty() {
+            return self.start(stream, grid, (arguments, foreign), interrupt, None);
+        }
+        profile::measure(self, stream, (grid.extents(), arguments), |observer| {
+            self.start(stream, grid, (arguments, foreign), interrupt, observer)
+        })
+    }
+
+    fn start(
+        &self,
+        stream: StreamRef<'_>,
+        grid: Grid,
+        (arguments, foreign): (&[Value<'_>], &[Region<'_>]),
+        interrupt: Interrupt<'_>,
+        observer: Option<&Observer>,
+    ) -> Result<(), Error> {
         if let MachineCode::Cpu(program) = &self.compiled.code {
             let checks = sanitize::active();
             if !checks.is_empty() {
                 return self.launch_sanitized(grid, arguments, foreign, interrupt, checks);
             }
-            return self.run_program(program, grid, arguments, foreign, interrupt);
+            return self.run_program(program, grid, (arguments, foreign), interrupt, observer);
         }
         match self.loaded()? {
             Some(loaded) if !grid.is_empty() => {
-                gpu::launch(self, loaded, stream, grid, (arguments, foreign), interrupt)
+                gpu::launch(self, loaded, stream, grid, (arguments, foreign), (interrupt, observer))
             }
             Some(_) | None => Ok(()),
         }
@@ -223,16 +240,16 @@ impl Handle {
         arguments: &[Value<'_>],
         interrupt: Interrupt<'_>,
     ) -> Result<(), Error> {
-        self.run_program(program, grid, arguments, &[], interrupt)
+        self.run_program(program, grid, (arguments, &[]), interrupt, None)
     }
 
     fn run_program(
         &self,
         program: &Program,
         grid: Grid,
-        arguments: &[Value<'_>],
-        foreign: &[Region<'_>],
+        (arguments, foreign): (&[Value<'_>], &[Region<'_>]),
         interrupt: Interrupt<'_>,
+        observer: Option<&Observer>,
     ) -> Result<(), Error> {
         if grid.is_empty() {
             return Ok(());
@@ -244,9 +261,11 @@ impl Handle {
         })?;
         let launch =
             Launch { grid: grid.extents(), arguments: &passed, foreign, threads: num_threads(), interrupt };
-        program
-            .launch(&launch)
-            .map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(program.sources())))
+        let outcome = match observer {
+            None => program.launch(&launch),
+            Some(observer) => observer.run_program(program, &launch),
+        };
+        outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(program.sources())))
     }
 
     /// Gives what is passed at run time to a function, in order: the items of tuples one by one. The function gives nothing

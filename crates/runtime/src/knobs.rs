@@ -7,6 +7,7 @@
 //! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked, whatever a kernel or launch says |
 //! | `TILEWRIGHT_SANITIZE=race,init` | launches are checked: `bounds`, `race`, `init`, `alignment`, `overflow`, `nan`; `1` for all |
 //! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each kernel that is compiled are written to stderr; `all` for every one |
+//! | `TILEWRIGHT_DUMP=folder` | every stage is written to files in this folder, if no name in it is a stage |
 //! | `TILEWRIGHT_DUMP_DIR` | they are written to files in this folder instead: `<folder>/<kernel>-<number>.<stage>` |
 //! | `TRITON_KERNEL_DUMP=1`, `TRITON_DUMP_DIR` | every stage, to files in this folder (`~/.triton/dump`) |
 //! | `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1` | kernels may read globals that are not `tl.constexpr` |
@@ -86,6 +87,10 @@ impl Knobs {
         let kernel_dump = flag("TRITON_KERNEL_DUMP");
         let mut dump = variable("TILEWRIGHT_DUMP").map(|list| parse_stages(&list)).unwrap_or_default();
         let mut dump_directory = variable("TILEWRIGHT_DUMP_DIR").map(PathBuf::from);
+        if let Some(folder) = variable("TILEWRIGHT_DUMP").filter(|list| is_folder(list)) {
+            dump = Stage::ALL.to_vec();
+            dump_directory = dump_directory.or(Some(PathBuf::from(folder)));
+        }
         if kernel_dump {
             dump = Stage::ALL.to_vec();
             let home = || variable("HOME").map(|home| PathBuf::from(home).join(".triton").join("dump"));
@@ -137,6 +142,13 @@ fn parse_stages(list: &str) -> Vec<Stage> {
     list.split(',').filter_map(|name| Stage::parse(name.trim())).collect()
 }
 
+/// Whether a text that should say which stages to write names a folder: no name in it is a stage.
+fn is_folder(list: &str) -> bool {
+    let is_none = |name: &str| Stage::parse(name.trim()).is_none();
+    let is_switch = matches!(list.trim(), "" | "all" | "0" | "1");
+    !is_switch && list.split(',').all(is_none)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +165,10 @@ mod tests {
         assert_eq!(knobs(&[("TILEWRIGHT_DEVICE", "sim:sm_90")]).device.as_deref(), Some("sim:sm_90"));
         assert_eq!(knobs(&[("TILEWRIGHT_DEVICE", "")]).device, None);
         assert_eq!(knobs(&[("TILEWRIGHT_DUMP", "ir, opt,nonsense")]).dump, [Stage::Ir, Stage::Opt]);
+        let folder = knobs(&[("TILEWRIGHT_DUMP", "/tmp/stages")]);
+        assert_eq!(folder.dump_directory, Some(PathBuf::from("/tmp/stages")));
+        assert_eq!(folder.dump.len(), Stage::ALL.len());
+        assert_eq!(knobs(&[("TILEWRIGHT_DUMP", "0")]), Knobs::default());
         assert_eq!(knobs(&[("OMP_NUM_THREADS", "3,2")]).num_threads, Some(3));
         assert_eq!(knobs(&[("TILEWRIGHT_NUM_THREADS", "5"), ("OMP_NUM_THREADS", "3")]).num_threads, Some(5));
         assert_eq!(knobs(&[("OMP_NUM_THREADS", "0")]).num_threads, None);

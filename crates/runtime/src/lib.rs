@@ -33,6 +33,7 @@ mod kernel;
 mod key;
 mod knobs;
 mod options;
+mod profile;
 mod reports;
 mod sanitize;
 mod signature;
@@ -52,11 +53,12 @@ pub use kernel::Kernel;
 pub use key::is_same_value;
 pub use knobs::{FpFusion, Knobs};
 pub use options::{Consumer, DefaultValue, OPTIONS, OptionId, OptionInfo, OptionKind, Options};
+pub use profile::{profile_clock, set_scope, start_profile, stop_profile, take_profile};
 pub use reports::{keep_reports, take_reports};
 pub use sanitize::{SanitizerReport, SourcePlace, print_findings, sanitizer_checks, sanitizer_reports};
 pub use signature::{Annotation, ArgumentSource, Binding, Parameter, ParameterKind, Signature, parse_dtype};
 pub use threads::{num_threads, set_num_threads};
-pub use trace::TraceRequest;
+pub use trace::{TraceRequest, layouts_of_launch};
 pub use value::{Pointer, Value};
 
 pub use tilewright_compiler::{

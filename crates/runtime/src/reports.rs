@@ -52,7 +52,7 @@ pub(crate) fn add(mut report: Report, handle: &Handle) {
 }
 
 /// The kernel with the types of its arguments and its compile-time values: `add(x_ptr: *fp32, n: i32, BLOCK=128)`.
-fn form_of(handle: &Handle) -> String {
+pub(crate) fn form_of(handle: &Handle) -> String {
     let parameters = handle.signature().parameters.iter().zip(handle.arguments());
     let parts: Vec<String> = parameters
         .map(|(parameter, argument)| match text_of(argument) {
@@ -78,7 +78,7 @@ fn text_of(argument: &Argument) -> (String, bool) {
     }
 }
 
-fn is_same_code(one: &Report, other: &Report) -> bool {
+pub(crate) fn is_same_code(one: &Report, other: &Report) -> bool {
     one.kernel == other.kernel
         && one.threads_per_block == other.threads_per_block
         && one.instructions.len() == other.instructions.len()

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use tilewright_base::SourceMap;
-use tilewright_compiler::cpu_program_for_traces;
+use tilewright_base::{Json, SourceMap};
+use tilewright_compiler::{Stage, Target, cpu_program_for_traces};
 use tilewright_cpu::{Argument as CpuArgument, Interrupt, Launch, Program, Tracing};
 use tilewright_frontend::Failure;
 use tilewright_trace as trace;
@@ -58,6 +58,11 @@ impl Handle {
             tensors: request.tensors,
             constants: request.constants,
             ops: points.ops.clone(),
+            ir: self.compiled.asm(Stage::Ir).unwrap_or_default(),
+            warps_and_stages: {
+                let codegen = self.compiled.metadata.codegen;
+                [codegen.num_warps, codegen.num_stages]
+            },
         };
         let recording = trace::Recording::begin(request.recorder, request.number, &launch, request.limits);
         let began = Instant::now();
@@ -80,6 +85,22 @@ impl Handle {
         recording.end(nanoseconds, outcome.as_ref().err().map(ToString::to_string).as_deref());
         outcome
     }
+}
+
+/// The layouts that the kernel of a launch has on a GPU of this compute capability (times 10), as JSON for a page; where the kernel
+/// cannot run there, or was interpreted, the reason as `{"error": …}`.
+pub fn layouts_of_launch(launch: &trace::Launch, capability: u32) -> String {
+    let [warps, stages] = launch.warps_and_stages;
+    let found = match Target::for_capability(capability) {
+        _ if launch.ir.is_empty() => Err("the kernel was interpreted: there is no code for a GPU".into()),
+        Some(Target::Gpu(target)) => tilewright_compiler::layouts_of_ir(&launch.ir, target, warps, stages),
+        Some(Target::Cpu) | None => Err(format!("no code can be made for compute capability {capability}")),
+    };
+    found.unwrap_or_else(|reason| {
+        let mut json = Json::default();
+        json.nest('{', |json| json.key("error").text(&reason));
+        json.0
+    })
 }
 
 fn parameters(program: &Program, passed: &[CpuArgument<'_>]) -> Vec<trace::Parameter> {

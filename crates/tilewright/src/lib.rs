@@ -40,7 +40,9 @@ mod module;
 pub use arguments::{Arguments, Element, IntoArgument, IntoGrid};
 pub use module::{Kernel, Module};
 
-pub use tilewright_base::{Code, Color, Diagnostic, Kind, SourceFile, SourceMap, Span};
+pub use tilewright_base::{
+    Code, Color, Diagnostic, Kind, Remark, RemarkKind, SourceFile, SourceMap, Span, collect_remarks,
+};
 pub use tilewright_ir::Dtype;
 pub use tilewright_runtime::{
     Device, Error, Grid, Handle, Knobs, Options, Stage, Target, num_threads, set_num_threads,

@@ -5,7 +5,7 @@
 //!
 //! # The format
 //!
-//! A file is the eight bytes `TWTRACE\x01`, then chunks in any order: a tag of four letters, the length of the payload in
+//! A file is the eight bytes `TWTRACE\x02`, then chunks in any order: a tag of four letters, the length of the payload in
 //! eight bytes (little-endian), the payload. Each chunk is written at once, so that what a crash leaves can be read; a
 //! reader passes over tags that it does not know. In payloads, `n` is an unsigned LEB128 number, `z` the same of a signed
 //! one in zigzag form, `s` a text (its length `n`, then UTF-8), and `list` its length `n`, then the items.

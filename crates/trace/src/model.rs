@@ -119,6 +119,10 @@ pub struct Launch {
     pub constants: Vec<(String, String)>,
     /// The ops that events are of.
     pub ops: Vec<Op>,
+    /// The tile IR that the frontend made, as text: of it the stages of a GPU can be made. Empty if it was interpreted.
+    pub ir: String,
+    /// The warps and pipeline stages that the launch asked for on a GPU.
+    pub warps_and_stages: [u32; 2],
 }
 
 /// A source file.
@@ -279,6 +283,10 @@ impl Launch {
                 out.list(&value.shape, |out, &extent| out.number(extent.into()));
             });
         });
+        out.text(&self.ir);
+        for count in self.warps_and_stages {
+            out.number(count.into());
+        }
     }
 
     pub(crate) fn decode(from: &mut Take<'_>) -> Option<Self> {
@@ -318,6 +326,8 @@ impl Launch {
             })?,
             constants: from.list(|from| Some((from.text()?, from.text()?)))?,
             ops: from.list(Op::decode)?,
+            ir: from.text()?,
+            warps_and_stages: [from.small()?, from.small()?],
         })
     }
 }

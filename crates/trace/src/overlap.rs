@@ -3,9 +3,9 @@
 //! Two programs of a launch are not ordered, so two accesses to one element race if they are of different programs, at
 //! least one of them writes, and not both are atomic.
 
-use crate::json::Json;
 use crate::model::{Kind, Tensor};
 use crate::read::{Access, Trace};
+use tilewright_base::Json;
 
 /// What is known of an element.
 #[derive(Clone, Copy, Default, Debug)]

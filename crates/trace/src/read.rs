@@ -123,6 +123,11 @@ pub enum Offsets<'a> {
 }
 
 impl Trace {
+    /// The tables of a launch.
+    pub fn described(&self, number: usize) -> Option<&Launch> {
+        self.launches.get(number).map(|traced| &traced.launch)
+    }
+
     /// Reads a file.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         Self::new(std::fs::read(path).map_err(ReadError::Io)?)

@@ -1,6 +1,8 @@
 //! What a page shows of a trace, as JSON: launches, a program's events, the elements of a value, those of a tensor.
 
-use crate::json::Json;
+use tilewright_base::Json;
+
+use crate::json::Elements;
 use crate::model::{Kind, Launch, Op, Tensor, ValueInfo};
 use crate::read::{Access, Event, Form, Program, Trace, Traced};
 

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::bytes::Put;
 use crate::model::Launch;
 
-pub(crate) const MAGIC: &[u8; 8] = b"TWTRACE\x01";
+pub(crate) const MAGIC: &[u8; 8] = b"TWTRACE\x02";
 
 pub(crate) const WITH_VALUES: u64 = 1;
 pub(crate) const CUT_SHORT: u64 = 2;

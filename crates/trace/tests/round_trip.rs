@@ -54,6 +54,8 @@ fn launch(programs: u32, every: u64) -> Launch {
             op("load", Kind::Load, access(Role::Result)),
             op("store", Kind::Store, access(Role::Operand)),
         ],
+        ir: "entry fn0 @k() {\n}\n".into(),
+        warps_and_stages: [8, 3],
     }
 }
 

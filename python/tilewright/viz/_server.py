@@ -113,6 +113,8 @@ def _ask(trace: _native.TraceFile | None, name: str, numbers: dict[str, int]) ->
         return trace.elements(launch, numbers["tensor"], bool(numbers.get("after", 0)))
     if name == "overlaps":
         return trace.overlaps(launch, numbers["tensor"])
+    if name == "layouts":
+        return trace.layouts(launch, numbers["target"])
     if name == "who":
         return trace.who(launch, numbers["tensor"], numbers["place"])
     return None

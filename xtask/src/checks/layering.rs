@@ -10,7 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("frontend", &["base", "ir"]),
     ("opt", &["base", "ir"]),
     // What a launch did, as a file: it knows no IR.
-    ("trace", &[]),
+    ("trace", &["base"]),
     // What a sanitized launch remembers of memory: the executor and the simulator share it.
     ("sanitize", &[]),
     ("cpu", &["base", "ir", "trace", "sanitize"]),

@@ -186,7 +186,8 @@ fn pointers_first(mut operands: Operands) -> Operands {
     operands
 }
 
-fn name(op: &Op) -> String {
+/// The name of an op, for people.
+pub(crate) fn name(op: &Op) -> String {
     match op {
         Op::Elementwise { function } => function.name().into(),
         Op::AtomicRmw { kind, .. } => format!("atomic_{}", kind.name()),

@@ -22,6 +22,7 @@ use crate::run::interrupt::{Control, Interrupt, POLL_INTERVAL};
 use crate::run::kernels::buffer::OutOfMemory;
 use crate::run::machine::{Machine, Observers};
 use crate::run::memory::Region;
+use crate::run::profile::Profile;
 use crate::run::trace::Tracing;
 use crate::run::turns::Turns;
 
@@ -49,7 +50,7 @@ const MAX_CHUNK: u64 = 1024;
 struct Shared<'a> {
     program: &'a Program,
     launch: &'a Launch<'a>,
-    /// What the launch is recorded to, or checked by.
+    /// What the launch is recorded to, measured or checked by.
     observers: Observers<'a>,
     regions: &'a [Region<'a>],
     total: u64,
@@ -107,9 +108,14 @@ impl Program {
         self.start(launch, Observers::default())
     }
 
+    /// The same, and measures what each step takes.
+    pub fn launch_profiled(&self, launch: &Launch<'_>, profile: &Profile) -> Result<(), Box<Diagnostic>> {
+        self.start(launch, Observers { profile: Some(profile), ..Observers::default() })
+    }
+
     /// The same, recorded. The program is one of [`Program::for_traces`].
     pub fn launch_traced(&self, launch: &Launch<'_>, tracing: Tracing<'_>) -> Result<(), Box<Diagnostic>> {
-        self.start(launch, Observers { tracing: Some(tracing), sanitizing: None })
+        self.start(launch, Observers { tracing: Some(tracing), ..Observers::default() })
     }
 
     pub(crate) fn start(&self, launch: &Launch<'_>, observers: Observers<'_>) -> Result<(), Box<Diagnostic>> {

@@ -12,6 +12,7 @@ use crate::run::interrupt::Control;
 use crate::run::kernels::dot::Scratch;
 use crate::run::memory::{Region, advise_large_pages, fence_stores};
 use crate::run::ops;
+use crate::run::profile::{self, Profile, Profiler};
 use crate::run::sanitize::{self, Checker, Sanitizing};
 use crate::run::tile::Tile;
 use crate::run::trace::{self, Tracer, Tracing};
@@ -39,7 +40,9 @@ pub(crate) struct Machine<'a> {
     pub tracer: Option<Box<Tracer<'a>>>,
     /// What checks the programs, if the launch is sanitized.
     pub checker: Option<Box<Checker<'a>>>,
-    /// Whether there is a tracer or a checker.
+    /// What measures the steps, if the launch is profiled.
+    pub profiler: Option<Box<Profiler<'a>>>,
+    /// Whether there is one of these: a block looks once.
     pub is_observed: bool,
 }
 
@@ -48,6 +51,8 @@ pub(crate) struct Machine<'a> {
 pub(crate) struct Observers<'a> {
     /// What it is recorded to.
     pub tracing: Option<Tracing<'a>>,
+    /// What is measured of it.
+    pub profile: Option<&'a Profile>,
     /// What it is checked for.
     pub sanitizing: Option<&'a Sanitizing<'a>>,
 }
@@ -114,6 +119,7 @@ impl<'a> Machine<'a> {
             advised,
             tracer: None,
             checker: None,
+            profiler: None,
             is_observed: false,
         }
     }
@@ -138,16 +144,22 @@ impl<'a> Machine<'a> {
     pub(crate) fn run_at(&mut self, id: [u32; 3]) -> Outcome {
         self.id = id;
         if self.is_observed {
-            return if self.checker.is_some() { sanitize::run_at(self) } else { trace::run_at(self) };
+            if self.checker.is_some() {
+                return sanitize::run_at(self);
+            }
+            if self.tracer.is_some() {
+                return trace::run_at(self);
+            }
         }
         self.run(self.program.body)
     }
 
-    /// Has what follows traced or sanitized, if somebody wants that.
+    /// Has what follows traced, measured or sanitized, if somebody wants that.
     pub(crate) fn observe(&mut self, by: Observers<'a>) {
         self.tracer = by.tracing.map(|tracing| Box::new(Tracer::new(tracing)));
         self.checker = by.sanitizing.map(|sanitizing| Box::new(Checker::new(sanitizing)));
-        self.is_observed = self.tracer.is_some() || self.checker.is_some();
+        self.profiler = by.profile.map(|profile| Box::new(Profiler::new(profile)));
+        self.is_observed = self.tracer.is_some() || self.profiler.is_some() || self.checker.is_some();
     }
 
     /// The type of a slot.
@@ -315,7 +327,13 @@ impl<'a> Machine<'a> {
     /// Executes the steps of a block. Its parameters are set.
     pub(crate) fn run(&mut self, block: BlockId) -> Outcome {
         if self.is_observed {
-            return if self.checker.is_some() { sanitize::run(self, block) } else { trace::run(self, block) };
+            return if self.checker.is_some() {
+                sanitize::run(self, block)
+            } else if self.profiler.is_some() {
+                profile::run(self, block)
+            } else {
+                trace::run(self, block)
+            };
         }
         let block: &'a Block = &self.program.blocks[block as usize];
         self.clear(&block.kills);

@@ -8,6 +8,7 @@ use tilewright_opt::analysis::AxisInfo;
 
 use crate::layout_rules::LANES;
 use crate::layout_rules::default_layout;
+use crate::remarks::Because;
 use crate::target::{Feature, GpuTarget};
 
 /// The most that one access of a thread moves.
@@ -105,6 +106,44 @@ impl AccessShape {
     pub fn vector_axis_and_width(&self, layout: &Layout) -> (u32, u32) {
         let (axis, vector) = self.vector(layout);
         (axis as u32, vector.width())
+    }
+
+    /// What an access moves at once, and what keeps it from more: the instruction that it is of, and what is known of values.
+    pub fn because(&self, function: &Function, inst: Inst, infos: &Infos, layout: &Layout) -> Because {
+        let (axis, vector) = self.vector(layout);
+        let width = vector.width();
+        let count =
+            |count: u32| if count == 1 { "1 element".to_owned() } else { format!("{count} elements") };
+        let moved = width * self.bytes;
+        let decision = format!("{moved} bytes an access: {} along axis {axis}", count(width));
+        let data = &function.insts[inst];
+        let mask = match &data.op {
+            Op::Load { .. } => data.operands.get(1),
+            Op::Store { .. } | Op::AtomicRmw { .. } => data.operands.get(2),
+            // tidy: wildcard because nothing else is accessed in vectors
+            _ => None,
+        };
+        let info = &infos[data.operands[0]];
+        let run = self.runs[axis];
+        let aligned = info.divisibility(axis);
+        if moved >= MOST_BYTES {
+            let run = if run == u32::MAX { "all".into() } else { count(run) };
+            let reason = format!("{run} lie together, at multiples of {} bytes", aligned.min(1 << 20));
+            return Because::done(decision, reason);
+        }
+        let constant = mask.map_or(u32::MAX, |mask| infos[*mask].constancy(axis));
+        let reason = if run <= width {
+            format!("{} along axis {axis} lie together in memory", count(run))
+        } else if constant <= width {
+            format!("the mask may change after {}", count(constant))
+        } else if aligned <= u64::from(moved) {
+            format!("addresses are known to be multiples of {aligned} bytes alone")
+        } else if self.widths[axis] > width {
+            format!("the layout gives a thread {} in a row, so that every thread has some", count(width))
+        } else {
+            "the operation moves no more at once".to_owned()
+        };
+        Because::missed(decision, reason)
     }
 
     /// The widest accesses, and the axis that they go along.

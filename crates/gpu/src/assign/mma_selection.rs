@@ -12,6 +12,7 @@ use crate::assign::wgmma_selection;
 use crate::language::LayoutId;
 use crate::layout_rules::LANES;
 use crate::layout_rules::fma_operand_layout;
+use crate::remarks::{self, Because};
 use crate::target::{Feature, GpuTarget};
 
 /// How a product is computed.
@@ -60,7 +61,7 @@ impl Products {
         for inst in dots {
             let types = Types::of(function, inst);
             let shape = Shape3::of(&types);
-            let product = if let Some((mma, warps)) = types.wgmma(target, num_warps) {
+            let product = if let Ok((mma, warps)) = types.wgmma(target, num_warps) {
                 Product::Wgmma { mma, warps }
             } else if let Some(mma) = types.tensor_core(shape, target) {
                 let warps = split_warps(mma, shape, num_warps, chained.contains(inst));
@@ -68,6 +69,10 @@ impl Products {
             } else {
                 Product::Fma
             };
+            let subject = || types.subject();
+            remarks::about("mma_selection", function, inst, subject, || {
+                types.because(product, target, num_warps)
+            });
             let in_registers = match product {
                 Product::Wgmma { .. } => [wgmma_selection::is_computed_beside(function, inst), false],
                 Product::MmaSync { .. } | Product::Fma => [true; 2],
@@ -223,7 +228,7 @@ impl Types {
     fn supported(&self, target: GpuTarget, num_warps: u32) -> [Dtype; 3] {
         let [a, b, accumulator] = self.dtypes;
         let has_instruction = |types: &Self| {
-            types.wgmma(target, num_warps).is_some() || types.tensor_core(Shape3::of(types), target).is_some()
+            types.wgmma(target, num_warps).is_ok() || types.tensor_core(Shape3::of(types), target).is_some()
         };
         if has_instruction(self) || !accumulator.is_float() {
             return self.dtypes;
@@ -244,10 +249,46 @@ impl Types {
         Self { operands, dtypes, precision: self.precision }
     }
 
-    /// The instruction of warpgroups for these types and the warps along M and N, if the target has one.
-    fn wgmma(&self, target: GpuTarget, num_warps: u32) -> Option<(Mma, [u32; 2])> {
+    /// The product as text: `dot of fp16[128, 64] x fp16[64, 128] -> fp32`.
+    fn subject(&self) -> String {
+        let [a, b, _] = &self.operands;
+        format!("dot of {a} x {b} -> {}", self.dtypes[2])
+    }
+
+    /// The instruction that was chosen, and why no better one.
+    fn because(&self, product: Product, target: GpuTarget, num_warps: u32) -> Because {
+        let Shape3 { m, n, k } = Shape3::of(self);
+        let name = |mma: Mma| format!("m{}n{}k{}", mma.m, mma.n, mma.k);
+        let of_warps = |warps: [u32; 2]| format!("{} warps along M, {} along N", warps[0], warps[1]);
+        let no_wgmma = || self.wgmma(target, num_warps).err().unwrap_or_default();
+        match product {
+            Product::Wgmma { mma, warps } => {
+                let reason = "four warps together compute the most, from shared memory";
+                Because::done(format!("wgmma {}, {}", name(mma), of_warps(warps)), reason)
+            }
+            Product::MmaSync { mma, warps } => {
+                Because::done(format!("mma.sync {}, {}", name(mma), of_warps(warps)), no_wgmma())
+            }
+            Product::Fma => {
+                let decision = "multiplications and additions of single elements, no tensor core";
+                let has_large = self.tensor_core(Shape3 { m: 64, n: 64, k: 64 }, target).is_some();
+                let reason = if has_large {
+                    format!("the tile is smaller than an instruction: m = {m}, n = {n}, k = {k}")
+                } else if self.precision == InputPrecision::Ieee && self.dtypes[0] == Dtype::F32 {
+                    "input_precision is ieee: tensor cores round fp32 to tf32".to_owned()
+                } else {
+                    let [a, b, sum] = self.dtypes;
+                    format!("the tensor cores of {} do not take {a} x {b} -> {sum}", target.name)
+                };
+                Because::missed(decision, reason)
+            }
+        }
+    }
+
+    /// The instruction of warpgroups for these types and the warps along M and N; or why there is none.
+    fn wgmma(&self, target: GpuTarget, num_warps: u32) -> Result<(Mma, [u32; 2]), &'static str> {
         if self.operands[0].rank() != 2 {
-            return None;
+            return Err("wgmma takes matrices, and this is a batch of them");
         }
         let Shape3 { m, n, k } = Shape3::of(self);
         wgmma_selection::instruction(self.dtypes, self.precision, [m, n, k], target, num_warps)

@@ -46,8 +46,7 @@ pub fn assign_layouts(module: &ir::Module, target: GpuTarget, num_warps: u32, te
     let cheap = Rematerializable::new(function);
     let classes = Classes::new(function, &cheap, &products, (&addresses, target));
     let choice = selection::choose(function, &classes, &mut costs, num_warps);
-    let boxes =
-        if tensor_maps { TensorBoxes::new(function, &addresses, target) } else { TensorBoxes::default() };
+    let boxes = TensorBoxes::new(function, &addresses, target, tensor_maps);
     let decided = Decided {
         function,
         boxes: &boxes,

@@ -17,6 +17,7 @@ use crate::assign::cost::LayoutCosts;
 use crate::assign::mma_selection::Product;
 use crate::assign::propagation::{Decided, Demands};
 use crate::language::{Deferred, Function, GpuOp, Header, LayoutId, MmaShape, Module, Op, Scope, Type};
+use crate::remarks;
 
 /// Builds the module of a kernel.
 pub fn rewrite(
@@ -249,8 +250,14 @@ impl Rewrite<'_, '_> {
         let data = &function.insts[old];
         let (axis, width) = AccessShape::of(function, old, addresses, target)
             .and_then(|shape| {
-                let layout = self.new.ty(first?).layout()?;
-                Some(shape.vector_axis_and_width(self.header.layouts.get(layout)))
+                let layout = self.header.layouts.get(self.new.ty(first?).layout()?);
+                let pointers = function.ty(data.operands[0]);
+                let tile = pointers.element.pointee().map(|dtype| pointers.with_dtype(dtype));
+                let subject = || remarks::subject(function, old, tile.as_ref());
+                remarks::about("coalescing", function, old, subject, || {
+                    shape.because(function, old, addresses, layout)
+                });
+                Some(shape.vector_axis_and_width(layout))
             })
             .unwrap_or((0, 1));
         let op = match data.op.clone() {

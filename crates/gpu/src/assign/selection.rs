@@ -3,8 +3,9 @@
 //! reductions and of the conversions on the edges. The best layout of a class depends on its neighbours, so the selection is
 //! iterated.
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
+use tilewright_base::{Remark, RemarkKind, is_collecting, remark};
 use tilewright_ir::{Function, Inst};
 
 use crate::assign::cost::LayoutCosts;
@@ -191,7 +192,58 @@ impl Chooser<'_> {
         if converted < direct { (own, converted) } else { (class, direct) }
     }
 
+    /// Says which layout each class has, and what the others would cost.
+    fn say(&mut self) {
+        for class in 0..self.classes.list.len() {
+            let values =
+                self.function.values.keys().filter(|value| self.classes.of_value(*value) == Some(class));
+            let mut names: Vec<String> = Vec::new();
+            let mut span = None;
+            for value in values {
+                let name = self.function.values[value].name.as_deref();
+                let name = name.map_or_else(|| format!("v{}", value.index()), |name| format!("%{name}"));
+                if !names.contains(&name) && (names.len() < 4 || name.starts_with('%')) {
+                    names.push(name);
+                }
+                let made = self.function.defining_inst(value);
+                span = span.or_else(|| self.function.call_chain(made?).into_iter().last());
+            }
+            // Names of the program say more than numbers.
+            names.sort_by_key(|name| !name.starts_with('%'));
+            names.truncate(6);
+            let mut costs: Vec<(u64, LayoutId)> = Vec::new();
+            for candidate in self.candidates(class) {
+                costs.push((self.cost(class, candidate), candidate));
+            }
+            let Some(chosen) = self.chosen[class] else { continue };
+            let own = costs.iter().find(|(_, layout)| *layout == chosen).map_or(0, |(cost, _)| *cost);
+            costs.retain(|(_, layout)| *layout != chosen);
+            let text = |layout: LayoutId| self.layouts.get(layout).to_string();
+            let others: Vec<String> =
+                costs.iter().map(|(cost, layout)| format!("{cost} for {}", text(*layout))).collect();
+            let reason = if others.is_empty() {
+                format!("estimated cost {own}; nothing else was wanted")
+            } else {
+                format!(
+                    "estimated cost {own} (accesses, reductions, conversions); others: {}",
+                    others.join("; ")
+                )
+            };
+            remark(|| Remark {
+                pass: "layout",
+                kind: RemarkKind::Note,
+                span,
+                subject: format!("{} : tile{}", names.join(", "), self.classes.list[class].shape),
+                decision: text(chosen),
+                reason,
+            });
+        }
+    }
+
     fn finish(mut self) -> Choice {
+        if is_collecting() {
+            self.say();
+        }
         let classes = self.classes;
         let of_class: Vec<LayoutId> =
             self.chosen.iter().map(|chosen| chosen.expect("each class has a candidate")).collect();

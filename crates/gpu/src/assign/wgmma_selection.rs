@@ -15,22 +15,24 @@ const MOST_COLUMNS: u32 = 256;
 /// Bits of an operand along K.
 const DEPTH_BITS: u32 = 256;
 
-/// The instruction for types of A, B and the accumulator, and the warps along M and N; none where the target has none or the
-/// tile is smaller.
+/// The instruction for types of A, B and the accumulator, and the warps along M and N; or why there is none.
 pub fn instruction(
     dtypes: [Dtype; 3],
     precision: InputPrecision,
     [m, n, k]: [u32; 3],
     target: GpuTarget,
     num_warps: u32,
-) -> Option<(Mma, [u32; 2])> {
-    if !target.features.has(Feature::Wgmma) || !num_warps.is_multiple_of(GROUP_WARPS) {
-        return None;
+) -> Result<(Mma, [u32; 2]), &'static str> {
+    if !target.features.has(Feature::Wgmma) {
+        return Err("the target has no wgmma");
     }
-    let bits = operand_bits(dtypes, precision)?;
+    if !num_warps.is_multiple_of(GROUP_WARPS) {
+        return Err("wgmma takes four warps together, and num_warps is no multiple of 4");
+    }
+    let bits = operand_bits(dtypes, precision).ok_or("wgmma does not take these types")?;
     let depth = DEPTH_BITS / bits;
     if m < ROWS || n < LEAST_COLUMNS || k < depth {
-        return None;
+        return Err("the tile is smaller than an instruction of wgmma: 64 rows, 8 columns, 32 bytes of k");
     }
     // Along M first: so each warpgroup reads its own part of A, and what a product gives is in the threads that need it as
     // an operand of the next one.
@@ -38,8 +40,10 @@ pub fn instruction(
     let along_m = groups.min(m / ROWS);
     let along_n = groups / along_m;
     let columns = n / along_n;
-    (columns >= LEAST_COLUMNS)
-        .then(|| (Mma::new(ROWS, columns.min(MOST_COLUMNS), depth, bits), [GROUP_WARPS * along_m, along_n]))
+    if columns < LEAST_COLUMNS {
+        return Err("a warpgroup would get fewer than 8 columns");
+    }
+    Ok((Mma::new(ROWS, columns.min(MOST_COLUMNS), depth, bits), [GROUP_WARPS * along_m, along_n]))
 }
 
 /// The bits of an operand, if there is an instruction for these types.

@@ -20,7 +20,9 @@ use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{self as ir, Block, Definition, Inst, Location, OpFamily, Operation, Value};
-use tilewright_layout::{Exchange, Input, Layout, Plan, SwizzleMode, convert, shared_plan, swizzled};
+use tilewright_layout::{
+    Exchange, Input, Layout, Plan, SwizzleMode, bank_use, convert, shared_plan, swizzled,
+};
 
 use super::tensor_copies::contiguous_axis;
 use super::wgmma_operands::{Staged, without_repeated_fences};
@@ -29,6 +31,7 @@ use crate::language::{Buffer, Deferred, Function, GpuOp, Header, LayoutId, Modul
 use crate::layout_rules::{
     LANES, MOST_PARTS, default_layout, element_bits, line_layout, reduced_layout, rows,
 };
+use crate::remarks::{self, Because};
 use crate::target::Feature;
 use crate::tile::legality::at;
 
@@ -199,6 +202,7 @@ impl Pass<'_> {
         let data = &self.function.insts[inst];
         let (from, to) = (data.operands[0], data.results[0]);
         let way = self.way(from, to, block);
+        self.say(inst, from, to, &way);
         if !matches!(way, Way::WithinWarps) {
             self.goes_through_memory(inst);
         }
@@ -227,6 +231,35 @@ impl Pass<'_> {
                 Some(to)
             }
         }
+    }
+
+    fn say(&self, inst: Inst, from: Value, to: Value, way: &Way) {
+        let tile = self.function.ty(from).as_registers();
+        let subject = || remarks::subject(self.function, inst, tile);
+        remarks::about("conversions", self.function, inst, subject, || {
+            let (source, target, bits) = (self.layout(from), self.layout(to), self.bits(from));
+            let layouts = format!("from {source} to {target}");
+            let plan =
+                || convert(source, target, bits).map_or_else(|_| String::new(), |plan| plan.to_string());
+            match way {
+                Way::WithinWarps => Because::done(plan(), format!("no element leaves its warp; {layouts}")),
+                Way::Through(memory, matrix) => {
+                    let conflicts = bank_use(memory, source, bits, u32::MAX).conflicts();
+                    let by = if *matrix { ", loaded by ldmatrix" } else { "" };
+                    let reason =
+                        format!("elements change warps; {conflicts} bank conflicts a store; {layouts}");
+                    Because::note(format!("shared memory: {}{by}", plan()), reason)
+                }
+                Way::To(memory) => {
+                    let conflicts = bank_use(memory, source, bits, u32::MAX).conflicts();
+                    let decision = "shared memory, from where products read it".to_owned();
+                    Because::note(
+                        decision,
+                        format!("{conflicts} bank conflicts a store; the buffer is {memory}"),
+                    )
+                }
+            }
+        });
     }
 
     fn way(&self, from: Value, to: Value, block: Block) -> Way {

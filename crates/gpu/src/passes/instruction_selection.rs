@@ -6,6 +6,7 @@
 use tilewright_ir::Inst;
 
 use crate::language::{GpuOp, Module, Op};
+use crate::remarks::{self, Because};
 use crate::warp_instructions::{loads_matrices, warp_reduction};
 
 /// Says it of each reduction and each product.
@@ -17,6 +18,16 @@ pub fn select_instructions(module: &mut Module) {
             let op = match &data.op {
                 Op::Gpu(GpuOp::Reduce { axis, scope, .. }) => {
                     let redux = warp_reduction(header, function, data).is_some();
+                    let tile = data.operands.first().and_then(|operand| function.ty(*operand).tile());
+                    let subject = || remarks::subject(function, inst, tile.as_ref());
+                    remarks::about("instruction_selection", function, inst, subject, || {
+                        if redux {
+                            Because::done("redux.sync", "an integer function that the instruction has")
+                        } else {
+                            let reason = "redux.sync is for integers of 32 bits, on sm_80 and newer";
+                            Because::note("shuffles between lanes", reason)
+                        }
+                    });
                     GpuOp::Reduce { axis: *axis, scope: *scope, redux }
                 }
                 Op::Gpu(GpuOp::MmaSync { instruction, warps, precision, max_imprecise_acc, .. }) => {

@@ -1,6 +1,7 @@
 // The page: what is selected, and who shows it. The address says what is selected, so that it can be sent to others.
 
 import { DotView } from "./dot.js";
+import { Layouts } from "./gpu.js";
 import { Grid, coordinates } from "./grid.js";
 import { drawSource, lineOf, markLine, textOf } from "./source.js";
 import { TensorView } from "./tensor.js";
@@ -31,6 +32,7 @@ function ask(name, numbers = {}) {
 
 const grid = new Grid((program) => select({ program }));
 const dot = new DotView();
+const gpu = new Layouts(ask);
 const tensorView = new TensorView({ light: lightLanes, who: showWho });
 
 // ---- selection ----
@@ -400,13 +402,13 @@ function redraw() {
 const KEYS = {
   ArrowRight: () => step(1), ArrowLeft: () => step(-1), "[": () => iterate(-1), "]": () => iterate(1),
   v: () => select({ mode: "values", tensor: state.tensor }), a: () => select({ mode: "accesses", tensor: state.tensor }), r: () => select({ mode: "races", tensor: state.tensor }),
-  i: () => select({ all: !state.all, tensor: state.tensor }), b: () => select({ after: !state.after, tensor: state.tensor }), d: toggleTheme, "?": () => find("keys").showModal(), " ": () => dot.play(),
+  i: () => select({ all: !state.all, tensor: state.tensor }), b: () => select({ after: !state.after, tensor: state.tensor }), d: toggleTheme, l: () => gpu.open(state.launch), "?": () => find("keys").showModal(), " ": () => dot.play(),
   e: () => tensorView.exportPng(), E: () => tensorView.exportSvg(), Escape: () => (find("who").hidden = true),
 };
 const MOVES = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
 
 addEventListener("keydown", (event) => {
-  if (!launch || event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) || find("keys").open) return;
+  if (!launch || event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) || find("keys").open || find("layouts").open) return;
   if (event.shiftKey && MOVES[event.key]) move(...MOVES[event.key]);
   else if (KEYS[event.key]) {
     if (event.key === " " && event.target.tagName === "BUTTON") return;
@@ -419,6 +421,7 @@ addEventListener("keydown", (event) => {
 addEventListener("hashchange", () => select(readAddress()));
 addEventListener("resize", () => redraw());
 find("theme").addEventListener("click", toggleTheme);
+find("show-layouts").addEventListener("click", () => gpu.open(state.launch));
 find("help").addEventListener("click", () => find("keys").showModal());
 find("export-png").addEventListener("click", () => tensorView.exportPng());
 find("export-svg").addEventListener("click", () => tensorView.exportSvg());

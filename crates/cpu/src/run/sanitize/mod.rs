@@ -60,7 +60,7 @@ impl SanitizedProgram {
             known: FxHashMap::default(),
         };
         let sanitizing = Sanitizing { checks, plan: &self.plan, state: Mutex::new(state) };
-        let observers = Observers { tracing: None, sanitizing: Some(&sanitizing) };
+        let observers = Observers { sanitizing: Some(&sanitizing), ..Observers::default() };
         let outcome = self.program.start(&Launch { threads: 1, ..*launch }, observers);
         let state = sanitizing.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         (outcome, state.findings)

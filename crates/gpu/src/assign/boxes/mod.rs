@@ -24,6 +24,7 @@ use tilewright_ir::{Definition, Dtype, ElementwiseFn, Function, Inst, Op, Value}
 
 use super::coalescing::Infos;
 use crate::language::{LaunchInteger, LaunchProduct, TensorMapPlan, UNBOUNDED};
+use crate::remarks::{self, Because};
 use crate::target::{Feature, GpuTarget};
 use affine::{Affine, Wrap};
 use demand::{Uses, is_kernel_parameter, is_needed_below_alone};
@@ -62,8 +63,8 @@ pub struct TensorBoxes {
 }
 
 impl TensorBoxes {
-    /// Looks through a kernel. A kernel without matrix products loads as fast by itself.
-    pub fn new(function: &Function, infos: &Infos, target: GpuTarget) -> Self {
+    /// Looks through a kernel, if the code may ask for tensor maps. A kernel without matrix products loads as fast by itself.
+    pub fn new(function: &Function, infos: &Infos, target: GpuTarget, may_ask: bool) -> Self {
         let mut boxes = Self::default();
         let (mut loads, mut has_products) = (Vec::new(), false);
         function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
@@ -72,17 +73,39 @@ impl TensorBoxes {
             // tidy: wildcard because no other op is asked about
             _ => {}
         });
-        if !target.features.has(Feature::Tma) || !has_products {
+        let obstacle = if !has_products {
+            Some("the kernel has no matrix product: loads go to registers, which tensor copies do not reach")
+        } else if !target.features.has(Feature::Tma) {
+            Some("the target has no tensor memory accelerator")
+        } else if !may_ask {
+            Some("who launches the kernel makes no tensor maps (--tensor-maps lets the code ask for them)")
+        } else {
+            None
+        };
+        if let Some(reason) = obstacle {
+            for inst in loads {
+                say(function, inst, || Because::note("no tensor map", reason));
+            }
             return boxes;
         }
         let affine = Affine::new(function);
         let uses = Uses::new(&affine);
         let mut search = Search { affine, uses, infos };
         for inst in loads {
-            let Some((map, coordinates)) = search.load(inst) else { continue };
+            let (map, coordinates) = match search.load(inst) {
+                Ok(found) => found,
+                Err(reason) => {
+                    say(function, inst, || Because::missed("no tensor map", reason));
+                    continue;
+                }
+            };
             let number = boxes.maps.iter().position(|other| *other == map).unwrap_or_else(|| {
                 boxes.maps.push(map);
                 boxes.maps.len() - 1
+            });
+            say(function, inst, || {
+                let reason = "addresses and mask are a box of a tensor whose strides are known at launch";
+                Because::done(format!("a box of tensor map T{number}"), reason)
             });
             boxes.of_load[inst] = Some(TensorBox { map: number, coordinates });
         }
@@ -93,6 +116,12 @@ impl TensorBoxes {
     pub fn of(&self, inst: Inst) -> Option<&TensorBox> {
         self.of_load[inst].as_ref()
     }
+}
+
+fn say(function: &Function, inst: Inst, because: impl FnOnce() -> Because) {
+    let subject =
+        || remarks::subject(function, inst, function.insts[inst].results.first().map(|r| function.ty(*r)));
+    remarks::about("tensor_maps", function, inst, subject, because);
 }
 
 /// What is found along an axis of the tensor.
@@ -114,45 +143,53 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn load(&mut self, inst: Inst) -> Option<(TensorMapPlan, SmallVec<[Polynomial; 5]>)> {
+    /// The tensor map of a load and where its box begins, or why there is none.
+    fn load(&mut self, inst: Inst) -> Result<(TensorMapPlan, SmallVec<[Polynomial; 5]>), &'static str> {
         let function = self.affine.function;
         let data = &function.insts[inst];
         let ty = function.ty(data.operands[0]);
-        let element = ty.element.pointee()?;
+        let element = ty.element.pointee().ok_or("it is of no pointers")?;
         let bytes = element.bytes() as u64;
         if ty.is_scalar() || ty.rank() > MOST_AXES || ty.shape.iter().any(|extent| !extent.is_power_of_two())
         {
-            return None;
+            return Err("a scalar, more than five axes, or an extent that is no power of two");
         }
         if data.operands.get(2).is_some_and(|other| !self.is_zero(*other)) {
-            return None;
+            return Err("what a masked lane gets (`other`) is not zero");
         }
-        let address = self.affine.address(data.operands[0])?;
+        let address = self
+            .affine
+            .address(data.operands[0])
+            .ok_or("the addresses are no sum of strides times indices")?;
         let mut bounds = match data.operands.get(1) {
-            Some(mask) => self.affine.bounds(*mask)?,
+            Some(mask) => self.affine.bounds(*mask).ok_or("the mask is more than bounds of indices")?,
             None => Vec::new(),
         };
         for wrap in &address.offset.wraps {
-            bounds.push(self.wrap(data.results[0], wrap)?);
+            let bound = self.wrap(data.results[0], wrap);
+            bounds.push(bound.ok_or("an index wraps around, and what is behind the bound may be stored")?);
         }
         if !self.divisibility(&Polynomial::atom(Atom::Value(address.base)), 1).is_multiple_of(ALIGNMENT) {
-            return None;
+            return Err("the base is not known to be a multiple of 16 bytes");
         }
         let mut offset = address.offset.number.clone();
         let mut axes = Vec::new();
         for (axis, &extent) in ty.shape.iter().enumerate() {
-            axes.push(self.axis(axis, extent, &bounds, &mut offset)?);
+            let found = self.axis(axis, extent, &bounds, &mut offset);
+            axes.push(found.ok_or("a stride or a bound of an axis is not known at launch")?);
         }
         let is_contiguous = |axis: &Axis| axis.extent > 1 && axis.stride.as_constant() == Some(1);
         let [contiguous] =
             (0..axes.len()).filter(|axis| is_contiguous(&axes[*axis])).collect::<SmallVec<[usize; 5]>>()[..]
         else {
-            return None;
+            return Err("not exactly one axis is contiguous in memory");
         };
         if u64::from(axes[contiguous].extent) * bytes < ALIGNMENT {
-            return None;
+            return Err("less than 16 bytes lie together");
         }
-        let start = self.place(&offset, &mut axes, contiguous, (bytes, address.offset.is_wide))?;
+        let start = self
+            .place(&offset, &mut axes, contiguous, (bytes, address.offset.is_wide))
+            .ok_or("where the box begins is no index along an axis")?;
         // An axis of one element that nothing moves along.
         for axis in &mut axes {
             if axis.stride.is_zero() {
@@ -160,22 +197,30 @@ impl Search<'_> {
                 axis.bound.get_or_insert(Polynomial::constant(1));
             }
         }
-        self.is_legal(&axes, bytes).then_some(())?;
+        if !self.is_legal(&axes, bytes) {
+            return Err("strides are not known to be aligned, or an index may be negative without a mask");
+        }
+        let not_known = "its extents or strides are not known at launch";
         let plan = TensorMapPlan {
             element,
-            base: self.parameter(address.base)?,
-            offset: self.at_launch(&start)?,
+            base: self.parameter(address.base).ok_or("the base is no argument of the kernel")?,
+            offset: self.at_launch(&start).ok_or(not_known)?,
             extents: axes
                 .iter()
                 .map(|axis| match &axis.bound {
                     Some(bound) => self.at_launch(bound),
                     None => Some(LaunchInteger::constant(UNBOUNDED)),
                 })
-                .collect::<Option<_>>()?,
-            strides: axes.iter().map(|axis| self.at_launch(&axis.stride)).collect::<Option<_>>()?,
+                .collect::<Option<_>>()
+                .ok_or(not_known)?,
+            strides: axes
+                .iter()
+                .map(|axis| self.at_launch(&axis.stride))
+                .collect::<Option<_>>()
+                .ok_or(not_known)?,
             copied: None,
         };
-        Some((plan, axes.into_iter().map(|axis| axis.coordinate).collect()))
+        Ok((plan, axes.into_iter().map(|axis| axis.coordinate).collect()))
     }
 
     /// An index that wraps around, as a bound that holds of all that is needed.

@@ -51,10 +51,11 @@ mod prune;
 
 use std::ops::RangeInclusive;
 
-use tilewright_base::Diagnostic;
+use tilewright_base::{Diagnostic, Remark, Span, remark};
 
 use super::allocation::least_bytes;
 use crate::language::Module;
+use crate::remarks::Because;
 use crate::target::Feature;
 use plan::LoopPlan;
 
@@ -63,6 +64,7 @@ use plan::LoopPlan;
 pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let stages = std::mem::take(&mut module.header.stages);
     if !module.header.target.features.has(Feature::CpAsync) {
+        say(None, || Because::note("loops are not pipelined", "the target has no cp.async"));
         return Ok(());
     }
     let plans = plan::plans(module, stages, true);
@@ -84,16 +86,33 @@ fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusi
     let limit = u64::from(module.header.target.max_shared_bytes);
     let original = module.functions[module.entry].clone();
     let tensor_maps = module.header.tensor_maps.clone();
+    let least = *stages.start();
     for stages in stages.rev() {
         pipeline(module, plans, stages);
-        if least_bytes(module.kernel()) <= limit {
+        let bytes = least_bytes(module.kernel());
+        if bytes <= limit {
+            for plan in plans {
+                let span = original.call_chain(plan.inst).into_iter().last();
+                say(span, || plan.because(stages, bytes, limit));
+            }
             return true;
         }
         let entry = module.entry;
         module.functions[entry] = original.clone();
         module.header.tensor_maps.clone_from(&tensor_maps);
     }
+    say(None, || {
+        let reason = format!("not even {least} stages fit into {limit} bytes of shared memory");
+        Because::missed("loops are not pipelined", reason)
+    });
     false
+}
+
+fn say(span: Option<Span>, because: impl FnOnce() -> Because) {
+    remark(|| {
+        let Because { kind, decision, reason } = because();
+        Remark { pass: "pipelining", kind, span, subject: "loop".into(), decision, reason }
+    });
 }
 
 fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {

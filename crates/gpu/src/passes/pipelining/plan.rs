@@ -18,6 +18,7 @@ use crate::language::{Buffer, Function, GpuOp, Header, LayoutId, Module, Op, Typ
 use crate::layout_rules::element_bits;
 use crate::passes::global_memory::GlobalAccesses;
 use crate::passes::memory_effects::ordering;
+use crate::remarks::{self, Because};
 
 /// The bytes that one `cp.async` of a thread may move.
 const COPY_BYTES: std::ops::RangeInclusive<u32> = 4..=16;
@@ -65,6 +66,21 @@ pub struct RingLoad {
     pub boxed: Option<Boxed>,
 }
 
+impl RingLoad {
+    fn because(&self) -> Because {
+        let goes = match self.way {
+            Way::Buffer { .. } => "the product reads the slots",
+            Way::Registers => "it is loaded from the slots to registers",
+        };
+        let bytes = self.width as usize * self.element.bytes();
+        let decision = match self.boxed {
+            Some(_) => "slots of a ring, filled by tensor copies".to_owned(),
+            None => format!("slots of a ring, filled by cp.async of {bytes} bytes"),
+        };
+        Because::done(decision, goes)
+    }
+}
+
 /// Where the loaded tile goes.
 pub enum Way {
     /// To a buffer, whose place a slot takes.
@@ -89,6 +105,18 @@ pub struct Level {
 }
 
 impl LoopPlan {
+    /// What was done, where the kernel has so many stages.
+    pub fn because(&self, most: u32, bytes: u64, limit: u64) -> Because {
+        let stages = self.stages.min(most);
+        let reason = format!("{} loads through rings, {bytes} bytes of shared memory", self.loads.len());
+        let decision = format!("loop in {stages} stages");
+        if stages < self.stages {
+            let reason = format!("{reason}; {} stages do not fit into {limit} bytes", self.stages);
+            return Because::missed(decision, reason);
+        }
+        Because::done(decision, reason)
+    }
+
     /// Whether tensor copies fill slots.
     pub fn has_boxes(&self) -> bool {
         self.loads.iter().any(|load| load.boxed.is_some())
@@ -101,12 +129,21 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
     let function = module.kernel();
     let mut loops = Vec::new();
     find_loops(function, function.entry, &mut loops);
+    let say = |inst: Inst, because: &dyn Fn() -> Because| {
+        remarks::about("pipelining", function, inst, || "loop".into(), because);
+    };
     let wanted = |inst: Inst| match function.insts[inst].op.as_tile() {
         Some(ir::Op::For { options }) if options.num_stages > 0 => (options.num_stages, true),
         // tidy: wildcard because only counted loops are found
         _ => (stages, false),
     };
-    loops.retain(|(inst, _)| wanted(*inst).0 > 1);
+    loops.retain(|(inst, _)| {
+        let is_wanted = wanted(*inst).0 > 1;
+        if !is_wanted {
+            say(*inst, &|| Because::note("not pipelined", "num_stages is 1"));
+        }
+        is_wanted
+    });
     if loops.is_empty() {
         return Vec::new();
     }
@@ -114,8 +151,16 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
     let global = GlobalAccesses::new(module);
     let plan = |(inst, block): (Inst, Block)| {
         let (stages, is_asked) = wanted(inst);
-        let body = Body { nested_boxes, ..Body::new(module, inst, &uses, &global)? };
-        body.plan(block, stages, is_asked)
+        let plan = Body::new(module, inst, &uses, &global)
+            .ok_or("it orders accesses to memory: a barrier, or an atomic that acquires or releases")
+            .and_then(|body| Body { nested_boxes, ..body }.plan(block, stages, is_asked));
+        match plan {
+            Ok(plan) => Some(plan),
+            Err(reason) => {
+                say(inst, &|| Because::missed("not pipelined", reason));
+                None
+            }
+        }
     };
     loops.into_iter().filter_map(plan).collect()
 }
@@ -199,8 +244,9 @@ impl<'a> Body<'a> {
         (!is_ordered).then_some(body)
     }
 
-    fn plan(&self, outer: Block, stages: u32, is_asked: bool) -> Option<LoopPlan> {
-        let step = match self.step()? {
+    /// What is to be done, or why nothing is.
+    fn plan(&self, outer: Block, stages: u32, is_asked: bool) -> Result<LoopPlan, &'static str> {
+        let step = match self.step().ok_or("its iterations cannot be counted ahead")? {
             Step::Constant(step) => Some(step),
             Step::Unknown => None,
         };
@@ -209,17 +255,39 @@ impl<'a> Body<'a> {
         if is_asked && !has_product {
             wanted = insts.iter().copied().filter(|inst| self.is_load(*inst)).collect();
         }
-        let is_possible = |load: &RingLoad| self.levels(&[load.inst]).is_some();
-        let loads: Vec<RingLoad> =
-            wanted.into_iter().filter_map(|inst| self.ring_load(inst)).filter(is_possible).collect();
+        if wanted.is_empty() {
+            return Err(
+                "no load of it feeds a product, and it does not ask for stages (tl.range(num_stages=…))",
+            );
+        }
+        let is_possible = |load: &RingLoad| {
+            let is_possible = self.levels(&[load.inst]).is_some();
+            self.say(load.inst, || {
+                if is_possible {
+                    load.because()
+                } else {
+                    Because::missed("stays a load", "its address depends on what cannot be computed ahead")
+                }
+            });
+            is_possible
+        };
+        let found = wanted.into_iter().filter_map(|inst| {
+            let found = self.ring_load(inst);
+            if found.is_none() {
+                self.say(inst, || Because::missed("stays a load", self.obstacle(inst)));
+            }
+            found
+        });
+        let loads: Vec<RingLoad> = found.filter(is_possible).collect();
         if loads.is_empty() {
-            return None;
+            return Err("none of its loads can be copied ahead");
         }
         let group = |lead: u32, chosen: &dyn Fn(usize) -> bool| {
             let numbers: Vec<usize> = (0..loads.len()).filter(|number| chosen(*number)).collect();
-            let levels =
-                self.levels(&numbers.iter().map(|number| loads[*number].inst).collect::<Vec<_>>())?;
-            Some(Group { loads: numbers, lead, levels })
+            let levels = self
+                .levels(&numbers.iter().map(|number| loads[*number].inst).collect::<Vec<_>>())
+                .ok_or("addresses depend on more loads in a row than are followed")?;
+            Ok(Group { loads: numbers, lead, levels })
         };
         let all = group(0, &|_| true)?;
         let overlap = self.overlap(&loads).filter(|_| all.levels.len() == 1);
@@ -229,7 +297,27 @@ impl<'a> Body<'a> {
             }
             None => vec![all],
         };
-        Some(LoopPlan { inst: self.inst, block: outer, stages, step, loads, groups, overlap })
+        Ok(LoopPlan { inst: self.inst, block: outer, stages, step, loads, groups, overlap })
+    }
+
+    fn say(&self, load: Inst, because: impl FnOnce() -> Because) {
+        let function = self.function;
+        let tile = function.insts[load].results.first().and_then(|result| function.ty(*result).tile());
+        let subject = || remarks::subject(function, load, tile.as_ref());
+        remarks::about("pipelining", function, load, subject, because);
+    }
+
+    /// Why a load cannot go through a ring.
+    fn obstacle(&self, load: Inst) -> &'static str {
+        let result = self.function.insts[load].results[0];
+        let dtype = self.function.ty(result).as_registers().and_then(ir::Type::dtype);
+        if !self.may_move(load) {
+            "it is volatile, or a store or atomic of the loop may touch what it loads"
+        } else if dtype == Some(Dtype::I1) {
+            "what it loads are booleans"
+        } else {
+            "less than 4 bytes lie together, in memory and where they go: cp.async copies no less"
+        }
     }
 
     /// None of a loop whose iterations cannot be counted ahead.

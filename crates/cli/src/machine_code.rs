@@ -1,0 +1,186 @@
+//! The machine code of a kernel, where the tools that make and show it are found: `ptxas`, and `nvdisasm` or `cuobjdump`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tilewright::compiler::{GpuCode, StageText};
+
+/// What an assembler has made of PTX.
+pub struct MachineCode {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes that a thread spills.
+    pub spills: u32,
+    /// The instructions, where a disassembler is found.
+    pub sass: Option<StageText>,
+}
+
+/// Assembles PTX; or says why not.
+pub fn assemble(code: &GpuCode, source: &str) -> Result<MachineCode, String> {
+    let ptxas = find("ptxas", &["TILEWRIGHT_PTXAS", "TRITON_PTXAS_PATH"], None).ok_or(
+        "there is no ptxas: put it on PATH, or say where it is with TILEWRIGHT_PTXAS=/path/to/ptxas",
+    )?;
+    let folder = Folder::new()?;
+    let (ptx, cubin) = (folder.0.join("kernel.ptx"), folder.0.join("kernel.cubin"));
+    std::fs::write(&ptx, &code.ptx).map_err(|error| format!("cannot write {}: {error}", ptx.display()))?;
+    let mut command = Command::new(&ptxas);
+    command.args(["-v", "-lineinfo", "-arch", code.target.name, "-o"]).arg(&cubin).arg(&ptx);
+    let said = run(command)?;
+    let number = |before: &str| {
+        let line = said.lines().find(|line| line.contains(before))?;
+        let words: Vec<&str> = line.split(before).next()?.split_whitespace().collect();
+        words.last()?.parse::<u32>().ok()
+    };
+    let (registers, spills) =
+        (number(" registers").unwrap_or_default(), number(" bytes spill stores").unwrap_or_default());
+    Ok(MachineCode { registers, spills, sass: disassemble(&ptxas, &cubin, source) })
+}
+
+/// The instructions; by `cuobjdump` without their lines.
+fn disassemble(ptxas: &Path, cubin: &Path, source: &str) -> Option<StageText> {
+    let beside = ptxas.parent();
+    let text = if let Some(nvdisasm) = find("nvdisasm", &["TRITON_NVDISASM_PATH"], beside) {
+        let mut command = Command::new(nvdisasm);
+        command.args(["-g", "-c"]).arg(cubin);
+        run_for_output(command).ok()?
+    } else {
+        let mut command = Command::new(find("cuobjdump", &["TRITON_CUOBJDUMP_PATH"], beside)?);
+        command.arg("-sass").arg(cubin);
+        run_for_output(command).ok()?
+    };
+    Some(listing(&text, source))
+}
+
+/// The instructions and labels of a listing, with the lines of the source that its comments name.
+fn listing(text: &str, source: &str) -> StageText {
+    let (mut lines, mut origins, mut current) = (Vec::new(), Vec::new(), 0);
+    for line in text.lines() {
+        let word = line.trim();
+        if let Some(place) = word.strip_prefix("//## File \"") {
+            let (file, rest) = place.split_once('"').unwrap_or((place, ""));
+            let digits: String =
+                rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
+            current = digits.parse().ok().filter(|_| file == source).unwrap_or(0);
+        } else if word.starts_with("/*") && word.contains(';') {
+            // Behind the text `cuobjdump` has the bits.
+            let end = word.find(';').map_or(word.len(), |at| at + 1);
+            lines.push(word[..end].to_owned());
+            origins.push(current);
+        } else if word.starts_with(".L_") && word.ends_with(':') {
+            lines.push(word.to_owned());
+            origins.push(0);
+        }
+    }
+    StageText { name: "sass".into(), title: "SASS".into(), lines, links: origins }
+}
+
+/// A tool: where a variable says, beside another one, on the path, in the toolkit.
+fn find(name: &str, variables: &[&str], beside: Option<&Path>) -> Option<PathBuf> {
+    let named = variables.iter().filter_map(|variable| std::env::var_os(variable).map(PathBuf::from));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = beside.map(Path::to_path_buf).into_iter().chain(std::env::split_paths(&path));
+    let toolkit = std::env::var_os("CUDA_HOME").map(|home| PathBuf::from(home).join("bin"));
+    let toolkits = toolkit.into_iter().chain([PathBuf::from("/usr/local/cuda/bin")]);
+    let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+    named.chain(folders.chain(toolkits).map(|folder| folder.join(&file))).find(|path| path.is_file())
+}
+
+/// Runs a tool; gives what it said on stderr and stdout.
+fn run(mut command: Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("cannot start ptxas: {error}"))?;
+    let said = [output.stderr, output.stdout].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    if output.status.success() { Ok(said) } else { Err(format!("ptxas refuses the PTX: {}", said.trim())) }
+}
+
+fn run_for_output(mut command: Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A folder for files of this process, which is removed in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, String> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("tilewright-explain-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A temporary folder that stays is no failure.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The blocks of a kernel that a multiprocessor runs at a time, and what keeps it from more.
+pub fn occupancy(capability: u32, threads: u32, registers: u32, shared: u32) -> (u32, &'static str) {
+    // Threads, blocks and bytes of shared memory of a multiprocessor, by the CUDA programming guide.
+    let (most_threads, most_blocks, most_shared) = match capability {
+        75 => (1024, 16, 64),
+        80 => (2048, 32, 164),
+        86 => (1536, 16, 100),
+        87 => (1536, 16, 164),
+        89 | 120.. => (1536, 24, 100),
+        _ => (2048, 32, 228),
+    };
+    let warps = threads.div_ceil(32).max(1);
+    // Registers are given out to a warp 256 at a time.
+    let of_warp = (registers.max(1) * 32).next_multiple_of(256);
+    // A block takes a kilobyte of shared memory for the system, from 8.0 on.
+    let reserved = if capability >= 80 { 1024 } else { 0 };
+    let limits = [
+        (most_threads / (32 * warps), "threads"),
+        (65_536 / of_warp / warps, "registers"),
+        (most_shared * 1024 / (shared + reserved).max(1), "shared memory"),
+        (most_blocks, "blocks"),
+    ];
+    limits.into_iter().min_by_key(|(blocks, _)| *blocks).expect("there are limits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_other_files_are_no_links() {
+        let text = "\
+add:
+.text.add:
+\t//## File \"k.py\", line 23
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+.L_x_0:
+\t//## File \"other.py\", line 7 inlined at \"k.py\", line 24
+        /*0010*/                   EXIT ;      /* 0x000000000000794d */
+                                               /* 0x000fea0003800000 */
+";
+        let stage = listing(text, "k.py");
+        assert_eq!(
+            stage.lines,
+            [
+                "/*0000*/                   LDC R1, c[0x0][0x28] ;",
+                ".L_x_0:",
+                "/*0010*/                   EXIT ;"
+            ]
+        );
+        assert_eq!(stage.links, [23, 0, 0]);
+    }
+
+    #[test]
+    fn what_is_scarce_limits_the_blocks() {
+        assert_eq!(occupancy(90, 128, 26, 0), (16, "threads"));
+        assert_eq!(occupancy(90, 128, 128, 0), (4, "registers"));
+        assert_eq!(occupancy(90, 128, 128, 98_304), (2, "shared memory"));
+        assert_eq!(occupancy(80, 32, 16, 0), (32, "blocks"));
+        assert_eq!(occupancy(75, 1024, 64, 0), (1, "threads"));
+    }
+}

@@ -1,0 +1,437 @@
+//! What was made of a kernel, stage by stage, for people: each line of a stage with the line of the source that it is of, the
+//! layouts of the GPU stage as data that a page can draw, and the remarks of the passes.
+
+use std::fmt::Write;
+
+use tilewright_base::{Json, Remark, SourceMap, Span};
+use tilewright_gpu::element_bits;
+use tilewright_gpu::language::{self, GpuOp, Op};
+use tilewright_layout::{BankUse, Input, Layout, bank_use, ldmatrix_bank_use};
+
+use crate::{CompiledKernel, MachineCode, Stage, with_stack};
+
+/// The most that one access of a thread to shared memory moves.
+const ACCESS_BITS: u32 = 128;
+
+/// The text of a stage.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StageText {
+    /// Its name: `ir`, `ptx`, `sass`.
+    pub name: String,
+    /// A word or two of what it is.
+    pub title: String,
+    /// Its lines.
+    pub lines: Vec<String>,
+    /// Of each line, the line of the source that it is of; 0 where none is known.
+    pub links: Vec<u32>,
+}
+
+/// The source of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceText {
+    /// The path.
+    pub name: String,
+    /// The number of the first line.
+    pub first_line: u32,
+    /// The lines.
+    pub lines: Vec<String>,
+}
+
+impl CompiledKernel {
+    /// The stages whose lines can be linked with the source, in order.
+    pub fn linked_stages(&self) -> Vec<StageText> {
+        with_stack(|| {
+            let file = self.source_name();
+            let ir = |module: &tilewright_ir::Module, name: &str, title: &str| {
+                linked(&tilewright_ir::print(module, true), &module.sources, &file, (name, title))
+            };
+            let mut stages =
+                vec![ir(&self.lowered, "ir", "tile IR"), ir(&self.module, "opt", "tile IR, optimized")];
+            match &self.code {
+                MachineCode::Cpu(program) => {
+                    let lines: Vec<String> = program.to_string().lines().map(str::to_owned).collect();
+                    let origins = vec![0; lines.len()];
+                    let (name, title) = ("cpu".into(), "steps of the CPU".into());
+                    stages.push(StageText { name, title, lines, links: origins });
+                }
+                MachineCode::Gpu(code) => {
+                    let text = tilewright_ir::print(&code.program, true);
+                    stages.push(linked(&text, &code.program.sources, &file, ("gpu", "threads of a GPU")));
+                    stages.push(linked_ptx(&code.ptx, &file));
+                }
+            }
+            stages
+        })
+    }
+
+    /// The file that the kernel is in.
+    fn source_name(&self) -> String {
+        self.source.as_ref().map(|source| source.file.name.clone()).unwrap_or_default()
+    }
+
+    /// The kernel's own lines, from its decorators to its end; nothing if it came without.
+    pub fn source_text(&self) -> Option<SourceText> {
+        let source = self.source.as_ref()?;
+        let lines: Vec<&str> = source.file.text.lines().collect();
+        let offset = (source.offset as usize).min(source.file.text.len());
+        let at = source.file.text.get(..offset)?.matches('\n').count();
+        let is_def = |line: &&str| {
+            let line = line.trim_start();
+            line.starts_with("def ") || line.starts_with("async def ")
+        };
+        let def = at + lines.get(at..)?.iter().position(is_def)?;
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let own = indent(lines[def]);
+        let mut first = def;
+        while first > 0 && lines[first - 1].trim_start().starts_with('@') && indent(lines[first - 1]) == own {
+            first -= 1;
+        }
+        let is_inside =
+            |line: &&&str| line.trim().is_empty() || indent(line) > own || line.trim_start().starts_with(')');
+        let mut end = def + 1 + lines[def + 1..].iter().take_while(is_inside).count();
+        while lines[end - 1].trim().is_empty() {
+            end -= 1;
+        }
+        Some(SourceText {
+            name: source.file.name.clone(),
+            first_line: source.file.first_line + first as u32,
+            lines: lines[first..end].iter().map(|line| (*line).to_owned()).collect(),
+        })
+    }
+
+    /// The line of the kernel's file that a span begins at; 0 for one of another file.
+    pub fn line_of(&self, span: Span) -> u32 {
+        line_in(&self.module.sources, span, &self.source_name())
+    }
+
+    /// All of it as JSON, for a page: stages, layouts, accesses to shared memory, remarks. `more` are stages that others made, and
+    /// `facts` pairs of a name and a value.
+    pub fn explanation(&self, remarks: &[Remark], more: &[StageText], facts: &[(String, String)]) -> String {
+        let mut json = Json::default();
+        json.nest('{', |json| {
+            json.key("name").text(&self.name);
+            json.key("target").text(&self.metadata.target.to_string());
+            json.key("facts").nest('[', |json| {
+                for (name, value) in facts {
+                    json.nest('[', |json| {
+                        json.text(name);
+                        json.text(value);
+                    });
+                }
+            });
+            if let Some(source) = self.source_text() {
+                json.key("source").nest('{', |json| {
+                    json.key("name").text(&source.name);
+                    json.key("firstLine").plain(source.first_line);
+                    texts(json, "lines", &source.lines);
+                });
+            }
+            json.key("stages").nest('[', |json| {
+                for stage in self.linked_stages().iter().chain(more) {
+                    json.nest('{', |json| {
+                        json.key("name").text(&stage.name);
+                        json.key("title").text(&stage.title);
+                        texts(json, "lines", &stage.lines);
+                        json.key("links").list(&stage.links);
+                    });
+                }
+            });
+            if let MachineCode::Gpu(code) = &self.code {
+                describe_layouts(json, &code.program);
+            }
+            json.key("remarks").nest('[', |json| {
+                for remark in remarks {
+                    json.nest('{', |json| {
+                        json.key("pass").text(remark.pass);
+                        json.key("kind").text(remark.kind.name());
+                        json.key("line").plain(remark.span.map_or(0, |span| self.line_of(span)));
+                        json.key("subject").text(&remark.subject);
+                        json.key("decision").text(&self.with_numbers(&remark.decision));
+                        json.key("reason").text(&self.with_numbers(&remark.reason));
+                    });
+                }
+            });
+        });
+        json.0
+    }
+
+    /// The remarks as text, one after the other in the order of the source.
+    pub fn remarks_as_text(&self, remarks: &[Remark]) -> String {
+        let mut lines: Vec<(u32, &Remark)> =
+            remarks.iter().map(|remark| (remark.span.map_or(0, |span| self.line_of(span)), remark)).collect();
+        lines.sort_by_key(|(line, _)| *line);
+        let (mut text, mut last) = (String::new(), None);
+        let source = self.source_text();
+        for (line, remark) in lines {
+            if last != Some(line) {
+                let place = if line == 0 {
+                    "the whole kernel".to_owned()
+                } else {
+                    let own = source
+                        .as_ref()
+                        .and_then(|source| source.lines.get((line.checked_sub(source.first_line)?) as usize));
+                    format!("{}:{line}: {}", self.source_name(), own.map_or("", |own| own.trim()))
+                };
+                let _ = writeln!(text, "{}{place}", if last.is_some() { "\n" } else { "" });
+                last = Some(line);
+            }
+            let Remark { pass, kind, subject, decision, reason, .. } = remark;
+            let (decision, reason) = (self.with_numbers(decision), self.with_numbers(reason));
+            let _ = writeln!(text, "  [{pass}] {}: {subject}: {decision}", kind.name());
+            if !reason.is_empty() {
+                let _ = writeln!(text, "      because {reason}");
+            }
+        }
+        text
+    }
+
+    /// A text in which layouts stand by the number that they have in the GPU stage.
+    fn with_numbers(&self, text: &str) -> String {
+        let MachineCode::Gpu(code) = &self.code else { return text.to_owned() };
+        let mut layouts: Vec<(String, String)> = code
+            .program
+            .header
+            .layouts
+            .iter()
+            .map(|(id, layout)| (layout.to_string(), id.to_string()))
+            .collect();
+        // The text of one may begin as that of another.
+        layouts.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        layouts.iter().fold(text.to_owned(), |text, (layout, id)| text.replace(layout.as_str(), id))
+    }
+}
+
+/// The layouts of tile IR for a target, as JSON: what the page of a trace draws. The text is that of stage `ir`.
+///
+/// # Errors
+/// What the parser or the GPU path refuses, as a sentence.
+pub fn layouts_of_ir(
+    text: &str,
+    target: tilewright_gpu::GpuTarget,
+    num_warps: u32,
+    num_stages: u32,
+) -> Result<String, String> {
+    with_stack(|| {
+        let mut module = tilewright_ir::parse(text).map_err(|error| error.to_string())?;
+        // The text may come from a file that anybody wrote.
+        tilewright_ir::verify(&module).map_err(|error| error.to_string())?;
+        if !num_warps.is_power_of_two() || num_warps > tilewright_gpu::MOST_WARPS {
+            return Err(format!(
+                "{num_warps} warps are no power of two up to {}",
+                tilewright_gpu::MOST_WARPS
+            ));
+        }
+        tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
+        let program = tilewright_gpu::compile(&module, target, num_warps, num_stages)
+            .map_err(|diagnostic| diagnostic.message.clone())?;
+        let mut json = Json::default();
+        json.nest('{', |json| {
+            json.key("target").text(target.name);
+            texts(
+                json,
+                "lines",
+                &tilewright_ir::print(&program, false).lines().map(str::to_owned).collect::<Vec<_>>(),
+            );
+            describe_layouts(json, &program);
+        });
+        Ok(json.0)
+    })
+}
+
+fn texts(json: &mut Json, key: &str, lines: &[String]) {
+    json.key(key).nest('[', |json| lines.iter().for_each(|line| json.text(line)));
+}
+
+/// The line of a file that a span begins at; 0 for one of another file.
+fn line_in(sources: &SourceMap, span: Span, file: &str) -> u32 {
+    let known = sources.files().any(|(id, source)| id == span.file && source.name == file);
+    if known { sources.file(span.file).line_column(span.start).0 } else { 0 }
+}
+
+/// A printed module with places, as lines without places and the lines that they lead to.
+fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &str)) -> StageText {
+    let (mut lines, mut origins) = (Vec::new(), Vec::new());
+    let mut open: Vec<usize> = Vec::new();
+    for line in text.lines() {
+        let is_table = sources.files().any(|(id, _)| line.starts_with(&format!("{id} = ")));
+        if is_table {
+            continue;
+        }
+        let (own, place) = split_places(line);
+        let link = place.map_or(0, |(number, start)| {
+            let id = sources.files().map(|(id, _)| id).find(|id| id.to_string() == number);
+            id.map_or(0, |id| line_in(sources, Span::new(id, start, start), file))
+        });
+        // The places of an instruction with regions stand behind the last one.
+        let closes = own.trim_start().starts_with('}');
+        let begun = if closes { open.pop() } else { None };
+        if let Some(begun) = begun {
+            origins[begun] = link;
+        }
+        if own.ends_with('{') {
+            open.push(begun.filter(|_| closes).unwrap_or(lines.len()));
+        }
+        lines.push(own.to_owned());
+        origins.push(link);
+    }
+    StageText { name: name.into(), title: title.into(), lines, links: origins }
+}
+
+/// A line without the places at its end, and the outermost place: the file and the byte where it begins.
+fn split_places(line: &str) -> (&str, Option<(&str, u32)>) {
+    let (mut own, mut outermost) = (line, None);
+    while let Some((before, place)) = own.rsplit_once(" @") {
+        let parsed = place.split_once(':').and_then(|(file, range)| {
+            let (start, end) = range.split_once("..")?;
+            end.parse::<u32>().ok()?;
+            file.starts_with("file").then_some((file, start.parse().ok()?))
+        });
+        let Some(found) = parsed else { break };
+        // The last one is the outermost.
+        outermost = outermost.or(Some(found));
+        own = before;
+    }
+    (own, outermost)
+}
+
+/// PTX, whose `.loc` directives say where code is from.
+fn linked_ptx(ptx: &str, file: &str) -> StageText {
+    let quoted = |line: &str| line.split('"').nth(1).map(str::to_owned);
+    let number = ptx.lines().find_map(|line| {
+        let rest = line.trim_start().strip_prefix(".file ")?;
+        (quoted(line)? == file).then(|| rest.split_whitespace().next().map(str::to_owned))?
+    });
+    let (mut lines, mut origins, mut current) = (Vec::new(), Vec::new(), 0);
+    for line in ptx.lines() {
+        let word = line.trim_start();
+        let mut link = 0;
+        if let Some(place) = word.strip_prefix(".loc ") {
+            let mut parts = place.split_whitespace();
+            let is_own = parts.next().map(str::to_owned) == number;
+            current = parts.next().and_then(|line| line.parse().ok()).filter(|_| is_own).unwrap_or(0);
+            link = current;
+        } else if word.ends_with(';') && line.starts_with("    ") && !word.starts_with('.') {
+            link = current;
+        }
+        lines.push(line.to_owned());
+        origins.push(link);
+    }
+    StageText { name: Stage::Ptx.name().into(), title: "PTX".into(), lines, links: origins }
+}
+
+/// The layouts of a program, and how warps access shared memory.
+fn describe_layouts(json: &mut Json, program: &language::Module) {
+    json.key("warps").plain(program.header.num_warps);
+    json.key("layouts").nest('[', |json| {
+        for (id, layout) in program.header.layouts.iter() {
+            json.nest('{', |json| {
+                json.key("id").text(&id.to_string());
+                json.key("text").text(&layout.to_string());
+                json.key("shape").list(layout.output().shape());
+                for input in Input::ALL {
+                    json.key(&input.to_string()).list(layout.bases(input));
+                }
+            });
+        }
+    });
+    json.key("accesses").nest('[', |json| {
+        let function = program.kernel();
+        function.walk(function.entry, &mut |inst| {
+            for access in SharedAccess::of(program, inst) {
+                json.nest('{', |json| access.describe(json));
+            }
+        });
+    });
+}
+
+/// An access of warps to shared memory.
+struct SharedAccess {
+    kind: &'static str,
+    value: String,
+    registers: Option<language::LayoutId>,
+    memory: language::LayoutId,
+    bits: u32,
+    width: u32,
+    cost: BankUse,
+}
+
+impl SharedAccess {
+    /// Those of an instruction.
+    fn of(program: &language::Module, inst: tilewright_ir::Inst) -> Vec<Self> {
+        let (function, layouts) = (program.kernel(), &program.header.layouts);
+        let data = &function.insts[inst];
+        let name = |value: tilewright_ir::Value| {
+            function.values[value].name.as_deref().map_or_else(String::new, |name| format!("%{name}"))
+        };
+        let Op::Gpu(op) = &data.op else { return Vec::new() };
+        let by_registers = |kind, memory: tilewright_ir::Value, value: tilewright_ir::Value| {
+            let buffer = function.ty(memory).as_memory()?;
+            let tile = function.ty(value).as_registers()?;
+            let registers = function.ty(value).layout()?;
+            let bits = element_bits(tile);
+            let (held, stored): (&Layout, &Layout) = (layouts.get(registers), layouts.get(buffer.layout));
+            let most = ACCESS_BITS / bits;
+            let width = held.vector_in(stored).at_most(most).width();
+            let cost = bank_use(stored, held, bits, most);
+            let (registers, memory) = (Some(registers), buffer.layout);
+            Some(Self { kind, value: name(value), registers, memory, bits, width, cost })
+        };
+        let by_matrices = |place: usize| {
+            let memory = data.operands[place];
+            let buffer = function.ty(memory).as_memory()?;
+            let bits = element_bits(&buffer.tile());
+            let stored = layouts.get(buffer.layout);
+            let rank = stored.output().rank();
+            let is_contiguous = |axis: &usize| {
+                stored.bases(Input::Offset).first() == Some(&(1 << stored.output().shift(*axis)))
+            };
+            let column = (0..rank).find(is_contiguous).filter(|_| rank == 2)?;
+            let cost = ldmatrix_bank_use(stored, bits, 1 - column);
+            let (value, width) = (name(memory), ACCESS_BITS / bits);
+            Some(Self { kind: "ldmatrix", value, registers: None, memory: buffer.layout, bits, width, cost })
+        };
+        let found = match op {
+            GpuOp::LocalStore {} => vec![by_registers("store", data.operands[0], data.operands[1])],
+            GpuOp::LocalLoad { matrix: false } => {
+                vec![by_registers("load", data.operands[0], data.results[0])]
+            }
+            GpuOp::LocalLoad { matrix: true } => vec![by_matrices(0)],
+            GpuOp::MmaSync { matrix_a, matrix_b, .. } => {
+                vec![matrix_a.then(|| by_matrices(0)).flatten(), matrix_b.then(|| by_matrices(1)).flatten()]
+            }
+            // tidy: wildcard because the others have no layout of registers at shared memory
+            _ => Vec::new(),
+        };
+        found.into_iter().flatten().collect()
+    }
+
+    fn describe(&self, json: &mut Json) {
+        json.key("kind").text(self.kind);
+        json.key("value").text(&self.value);
+        json.key("registers").text(&self.registers.map(|id| id.to_string()).unwrap_or_default());
+        json.key("memory").text(&self.memory.to_string());
+        json.key("bits").plain(self.bits);
+        json.key("width").plain(self.width);
+        json.key("instructions").plain(self.cost.instructions);
+        json.key("wavefronts").plain(self.cost.wavefronts);
+        json.key("least").plain(self.cost.least_wavefronts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_taken_off() {
+        let line = "  %0 = add %a, %b : int32[4]@L1 @file1:5..9 @file0:40..52";
+        assert_eq!(split_places(line), ("  %0 = add %a, %b : int32[4]@L1", Some(("file0", 40))));
+        assert_eq!(split_places("  yield_values %0"), ("  yield_values %0", None));
+    }
+
+    #[test]
+    fn code_belongs_to_the_location_before_it() {
+        let ptx = ".version 8.0\n{\n    .reg .b32 %r<2>;\n    ld.a %r0;\n    .loc 1 7 3\n    add %r1;\n$L:\n    .loc 2 9 1\n    mul %r1;\n}\n.file 1 \"k.py\"\n.file 2 \"other.py\"\n";
+        assert_eq!(linked_ptx(ptx, "k.py").links, [0, 0, 0, 0, 7, 7, 0, 0, 0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,365 @@
+"""``tilewright bench``: which of two versions is faster, and whether the difference is one.
+
+The versions run in turn, in an order drawn anew for each pair, so that what slows the machine down slows both. The
+median of the ratios has a confidence interval by bootstrap; where it holds 1, there is no difference that these
+measurements show.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+USAGE = """\
+Compare two versions of a kernel or of a function
+
+Usage: tilewright bench [options] <a.py>::<name> <b.py>::<name>
+
+A name is a function without arguments that does the work, or a kernel. A kernel takes --args and --grid, which are
+evaluated for each version by itself, with torch, numpy (np), math and triton, from the same seed:
+
+    tilewright bench a.py::add b.py::add --grid 1024 \\
+        --args 'torch.rand(1 << 20), torch.rand(1 << 20), torch.empty(1 << 20), 1 << 20, BLOCK=1024'
+
+What both compute is compared after the first run. The order is drawn anew for each pair of runs; the ratio has a 95 %
+confidence interval by bootstrap. On the simulator of a GPU, where time says nothing, estimates of a model are compared.
+
+Options:
+      --args <arguments>  what kernels are launched with
+      --grid <grid>       a number, a tuple, or a function of the compile-time values: 'lambda meta: (8,)'
+      --device <device>   where kernels run: cpu, cuda, sim:sm_90; as for `tilewright run`
+      --gpu <name>        the GPU that runs on the simulator are estimated for: H200, A100 ...
+      --time <seconds>    how long to measure (3)
+      --json              print the result as JSON
+  -h, --help              print help
+"""
+
+_VALUES = ("--args", "--grid", "--device", "--gpu", "--time")
+_CONFIDENCE = 0.95
+_RESAMPLES = 2000
+_LEAST_PAIRS = 15
+_MOST_PAIRS = 2000
+_LEAST_SAMPLE = 1e-3
+"""A sample takes at least so many seconds, or the clock is measured."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How long b takes, relative to a."""
+
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+
+    @property
+    def is_different(self) -> bool:
+        """Whether the confidence interval leaves 1 out."""
+        return self.low > 1 or self.high < 1
+
+
+def compare(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Comparison:
+    """Of times that were measured in pairs: the median of the ratios b / a, and a bootstrap interval of it."""
+    if len(a) != len(b) or not a:
+        raise ValueError("times are compared in pairs")
+    logs = [math.log(later / earlier) for earlier, later in zip(a, b, strict=True)]
+    draw = random.Random(seed)
+    medians = sorted(_median(draw.choices(logs, k=len(logs))) for _ in range(_RESAMPLES))
+    tail = (1 - _CONFIDENCE) / 2
+    low, high = medians[int(tail * _RESAMPLES)], medians[int((1 - tail) * _RESAMPLES) - 1]
+    return Comparison(math.exp(_median(logs)), math.exp(low), math.exp(high), len(logs))
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def verdict(comparison: Comparison, names: tuple[str, str]) -> str:
+    """The comparison as a sentence."""
+    a, b = names
+    ratio, low, high = comparison.ratio, comparison.low, comparison.high
+    about = f"95 % confidence: {{:.3f}} to {{:.3f}}, {comparison.pairs} pairs"
+    if not comparison.is_different:
+        return f"no difference: {b} takes {ratio:.3f} times what {a} takes ({about.format(low, high)})"
+    if ratio < 1:
+        return f"{b} is {1 / ratio:.3f} times as fast as {a} ({about.format(1 / high, 1 / low)})"
+    return f"{a} is {ratio:.3f} times as fast as {b} ({about.format(low, high)})"
+
+
+class _Refused(Exception):
+    """What is wrong with the command line, or with what it names."""
+
+
+def main(arguments: list[str]) -> int:
+    """The command."""
+    wanted: dict[str, str] = {}
+    names: list[str] = []
+    is_json = False
+    rest = list(arguments)
+    while rest:
+        option = rest.pop(0)
+        if option in ("-h", "--help"):
+            print(USAGE, end="")
+            return 0
+        name, has_value, value = option.partition("=")
+        if option == "--json":
+            is_json = True
+        elif name in _VALUES:
+            if not has_value:
+                if not rest:
+                    return _usage_error(f"{name} needs a value")
+                value = rest.pop(0)
+            wanted[name.removeprefix("--")] = value
+        elif option.startswith("-"):
+            return _usage_error(f"unknown option '{option}'")
+        else:
+            names.append(option)
+    if len(names) != 2:
+        return _usage_error(f"two versions are compared, a.py::name b.py::name; {len(names)} are given")
+    try:
+        seconds = float(wanted.get("time", "3"))
+    except ValueError:
+        return _usage_error(f"--time is a number of seconds, not '{wanted['time']}'")
+
+    from tilewright import _native, _run
+
+    if (failure := _run._prepare(wanted.get("device"))) is not None:
+        print(failure, file=sys.stderr)
+        return 1
+    try:
+        places = [_place(name) for name in names]
+        versions = [_version(*place, number, wanted) for number, place in enumerate(places)]
+        is_simulated = _native.device().startswith("sim")
+        outcomes = [version() for version in versions]
+        if (difference := _difference(*outcomes)) is not None:
+            print(f"warning: the two versions do not compute the same: {difference}", file=sys.stderr)
+        labels = ("a", "b") if names[0] == names[1] else (names[0], names[1])
+        if is_simulated:
+            result = _estimated(versions, wanted.get("gpu"))
+        else:
+            result = _measured(versions, seconds)
+    except _Refused as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    _print(result, labels, is_json)
+    return 0
+
+
+def _usage_error(message: str) -> int:
+    print(f"error: {message}\n\n{USAGE}", end="", file=sys.stderr)
+    return 2
+
+
+def _print(result: dict[str, Any], labels: tuple[str, str], is_json: bool) -> None:
+    from tilewright._profile import duration
+
+    comparison: Comparison | None = result.pop("comparison", None)
+    if is_json:
+        more = {} if comparison is None else {**asdict(comparison), "different": comparison.is_different}
+        print(json.dumps({"names": labels, **result, **more}))
+        return
+    for label, nanoseconds in zip(labels, result["ns"], strict=True):
+        print(f"{duration(nanoseconds):>12}  {label}")
+    if comparison is not None:
+        print(verdict(comparison, labels))
+        return
+    a, b = result["ns"]
+    if a == b:
+        print(f"no difference on {result['gpu']}, as the model sees it")
+    else:
+        fast, slow = (labels[1], labels[0]) if b < a else labels
+        print(
+            f"{fast} is {max(a, b) / min(a, b):.3f} times as fast as {slow} on {result['gpu']}, as the model sees it"
+        )
+
+
+def _place(name: str) -> tuple[str, str]:
+    """The file and the name in it."""
+    path, _, function = name.rpartition("::")
+    if not path or not function:
+        raise _Refused(f"a version is a file and a name, such as a.py::add, not '{name}'")
+    return path, function
+
+
+def _version(path: str, function: str, number: int, wanted: dict[str, str]) -> Callable[[], Any]:
+    """What runs a version once and returns what it computes."""
+    name = f"{path}::{function}"
+    module = _load(path, number)
+    if not hasattr(module, function):
+        near = difflib.get_close_matches(
+            function, [one for one in vars(module) if not one.startswith("__")], 1
+        )
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise _Refused(f"{path} has no '{function}'{hint}")
+    target = getattr(module, function)
+    from tilewright.runtime.jit import KernelInterface
+
+    if isinstance(target, KernelInterface):
+        return _launch(target, name, module, wanted)
+    if not callable(target):
+        raise _Refused(f"'{name}' is neither a function nor a kernel, but {type(target).__name__}")
+    needed = _required(target)
+    if needed:
+        raise _Refused(f"'{name}' takes arguments ({', '.join(needed)}): bench calls functions without any")
+    work: Callable[[], Any] = target
+    return work
+
+
+def _required(function: Any) -> list[str]:
+    import inspect
+
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one.name for one in parameters if one.kind not in variadic and one.default is one.empty]
+
+
+def _load(path: str, number: int) -> Any:
+    import importlib.util
+
+    file = Path(path)
+    if not file.is_file():
+        raise _Refused(f"cannot read {path}: there is no such file")
+    spec = importlib.util.spec_from_file_location(f"tilewright_bench_{number}_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise _Refused(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(file.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise _Refused(f"cannot read {path}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def _launch(kernel: Any, name: str, module: Any, wanted: dict[str, str]) -> Callable[[], Any]:
+    if "args" not in wanted or "grid" not in wanted:
+        raise _Refused(f"'{name}' is a kernel: say what it is launched with, by --args and --grid")
+    known: dict[str, Any] = {"math": math, **vars(module)}
+    for package, short in (("torch", "torch"), ("numpy", "np"), ("triton", "triton")):
+        try:
+            known.setdefault(short, __import__(package))
+        except ImportError:
+            continue
+    if (torch := known.get("torch")) is not None and hasattr(torch, "manual_seed"):
+        torch.manual_seed(0)
+    if (numpy := known.get("np")) is not None and hasattr(numpy, "random"):
+        numpy.random.seed(0)
+    args, kwargs = _evaluated(f"(lambda *args, **kwargs: (args, kwargs))({wanted['args']})", "--args", known)
+    grid = _evaluated(wanted["grid"], "--grid", known)
+    grid = (grid,) if isinstance(grid, int) else grid
+
+    def launch() -> Any:
+        kernel[grid](*args, **kwargs)
+        return [value for value in (*args, *kwargs.values()) if hasattr(value, "shape")]
+
+    return launch
+
+
+def _evaluated(text: str, option: str, known: dict[str, Any]) -> Any:
+    try:
+        return eval(text, known)
+    except Exception as error:
+        raise _Refused(f"{option}: {type(error).__name__}: {error}") from error
+
+
+def _difference(a: Any, b: Any) -> str | None:
+    """How what two versions have computed differs; nothing where it is equal, or nothing that can be compared."""
+    import numpy as np
+
+    lists = [list(value) if isinstance(value, (list, tuple)) else [value] for value in (a, b)]
+    if len(lists[0]) != len(lists[1]):
+        return f"{len(lists[0])} results and {len(lists[1])}"
+    for number, (one, other) in enumerate(zip(*lists, strict=True)):
+        if not hasattr(one, "shape") or not hasattr(other, "shape"):
+            continue
+        if tuple(one.shape) != tuple(other.shape):
+            return f"tensor {number} has shape {tuple(one.shape)} and {tuple(other.shape)}"
+        left, right = (_array(value) for value in (one, other))
+        same = np.isclose(left, right, rtol=1e-2, atol=1e-3, equal_nan=True)
+        if not same.all():
+            furthest = np.nanmax(np.abs(left - right)[~same])
+            return f"{int((~same).sum())} elements of tensor {number} differ, by up to {furthest:.4g}"
+    return None
+
+
+def _array(value: Any) -> Any:
+    import numpy as np
+
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().double().numpy()
+    return np.asarray(value, dtype=np.float64)
+
+
+def _synchronize() -> Callable[[], None]:
+    from tilewright import _native
+
+    if not _native.device().startswith("cuda"):
+        return lambda: None
+    import torch
+
+    wait: Callable[[], None] = torch.cuda.synchronize
+    return wait
+
+
+def _measured(versions: list[Callable[[], Any]], seconds: float) -> dict[str, Any]:
+    wait = _synchronize()
+
+    def sample(version: Callable[[], Any], count: int) -> float:
+        wait()
+        began = time.perf_counter()
+        for _ in range(count):
+            version()
+        wait()
+        return (time.perf_counter() - began) / count
+
+    # Both have run once: they are compiled. What they take decides how many runs are a sample.
+    counts = [max(1, math.ceil(_LEAST_SAMPLE / max(sample(version, 3), 1e-9))) for version in versions]
+    draw = random.Random(1)
+    times: list[list[float]] = [[], []]
+    end = time.perf_counter() + seconds
+    while len(times[0]) < _MOST_PAIRS and (len(times[0]) < _LEAST_PAIRS or time.perf_counter() < end):
+        order = [0, 1] if draw.random() < 0.5 else [1, 0]
+        for number in order:
+            times[number].append(sample(versions[number], counts[number]))
+    medians = [1e9 * _median(one) for one in times]
+    return {"ns": medians, "comparison": compare(times[0], times[1])}
+
+
+def _estimated(versions: list[Callable[[], Any]], gpu: str | None) -> dict[str, Any]:
+    from tilewright import _native
+    from tilewright.errors import TritonError
+
+    found: list[float] = []
+    name = ""
+    for version in versions:
+        _native.start_profile()
+        try:
+            version()
+            taken = json.loads(_native.take_profile(gpu))
+        except TritonError as error:
+            raise _Refused(f"--gpu: {error}" if gpu is not None else str(error)) from error
+        finally:
+            _native.stop_profile()
+        if not taken["kernels"]:
+            raise _Refused(
+                "a version launches no kernel, and on the simulator there is nothing else to compare"
+            )
+        name = taken["kernels"][0]["sim"]["estimate"]["gpu"]
+        found.append(sum(launch["ns"] for launch in taken["launches"]))
+    return {"ns": found, "gpu": name}

@@ -1,0 +1,307 @@
+"""``tilewright profile``: runs a Python program as ``tilewright run`` does, and says what its kernels take.
+
+On the CPU each op is measured where it runs, on the simulator what was counted goes through a simple model of a GPU,
+on a GPU there is an event before and behind each launch.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import linecache
+import os
+import sys
+from typing import Any
+
+from tilewright._flame import flame_graph, folded
+
+USAGE = """\
+Run a Triton program, and say what its kernels take
+
+Usage: tilewright profile [options] <script.py> [argument]...
+       tilewright profile [options] -m <module> [argument]...
+       tilewright profile [options] -c <code> [argument]...
+
+On the CPU: the time of each op and line. On the simulator of a GPU (--device sim:sm_90): sectors, bank conflicts,
+tensor cores, and what they would take on a GPU by a simple model. On a GPU: the time of each launch.
+
+Options:
+      --device <device>  where kernels run: cpu, cuda, cuda:1, sim:sm_90; as for `tilewright run`
+      --gpu <name>       the GPU that launches on the simulator are estimated for: H200, A100, L4, RTX4090 ...
+      --json <file>      write all of it as JSON; - is stdout
+      --flame <file>     write a flame graph: .svg or .html; .folded for other tools
+      --trace <file>     write a trace for Perfetto (ui.perfetto.dev) and chrome://tracing
+      --lines <number>   how many lines of a kernel the table has (8)
+      --report <file>    write the table to a file instead of stderr
+  -h, --help             print help
+"""
+
+_VALUES = ("--gpu", "--json", "--flame", "--trace", "--lines", "--report")
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the program; what was measured is written when it has ended."""
+    wanted: dict[str, str] = {}
+    passed: list[str] = []
+    rest = list(arguments)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "-m", "-c", "--"):
+        option = rest.pop(0)
+        if option in ("-h", "--help"):
+            print(USAGE, end="")
+            return 0
+        name, has_value, value = option.partition("=")
+        if name not in (*_VALUES, "--device"):
+            return _usage_error(f"unknown option '{option}'")
+        if not has_value:
+            if not rest:
+                return _usage_error(f"{name} needs a value")
+            value = rest.pop(0)
+        if name == "--device":
+            passed += ["--device", value]
+        else:
+            wanted[name.removeprefix("--")] = value
+    if not rest or rest in (["-m"], ["-c"], ["--"]):
+        return _usage_error("no program to profile")
+    if (failure := _check(wanted)) is not None:
+        return _usage_error(failure)
+
+    from tilewright import _native, _run
+
+    _native.start_profile()
+    atexit.register(_finish, wanted)
+    return _run.main([*passed, *rest], USAGE)
+
+
+def _usage_error(message: str) -> int:
+    print(f"error: {message}\n\n{USAGE}", end="", file=sys.stderr)
+    return 2
+
+
+def _check(wanted: dict[str, str]) -> str | None:
+    """What is wrong with the options, before a program runs for long.
+
+    Paths become absolute: the program may change folders.
+    """
+    from tilewright import _native
+    from tilewright.errors import TritonError
+
+    if not wanted.get("lines", "8").isdigit():
+        return f"--lines is a number, not '{wanted['lines']}'"
+    try:
+        _native.take_profile(wanted.get("gpu"))
+    except TritonError as error:
+        return f"--gpu: {error}"
+    if "flame" in wanted and not wanted["flame"].endswith((".svg", ".html", ".folded")):
+        return f"--flame takes a .svg, .html or .folded file, not '{wanted['flame']}'"
+    for name in ("json", "flame", "trace", "report"):
+        path = wanted.get(name)
+        if path is None or (path == "-" and name == "json"):
+            continue
+        wanted[name] = os.path.abspath(path)
+        try:
+            with open(wanted[name], "a"):
+                pass
+        except OSError as error:
+            return f"cannot write {path}: {error.strerror}"
+    return None
+
+
+def _finish(wanted: dict[str, str]) -> None:
+    from tilewright import _native
+
+    _native.stop_profile()
+    profile = complete(json.loads(_native.take_profile(wanted.get("gpu"))))
+    text = table(profile, int(wanted.get("lines", "8")))
+    if "report" in wanted:
+        _write(wanted["report"], text)
+    else:
+        sys.stderr.write(text)
+    if (path := wanted.get("json")) == "-":
+        print(json.dumps(profile))
+    elif path is not None:
+        _write(path, json.dumps(profile, indent=1) + "\n")
+    if (path := wanted.get("trace")) is not None:
+        _write(path, json.dumps(chrome_trace(profile)) + "\n")
+    if (path := wanted.get("flame")) is not None:
+        stacks = list(_stacks(profile))
+        is_page = path.endswith((".svg", ".html"))
+        _write(path, flame_graph(stacks, is_html=path.endswith(".html")) if is_page else folded(stacks))
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        print(f"tilewright: cannot write {path}: {error.strerror}", file=sys.stderr)
+
+
+def complete(profile: dict[str, Any]) -> dict[str, Any]:
+    """The profile with what follows from it: the time of each kernel, bytes and operations, and of each line."""
+    for kernel in profile["kernels"]:
+        kernel.update(ns=0.0, read=0, written=0, flops=0)
+        for step in kernel["steps"]:
+            for name in ("read", "written", "flops"):
+                kernel[name] += step[name]
+        if (sim := kernel.get("sim")) is not None:
+            kernel["flops"] = sim["estimate"]["operations"]
+            for name in ("read", "written"):
+                kernel[name] = sum(line[name] for line in sim["lines"] if line["sectors"])
+        kernel["lines"] = _lines(kernel)
+    for launch in profile["launches"]:
+        profile["kernels"][launch["kernel"]]["ns"] += launch["ns"]
+    return profile
+
+
+def _lines(kernel: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was measured, by line. The time of a fused loop is shared out evenly among its lines."""
+    lines: dict[tuple[str, int], dict[str, Any]] = {}
+
+    def at(file: str, line: int) -> dict[str, Any]:
+        text = linecache.getline(file, line).strip() if line else ""
+        fresh = {"file": file, "line": line, "text": text, "ns": 0.0, "read": 0.0, "written": 0.0}
+        return lines.setdefault((file, line), {**fresh, "flops": 0.0, "ops": []})
+
+    for step in kernel["steps"]:
+        places = step["lines"] or [["", 0]]
+        for file, line in places:
+            row = at(file, line)
+            for name in ("ns", "read", "written", "flops"):
+                row[name] += step[name] / len(places)
+            row["ops"].append(step["name"])
+    if (sim := kernel.get("sim")) is not None:
+        clock = sim["estimate"]["clock"]
+        for counted in sim["lines"]:
+            row = at(counted["file"], counted["line"])
+            row["ns"] += counted["clocks"] / clock
+            row["read"] += counted["read"]
+            row["written"] += counted["written"]
+            row["ops"].append(counted["bound"])
+            row["counts"] = counted
+    return sorted(lines.values(), key=lambda row: -row["ns"])
+
+
+def duration(nanoseconds: float) -> str:
+    """A time with its unit."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if nanoseconds >= size:
+            return f"{nanoseconds / size:.2f} {unit}"
+    return f"{nanoseconds:.0f} ns"
+
+
+def _rate(amount: float, nanoseconds: float) -> str:
+    return f"{amount / nanoseconds:.1f}" if amount and nanoseconds else "-"
+
+
+def table(profile: dict[str, Any], most_lines: int = 8) -> str:
+    """The profile for a terminal."""
+    kernels = sorted(profile["kernels"], key=lambda kernel: -kernel["ns"])
+    if not kernels:
+        return "no kernel was launched\n"
+    total = sum(kernel["ns"] for kernel in kernels) or 1.0
+    heads = ("time", "share", "launches", "each", "GB/s", "Gflop/s", "kernel")
+    parts = ["{:>11} {:>6} {:>9} {:>11} {:>9} {:>9}  {}\n".format(*heads)]
+    for kernel in kernels:
+        ns, count = kernel["ns"], kernel["launches"]
+        moved = _rate(kernel["read"] + kernel["written"], ns)
+        row = (duration(ns), f"{100 * ns / total:.1f}%", count, duration(ns / count), moved)
+        about = f"{kernel['form']} on {kernel['device']}"
+        cells = "{:>11} {:>6} {:>9} {:>11} {:>9} {:>9}  {}\n"
+        parts.append(cells.format(*row, _rate(kernel["flops"], ns), about))
+    for kernel in kernels:
+        parts.append(_kernel_text(kernel, most_lines))
+    return "".join(parts)
+
+
+def _kernel_text(kernel: dict[str, Any], most_lines: int) -> str:
+    parts = [f"\n{kernel['form']}\n"]
+    if "registers" in kernel:
+        about = f"{kernel['registers']} registers, {kernel['spills']} bytes spilled, {kernel['shared']} bytes shared"
+        parts.append(f"  {kernel['threads']} threads a block, {about}\n")
+    sim = kernel.get("sim")
+    if sim is not None:
+        parts += _sim_text(kernel, sim)
+    if not kernel["lines"]:
+        return "".join(parts)
+    ns = sum(line["ns"] for line in kernel["lines"]) or 1.0
+    if sim is None:
+        parts.append(f"{'time':>11} {'share':>6} {'GB/s':>9} {'Gflop/s':>9}  line\n")
+    else:
+        parts.append(f"{'time':>11} {'share':>6} {'sectors':>9} {'excess':>9} {'conflicts':>9}  line\n")
+    for line in kernel["lines"][:most_lines]:
+        place = f"{os.path.basename(line['file'])}:{line['line']}" if line["line"] else "elsewhere"
+        first = f"{duration(line['ns']):>11} {100 * line['ns'] / ns:>5.1f}%"
+        ops = ", ".join(dict.fromkeys(line["ops"]))
+        if sim is None:
+            moved = _rate(line["read"] + line["written"], line["ns"])
+            middle = f"{moved:>9} {_rate(line['flops'], line['ns']):>9}"
+        else:
+            counts = line["counts"]
+            excess = counts["sectors"] - counts["idealSectors"]
+            conflicts = counts["wavefronts"] - counts["idealWavefronts"]
+            middle = f"{counts['sectors']:>9} {excess:>9} {conflicts:>9}"
+        parts.append(f"{first} {middle}  {place}: {line['text']}  [{ops}]\n")
+    if len(kernel["lines"]) > most_lines:
+        parts.append(f"{'':>11} and {len(kernel['lines']) - most_lines} more lines\n")
+    return "".join(parts)
+
+
+def _sim_text(kernel: dict[str, Any], sim: dict[str, Any]) -> list[str]:
+    estimate, total = sim["estimate"], sim["total"]
+    excess = total["sectors"] - total["idealSectors"]
+    conflicts = total["wavefronts"] - total["idealWavefronts"]
+    busy = sorted(estimate["busy"].items(), key=lambda pair: -pair[1])
+    longest = busy[0][1] or 1.0
+    shares = ", ".join(
+        f"{name} {100 * clocks / longest:.0f}%" for name, clocks in busy if clocks / longest >= 0.005
+    )
+    achieved = estimate["operations"] / estimate["ns"] if estimate["ns"] else 0.0
+    return [
+        f"  estimated for {estimate['gpu']}: bound by {estimate['bound']}, "
+        f"{estimate['multiprocessors']} of {estimate['of']} multiprocessors have blocks\n",
+        f"  work beside the longest: {shares}\n",
+        f"  roofline: {estimate['intensity']:.2f} flop/byte, {achieved:.0f} of at most {estimate['roof']:.0f} Gflop/s; "
+        f"memory {estimate['memoryBytes'] / 1e6:.2f} MB at {estimate['bandwidth']:.0f} GB/s\n",
+        f"  {total['sectors']} sectors, {excess} of them in excess; {total['wavefronts']} wavefronts of shared memory, "
+        f"{conflicts} for bank conflicts; {total['tensor']} operations of tensor cores; "
+        f"{sim['barriers']} waits at barriers\n",
+    ]
+
+
+def chrome_trace(profile: dict[str, Any]) -> dict[str, Any]:
+    """The launches as events of the format that Perfetto and chrome://tracing read; times are in microseconds."""
+    kernels = profile["kernels"]
+    devices = {device: number for number, device in enumerate(dict.fromkeys(k["device"] for k in kernels))}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": number, "args": {"name": device}}
+        for device, number in devices.items()
+    ]
+    for launch in profile["launches"]:
+        kernel = kernels[launch["kernel"]]
+        events.append(
+            {
+                "ph": "X",
+                "name": kernel["name"],
+                "cat": "kernel",
+                "pid": devices[kernel["device"]],
+                "tid": launch["thread"],
+                "ts": launch["start"] / 1000,
+                "dur": launch["ns"] / 1000,
+                "args": {"form": kernel["form"], "grid": launch["grid"], "scope": launch.get("scopes", [])},
+            }
+        )
+    return {"traceEvents": events, "displayTimeUnit": "ns"}
+
+
+def _stacks(profile: dict[str, Any]) -> Any:
+    """Kernel, line, op: with the nanoseconds of a launch shared out as the steps have them."""
+    for kernel in profile["kernels"]:
+        lines = kernel["lines"]
+        whole = sum(line["ns"] for line in lines)
+        if not whole:
+            yield [kernel["form"]], kernel["ns"]
+            continue
+        for line in lines:
+            place = f"{os.path.basename(line['file'])}:{line['line']} {line['text']}".strip()
+            share = kernel["ns"] * line["ns"] / whole
+            yield [kernel["form"], place, ", ".join(dict.fromkeys(line["ops"]))], share

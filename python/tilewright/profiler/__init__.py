@@ -1,0 +1,37 @@
+"""``triton.profiler`` (proton): scopes around launches, and what they took, as a tree that ``proton-viewer`` reads.
+
+Sessions, scopes and hooks have the names of Triton's. What is measured is what ``tilewright profile`` measures: the
+wall time of a launch on the CPU, events on a GPU, an estimate by a model on the simulator.
+"""
+
+from tilewright._missing import missing_names
+from tilewright.profiler import context, data, hooks
+from tilewright.profiler.profile import DEFAULT_PROFILE_NAME, activate, deactivate, finalize, profile, start
+from tilewright.profiler.scope import cpu_timed_scope, enter_scope, exit_scope, scope
+from tilewright.profiler.state import enter_state, exit_state, metadata_state, state
+
+__all__ = [
+    "DEFAULT_PROFILE_NAME",
+    "activate",
+    "context",
+    "cpu_timed_scope",
+    "data",
+    "deactivate",
+    "enter_scope",
+    "enter_state",
+    "exit_scope",
+    "exit_state",
+    "finalize",
+    "hooks",
+    "metadata_state",
+    "profile",
+    "scope",
+    "start",
+    "state",
+]
+
+__getattr__ = missing_names(
+    "tilewright.profiler",
+    "mode language metric specs configure_runtime flags",
+    hint="kernels are measured as a whole, and on the CPU and the simulator line by line (tilewright profile)",
+)

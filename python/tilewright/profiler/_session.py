@@ -1,0 +1,225 @@
+"""The sessions of the profiler: a tree of scopes each, to which launches are added when they are taken from the native
+module."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from tilewright import _native
+
+Number = int | float
+
+
+class Node:
+    """A scope, or a kernel in it."""
+
+    def __init__(self, name: str, parent: Node | None = None) -> None:
+        self.name = name
+        self.parent = parent
+        self.children: dict[str, Node] = {}
+        self.metrics: dict[str, Any] = {}
+
+    def child(self, name: str) -> Node:
+        """The scope of this name in this one."""
+        return self.children.setdefault(name, Node(name, self))
+
+    def add(self, metrics: dict[str, Any]) -> None:
+        """Adds numbers; what is no number replaces what was there."""
+        for name, value in metrics.items():
+            value = _plain(value)
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                self.metrics[name] = self.metrics.get(name, 0) + value
+            else:
+                self.metrics[name] = value
+
+    def as_json(self) -> dict[str, Any]:
+        """The node as hatchet's literal trees have it."""
+        return {
+            "frame": {"name": self.name, "type": "function"},
+            "metrics": self.metrics,
+            "children": [child.as_json() for child in self.children.values()],
+        }
+
+
+def _plain(value: Any) -> Any:
+    """A metric: a number, also one that a tensor of one element holds."""
+    if isinstance(value, (int, float, str)):
+        return value
+    item = getattr(value, "item", None)
+    if item is None:
+        raise TypeError(
+            f"a metric is a number, a text or a tensor of one element, not {type(value).__name__}"
+        )
+    return item()
+
+
+class Session:
+    """What is measured between ``start`` and ``finalize``."""
+
+    def __init__(self, number: int, name: str, context: str, data: str, hook: Any) -> None:
+        self.number = number
+        self.name = name
+        self.context = context
+        self.data = data
+        self.hook = hook
+        self.root = Node("ROOT")
+        self.is_active = True
+        self.events: list[dict[str, Any]] = []
+        self.devices: dict[str, dict[str, Any]] = {}
+
+
+class _Scope:
+    """Where launches of a thread belong at the moment: a path of names, and the metrics of the next launch."""
+
+    def __init__(
+        self, path: tuple[str, ...], sessions: tuple[int, ...], metrics: dict[str, Any] | None = None
+    ) -> None:
+        self.path = path
+        self.sessions = sessions
+        self.metrics = metrics
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.path: list[str] = []
+        self.state: list[str] = []
+
+
+class Sessions:
+    """All sessions of the process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.known: dict[int, Session] = {}
+        self.next = 0
+        self.scopes: dict[int, _Scope] = {}
+        self.thread = _Thread()
+
+    def start(self, name: str, context: str, data: str, hook: Any) -> int:
+        """Begins a session."""
+        with self.lock:
+            self.collect()
+            number, self.next = self.next, self.next + 1
+            self.known[number] = Session(number, name, context, data, hook)
+            self._changed()
+            return number
+
+    def of(self, number: int | None) -> list[Session]:
+        """The session with a number, or all."""
+        if number is None:
+            return list(self.known.values())
+        return [self.known[number]] if number in self.known else []
+
+    def set_active(self, number: int | None, is_active: bool) -> None:
+        """Has sessions measure, or not."""
+        with self.lock:
+            self.collect()
+            for session in self.of(number):
+                session.is_active = is_active
+            self._changed()
+
+    def remove(self, number: int | None) -> list[Session]:
+        """Ends sessions."""
+        with self.lock:
+            self.collect()
+            ended = self.of(number)
+            for session in ended:
+                del self.known[session.number]
+            self._changed()
+            return ended
+
+    def _changed(self) -> None:
+        if any(session.is_active for session in self.known.values()):
+            _native.start_profile()
+        else:
+            _native.stop_profile()
+        self.mark()
+
+    def mark(self, metrics: dict[str, Any] | None = None, name: str | None = None) -> None:
+        """Says where launches of this thread belong from now on."""
+        with self.lock:
+            active = tuple(number for number, session in self.known.items() if session.is_active)
+            number = 0
+            if active:
+                number = len(self.scopes) + 1
+                path = (*self.thread.path, *self.thread.state, *(() if name is None else (name,)))
+                self.scopes[number] = _Scope(path, active, metrics)
+            _native.set_profile_scope(number)
+
+    def call_stack(self) -> tuple[str, ...]:
+        """The functions of Python that lead here, outermost first."""
+        import sys
+        from pathlib import Path
+
+        own = str(Path(__file__).parents[1])
+        frames: list[str] = []
+        frame = sys._getframe(1)
+        found: Any = frame
+        while found is not None:
+            code = found.f_code
+            if not code.co_filename.startswith(own):
+                frames.append(f"{code.co_filename}:{code.co_name}@{found.f_lineno}")
+            found = found.f_back
+        return tuple(reversed(frames))
+
+    def collect(self) -> None:
+        """Takes what was measured so far, and adds it to the sessions."""
+        with self.lock:
+            taken = json.loads(_native.take_profile())
+            kernels = taken["kernels"]
+            for launch in taken["launches"]:
+                scope = self.scopes.get(launch["scope"])
+                if scope is None:
+                    # A thread that was there before: its launches belong to no scope.
+                    active = tuple(number for number, session in self.known.items() if session.is_active)
+                    scope = _Scope((), active)
+                for number in scope.sessions:
+                    if (session := self.known.get(number)) is not None:
+                        _add(session, scope, launch, kernels[launch["kernel"]])
+
+
+def _add(session: Session, scope: _Scope, launch: dict[str, Any], kernel: dict[str, Any]) -> None:
+    node = session.root
+    for name in scope.path:
+        node = node.child(name)
+    metrics = dict(scope.metrics or {})
+    name = metrics.pop("name", None) or kernel["name"]
+    node = node.child(name)
+    kind, number = _device_of(kernel)
+    node.add({"count": 1, "time (ns)": launch["ns"], **metrics})
+    node.metrics.update(device_type=kind, device_id=str(number))
+    session.devices.setdefault(kind, {}).setdefault(str(number), _about(kernel))
+    session.events.append({**launch, "name": name, "device": kernel["device"], "path": scope.path})
+
+
+def _device_of(kernel: dict[str, Any]) -> tuple[str, int]:
+    """Type and number, as proton-viewer knows them. It knows GPUs alone: a simulated one is a GPU."""
+    name, _, rest = kernel["device"].partition(":")
+    if name == "cuda":
+        return "CUDA", int(rest or 0)
+    return ("CUDA" if name == "sim" else "CPU"), 0
+
+
+def _about(kernel: dict[str, Any]) -> dict[str, Any]:
+    """What a viewer computes utilization from; of a simulated GPU that of its model, clocks in kHz."""
+    properties = _native.device_properties()
+    arch = "".join(character for character in kernel["target"] if character.isdigit()) or kernel["target"]
+    about = {
+        "arch": arch,
+        "bus_width": properties["mem_bus_width"],
+        "clock_rate": properties["sm_clock_rate"],
+        "memory_clock_rate": properties["mem_clock_rate"],
+        "num_sms": properties["multiprocessor_count"],
+    }
+    if (sim := kernel.get("sim")) is not None:
+        estimate = sim["estimate"]
+        about["clock_rate"] = round(estimate["clock"] * 1e6)
+        about["num_sms"] = estimate["of"]
+        # Bytes a second are two transfers a clock of so many bits.
+        about["memory_clock_rate"] = round(estimate["bandwidth"] * 1e6 * 8 / (2 * about["bus_width"]))
+    return about
+
+
+SESSIONS = Sessions()

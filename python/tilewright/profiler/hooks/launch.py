@@ -1,0 +1,37 @@
+"""The hook ``"triton"``: what a kernel's ``launch_metadata`` says (name, flops, bytes) becomes metrics of the
+launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.compiler.compiler import LazyDict
+from tilewright.profiler._session import SESSIONS
+from tilewright.profiler.hooks.hook import Hook
+from tilewright.profiler.state import metadata_state
+
+_FLOPS_WIDTHS = (8, 16, 32, 64)
+_METRICS = frozenset(("bytes", "flops", *(f"flops{width}" for width in _FLOPS_WIDTHS)))
+
+
+class LaunchHook(Hook):
+    """Names launches and gives them metrics as ``launch_metadata`` says; other entries of it are left out."""
+
+    priority = 100
+
+    def enter(self, metadata: LazyDict) -> None:
+        """Asks for the metadata, in a state of its own: it may launch kernels."""
+        with metadata_state():
+            known: dict[str, Any] = metadata.get()
+        metrics = {name: value for name, value in known.items() if name in _METRICS}
+        if isinstance(name := known.get("name"), str):
+            metrics["name"] = name
+        outer = list(SESSIONS.thread.path)
+        if any(session.context == "python" for session in SESSIONS.known.values()):
+            SESSIONS.thread.path[:] = [*SESSIONS.call_stack(), *outer]
+        SESSIONS.mark(metrics)
+        SESSIONS.thread.path[:] = outer
+
+    def exit(self, metadata: LazyDict) -> None:
+        """What is launched next belongs to the scope again."""
+        SESSIONS.mark()

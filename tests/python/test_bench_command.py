@@ -1,0 +1,142 @@
+"""``tilewright bench``: the statistics on numbers that are known, the command, and the mistakes that a user makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from tilewright._bench_command import compare, verdict
+
+KERNELS = """
+import tilewright as triton
+import tilewright.language as tl
+
+
+@triton.jit
+def copy(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, FACTOR * tl.load(x + at * STRIDE, mask=at < n), mask=at < n)
+
+
+def work():
+    return sum(range(1000))
+
+
+def takes(what):
+    pass
+"""
+
+
+def bench(folder, *arguments, **environment):
+    """Runs the command in a folder with two versions of kernels."""
+    for name, factor, stride in (("a", 1, 1), ("b", 1, 1), ("other", 2, 1), ("strided", 1, 8)):
+        constants = f"FACTOR: tl.constexpr = {factor}\nSTRIDE: tl.constexpr = {stride}\n"
+        text = KERNELS.replace("\n\n@triton.jit", f"\n{constants}\n@triton.jit", 1)
+        (folder / f"{name}.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, "-m", "tilewright", "bench", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**{k: v for k, v in os.environ.items() if k != "TILEWRIGHT_DEVICE"}, **environment},
+        timeout=300,
+    )
+
+
+LAUNCH = [
+    "--args",
+    "np.ones(8000, np.float32), np.zeros(1000, np.float32), 1000, BLOCK=128",
+    "--grid",
+    "(8,)",
+]
+
+
+def samples(seed, center, count=60):
+    """Times of a noisy machine: skewed, with outliers."""
+    draw = random.Random(seed)
+    return [center * (1 + draw.expovariate(20)) * (5 if draw.random() < 0.05 else 1) for _ in range(count)]
+
+
+def test_equal_distributions_are_no_difference():
+    wrong = sum(compare(samples(seed, 1.0), samples(1000 + seed, 1.0)).is_different for seed in range(60))
+    # At 95 % confidence some 3 of 60.
+    assert wrong <= 8
+
+
+def test_a_difference_is_found_with_its_size():
+    for seed in range(20):
+        found = compare(samples(seed, 1.0), samples(1000 + seed, 1.25))
+        assert found.is_different
+        assert found.low <= found.ratio <= found.high
+        assert 1.2 < found.ratio < 1.3
+
+
+def test_the_interval_is_of_the_ratio_whichever_comes_first():
+    a, b = samples(1, 1.0), samples(2, 1.5)
+    one, other = compare(a, b), compare(b, a)
+    assert one.ratio == pytest.approx(1 / other.ratio)
+    assert verdict(one, ("a", "b")).startswith("a is 1.")
+    assert verdict(other, ("b", "a")).startswith("a is 1.")
+    assert verdict(compare(a, a), ("a", "b")).startswith("no difference: b takes 1.000 times what a takes")
+    with pytest.raises(ValueError, match="in pairs"):
+        compare([1.0], [1.0, 2.0])
+
+
+def test_kernels_are_compared(tmp_path):
+    made = bench(tmp_path, "a.py::copy", "b.py::copy", *LAUNCH, "--device", "cpu", "--time", "0.2", "--json")
+    assert (made.returncode, made.stderr) == (0, "")
+    found = json.loads(made.stdout)
+    assert found["names"] == ["a.py::copy", "b.py::copy"]
+    assert found["low"] <= found["ratio"] <= found["high"]
+    assert found["pairs"] >= 15
+    assert found["different"] == (found["low"] > 1 or found["high"] < 1)
+
+
+def test_functions_are_compared(tmp_path):
+    made = bench(tmp_path, "a.py::work", "b.py::work", "--device", "cpu", "--time=0.1")
+    assert made.returncode == 0, made.stderr
+    assert "95 % confidence" in made.stdout
+
+
+def test_another_result_is_said(tmp_path):
+    made = bench(tmp_path, "a.py::copy", "other.py::copy", *LAUNCH, "--device", "cpu", "--time", "0.1")
+    assert made.returncode == 0
+    assert "do not compute the same: 1000 elements of tensor 1 differ, by up to 1" in made.stderr
+
+
+def test_the_simulator_compares_by_its_model(tmp_path):
+    same = bench(tmp_path, "a.py::copy", "b.py::copy", *LAUNCH, "--device", "sim:sm_90", "--gpu", "H200")
+    assert same.returncode == 0, same.stderr
+    assert same.stdout.splitlines()[-1] == "no difference on H200, as the model sees it"
+    slower = bench(tmp_path, "a.py::copy", "strided.py::copy", *LAUNCH, "--device", "sim:sm_90")
+    assert slower.stdout.splitlines()[-1].startswith("a.py::copy is ")
+
+
+def test_mistakes(tmp_path):
+    for arguments, expected in (
+        (["a.py::copy"], "two versions are compared"),
+        (["a.py::copy", "b.py"], "not 'b.py'"),
+        (["a.py::copy", "no.py::copy", *LAUNCH], "cannot read no.py"),
+        (["a.py::copi", "b.py::copy", *LAUNCH], "did you mean 'copy'?"),
+        (["a.py::copy", "b.py::copy"], "--args and --grid"),
+        (["a.py::copy", "b.py::copy", "--args", "x +", "--grid", "1"], "--args: SyntaxError"),
+        (["a.py::copy", "b.py::copy", "--args", "nothing", "--grid", "1"], "--args: NameError"),
+        (["a.py::takes", "b.py::takes"], "takes arguments (what)"),
+        (["a.py::tl", "b.py::tl"], "neither a function nor a kernel"),
+        (["a.py::work", "b.py::work", "--time", "long"], "--time is a number"),
+        (["a.py::work", "b.py::work", "--what"], "unknown option"),
+        (["a.py::work", "b.py::work", "--device", "sim:sm_90"], "launches no kernel"),
+    ):
+        made = bench(tmp_path, *arguments)
+        assert made.returncode == 2, (arguments, made.stdout, made.stderr)
+        assert expected in made.stderr, made.stderr
+        assert "Traceback" not in made.stderr
+    (tmp_path / "bytes.py").write_bytes(b"# \xff\n")
+    made = bench(tmp_path, "bytes.py::k", "a.py::work")
+    assert made.returncode == 2
+    assert "cannot read bytes.py" in made.stderr

@@ -1,0 +1,210 @@
+"""``tilewright profile``: what is counted is exact on the CPU and in the simulator, and the files can be read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+from conftest import ROOT
+
+PROGRAM = """
+import numpy as np
+import tilewright as triton
+import tilewright.language as tl
+
+
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    a = tl.load(x + at, mask=mask)
+    b = tl.load(y + at, mask=mask)
+    tl.store(out + at, a + b, mask=mask)
+
+
+@triton.jit
+def product(a, b, c, N: tl.constexpr):
+    i = tl.arange(0, N)
+    at = i[:, None] * N + i[None, :]
+    tl.store(c + at, tl.dot(tl.load(a + at), tl.load(b + at), input_precision="ieee"))
+
+
+x, y, out = (np.ones(1000, np.float32) for _ in range(3))
+for _ in range(3):
+    add[(8,)](x, y, out, 1000, BLOCK=128)
+a, b, c = (np.ones((32, 32), np.float16) for _ in range(3))
+product[(1,)](a, b, c, 32)
+print(out[999], c[0, 0])
+"""
+
+
+def profile(tmp_path, *options, program=PROGRAM, code=0, device="cpu"):
+    """Runs the command on a program; gives what it said, and the JSON."""
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    data = tmp_path / "profile.json"
+    made = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tilewright",
+            "profile",
+            "--device",
+            device,
+            "--json",
+            str(data),
+            *options,
+            str(script),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={key: value for key, value in os.environ.items() if key != "TILEWRIGHT_DEVICE"},
+        timeout=300,
+    )
+    assert made.returncode == code, made.stderr
+    return made, json.loads(data.read_text()) if data.exists() and data.stat().st_size else None
+
+
+@pytest.fixture(scope="module")
+def on_cpu(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cpu")
+    files = ["--flame", str(folder / "flame.svg"), "--trace", str(folder / "trace.json")]
+    made, data = profile(folder, *files)
+    assert made.stdout == "2.0 32.0\n"
+    return made.stderr, data, folder
+
+
+def kernel(data, name):
+    (found,) = (one for one in data["kernels"] if one["name"] == name)
+    return found
+
+
+def test_bytes_and_operations_of_the_cpu_are_exact(on_cpu):
+    _, data, _ = on_cpu
+    add = kernel(data, "add")
+    # 1000 of 1024 lanes, three times: masked lanes move nothing.
+    assert (add["launches"], add["read"], add["written"]) == (3, 3 * 2 * 4000, 3 * 4000)
+    assert add["flops"] == 3 * 1024
+    product = kernel(data, "product")
+    assert (product["read"], product["written"]) == (2 * 32 * 32 * 2, 32 * 32 * 2)
+    assert product["flops"] >= 2 * 32**3
+    dot = next(step for step in product["steps"] if step["name"] == "dot")
+    assert (dot["executions"], dot["flops"]) == (1, 2 * 32**3)
+
+
+def test_lines_are_those_of_the_source(on_cpu):
+    _, data, _ = on_cpu
+    lines = {line["line"]: line["text"] for line in kernel(data, "add")["lines"]}
+    rows = PROGRAM.splitlines()
+    assert lines[next(at for at, row in enumerate(rows, 1) if "tl.store(out" in row)].startswith(
+        "tl.store(out + at"
+    )
+    for number, text in lines.items():
+        assert rows[number - 1].strip() == text
+
+
+def test_the_times_of_steps_are_within_the_launches(on_cpu):
+    _, data, _ = on_cpu
+    for one in data["kernels"]:
+        launches = [launch for launch in data["launches"] if data["kernels"][launch["kernel"]] is one]
+        assert len(launches) == one["launches"]
+        threads = os.cpu_count() or 1
+        assert (
+            0 < sum(step["ns"] for step in one["steps"]) <= threads * sum(launch["ns"] for launch in launches)
+        )
+
+
+def test_the_table_names_kernels_and_lines(on_cpu):
+    text, _, _ = on_cpu
+    assert "add(x: *fp32, y: *fp32, out: *fp32, n: int32, BLOCK=128) on cpu" in text
+    assert "program.py:13: tl.store(out + at, a + b, mask=mask)" in text
+
+
+def test_flame_graph_and_trace_can_be_read(on_cpu):
+    _, _, folder = on_cpu
+    svg = ElementTree.parse(folder / "flame.svg").getroot()
+    titles = [title.text for title in svg.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles[0].startswith("all: ")
+    assert any(title.startswith("product(") for title in titles)
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    launches = [event for event in events if event["ph"] == "X"]
+    assert [event["name"] for event in launches] == ["add"] * 3 + ["product"]
+    assert all(event["dur"] > 0 for event in launches)
+    starts = [event["ts"] for event in launches]
+    assert starts == sorted(starts)
+
+
+def test_a_loop_is_no_part_of_what_it_repeats(tmp_path):
+    program = PROGRAM.split("x, y, out =")[0] + (
+        "\n@triton.jit\ndef total(x, out, n):\n    s = 0.0\n    for i in range(n):\n"
+        "        s += tl.sum(tl.load(x + i * 64 + tl.arange(0, 64)), 0)\n    tl.store(out, s)\n"
+        "x, out = np.ones(640, np.float32), np.zeros(1, np.float32)\ntotal[(1,)](x, out, 10)\nprint(out[0])\n"
+    )
+    made, data = profile(tmp_path, program=program)
+    assert made.stdout == "640.0\n"
+    one = kernel(data, "total")
+    assert one["read"] == 640 * 4
+    loads = [step for step in one["steps"] if "load" in step["name"]]
+    assert sum(step["executions"] for step in loads) == 10
+    (loop,) = (step for step in one["steps"] if "loop" in step["name"] and "fused" not in step["name"])
+    assert loop["executions"] == 1
+
+
+@pytest.mark.parametrize("device", ["sim:sm_80", "sim:sm_90"])
+def test_the_simulator_counts_sectors(tmp_path, device):
+    made, data = profile(tmp_path, device=device)
+    assert made.stdout == "2.0 32.0\n"
+    add, product = kernel(data, "add"), kernel(data, "product")
+    # 4000 bytes are 125 sectors; there are two loads and a store.
+    assert add["sim"]["total"]["sectors"] == 3 * 3 * 125
+    assert product["sim"]["total"]["tensor"] == 2 * 32**3
+    estimate = add["sim"]["estimate"]
+    assert estimate["gpu"] == {"sim:sm_80": "A100", "sim:sm_90": "H100"}[device]
+    assert estimate["memoryBytes"] == 3 * 3 * 4000
+    longest = max(estimate["busy"].values())
+    assert estimate["busy"][estimate["bound"]] == longest
+    assert estimate["ns"] == pytest.approx(longest / estimate["clock"])
+    assert "roofline" in made.stderr
+    assert "sectors" in made.stderr
+
+
+def test_the_model_is_of_the_gpu_that_is_named(tmp_path):
+    _, slow = profile(tmp_path, "--gpu", "A10", device="sim:sm_80")
+    _, fast = profile(tmp_path, "--gpu=a100", device="sim:sm_80")
+    times = [kernel(one, "add")["sim"]["estimate"] for one in (slow, fast)]
+    assert [one["gpu"] for one in times] == ["A10", "A100"]
+    assert times[0]["busy"]["memory"] > times[1]["busy"]["memory"]
+
+
+def test_an_error_of_the_program_is_its_own(tmp_path):
+    made, data = profile(tmp_path, program=PROGRAM + "\nraise SystemExit(3)\n", code=3)
+    assert kernel(data, "add")["launches"] == 3
+    assert "add(" in made.stderr
+    made, data = profile(tmp_path, program="print(1)\n")
+    assert made.stderr == "no kernel was launched\n"
+
+
+def test_mistakes(tmp_path):
+    for options, expected in (
+        (["--gpu", "Voodoo2"], "no model of a GPU 'Voodoo2'"),
+        (["--flame", "x.png"], ".svg"),
+        (["--json", str(tmp_path / "no" / "x.json")], "cannot write"),
+        (["--lines", "many"], "--lines is a number"),
+        (["--what"], "unknown option '--what'"),
+        ([], "no program to profile"),
+    ):
+        arguments = [*options, "program.py"] if options else []
+        made = subprocess.run(
+            [sys.executable, "-m", "tilewright", "profile", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
+        assert made.returncode == 2, made.stderr
+        assert expected in made.stderr
+        assert "Traceback" not in made.stderr
