@@ -3,19 +3,25 @@
 Needs no GPU: both write PTX for `sm_90a`, and one assembler, that of the official triton's package, judges both. A line
 is a kernel with its figures, ours and theirs; behind each family are the geometric means of the ratios ours / theirs.
 Less is better.
+
+The official compiler is slow, so `static_figures.json` keeps what it gave for each kernel as it stands; `--record`
+writes it anew. A kernel whose file has changed since is compiled again.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import functools
+import hashlib
 import importlib
+import json
 import math
 import re
 import subprocess
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,7 +29,8 @@ from typing import Any
 from gpu.sides import TILEWRIGHT, TRITON, load
 
 HERE = Path(__file__).resolve().parent
-CONSTANT = re.compile(r"-?\d+|'\w+'")
+RECORD = HERE / "static_figures.json"
+CONSTANT = re.compile(r"-?\d+|'\w+'|tl\.\w+")
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,21 @@ class Kernel:
         constants = [word for word in self.arguments.split(",") if CONSTANT.fullmatch(word)]
         dtypes = [word for word in self.arguments.split(",") if word.startswith("*")][:1]
         return f"{self.name} {' '.join(dtypes).removesuffix(':16')} {'x'.join(constants)}"
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return next(HERE.parent.glob(f"*/{self.file}.py"))
+
+    @property
+    def key(self) -> str:
+        """What its figures depend on besides the file."""
+        return f"{self.file}::{self.name} {self.arguments} w{self.num_warps} s{self.num_stages}"
+
+    @property
+    def version(self) -> str:
+        """A number that changes with the file."""
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()[:16]
 
 
 STRIDES = "i32:16,1,i32:16,1,i32:16,1"
@@ -200,6 +222,88 @@ KERNELS = [
         8,
         3,
     ),
+    *(
+        Kernel(
+            "products",
+            "product_kernels",
+            "matmul",
+            f"*{t}:16,*{t}:16,*{c}:16,i32:16,i32:16,i32:16,{orders},i32:16,1,{size},8,tl.{acc}",
+            warps,
+            3,
+        )
+        for t, c, acc, size, warps in (
+            ("bf16", "bf16", "float32", "128,128,64", 4),
+            ("fp8e4nv", "fp16", "float32", "128,256,128", 8),
+            ("i8", "i32", "int32", "128,256,128", 8),
+            ("fp32", "fp32", "float32", "128,128,32", 4),
+        )
+        for orders in ("i32:16,1,i32:16,1", "i32:16,1,1,i32:16")
+    ),
+    Kernel(
+        "products",
+        "product_kernels",
+        "matmul",
+        "*fp16:16,*fp16:16,*fp16:16,i32,i32,i32,i32,1,i32,1,i32,1,128,128,64,8,tl.float32",
+        8,
+        3,
+    ),
+    *(
+        Kernel(
+            "products",
+            "product_kernels",
+            "int8_weights",
+            f"*bf16:16,*i8:16,*fp32:16,*bf16:16,i32,i32:16,i32:16,i32:16,i32:16,i32:16,{m},64,128",
+            num_stages=4,
+        )
+        for m in (16, 64)
+    ),
+    Kernel(
+        "products",
+        "product_kernels",
+        "int4_weights",
+        "*bf16:16,*u8:16,*bf16:16,*bf16:16,i32,i32:16,i32:16,i32:16,i32:16,i32:16,i32:16,128,16,64,128",
+        num_stages=4,
+    ),
+    Kernel(
+        "products",
+        "product_kernels",
+        "split_k",
+        "*fp16:16,*fp16:16,*fp32:16,i32:16,i32:16,i32:16,128,64,64,16",
+        4,
+        4,
+    ),
+    Kernel(
+        "products",
+        "product_kernels",
+        "chained",
+        "*fp16:16,*fp16:16,*fp16:16,*fp16:16,i32:16,i32:16,i32:16,i32:16,i32:16,128,64,128",
+        8,
+        3,
+    ),
+    Kernel(
+        "products",
+        "product_kernels",
+        "mixture_of_experts",
+        "*bf16:16,*bf16:16,*bf16:16,*i32:16,*i32:16,i32:16,i32:16,i32:16,i32:16,i32:16,i32:16,i32:16,64,128,64,8,2",
+        4,
+        4,
+    ),
+    Kernel(
+        "products",
+        "20_batched_matmul",
+        "batched_kernel",
+        "*fp16:16,*fp16:16,*fp16:16,i32:16,i32:16,i32:16,i32:16,i32:16,1,i32:16,i32:16,1,i32:16,i32:16,1,128,128,64",
+        8,
+        3,
+    ),
+    Kernel(
+        "products",
+        "21_grouped_matmul",
+        "grouped_kernel",
+        "*i64:16,*i32:16,i32,tl.float16,128,128,64",
+        8,
+        3,
+    ),
 ]
 
 
@@ -237,12 +341,13 @@ def compiler(package: str) -> Callable[[Kernel], str]:
     """From kernels to PTX, by one of the two."""
     triton = importlib.import_module(package)
     source: Any = importlib.import_module(f"{package}.compiler").ASTSource
+    language = importlib.import_module(f"{package}.language")
     target = importlib.import_module(f"{package}.backends.compiler").GPUTarget("cuda", 90, 32)
     modules: dict[str, ModuleType] = {}
 
     def compile_kernel(kernel: Kernel) -> str:
         if kernel.file not in modules:
-            modules[kernel.file] = load(package, next(HERE.parent.glob(f"*/{kernel.file}.py")))
+            modules[kernel.file] = load(package, kernel.path)
         function = getattr(modules[kernel.file], kernel.name)
         types, constants, attributes = {}, {}, {}
         for place, (name, word) in enumerate(
@@ -250,7 +355,9 @@ def compiler(package: str) -> Callable[[Kernel], str]:
         ):
             dtype, _, divisor = word.partition(":")
             if CONSTANT.fullmatch(dtype):
-                dtype, constants[(place,)] = "constexpr", ast.literal_eval(dtype)
+                of_language = dtype.startswith("tl.")
+                value = getattr(language, dtype[3:]) if of_language else ast.literal_eval(dtype)
+                dtype, constants[(place,)] = "constexpr", value
             elif divisor:
                 attributes[(place,)] = [["tt.divisibility", int(divisor)]]
             types[name] = dtype
@@ -269,20 +376,51 @@ def geometric_mean(ratios: list[float]) -> float:
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else 1.0
 
 
+class Comparison:
+    """Kernels by both compilers. The official one is asked only for what no record says."""
+
+    def __init__(self, record: Path | None = RECORD) -> None:
+        self.tools = Path(importlib.import_module(TRITON).__file__ or "").parent / "backends/nvidia/bin"
+        known = record is not None and record.exists()
+        self.record: dict[str, dict[str, Any]] = json.loads(RECORD.read_text()) if known else {}
+
+    @functools.cached_property
+    def _ours(self) -> Callable[[Kernel], str]:
+        return compiler(TILEWRIGHT)
+
+    @functools.cached_property
+    def _theirs(self) -> Callable[[Kernel], str]:
+        return compiler(TRITON)
+
+    def ours(self, kernel: Kernel) -> Figures:
+        """Of our PTX."""
+        return assembled(self._ours(kernel), self.tools)
+
+    def theirs(self, kernel: Kernel) -> Figures:
+        """Of the official PTX."""
+        known = self.record.get(kernel.key)
+        if known is None or known["version"] != kernel.version:
+            found = asdict(assembled(self._theirs(kernel), self.tools))
+            known = self.record[kernel.key] = {"version": kernel.version, **found}
+        return Figures(**{field.name: known[field.name] for field in fields(Figures)})
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="kernels with this in their line")
-    only = parser.parse_args().only
-    tools = Path(importlib.import_module(TRITON).__file__ or "").parent / "backends/nvidia/bin"
-    sides = [compiler(TILEWRIGHT), compiler(TRITON)]
+    parser.add_argument(
+        "--record", action="store_true", help="compile all with the official compiler, and keep that"
+    )
+    options = parser.parse_args()
+    comparison = Comparison(None if options.record else RECORD)
     names = [field.name for field in fields(Figures)]
-    chosen = [kernel for kernel in KERNELS if only in str(kernel)]
+    chosen = [kernel for kernel in KERNELS if options.only in str(kernel)]
     print(f"| kernel | {' | '.join(f'{name}, theirs' for name in names)} |\n|{'---|' * (len(names) + 1)}")
     for family in dict.fromkeys(kernel.family for kernel in chosen):
         ratios: dict[str, list[float]] = {name: [] for name in names}
         for kernel in (kernel for kernel in chosen if kernel.family == family):
-            ours, theirs = (assembled(side(kernel), tools) for side in sides)
+            ours, theirs = comparison.ours(kernel), comparison.theirs(kernel)
             pairs = [(getattr(ours, name), getattr(theirs, name)) for name in names]
             print(f"| {kernel} | {' | '.join(f'{a}, {b}' for a, b in pairs)} |", flush=True)
             for name, (a, b) in zip(names, pairs, strict=True):
@@ -290,6 +428,8 @@ def main() -> None:
                     ratios[name].append(a / b)
         means = [f"**{geometric_mean(ratios[name]):.2f}**" for name in names]
         print(f"| **{family}, ours / theirs** | {' | '.join(means)} |", flush=True)
+    if options.record:
+        RECORD.write_text(json.dumps(comparison.record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

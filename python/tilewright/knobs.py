@@ -299,6 +299,10 @@ class HookChain:
             self.calls.remove(func)
         runtime._changed()
 
+    def __bool__(self) -> bool:
+        """Whether there is one: torch prepares what a launch's hooks get to know if there seems to be."""
+        return bool(self.calls)
+
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Calls them all."""
         for function in self.calls[::-1] if self.reversed else list(self.calls):

@@ -303,6 +303,86 @@ def test_bounds_known_at_run_time(bounds, device):
     assert found == [sum(range(*bounds))]
 
 
+@triton.jit
+def loop_edges_kernel(lower, upper, out_ptr, LOWER: tl.constexpr, UPPER: tl.constexpr, STEP: tl.constexpr):
+    # Bounds known when it runs, both or one, or when it is compiled: how many iterations, and the last index.
+    trips, last = 0, tl.zeros([], tl.int64)
+    for i in range(lower, upper, STEP):
+        trips += 1
+        last = i.to(tl.int64)
+    tl.store(out_ptr, trips)
+    tl.store(out_ptr + 1, last)
+    trips, last = 0, tl.zeros([], tl.int64)
+    for i in range(LOWER, upper, STEP):
+        trips += 1
+        last = i.to(tl.int64)
+    tl.store(out_ptr + 2, trips)
+    tl.store(out_ptr + 3, last)
+    trips, last = 0, tl.zeros([], tl.int64)
+    for i in range(lower, UPPER, STEP):
+        trips += 1
+        last = i.to(tl.int64)
+    tl.store(out_ptr + 4, trips)
+    tl.store(out_ptr + 5, last)
+    trips, last = 0, tl.zeros([], tl.int64)
+    for i in tl.range(LOWER, UPPER, STEP):
+        trips += 1
+        last = i.to(tl.int64)
+    tl.store(out_ptr + 6, trips)
+    tl.store(out_ptr + 7, last)
+
+
+INT_MAX, INT_MIN = 2**31 - 1, -(2**31)
+LONG_MAX, LONG_MIN = 2**63 - 1, -(2**63)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        # The first index past the end fits, or is a number too large by one or by much.
+        (INT_MAX - 21, INT_MAX, 7),
+        (INT_MAX - 21, INT_MAX - 6, 7),
+        (INT_MAX - 20, INT_MAX - 5, 7),
+        (INT_MAX - 40, INT_MAX, 16),
+        (INT_MIN + 21, INT_MIN, -7),
+        (INT_MIN + 40, INT_MIN, -16),
+        # More between them than a signed number holds.
+        (INT_MIN, INT_MAX, 2**30 + 1),
+        (INT_MIN, INT_MAX, INT_MAX),
+        (INT_MAX, INT_MIN, -(2**30)),
+        (INT_MAX, INT_MIN, INT_MIN),
+        # None at all, the other way around.
+        (INT_MAX, INT_MIN, 2**30),
+        (INT_MIN, INT_MAX, -3),
+        (5, 5, 4),
+        (0, 1, 4),
+        (0, 4, 4),
+        (0, 5, 4),
+        (LONG_MAX - 21, LONG_MAX, 7),
+        (LONG_MIN + 40, LONG_MIN, -16),
+        (LONG_MIN, LONG_MAX, 2**62 + 1),
+        (2**32 - 5, 2**32 + 5, 4),
+    ],
+    ids=str,
+)
+def test_bounds_at_the_edges(bounds, device):
+    lower, upper, step = bounds
+    indices = range(*bounds)
+    expected = [len(indices), indices[-1] if indices else 0] * 4
+    found = run(
+        loop_edges_kernel,
+        lower,
+        upper,
+        size=8,
+        dtype=torch.int64,
+        device=device,
+        LOWER=lower,
+        UPPER=upper,
+        STEP=step,
+    )
+    assert found == expected
+
+
 # --- Compile-time values ---
 
 

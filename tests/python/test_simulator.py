@@ -296,6 +296,67 @@ def test_what_it_counts_is_a_table(program, tmp_path):
     )
 
 
+TRANSPOSE = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def transpose(x_ptr, o_ptr, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    tile = tl.load(x_ptr + row[:, None] * n + column[None, :])
+    tl.store(o_ptr + column[:, None] * n + row[None, :], tl.trans(tile))
+
+for dtype in (torch.float32, torch.float16, torch.uint8):
+    for block in (16, 32, 64)[dtype == torch.uint8 :]:
+        for warps in (1, 2, 4, 8):
+            x = torch.arange(64 * 64).reshape(64, 64).to(dtype)
+            o = torch.empty_like(x)
+            transpose[(64 // block, 64 // block)](x, o, 64, block, num_warps=warps)
+            assert torch.equal(o, x.T)
+"""
+
+
+def test_transposed_copies_move_each_sector_once(run, tmp_path):
+    script = tmp_path / "transpose.py"
+    script.write_text(TRANSPOSE)
+    done = run("-m", "tilewright", "sim", "report", str(script))
+    assert done.code == 0, done.err
+    found = re.findall(r"(\d+) sectors, (\d+) if coalesced", done.err)
+    assert len(found) == 32, done.err
+    assert all(sectors == coalesced for sectors, coalesced in found), done.err
+
+
+def test_a_helper_keeps_its_line(run, tmp_path):
+    script = tmp_path / "helper.py"
+    script.write_text(
+        """import torch, triton, triton.language as tl
+
+@triton.jit
+def helper(p, i, limit):
+    tl.device_assert(i < limit, "far")
+    return tl.load(p + i)
+
+@triton.jit
+def kernel(p, o, limit, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(o + i, helper(p, i, limit) + tl.sum(tl.where(i < 3, 1.0, 0.0)))
+
+import sys
+x = torch.zeros(64)
+kernel[(1,)](x, torch.empty(64), int(sys.argv[1]), 64, debug=True)
+"""
+    )
+    done = run("-m", "tilewright", "sim", "report", str(script), "64")
+    assert done.code == 0, done.err
+    assert f"{script}:6: ld.global" in done.err, done.err
+    assert re.search(rf"{script}:11: .*st\.global", done.err), done.err
+    assert "standard.py" not in done.err, "the library's code counts for the line that calls it"
+    done = run("-m", "tilewright", "run", "--device=sim:sm_90", str(script), "40")
+    places = re.findall(r"(?:-->|:::) (.*)", done.err)
+    assert places == [f"{script}:5:5", f"{script}:11:21"], done.err
+    assert "called from here" in done.err
+
+
 def test_the_stages_are_dumped(program, tmp_path):
     folder = tmp_path / "dump"
     variables = {

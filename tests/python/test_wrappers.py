@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -152,3 +153,99 @@ def test_configurations_travel_after_launches():
     for other in (copy.deepcopy(config), pickle.loads(pickle.dumps(config))):
         assert other == config
         assert other.all_kwargs() == config.all_kwargs()
+
+
+# --- What launches remember of arguments ---
+
+
+@pytest.fixture
+def tuned():
+    """A decorator whose choice depends on the dtype and on ``n``, and the numbers of what was chosen."""
+    torch = pytest.importorskip("torch")
+    chosen = []
+
+    def prune(configs, named_args, **_):
+        number = (named_args["x_ptr"].dtype == torch.float64) * 2 + (named_args["n"] > 50)
+        chosen.append(number)
+        return [configs[number]]
+
+    kernel = triton.autotune(
+        configs(16, 32, 64, 128), key=["n"], prune_configs_by={"early_config_prune": prune}
+    )
+    return kernel, chosen
+
+
+@pytest.mark.parametrize("is_computed", [False, True])
+def test_a_launch_takes_the_choice_for_its_dtypes_and_numbers(tuned, is_computed):
+    """Whichever came before: launches guess by the numbers, and look at the dtypes when they have read them."""
+    import torch
+
+    decorate, chosen = tuned
+    kernel = decorate(triton.heuristics(IS_EVEN)(scale) if is_computed else scale)
+    extra = {} if is_computed else {"EVEN": 0}
+    rng = np.random.default_rng(0)
+    kinds = [(dtype, n) for dtype in (torch.float32, torch.float64) for n in (40, 100)]
+    grids = [grid, lambda n: (triton.cdiv(n, 16),)]
+    for number in [0, 0, 2, 0, 2, 2, 1, 3, 1, 0, *rng.integers(0, 4, 20).tolist()]:
+        dtype, n = kinds[number]
+        x, o = torch.arange(n, dtype=dtype), torch.zeros(n, dtype=dtype)
+        kernel[grids[int(rng.integers(2))](n)](x, o, n, FACTOR=3, **extra)
+        assert kernel.best_config is kernel.configs[number]
+        assert torch.equal(o, x * 3 + (1 if is_computed else 0))
+    # Each was chosen once.
+    assert sorted(chosen) == [0, 1, 2, 3]
+    # What is known is forgotten with the cache.
+    kernel.cache.clear()
+    kernel[grid(40)](x := torch.ones(40), torch.zeros(40), 40, FACTOR=3, **extra)
+    assert chosen[4:] == [0]
+    # A choice that the program makes counts.
+    ((key, _),) = kernel.cache.items()
+    kernel.cache[key] = kernel.configs[3]
+    kernel[grid(40)](x, torch.zeros(40), 40, FACTOR=3, **extra)
+    assert kernel.best_config is kernel.configs[3]
+    kernel.cache = {key: kernel.configs[1]}
+    kernel[grid(40)](x, torch.zeros(40), 40, FACTOR=3, **extra)
+    assert kernel.best_config is kernel.configs[1]
+
+
+def test_what_is_set_later_is_called(tuned):
+    import torch
+
+    decorate, _ = tuned
+    called = []
+    kernel = decorate(scale)
+    x, o = torch.ones(40), torch.zeros(40)
+    for _ in range(3):
+        kernel[grid(40)](x, o, 40, FACTOR=3, EVEN=0)
+    kernel.configs[0].pre_hook = lambda args: called.append(args["n"])
+    kernel[grid(40)](x, o, 40, FACTOR=3, EVEN=0)
+    assert called == [40]
+    kernel.configs[0].pre_hook = None
+    kernel[grid(40)](x, o, 40, FACTOR=3, EVEN=0)
+    assert called == [40]
+    # Hooks of the kernel beneath are called once a launch, also if it was guessed wrong.
+    scale.add_pre_run_hook(lambda *_, **__: called.append("run"))
+    try:
+        kernel[grid(40)](x.double(), o.double(), 40, FACTOR=3, EVEN=0)
+        kernel[grid(40)](x, o, 40, FACTOR=3, EVEN=0)
+    finally:
+        scale.pre_run_hooks.clear()
+        scale._set_pre_run_hooks(())
+    assert called == [40, "run", "run"]
+
+
+def test_heuristics_get_a_dict_of_their_own_that_keeps_nothing_alive():
+    torch = pytest.importorskip("torch")
+    seen = []
+    kernel = triton.heuristics({"EVEN": lambda args: seen.append(args) or 0})(scale)
+    last = []
+    for n in (32, 64, 96):
+        x = torch.ones(n)
+        last.append(weakref.ref(x))
+        kernel[grid(n)](x, torch.zeros(n), n, FACTOR=1, BLOCK=32)
+        del x
+    assert [(args["n"], len(args["x_ptr"]), args["EVEN"]) for args in seen] == [
+        (32, 32, 0), (64, 64, 0), (96, 96, 0)
+    ]  # fmt: skip
+    seen.clear()
+    assert [reference() for reference in last] == [None] * 3

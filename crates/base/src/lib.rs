@@ -10,7 +10,7 @@ mod source;
 
 pub use codes::{Code, Kind};
 pub use diagnostic::{Color, Diagnostic, Label};
-pub use source::{FileId, SourceFile, SourceMap, Span};
+pub use source::{FileId, LIBRARY, SourceFile, SourceMap, Span};
 
 /// Typed indices and the dense tables keyed by them (from Cranelift).
 pub use cranelift_entity as entity;

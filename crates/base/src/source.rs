@@ -40,10 +40,18 @@ pub struct SourceFile {
     pub removed_columns: u32,
 }
 
+/// What the names of the language's own files begin with: the library of kernels.
+pub const LIBRARY: &str = "tilewright/lib/";
+
 impl SourceFile {
     /// A whole file.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into(), first_line: 1, removed_columns: 0 }
+    }
+
+    /// Whether this is the language's own: users look for what their line did, not for a line of this.
+    pub fn is_library(&self) -> bool {
+        self.name.starts_with(LIBRARY)
     }
 
     /// The line and column, both from 1, columns in characters, of a byte of `text`.
@@ -72,6 +80,11 @@ impl SourceMap {
         let file = file.into();
         let known = self.files.iter().find(|(_, other)| **other == file).map(|(id, _)| id);
         known.unwrap_or_else(|| self.files.push(file))
+    }
+
+    /// Of a place and the calls that led there, innermost first: the number of the first in a file of the user.
+    pub fn users_place(&self, chain: &[Span]) -> Option<usize> {
+        chain.iter().position(|span| !self.file(span.file).is_library())
     }
 
     /// The file with this id.

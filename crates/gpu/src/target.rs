@@ -37,6 +37,8 @@ pub enum Feature {
     Bf16Atomics,
     /// Atomic sums of several floats in global memory, 16 bytes at the most.
     VectorAtomics,
+    /// What the caches give up first or last, by access; of the second one, by `createpolicy`. Needs PTX 7.4.
+    CachePolicy,
 }
 
 /// A set of features.
@@ -96,6 +98,7 @@ const AMPERE: &[Feature] = &[
     Feature::CpAsync,
     Feature::Redux,
     Feature::Bf16Arithmetic,
+    Feature::CachePolicy,
 ];
 const ADA: &[Feature] = &[
     Feature::MmaSync,
@@ -106,6 +109,7 @@ const ADA: &[Feature] = &[
     Feature::Bf16Arithmetic,
     Feature::MmaSyncFp8,
     Feature::Fp8Conversion,
+    Feature::CachePolicy,
 ];
 const HOPPER: &[Feature] = &[
     Feature::MmaSync,
@@ -121,6 +125,7 @@ const HOPPER: &[Feature] = &[
     Feature::Wgmma,
     Feature::Bf16Atomics,
     Feature::VectorAtomics,
+    Feature::CachePolicy,
 ];
 
 /// Blackwell by the instructions that all of its kinds have: its tensor cores are for code of one architecture alone.
@@ -136,6 +141,7 @@ const BLACKWELL: &[Feature] = &[
     Feature::Fp8Conversion,
     Feature::StMatrix,
     Feature::Tma,
+    Feature::CachePolicy,
 ];
 
 impl GpuTarget {
@@ -143,8 +149,8 @@ impl GpuTarget {
     /// programming guide's table of technical specifications, per block with opt-in.
     pub const ALL: &[GpuTarget] = &[
         GpuTarget::new("sm_75", 75, (6, 5), TURING, 64 << 10),
-        GpuTarget::new("sm_80", 80, (7, 0), AMPERE, 163 << 10),
-        GpuTarget::new("sm_86", 86, (7, 1), AMPERE, 99 << 10),
+        GpuTarget::new("sm_80", 80, (7, 4), AMPERE, 163 << 10),
+        GpuTarget::new("sm_86", 86, (7, 4), AMPERE, 99 << 10),
         GpuTarget::new("sm_87", 87, (7, 4), AMPERE, 163 << 10),
         GpuTarget::new("sm_89", 89, (8, 4), ADA, 99 << 10),
         GpuTarget::new("sm_90a", 90, (8, 0), HOPPER, 227 << 10),

@@ -54,6 +54,8 @@ pub enum Accuracy {
     Ulp(f32),
     /// The same, but for binary32 within the first plus |x| times the second.
     GrowingUlp(f32, f32),
+    /// As `Ulp`, but where it is computed in binary32, 0 may stand for a subnormal result.
+    FlushedUlp(f32),
 }
 
 /// A row of the table, as plain data.
@@ -242,8 +244,8 @@ elementwise! {
     Math MathFn Float Same {
         /// e to the power of x. Of binary32 it is as exact as the product of x and log2(e), as in Triton.
         Exp "exp" (x) Accuracy::GrowingUlp(7.0, 1.25);
-        /// 2 to the power of x.
-        Exp2 "exp2" (x) Accuracy::Ulp(2.0);
+        /// 2 to the power of x. Of binary32, 0 may stand for a subnormal result, as in Triton.
+        Exp2 "exp2" (x) Accuracy::FlushedUlp(2.0);
         /// Natural logarithm; NaN below 0, -inf at 0.
         Log "log" (x) Accuracy::Ulp(2.0);
         /// Binary logarithm; NaN below 0, -inf at 0.

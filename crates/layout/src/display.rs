@@ -88,6 +88,17 @@ impl Layout {
         text
     }
 
+    /// The element that each place holds, a line for each place: `w0 l5 r1  (2, 7)`.
+    pub fn places(&self) -> String {
+        let mut text = String::new();
+        for place in 0..1_u64 << self.input().bits() {
+            let coordinates: Vec<_> =
+                self.output().coordinates(self.apply(place as u32)).iter().map(u32::to_string).collect();
+            let _ = writeln!(text, "{}  ({})", self.place_name(place as u32), coordinates.join(", "));
+        }
+        text
+    }
+
     fn place_name(&self, place: u32) -> String {
         let named = [
             (Input::Block, 'b'),

@@ -54,8 +54,10 @@ pub(crate) fn compile(
     Ok(CompiledKernel::new(Arc::new(handle), kernel.clone().unbind()))
 }
 
-/// Compiles a kernel from the text of its stage `ir`, which another process has made for these arguments and options.
+/// Compiles a kernel from the text of its stage `ir`, which another process has made for these arguments and options. With
+/// the number of a GPU it is for launches there, which make tensor maps for it.
 #[pyfunction]
+#[pyo3(signature = (kernel, backend, capability, arguments, options, text, gpu = None))]
 pub(crate) fn compile_ir(
     kernel: &Bound<'_, JitKernel>,
     backend: &str,
@@ -63,16 +65,18 @@ pub(crate) fn compile_ir(
     arguments: &Bound<'_, PyList>,
     options: &Bound<'_, PyDict>,
     text: &str,
+    gpu: Option<u16>,
 ) -> PyResult<CompiledKernel> {
     let py = kernel.py();
-    let device = match backend {
-        "cpu" => Device::Cpu,
+    let device = match (backend, gpu) {
+        ("cpu", _) => Device::Cpu,
+        (_, Some(number)) => Device::Cuda(number),
         _ => device_of(capability).map_err(|error| to_exception(py, &error))?,
     };
     let arguments = arguments.iter().map(|described| argument(&described)).collect::<PyResult<Vec<_>>>()?;
     let options = options_of(kernel, options)?;
     let compiling = state(kernel)?.kernel.on(device);
-    let compiled = py.detach(|| compiling.compile_ir(arguments, &options, text));
+    let compiled = py.detach(|| compiling.compile_ir(arguments, &options, gpu.is_some(), text));
     let handle = compiled.map_err(|error| to_exception(py, &error))?;
     Ok(CompiledKernel::new(Arc::new(handle), kernel.clone().unbind()))
 }

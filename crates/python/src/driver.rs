@@ -2,33 +2,41 @@
 //! does both). torch Inductor launches what `triton.compile` made through this, and so does `compiled.run(...)`.
 
 use std::ffi::CString;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyInt, PyList, PyTuple, PyType};
+use pyo3::{Borrowed, intern};
+use smallvec::SmallVec;
 use tilewright_ir::Dtype;
-use tilewright_runtime::binary::{self, ArgumentType, Call, LastLaunch, Manner, Slot};
-use tilewright_runtime::{Device, Value};
+use tilewright_runtime::binary::{self, ArgumentType, Call as BinaryCall, Manner, Slot};
+use tilewright_runtime::{Device, Handle, LaunchConfiguration, Value};
 
 use crate::device::{stream_number, stream_of};
 use crate::errors::{raised, to_exception};
+use crate::handle::CompiledKernel;
+use crate::launcher::{Call, function_of};
 use crate::tensor_map::TensorMap;
+use crate::torch::Torch;
 
-/// Assembles PTX for the GPU that this thread works on, unless the cache has the machine code.
+/// Assembles PTX for the GPU that this thread works on, unless the cache has the machine code. A block has so many threads and
+/// bytes of shared memory.
 #[pyfunction]
-#[pyo3(signature = (name, ptx, max_registers = None))]
+#[pyo3(signature = (name, ptx, max_registers, block))]
 pub(crate) fn assemble<'py>(
     py: Python<'py>,
     name: &str,
     ptx: &str,
     max_registers: Option<u32>,
+    block: (u32, u32),
 ) -> PyResult<Bound<'py, PyBytes>> {
     let gpu = match raised(py, Device::current())? {
         gpu @ Device::Cuda(_) => gpu,
         // The error says why there is none.
         _ => Device::Cuda(0),
     };
-    let (cubin, warning) = raised(py, py.detach(|| binary::assemble(gpu, name, ptx, max_registers)))?;
+    let (cubin, warning) = raised(py, py.detach(|| binary::assemble(gpu, name, ptx, max_registers, block)))?;
     if let Some(warning) = warning {
         let class = py.import(intern!(py, "tilewright.errors"))?.getattr(intern!(py, "LaunchWarning"))?;
         PyErr::warn(py, &class, &CString::new(warning.replace('\0', ""))?, 1)?;
@@ -106,25 +114,31 @@ fn slot_of_annotation(annotation: &Bound<'_, PyAny>, types: &mut impl Iterator<I
 // --- Arguments ---
 
 /// Passes the arguments of a launch, or the items of a tuple.
-fn pass_all(call: &mut Call<'_>, slots: &[Slot], arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
-    let mut slots = raised(arguments.py(), call.slots(slots, arguments.len()))?;
-    slots.by_ref().zip(arguments.iter_borrowed()).try_for_each(|(slot, object)| pass(call, slot, &object))
+fn pass_all(
+    py: Python<'_>,
+    call: &mut BinaryCall<'_>,
+    slots: &[Slot],
+    arguments: &[Borrowed<'_, '_, PyAny>],
+) -> PyResult<()> {
+    let slots = raised(py, call.slots(slots, arguments.len()))?;
+    slots.zip(arguments).try_for_each(|(slot, object)| pass(call, slot, object))
 }
 
-fn pass(call: &mut Call<'_>, slot: &Slot, object: &Bound<'_, PyAny>) -> PyResult<()> {
+fn pass(call: &mut BinaryCall<'_>, slot: &Slot, object: &Bound<'_, PyAny>) -> PyResult<()> {
     match slot {
         Slot::Constexpr => Ok(()),
         Slot::Passed(ty) => pass_one(call, *ty, object),
         Slot::Tuple(slots) => {
             let items: Vec<Bound<'_, PyAny>> =
                 object.extract().map_err(|_| misfit(call, object, "a tuple"))?;
-            pass_all(call, slots, &PyTuple::new(object.py(), items)?)
+            let items: Vec<_> = items.iter().map(Bound::as_borrowed).collect();
+            pass_all(object.py(), call, slots, &items)
         }
     }
 }
 
 #[inline]
-fn pass_one(call: &mut Call<'_>, ty: ArgumentType, object: &Bound<'_, PyAny>) -> PyResult<()> {
+fn pass_one(call: &mut BinaryCall<'_>, ty: ArgumentType, object: &Bound<'_, PyAny>) -> PyResult<()> {
     match ty {
         ArgumentType::Pointer => {
             let address = address(call, object)?;
@@ -143,7 +157,18 @@ fn pass_one(call: &mut Call<'_>, ty: ArgumentType, object: &Bound<'_, PyAny>) ->
 
 /// The address that an argument is: a number, `None`, or of an object that says its address.
 #[inline]
-fn address(call: &Call<'_>, object: &Bound<'_, PyAny>) -> PyResult<u64> {
+fn address(call: &BinaryCall<'_>, object: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let py = object.py();
+    if let Some(torch) = Torch::get(py)
+        && let Some(tensor) = torch.describe(object)
+        && let Device::Cuda(_) = tensor.device
+    {
+        return Ok(tensor.address as u64);
+    }
+    unusual_address(call, object)
+}
+
+fn unusual_address(call: &BinaryCall<'_>, object: &Bound<'_, PyAny>) -> PyResult<u64> {
     let py = object.py();
     if object.is_none() {
         return Ok(0);
@@ -192,7 +217,7 @@ fn is_on_gpu(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 #[cold]
-fn misfit(call: &Call<'_>, object: &Bound<'_, PyAny>, expected: &str) -> PyErr {
+fn misfit(call: &BinaryCall<'_>, object: &Bound<'_, PyAny>, expected: &str) -> PyErr {
     let found = match object.get_type().name() {
         _ if object.is_instance_of::<PyInt>() => format!("the int {object}"),
         Ok(name) => format!("a {name}"),
@@ -202,7 +227,7 @@ fn misfit(call: &Call<'_>, object: &Bound<'_, PyAny>, expected: &str) -> PyErr {
 }
 
 #[cold]
-fn on_cpu(call: &Call<'_>, object: &Bound<'_, PyAny>) -> PyErr {
+fn on_cpu(call: &BinaryCall<'_>, object: &Bound<'_, PyAny>) -> PyErr {
     let class = object.get_type().name().map_or_else(|_| "tensor".into(), |name| name.to_string());
     to_exception(object.py(), &call.in_main_memory(&class))
 }
@@ -217,11 +242,17 @@ struct Surroundings<'a, 'py> {
     scratch: [&'a Bound<'py, PyAny>; 2],
 }
 
-impl<'py> Surroundings<'_, 'py> {
-    fn start(&self, mut call: Call<'_>, slots: &[Slot], arguments: &Bound<'py, PyTuple>) -> PyResult<()> {
-        let py = arguments.py();
+impl Surroundings<'_, '_> {
+    #[inline]
+    fn start(
+        &self,
+        mut call: BinaryCall<'_>,
+        slots: &[Slot],
+        arguments: &[Borrowed<'_, '_, PyAny>],
+    ) -> PyResult<()> {
+        let py = self.stream.py();
         let stream = stream_of(stream_number(self.stream)?.unwrap_or(0));
-        pass_all(&mut call, slots, arguments)?;
+        pass_all(py, &mut call, slots, arguments)?;
         for object in self.scratch {
             if call.takes_scratch() {
                 pass_one(&mut call, ArgumentType::Pointer, object)?;
@@ -232,9 +263,18 @@ impl<'py> Surroundings<'_, 'py> {
     }
 }
 
-/// Calls a hook of a launch, if there is one.
-fn call_hook(hook: &Bound<'_, PyAny>, metadata: &Bound<'_, PyAny>) -> PyResult<()> {
-    if hook.is_none() { Ok(()) } else { hook.call1((metadata,)).map(|_| ()) }
+/// Whether nothing would be called by a hook of a launch: there is none, or it is a chain of none.
+#[inline]
+fn is_idle(hook: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static CHAIN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = hook.py();
+    if hook.is_none() {
+        return Ok(true);
+    }
+    if !hook.is_exact_instance(CHAIN.import(py, "tilewright.knobs", "HookChain")?) {
+        return Ok(false);
+    }
+    Ok(hook.getattr(intern!(py, "calls"))?.cast_into::<PyList>().is_ok_and(|calls| calls.is_empty()))
 }
 
 /// What launches device code for arguments of certain types: `compiled.run`.
@@ -243,21 +283,132 @@ pub(crate) struct CudaLauncher {
     slots: Vec<Slot>,
     is_cooperative: bool,
     is_programmatic: bool,
-    last: LastLaunch,
+    /// The kernel, if its tensor maps are made here; else launches say it by its number.
+    handle: Option<Arc<Handle>>,
+    /// Says of a launch with hooks what these get to know, where the caller has not.
+    describe: OnceLock<Py<PyAny>>,
+    last: Mutex<Option<Last>>,
 }
+
+/// The kernel of the launch of before, which mostly is that of the next one as well.
+struct Last {
+    /// Its number and its packed metadata: the objects, so that the same ones need not be read again.
+    function: Py<PyAny>,
+    packed: Py<PyAny>,
+    launch: Arc<LaunchConfiguration>,
+}
+
+impl CudaLauncher {
+    /// What launches the kernel with a number.
+    #[inline]
+    fn configure(
+        &self,
+        function: &Bound<'_, PyAny>,
+        packed: &Bound<'_, PyAny>,
+    ) -> PyResult<Arc<LaunchConfiguration>> {
+        let lock = || self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = &*lock()
+            && last.function.is(function)
+            && last.packed.is(packed)
+        {
+            return Ok(Arc::clone(&last.launch));
+        }
+        let manner = Manner {
+            function: function.extract()?,
+            packed: packed.extract()?,
+            is_cooperative: self.is_cooperative,
+            is_programmatic: self.is_programmatic,
+        };
+        let launch = Arc::new(raised(function.py(), manner.configure())?);
+        // A number is another kernel's after the first was unloaded, but a `Function` keeps its kernel loaded.
+        let (function, packed) = (function.clone().unbind(), packed.clone().unbind());
+        let before = lock().replace(Last { function, packed, launch: Arc::clone(&launch) });
+        // What it keeps loaded is unloaded without the lock, and Python's objects may run code when they go.
+        drop(before);
+        Ok(launch)
+    }
+
+    /// Launches: `head` are the three extents of the grid, the stream, the number of the kernel, its packed metadata, what hooks
+    /// get to know of the launch, and the two hooks.
+    fn launch<'py>(
+        &self,
+        py: Python<'py>,
+        head: &[Borrowed<'_, 'py, PyAny>; HEAD],
+        arguments: &[Borrowed<'_, 'py, PyAny>],
+    ) -> PyResult<()> {
+        let [x, y, z, stream, function, packed, metadata, enter, exit] = head;
+        let grid = [x.extract()?, y.extract()?, z.extract()?];
+        let is_watched = !is_idle(enter)? || !is_idle(exit)?;
+        let metadata = match self.describe.get() {
+            Some(describe) if is_watched && metadata.is_none() => {
+                let passed = PyTuple::new(py, arguments)?;
+                describe.bind(py).call1(((x, y, z), stream, passed))?
+            }
+            _ => Borrowed::to_owned(*metadata),
+        };
+        if is_watched && !enter.is_none() {
+            enter.call1((&metadata,))?;
+        }
+        let none = py.None().into_bound(py);
+        let around = Surroundings { grid, stream, scratch: [&none, &none] };
+        if let Some(handle) = &self.handle {
+            around.start(raised(py, BinaryCall::of_handle(handle))?, &self.slots, arguments)?;
+        } else {
+            let launch = self.configure(function, packed)?;
+            around.start(BinaryCall::new(&launch), &self.slots, arguments)?;
+        }
+        if is_watched && !exit.is_none() {
+            exit.call1((&metadata,))?;
+        }
+        Ok(())
+    }
+
+    /// As [`launch`](Self::launch), of a call as it lies on the stack of the interpreter.
+    pub(crate) fn call<'py>(slf: &Bound<'py, Self>, call: &Call<'_, 'py>) -> PyResult<()> {
+        if call.keywords().is_none_or(|keywords| keywords.is_empty())
+            && let Some((head, arguments)) = call.values().split_first_chunk::<HEAD>()
+        {
+            return slf.get().launch(slf.py(), head, arguments);
+        }
+        let (arguments, keywords) = call.to_python(slf.py())?;
+        slf.call(arguments, Some(&keywords)).map(|_| ())
+    }
+}
+
+/// How many arguments of a launch stand before those of the kernel.
+const HEAD: usize = 9;
 
 #[pymethods]
 impl CudaLauncher {
-    /// For these types, one for each parameter: strings, and tuples of such.
+    /// For these types, one for each parameter: strings, and tuples of such. With a kernel that was compiled for a GPU here, that
+    /// one is launched, whatever the number of a launch says.
     #[new]
-    #[pyo3(signature = (types, launch_cooperative_grid = false, launch_pdl = false))]
-    fn new(types: &Bound<'_, PyAny>, launch_cooperative_grid: bool, launch_pdl: bool) -> PyResult<Self> {
+    #[pyo3(signature = (types, launch_cooperative_grid = false, launch_pdl = false, kernel = None))]
+    fn new(
+        types: &Bound<'_, PyAny>,
+        launch_cooperative_grid: bool,
+        launch_pdl: bool,
+        kernel: Option<&Bound<'_, CompiledKernel>>,
+    ) -> PyResult<Self> {
         Ok(Self {
             slots: types.try_iter()?.map(|ty| slot_of_type(&ty?)).collect::<PyResult<_>>()?,
             is_cooperative: launch_cooperative_grid,
             is_programmatic: launch_pdl,
-            last: LastLaunch::default(),
+            handle: kernel.map(|kernel| kernel.get().handle()),
+            describe: OnceLock::new(),
+            last: Mutex::default(),
         })
+    }
+
+    /// The same as a built-in function, which is called at less cost than an object.
+    fn _function<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        function_of(slf)
+    }
+
+    /// Sets what is asked for what hooks get to know of a launch: `describe(grid, stream, arguments)`.
+    fn _set_describe(&self, describe: Py<PyAny>) {
+        // It is set once, by who makes the launcher.
+        self.describe.set(describe).ok();
     }
 
     /// Launches a kernel by its number.
@@ -267,25 +418,30 @@ impl CudaLauncher {
     fn __call__(
         &self,
         py: Python<'_>,
-        grid_x: i64,
-        grid_y: i64,
-        grid_z: i64,
+        grid_x: &Bound<'_, PyAny>,
+        grid_y: &Bound<'_, PyAny>,
+        grid_z: &Bound<'_, PyAny>,
         stream: &Bound<'_, PyAny>,
-        function: u64,
-        kernel_metadata: (u32, u32, u32),
+        function: &Bound<'_, PyAny>,
+        kernel_metadata: &Bound<'_, PyAny>,
         launch_metadata: &Bound<'_, PyAny>,
         launch_enter_hook: &Bound<'_, PyAny>,
         launch_exit_hook: &Bound<'_, PyAny>,
         args: &Bound<'_, PyTuple>,
     ) -> PyResult<()> {
-        let (is_cooperative, is_programmatic) = (self.is_cooperative, self.is_programmatic);
-        let manner = Manner { function, packed: kernel_metadata, is_cooperative, is_programmatic };
-        let launch = raised(py, self.last.configure(manner))?;
-        let none = py.None().into_bound(py);
-        call_hook(launch_enter_hook, launch_metadata)?;
-        let around = Surroundings { grid: [grid_x, grid_y, grid_z], stream, scratch: [&none, &none] };
-        around.start(Call::new(&launch), &self.slots, args)?;
-        call_hook(launch_exit_hook, launch_metadata)
+        let head = [
+            grid_x,
+            grid_y,
+            grid_z,
+            stream,
+            function,
+            kernel_metadata,
+            launch_metadata,
+            launch_enter_hook,
+            launch_exit_hook,
+        ];
+        let arguments: SmallVec<[_; 16]> = args.iter_borrowed().collect();
+        self.launch(py, &head.map(Bound::as_borrowed), &arguments)
     }
 }
 
@@ -313,5 +469,6 @@ pub(crate) fn launch_function(
     let manner = Manner { function, packed, is_cooperative, is_programmatic };
     let launch = raised(py, manner.configure())?;
     let around = Surroundings { grid: grid.into(), stream, scratch: [global_scratch, profile_scratch] };
-    around.start(Call::new(&launch), &slots, arguments)
+    let arguments: Vec<_> = arguments.iter_borrowed().collect();
+    around.start(BinaryCall::new(&launch), &slots, &arguments)
 }

@@ -48,6 +48,11 @@ impl CompiledKernel {
         Ok(twin.get_or_init(|| made.unbind()).bind(py).clone())
     }
 
+    /// The kernel as the runtime knows it.
+    pub(crate) fn handle(&self) -> Arc<Handle> {
+        Arc::clone(&self.handle)
+    }
+
     fn resources(&self, py: Python<'_>) -> PyResult<Resources> {
         self.handle.resources().map_err(|error| to_exception(py, &error))
     }
@@ -155,6 +160,11 @@ impl CompiledKernel {
     fn _load(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let loaded = self.handle.loaded().map_err(|error| to_exception(py, &error))?;
         Ok(loaded.and_then(Loaded::kernel).map(binary::share))
+    }
+
+    /// Whether it is code of a GPU that takes tensor maps.
+    fn _takes_tensor_maps(&self) -> bool {
+        self.handle.takes_tensor_maps()
     }
 
     /// What a kernel of `triton.compile` has besides: `run`, `packed_metadata`, `src`, `function`, …

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple};
 use pyo3::{Borrowed, intern};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use tilewright_base::{Code, SourceFile};
 use tilewright_frontend::{FunctionRef, FunctionSource};
 use tilewright_runtime::{
@@ -66,7 +67,66 @@ pub(crate) struct State {
 struct KnownCall {
     positional: usize,
     keywords: Option<Py<PyTuple>>,
-    binding: Arc<Binding>,
+    binding: Arc<KnownBinding>,
+}
+
+/// A binding, and the options that the latest call with it has set.
+#[derive(Debug)]
+pub(crate) struct KnownBinding {
+    binding: Binding,
+    options: Mutex<Option<KnownOptions>>,
+}
+
+/// The options of a launch.
+#[derive(Debug)]
+struct KnownOptions {
+    /// The objects that they were set to, none of which can change.
+    values: SmallVec<[Py<PyAny>; 4]>,
+    /// What was in force where nothing was set.
+    before: Options,
+    options: Options,
+}
+
+impl std::ops::Deref for KnownBinding {
+    type Target = Binding;
+
+    fn deref(&self) -> &Binding {
+        &self.binding
+    }
+}
+
+impl KnownBinding {
+    /// The options that these objects set, if the latest call has set the same ones.
+    #[inline]
+    pub(crate) fn known_options(
+        &self,
+        before: &Options,
+        mut values: impl ExactSizeIterator<Item = *mut pyo3::ffi::PyObject>,
+    ) -> Option<Options> {
+        let known = self.options.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.as_ref().filter(|known| known.values.len() == values.len())?;
+        let are_same = known.values.iter().all(|known| Some(known.as_ptr()) == values.next());
+        (are_same && known.before == *before).then(|| known.options.clone())
+    }
+
+    /// Keeps the options that these objects set, unless one of them can change.
+    pub(crate) fn keep_options(
+        &self,
+        before: Options,
+        values: impl Iterator<Item = Py<PyAny>>,
+        py: Python<'_>,
+        options: &Options,
+    ) {
+        let values: SmallVec<[_; 4]> = values.collect();
+        let cannot_change = |value: &Py<PyAny>| {
+            let value = value.bind(py);
+            value.is_exact_instance_of::<PyInt>() || value.is_exact_instance_of::<PyBool>() || value.is_none()
+        };
+        if values.iter().all(cannot_change) {
+            let known = KnownOptions { values, before, options: options.clone() };
+            *self.options.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        }
+    }
 }
 
 impl KnownCall {
@@ -145,6 +205,11 @@ impl JitKernel {
             .definition
             .set(definition)
             .map_err(|_| PyRuntimeError::new_err("the function is defined already"))
+    }
+
+    /// Whether `_define` was called.
+    fn _is_defined(&self) -> bool {
+        self.definition.get().is_some()
     }
 
     /// Gives the function another text. What was compiled is forgotten; who calls the function and was compiled before keeps
@@ -370,7 +435,7 @@ impl State {
 
     /// How the arguments of a call are bound to the parameters.
     #[inline]
-    pub(crate) fn bind(&self, py: Python<'_>, call: &Call<'_, '_>) -> PyResult<Arc<Binding>> {
+    pub(crate) fn bind(&self, py: Python<'_>, call: &Call<'_, '_>) -> PyResult<Arc<KnownBinding>> {
         let mut known = self.bindings.iter().map_while(OnceLock::get);
         match known.find(|known| known.is(py, call)) {
             Some(known) => Ok(Arc::clone(&known.binding)),
@@ -379,12 +444,12 @@ impl State {
     }
 
     #[cold]
-    fn bind_new(&self, py: Python<'_>, call: &Call<'_, '_>) -> PyResult<Arc<Binding>> {
+    fn bind_new(&self, py: Python<'_>, call: &Call<'_, '_>) -> PyResult<Arc<KnownBinding>> {
         let names = call.names()?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let binding =
             self.kernel.bind(call.positional(), &names).map_err(|error| to_exception(py, &error))?;
-        let binding = Arc::new(binding);
+        let binding = Arc::new(KnownBinding { binding, options: Mutex::default() });
         let keywords = call.keywords().map(|keywords| keywords.to_owned().unbind());
         let mut known = KnownCall { positional: call.positional(), keywords, binding: Arc::clone(&binding) };
         for place in &self.bindings {

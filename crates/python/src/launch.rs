@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Constant, HostValue};
 use tilewright_runtime::{
-    ArgumentSource, Attachment, Binding, Device, Error, Grid, Handle, Interrupt, OptionId, Options, Region,
-    StreamRef, TraceRequest, Value,
+    ArgumentSource, Attachment, Device, Error, Grid, Handle, Interrupt, OptionId, Options, Region, StreamRef,
+    TraceRequest, Value,
 };
 
 use crate::convert::{Converter, Kept, Values};
@@ -21,13 +21,13 @@ use crate::errors::{to_exception, warn};
 use crate::handle::CompiledKernel;
 use crate::hooks;
 use crate::host::{Caught, Findings, PyHost};
-use crate::kernel::{JitKernel, State, state, traced_state};
+use crate::kernel::{JitKernel, KnownBinding, State, state, traced_state};
 use crate::launcher::Call;
 use crate::live::{self, Live};
 use crate::reads::{Freshness, ReadSet};
 
 /// `kernel[grid](*args, **kwargs)`, or with `is_warmup` its compilation alone. Returns nothing if a hook of the program has
-/// said that nothing is to be compiled.
+/// said that nothing is to be compiled, and if the arguments are not what an autotuner took them to be.
 pub(crate) fn launch(
     kernel: &Bound<'_, JitKernel>,
     grid: Option<&Bound<'_, PyAny>>,
@@ -36,7 +36,12 @@ pub(crate) fn launch(
 ) -> PyResult<Option<Py<CompiledKernel>>> {
     let py = kernel.py();
     let state = state(kernel)?;
-    if let Some(pre_run_hooks) = kernel.get().pre_run_hooks(py) {
+    let pre_run_hooks = kernel.get().pre_run_hooks(py);
+    if call.expected().is_some() && (pre_run_hooks.is_some() || state.is_interpreted) {
+        // These are for a launch that takes place.
+        return Ok(None);
+    }
+    if let Some(pre_run_hooks) = pre_run_hooks {
         let (args, kwargs) = call.to_python(py)?;
         for hook in pre_run_hooks.bind(py) {
             hook.call(&args, Some(&kwargs))?;
@@ -109,7 +114,7 @@ pub(crate) fn launch_traced(
 struct Prepared<'a, 'py> {
     kernel: &'a Bound<'py, JitKernel>,
     state: &'a State,
-    binding: &'a Binding,
+    binding: &'a KnownBinding,
     call: &'a Call<'a, 'py>,
     is_warmup: bool,
 }
@@ -136,7 +141,8 @@ impl<'py> Prepared<'_, 'py> {
     }
 
     /// The compiled form for the arguments, and their values. Nothing of the program runs between the values being read and
-    /// the return, so that memory stays where they say it is; nothing if a hook does not want it compiled.
+    /// the return, so that memory stays where they say it is; nothing if a hook does not want it compiled, or the values are
+    /// not what an autotuner took them to be.
     #[inline]
     fn prepare(&self, options: &Options, values: &mut Values) -> PyResult<Option<(Arc<Handle>, Kept)>> {
         let py = self.kernel.py();
@@ -146,6 +152,9 @@ impl<'py> Prepared<'_, 'py> {
         for _ in 0..MOST_ATTEMPTS {
             let converter = Converter::new(py, signature, self.is_warmup);
             let kept = converter.all(values, signature.parameters.len(), |index| self.argument(index))?;
+            if !self.is_as_expected(values) {
+                return Ok(None);
+            }
             let found = kernel.lookup(values, options).map_err(|error| to_exception(py, &error))?;
             let Some(handle) = found else {
                 match self.compile(values, options)? {
@@ -166,6 +175,14 @@ impl<'py> Prepared<'_, 'py> {
         let message =
             format!("the arguments or globals of kernel '{}' change while it is launched", signature.name);
         Err(PyRuntimeError::new_err(message))
+    }
+
+    /// Whether the values are what an autotuner took them to be.
+    #[inline]
+    fn is_as_expected(&self, values: &Values) -> bool {
+        let Some(expected) = self.call.expected() else { return true };
+        let numbers = self.binding.parameters.iter().map(|&source| self.call.number(source));
+        expected.check(numbers.zip(values).filter_map(|(number, value)| Some((number?, value))))
     }
 
     #[cold]
@@ -230,6 +247,14 @@ impl<'py> Prepared<'_, 'py> {
     #[inline]
     fn options(&self) -> PyResult<Options> {
         let mut options = self.kernel.get().options();
+        if self.binding.options.is_empty() {
+            return Ok(options);
+        }
+        let values = || self.binding.options.iter().map(|&(number, _)| self.call.named(number));
+        if let Some(known) = self.binding.known_options(&options, values().map(Borrowed::as_ptr)) {
+            return Ok(known);
+        }
+        let before = options.clone();
         for &(number, option) in &self.binding.options {
             let value = &self.call.named(number);
             let constant = match crate::objects::constant(value)? {
@@ -238,6 +263,8 @@ impl<'py> Prepared<'_, 'py> {
             };
             options.set(option, &constant).map_err(|error| to_exception(self.kernel.py(), &error))?;
         }
+        let values = values().map(|value| Borrowed::to_owned(value).unbind());
+        self.binding.keep_options(before, values, self.kernel.py(), &options);
         Ok(options)
     }
 

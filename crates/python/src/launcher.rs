@@ -11,10 +11,11 @@ use pyo3::{Borrowed, ffi};
 use smallvec::SmallVec;
 use tilewright_runtime::ArgumentSource;
 
+use crate::driver::CudaLauncher;
 use crate::handle::{self, CompiledKernel};
 use crate::kernel::JitKernel;
 use crate::launch::launch;
-use crate::wrapper::{self, Wrapper};
+use crate::wrapper::{self, Expected, Wrapper};
 
 /// The arguments of a call.
 #[derive(Clone, Copy)]
@@ -23,6 +24,8 @@ pub(crate) struct Call<'a, 'py> {
     values: &'a [Borrowed<'a, 'py, PyAny>],
     positional: usize,
     keywords: Option<Borrowed<'a, 'py, PyTuple>>,
+    /// What an autotuner took the arguments to be: if they are not, nothing is launched.
+    expected: Option<&'a Expected<'a>>,
 }
 
 impl<'a, 'py> Call<'a, 'py> {
@@ -37,7 +40,7 @@ impl<'a, 'py> Call<'a, 'py> {
         let mut values: SmallVec<[_; 16]> = positional.iter_borrowed().collect();
         values.extend(named.iter().flat_map(|(_, values)| values.iter_borrowed()));
         let keywords = named.as_ref().map(|(keywords, _)| keywords.as_borrowed());
-        function(&Call { values: &values, positional: positional.len(), keywords })
+        function(&Call { values: &values, positional: positional.len(), keywords, expected: None })
     }
 
     /// Arguments by position, and behind them those by keyword.
@@ -45,8 +48,25 @@ impl<'a, 'py> Call<'a, 'py> {
         values: &'a [Borrowed<'a, 'py, PyAny>],
         positional: usize,
         keywords: Option<Borrowed<'a, 'py, PyTuple>>,
+        expected: Option<&'a Expected<'a>>,
     ) -> Self {
-        Self { values, positional, keywords }
+        Self { values, positional, keywords, expected }
+    }
+
+    /// What an autotuner took the arguments to be: if they are not, nothing is launched.
+    #[inline]
+    pub(crate) fn expected(&self) -> Option<&'a Expected<'a>> {
+        self.expected
+    }
+
+    /// The number of the argument that a parameter gets.
+    #[inline]
+    pub(crate) fn number(&self, source: ArgumentSource) -> Option<usize> {
+        match source {
+            ArgumentSource::Positional(number) => Some(number),
+            ArgumentSource::Keyword(number) => Some(self.positional + number),
+            ArgumentSource::Default => None,
+        }
     }
 
     /// All arguments, those by position first.
@@ -104,18 +124,36 @@ pub(crate) fn launcher<'py>(
     object: &Bound<'py, PyAny>,
     grid: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    struct Definition(ffi::PyMethodDef);
-    // SAFETY: nobody changes it.
-    unsafe impl Sync for Definition {}
     static DEFINITION: Definition = Definition(ffi::PyMethodDef {
         ml_name: c"launch".as_ptr(),
         ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: call },
         ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
         ml_doc: c"Runs the kernel for every program of the grid.".as_ptr(),
     });
-    let py = object.py();
-    let target = PyTuple::new(py, [object, grid])?;
-    let definition = (&raw const DEFINITION.0).cast_mut();
+    let target = PyTuple::new(object.py(), [object, grid])?;
+    make(&DEFINITION, target.as_any())
+}
+
+/// What launches as `compiled.run` does, a built-in function.
+pub(crate) fn function_of<'py>(launcher: &Bound<'py, CudaLauncher>) -> PyResult<Bound<'py, PyAny>> {
+    static DEFINITION: Definition = Definition(ffi::PyMethodDef {
+        ml_name: c"run".as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: call_run },
+        ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+        ml_doc: c"Launches the compiled kernel.".as_ptr(),
+    });
+    make(&DEFINITION, launcher.as_any())
+}
+
+/// What a built-in function is made from.
+struct Definition(ffi::PyMethodDef);
+
+// SAFETY: nobody changes it.
+unsafe impl Sync for Definition {}
+
+/// A built-in function that is called with a target.
+fn make<'py>(definition: &'static Definition, target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let (py, definition) = (target.py(), (&raw const definition.0).cast_mut());
     // SAFETY: the definition is as its flags say, is only read, and lives as long as the program.
     unsafe {
         Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(definition, target.as_ptr(), null_mut()))
@@ -129,11 +167,48 @@ unsafe extern "C" fn call(
     positional: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
+    // SAFETY: Python passes what the function was made with, and the arguments as it does.
+    unsafe {
+        with_call(target, arguments, positional, keywords, |target, call| {
+            // SAFETY: the function was made with a tuple.
+            let target = target.cast_unchecked::<PyTuple>();
+            start(&*target.get_borrowed_item(0)?, &*target.get_borrowed_item(1)?, call)
+        })
+    }
+}
+
+/// What Python calls, with a launcher as `target`.
+unsafe extern "C" fn call_run(
+    target: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    positional: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: Python passes what the function was made with, and the arguments as it does.
+    unsafe {
+        with_call(target, arguments, positional, keywords, |target, call| {
+            let launcher = target.cast::<CudaLauncher>()?;
+            CudaLauncher::call(&launcher, call).map(|()| target.py().None())
+        })
+    }
+}
+
+/// Answers a call of Python's.
+///
+/// # Safety
+/// The arguments are those that Python calls a `METH_FASTCALL | METH_KEYWORDS` function with.
+unsafe fn with_call(
+    target: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    positional: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
+    answer: impl FnOnce(Borrowed<'_, '_, PyAny>, &Call<'_, '_>) -> PyResult<Py<PyAny>>,
+) -> *mut ffi::PyObject {
     Python::attach(|py| {
-        // SAFETY: Python passes the tuple that the function was made with, as many arguments as it says, and a tuple of
+        // SAFETY: Python passes the object that the function was made with, as many arguments as it says, and a tuple of
         // keywords or null; it holds all of them until this returns.
         let (target, call) = unsafe {
-            let target = Borrowed::from_ptr(py, target).cast_unchecked::<PyTuple>();
+            let target = Borrowed::from_ptr(py, target);
             let keywords = Borrowed::from_ptr_or_opt(py, keywords).map(|k| k.cast_unchecked::<PyTuple>());
             let positional = positional as usize;
             let count = positional + keywords.map_or(0, |keywords| keywords.len());
@@ -142,13 +217,11 @@ unsafe extern "C" fn call(
                 // Each is a pointer to an object that is there, which is what a `Borrowed` is.
                 _ => std::slice::from_raw_parts(arguments.cast(), count),
             };
-            (target, Call { values, positional, keywords })
+            (target, Call { values, positional, keywords, expected: None })
         };
         // A panic is a bug of tilewright. It must not unwind into Python, whose exception it becomes.
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            start(&*target.get_borrowed_item(0)?, &*target.get_borrowed_item(1)?, &call)
-        }))
-        .unwrap_or_else(|_| Err(PanicException::new_err(("a launch has panicked",))));
+        let result = catch_unwind(AssertUnwindSafe(|| answer(target, &call)))
+            .unwrap_or_else(|_| Err(PanicException::new_err(("a launch has panicked",))));
         match result {
             Ok(object) => object.into_ptr(),
             Err(error) => {

@@ -9,6 +9,7 @@
 //!              reads: whether they still mean that at a later launch
 //! compile, driver, tensor_map: what Triton offers below `kernel[grid]`: compiling for described types, device code by its number
 //! interpret: kernels whose body Python runs
+//! linear_layout: the algebra of layouts, for tools
 //! trace: launches that are recorded, and what was recorded
 //! errors: diagnostics to exceptions
 //! ```
@@ -30,6 +31,7 @@ mod interpreted_trace;
 mod kernel;
 mod launch;
 mod launcher;
+mod linear_layout;
 mod live;
 mod missing;
 mod names;
@@ -86,6 +88,8 @@ mod _native {
     };
     #[pymodule_export]
     use crate::kernel::JitKernel;
+    #[pymodule_export]
+    use crate::linear_layout::LinearLayout;
     #[pymodule_export]
     use crate::missing::Missing;
     #[pymodule_export]

@@ -33,7 +33,7 @@ pub(crate) fn elementwise_functions() -> Vec<ElementwiseRow> {
         let info = function.info();
         let (ulps, slope) = match info.accuracy {
             Accuracy::Exact => (None, 0.0),
-            Accuracy::Ulp(ulps) => (Some(ulps), 0.0),
+            Accuracy::Ulp(ulps) | Accuracy::FlushedUlp(ulps) => (Some(ulps), 0.0),
             Accuracy::GrowingUlp(ulps, slope) => (Some(ulps), slope),
         };
         let domain = match info.domain {

@@ -53,6 +53,12 @@ pub(crate) fn set_torch_function_mode(py: Python<'_>, is_on_cpu: Py<PyAny>) {
     IS_WATCHED.store(true, Ordering::Relaxed);
 }
 
+/// Whether a `TorchFunctionMode` of ours is on.
+#[inline]
+pub(crate) fn is_watched() -> bool {
+    IS_WATCHED.load(Ordering::Relaxed)
+}
+
 /// Whether the program has put a tensor on `cuda`; `None` if it is not marked.
 #[inline]
 pub(crate) fn mark(tensor: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
@@ -139,7 +145,7 @@ impl Torch {
 
     /// What torch says in C of a plain tensor; nothing where only its attributes say what is unusual.
     #[inline]
-    fn describe(&self, tensor: &Bound<'_, PyAny>) -> Option<Described> {
+    pub(crate) fn describe(&self, tensor: &Bound<'_, PyAny>) -> Option<Described> {
         let exchange = self.exchange.filter(|_| self.is_plain_tensor(tensor))?;
         // SAFETY: it is a tensor, and the function is that of their class.
         unsafe { exchange.describe(tensor) }

@@ -3,8 +3,9 @@
 //! What is usual is done here, without a frame of Python's: the choice for the arguments is known, and no hook wants to be called.
 //! In all other cases, Python's `run` does the launch, and says what it means.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -13,8 +14,12 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use pyo3::{Borrowed, intern};
 use smallvec::SmallVec;
+use tilewright_ir::Dtype;
+use tilewright_runtime::{Device, Value};
 
+use crate::kernel::JitKernel;
 use crate::launcher::{Call, launcher, start};
+use crate::torch::{self, Torch};
 
 /// A kernel, or another wrapper, that is launched with more keyword arguments than the program gives.
 #[pyclass(subclass, dict, weakref, frozen, module = "tilewright._native")]
@@ -24,6 +29,8 @@ pub(crate) struct Wrapper {
     kind: AtomicU8,
     /// The forms of calls that were met, first those that are set.
     forms: [OnceLock<Form>; MOST_FORMS],
+    /// Its `__dict__`, which is asked at less cost than the object.
+    attributes: OnceLock<Py<PyDict>>,
     /// False in the zeros that an object is before it is made.
     is_made: bool,
 }
@@ -46,16 +53,114 @@ struct Form {
     key: Vec<usize>,
     /// The arguments that are parameters of the kernel, likewise.
     parameters: Vec<usize>,
+    /// Of each argument, where among the former it is.
+    places: Vec<Option<usize>>,
     memo: Mutex<Memo>,
 }
 
-/// What the latest launch has found.
+/// What the latest launches have found.
 #[derive(Default)]
 struct Memo {
     /// The dtypes of the parameters, and their names.
     dtypes: Vec<Option<(Py<PyAny>, Py<PyAny>)>>,
     /// The names that were added, and all keywords with them.
-    keywords: Option<(Py<PyTuple>, Py<PyTuple>)>,
+    keywords: Option<(Vec<Py<PyAny>>, Py<PyTuple>)>,
+    /// The keys of an autotuner, by what launches read of their arguments; the latest one last.
+    keys: Vec<Arc<KnownKey>>,
+    /// The arguments of a heuristic by name, without values.
+    arguments: Option<Py<PyDict>>,
+}
+
+/// A key of an autotuner that was looked up before.
+struct KnownKey {
+    read: Read,
+    /// Where the first tensor is, as Python says it.
+    place: Py<PyAny>,
+    key: Py<PyTuple>,
+}
+
+/// The most keys that a form of a call remembers.
+const MOST_KEYS: usize = 8;
+
+/// What the key of an autotuner depends on, where it is read without asking Python.
+#[derive(PartialEq)]
+struct Read {
+    /// The values of the key's arguments.
+    values: SmallVec<[Number; 8]>,
+    /// The dtypes of the tensors; nothing for what is a number.
+    dtypes: SmallVec<[Option<Dtype>; 16]>,
+    /// Where the first tensor is.
+    device: Option<Device>,
+}
+
+/// The value of an argument that a key has.
+#[derive(PartialEq)]
+enum Number {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+}
+
+impl Number {
+    #[inline]
+    fn of(object: &Bound<'_, PyAny>) -> Option<Self> {
+        if object.is_exact_instance_of::<PyInt>() {
+            return object.extract().ok().map(Self::Int);
+        }
+        if object.is_exact_instance_of::<PyBool>() {
+            return object.is_truthy().ok().map(Self::Bool);
+        }
+        if object.is_exact_instance_of::<PyFloat>() {
+            return object.extract().ok().map(Self::Float);
+        }
+        object.is_none().then_some(Self::None)
+    }
+}
+
+/// What the dtypes of a call's arguments are taken to be, until the launch has read them.
+pub(crate) struct Expected<'a> {
+    form: &'a Form,
+    read: &'a Read,
+    is_met: Cell<bool>,
+}
+
+impl Expected<'_> {
+    /// Compares with what a launch has read, which is told of each value the number of its argument in the call.
+    #[inline]
+    pub(crate) fn check<'v>(&self, mut values: impl Iterator<Item = (usize, &'v Value<'static>)>) -> bool {
+        let is_met = values.all(|(number, value)| {
+            let Some(&Some(at)) = self.form.places.get(number) else { return true };
+            match value {
+                Value::Pointer(pointer) => {
+                    self.read.dtypes[at] == Some(pointer.pointee) && self.read.device == Some(pointer.device)
+                }
+                _ => self.read.dtypes[at].is_none(),
+            }
+        });
+        self.is_met.set(is_met);
+        is_met
+    }
+}
+
+impl Read {
+    /// Of the arguments of a call; nothing if one is neither a number nor a plain tensor.
+    #[inline]
+    fn of(py: Python<'_>, form: &Form, call: &Call<'_, '_>) -> Option<Self> {
+        let torch = Torch::get(py).filter(|_| !torch::is_watched())?;
+        let values = form.key.iter().map(|&number| Number::of(&call.values()[number]));
+        let mut device = None;
+        let dtypes = form.parameters.iter().map(|&number| {
+            let value = call.values()[number];
+            if let Some(tensor) = torch.describe(&value) {
+                device.get_or_insert(tensor.device);
+                return Some(Some(tensor.dtype));
+            }
+            is_plain(&value).then_some(None)
+        });
+        let (values, dtypes) = (values.collect::<Option<_>>()?, dtypes.collect::<Option<_>>()?);
+        Some(Self { values, dtypes, device })
+    }
 }
 
 #[pymethods]
@@ -85,8 +190,15 @@ impl Wrapper {
         if !self.is_made {
             return Ok(());
         }
+        self.attributes.get().map_or(Ok(()), |attributes| visit.call(attributes))?;
         for form in self.forms.iter().map_while(OnceLock::get) {
             visit.call(&form.keywords)?;
+            // Another thread may be about to change it, in which case its objects are in use.
+            let Ok(memo) = form.memo.try_lock() else { continue };
+            for known in &memo.keys {
+                visit.call(&known.place)?;
+                visit.call(&known.key)?;
+            }
         }
         Ok(())
     }
@@ -116,38 +228,123 @@ impl Form {
         }
         names.extend(call.names()?);
         let number = |name: &String| names.iter().position(|other| other == name);
-        let parameters = (0..names.len()).filter(|&at| arg_names.contains(&names[at]));
+        let parameters: Vec<_> = (0..names.len()).filter(|&at| arg_names.contains(&names[at])).collect();
         let keys: Vec<String> = keys.map_or(Ok(vec![]), PyAnyMethods::extract)?;
         let key = keys.iter().filter(|name| arg_names.contains(name)).filter_map(number);
         Ok(Some(Self {
             positional: call.positional(),
             keywords: call.keywords().map(|keywords| keywords.to_owned().unbind()),
             key: key.collect(),
-            parameters: parameters.collect(),
+            places: (0..names.len()).map(|number| parameters.iter().position(|&p| p == number)).collect(),
+            parameters,
             memo: Mutex::default(),
         }))
     }
 
-    /// The keywords of the call with more behind them.
+    fn memo(&self) -> MutexGuard<'_, Memo> {
+        self.memo.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The keywords of the call with more behind them; nothing if one of these is among them already.
     fn keywords<'py>(
         &self,
+        py: Python<'py>,
         call: &Call<'_, 'py>,
-        added: &Bound<'py, PyTuple>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let py = added.py();
-        let lock = || self.memo.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, keywords)) = &lock().keywords
-            && has_same_items(known.bind_borrowed(py), added.as_borrowed())
+        added: &[Borrowed<'_, 'py, PyAny>],
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        if let Some((known, keywords)) = &self.memo().keywords
+            && known.len() == added.len()
+            && known.iter().zip(added).all(|(known, added)| known.is(added))
         {
-            return Ok(keywords.bind(py).clone());
+            return Ok(Some(keywords.bind(py).clone()));
         }
         let own = call.keywords();
-        let own = own.iter().flat_map(|keywords| keywords.iter_borrowed());
-        let all: Vec<_> = own.chain(added.iter_borrowed()).collect();
+        let own: Vec<_> = own.iter().flat_map(|keywords| keywords.iter_borrowed()).collect();
+        if own.iter().any(|own| added.iter().any(|added| added.is(own))) {
+            return Ok(None);
+        }
+        let all: Vec<_> = own.iter().chain(added).collect();
         let keywords = PyTuple::new(py, all)?;
-        let before = lock().keywords.replace((added.clone().unbind(), keywords.clone().unbind()));
+        let added = added.iter().map(|name| Borrowed::to_owned(*name).unbind()).collect();
+        let before = self.memo().keywords.replace((added, keywords.clone().unbind()));
         drop(before);
-        Ok(keywords)
+        Ok(Some(keywords))
+    }
+
+    /// The key that an autotuner looks up for a call that reads as one before.
+    fn known_key(&self, read: &Read) -> Option<Arc<KnownKey>> {
+        self.memo().keys.iter().find(|known| known.read == *read).map(Arc::clone)
+    }
+
+    /// The only key with such values that was looked up so far, whatever the dtypes were.
+    #[inline]
+    fn likely_key(&self, call: &Call<'_, '_>) -> Option<Arc<KnownKey>> {
+        let mut values: SmallVec<[Number; 8]> = SmallVec::new();
+        for &number in &self.key {
+            values.push(Number::of(&call.values()[number])?);
+        }
+        let memo = self.memo();
+        let mut likely = memo.keys.iter().filter(|known| known.read.values == values);
+        let found = likely.next()?;
+        likely.next().is_none().then(|| Arc::clone(found))
+    }
+
+    /// Remembers a key. It is kept as the cache has it, which is compared with itself at no cost.
+    fn remember(
+        &self,
+        read: Read,
+        place: &Bound<'_, PyAny>,
+        key: &Bound<'_, PyTuple>,
+        cache: &Bound<'_, PyDict>,
+    ) {
+        let mut kept = key.clone();
+        for known in cache.keys() {
+            if let Ok(known) = known.cast_into::<PyTuple>()
+                && known.eq(key).unwrap_or(false)
+            {
+                kept = known;
+            }
+        }
+        let known = Arc::new(KnownKey { read, place: place.clone().unbind(), key: kept.unbind() });
+        let mut memo = self.memo();
+        let oldest = (memo.keys.len() == MOST_KEYS).then(|| memo.keys.remove(0));
+        memo.keys.push(known);
+        // Dropping may run the program's code.
+        drop(memo);
+        drop(oldest);
+    }
+
+    /// A dict for the functions of heuristics with the arguments of a call by name, and all names that a launch gives besides.
+    fn arguments<'py>(
+        &self,
+        call: &Call<'_, 'py>,
+        arg_names: &Bound<'py, PyList>,
+        grid: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let py = arg_names.py();
+        let known = self.memo().arguments.as_ref().map(|known| known.clone_ref(py));
+        // A copy of a dict with all names has its room at once.
+        let arguments = match known {
+            Some(known) => known.bind(py).copy()?,
+            None => PyDict::new(py),
+        };
+        let is_new = arguments.is_empty();
+        for (name, value) in arg_names.iter().zip(&call.values()[..call.positional()]) {
+            arguments.set_item(name, value)?;
+        }
+        let keywords = call.keywords();
+        for (number, name) in keywords.iter().flat_map(|keywords| keywords.iter_borrowed()).enumerate() {
+            arguments.set_item(name, call.named(number))?;
+        }
+        arguments.set_item(intern!(py, "grid"), grid)?;
+        arguments.set_item(intern!(py, "warmup"), PyBool::new(py, false))?;
+        if is_new {
+            // Of the names alone: it must keep no tensor alive.
+            let names = PyDict::new(py);
+            arguments.keys().iter().try_for_each(|name| names.set_item(name, py.None()))?;
+            self.memo().arguments.get_or_insert(names.unbind());
+        }
+        Ok(arguments)
     }
 }
 
@@ -214,6 +411,20 @@ fn form<'a>(wrapper: &'a Bound<'_, Wrapper>, call: &Call<'_, '_>) -> PyResult<Op
     Ok(None)
 }
 
+/// An attribute of a wrapper.
+#[inline]
+fn attribute<'py>(wrapper: &Bound<'py, Wrapper>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    let (py, attributes) = (wrapper.py(), &wrapper.get().attributes);
+    if let Some(attributes) = attributes.get() {
+        if let Some(found) = attributes.bind(py).get_item(name)? {
+            return Ok(found);
+        }
+    } else if let Ok(found) = wrapper.getattr(intern!(py, "__dict__"))?.cast_into::<PyDict>() {
+        attributes.get_or_init(|| found.unbind());
+    }
+    wrapper.getattr(name)
+}
+
 /// Launches with the configuration that was chosen for arguments like these; nothing if there is more to do than that.
 fn launch_autotuner<'py>(
     wrapper: &Bound<'py, Wrapper>,
@@ -222,45 +433,119 @@ fn launch_autotuner<'py>(
 ) -> PyResult<Option<Py<PyAny>>> {
     let py = wrapper.py();
     let Some(form) = form(wrapper, call)? else { return Ok(None) };
-    let configs = wrapper.getattr(intern!(py, "configs"))?;
-    let config = match configs.cast::<PyList>() {
-        Ok(configs) if configs.len() == 1 => configs.get_item(0)?,
-        _ => match choice(wrapper, form, call)? {
-            Some(config) => config,
-            None => return Ok(None),
-        },
+    let kernel = attribute(wrapper, intern!(py, "fn"))?;
+    let launch = |config: &Bound<'py, PyAny>, expected: Option<&Expected<'_>>| {
+        launch_config(wrapper, form, (&kernel, grid, call), config, expected)
     };
-    if !config.getattr(intern!(py, "pre_hook"))?.is_none() {
-        return Ok(None);
+    let configs = attribute(wrapper, intern!(py, "configs"))?;
+    if let Ok(configs) = configs.cast::<PyList>()
+        && configs.len() == 1
+    {
+        return launch(&configs.get_item(0)?, None);
     }
-    let Some((names, values)) = arguments_of(&config)? else { return Ok(None) };
-    let own = call.keywords();
-    if own.iter().flat_map(|own| own.iter_borrowed()).any(|own| names.iter_borrowed().any(|n| n.is(own))) {
-        return Ok(None);
+    let cache = attribute(wrapper, intern!(py, "cache"))?;
+    let Ok(cache) = cache.cast::<PyDict>() else { return Ok(None) };
+    let place = attribute(wrapper, intern!(py, "_place"))?;
+    // The key has the dtypes of all tensors, which the launch reads anyway.
+    if let Some(known) = form.likely_key(call)
+        && known.place.is(&place)
+        && reads_tensors(&kernel)?
+        && let Some(config) = cache.get_item(&known.key)?
+    {
+        let expected = Expected { form, read: &known.read, is_met: Cell::new(false) };
+        let launched = launch(&config, Some(&expected))?;
+        if expected.is_met.get() {
+            return Ok(launched);
+        }
     }
-    let keywords = form.keywords(call, &names)?;
+    match choice(form, call, cache, &place)? {
+        Some(config) => launch(&config, None),
+        None => Ok(None),
+    }
+}
+
+/// Whether what is launched reads the tensors that it is given as a launch does, and compares them with what is expected.
+fn reads_tensors(kernel: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if kernel.is_instance_of::<JitKernel>() {
+        return Ok(!torch::is_watched());
+    }
+    match kernel.cast::<Wrapper>() {
+        Ok(beneath) if beneath.get().kind.load(Ordering::Relaxed) == HEURISTICS => {
+            reads_tensors(&attribute(beneath, intern!(kernel.py(), "fn"))?)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Launches with a configuration; nothing if there is more to do than that.
+#[inline]
+fn launch_config<'py>(
+    wrapper: &Bound<'py, Wrapper>,
+    form: &Form,
+    (kernel, grid, call): (&Bound<'py, PyAny>, &Bound<'py, PyAny>, &Call<'_, 'py>),
+    config: &Bound<'py, PyAny>,
+    expected: Option<&Expected<'_>>,
+) -> PyResult<Option<Py<PyAny>>> {
+    let py = wrapper.py();
+    let Some((names, values)) = arguments_of(config)? else { return Ok(None) };
+    let names: SmallVec<[_; 16]> = names.iter_borrowed().collect();
+    let Some(keywords) = form.keywords(py, call, &names)? else { return Ok(None) };
     let best_config = intern!(py, "best_config");
-    if !wrapper.getattr(best_config)?.is(&config) {
-        wrapper.setattr(best_config, &config)?;
+    if !attribute(wrapper, best_config)?.is(config) {
+        wrapper.setattr(best_config, config)?;
     }
-    let kernel = wrapper.getattr(intern!(py, "fn"))?;
     let mut all: SmallVec<[Borrowed<'_, 'py, PyAny>; 32]> = call.values().iter().copied().collect();
     all.extend(values.iter_borrowed());
-    start(&kernel, grid, &Call::new(&all, call.positional(), Some(keywords.as_borrowed()))).map(Some)
+    let call = Call::new(&all, call.positional(), Some(keywords.as_borrowed()), expected);
+    start(kernel, grid, &call).map(Some)
 }
 
 /// What was chosen for the values of the key's arguments, and the dtypes of all.
+#[cold]
 fn choice<'py>(
-    wrapper: &Bound<'py, Wrapper>,
     form: &Form,
     call: &Call<'_, 'py>,
+    cache: &Bound<'py, PyDict>,
+    known_place: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let py = wrapper.py();
+    let py = cache.py();
+    let read = Read::of(py, form, call);
+    if let Some(known) = read.as_ref().and_then(|read| form.known_key(read))
+        && known.place.is(known_place)
+    {
+        return cache.get_item(&known.key);
+    }
+    let Some((place, key)) = key(form, call)? else { return Ok(None) };
+    let place = place.unwrap_or_else(|| py.None().into_bound(py));
+    if !known_place.is(&place) && !known_place.eq(&place)? {
+        return Ok(None);
+    }
+    let key = PyTuple::new(py, key)?;
+    match cache.get_item(&key) {
+        // A list in the key, for instance.
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(None),
+        Ok(Some(config)) => {
+            if let Some(read) = read {
+                form.remember(read, known_place, &key, cache);
+            }
+            Ok(Some(config))
+        }
+        found => found,
+    }
+}
+
+/// Where a tensor is, and the items of the key.
+type Key<'py> = (Option<Bound<'py, PyAny>>, SmallVec<[Bound<'py, PyAny>; 16]>);
+
+/// The key of an autotuner for a call, as Python makes it, and where the first tensor is.
+#[cold]
+fn key<'py>(form: &Form, call: &Call<'_, 'py>) -> PyResult<Option<Key<'py>>> {
     let mut key: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::new();
     key.extend(form.key.iter().map(|&number| call.values()[number].to_owned()));
     let mut place = None;
     for (at, &number) in form.parameters.iter().enumerate() {
         let value = call.values()[number];
+        let py = value.py();
         if is_plain(&value) {
             continue;
         }
@@ -273,18 +558,7 @@ fn choice<'py>(
             place = value.getattr_opt(intern!(py, "device"))?;
         }
     }
-    let place = place.unwrap_or_else(|| py.None().into_bound(py));
-    let known = wrapper.getattr(intern!(py, "_place"))?;
-    if !known.is(&place) && !known.eq(&place)? {
-        return Ok(None);
-    }
-    let cache = wrapper.getattr(intern!(py, "cache"))?;
-    let Ok(cache) = cache.cast::<PyDict>() else { return Ok(None) };
-    match cache.get_item(PyTuple::new(py, key)?) {
-        // A list in the key, for instance.
-        Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(None),
-        found => found,
-    }
+    Ok(Some((place, key)))
 }
 
 /// Whether it is a number, a text or nothing, which have no dtype.
@@ -300,15 +574,14 @@ fn is_plain(value: &Bound<'_, PyAny>) -> bool {
 fn name_of<'py>(form: &Form, at: usize, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     static NAME_OF: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = dtype.py();
-    let lock = || form.memo.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(Some((known, name))) = lock().dtypes.get(at)
+    if let Some(Some((known, name))) = form.memo().dtypes.get(at)
         && known.is(dtype)
     {
         return Ok(name.bind(py).clone());
     }
     let name_of = NAME_OF.import(py, "tilewright.runtime.autotuner", "_name_of")?;
     let name = name_of.call1((dtype,))?;
-    let mut memo = lock();
+    let mut memo = form.memo();
     if memo.dtypes.len() <= at {
         memo.dtypes.resize_with(at + 1, || None);
     }
@@ -319,19 +592,25 @@ fn name_of<'py>(form: &Form, at: usize, dtype: &Bound<'py, PyAny>) -> PyResult<B
     Ok(name)
 }
 
-/// The names and the values that a configuration adds to a launch. It keeps them until it is changed.
+/// The names and the values that a configuration adds to a launch; nothing if it wants a function called before. It keeps them
+/// until it is changed.
 fn arguments_of<'py>(
     config: &Bound<'py, PyAny>,
 ) -> PyResult<Option<(Bound<'py, PyTuple>, Bound<'py, PyTuple>)>> {
     let py = config.py();
-    let kwargs = config.getattr(intern!(py, "kwargs"))?;
     let merged = config.getattr(intern!(py, "_merged"))?;
-    if let (Ok(kwargs), Ok(merged)) = (kwargs.cast::<PyDict>(), merged.cast::<PyTuple>()) {
+    if let Ok(merged) = merged.cast::<PyTuple>()
+        && let Ok(kwargs) = merged.get_item(2)?.cast::<PyDict>()
+    {
         let (names, values) = (merged.get_item(0)?.cast_into()?, merged.get_item(1)?.cast_into()?);
         // A program may change the dict itself.
-        if kwargs.len() == merged.get_item(2)?.extract::<usize>()? && is_beginning(kwargs, &names, &values) {
-            return Ok(Some((names, values)));
+        if kwargs.len() == merged.get_item(3)?.extract::<usize>()? && is_beginning(kwargs, &names, &values) {
+            let has_hook = merged.get_item(4)?.is_truthy()?;
+            return Ok((!has_hook).then_some((names, values)));
         }
+    }
+    if !config.getattr(intern!(py, "pre_hook"))?.is_none() {
+        return Ok(None);
     }
     config.call_method0(intern!(py, "_merge"))?;
     let Ok(merged) = config.getattr(intern!(py, "_merged"))?.cast_into::<PyTuple>() else { return Ok(None) };
@@ -352,25 +631,19 @@ fn launch_heuristics<'py>(
 ) -> PyResult<Option<Py<PyAny>>> {
     let py = wrapper.py();
     let Some(form) = form(wrapper, call)? else { return Ok(None) };
-    let arg_names = wrapper.getattr(intern!(py, "arg_names"))?;
-    let functions = wrapper.getattr(intern!(py, "values"))?;
+    let arg_names = attribute(wrapper, intern!(py, "arg_names"))?;
+    let functions = attribute(wrapper, intern!(py, "values"))?;
     let (Ok(arg_names), Ok(functions)) = (arg_names.cast::<PyList>(), functions.cast::<PyDict>()) else {
         return Ok(None);
     };
-    let arguments = PyDict::new(py);
-    for (name, value) in arg_names.iter().zip(&call.values()[..call.positional()]) {
-        arguments.set_item(name, value)?;
-    }
     let keywords = call.keywords();
-    for (number, name) in keywords.iter().flat_map(|keywords| keywords.iter_borrowed()).enumerate() {
+    for name in keywords.iter().flat_map(|keywords| keywords.iter_borrowed()) {
         if functions.contains(name)? {
             // What the program passes is computed all the same, and takes the place of it.
             return Ok(None);
         }
-        arguments.set_item(name, call.named(number))?;
     }
-    arguments.set_item(intern!(py, "grid"), grid)?;
-    arguments.set_item(intern!(py, "warmup"), PyBool::new(py, false))?;
+    let arguments = form.arguments(call, arg_names, grid)?;
     let mut names: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
     let mut computed: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
     for (name, function) in functions {
@@ -380,9 +653,11 @@ fn launch_heuristics<'py>(
         names.push(name);
         computed.push(value);
     }
-    let keywords = form.keywords(call, &PyTuple::new(py, names)?)?;
-    let kernel = wrapper.getattr(intern!(py, "fn"))?;
+    let names: SmallVec<[_; 8]> = names.iter().map(Bound::as_borrowed).collect();
+    let Some(keywords) = form.keywords(py, call, &names)? else { return Ok(None) };
+    let kernel = attribute(wrapper, intern!(py, "fn"))?;
     let mut all: SmallVec<[Borrowed<'_, 'py, PyAny>; 32]> = call.values().iter().copied().collect();
     all.extend(computed.iter().map(|value| value.as_borrowed()));
-    start(&kernel, grid, &Call::new(&all, call.positional(), Some(keywords.as_borrowed()))).map(Some)
+    let call = Call::new(&all, call.positional(), Some(keywords.as_borrowed()), call.expected());
+    start(&kernel, grid, &call).map(Some)
 }

@@ -9,15 +9,16 @@
 mod call;
 mod signature;
 
+use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_cuda::{
-    AssembleOptions, Cache, Function, FunctionAttributes, LaunchConfiguration, LaunchOptions, Module,
-    Settings, assemble_cached,
+    Cache, Function, FunctionAttributes, LaunchConfiguration, LaunchOptions, Module, Settings,
 };
 
+use crate::gpu::Assembler;
 use crate::{Device, Error};
 
 pub use call::Call;
@@ -44,16 +45,29 @@ pub struct Binary {
     pub attributes: FunctionAttributes,
 }
 
-/// Assembles PTX for a GPU, unless the cache has the machine code. Comes with a warning if the cache cannot be used.
+/// Assembles PTX for a GPU, unless the cache has the machine code, for blocks of so many threads and bytes of shared memory.
+/// Without a limit of registers it may get fewer than the assembler would take, so that more blocks run at a time. Comes with a
+/// warning if the cache cannot be used.
 pub fn assemble(
     device: Device,
     kernel: &str,
     ptx: &str,
     max_registers: Option<u32>,
+    block: (u32, u32),
 ) -> Result<(Vec<u8>, Option<String>), Error> {
-    let options = AssembleOptions { max_registers, line_info: true, ..AssembleOptions::default() };
     let cache = Cache::new(&Settings::from_environment());
-    let cubin = assemble_cached(&cache, device.context()?, kernel, ptx, options)?;
+    let (gpu, context) = (device.gpu()?, device.context()?);
+    let limited = |count: u32| -> Cow<'_, str> {
+        // The size of a block is the directive that each kernel of ours has.
+        ptx.replacen(".reqntid", &format!(".maxnreg {count}\n.reqntid"), 1).into()
+    };
+    let assembler = Assembler { gpu, context, cache: &cache, name: kernel };
+    let (_, cubin) = match max_registers {
+        // Our own PTX says it already.
+        Some(_) if ptx.contains(".maxnreg") => assembler.assemble(ptx, None, block)?,
+        Some(count) => assembler.assemble(&limited(count), None, block)?,
+        None => assembler.assemble(ptx, Some(&limited), block)?,
+    };
     Ok((cubin, cache.take_warning()))
 }
 
@@ -129,28 +143,6 @@ impl Manner {
             ..LaunchOptions::new(warps.saturating_mul(32))
         };
         Ok(function(self.function)?.configure(options)?)
-    }
-}
-
-/// The launch of before, which mostly is the next one as well.
-#[derive(Debug, Default)]
-pub struct LastLaunch(Mutex<Option<(Manner, LaunchConfiguration)>>);
-
-impl LastLaunch {
-    /// As [`Manner::configure`], unless it is the same as before.
-    #[inline]
-    pub fn configure(&self, manner: Manner) -> Result<LaunchConfiguration, Error> {
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((last, launch)) = &*lock()
-            && *last == manner
-        {
-            return Ok(launch.clone());
-        }
-        let launch = manner.configure()?;
-        let before = lock().replace((manner, launch.clone()));
-        // What it keeps loaded is unloaded without the lock.
-        drop(before);
-        Ok(launch)
     }
 }
 

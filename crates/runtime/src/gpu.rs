@@ -1,5 +1,6 @@
 //! Kernels on a GPU, real or simulated: code becomes a loaded module once, and a launch is one pass over the arguments.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, mpsc};
@@ -80,28 +81,14 @@ impl Loaded {
             cooperative: options.is_on(OptionId::LaunchCooperativeGrid),
             ..LaunchOptions::new(code.threads)
         };
-        let load = |ptx: &str| -> Result<_, Error> {
-            let assemble = AssembleOptions { line_info: true, ..AssembleOptions::default() };
-            let cubin = assemble_cached(&cache, context, name, ptx, assemble)?;
-            let function = tilewright_cuda::Module::load(context, name, &cubin)?.function(name)?;
-            let blocks = function.max_active_blocks(code.threads, code.shared_bytes)?;
-            Ok((function, cubin, blocks))
-        };
-        let (mut function, mut cubin, blocks) = load(&code.ptx)?;
-        let limit = Multiprocessor::of(gpu.properties()?).registers_for_one_more(
-            blocks,
-            code.threads,
-            function.attributes().registers,
-        );
-        // The assembler may refuse fewer registers than an instruction takes: then the first attempt stays.
-        if let (Some(limit), None) = (limit, options.number(OptionId::Maxnreg))
-            && let Ok(denser) = load(&code.with_max_registers(limit))
-        {
-            let spills = denser.0.attributes().spills();
-            if denser.2 > blocks && spills <= function.attributes().spills() + SPILLS_FOR_ONE_MORE_BLOCK {
-                (function, cubin, _) = denser;
-            }
-        }
+        let with_fewer = |limit| Cow::Owned(code.with_max_registers(limit));
+        let has_limit = options.number(OptionId::Maxnreg).is_some();
+        let assembler = Assembler { gpu, context, cache: &cache, name };
+        let (function, cubin) = assembler.assemble(
+            &code.ptx,
+            (!has_limit).then_some(&with_fewer),
+            (code.threads, code.shared_bytes),
+        )?;
         if let Some(warning) = cache.take_warning() {
             CACHE_WARNING.call_once(|| eprintln!("tilewright: {warning}"));
         }
@@ -173,14 +160,7 @@ pub(crate) fn launch(
         match loaded {
             Loaded::Cuda { launch, tensor_maps, .. } => {
                 handle.pass(arguments, &mut |element, value| pack(element, value, parameters))?;
-                let launch = match tensor_maps {
-                    Some(maps) if !maps.append(parameters)? => match handle.plain()? {
-                        (_, Loaded::Cuda { launch, .. }) => launch,
-                        (_, Loaded::Sim { .. }) => unreachable!("both forms are on one device"),
-                    },
-                    Some(_) | None => launch,
-                };
-                launch.launch(grid.extents(), stream, parameters.as_bytes()).map_err(Error::from)
+                start(handle, (launch, tensor_maps.as_deref()), stream, grid.extents(), parameters)
             }
             Loaded::Sim { module, tensor_maps } => {
                 let mut regions = Regions::new();
@@ -205,6 +185,25 @@ pub(crate) fn launch(
             }
         }
     })
+}
+
+/// Starts a kernel whose arguments are written; its tensor maps are made, or its form without is taken.
+#[inline]
+pub(crate) fn start(
+    handle: &Handle,
+    (launch, tensor_maps): (&LaunchConfiguration, Option<&TensorMaps>),
+    stream: StreamRef<'_>,
+    blocks: [u32; 3],
+    parameters: &mut Parameters,
+) -> Result<(), Error> {
+    let launch = match tensor_maps {
+        Some(maps) if !maps.append(parameters)? => match handle.plain()? {
+            (_, Loaded::Cuda { launch, .. }) => launch,
+            (_, Loaded::Sim { .. }) => unreachable!("both forms are on one device"),
+        },
+        Some(_) | None => launch,
+    };
+    launch.launch(blocks, stream, parameters.as_bytes()).map_err(Error::from)
 }
 
 /// Runs a kernel in the simulator, and keeps what was counted if somebody wants it.
@@ -278,6 +277,49 @@ fn interruptible(
             }
         }
     })
+}
+
+/// Makes machine code of PTX.
+pub(crate) struct Assembler<'a> {
+    pub(crate) gpu: tilewright_cuda::Device,
+    pub(crate) context: tilewright_cuda::Context,
+    pub(crate) cache: &'a Cache,
+    /// The kernel.
+    pub(crate) name: &'a str,
+}
+
+impl Assembler<'_> {
+    /// The kernel, loaded, and its machine code, for blocks of so many threads and bytes of shared memory. If fewer registers
+    /// let one more block run at a time, it is made of what `with_fewer` says is the PTX with at most so many.
+    pub(crate) fn assemble<'p>(
+        &self,
+        ptx: &str,
+        with_fewer: Option<&dyn Fn(u32) -> Cow<'p, str>>,
+        (threads, shared_bytes): (u32, u32),
+    ) -> Result<(tilewright_cuda::Function, Vec<u8>), Error> {
+        let load = |ptx: &str| -> Result<_, Error> {
+            let options = AssembleOptions { line_info: true, ..AssembleOptions::default() };
+            let cubin = assemble_cached(self.cache, self.context, self.name, ptx, options)?;
+            let function =
+                tilewright_cuda::Module::load(self.context, self.name, &cubin)?.function(self.name)?;
+            let blocks = function.max_active_blocks(threads, shared_bytes)?;
+            Ok((function, cubin, blocks))
+        };
+        let (function, cubin, blocks) = load(ptx)?;
+        let registers = function.attributes().registers;
+        let limit =
+            Multiprocessor::of(self.gpu.properties()?).registers_for_one_more(blocks, threads, registers);
+        // The assembler may refuse fewer registers than an instruction takes: then the first attempt stays.
+        if let (Some(limit), Some(with_fewer)) = (limit, with_fewer)
+            && let Ok(denser) = load(&with_fewer(limit))
+        {
+            let spills = denser.0.attributes().spills();
+            if denser.2 > blocks && spills <= function.attributes().spills() + SPILLS_FOR_ONE_MORE_BLOCK {
+                return Ok((denser.0, denser.1));
+            }
+        }
+        Ok((function, cubin))
+    }
 }
 
 /// A cache that cannot be used is worth one line.

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, SourceMap};
 use tilewright_compiler::{CompiledKernel, GpuCode, MachineCode, Resources};
 use tilewright_cpu::{Interrupt, Launch, Program, SanitizedProgram};
-use tilewright_cuda::StreamRef;
+use tilewright_cuda::{Parameters, StreamRef};
 use tilewright_frontend::Argument;
 use tilewright_ir::{Element, Op};
 
@@ -118,6 +118,14 @@ impl Handle {
         self.makes_pointers
     }
 
+    /// Whether its launches make tensor maps for it.
+    pub fn takes_tensor_maps(&self) -> bool {
+        match &self.compiled.code {
+            MachineCode::Cpu(_) => false,
+            MachineCode::Gpu(code) => !code.tensor_maps().is_empty(),
+        }
+    }
+
     /// What the kernel takes of the device; of a GPU, as its driver says.
     pub fn resources(&self) -> Result<Resources, Error> {
         match self.loaded()? {
@@ -188,6 +196,21 @@ impl Handle {
                 gpu::launch(self, loaded, stream, grid, (arguments, foreign), interrupt)
             }
             Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Starts it on a GPU with arguments that are written already, as many programs as the grid has blocks.
+    pub(crate) fn launch_passed(
+        &self,
+        stream: StreamRef<'_>,
+        blocks: [u32; 3],
+        parameters: &mut Parameters,
+    ) -> Result<(), Error> {
+        match self.loaded()? {
+            Some(Loaded::Cuda { launch, tensor_maps, .. }) => {
+                gpu::start(self, (launch, tensor_maps.as_deref()), stream, blocks, parameters)
+            }
+            Some(Loaded::Sim { .. }) | None => unreachable!("`Call::of_handle` refuses other devices"),
         }
     }
 

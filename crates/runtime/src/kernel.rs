@@ -239,10 +239,11 @@ impl Kernel {
         &self,
         arguments: Vec<Argument>,
         options: &Options,
+        tensor_maps: bool,
         text: &str,
     ) -> Result<Handle, Error> {
         let path = |job: &Job, dump: &mut DumpHook<'_>| tilewright_compiler::compile_ir(job, text, dump);
-        self.compile_with(self.device.unwrap_or_default(), arguments, options, false, path)
+        self.compile_with(self.device.unwrap_or_default(), arguments, options, tensor_maps, path)
     }
 
     fn compile_on(

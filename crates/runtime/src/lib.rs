@@ -64,5 +64,5 @@ pub use tilewright_compiler::{
 };
 pub use tilewright_cpu::Interrupt;
 pub use tilewright_cpu::memory::Region;
-pub use tilewright_cuda::{Context, Driver, StreamRef};
+pub use tilewright_cuda::{Context, Driver, LaunchConfiguration, StreamRef};
 pub use tilewright_sanitize::{Check, Checks, MEMORY};

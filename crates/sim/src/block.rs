@@ -3,7 +3,7 @@
 //! A cluster runs on one thread of the host. A warp runs until it has to wait, or for a while; then the next one does. If
 //! a whole round goes by without a step, every warp waits for another: that is reported with where each stands.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tilewright_ptx::isa::BarrierReduction;
 
@@ -30,14 +30,14 @@ pub(crate) struct Machine<'a> {
     pub parameters: &'a [u8],
     /// The caller wants the launch to end.
     pub interrupt: Option<&'a AtomicBool>,
-    /// Another cluster has failed.
-    pub stop: &'a AtomicBool,
+    /// Clusters from this number on are to stop, as one has failed.
+    pub end: &'a AtomicU64,
 }
 
 /// The state of a cluster that runs.
 pub(crate) struct Cluster<'a> {
     pub machine: &'a Machine<'a>,
-    /// Its number in the launch.
+    /// Its number in the grid.
     pub number: u64,
     pub blocks: Vec<BlockMemory>,
     /// Of each block.
@@ -92,7 +92,7 @@ impl Cluster<'_> {
 
     fn is_cancelled(&self) -> bool {
         let machine = self.machine;
-        machine.stop.load(Ordering::Relaxed)
+        self.number >= machine.end.load(Ordering::Relaxed)
             || machine.interrupt.is_some_and(|interrupt| interrupt.load(Ordering::Relaxed))
     }
 

@@ -107,7 +107,6 @@ const MAX_RUNNING_BYTES: usize = 512 << 20;
 
 /// A cluster that has begun.
 struct Running<'a> {
-    number: u64,
     /// Its position among the clusters of the grid.
     position: [u32; 3],
     cluster: Cluster<'a>,
@@ -150,14 +149,14 @@ impl LoadedModule {
         self.check(launch, id, shared_bytes, &program).map_err(fault)?;
         let regions: Vec<_> = launch.regions.iter().copied().chain([self.region()]).collect();
         let global = Global::new(&regions);
-        let stop = AtomicBool::new(false);
+        let end = AtomicU64::new(u64::MAX);
         let machine = Machine {
             program: &program,
             global: &global,
             watch: launch.watch,
             parameters: launch.parameters,
             interrupt: launch.interrupt,
-            stop: &stop,
+            end: &end,
         };
         let checked = CheckedLaunch { module: self, launch, program: &program, machine, shared_bytes };
         if let Some(watch) = launch.watch {
@@ -280,9 +279,9 @@ impl CheckedLaunch<'_> {
     /// Runs all clusters. They begin in the order of their numbers, as blocks may rely on those before them.
     fn run_all(&self, clusters: u64) -> Result<Tally, Box<Fault>> {
         let next = AtomicU64::new(0);
-        // The fault of the first cluster, of those that had one before all stopped.
+        // The fault of the first cluster that has one.
         let first = Mutex::new(None::<(u64, Box<Fault>)>);
-        let stop = self.machine.stop;
+        let end = self.machine.end;
         let sites = self.program.sites.len();
         // Findings of a launch that is watched do not depend on luck.
         let most_threads = if self.launch.watch.is_some() { 1 } else { rayon::current_num_threads() as u64 };
@@ -291,31 +290,34 @@ impl CheckedLaunch<'_> {
         let work = |_: usize| {
             let mut tally = Tally { counters: vec![StepCounters::default(); sites], printed: Vec::new() };
             let mut running = VecDeque::new();
-            while !stop.load(Ordering::Relaxed) {
+            loop {
                 if running.len() < most {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number < clusters {
+                    if number < clusters.min(end.load(Ordering::Relaxed)) {
                         running.push_front(self.begin(number));
                     }
                 }
                 let Some(mut cluster) = running.pop_front() else { break };
-                let number = cluster.number;
+                let number = cluster.cluster.number;
                 match self.run(&mut cluster, &mut tally) {
                     Ok(true) => {}
                     Ok(false) => running.push_back(cluster),
                     Err(fault) => {
                         let mut first = first.lock().expect("nobody panics with it");
                         let is_consequence =
-                            fault.kind == FaultKind::Cancelled && stop.load(Ordering::Relaxed);
+                            fault.kind == FaultKind::Cancelled && number >= end.load(Ordering::Relaxed);
                         if !is_consequence && first.as_ref().is_none_or(|(earlier, _)| number < *earlier) {
                             *first = Some((number, fault));
                         }
-                        stop.store(true, Ordering::Relaxed);
+                        // Those before it go on: which fault is reported depends on no thread of the host. Where they may
+                        // wait for each other they cannot.
+                        let first_to_stop = if self.program.may_wait_for_others { 0 } else { number };
+                        end.fetch_min(first_to_stop, Ordering::Relaxed);
                     }
                 }
             }
             for stopped in running {
-                tally.keep_printed(stopped.number, stopped.cluster.printed);
+                tally.keep_printed(stopped.cluster.number, stopped.cluster.printed);
             }
             tally
         };
@@ -381,7 +383,7 @@ impl CheckedLaunch<'_> {
                 cluster.warps.push(warp);
             }
         }
-        Running { number, position, cluster }
+        Running { position, cluster }
     }
 
     /// Runs a cluster, to its end or for a while: whether it has ended.
@@ -396,7 +398,7 @@ impl CheckedLaunch<'_> {
         }
         let warps = cluster.warps_per_block;
         let outcome = unwritten(&cluster.blocks, outcome.map(|_| ()), cluster.warps.len());
-        tally.keep_printed(running.number, std::mem::take(&mut cluster.printed));
+        tally.keep_printed(cluster.number, std::mem::take(&mut cluster.printed));
         let fault = |stopped| Box::new(self.fault(stopped, running.position, warps));
         outcome.map(|()| true).map_err(fault)
     }

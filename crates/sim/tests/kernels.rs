@@ -232,6 +232,37 @@ fn barriers_with_counts_order_their_threads() {
     assert!(matches!(fault(sum(&text.replace(" 96;", " 128;"), 128).0), FaultKind::Deadlock { .. }));
 }
 
+#[test]
+fn the_fault_of_the_first_block_is_reported() {
+    // Blocks from the third on fault, and the third takes the longest to come there.
+    let text = "
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry faults(.param .u64 x)
+{
+    .reg .pred %p<4>;
+    .reg .b32 %r<4>;
+    mov.u32 %r1, %ctaid.x;
+    setp.lt.u32 %p1, %r1, 3;
+    @%p1 ret;
+    setp.gt.u32 %p2, %r1, 3;
+    @%p2 bra $end;
+    mov.u32 %r2, 0;
+$loop:
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p3, %r2, 20000;
+    @%p3 bra $loop;
+$end:
+    trap;
+}
+";
+    for _ in 0..4 {
+        let fault = launch(text, 64, 32, vec![memory(&mut [0.0_f32])]).expect_err("blocks trap");
+        assert_eq!((fault.kind, fault.block), (FaultKind::Trap, [3, 0, 0]));
+    }
+}
+
 static INTERRUPT: AtomicBool = AtomicBool::new(false);
 
 #[test]

@@ -89,9 +89,9 @@ class AsmDict(Mapping[str, "str | bytes"]):
         self,
         kernel: _native.CompiledKernel | None,
         texts: dict[str, str | bytes] | None = None,
-        assemble: tuple[str, int | None] | None = None,
+        assemble: tuple[str, int | None, tuple[int, int]] | None = None,
     ) -> None:
-        """Of a kernel, or of texts that were made of one; with its name and most registers, to be assembled here."""
+        """Of a kernel, or of texts that were made of one; assembled here with its name, most registers and block."""
         self._kernel = kernel
         self._texts = texts or {}
         self._assemble = assemble
@@ -104,8 +104,8 @@ class AsmDict(Mapping[str, "str | bytes"]):
 
     def _make(self, stage: str, name: str) -> str | bytes:
         if name == "cubin" and self._assemble is not None:
-            kernel, registers = self._assemble
-            return _native.assemble(kernel, str(self["ptx"]), registers)
+            kernel, registers, block = self._assemble
+            return _native.assemble(kernel, str(self["ptx"]), registers, block)
         if self._kernel is None or name not in self._kernel._stages():
             raise KeyError(f"{stage!r}: a kernel for this device has {', '.join(self)}")
         return self._kernel._stage(name)
@@ -195,8 +195,11 @@ class CompiledKernel(metaclass=_KernelClass):
         self.packed_metadata = make_backend(target).pack_metadata(self.metadata)
         self.hash = hash
         self.name = native.name
-        is_cuda = target.backend == "cuda"
-        self.asm = AsmDict(native, assemble=(self.name, self.metadata.maxnreg) if is_cuda else None)
+        assemble = None
+        if target.backend == "cuda":
+            block = (self.metadata.num_warps * self.metadata.warp_size, self.metadata.shared)
+            assemble = (self.name, self.metadata.maxnreg, block)
+        self.asm = AsmDict(native, assemble=assemble)
         self.metadata_group: dict[str, str] = {}
         self.module: int | None = None
         self.function: int | None = None
@@ -241,39 +244,74 @@ class CompiledKernel(metaclass=_KernelClass):
         native = self._compiled
         if native is None:
             native = self._compiled = self._compiled_from_text()
-        self._loaded_resources = (native.n_regs, native.n_spills, native.n_max_threads)
-        number = native._load() if self._is_of_launch else None
-        if number is None:
+        if not self._is_of_launch or not self._load_handle(native):
+            self._loaded_resources = (native.n_regs, native.n_spills, native.n_max_threads)
             self._run = _launcher_here(native, self.src)
             self.module = self.function = 0
-        else:
-            from tilewright.backends.nvidia.driver import CudaLauncher
 
-            self._run = CudaLauncher(self.src, self.metadata)
-            self.module, self.function, self._module_pid = number, number, os.getpid()
+    def _load_handle(self, native: _native.CompiledKernel) -> bool:
+        """Loads a kernel of which more than its machine code is known here, if it is for a GPU."""
+        from tilewright.backends.nvidia.driver import CudaLauncher
 
-    def _compiled_from_text(self) -> _native.CompiledKernel:
+        number = native._load()
+        if number is None:
+            return False
+        self._loaded_resources = (native.n_regs, native.n_spills, native.n_max_threads)
+        self._run = self._launched_by(CudaLauncher(self.src, self.metadata, native))
+        self.module, self.function, self._module_pid = number, number, os.getpid()
+        return True
+
+    def _launched_by(self, launcher: Any) -> Callable[..., None]:
+        """A launcher of ours as a built-in function, which asks here what hooks get to know; another as it is."""
+        if not isinstance(launcher, _native.CudaLauncher):
+            return launcher  # type: ignore[no-any-return]
+        import weakref
+
+        # The launcher belongs to the kernel, which would not go if it belonged to the launcher too.
+        known = weakref.ref(self)
+
+        def describe(grid: Any, stream: Any, args: tuple[Any, ...]) -> LazyDict | None:
+            kernel = known()
+            return None if kernel is None else kernel.launch_metadata(grid, stream, *args)
+
+        launcher._set_describe(describe)
+        return launcher._function()
+
+    def _with_tensor_maps(self, gpu: int) -> _native.CompiledKernel | None:
+        """The kernel for launches on a GPU that make tensor maps for it, if it has products that these are for."""
+        import re
+
+        if int(self.metadata.target.arch) < 90 or not re.search(r"= dot\b", str(self.asm.get("ir", ""))):
+            return None
+        native = self._compiled_from_text(gpu)
+        return native if native._takes_tensor_maps() else None
+
+    def _compiled_from_text(self, gpu: int | None = None) -> _native.CompiledKernel:
         """What another process has compiled, from the text of its IR: programs of the processor are not sent."""
         if "ir" not in self.asm:
             raise LaunchStateError(
                 f"kernel '{self.name}' was compiled in another process, and its IR was not sent with it"
             )
-        self.src.fn._define_native()
+        if not self.src.fn._is_defined():
+            self.src.fn._define_native()
         target = self.metadata.target
         known = (name for name, _ in _native.compile_options() if hasattr(self.metadata, name))
         options = {name: value for name in known if (value := getattr(self.metadata, name)) is not None}
         capability = 0 if target.backend == "cpu" else int(target.arch)
         text = str(self.asm["ir"])
         return _native.compile_ir(
-            self.src.fn, target.backend, capability, self.src.arguments(), options, text
+            self.src.fn, target.backend, capability, self.src.arguments(), options, text, gpu
         )
 
     def _load_on_gpu(self) -> None:
         from tilewright.runtime.driver import driver
 
         # Without a GPU this says why there is none.
-        binary = self.kernel
         device = driver.active.get_current_device()
+        native = self._with_tensor_maps(device)
+        if native is not None and self._load_handle(native):
+            return
+        binary = self.kernel
         limit = max_shared_mem(device)
         if self.metadata.shared > limit:
             raise OutOfResources(self.metadata.shared, limit, "shared memory")
@@ -284,7 +322,7 @@ class CompiledKernel(metaclass=_KernelClass):
             driver.active.utils.unload_module(module)
             raise OutOfResources(threads, resources[2], "threads")
         self._loaded_resources = tuple(resources)
-        self._run = driver.active.launcher_cls(self.src, self.metadata)
+        self._run = self._launched_by(driver.active.launcher_cls(self.src, self.metadata))
         self.module, self.function, self._module_pid = module, function, os.getpid()
 
     def __del__(self) -> None:

@@ -35,8 +35,8 @@ class Config:
         self.pre_hook = pre_hook
         self.ir_override = ir_override
 
-    _merged: tuple[tuple[str, ...], tuple[Any, ...], int] | None = None
-    """The names and values of ``all_kwargs()`` for launches, and how many of them ``kwargs`` has."""
+    _merged: tuple[tuple[str, ...], tuple[Any, ...], dict[str, Any], int, bool] | None = None
+    """The names and values of ``all_kwargs()``, ``kwargs``, how many of them it has, and whether there is a hook."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         self.__dict__[name] = value
@@ -48,7 +48,8 @@ class Config:
         found = self.all_kwargs()
         # Launches compare names by identity, and so do calls that are written with keywords.
         names = tuple(sys.intern(name) if type(name) is str else name for name in found)
-        self.__dict__["_merged"] = (names, tuple(found.values()), len(self.kwargs))
+        values = tuple(found.values())
+        self.__dict__["_merged"] = (names, values, self.kwargs, len(self.kwargs), self.pre_hook is not None)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_merged"}

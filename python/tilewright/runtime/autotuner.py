@@ -32,7 +32,7 @@ class _Wrapper(_native.Wrapper, KernelInterface[object]):
     __qualname__: str
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "run":
+        if name in ("run", "__dict__"):
             self._set_kind("own")
         super().__setattr__(name, value)
 

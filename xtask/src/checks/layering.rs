@@ -36,6 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "base",
             "ir",
+            "layout",
             "frontend",
             "trace",
             "sanitize",

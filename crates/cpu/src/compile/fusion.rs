@@ -109,20 +109,23 @@ fn fuse_block(program: &Program, uses: &[u32], block: &mut Block) {
 fn fuse_window(program: &Program, uses: &[u32], steps: &mut Vec<Step>) {
     let mut index = 0;
     while index < steps.len() {
-        let window = Window::new(program, uses, steps);
+        // Groups before this place may have moved a store there, across which no load moves.
+        let is_barrier = |step: &Step| !matches!(step.action, Action::Fused(_)) && step.has_side_effects();
+        let side_effect = steps[..index].iter().rposition(is_barrier);
+        let window = Window::new(program, uses, steps, side_effect.map_or(0, |place| place + 1));
         let found = (index..steps.len()).find_map(|head| window.group_from(head));
         let Some(found) = found else { return };
         index = found.rearrange(steps);
     }
 }
 
-/// Steps of which only the last one may have side effects.
+/// Steps, of which those from some place on are looked at: of these, only the last one may have side effects.
 struct Window<'a> {
     program: &'a Program,
     /// How often the whole program reads each slot.
     uses: &'a [u32],
     steps: &'a [Step],
-    /// Def-use chains of the slots that are defined here: the step that defines a slot, and those that read it.
+    /// Def-use chains of the slots that are defined from that place on: the step that defines a slot, and those that read it.
     definitions: FxHashMap<Slot, usize>,
     readers: FxHashMap<Slot, SmallVec<[usize; 2]>>,
 }
@@ -164,10 +167,10 @@ impl Draft {
 }
 
 impl<'a> Window<'a> {
-    fn new(program: &'a Program, uses: &'a [u32], steps: &'a [Step]) -> Self {
+    fn new(program: &'a Program, uses: &'a [u32], steps: &'a [Step], start: usize) -> Self {
         let mut window =
             Self { program, uses, steps, definitions: FxHashMap::default(), readers: FxHashMap::default() };
-        for (index, step) in steps.iter().enumerate() {
+        for (index, step) in steps.iter().enumerate().skip(start) {
             for operand in &step.operands {
                 let readers = window.readers.entry(operand.slot).or_default();
                 if readers.last() != Some(&index) {

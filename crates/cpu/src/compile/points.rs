@@ -53,14 +53,11 @@ impl Program {
     }
 }
 
-/// What the names of the library's files begin with.
-const LIBRARY: &str = "tilewright/lib/";
-
 fn files(sources: &SourceMap) -> Vec<trace::File> {
     let file = |file: &tilewright_base::SourceFile| trace::File {
         name: file.name.clone(),
         // Nobody wants to read the library.
-        text: if file.name.starts_with(LIBRARY) { String::new() } else { file.text.clone() },
+        text: if file.is_library() { String::new() } else { file.text.clone() },
         first_line: file.first_line,
     };
     sources.files().map(|(_, source)| file(source)).collect()

@@ -54,7 +54,7 @@ fn bound_32(function: F) -> f64 {
         (None, Accuracy::Exact) => 0.5,
         // Results are finite and not 0 up to |x| = 104.
         (None, Accuracy::GrowingUlp(least, slope)) => f64::from(least + 104.0 * slope),
-        (None, Accuracy::Ulp(ulps)) => ulps.into(),
+        (None, Accuracy::Ulp(ulps) | Accuracy::FlushedUlp(ulps)) => ulps.into(),
     }
 }
 

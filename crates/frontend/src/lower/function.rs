@@ -6,7 +6,7 @@ use ruff_python_ast::{Expr, Parameter as Argument, Stmt, StmtFunctionDef, UnaryO
 use ruff_text_size::Ranged;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tilewright_base::{Code, Diagnostic, FileId, SourceFile, Span};
+use tilewright_base::{Code, Diagnostic, FileId, LIBRARY, SourceFile, Span};
 use tilewright_ir::{Builder, FuncId, Function, IrBuilder, Op, Parameter, Type, TypeList, Value};
 
 use super::branch::{Exit, Returned};
@@ -106,7 +106,7 @@ pub(crate) fn library_tree(function: LibraryFunction) -> Option<Arc<SyntaxTree>>
     let mut trees = TREES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     let tree = trees.entry(function.file).or_insert_with(|| {
         let module = Arc::new(parse(function.text).ok()?);
-        let name = format!("tilewright/lib/{}", function.file);
+        let name = format!("{LIBRARY}{}", function.file);
         Some(Arc::new(SyntaxTree { module, source: Arc::new(SourceFile::new(name, function.text)) }))
     });
     tree.clone()

@@ -405,6 +405,19 @@ impl<'a> Checker<'a> {
         self.access(self.inst.operands.iter().chain(&self.inst.results), axis, width)
     }
 
+    fn finish(&self) -> Check {
+        let Type::Pending { tile, layout } = self.operand(0) else {
+            return Err(format!("finish takes a product under way, found {}", self.operand(0)));
+        };
+        if self.inst.operands.len() > 1 {
+            let behind = self.registers(1)?;
+            ensure(element_bits(behind) == 32, || {
+                format!("finish waits behind a tile of 32-bit elements, found {behind}")
+            })?;
+        }
+        self.results(&[Type::registers(tile.clone(), Some(*layout))])
+    }
+
     fn gpu_op(&self, op: &GpuOp) -> Check {
         match op {
             GpuOp::ConvertLayout {} => {
@@ -456,12 +469,7 @@ impl<'a> Checker<'a> {
             GpuOp::LocalCount {} => self.local_count(),
             GpuOp::LocalLoad { matrix } => self.local_load(*matrix),
             GpuOp::Wgmma { instruction, warps, .. } => self.mma(*instruction, warps, true),
-            GpuOp::Finish { .. } => match self.operand(0) {
-                Type::Pending { tile, layout } => {
-                    self.results(&[Type::registers(tile.clone(), Some(*layout))])
-                }
-                other => Err(format!("finish takes a product under way, found {other}")),
-            },
+            GpuOp::Finish { .. } => self.finish(),
             GpuOp::CopyAsync { axis, width, .. } => self.copy_async(*axis, *width),
             GpuOp::MbarrierInit { .. }
             | GpuOp::MbarrierExpect { .. }

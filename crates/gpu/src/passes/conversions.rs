@@ -104,7 +104,7 @@ impl Pass<'_> {
         }
         for inst in insts {
             self.location = self.function.insts[inst].location;
-            buffers.extend(self.stage_operands(inst));
+            buffers.extend(self.stage_operands(inst, block));
             match &self.function.insts[inst].op {
                 Op::Gpu(GpuOp::ConvertLayout {}) => buffers.extend(self.convert(inst, block)),
                 &Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block, .. }) => self.reduce(inst, axis, block),

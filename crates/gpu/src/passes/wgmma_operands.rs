@@ -1,19 +1,24 @@
 //! Operands of products of warpgroups that are in the registers of any threads: they go to shared memory, in a layout that a
 //! matrix descriptor can say, where the first product that reads them needs them; once for all products that read them.
 //!
-//! An A that is in the fragment of the instruction stays in registers.
+//! An A that is in the fragment of the instruction stays in registers. What threads hold contiguous along another axis than the
+//! memory has it is converted first: each thread gets a block of it, which it turns over in its registers, so that it is stored
+//! in 16 bytes and not element by element.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
-use tilewright_ir::{Inst, OpFamily, Operation, Value};
-use tilewright_layout::{Fragment, Layout, Mma, SwizzleMode, swizzled};
+use tilewright_ir::{Block, Inst, OpFamily, Operation, Value};
+use tilewright_layout::{Fragment, Layout, Mma, SwizzleMode, blocked, swizzled};
 
 use super::conversions::Pass;
 use super::tensor_copies::contiguous_axis;
 use crate::language::verify::slots::Names;
 use crate::language::{Function, GpuOp, Header, MmaShape, Op};
-use crate::layout_rules::element_bits;
+use crate::layout_rules::{LANES, element_bits};
 
+/// The bytes that one access of a thread to shared memory moves best, and the least that is not slow.
+const ACCESS_BYTES: u32 = 16;
+const LEAST_ACCESS_BYTES: u32 = 4;
 /// The bits of an element that M or N may be contiguous with: all others have K contiguous.
 const TRANSPOSABLE_BITS: u32 = 16;
 /// The bytes of a row with a swizzle.
@@ -109,12 +114,19 @@ fn beside(names: &Names<'_>, value: Value, user: Inst) -> Inst {
 
 impl Pass<'_> {
     /// Puts to shared memory what products in an instruction, or the instruction itself, read first: the new buffers.
-    pub(super) fn stage_operands(&mut self, inst: Inst) -> SmallVec<[Value; 2]> {
+    pub(super) fn stage_operands(&mut self, inst: Inst, block: Block) -> SmallVec<[Value; 2]> {
         let mut made = smallvec![];
         for operand in std::mem::take(&mut self.staged.before[inst]) {
             self.goes_through_memory(inst);
             let memory = self.operand_memory(operand);
-            let buffer = self.store(operand.value, &memory);
+            let value = match self.turned_over(operand) {
+                Some(layout) => {
+                    let layout = self.header.layouts.add(layout);
+                    self.converted(operand.value, layout, block)
+                }
+                None => operand.value,
+            };
+            let buffer = self.store(value, &memory);
             self.emit(GpuOp::FenceProxy {}, smallvec![], None);
             self.staged.buffers.push((operand, buffer));
             made.push(buffer);
@@ -126,6 +138,34 @@ impl Pass<'_> {
             self.function.insts[inst].operands[place] = *buffer;
         }
         made
+    }
+
+    /// The layout in which threads turn an operand over, if they would store less than a word at a time: blocks of 16 bytes along
+    /// the axis of the memory and a word along the other. Of lanes that store together, each goes to banks of its own: the
+    /// swizzle tells as many rows apart as there are 16 bytes in its own, and the lanes beside each other along the other axis
+    /// are a word of rows apart.
+    fn turned_over(&self, Operand { value, axis, .. }: Operand) -> Option<Layout> {
+        let tile = self.function.ty(value).as_registers()?;
+        let (layout, bits, other) = (self.layout(value), element_bits(tile), 1 - axis);
+        let bytes = (bits / 8).max(1);
+        let along = layout.vector_along(axis).width();
+        if along * bytes >= LEAST_ACCESS_BYTES.max(2 * bytes) || layout.vector_along(other).width() <= along {
+            return None;
+        }
+        let (extents, warps) = (&tile.shape, self.header.num_warps);
+        let per_thread = (extents[0] * extents[1] / (LANES * warps)).max(1);
+        let across = (LEAST_ACCESS_BYTES / bytes).clamp(1, extents[other].min(per_thread));
+        let run = (ACCESS_BYTES / bytes).min(extents[axis]).min(per_thread / across).max(1);
+        let lanes = across.min(extents[axis] / run);
+        let warps_across = warps.min((extents[other] / (across * (LANES / lanes))).max(1));
+        let sizes = |along: u32, across: u32| if axis == 0 { [along, across] } else { [across, along] };
+        Some(blocked(
+            extents,
+            &sizes(run, across),
+            &sizes(lanes, LANES / lanes),
+            &sizes(warps / warps_across, warps_across),
+            &[axis, other],
+        ))
     }
 
     fn operand_memory(&self, Operand { value, axis, row }: Operand) -> Layout {

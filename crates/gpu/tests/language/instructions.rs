@@ -467,6 +467,7 @@ kernel func0 @k(%x: fp32, %h: fp16) {{
         (right.replace("m64n8k16", "m64n8k32"), "wgmma has no Mma"),
         (right.replace("pending<fp32[64, 8]@L3>", "fp32[64, 8]@L3"), "the results of wgmma are"),
         (right.replace("finish %d", "finish %c"), "finish takes a product under way"),
+        (right.replace("finish %d", "finish %d, %a"), "finish waits behind a tile of 32-bit elements"),
         (
             right
                 .replace("%r = finish %d {pending = 0} : fp32[64, 8]@L3", "%r = add %d, %d : fp32[64, 8]@L3"),

@@ -138,7 +138,7 @@ impl Builder {
     }
 
     /// The quotient, truncated towards zero; by zero all ones, and the smallest number by -1 is itself.
-    fn quotient(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
+    pub fn quotient(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
         let Integer { width, signed, .. } = ty;
         let ones = Scalar::constant(width.cut(u64::MAX));
         match y.as_constant() {

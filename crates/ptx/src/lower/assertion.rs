@@ -54,8 +54,9 @@ impl Lowering<'_> {
             Failure::Assertion(message) => message.as_str(),
             Failure::DivisionByZero => "integer division by zero",
         };
-        let span = self.kernel.call_chain(inst).last().copied();
-        let (file, line) = span.map_or((String::new(), 0), |span| {
+        let chain = self.kernel.call_chain(inst);
+        let place = self.program.sources.users_place(&chain);
+        let (file, line) = place.map(|place| chain[place]).map_or((String::new(), 0), |span| {
             let file = self.program.sources.file(span.file);
             (file.name.clone(), file.line_column(span.start).0)
         });

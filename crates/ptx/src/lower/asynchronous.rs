@@ -74,6 +74,12 @@ impl Lowering<'_> {
 
     /// One thread of those that run this code, always the same. All of them have to come here.
     pub(super) fn elected(&mut self) -> Predicate {
+        let place = (self.builder.labels, self.warps.first);
+        if let Some((labels, first, leader)) = self.leader
+            && (labels, first) == place
+        {
+            return leader;
+        }
         let leader = self.builder.fresh(Width::Pred);
         // By this instruction, and not by the number of the thread, the assembler sees that one lane is left.
         self.builder.emit(isa::Elect {
@@ -86,7 +92,9 @@ impl Lowering<'_> {
             let is_first_warp = self.builder.compare(Width::B32, false, Comparison::Lt, thread, lanes);
             condition = self.builder.bitwise(Bitwise::And, Width::Pred, condition, is_first_warp);
         }
-        self.builder.predicate(condition)
+        let leader = self.builder.predicate(condition);
+        self.leader = Some((place.0, place.1, leader));
+        leader
     }
 
     /// `cp.async`: one copy for each vector of the pointers; no bytes of the source where the mask does not hold.

@@ -57,6 +57,8 @@ pub(super) struct Builder {
     pure: usize,
     /// The words that elements were unpacked from.
     pub packed: FxHashMap<SmallVec<[Scalar; 4]>, Scalar>,
+    /// How many labels were placed: code between two of them is straight.
+    pub labels: u32,
 }
 
 impl Scalar {
@@ -119,7 +121,14 @@ impl Width {
 impl Builder {
     /// An empty body.
     pub fn new(function: Function) -> Self {
-        Self { function, location: None, scopes: vec![Vec::new()], pure: 0, packed: FxHashMap::default() }
+        Self {
+            function,
+            location: None,
+            scopes: vec![Vec::new()],
+            pure: 0,
+            packed: FxHashMap::default(),
+            labels: 0,
+        }
     }
 
     /// A register. It has its name at the end.
@@ -145,6 +154,7 @@ impl Builder {
 
     /// Places a label.
     pub fn place(&mut self, label: LabelId) {
+        self.labels += 1;
         self.push(LineKind::Label(label));
     }
 

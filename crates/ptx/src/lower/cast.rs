@@ -31,6 +31,10 @@ impl Lowering<'_> {
             self.set(result, scalars);
             return Ok(());
         }
+        if let Some(scalars) = self.convert_bytes(from, element, &operands) {
+            self.set(result, scalars);
+            return Ok(());
+        }
         let mut scalars = Vec::with_capacity(operands.len());
         for &operand in operands.iter() {
             let scalar = self.convert(from, element, towards_zero, operand);

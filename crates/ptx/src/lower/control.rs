@@ -1,14 +1,16 @@
 //! Loops and branches: labels, and registers that carry values around and out.
 //!
 //! Registers of a tile of integers or pointers that differ by constants are carried as one, where the body moves all elements
-//! of the tile by the same number.
+//! of the tile by the same number. Halves that were packed into words before a loop are carried as words.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu::language::{GpuOp, Op, Type};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Element, ElementwiseFn, Inst, OpFamily, Operation, Value};
+use tilewright_ir::{Block, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operation, Value};
 
+use super::arithmetic::Integer;
 use super::builder::{Scalar, Width};
+use super::memory::Words;
 use super::{Lowered, Lowering, memory_bits};
 use crate::isa::{self, BranchTarget, Comparison, LabelId, RegisterId};
 use crate::passes::Line;
@@ -21,6 +23,8 @@ struct Carried {
     register: RegisterId,
     /// The registers of the value that it stands for, and what each has more.
     members: Vec<(usize, u64)>,
+    /// It is a word of two halves.
+    is_word: bool,
 }
 
 /// The statements of a branch, and the values that it yields.
@@ -35,6 +39,19 @@ struct Counter {
     signed: bool,
     register: RegisterId,
     bounds: [Scalar; 3],
+    ending: Ending,
+}
+
+/// How a loop knows whether there is another iteration. No sum overflows in any of these. The assembler counts the iterations of
+/// the first two, and unrolls such loops.
+#[derive(Clone, Copy)]
+enum Ending {
+    /// The next index is compared with the bound: it is known to fit into its register.
+    NextIndex,
+    /// A register counts the iterations that are left.
+    Countdown(RegisterId),
+    /// More is left than the step.
+    Distance,
 }
 
 /// A jump.
@@ -53,11 +70,14 @@ impl Lowering<'_> {
         let groups = self.begin(inst, &parameters[1..]);
         let register = self.builder.fresh(width);
         self.builder.assign(width, register, lower);
-        let counter = Counter { width, signed: dtype.is_signed(), register, bounds: [lower, upper, step] };
+        let ending = self.ending(region, width, dtype.is_signed(), [lower, upper, step]);
+        let bounds = [lower, upper, step];
+        let counter = Counter { width, signed: dtype.is_signed(), register, bounds, ending };
         self.set(parameters[0], [Scalar::from(register)]);
+        let parameters = &parameters[1..];
         let enters = self.enters(&counter);
         if enters == Scalar::FALSE {
-            self.end(inst, &parameters[1..]);
+            self.end(inst, &groups, parameters);
             return Ok(());
         }
         let (head, exit) = (self.builder.label("loop"), self.builder.label("end"));
@@ -66,10 +86,11 @@ impl Lowering<'_> {
             self.builder.emit_if(Some(skips), jump(exit));
         }
         self.builder.place(head);
+        self.unpack_words(&groups, parameters);
         self.block(region)?;
         self.builder.location = location;
-        let mut moves = self.next(&groups, region, &parameters[1..]);
-        let goes_on = self.goes_on(&counter);
+        let mut moves = self.next(&groups, region, parameters);
+        let goes_on = self.goes_on(&counter, &mut moves);
         moves.push((width, register, self.builder.add(width, register.into(), step)));
         self.builder.assign_all(&moves);
         let again = (goes_on != Scalar::TRUE).then(|| self.builder.predicate(goes_on));
@@ -77,7 +98,7 @@ impl Lowering<'_> {
             self.builder.emit_if(again, jump(head));
         }
         self.builder.place(exit);
-        self.end(inst, &parameters[1..]);
+        self.end(inst, &groups, parameters);
         Ok(())
     }
 
@@ -100,20 +121,70 @@ impl Lowering<'_> {
         self.builder.compare(width, signed, Comparison::Gt, step, Scalar::constant(0))
     }
 
-    /// Whether there is another iteration: more is left than the step, which no overflow can change.
-    fn goes_on(&mut self, counter: &Counter) -> Scalar {
-        let Counter { width, signed, register, bounds: [_, upper, step] } = *counter;
-        let own = Scalar::from(register);
-        if step == Scalar::constant(1) {
-            let next = self.builder.add(width, own, step);
-            return self.builder.compare(width, signed, Comparison::Lt, next, upper);
+    /// How a loop knows whether it goes on.
+    fn ending(
+        &mut self,
+        body: Block,
+        width: Width,
+        signed: bool,
+        [lower, upper, step]: [Scalar; 3],
+    ) -> Ending {
+        let Some(step) = step.as_constant() else { return Ending::Distance };
+        let is_down = signed && width.signed(step) < 0;
+        let size = if is_down { width.cut(step.wrapping_neg()) } else { step };
+        if upper.as_constant().is_some_and(|end| fits(width, signed, end, step)) || size == 1 {
+            return Ending::NextIndex;
         }
-        let is_up = self.is_up(counter);
-        let (up, down) = (self.builder.sub(width, upper, own), self.builder.sub(width, own, upper));
-        let left = self.builder.select(width, is_up, up, down);
-        let minus = self.builder.sub(width, Scalar::constant(0), step);
-        let distance = self.builder.select(width, is_up, step, minus);
-        self.builder.compare(width, false, Comparison::Gt, left, distance)
+        // Products of matrices are not unrolled, and leave no register for a count.
+        if size == 0 || self.has_product(body) {
+            return Ending::Distance;
+        }
+        // Of a loop that is not entered this is any number.
+        let (far, near) = if is_down { (lower, upper) } else { (upper, lower) };
+        let distance = self.builder.sub(width, far, near);
+        let before = self.builder.sub(width, distance, Scalar::constant(1));
+        let ty = Integer::of(if width == Width::B64 { Dtype::U64 } else { Dtype::U32 });
+        let repeated = self.builder.quotient(ty, before, Scalar::constant(size));
+        let trips = self.builder.add(width, repeated, Scalar::constant(1));
+        let left = self.builder.fresh(width);
+        self.builder.assign(width, left, trips);
+        Ending::Countdown(left)
+    }
+
+    /// Whether a block, or one inside, has a product of matrices.
+    fn has_product(&self, block: Block) -> bool {
+        self.kernel.blocks[block].insts.iter().any(|&inst| {
+            let data = &self.kernel.insts[inst];
+            data.op.info().family == OpFamily::Dot
+                || data.regions.iter().any(|&inner| self.has_product(inner))
+        })
+    }
+
+    /// Whether there is another iteration. What is counted besides the index is moved on.
+    fn goes_on(&mut self, counter: &Counter, moves: &mut Vec<Move>) -> Scalar {
+        let Counter { width, signed, register, bounds: [_, upper, step], ending } = *counter;
+        let own = Scalar::from(register);
+        match ending {
+            Ending::NextIndex => {
+                let next = self.builder.add(width, own, step);
+                let is_down = signed && step.as_constant().is_some_and(|step| width.signed(step) < 0);
+                let comparison = if is_down { Comparison::Gt } else { Comparison::Lt };
+                self.builder.compare(width, signed, comparison, next, upper)
+            }
+            Ending::Countdown(left) => {
+                let next = self.builder.sub(width, left.into(), Scalar::constant(1));
+                moves.push((width, left, next));
+                self.builder.compare(width, false, Comparison::Ne, next, Scalar::constant(0))
+            }
+            Ending::Distance => {
+                let is_up = self.is_up(counter);
+                let (up, down) = (self.builder.sub(width, upper, own), self.builder.sub(width, own, upper));
+                let left = self.builder.select(width, is_up, up, down);
+                let minus = self.builder.sub(width, Scalar::constant(0), step);
+                let distance = self.builder.select(width, is_up, step, minus);
+                self.builder.compare(width, false, Comparison::Gt, left, distance)
+            }
+        }
     }
 
     pub(super) fn lower_while(&mut self, inst: Inst) -> Lowered {
@@ -121,11 +192,12 @@ impl Lowering<'_> {
         let parameters = &self.kernel.blocks[body].parameters;
         let groups = self.begin(inst, parameters);
         let (head, exit) = (self.builder.label("while"), self.builder.label("end"));
+        self.builder.place(head);
+        self.unpack_words(&groups, parameters);
         for (&own, &other) in self.kernel.blocks[condition].parameters.iter().zip(parameters) {
             let scalars = self.get_in(other, self.layout_of(own));
             self.set(own, scalars);
         }
-        self.builder.place(head);
         self.block(condition)?;
         let holds = self.scalar(self.kernel.yielded(condition)[0]);
         let fails = holds.plus(Width::Pred, 1);
@@ -138,7 +210,7 @@ impl Lowering<'_> {
         self.builder.assign_all(&moves);
         self.builder.emit(jump(head));
         self.builder.place(exit);
-        self.end(inst, parameters);
+        self.end(inst, &groups, parameters);
         Ok(())
     }
 
@@ -153,6 +225,16 @@ impl Lowering<'_> {
             let is_pending = matches!(self.kernel.ty(first), Type::Pending { .. });
             let scalars = self.get_in(first, self.layout_of(parameter));
             let width = self.width(first);
+            if width == Width::B16 && self.is_packed(&scalars) {
+                for (number, halves) in scalars.chunks(2).enumerate() {
+                    let word = self.builder.pack(Words::new(self.element(first), 2), halves);
+                    let register = self.builder.fresh(Width::B32);
+                    moves.push((Width::B32, register, word));
+                    let members = vec![(2 * number, 0), (2 * number + 1, 0)];
+                    groups.push(Carried { value, width: Width::B32, register, members, is_word: true });
+                }
+                continue;
+            }
             let own = groups.len();
             let mut bases: Vec<Scalar> = Vec::new();
             let mut inside = Vec::with_capacity(scalars.len());
@@ -170,7 +252,13 @@ impl Lowering<'_> {
                         moves.push((width, fresh, start));
                     }
                     bases.push(start);
-                    groups.push(Carried { value, width, register: fresh, members: Vec::new() });
+                    groups.push(Carried {
+                        value,
+                        width,
+                        register: fresh,
+                        members: Vec::new(),
+                        is_word: false,
+                    });
                     bases.len() - 1
                 });
                 let group = &mut groups[own + group];
@@ -183,10 +271,43 @@ impl Lowering<'_> {
         groups
     }
 
+    /// Whether halves were packed into words, two by two.
+    fn is_packed(&self, scalars: &[Scalar]) -> bool {
+        scalars.chunks(2).all(|halves| halves.len() == 2 && self.builder.packed.contains_key(halves))
+    }
+
+    /// The halves of the words that a loop carries, where the code that is lowered next has them.
+    fn halves(&mut self, groups: &[Carried], values: &[Value]) -> Vec<(usize, Vec<Scalar>)> {
+        let mut found: Vec<(usize, Vec<Scalar>)> = Vec::new();
+        for group in groups.iter().filter(|group| group.is_word) {
+            let words = Words::new(self.element(values[group.value]), 2);
+            let halves = self.builder.unpack(words, group.register.into());
+            if found.last().is_none_or(|(value, _)| *value != group.value) {
+                found.push((group.value, Vec::new()));
+            }
+            found.last_mut().expect("it was pushed").1.extend(halves);
+        }
+        found
+    }
+
+    /// Sets the parameters of a body that are carried as words.
+    fn unpack_words(&mut self, groups: &[Carried], parameters: &[Value]) {
+        for (value, halves) in self.halves(groups, parameters) {
+            self.set(parameters[value], halves);
+        }
+    }
+
     /// The copies to the registers that carry what the body yields.
-    fn next(&self, groups: &[Carried], region: Block, parameters: &[Value]) -> Vec<Move> {
+    fn next(&mut self, groups: &[Carried], region: Block, parameters: &[Value]) -> Vec<Move> {
         let yielded = self.kernel.yielded(region);
         let next = |group: &Carried| {
+            if group.is_word {
+                let value = yielded[group.value];
+                let scalars = self.get_in(value, self.layout_of(parameters[group.value]));
+                let halves = [0, 1].map(|half| scalars[group.members[half].0]);
+                let word = self.builder.pack(Words::new(self.element(value), 2), &halves);
+                return (group.width, group.register, word);
+            }
             let scalars = self.get_in(yielded[group.value], self.layout_of(parameters[group.value]));
             let base = |&(register, offset): &(usize, u64)| {
                 scalars[register].plus(group.width, offset.wrapping_neg())
@@ -249,7 +370,11 @@ impl Lowering<'_> {
     }
 
     /// The results of a loop are what the registers carry at its end.
-    fn end(&mut self, inst: Inst, parameters: &[Value]) {
+    fn end(&mut self, inst: Inst, groups: &[Carried], parameters: &[Value]) {
+        let words = self.halves(groups, parameters);
+        for (value, halves) in words {
+            self.set(parameters[value], halves);
+        }
         for (&result, &parameter) in self.kernel.insts[inst].results.iter().zip(parameters) {
             let scalars = self.get_in(parameter, self.layout_of(result));
             self.set(result, scalars);
@@ -357,4 +482,16 @@ impl Lowering<'_> {
             Type::Buffer(_) | Type::Ring(_) | Type::Empty(_) | Type::Full(_) | Type::Mbarrier { .. } => true,
         }
     }
+}
+
+/// Whether the first index at or past a bound, which is less than a step past it, is a number of its width.
+fn fits(width: Width, signed: bool, end: u64, step: u64) -> bool {
+    let most = i128::from(width.cut(u64::MAX));
+    let (end, step, range) = if signed {
+        let half = most / 2;
+        (i128::from(width.signed(end)), i128::from(width.signed(step)), -half - 1..=half)
+    } else {
+        (i128::from(end), i128::from(step), 0..=most)
+    };
+    range.contains(&(end + step - step.signum()))
 }

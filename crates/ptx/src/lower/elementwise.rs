@@ -36,6 +36,12 @@ impl Lowering<'_> {
         let last = *operands.last().expect("a function has operands");
         let element = self.element(last);
         let equal = equal_registers as usize;
+        if equal == 0
+            && let Some(scalars) = self.bitwise_in_words(function, element, &columns)
+        {
+            self.set(result, scalars);
+            return Ok(());
+        }
         let mut scalars: Vec<Scalar> = Vec::with_capacity(self.count(result));
         for register in 0..self.count(result) {
             if register & equal != 0 {
@@ -215,7 +221,7 @@ impl Lowering<'_> {
         match (function, float == Float::F64) {
             (MathFn::Exp, false) => builder.fast_exp32(x),
             (MathFn::Exp, true) => builder.exp64(x),
-            (MathFn::Exp2, false) => builder.ex2(x, false),
+            (MathFn::Exp2, false) => builder.ex2(x),
             (MathFn::Exp2, true) => builder.exp2_64(x),
             (MathFn::Log, false) => builder.log32(x),
             (MathFn::Log, true) => builder.log64(x),

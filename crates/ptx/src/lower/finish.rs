@@ -97,15 +97,15 @@ fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> Primary
 struct Source<'a> {
     kernel: &'a gpu::Function,
     sources: &'a tilewright_base::SourceMap,
-    files: FxHashMap<FileId, u32>,
+    files: FxHashMap<String, u32>,
     last: Option<(FileId, u32)>,
     /// The location that was looked at last: most lines have that of the line before.
     seen: Option<ir::Location>,
 }
 
 impl Source<'_> {
-    /// Says where the next instructions come from, if it is another line than before: of code that was inlined, where the
-    /// kernel calls it.
+    /// Says where the next instructions come from, if it is another line than before: of the library's code, where the user's
+    /// calls it.
     fn position(
         &mut self,
         location: Option<ir::Location>,
@@ -116,7 +116,9 @@ impl Source<'_> {
         if self.seen.replace(location) == Some(location) {
             return;
         }
-        while let Some(caller) = self.kernel.locations[location].caller.expand() {
+        while self.sources.file(self.kernel.locations[location].span.file).is_library()
+            && let Some(caller) = self.kernel.locations[location].caller.expand()
+        {
             location = caller;
         }
         let span = self.kernel.locations[location].span;
@@ -127,7 +129,7 @@ impl Source<'_> {
         }
         self.last = Some((span.file, line));
         let next = self.files.len() as u32 + 1;
-        let number = *self.files.entry(span.file).or_insert_with(|| {
+        let number = *self.files.entry(file.name.clone()).or_insert_with(|| {
             module.files.push(isa::File { number: next, path: file.name.clone(), stamp: None });
             next
         });

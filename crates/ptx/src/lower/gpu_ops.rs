@@ -296,8 +296,8 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_wgmma(inst, [a, b, acc], (*instruction, warps), *max_imprecise_acc)
     }
 
-    fn finish(&mut self, inst: Inst, product: Value, pending: &Deferred) -> Lowered {
-        self.lower_finish(inst, product, pending.0)
+    fn finish(&mut self, inst: Inst, product: Value, behind: Option<Value>, pending: &Deferred) -> Lowered {
+        self.lower_finish(inst, product, behind, pending.0)
     }
 
     fn fence_proxy(&mut self, inst: Inst) -> Lowered {

@@ -1,6 +1,7 @@
 //! Loads and stores of global memory, and the packing of elements into the words that an access moves.
 
 use smallvec::SmallVec;
+use tilewright_gpu::Feature;
 use tilewright_ir::{
     CacheModifier, Dtype, Element, EvictionPolicy, Inst, MemoryScope, MemorySemantics, Value,
 };
@@ -10,8 +11,9 @@ use super::atomics::ptx_scope;
 use super::builder::{Builder, Scalar, Width, move_to};
 use super::{LANES, Lowering, memory_bits, width_of};
 use crate::isa::{
-    self, Address, AddressBase, Comparison, Destinations, L1Eviction, Ld, LoadCache, LoadSemantics,
-    Predicate, ScalarType, Source, Sources, St, StateSpace, StoreCache, StoreSemantics, VectorWidth,
+    self, Address, AddressBase, CachePolicy, Comparison, Destinations, L1Eviction, Ld, LoadCache,
+    LoadSemantics, PolicyPriority, Predicate, ScalarType, Source, Sources, St, StateSpace, StoreCache,
+    StoreSemantics, VectorWidth,
 };
 
 /// How an access goes through the caches.
@@ -75,15 +77,15 @@ impl Policy {
         }
     }
 
-    /// The eviction priority, which is a wish: left out where the language or another modifier has no place for it.
-    fn eviction(self, version: (u32, u32)) -> Option<L1Eviction> {
-        if version < (7, 4) || self.volatile || self.cache != CacheModifier::Default {
+    /// The eviction priority in either cache, which is a wish: left out where another modifier has no place for it.
+    fn eviction(self) -> Option<(L1Eviction, PolicyPriority)> {
+        if self.volatile || self.cache != CacheModifier::Default {
             return None;
         }
         match self.eviction {
             EvictionPolicy::Default => None,
-            EvictionPolicy::Last => Some(L1Eviction::Last),
-            EvictionPolicy::First => Some(L1Eviction::First),
+            EvictionPolicy::Last => Some((L1Eviction::Last, PolicyPriority::Last)),
+            EvictionPolicy::First => Some((L1Eviction::First, PolicyPriority::First)),
         }
     }
 }
@@ -286,6 +288,20 @@ impl Builder {
 }
 
 impl Lowering<'_> {
+    /// The eviction priority of an access: that in the first cache, and the register that holds the policy of the second. The
+    /// passes leave one register a policy, before all loops.
+    fn eviction(&mut self, policy: Policy) -> Option<(L1Eviction, CachePolicy)> {
+        let (first, primary) = policy.eviction().filter(|_| self.has(Feature::CachePolicy))?;
+        let second = self.builder.pure(Width::B64, |d| isa::CreatepolicyFractional {
+            primary,
+            secondary: None,
+            ty: ScalarType::B64,
+            d,
+            fraction: None,
+        });
+        Some((first, CachePolicy(self.builder.source(Width::B64, second))))
+    }
+
     /// An element as it comes from memory: booleans become predicates.
     pub(super) fn register_form(&mut self, element: Element, loaded: Scalar) -> Scalar {
         if element == Element::Value(Dtype::I1) {
@@ -369,12 +385,15 @@ impl Lowering<'_> {
             guard = Some(self.builder.predicate(mask));
         }
         let address = self.builder.address(Width::B64, pointer);
+        let eviction = self.eviction(policy);
         let load = Ld {
             semantics: policy.load_semantics(),
             scope: policy.scope(),
             space: Some(StateSpace::Global),
             cache: policy.load_cache(),
-            l1_eviction: policy.eviction(self.target().ptx_version),
+            l1_eviction: eviction.map(|(first, _)| first),
+            cache_hint: eviction.is_some(),
+            policy: eviction.map(|(_, second)| second),
             vector: words.vector(),
             ..plain_load(super::builder::destinations(&registers), address, words.ty())
         };
@@ -419,12 +438,15 @@ impl Lowering<'_> {
             let address = self.builder.address(Width::B64, pointers[first]);
             let packed = self.words(words, &elements);
             let guard = (mask != Scalar::TRUE).then(|| self.builder.predicate(mask));
+            let eviction = self.eviction(policy);
             let store = St {
                 semantics: policy.store_semantics(),
                 scope: policy.scope(),
                 space: Some(StateSpace::Global),
                 cache: policy.store_cache(),
-                l1_eviction: policy.eviction(self.target().ptx_version),
+                l1_eviction: eviction.map(|(first, _)| first),
+                cache_hint: eviction.is_some(),
+                policy: eviction.map(|(_, second)| second),
                 vector: words.vector(),
                 ..plain_store(address, packed, store_type(words))
             };

@@ -27,6 +27,7 @@ mod assertion;
 mod asynchronous;
 mod atomics;
 mod builder;
+mod bytes;
 mod cast;
 mod control;
 mod convert_layout;
@@ -109,6 +110,8 @@ struct Lowering<'p> {
     used: EntitySet<Value>,
     /// Of what is known of the addresses of buffers in shared memory: a power of two that divides them.
     alignments: SecondaryMap<Value, u32>,
+    /// The one thread of the warps that run straight code: behind so many labels, the first of the warps, and where it is it.
+    leader: Option<(u32, u32, isa::Predicate)>,
 }
 
 /// Consecutive warps of a block, which run code together.
@@ -153,6 +156,7 @@ impl<'p> Lowering<'p> {
             warps: Warps { first: 0, count: program.header.num_warps },
             used: used(kernel),
             alignments: SecondaryMap::new(),
+            leader: None,
         }
     }
 

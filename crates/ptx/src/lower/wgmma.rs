@@ -10,7 +10,8 @@ use std::ops::Range;
 use tilewright_base::Diagnostic;
 use tilewright_gpu::Feature;
 use tilewright_gpu::language::{MmaShape, Type};
-use tilewright_ir::{Inst, Value};
+use tilewright_ir as ir;
+use tilewright_ir::{Inst, Operation, Value};
 use tilewright_layout::{Fragment, Input, Layout, Mma, Placement};
 
 use super::builder::{Scalar, Width};
@@ -20,7 +21,7 @@ use super::integer::Bitwise;
 use super::matrix_descriptor::{DEPTH_BYTES, MatrixForm};
 use super::memory::Words;
 use super::{LANES, Lowered, Lowering, memory_bits};
-use crate::isa::{self, Accumulators, MatrixShape, RegisterId, ScalarType, Source, Sources};
+use crate::isa::{self, Accumulators, Comparison, MatrixShape, RegisterId, ScalarType, Source, Sources};
 
 /// Rows of A, which the instruction fixes.
 const ROWS: u32 = 64;
@@ -29,6 +30,8 @@ const GROUP_WARPS: u32 = 4;
 const GROUP_THREADS: u32 = GROUP_WARPS * LANES;
 /// Descriptors count addresses in these bytes.
 const DESCRIPTOR_UNIT: u32 = 16;
+/// A NaN that no instruction makes.
+const NO_RESULT: u64 = 0xffed_cba9;
 
 /// An operand in shared memory.
 struct SharedMatrix {
@@ -91,17 +94,19 @@ impl Lowering<'_> {
         };
         let right = self.shared_matrix(inst, (b, 1, shape.n), layout)?;
         let product = Product { shape, types, left, right };
-        let sums = self.accumulators(acc, layout);
         let depth = self.tile(a).shape[1] / shape.k;
         let columns = (self.tile(acc).shape[1] / (shape.n * warps[1])).max(1);
         let parts = Parts { layout, held: shape.m * shape.n / GROUP_THREADS, columns, depth };
-        match exact_steps(types, shape, max_imprecise_acc) {
-            Some(steps) if self.width(acc) == Width::B32 => {
-                for first in (0..depth).step_by(steps as usize) {
-                    self.multiply_apart(&product, &parts, &sums, first..depth.min(first + steps));
-                }
+        let is_wide = self.width(acc) == Width::B32;
+        let steps = exact_steps(types, shape, max_imprecise_acc).filter(|_| is_wide);
+        let begins = steps.is_none() && self.is_zero(acc);
+        let sums = if begins { self.sums_of(acc, layout) } else { self.accumulators(acc, layout) };
+        if let Some(steps) = steps {
+            for first in (0..depth).step_by(steps as usize) {
+                self.multiply_apart(&product, &parts, &sums, first..depth.min(first + steps));
             }
-            Some(_) | None => self.multiply_parts(&product, &parts, &sums, (0..depth, true)),
+        } else {
+            self.multiply_parts(&product, &parts, &sums, (0..depth, !begins));
         }
         self.builder.emit(isa::WgmmaCommitGroup {});
         self.set_result(inst, sums.into_iter().map(Scalar::from).collect::<Vec<_>>());
@@ -174,6 +179,23 @@ impl Lowering<'_> {
             return Err(self.unsupported(inst, "`wgmma` by warps that are no warpgroup"));
         }
         Ok(types)
+    }
+
+    /// Whether an accumulator is a tile of zeros, which the instruction does not have to be given.
+    fn is_zero(&self, acc: Value) -> bool {
+        let operation = self.kernel.defining_inst(acc).map(|inst| &self.kernel.insts[inst]);
+        match operation.map(|data| (data.op.as_tile(), &data.operands[..])) {
+            Some((Some(ir::Op::Constant { value }), _)) => value.bits == 0,
+            Some((Some(ir::Op::Splat { .. } | ir::Op::Broadcast { .. }), &[of])) => self.is_zero(of),
+            // tidy: wildcard because nothing else is known to be zero
+            _ => false,
+        }
+    }
+
+    /// Registers for an accumulator, with nothing in them.
+    fn sums_of(&mut self, acc: Value, layout: &Layout) -> Vec<RegisterId> {
+        let in_word = if self.width(acc) == Width::B16 { 2 } else { 1 };
+        (0..layout.registers() / in_word).map(|_| self.builder.fresh(Width::B32)).collect()
     }
 
     /// The registers that a product sums up in, with what they begin with.
@@ -289,9 +311,18 @@ impl Lowering<'_> {
         });
     }
 
-    pub(super) fn lower_finish(&mut self, inst: Inst, product: Value, pending: Option<u32>) -> Lowered {
+    pub(super) fn lower_finish(
+        &mut self,
+        inst: Inst,
+        product: Value,
+        behind: Option<Value>,
+        pending: Option<u32>,
+    ) -> Lowered {
         self.require(inst, Feature::Wgmma)?;
         let pending = pending.ok_or_else(|| self.unsupported(inst, "`finish` without a number"))?;
+        if let Some(behind) = behind {
+            self.keep_behind(behind);
+        }
         self.builder.emit(isa::WgmmaWaitGroup { n: i64::from(pending).into() });
         let registers = self.get(product);
         let result = self.kernel.insts[inst].results[0];
@@ -304,6 +335,19 @@ impl Lowering<'_> {
         let halves: Vec<Scalar> = halves.collect();
         self.set(result, halves);
         Ok(())
+    }
+}
+
+impl Lowering<'_> {
+    /// What follows stays behind the computation of a value. The assembler knows of nothing that a wait for products depends on,
+    /// and moves it up to the last one; but not over an event for profilers, which happens here only if an element of the
+    /// value has bits that no computation gives.
+    fn keep_behind(&mut self, value: Value) {
+        let last = self.get(value).last().copied().expect("a tile has elements");
+        let never = Scalar::constant(NO_RESULT);
+        let happens = self.builder.compare(Width::B32, false, Comparison::Eq, last, never);
+        let guard = self.builder.predicate(happens);
+        self.builder.emit_if(Some(guard), isa::Pmevent { mask: false, event: 0.into() });
     }
 }
 

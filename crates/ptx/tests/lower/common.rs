@@ -132,9 +132,14 @@ pub fn checked_kernel(text: &str, signature: &str) -> Module {
 
 /// The PTX of a kernel, and the bytes of shared memory that it takes.
 pub fn lower(module: &Module, target: &str, warps: u32) -> (String, u32) {
+    lower_in_stages(module, target, warps, 1)
+}
+
+/// The same with loops in so many stages.
+pub fn lower_in_stages(module: &Module, target: &str, warps: u32, stages: u32) -> (String, u32) {
     let target = GpuTarget::named(target).expect("the tests name targets that there are");
     let program =
-        tilewright_gpu::compile(module, target, warps, 1).unwrap_or_else(|error| panic!("{error:#?}"));
+        tilewright_gpu::compile(module, target, warps, stages).unwrap_or_else(|error| panic!("{error:#?}"));
     let ptx = tilewright_ptx::lower(&program).unwrap_or_else(|error| panic!("{error:#?}"));
     (tilewright_ptx::isa::print(&ptx), program.header.shared_bytes)
 }

@@ -72,8 +72,42 @@ fn distance(dtype: Dtype, a: u64, b: u64) -> f64 {
     (place(a) - place(b)).abs() as f64
 }
 
-fn check(what: &str, module: &Module, target: &str, values: &[Value], dtype: Dtype, ulps: f64) {
-    check_on(what, module, (target, 4), values, dtype, ulps);
+fn check(
+    what: &str,
+    module: &Module,
+    target: &str,
+    values: &[Value],
+    dtype: Dtype,
+    allowed: impl Into<Allowed>,
+) {
+    check_on(what, module, (target, 4), values, dtype, allowed);
+}
+
+/// What a result may be off the CPU's.
+#[derive(Clone, Copy)]
+struct Allowed {
+    ulps: f64,
+    /// 0 may stand for a number of a binade this low.
+    flushes: bool,
+}
+
+impl From<f64> for Allowed {
+    fn from(ulps: f64) -> Self {
+        Self { ulps, flushes: false }
+    }
+}
+
+impl Allowed {
+    fn contains(self, dtype: Dtype, a: u64, b: u64) -> bool {
+        // Of binary32 and bfloat16, whose exponents are as wide, subnormal numbers have none.
+        let exponent = match dtype {
+            Dtype::F32 => 0xff << 23,
+            Dtype::BF16 => 0xff << 7,
+            _ => u64::MAX,
+        };
+        let is_flushed = self.flushes && b == 0 && a & exponent == 0;
+        is_flushed || (self.ulps > 0.0 && distance(dtype, a, b) <= self.ulps)
+    }
 }
 
 /// The same with so many warps.
@@ -83,8 +117,9 @@ fn check_on(
     (target, warps): (&str, u32),
     values: &[Value],
     dtype: Dtype,
-    ulps: f64,
+    allowed: impl Into<Allowed>,
 ) {
+    let allowed = allowed.into();
     let (mut expected, mut found) = (values.to_vec(), values.to_vec());
     run_cpu(module, [1, 1, 1], &mut expected);
     run_sim(module, target, warps, [1, 1, 1], &mut found).unwrap_or_else(|fault| panic!("{what}: {fault}"));
@@ -95,7 +130,7 @@ fn check_on(
         let [a, b] = [expected, found].map(|bytes| element(bytes, dtype, index));
         let is_same = a == b
             || (dtype.is_float() && is_nan(dtype, a) && is_nan(dtype, b))
-            || (ulps > 0.0 && distance(dtype, a, b) <= ulps);
+            || allowed.contains(dtype, a, b);
         assert!(is_same, "{what} on {target}, element {index}: {b:#x}, on the CPU {a:#x}");
     }
 }
@@ -151,14 +186,22 @@ fn the_table_is_what_the_cpu_says() {
             values.push(zeros(result, COUNT));
             let ulps = match info.accuracy {
                 Accuracy::Exact => 0.0,
-                Accuracy::Ulp(_) | Accuracy::GrowingUlp(..) if dtype.bits() < 32 => 1.0,
+                Accuracy::Ulp(_) | Accuracy::GrowingUlp(..) | Accuracy::FlushedUlp(_)
+                    if dtype.bits() < 32 =>
+                {
+                    1.0
+                }
                 // Results are finite and not 0 up to |x| = 104.
                 Accuracy::GrowingUlp(least, slope) if dtype == Dtype::F32 => f64::from(least + 104.0 * slope),
-                Accuracy::Ulp(ulps) | Accuracy::GrowingUlp(ulps, _) => 2.0 * f64::from(ulps),
+                Accuracy::Ulp(ulps) | Accuracy::GrowingUlp(ulps, _) | Accuracy::FlushedUlp(ulps) => {
+                    2.0 * f64::from(ulps)
+                }
             };
+            let flushes = matches!(info.accuracy, Accuracy::FlushedUlp(_));
+            let allowed = Allowed { ulps, flushes };
             let module = module(info.name, "", &operands, result);
             for target in ["sm_75", "sm_90a"] {
-                check(&format!("{} of {dtype}", info.name), &module, target, &values, result, ulps);
+                check(&format!("{} of {dtype}", info.name), &module, target, &values, result, allowed);
             }
         }
     }

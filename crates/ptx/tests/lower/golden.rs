@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tilewright_testkit::{Ptxas, check_snapshot};
 
-use crate::common::{checked_kernel, compile, kernel, lower};
+use crate::common::{checked_kernel, compile, kernel, lower, lower_in_stages};
 
 /// A kernel of `benches/kernels.py`.
 struct Golden {
@@ -168,6 +168,30 @@ fn products_of_warpgroups_run_beside_the_threads() {
     }
 }
 
+/// A product of attention is under way while the next iteration's softmax is computed: one wait leaves it so, the other one
+/// is kept behind that. The assembler does not undo it, and has the registers.
+#[test]
+fn a_product_is_under_way_beside_the_softmax() {
+    let path = tilewright_testkit::project_root().join("crates/ptx/tests/lower/products.py");
+    let source = std::fs::read_to_string(path).expect("the kernels are there");
+    let ptxas = Ptxas::find_or_skip("a_product_is_under_way_beside_the_softmax");
+    for (name, signature, warps, registers, _) in PRODUCTS.iter().filter(|row| row.0 == "attention") {
+        let module = compile("products.py", &source, name, signature);
+        let (text, _) = lower_in_stages(&module, "sm_90a", *warps, 2);
+        let waits =
+            [0, 1].map(|count| text.matches(&format!("wgmma.wait_group.sync.aligned {count};")).count());
+        // Of the first scores, the loop and the last sum.
+        assert_eq!(waits, [3, 1], "{name} {signature}");
+        assert_eq!(text.matches("pmevent").count(), 1, "{name} {signature}");
+        let Some(ptxas) = &ptxas else { continue };
+        let assembled = ptxas.assemble(&text, "sm_90a").unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let usage = assembled.usage(name).expect("the kernel is in the report");
+        assert_eq!((usage.spill_stores, usage.spill_loads), (0, 0), "{name} {signature}");
+        assert_eq!(assembled.losses, [""; 0], "{name} {signature}");
+        assert!(usage.registers <= *registers + 8, "{name} {signature}: {usage:?}");
+    }
+}
+
 #[test]
 fn reductions_take_few_shuffles_and_barriers() {
     for golden in GOLDEN {
@@ -183,6 +207,59 @@ fn vector_add_is_four_wide_loads_and_two_wide_stores() {
     let text = text(&GOLDEN[0], "sm_90a");
     assert_eq!(text.matches("ld.global.v4.b32").count(), 4);
     assert_eq!(text.matches("st.global.v4.b32").count(), 2);
+}
+
+/// A sum in a loop, whose bounds and body are parts of its text.
+fn sum_loop(bounds: &str, addend: &str) -> String {
+    let text = format!(
+        "
+@triton.jit
+def k(x, y, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK, BLOCK], tl.float32)
+    for start in range({bounds}):
+        loaded = tl.load(x + start + i, eviction_policy='evict_first')
+        total += {addend}
+    tl.store(y + i[:, None] * BLOCK + i[None, :], total, eviction_policy='evict_last')
+"
+    );
+    lower(&kernel(&text, "*fp16:16, *fp32:16, int32, 16"), "sm_90a", 4).0
+}
+
+#[test]
+fn the_assembler_can_count_the_iterations_of_loops() {
+    let sum = "loaded[:, None].to(tl.float32)";
+    let countdown = "setp.ne.u32";
+    let index = "setp.lt.s32";
+    let distance = "setp.hi.u32";
+    for (bounds, expected) in [
+        ("0, 160, 16", index),
+        ("0, n", index),
+        ("n, 2147483632, 16", index),
+        ("n, 2147483633, 16", countdown),
+        ("0, n, 16", countdown),
+        ("0, n, -16", countdown),
+        ("0, n, n", distance),
+    ] {
+        let text = sum_loop(bounds, sum);
+        let (_, end) = text.split_once("$loop_0:").expect("there is a loop");
+        for form in [countdown, index, distance] {
+            assert_eq!(end.contains(form), form == expected, "range({bounds}): {form}\n{text}");
+        }
+    }
+    // Products are not unrolled, and need the register.
+    let text = sum_loop("0, n, 16", "tl.dot(loaded[:, None] + i[None, :], loaded[:, None] - i[None, :])");
+    assert!(text.contains(distance), "{text}");
+}
+
+#[test]
+fn a_policy_of_the_second_cache_is_made_once() {
+    let text = sum_loop("0, n, 16", "loaded[:, None].to(tl.float32)");
+    let (before, inside) = text.split_once("$loop_0:").expect("there is a loop");
+    assert!(before.contains("createpolicy.fractional.L2::evict_first.b64"), "{text}");
+    assert_eq!(text.matches("createpolicy").count(), 2, "{text}");
+    assert!(inside.contains("ld.global.L1::evict_first.L2::cache_hint"), "{text}");
+    assert!(inside.contains("st.global.L1::evict_last.L2::cache_hint"), "{text}");
 }
 
 #[test]

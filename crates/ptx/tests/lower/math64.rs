@@ -33,7 +33,9 @@ fn allowance(function: MathFn) -> u64 {
     match ElementwiseFn::from(function).info().accuracy {
         _ if COLUMNS.contains(&function) => 2,
         Accuracy::Exact => 0,
-        Accuracy::Ulp(ulps) | Accuracy::GrowingUlp(ulps, _) => (2.0 * ulps) as u64,
+        Accuracy::Ulp(ulps) | Accuracy::FlushedUlp(ulps) | Accuracy::GrowingUlp(ulps, _) => {
+            (2.0 * ulps) as u64
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use tilewright_ir::{Dtype, Element};
 
 use super::{Slot, invalid};
 use crate::specialize::pack;
-use crate::{Error, Grid, Value};
+use crate::{Error, Grid, Handle, Loaded, Value};
 
 thread_local! {
     /// Its room is kept from launch to launch. Reading an argument may run code that launches a kernel as well.
@@ -19,6 +19,8 @@ thread_local! {
 #[derive(Debug)]
 pub struct Call<'l> {
     launch: &'l LaunchConfiguration,
+    /// The kernel with its source, where the launch makes tensor maps for it.
+    handle: Option<&'l Handle>,
     parameters: Parameters,
     /// How many parameters there are already.
     count: usize,
@@ -30,7 +32,19 @@ impl<'l> Call<'l> {
     pub fn new(launch: &'l LaunchConfiguration) -> Self {
         let mut parameters = PARAMETERS.take();
         parameters.clear();
-        Self { launch, parameters, count: 0 }
+        Self { launch, handle: None, parameters, count: 0 }
+    }
+
+    /// A launch of a kernel that is compiled for a GPU, whose tensor maps it makes.
+    pub fn of_handle(handle: &'l Handle) -> Result<Self, Error> {
+        let launch = match handle.loaded()? {
+            Some(Loaded::Cuda { launch, .. }) => launch,
+            Some(Loaded::Sim { .. }) | None => {
+                let name = &handle.compiled.name;
+                return Err(invalid(format!("kernel '{name}' is not compiled for a GPU")).into());
+            }
+        };
+        Ok(Self { handle: Some(handle), ..Self::new(launch) })
     }
 
     fn function(&self) -> &'l Function {
@@ -82,18 +96,25 @@ impl<'l> Call<'l> {
 
     /// Whether the kernel takes one more address: Triton's own take two of scratch memory behind their arguments.
     pub fn takes_scratch(&self) -> bool {
+        if self.handle.is_some() {
+            // What follows its arguments are tensor maps.
+            return false;
+        }
         let expected = self.function().attributes().parameter_bytes.unwrap_or_default();
         let used = self.parameters.as_bytes().len().next_multiple_of(size_of::<u64>());
         used + size_of::<u64>() <= expected
     }
 
     /// Starts it. A program is a cluster of blocks.
-    pub fn start(self, programs: [i64; 3], stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn start(mut self, programs: [i64; 3], stream: StreamRef<'_>) -> Result<(), Error> {
         let [x, y, z] = Grid::new(&programs.map(i128::from))?.extents();
         let blocks = [x.saturating_mul(self.launch.options().cluster[0]), y, z];
-        let started = self.launch.launch(blocks, stream, self.parameters.as_bytes());
+        let started = match self.handle {
+            Some(handle) => handle.launch_passed(stream, blocks, &mut self.parameters),
+            None => self.launch.launch(blocks, stream, self.parameters.as_bytes()).map_err(Error::from),
+        };
         PARAMETERS.set(self.parameters);
-        Ok(started?)
+        started
     }
 
     /// The error for an argument that is something else than the next parameter.

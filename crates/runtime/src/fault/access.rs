@@ -102,7 +102,7 @@ pub(super) struct Found {
 impl Found {
     /// The accesses on the line of the fault, and the argument that they go through: that of all, or the one that is near.
     pub(super) fn new(fault: &Fault, handle: &Handle, target: MemoryAccess) -> Self {
-        let mut accesses = on_line(fault, handle, target.is_store);
+        let mut accesses = accesses(fault, handle, target.is_store);
         let through = |argument: &Argument| {
             accesses.is_empty() || accesses.iter().any(|access| access.parameter == Some(argument.parameter))
         };
@@ -128,17 +128,18 @@ impl Found {
     /// Shows the access with the calls that led there, or else the line.
     pub(super) fn locate(&self, diagnostic: Diagnostic, line: Option<Span>, label: &str) -> Diagnostic {
         match (&self.accesses[..], line) {
-            ([Access { chain, .. }], _) => {
-                let mut diagnostic = diagnostic.primary(chain[0], label);
-                for &caller in &chain[1..] {
-                    diagnostic = diagnostic.secondary(caller, "called from here");
-                }
-                diagnostic
-            }
+            ([Access { chain, .. }], _) => called(diagnostic, chain, label),
             (_, Some(line)) => diagnostic.primary(line, label),
             (_, None) => diagnostic,
         }
     }
+}
+
+/// Shows a place and the calls that led there, innermost first.
+pub(super) fn called(diagnostic: Diagnostic, chain: &[Span], label: &str) -> Diagnostic {
+    let Some((&place, callers)) = chain.split_first() else { return diagnostic };
+    let diagnostic = diagnostic.primary(place, label);
+    callers.iter().fold(diagnostic, |diagnostic, &caller| diagnostic.secondary(caller, "called from here"))
 }
 
 /// The arguments that are pointers.
@@ -156,37 +157,52 @@ fn arguments(fault: &Fault, handle: &Handle) -> Vec<Argument> {
         .collect()
 }
 
-/// The loads or stores whose outermost call stands on the line of the fault.
-fn on_line(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
-    let Some((file, line)) = fault.location.as_ref().and_then(|location| location.kernel.as_ref()) else {
-        return Vec::new();
-    };
+/// The instructions of a kind that the line of the fault may mean, and the calls that led to each: that line is the innermost
+/// of them that is not the library's.
+pub(super) fn on_line<'a>(
+    fault: &'a Fault,
+    handle: &'a Handle,
+    is_wanted: impl Fn(&Op) -> bool + 'a,
+) -> impl Iterator<Item = (Inst, Vec<Span>)> + 'a {
     let module = &handle.compiled.module;
     let kernel = module.kernel();
-    let mut accesses = Vec::new();
-    kernel.walk(kernel.entry, &mut |inst| {
-        let data = &kernel.insts[inst];
-        let is_wanted = match &data.op {
-            Op::Load { .. } | Op::AtomicLoad { .. } | Op::AtomicPoll { .. } => !is_store,
-            Op::Store { .. } => is_store,
-            // It reads and writes; a fault says one of the two.
-            op if op.family() == OpFamily::Atomic => true,
-            // tidy: wildcard because no other op has memory outside of the block.
-            _ => false,
-        };
-        if !is_wanted {
-            return;
-        }
-        let chain = kernel.call_chain(inst);
-        let is_there = chain.last().is_some_and(|span| {
-            let found = module.sources.file(span.file);
-            found.name == *file && found.line_column(span.start).0 == *line
+    let mut found = Vec::new();
+    if let Some((file, line)) = fault.location.as_ref().and_then(|location| location.kernel.as_ref()) {
+        kernel.walk(kernel.entry, &mut |inst| {
+            if !is_wanted(&kernel.insts[inst].op) {
+                return;
+            }
+            let chain = kernel.call_chain(inst);
+            let is_there = module.sources.users_place(&chain).is_some_and(|place| {
+                let source = module.sources.file(chain[place].file);
+                source.name == *file && source.line_column(chain[place].start).0 == *line
+            });
+            if is_there {
+                found.push((inst, chain));
+            }
         });
-        let access = Access { chain, parameter: origin(kernel, data.operands[0]) };
-        if is_there && !accesses.contains(&access) {
+    }
+    found.into_iter()
+}
+
+/// The loads or stores that the line of the fault may mean.
+fn accesses(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
+    let is_wanted = move |op: &Op| match op {
+        Op::Load { .. } | Op::AtomicLoad { .. } | Op::AtomicPoll { .. } => !is_store,
+        Op::Store { .. } => is_store,
+        // It reads and writes; a fault says one of the two.
+        op if op.family() == OpFamily::Atomic => true,
+        // tidy: wildcard because no other op has memory outside of the block.
+        _ => false,
+    };
+    let kernel = handle.compiled.module.kernel();
+    let mut accesses = Vec::new();
+    for (inst, chain) in on_line(fault, handle, is_wanted) {
+        let access = Access { chain, parameter: origin(kernel, kernel.insts[inst].operands[0]) };
+        if !accesses.contains(&access) {
             accesses.push(access);
         }
-    });
+    }
     accesses
 }
 

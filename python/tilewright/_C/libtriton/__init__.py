@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 
-from tilewright._C.libtriton import ir
+from tilewright._C.libtriton import ir, linear_layout
 from tilewright.runtime._binder import native_specialize_impl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["get_cache_invalidating_env_vars", "getenv", "getenv_bool", "ir", "native_specialize_impl"]
+__all__ = [
+    "get_cache_invalidating_env_vars",
+    "getenv",
+    "getenv_bool",
+    "ir",
+    "linear_layout",
+    "native_specialize_impl",
+]
 
 _TRUE = frozenset(("1", "true", "yes", "on", "y"))
 

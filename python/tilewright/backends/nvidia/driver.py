@@ -67,12 +67,11 @@ def make_kernel_signature(signature: Any) -> bytes:
 class CudaLauncher(_native.CudaLauncher):
     """What ``compiled.run`` is: launches device code with the arguments of a source's signature."""
 
-    def __new__(cls, src: Any, metadata: Any) -> CudaLauncher:
-        """For the types of a source that are no compile-time values."""
+    def __new__(cls, src: Any, metadata: Any, kernel: _native.CompiledKernel | None = None) -> CudaLauncher:
+        """For the types of a source that are no compile-time values; with a kernel that was compiled for this GPU."""
         cooperative = bool(getattr(metadata, "launch_cooperative_grid", False))
-        return super().__new__(
-            cls, src.passed_types(), cooperative, bool(getattr(metadata, "launch_pdl", False))
-        )
+        programmatic = bool(getattr(metadata, "launch_pdl", False))
+        return super().__new__(cls, src.passed_types(), cooperative, programmatic, kernel)
 
 
 class CudaDriver(Driver):

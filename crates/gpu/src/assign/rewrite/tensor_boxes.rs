@@ -72,10 +72,10 @@ impl Writer<'_, '_, '_> {
     /// A coordinate, in 32 bits.
     fn sum(&mut self, sum: &Polynomial) -> Value {
         let mut so_far = None;
-        for (product, factor) in sum.terms() {
+        for (product, mut factor) in sum.terms() {
             let mut term = None;
             for atom in product {
-                let value = self.atom(*atom);
+                let value = self.atom(*atom, &mut factor);
                 term = Some(term.map_or(value, |term| self.binary(ElementwiseFn::Mul, term, value)));
             }
             let term = match term {
@@ -91,7 +91,8 @@ impl Writer<'_, '_, '_> {
         so_far.unwrap_or_else(|| self.constant(0))
     }
 
-    fn atom(&mut self, atom: Atom) -> Value {
+    /// What is multiplied by a factor, which may become smaller by that.
+    fn atom(&mut self, atom: Atom, factor: &mut i64) -> Value {
         let function = self.rewrite.decided.function;
         match atom {
             Atom::Value(value) => self.scalar(value),
@@ -101,11 +102,15 @@ impl Writer<'_, '_, '_> {
                 let counter = function.blocks[data.regions[0]].parameters[0];
                 let (lower, step) = (data.operands[0], data.operands[2]);
                 let mut count = self.scalar(counter);
-                if !is_constant(function, lower, 0) {
+                if constant(function, lower) != Some(0) {
                     let lower = self.scalar(lower);
                     count = self.binary(ElementwiseFn::Sub, count, lower);
                 }
-                if !is_constant(function, step, 1) {
+                // The counter moves by whole steps.
+                let known = constant(function, step).and_then(|step| i64::try_from(step).ok());
+                if let Some(by) = known.filter(|by| *by != 0 && *factor % by == 0) {
+                    *factor /= by;
+                } else {
                     let step = self.scalar(step);
                     count = self.binary(ElementwiseFn::IntDiv, count, step);
                 }
@@ -129,6 +134,10 @@ fn int32() -> Type {
     Type::scalar(ir::Type::scalar(Dtype::I32))
 }
 
-fn is_constant(function: &ir::Function, value: Value, number: i128) -> bool {
-    matches!(function.defining_op(value), Some(ir::Op::Constant { value }) if value.as_int() == Some(number))
+fn constant(function: &ir::Function, value: Value) -> Option<i128> {
+    match function.defining_op(value) {
+        Some(ir::Op::Constant { value }) => value.as_int(),
+        // tidy: wildcard because nothing else is a number that is known here
+        _ => None,
+    }
 }

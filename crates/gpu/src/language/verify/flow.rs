@@ -8,7 +8,7 @@ use super::super::{GpuOp, Op};
 use super::slots::{Edge, Names};
 
 /// A loop of constant bounds with no more iterations than this is followed iteration by iteration.
-const MOST_FOLLOWED: i64 = 8;
+const MOST_FOLLOWED: i128 = 8;
 /// The states of all rules are of bounded height; this guards against a mistake in that.
 const MOST_ROUNDS: usize = 1000;
 
@@ -109,9 +109,10 @@ impl<R: Rule> Walk<'_, '_, R> {
     }
 
     /// How often a loop of constant bounds runs.
-    fn trips(&self, inst: Inst) -> Option<i64> {
+    fn trips(&self, inst: Inst) -> Option<i128> {
         let operands = &self.names.function.insts[inst].operands;
-        let [lower, upper, step] = [0, 1, 2].map(|place| self.names.constant(operands[place]));
+        let [lower, upper, step] =
+            [0, 1, 2].map(|place| self.names.constant(operands[place]).map(i128::from));
         let (lower, upper, step) = (lower?, upper?, step?);
         (step > 0 && lower < upper).then(|| (upper - lower + step - 1) / step)
     }

@@ -12,7 +12,7 @@ use tilewright_ir::{
 };
 
 use super::super::tensor_copies::{map_for, outside_unless};
-use super::plan::{LoopPlan, RingLoad, Way};
+use super::plan::{Group, Level, LoopPlan, RingLoad, Way};
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
 
 /// Pipelines a loop with so many stages.
@@ -34,16 +34,22 @@ pub fn pipeline(header: &mut Header, function: &mut Function, plan: &LoopPlan, s
     emit.location = emit.function.insts[inst].location;
     emit.make_rings(stages);
     let bounds = emit.bounds();
-    let initial = emit.prologue(&bounds);
-    let before = std::mem::take(&mut emit.out);
+    let initial: Vec<_> = plan.groups.iter().map(|group| emit.prologue(group, &bounds)).collect();
+    let mut before = std::mem::take(&mut emit.out);
+    let carried = emit.function.insts[inst].results.len();
     let ahead = emit.steady_state(&bounds, &initial);
     let takes = emit.take_slots();
     emit.remove_fences();
-    let place = emit.place_ahead();
-    let insts = &mut emit.function.blocks[body].insts;
-    insts.splice(place..place, ahead);
-    insts.splice(0..0, takes);
-    emit.finish(before);
+    let mut behind = Vec::new();
+    if let Some(overlap) = &plan.overlap {
+        behind = emit.overlap(overlap, carried, (takes, ahead), &bounds, &mut before);
+    } else {
+        let place = emit.place_ahead();
+        let insts = &mut emit.function.blocks[body].insts;
+        insts.splice(place..place, ahead);
+        insts.splice(0..0, takes);
+    }
+    emit.finish(before, behind);
 }
 
 /// What is carried of a level: the values that its iteration begins with, and those that it was the last to load.
@@ -56,7 +62,7 @@ struct Carried {
 }
 
 /// How it is told whether an iteration comes.
-struct Bounds {
+pub(super) struct Bounds {
     /// The iteration so many behind that of a counter comes if the counter is before this.
     ends: Vec<Value>,
     /// So many steps.
@@ -65,11 +71,11 @@ struct Bounds {
     is_up: Result<bool, Value>,
 }
 
-struct Emit<'a> {
+pub(super) struct Emit<'a> {
     header: &'a mut Header,
-    function: &'a mut Function,
-    plan: &'a LoopPlan,
-    body: Block,
+    pub(super) function: &'a mut Function,
+    pub(super) plan: &'a LoopPlan,
+    pub(super) body: Block,
     /// How many iterations ahead copies begin.
     distance: u32,
     /// The type of the counter.
@@ -77,23 +83,30 @@ struct Emit<'a> {
     /// The ring of each load.
     rings: Vec<Value>,
     location: PackedOption<Location>,
-    out: Vec<Inst>,
+    pub(super) out: Vec<Inst>,
+}
+
+impl Bounds {
+    /// What the counter of an iteration is before if the one so many behind it comes.
+    pub(super) fn end(&self, count: usize) -> Value {
+        self.ends[count]
+    }
 }
 
 impl Emit<'_> {
-    fn emit(&mut self, op: impl Into<Op>, operands: &[Value], ty: Option<Type>) -> Inst {
+    pub(super) fn emit(&mut self, op: impl Into<Op>, operands: &[Value], ty: Option<Type>) -> Inst {
         let operands = operands.iter().copied().collect();
         let inst = self.function.create_inst(op.into(), operands, smallvec![], ty, self.location);
         self.out.push(inst);
         inst
     }
 
-    fn value(&mut self, op: impl Into<Op>, operands: &[Value], ty: Type) -> Value {
+    pub(super) fn value(&mut self, op: impl Into<Op>, operands: &[Value], ty: Type) -> Value {
         let inst = self.emit(op, operands, Some(ty));
         self.function.insts[inst].results[0]
     }
 
-    fn elementwise(&mut self, function: ElementwiseFn, operands: &[Value], ty: Type) -> Value {
+    pub(super) fn elementwise(&mut self, function: ElementwiseFn, operands: &[Value], ty: Type) -> Value {
         self.value(GpuOp::Elementwise { function, equal_registers: 0 }, operands, ty)
     }
 
@@ -117,8 +130,14 @@ impl Emit<'_> {
     }
 
     /// How many iterations ahead a level is.
-    fn ahead(&self, level: usize) -> u32 {
-        self.distance + level as u32
+    fn ahead(&self, group: &Group, level: usize) -> u32 {
+        self.distance + group.lead + level as u32
+    }
+
+    /// The levels of all groups, with their iterations ahead.
+    fn farthest(&self) -> u32 {
+        let of = |group: &Group| self.ahead(group, group.levels.len() - 1);
+        self.plan.groups.iter().map(of).max().expect("a plan has loads")
     }
 
     fn dtype(&self) -> Dtype {
@@ -128,7 +147,7 @@ impl Emit<'_> {
 
     /// Up to the iteration that is farthest ahead.
     fn bounds(&mut self) -> Bounds {
-        let farthest = self.ahead(self.plan.levels.len() - 1);
+        let farthest = self.farthest();
         let [_, upper, step] = [0, 1, 2].map(|place| self.function.insts[self.plan.inst].operands[place]);
         let (dtype, counter) = (self.dtype(), self.counter.clone());
         let is_up = if let Some(step) = self.plan.step {
@@ -194,7 +213,7 @@ impl Emit<'_> {
     }
 
     /// Whether the iteration so many behind that of a counter comes, if that one does or is the first one.
-    fn comes(&mut self, counter: Value, count: u32, bounds: &Bounds) -> Value {
+    pub(super) fn comes(&mut self, counter: Value, count: u32, bounds: &Bounds) -> Value {
         let bool = Type::scalar(ir::Type::scalar(Dtype::I1));
         let end = bounds.ends[count as usize];
         let compare = |emit: &mut Self, function| emit.elementwise(function, &[counter, end], bool.clone());
@@ -210,30 +229,30 @@ impl Emit<'_> {
     }
 
     /// The counter so many iterations later.
-    fn later(&mut self, counter: Value, count: u32, bounds: &Bounds) -> Value {
+    pub(super) fn later(&mut self, counter: Value, count: u32, bounds: &Bounds) -> Value {
         let ty = self.counter.clone();
         let step = bounds.steps[count as usize];
         if count == 0 { counter } else { self.elementwise(ElementwiseFn::Add, &[counter, step], ty) }
     }
 
     /// What comes before the first iteration, as if there were iterations before it.
-    fn prologue(&mut self, bounds: &Bounds) -> Vec<Carried> {
+    fn prologue(&mut self, group: &Group, bounds: &Bounds) -> Vec<Carried> {
         let plan = self.plan;
         let lower = self.function.insts[plan.inst].operands[0];
         let first = |number: u32| (number, self.function.insts[plan.inst].operands[number as usize + 2]);
-        let begin = |level: &super::plan::Level| Carried {
+        let begin = |level: &Level| Carried {
             parameters: level.parameters.iter().map(|number| first(*number)).collect(),
             loaded: BTreeMap::new(),
         };
-        let mut carried: Vec<Carried> = plan.levels.iter().map(begin).collect();
-        let farthest = self.ahead(plan.levels.len() - 1);
+        let mut carried: Vec<Carried> = group.levels.iter().map(begin).collect();
+        let farthest = self.ahead(group, group.levels.len() - 1);
         for before in (1..=farthest).rev() {
             let last = carried.clone();
             for (level, carried) in carried.iter_mut().enumerate() {
-                let Some(iteration) = self.ahead(level).checked_sub(before) else { continue };
+                let Some(iteration) = self.ahead(group, level).checked_sub(before) else { continue };
                 let counter = self.later(lower, iteration, bounds);
                 let comes = self.comes(lower, iteration, bounds);
-                *carried = self.level(level, (counter, comes), &last);
+                *carried = self.level(group, level, (counter, comes), &last);
             }
         }
         carried
@@ -255,16 +274,25 @@ impl Emit<'_> {
             if matches!(data.op, Op::Gpu(GpuOp::FenceProxy {})) {
                 return std::mem::take(&mut has_store);
             }
-            has_store |= matches!(data.op, Op::Gpu(GpuOp::LocalStore {})) || !data.regions.is_empty();
+            let mut note = |inst: Inst| {
+                has_store |= matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::LocalStore {}));
+            };
+            note(*inst);
+            data.regions.iter().for_each(|region| self.function.walk(*region, &mut note));
             true
         });
         self.function.blocks[self.body].insts = insts;
     }
 
     /// What a level does for one iteration, from what is carried to what is carried on.
-    fn level(&mut self, number: usize, (counter, comes): (Value, Value), carried: &[Carried]) -> Carried {
-        let plan = self.plan;
-        let level = &plan.levels[number];
+    fn level(
+        &mut self,
+        group: &Group,
+        number: usize,
+        (counter, comes): (Value, Value),
+        carried: &[Carried],
+    ) -> Carried {
+        let level = &group.levels[number];
         let parameters = self.function.blocks[self.body].parameters.clone();
         let mut copies: FxHashMap<Value, Value> = FxHashMap::default();
         copies.insert(parameters[0], counter);
@@ -278,7 +306,7 @@ impl Emit<'_> {
         }
         let mut loaded = BTreeMap::new();
         if number == 0 {
-            self.fill_slots(&copies, comes);
+            self.fill_slots(group, &copies, comes);
         } else {
             for inst in &level.loads {
                 let value = self.load(*inst, &copies, comes);
@@ -294,7 +322,7 @@ impl Emit<'_> {
     }
 
     /// A copy of an instruction of the body with other operands.
-    fn copy(&mut self, inst: Inst, copies: &mut FxHashMap<Value, Value>) {
+    pub(super) fn copy(&mut self, inst: Inst, copies: &mut FxHashMap<Value, Value>) {
         let data = self.function.insts[inst].clone();
         let operands = data.operands.iter().map(|value| *copies.get(value).unwrap_or(value)).collect();
         let regions = data.regions.iter().map(|region| self.function.clone_region(*region)).collect();
@@ -345,10 +373,11 @@ impl Emit<'_> {
         self.value(data.op, &operands, ty)
     }
 
-    /// The next slot of each ring is copied to.
-    fn fill_slots(&mut self, copies: &FxHashMap<Value, Value>, comes: Value) {
+    /// The next slot of each ring of a group is copied to.
+    fn fill_slots(&mut self, group: &Group, copies: &FxHashMap<Value, Value>, comes: Value) {
         let plan = self.plan;
-        for (place, load) in plan.loads.iter().enumerate() {
+        for &place in &group.loads {
+            let load = &plan.loads[place];
             self.location = self.function.insts[load.inst].location;
             let ty = Type::Empty(self.slot_type(load, 1));
             let slot = self.value(GpuOp::Acquire {}, &[self.rings[place]], ty);
@@ -471,18 +500,21 @@ impl Emit<'_> {
     }
 
     /// What an iteration does ahead.
-    fn steady_state(&mut self, bounds: &Bounds, initial: &[Carried]) -> Vec<Inst> {
+    fn steady_state(&mut self, bounds: &Bounds, initial: &[Vec<Carried>]) -> Vec<Inst> {
+        let plan = self.plan;
         let counter = self.function.blocks[self.body].parameters[0];
-        let inner: Vec<Carried> = initial.iter().map(|carried| self.parameters(carried)).collect();
-        let mut next = Vec::new();
-        for level in 0..inner.len() {
-            let count = self.ahead(level);
-            let comes = self.comes(counter, count, bounds);
-            let later = self.later(counter, count, bounds);
-            next.push(self.level(level, (later, comes), &inner));
-        }
-        for (carried, next) in initial.iter().zip(&next) {
-            self.carry(carried, next);
+        for (group, initial) in plan.groups.iter().zip(initial) {
+            let inner: Vec<Carried> = initial.iter().map(|carried| self.parameters(carried)).collect();
+            let mut next = Vec::new();
+            for level in 0..inner.len() {
+                let count = self.ahead(group, level);
+                let comes = self.comes(counter, count, bounds);
+                let later = self.later(counter, count, bounds);
+                next.push(self.level(group, level, (later, comes), &inner));
+            }
+            for (carried, next) in initial.iter().zip(&next) {
+                self.carry(carried, next);
+            }
         }
         std::mem::take(&mut self.out)
     }
@@ -517,18 +549,19 @@ impl Emit<'_> {
     }
 
     /// Puts what comes before the loop there, and the ends of the rings behind it.
-    fn finish(&mut self, before: Vec<Inst>) {
+    fn finish(&mut self, before: Vec<Inst>, behind: Vec<Inst>) {
         let inst = self.plan.inst;
         if let Op::Tile(ir::Op::For { options }) = &mut self.function.insts[inst].op {
             options.num_stages = 1;
         }
         self.location = self.function.insts[inst].location;
         let plan = self.plan;
-        for (load, ring) in plan.loads.iter().zip(self.rings.clone()) {
+        for (number, (load, ring)) in plan.loads.iter().zip(self.rings.clone()).enumerate() {
             if load.boxed.is_some() {
                 // Tensor copies that nobody waits for would keep the memory to the end.
                 let ty = Type::Full(self.slot_type(load, 1));
-                for _ in 0..self.distance {
+                let is_taken = plan.overlap.as_ref().is_some_and(|overlap| overlap.load == number);
+                for _ in 0..self.distance - u32::from(is_taken) {
                     let slot = self.value(GpuOp::Take {}, &[ring], ty.clone());
                     self.emit(GpuOp::Release {}, &[slot], None);
                 }
@@ -538,6 +571,6 @@ impl Emit<'_> {
         let ends = std::mem::take(&mut self.out);
         let insts = &mut self.function.blocks[self.plan.block].insts;
         let place = insts.iter().position(|other| *other == inst).expect("the loop stands in its block");
-        insts.splice(place..=place, before.into_iter().chain([inst]).chain(ends));
+        insts.splice(place..=place, before.into_iter().chain([inst]).chain(behind).chain(ends));
     }
 }

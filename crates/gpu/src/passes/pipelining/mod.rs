@@ -42,6 +42,7 @@
 //! copy, which takes any width, where the load is known to be a box of a tensor.
 
 mod emit;
+mod overlap;
 mod plan;
 mod prune;
 

@@ -13,6 +13,7 @@ use tilewright_ir::{
 use tilewright_layout::{Input, Layout, shared_plan};
 
 use super::super::tensor_copies::Boxed;
+use super::overlap::Overlap;
 use crate::language::{Buffer, Function, GpuOp, Header, LayoutId, Module, Op, Type};
 use crate::layout_rules::element_bits;
 use crate::passes::global_memory::GlobalAccesses;
@@ -34,6 +35,17 @@ pub struct LoopPlan {
     /// The step, where it is a constant.
     pub step: Option<i128>,
     pub loads: Vec<RingLoad>,
+    pub groups: Vec<Group>,
+    /// The product that an iteration begins for the one before it.
+    pub overlap: Option<Overlap>,
+}
+
+/// Loads whose copies begin together.
+pub struct Group {
+    /// Their numbers.
+    pub loads: Vec<usize>,
+    /// How many iterations earlier than others they are needed.
+    pub lead: u32,
     /// What is computed ahead: copies first, then the loads that they depend on, and so on.
     pub levels: Vec<Level>,
 }
@@ -113,8 +125,8 @@ fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Inst, Block)>)
 }
 
 /// The instructions that use each value.
-struct Uses {
-    of: SecondaryMap<Value, SmallVec<[Inst; 2]>>,
+pub(super) struct Uses {
+    pub(super) of: SecondaryMap<Value, SmallVec<[Inst; 2]>>,
 }
 
 impl Uses {
@@ -130,13 +142,13 @@ impl Uses {
 }
 
 /// The body of a loop.
-struct Body<'a> {
-    header: &'a Header,
-    function: &'a Function,
-    uses: &'a Uses,
+pub(super) struct Body<'a> {
+    pub(super) header: &'a Header,
+    pub(super) function: &'a Function,
+    pub(super) uses: &'a Uses,
     global: &'a GlobalAccesses<'a>,
     inst: Inst,
-    block: Block,
+    pub(super) block: Block,
     /// Where each instruction stands.
     places: FxHashMap<Inst, usize>,
     /// Accesses that no load may overtake unless they are known to be elsewhere.
@@ -192,8 +204,21 @@ impl<'a> Body<'a> {
         if loads.is_empty() {
             return None;
         }
-        let levels = self.levels(&loads.iter().map(|load| load.inst).collect::<Vec<_>>())?;
-        Some(LoopPlan { inst: self.inst, block: outer, stages, step, loads, levels })
+        let group = |lead: u32, chosen: &dyn Fn(usize) -> bool| {
+            let numbers: Vec<usize> = (0..loads.len()).filter(|number| chosen(*number)).collect();
+            let levels =
+                self.levels(&numbers.iter().map(|number| loads[*number].inst).collect::<Vec<_>>())?;
+            Some(Group { loads: numbers, lead, levels })
+        };
+        let all = group(0, &|_| true)?;
+        let overlap = self.overlap(&loads).filter(|_| all.levels.len() == 1);
+        let groups = match &overlap {
+            Some(overlap) => {
+                vec![group(1, &|number| number != overlap.load)?, group(0, &|number| number == overlap.load)?]
+            }
+            None => vec![all],
+        };
+        Some(LoopPlan { inst: self.inst, block: outer, stages, step, loads, groups, overlap })
     }
 
     /// None of a loop whose iterations cannot be counted ahead.
@@ -209,7 +234,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    fn place(&self, inst: Inst) -> Option<usize> {
+    pub(super) fn place(&self, inst: Inst) -> Option<usize> {
         self.places.get(&inst).copied()
     }
 

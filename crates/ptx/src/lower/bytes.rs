@@ -1,0 +1,238 @@
+//! Integers of 8 bits, four in a word: to floating-point numbers, and bit by bit, without taking the word apart.
+//!
+//! A conversion instruction takes one number, and has a fraction of the throughput of others. A byte below the right exponent
+//! is a number already, to which a constant was added:
+//!
+//! ```text
+//! binary32   4b 00 00 xx              2^23 + x
+//! binary16   64 xx                    1024 + x
+//! bfloat16   43 0x (the low 7 bits)   128 + x, and what the high bit stands for is 43 00 or 43 80, 128 or 256
+//! ```
+//! A signed number is x - 128 for the x with its high bit turned over. All sums are exact.
+
+use tilewright_gpu::Feature;
+use tilewright_ir::{BitwiseFn, Dtype, Element, ElementwiseFamily as Family, ElementwiseFn};
+
+use super::Lowering;
+use super::builder::{Builder, Scalar, Width};
+use super::float::Float;
+use super::integer::Bitwise;
+use super::memory::Words;
+use crate::isa::{self, Rounding, ScalarType};
+
+const WORD: Width = Width::B32;
+/// The high bit of each byte.
+const HIGH_BITS: u64 = 0x8080_8080;
+
+/// A number in both halves of a word.
+const fn both(half: u64) -> u64 {
+    half << 16 | half
+}
+
+impl Lowering<'_> {
+    /// Integers of 8 bits as floating-point numbers; none where conversions of other kinds do it.
+    pub(super) fn convert_bytes(&mut self, from: Element, to: Element, x: &[Scalar]) -> Option<Vec<Scalar>> {
+        let (from, to) = (from.value()?, to.value()?);
+        let signed = match from {
+            Dtype::I8 => true,
+            Dtype::U8 => false,
+            // tidy: wildcard because the others have more bits, or are no integers
+            _ => return None,
+        };
+        let is_possible = match to {
+            Dtype::F32 => true,
+            Dtype::F16 => x.len().is_multiple_of(2),
+            Dtype::BF16 => x.len().is_multiple_of(2) && self.has(Feature::MmaSyncWide),
+            // tidy: wildcard because the others go through one of these
+            _ => false,
+        };
+        if !is_possible || x.iter().any(|number| number.base.is_none()) {
+            return None;
+        }
+        let builder = &mut self.builder;
+        let mut converted = Vec::with_capacity(x.len());
+        for numbers in x.chunks(4) {
+            if to == Dtype::F32 {
+                converted.extend(builder.bytes_to_singles(signed, numbers));
+            } else {
+                let format = if to == Dtype::F16 { Half::F16 } else { Half::BF16 };
+                for pair in builder.bytes_below(format, signed, numbers) {
+                    let pair = builder.without_offset(format, signed, pair);
+                    converted.extend(builder.unpack(Words::new(Element::Value(to), 2), pair));
+                }
+            }
+        }
+        Some(converted)
+    }
+
+    /// A bitwise function of 8-bit integers that are in words, or constants; none where they are not.
+    pub(super) fn bitwise_in_words(
+        &mut self,
+        function: ElementwiseFn,
+        element: Element,
+        columns: &[impl AsRef<[Scalar]>],
+    ) -> Option<Vec<Scalar>> {
+        let (Family::Bitwise(function), Some(dtype @ (Dtype::I8 | Dtype::U8))) =
+            (function.family(), element.value())
+        else {
+            return None;
+        };
+        let words = Words::new(element, 4);
+        let count = columns[0].as_ref().len();
+        if !count.is_multiple_of(4) {
+            return None;
+        }
+        let mut found: Vec<[Scalar; 2]> = Vec::with_capacity(count / 4);
+        for first in (0..count).step_by(4) {
+            let mut operands = [Scalar::constant(0); 2];
+            for (operand, column) in operands.iter_mut().zip(columns) {
+                let numbers = &column.as_ref()[first..first + 4];
+                let is_constant = numbers.iter().all(|number| number.as_constant().is_some());
+                let known = self.builder.packed.get(numbers).copied();
+                *operand = if is_constant { self.builder.pack(words, numbers) } else { known? };
+            }
+            found.push(operands);
+        }
+        let results: Vec<Scalar> = found
+            .into_iter()
+            .map(|[x, y]| self.builder.bitwise_of_bytes(function, dtype == Dtype::I8, x, y))
+            .collect::<Option<_>>()?;
+        Some(results.into_iter().flat_map(|word| self.builder.unpack(words, word)).collect())
+    }
+}
+
+/// A format of 16 bits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Half {
+    F16,
+    BF16,
+}
+
+impl Builder {
+    fn constant_and(&mut self, x: Scalar, mask: u64) -> Scalar {
+        self.bitwise(Bitwise::And, WORD, x, Scalar::constant(mask))
+    }
+
+    fn constant_xor(&mut self, x: Scalar, bits: u64) -> Scalar {
+        self.bitwise(Bitwise::Xor, WORD, x, Scalar::constant(bits))
+    }
+
+    fn bytes_to_singles(&mut self, signed: bool, numbers: &[Scalar]) -> Vec<Scalar> {
+        const EXPONENT: u64 = 0x4b00_0000;
+        let offset = Float::F32.constant(8_388_608.0 + if signed { 128.0 } else { 0.0 });
+        let with_exponent: Vec<Scalar> = if let Some(&word) = self.packed.get(numbers) {
+            let word = if signed { self.constant_xor(word, HIGH_BITS) } else { word };
+            (0..4).map(|byte| self.permute(word, Scalar::constant(EXPONENT), 0x7650 + byte)).collect()
+        } else {
+            let bits = EXPONENT | if signed { 0x80 } else { 0 };
+            let below = |this: &mut Self, number: &Scalar| {
+                let byte = this.constant_and(*number, 0xff);
+                this.constant_xor(byte, bits)
+            };
+            numbers.iter().map(|number| below(self, number)).collect()
+        };
+        with_exponent.into_iter().map(|number| self.sub_rn(Float::F32, number, offset)).collect()
+    }
+
+    /// Pairs of numbers in the low bytes of halves, below the exponent of the format; of binary16, with the high bit of a
+    /// signed number turned over.
+    fn bytes_below(&mut self, format: Half, signed: bool, numbers: &[Scalar]) -> Vec<Scalar> {
+        let exponent = if format == Half::F16 { 0x64 } else { 0x43 };
+        let turns = signed && format == Half::F16;
+        if let Some(&word) = self.packed.get(numbers) {
+            let word = if turns { self.constant_xor(word, HIGH_BITS) } else { word };
+            return [0x4140, 0x4342]
+                .map(|selector| self.permute(word, Scalar::constant(exponent), selector))
+                .to_vec();
+        }
+        let bits = both(exponent << 8 | if turns { 0x80 } else { 0 });
+        let pair = |this: &mut Self, two: &[Scalar]| {
+            let halves = this.permute(two[0], two[1], 0x5410);
+            let bytes = this.constant_and(halves, both(0xff));
+            this.constant_xor(bytes, bits)
+        };
+        numbers.chunks(2).map(|two| pair(self, two)).collect()
+    }
+
+    /// The numbers of a pair without what the exponent adds.
+    fn without_offset(&mut self, format: Half, signed: bool, pair: Scalar) -> Scalar {
+        match (format, signed) {
+            (Half::F16, _) => {
+                let offset = if signed { 0x6480 } else { 0x6400 };
+                let (a, b) = (self.source(WORD, pair), self.source(WORD, Scalar::constant(both(offset))));
+                self.pure(WORD, |d| isa::Sub {
+                    carry_out: false,
+                    rounding: None,
+                    ftz: false,
+                    saturate: false,
+                    ty: ScalarType::F16x2,
+                    d,
+                    a,
+                    b,
+                })
+            }
+            (Half::BF16, true) => {
+                let low = self.constant_and(pair, both(0xff7f));
+                let high = self.constant_and(pair, both(0xff80));
+                let minus_high = self.constant_xor(high, both(0x8000));
+                self.sum_of_pairs(low, minus_high)
+            }
+            (Half::BF16, false) => {
+                let low = self.constant_and(pair, both(0xff7f));
+                let high = self.constant_and(pair, both(0xff80));
+                // Less 256.
+                let low = self.sum_of_pairs(low, Scalar::constant(both(0xc380)));
+                self.sum_of_pairs(high, low)
+            }
+        }
+    }
+
+    /// a + b of pairs of bfloat16, as a product with 1: targets have had sums for less long.
+    fn sum_of_pairs(&mut self, a: Scalar, b: Scalar) -> Scalar {
+        let [a, one, c] = [a, Scalar::constant(both(0x3f80)), b].map(|operand| self.source(WORD, operand));
+        self.pure(WORD, |d| isa::Fma {
+            rounding: Rounding::Rn,
+            ftz: false,
+            saturate: false,
+            out_of_bounds: false,
+            relu: false,
+            ty: ScalarType::Bf16x2,
+            d,
+            a,
+            b: one,
+            c,
+        })
+    }
+
+    /// A function of the four bytes of words; none of what takes more instructions than single bytes do.
+    fn bitwise_of_bytes(
+        &mut self,
+        function: BitwiseFn,
+        signed: bool,
+        x: Scalar,
+        y: Scalar,
+    ) -> Option<Scalar> {
+        let shift = || {
+            let counts = y.as_constant()?;
+            let count = counts & 0xff;
+            (count < 8 && counts == count * 0x0101_0101).then_some(count as u32)
+        };
+        Some(match function {
+            BitwiseFn::And => self.bitwise(Bitwise::And, WORD, x, y),
+            BitwiseFn::Or => self.bitwise(Bitwise::Or, WORD, x, y),
+            BitwiseFn::Xor => self.bitwise(Bitwise::Xor, WORD, x, y),
+            BitwiseFn::Not => self.constant_xor(x, u64::from(u32::MAX)),
+            BitwiseFn::Shl => {
+                let count = shift()?;
+                let shifted = self.shl(WORD, x, count);
+                self.constant_and(shifted, (0xff << count & 0xff) * 0x0101_0101)
+            }
+            BitwiseFn::Shr if signed => return None,
+            BitwiseFn::Shr => {
+                let count = shift()?;
+                let shifted = self.shr(WORD, false, x, count);
+                self.constant_and(shifted, (0xff >> count) * 0x0101_0101)
+            }
+        })
+    }
+}
