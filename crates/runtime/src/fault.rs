@@ -1,17 +1,17 @@
 //! What goes wrong on a GPU, real or simulated, as errors of a launch.
 
 mod access;
+mod watched;
 
 use tilewright_base::{Code, Diagnostic, SourceMap, Span};
-use tilewright_cpu::{Finding, Other};
 use tilewright_cuda as cuda;
 use tilewright_ir::{Failure, Op};
-use tilewright_sanitize::Check;
 use tilewright_sim::{Fault, FaultKind, Location, Space};
 
 use crate::error::OutOfResources;
 use crate::{Error, Handle};
 use access::{Found, MemoryAccess, called, on_line};
+pub(crate) use watched::from_watch;
 
 /// A fault that the simulator has found, at its access of the kernel or at its line.
 #[cold]
@@ -67,81 +67,6 @@ fn check(fault: &Fault, handle: &Handle, code: Code) -> Option<Vec<Span>> {
     let mut chains = on_line(fault, handle, is_wanted).map(|(_, chain)| chain);
     let first = chains.next()?;
     chains.all(|chain| chain == first).then_some(first)
-}
-
-/// What was found in a launch that is watched, and has not ended it.
-#[cold]
-pub(crate) fn from_watch(fault: &Fault, count: u64, handle: &Handle) -> Finding {
-    let sources = &handle.compiled.module.sources;
-    let line = fault.location.as_ref().and_then(|location| span(sources, location));
-    let find = |is_store: bool, address: u64, bytes: u32| {
-        let target = MemoryAccess { is_store, address, bytes };
-        let found = Found::new(fault, handle, target);
-        let element =
-            found.argument.as_ref().map(|argument| (argument.name.clone(), argument.bad_element(target)));
-        let name = match &element {
-            Some((name, index)) => format!("`{name}[{index}]`"),
-            None => format!("the memory at {address:#x}"),
-        };
-        (found, element, name)
-    };
-    let who = |block: [u32; 3], agent: &str| {
-        let [x, y, z] = block;
-        format!("program ({x}, {y}, {z}), {agent}")
-    };
-    let warp = format!("warp {}", fault.warp);
-    let (diagnostic, element, other, check) = match &fault.kind {
-        FaultKind::GlobalRace { address, bytes, first, block, is_atomic, is_write } => {
-            let (found, element, name) = find(*is_write, *address, *bytes);
-            let is_own = *block == fault.block;
-            let what = if is_own { "threads of a program race" } else { "two programs race" };
-            let does = if *is_write { "writes" } else { "reads" };
-            let did = if first.is_write { "wrote" } else { "read" };
-            let first_span = span(sources, &first.location);
-            let mut diagnostic = found.locate(
-                Diagnostic::new(Code::Race, format!("{what} for {name}")),
-                line,
-                &format!("{} {does} it here", who(fault.block, &warp)),
-            );
-            if let Some(span) = first_span {
-                diagnostic =
-                    diagnostic.secondary(span, format!("{} {did} it here", who(*block, &first.agent)));
-            }
-            let hint = match (is_own, is_atomic) {
-                (true, _) => {
-                    "put `tl.debug_barrier()` between the accesses, or write to other memory than is read"
-                }
-                (false, true) => {
-                    "make both accesses atomic, or release after the first and acquire before the second"
-                }
-                (false, false) => {
-                    "use an atomic operation (`tl.atomic_add`), let each program have elements of its own, or order the accesses: release after the first and acquire before the second"
-                }
-            };
-            let diagnostic = diagnostic.note("nothing orders the two accesses").hint(hint);
-            let other = Other { span: first_span, program: *block };
-            (diagnostic, element, Some(other), Check::Race)
-        }
-        FaultKind::UnwrittenGlobal { address, bytes } => {
-            let (found, element, name) = find(false, *address, *bytes);
-            let message = format!("{name} is read, and nobody has written it");
-            let diagnostic = found
-                .locate(Diagnostic::new(Code::Unwritten, message), line, "reads it here")
-                .note("the memory comes from `torch.empty` or the like, and has been given no content since")
-                .hint("make it with `torch.zeros`, or let a kernel write it first");
-            (diagnostic, element, None, Check::Init)
-        }
-        kind => (Diagnostic::new(Code::DeviceFault, kind.to_string()), None, None, Check::Bounds),
-    };
-    let [x, y, z] = fault.block;
-    let lane = fault.lane.map_or_else(String::new, |lane| format!(", lane {lane}"));
-    let mut diagnostic = diagnostic.note(format!("in program ({x}, {y}, {z}), {warp}{lane}"));
-    if let Some(location) = &fault.location {
-        let instruction = fault.instruction.as_deref().unwrap_or_default();
-        diagnostic = diagnostic.note(format!("at line {} of the PTX: {instruction}", location.ptx_line));
-    }
-    let lane = std::iter::once(fault.warp).chain(fault.lane).collect();
-    Finding { check, diagnostic, program: fault.block, lane, element, other, count }
 }
 
 /// The code of a fault that is not about global memory.

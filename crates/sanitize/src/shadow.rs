@@ -81,7 +81,7 @@ pub struct Shadow {
     /// The bytes of an element, as a power of two.
     unit: u32,
     pages: FxHashMap<u64, u32>,
-    cells: Vec<Box<[Cell; PAGE]>>,
+    cells: Vec<Box<[Cell]>>,
     /// The page that was accessed last.
     last: (u64, u32),
     /// By number; the first is a placeholder.
@@ -181,12 +181,9 @@ impl Shadow {
             };
             // Of two reads that both tell something, that of the same agent goes.
             let [first, second] = cell.reads;
-            let other = match (is_kept(first), is_kept(second)) {
-                (true, false) => first,
-                (false, _) => second,
-                (true, true) if self.records[first.record as usize].agent == now.agent => second,
-                (true, true) => first,
-            };
+            let is_of_agent = |read: Touch| self.records[read.record as usize].agent == now.agent;
+            let takes_second = !is_kept(first) || is_kept(second) && is_of_agent(first);
+            let other = if takes_second { second } else { first };
             self.cells[page][place].reads = [own, other];
         }
         conflict
@@ -197,7 +194,7 @@ impl Shadow {
             let next = self.cells.len() as u32;
             let index = *self.pages.entry(page).or_insert(next);
             if index == next {
-                self.cells.push(Box::new([Cell::default(); PAGE]));
+                self.cells.push(vec![Cell::default(); PAGE].into_boxed_slice());
             }
             self.last = (page, index);
         }

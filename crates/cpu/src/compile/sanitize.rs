@@ -206,6 +206,7 @@ impl Analysis<'_> {
                     hand(&step.results, &mut block(id).yields.iter().map(|operand| operand.slot));
                 }
             }
+            // tidy: wildcard because no other op hands values to blocks
             _ => {}
         }
     }
@@ -230,8 +231,10 @@ impl Analysis<'_> {
                     Family::Arithmetic(ArithmeticFn::Min | ArithmeticFn::Max | ArithmeticFn::Abs) => {
                         (false, false)
                     }
-                    // tidy: wildcard because the rest of arithmetic is checked
-                    Family::Arithmetic(_) | Family::Bitwise(BitwiseFn::Shl) => (true, true),
+                    Family::Arithmetic(
+                        ArithmeticFn::Add | ArithmeticFn::Sub | ArithmeticFn::Mul | ArithmeticFn::Neg,
+                    )
+                    | Family::Bitwise(BitwiseFn::Shl) => (true, true),
                     // tidy: wildcard because the other functions are not linear
                     _ => (false, false),
                 },
