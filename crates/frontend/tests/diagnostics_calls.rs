@@ -296,6 +296,7 @@ def k(x_ptr, n, BLOCK: tl.constexpr):
     d = f'{n}'
     e = 1 << 200
     f: tl.constexpr = n + 1
+    tl.arange(0, f)
     g = [i for i in range(n)]
     p, q = 1, 2, 3
     r = 'a' in n
@@ -337,38 +338,38 @@ def k(x_ptr, n, BLOCK: tl.constexpr):
             11 |     e = 1 << 200
                |         ^^^^^^^^
 
-            error[TW0008]: the value of a tl.constexpr must be known when the kernel is compiled
-              --> k.py:12:23
+            error[TW0008]: `end` of `arange` must be known at compile time
+              --> k.py:13:18
                |
-             6 | def k(x_ptr, n, BLOCK: tl.constexpr):
-               |              - this parameter is a run-time value
-            ...
             12 |     f: tl.constexpr = n + 1
-               |                       ^^^^^ this is int32, known at run time only
+               |     - f is a run-time value
+            13 |     tl.arange(0, f)
+               |                  ^ this is int32, known only at run time
                |
-               = help: annotate it: `n: tl.constexpr`
+               = note: expected a compile-time value, such as a number or a `tl.constexpr` parameter
+               = help: if it is a parameter of the kernel, annotate it in the signature: `BLOCK: tl.constexpr`
 
             error[TW0008]: the end of an unrolled range must be known when the kernel is compiled
-              --> k.py:13:21
+              --> k.py:14:21
                |
              6 | def k(x_ptr, n, BLOCK: tl.constexpr):
                |              - this parameter is a run-time value
             ...
-            13 |     g = [i for i in range(n)]
+            14 |     g = [i for i in range(n)]
                |                     ^^^^^^^^ this is int32, known at run time only
                |
                = help: annotate it: `n: tl.constexpr`
 
             error[TW0005]: 3 values cannot be unpacked into 2 names
-              --> k.py:14:12
+              --> k.py:15:12
                |
-            14 |     p, q = 1, 2, 3
+            15 |     p, q = 1, 2, 3
                |            ^^^^^^^ this is a tuple of 3
 
             error[TW0020]: 'in' compares compile-time values only
-              --> k.py:15:9
+              --> k.py:16:9
                |
-            15 |     r = 'a' in n
+            16 |     r = 'a' in n
                |         ^^^^^^^^
                |
                = help: compare with each: `(x == 1) | (x == 2)`

@@ -321,7 +321,7 @@ def k(x_ptr):
              --> k.py:7:12
               |
             7 |     return 1
-              |            ^ int32 here
+              |            ^ the int 1 here
               |
               = help: write the value to memory, with tl.store
         "#]],

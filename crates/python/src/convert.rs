@@ -364,6 +364,18 @@ impl<'a, 'py> Converter<'a, 'py> {
         let base = self.value(index, &object.getattr(intern!(py, "base"))?)?;
         self.path.pop();
         let rank = form.block_shape.len();
+        if let Value::Pointer(pointer) = &base
+            && block[rank - 1].saturating_mul(pointer.pointee.bytes() as i64) < 16
+        {
+            let found = format!(
+                "a tensor descriptor with blocks of shape {block:?}, whose rows have less than 16 bytes"
+            );
+            return Err(self.invalid(
+                index,
+                &found,
+                "give its block_shape at least 16 bytes in the last dimension",
+            ));
+        }
         let is_valid = match (&base, strides.split_last()) {
             (Value::Pointer(pointer), Some((1, outer))) => {
                 let bytes = pointer.pointee.bytes() as i64;
@@ -453,7 +465,7 @@ impl<'a, 'py> Converter<'a, 'py> {
 
     /// A wrapper around a tensor.
     fn similar(
-        &self,
+        &mut self,
         index: usize,
         object: &Bound<'py, PyAny>,
         stated: &Bound<'py, PyAny>,
@@ -470,6 +482,16 @@ impl<'a, 'py> Converter<'a, 'py> {
                 self.dtype_for_tensor(index, Some(dtype), object)
             }
             Ok(tensor) => Ok(pointer(&tensor)),
+            Err(Unfit::NoMemory) if let Some(torch) = self.torch => {
+                let address = object.call_method0(intern!(self.py, "data_ptr"))?.extract()?;
+                match torch::read_address(self.py, torch, address, dtype)? {
+                    Some((tensor, owner)) => {
+                        self.kept.extend(owner);
+                        Ok(pointer(&tensor))
+                    }
+                    None => Err(self.unfit(index, Unfit::NoMemory, "tensor")),
+                }
+            }
             Err(unfit) => Err(self.unfit(index, unfit, "tensor")),
         }
     }

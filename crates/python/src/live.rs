@@ -7,7 +7,7 @@ use pyo3::types::PyList;
 use tilewright_runtime::{Device, Region};
 
 use crate::convert::region;
-use crate::torch::{Torch, read};
+use crate::torch::{Tensor, Torch, read};
 
 /// Memory, and what keeps it where it is.
 #[derive(Default)]
@@ -16,11 +16,36 @@ pub(crate) struct Live {
     _tensors: Vec<Py<PyAny>>,
 }
 
-/// The tensors in main memory. Python's garbage collector knows them; it does not know arrays of numpy.
+/// The tensors in main memory.
 #[cold]
 pub(crate) fn tensors(py: Python<'_>) -> PyResult<Live> {
     let (mut regions, mut tensors) = (Vec::new(), Vec::new());
-    let Some(torch) = Torch::get(py) else { return Ok(Live::default()) };
+    visit(py, |tensor, object| {
+        regions.push(region(tensor));
+        tensors.push(object.unbind());
+    })?;
+    let place = |region: &Region<'_>| (region.address(), region.len());
+    regions.sort_unstable_by_key(place);
+    regions.dedup_by_key(|region| place(region));
+    Ok(Live { regions, _tensors: tensors })
+}
+
+/// The memory that an address lies in: its address and bytes, and what keeps it where it is.
+#[cold]
+pub(crate) fn holding(py: Python<'_>, address: usize) -> PyResult<Option<((usize, usize), Py<PyAny>)>> {
+    let mut found = None;
+    visit(py, |tensor, object| {
+        let (start, bytes) = tensor.allocation;
+        if (start..start.saturating_add(bytes)).contains(&address) {
+            found = Some((tensor.allocation, object.unbind()));
+        }
+    })?;
+    Ok(found)
+}
+
+/// Goes through the tensors in main memory. Python's garbage collector knows them; it does not know arrays of numpy.
+fn visit(py: Python<'_>, mut each: impl FnMut(&Tensor, Bound<'_, PyAny>)) -> PyResult<()> {
+    let Some(torch) = Torch::get(py) else { return Ok(()) };
     let _unwatched = torch.unwatched(py)?;
     let objects = py.import(intern!(py, "gc"))?.call_method0(intern!(py, "get_objects"))?;
     for object in objects.cast_into::<PyList>()? {
@@ -30,12 +55,8 @@ pub(crate) fn tensors(py: Python<'_>) -> PyResult<Live> {
         // One without memory, such as a sparse one, is none that an address leads to.
         let Ok(tensor) = read(torch, &object) else { continue };
         if tensor.device == Device::Cpu && tensor.allocation.1 > 0 {
-            regions.push(region(&tensor));
-            tensors.push(object.unbind());
+            each(&tensor, object);
         }
     }
-    let place = |region: &Region<'_>| (region.address(), region.len());
-    regions.sort_unstable_by_key(place);
-    regions.dedup_by_key(|region| place(region));
-    Ok(Live { regions, _tensors: tensors })
+    Ok(())
 }

@@ -284,8 +284,13 @@ fn without_memory(error: PyErr) -> Unfit {
 /// The storage of a tensor: address and bytes.
 #[inline]
 pub(crate) fn allocation(tensor: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
-    let py = tensor.py();
-    let storage = tensor.call_method0(intern!(py, "untyped_storage"))?;
+    extent(&tensor.call_method0(intern!(tensor.py(), "untyped_storage"))?)
+}
+
+/// The address of a storage, and its bytes.
+#[inline]
+fn extent(storage: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
+    let py = storage.py();
     let address = storage.call_method0(intern!(py, "data_ptr"))?.extract()?;
     let bytes = storage.call_method0(intern!(py, "nbytes"))?.extract()?;
     // A tensor that only stands for another (`FakeTensor`) says a size and has no memory.
@@ -312,8 +317,12 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
             _ => return Err(Unfit::Device(name.into_owned())),
         }
     }
-    let allocation = if object.hasattr(intern!(py, "untyped_storage"))? {
-        allocation(object)?
+    let storage = object.getattr_opt(intern!(py, "untyped_storage"))?;
+    let storage = storage.map(|storage| storage.call0()).transpose()?;
+    let allocation = if let Some(storage) = storage
+        && storage.hasattr(intern!(py, "nbytes"))?
+    {
+        extent(&storage)?
     } else if address == 0 {
         // It stands for memory and has none, such as `MockTensor`.
         (0, 0)
@@ -321,6 +330,27 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
         return Err(Unfit::NoMemory);
     };
     Ok(Tensor { device: Device::Cpu, dtype, address, allocation, is_read_only: false })
+}
+
+/// What lies at an address of which nobody says to what memory it belongs: that of a tensor of torch, or of the GPU that torch
+/// works on, if there is one. The object keeps the memory where it is.
+pub(crate) fn read_address(
+    py: Python<'_>,
+    torch: &Torch,
+    address: usize,
+    dtype: Dtype,
+) -> PyResult<Option<(Tensor, Option<Py<PyAny>>)>> {
+    if let Some((allocation, owner)) = crate::live::holding(py, address)? {
+        let tensor = Tensor { device: Device::Cpu, dtype, address, allocation, is_read_only: false };
+        return Ok(Some((tensor, Some(owner))));
+    }
+    let cuda = py.import(intern!(py, "torch.cuda"))?;
+    let is_without_gpu = torch.current_stream.is_none() || IS_WATCHED.load(Ordering::Relaxed);
+    if is_without_gpu || !cuda.call_method0(intern!(py, "is_available"))?.is_truthy()? {
+        return Ok(None);
+    }
+    let device = Device::Cuda(cuda.call_method0(intern!(py, "current_device"))?.extract()?);
+    Ok(Some((Tensor { device, dtype, address, allocation: (0, 0), is_read_only: false }, None)))
 }
 
 /// While programs that say `cuda` run on the processor, wrappers repeat what their tensors say.

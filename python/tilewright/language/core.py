@@ -299,8 +299,21 @@ for _path, (_parameters, _doc, _is_method) in NAMES.items():
     if _is_method:
         setattr(tensor, _path.rpartition(".")[2], LanguageFunction(_path, _parameters, _doc))
 
+
+class _HostFunction(LanguageFunction):
+    """A function of compile-time values, which functions of the host call as well."""
+
+    def __call__(self, bitwidth: Any, signed: Any) -> Any:
+        """The integer type of so many bits."""
+        prefix = "int" if _unwrap_if_constexpr(signed) else "uint"
+        # `int1` has no sign, and a width that is no integer's is told what there is.
+        width = _unwrap_if_constexpr(bitwidth)
+        return dtype("int1" if width == 1 else f"{prefix}{width}")  # noqa: F405
+
+
 # The compiler's table has the classes as well: inside kernels, some are called like functions.
 _FUNCTIONS = {name: function for name, function in functions().items() if name not in _NAMES}
+_FUNCTIONS["get_int_dtype"] = _HostFunction("get_int_dtype", *NAMES["get_int_dtype"][:2])
 globals().update(_FUNCTIONS)
 
 __all__ = [*_NAMES, *_FUNCTIONS]

@@ -90,6 +90,11 @@ struct Merged {
     parts: [Vec<Value>; 2],
 }
 
+/// Whether statements end with a `return`.
+fn returns_last(body: &[Stmt]) -> bool {
+    matches!(body.last(), Some(Stmt::Return(_)))
+}
+
 const ONE_BRANCH: &str = "only assigned in this branch";
 
 impl<'a> Lowerer<'a, '_, '_> {
@@ -498,12 +503,18 @@ impl<'a> Lowerer<'a, '_, '_> {
                 this.end_region(outer);
                 this.merge_returned(done, (then, result), (otherwise, right?), span)
             }),
-            (done, Some(result)) if constant_truth(&done) == Some(true) => Ok(result),
+            (done, Some(result)) if constant_truth(&done) == Some(true) => self.before_others(result),
             _ => {
                 let returned = self.tail(rest.body, rest.next);
                 if self.session.diagnostics.len() > errors { Err(Reported) } else { returned }
             }
         }
+    }
+
+    /// What a `return` gives that stands before statements which are left out: as in Triton, a run-time value.
+    fn before_others(&mut self, returned: Returned) -> Lower<Returned> {
+        self.at(returned.span);
+        Ok(Returned { value: self.decay_all(&returned.value)?, ..returned })
     }
 
     /// A `return` in an `if` that several ways lead out of.
@@ -520,9 +531,12 @@ impl<'a> Lowerer<'a, '_, '_> {
         let Some(expression) = &statement.value else {
             return Ok(Returned { value: Operand::Constant(Constant::None), span, is_explicit: true });
         };
-        let value = self.expression(expression)?;
+        let mut value = self.expression(expression)?;
         self.at(span);
-        let value = self.decay_all(&value)?;
+        // What control flow at run time chooses is a run-time value. Otherwise a compile-time value stays one.
+        if self.region_depth > 0 || matches!(value, Operand::Descriptor(_)) {
+            value = self.decay_all(&value)?;
+        }
         if let Operand::Range(_) = value {
             return Err(self.unsupported(span, "a range as the result of a function", ""));
         }
@@ -540,6 +554,10 @@ impl<'a> Lowerer<'a, '_, '_> {
         let condition = self.expression(test);
         let truth = condition.as_ref().ok().and_then(constant_truth);
         match truth {
+            Some(true) if returns_last(body) && !rest.is_empty() => {
+                let returned = self.tail(body, Some(rest))?;
+                return self.before_others(returned);
+            }
             Some(true) => return self.tail(body, Some(rest)),
             Some(false) => return self.tail_otherwise(clauses, rest),
             None => {}

@@ -10,7 +10,9 @@ use cranelift_entity::{PrimaryMap, SecondaryMap};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, BlockData, Carried, Inst, OpFamily, Value};
+use tilewright_ir::{
+    Block, BlockData, CacheModifier, Carried, Inst, MemoryScope, MemorySemantics, OpFamily, Value,
+};
 
 use crate::assign::coalescing::{AccessShape, equal_registers};
 use crate::assign::cost::LayoutCosts;
@@ -266,6 +268,13 @@ impl Rewrite<'_, '_> {
                 let bits = result.map_or(0, |layout| equal_registers(self.costs.get(layout), info));
                 GpuOp::Elementwise { function, equal_registers: bits }
             }
+            // Others write what is read here: were each warp to load for itself, their ways could part, at loops with barriers too.
+            ir::Op::Load { cache, volatile, .. }
+                if (volatile || cache == CacheModifier::Volatile) && self.is_word_for_all(old, result) =>
+            {
+                let (sem, scope) = (MemorySemantics::Relaxed, MemoryScope::System);
+                GpuOp::AtomicLoad { sem, scope, everywhere: true }
+            }
             ir::Op::Load { cache, eviction, volatile } => {
                 GpuOp::Load { cache, eviction, volatile, axis, width }
             }
@@ -301,6 +310,14 @@ impl Rewrite<'_, '_> {
             other => return Op::Tile(other),
         };
         Op::Gpu(op)
+    }
+
+    /// Whether an instruction loads a scalar that one thread can load for all.
+    fn is_word_for_all(&self, load: Inst, layout: Option<LayoutId>) -> bool {
+        let function = self.decided.function;
+        let data = &function.insts[load];
+        let dtype = function.ty(data.results[0]).dtype();
+        layout.is_none() && data.operands.len() <= 2 && dtype.is_some_and(|dtype| dtype.bits() >= 16)
     }
 
     /// The value itself.
