@@ -89,8 +89,7 @@ impl Lowering<'_> {
                 let numbers = &column.as_ref()[first..first + 4];
                 let is_constant = numbers.iter().all(|number| number.as_constant().is_some());
                 let known = self.builder.packed.get(numbers).copied();
-                *operand =
-                    if is_constant { self.builder.pack(words, numbers) } else { known? };
+                *operand = if is_constant { self.builder.pack(words, numbers) } else { known? };
             }
             found.push(operands);
         }
@@ -190,8 +189,7 @@ impl Builder {
 
     /// a + b of pairs of bfloat16, as a product with 1: targets have had sums for less long.
     fn sum_of_pairs(&mut self, a: Scalar, b: Scalar) -> Scalar {
-        let [a, one, c] =
-            [a, Scalar::constant(both(0x3f80)), b].map(|operand| self.source(WORD, operand));
+        let [a, one, c] = [a, Scalar::constant(both(0x3f80)), b].map(|operand| self.source(WORD, operand));
         self.pure(WORD, |d| isa::Fma {
             rounding: Rounding::Rn,
             ftz: false,
@@ -207,7 +205,13 @@ impl Builder {
     }
 
     /// A function of the four bytes of words; none of what takes more instructions than single bytes do.
-    fn bitwise_of_bytes(&mut self, function: BitwiseFn, signed: bool, x: Scalar, y: Scalar) -> Option<Scalar> {
+    fn bitwise_of_bytes(
+        &mut self,
+        function: BitwiseFn,
+        signed: bool,
+        x: Scalar,
+        y: Scalar,
+    ) -> Option<Scalar> {
         let shift = || {
             let counts = y.as_constant()?;
             let count = counts & 0xff;

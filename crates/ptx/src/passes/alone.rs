@@ -24,7 +24,8 @@ pub(super) fn run(listing: &mut Listing) {
         }
         let end = LabelId::new(listing.labels);
         listing.labels += 1;
-        let (alone, all): (Vec<Line>, Vec<Line>) = run.into_iter().partition(|line| self::guard(line).is_some());
+        let (alone, all): (Vec<Line>, Vec<Line>) =
+            run.into_iter().partition(|line| self::guard(line).is_some());
         let location = alone[0].location;
         let line = |kind| Line { kind, location, is_pure: false };
         lines.extend(all);
