@@ -75,6 +75,7 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         let is_tensor = matches!(function.insts[inst].op, Op::Gpu(GpuOp::TensorLoad {}));
         open.carry_out(if is_tensor { &effects[1..] } else { &effects });
         open.carry_out(&landed(&names, inst));
+        open.hand_over(&names, inst);
         open.carry_out_asynchronously(op, &effects, &read);
         if ordering.is_some_and(MemorySemantics::acquires) {
             open.writes.insert(Place::Acquired);

@@ -1,7 +1,7 @@
 //! Memory effects of instructions, and a forward dataflow walk over structured control flow that follows which accesses may
 //! still be under way in other warps.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
@@ -10,6 +10,9 @@ use tilewright_ir::{Block, Inst, MemorySemantics, Operation, Value};
 
 use crate::language::verify::slots::{Edge, Index, Names, Slot};
 use crate::language::{GpuOp, Op};
+
+/// Products beyond this count as this many.
+const MOST_LATER: u32 = 64;
 
 /// Memory that an instruction accesses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -200,7 +203,10 @@ pub struct Open {
     /// Those of them that may be of an earlier iteration of a loop.
     pub stale: BTreeSet<Place>,
     /// What asynchronous products that no thread has finished may read, whatever barriers there were.
-    products: BTreeSet<Place>,
+    /// So many were begun since.
+    products: BTreeMap<Place, u32>,
+    /// What warps read before they arrived at a barrier (the first): it is done when that was waited for.
+    handed: BTreeSet<(Slot, Place)>,
     /// What was stored and what is being copied that the asynchronous proxy reads, and that no fence made visible to it.
     unfenced: BTreeSet<Place>,
 }
@@ -211,13 +217,44 @@ impl Open {
         self.reads.clear();
         self.writes.clear();
         self.stale.clear();
+        self.handed.clear();
+    }
+
+    /// Each warp arrives at a barrier behind its reads of the slot of the same number, in memory of as many slots; or waits until
+    /// all have.
+    pub fn hand_over(&mut self, names: &Names<'_>, inst: Inst) {
+        let Some(barrier) = names.barrier(inst) else { return };
+        match &names.function.insts[inst].op {
+            Op::Gpu(GpuOp::MbarrierArrive {}) => {
+                let slots = names.slots(barrier.root);
+                let is_its = |place: &Place| match place {
+                    Place::Shared(slot) => {
+                        slot.root != barrier.root
+                            && slot.index == barrier.index
+                            && names.slots(slot.root) == slots
+                    }
+                    Place::Global(_) | Place::Acquired => false,
+                };
+                let done: Vec<Place> = self.reads.iter().copied().filter(is_its).collect();
+                for place in done {
+                    self.reads.remove(&place);
+                    self.handed.insert((barrier, place));
+                }
+            }
+            Op::Gpu(GpuOp::MbarrierWait {}) => self.handed.retain(|(other, _)| *other != barrier),
+            // tidy: wildcard because nothing else hands over what it has read
+            _ => {}
+        }
     }
 
     /// Whether all threads have to wait before they do this: an access up to their next wait meets one that may be under way,
     /// and one of the two is a store.
     pub fn needs_barrier(&self, effects: &[Effect], meet: impl Fn(Place, Place) -> bool) -> bool {
         effects.iter().take_while(|effect| **effect != Effect::Barrier).any(|effect| match *effect {
-            Effect::Write(place) => self.reads.iter().chain(&self.writes).any(|other| meet(place, *other)),
+            Effect::Write(place) => {
+                let handed = self.handed.iter().map(|(_, place)| place);
+                self.reads.iter().chain(&self.writes).chain(handed).any(|other| meet(place, *other))
+            }
             Effect::Read(place) => self.writes.iter().any(|other| meet(place, *other)),
             Effect::Barrier => false,
         })
@@ -249,17 +286,20 @@ impl Open {
     pub fn carry_out_asynchronously(&mut self, op: &Op, effects: &[Effect], read: &BTreeSet<Place>) {
         match op {
             Op::Gpu(GpuOp::Wgmma { .. }) => {
+                self.products.values_mut().for_each(|later| *later = (*later + 1).min(MOST_LATER));
                 let read = |effect: &Effect| match *effect {
-                    Effect::Read(place) => Some(place),
+                    Effect::Read(place) => Some((place, 0)),
                     Effect::Write(_) | Effect::Barrier => None,
                 };
                 self.products.extend(effects.iter().filter_map(read));
             }
             Op::Gpu(GpuOp::Finish { pending }) => {
-                self.reads.extend(&self.products);
-                if pending.0 == Some(0) {
-                    self.products.clear();
-                }
+                let pending = pending.0.unwrap_or(MOST_LATER);
+                let is_done = |later: u32| later >= pending;
+                self.reads.extend(
+                    self.products.iter().filter(|(_, later)| is_done(**later)).map(|(place, _)| *place),
+                );
+                self.products.retain(|_, later| !is_done(*later));
             }
             Op::Gpu(GpuOp::LocalStore {} | GpuOp::CopyAsync { .. }) => {
                 let written =
@@ -279,19 +319,30 @@ impl Open {
         self.reads.extend(&other.reads);
         self.writes.extend(&other.writes);
         self.stale.extend(&other.stale);
-        self.products.extend(&other.products);
+        for (place, later) in &other.products {
+            let known = self.products.entry(*place).or_insert(*later);
+            *known = (*known).min(*later);
+        }
+        self.handed.extend(&other.handed);
         self.unfenced.extend(&other.unfenced);
     }
 
     /// Slots get their names behind an edge of control flow.
     fn rename(&mut self, names: &Names<'_>, edge: &Edge) {
-        for places in [&mut self.reads, &mut self.writes, &mut self.stale, &mut self.products] {
-            let rename = |place| match place {
-                Place::Shared(slot) => Place::Shared(names.rename(slot, edge)),
-                Place::Global(_) | Place::Acquired => place,
-            };
+        let rename = |place| match place {
+            Place::Shared(slot) => Place::Shared(names.rename(slot, edge)),
+            Place::Global(_) | Place::Acquired => place,
+        };
+        for (place, later) in std::mem::take(&mut self.products) {
+            let known = self.products.entry(rename(place)).or_insert(later);
+            *known = (*known).min(later);
+        }
+        for places in [&mut self.reads, &mut self.writes, &mut self.stale] {
             *places = std::mem::take(places).into_iter().map(rename).collect();
         }
+        let handed = std::mem::take(&mut self.handed);
+        self.handed =
+            handed.into_iter().map(|(barrier, place)| (names.rename(barrier, edge), rename(place))).collect();
     }
 
     /// What has been opened since then becomes stale.

@@ -94,6 +94,10 @@ impl Bounds {
 }
 
 impl Emit<'_> {
+    pub(super) fn num_warps(&self) -> u32 {
+        self.header.num_warps
+    }
+
     pub(super) fn emit(&mut self, op: impl Into<Op>, operands: &[Value], ty: Option<Type>) -> Inst {
         let operands = operands.iter().copied().collect();
         let inst = self.function.create_inst(op.into(), operands, smallvec![], ty, self.location);

@@ -28,6 +28,9 @@
 //! An iteration takes its slots first and fills later ones next, behind the one barrier that both need; with an asynchronous
 //! product (`wgmma`), while that is under way.
 //!
+//! **Two products in a row**, the second of what is computed from the first, as in attention: the second is begun an
+//! iteration late and runs beside that computation ([`overlap`]). What the first one reads is copied an iteration earlier.
+//!
 //! **The ends.** What would be copied for an iteration that does not come is masked off, by a condition that no overflow can
 //! change; a masked copy fills its slot with zeros. So there is no second copy of the loop for its tail.
 //!

@@ -32,6 +32,8 @@ use super::plan::{Body, RingLoad, Way};
 use crate::language::{Deferred, GpuOp, Op, Type};
 use crate::layout_rules::element_bits;
 
+/// Warps of a warpgroup.
+const GROUP_WARPS: u32 = 4;
 /// Registers of a thread, and of all threads of a block.
 const MOST_REGISTERS: u32 = 255;
 const REGISTER_FILE: u32 = 65_536;
@@ -339,9 +341,14 @@ impl Emit<'_> {
         let behind = product.expect("the product is of the late part") + 1;
         let mut insts = std::mem::take(&mut self.out);
         let (first, rest) = parts.early.split_at(finish);
+        // One warpgroup may be ahead of another up to where slots are filled, which is to come in time for the next iteration.
+        let is_reduction = |inst: &Inst| self.function.insts[*inst].op.info().family == OpFamily::Reduction;
+        let reduction = rest.iter().position(is_reduction).filter(|_| self.num_warps() > GROUP_WARPS);
+        let (before, rest) = rest.split_at(reduction.map_or(0, |place| place + 1));
         let is_last = |inst: &&Inst| overlap.last.contains(inst);
         insts.extend(first.iter().filter(|inst| !is_last(inst)));
         insts.extend(&parts.late[..behind]);
+        insts.extend(before.iter().filter(|inst| !is_last(inst)));
         insts.extend(ahead);
         insts.extend(rest.iter().filter(|inst| !is_last(inst)));
         insts.extend(&parts.late[behind..]);

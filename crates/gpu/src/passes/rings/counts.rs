@@ -89,7 +89,7 @@ impl Rule for Counting<'_> {
                 state.released.insert(root);
             }
             (GpuOp::Acquire {}, Some((root, plan))) => {
-                let is_by_barrier = plan.writer == Writer::Tensor && plan.roles.is_none();
+                let is_by_barrier = plan.writer == Writer::Tensor && !plan.has_empty();
                 if is_by_barrier && state.released.contains(&root) {
                     self.counts.barriers.insert(inst);
                     state.released.clear();

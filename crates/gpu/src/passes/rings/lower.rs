@@ -290,8 +290,8 @@ impl Lower<'_> {
         if plan.has_full() {
             barriers.full = Some(self.mbarriers(&plan, plan.full_arrivals(), out));
         }
-        if let Some(roles) = &plan.roles {
-            barriers.empty = Some(self.mbarriers(&plan, roles.consuming_warps, out));
+        if plan.has_empty() {
+            barriers.empty = Some(self.mbarriers(&plan, plan.empty_arrivals(), out));
         }
         if plan.has_full() {
             // Tensor copies arrive by the asynchronous proxy.

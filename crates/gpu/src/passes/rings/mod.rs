@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | all warps, `local_store` | when it is stored, and a barrier stands between | when a barrier stands between |
 //! | all warps, `copy_async` | `commit_group` at `publish`, `wait_group` at `take`, and a barrier | the same |
-//! | all warps, `tensor_fill` | an `mbarrier` a slot, which one thread arrives at | a `barrier` at the next `acquire` |
+//! | all warps, `tensor_fill` | an `mbarrier` a slot, which one thread arrives at | a `barrier` at the next `acquire`; for products of several warpgroups an `mbarrier` a slot, an arrival of each warp |
 //! | a role that writes, roles that read | an `mbarrier` a slot: one arrival with the bytes of a tensor copy, of each thread when its copies are done, of each warp that stored | an `mbarrier` a slot, an arrival of each warp that read |
 //!
 //! The barriers of the first two rows are left to the pass that places barriers. The group that `take` waits for is counted

@@ -10,6 +10,9 @@ use crate::language::verify::slots::Names;
 use crate::language::{Buffer, GpuOp, Op, Type};
 use crate::tile::legality::at;
 
+/// Warps of a warpgroup.
+const GROUP_WARPS: u32 = 4;
+
 /// What fills the slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Writer {
@@ -36,6 +39,8 @@ pub struct Plan {
     /// The asynchronous proxy reads slots.
     pub is_async_read: bool,
     pub roles: Option<Roles>,
+    /// Of the block.
+    pub num_warps: u32,
 }
 
 impl Plan {
@@ -44,9 +49,16 @@ impl Plan {
         self.roles.is_some() || self.writer == Writer::Tensor
     }
 
-    /// Whether an `mbarrier` says that a slot is empty.
+    /// Whether an `mbarrier` says that a slot is empty. Between warpgroups that multiply it lets one be ahead of another.
     pub fn has_empty(&self) -> bool {
-        self.roles.is_some()
+        let is_between_groups =
+            self.writer == Writer::Tensor && self.is_async_read && self.num_warps > GROUP_WARPS;
+        self.roles.is_some() || is_between_groups
+    }
+
+    /// How many arrivals make a slot empty.
+    pub fn empty_arrivals(&self) -> u32 {
+        self.roles.as_ref().map_or(self.num_warps, |roles| roles.consuming_warps)
     }
 
     /// How many arrivals make a slot full.
@@ -155,7 +167,7 @@ fn plan(
         return Err("it is used in the condition of a while_loop");
     }
     let roles = roles(names, root, uses, num_warps)?;
-    let plan = Plan { buffer, writer, is_async_read: uses.is_async_read, roles };
+    let plan = Plan { buffer, writer, is_async_read: uses.is_async_read, roles, num_warps };
     if plan.has_full() && names.block_of(root) != names.function.entry {
         return Err("it needs an mbarrier, and its alloc stands in a region: those are made once");
     }

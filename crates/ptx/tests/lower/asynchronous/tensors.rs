@@ -194,6 +194,103 @@ fn each_mistake_is_found() {
     assert_eq!(outcome_of_boxes(&head, &text, 8, ([64, ROWS], Swizzle::None)), Ok(false));
 }
 
+/// Sums up the blocks of a matrix, whose slots eight warps hand back by arriving at a barrier: no barrier of the block stands in
+/// the loop.
+fn handed_back() -> (Head, String) {
+    const TURNS: u32 = 2;
+    let out = TURNS * SLOT_BYTES;
+    let barriers = out + SLOT_BYTES;
+    let mut head = Head::new("sm_90a", 8, barriers + 16 * TURNS);
+    let m = head.add(swizzled(&[ROWS, COLUMNS], &[1, 0], 16, SwizzleMode::Bytes128));
+    let l = head.add(by_rows([ROWS, COLUMNS], 8, 8));
+    let (slot, tile) =
+        (format!("buffer<1, fp16[{ROWS}, {COLUMNS}]@{m}>"), format!("fp16[{ROWS}, {COLUMNS}]@{l}"));
+    let empty = barriers + 8 * TURNS;
+    let kernel = format!(
+        "kernel func0 @k(%from: *int8, %to: *int8, %steps: int32) {{
+  %zero = constant {{value = 0:int32}} : int32
+  %one = constant {{value = 1:int32}} : int32
+  %slots = constant {{value = {TURNS}:int32}} : int32
+  %rows = constant {{value = {ROWS}:int32}} : int32
+  %none = constant {{value = 0.0:fp16}} : fp16
+  %start = splat %none {{shape = [{ROWS}, {COLUMNS}]}} : {tile}
+  %buffer = alloc {{offset = 0}} : buffer<{TURNS}, fp16[{ROWS}, {COLUMNS}]@{m}>
+  %result = alloc {{offset = {out}}} : {slot}
+  %full = alloc {{offset = {barriers}}} : mbarrier<{TURNS}>
+  mbarrier_init %full {{arrivals = 1}}
+  %empty = alloc {{offset = {empty}}} : mbarrier<{TURNS}>
+  mbarrier_init %empty {{arrivals = 8}}
+  fence_proxy
+  barrier
+  %sum = for_loop %zero, %steps, %one, %start {{options = \"stages=0 unroll=0\"}} (%j: int32, %acc: {tile}) {{
+    %own = int_rem %j, %slots : int32
+    %round = int_div %j, %slots : int32
+    %phase = and %round, %one : int32
+    %before = xor %phase, %one : int32
+    mbarrier_wait %empty, %own, %before
+    %here = slot %buffer, %own : {slot}
+    %row = mul %j, %rows : int32
+    mbarrier_expect %full, %own {{bytes = {SLOT_BYTES}}}
+    tensor_load %here, %from, %full, %own, %row, %zero
+    mbarrier_wait %full, %own, %phase
+    %value = local_load %here {{matrix = false}} : {tile}
+    mbarrier_arrive %empty, %own
+    %next = add %acc, %value : {tile}
+    yield_values %next
+  }} : {tile}
+  local_store %result, %sum
+  fence_proxy
+  barrier
+  tensor_store %result, %to, %zero, %zero
+  tensor_store_wait {{pending = 0}}
+  return_values
+}}
+"
+    );
+    (head, kernel)
+}
+
+#[test]
+fn a_slot_that_is_not_handed_back_is_a_race() {
+    let (head, kernel) = handed_back();
+    let text = head.lower(&kernel);
+    let steps = 7;
+    let outcome = |text: &str| {
+        let count = steps * ROWS * COLUMNS;
+        let numbers: Vec<half::f16> =
+            (0..count).map(|index| half::f16::from_f32((index % 61) as f32)).collect();
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let (mut from, mut to) = (Memory::new(&bytes), Memory::zeros(SLOT_BYTES as usize));
+        let map_of = |memory: &mut Memory, rows: u32| {
+            let extents = [u64::from(COLUMNS), u64::from(rows)];
+            map(memory, TensorDataType::F16, &extents, &[64, ROWS], Swizzle::Bytes128)
+        };
+        let (mut first, mut second) = (map_of(&mut from, steps * ROWS), map_of(&mut to, ROWS));
+        let mut arguments = [
+            Argument::Memory(&mut first),
+            Argument::Memory(&mut second),
+            Argument::Int(steps as i32),
+            Argument::Hidden(&mut from),
+            Argument::Hidden(&mut to),
+        ];
+        head.run(text, &mut arguments)?;
+        let found = to.bytes().as_chunks().0.iter().map(|bytes| half::f16::from_le_bytes(*bytes).to_f32());
+        let block = (ROWS * COLUMNS) as usize;
+        let sum = |place: usize| numbers.iter().skip(place).step_by(block).map(|x| x.to_f32()).sum::<f32>();
+        Ok::<bool, String>(found.enumerate().all(|(place, found)| found == sum(place)))
+    };
+    assert_eq!(outcome(&text), Ok(true), "{text}");
+    // Nobody waits until the slot is empty.
+    let wait = text.lines().position(|line| line.contains("mbarrier.try_wait")).expect("there is a wait");
+    let jump = text.lines().nth(wait + 1).expect("it is a loop");
+    let found = outcome(&text.replacen(jump, "", 1)).expect_err("the mistake is found");
+    assert!(found.contains("race"), "{found}");
+    // Warps that do not arrive: the others wait for ever.
+    let arrive = text.lines().find(|line| line.contains("mbarrier.arrive") && !line.contains("expect_tx"));
+    let found = outcome(&text.replacen(arrive.expect("warps arrive"), "", 1)).expect_err("it waits");
+    assert!(found.contains("deadlock") || found.contains("wait"), "{found}");
+}
+
 /// One thread loads a box at coordinates that are parameters; its elements are stored one after the other.
 fn one_box(shape: &[u32], coordinates: usize) -> (Head, String) {
     let size: u32 = shape.iter().product();
