@@ -311,6 +311,54 @@ for shape, element in [([100, 256], 13), ([100, 1 << 33], 9), ([100], 9)]:
     ], done.err
 
 
+def test_products_get_tensor_maps_where_we_launch_them(program):
+    """The texts, which torch's own launchers may take, are without; so is a launch whose tensors no map describes."""
+    done = program(
+        """
+@triton.jit
+def product(a_ptr, b_ptr, c_ptr, M, N, K, sam, sak, sbk, sbn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    offs_m, offs_n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    offs_k = tl.arange(0, BK)
+    a_ptrs = a_ptr + offs_m[:, None] * sam + offs_k[None, :] * sak
+    b_ptrs = b_ptr + offs_k[:, None] * sbk + offs_n[None, :] * sbn
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, tl.cdiv(K, BK)):
+        inside = offs_k < K - k * BK
+        a = tl.load(a_ptrs, mask=(offs_m < M)[:, None] & inside[None, :], other=0.0)
+        b = tl.load(b_ptrs, mask=(offs_n < N)[None, :] & inside[:, None], other=0.0)
+        acc = tl.dot(a, b, acc)
+        a_ptrs += BK * sak
+        b_ptrs += BK * sbk
+    mask = (offs_m < M)[:, None] & (offs_n < N)[None, :]
+    tl.store(c_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+names = product.arg_names
+types = dict(zip(names, ["*fp16"] * 2 + ["*fp32"] + ["i32"] * 4 + ["constexpr", "i32"] + ["constexpr"] * 4))
+aligned = {(place,): [["tt.divisibility", 16]] for place, ty in enumerate(types.values()) if ty != "constexpr"}
+source = ASTSource(product, types, {"sak": 1, "sbn": 1, "BM": 128, "BN": 128, "BK": 64}, aligned)
+kernel = triton.compile(source, target=H100, options={"num_warps": 4, "num_stages": 3})
+for a in (1 << 20, (1 << 20) + 8):
+    run(kernel, a, 1 << 21, 1 << 22, 256, 256, 256, 256, 256)
+    print(len(parameters()[0]) // 2)
+print(kernel.asm["ptx"].count(".param .align 64"), kernel.asm["gpu"].count("\\nT"))
+
+# As torch takes it from another process.
+import copy
+state = copy.copy(kernel.__dict__)
+state["asm"] = pickle.loads(pickle.dumps(kernel.asm))
+sent = type(kernel).__new__(type(kernel))
+sent.__dict__.update({**state, "module": None, "function": None, "_run": None})
+run(sent, 1 << 20, 1 << 21, 1 << 22, 256, 256, 256, 256, 256)
+print(len(parameters()[0]) // 2)
+kernel.module = None
+"""
+    )
+    plain = 3 * 8 + 5 * 4
+    with_maps, without, texts, sent = done.out.splitlines()
+    assert int(with_maps) >= plain + 2 * 128, done.err
+    assert (without, texts, sent) == (str(plain), "0 0", with_maps), done.err
+
+
 def test_what_a_gpu_lacks_is_said_by_type(program):
     done = program(
         """
