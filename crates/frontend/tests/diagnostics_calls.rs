@@ -337,17 +337,6 @@ def k(x_ptr, n, BLOCK: tl.constexpr):
             11 |     e = 1 << 200
                |         ^^^^^^^^
 
-            error[TW0008]: the value of a tl.constexpr must be known when the kernel is compiled
-              --> k.py:12:23
-               |
-             6 | def k(x_ptr, n, BLOCK: tl.constexpr):
-               |              - this parameter is a run-time value
-            ...
-            12 |     f: tl.constexpr = n + 1
-               |                       ^^^^^ this is int32, known at run time only
-               |
-               = help: annotate it: `n: tl.constexpr`
-
             error[TW0008]: the end of an unrolled range must be known when the kernel is compiled
               --> k.py:13:21
                |

@@ -95,9 +95,11 @@ def k(view, flag):
         "(ptr=*int32; size=int32), int1",
         expect![[r#"
             kernel func0 @k(%view.ptr: *int32, %view.size: int32, %flag: int1) {
-              %0, %1, %2 = call %view.ptr, %view.size {callee = func1, results = (*int32; int32; int32)} : *int32, int32, int32
+              %0, %1 = call %view.ptr, %view.size {callee = func1, results = (*int32; int32)} : *int32, int32
+              %2 = constant {value = 2:int32} : int32
               %3, %4, %5 = if_else %flag () {
-                %6, %7, %8 = call %0, %1, %2 {callee = func2, results = (*int32; int32; int32)} : *int32, int32, int32
+                %6, %7 = call %0, %1, %2 {callee = func2, results = (*int32; int32)} : *int32, int32
+                %8 = constant {value = 2:int32} : int32
                 yield_values %6, %7, %8
               } () {
                 yield_values %0, %1, %2
@@ -105,7 +107,8 @@ def k(view, flag):
               %9 = constant {value = 0:int32} : int32
               %10 = constant {value = 1:int32} : int32
               %11, %12, %13 = for_loop %9, %4, %10, %3, %4, %5 {options = "stages=0 unroll=0"} (%i: int32, %14: *int32, %15: int32, %16: int32) {
-                %17, %18, %19 = call %14, %15, %16 {callee = func2, results = (*int32; int32; int32)} : *int32, int32, int32
+                %17, %18 = call %14, %15, %16 {callee = func2, results = (*int32; int32)} : *int32, int32
+                %19 = constant {value = 2:int32} : int32
                 yield_values %17, %18, %19
               } : *int32, int32, int32
               %20 = add %12, %13 : int32
@@ -117,15 +120,13 @@ def k(view, flag):
               %1 = ptr_add %view.ptr, %0 : *int32
               %2 = constant {value = 1:int32} : int32
               %3 = sub %view.size, %2 : int32
-              %4 = constant {value = 2:int32} : int32
-              return_values %1, %3, %4
+              return_values %1, %3
             }
             func2 @advance(%view.ptr: *int32, %view.size: int32, %view.step: int32) {
               %0 = ptr_add %view.ptr, %view.step : *int32
               %1 = constant {value = 1:int32} : int32
               %2 = sub %view.size, %1 : int32
-              %3 = constant {value = 2:int32} : int32
-              return_values %0, %2, %3
+              return_values %0, %2
             }
         "#]],
     );

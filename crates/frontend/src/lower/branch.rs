@@ -14,6 +14,7 @@ use super::expression::constant_truth;
 use super::scope::{self, Binding, Scope, State, open_ways, returns};
 use super::template::{self, Template};
 use super::{IrOperand, Lower, Lowerer, Reported};
+use crate::constexpr::identical;
 use crate::value::{Constant, Operand};
 
 /// The statements that follow an `if` which may return, up to the end of the function.
@@ -395,6 +396,12 @@ impl<'a> Lowerer<'a, '_, '_> {
     /// Makes two values of one type: compile-time numbers that differ become scalars.
     fn merge(&mut self, ways: [Way; 2], what: &str, code: Code) -> Lower<Merged> {
         let [left, right] = ways;
+        if let (Code::ReturnMismatch, Operand::Constant(one), Operand::Constant(other)) =
+            (code, &left.value, &right.value)
+            && identical(one, other)
+        {
+            return Ok(Merged { template: Operand::Constant(one.clone()), parts: [Vec::new(), Vec::new()] });
+        }
         let mut decayed = |way: &Way| {
             let outer = self.builder.switch_to(way.block);
             let value = self.decay_all(&way.value);
@@ -520,9 +527,12 @@ impl<'a> Lowerer<'a, '_, '_> {
         let Some(expression) = &statement.value else {
             return Ok(Returned { value: Operand::Constant(Constant::None), span, is_explicit: true });
         };
-        let value = self.expression(expression)?;
+        let mut value = self.expression(expression)?;
         self.at(span);
-        let value = self.decay_all(&value)?;
+        // What is known at compile time stays so: a caller may need it as the extent of a tile or a loop.
+        if let Operand::Descriptor(_) = value {
+            value = self.decay_all(&value)?;
+        }
         if let Operand::Range(_) = value {
             return Err(self.unsupported(span, "a range as the result of a function", ""));
         }

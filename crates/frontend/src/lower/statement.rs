@@ -151,14 +151,9 @@ impl<'a> Lowerer<'a, '_, '_> {
             self.assign_target(&assign.target, value, at);
             return;
         }
-        let value = value.and_then(|value| {
-            if template::values(&value).is_empty() {
-                return Ok(value);
-            }
-            self.as_constant(&value)
-                .map(Operand::Constant)
-                .ok_or_else(|| self.not_constant(at, expression, &value, "the value of a tl.constexpr"))
-        });
+        // As in Triton, the annotation keeps what is known and demands nothing: a value that is known at run time only stays
+        // one, and is a mistake where a compile-time value is needed.
+        let value = value.map(|value| self.as_constant(&value).map_or(value, Operand::Constant));
         self.assign_target(&assign.target, value, at);
     }
 

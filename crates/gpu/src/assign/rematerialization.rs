@@ -58,7 +58,11 @@ impl Search<'_> {
         let ops = match data.op.family() {
             OpFamily::Source => Some(1),
             // It may take any time, and what has effects is executed once.
-            OpFamily::Pointwise if matches!(data.op, Op::InlineAsm { .. } | Op::VolatileAsm { .. }) => None,
+            OpFamily::Pointwise
+                if matches!(data.op, Op::InlineAsm { .. } | Op::VolatileAsm { .. } | Op::Map { .. }) =>
+            {
+                None
+            }
             OpFamily::Pointwise | OpFamily::Identity | OpFamily::Shape => {
                 let mut operands = data.operands.iter().map(|operand| self.ops[*operand]);
                 let sum = operands.try_fold(1_u32, |sum, ops| Some(sum.saturating_add(ops?)));
