@@ -79,12 +79,12 @@ def scan() -> Iterator[Case]:
 
 
 FOLD = """@triton.jit
-def fold(x, n):
-    while x > n:
+def fold(x):
+    while x > 9:
         if x % 2 == 0:
             x = x // 2
         else:
-            x = x - n
+            x = x - 9
     return x
 """
 SWAP = "@triton.jit\ndef swap(a0, a1, b0, b1):\n    return b0, b1, a0, a1\n"
@@ -100,7 +100,7 @@ def elements() -> Iterator[Case]:
                 less = np.where(expected % 2 == 0, expected // 2, expected - 9)
                 expected = np.where(expected > 9, less, expected)
             inputs, outputs = {"x": (x, dtype)}, {"y": (encode(expected, dtype), dtype)}
-            yield Case("map", f"a loop on {dtype} {shape}", "y = tl.map_elementwise(fold, x, 9)", inputs, outputs,
+            yield Case("map", f"a loop on {dtype} {shape}", "y = tl.map_elementwise(fold, x)", inputs, outputs,
                        functions=FOLD)  # fmt: skip
     for dtype in DTYPES:
         a, b = any_bits(dtype, (3, 5)), any_bits(dtype, (3, 5))[::-1].copy()
