@@ -78,6 +78,37 @@ def scan() -> Iterator[Case]:
                 yield Case("scan", f"{name} of {dtype} {shape}", lines, inputs, outputs, functions=function)
 
 
+FOLD = """@triton.jit
+def fold(x):
+    while x > 9:
+        if x % 2 == 0:
+            x = x // 2
+        else:
+            x = x - 9
+    return x
+"""
+SWAP = "@triton.jit\ndef swap(a0, a1, b0, b1):\n    return b0, b1, a0, a1\n"
+
+
+def elements() -> Iterator[Case]:
+    """Functions of elements: with branches and loops, and on several at once."""
+    for dtype in INTEGERS:
+        for shape in ((64,), (3, 7)):
+            x = any_bits(dtype, shape) & any_bits(dtype, shape).dtype.type(0x3F)
+            expected = decode(x, dtype).astype(np.int64)
+            while (expected > 9).any():
+                less = np.where(expected % 2 == 0, expected // 2, expected - 9)
+                expected = np.where(expected > 9, less, expected)
+            inputs, outputs = {"x": (x, dtype)}, {"y": (encode(expected, dtype), dtype)}
+            yield Case("map", f"a loop on {dtype} {shape}", "y = tl.map_elementwise(fold, x)", inputs, outputs,
+                       functions=FOLD)  # fmt: skip
+    for dtype in DTYPES:
+        a, b = any_bits(dtype, (3, 5)), any_bits(dtype, (3, 5))[::-1].copy()
+        inputs, outputs = {"a": (a, dtype), "b": (b, dtype)}, {"p": (b, dtype), "q": (a, dtype)}
+        lines = "p, q = tl.map_elementwise(swap, a, b, pack=2)"
+        yield Case("map", f"pairs of {dtype}", lines, inputs, outputs, functions=SWAP)
+
+
 COMPOSE = "@triton.jit\ndef compose(a, b, c, d):\n    return a * c, b * c + d\n"
 
 
@@ -342,6 +373,6 @@ def checks() -> Iterator[Case]:
 
 
 ROWS = [
-    reduce, scan, tuples, histogram, bitonic, atomic_rmw, atomic_cas, atomic_accesses, dot, precisions, assembly,
-    checks,
+    reduce, scan, elements, tuples, histogram, bitonic, atomic_rmw, atomic_cas, atomic_accesses, dot, precisions,
+    assembly, checks,
 ]  # fmt: skip

@@ -633,3 +633,76 @@ def test_swizzle2d_of_tiles_as_in_its_documentation(device):
     out = torch.zeros(4, 4, dtype=torch.int32, device=device)
     tile_swizzle_kernel[(1,)](out, M=4, N=4, GROUP=2)
     assert out.tolist() == [[0, 2, 4, 6], [1, 3, 5, 7], [8, 10, 12, 14], [9, 11, 13, 15]]
+
+
+# --- What is known at compile time and is returned stays so ---
+
+
+@triton.jit
+def half(n):
+    return n // 2
+
+
+@triton.jit
+def four_or_eight(n):
+    if n > 3:
+        return 4
+    return 8
+
+
+@triton.jit
+def always_known(n, x):
+    if x > 1:
+        return n
+    return n
+
+
+@triton.jit
+def known_pair(n):
+    return n + 1, (n, "both")
+
+
+@triton.jit
+def known_or_not(n, x):
+    if x > 1:
+        return n
+    return x + 10
+
+
+@triton.jit
+def known_results_kernel(x, out_ptr, N: tl.constexpr):
+    for i in tl.static_range(tl.cdiv(N, 3)):
+        tl.store(out_ptr + i, i + 1)
+    tile = tl.zeros((half(N), four_or_eight(N)), tl.int32)
+    tl.store(out_ptr + 4, tile.shape[0] * 10 + tile.shape[1])
+    M: tl.constexpr = always_known(N, x)
+    tl.static_assert(M == N)
+    tl.static_assert(known_pair(N)[1][1] == "both")
+    tl.store(out_ptr + 5, tl.sum(tl.arange(0, known_pair(N)[1][0])))
+    tl.store(out_ptr + 6, known_or_not(N, x))
+    # A number that is known takes the type of the other operand.
+    y = tl.full((4,), 3, tl.int8) + half(N)
+    tl.static_assert(y.dtype == tl.int8)
+    tl.store(out_ptr + 7, tl.sum(y))
+
+
+def test_results_that_are_known(device):
+    expected = [1, 2, 3, 0, 44, 28, 8, 28]
+    assert run(known_results_kernel, 5, device=device, N=8, size=8) == expected
+    assert run(known_results_kernel, 0, device=device, N=8, size=8) == [*expected[:6], 10, 28]
+
+
+@triton.jit
+def annotated_kernel(n, out_ptr, N: tl.constexpr):
+    M: tl.constexpr = N * 2
+    tl.store(out_ptr + tl.arange(0, M), M)
+    # The annotation demands nothing: this is a run-time value.
+    K: tl.constexpr = N * n
+    for i in range(0, K, 3):
+        tl.store(out_ptr + i, K + i)
+
+
+def test_a_constexpr_variable_may_hold_a_run_time_value(device):
+    # 10 numbers from 0 on, every third: 0, 3, 6, 9.
+    expected = [10, 4, 4, 13, 0, 0, 16, 0, 0, 19]
+    assert run(annotated_kernel, 5, device=device, N=2, size=10) == expected

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers import DTYPES, assert_same, empty, moderate_values, sample, to_device, to_host
+from helpers import DTYPES, assert_same, empty, moderate_values, module, sample, to_device, to_host
 from helpers_errors import facts, failing
 
 import tilewright as triton
@@ -95,6 +95,9 @@ STORES = {
         "x: tl.const, y",
         "p = tl.make_block_ptr(x, (16,), (1,), (0,), (16,), (0,))\n    tl.store(«p», 1.0, boundary_check=(0,))",
     ),
+    "of a function's result": ("x: tl.const, y", "tl.store(«moved(x, 2)», 1.0)"),
+    "in a tuple": ("x: tl.const, y", "t = (y, (x,))\n    tl.atomic_add(«t[1][0]», 1.0)"),
+    "of a choice": ("x: tl.const, y", "tl.store(«tl.where(tl.load(y) > 0, x, y)», 1.0)"),
     "through a descriptor": (
         "x: tl.const, y",
         "d = tl.make_tensor_descriptor(x, [16], [1], [16])\n    «d.store([0], tl.zeros((16,), tl.float32))»",
@@ -102,10 +105,38 @@ STORES = {
 }
 
 
+CALLED = """@triton.jit
+def moved(p, n):
+    return p + n
+
+
+@triton.jit
+def stores(p):
+    # Of memory that may be written, this is right.
+    tl.store(p, 1.0)
+
+
+"""
+
+
+def test_a_function_may_store_to_what_is_not_constant(device):
+    x, y = torch.zeros(4, device=device), torch.zeros(4, device=device)
+    text = f"{CALLED}@triton.jit\ndef kernel(x: tl.const, y):\n    tl.load(moved(x, 1))\n    stores(moved(y, 1))\n"
+    module(text).kernel[(1,)](x, y)
+    assert y.tolist() == [0, 1, 0, 0]
+
+
+def test_a_function_stores_to_a_constant_pointer():
+    text = f"{CALLED}@triton.jit\ndef kernel(x: tl.const, y):\n    stores(y)\n    stores(x)\n"
+    found = failing(text.replace("store(p,", "store(«p»,"), torch.zeros(4), torch.zeros(4))
+    assert found[0].code == "TW0013"
+    assert "comes from `x`" in facts(found[0])
+
+
 @pytest.mark.parametrize("name", STORES)
 def test_a_store_to_a_constant_pointer_is_a_mistake(name):
     parameters, lines = STORES[name]
-    text = f"@triton.jit\ndef kernel({parameters}):\n    {lines}\n"
+    text = f"{CALLED}@triton.jit\ndef kernel({parameters}):\n    {lines}\n"
     found = failing(text, torch.zeros(32), torch.zeros(32))
     assert found[0].code == "TW0013"
     assert "Cannot store to a constant pointer" in facts(found[0])

@@ -347,3 +347,42 @@ def test_streaming_logsumexp(n, device):
     out = torch.zeros(1, device=device)
     reduce_in_loop_kernel[(1,)](x, out, n, BLOCK=64)
     torch.testing.assert_close(out[0], torch.logsumexp(x.double(), 0).float(), rtol=1e-6, atol=1e-6)
+
+
+@triton.jit
+def common_divisor(a, b):
+    # It ends for positive numbers alone, and none of what pads a tile may be one.
+    while a != b:
+        if a > b:
+            a -= b
+        else:
+            b -= a
+    return a
+
+
+@triton.jit
+def divisors_kernel(
+    x_ptr, all_ptr, row_ptr, column_ptr, scan_ptr, back_ptr, M: tl.constexpr, N: tl.constexpr
+):
+    i, j = tl.arange(0, M), tl.arange(0, N)
+    at = i[:, None] * N + j[None, :]
+    x = tl.load(x_ptr + at)
+    tl.store(all_ptr, tl.reduce(x, None, common_divisor))
+    tl.store(row_ptr + i, tl.reduce(x, 1, common_divisor))
+    tl.store(column_ptr + j, tl.reduce(x, 0, common_divisor))
+    tl.store(scan_ptr + at, tl.associative_scan(x, 1, common_divisor))
+    tl.store(back_ptr + at, tl.associative_scan(x, 0, common_divisor, reverse=True))
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (3, 5), (4, 5), (5, 4)], ids=str)
+def test_a_combination_that_loops_does_not_see_padding(shape, device):
+    m, n = shape
+    x = np.random.default_rng(m * n).integers(1, 30, shape, dtype=np.int32) * 6
+    outs = [empty(one, "int32", device) for one in ((1,), (m,), (n,), shape, shape)]
+    divisors_kernel[(1,)](to_device(x, "int32", device), *outs, m, n)
+    found = [to_host(out) for out in outs]
+    assert_same(found[0], np.gcd.reduce(x.ravel()).reshape(1))
+    assert_same(found[1], np.gcd.reduce(x, axis=1))
+    assert_same(found[2], np.gcd.reduce(x, axis=0))
+    assert_same(found[3], np.gcd.accumulate(x, axis=1))
+    assert_same(found[4], np.gcd.accumulate(x[::-1], axis=0)[::-1])

@@ -88,3 +88,41 @@ def test_the_integers_of_a_width(device):
     out = torch.zeros(1, dtype=torch.int32, device=device)
     int_dtype_kernel[(1,)](out, (1, 8, 16, 32, 64))
     assert out.item() == 1
+
+
+@triton.jit
+def dtype_names_kernel(out_ptr, D: tl.constexpr):
+    tl.store(out_ptr, D.kind())
+    tl.store(out_ptr + 1, D.kind() == tl.dtype.KIND.FLOATING)
+    tl.store(out_ptr + 2, D.name in tl.dtype.SINT_TYPES)
+    tl.store(out_ptr + 3, D.name in D.UINT_TYPES)
+    tl.store(out_ptr + 4, D.name in tl.dtype.FP_TYPES)
+    tl.store(out_ptr + 5, D.name in tl.dtype.STANDARD_FP_TYPES)
+    tl.store(out_ptr + 6, tl.dtype(D.name) == D)
+    tl.store(out_ptr + 7, tl.str_to_ty(D.name, None) == D)
+    tl.store(out_ptr + 8, tl.dtype.is_dtype(D.name) and not D.is_dtype("int31"))
+    tl.store(out_ptr + 9, D.cache_key_part == D.name)
+    tl.static_assert(D.mangle() == D.mangle())
+    tl.store(out_ptr + 10, tl.pointer_type(D).mangle() == "P" + D.mangle())
+    if D.is_int():
+        tl.store(out_ptr + 11, D.int_signedness == tl.dtype.SIGNEDNESS.UNSIGNED)
+
+
+@pytest.mark.parametrize("name", DTYPES[:-1])
+def test_what_the_class_of_dtypes_has(name, device):
+    dtype = getattr(tl, name)
+    out = torch.zeros(12, dtype=torch.int32, device=device)
+    dtype_names_kernel[(1,)](out, dtype)
+    lists = (dtype.SINT_TYPES, dtype.UINT_TYPES, dtype.FP_TYPES, dtype.STANDARD_FP_TYPES)
+    expected = [
+        dtype.kind().value,
+        dtype.is_floating(),
+        *(dtype.name in each for each in lists),
+        1,
+        1,
+        1,
+        1,
+        1,
+    ]
+    unsigned = dtype.is_int() and dtype.int_signedness == dtype.SIGNEDNESS.UNSIGNED
+    assert out.tolist() == [int(each) for each in (*expected, unsigned)]

@@ -111,6 +111,11 @@ pub(crate) enum Action {
         axis: usize,
         strategy: Strategy,
     },
+    /// A function of single elements: its block takes `pack` of each tile, or whole tiles if it has no control flow.
+    Map {
+        pack: usize,
+        strategy: Strategy,
+    },
     /// Inline assembly.
     Assembly(InlineAssembly),
     Scan {
@@ -244,6 +249,7 @@ impl Step {
             Action::Dot { .. }
             | Action::Reduce { .. }
             | Action::Scan { .. }
+            | Action::Map { .. }
             | Action::Assembly(_)
             | Action::Fused(_) => None,
         }
@@ -253,7 +259,7 @@ impl Step {
     pub(crate) fn is_pure(&self) -> bool {
         match &self.action {
             Action::Op(op) => op.is_pure(),
-            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } => true,
+            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. } => true,
             Action::Assembly(assembly) => assembly.is_pure,
             Action::Fused(_) => false,
         }
@@ -268,7 +274,7 @@ impl Step {
     pub(crate) fn has_side_effects(&self) -> bool {
         match &self.action {
             Action::Op(op) => !matches!(op.info().effect, Effect::Pure | Effect::Read),
-            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } => false,
+            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. } => false,
             Action::Assembly(assembly) => !assembly.is_pure,
             Action::Fused(_) => true,
         }

@@ -630,3 +630,41 @@ fn what_a_kernel_asks_of_the_machine() {
     run(&text, [1, 1, 1], &mut args);
     assert!(args[0].as_i32()[0] >= 0);
 }
+
+#[test]
+fn functions_of_elements() {
+    // Without control flow, with it, and on pairs, of which the last one lacks an element.
+    let text = kernel(
+        "%in: *int32, %whole: *int32, %ways: *int32, %most: *int32, %least: *int32",
+        "load %v from %in: int32[7]
+         %a = map %v, %v {pack = 1} (%x: int32, %y: int32) {
+         %z = add %x, %y : int32
+         yield_values %z
+         } : int32[7]
+         store %a to %whole: int32[7]
+         %b = map %v {pack = 1} (%x: int32) {
+         %three = constant {value = 3:int32} : int32
+         %l = lt %x, %three : int1
+         %z = if_else %l () {
+         yield_values %three
+         } () {
+         yield_values %x
+         } : int32
+         yield_values %z
+         } : int32[7]
+         store %b to %ways: int32[7]
+         %c, %d = map %v {pack = 2} (%x: int32, %y: int32) {
+         %h = max %x, %y : int32
+         %l = min %x, %y : int32
+         yield_values %h, %h, %l, %l
+         } : int32[7], int32[7]
+         store %c to %most: int32[7]
+         store %d to %least: int32[7]",
+    );
+    let mut args = [&[3, 1, 4, 1, 5, 9, 2][..], &[0; 7], &[0; 7], &[0; 7], &[0; 7]].map(i32s);
+    run(&text, [1, 1, 1], &mut args);
+    assert_eq!(args[1].as_i32(), [6, 2, 8, 2, 10, 18, 4]);
+    assert_eq!(args[2].as_i32(), [3, 3, 4, 3, 5, 9, 3]);
+    assert_eq!(args[3].as_i32(), [3, 3, 4, 4, 9, 9, 2]);
+    assert_eq!(args[4].as_i32(), [1, 1, 1, 1, 5, 5, 2]);
+}

@@ -200,6 +200,16 @@ pub trait Builder {
         self.emit(Op::Reduce { axis }, tiles, smallvec![combine])
     }
 
+    /// See [`Op::Map`].
+    fn map(
+        &mut self,
+        tiles: SmallVec<[Self::Value; 4]>,
+        pack: u32,
+        function: Self::Region,
+    ) -> Result<Results<Self::Value>, RuleError> {
+        self.emit(Op::Map { pack }, tiles, smallvec![function])
+    }
+
     /// See [`Op::Scan`].
     fn scan(
         &mut self,

@@ -142,6 +142,10 @@ macro_rules! tile_ops {
     /// The same with effects that no result shows: it runs where and as often as the program says.
     VolatileAsm volatile_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
         regions 0 Write Pointwise;
+    /// A function of scalars, its region, on every `pack` elements of the tiles; which elements share a run is not said. The
+    /// region takes `pack` elements of the first tile, then of the second, and yields as many of each result. A run that
+    /// lacks elements has copies of one that is there.
+    Map map () [] *tiles {pack: u32} regions 1 Control Pointwise;
     /// A pointer moved by an integer number of elements of its pointee; computed in 64 bits.
     PtrAdd ptr_add (pointer, offset) [] {} regions 0 Pure Pointwise;
     /// Reads memory where the mask holds (everywhere without one); elsewhere gives `other`, or zero without one.
@@ -378,6 +382,11 @@ impl Op {
             // tidy: wildcard because every other op is named by its row.
             other => other.info().name,
         }
+    }
+
+    /// Whether its regions are functions of single elements, free of other values.
+    pub fn has_element_regions(&self) -> bool {
+        matches!(self.family(), OpFamily::Reduction | OpFamily::Scan) || matches!(self, Op::Map { .. })
     }
 
     /// Whether it may be removed when its results are not used, and merged with an equal one.

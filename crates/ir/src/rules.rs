@@ -255,6 +255,30 @@ pub(crate) fn volatile_asm(
     inline_asm(input, text, constraints, dtypes, pack)
 }
 
+pub(crate) fn map(input: &RuleInput<'_>, pack: &u32) -> Result {
+    let Some(first) = input.operands.first() else { return fail("map takes tiles") };
+    if first.is_scalar() || input.operands.iter().any(|tile| tile.shape != first.shape) {
+        return fail(format!("map takes tiles of one shape, found {:?}", input.operands));
+    }
+    if !pack.is_power_of_two() || *pack > MAX_PACK {
+        return fail(format!(
+            "map takes a power of two of elements at once, at most {MAX_PACK}, found {pack}"
+        ));
+    }
+    let pack = *pack as usize;
+    let scalar = |tile: &Type| tile.with_shape(Shape::scalar());
+    let parameters: Vec<Type> = input.operands.iter().flat_map(|tile| vec![scalar(tile); pack]).collect();
+    same_types(&input.regions[0].parameters, &parameters, "parameters of the function")?;
+    let mut results = Vec::new();
+    for group in input.regions[0].yields.chunks(pack) {
+        if group.len() < pack || group.iter().any(|ty| *ty != group[0] || !ty.is_scalar()) {
+            return fail(format!("the function yields {pack} scalars of each result, found {group:?}"));
+        }
+        results.push(group[0].with_shape(first.shape.clone()));
+    }
+    Ok(results)
+}
+
 pub(crate) fn ptr_add(input: &RuleInput<'_>) -> Result {
     let [pointer, offset] = input.operands else { return fail("ptr_add takes a pointer and an offset") };
     let integer = offset.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool());
@@ -384,6 +408,9 @@ pub(crate) fn dot(input: &RuleInput<'_>, _precision: &InputPrecision, _max_impre
 }
 
 /// What the tiles and the region of a reduction or a scan along an axis must be.
+/// The most elements that a run of `map` has.
+const MAX_PACK: u32 = 64;
+
 fn combines(name: &str, input: &RuleInput<'_>, axis: u32) -> Result<()> {
     let Some(first) = input.operands.first() else { return fail(format!("{name} takes tiles")) };
     if axis as usize >= first.rank() || input.operands.iter().any(|tile| tile.shape != first.shape) {

@@ -6,7 +6,7 @@
 use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
-use tilewright_ir::{Block, Function, Inst, Op, OpFamily, Value};
+use tilewright_ir::{Block, Function, Inst, Op, Value};
 
 use crate::aliases::Aliases;
 
@@ -51,8 +51,7 @@ impl Cse<'_> {
     fn keep(&mut self, inst: Inst) -> bool {
         self.aliases.resolve_operands(self.function, inst);
         let regions = self.function.insts[inst].regions.clone();
-        let family = self.function.insts[inst].op.family();
-        let combines = matches!(family, OpFamily::Reduction | OpFamily::Scan);
+        let combines = self.function.insts[inst].op.has_element_regions();
         let outer = if combines { std::mem::take(&mut self.known) } else { FxHashMap::default() };
         for region in regions {
             self.block(region);

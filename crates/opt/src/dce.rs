@@ -72,7 +72,7 @@ impl Liveness<'_> {
                     self.mark_terminators(self.function.conditions(inst));
                 }
                 OpFamily::Terminator if matches!(data.op, Op::Yield {}) => {}
-                OpFamily::Reduction | OpFamily::Scan => {
+                OpFamily::Reduction | OpFamily::Scan | OpFamily::Pointwise => {
                     self.work.extend(&data.operands);
                     self.mark_terminators(&data.regions);
                 }

@@ -494,8 +494,9 @@ def make_tensor_descriptor(base: Any, shape: Any, strides: Any, block_shape: Any
     """
 
 def map_elementwise(scalar_fn: Any, *args: Any, pack: Any=...) -> Any:
-    """A `@jit` function applied to each element of tensors that broadcast, or to elements at one place of several. It has no
-    branches or loops on elements (`tl.where` chooses); what it returns has the shape of the tensors.
+    """A `@jit` function of scalars applied to each element of tensors that broadcast, or to elements at one place of several. It
+    may branch and loop by elements, may load, and has no other effects. With a `pack` of p, one call takes p elements of the
+    first tensor, then p of the second, and returns as many of each result; which elements share a call is not said.
     """
 
 def max(input: Any, axis: Any=..., return_indices: Any=..., return_indices_tie_break_left: Any=..., keep_dims: Any=...) -> Any:

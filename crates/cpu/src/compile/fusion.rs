@@ -69,6 +69,7 @@ fn kept(program: &Program) -> FxHashSet<Slot> {
         | Action::Dot { .. }
         | Action::Reduce { .. }
         | Action::Scan { .. }
+        | Action::Map { .. }
         | Action::Assembly(_) => None,
     });
     let outputs = groups.flat_map(|group| group.outputs.iter().copied());

@@ -222,6 +222,12 @@ impl Lowering<'_> {
                 let operands = self.uses(&data.operands);
                 self.step(inst, Action::Assembly(assembly), operands, SmallVec::new())
             }
+            Op::Map { pack } => {
+                let pack = *pack as usize;
+                let (strategy, blocks) = self.map(data, pack)?;
+                let operands = self.uses(&data.operands);
+                self.step(inst, Action::Map { pack, strategy }, operands, blocks)
+            }
             Op::Scan { axis, reverse } => {
                 let (axis, reverse) = (*axis as usize, *reverse);
                 let (strategy, blocks) = self.scan(data, axis)?;
@@ -304,6 +310,7 @@ impl Lowering<'_> {
             {
                 10 + elements
             }
+            Action::Map { .. } => 10 + 100 * elements,
             Action::Assembly(_) => 10_000 + 100 * elements,
             Action::Op(_) | Action::Fused(_) => 10,
         }
@@ -456,6 +463,19 @@ impl Lowering<'_> {
             levels.push(block?);
         }
         Ok((Strategy::Tree, levels))
+    }
+
+    /// How a function of single elements is computed, and its block: without control flow it takes whole tiles.
+    fn map(&mut self, data: &InstData, pack: usize) -> Result<(Strategy, SmallVec<[BlockId; 2]>)> {
+        let region = data.regions[0];
+        if pack > 1 || self.has_control(self.function, region, 0) || self.tile.is_some() {
+            return Ok((Strategy::Sequential, SmallVec::from_slice(&[self.loop_region(region)?])));
+        }
+        let elements = self.function.ty(data.operands[0]).shape.elements();
+        self.tile = Some(Shape::from([elements as u32]));
+        let block = self.region(region);
+        self.tile = None;
+        Ok((Strategy::Tree, SmallVec::from_slice(&[block?])))
     }
 
     /// An operand of `dot`, and whether it is transposed: the product reads a transposed operand in place.

@@ -99,7 +99,7 @@ impl TracePoints {
                 number
             }));
             // What combines elements runs inside of its op, and has no events.
-            if !matches!(step.action, Action::Reduce { .. } | Action::Scan { .. }) {
+            if !matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. }) {
                 for &nested in &step.blocks {
                     self.block(program, nested, inner);
                 }
@@ -151,6 +151,7 @@ fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
         }
         Action::Reduce { .. } => return Some((Kind::Reduce, "reduce".into(), operands())),
         Action::Scan { .. } => return Some((Kind::Scan, "scan".into(), operands())),
+        Action::Map { .. } => return Some((Kind::Value, "map".into(), operands())),
         Action::Assembly(_) => return Some((Kind::Value, "inline_asm".into(), operands())),
         Action::Fused(_) => return None,
     };

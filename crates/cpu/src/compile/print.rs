@@ -55,6 +55,7 @@ fn name(action: &Action) -> &'static str {
         Action::Op(op) => op.name(),
         Action::Dot { .. } => "dot",
         Action::Reduce { .. } => "reduce",
+        Action::Map { .. } => "map",
         Action::Assembly(_) => "inline_asm",
         Action::Scan { .. } => "scan",
         Action::Fused(_) => "fused",
@@ -81,6 +82,10 @@ fn print_attributes(f: &mut fmt::Formatter<'_>, action: &Action) -> fmt::Result 
                 Strategy::Tree => String::from("tree"),
                 Strategy::Sequential => String::from("sequential"),
             });
+        }
+        Action::Map { pack, strategy } => {
+            attributes.push(format!("pack = {pack}"));
+            attributes.extend(matches!(strategy, Strategy::Tree).then(|| String::from("whole")));
         }
         Action::Assembly(assembly) => attributes.push(format!("pack = {}", assembly.pack)),
         Action::Fused(group) => attributes.push(format!("steps = {}", group.members)),

@@ -122,7 +122,7 @@ impl Analysis<'_> {
             points.push(Point { number, what, leaves_lanes: self.leaves_lanes(step) });
             self.hand_on(step);
             // What combines elements runs inside of its op.
-            if !matches!(step.action, Action::Reduce { .. } | Action::Scan { .. }) {
+            if !matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. }) {
                 for &inner in &step.blocks {
                     self.number(inner);
                 }
@@ -136,9 +136,11 @@ impl Analysis<'_> {
         let combined = if is_float { What::Combined } else { What::Nothing };
         let op = match &step.action {
             Action::Op(op) => op,
-            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } | Action::Assembly(_) => {
-                return combined;
-            }
+            Action::Dot { .. }
+            | Action::Reduce { .. }
+            | Action::Scan { .. }
+            | Action::Map { .. }
+            | Action::Assembly(_) => return combined,
             Action::Fused(_) => return What::Nothing,
         };
         match op {
@@ -289,7 +291,7 @@ impl Analysis<'_> {
                     is_new |= self.loads[result as usize].add(&handed);
                 }
             }
-            if !matches!(step.action, Action::Reduce { .. } | Action::Scan { .. }) {
+            if !matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. }) {
                 for &id in &step.blocks {
                     for &parameter in &self.program.blocks[id as usize].parameters {
                         for source in self.sources[parameter as usize].clone() {
@@ -309,6 +311,7 @@ impl Analysis<'_> {
 fn combines_lanes(step: &Step) -> bool {
     match &step.action {
         Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } => true,
+        Action::Map { pack, .. } => *pack > 1,
         Action::Op(op) => {
             matches!(op.family(), OpFamily::Reduction | OpFamily::Scan | OpFamily::Movement)
         }

@@ -115,6 +115,7 @@ fn joined(steps: &[Step]) -> String {
             Action::Dot { .. } => "dot".into(),
             Action::Reduce { .. } => "reduce".into(),
             Action::Scan { .. } => "scan".into(),
+            Action::Map { .. } => "map".into(),
             Action::Assembly(_) => "inline_asm".into(),
             Action::Fused(_) => "fused loop".into(),
         };
@@ -179,7 +180,8 @@ pub(crate) fn run<'a>(machine: &mut Machine<'a>, id: BlockId) -> Outcome {
             work.add(&work_of(machine, member));
         }
         // What combines elements runs inside of its op.
-        let combines = matches!(step.action, Action::Reduce { .. } | Action::Scan { .. });
+        let combines =
+            matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. });
         let outer = begin(machine, combines);
         let began = Instant::now();
         let outcome = match &step.action {
@@ -266,7 +268,7 @@ fn work_of(machine: &Machine<'_>, step: &Step) -> StepCost {
             // tidy: wildcard because of all other ops only arithmetic counts
             _ => {}
         },
-        Action::Assembly(_) | Action::Fused(_) => {}
+        Action::Map { .. } | Action::Assembly(_) | Action::Fused(_) => {}
     }
     work
 }

@@ -204,7 +204,7 @@ fn run_fused<'a>(
 
 /// Executes a step by itself, and records it.
 fn single<'a>(machine: &mut Machine<'a>, step: &'a Step, number: Option<u32>) -> Outcome {
-    let combines = matches!(step.action, Action::Reduce { .. } | Action::Scan { .. });
+    let combines = matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. });
     let is_recorded = with_tracer(machine, |tracer, machine| {
         let number = number
             .filter(|&number| tracer.points.ops[number as usize].kind != tilewright_trace::Kind::Loop)?;

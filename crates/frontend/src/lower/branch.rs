@@ -14,6 +14,7 @@ use super::expression::constant_truth;
 use super::scope::{self, Binding, Scope, State, open_ways, returns};
 use super::template::{self, Template};
 use super::{IrOperand, Lower, Lowerer, Reported};
+use crate::constexpr::identical;
 use crate::value::{Constant, Operand};
 
 /// The statements that follow an `if` which may return, up to the end of the function.
@@ -400,6 +401,12 @@ impl<'a> Lowerer<'a, '_, '_> {
     /// Makes two values of one type: compile-time numbers that differ become scalars.
     fn merge(&mut self, ways: [Way; 2], what: &str, code: Code) -> Lower<Merged> {
         let [left, right] = ways;
+        if let (Code::ReturnMismatch, Operand::Constant(one), Operand::Constant(other)) =
+            (code, &left.value, &right.value)
+            && identical(one, other)
+        {
+            return Ok(Merged { template: Operand::Constant(one.clone()), parts: [Vec::new(), Vec::new()] });
+        }
         let mut decayed = |way: &Way| {
             let outer = self.builder.switch_to(way.block);
             let value = self.decay_all(&way.value);

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use ruff_python_ast::{Expr, ExprCall, StmtFunctionDef};
 use tilewright_base::{Code, Diagnostic, Span};
-use tilewright_ir::{Block, IrBuilder, Type, Value};
+use tilewright_ir::{Block, Effect, IrBuilder, Op as IrOp, Type, Value};
 
 use super::function::{Loaded, is_constexpr};
 use super::report::Place;
 use super::{Callee, IrOperand, Lower, Lowerer, Reported, template};
 use crate::Options;
 use crate::host::{HostValue, NamedTuple, ObjectRef};
-use crate::semantic::{self, BuiltinSpec, Caller, LanguageItem, Op, ParameterKind, Semantic, SemanticError};
+use crate::semantic::{
+    self, BuiltinSpec, Caller, LanguageItem, Op, ParameterKind, Semantic, SemanticError, Special,
+};
 use crate::suggest::suggest;
 use crate::tuple::Tuple;
 use crate::value::{BUILTINS, Constant, Operand, language_name};
@@ -252,6 +254,9 @@ impl<'a> Lowerer<'a, '_, '_> {
             }
             Some(LanguageItem::Library(function)) => {
                 self.call_function(Callee::Library(function), arguments, span)
+            }
+            Some(LanguageItem::Special(Special::Dtype)) => {
+                self.call_language("str_to_ty", arguments, span, callee_span)
             }
             Some(_) => {
                 let message = format!("{} cannot be called", language_name(path));
@@ -514,18 +519,39 @@ impl Caller for Lowerer<'_, '_, '_> {
         &mut self.builder
     }
 
-    fn region(&mut self, function: &Op<Self>, types: &[Type]) -> Semantic<Block> {
+    fn region_and_result(&mut self, function: &Op<Self>, types: &[Type]) -> Semantic<(Block, Op<Self>)> {
         let (block, previous) = self.begin_region(types.iter().cloned());
         let parameters = self.builder.function.blocks[block].parameters.clone();
         let arguments = parameters.iter().map(|&value| Operand::Tensor(value)).collect();
         let span = self.span;
         let result = self.call(function, arguments, Vec::new()).and_then(|value| {
-            let value = self.decay(&value).map_err(|_| SemanticError::reported(Code::ReturnMismatch))?;
+            let value = self.decay_all(&value).map_err(|_| SemanticError::reported(Code::ReturnMismatch))?;
             self.at(span);
-            Ok(self.builder.yield_values(template::values(&value))?)
+            self.builder.yield_values(template::values(&value))?;
+            Ok(value)
         });
         self.end_region(previous);
-        result.map(|()| block)
+        result.map(|value| (block, value))
+    }
+
+    fn beyond_elements(&mut self, region: &Block) -> Option<&'static str> {
+        let functions = &self.session.functions;
+        let mut work = vec![(&self.builder.function, *region)];
+        let mut found = None;
+        while let Some((function, block)) = work.pop() {
+            function.walk(block, &mut |inst| {
+                let data = &function.insts[inst];
+                let op = &data.op;
+                if let IrOp::Call { callee, .. } = op {
+                    work.push((&functions[*callee], functions[*callee].entry));
+                }
+                let is_seen = op.info().effect == Effect::Write && !matches!(op, IrOp::Assert { .. });
+                if is_seen || data.results.iter().any(|result| !function.ty(*result).is_scalar()) {
+                    found.get_or_insert(op.name());
+                }
+            });
+        }
+        found
     }
 
     fn call(

@@ -12,6 +12,7 @@ use tilewright_ir::{Builder, FuncId, Function, IrBuilder, Op, Parameter, Type, T
 use super::branch::{Exit, Returned};
 use super::budget::Extent;
 use super::parse::{Tree, bytes, find_function, find_lambda, parse};
+use super::read_only::ReadOnly;
 use super::report::Frame;
 use super::scope::{Binding, Scope};
 use super::template::{self, Template};
@@ -57,6 +58,8 @@ impl Loaded {
 /// A function lowered for certain arguments.
 struct Specialisation {
     arguments: Vec<Template>,
+    /// The run-time values of the arguments that point to memory that is only read, and the parameters that say so.
+    read_only: ReadOnly,
     state: State,
 }
 
@@ -69,18 +72,25 @@ type Place = ((Callee, u64), usize);
 
 impl Specialisations {
     /// The specialisation for these arguments, if it has been begun; otherwise where it is from now on.
-    fn find_or_open(&mut self, callee: Callee, arguments: &[Template]) -> Result<State, Place> {
+    fn find_or_open(
+        &mut self,
+        callee: Callee,
+        arguments: &[Template],
+        read_only: &ReadOnly,
+    ) -> Result<State, Place> {
         let key = (callee, template::hash(arguments));
         let of_hash = self.0.entry(key).or_default();
         let same = |known: &&Specialisation| {
             let mut pairs = known.arguments.iter().zip(arguments);
             known.arguments.len() == arguments.len()
+                && known.read_only == *read_only
                 && pairs.all(|(left, right)| template::same(left, right, &|left, right| left == right))
         };
         if let Some(known) = of_hash.iter().find(same) {
             return Ok(known.state.clone());
         }
-        of_hash.push(Specialisation { arguments: arguments.to_vec(), state: State::Open });
+        let (arguments, read_only) = (arguments.to_vec(), read_only.clone());
+        of_hash.push(Specialisation { arguments, read_only, state: State::Open });
         Err((key, of_hash.len() - 1))
     }
 
@@ -96,7 +106,7 @@ enum State {
     /// It is being lowered: a call of it now is recursion.
     Open,
     Failed,
-    Done(Option<FuncId>, Template),
+    Done(Option<FuncId>, Template, ReadOnly),
 }
 
 /// The syntax tree of the library file that a function stands in, parsed once per process.
@@ -219,7 +229,9 @@ impl Session<'_> {
         let mut divisibility = Vec::new();
         let arguments: Vec<Template> =
             request.arguments.iter().map(|argument| of_argument(argument, &mut divisibility)).collect();
-        let (id, _) = self.specialise(callee, &loaded, &arguments, &divisibility, true, None)?;
+        let read_only = ReadOnly::new();
+        let (id, ..) =
+            self.specialise(callee, &loaded, (&arguments, &read_only), &divisibility, true, None)?;
         id.ok_or(Reported)
     }
 
@@ -294,14 +306,14 @@ impl Session<'_> {
         &mut self,
         callee: Callee,
         loaded: &Loaded,
-        arguments: &[Template],
+        (arguments, read_only): (&[Template], &ReadOnly),
         divisibility: &[u32],
         is_entry: bool,
         call: Option<Span>,
-    ) -> Lower<(Option<FuncId>, Template)> {
+    ) -> Lower<(Option<FuncId>, Template, ReadOnly)> {
         let definition = self.definition(loaded, call)?;
-        let place = match self.specialisations.find_or_open(callee, arguments) {
-            Ok(State::Done(id, result)) => return Ok((id, result)),
+        let place = match self.specialisations.find_or_open(callee, arguments, read_only) {
+            Ok(State::Done(id, result, read_only)) => return Ok((id, result, read_only)),
             Ok(State::Failed) => return Err(Reported),
             Ok(State::Open) => return Err(self.recursion(loaded, call)),
             Err(place) => place,
@@ -318,18 +330,24 @@ impl Session<'_> {
         if let Some(call) = call {
             self.frames.push(Frame { call, name: loaded.name.clone(), is_library });
         }
-        let lowered =
-            self.function(callee, loaded, definition, arguments, divisibility, (is_entry, keeps_constants));
+        let lowered = self.function(
+            callee,
+            loaded,
+            definition,
+            (arguments, read_only),
+            divisibility,
+            (is_entry, keeps_constants),
+        );
         if call.is_some() {
             self.frames.pop();
         }
         let (state, result) = match lowered {
-            Ok((function, extent, result)) => {
+            Ok((function, extent, result, read_only)) => {
                 if let Some(id) = id {
                     self.budget.count_function(id, extent);
                     self.functions[id] = function;
                 }
-                (State::Done(id, result.clone()), Ok((id, result)))
+                (State::Done(id, result.clone(), read_only.clone()), Ok((id, result, read_only)))
             }
             Err(reported) => (State::Failed, Err(reported)),
         };
@@ -369,10 +387,10 @@ impl Session<'_> {
         callee: Callee,
         loaded: &Loaded,
         definition: &StmtFunctionDef,
-        arguments: &[Template],
+        (arguments, read_only): (&[Template], &ReadOnly),
         divisibility: &[u32],
         (is_entry, keeps_constants): (bool, bool),
-    ) -> Lower<(Function, Extent, Template)> {
+    ) -> Lower<(Function, Extent, Template, ReadOnly)> {
         let range = bytes(definition.name.range());
         let span = Span::new(loaded.file, range.start, range.end);
         let mut function = Function::new(loaded.name.as_str());
@@ -396,6 +414,10 @@ impl Session<'_> {
         };
         lowerer.check_definition()?;
         lowerer.bind_parameters(arguments, divisibility)?;
+        let parameters = lowerer.builder.function.blocks[lowerer.builder.function.entry].parameters.clone();
+        for (place, name) in read_only {
+            lowerer.read_only.entry(parameters[*place]).or_insert_with(|| name.clone());
+        }
         let returned = lowerer.tail(lowerer.body(), None)?;
         lowerer.at(returned.span);
         if is_entry {
@@ -403,12 +425,13 @@ impl Session<'_> {
         }
         let result = if is_entry { Operand::Constant(Constant::None) } else { returned.value };
         let values = template::values(&result);
+        let returns_read_only = lowerer.read_only_among(&values);
         if let Err(error) = lowerer.builder.return_values(values) {
             return Err(lowerer.rule_error(returned.span, error));
         }
         let template = template::of(&result, &lowerer.builder.function);
         let extent = lowerer.extent();
-        Ok((lowerer.builder.function, extent, template))
+        Ok((lowerer.builder.function, extent, template, returns_read_only))
     }
 }
 
@@ -481,10 +504,13 @@ impl Lowerer<'_, '_, '_> {
         let templates: Vec<Template> =
             arguments.iter().map(|argument| template::of(argument, &self.builder.function)).collect();
         let depth = self.session.depth;
-        let result = self
-            .deeper(span, |this| this.session.specialise(callee, loaded, &templates, &[], false, Some(span)));
+        let operands: SmallVec<[Value; 4]> = arguments.iter().flat_map(template::values).collect();
+        let read_only = self.read_only_among(&operands);
+        let result = self.deeper(span, |this| {
+            this.session.specialise(callee, loaded, (&templates, &read_only), &[], false, Some(span))
+        });
         self.session.depth = depth;
-        let (id, result) = result?;
+        let (id, result, returns_read_only) = result?;
         let Some(id) = id else {
             return template::fill(&result, &mut std::iter::empty()).ok_or_else(|| {
                 self.error(Code::NotConstexpr, span, format!("'{}' gives a run-time value", loaded.name))
@@ -492,10 +518,14 @@ impl Lowerer<'_, '_, '_> {
         };
         self.count_call(id, &loaded.name, span)?;
         self.at(span);
-        let operands: SmallVec<[Value; 4]> = arguments.iter().flat_map(template::values).collect();
         let op = Op::Call { callee: id, results: TypeList(template::values(&result)) };
         match self.builder.emit(op, operands, SmallVec::new()) {
-            Ok(values) => template::fill(&result, &mut values.into_iter()).ok_or(Reported),
+            Ok(values) => {
+                for (place, name) in returns_read_only {
+                    self.read_only.insert(values[place], name);
+                }
+                template::fill(&result, &mut values.into_iter()).ok_or(Reported)
+            }
             Err(error) => Err(self.rule_error(span, error)),
         }
     }

@@ -1,12 +1,13 @@
 //! Parameters that are declared `tl.const`: pointers to memory that is only read, and what is made of them.
 //!
-//! The IR does not know of them. A pointer is followed to where it comes from within its function; what a function is called
-//! with may be anything to it, unless it says so itself.
+//! The IR does not know of them. A pointer is followed to where it comes from within its function. A function is lowered for
+//! which of its arguments are such, and says which of its results are.
 
 use std::sync::Arc;
 
 use ruff_python_ast::Expr;
-use tilewright_ir::{Op, Value};
+use smallvec::SmallVec;
+use tilewright_ir::{ElementwiseFn, Op, Value};
 
 use super::{IrOperand, Lowerer, template};
 
@@ -20,14 +21,26 @@ fn is_const(annotation: Option<&Expr>) -> bool {
         Some(Expr::Attribute(attribute)) => attribute.attr.as_str() == "const",
         Some(Expr::StringLiteral(text)) => {
             let text = text.value.to_str().trim();
-            text.starts_with("const ") || text.rsplit('.').next() == Some("const")
+            text.starts_with("const ") || text.starts_with("*k") || text.rsplit('.').next() == Some("const")
         }
         Some(Expr::Subscript(subscript)) => is_const(Some(&subscript.value)),
         _ => false,
     }
 }
 
+/// Of some values, the places of those that come from such a parameter, and its name.
+pub(crate) type ReadOnly = SmallVec<[(usize, Arc<str>); 1]>;
+
 impl Lowerer<'_, '_, '_> {
+    /// Which of the values are such pointers.
+    pub(super) fn read_only_among(&self, values: &[Value]) -> ReadOnly {
+        if self.read_only.is_empty() {
+            return ReadOnly::new();
+        }
+        let roots = values.iter().enumerate();
+        roots.filter_map(|(place, &value)| Some((place, self.read_only_root(value)?))).collect()
+    }
+
     /// Notes what the annotation of a parameter says.
     pub(super) fn declare_read_only(&mut self, annotation: Option<&Expr>, name: &str, value: &IrOperand) {
         if is_const(annotation) {
@@ -70,6 +83,11 @@ impl Lowerer<'_, '_, '_> {
                 | Op::Cast { .. }
                 | Op::Bitcast { .. }
                 | Op::Hint { .. } => value = *data.operands.first()?,
+                // Of two pointers, one is enough.
+                Op::Elementwise { function: ElementwiseFn::Select } => {
+                    let [_, first, second] = data.operands[..] else { return None };
+                    return self.read_only_root(first).or_else(|| self.read_only_root(second));
+                }
                 // tidy: wildcard because what other ops give is another pointer
                 _ => return None,
             }

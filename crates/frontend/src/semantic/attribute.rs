@@ -28,6 +28,9 @@ const TYPE_ATTRIBUTES: &[&str] = &[
     "nbytes",
     "fp_mantissa_width",
     "exponent_bias",
+    "int_signedness",
+    "cache_key_part",
+    "address_space",
 ];
 
 /// What other libraries call an attribute, and what it is here.
@@ -80,6 +83,15 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
         Operand::Constant(Constant::Type(ty)) => {
             if let Some(found) = type_attribute(ty, name) {
                 return found.map(Operand::Constant);
+            }
+            // What the class has, an instance has: a list of names, or a function of no type.
+            match super::language(&format!("dtype.{name}")) {
+                Some(super::LanguageItem::Constant(constant)) => return Ok(Operand::Constant(constant)),
+                Some(super::LanguageItem::Module) => {
+                    return Ok(Operand::Language(format!("dtype.{name}").into()));
+                }
+                Some(_) if name == "is_dtype" => return Ok(Operand::Language("dtype.is_dtype".into())),
+                _ => {}
             }
             if super::language(&format!("dtype.{name}")).is_some() {
                 return Ok(Operand::Method(Box::new(value.clone()), format!("dtype.{name}").into()));
@@ -173,16 +185,59 @@ fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
                 .note("pointers and tiles have an element type")
                 .hint("the type is the element type itself; of a pointer `p` it is `p.dtype.element_ty`")),
         }),
-        "name" => Some(Ok(Constant::Str(crate::constexpr::type_name(ty).into()))),
+        "name" | "cache_key_part" => Some(Ok(Constant::Str(crate::constexpr::type_name(ty).into()))),
         "shape" => Some(Ok(shape_constant(ty))),
         "numel" => int(ty.shape.elements()),
         "primitive_bitwidth" | "int_bitwidth" => int(bits(ty.element) as usize),
         "itemsize" => int(ty.element.bytes()),
         "nbytes" => int(ty.element.bytes() * ty.shape.elements()),
+        "int_signedness" => {
+            let dtype = ty.dtype().filter(|dtype| ty.is_scalar() && dtype.is_int())?;
+            int(usize::from(!dtype.is_signed()))
+        }
+        "address_space" if ty.is_scalar() && ty.element.pointee().is_some() => {
+            Some(Ok(Constant::Str("global".into())))
+        }
         "fp_mantissa_width" => ty.dtype().and_then(float_format).map(|(width, _)| Ok(Constant::Int(width))),
         "exponent_bias" => ty.dtype().and_then(float_format).map(|(_, bias)| Ok(Constant::Int(bias))),
         _ => None,
     }
+}
+
+/// What types are known at compile time to have in common: numbers of kinds, names of types.
+pub(super) fn type_constants() -> Vec<(&'static str, Constant)> {
+    let names = |has: fn(Dtype) -> bool| {
+        let all = Dtype::ALL.iter().copied().filter(|dtype| has(*dtype));
+        Constant::Tuple(all.map(|dtype| Constant::Str(dtype.name().into())).collect())
+    };
+    let number = Constant::Int;
+    vec![
+        ("KIND.BOOLEAN", number(0)),
+        ("KIND.INTEGRAL", number(1)),
+        ("KIND.FLOATING", number(2)),
+        ("SIGNEDNESS.SIGNED", number(0)),
+        ("SIGNEDNESS.UNSIGNED", number(1)),
+        ("SINT_TYPES", names(|dtype| dtype.is_int() && dtype.is_signed())),
+        ("UINT_TYPES", names(|dtype| dtype.is_int() && !dtype.is_signed())),
+        ("FP_TYPES", names(Dtype::is_float)),
+        ("STANDARD_FP_TYPES", names(|dtype| dtype.is_float() && !dtype.is_fp8())),
+        ("OTHER_TYPES", Constant::Tuple(std::iter::once(Constant::Str("void".into())).collect())),
+    ]
+}
+
+/// The part of a mangled name that stands for a type.
+fn mangled(ty: &Type) -> String {
+    let of = |dtype: Dtype| match dtype {
+        Dtype::I1 => "i1".to_owned(),
+        dtype if dtype.is_int() => format!("{}{}", if dtype.is_signed() { 'i' } else { 'u' }, dtype.bits()),
+        dtype => dtype.name().to_owned(),
+    };
+    let element = match ty.element {
+        Element::Value(dtype) => of(dtype),
+        Element::Pointer(pointee) => format!("P{}", of(pointee)),
+    };
+    let extents: Vec<String> = ty.shape.iter().map(ToString::to_string).collect();
+    if ty.is_scalar() { element } else { format!("{element}S{}S", extents.join("_")) }
 }
 
 /// The bits of the fraction, and the bias of the exponent.
@@ -217,7 +272,11 @@ pub(super) fn type_method(name: &str, ty: &Type) -> Option<Constant> {
         "is_fp8" => is(Dtype::is_fp8),
         "is_ptr" => Some(Constant::Bool(ty.is_scalar() && ty.element.pointee().is_some())),
         "is_block" => Some(Constant::Bool(!ty.is_scalar())),
-        "is_dtype" => Some(Constant::Bool(true)),
+        "kind" => scalar.filter(|_| ty.is_scalar()).map(|dtype| {
+            let kinds = [dtype.is_bool(), dtype.is_int(), dtype.is_float()];
+            Constant::Int(kinds.iter().position(|is_it| *is_it).unwrap_or_default() as i128)
+        }),
+        "mangle" => Some(Constant::Str(mangled(ty).into())),
         "is_const" | "is_void" => Some(Constant::Bool(false)),
         "get_int_min_value" => range.map(|(low, _)| Constant::Int(low)),
         "get_int_max_value" => range.map(|(_, high)| Constant::Int(high)),

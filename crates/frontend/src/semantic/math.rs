@@ -225,7 +225,13 @@ pub(super) fn logical<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     op: BooleanOperator,
 ) -> Semantic<Op<C>> {
-    boolean(c, op, a.at(0)?, a.at(1)?)
+    let (left, right) = (a.at(0)?, a.at(1)?);
+    if let (Operand::Constant(one), Operand::Constant(other)) = (left, right) {
+        // Of what is known at compile time it is Python's operator.
+        let takes_other = one.is_true() == matches!(op, BooleanOperator::And);
+        return Ok(Operand::Constant(if takes_other { other } else { one }.clone()));
+    }
+    boolean(c, op, left, right)
 }
 
 /// `to_tensor(x)`.

@@ -128,7 +128,19 @@ pub trait Caller {
     fn builder(&mut self) -> &mut Self::Builder;
 
     /// Makes a region that takes values of `types`, calls `function` on them and yields what it returns.
-    fn region(&mut self, function: &Op<Self>, types: &[Type]) -> Semantic<RegionOf<Self>>;
+    fn region(&mut self, function: &Op<Self>, types: &[Type]) -> Semantic<RegionOf<Self>> {
+        Ok(self.region_and_result(function, types)?.0)
+    }
+
+    /// The same, with what the function returns: its values are those that the region yields.
+    fn region_and_result(
+        &mut self,
+        function: &Op<Self>,
+        types: &[Type],
+    ) -> Semantic<(RegionOf<Self>, Op<Self>)>;
+
+    /// The first op of a region, or of what it calls, that is seen from outside, or that makes a tile.
+    fn beyond_elements(&mut self, region: &RegionOf<Self>) -> Option<&'static str>;
 
     /// Calls a library function or a `@jit` function.
     fn call(

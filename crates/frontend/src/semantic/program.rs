@@ -336,6 +336,42 @@ pub(super) fn type_method<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -
     }
 }
 
+/// The type that a text names: `fp32`, `int32`, `i32`, `*fp32`, `*kfp32`.
+fn type_of_name(name: &str) -> Option<Type> {
+    let pointee = name.strip_prefix('*');
+    let name = pointee.map_or(name, |pointee| pointee.strip_prefix('k').unwrap_or(pointee));
+    let short =
+        || name.strip_prefix(['i', 'u']).filter(|bits| bits.bytes().all(|byte| byte.is_ascii_digit()));
+    let dtype = Dtype::parse(name).or_else(|| {
+        let prefix = if name.starts_with('i') { "int" } else { "uint" };
+        Dtype::parse(&format!("{prefix}{}", short()?))
+    })?;
+    Some(if pointee.is_some() { Type::pointer(dtype) } else { Type::scalar(dtype) })
+}
+
+/// `str_to_ty(name, c)`, and `dtype(name)`.
+pub(super) fn named_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let found = match a.constant(c, 0)? {
+        Constant::Str(name) => type_of_name(&name),
+        Constant::Type(ty) => Some(ty),
+        _ => None,
+    };
+    match found {
+        Some(ty) => Ok(Operand::Constant(Constant::Type(ty))),
+        None => Err(SemanticError::new(Code::InvalidValue, "there is no type of this name")
+            .argument(0, "expected a name such as 'fp32', 'int32' or '*fp32'")),
+    }
+}
+
+/// `dtype.is_dtype(type_str)`, called on the class or on a type.
+pub(super) fn is_dtype<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let is_name = match a.constant(c, 0)? {
+        Constant::Str(name) => &*name == "void" || Dtype::parse(&name).is_some(),
+        _ => false,
+    };
+    Ok(Operand::Constant(Constant::Bool(is_name)))
+}
+
 /// `dtype.with_element_ty(element_ty)`.
 pub(super) fn with_element<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let element: Element = a.element(c, 1)?;

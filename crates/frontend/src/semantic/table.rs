@@ -10,6 +10,7 @@ use tilewright_ir::{
 };
 
 use super::arguments::Arguments;
+use super::attribute::type_constants;
 use super::library::{LIBRARY, LibraryFunction};
 use super::signature::{BuiltinParameter, parse_signature};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
@@ -360,8 +361,9 @@ builtins! {
     Dot "dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, \
          out_dtype=None)" [Root] => reduce::dot;
 
-    /// A `@jit` function applied to each element of tensors that broadcast, or to elements at one place of several. It has no
-    /// branches or loops on elements (`tl.where` chooses); what it returns has the shape of the tensors.
+    /// A `@jit` function of scalars applied to each element of tensors that broadcast, or to elements at one place of several. It
+    /// may branch and loop by elements, may load, and has no other effects. With a `pack` of p, one call takes p elements of the
+    /// first tensor, then p of the second, and returns as many of each result; which elements share a call is not said.
     MapElementwise "map_elementwise(scalar_fn, *args, pack=1)" [Root] => map::map_elementwise;
 
     // What the program says about itself.
@@ -444,6 +446,10 @@ builtins! {
     NextPowerOf2 "next_power_of_2(n)" [Root] => program::next_power_of_two;
     /// The binary logarithm of a compile-time integer, rounded down.
     LogTwo "_log2(i)" [Root] => program::log_two;
+    /// The type with this name, as `str` of a type gives it; with a `*` in front, the type of pointers to it.
+    StrToTy "str_to_ty(name, c=None)" [Root] => program::named_type;
+    /// Whether there is a type with this name.
+    IsDtype "is_dtype(type_str)" [TypeMethod] => program::is_dtype;
     /// The type with another element type.
     WithElementTy "with_element_ty(self, element_ty)" [TypeMethod] => program::with_element;
 }
@@ -475,6 +481,7 @@ const fn asked_for_by(op: &IrOp) -> Option<Builtin> {
         IrOp::AtomicStore { .. } => Some(Builtin::AtomicStore),
         IrOp::AtomicPoll { .. } => Some(Builtin::AtomicPoll),
         IrOp::InlineAsm { .. } | IrOp::VolatileAsm { .. } => Some(Builtin::InlineAsm),
+        IrOp::Map { .. } => Some(Builtin::MapElementwise),
         IrOp::Scan { .. } => Some(Builtin::AssociativeScan),
         IrOp::Histogram { .. } => Some(Builtin::Histogram),
         IrOp::Butterfly { .. } => Some(Builtin::Butterfly),
@@ -529,7 +536,8 @@ pub(super) const TYPE_METHODS: &[&str] = &[
     "is_block",
     "is_const",
     "is_void",
-    "is_dtype",
+    "kind",
+    "mangle",
     "get_int_min_value",
     "get_int_max_value",
     "get_block_shapes",
@@ -630,6 +638,8 @@ static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::new(|| {
         "extra.hip",
         "extra.hip.libdevice",
         "PropagateNan",
+        "dtype.KIND",
+        "dtype.SIGNEDNESS",
     ] {
         names.insert(module.to_string(), LanguageItem::Module);
     }
@@ -641,6 +651,9 @@ static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::new(|| {
     }
     let constants =
         ["pi32_t", "TRITON_MAX_TENSOR_NUMEL", "N_ROUNDS_DEFAULT", "PropagateNan.NONE", "PropagateNan.ALL"];
+    for (name, constant) in type_constants() {
+        names.insert(format!("dtype.{name}"), LanguageItem::Constant(constant));
+    }
     for name in constants.into_iter().chain(DTYPES.iter().map(|(name, _)| *name)) {
         if let Some(constant) = named_constant(name) {
             names.insert(name.to_string(), LanguageItem::Constant(constant));

@@ -68,7 +68,11 @@ impl Search<'_> {
         let ops = match data.op.family() {
             OpFamily::Source => Some(1),
             // It may take any time, and what has effects is executed once.
-            OpFamily::Pointwise if matches!(data.op, Op::InlineAsm { .. } | Op::VolatileAsm { .. }) => None,
+            OpFamily::Pointwise
+                if matches!(data.op, Op::InlineAsm { .. } | Op::VolatileAsm { .. } | Op::Map { .. }) =>
+            {
+                None
+            }
             OpFamily::Load if !self.is_line_of_indices(inst) => None,
             OpFamily::Pointwise | OpFamily::Identity | OpFamily::Shape | OpFamily::Load => {
                 let mut operands = data.operands.iter().map(|operand| self.ops[*operand]);

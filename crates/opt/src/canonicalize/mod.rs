@@ -91,12 +91,8 @@ impl Canonicalizer<'_> {
             OpFamily::Atomic => self.atomic(inst),
             OpFamily::Check if matches!(op, Op::Assert { .. }) => self.assert(inst),
             OpFamily::Promise => self.assume(inst),
-            OpFamily::Reduction | OpFamily::Scan => {
-                for region in self.function.insts[inst].regions.clone() {
-                    self.block(region);
-                }
-                self.out.push(inst);
-            }
+            OpFamily::Reduction | OpFamily::Scan => self.element_regions(inst),
+            OpFamily::Pointwise if op.has_element_regions() => self.element_regions(inst),
             OpFamily::Check
             | OpFamily::Barrier
             | OpFamily::Memory
@@ -111,6 +107,13 @@ impl Canonicalizer<'_> {
             | OpFamily::Movement
             | OpFamily::Dot => self.pure(inst),
         }
+    }
+
+    fn element_regions(&mut self, inst: Inst) {
+        for region in self.function.insts[inst].regions.clone() {
+            self.block(region);
+        }
+        self.out.push(inst);
     }
 
     /// A pure instruction with one result and no regions.

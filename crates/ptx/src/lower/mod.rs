@@ -42,6 +42,7 @@ mod gather;
 mod gpu_ops;
 mod inline_asm;
 mod integer;
+mod map;
 mod math32;
 mod math64;
 mod matrix_descriptor;
@@ -463,6 +464,10 @@ impl OpVisitor for Lowering<'_> {
     ) -> Lowered {
         self.lower_inline_asm(inst, arguments, text, constraints, *pack, true);
         Ok(())
+    }
+
+    fn map(&mut self, inst: Inst, tiles: &[Value], pack: &u32) -> Lowered {
+        self.lower_map(inst, tiles, *pack as usize)
     }
 
     fn ptr_add(&mut self, inst: Inst, pointer: Value, offset: Value) -> Lowered {

@@ -17,6 +17,7 @@ mod dot;
 mod elementwise;
 mod exchange;
 pub(crate) mod fused;
+mod map;
 pub(crate) mod materialize;
 mod memory;
 mod movement;
@@ -35,6 +36,7 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
             return Ok(());
         }
         Action::Reduce { axis, strategy } => return reduce::reduce(machine, step, *axis, *strategy),
+        Action::Map { pack, strategy } => return map::map(machine, step, *pack, *strategy),
         Action::Assembly(code) => return assembly::assembly(machine, step, code),
         Action::Scan { axis, reverse, strategy } => {
             return scan::scan(machine, step, (*axis, *reverse), *strategy);
@@ -85,6 +87,7 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::If {} => return machine.if_else(step),
         Op::Dot { .. }
         | Op::Reduce { .. }
+        | Op::Map { .. }
         | Op::InlineAsm { .. }
         | Op::VolatileAsm { .. }
         | Op::Scan { .. }

@@ -191,6 +191,10 @@ fn lanes_after(
             let lines = lines(from, axis, &any);
             return all_lanes.map(|lane| line_of(from.shape(), axis, lane).map(|line| lines[line])).collect();
         }
+        Action::Map { pack, .. } => {
+            let group = |lane: usize| (lane / pack * pack..).take(*pack);
+            return Some(all_lanes.map(|lane| group(lane).any(any)).collect());
+        }
         Action::Dot { transposed } => return product(machine, step, ty, *transposed, &at),
         Action::Assembly(_) | Action::Fused(_) => return None,
     };

@@ -143,6 +143,7 @@ fn operation(step: &Step) -> &'static str {
         Action::Dot { .. } => "a product of matrices",
         Action::Reduce { .. } => "a reduction",
         Action::Scan { .. } => "a scan",
+        Action::Map { .. } => "a function of elements",
         Action::Assembly(_) => "inline assembly",
         Action::Op(op) => op.name(),
         Action::Fused(_) => "an operation",

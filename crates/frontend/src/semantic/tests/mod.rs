@@ -28,7 +28,15 @@ impl Caller for Fixture {
         &mut self.builder
     }
 
-    fn region(&mut self, function: &Operand<Value>, types: &[Type]) -> Semantic<Block> {
+    fn beyond_elements(&mut self, _region: &Block) -> Option<&'static str> {
+        None
+    }
+
+    fn region_and_result(
+        &mut self,
+        function: &Operand<Value>,
+        types: &[Type],
+    ) -> Semantic<(Block, Operand<Value>)> {
         let (block, outer) = self.builder.begin_region(types.iter().cloned());
         let parameters: Vec<_> =
             self.builder.function.blocks[block].parameters.iter().copied().map(Operand::Tensor).collect();
@@ -36,7 +44,7 @@ impl Caller for Fixture {
         let Operand::Tensor(value) = result else { panic!("the combine function gives one value") };
         self.builder.yield_values([value])?;
         self.builder.switch_to(outer);
-        Ok(block)
+        Ok((block, Operand::Tensor(value)))
     }
 
     fn call(

@@ -11,6 +11,7 @@
 //! ```
 //! Slices are lowered here too: to slices of registers where they are aligned, and to gathers.
 
+mod map;
 mod movement;
 mod reduction;
 
@@ -140,6 +141,7 @@ impl Pad<'_> {
                 }
                 self.out.push(inst);
             }
+            OpFamily::Pointwise if matches!(op, Op::Map { .. }) => self.map(inst),
             OpFamily::Pointwise | OpFamily::Identity => {
                 if matches!(op, Op::Cast { .. } | Op::Bitcast { .. } | Op::Hint { .. }) {
                     self.keep_zeros(operands[0], results[0]);

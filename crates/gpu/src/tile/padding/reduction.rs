@@ -9,7 +9,7 @@ use tilewright_ir::{
 };
 
 use super::movement::mask_of;
-use super::{Pad, padded};
+use super::{Pad, is_padded, padded};
 
 impl Pad<'_> {
     pub(super) fn reduce(&mut self, inst: Inst) {
@@ -29,11 +29,16 @@ impl Pad<'_> {
         }
     }
 
-    /// Towards the end, the padding comes last and is nobody's business; in reverse it comes first.
+    /// Towards the end, the padding comes last and is nobody's business, unless the function may not end of it; in reverse it
+    /// comes first.
     pub(super) fn scan(&mut self, inst: Inst) {
         let data = self.function.insts[inst].clone();
         let shape = self.shape(data.operands[0]);
         match data.op {
+            Op::Scan { .. } if !is_padded(&shape) && self.has_control(data.regions[0]) => {
+                let valid = self.valid(&shape);
+                self.with_flag(&data, data.operands.clone(), valid);
+            }
             Op::Scan { axis, reverse: true } if !shape[axis as usize].is_power_of_two() => {
                 let valid = self.valid_along(&shape, axis as usize);
                 self.without_padding(inst, &data, data.operands.clone(), valid);
@@ -73,6 +78,10 @@ impl Pad<'_> {
             return Some((tiles, valid));
         }
         let shape = self.shape(data.operands[0]);
+        if !is_padded(&shape) && self.has_control(data.regions[0]) {
+            // Of padding on another axis it may not end either.
+            return Some((data.operands.clone(), self.valid(&shape)));
+        }
         (!shape[axis].is_power_of_two()).then(|| {
             let valid = self.valid_along(&shape, axis);
             (data.operands.clone(), valid)
@@ -144,15 +153,25 @@ impl Pad<'_> {
         for (place, parameter) in self.function.blocks[region].parameters.clone().into_iter().enumerate() {
             self.function.values[parameter].definition = Definition::Parameter(region, place as u32);
         }
+        let has_control = self.has_control(region);
         let mut insts = std::mem::take(&mut self.function.blocks[region].insts);
         let end: Inst = insts.pop().expect("a region yields");
-        let outer = std::mem::replace(&mut self.out, insts);
         let parameters = self.function.blocks[region].parameters.clone();
-        for place in 0..count {
-            let combined = self.function.insts[end].operands[place];
-            let (one, other) = (parameters[place], parameters[count + 1 + place]);
-            let kept = self.select(right, combined, one);
-            self.function.insts[end].operands[place] = self.select(left, kept, other);
+        let sides = |place: usize| (parameters[place], parameters[count + 1 + place]);
+        let combined: SmallVec<[Value; 4]> = self.function.insts[end].operands.clone();
+        let outer = std::mem::take(&mut self.out);
+        if has_control {
+            let both = self.binary(ElementwiseFn::And, left, right);
+            let alone: SmallVec<[Value; 4]> =
+                (0..count).map(|place| self.select(left, sides(place).0, sides(place).1)).collect();
+            self.function.insts[end].operands = self.if_there(both, insts, &combined, &alone);
+        } else {
+            self.out = insts;
+            for (place, combined) in combined.into_iter().enumerate() {
+                let (one, other) = sides(place);
+                let kept = self.select(right, combined, one);
+                self.function.insts[end].operands[place] = self.select(left, kept, other);
+            }
         }
         let any = self.binary(ElementwiseFn::Or, left, right);
         self.function.insts[end].operands.push(any);

@@ -1,0 +1,119 @@
+//! Functions of single elements in padded tiles: one with control flow runs on the elements of the program alone, since of
+//! anything else it may not end.
+
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir::{
+    Block, BlockData, Dtype, ElementwiseFn, Inst, Literal, Op, OpFamily, Rounding, Type, Value,
+};
+
+use super::Pad;
+
+impl Pad<'_> {
+    pub(super) fn map(&mut self, inst: Inst) {
+        let data = self.function.insts[inst].clone();
+        let region = data.regions[0];
+        let Some(shape) = self.shapes[data.operands[0]].clone().filter(|_| self.has_control(region)) else {
+            return self.out.push(inst);
+        };
+        let Op::Map { pack } = data.op else { unreachable!("only a map is mapped") };
+        let valid = self.valid(&shape);
+        self.function.insts[inst].operands.push(valid);
+        let flags: SmallVec<[Value; 4]> =
+            (0..pack).map(|_| self.function.add_parameter(region, Type::scalar(Dtype::I1), None)).collect();
+        self.run_where(region, &flags, pack as usize);
+        self.out.push(inst);
+    }
+
+    /// Whether running a region for no element may be noticed: it has control flow, or checks or reads something.
+    pub(super) fn has_control(&self, region: Block) -> bool {
+        let mut found = false;
+        self.function.walk(region, &mut |inst| {
+            let op = &self.function.insts[inst].op;
+            found |= !op.is_pure() && !op.is_terminator()
+                || matches!(op.family(), OpFamily::Loop | OpFamily::Branch);
+        });
+        found
+    }
+
+    /// Lets the function of a `map` run where one of the flags holds, and take an element that is there for each that is not.
+    fn run_where(&mut self, region: Block, flags: &[Value], pack: usize) {
+        let mut insts = std::mem::take(&mut self.function.blocks[region].insts);
+        let end = insts.pop().expect("a region yields");
+        let outer = std::mem::take(&mut self.out);
+        let parameters = self.function.blocks[region].parameters.clone();
+        for group in parameters[..parameters.len() - flags.len()].chunks(pack).filter(|_| pack > 1) {
+            let mut there = group[pack - 1];
+            for (&own, &flag) in group.iter().zip(flags).rev().skip(1) {
+                there = self.select(flag, own, there);
+            }
+            for (&own, &flag) in group.iter().zip(flags) {
+                let kept = self.select(flag, own, there);
+                for &inst in &insts {
+                    self.replace_inside(inst, own, kept);
+                }
+                self.replace_operand(end, own, kept);
+            }
+        }
+        let any = flags[1..].iter().fold(flags[0], |any, flag| self.binary(ElementwiseFn::Or, any, *flag));
+        let yielded: SmallVec<[Value; 4]> = self.function.insts[end].operands.clone();
+        let zeros: SmallVec<[Value; 4]> = yielded.iter().map(|&value| self.zero_like(value)).collect();
+        let results = self.if_there(any, insts, &yielded, &zeros);
+        self.function.insts[end].operands = results;
+        self.out.push(end);
+        self.function.blocks[region].insts = std::mem::replace(&mut self.out, outer);
+    }
+
+    /// Instructions that run where a condition holds, and give these values; elsewhere it is the others.
+    pub(super) fn if_there(
+        &mut self,
+        condition: Value,
+        insts: Vec<Inst>,
+        yielded: &[Value],
+        others: &[Value],
+    ) -> SmallVec<[Value; 4]> {
+        let types: SmallVec<[Type; 4]> =
+            yielded.iter().map(|value| self.function.ty(*value).clone()).collect();
+        let mut branch = |mut insts: Vec<Inst>, values: &[Value]| {
+            let end = self.function.create_inst(Op::Yield {}, values.into(), smallvec![], [], self.location);
+            insts.push(end);
+            self.function.blocks.push(BlockData { insts, ..BlockData::default() })
+        };
+        let regions = smallvec![branch(insts, yielded), branch(Vec::new(), others)];
+        let inst = self.function.create_inst(Op::If {}, smallvec![condition], regions, types, self.location);
+        self.out.push(inst);
+        self.function.insts[inst].results.iter().copied().collect()
+    }
+
+    fn replace_inside(&mut self, inst: Inst, old: Value, new: Value) {
+        let mut all = vec![inst];
+        for region in &self.function.insts[inst].regions {
+            self.function.walk(*region, &mut |inner| all.push(inner));
+        }
+        for inst in all {
+            self.replace_operand(inst, old, new);
+        }
+    }
+
+    fn replace_operand(&mut self, inst: Inst, old: Value, new: Value) {
+        for operand in &mut self.function.insts[inst].operands {
+            if *operand == old {
+                *operand = new;
+            }
+        }
+    }
+
+    fn zero_like(&mut self, value: Value) -> Value {
+        let ty = self.function.ty(value).clone();
+        let number = ty.with_dtype(ty.dtype().unwrap_or(Dtype::I64));
+        let dtype = number.dtype().expect("it has one now");
+        let literal =
+            if dtype.is_float() { Literal::float(dtype, 0.0) } else { Some(Literal::int(dtype, 0)) };
+        let literal = literal.expect("every type has a zero");
+        let zero = self.emit(Op::Constant { value: literal }, smallvec![], number);
+        if ty.dtype().is_some() {
+            return zero;
+        }
+        let cast = Op::Cast { element: ty.element, rounding: Rounding::NearestEven };
+        self.emit(cast, smallvec![zero], ty)
+    }
+}
