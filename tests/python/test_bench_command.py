@@ -136,7 +136,7 @@ def test_mistakes(tmp_path):
         assert made.returncode == 2, (arguments, made.stdout, made.stderr)
         assert expected in made.stderr, made.stderr
         assert "Traceback" not in made.stderr
-    (tmp_path / "bytes.py").write_bytes(b"# \xff\n")
+    (tmp_path / "bytes.py").write_bytes(b'x = "\xff"\n')
     made = bench(tmp_path, "bytes.py::k", "a.py::work")
     assert made.returncode == 2
     assert "cannot read bytes.py" in made.stderr
