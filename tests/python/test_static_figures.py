@@ -18,6 +18,9 @@ import static_figures
 ROUNDING = 0.005
 """The means are given with two decimals."""
 
+LIMITS = {("products", "registers"): 1.02}
+"""The means asked for where it is not 1: of products, the passes of attention take the most registers."""
+
 
 @pytest.mark.parametrize("family", ["others", "reductions", "products"])
 def test_no_more_than_the_official_compiler_takes(family):
@@ -33,4 +36,6 @@ def test_no_more_than_the_official_compiler_takes(family):
         mean = static_figures.geometric_mean(
             [getattr(mine, figure) / getattr(other, figure) for _, mine, other in pairs]
         )
-        assert mean <= 1.0 + ROUNDING, f"{figure} of {family}: {mean:.3f} of the official compiler's"
+        assert mean <= LIMITS.get((family, figure), 1.0) + ROUNDING, (
+            f"{figure} of {family}: {mean:.3f} of the official compiler's"
+        )
