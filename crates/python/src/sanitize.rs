@@ -46,7 +46,7 @@ pub(crate) fn sanitizer_written(address: u64, bytes: u64) {
     MEMORY.lock().unwrap_or_else(PoisonError::into_inner).write(address, bytes);
 }
 
-fn place<'py>(py: Python<'py>, place: Option<SourcePlace>) -> PyResult<Bound<'py, PyAny>> {
+fn place(py: Python<'_>, place: Option<SourcePlace>) -> PyResult<Bound<'_, PyAny>> {
     let Some(SourcePlace { file, line, column }) = place else { return Ok(py.None().into_bound(py)) };
     Ok((file, line, column).into_pyobject(py)?.into_any())
 }

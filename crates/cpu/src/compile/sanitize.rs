@@ -230,9 +230,6 @@ impl Analysis<'_> {
             let Some(op) = step.op() else { continue };
             let (is_linear, is_checked) = match op {
                 Op::Elementwise { function } => match function.family() {
-                    Family::Arithmetic(ArithmeticFn::Min | ArithmeticFn::Max | ArithmeticFn::Abs) => {
-                        (false, false)
-                    }
                     Family::Arithmetic(
                         ArithmeticFn::Add | ArithmeticFn::Sub | ArithmeticFn::Mul | ArithmeticFn::Neg,
                     )
@@ -252,10 +249,9 @@ impl Analysis<'_> {
                 && number.dtype.is_int()
                 && number.bits() >= 16
                 && !self.program.ty(slot).is_pointer()
+                && let Some(point) = self.plan.points[block as usize].get_mut(place)
             {
-                if let Some(point) = self.plan.points[block as usize].get_mut(place) {
-                    point.what = What::Offset;
-                }
+                point.what = What::Offset;
             }
         }
     }

@@ -75,12 +75,12 @@ pub(crate) fn from_watch(fault: &Fault, count: u64, handle: &Handle) -> Finding 
         kind => (Diagnostic::new(Code::DeviceFault, kind.to_string()), None, None, Check::Bounds),
     };
     let [x, y, z] = fault.block;
-    let lane = fault.lane.map_or_else(String::new, |lane| format!(", lane {lane}"));
-    let mut diagnostic = diagnostic.note(format!("in program ({x}, {y}, {z}), {warp}{lane}"));
+    let thread = fault.lane.map_or_else(String::new, |lane| format!(", lane {lane}"));
+    let mut diagnostic = diagnostic.note(format!("in program ({x}, {y}, {z}), {warp}{thread}"));
     if let Some(location) = &fault.location {
         let instruction = fault.instruction.as_deref().unwrap_or_default();
         diagnostic = diagnostic.note(format!("at line {} of the PTX: {instruction}", location.ptx_line));
     }
-    let lane = std::iter::once(fault.warp).chain(fault.lane).collect();
-    Finding { check, diagnostic, program: fault.block, lane, element, other, count }
+    let place = std::iter::once(fault.warp).chain(fault.lane).collect();
+    Finding { check, diagnostic, program: fault.block, lane: place, element, other, count }
 }

@@ -79,9 +79,8 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
             let value = machine.take(step.operands[0]);
             machine.set(step.result(), value);
         }
-        Op::Barrier {} => {}
-        // The grids of a CPU run one after the other.
-        Op::Dependency { .. } => {}
+        // One thread has nobody to wait for, and the grids of a CPU run one after the other.
+        Op::Barrier {} | Op::Dependency { .. } => {}
         Op::For { .. } => return machine.for_loop(step),
         Op::While {} => return machine.while_loop(step),
         Op::If {} => return machine.if_else(step),

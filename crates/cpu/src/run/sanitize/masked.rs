@@ -90,7 +90,7 @@ pub(super) fn before(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, 
         return;
     }
     let Some(op) = step.op() else { return };
-    let (value, mask, does) = match op {
+    let (value, predicate, does) = match op {
         Op::Store { .. } | Op::AtomicStore { .. } => (1, Some(2), "stores it"),
         Op::AtomicRmw { .. } => (1, Some(2), "combines it with memory"),
         Op::AtomicCas { .. } => (2, Some(3), "stores it"),
@@ -100,9 +100,9 @@ pub(super) fn before(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, 
     };
     let Some(&operand) = step.operands.get(value) else { return };
     let Some(mark) = checker.masked.of(operand.slot).cloned() else { return };
-    let mask = mask.and_then(|mask| step.operands.get(mask)).copied();
+    let predicate = predicate.and_then(|place| step.operands.get(place)).copied();
     let ty = machine.type_of(operand);
-    let is_on = lanes_of_mask(machine, mask);
+    let is_on = lanes_of_mask(machine, predicate);
     let Some(lane) = (0..ty.elements()).find(|&lane| mark.at(lane) && is_on(lane)) else { return };
     let report = Report { machine, checker, number: point.number, lane: ty.lane(lane) };
     let key: Key = ("masked", point.number, mark.origin, false);

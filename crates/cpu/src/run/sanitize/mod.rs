@@ -144,7 +144,7 @@ pub(crate) fn run_at(machine: &mut Machine<'_>) -> Outcome {
 
 /// Executes the steps of a block, and checks them.
 #[cold]
-pub(crate) fn run<'a>(machine: &mut Machine<'a>, id: BlockId) -> Outcome {
+pub(crate) fn run(machine: &mut Machine<'_>, id: BlockId) -> Outcome {
     let block = machine.block(id);
     let (plan, follows_masks) = with_checker(machine, |checker, machine| {
         let follows_masks = checker.has(Check::Init) && !checker.shared.plan.points[id as usize].is_empty();
