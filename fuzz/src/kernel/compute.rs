@@ -200,6 +200,44 @@ impl Generator {
         }
     }
 
+    /// A function of the elements of two integer tiles, of several at once, with or without control flow. Each result comes
+    /// from elements at its own place: which elements share a run is not said.
+    pub(super) fn map(&mut self) {
+        let is_tile = |this: &Self, value| {
+            let ty = this.ty(value);
+            !ty.is_scalar() && ty.dtype().is_some_and(|dtype| dtype.is_int() && dtype != Dtype::I1)
+        };
+        let Some(first) = self.find(is_tile) else { return };
+        let ty = self.ty(first);
+        let second = self.value_of(&ty);
+        let pack = 1 << self.random.below(3);
+        let scalar = ty.with_shape(Shape::scalar());
+        let parameters = vec![(scalar.clone(), Fact::unknown(&scalar)); 2 * pack as usize];
+        let functions = [F::Add, F::Xor, F::Min, F::Max, F::Mul];
+        let [function, other] = [(); 2].map(|()| self.random.pick(&functions));
+        let branches = self.random.chance(2);
+        let combine = self.region(&parameters, |this, values| {
+            let (left, right) = values.split_at(pack as usize);
+            let one = |this: &mut Self, (&x, &y): (&Value, &Value)| {
+                if !branches {
+                    return this.elementwise_of(function, &[x, y]);
+                }
+                let condition = this.elementwise_of(F::Lt, &[x, y]);
+                let regions = [function, other]
+                    .map(|function| this.region(&[], |this, _| vec![this.elementwise_of(function, &[x, y])]));
+                let operands = SmallVec::from_slice(&[condition]);
+                let regions = regions.into_iter().collect();
+                tilewright_ir::Builder::emit(&mut this.builder, Op::If {}, operands, regions).expect(RIGHT)[0]
+            };
+            left.iter().zip(right).map(|pair| one(this, pair)).collect()
+        });
+        let results = self.builder.map(SmallVec::from_slice(&[first, second]), pack, combine).expect(RIGHT);
+        for result in results {
+            self.facts[result] = Some(Fact::unknown(&self.ty(result)));
+            self.pool.push(result);
+        }
+    }
+
     /// Elements of a line that change places, or are counted.
     pub(super) fn exchange(&mut self) {
         let is_tile = |this: &Self, value| !this.ty(value).is_scalar() && this.ty(value).dtype().is_some();

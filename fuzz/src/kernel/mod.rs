@@ -236,7 +236,7 @@ impl Generator {
 
     fn statements(&mut self, most: usize) {
         for _ in 0..=self.random.below(most) {
-            match self.random.below(25) {
+            match self.random.below(26) {
                 0..=4 => self.load(),
                 5 | 6 => self.store(),
                 7 => self.pointer(),
@@ -250,6 +250,7 @@ impl Generator {
                 18 => self.atomic(),
                 19 => self.assembly(),
                 20 => self.outside(),
+                21 => self.map(),
                 _ => self.elementwise(),
             }
         }

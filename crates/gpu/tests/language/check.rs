@@ -142,6 +142,7 @@ impl<'a> Checker<'a> {
                 self.same_all(data);
                 self.access(data, *axis as usize, *width);
             }
+            GpuOp::AtomicLoad { .. } => self.same_all(data),
             GpuOp::Reduce { axis, scope, .. } => {
                 self.same(data, &data.operands);
                 let operand = self.tile_layout(data.operands[0]);

@@ -73,6 +73,7 @@ impl<'a> Paths<'a> {
             | GpuOp::Elementwise { .. }
             | GpuOp::Load { .. }
             | GpuOp::Store { .. }
+            | GpuOp::AtomicLoad { .. }
             | GpuOp::Reduce { .. }
             | GpuOp::Alloc { .. }
             | GpuOp::Dealloc {}
