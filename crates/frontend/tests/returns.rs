@@ -105,45 +105,42 @@ def k(x_ptr, n):
             func1 @h(%x: fp32, %n: int32) {
               %0 = constant {value = 0:int32} : int32
               %1 = gt %n, %0 : int1
-              %y, %2, %3, %4 = if_else %1 () {
-                %5 = constant {value = 10:int32} : int32
-                %6 = gt %n, %5 : int1
-                %7, %8, %9 = if_else %6 () {
-                  %10 = constant {value = 1:int32} : int32
-                  %11 = constant {value = 1:int1} : int1
-                  yield_values %11, %x, %10
+              %y, %2, %3 = if_else %1 () {
+                %4 = constant {value = 10:int32} : int32
+                %5 = gt %n, %4 : int1
+                %6, %7 = if_else %5 () {
+                  %8 = constant {value = 1:int1} : int1
+                  yield_values %8, %x
                 } () {
-                  %12 = constant {value = 0:int1} : int1
+                  %9 = constant {value = 0:int1} : int1
+                  %10 = constant {value = 0.0:fp32} : fp32
+                  yield_values %9, %10
+                } : int1, fp32
+                %y.1, %11, %12 = if_else %6 () {
                   %13 = constant {value = 0.0:fp32} : fp32
-                  %14 = constant {value = 0:int32} : int32
-                  yield_values %12, %13, %14
-                } : int1, fp32, int32
-                %y.1, %15, %16, %17 = if_else %7 () {
-                  %18 = constant {value = 0.0:fp32} : fp32
-                  %19 = constant {value = 1:int1} : int1
-                  yield_values %18, %19, %8, %9
+                  %14 = constant {value = 1:int1} : int1
+                  yield_values %13, %14, %7
                 } () {
-                  %20 = constant {value = 2.0:fp32} : fp32
-                  %y.2 = mul %x, %20 : fp32
-                  %21 = constant {value = 0:int1} : int1
-                  %22 = constant {value = 0.0:fp32} : fp32
-                  %23 = constant {value = 0:int32} : int32
-                  yield_values %y.2, %21, %22, %23
-                } : fp32, int1, fp32, int32
-                yield_values %y.1, %15, %16, %17
+                  %15 = constant {value = 2.0:fp32} : fp32
+                  %y.2 = mul %x, %15 : fp32
+                  %16 = constant {value = 0:int1} : int1
+                  %17 = constant {value = 0.0:fp32} : fp32
+                  yield_values %y.2, %16, %17
+                } : fp32, int1, fp32
+                yield_values %y.1, %11, %12
               } () {
-                %24 = constant {value = 0:int1} : int1
-                %25 = constant {value = 0.0:fp32} : fp32
-                %26 = constant {value = 0:int32} : int32
-                yield_values %x, %24, %25, %26
-              } : fp32, int1, fp32, int32
-              %27, %28 = if_else %2 () {
-                yield_values %3, %4
+                %18 = constant {value = 0:int1} : int1
+                %19 = constant {value = 0.0:fp32} : fp32
+                yield_values %x, %18, %19
+              } : fp32, int1, fp32
+              %20, %21 = if_else %2 () {
+                %22 = constant {value = 1:int32} : int32
+                yield_values %3, %22
               } () {
-                %29 = constant {value = 2:int32} : int32
-                yield_values %y, %29
+                %23 = constant {value = 2:int32} : int32
+                yield_values %y, %23
               } : fp32, int32
-              return_values %27, %28
+              return_values %20, %21
             }
         "#]],
     );

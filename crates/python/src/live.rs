@@ -30,9 +30,12 @@ pub(crate) fn tensors(py: Python<'_>) -> PyResult<Live> {
     Ok(Live { regions, _tensors: tensors })
 }
 
-/// The memory that an address lies in: its address and bytes, and what keeps it where it is.
+/// Memory, by its address and bytes, and what keeps it where it is.
+pub(crate) type Held = ((usize, usize), Py<PyAny>);
+
+/// The memory that an address lies in.
 #[cold]
-pub(crate) fn holding(py: Python<'_>, address: usize) -> PyResult<Option<((usize, usize), Py<PyAny>)>> {
+pub(crate) fn holding(py: Python<'_>, address: usize) -> PyResult<Option<Held>> {
     let mut found = None;
     visit(py, |tensor, object| {
         let (start, bytes) = tensor.allocation;

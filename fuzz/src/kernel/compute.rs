@@ -227,7 +227,7 @@ impl Generator {
                     .map(|function| this.region(&[], |this, _| vec![this.elementwise_of(function, &[x, y])]));
                 let operands = SmallVec::from_slice(&[condition]);
                 let regions = regions.into_iter().collect();
-                tilewright_ir::Builder::emit(&mut this.builder, Op::If {}, operands, regions).expect(RIGHT)[0]
+                Builder::emit(&mut this.builder, Op::If {}, operands, regions).expect(RIGHT)[0]
             };
             left.iter().zip(right).map(|pair| one(this, pair)).collect()
         });

@@ -519,9 +519,10 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 
     /// What a `return` gives that stands before statements which are left out: as in Triton, a run-time value.
-    fn before_others(&mut self, returned: Returned) -> Lower<Returned> {
+    fn before_others(&mut self, mut returned: Returned) -> Lower<Returned> {
         self.at(returned.span);
-        Ok(Returned { value: self.decay_all(&returned.value)?, ..returned })
+        returned.value = self.decay_all(&returned.value)?;
+        Ok(returned)
     }
 
     /// A `return` in an `if` that several ways lead out of.
@@ -540,8 +541,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         };
         let mut value = self.expression(expression)?;
         self.at(span);
-        // What control flow at run time chooses is a run-time value. Otherwise a compile-time value stays one.
-        if self.region_depth > 0 || matches!(value, Operand::Descriptor(_)) {
+        // What is known at compile time stays so: a caller may need it as the extent of a tile or a loop.
+        if let Operand::Descriptor(_) = value {
             value = self.decay_all(&value)?;
         }
         if let Operand::Range(_) = value {

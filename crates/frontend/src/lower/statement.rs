@@ -151,12 +151,10 @@ impl<'a> Lowerer<'a, '_, '_> {
             self.assign_target(&assign.target, value, at);
             return;
         }
-        let value = value.and_then(|value| {
-            if template::values(&value).is_empty() {
-                return Ok(value);
-            }
-            // As in Triton, the annotation demands nothing: what needs a compile-time value says so.
-            Ok(self.as_constant(&value).map_or(value, Operand::Constant))
+        // As in Triton, the annotation keeps what is known and demands nothing: what needs a compile-time value says so.
+        let value = value.map(|value| match self.as_constant(&value) {
+            Some(constant) if !template::values(&value).is_empty() => Operand::Constant(constant),
+            _ => value,
         });
         self.assign_target(&assign.target, value, at);
     }
