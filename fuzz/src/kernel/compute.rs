@@ -129,7 +129,7 @@ impl Generator {
             let axis = self.random.below(ty.rank());
             let mut shape = ty.shape.clone();
             let room = MOST_ELEMENTS as usize / shape.without(axis).elements();
-            shape.0[axis] = self.random.below(room.min(40)) as u32 + 1;
+            shape.0[axis] = self.random.below(room.clamp(1, 40)) as u32 + 1;
             let index = self.value_of(&Type::tile(Dtype::I32, shape));
             self.pure(Op::Gather { axis: axis as u32 }, &[tile, index])
         };

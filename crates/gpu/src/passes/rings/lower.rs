@@ -455,9 +455,11 @@ impl Lower<'_> {
             } else {
                 state.clone()
             };
-            self.join_ends(inst, &mut inner);
+            let mut head = Vec::new();
+            self.join_ends(inst, &mut inner, &mut head);
             let is_condition = matches!(data.op.as_tile(), Some(ir::Op::While {})) && number == 0;
             self.block(*region, &mut inner, if is_condition { &nothing } else { &cursors });
+            self.function.blocks[*region].insts.splice(0..0, head);
         }
         out.push(inst);
         let add = |function: &mut Function| {
@@ -467,16 +469,22 @@ impl Lower<'_> {
             value
         };
         *state = self.replace(&cursors, state, add);
-        self.join_ends(inst, state);
+        self.join_ends(inst, state, out);
         for result in data.results {
             self.hand_if_token(result, out);
         }
     }
 
-    fn join_ends(&self, inst: Inst, state: &mut State) {
-        for root in self.parts.even.get(&inst).into_iter().flatten() {
-            let index = state[&(*root, End::Take)].index;
-            state.get_mut(&(*root, End::Acquire)).expect("a ring has both ends").index = index;
+    /// An empty ring is acquired where it is taken. A slot that is full in the phase of one parity next was emptied in that
+    /// of the other.
+    fn join_ends(&mut self, inst: Inst, state: &mut State, out: &mut Vec<Inst>) {
+        for root in self.parts.even.get(&inst).cloned().into_iter().flatten() {
+            let taken = state[&(root, End::Take)].clone();
+            let mut phase = state[&(root, End::Acquire)].phase;
+            if let (Some(phase), Some(full)) = (&mut phase, taken.phase) {
+                *phase = self.scalar(out, ElementwiseFn::Xor, &[full, self.numbers[&1]]);
+            }
+            state.insert((root, End::Acquire), Position { index: taken.index, phase });
         }
     }
 
