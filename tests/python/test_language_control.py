@@ -647,7 +647,8 @@ def half(n):
 def four_or_eight(n):
     if n > 3:
         return 4
-    return 8
+    else:
+        return 8
 
 
 @triton.jit

@@ -137,12 +137,11 @@ impl<'a> Checker<'a> {
 
     fn gpu_op(&self, data: &InstData, op: &GpuOp) {
         match op {
-            GpuOp::Elementwise { .. } => self.same_all(data),
+            GpuOp::Elementwise { .. } | GpuOp::AtomicLoad { .. } => self.same_all(data),
             GpuOp::Load { axis, width, .. } | GpuOp::Store { axis, width, .. } => {
                 self.same_all(data);
                 self.access(data, *axis as usize, *width);
             }
-            GpuOp::AtomicLoad { .. } => self.same_all(data),
             GpuOp::Reduce { axis, scope, .. } => {
                 self.same(data, &data.operands);
                 let operand = self.tile_layout(data.operands[0]);
