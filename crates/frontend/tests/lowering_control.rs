@@ -141,6 +141,47 @@ def k(x_ptr, N: tl.constexpr):
 }
 
 #[test]
+fn a_promise_in_a_statement_holds_for_the_name() {
+    check(
+        r"
+@triton.jit
+def k(x_ptr, n):
+    pointers = x_ptr + tl.arange(0, 8)
+    for i in range(n):
+        tl.multiple_of(pointers, [16])
+        tl.max_contiguous(n, 1)
+        tl.store(pointers, i + n)
+        pointers += 8
+    tl.store(pointers, n)
+",
+        "*int32, int32",
+        expect![[r#"
+            kernel func0 @k(%x_ptr: *int32, %n: int32) {
+              %0 = arange {start = 0, end = 8} : int32[8]
+              %1 = splat %x_ptr {shape = [8]} : *int32[8]
+              %pointers = ptr_add %1, %0 : *int32[8]
+              %2 = constant {value = 0:int32} : int32
+              %3 = constant {value = 1:int32} : int32
+              %pointers.1 = for_loop %2, %n, %3, %pointers {options = "stages=0 unroll=0"} (%i: int32, %pointers.2: *int32[8]) {
+                %pointers.3 = hint %pointers.2 {kind = "multiple_of", values = [16]} : *int32[8]
+                %n.1 = hint %n {kind = "max_contiguous", values = [1]} : int32
+                %4 = add %i, %n.1 : int32
+                %5 = splat %4 {shape = [8]} : int32[8]
+                store %pointers.3, %5 {cache = "", eviction = ""}
+                %6 = constant {value = 8:int32} : int32
+                %7 = splat %6 {shape = [8]} : int32[8]
+                %pointers.4 = ptr_add %pointers.3, %7 : *int32[8]
+                yield_values %pointers.4
+              } : *int32[8]
+              %8 = splat %n {shape = [8]} : int32[8]
+              store %pointers.1, %8 {cache = "", eviction = ""}
+              return_values
+            }
+        "#]],
+    );
+}
+
+#[test]
 fn loops_carry_tuples_and_their_own_variable() {
     check(
         r"

@@ -82,7 +82,9 @@ impl<'a> Lowerer<'a, '_, '_> {
                 if let Some(result) = self.base_constructor(&expression.value) {
                     return result;
                 }
-                self.expression(&expression.value).map(|_| ())
+                let value = self.expression(&expression.value)?;
+                self.keep_promise(&expression.value, &value);
+                Ok(())
             }
             Stmt::If(branch) => self.branch(&branch.test, &branch.body, &branch.elif_else_clauses),
             Stmt::For(each) => self.for_statement(each, span),
@@ -91,6 +93,21 @@ impl<'a> Lowerer<'a, '_, '_> {
             Stmt::Return(statement) if self.loop_depth == 0 => self.early_return(statement),
             Stmt::Assert(assert) => self.assertion(assert, span),
             _ => Err(self.unsupported_statement(statement, span)),
+        }
+    }
+
+    /// A statement that promises something of a name, `tl.multiple_of(pointers, 16)`, holds for the name from there on, as in
+    /// Triton, where the promise is noted at the value.
+    fn keep_promise(&mut self, expression: &'a Expr, value: &IrOperand) {
+        let (Expr::Call(call), Operand::Tensor(promised)) = (expression, value) else { return };
+        let Some(Expr::Name(name)) = call.arguments.args.first() else { return };
+        let Some(binding) = self.scope.get(name.id.as_str()) else { return };
+        let scope::State::Value(Operand::Tensor(known)) = binding.state else { return };
+        let (function, span) = (&self.builder.function, binding.span);
+        let tilewright_ir::Definition::Result(inst, _) = function.values[*promised].definition else { return };
+        let data = &function.insts[inst];
+        if matches!(data.op, tilewright_ir::Op::Hint { .. }) && data.operands[..] == [known] {
+            self.bind(name.id.as_str(), Binding::value(value.clone(), span));
         }
     }
 
