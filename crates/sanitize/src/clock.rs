@@ -146,7 +146,9 @@ mod tests {
     fn a_release_stays_until_one_that_knows_it() {
         let published = |agent, knows: &[(u32, u32)]| {
             let mut clock = Clock::default();
-            knows.iter().for_each(|&(agent, step)| clock.learn(agent, step));
+            for &(agent, step) in knows {
+                clock.learn(agent, step);
+            }
             clock.learn(agent, 1);
             Arc::new(Published { agent, step: 1, clock })
         };

@@ -546,7 +546,7 @@ impl CheckedLaunch<'_> {
                     std::array::from_fn(|axis| position[axis] * self.launch.cluster[axis] + in_cluster[axis]);
                 let is_atomic = first.mode != Mode::Plain;
                 let first = self.racing(record, warps);
-                FaultKind::GlobalRace { address, bytes, first, block, is_atomic, is_write }
+                FaultKind::GlobalRace { address, bytes, first: Box::new(first), block, is_atomic, is_write }
             }
         };
         let mut stop: Box<Stop> = kind.into();

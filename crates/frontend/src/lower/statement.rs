@@ -104,7 +104,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         let Some(binding) = self.scope.get(name.id.as_str()) else { return };
         let scope::State::Value(Operand::Tensor(known)) = binding.state else { return };
         let (function, span) = (&self.builder.function, binding.span);
-        let tilewright_ir::Definition::Result(inst, _) = function.values[*promised].definition else { return };
+        let tilewright_ir::Definition::Result(inst, _) = function.values[*promised].definition else {
+            return;
+        };
         let data = &function.insts[inst];
         if matches!(data.op, tilewright_ir::Op::Hint { .. }) && data.operands[..] == [known] {
             self.bind(name.id.as_str(), Binding::value(value.clone(), span));

@@ -151,7 +151,7 @@ pub enum FaultKind {
         /// Its bytes.
         bytes: u32,
         /// The access that came first in this run.
-        first: RacingAccess,
+        first: Box<RacingAccess>,
         /// The block of the first one.
         block: [u32; 3],
         /// Whether the first one is atomic.
