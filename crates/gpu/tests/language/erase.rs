@@ -7,13 +7,14 @@
 //! | a product by an instruction, or of single elements | `dot` |
 //! | the end of an asynchronous product | the product |
 //! | a reduction in each warp, and one of the parts | nothing, and the reduction of the whole tile |
+//! | an atomic load, which volatile scalars become | a volatile load |
 //! | all else that both have | itself, without layouts and without what is decided about it |
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::entity::packed_option::PackedOption;
 use tilewright_base::entity::{PrimaryMap, SecondaryMap};
 use tilewright_gpu::language::{Function, GpuOp, InstData, Op, Scope};
-use tilewright_ir::{Block, BlockData, InputPrecision, Module, Value, verify};
+use tilewright_ir::{Block, BlockData, CacheModifier, EvictionPolicy, InputPrecision, Module, Value, verify};
 
 use crate::{Program, text};
 
@@ -106,6 +107,12 @@ impl Eraser<'_> {
             Op::Gpu(GpuOp::Load { cache, eviction, volatile, .. }) => {
                 Tile::Load { cache, eviction, volatile }
             }
+            // A volatile load of a scalar, which one thread makes for all.
+            Op::Gpu(GpuOp::AtomicLoad { .. }) => Tile::Load {
+                cache: CacheModifier::Default,
+                eviction: EvictionPolicy::Default,
+                volatile: true,
+            },
             Op::Gpu(GpuOp::Store { cache, eviction, .. }) => Tile::Store { cache, eviction },
             Op::Gpu(
                 GpuOp::MmaSync { precision, max_imprecise_acc, .. }
