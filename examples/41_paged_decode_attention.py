@@ -68,7 +68,8 @@ def part_kernel(
         o = tl.dot(p.to(v.dtype), v, o * shrink[:, None], input_precision="ieee")
         m = larger
     # A part without a page has l = 0 and m = -inf: its weight will be 0.
-    o = o / tl.where(l > 0, l, 1.0)[:, None]
+    l = tl.where(l > 0, l, 1.0)
+    o = o / l[:, None]
     out = head * splits + part
     tl.store(parts_ptr + out[:, None] * WIDTH + columns, o, mask=row[:, None] < GROUP)
     tl.store(lse_ptr + out, m + tl.log2(l), mask=row < GROUP)
