@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,13 +19,16 @@ TORCH = "torch"
 SIDES = (TORCH, TRITON, TILEWRIGHT)
 """In the order of the table. The first has no kernels."""
 
+_names_of_modules = threading.Lock()
+"""Held while a name stands for another package: two threads would put back each other's."""
+
 
 def load(package: str, kernels: Path = KERNELS) -> ModuleType:
     """The module of kernels whose `import triton`, or `import tilewright`, was `package`; both can be in one process.
 
     `install_as_triton` is for one implementation a process, so only this one module sees the other name.
     """
-    with _imported_as_triton(package):
+    with _names_of_modules, _imported_as_triton(package):
         spec = importlib.util.spec_from_file_location(f"{kernels.stem}_of_{package}", kernels)
         assert spec is not None
         assert spec.loader is not None
