@@ -9,6 +9,8 @@ mod global_memory;
 mod instruction_selection;
 mod memory_effects;
 mod pipelining;
+mod products;
+mod prune;
 mod rings;
 mod scans;
 mod tensor_copies;
@@ -30,12 +32,19 @@ pub struct Pass {
 pub const PASSES: &[Pass] = &[
     Pass { name: "conversions", run: conversions::lower_conversions },
     Pass { name: "pipelining", run: pipelining::pipeline_loops },
+    Pass { name: "products", run: products },
     Pass { name: "tensor_copies", run: tensor_copies },
     Pass { name: "rings", run: rings::lower_rings },
     Pass { name: "instruction_selection", run: instruction_selection },
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
     Pass { name: "barriers", run: barriers },
 ];
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn products(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    products::wait_late(module);
+    Ok(())
+}
 
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn tensor_copies(module: &mut Module) -> Result<(), Box<Diagnostic>> {

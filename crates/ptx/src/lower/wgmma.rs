@@ -83,18 +83,19 @@ impl Lowering<'_> {
         &mut self,
         inst: Inst,
         [a, b, acc]: [Value; 3],
+        transposed: [bool; 2],
         (shape, warps): (MmaShape, [u32; 2]),
         max_imprecise_acc: u32,
     ) -> Lowered {
         let types = self.product_types(inst, [a, b, acc], shape)?;
         let layout = self.layout(self.kernel.insts[inst].results[0]);
         let left = match self.kernel.ty(a).as_memory() {
-            Some(_) => Left::Shared(self.shared_matrix(inst, (a, 0, ROWS), layout)?),
+            Some(_) => Left::Shared(self.shared_matrix(inst, (a, 0, ROWS), transposed[0], layout)?),
             None => Left::Words(self.left_words(a, types, shape, warps)),
         };
-        let right = self.shared_matrix(inst, (b, 1, shape.n), layout)?;
+        let right = self.shared_matrix(inst, (b, 1, shape.n), transposed[1], layout)?;
         let product = Product { shape, types, left, right };
-        let depth = self.tile(a).shape[1] / shape.k;
+        let depth = self.tile(a).shape[usize::from(!transposed[0])] / shape.k;
         let columns = (self.tile(acc).shape[1] / (shape.n * warps[1])).max(1);
         let parts = Parts { layout, held: shape.m * shape.n / GROUP_THREADS, columns, depth };
         let is_wide = self.width(acc) == Width::B32;
@@ -233,15 +234,17 @@ impl Lowering<'_> {
         parts.map(|part| self.fragment(&mut operand, types[1], a, part, held)).collect()
     }
 
-    /// An operand in shared memory, of which each instruction reads `extent` along the axis that is not summed over. `sums` is
-    /// the layout of the accumulator, which says where each warpgroup is.
+    /// An operand in shared memory, or the transpose of what is there, of which each instruction reads `extent` along the axis
+    /// that is not summed over. `sums` is the layout of the accumulator, which says where each warpgroup is.
     fn shared_matrix(
         &mut self,
         inst: Inst,
         (value, mn_axis, extent): (Value, usize, u32),
+        is_transposed: bool,
         sums: &Layout,
     ) -> Result<SharedMatrix, Box<Diagnostic>> {
-        let memory = self.layout(value);
+        let own = self.layout(value);
+        let memory = &if is_transposed { own.transpose(&[1, 0]) } else { own.clone() };
         let bits = memory_bits(self.element(value));
         let form = MatrixForm::of(memory, mn_axis, extent, bits).ok_or_else(|| {
             let operand = ["A", "B"][mn_axis];

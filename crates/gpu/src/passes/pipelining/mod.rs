@@ -50,7 +50,6 @@ mod emit;
 mod hoist;
 mod overlap;
 mod plan;
-mod prune;
 
 use std::ops::RangeInclusive;
 
@@ -125,5 +124,5 @@ fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {
         emit::pipeline(header, function, plan, plan.stages.min(most));
     }
     hoist::hoist(function, plans);
-    prune::prune(function);
+    super::prune::prune(function);
 }
