@@ -124,7 +124,7 @@ def attention_backward(
     STEPS: tl.constexpr, HEAD: tl.constexpr, CAUSAL: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """A program computes the gradients of BLOCK_N keys, then those of as many queries; its steps have BLOCK_M of the others.
+    """The gradients of BLOCK_N keys, then those of as many queries; each step has BLOCK_M of the others.
 
     Keys come multiplied by scale / log 2. The blocks at the diagonal have half as many rows a step.
     """

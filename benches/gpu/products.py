@@ -1,4 +1,4 @@
-"""Products of matrices of every kind, and attention, beside the official triton and torch: ``python -m gpu.products`` in `benches`.
+"""Products of matrices and attention, beside the official triton and torch: ``python -m gpu.products`` in `benches`.
 
 Each side takes the best of the same configurations. Every configuration is checked against torch before it is
 timed; a time is a median of launches whose data is not in the L2 cache, and the sides take turns. Before a launch
