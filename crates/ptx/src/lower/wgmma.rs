@@ -7,11 +7,12 @@
 
 use std::ops::Range;
 
+use rustc_hash::FxHashSet;
 use tilewright_base::Diagnostic;
 use tilewright_gpu::Feature;
-use tilewright_gpu::language::{MmaShape, Type};
+use tilewright_gpu::language::{GpuOp, MmaShape, Op, Type};
 use tilewright_ir as ir;
-use tilewright_ir::{Inst, Operation, Value};
+use tilewright_ir::{Definition, Inst, Operation, Value};
 use tilewright_layout::{Fragment, Input, Layout, Mma, Placement};
 
 use super::builder::{Scalar, Width};
@@ -101,7 +102,7 @@ impl Lowering<'_> {
         let is_wide = self.width(acc) == Width::B32;
         let steps = exact_steps(types, shape, max_imprecise_acc).filter(|_| is_wide);
         let begins = steps.is_none() && self.is_zero(acc);
-        let sums = if begins { self.sums_of(acc, layout) } else { self.accumulators(acc, layout) };
+        let sums = if begins { self.sums_of(acc, layout) } else { self.accumulators(inst, acc, layout) };
         if let Some(steps) = steps {
             for first in (0..depth).step_by(steps as usize) {
                 self.multiply_apart(&product, &parts, &sums, first..depth.min(first + steps));
@@ -200,12 +201,15 @@ impl Lowering<'_> {
     }
 
     /// The registers that a product sums up in, with what they begin with.
-    fn accumulators(&mut self, acc: Value, layout: &Layout) -> Vec<RegisterId> {
+    fn accumulators(&mut self, inst: Inst, acc: Value, layout: &Layout) -> Vec<RegisterId> {
         if let Type::Pending { .. } = self.kernel.ty(acc) {
             let own = self.get(acc);
             own.iter().map(|scalar| scalar.base.expect("a product under way is in registers")).collect()
         } else {
             let own = self.get_in(acc, Some(layout));
+            if let Some(carried) = self.carried_for(inst, acc, &own) {
+                return carried;
+            }
             let in_word = if self.width(acc) == Width::B16 { 2 } else { 1 };
             let words = Words::new(self.element(acc), in_word);
             let copy = |elements: &[Scalar]| {
@@ -216,6 +220,23 @@ impl Lowering<'_> {
             };
             own.chunks(in_word).map(copy).collect()
         }
+    }
+
+    /// The registers in which a loop carries an accumulator, if the product of the body alone reads it: it may sum up in them. The
+    /// assembler finds that out by itself where there is one product, and copies where there are more.
+    fn carried_for(&self, product: Inst, acc: Value, scalars: &[Scalar]) -> Option<Vec<RegisterId>> {
+        let Definition::Parameter(body, _) = self.kernel.values[acc].definition else { return None };
+        let insts = &self.kernel.blocks[body].insts;
+        let is_product = |inst: &&Inst| matches!(self.kernel.insts[**inst].op, Op::Gpu(GpuOp::Wgmma { .. }));
+        let is_alone = body != self.kernel.entry
+            && insts.contains(&product)
+            && insts.iter().filter(is_product).count() > 1
+            && self.reads[acc] == 1
+            && self.width(acc) == Width::B32;
+        let own = scalars.iter().map(|scalar| scalar.base.filter(|_| scalar.offset == 0));
+        let own: Vec<RegisterId> = own.collect::<Option<_>>().filter(|_| is_alone)?;
+        let distinct: FxHashSet<RegisterId> = own.iter().copied().collect();
+        (distinct.len() == own.len()).then_some(own)
     }
 
     /// The words of A, in registers, part after part.
