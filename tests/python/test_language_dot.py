@@ -406,3 +406,29 @@ def test_a_tile_in_both_orders(shape, dtype, is_transposed, warps, device):
         for block in np.split(k, 3)
     )
     assert_same(to_host(out), expected.astype(np.float32))
+
+
+WIDE = """@triton.jit
+def kernel(a_ptr, b_ptr, c_ptr, STEPS, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    i, j, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    acc = tl.zeros((M, N), tl.float32)
+    for step in range(STEPS):
+        a = tl.load(a_ptr + i[:, None] * K + k[None, :])
+        b = tl.load(b_ptr + k[:, None] * N + j[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + i[:, None] * N + j[None, :], acc)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "warps"), [({}, 8), ({"num_warps": 2}, 8), ({"num_warps": 8}, 8), ({"maxnreg": 255}, 4)]
+)
+def test_more_warps_where_accumulators_do_not_fit(options, warps, device):
+    """256 registers of a thread of four warps are more than there are; a limit of registers is the program's own business."""
+    a, b = operands("float16", 128, 256, 16)
+    out = empty((128, 256), "float32", device)
+    tensors = [to_device(x, "float16", device) for x in (a, b)]
+    compiled = module(WIDE).kernel[(1,)](*tensors, out, 2, M=128, N=256, K=16, **options)
+    assert_product(to_host(out) / 2, a, b, np.zeros((128, 256), np.float32), "float32")
+    if device != "cpu":
+        assert compiled.metadata.num_warps == warps
