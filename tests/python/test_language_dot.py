@@ -424,7 +424,7 @@ def kernel(a_ptr, b_ptr, c_ptr, STEPS, M: tl.constexpr, N: tl.constexpr, K: tl.c
     ("options", "warps"), [({}, 8), ({"num_warps": 2}, 8), ({"num_warps": 8}, 8), ({"maxnreg": 255}, 4)]
 )
 def test_more_warps_where_accumulators_do_not_fit(options, warps, device):
-    """256 registers of a thread of four warps are more than there are; a limit of registers is the program's own business."""
+    """256 registers of a thread of four warps are too many; a limit of registers is the program's own business."""
     a, b = operands("float16", 128, 256, 16)
     out = empty((128, 256), "float32", device)
     tensors = [to_device(x, "float16", device) for x in (a, b)]
