@@ -42,7 +42,7 @@ pub const PASSES: &[Pass] = &[
 
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn products(module: &mut Module) -> Result<(), Box<Diagnostic>> {
-    products::wait_late(module);
+    products::overlap_products(module);
     Ok(())
 }
 
