@@ -129,6 +129,7 @@ class TraceRecorder:
         all_bytes: int,
         tensors: list[tuple[str, str, int, int, list[int], list[int]]],
         constants: list[tuple[str, str]],
+        checks: str,
     ) -> CompiledKernel | None: ...
 
 class TraceFile:

@@ -144,7 +144,7 @@ impl Handle {
         outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(sources)))
     }
 
-    fn sanitized_program(&self) -> Result<&SanitizedProgram, Error> {
+    pub(crate) fn sanitized_program(&self) -> Result<&SanitizedProgram, Error> {
         if let Some(program) = self.sanitized.get() {
             return Ok(program);
         }
@@ -159,7 +159,7 @@ impl Handle {
 
 /// Keeps a finding, and prints it if it is new.
 pub(crate) fn keep(kernel: &str, finding: Finding, sources: &SourceMap) {
-    let Finding { check, diagnostic, program, lane, element, other, count } = finding;
+    let Finding { check, diagnostic, program, lane, element, other, count, occurrences: _ } = finding;
     let place = diagnostic.primary.as_ref().map(|label| place_of(sources, label.span));
     let other = other.map(|other| (other.span.map(|span| place_of(sources, span)), other.program));
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -201,7 +201,8 @@ pub(crate) fn keep(kernel: &str, finding: Finding, sources: &SourceMap) {
     }
 }
 
-fn place_of(sources: &SourceMap, span: Span) -> SourcePlace {
+/// A place in a source file.
+pub(crate) fn place_of(sources: &SourceMap, span: Span) -> SourcePlace {
     let file = sources.file(span.file);
     let (line, column) = file.line_column(span.start);
     SourcePlace { file: file.name.clone(), line, column }

@@ -57,6 +57,12 @@ impl Checks {
         self.0 >> check as u8 & 1 == 1
     }
 
+    /// These and others.
+    #[must_use]
+    pub fn with(self, others: Checks) -> Self {
+        Self(self.0 | others.0)
+    }
+
     /// As a number, which [`from_bits`](Self::from_bits) takes.
     pub fn bits(self) -> u8 {
         self.0
