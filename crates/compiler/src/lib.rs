@@ -180,7 +180,7 @@ fn gpu_code(
     verify(&program, Stage::Gpu)?;
     let ptx = compiled::ptx(&program, codegen.max_registers).map_err(refused)?;
     dump(Stage::Ptx, &|| ptx.clone());
-    let (threads, shared_bytes) = (32 * codegen.num_warps, program.header.shared_bytes);
+    let (threads, shared_bytes) = (32 * program.header.num_warps, program.header.shared_bytes);
     Ok(GpuCode { ptx, target, threads, shared_bytes, program })
 }
 
