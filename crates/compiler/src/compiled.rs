@@ -86,7 +86,8 @@ pub(crate) fn ptx(
 ) -> Result<String, Box<Diagnostic>> {
     let mut module = tilewright_ptx::lower(program)?;
     for function in module.functions.values_mut() {
-        function.directives.max_registers = max_registers;
+        // Roles give registers to each other: how many there are is part of the code.
+        function.directives.max_registers = function.directives.max_registers.or(max_registers);
     }
     Ok(tilewright_ptx::isa::print(&module))
 }

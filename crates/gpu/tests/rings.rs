@@ -438,7 +438,7 @@ fn copies_of_a_role() {
 
 #[test]
 fn copies_of_a_role_for_the_asynchronous_proxy() {
-    let read = "tensor_store %f, %t, %from, %i\ntensor_store_wait {pending = 0}";
+    let read = "tensor_store %f, %t, %from, %i\ntensor_store_wait {pending = 0, complete = false}";
     check(
         &roles("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", read),
         "copies_of_a_role_for_the_asynchronous_proxy",

@@ -121,9 +121,9 @@ define_ops! {
     /// tensor of a tensor map of the module, and a load through them has zeros where the box exceeds the tensor, or elements
     /// that nobody needs.
     TensorBox tensor_box (pointer, descriptor) [] *coordinates {} regions 0 Pure Identity;
-    /// The thread that started them waits until no more than so many groups of tensor stores still read shared memory; others
-    /// know after a barrier behind that.
-    TensorStoreWait tensor_store_wait () [] {pending: u32} regions 0 Write Barrier;
+    /// The thread that started them waits until no more than so many groups of tensor stores still read shared memory, or, if it is
+    /// to be `complete`, have still to write the tensor; others know after a barrier behind that.
+    TensorStoreWait tensor_store_wait () [] {pending: u32, complete: bool} regions 0 Write Barrier;
 
     /// Starts acc + a @ b by `wgmma`, by warps so many along M and N, and makes a group of it. A is in registers or in shared
     /// memory, B in shared memory; neither may be written before the product is finished, nor may, in a next iteration, the

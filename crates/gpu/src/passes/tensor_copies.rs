@@ -483,7 +483,7 @@ fn remove_needless_fences(function: &mut Function) {
 }
 
 /// The number of the tensor map that a parameter of the kernel is.
-fn map_number(header: &Header, function: &Function, map: Value) -> Option<usize> {
+pub(super) fn map_number(header: &Header, function: &Function, map: Value) -> Option<usize> {
     let parameters = &function.blocks[function.entry].parameters;
     let first = parameters.len().checked_sub(header.tensor_maps.len())?;
     parameters[first..].iter().position(|parameter| *parameter == map)

@@ -278,8 +278,8 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_tensor_store(inst, [buffer, descriptor], coordinates)
     }
 
-    fn tensor_store_wait(&mut self, inst: Inst, pending: &u32) -> Lowered {
-        self.lower_tensor_store_wait(inst, *pending)
+    fn tensor_store_wait(&mut self, inst: Inst, pending: &u32, complete: &bool) -> Lowered {
+        self.lower_tensor_store_wait(inst, *pending, *complete)
     }
 
     fn wgmma(

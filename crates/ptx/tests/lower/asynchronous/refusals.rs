@@ -19,7 +19,7 @@ fn an_op_that_the_target_lacks_is_named() {
         ("commit_group", "sm_75"),
         ("wait_group {pending = 0}", "sm_75"),
         ("fence_proxy", "sm_80"),
-        ("tensor_store_wait {pending = 0}", "sm_80"),
+        ("tensor_store_wait {pending = 0, complete = false}", "sm_80"),
     ] {
         let name = op.split(' ').next().expect("it has a name");
         let found = refusal(target, 4, &[], &format!("  {op}"));
