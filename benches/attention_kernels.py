@@ -14,9 +14,10 @@ LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 def attend(
     acc, total, largest, q, k_desc, v_desc, head, query, first, last, factor,
     STEPS: tl.constexpr, HEAD: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr, V_BY_COLUMNS: tl.constexpr,
+    SPECIALIZE: tl.constexpr,
 ):  # fmt: skip
     """The running softmax over the keys from `first` to `last`."""
-    for start in tl.range(first, last, BLOCK_N):
+    for start in tl.range(first, last, BLOCK_N, warp_specialize=SPECIALIZE):
         k = k_desc.load([head * STEPS + start, 0])
         scores = tl.dot(q, k.T)
         if MASKED:
@@ -43,7 +44,7 @@ def attend(
 def attention_forward(
     q_desc, k_desc, v_desc, o_desc, lse_ptr, scale,
     STEPS: tl.constexpr, HEAD: tl.constexpr, CAUSAL: tl.constexpr, V_BY_COLUMNS: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPECIALIZE: tl.constexpr = False,
 ):  # fmt: skip
     """A block of queries of one head a program; the blocks that a causal mask leaves whole are not masked.
 
@@ -60,16 +61,16 @@ def attention_forward(
     if CAUSAL:
         acc, total, largest = attend(
             acc, total, largest, q, k_desc, v_desc, head, query, 0, first, factor,
-            STEPS, HEAD, BLOCK_N, False, V_BY_COLUMNS,
+            STEPS, HEAD, BLOCK_N, False, V_BY_COLUMNS, SPECIALIZE,
         )  # fmt: skip
         acc, total, largest = attend(
             acc, total, largest, q, k_desc, v_desc, head, query, first, first + BLOCK_M, factor,
-            STEPS, HEAD, BLOCK_N, True, V_BY_COLUMNS,
+            STEPS, HEAD, BLOCK_N, True, V_BY_COLUMNS, SPECIALIZE,
         )  # fmt: skip
     else:
         acc, total, largest = attend(
             acc, total, largest, q, k_desc, v_desc, head, query, 0, STEPS, factor,
-            STEPS, HEAD, BLOCK_N, False, V_BY_COLUMNS,
+            STEPS, HEAD, BLOCK_N, False, V_BY_COLUMNS, SPECIALIZE,
         )  # fmt: skip
     tl.store(lse_ptr + head * STEPS + query, largest + tl.math.log2(total))
     o_desc.store([head * STEPS + first, 0], (acc / total[:, None]).to(o_desc.dtype))

@@ -237,7 +237,7 @@ KERNELS = [
             "products",
             "product_kernels",
             "matmul",
-            f"*{t}:16,*{t}:16,*{c}:16,i32:16,i32:16,i32:16,{orders},i32:16,1,{size},8,tl.{acc}",
+            f"*{t}:16,*{t}:16,*{c}:16,i32:16,i32:16,i32:16,{orders},i32:16,1,{size},8,tl.{acc},0",
             warps,
             3,
         )
@@ -253,7 +253,7 @@ KERNELS = [
         "products",
         "product_kernels",
         "matmul",
-        "*fp16:16,*fp16:16,*fp16:16,i32,i32,i32,i32,1,i32,1,i32,1,128,128,64,8,tl.float32",
+        "*fp16:16,*fp16:16,*fp16:16,i32,i32,i32,i32,1,i32,1,i32,1,128,128,64,8,tl.float32,0",
         8,
         3,
     ),

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from gpu.product_cases import DEVICE, Config, Problem, Row
+from gpu.product_cases import DEVICE, Config, Problem, Row, specialized
 
 LOG2_E = 1.4426950408889634
 
@@ -142,6 +142,17 @@ def rows(small: bool) -> Iterator[Row]:
                 lambda n=n, head=head, causal=causal: forward(heads, n, head, causal, torch.float16),
             )
     for head in sorted({head for head, _ in kinds}):
+        for specialize, what in ((list, "not specialized"), (specialized, "specialized")):
+            n = sizes[-2:][0]
+            yield Row(
+                f"switch: {name('fp16', n, head, False)}, {what}",
+                "TFLOP/s",
+                work(n, head, False, 2),
+                1.0,
+                None,
+                specialize(FORWARD),
+                lambda n=n, head=head: forward(heads, n, head, False, torch.float16),
+            )
         for n in sizes[-2:-1] or sizes:
             yield Row(
                 name("fp8", n, head, False),

@@ -13,7 +13,7 @@ import torch
 
 BENCHES = Path(__file__).resolve().parents[1]
 FILES = {
-    **{name: BENCHES / f"{name}.py" for name in ("product_kernels", "attention_kernels", "kernels")},
+    **{name: BENCHES / f"{name}.py" for name in ("product_kernels", "attention_kernels")},
     **{
         name: BENCHES.parent / "examples" / f"{name}.py"
         for name in ("20_batched_matmul", "24_stream_k_matmul")
@@ -436,24 +436,6 @@ def others(small: bool) -> Iterator[Row]:
     )
 
 
-def attention(rows: int, head: int, heads: int) -> Problem:
-    """Attention forward, not causal."""
-    q, k, v = (random(1, heads, rows, head, dtype=torch.float16) for _ in range(3))
-    out = torch.empty_like(q)
-    attend = torch.nn.functional.scaled_dot_product_attention
-    return Problem(
-        "attention_kernel",
-        lambda c_, _: (q, k, v, out, q.stride(1), q.stride(2), rows, head**-0.5),
-        lambda c: (rows // c["BLOCK_M"], heads),
-        out,
-        lambda: attend(q, k, v),
-        lambda: attend(q.float(), k.float(), v.float()),
-        1e-2,
-        {"HEAD": head},
-        "kernels",
-    )
-
-
 def switched(small: bool) -> Iterator[Row]:
     """With warps of their own for copies, and without: the second row of each pair has what the first has not."""
     half = torch.float16
@@ -468,18 +450,6 @@ def switched(small: bool) -> Iterator[Row]:
             yield Row(
                 f"switch: matmul fp16 {n} descriptors, persistent, {what}", "TFLOP/s", 2.0 * n**3, 1.0, None,
                 specialize(LARGE), lambda n=n: descriptors(n, half),
-            )  # fmt: skip
-    for head in (64, 128):
-        for specialize in (list, specialized):
-            what = "specialized" if specialize is specialized else "not specialized"
-            n, heads = (128, 2) if small else (8192, 64)
-            configs = [
-                {"BLOCK_M": m, "BLOCK_N": block, "num_warps": warps, "num_stages": 3}
-                for m, block, warps in ((128, 128, 8), (128, 64, 8), (64, 64, 4))
-            ]
-            yield Row(
-                f"switch: attention fp16 {heads}x{n}x{head}, {what}", "TFLOP/s", 4.0 * n * n * head * heads, 1.0, None,
-                specialize(configs), lambda n=n, head=head, heads=heads: attention(n, head, heads),
             )  # fmt: skip
 
 

@@ -23,8 +23,8 @@ LIMITS = {("products", "registers"): 1.02}
 
 SPILLING = {
     "products": {
-        "matmul *fp8e4nv 1x1x1x128x256x128x8xtl.float32",
-        "matmul *i8 1x1x1x128x256x128x8xtl.int32",
+        "matmul *fp8e4nv 1x1x1x128x256x128x8xtl.float32x0",
+        "matmul *i8 1x1x1x128x256x128x8xtl.int32x0",
     }
 }
 """What spills where theirs does not, and should not: row-major operands of bytes, turned over in registers."""
