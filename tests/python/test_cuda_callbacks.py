@@ -289,8 +289,47 @@ for location, expected in ((None, (True, False)), ("cuda", (True, True)), ({"cud
 print("fine")
 """
 
+# What is launched out of the mode's sight, in both directions, and a class that is compiled, which stays a class.
+COMPILED_KERNELS = """
+import torch, triton
+import triton.language as tl
 
-@pytest.mark.parametrize("text", [AUTOGRAD, THREADS, AUTOCAST, RANDOM, CLASSES, COMPILED])
+@triton.jit
+def double(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    tl.store(y_ptr + cols, 2 * tl.load(x_ptr + cols, mask=cols < n), mask=cols < n)
+
+def doubled(x):
+    y = torch.empty_like(x)
+    double[(1,)](x, y, x.numel(), 64)
+    return y
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return doubled(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return doubled(gradient)
+
+@torch.compile
+class Compiled(Double):
+    pass
+
+x = torch.linspace(-1, 1, 50, device="cuda").requires_grad_()
+assert isinstance(Compiled, type) and Compiled.apply(x).is_cuda
+y = torch.compile(lambda x: Double.apply(x).sin(), backend="aot_eager")(x)
+assert y.is_cuda
+torch.testing.assert_close(y, (2 * x).sin())
+y.sum().backward()
+torch.testing.assert_close(x.grad, 2 * (2 * x).cos())
+assert x.grad.is_cuda and torch.zeros(3, device="cuda").is_cuda and not torch.zeros(3).is_cuda
+print("fine")
+"""
+
+
+@pytest.mark.parametrize("text", [AUTOGRAD, THREADS, AUTOCAST, RANDOM, CLASSES, COMPILED, COMPILED_KERNELS])
 def test_programs_find_what_a_gpu_gives(run, script, text):
     done = run("-m", "tilewright", "run", script(text))
     assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)

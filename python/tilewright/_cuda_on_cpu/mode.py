@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,15 @@ _PLAIN_METHODS = (
     "size stride dim numel nelement data_ptr element_size is_contiguous is_floating_point item tolist storage_offset "
     "__len__ __bool__ __int__ __float__ __index__ __hash__ __repr__ __format__"
 )
+
+
+class _PastMode(threading.local):
+    """Whether this thread runs what is compiled: the mode stays off there, in nested backward passes too."""
+
+    holds = False
+
+
+_past_mode = _PastMode()
 
 
 def make_mode(torch: Any, mark: Marks) -> Any:
@@ -88,8 +98,6 @@ def make_mode(torch: Any, mark: Marks) -> Any:
 
 def watch_new_threads(mode: Any) -> None:
     """Switches the mode on in each thread that the program starts."""
-    import threading
-
     stack_length = importlib.import_module("torch.overrides")._len_torch_function_stack
     real = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
@@ -110,7 +118,7 @@ def watch_callbacks(torch: Any, mark: Marks, mode: Any) -> None:
 
     @contextmanager
     def switched_on() -> Iterator[None]:
-        if any(other is mode for other in stack()):
+        if _past_mode.holds or any(other is mode for other in stack()):
             yield
         else:
             with mode:
@@ -191,10 +199,35 @@ def _replace(torch: Any, modules: list[str], name: str, wrap: Callable[[Any], An
 def compile_past(mode: Any, mark: Marks, torch: Any) -> Any:
     """``torch.compile`` for functions that run past the mode: the compiler would take it for a part of the program.
 
-    What they return is marked if an argument is. A compiled function that itself moves tensors has to say ``cpu``.
+    What they return is marked if an argument is, and what they launch kernels with counts as marked then, since it is
+    made out of the mode's sight. A compiled function that itself moves tensors has to say ``cpu``.
     """
-    overrides = importlib.import_module("torch.overrides")
     real = torch.compile
+    past = _past(mode, mark)
+    _compile_backward_past(torch, past)
+
+    @functools.wraps(real)
+    def compile(model: Any = None, **options: Any) -> Any:
+        if model is None:
+            return lambda function: compile(function, **options)
+        compiled = real(model, **options)
+        if isinstance(compiled, type):
+            # Torch has compiled what instances do when they are called, and gives the class back.
+            for name in ("__call__", "_call_impl"):
+                if name in vars(compiled):
+                    setattr(compiled, name, past(vars(compiled)[name]))
+            return compiled
+        if isinstance(compiled, torch.nn.Module):
+            compiled.forward = past(compiled.forward)
+            return compiled
+        return past(compiled)
+
+    return compile
+
+
+def _past(mode: Any, mark: Marks) -> Callable[[Any], Any]:
+    """What makes a function run with the mode off."""
+    overrides = importlib.import_module("torch.overrides")
 
     def past(function: Any) -> Any:
         @functools.wraps(function)
@@ -204,23 +237,38 @@ def compile_past(mode: Any, mark: Marks, torch: Any) -> Any:
                 or overrides._get_current_function_mode() is not mode
             ):
                 return function(*args, **kwargs)
+            arguments = (args, tuple(kwargs.values()))
+            before = _past_mode.holds
             overrides._pop_mode()
+            _past_mode.holds = True
             try:
-                result = function(*args, **kwargs)
+                with mark.assuming(arguments):
+                    result = function(*args, **kwargs)
             finally:
+                _past_mode.holds = before
                 overrides._push_mode(mode)
-            return mark.like(result, (args, tuple(kwargs.values())))
+            return mark.like(result, arguments)
 
         return call
 
-    @functools.wraps(real)
-    def compile(model: Any = None, **options: Any) -> Any:
-        if model is None:
-            return lambda function: compile(function, **options)
-        compiled = real(model, **options)
-        if isinstance(compiled, torch.nn.Module):
-            compiled.forward = past(compiled.forward)
-            return compiled
-        return past(compiled)
+    return past
 
-    return compile
+
+def _compile_backward_past(torch: Any, past: Callable[[Any], Any]) -> None:
+    """The same for the backward passes of compiled functions, which torch may compile when they first run."""
+    node = torch.autograd.function.BackwardCFunction
+
+    def where_compiled(real: Any) -> Any:
+        compiled = past(real)
+
+        @functools.wraps(real)
+        def apply(self: Any, *args: Any) -> Any:
+            is_compiled = hasattr(getattr(self, "_forward_cls", None), "_aot_id")
+            return (compiled if is_compiled else real)(self, *args)
+
+        return apply
+
+    # By which of them C++ calls depends on the release and on the function.
+    for name in ("apply", "apply_boxed"):
+        if hasattr(node, name):
+            setattr(node, name, where_compiled(getattr(node, name)))

@@ -13,7 +13,8 @@
 //! ```text
 //! copy_async %e, %p, %m and splat %c           ──>    tensor_fill %e, %map, %i if %c else -2^31, %j
 //! ```
-//! What is not to be copied, the condition being false, is a box outside of the tensor, which is zeros. The box and the swizzle of a tensor map are those of the buffers; what no
+//! What is not to be copied, the condition being false, is a box outside of the tensor, which is zeros. What the ring then has
+//! filled and nobody took is taken where it ends. The box and the swizzle of a tensor map are those of the buffers; what no
 //! copy needs is not passed to the kernel. Behind this pass there is no `tensor_box`.
 
 use cranelift_entity::SecondaryMap;
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, Location, OpFamily, Value};
+use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, Location, OpFamily, Operation, Value};
 use tilewright_layout::Layout;
 
 use crate::box_layout::BoxLayout;
@@ -304,7 +305,7 @@ impl Pass<'_> {
                 rings.entry(ring).or_default().push(copy);
             }
         }
-        for copies in rings.into_values() {
+        for (ring, copies) in rings {
             let Some(found) = copies.iter().map(|copy| self.fill(*copy)).collect::<Option<Vec<_>>>() else {
                 continue;
             };
@@ -318,7 +319,57 @@ impl Pass<'_> {
             for ((copy, (boxed, condition)), map) in copies.into_iter().zip(found).zip(maps) {
                 self.replace_copy(copy, &boxed, condition, map);
             }
+            self.take_what_is_left(ring);
         }
+    }
+
+    /// Takes the slots that a loop has filled for iterations that did not come, where the ring ends: tensor copies that nobody
+    /// waits for would keep the memory to the end of the kernel.
+    fn take_what_is_left(&mut self, ring: Value) {
+        let is_end = |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Dealloc {}));
+        let entry = self.function.entry;
+        let Some(end) = self.places.uses[ring].iter().copied().find(is_end) else { return };
+        let left = self.left_in(entry, ring).filter(|_| self.places.blocks[end] == Some(entry));
+        let (Some(left), Type::Ring(buffer)) = (left, self.function.ty(ring)) else { return };
+        let slot = Type::Full(Buffer { slots: 1, ..buffer.clone() });
+        let mut new: SmallVec<[Inst; 8]> = smallvec![];
+        for _ in 0..left {
+            let take = self.create(GpuOp::Take {}, smallvec![ring], Some(slot.clone()), end);
+            let taken = self.function.insts[take].results[0];
+            let release = self.create(GpuOp::Release {}, smallvec![taken], None, end);
+            new.extend([take, release]);
+        }
+        new.push(end);
+        self.exchange(entry, end, &new);
+    }
+
+    /// How many slots of a ring a block publishes more than it takes, if that is one number on all ways through it.
+    fn left_in(&self, block: Block, ring: Value) -> Option<i64> {
+        let function = &*self.function;
+        let mut left = 0;
+        for inst in &function.blocks[block].insts {
+            let data = &function.insts[*inst];
+            match &data.op {
+                Op::Gpu(GpuOp::Publish {}) => {
+                    let acquire = &function.insts[function.defining_inst(data.operands[0])?];
+                    let Op::Gpu(GpuOp::Acquire {}) = acquire.op else { return None };
+                    left += i64::from(acquire.operands[0] == ring);
+                }
+                Op::Gpu(GpuOp::Take {}) => left -= i64::from(data.operands[0] == ring),
+                // tidy: wildcard because only these two count
+                _ => {}
+            }
+            let mut regions = data.regions.iter().map(|region| self.left_in(*region, ring));
+            if let Some(first) = regions.next() {
+                let in_each = first?;
+                let is_branch = data.op.info().family == OpFamily::Branch;
+                if (in_each != 0 && !is_branch) || regions.any(|other| other != Some(in_each)) {
+                    return None;
+                }
+                left += in_each;
+            }
+        }
+        Some(left)
     }
 
     /// What box an asynchronous copy is of, and on what condition it is made.
