@@ -140,7 +140,7 @@ def main(arguments: list[str]) -> int:
         places = [_place(name) for name in names]
         versions = [_version(*place, number, wanted) for number, place in enumerate(places)]
         is_simulated = _native.device().startswith("sim")
-        outcomes = [version() for version in versions]
+        outcomes = [_first_run(version, name) for version, name in zip(versions, names, strict=True)]
         if (difference := _difference(*outcomes)) is not None:
             print(f"warning: the two versions do not compute the same: {difference}", file=sys.stderr)
         labels = ("a", "b") if names[0] == names[1] else (names[0], names[1])
@@ -213,6 +213,21 @@ def _version(path: str, function: str, number: int, wanted: dict[str, str]) -> C
         raise _Refused(f"'{name}' takes arguments ({', '.join(needed)}): bench calls functions without any")
     work: Callable[[], Any] = target
     return work
+
+
+def _first_run(version: Callable[[], Any], name: str) -> Any:
+    """What a version computes. What its kernels do not take, or do not compile to, is said without our own frames."""
+    from tilewright.errors import TritonError
+
+    try:
+        return version()
+    except TritonError as error:
+        hint = (
+            "\n  both kernels are launched with the same --args and --grid; to compare kernels that take others, "
+            "name functions\n  without arguments that launch them"
+        )
+        is_launch = type(error).__name__.startswith("Launch")
+        raise _Refused(f"{name} cannot run: {error}{hint if is_launch else ''}") from error
 
 
 def _required(function: Any) -> list[str]:

@@ -64,7 +64,8 @@ def main(arguments: list[str]) -> int:
     if not rest or rest in (["-m"], ["-c"], ["--"]):
         return _usage_error("no program to profile")
     if (failure := _check(wanted)) is not None:
-        return _usage_error(failure)
+        print(f"error: {failure}", file=sys.stderr)
+        return 2
 
     from tilewright import _native, _run
 

@@ -140,3 +140,19 @@ def test_mistakes(tmp_path):
     made = bench(tmp_path, "bytes.py::k", "a.py::work")
     assert made.returncode == 2
     assert "cannot read bytes.py" in made.stderr
+
+
+def test_kernels_that_the_arguments_do_not_fit_are_named(tmp_path):
+    other = "import tilewright as triton\n\n\n@triton.jit\ndef copy(x, BLOCK):\n    pass\n"
+    (tmp_path / "fewer.py").write_text(other)
+    made = bench(tmp_path, "a.py::copy", "fewer.py::copy", *LAUNCH)
+    assert made.returncode == 2
+    assert made.stderr.startswith("error: fewer.py::copy cannot run: error[TW01")
+    assert "name functions\n  without arguments that launch them" in made.stderr
+    (tmp_path / "wrong.py").write_text(
+        other.replace("x, BLOCK", "x, out, n, BLOCK").replace("pass", "nothing")
+    )
+    made = bench(tmp_path, "a.py::copy", "wrong.py::copy", *LAUNCH)
+    assert made.returncode == 2
+    assert "wrong.py::copy cannot run: error[TW0001]: 'nothing' is not defined" in made.stderr
+    assert "Traceback" not in made.stderr

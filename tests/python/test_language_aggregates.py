@@ -388,3 +388,44 @@ def test_mistakes(name):
     with pytest.raises(triton.CompilationError) as caught:
         kernel[(1,)](3, np.zeros(4, np.int32))
     assert phrase in str(caught.value)
+
+
+@aggregate
+class Bracket:
+    """Writes a number where a block begins, and another where it ends."""
+
+    place: tl.tensor
+    number: tl.constexpr
+
+    @triton.constexpr_function
+    def __init__(self, place, number):
+        self.place = place
+        self.number = tl.constexpr(number)
+
+    @triton.jit
+    def __enter__(self):
+        # Digits, in the order in which they come.
+        tl.store(self.place, tl.load(self.place) * 10 + self.number)
+        return self.number + 1
+
+    @triton.jit
+    def __exit__(self, kind, value, traceback):
+        tl.store(self.place, tl.load(self.place) * 10 + self.number)
+
+
+@triton.jit
+def uses_with(n, out_ptr):
+    with Bracket(out_ptr, 1), Bracket(out_ptr, 2) as three:
+        x = n + three
+        for i in range(n):
+            with Bracket(out_ptr, 7):
+                x += i
+        if n > 100:
+            with Bracket(out_ptr, 9):
+                x = 0
+    tl.store(out_ptr + 1, x)
+
+
+def test_with_calls_what_enters_and_leaves(device):
+    # Blocks end in the order opposite to that in which they begin.
+    assert run(uses_with, 2, size=2, device=device) == [12777721, 2 + 3 + 1]

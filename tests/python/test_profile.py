@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 from conftest import ROOT
+from helpers import check_trace
 
 PROGRAM = """
 import numpy as np
@@ -131,8 +132,7 @@ def test_flame_graph_and_trace_can_be_read(on_cpu):
     titles = [title.text for title in svg.iter("{http://www.w3.org/2000/svg}title")]
     assert titles[0].startswith("all: ")
     assert any(title.startswith("product(") for title in titles)
-    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
-    launches = [event for event in events if event["ph"] == "X"]
+    launches = check_trace(json.loads((folder / "trace.json").read_text()))
     assert [event["name"] for event in launches] == ["add"] * 3 + ["product"]
     assert all(event["dur"] > 0 for event in launches)
     starts = [event["ts"] for event in launches]
@@ -208,3 +208,113 @@ def test_mistakes(tmp_path):
         assert made.returncode == 2, made.stderr
         assert expected in made.stderr
         assert "Traceback" not in made.stderr
+
+
+COUNTED = (
+    PROGRAM.split("x, y, out =")[0]
+    + """
+
+@triton.jit
+def copy(x, out, STRIDE: tl.constexpr, SWAP: tl.constexpr):
+    rows, columns = tl.arange(0, 32)[:, None], tl.arange(0, 32)[None, :]
+    at = rows * 32 + columns
+    tl.store(out + (columns * 32 + rows if SWAP else at), tl.load(x + at * STRIDE))
+
+
+@triton.jit
+def pick(x, index, out):
+    at = tl.arange(0, 32)
+    table = tl.load(x + tl.arange(0, 1024))
+    tl.store(out + at, tl.gather(table, tl.load(index + at), 0))
+
+
+x, out = np.arange(8192, dtype=np.float32), np.zeros(1024, np.float32)
+copy[(1,)](x, out, STRIDE=1, SWAP=False)
+copy[(1,)](x, out, STRIDE=8, SWAP=False)
+for stride in (32, 1):
+    index = np.arange(32, dtype=np.int32) * stride
+    pick[(1,)](x, index, out, num_warps=1 if stride == 32 else 2)
+    assert (out[:32] == index).all()
+a, b, c = (np.ones((64, 64), np.float16) for _ in range(3))
+product[(1,)](a, b, c, 64)
+"""
+)
+
+
+def test_what_the_simulator_counts_is_what_is_counted_by_hand(tmp_path):
+    _, data = profile(tmp_path, "--gpu", "A100", program=COUNTED, device="sim:sm_80")
+    of = {one["form"]: one["sim"] for one in data["kernels"]}
+
+    def line(form, text):
+        (kernel,) = (one for one in data["kernels"] if form in one["form"])
+        (row,) = (row for row in kernel["lines"] if text in row["text"])
+        return row["counts"]
+
+    # 4096 bytes are 128 sectors of 32 bytes, for the load and for the store.
+    assert line("STRIDE=1", "tl.store")["sectors"] == 2 * 128
+    # Of every eighth number, each is in a sector of its own: 1024 and not 128.
+    apart = line("STRIDE=8", "tl.store")
+    assert (apart["sectors"], apart["idealSectors"]) == (1024 + 128, 2 * 128)
+    (product,) = (sim for form, sim in of.items() if form.startswith("product"))
+    assert product["total"]["tensor"] == 2 * 64**3
+    estimate = product["estimate"]
+    assert estimate["memoryBytes"] == 3 * 64 * 64 * 2
+    assert estimate["intensity"] == pytest.approx(estimate["operations"] / estimate["memoryBytes"])
+    # Numbers of fp16 on an A100: 312 Tflop/s, 1555 GB/s; at 21.3 flop/byte the memory is the roof.
+    assert estimate["roof"] == pytest.approx(
+        min(312e3, estimate["intensity"] * estimate["bandwidth"]), rel=0.02
+    )
+
+
+def test_bank_conflicts_are_those_of_the_indices(tmp_path):
+    _, data = profile(tmp_path, program=COUNTED, device="sim:sm_80")
+    excess = {}
+    for one in data["kernels"]:
+        if one["name"] == "pick":
+            total = one["sim"]["total"]
+            excess[one["threads"]] = total["wavefronts"] - total["idealWavefronts"]
+    # Words that are 128 bytes apart are all in one bank: 32 lanes take 31 wavefronts too many. Neighbours take one.
+    assert excess == {32: 31, 64: 0}
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "said"),
+    [
+        ("os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n", 130, "KeyboardInterrupt"),
+        ("add[(9,)](x, y, out, 3000, BLOCK=128)\n", 1, "error[TW0201]: load out of bounds of `x`"),
+    ],
+    ids=["interrupted", "out_of_bounds"],
+)
+def test_what_ran_before_the_end_is_written(tmp_path, ending, code, said):
+    program = f"import os, signal, time\n{PROGRAM}\n{ending}"
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    data = tmp_path / "profile.json"
+    command = [
+        sys.executable,
+        "-m",
+        "tilewright",
+        "profile",
+        "--device",
+        "cpu",
+        "--json",
+        str(data),
+        str(script),
+    ]
+    made = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    # A process that Ctrl-C ends says so by the signal.
+    assert made.returncode in (code, -2 if code == 130 else code), made.stderr
+    assert said in made.stderr
+    measured = json.loads(data.read_text())
+    assert kernel(measured, "add")["launches"] == 3
+    assert kernel(measured, "product")["launches"] == 1
+
+
+def test_each_configuration_of_an_autotuner_is_a_row(tmp_path):
+    tuned = """
+tuned = triton.autotune([triton.Config({"BLOCK": block}) for block in (64, 128)], key=["n"])(add)
+tuned[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](x, y, out, 1000)
+"""
+    _, data = profile(tmp_path, program=PROGRAM.split("for _ in range(3):\n")[0] + tuned)
+    forms = {one["form"].rpartition(", ")[2] for one in data["kernels"]}
+    assert forms == {"BLOCK=64)", "BLOCK=128)"}

@@ -177,7 +177,7 @@ def k(x_ptr, n):
                |
                = help: define the function outside of the kernel, with @triton.jit
 
-            error[TW0003]: 'with' of n (int32) in a kernel
+            error[TW0003]: 'with' of int32 in a kernel
               --> k.py:12:10
                |
             12 |     with n: pass
