@@ -38,10 +38,13 @@ CLASSES = [
     "TRITON_MAX_TENSOR_NUMEL",
     "builtin",
     "condition",
+    "constexpr_type",
     "extern",
     "range",
     "slice",
     "static_range",
+    "tensor_descriptor_type",
+    "tuple_type",
 ]
 
 BINARY = (

@@ -11,6 +11,8 @@ from conftest import ROOT
 
 EXAMPLES = ROOT / "tests" / "reference" / "examples.md"
 
+FIELDS = ("Shapes: ", "Types: ", "Error: ")
+
 PRELUDE = "x = tl.load(x_ptr + 1 + tl.arange(0, 4))"
 
 
@@ -21,6 +23,8 @@ class Example:
     topic: str
     path: str
     lines: list[str]
+    # What is said of its shapes, types and errors, by the first word.
+    fields: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def definitions(self) -> int:
         """How many of the first lines define a function for the kernel to use."""
@@ -42,11 +46,16 @@ class Example:
 def read_examples() -> list[Example]:
     """The examples, in the order of the file."""
     topic, found = "", list[Example]()
+    of_topic: dict[str, str] = {}
     for line in EXAMPLES.read_text().splitlines():
         if line.startswith("### "):
-            found.append(Example(topic, line[4:].strip(), []))
+            found.append(Example(topic, line[4:].strip(), [], dict(of_topic)))
         elif line.startswith("## "):
-            topic = line[3:].strip()
+            topic, of_topic = line[3:].strip(), {}
+        elif line.startswith(FIELDS):
+            name, _, text = line.partition(": ")
+            is_of_topic = not found or found[-1].topic != topic
+            (of_topic if is_of_topic else found[-1].fields)[name] = text
         elif line.startswith("    ") or (found and found[-1].lines and not line):
             found[-1].lines.append(line[4:])
     for example in found:

@@ -21,17 +21,38 @@ SHAPE = "[2, 4]"
 FUNCTION = """@triton.jit
 def of_{dtype}(memory, x_ptr):
     i_ptr = memory.to(tl.pointer_type(tl.int32))
+    p = {pointer} + tl.arange(0, 2)[:, None] * 4 + tl.arange(0, 4)[None, :]
     {tile}
     {line}
 
 
 """
-FULL = "x = tl.load({pointer} + tl.arange(0, 2)[:, None] * 4 + tl.arange(0, 4)[None, :])"
+FULL = "x = tl.load(p)"
+
+# How names are called that take more than tiles; `p` points to the tile.
+CALLS = {
+    "load": "tl.load(p)",
+    **{f"atomic_{name}": f"tl.atomic_{name}(p, x)" for name in "add and or xor max min xchg".split()},
+    "atomic_cas": "tl.atomic_cas(p, x, x)",
+    "atomic_load": "tl.atomic_load(p)",
+    "full": "tl.full([2, 4], 1, x.dtype)",
+    "zeros": "tl.zeros([2, 4], x.dtype)",
+    "broadcast_to": "tl.broadcast_to(x, 3, 2, 4)",
+    "reshape": "tl.reshape(x, 4, 2)",
+    "view": "tl.view(x, 4, 2)",
+    "trans": "tl.trans(x)",
+    "permute": "tl.permute(x, 1, 0)",
+    "gather": "tl.gather(x, tl.load(i_ptr + tl.arange(0, 6)[None, :] + tl.arange(0, 2)[:, None] * 0), 1)",
+    "histogram": "tl.histogram(tl.reshape(x, 8), 16)",
+    "dot": "tl.dot(x, tl.trans(x))",
+}
 HEAD = "from tilewright.language.extra import libdevice\n\n\n"
 
 
 def calls(example: Example, parameters: str) -> list[str]:
     """The lines to try."""
+    if example.path in CALLS:
+        return [f"result = {CALLS[example.path]}"]
     found = []
     if not example.path.startswith(
         ("tensor.", "dtype.", "tensor_descriptor.", "target_info.", "PropagateNan")
@@ -54,7 +75,7 @@ def types_of(line: str) -> dict[str, str]:
     while left:
         functions = [
             FUNCTION.format(
-                dtype=dtype, tile=FULL.format(pointer=f"memory.to(tl.pointer_type(tl.{dtype}))"), line=line
+                dtype=dtype, tile=FULL, line=line, pointer=f"memory.to(tl.pointer_type(tl.{dtype}))"
             )
             for dtype in left
         ]

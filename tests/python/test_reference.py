@@ -22,6 +22,8 @@ SURFACE = ROOT.parent / "shared" / "api-surface.md"
 NAMES = {path: (parameters, doc, is_method) for path, parameters, doc, is_method in _native.language_names()}
 ROWS = {name: row for _, name, *row in _native.elementwise_functions()}
 EXAMPLES = read_examples()
+# What the page should say and does not.
+MISSING: set[str] = set()
 
 HEAD = """\
 # Reference of the language
@@ -45,9 +47,16 @@ def shown(path: str) -> str:
     return "tl." + path
 
 
+# The rows of functions that another row's name stands for outside of libdevice.
+ROW_OF = {"extra.libdevice.exp": "accurate_exp", "extra.libdevice.sqrt": "sqrt_rn"}
+
+# The topics whose names compute with numbers, and say how far they may be off.
+MATH = ("Arithmetic and comparison", "Functions of floats", "`tl.math`", "`tl.extra.libdevice`")
+
+
 def exactness(path: str) -> str:
     """What the table of elementwise functions says of a function."""
-    row = ROWS.get(path.rpartition(".")[2])
+    row = ROWS.get(ROW_OF.get(path, path.rpartition(".")[2]))
     if row is None or path.startswith(("tensor.", "dtype.", "target_info.")):
         return ""
     _, domain, ulps, slope = row
@@ -59,15 +68,33 @@ def exactness(path: str) -> str:
     )
 
 
+def error(example: Example) -> str:
+    """How far a function may be off: as its row says, or its entry, or its description."""
+    if said := exactness(example.path):
+        return said
+    if "Error" in example.fields:
+        return example.fields["Error"]
+    doc = " ".join(NAMES[example.path][1].split())
+    if found := re.search(r"(?:\d+ ulp|an error of|\d+e-\d+ relative)[^.]*", doc):
+        return f"{found[0]}."
+    return "exact, rounded once." if re.search(r"\brounded\b|\bexact\b", doc) else ""
+
+
 def entry(example: Example) -> str:
     """What the page says of a name."""
     parameters, doc, is_method = NAMES[example.path]
+    rows = table(example, parameters)
+    fields = {"Shapes": example.fields.get("Shapes", ""), "Types": example.fields.get("Types", "")}
+    if rows:
+        fields["Types"] = "as the table says."
+    if example.topic in MATH:
+        fields["Error"] = error(example)
+    MISSING.update(f"{example.path}: no {name.lower()}" for name, text in fields.items() if not text)
     text = [f"### `{shown(example.path)}{' '.join(parameters.split())}`", "", " ".join(doc.split())]
     if is_method:
         text[-1] += " Also a method of tensors."
-    if exact := exactness(example.path):
-        text += ["", exact]
-    if rows := table(example, parameters):
+    text += ["", *(f"- {name}: {said}" for name, said in fields.items())]
+    if rows:
         text += ["", *rows]
     return "\n".join([*text, "", "```python", *example.lines, "```", ""])
 
@@ -90,9 +117,12 @@ def test_every_name_has_an_example():
 
 
 def test_the_page_is_up_to_date():
+    """And says of every name its shapes and types, and of each function of numbers how far it may be off."""
+    page = render()
+    assert sorted(MISSING) == []
     if os.environ.get("TILEWRIGHT_BLESS"):
-        PAGE.write_text(render())
-    assert PAGE.read_text() == render(), "TILEWRIGHT_BLESS=1 writes it"
+        PAGE.write_text(page)
+    assert PAGE.read_text() == page, "TILEWRIGHT_BLESS=1 writes it"
 
 
 def test_the_page_has_every_name_of_the_api():

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use tilewright_ir::Type;
+use tilewright_ir::{Dtype, Element, Type};
 
 use crate::semantic::{BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::Constant;
@@ -338,6 +338,10 @@ pub fn subscript(sequence: &Constant, index: &Constant) -> Evaluated {
     };
     match sequence {
         Constant::Tuple(items) => Ok(items[place(items.len())?].clone()),
+        Constant::LanguageType(ty) if ty.types().is_some() => {
+            let types = ty.types().map_or(&[][..], |types| types);
+            Ok(types[place(types.len())?].clone())
+        }
         Constant::Str(text) => {
             let chars: Vec<char> = text.chars().collect();
             Ok(Constant::Str(chars[place(chars.len())?].to_string().into()))
@@ -378,6 +382,7 @@ pub fn to_str(value: &Constant) -> String {
     match value {
         Constant::Str(text) => text.to_string(),
         Constant::Type(ty) => type_name(ty),
+        Constant::LanguageType(ty) => ty.to_string(),
         other => other.to_string(),
     }
 }
@@ -400,6 +405,21 @@ pub fn type_str(ty: &Type, is_tensor: bool) -> String {
         text = format!("{text}[{}]", extents.join(", "));
     }
     text
+}
+
+/// The part of a mangled name that stands for a type.
+pub fn mangled(ty: &Type) -> String {
+    let of = |dtype: Dtype| match dtype {
+        Dtype::I1 => "i1".to_owned(),
+        dtype if dtype.is_int() => format!("{}{}", if dtype.is_signed() { 'i' } else { 'u' }, dtype.bits()),
+        dtype => dtype.name().to_owned(),
+    };
+    let element = match ty.element {
+        Element::Value(dtype) => of(dtype),
+        Element::Pointer(pointee) => format!("P{}", of(pointee)),
+    };
+    let extents: Vec<String> = ty.shape.iter().map(ToString::to_string).collect();
+    if ty.is_scalar() { element } else { format!("{element}S{}S", extents.join("_")) }
 }
 
 #[cfg(test)]

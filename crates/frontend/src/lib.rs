@@ -14,6 +14,7 @@ pub mod semantic;
 mod source_host;
 mod suggest;
 mod tuple;
+mod types;
 mod value;
 
 pub use descriptor::{Descriptor, DescriptorForm, DescriptorKind, Padding};
@@ -34,6 +35,7 @@ pub use semantic::{Caller, Semantic, SemanticError};
 pub use source_host::SourceHost;
 pub use suggest::suggest;
 pub use tuple::{Fields, Tuple, place};
+pub use types::LanguageType;
 pub use value::{Constant, Operand, Range};
 
 use tilewright_base::{Diagnostic, SourceMap};

@@ -8,6 +8,7 @@ use tilewright_ir::{Dtype, Type};
 use crate::descriptor::Descriptor;
 use crate::host::{FunctionRef, MemberFunction, ObjectRef};
 use crate::tuple::Tuple;
+use crate::types::LanguageType;
 
 /// A value known at compile time, with Python's meaning.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,6 +25,8 @@ pub enum Constant {
     Str(Arc<str>),
     /// `tl.float32`, or with a shape, a `tl.block_type`; a pointer element is a `tl.pointer_type`.
     Type(Type),
+    /// A type that no value of the IR has, such as `tl.void`.
+    LanguageType(Arc<LanguageType>),
     /// A tuple or list.
     Tuple(Tuple<Constant>),
     /// An object of the host, such as an instance of a user's class.
@@ -45,7 +48,7 @@ impl Constant {
             Constant::Float(value) => *value != 0.0,
             Constant::Str(value) => !value.is_empty(),
             Constant::Tuple(items) => !items.is_empty(),
-            Constant::Type(_) | Constant::Object(_) => true,
+            Constant::Type(_) | Constant::LanguageType(_) | Constant::Object(_) => true,
         }
     }
 
@@ -67,6 +70,7 @@ impl Constant {
             Constant::Float(_) => "float",
             Constant::Str(_) => "str",
             Constant::Type(_) => "dtype",
+            Constant::LanguageType(_) => "type",
             Constant::Tuple(_) => "tuple",
             Constant::Object(_) => "object",
         }
@@ -84,6 +88,7 @@ impl fmt::Display for Constant {
             Constant::Float(value) => f.write_str(&crate::format::float_repr(*value)),
             Constant::Str(value) => f.write_str(&crate::format::string_repr(value, false)),
             Constant::Type(ty) => write!(f, "{ty}"),
+            Constant::LanguageType(ty) => write!(f, "{ty}"),
             Constant::Object(_) => f.write_str("<object>"),
             Constant::Tuple(items) => {
                 f.write_str("(")?;

@@ -12,7 +12,9 @@ use pyo3::types::{
     PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PyString, PyTuple, PyType,
     PyWeakrefReference,
 };
-use tilewright_frontend::{Constant, Fields, FunctionRef, HostValue, NamedTuple, ObjectRef, Tuple};
+use tilewright_frontend::{
+    Constant, Fields, FunctionRef, HostValue, LanguageType, NamedTuple, ObjectRef, Tuple,
+};
 use tilewright_ir::{Element, Shape, Type};
 use tilewright_runtime::parse_dtype;
 
@@ -255,8 +257,8 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
             other => other,
         });
     }
-    if let Some(ty) = language_type(classes, object)? {
-        return Ok(HostValue::Constant(Constant::Type(ty)));
+    if let Some(ty) = type_constant(classes, object)? {
+        return Ok(HostValue::Constant(ty));
     }
     if let Ok(kernel) = object.cast::<JitKernel>() {
         return Ok(match kernel.get().function() {
@@ -396,6 +398,23 @@ pub(crate) fn language_type(classes: &Classes, object: &Bound<'_, PyAny>) -> PyR
         .map(|dtype| if is_pointer { Type::pointer(dtype) } else { Type::scalar(dtype) }))
 }
 
+/// A dtype, pointer or block as a compile-time value: `void` and pointers to what is only read too.
+fn type_constant(classes: &Classes, object: &Bound<'_, PyAny>) -> PyResult<Option<Constant>> {
+    let py = object.py();
+    if let Some(ty) = language_type(classes, object)? {
+        let is_const = || object.getattr(intern!(py, "const"))?.is_truthy();
+        return Ok(Some(match ty.element.pointee() {
+            Some(pointee) if ty.is_scalar() && is_const()? => {
+                LanguageType::ConstPointer(pointee).into_constant()
+            }
+            _ => Constant::Type(ty),
+        }));
+    }
+    let is_void = object.is_exact_instance(classes.dtype.bind(py))
+        && object.call_method0(intern!(py, "is_void"))?.is_truthy()?;
+    Ok(is_void.then(|| LanguageType::Void.into_constant()))
+}
+
 /// The path below `triton.language` of a function, class or module of the language.
 fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     let py = object.py();
@@ -459,6 +478,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, constant: &Constant) -> PyResult<B
         Constant::Float(value) => PyFloat::new(py, *value).into_any(),
         Constant::Str(value) => PyString::new(py, value).into_any(),
         Constant::Type(ty) => type_to_python(py, ty)?,
+        Constant::LanguageType(ty) => language_type_to_python(py, ty)?,
         Constant::Tuple(items) if items.class().is_some() => {
             aggregate::to_python(py, &items.map(|item| HostValue::Constant(item.clone())))?
         }
@@ -498,6 +518,27 @@ pub(crate) fn host_value_to_python<'py>(py: Python<'py>, value: &HostValue) -> P
         }
         HostValue::ConstexprFunction(number) | HostValue::Callable(number) | HostValue::Object(number) => {
             object(py, *number)
+        }
+    }
+}
+
+fn language_type_to_python<'py>(py: Python<'py>, ty: &LanguageType) -> PyResult<Bound<'py, PyAny>> {
+    let core = py.import("tilewright.language.core")?;
+    match ty {
+        LanguageType::Void => core.getattr("void"),
+        LanguageType::ConstPointer(pointee) => {
+            let pointee = type_to_python(py, &Type::scalar(*pointee))?;
+            core.getattr("pointer_type")?.call1((pointee, "global", true))
+        }
+        LanguageType::Constexpr(value) => core.getattr("constexpr_type")?.call1((to_python(py, value)?,)),
+        LanguageType::Tuple(types) => {
+            let items = types.iter().map(|ty| to_python(py, ty)).collect::<PyResult<Vec<_>>>()?;
+            let fields = types.fields().map(|fields| fields.iter().map(|field| &**field).collect::<Vec<_>>());
+            core.getattr("tuple_type")?.call1((items, fields))
+        }
+        LanguageType::Descriptor(parts) => {
+            let parts = parts.iter().map(|part| to_python(py, part)).collect::<PyResult<Vec<_>>>()?;
+            core.getattr("tensor_descriptor_type")?.call1(PyTuple::new(py, parts)?)
         }
     }
 }

@@ -343,7 +343,8 @@ fn refers_to_program<V>(operand: &Operand<V>) -> bool {
             | Constant::Int(_)
             | Constant::Float(_)
             | Constant::Str(_)
-            | Constant::Type(_) => false,
+            | Constant::Type(_)
+            | Constant::LanguageType(_) => false,
         }
     }
     match operand {

@@ -27,6 +27,7 @@ enum Tag {
     Float,
     Str,
     Type,
+    LanguageType,
     Tuple,
     NamedTuple,
     Descriptor,
@@ -87,6 +88,7 @@ impl Key {
             }
             Constant::Str(text) => self.push_text(Tag::Str, text),
             Constant::Type(ty) => self.push_type(ty),
+            Constant::LanguageType(ty) => self.push_text(Tag::LanguageType, &ty.to_string()),
             Constant::Tuple(items) => {
                 self.push_tuple(items);
                 for item in items {

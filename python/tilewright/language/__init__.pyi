@@ -19,10 +19,13 @@ from tilewright.language.core import PropagateNan as PropagateNan
 from tilewright.language.core import TRITON_MAX_TENSOR_NUMEL as TRITON_MAX_TENSOR_NUMEL
 from tilewright.language.core import builtin as builtin
 from tilewright.language.core import condition as condition
+from tilewright.language.core import constexpr_type as constexpr_type
 from tilewright.language.core import extern as extern
 from tilewright.language.core import range as range
 from tilewright.language.core import slice as slice
 from tilewright.language.core import static_range as static_range
+from tilewright.language.core import tensor_descriptor_type as tensor_descriptor_type
+from tilewright.language.core import tuple_type as tuple_type
 from tilewright.language._constexpr import _unwrap_if_constexpr as _unwrap_if_constexpr
 from tilewright.language._constexpr import const as const
 from tilewright.language._constexpr import constexpr as constexpr

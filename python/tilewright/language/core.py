@@ -69,6 +69,8 @@ tensor_descriptor = _native.tensor_descriptor
 class tensor_descriptor_type(base_type):
     """The type of a tensor descriptor: that of its blocks, and those of its extents and strides."""
 
+    _tilewright_path = "tensor_descriptor_type"
+
     def __init__(self, block_type: Any, shape_type: Any = None, strides_type: Any = None) -> None:
         self.block_type = block_type
         self.shape_type = shape_type
@@ -93,6 +95,8 @@ class tensor_descriptor_type(base_type):
 
 class tuple_type(base_type):
     """The type of a tuple: those of its items, and the names of its fields."""
+
+    _tilewright_path = "tuple_type"
 
     def __init__(self, types: Iterable[Any], fields: Iterable[str] | None = None) -> None:
         self.types = [*types]
@@ -290,6 +294,7 @@ _NAMES = [
     "tensor",
     "tensor_descriptor",
     "tensor_descriptor_base",
+    "tensor_descriptor_type",
     "tuple",
     "tuple_type",
 ]

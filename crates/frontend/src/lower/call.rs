@@ -6,6 +6,7 @@ use ruff_python_ast::{Expr, ExprCall, StmtFunctionDef};
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{Block, Effect, IrBuilder, Op as IrOp, Type, Value};
 
+use super::dunder::OPERATORS;
 use super::function::{Loaded, is_constexpr};
 use super::report::Place;
 use super::{Callee, IrOperand, Lower, Lowerer, Reported, template};
@@ -115,13 +116,16 @@ impl<'a> Lowerer<'a, '_, '_> {
                 arguments.positional.insert(0, ((**receiver).clone(), None));
                 self.call_member(*member, arguments, span)
             }
-            Operand::Language(path) if **path == *"aggregate_replace" => {
+            Operand::Language(path) if path.rsplit('.').next() == Some("aggregate_replace") => {
                 self.aggregate_replace(&arguments, span)
             }
             Operand::Language(path) => match path.strip_prefix(BUILTINS) {
                 Some(name) => self.python_builtin(name, arguments, span, callee_span),
                 None => self.call_language(path, arguments, span, callee_span),
             },
+            Operand::Method(receiver, path) if path.starts_with(OPERATORS) => {
+                self.call_operator_method(receiver, path, arguments, span, callee_span)
+            }
             Operand::Method(receiver, path) => {
                 arguments.positional.insert(0, ((**receiver).clone(), None));
                 self.call_language(path, arguments, span, callee_span)
@@ -254,6 +258,12 @@ impl<'a> Lowerer<'a, '_, '_> {
             }
             Some(LanguageItem::Library(function)) => {
                 self.call_function(Callee::Library(function), arguments, span)
+            }
+            Some(LanguageItem::Special(Special::Tensor))
+                if let [(handle @ Operand::Tensor(_), _), (Operand::Constant(_), _)] =
+                    &arguments.positional[..] =>
+            {
+                Ok(handle.clone())
             }
             Some(LanguageItem::Special(Special::Dtype)) => {
                 self.call_language("str_to_ty", arguments, span, callee_span)

@@ -155,15 +155,15 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     fn binary_node(&mut self, node: &'a ExprBinOp, left: &IrOperand, right: &IrOperand) -> Lower<IrOperand> {
         let span = self.span_of(node);
-        self.binary(binary_operator(node.op), (left, &node.left), (right, &node.right), span)
+        self.binary(binary_operator(node.op), (left, Some(&node.left)), (right, Some(&node.right)), span)
     }
 
-    /// `left op right`, each with the expression to blame.
+    /// `left op right`, each with the expression to blame where the source has one.
     pub(crate) fn binary(
         &mut self,
         operator: BinaryOperator,
-        (left, left_at): (&IrOperand, &'a Expr),
-        (right, right_at): (&IrOperand, &'a Expr),
+        (left, left_at): (&IrOperand, Option<&'a Expr>),
+        (right, right_at): (&IrOperand, Option<&'a Expr>),
         span: Span,
     ) -> Lower<IrOperand> {
         self.at(span);
@@ -174,7 +174,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             return constexpr::binary(operator, one, other).map(Operand::Constant).map_err(|message| {
                 let nones = [(one, left_at), (other, right_at)].into_iter();
                 let nones: Vec<&'a Expr> =
-                    nones.filter(|(value, _)| **value == Constant::None).map(|(_, at)| at).collect();
+                    nones.filter(|(value, _)| **value == Constant::None).filter_map(|(_, at)| at).collect();
                 let diagnostic = Diagnostic::at(Code::ConstexprError, span, message);
                 let diagnostic = self.explain_none(diagnostic, &nones);
                 self.report(diagnostic)
@@ -197,13 +197,24 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
         let result = semantic::binary(self, operator, left, right);
         result.map_err(|error| {
-            let place = self.operator_place(span, left_at, right_at, operator.symbol());
-            self.semantic_error(error, place, &[Some(left_at), Some(right_at)])
+            let place = self.operator_place(span, (left_at, right_at), operator.symbol());
+            self.semantic_error(error, place, &[left_at, right_at])
         })
     }
 
     fn unary(&mut self, operator: UnaryOp, operand: &'a Expr, span: Span) -> Lower<IrOperand> {
         let value = self.expression(operand)?;
+        self.unary_value(operator, &value, Some(operand), span)
+    }
+
+    /// `op value`, with the expression to blame where the source has one.
+    pub(crate) fn unary_value(
+        &mut self,
+        operator: UnaryOp,
+        value: &IrOperand,
+        operand: Option<&'a Expr>,
+        span: Span,
+    ) -> Lower<IrOperand> {
         self.at(span);
         let operator = match operator {
             UnaryOp::Invert => UnaryOperator::Invert,
@@ -211,17 +222,17 @@ impl<'a> Lowerer<'a, '_, '_> {
             UnaryOp::UAdd => UnaryOperator::Plus,
             UnaryOp::USub => UnaryOperator::Neg,
         };
-        if let Some(result) = self.object_unary(operator, &value, span) {
+        if let Some(result) = self.object_unary(operator, value, span) {
             return result;
         }
-        match &value {
+        match value {
             Operand::Constant(constant) => self.evaluated(constexpr::unary(operator, constant), span),
             Operand::Tuple(items) if operator == UnaryOperator::Not => {
                 Ok(Constant::Bool(items.is_empty()).into())
             }
             _ => {
-                let result = semantic::unary(self, operator, &value);
-                result.map_err(|error| self.semantic_error(error, span, &[Some(operand)]))
+                let result = semantic::unary(self, operator, value);
+                result.map_err(|error| self.semantic_error(error, span, &[operand]))
             }
         }
     }
@@ -235,7 +246,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         for (&operator, right_at) in compare.ops.iter().zip(&compare.comparators[..]) {
             let right = self.expression(right_at);
             let part = match (&left, &right) {
-                (Ok(left), Ok(right)) => self.compare(operator, (left, left_at), (right, right_at), span),
+                (Ok(left), Ok(right)) => {
+                    self.compare(operator, (left, Some(left_at)), (right, Some(right_at)), span)
+                }
                 _ => Err(Reported),
             };
             all = Some(match (all, part) {
@@ -272,11 +285,12 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.session.warn(diagnostic);
     }
 
-    fn compare(
+    /// `left op right`, each with the expression to blame where the source has one.
+    pub(crate) fn compare(
         &mut self,
         operator: CmpOp,
-        (left, left_at): (&IrOperand, &'a Expr),
-        (right, right_at): (&IrOperand, &'a Expr),
+        (left, left_at): (&IrOperand, Option<&'a Expr>),
+        (right, right_at): (&IrOperand, Option<&'a Expr>),
         span: Span,
     ) -> Lower<IrOperand> {
         self.at(span);
@@ -312,6 +326,12 @@ impl<'a> Lowerer<'a, '_, '_> {
         if let (Operand::Constant(left), Operand::Constant(right)) = (left, right) {
             return self.evaluated(constexpr::compare(operator, left, right), span);
         }
+        if let (Operand::Tuple(_), Operand::Tuple(_) | Operand::Constant(Constant::Tuple(_)))
+        | (Operand::Constant(Constant::Tuple(_)), Operand::Tuple(_)) = (left, right)
+            && let (Some(left), Some(right)) = (self.as_constant(left), self.as_constant(right))
+        {
+            return self.evaluated(constexpr::compare(operator, &left, &right), span);
+        }
         // A run-time value is not None, and functions and modules are what they are.
         let is_none = |operand: &IrOperand| matches!(operand, Operand::Constant(Constant::None));
         let is_value = |operand: &IrOperand| {
@@ -327,8 +347,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
         let result = semantic::compare(self, operator, left, right);
         result.map_err(|error| {
-            let place = self.operator_place(span, left_at, right_at, operator.symbol());
-            self.semantic_error(error, place, &[Some(left_at), Some(right_at)])
+            let place = self.operator_place(span, (left_at, right_at), operator.symbol());
+            self.semantic_error(error, place, &[left_at, right_at])
         })
     }
 
@@ -499,7 +519,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         if let Operand::Tensor(_) = value {
             let mut indices = Vec::with_capacity(parts.len());
             for part in parts {
-                indices.push(self.index(part)?);
+                self.push_indices(part, &mut indices)?;
             }
             self.at(span);
             let result = semantic::subscript(self, &value, &indices);
@@ -515,10 +535,11 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.tuple_subscript(&value, part, span)
     }
 
-    fn index(&mut self, part: &'a Expr) -> Lower<Index<tilewright_ir::Value>> {
-        match part {
-            Expr::NoneLiteral(_) => Ok(Index::NewAxis),
-            Expr::EllipsisLiteral(_) => Ok(Index::Ellipsis),
+    /// The indices that an expression in brackets is: one, but of a value that is a tuple.
+    fn push_indices(&mut self, part: &'a Expr, indices: &mut Vec<Index<tilewright_ir::Value>>) -> Lower<()> {
+        indices.push(match part {
+            Expr::NoneLiteral(_) => Index::NewAxis,
+            Expr::EllipsisLiteral(_) => Index::Ellipsis,
             Expr::Slice(slice) => {
                 let mut bound = |bound: &'a Option<Box<Expr>>| match bound {
                     Some(expression) => match self.expression(expression)? {
@@ -529,15 +550,17 @@ impl<'a> Lowerer<'a, '_, '_> {
                 };
                 let (first, end, by) = (bound(&slice.lower)?, bound(&slice.upper)?, bound(&slice.step)?);
                 if first.is_none() && end.is_none() && by.is_none() {
-                    return Ok(Index::All);
+                    Index::All
+                } else {
+                    Index::Slice { start: first, stop: end, step: by }
                 }
-                Ok(Index::Slice { start: first, stop: end, step: by })
             }
-            other => match self.expression(other)? {
-                Operand::Constant(Constant::None) => Ok(Index::NewAxis),
-                value => Ok(Index::Value(value)),
-            },
-        }
+            other => {
+                indices.extend(super::dunder::indices_of(&self.expression(other)?));
+                return Ok(());
+            }
+        });
+        Ok(())
     }
 
     /// `sequence[index]` where the sequence is a tuple or a compile-time value.
@@ -557,9 +580,31 @@ impl<'a> Lowerer<'a, '_, '_> {
             };
         }
         let index_value = self.expression(part)?;
-        let Some(index) = self.as_constant(&index_value) else {
+        if self.as_constant(&index_value).is_none() {
             return Err(self.not_constant(self.span_of(part), part, &index_value, "the index of a tuple"));
+        }
+        self.tuple_item(value, &index_value, self.span_of(part), span)
+    }
+
+    /// `sequence[index]` of an index that is a value: a number, or a slice.
+    pub(crate) fn tuple_item(
+        &mut self,
+        value: &IrOperand,
+        index: &IrOperand,
+        at: Span,
+        span: Span,
+    ) -> Lower<IrOperand> {
+        let Some(index_value) = self.as_constant(index) else {
+            let found = self.describe(index);
+            let message = "the index of a tuple must be known when the kernel is compiled";
+            let diagnostic = Diagnostic::new(Code::NotConstexpr, message)
+                .primary(at, format!("this is {found}, known at run time only"));
+            return Err(self.report(diagnostic));
         };
+        if let Some(parts) = semantic::slice_parts(index) {
+            return self.tuple_slice(value, &parts, span);
+        }
+        let index = index_value;
         match value {
             Operand::Constant(Constant::Tuple(items)) if items.is_empty() => {
                 let message = format!("index {index} is out of range for 0 items");
@@ -583,6 +628,24 @@ impl<'a> Lowerer<'a, '_, '_> {
                 }
             }
             other => Err(self.no_items(other, span)),
+        }
+    }
+
+    /// `sequence[start:stop:step]`, where the bounds are values.
+    fn tuple_slice(&mut self, value: &IrOperand, bounds: &[IrOperand; 3], span: Span) -> Lower<IrOperand> {
+        let mut found = [None; 3];
+        for (bound, place) in bounds.iter().zip(&mut found) {
+            match self.as_constant(bound) {
+                Some(Constant::None) => {}
+                Some(Constant::Int(bound)) => *place = Some(bound),
+                _ => return Err(self.error(Code::TypeMismatch, span, "a bound of a slice must be an int")),
+            }
+        }
+        let Some(items) = template::items(value) else { return Err(self.no_items(value, span)) };
+        let places = constexpr::slice_places(items.len(), found[0], found[1], found[2]);
+        match places {
+            Ok(places) => Ok(template::tuple(places.into_iter().map(|place| items[place].clone()).collect())),
+            Err(message) => Err(self.error(Code::ConstexprError, span, message)),
         }
     }
 

@@ -9,6 +9,7 @@ mod aggregate;
 mod branch;
 mod budget;
 mod call;
+mod dunder;
 pub(crate) mod expression;
 pub(crate) mod function;
 pub(crate) mod known;

@@ -129,6 +129,10 @@ impl<'a> Lowerer<'a, '_, '_> {
         if let Some(found) = self.member_of(&value, name, self.span_of(attribute))? {
             return Ok(found);
         }
+        if let Some(found) = Self::operator_method(&value, name).or_else(|| self.type_of_parts(&value, name))
+        {
+            return Ok(found);
+        }
         match &value {
             Operand::Language(path) => self.language_attribute(path, attribute),
             Operand::Object(object) | Operand::Constant(Constant::Object(object)) => {
@@ -143,6 +147,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let at = self.span_of(&attribute.attr);
                 Err(self.error(Code::UnknownAttribute, at, format!("{what} has no attribute '{name}'")))
             }
+            Operand::Constant(Constant::LanguageType(_)) => self.semantic_attribute(&value, attribute),
             // Of types too: an argument that is one is a `tl.constexpr` that holds it.
             Operand::Constant(_) if name == "value" => Ok(value.clone()),
             Operand::Constant(

@@ -31,6 +31,7 @@ pub(crate) const BUILTIN_NAMES: &[&str] = &[
     "repr",
     "reversed",
     "round",
+    "slice",
     "str",
     "sum",
     "tuple",
@@ -73,7 +74,6 @@ const OTHER_BUILTINS: &[&str] = &[
     "quit",
     "set",
     "setattr",
-    "slice",
     "sorted",
     "super",
     "type",
@@ -123,6 +123,14 @@ impl<'a> Lowerer<'a, '_, '_> {
                 self.get_attribute(name, value, attribute, values.get(2), span)
             }
             ("len", [value]) => self.length(value, span),
+            ("slice", [stop]) => {
+                let none = || Operand::Constant(Constant::None);
+                Ok(semantic::slice_of([none(), stop.clone(), none()]))
+            }
+            ("slice", [start, stop, rest @ ..]) if rest.len() < 2 => {
+                let by = rest.first().cloned().unwrap_or(Operand::Constant(Constant::None));
+                Ok(semantic::slice_of([start.clone(), stop.clone(), by]))
+            }
             ("tuple" | "list", []) => Ok(template::tuple(Vec::new())),
             ("tuple" | "list", [value]) => {
                 self.items(value, arguments.positional[0].1, span).map(template::tuple)
@@ -212,7 +220,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(total)
     }
 
-    fn length(&mut self, value: &IrOperand, span: Span) -> Lower<IrOperand> {
+    pub(crate) fn length(&mut self, value: &IrOperand, span: Span) -> Lower<IrOperand> {
         let length = match value {
             Operand::Constant(Constant::Str(text)) => Some(text.chars().count()),
             Operand::Tensor(value) => {
@@ -252,19 +260,21 @@ impl<'a> Lowerer<'a, '_, '_> {
             let name = name.rsplit('.').next().unwrap_or(name);
             found |= match value {
                 Operand::Tensor(_) => matches!(name, "tensor" | "base_value"),
+                Operand::Constant(Constant::LanguageType(ty)) => ty.is_of(name),
+                Operand::Constant(_) | Operand::Tuple(_) if name == "base_value" => true,
                 Operand::Constant(constant) => match constant {
                     Constant::Bool(_) => matches!(name, "bool" | "int" | "constexpr"),
                     Constant::Int(_) => matches!(name, "int" | "constexpr"),
                     Constant::Float(_) => matches!(name, "float" | "constexpr"),
                     Constant::Str(_) => matches!(name, "str" | "constexpr"),
                     Constant::Type(ty) => {
-                        name == "dtype"
+                        matches!(name, "dtype" | "base_type")
                             || (name == "block_type" && !ty.is_scalar())
                             || (name == "pointer_type" && ty.is_scalar() && ty.element.pointee().is_some())
                     }
                     Constant::Tuple(_) => matches!(name, "tuple" | "list"),
                     Constant::None => name == "constexpr",
-                    Constant::Object(_) => false,
+                    Constant::Object(_) | Constant::LanguageType(_) => false,
                 },
                 Operand::Tuple(_) => matches!(name, "tuple" | "list"),
                 Operand::Descriptor(descriptor) => match descriptor.form.kind {
@@ -294,6 +304,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         let member = self.member_of(value, name, span)?;
         let found = match value {
             _ if member.is_some() => member,
+            other if Self::operator_method(other, name).is_some() => Self::operator_method(other, name),
             Operand::Object(object) | Operand::Constant(Constant::Object(object)) => {
                 self.session.host.attribute(*object, name).map(from_host)
             }

@@ -213,7 +213,13 @@ impl<'a> Lowerer<'a, '_, '_> {
 
 impl Lowerer<'_, '_, '_> {
     /// Where an operator stands between its operands.
-    pub(crate) fn operator_place(&self, whole: Span, left: &Expr, right: &Expr, symbol: &str) -> Place {
+    pub(crate) fn operator_place(
+        &self,
+        whole: Span,
+        (left, right): (Option<&Expr>, Option<&Expr>),
+        symbol: &str,
+    ) -> Place {
+        let (Some(left), Some(right)) = (left, right) else { return Place { whole, focus: whole } };
         let (left, right) = (self.span_of(left), self.span_of(right));
         let between = Span { start: left.end, end: right.start, ..whole };
         let text = self.session.sources.text(between);

@@ -190,7 +190,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         let result = match (old, value) {
             (Ok(old), Ok(value)) => {
                 let operator = binary_operator(assign.op);
-                self.binary(operator, (&old, &assign.target), (&value, &assign.value), span)
+                self.binary(operator, (&old, Some(&assign.target)), (&value, Some(&assign.value)), span)
                     .and_then(|value| self.decay_all(&value))
             }
             _ => Err(Reported),

@@ -181,6 +181,7 @@ fn hash_constant(constant: &Constant, hasher: &mut FxHasher) {
         Constant::Float(value) => value.to_bits().hash(hasher),
         Constant::Str(text) => text.hash(hasher),
         Constant::Type(ty) => ty.hash(hasher),
+        Constant::LanguageType(ty) => ty.to_string().hash(hasher),
         Constant::Tuple(items) => items.iter().for_each(|item| hash_constant(item, hasher)),
         Constant::Object(object) => object.hash(hasher),
     }

@@ -72,7 +72,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         self.unexpected(index, expected, &found)
     }
 
-    fn unexpected(&self, index: usize, expected: &str, found: &str) -> SemanticError {
+    pub(super) fn unexpected(&self, index: usize, expected: &str, found: &str) -> SemanticError {
         let message = format!("`{}` of `{}` must be {expected}", self.name(index), self.spec.name);
         SemanticError::new(Code::InvalidValue, message)
             .argument(index, format!("this is {found}"))
@@ -129,6 +129,9 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         let operand = self.at(index)?;
         let found = match (constant_of(c, operand), operand) {
             (Some(Constant::Type(ty)), _) => return Ok(ty.element),
+            (Some(Constant::LanguageType(ty)), _) if ty.as_ir().is_some() => {
+                return ty.as_ir().map(|ty| ty.element).ok_or_else(|| self.unexpected(index, "a type", ""));
+            }
             (Some(constant), _) => c.show(&constant),
             // Python's own `float` is not a type of the language.
             (None, Operand::Language(path)) => language_name(path),

@@ -8,12 +8,14 @@ use super::descriptor::{descriptor_attribute, descriptor_names};
 use super::shape::transpose_last;
 use super::table::{TYPE_METHODS, dtype_name, methods};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
+use crate::constexpr::mangled;
 use crate::descriptor::DescriptorKind;
 use crate::suggest::suggest;
+use crate::types::LanguageType;
 use crate::value::{Constant, Operand};
 
 /// The attributes of tensors that are no methods.
-const TENSOR_ATTRIBUTES: &[&str] = &["dtype", "shape", "type", "T", "numel"];
+const TENSOR_ATTRIBUTES: &[&str] = &["dtype", "shape", "type", "T", "numel", "handle"];
 
 /// The attributes of types that are no methods.
 const TYPE_ATTRIBUTES: &[&str] = &[
@@ -31,6 +33,7 @@ const TYPE_ATTRIBUTES: &[&str] = &[
     "int_signedness",
     "cache_key_part",
     "address_space",
+    "const",
 ];
 
 /// What other libraries call an attribute, and what it is here.
@@ -99,6 +102,7 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
             let names = TYPE_ATTRIBUTES.iter().chain(TYPE_METHODS).copied();
             Err(unknown(&format!("the type {ty}"), name, names))
         }
+        Operand::Constant(Constant::LanguageType(ty)) => language_type_attribute(c, value, ty, name),
         // A compile-time number: its methods are those of the tensor that it becomes.
         Operand::Constant(Constant::Int(_) | Constant::Float(_) | Constant::Bool(_)) => match name {
             "value" => Ok(value.clone()),
@@ -119,6 +123,25 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
     }
 }
 
+/// `ty.name` of a type that no value of the IR has.
+fn language_type_attribute<C: Caller + ?Sized>(
+    c: &mut C,
+    value: &Op<C>,
+    ty: &LanguageType,
+    name: &str,
+) -> Semantic<Op<C>> {
+    if let Some(found) = ty.attribute(name) {
+        return Ok(Operand::Constant(found));
+    }
+    let is_method = ty.method(name).is_some() || (ty.as_ir().is_some() && TYPE_METHODS.contains(&name));
+    match ty.as_ir() {
+        _ if is_method => Ok(Operand::Method(Box::new(value.clone()), format!("dtype.{name}").into())),
+        Some(ty) => attribute(c, &Operand::Constant(Constant::Type(ty)), name),
+        None if name == "value" => Ok(value.clone()),
+        None => Err(unknown(&format!("the type {ty}"), name, [])),
+    }
+}
+
 /// The name of `triton.language` that a method of tensors calls.
 fn method(name: &str) -> Option<String> {
     methods().find(|(method, _)| *method == name).map(|(_, path)| path.to_string())
@@ -132,8 +155,10 @@ fn tensor_attribute<C: Caller + ?Sized>(
 ) -> Semantic<Op<C>> {
     let constant = |constant| Ok(Operand::Constant(constant));
     match name {
-        "dtype" => constant(Constant::Type(ty.with_shape(tilewright_ir::Shape::scalar()))),
-        "type" => constant(Constant::Type(ty.clone())),
+        "dtype" => constant(pointer_or_number(c, value, ty.with_shape(tilewright_ir::Shape::scalar()))),
+        "type" => constant(pointer_or_number(c, value, ty.clone())),
+        // What only the compiler looks into: `tl.tensor(x.handle, x.type)` is `x`.
+        "handle" => Ok(Operand::Tensor(value.clone())),
         "shape" => constant(shape_constant(ty)),
         "numel" => constant(Constant::Int(ty.shape.elements() as i128)),
         "T" => transpose_last(c, value.clone(), ty),
@@ -151,6 +176,14 @@ fn tensor_attribute<C: Caller + ?Sized>(
                 })
             }
         }
+    }
+}
+
+/// The type of a value: a pointer that comes from a parameter which is declared `tl.const` says so.
+fn pointer_or_number<C: Caller + ?Sized>(c: &mut C, value: &ValueOf<C>, ty: Type) -> Constant {
+    match ty.element.pointee().filter(|_| ty.is_scalar()) {
+        Some(pointee) if c.read_only(value).is_some() => LanguageType::ConstPointer(pointee).into_constant(),
+        _ => Constant::Type(ty),
     }
 }
 
@@ -195,6 +228,7 @@ fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
             let dtype = ty.dtype().filter(|dtype| ty.is_scalar() && dtype.is_int())?;
             int(usize::from(!dtype.is_signed()))
         }
+        "const" if ty.is_scalar() && ty.element.pointee().is_some() => Some(Ok(Constant::Bool(false))),
         "address_space" if ty.is_scalar() && ty.element.pointee().is_some() => {
             Some(Ok(Constant::Str("global".into())))
         }
@@ -223,21 +257,6 @@ pub(super) fn type_constants() -> Vec<(&'static str, Constant)> {
         ("STANDARD_FP_TYPES", names(|dtype| dtype.is_float() && !dtype.is_fp8())),
         ("OTHER_TYPES", Constant::Tuple(std::iter::once(Constant::Str("void".into())).collect())),
     ]
-}
-
-/// The part of a mangled name that stands for a type.
-fn mangled(ty: &Type) -> String {
-    let of = |dtype: Dtype| match dtype {
-        Dtype::I1 => "i1".to_owned(),
-        dtype if dtype.is_int() => format!("{}{}", if dtype.is_signed() { 'i' } else { 'u' }, dtype.bits()),
-        dtype => dtype.name().to_owned(),
-    };
-    let element = match ty.element {
-        Element::Value(dtype) => of(dtype),
-        Element::Pointer(pointee) => format!("P{}", of(pointee)),
-    };
-    let extents: Vec<String> = ty.shape.iter().map(ToString::to_string).collect();
-    if ty.is_scalar() { element } else { format!("{element}S{}S", extents.join("_")) }
 }
 
 /// The bits of the fraction, and the bias of the exponent.

@@ -45,6 +45,7 @@ pub(crate) fn kind_of<V>(x: &Operand<V>) -> String {
         Operand::Constant(Constant::None) => "None".into(),
         Operand::Constant(Constant::Str(text)) => format!("the string {:?}", text.as_ref()),
         Operand::Constant(Constant::Type(ty)) => format!("the type {ty}"),
+        Operand::Constant(Constant::LanguageType(ty)) => format!("the type {ty}"),
         Operand::Constant(Constant::Tuple(items)) if items.class().is_some() => "an object".into(),
         Operand::Tuple(items) if items.class().is_some() => "an object".into(),
         Operand::Constant(Constant::Tuple(_)) | Operand::Tuple(_) => "a tuple".into(),

@@ -13,6 +13,7 @@ use super::arguments::{Arguments, count, flatten};
 use super::convert::{broadcast_to, cast, cast_element, describe, literal};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::descriptor::{Descriptor, DescriptorForm, DescriptorKind, Padding};
+use crate::types::LanguageType;
 use crate::value::{Constant, Operand};
 
 /// A block pointer or descriptor of a caller.
@@ -495,6 +496,14 @@ pub(super) fn descriptor_attribute<C: Caller + ?Sized>(
         (DescriptorKind::Tensor, "block_type") => {
             constant(Constant::Type(Type::scalar(dtype).with_shape(block_shape.clone())))
         }
+        (DescriptorKind::Tensor, "type") => {
+            let block = Constant::Type(Type::scalar(dtype).with_shape(block_shape.clone()));
+            let integers = |dtype| {
+                LanguageType::tuple(vec![Constant::dtype(dtype); block_shape.len()], None).into_constant()
+            };
+            let parts = [block, integers(Dtype::I32), integers(Dtype::I64)];
+            constant(LanguageType::Descriptor(Box::new(parts)).into_constant())
+        }
         (DescriptorKind::Tensor, "block_shape") => {
             let extents = block_shape.iter().map(|&extent| Constant::Int(i128::from(extent)));
             constant(Constant::Tuple(extents.collect()))
@@ -512,6 +521,7 @@ pub(super) fn descriptor_names(kind: DescriptorKind) -> &'static [&'static str] 
         DescriptorKind::Tensor => {
             const NAMES: &[&str] = &[
                 "dtype",
+                "type",
                 "base",
                 "block_type",
                 "block_shape",

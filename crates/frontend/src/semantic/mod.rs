@@ -43,6 +43,7 @@ pub use descriptor::decay_descriptor;
 pub use library::{LibraryFunction, library_file};
 pub use operators::{binary, boolean, compare, loop_dtype, select, truth, unary};
 pub use program::assert_;
+pub(crate) use program::{slice_of, slice_parts};
 pub use promote::natural_dtype;
 pub use signature::{BuiltinParameter, ParameterKind};
 pub use subscript::subscript;

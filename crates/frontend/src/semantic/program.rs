@@ -1,5 +1,7 @@
 //! The program's place in the grid, hints, assertions, loops, and functions of compile-time values.
 
+use std::sync::Arc;
+
 use tilewright_base::Code;
 use tilewright_ir::{
     Builder, Dtype, Element, Failure, HintKind, IntList, LoopOptions, Rounding, Shape, Type,
@@ -9,6 +11,8 @@ use super::arguments::{Arguments, flatten};
 use super::convert::{broadcast_to, common_shape, describe, shape_mismatch, tensor, to_bool};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::constexpr::{self, to_str, type_str};
+use crate::tuple::Tuple;
+use crate::types::LanguageType;
 use crate::value::{Constant, Operand, Range};
 
 /// `program_id(axis)`, `num_programs(axis)`.
@@ -269,18 +273,96 @@ pub(super) fn identity<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> S
     a.at(0).cloned()
 }
 
-/// `tuple(args)`.
-pub(super) fn tuple<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+/// `tuple(args, type)`.
+pub(super) fn tuple<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let fields = match a.constant(c, 1)? {
+        Constant::LanguageType(ty) => match &*ty {
+            LanguageType::Tuple(types) => types.fields().cloned(),
+            other => return Err(a.unexpected(1, "a type of tuples", &other.to_string())),
+        },
+        Constant::None => None,
+        other => return Err(a.unexpected(1, "a type of tuples", &other.to_string())),
+    };
     match a.at(0)? {
-        Operand::Constant(Constant::Tuple(items)) => Ok(Constant::Tuple(items.to_vec().into()).into()),
-        other => Ok(Operand::Tuple(flatten(other).into())),
+        Operand::Constant(Constant::Tuple(items)) => {
+            Ok(Constant::Tuple(Tuple::new(items.to_vec(), fields)).into())
+        }
+        other => Ok(Operand::Tuple(Tuple::new(flatten(other), fields))),
     }
 }
 
-/// `pointer_type(element_ty)`.
+/// `slice(start, stop, step)`: a tuple with these fields, which an index takes for what it says.
+pub(super) fn slice<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let parts = [a.at(0)?.clone(), a.at(1)?.clone(), a.at(2)?.clone()];
+    Ok(slice_of(parts))
+}
+
+/// The names of the parts of a slice.
+const SLICE_FIELDS: [&str; 3] = ["start", "stop", "step"];
+
+/// A slice as a value.
+pub(crate) fn slice_of<V>(parts: [Operand<V>; 3]) -> Operand<V> {
+    let fields = Some(SLICE_FIELDS.iter().map(|field| Arc::from(*field)).collect());
+    let constants: Option<Vec<Constant>> = parts.iter().map(|part| part.constant().cloned()).collect();
+    match constants {
+        Some(constants) => Constant::Tuple(Tuple::new(constants, fields)).into(),
+        None => Operand::Tuple(Tuple::new(parts.into(), fields)),
+    }
+}
+
+/// The parts of a slice, if a value is one.
+pub(crate) fn slice_parts<V: Clone>(value: &Operand<V>) -> Option<[Operand<V>; 3]> {
+    let items: Tuple<Operand<V>> = match value {
+        Operand::Tuple(items) => items.clone(),
+        Operand::Constant(Constant::Tuple(items)) => items.map(|item| Operand::Constant(item.clone())),
+        // tidy: wildcard because only a tuple has fields
+        _ => return None,
+    };
+    let fields = items.fields()?;
+    let is_slice = items.class().is_none() && fields.iter().map(|field| &**field).eq(SLICE_FIELDS);
+    is_slice.then(|| items.into_vec().try_into().ok()).flatten()
+}
+
+/// `tuple_type(types, fields)`.
+pub(super) fn tuple_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let types = match a.constant(c, 0)? {
+        Constant::Tuple(types) => types.to_vec(),
+        other => return Err(a.unexpected(0, "a tuple of types", &other.to_string())),
+    };
+    let name = |field: &Constant| match field {
+        Constant::Str(name) => Some(name.clone()),
+        // tidy: wildcard because a name is a string
+        _ => None,
+    };
+    let fields = match a.constant(c, 1)? {
+        Constant::None => None,
+        Constant::Tuple(fields) if fields.len() == types.len() => fields.iter().map(name).collect(),
+        other => return Err(a.unexpected(1, "a name for each type", &other.to_string())),
+    };
+    Ok(LanguageType::tuple(types, fields).into_constant().into())
+}
+
+/// `constexpr_type(value)`.
+pub(super) fn constexpr_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    Ok(LanguageType::Constexpr(a.constant(c, 0)?).into_constant().into())
+}
+
+/// `tensor_descriptor_type(block_type, shape_type, strides_type)`.
+pub(super) fn tensor_descriptor_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let parts = [a.constant(c, 0)?, a.constant(c, 1)?, a.constant(c, 2)?];
+    Ok(LanguageType::Descriptor(Box::new(parts)).into_constant().into())
+}
+
+/// `pointer_type(element_ty, address_space, const)`. There is one space of addresses, and a pointer to nothing that is
+/// known is one to bytes.
 pub(super) fn pointer_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let pointee = a.dtype(c, 0)?;
-    Ok(Operand::Constant(Constant::Type(Type::pointer(pointee))))
+    let is_void = a.constant(c, 0).is_ok_and(|ty| ty == LanguageType::Void.into_constant());
+    let pointee = if is_void { Dtype::I8 } else { a.dtype(c, 0)? };
+    Ok(Operand::Constant(if a.flag(c, 2)? {
+        LanguageType::ConstPointer(pointee).into_constant()
+    } else {
+        Constant::Type(Type::pointer(pointee))
+    }))
 }
 
 /// `block_type(element_ty, shape)`.
@@ -331,6 +413,13 @@ pub(super) fn type_method<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -
                 SemanticError::new(Code::UnknownAttribute, format!("{ty} has no method `{}`", a.spec.name))
             })
         }
+        Constant::LanguageType(ty) => {
+            let found =
+                ty.method(a.spec.name).or_else(|| super::attribute::type_method(a.spec.name, &ty.as_ir()?));
+            found.map(Operand::Constant).ok_or_else(|| {
+                SemanticError::new(Code::UnknownAttribute, format!("{ty} has no method `{}`", a.spec.name))
+            })
+        }
         other => Err(SemanticError::new(Code::TypeMismatch, format!("{other} is not a type"))
             .argument(0, format!("this is {other}"))),
     }
@@ -352,12 +441,16 @@ fn type_of_name(name: &str) -> Option<Type> {
 /// `str_to_ty(name, c)`, and `dtype(name)`.
 pub(super) fn named_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let found = match a.constant(c, 0)? {
-        Constant::Str(name) => type_of_name(&name),
-        Constant::Type(ty) => Some(ty),
+        Constant::Str(name) if &*name == "void" => Some(LanguageType::Void.into_constant()),
+        Constant::Str(name) => type_of_name(&name).map(|ty| match ty.element.pointee() {
+            Some(pointee) if name.starts_with("*k") => LanguageType::ConstPointer(pointee).into_constant(),
+            _ => Constant::Type(ty),
+        }),
+        ty @ (Constant::Type(_) | Constant::LanguageType(_)) => Some(ty),
         _ => None,
     };
     match found {
-        Some(ty) => Ok(Operand::Constant(Constant::Type(ty))),
+        Some(ty) => Ok(Operand::Constant(ty)),
         None => Err(SemanticError::new(Code::InvalidValue, "there is no type of this name")
             .argument(0, "expected a name such as 'fp32', 'int32' or '*fp32'")),
     }

@@ -130,9 +130,12 @@ pub fn natural_dtype(constant: &Constant) -> Option<Dtype> {
             let special = size == 0.0 || !size.is_finite();
             Some(if normal || special { Dtype::F32 } else { Dtype::F64 })
         }
-        Constant::None | Constant::Str(_) | Constant::Type(_) | Constant::Tuple(_) | Constant::Object(_) => {
-            None
-        }
+        Constant::None
+        | Constant::Str(_)
+        | Constant::Type(_)
+        | Constant::LanguageType(_)
+        | Constant::Tuple(_)
+        | Constant::Object(_) => None,
     }
 }
 

@@ -17,6 +17,7 @@ use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
 use super::{
     atomics, descriptor, inline_asm, machine, map, math, memory, movement, program, reduce, scan, shape,
 };
+use crate::types::LanguageType;
 use crate::value::Constant;
 
 /// What a name of `triton.language` is.
@@ -43,12 +44,10 @@ pub enum Special {
     Dtype,
     /// `const`.
     Const,
-    /// `slice`.
-    Slice,
     /// `tensor_descriptor`.
     TensorDescriptor,
-    /// `constexpr_type`.
-    ConstexprType,
+    /// `base_value`, `base_type` and `tensor_descriptor_base`, which only `isinstance` asks for.
+    Base,
 }
 
 /// A builtin: its signature, as plain data, and which rule implements it.
@@ -434,8 +433,17 @@ builtins! {
     UnwrapIfConstexpr "_unwrap_if_constexpr(o)" [Root] => program::identity;
     /// A copy of an instance of a `triton.aggregate` in which these fields have other values.
     AggregateReplace "aggregate_replace(obj, **fields)" [Root] => program::identity;
-    /// A tuple.
+    /// A tuple; `type` may name its fields.
     Tuple "tuple(args, type=None)" [Root] => program::tuple;
+    /// What stands for `start:stop:step` where an index is a value.
+    Slice "slice(start, stop, step)" [Root] => program::slice;
+    /// The type of tuples of values of these types, with the names of their fields.
+    TupleType "tuple_type(types, fields=None)" [Root] => program::tuple_type;
+    /// The type of one compile-time value.
+    ConstexprType "constexpr_type(value)" [Root] => program::constexpr_type;
+    /// The type of tensor descriptors with such blocks, extents and strides.
+    TensorDescriptorType "tensor_descriptor_type(block_type, shape_type=None, strides_type=None)" [Root]
+        => program::tensor_descriptor_type;
     /// The type of pointers to a type.
     PointerType "pointer_type(element_ty, address_space='global', const=False)" [Root] => program::pointer_type;
     /// The type of tiles.
@@ -570,9 +578,10 @@ const SPECIALS: &[(&str, Special)] = &[
     ("tensor", Special::Tensor),
     ("dtype", Special::Dtype),
     ("const", Special::Const),
-    ("slice", Special::Slice),
     ("tensor_descriptor", Special::TensorDescriptor),
-    ("constexpr_type", Special::ConstexprType),
+    ("base_value", Special::Base),
+    ("base_type", Special::Base),
+    ("tensor_descriptor_base", Special::Base),
 ];
 
 /// Prefixes that mean the root: the modules that Triton keeps the names in.
@@ -589,6 +598,7 @@ pub(super) fn named_constant(name: &str) -> Option<Constant> {
         return Some(Constant::dtype(*dtype));
     }
     match name {
+        "void" => Some(LanguageType::Void.into_constant()),
         "pi32_t" => Some(Constant::Type(Type::pointer(Dtype::I32))),
         "TRITON_MAX_TENSOR_NUMEL" => Some(Constant::Int(tilewright_ir::MAX_TILE_ELEMENTS as i128)),
         "N_ROUNDS_DEFAULT" => Some(Constant::Int(10)),
@@ -649,8 +659,14 @@ static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::new(|| {
     for (name, special) in SPECIALS {
         names.insert((*name).to_string(), LanguageItem::Special(*special));
     }
-    let constants =
-        ["pi32_t", "TRITON_MAX_TENSOR_NUMEL", "N_ROUNDS_DEFAULT", "PropagateNan.NONE", "PropagateNan.ALL"];
+    let constants = [
+        "void",
+        "pi32_t",
+        "TRITON_MAX_TENSOR_NUMEL",
+        "N_ROUNDS_DEFAULT",
+        "PropagateNan.NONE",
+        "PropagateNan.ALL",
+    ];
     for (name, constant) in type_constants() {
         names.insert(format!("dtype.{name}"), LanguageItem::Constant(constant));
     }

@@ -44,10 +44,7 @@ impl SourceHost {
             Stmt::Import(import) => self.execute_import(import),
             Stmt::ImportFrom(import) => self.execute_import_from(import),
             Stmt::FunctionDef(function) => self.define(function),
-            Stmt::ClassDef(class) => {
-                let object = self.opaque(class.name.as_str());
-                self.current.names.insert(class.name.as_str().to_owned(), HostValue::Callable(object));
-            }
+            Stmt::ClassDef(class) => self.define_class(class),
             Stmt::Assign(assign) => {
                 let value = self.evaluate(&assign.value, 0);
                 for target in &assign.targets {

@@ -1,6 +1,7 @@
 //! The host without Python: a module's own source, and that of the modules beside it that it imports. It knows triton and
-//! tilewright, constants, `math`, and the functions of these modules; all else is opaque.
+//! tilewright, constants, `math`, and the functions and classes of these modules; all else is opaque.
 
+mod classes;
 mod evaluate;
 mod execute;
 mod imports;
@@ -16,11 +17,15 @@ use rustc_hash::FxHashMap;
 use tilewright_base::{SourceFile, SourceMap};
 
 use crate::Failure;
-use crate::host::{FunctionRef, FunctionSource, Host, HostValue, NamedTuple, ObjectRef, ParsedModule};
+use crate::host::{
+    Aggregate, FunctionRef, FunctionSource, Host, HostValue, Member, NamedTuple, ObjectRef, ParsedModule,
+};
 use crate::lower::function::is_constexpr;
 use crate::lower::parse::{find_function, parse, visit_functions};
 use crate::lower::scope::with_stack;
+use crate::value::Constant;
 
+use classes::Class;
 use imports::Scope;
 use math::{call_math, math_constant, math_function};
 
@@ -34,6 +39,7 @@ pub struct SourceHost {
     /// All modules by their number; in the place of the current one is nothing of interest.
     others: Vec<Scope>,
     functions: Vec<Known>,
+    classes: FxHashMap<ObjectRef, Class>,
     /// Dotted paths (`torch.nn`), names of modules (`'scale'@2`), or the numbers of modules (`@2`).
     objects: Vec<String>,
 }
@@ -47,6 +53,8 @@ enum Decorator {
     Constexpr,
     /// It chooses arguments of a kernel.
     Wrapper,
+    /// None: the function stands in a class.
+    Method,
 }
 
 /// A function of a module.
@@ -58,6 +66,8 @@ struct Known {
     /// Whether it is decorated with `jit`, not with `constexpr_function`.
     is_kernel: bool,
     noinline: bool,
+    /// The class that it stands in.
+    class: Option<ObjectRef>,
     /// The defaults of its parameters, as they were when it was defined.
     defaults: FxHashMap<String, HostValue>,
 }
@@ -84,7 +94,13 @@ impl SourceHost {
             number: 0,
         };
         let (current, others) = (scope(), vec![scope()]);
-        let mut host = Self { current, others, functions: Vec::new(), objects: Vec::new() };
+        let mut host = Self {
+            current,
+            others,
+            functions: Vec::new(),
+            classes: FxHashMap::default(),
+            objects: Vec::new(),
+        };
         with_stack(|| host.execute_module(&module.body));
         Ok(host)
     }
@@ -163,7 +179,9 @@ impl SourceHost {
             Decorator::Jit { noinline } => Some(*noinline),
             _ => None,
         });
-        if noinline.is_none() && !decorators.contains(&Decorator::Constexpr) {
+        let is_of_kernels =
+            |decorator: &Decorator| matches!(decorator, Decorator::Constexpr | Decorator::Method);
+        if noinline.is_none() && !decorators.iter().any(is_of_kernels) {
             return None;
         }
         let mut defaults = FxHashMap::default();
@@ -177,8 +195,9 @@ impl SourceHost {
             module: self.current.number,
             name: function.name.as_str().to_owned(),
             offset: u32::from(function.name.start()),
-            is_kernel: noinline.is_some(),
+            is_kernel: noinline.is_some() && !decorators.contains(&Decorator::Method),
             noinline: noinline.unwrap_or(false),
+            class: None,
             defaults,
         });
         Some(HostValue::Function(FunctionRef(self.functions.len() as u32 - 1)))
@@ -227,6 +246,9 @@ impl Host for SourceHost {
     }
 
     fn name(&mut self, function: FunctionRef, name: &str) -> Option<HostValue> {
+        if name == "__class__" {
+            return self.functions.get(function.0 as usize)?.class.map(HostValue::Object);
+        }
         self.scope(self.module_of(function)).names.get(name).cloned()
     }
 
@@ -239,7 +261,7 @@ impl Host for SourceHost {
     fn attribute(&mut self, object: ObjectRef, name: &str) -> Option<HostValue> {
         let path = self.path(object);
         if let Some(module) = path.strip_prefix('@') {
-            return self.member(module.parse().ok()?, name);
+            return SourceHost::member(self, module.parse().ok()?, name);
         }
         if path.starts_with('\'')
             || path == "math" && math_constant(name).is_none() && math_function(name, 1.0).is_none()
@@ -254,6 +276,24 @@ impl Host for SourceHost {
         let (name, module) = self.name_of(class)?;
         let name = name.to_owned();
         self.within(module, |host| host.named_tuple_of_current(name))
+    }
+
+    fn aggregate(&mut self, class: ObjectRef) -> Option<Aggregate> {
+        self.fields_of(class)
+    }
+
+    fn member(&mut self, class: ObjectRef, after: Option<ObjectRef>, name: &str) -> Option<Member> {
+        self.member_of(class, after, name)
+    }
+
+    fn is_instance(&mut self, value: &HostValue, class: ObjectRef) -> bool {
+        let own = match value {
+            HostValue::Object(own) => Some(*own),
+            HostValue::Constant(Constant::Tuple(items)) => items.class(),
+            HostValue::Tuple(items) => items.class(),
+            _ => None,
+        };
+        own.is_some_and(|own| self.is_derived(own, class))
     }
 
     fn default(&mut self, function: FunctionRef, parameter: &str) -> Option<HostValue> {
@@ -278,6 +318,9 @@ impl Host for SourceHost {
     }
 
     fn describe(&mut self, object: ObjectRef) -> String {
+        if let Some(name) = self.class_name(object) {
+            return format!("class '{name}'");
+        }
         let path = self.path(object);
         if let Some(rest) = path.strip_prefix('@') {
             let (number, name) = rest.split_once('.').unwrap_or((rest, ""));

@@ -142,8 +142,20 @@ pub fn convert_operands(function: &mut Function, target: GpuTarget, num_warps: u
     }
 }
 
+/// Whether tensor cores compute a product if its operands and sum are of these types, fp32 as tf32.
+pub fn has_instruction(
+    function: &Function,
+    inst: Inst,
+    dtypes: [Dtype; 3],
+    target: GpuTarget,
+    num_warps: u32,
+) -> bool {
+    let types = Types { precision: InputPrecision::Tf32, ..Types::of(function, inst).with(dtypes) };
+    types.wgmma(target, num_warps).is_ok() || types.tensor_core(Shape3::of(&types), target).is_some()
+}
+
 /// Every product with its block.
-fn places(function: &Function) -> Vec<(Block, Inst)> {
+pub fn places(function: &Function) -> Vec<(Block, Inst)> {
     let mut found = Vec::new();
     let mut blocks = vec![function.entry];
     while let Some(block) = blocks.pop() {

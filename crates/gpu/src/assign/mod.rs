@@ -2,6 +2,7 @@
 //!
 //! | file | decides |
 //! |---|---|
+//! | `product_splitting` | nothing: products of fp32 that ask for it become several of tf32 or bf16 |
 //! | `mma_selection` | the instruction and the layouts of each matrix product |
 //! | `wgmma_selection` | which of them warpgroups compute by `wgmma` |
 //! | `rematerialization` | which tiles every thread computes for itself: they have any layout that is asked for |
@@ -17,6 +18,7 @@ pub mod coalescing;
 mod cost;
 mod equivalence;
 pub mod mma_selection;
+pub mod product_splitting;
 mod propagation;
 mod rematerialization;
 mod rewrite;

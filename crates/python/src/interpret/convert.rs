@@ -148,9 +148,12 @@ pub(crate) fn natural(constant: &Constant) -> Option<Tile> {
         Constant::Bool(value) => Some(Literal::int(dtype, i128::from(*value))),
         Constant::Int(value) => Some(Literal::int(dtype, *value)),
         Constant::Float(value) => Literal::float(dtype, *value),
-        Constant::None | Constant::Str(_) | Constant::Type(_) | Constant::Tuple(_) | Constant::Object(_) => {
-            None
-        }
+        Constant::None
+        | Constant::Str(_)
+        | Constant::Type(_)
+        | Constant::LanguageType(_)
+        | Constant::Tuple(_)
+        | Constant::Object(_) => None,
     };
     literal.map(|literal| Tile { ty: Type::scalar(dtype), held: Held::scalar(literal.bits) })
 }

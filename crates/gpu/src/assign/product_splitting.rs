@@ -1,0 +1,205 @@
+//! Products of fp32 whose operands tensor cores take in parts: `input_precision` `"tf32x3"`, `"bf16x3"` and `"bf16x6"`.
+//!
+//! An operand is the sum of parts that a tensor core takes exactly: its nearest tf32 and what is left of it; or two or three
+//! bf16. Products of small parts are summed first, on their own, so that they are not lost in a large sum.
+//!
+//! ```text
+//! %d = dot %a, %b, %c {tf32x3}    ──>    %s = dot %a1, %b0, dot(%a0, %b1, 0)
+//!                                        %d = dot %a0, %b0, %c + %s
+//! ```
+//! (Ootomo and Yokota, arXiv 2203.03341; Henry, Tang and Heinecke, arXiv 1904.06376.)
+//!
+//! Of an infinity the rest is NaN, and infinite times the rest of the other operand, so a small sum that is not finite is
+//! taken for 0: the first product says what the result is. A number that rounds up to infinity is cut off instead.
+//!
+//! Where the target has no instruction for the parts, the product stays one of single elements, which is exact.
+
+use cranelift_entity::packed_option::PackedOption;
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir::{
+    Block, Dtype, Element, ElementwiseFn as F, Function, InputPrecision, Inst, Literal, Location, Module, Op,
+    Rounding, Shape, Type, Value,
+};
+use tilewright_opt::{Options, optimize};
+
+use super::mma_selection::{has_instruction, places};
+use crate::remarks::{self, Because};
+use crate::target::GpuTarget;
+
+/// The bits of fp32 that tf32 has, and half of the place behind them.
+const TF32_BITS: i64 = -0x2000;
+const TF32_HALF: i64 = 0x1000;
+/// The least number that would round up to infinity.
+const TF32_LIMIT: u32 = 0x7f7f_f000;
+const BF16_LIMIT: u32 = 0x7f7f_8000;
+
+/// Splits the products of a kernel that ask for it.
+pub fn split(module: &mut Module, target: GpuTarget, num_warps: u32) {
+    let entry = module.entry;
+    let function = &mut module.functions[entry];
+    let mut found = false;
+    for (block, inst) in places(function) {
+        let Op::Dot { precision, .. } = function.insts[inst].op else { continue };
+        let (part, count) = match precision {
+            InputPrecision::Tf32x3 => (Dtype::F32, 2),
+            InputPrecision::Bf16x3 => (Dtype::BF16, 2),
+            InputPrecision::Bf16x6 => (Dtype::BF16, 3),
+            InputPrecision::Tf32 | InputPrecision::Ieee => continue,
+        };
+        let is_fp32 = |operand: &Value| function.ty(*operand).dtype() == Some(Dtype::F32);
+        if !function.insts[inst].operands.iter().all(is_fp32)
+            || !has_instruction(function, inst, [part, part, Dtype::F32], target, num_warps)
+        {
+            continue;
+        }
+        remarks::about(
+            "product_splitting",
+            function,
+            inst,
+            || format!("dot, {}", precision.name()),
+            || {
+                let products = if count == 2 { 3 } else { 6 };
+                let reason = "each operand is a sum of numbers that tensor cores take exactly";
+                Because::done(
+                    format!("{products} products of {}", if part == Dtype::F32 { "tf32" } else { "bf16" }),
+                    reason,
+                )
+            },
+        );
+        Split { function, out: Vec::new(), location: None.into() }.product(block, inst, part, count);
+        found = true;
+    }
+    if found {
+        // What several products split is split once, and what a loop does not change before it.
+        optimize(module, &Options::default(), &mut |_, _| {});
+    }
+}
+
+struct Split<'f> {
+    function: &'f mut Function,
+    /// What comes before the product.
+    out: Vec<Inst>,
+    location: PackedOption<Location>,
+}
+
+impl Split<'_> {
+    fn product(&mut self, block: Block, inst: Inst, part: Dtype, count: usize) {
+        let data = self.function.insts[inst].clone();
+        self.location = data.location;
+        let Op::Dot { max_imprecise_acc, .. } = data.op else { return };
+        let op = Op::Dot { precision: InputPrecision::Tf32, max_imprecise_acc };
+        let [a, b, sum] = data.operands[..] else { return };
+        let [a, b] = [a, b].map(|operand| match part {
+            Dtype::BF16 => self.bf16_parts(operand, count),
+            // tidy: wildcard because parts are bf16 or tf32
+            _ => self.tf32_parts(operand),
+        });
+        let ty = self.function.ty(sum).clone();
+        let mut small = self.splat(Literal::float(Dtype::F32, 0.0), &ty);
+        // The products whose parts lie further behind first; those beyond the last part of one are too small to matter.
+        for behind in (1..count).rev() {
+            for place in 0..=behind {
+                let operands = smallvec![a[behind - place], b[place], small];
+                small = self.emit(op.clone(), operands, ty.clone());
+            }
+        }
+        let small = self.or_zero(small);
+        let sum = self.elementwise(F::Add, smallvec![sum, small], ty);
+        self.function.insts[inst].op = op;
+        self.function.insts[inst].operands = smallvec![a[0], b[0], sum];
+        let insts = &mut self.function.blocks[block].insts;
+        let place = insts.iter().position(|other| *other == inst).expect("the block holds the product");
+        insts.splice(place..place, std::mem::take(&mut self.out));
+    }
+
+    /// The nearest tf32, and the nearest of what is left.
+    fn tf32_parts(&mut self, x: Value) -> Vec<Value> {
+        let ty = self.function.ty(x).clone();
+        let half = self.splat_int(TF32_HALF, &ty);
+        let none = self.splat_int(0, &ty);
+        let fits = self.is_below(x, TF32_LIMIT);
+        let half_or_none =
+            self.elementwise(F::Select, smallvec![fits, half, none], ty.with_dtype(Dtype::I32));
+        let rounded = self.cut_off(x, half_or_none);
+        // A NaN whose bits are all cut off would be an infinity.
+        let is_nan = self.elementwise(F::Ne, smallvec![x, x], ty.with_dtype(Dtype::I1));
+        let nan = self.splat(Literal::float(Dtype::F32, f64::NAN), &ty);
+        let large = self.elementwise(F::Select, smallvec![is_nan, nan, rounded], ty.clone());
+        let rest = self.elementwise(F::Sub, smallvec![x, large], ty);
+        let small = self.cut_off(rest, half);
+        vec![large, small]
+    }
+
+    /// The bits of tf32, of a number whose bits are raised before.
+    fn cut_off(&mut self, x: Value, raise: Value) -> Value {
+        let ty = self.function.ty(x).clone();
+        let bits_type = ty.with_dtype(Dtype::I32);
+        let mask = self.splat_int(TF32_BITS, &ty);
+        let bits =
+            self.emit(Op::Bitcast { element: Element::Value(Dtype::I32) }, smallvec![x], bits_type.clone());
+        let raised = self.elementwise(F::Add, smallvec![bits, raise], bits_type.clone());
+        let kept = self.elementwise(F::And, smallvec![raised, mask], bits_type);
+        self.emit(Op::Bitcast { element: Element::Value(Dtype::F32) }, smallvec![kept], ty)
+    }
+
+    /// The nearest bf16, the nearest of what is left, and so on.
+    fn bf16_parts(&mut self, x: Value, count: usize) -> Vec<Value> {
+        let ty = self.function.ty(x).clone();
+        let fits = self.is_below(x, BF16_LIMIT);
+        let nearest = self.cast(x, Dtype::BF16, Rounding::NearestEven);
+        let below = self.cast(x, Dtype::BF16, Rounding::TowardsZero);
+        let large = self.elementwise(F::Select, smallvec![fits, nearest, below], ty.with_dtype(Dtype::BF16));
+        let mut parts = vec![large];
+        let mut rest = x;
+        while parts.len() < count {
+            let last = parts[parts.len() - 1];
+            let last = self.cast(last, Dtype::F32, Rounding::NearestEven);
+            rest = self.elementwise(F::Sub, smallvec![rest, last], ty.clone());
+            parts.push(self.cast(rest, Dtype::BF16, Rounding::NearestEven));
+        }
+        parts
+    }
+
+    /// Where a number is finite, and smaller than this one.
+    fn is_below(&mut self, x: Value, limit: u32) -> Value {
+        let ty = self.function.ty(x).clone();
+        let limit = self.splat(Literal::float(Dtype::F32, f64::from(f32::from_bits(limit))), &ty);
+        let size = self.elementwise(F::Abs, smallvec![x], ty.clone());
+        self.elementwise(F::Lt, smallvec![size, limit], ty.with_dtype(Dtype::I1))
+    }
+
+    /// 0 for what is not finite.
+    fn or_zero(&mut self, x: Value) -> Value {
+        let ty = self.function.ty(x).clone();
+        let is_finite = self.is_below(x, f32::INFINITY.to_bits());
+        let zero = self.splat(Literal::float(Dtype::F32, 0.0), &ty);
+        self.elementwise(F::Select, smallvec![is_finite, x, zero], ty)
+    }
+
+    fn cast(&mut self, x: Value, dtype: Dtype, rounding: Rounding) -> Value {
+        let ty = self.function.ty(x).with_dtype(dtype);
+        self.emit(Op::Cast { element: Element::Value(dtype), rounding }, smallvec![x], ty)
+    }
+
+    /// A tile of one number, with the shape of another.
+    fn splat(&mut self, literal: Option<Literal>, like: &Type) -> Value {
+        let literal = literal.expect("fp32 has literals");
+        let (scalar, ty) = (Type::scalar(literal.dtype), like.with_dtype(literal.dtype));
+        let value = self.emit(Op::Constant { value: literal }, smallvec![], scalar);
+        self.emit(Op::Splat { shape: Shape::clone(&ty.shape) }, smallvec![value], ty)
+    }
+
+    fn splat_int(&mut self, value: i64, like: &Type) -> Value {
+        self.splat(Some(Literal::int(Dtype::I32, i128::from(value))), like)
+    }
+
+    fn elementwise(&mut self, function: F, operands: SmallVec<[Value; 4]>, ty: Type) -> Value {
+        self.emit(Op::Elementwise { function }, operands, ty)
+    }
+
+    fn emit(&mut self, op: Op, operands: SmallVec<[Value; 4]>, ty: Type) -> Value {
+        let inst = self.function.create_inst(op, operands, smallvec![], [ty], self.location);
+        self.out.push(inst);
+        self.function.insts[inst].results[0]
+    }
+}
