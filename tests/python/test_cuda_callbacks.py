@@ -182,7 +182,10 @@ print("fine")
 """
 
 RANDOM = """
+import io
+import pickle
 import torch
+from tilewright._cuda_on_cpu import random_state
 
 g = torch.Generator(device="cuda").manual_seed(3)
 a = torch.randn(2, device="cuda", generator=g)
@@ -201,6 +204,57 @@ state = torch.cuda.get_rng_state()
 a = torch.rand(2, device="cuda")
 torch.cuda.set_rng_state(state, "cuda")
 assert torch.equal(a, torch.rand(2, device="cuda"))
+# As on a GPU, a state is a seed and an offset. Libraries that draw themselves add to the offset.
+assert (state.dtype, state.shape) == (torch.uint8, (16,))
+seed, offset = state.view(torch.int64).tolist()
+assert seed == 1 and offset % 4 == 0
+for kept in (state, state.clone(), pickle.loads(pickle.dumps(state))):
+    torch.cuda.set_rng_state(kept)
+    assert torch.equal(torch.cuda.get_rng_state(), state)
+    assert torch.equal(a, torch.rand(2, device="cuda"))
+file = io.BytesIO()
+torch.save(state, file)
+file.seek(0)
+# Another process does not know it, and reads it all the same; not what has lost what lies behind it.
+random_state._kept.clear()
+random_state._names.clear()
+torch.cuda.set_rng_state(torch.load(file))
+assert torch.equal(a, torch.rand(2, device="cuda"))
+try:
+    torch.cuda.set_rng_state(state.clone())
+except RuntimeError as error:
+    assert "a copy of one that is not known any more" in str(error)
+else:
+    assert False
+for one, by in ((torch.cuda.default_generators[0], None), (g, g)):
+    before = one.get_state()
+    first = torch.rand(3, device="cuda", generator=by)
+    after = one.get_state()
+    assert not torch.equal(before, after)
+    one.set_state(before)
+    assert torch.equal(first, torch.rand(3, device="cuda", generator=by))
+    assert torch.equal(one.get_state(), after)
+    drawn = after.clone()
+    words = drawn.view(torch.int64)
+    words[1] += 12
+    one.set_state(drawn)
+    assert torch.equal(one.get_state(), drawn) and one.get_offset() == words[1]
+    assert one.clone_state().get_offset() == words[1]
+    numbers = torch.rand(3, device="cuda", generator=by)
+    one.set_state(drawn)
+    assert torch.equal(numbers, torch.rand(3, device="cuda", generator=by))
+    one.manual_seed(5)
+    assert one.get_state().view(torch.int64).tolist() == [5, 0]
+    one.set_offset(8)
+    assert one.get_state().view(torch.int64).tolist() == [5, 8]
+    try:
+        one.set_state(torch.get_rng_state())
+    except RuntimeError as error:
+        assert "RNG state is wrong size" in str(error)
+    else:
+        assert False
+    one.set_state(before)
+assert torch.get_rng_state().numel() > 16
 state = torch.cuda.get_rng_state_all()
 with torch.random.fork_rng(devices=[0]):
     torch.rand(2, device="cuda")

@@ -3,23 +3,24 @@
 //! What is usual is done here, without a frame of Python's: the choice for the arguments is known, and no hook wants to be called.
 //! In all other cases, Python's `run` does the launch, and says what it means.
 
+mod form;
+
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use pyo3::{Borrowed, intern};
 use smallvec::SmallVec;
 use tilewright_ir::Dtype;
 use tilewright_runtime::{Device, Value};
 
-use crate::kernel::JitKernel;
 use crate::launcher::{Call, launcher, start};
 use crate::torch::{self, Torch};
+use form::{Form, name_of};
 
 /// A kernel, or another wrapper, that is launched with more keyword arguments than the program gives.
 #[pyclass(subclass, dict, weakref, frozen, module = "tilewright._native")]
@@ -31,6 +32,8 @@ pub(crate) struct Wrapper {
     forms: [OnceLock<Form>; MOST_FORMS],
     /// Its `__dict__`, which is asked at less cost than the object.
     attributes: OnceLock<Py<PyDict>>,
+    /// What launches need of its attributes, until one of them is set.
+    settings: Mutex<Option<Arc<Settings>>>,
     /// False in the zeros that an object is before it is made.
     is_made: bool,
 }
@@ -45,42 +48,30 @@ const HEURISTICS: u8 = 2;
 /// The most forms of a call that are kept for a wrapper.
 const MOST_FORMS: usize = 8;
 
-/// A call with so many arguments by position, and these keywords.
-struct Form {
-    positional: usize,
-    keywords: Option<Py<PyTuple>>,
-    /// The arguments that the key of an autotuner has, by their number in the call.
-    key: Vec<usize>,
-    /// The arguments that are parameters of the kernel, likewise.
-    parameters: Vec<usize>,
-    /// Of each argument, where among the former it is.
-    places: Vec<Option<usize>>,
-    memo: Mutex<Memo>,
+/// The attributes that launches need.
+struct Settings {
+    /// What is launched: `fn`.
+    kernel: Py<PyAny>,
+    /// Of an autotuner: `configs`, `cache` and `_place`. Of heuristics: `values`.
+    others: [Option<Py<PyAny>>; 3],
 }
 
-/// What the latest launches have found.
-#[derive(Default)]
-struct Memo {
-    /// The dtypes of the parameters, and their names.
-    dtypes: Vec<Option<(Py<PyAny>, Py<PyAny>)>>,
-    /// The names that were added, and all keywords with them.
-    keywords: Option<(Vec<Py<PyAny>>, Py<PyTuple>)>,
-    /// The keys of an autotuner, by what launches read of their arguments; the latest one last.
-    keys: Vec<Arc<KnownKey>>,
-    /// The arguments of a heuristic by name, without values.
-    arguments: Option<Py<PyDict>>,
-}
+impl Settings {
+    /// The attributes besides `fn`, by the kind of the wrapper.
+    fn names(kind: u8) -> &'static [&'static str] {
+        match kind {
+            AUTOTUNER => &["configs", "cache", "_place"],
+            _ => &["values"],
+        }
+    }
 
-/// A key of an autotuner that was looked up before.
-struct KnownKey {
-    read: Read,
-    /// Where the first tensor is, as Python says it.
-    place: Py<PyAny>,
-    key: Py<PyTuple>,
+    /// One of the attributes besides `fn`.
+    fn other<'a, 'py>(&'a self, py: Python<'py>, number: usize) -> PyResult<&'a Bound<'py, PyAny>> {
+        let found = self.others[number].as_ref().map(|object| object.bind(py));
+        found
+            .ok_or_else(|| PyTypeError::new_err("the attributes of an autotuner are not those of heuristics"))
+    }
 }
-
-/// The most keys that a form of a call remembers.
-const MOST_KEYS: usize = 8;
 
 /// What the key of an autotuner depends on, where it is read without asking Python.
 #[derive(PartialEq)]
@@ -179,6 +170,15 @@ impl Wrapper {
             _ => OWN_RUN,
         };
         self.kind.store(kind, Ordering::Relaxed);
+        self.forget_settings();
+    }
+
+    /// Says that an attribute is another.
+    #[pyo3(name = "_forget_settings")]
+    fn forget_settings(&self) {
+        let before = self.settings.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Dropping may run the program's code.
+        drop(before);
     }
 
     /// `kernel[grid]`: what launches with this grid.
@@ -191,168 +191,23 @@ impl Wrapper {
             return Ok(());
         }
         self.attributes.get().map_or(Ok(()), |attributes| visit.call(attributes))?;
+        if let Ok(settings) = self.settings.try_lock()
+            && let Some(settings) = settings.as_ref()
+        {
+            visit.call(&settings.kernel)?;
+            settings.others.iter().flatten().try_for_each(|object| visit.call(object))?;
+        }
         for form in self.forms.iter().map_while(OnceLock::get) {
-            visit.call(&form.keywords)?;
-            // Another thread may be about to change it, in which case its objects are in use.
-            let Ok(memo) = form.memo.try_lock() else { continue };
-            for known in &memo.keys {
-                visit.call(&known.place)?;
-                visit.call(&known.key)?;
-            }
+            form.visit(&visit)?;
         }
         Ok(())
     }
-}
 
-impl Form {
-    /// Whether a call is of this form. Keywords are the same objects at each execution of a call.
-    fn is(&self, py: Python<'_>, call: &Call<'_, '_>) -> bool {
-        self.positional == call.positional()
-            && match (&self.keywords, call.keywords()) {
-                (None, None) => true,
-                (Some(known), Some(keywords)) => has_same_items(known.bind_borrowed(py), keywords),
-                _ => false,
-            }
-    }
-
-    fn new(
-        call: &Call<'_, '_>,
-        arg_names: &Bound<'_, PyAny>,
-        keys: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Option<Self>> {
-        let arg_names: Vec<String> = arg_names.extract()?;
-        let mut names: Vec<String> = arg_names.iter().take(call.positional()).cloned().collect();
-        if names.len() < call.positional() {
-            // The kernel takes any number of arguments, or refuses these.
-            return Ok(None);
+    fn __clear__(&self) {
+        if self.is_made {
+            self.forget_settings();
         }
-        names.extend(call.names()?);
-        let number = |name: &String| names.iter().position(|other| other == name);
-        let parameters: Vec<_> = (0..names.len()).filter(|&at| arg_names.contains(&names[at])).collect();
-        let keys: Vec<String> = keys.map_or(Ok(vec![]), PyAnyMethods::extract)?;
-        let key = keys.iter().filter(|name| arg_names.contains(name)).filter_map(number);
-        Ok(Some(Self {
-            positional: call.positional(),
-            keywords: call.keywords().map(|keywords| keywords.to_owned().unbind()),
-            key: key.collect(),
-            places: (0..names.len()).map(|number| parameters.iter().position(|&p| p == number)).collect(),
-            parameters,
-            memo: Mutex::default(),
-        }))
     }
-
-    fn memo(&self) -> MutexGuard<'_, Memo> {
-        self.memo.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The keywords of the call with more behind them; nothing if one of these is among them already.
-    fn keywords<'py>(
-        &self,
-        py: Python<'py>,
-        call: &Call<'_, 'py>,
-        added: &[Borrowed<'_, 'py, PyAny>],
-    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        if let Some((known, keywords)) = &self.memo().keywords
-            && known.len() == added.len()
-            && known.iter().zip(added).all(|(known, added)| known.is(added))
-        {
-            return Ok(Some(keywords.bind(py).clone()));
-        }
-        let own = call.keywords();
-        let own: Vec<_> = own.iter().flat_map(|keywords| keywords.iter_borrowed()).collect();
-        if own.iter().any(|own| added.iter().any(|added| added.is(own))) {
-            return Ok(None);
-        }
-        let all: Vec<_> = own.iter().chain(added).collect();
-        let keywords = PyTuple::new(py, all)?;
-        let added = added.iter().map(|name| Borrowed::to_owned(*name).unbind()).collect();
-        let before = self.memo().keywords.replace((added, keywords.clone().unbind()));
-        drop(before);
-        Ok(Some(keywords))
-    }
-
-    /// The key that an autotuner looks up for a call that reads as one before.
-    fn known_key(&self, read: &Read) -> Option<Arc<KnownKey>> {
-        self.memo().keys.iter().find(|known| known.read == *read).map(Arc::clone)
-    }
-
-    /// The only key with such values that was looked up so far, whatever the dtypes were.
-    #[inline]
-    fn likely_key(&self, call: &Call<'_, '_>) -> Option<Arc<KnownKey>> {
-        let mut values: SmallVec<[Number; 8]> = SmallVec::new();
-        for &number in &self.key {
-            values.push(Number::of(&call.values()[number])?);
-        }
-        let memo = self.memo();
-        let mut likely = memo.keys.iter().filter(|known| known.read.values == values);
-        let found = likely.next()?;
-        likely.next().is_none().then(|| Arc::clone(found))
-    }
-
-    /// Remembers a key. It is kept as the cache has it, which is compared with itself at no cost.
-    fn remember(
-        &self,
-        read: Read,
-        place: &Bound<'_, PyAny>,
-        key: &Bound<'_, PyTuple>,
-        cache: &Bound<'_, PyDict>,
-    ) {
-        let mut kept = key.clone();
-        for known in cache.keys() {
-            if let Ok(known) = known.cast_into::<PyTuple>()
-                && known.eq(key).unwrap_or(false)
-            {
-                kept = known;
-            }
-        }
-        let known = Arc::new(KnownKey { read, place: place.clone().unbind(), key: kept.unbind() });
-        let mut memo = self.memo();
-        let oldest = (memo.keys.len() == MOST_KEYS).then(|| memo.keys.remove(0));
-        memo.keys.push(known);
-        // Dropping may run the program's code.
-        drop(memo);
-        drop(oldest);
-    }
-
-    /// A dict for the functions of heuristics with the arguments of a call by name, and all names that a launch gives besides.
-    fn arguments<'py>(
-        &self,
-        call: &Call<'_, 'py>,
-        arg_names: &Bound<'py, PyList>,
-        grid: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let py = arg_names.py();
-        let known = self.memo().arguments.as_ref().map(|known| known.clone_ref(py));
-        // A copy of a dict with all names has its room at once.
-        let arguments = match known {
-            Some(known) => known.bind(py).copy()?,
-            None => PyDict::new(py),
-        };
-        let is_new = arguments.is_empty();
-        for (name, value) in arg_names.iter().zip(&call.values()[..call.positional()]) {
-            arguments.set_item(name, value)?;
-        }
-        let keywords = call.keywords();
-        for (number, name) in keywords.iter().flat_map(|keywords| keywords.iter_borrowed()).enumerate() {
-            arguments.set_item(name, call.named(number))?;
-        }
-        arguments.set_item(intern!(py, "grid"), grid)?;
-        arguments.set_item(intern!(py, "warmup"), PyBool::new(py, false))?;
-        if is_new {
-            // Of the names alone: it must keep no tensor alive.
-            let names = PyDict::new(py);
-            arguments.keys().iter().try_for_each(|name| names.set_item(name, py.None()))?;
-            self.memo().arguments.get_or_insert(names.unbind());
-        }
-        Ok(arguments)
-    }
-}
-
-/// Whether two tuples have the same objects.
-fn has_same_items(one: Borrowed<'_, '_, PyTuple>, other: Borrowed<'_, '_, PyTuple>) -> bool {
-    let has_same_items =
-        || one.len() == other.len() && one.iter_borrowed().zip(other.iter_borrowed()).all(|(a, b)| a.is(b));
-    one.is(other) || has_same_items()
 }
 
 /// `wrapper[grid](...)`.
@@ -362,12 +217,14 @@ pub(crate) fn launch<'py>(
     call: &Call<'_, 'py>,
 ) -> PyResult<Py<PyAny>> {
     let launched = match wrapper.get().kind.load(Ordering::Relaxed) {
-        AUTOTUNER => launch_autotuner(wrapper, grid, call)?,
         HEURISTICS => launch_heuristics(wrapper, grid, call)?,
+        AUTOTUNER if call.expected().is_none() => launch_autotuner(wrapper, grid, call)?,
         _ => None,
     };
     match launched {
         Some(result) => Ok(result),
+        // Nobody here compares the arguments with what is expected, so that nothing is launched.
+        None if call.expected().is_some() => Ok(wrapper.py().None()),
         None => run(wrapper.as_any(), grid, call),
     }
 }
@@ -425,6 +282,28 @@ fn attribute<'py>(wrapper: &Bound<'py, Wrapper>, name: &Bound<'py, PyString>) ->
     wrapper.getattr(name)
 }
 
+/// The attributes that a launch needs.
+#[inline]
+fn settings(wrapper: &Bound<'_, Wrapper>) -> PyResult<Arc<Settings>> {
+    if let Some(known) = wrapper.get().settings.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        return Ok(Arc::clone(known));
+    }
+    read_settings(wrapper)
+}
+
+#[cold]
+fn read_settings(wrapper: &Bound<'_, Wrapper>) -> PyResult<Arc<Settings>> {
+    let py = wrapper.py();
+    let mut others = [None, None, None];
+    for (other, name) in others.iter_mut().zip(Settings::names(wrapper.get().kind.load(Ordering::Relaxed))) {
+        *other = Some(attribute(wrapper, &PyString::intern(py, name))?.unbind());
+    }
+    let kernel = attribute(wrapper, intern!(py, "fn"))?.unbind();
+    let found = Arc::new(Settings { kernel, others });
+    *wrapper.get().settings.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&found));
+    Ok(found)
+}
+
 /// Launches with the configuration that was chosen for arguments like these; nothing if there is more to do than that.
 fn launch_autotuner<'py>(
     wrapper: &Bound<'py, Wrapper>,
@@ -433,23 +312,23 @@ fn launch_autotuner<'py>(
 ) -> PyResult<Option<Py<PyAny>>> {
     let py = wrapper.py();
     let Some(form) = form(wrapper, call)? else { return Ok(None) };
-    let kernel = attribute(wrapper, intern!(py, "fn"))?;
+    let settings = settings(wrapper)?;
+    let kernel = settings.kernel.bind(py);
     let launch = |config: &Bound<'py, PyAny>, expected: Option<&Expected<'_>>| {
-        launch_config(wrapper, form, (&kernel, grid, call), config, expected)
+        launch_config(wrapper, form, (kernel, grid, call), config, expected)
     };
-    let configs = attribute(wrapper, intern!(py, "configs"))?;
+    let configs = settings.other(py, 0)?;
     if let Ok(configs) = configs.cast::<PyList>()
         && configs.len() == 1
     {
         return launch(&configs.get_item(0)?, None);
     }
-    let cache = attribute(wrapper, intern!(py, "cache"))?;
-    let Ok(cache) = cache.cast::<PyDict>() else { return Ok(None) };
-    let place = attribute(wrapper, intern!(py, "_place"))?;
+    let Ok(cache) = settings.other(py, 1)?.cast::<PyDict>() else { return Ok(None) };
+    let place = settings.other(py, 2)?;
     // The key has the dtypes of all tensors, which the launch reads anyway.
     if let Some(known) = form.likely_key(call)
-        && known.place.is(&place)
-        && reads_tensors(&kernel)?
+        && known.place.is(place)
+        && !torch::is_watched()
         && let Some(config) = cache.get_item(&known.key)?
     {
         let expected = Expected { form, read: &known.read, is_met: Cell::new(false) };
@@ -458,22 +337,9 @@ fn launch_autotuner<'py>(
             return Ok(launched);
         }
     }
-    match choice(form, call, cache, &place)? {
+    match choice(form, call, cache, place)? {
         Some(config) => launch(&config, None),
         None => Ok(None),
-    }
-}
-
-/// Whether what is launched reads the tensors that it is given as a launch does, and compares them with what is expected.
-fn reads_tensors(kernel: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if kernel.is_instance_of::<JitKernel>() {
-        return Ok(!torch::is_watched());
-    }
-    match kernel.cast::<Wrapper>() {
-        Ok(beneath) if beneath.get().kind.load(Ordering::Relaxed) == HEURISTICS => {
-            reads_tensors(&attribute(beneath, intern!(kernel.py(), "fn"))?)
-        }
-        _ => Ok(false),
     }
 }
 
@@ -487,16 +353,23 @@ fn launch_config<'py>(
     expected: Option<&Expected<'_>>,
 ) -> PyResult<Option<Py<PyAny>>> {
     let py = wrapper.py();
-    let Some((names, values)) = arguments_of(config)? else { return Ok(None) };
-    let names: SmallVec<[_; 16]> = names.iter_borrowed().collect();
-    let Some(keywords) = form.keywords(py, call, &names)? else { return Ok(None) };
+    let Some(added) = form.added(call, config)? else { return Ok(None) };
     let best_config = intern!(py, "best_config");
     if !attribute(wrapper, best_config)?.is(config) {
-        wrapper.setattr(best_config, config)?;
+        match wrapper.get().attributes.get() {
+            // Past `__setattr__`, which forgets what is known of all attributes.
+            Some(attributes) if attributes.bind(py).contains(best_config)? => {
+                attributes.bind(py).set_item(best_config, config)?;
+            }
+            _ => wrapper.setattr(best_config, config)?,
+        }
     }
-    let mut all: SmallVec<[Borrowed<'_, 'py, PyAny>; 32]> = call.values().iter().copied().collect();
-    all.extend(values.iter_borrowed());
-    let call = Call::new(&all, call.positional(), Some(keywords.as_borrowed()), expected);
+    let mut all: SmallVec<[Borrowed<'_, 'py, PyAny>; 32]> = SmallVec::from_slice(call.values());
+    for value in &added.values {
+        all.push(value.bind_borrowed(py));
+    }
+    let keywords = added.keywords.bind_borrowed(py);
+    let call = Call::new(&all, call.positional(), Some(keywords), expected);
     start(kernel, grid, &call).map(Some)
 }
 
@@ -570,59 +443,6 @@ fn is_plain(value: &Bound<'_, PyAny>) -> bool {
         || value.is_none()
 }
 
-/// `str(dtype)`, which torch makes anew each time.
-fn name_of<'py>(form: &Form, at: usize, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    static NAME_OF: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = dtype.py();
-    if let Some(Some((known, name))) = form.memo().dtypes.get(at)
-        && known.is(dtype)
-    {
-        return Ok(name.bind(py).clone());
-    }
-    let name_of = NAME_OF.import(py, "tilewright.runtime.autotuner", "_name_of")?;
-    let name = name_of.call1((dtype,))?;
-    let mut memo = form.memo();
-    if memo.dtypes.len() <= at {
-        memo.dtypes.resize_with(at + 1, || None);
-    }
-    let before = memo.dtypes[at].replace((dtype.clone().unbind(), name.clone().unbind()));
-    // Dropping may run the program's code.
-    drop(memo);
-    drop(before);
-    Ok(name)
-}
-
-/// The names and the values that a configuration adds to a launch; nothing if it wants a function called before. It keeps them
-/// until it is changed.
-fn arguments_of<'py>(
-    config: &Bound<'py, PyAny>,
-) -> PyResult<Option<(Bound<'py, PyTuple>, Bound<'py, PyTuple>)>> {
-    let py = config.py();
-    let merged = config.getattr(intern!(py, "_merged"))?;
-    if let Ok(merged) = merged.cast::<PyTuple>()
-        && let Ok(kwargs) = merged.get_item(2)?.cast::<PyDict>()
-    {
-        let (names, values) = (merged.get_item(0)?.cast_into()?, merged.get_item(1)?.cast_into()?);
-        // A program may change the dict itself.
-        if kwargs.len() == merged.get_item(3)?.extract::<usize>()? && is_beginning(kwargs, &names, &values) {
-            let has_hook = merged.get_item(4)?.is_truthy()?;
-            return Ok((!has_hook).then_some((names, values)));
-        }
-    }
-    if !config.getattr(intern!(py, "pre_hook"))?.is_none() {
-        return Ok(None);
-    }
-    config.call_method0(intern!(py, "_merge"))?;
-    let Ok(merged) = config.getattr(intern!(py, "_merged"))?.cast_into::<PyTuple>() else { return Ok(None) };
-    Ok(Some((merged.get_item(0)?.cast_into()?, merged.get_item(1)?.cast_into()?)))
-}
-
-/// Whether the items of a dict are those that two tuples begin with.
-fn is_beginning(kwargs: &Bound<'_, PyDict>, names: &Bound<'_, PyTuple>, values: &Bound<'_, PyTuple>) -> bool {
-    let mut pairs = names.iter_borrowed().zip(values.iter_borrowed());
-    kwargs.iter().all(|(name, value)| pairs.next().is_some_and(|(n, v)| n.is(&name) && v.is(&value)))
-}
-
 /// Launches with the computed arguments.
 fn launch_heuristics<'py>(
     wrapper: &Bound<'py, Wrapper>,
@@ -631,33 +451,30 @@ fn launch_heuristics<'py>(
 ) -> PyResult<Option<Py<PyAny>>> {
     let py = wrapper.py();
     let Some(form) = form(wrapper, call)? else { return Ok(None) };
-    let arg_names = attribute(wrapper, intern!(py, "arg_names"))?;
-    let functions = attribute(wrapper, intern!(py, "values"))?;
-    let (Ok(arg_names), Ok(functions)) = (arg_names.cast::<PyList>(), functions.cast::<PyDict>()) else {
-        return Ok(None);
-    };
-    let keywords = call.keywords();
-    for name in keywords.iter().flat_map(|keywords| keywords.iter_borrowed()) {
-        if functions.contains(name)? {
-            // What the program passes is computed all the same, and takes the place of it.
-            return Ok(None);
-        }
-    }
-    let arguments = form.arguments(call, arg_names, grid)?;
-    let mut names: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
-    let mut computed: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
+    let settings = settings(wrapper)?;
+    let Ok(functions) = settings.other(py, 0)?.cast::<PyDict>() else { return Ok(None) };
+    let (mut names, mut calls) = (SmallVec::<[Bound<'py, PyAny>; 8]>::new(), SmallVec::<[_; 8]>::new());
     for (name, function) in functions {
-        // Each sees what those before it computed.
-        let value = function.call1((&arguments,))?;
-        arguments.set_item(&name, &value)?;
         names.push(name);
+        calls.push(function);
+    }
+    let borrowed: SmallVec<[_; 8]> = names.iter().map(Bound::as_borrowed).collect();
+    // What the program passes is computed all the same, and takes the place of it: nothing is launched here then.
+    let Some(keywords) = form.keywords(py, call, &borrowed)? else { return Ok(None) };
+    let arguments = form.arguments(call, grid)?;
+    let mut computed: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
+    for (number, function) in calls.iter().enumerate() {
+        let value = function.call1((&arguments,))?;
+        if number + 1 < calls.len() {
+            // Each sees what those before it computed.
+            arguments.set_item(&names[number], &value)?;
+        }
         computed.push(value);
     }
-    let names: SmallVec<[_; 8]> = names.iter().map(Bound::as_borrowed).collect();
-    let Some(keywords) = form.keywords(py, call, &names)? else { return Ok(None) };
-    let kernel = attribute(wrapper, intern!(py, "fn"))?;
-    let mut all: SmallVec<[Borrowed<'_, 'py, PyAny>; 32]> = call.values().iter().copied().collect();
-    all.extend(computed.iter().map(|value| value.as_borrowed()));
+    let mut all: SmallVec<[Borrowed<'_, 'py, PyAny>; 32]> = SmallVec::from_slice(call.values());
+    for value in &computed {
+        all.push(value.as_borrowed());
+    }
     let call = Call::new(&all, call.positional(), Some(keywords.as_borrowed()), call.expected());
-    start(&kernel, grid, &call).map(Some)
+    start(settings.kernel.bind(py), grid, &call).map(Some)
 }

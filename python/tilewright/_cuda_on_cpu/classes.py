@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
+from tilewright._cuda_on_cpu import random_state
 from tilewright._cuda_on_cpu.notice import announce
 from tilewright._cuda_on_cpu.torch_cuda import Event, Stream, is_torch
 
@@ -47,6 +49,23 @@ def _generator(torch: Any, mark: Any) -> Any:
             """Its device."""
             return mark.cuda0 if self._tilewright_on_cuda else super().device
 
+        def get_state(self) -> Any:
+            """As on a GPU, 16 bytes."""
+            return random_state.get(super())
+
+        def set_state(self, state: Any) -> Any:
+            """Takes what ``get_state`` has returned."""
+            random_state.put(super(), state)
+            return self
+
+        def get_offset(self) -> int:
+            """The second half of the state."""
+            return random_state.offset_of(super())
+
+        def set_offset(self, offset: int) -> None:
+            """Changes the second half of the state."""
+            random_state.put_offset(super(), offset)
+
         def clone_state(self) -> Any:
             """Another one with the same state."""
             made = Generator(self.device)
@@ -68,6 +87,14 @@ def _restored_generator(device: str, state: Any) -> Any:
     return made
 
 
+_OF_STATES = {
+    "get_state": random_state.get,
+    "set_state": random_state.put,
+    "get_offset": random_state.offset_of,
+    "set_offset": random_state.put_offset,
+}
+
+
 def _named(kind: Any, default: Any) -> Any:
     """The default generator of ``cuda``: that of the CPU."""
 
@@ -75,8 +102,10 @@ def _named(kind: Any, default: Any) -> Any:
         """Passes all on."""
 
         def __getattribute__(self, name: str) -> Any:
-            if name in ("device", "__class__", "_tilewright_on_cuda"):
+            if name in ("device", "__class__", "_tilewright_on_cuda", "clone_state"):
                 return super().__getattribute__(name)
+            if name in ("get_state", "set_state", "get_offset", "set_offset"):
+                return functools.partial(_OF_STATES[name], default)
             return getattr(default, name)
 
     made = type.__call__(Default, "cpu")

@@ -15,6 +15,7 @@ from types import FrameType, SimpleNamespace, TracebackType
 from typing import Any, NoReturn
 
 from tilewright import _native
+from tilewright._cuda_on_cpu import random_state
 from tilewright._cuda_on_cpu.notice import announce, is_announced
 
 CAPABILITY = (8, 0)
@@ -280,15 +281,15 @@ def _random_functions(torch: Any) -> dict[str, Any]:
 
     def get_rng_state(device: Any = "cuda") -> Any:
         _check_device(device)
-        return default.get_state()
+        return random_state.get(default)
 
     def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
         _check_device(device)
-        default.set_state(new_state)
+        random_state.put(default, new_state)
 
     def set_rng_state_all(new_states: Any) -> None:
         for state in new_states:
-            default.set_state(state)
+            random_state.put(default, state)
 
     def manual_seed(seed: int) -> None:
         default.manual_seed(int(seed))
@@ -307,7 +308,7 @@ def _random_functions(torch: Any) -> dict[str, Any]:
 
     return {
         "get_rng_state": get_rng_state,
-        "get_rng_state_all": lambda: [default.get_state()],
+        "get_rng_state_all": lambda: [random_state.get(default)],
         "set_rng_state": set_rng_state,
         "set_rng_state_all": set_rng_state_all,
         "manual_seed": manual_seed,

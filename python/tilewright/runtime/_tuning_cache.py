@@ -44,32 +44,40 @@ class Results:
         place = str(tuner._place)
         parts = [kernel.cache_key, str(key), place, device_description(), *_environment()]
         digest = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
-        manager = get_cache_manager(digest)
+        try:
+            manager = get_cache_manager(digest)
+        except OSError as error:
+            _warn(error)
+            return None
         found = cls(manager, f"{tuner.__name__[:150]}.autotune.json", key)
-        found._read()
+        found.rows = found._read()
         for config in configs:
             row = found.rows.get(_row_name(config))
             if row is not None:
                 found.timings[config] = row
         return found
 
-    def _read(self) -> None:
-        """Takes the rows of the file. What is no such file is as none: it is written anew."""
-        path = self.manager.get_file(self.filename)
-        if path is None:
-            return
+    def _read(self) -> dict[str, list[float]]:
+        """The rows of the file. What is no such file is as none: it is written anew."""
+        rows = {}
         try:
+            path = self.manager.get_file(self.filename)
+            if path is None:
+                return {}
             with open(path, encoding="utf-8") as file:
-                rows = json.load(file)["configs_timings"]
-            for name, numbers in rows.items():
+                found = json.load(file)["configs_timings"]
+            for name, numbers in found.items():
                 values = [float("inf") if value is None else float(value) for value in numbers]
                 if len(values) == 3:
-                    self.rows[name] = values
+                    rows[name] = values
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            self.rows = {}
+            return {}
+        return rows
 
     def store(self, outcome: Any) -> None:
         """Adds the timings of a tuning. What compiles and fails is tried again next time: memory may be free then."""
+        # Another process may have timed others meanwhile.
+        self.rows = self._read() | self.rows
         for config, timing in outcome.timings.items():
             is_known = timing[0] == timing[0]
             if is_known and (config not in outcome.failures or config in outcome.not_compiled):
@@ -82,11 +90,15 @@ class Results:
         try:
             self.manager.put(text, self.filename, binary=False)
         except OSError as error:
-            import warnings
+            _warn(error)
 
-            from tilewright.errors import LaunchWarning
 
-            warnings.warn(f"timings are not kept on disk: {error}", LaunchWarning, stacklevel=2)
+def _warn(error: OSError) -> None:
+    import warnings
+
+    from tilewright.errors import LaunchWarning
+
+    warnings.warn(f"timings are not kept on disk: {error}", LaunchWarning, stacklevel=2)
 
 
 def _row_name(config: Config) -> str:

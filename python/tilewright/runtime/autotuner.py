@@ -35,6 +35,11 @@ class _Wrapper(_native.Wrapper, KernelInterface[object]):
         if name in ("run", "__dict__"):
             self._set_kind("own")
         super().__setattr__(name, value)
+        self._forget_settings()
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        self._forget_settings()
 
     def _wrap(self, kind: str, own: type[_Wrapper], fn: Any, arg_names: list[str]) -> None:
         if type(self).run is own.run:

@@ -1,0 +1,377 @@
+//! What is remembered of the calls of a wrapper: their forms, keys of an autotuner, and what is added to their arguments.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
+use pyo3::{Borrowed, intern};
+use smallvec::SmallVec;
+
+use super::{Number, Read, is_plain};
+use crate::launcher::Call;
+
+/// A call with so many arguments by position, and these keywords.
+pub(super) struct Form {
+    positional: usize,
+    keywords: Option<Py<PyTuple>>,
+    /// The names of the arguments.
+    names: Vec<Py<PyAny>>,
+    /// The arguments that the key of an autotuner has, by their number in the call.
+    pub(super) key: Vec<usize>,
+    /// The arguments that are parameters of the kernel, likewise.
+    pub(super) parameters: Vec<usize>,
+    /// Of each argument, where among the former it is.
+    pub(super) places: Vec<Option<usize>>,
+    memo: Mutex<Memo>,
+}
+
+/// What the latest launches have found.
+#[derive(Default)]
+struct Memo {
+    /// The dtypes of the parameters, and their names.
+    dtypes: Vec<Option<(Py<PyAny>, Py<PyAny>)>>,
+    /// The names that were added, and all keywords with them.
+    keywords: Option<(Vec<Py<PyAny>>, Py<PyTuple>)>,
+    /// The keys of an autotuner, by what launches read of their arguments; the latest one last.
+    keys: Vec<Arc<KnownKey>>,
+    /// The arguments of a heuristic by name.
+    arguments: Option<Arc<Template>>,
+    /// What configurations add; the latest one last.
+    added: Vec<Arc<Added>>,
+}
+
+/// What a launch of heuristics begins with: a dict with all names.
+struct Template {
+    dict: Py<PyDict>,
+    /// The arguments whose values it has: numbers and texts. It keeps no tensor alive.
+    plain: Vec<Option<Py<PyAny>>>,
+}
+
+/// What a configuration adds to a call.
+pub(super) struct Added {
+    /// What `Config._merge` has found: names, values, the dict and how many it has, and whether there is a hook.
+    merged: Py<PyTuple>,
+    kwargs: Py<PyDict>,
+    count: usize,
+    names: Vec<Py<PyAny>>,
+    pub(super) values: Vec<Py<PyAny>>,
+    /// The keywords of the call with the names behind them.
+    pub(super) keywords: Py<PyTuple>,
+}
+
+impl Added {
+    /// Whether this is still what the configuration says: a program may change the dict itself.
+    #[inline]
+    fn is_of(&self, py: Python<'_>, merged: &Bound<'_, PyAny>) -> bool {
+        let kwargs = self.kwargs.bind(py);
+        let mut pairs = self.names.iter().zip(&self.values);
+        self.merged.is(merged)
+            && kwargs.len() == self.count
+            && kwargs
+                .iter()
+                .all(|(name, value)| pairs.next().is_some_and(|(n, v)| n.is(&name) && v.is(&value)))
+    }
+}
+
+/// The most configurations that a form of a call remembers.
+const MOST_ADDED: usize = 8;
+
+/// A key of an autotuner that was looked up before.
+pub(super) struct KnownKey {
+    pub(super) read: Read,
+    /// Where the first tensor is, as Python says it.
+    pub(super) place: Py<PyAny>,
+    pub(super) key: Py<PyTuple>,
+}
+
+/// The most keys that a form of a call remembers.
+const MOST_KEYS: usize = 8;
+
+impl Form {
+    /// Whether a call is of this form. Keywords are the same objects at each execution of a call.
+    pub(super) fn is(&self, py: Python<'_>, call: &Call<'_, '_>) -> bool {
+        self.positional == call.positional()
+            && match (&self.keywords, call.keywords()) {
+                (None, None) => true,
+                (Some(known), Some(keywords)) => has_same_items(known.bind_borrowed(py), keywords),
+                _ => false,
+            }
+    }
+
+    pub(super) fn new(
+        call: &Call<'_, '_>,
+        arg_names: &Bound<'_, PyAny>,
+        keys: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<Self>> {
+        let py = arg_names.py();
+        let arg_names: Vec<String> = arg_names.extract()?;
+        let mut names: Vec<String> = arg_names.iter().take(call.positional()).cloned().collect();
+        if names.len() < call.positional() {
+            // The kernel takes any number of arguments, or refuses these.
+            return Ok(None);
+        }
+        names.extend(call.names()?);
+        let mut objects: Vec<_> = names[..call.positional()]
+            .iter()
+            .map(|name| PyString::intern(py, name).into_any().unbind())
+            .collect();
+        objects.extend(call.keywords().iter().flat_map(|keywords| keywords.iter()).map(Bound::unbind));
+        let number = |name: &String| names.iter().position(|other| other == name);
+        let parameters: Vec<_> = (0..names.len()).filter(|&at| arg_names.contains(&names[at])).collect();
+        let keys: Vec<String> = keys.map_or(Ok(vec![]), PyAnyMethods::extract)?;
+        let key = keys.iter().filter(|name| arg_names.contains(name)).filter_map(number);
+        Ok(Some(Self {
+            positional: call.positional(),
+            keywords: call.keywords().map(|keywords| keywords.to_owned().unbind()),
+            names: objects,
+            key: key.collect(),
+            places: (0..names.len()).map(|number| parameters.iter().position(|&p| p == number)).collect(),
+            parameters,
+            memo: Mutex::default(),
+        }))
+    }
+
+    /// For the garbage collector.
+    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.keywords)?;
+        // Another thread may be about to change it, in which case its objects are in use.
+        let Ok(memo) = self.memo.try_lock() else { return Ok(()) };
+        for known in &memo.keys {
+            visit.call(&known.place)?;
+            visit.call(&known.key)?;
+        }
+        for added in &memo.added {
+            visit.call(&added.kwargs)?;
+            added.values.iter().try_for_each(|value| visit.call(value))?;
+        }
+        Ok(())
+    }
+
+    fn memo(&self) -> MutexGuard<'_, Memo> {
+        self.memo.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The keywords of the call with more behind them; nothing if one of these is among them already.
+    pub(super) fn keywords<'py>(
+        &self,
+        py: Python<'py>,
+        call: &Call<'_, 'py>,
+        added: &[Borrowed<'_, 'py, PyAny>],
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        if let Some((known, keywords)) = &self.memo().keywords
+            && known.len() == added.len()
+            && known.iter().zip(added).all(|(known, added)| known.is(added))
+        {
+            return Ok(Some(keywords.bind(py).clone()));
+        }
+        let own = call.keywords();
+        let own: Vec<_> = own.iter().flat_map(|keywords| keywords.iter_borrowed()).collect();
+        for (own, added) in own.iter().flat_map(|own| added.iter().map(move |added| (own, added))) {
+            if own.is(added) || own.eq(added)? {
+                return Ok(None);
+            }
+        }
+        let all: Vec<_> = own.iter().chain(added).collect();
+        let keywords = PyTuple::new(py, all)?;
+        let added = added.iter().map(|name| Borrowed::to_owned(*name).unbind()).collect();
+        let before = self.memo().keywords.replace((added, keywords.clone().unbind()));
+        drop(before);
+        Ok(Some(keywords))
+    }
+
+    /// The key that an autotuner looks up for a call that reads as one before.
+    pub(super) fn known_key(&self, read: &Read) -> Option<Arc<KnownKey>> {
+        self.memo().keys.iter().find(|known| known.read == *read).map(Arc::clone)
+    }
+
+    /// The only key with such values that was looked up so far, whatever the dtypes were.
+    #[inline]
+    pub(super) fn likely_key(&self, call: &Call<'_, '_>) -> Option<Arc<KnownKey>> {
+        let mut values: SmallVec<[Number; 8]> = SmallVec::new();
+        for &number in &self.key {
+            values.push(Number::of(&call.values()[number])?);
+        }
+        let memo = self.memo();
+        let mut likely = memo.keys.iter().filter(|known| known.read.values == values);
+        let found = likely.next()?;
+        likely.next().is_none().then(|| Arc::clone(found))
+    }
+
+    /// Remembers a key. It is kept as the cache has it, which is compared with itself at no cost.
+    pub(super) fn remember(
+        &self,
+        read: Read,
+        place: &Bound<'_, PyAny>,
+        key: &Bound<'_, PyTuple>,
+        cache: &Bound<'_, PyDict>,
+    ) {
+        let mut kept = key.clone();
+        for known in cache.keys() {
+            if let Ok(known) = known.cast_into::<PyTuple>()
+                && known.eq(key).unwrap_or(false)
+            {
+                kept = known;
+            }
+        }
+        let known = Arc::new(KnownKey { read, place: place.clone().unbind(), key: kept.unbind() });
+        let mut memo = self.memo();
+        let oldest = (memo.keys.len() == MOST_KEYS).then(|| memo.keys.remove(0));
+        memo.keys.push(known);
+        // Dropping may run the program's code.
+        drop(memo);
+        drop(oldest);
+    }
+
+    /// A dict for the functions of heuristics with the arguments of a call by name, and all names that a launch gives besides.
+    pub(super) fn arguments<'py>(
+        &self,
+        call: &Call<'_, 'py>,
+        grid: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let py = grid.py();
+        let template = self.memo().arguments.clone();
+        // A copy of a dict with all names has its room at once, and most numbers are those of the first launch.
+        let (arguments, plain) = match &template {
+            Some(template) => (template.dict.bind(py).copy()?, &*template.plain),
+            None => (PyDict::new(py), &[][..]),
+        };
+        for (number, (name, value)) in self.names.iter().zip(call.values()).enumerate() {
+            if !plain.get(number).is_some_and(|plain| plain.as_ref().is_some_and(|plain| plain.is(value))) {
+                arguments.set_item(name, value)?;
+            }
+        }
+        arguments.set_item(intern!(py, "grid"), grid)?;
+        if template.is_none() {
+            arguments.set_item(intern!(py, "warmup"), PyBool::new(py, false))?;
+            self.keep(call, &arguments)?;
+        }
+        Ok(arguments)
+    }
+
+    /// Keeps the dict that launches of heuristics begin with.
+    #[cold]
+    fn keep(&self, call: &Call<'_, '_>, arguments: &Bound<'_, PyDict>) -> PyResult<()> {
+        let py = arguments.py();
+        let dict = arguments.copy()?;
+        dict.set_item(intern!(py, "grid"), py.None())?;
+        let mut plain = vec![];
+        for (name, value) in self.names.iter().zip(call.values()) {
+            let is_plain = is_plain(value);
+            if !is_plain {
+                dict.set_item(name, py.None())?;
+            }
+            plain.push(is_plain.then(|| Borrowed::to_owned(*value).unbind()));
+        }
+        let template = Arc::new(Template { dict: dict.unbind(), plain });
+        self.memo().arguments.get_or_insert(template);
+        Ok(())
+    }
+
+    /// What a configuration adds to a call; nothing if it wants a function called before, or sets what the call gives.
+    #[inline]
+    pub(super) fn added<'py>(
+        &self,
+        call: &Call<'_, 'py>,
+        config: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Arc<Added>>> {
+        let py = config.py();
+        let merged = config.getattr(intern!(py, "_merged"))?;
+        let known = self.memo().added.iter().find(|known| known.merged.is(&merged)).map(Arc::clone);
+        match known.filter(|known| known.is_of(py, &merged)) {
+            Some(known) => Ok(Some(known)),
+            None => self.add(call, config, &merged),
+        }
+    }
+
+    #[cold]
+    fn add<'py>(
+        &self,
+        call: &Call<'_, 'py>,
+        config: &Bound<'py, PyAny>,
+        merged: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Arc<Added>>> {
+        let py = config.py();
+        let Some(parts) = merged_parts(config, merged)? else { return Ok(None) };
+        let (names, values) =
+            (parts.get_item(0)?.cast_into::<PyTuple>()?, parts.get_item(1)?.cast_into::<PyTuple>()?);
+        let listed: SmallVec<[_; 16]> = names.iter_borrowed().collect();
+        let Some(keywords) = self.keywords(py, call, &listed)? else { return Ok(None) };
+        let Ok(kwargs) = parts.get_item(2)?.cast_into::<PyDict>() else { return Ok(None) };
+        let added = Arc::new(Added {
+            merged: parts.unbind(),
+            count: kwargs.len(),
+            kwargs: kwargs.unbind(),
+            names: names.iter().map(Bound::unbind).collect(),
+            values: values.iter().map(Bound::unbind).collect(),
+            keywords: keywords.unbind(),
+        });
+        let mut memo = self.memo();
+        let oldest = (memo.added.len() == MOST_ADDED).then(|| memo.added.remove(0));
+        memo.added.push(Arc::clone(&added));
+        drop(memo);
+        drop(oldest);
+        Ok(Some(added))
+    }
+}
+
+/// Whether two tuples have the same objects.
+fn has_same_items(one: Borrowed<'_, '_, PyTuple>, other: Borrowed<'_, '_, PyTuple>) -> bool {
+    let has_same_items =
+        || one.len() == other.len() && one.iter_borrowed().zip(other.iter_borrowed()).all(|(a, b)| a.is(b));
+    one.is(other) || has_same_items()
+}
+
+/// `str(dtype)`, which torch makes anew each time.
+pub(super) fn name_of<'py>(form: &Form, at: usize, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    static NAME_OF: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = dtype.py();
+    if let Some(Some((known, name))) = form.memo().dtypes.get(at)
+        && known.is(dtype)
+    {
+        return Ok(name.bind(py).clone());
+    }
+    let name_of = NAME_OF.import(py, "tilewright.runtime.autotuner", "_name_of")?;
+    let name = name_of.call1((dtype,))?;
+    let mut memo = form.memo();
+    if memo.dtypes.len() <= at {
+        memo.dtypes.resize_with(at + 1, || None);
+    }
+    let before = memo.dtypes[at].replace((dtype.clone().unbind(), name.clone().unbind()));
+    // Dropping may run the program's code.
+    drop(memo);
+    drop(before);
+    Ok(name)
+}
+
+/// What `Config._merge` finds of a configuration, which keeps it until it is changed; nothing if it wants a function called
+/// before.
+#[cold]
+fn merged_parts<'py>(
+    config: &Bound<'py, PyAny>,
+    merged: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    let py = config.py();
+    if let Ok(merged) = merged.cast::<PyTuple>()
+        && let Ok(kwargs) = merged.get_item(2)?.cast::<PyDict>()
+    {
+        let (names, values) = (merged.get_item(0)?.cast_into()?, merged.get_item(1)?.cast_into()?);
+        // A program may change the dict itself.
+        if kwargs.len() == merged.get_item(3)?.extract::<usize>()? && is_beginning(kwargs, &names, &values) {
+            let has_hook = merged.get_item(4)?.is_truthy()?;
+            return Ok((!has_hook).then(|| merged.clone()));
+        }
+    }
+    if !config.getattr(intern!(py, "pre_hook"))?.is_none() {
+        return Ok(None);
+    }
+    config.call_method0(intern!(py, "_merge"))?;
+    Ok(config.getattr(intern!(py, "_merged"))?.cast_into::<PyTuple>().ok())
+}
+
+/// Whether the items of a dict are those that two tuples begin with.
+fn is_beginning(kwargs: &Bound<'_, PyDict>, names: &Bound<'_, PyTuple>, values: &Bound<'_, PyTuple>) -> bool {
+    let mut pairs = names.iter_borrowed().zip(values.iter_borrowed());
+    kwargs.iter().all(|(name, value)| pairs.next().is_some_and(|(n, v)| n.is(&name) && v.is(&value)))
+}
