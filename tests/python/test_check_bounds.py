@@ -1,4 +1,4 @@
-"""`tilewright check`: whether accesses are in bounds for every grid and size; counterexamples are shown and confirmed."""
+"""`tilewright check`: whether accesses are in bounds for every grid and size; counterexamples are shown and run."""
 
 from __future__ import annotations
 
@@ -48,6 +48,13 @@ def blocks(x_ptr, out_ptr, M, N, BLOCK: tl.constexpr):
     while k < N:
         tl.store(out_ptr + k, 2.0)
         k += 1
+
+
+@triton.jit
+def described(d, out_ptr, BLOCK: tl.constexpr):
+    row = tl.program_id(0) * BLOCK
+    d.store([row, 0], d.load([row, 16]))
+    tl.store(out_ptr + tl.program_id(0), 1.0)
 
 
 @triton.jit
@@ -148,6 +155,17 @@ def test_block_pointers_descriptors_and_loops(check):
     fewer = check("::blocks", *options)
     assert fewer.code == 1
     assert "with M = " in fewer.err
+
+
+def test_a_descriptor_of_the_host(check):
+    """It says its own extent; the kernel's other tensors do not."""
+    options = ["--signature", "tensordesc<fp32[16, 16]>,*fp32,BLOCK=16", "--extent", "out_ptr=cdiv(d.shape[0], BLOCK)"]
+    result = check("::described", *options, "--grid", "cdiv(d.shape[0], BLOCK)")
+    assert result.code == 0, result.out + result.err
+    assert "3 in bounds for every size" in result.out
+    every_grid = check("::described", *options)
+    assert every_grid.code == 1
+    assert "not confirmed by a run: it takes a tuple or a descriptor" in every_grid.err
 
 
 def test_a_matrix_product(check):

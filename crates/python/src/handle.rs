@@ -142,16 +142,16 @@ impl CompiledKernel {
         assume: Vec<String>,
     ) -> PyResult<Vec<BoundsRow>> {
         let refused = |message: String| PyValueError::new_err(message);
-        let expression = |text: &String| BoundsExpression::parse(text).map_err(refused);
+        let expression = |text: String| BoundsExpression::parse(&text).map_err(refused);
         let statement = BoundsStatement {
             extents: extents
-                .iter()
-                .map(|(name, extent)| Ok((name.clone(), expression(extent)?)))
+                .into_iter()
+                .map(|(name, extent)| Ok((name, expression(extent)?)))
                 .collect::<PyResult<_>>()?,
-            grid: grid.iter().map(expression).collect::<PyResult<_>>()?,
+            grid: grid.into_iter().map(expression).collect::<PyResult<_>>()?,
             conditions: assume
-                .iter()
-                .map(|text| BoundsExpression::parse_condition(text).map_err(refused))
+                .into_iter()
+                .map(|text| BoundsExpression::parse_condition(&text).map_err(refused))
                 .collect::<PyResult<_>>()?,
             constants: Vec::new(),
         };

@@ -83,8 +83,8 @@ impl Handle {
                 let one = Expression::Number(1);
                 let mut extent = one.clone();
                 for axis in 0..rank {
-                    let shape = part(1 + axis, format!("{name}.shape.{axis}"));
-                    let stride = part(1 + rank + axis, format!("{name}.strides.{axis}"));
+                    let shape = part(1 + axis, format!("{name}.shape[{axis}]"));
+                    let stride = part(1 + rank + axis, format!("{name}.strides[{axis}]"));
                     extent = extent.plus(shape.clone().plus_number(-1).times(stride.clone()));
                     let at_least = |x: Expression, least: i128| -> Condition {
                         vec![(Relation::AtLeast, x, Expression::Number(least))]
@@ -95,7 +95,7 @@ impl Handle {
             }
             Argument::Tuple(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    self.add_known(&format!("{name}.{index}"), item, statement);
+                    self.add_known(&format!("{name}{}", items.place(index)), item, statement);
                 }
             }
             Argument::Pointer { .. } | Argument::Scalar { .. } | Argument::Constexpr(_) => {}
@@ -124,7 +124,7 @@ impl Handle {
                     let tensor = name.as_deref().unwrap_or("memory");
                     let mut diagnostic = diagnostic(module, found, tensor, &note);
                     for (depth, span) in chain.into_iter().enumerate() {
-                        let label = format!("element {} of {}", found.index, found.extent);
+                        let label = format!("element {}, where there are {}", found.index, found.extent);
                         diagnostic = match depth {
                             0 => diagnostic.primary(span, label),
                             _ => diagnostic.secondary(span, "called from here"),

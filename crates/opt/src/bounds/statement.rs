@@ -214,7 +214,8 @@ impl<'a> Reader<'a> {
         let mut words = Vec::new();
         let mut rest = text.trim_start();
         while let Some(first) = rest.chars().next() {
-            let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+            // `d.shape[0]` is a name, too.
+            let is_word = |c: char| c.is_alphanumeric() || "_.[]".contains(c);
             let length = if is_word(first) {
                 rest.find(|c| !is_word(c)).unwrap_or(rest.len())
             } else if ["//", "<=", ">=", "==", "!="].iter().any(|two| rest.starts_with(two)) {
