@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHECKS",
+    "Bounds",
     "Report",
     "SanitizerError",
+    "check_bounds",
     "checks",
     "clear",
     "disable",
@@ -182,6 +184,55 @@ def sanitize(*names: str, raises: bool = True) -> Iterator[Found]:
             disable()
     if raises and found.reports:
         raise SanitizerError(found.reports, found.dropped)
+
+
+class Bounds:
+    """What ``check_bounds`` found of one access."""
+
+    verdict: str
+    """``proved``: in bounds for every size; ``refuted``: out of bounds for some; ``undecided``."""
+
+    access: str
+    """What it is, such as ``load from `x_ptr```."""
+
+    file: str | None
+    line: int | None
+    column: int | None
+
+    text: str
+    """The whole diagnostic of a counterexample, or why it is not decided."""
+
+    def __init__(self, place: tuple[str, int, int] | None, access: str, verdict: str, text: str) -> None:
+        self.verdict, self.access, self.text = verdict, access, text
+        self.file, self.line, self.column = place or (None, None, None)
+
+    def __repr__(self) -> str:
+        return f"<{self.access}, line {self.line}: {self.verdict}>"
+
+
+def check_bounds(
+    kernel: Any,
+    *args: Any,
+    extents: dict[str, str],
+    grid: str | tuple[str, ...] = (),
+    assume: str | tuple[str, ...] = (),
+    **options: Any,
+) -> list[Bounds]:
+    """Says of each access of a kernel whether it is in bounds for every grid and every size; nothing runs.
+
+    The arguments are those of a launch, or of a ``warmup``: what they are counts, not how large. ``extents`` says how
+    many elements there are behind each pointer, ``grid`` what the grid is and ``assume`` what holds, as expressions of
+    the integer parameters: ``check_bounds(add, x, y, out, n, BLOCK=128, extents={"x": "n", "y": "n", "out": "n"})``.
+    Integers that are 1, or multiples of 16, are known to be so, as in a launch.
+    """
+    compiled = kernel.warmup(*args, grid=(1,), **options)
+    texts = [[one] if isinstance(one, str) else list(one) for one in (grid, assume)]
+    return [Bounds(*row) for row in compiled._check_bounds(list(extents.items()), *texts)]
+
+
+def _raise(found: list[dict[str, Any]], dropped: int) -> None:
+    """Raises what a launch with the option ``sanitize`` was found to do; the native module calls it."""
+    raise SanitizerError([Report(one) for one in found], dropped)
 
 
 _earlier: list[tuple[list[dict[str, Any]], int]] = []

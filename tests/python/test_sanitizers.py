@@ -337,10 +337,9 @@ def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + i, y, mask=i < n)
 """
 
-cpu_only = pytest.mark.skipif(not ON_CPU, reason="the simulator does not look for it")
+cpu_only = pytest.mark.skipif(not ON_CPU, reason="examples take long in the simulator")
 
 
-@cpu_only
 def test_12_nan_of_0_by_0(module):
     """At the op that makes it, not at those that hand it on, nor where a mask leaves it out."""
     kernel, (line,) = marked(module, NAN.lstrip())
@@ -354,7 +353,6 @@ def test_12_nan_of_0_by_0(module):
     assert not found(kernel, (2,), x, torch.zeros(100), 100, BLOCK=64), "it comes from memory"
 
 
-@cpu_only
 def test_12_infinity_of_a_narrow_type(module):
     kernel, (line,) = marked(
         module,
@@ -379,7 +377,6 @@ def kernel(x_ptr, out_ptr, stride, back):
 """
 
 
-@cpu_only
 def test_13_an_offset_that_wraps(module):
     kernel, (line,) = marked(module, OVERFLOW.lstrip())
     out = torch.zeros(3)
@@ -406,7 +403,6 @@ def kernel(x_ptr, out_ptr, n, FILLED: tl.constexpr, BLOCK: tl.constexpr):
 """
 
 
-@cpu_only
 @pytest.mark.parametrize("filled", [False, True])
 def test_14_a_masked_lane_that_has_no_value(filled, module):
     kernel, (load, store) = marked(module, OTHER.lstrip())
@@ -423,6 +419,58 @@ def test_14_a_masked_lane_that_has_no_value(filled, module):
     assert (report.code, report.line) == ("TW0226", store)
     assert f"{load}" in str(report)
     assert "other=" in str(report)
+
+
+DESCRIPTOR = """
+@triton.jit
+def kernel(x_ptr, out_ptr, M, N, stride, shift, ROWS: tl.constexpr):
+    x = «tl.make_tensor_descriptor(x_ptr + shift, shape=[M, N], strides=[stride, 1], block_shape=[ROWS, 16])»
+    i = tl.arange(0, ROWS)[:, None] * 16 + tl.arange(0, 16)[None, :]
+    tl.store(out_ptr + i, x.load([0, 0]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("stride", "shift", "words"),
+    [
+        (16, 0, ()),
+        (20, 0, ()),
+        (18, 0, ("stride 0 of a tensor descriptor", "it is 18 elements, 72 bytes")),
+        (16, 2, ("the base of a tensor descriptor", "8 bytes behind a multiple of 16")),
+    ],
+)
+def test_15_a_misaligned_descriptor(stride, shift, words, module, device):
+    """A GPU's tensor copies take none of the last two; what is wrong is named."""
+    kernel, (line,) = marked(module, DESCRIPTOR.lstrip())
+    x, out = torch.arange(400.0, device=device), torch.zeros(8, 16, device=device)
+    reports = found(kernel, (1,), x, out, 8, 16, stride, shift, ROWS=8)
+    # It works all the same, without the copies of a GPU.
+    assert torch.equal(out, torch.as_strided(x, (8, 16), (stride, 1), shift))
+    if not words:
+        assert not reports
+        return
+    (report,) = reports
+    assert (report.check, report.code, report.line) == ("alignment", "TW0223", line)
+    for word in words:
+        assert word in str(report)
+
+
+def test_15_a_misaligned_descriptor_of_the_host(device):
+    """The host's descriptor is refused where it is made."""
+    from tilewright.tools.tensor_descriptor import TensorDescriptor
+
+    x = torch.zeros(400, device=device)
+    for view, words in [
+        (torch.as_strided(x, (8, 16), (16, 1), 1), "base must be 16-byte aligned"),
+        (
+            torch.as_strided(x, (8, 16), (18, 1)),
+            "strides must be 16-byte aligned: that of axis 0 is 18 elements",
+        ),
+    ]:
+        with pytest.raises(triton.errors.TensorDescriptorError, match=words) as caught:
+            TensorDescriptor.from_tensor(view, [8, 16])
+        assert caught.value.code == "TW0223"
+        assert "TW0223" in str(caught.value)
 
 
 LOCK = """
@@ -476,6 +524,102 @@ def test_what_a_block_raises(module, device):
     assert not sanitizer.checks()
     kernel[(3,)](out, BLOCK=32)
     assert not sanitizer.reports()
+
+
+def test_the_option_of_a_launch(module, device):
+    """What is found is raised at the launch, and no other launch is checked."""
+    kernel, (line,) = marked(module, OVERLAPPING.lstrip())
+    out = torch.zeros(100, dtype=torch.int32, device=device)
+    for checks in (True, "race", "race,init", ("race", "nan"), ["race"]):
+        with pytest.raises(SanitizerError, match="TW0221") as caught:
+            kernel[(3,)](out, BLOCK=32, sanitize=checks)
+        (report,) = caught.value.reports
+        assert (report.check, report.line, caught.value.code) == ("race", line, "TW0221")
+    for checks in (False, None, "", "init,nan", ()):
+        kernel[(3,)](out, BLOCK=32, sanitize=checks)
+    kernel[(3,)](out, BLOCK=32)
+    assert not sanitizer.checks()
+    assert not sanitizer.reports()
+    compiled = kernel.warmup(out, BLOCK=32, grid=(3,), sanitize=True)
+    compiled[(3,)](out)
+    with pytest.raises(SanitizerError, match="TW0221"):
+        compiled[(3,)](out, sanitize="race")
+
+
+def test_the_option_of_a_launch_beside_the_others(module, device):
+    """Checks of a launch take the place of those of a block, and its findings are its own."""
+    kernel, _ = marked(module, OVERLAPPING.lstrip())
+    out = torch.zeros(100, dtype=torch.int32, device=device)
+    with sanitizer.sanitize("race", raises=False) as seen:
+        kernel[(3,)](out, BLOCK=32, sanitize="nan")
+        assert not seen.reports
+        with pytest.raises(SanitizerError):
+            kernel[(3,)](out, BLOCK=32, sanitize="race", num_warps=2)
+        assert not seen.reports
+        kernel[(3,)](out, BLOCK=32, num_warps=2)
+        assert len(seen.reports) == 1
+
+
+def test_what_ends_a_launch_goes_before_what_is_found(module, device):
+    kernel, _ = marked(
+        module,
+        """
+@triton.jit
+def kernel(x_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(x_ptr + i // 2, i)
+    tl.store(x_ptr + i + tl.program_id(0) * 1000, i)
+""".lstrip(),
+    )
+    sanitizer.clear()
+    with pytest.raises(OutOfBoundsError):
+        kernel[(2,)](torch.zeros(64, dtype=torch.int32, device=device), BLOCK=64, sanitize="race")
+    assert {report.code for report in sanitizer.reports()} == {"TW0221"}
+    sanitizer.clear()
+
+
+def test_the_option_of_an_autotuned_kernel(module, device):
+    kernel = module(
+        """
+@triton.autotune(configs=[triton.Config({"BLOCK": 32}, num_warps=2)], key=[])
+@triton.jit
+def kernel(out_ptr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * (BLOCK - 1) + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.program_id(0))
+"""
+    ).kernel
+    with pytest.raises(SanitizerError, match="TW0221"):
+        kernel[(3,)](torch.zeros(100, dtype=torch.int32, device=device), sanitize=True)
+
+
+@pytest.mark.parametrize("value", ["rice", 3, ("race", 3), object()])
+def test_an_option_that_names_no_check(value, module, device):
+    kernel, _ = marked(module, OVERLAPPING.lstrip())
+    out = torch.zeros(100, dtype=torch.int32, device=device)
+    with pytest.raises(triton.errors.LaunchValueError, match="bounds, race, init, alignment") as caught:
+        kernel[(3,)](out, BLOCK=32, sanitize=value)
+    assert caught.value.code == "TW0108"
+
+
+@pytest.mark.skipif(ON_CPU, reason="the simulator runs a kernel on the CPU first")
+def test_the_simulator_sees_memory_as_it_was(module, device, capfd):
+    """What a kernel means is checked by a run on the CPU, which leaves no trace."""
+    kernel, (line,) = marked(
+        module,
+        """
+@triton.jit
+def kernel(x_ptr, count_ptr):
+    tl.atomic_add(count_ptr, 1)
+    x = tl.load(x_ptr)
+    tl.store(x_ptr, «x / x» + 1.0)
+    tl.device_print("x", x)
+""".lstrip(),
+    )
+    x, count = torch.zeros(1, device=device), torch.zeros(1, dtype=torch.int32, device=device)
+    (report,) = found(kernel, (1,), x, count)
+    assert (report.check, report.line) == ("nan", line)
+    assert count.item() == 1
+    assert capfd.readouterr().out.count("x: ") == 1
 
 
 def test_a_check_that_is_none():

@@ -129,6 +129,7 @@ codes! {
     "TW0224" OffsetOverflow Execution "integer overflow in an address";
     "TW0225" NotFinite Execution "NaN or infinity made by an operation";
     "TW0226" MaskedValue Execution "value of a masked lane used";
+    "TW0227" OutOfBoundsForSome OutOfBounds "access out of bounds for some sizes";
 }
 
 impl Code {

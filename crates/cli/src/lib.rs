@@ -1,8 +1,9 @@
-//! The `tilewright` command: `compile`, `explain`, `devices`, `run`, `sim report`, `profile`, `bench`.
+//! The `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim report`, `profile`, `bench`.
 //!
 //! [`main`] is the whole of it, so that the binary and the Python package share it. What is printed to stdout is the
 //! result, findings go to stderr; the exit code is 0, 1 where the user's program is at fault, or 2 where the command is.
 
+mod check;
 mod compile;
 mod explain;
 mod explain_kernel;
@@ -45,6 +46,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Compile(compile::Arguments),
+    Check(check::Arguments),
     Explain(explain::Arguments),
     /// List the devices of this machine
     Devices,
@@ -74,6 +76,7 @@ where
     };
     let result = match parsed.command {
         Command::Compile(arguments) => compile::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Devices => devices(),
         Command::Run(arguments) => run::run(&arguments),

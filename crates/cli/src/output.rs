@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
-use tilewright::{Color, Error};
+use tilewright::{Color, Diagnostic, Error, SourceMap};
 
 /// The exit code where the command is at fault.
 pub const USAGE: u8 = 2;
@@ -18,6 +18,8 @@ pub enum Failure {
     Usage(String),
     /// The result cannot be written.
     Io(String),
+    /// What was asked for is not so; that has been told.
+    Told,
 }
 
 impl From<Error> for Failure {
@@ -33,6 +35,7 @@ impl Failure {
             Failure::Program(error) => (error.render(color()), FAULT),
             Failure::Usage(message) => (format!("error: {message}"), USAGE),
             Failure::Io(message) => (format!("error: {message}"), FAULT),
+            Failure::Told => return FAULT,
         };
         // If stderr is closed there is nobody to tell.
         let _ = writeln!(std::io::stderr(), "{text}");
@@ -49,6 +52,12 @@ pub fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes a finding to stderr.
+pub fn tell(diagnostic: &Diagnostic, sources: &SourceMap) {
+    // If stderr is closed there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "{}\n", diagnostic.render(sources, color()));
 }
 
 /// Whether findings are in colour: on a terminal, unless `NO_COLOR` is set.

@@ -200,6 +200,27 @@ impl CompiledKernel {
         })
     }
 
+    /// Says of each access whether it is in bounds for every grid and every size, given a statement of the sizes; with the
+    /// module that the findings are about. Fails with what is wrong in the statement.
+    ///
+    /// # Errors
+    /// A name that is no parameter.
+    pub fn bounds(
+        &self,
+        statement: &tilewright_opt::bounds::Statement,
+    ) -> Result<(Module, Vec<tilewright_opt::bounds::Finding>), String> {
+        with_stack(|| {
+            let mut module = self.lowered.clone();
+            for function in module.functions.values_mut() {
+                // A call that stays would hide accesses.
+                function.noinline = false;
+            }
+            tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
+            let found = tilewright_opt::bounds::check(module.kernel(), statement)?;
+            Ok((module, found))
+        })
+    }
+
     /// The accesses to memory in its text, with the parameters of the entry that their pointers may come from.
     pub fn accesses(&self) -> Vec<tilewright_opt::analysis::Access> {
         with_stack(|| tilewright_opt::analysis::accesses(&self.module))

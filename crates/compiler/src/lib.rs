@@ -20,6 +20,8 @@ mod target;
 
 pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions_of, syntax_tree};
 pub use tilewright_gpu::language::{LaunchInteger, LaunchProduct, SwizzleMode, TensorMapBox, TensorMapPlan};
+/// Whether accesses are in bounds for every size.
+pub use tilewright_opt::bounds;
 
 pub use compiled::{CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources};
 pub use explain::{SourceText, StageText, layouts_of_ir};

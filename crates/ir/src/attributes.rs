@@ -364,6 +364,10 @@ choices! {
         MaxContiguous = "max_contiguous",
         /// Runs of the length given for each axis are constant.
         MaxConstancy = "max_constancy",
+        /// A part of a tensor descriptor, which a GPU takes where it is a multiple of the first number (a pointer in bytes, a
+        /// stride in elements). The second number says which part: 0 the base, else the stride of the axis before it. The
+        /// compiler does not rely on it.
+        Described = "described",
     }
     /// What a program asks the machine that runs it.
     MachineQuantity {

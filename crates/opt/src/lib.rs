@@ -1,10 +1,11 @@
 //! Passes from tile IR to tile IR, and what is known of integers and pointers.
 //!
 //! [`optimize`] runs the passes that `pipeline.rs` lists, one file a pass. [`analysis`] says, for each value, how its
-//! elements lie: contiguity, divisibility, constancy, range. Nothing here knows a target.
+//! elements lie: contiguity, divisibility, constancy, range. [`bounds`] decides whether accesses are in bounds for every size. Nothing here knows a target.
 
 mod aliases;
 pub mod analysis;
+pub mod bounds;
 mod canonicalize;
 mod cse;
 mod dce;

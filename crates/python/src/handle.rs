@@ -3,13 +3,15 @@
 use std::sync::{Arc, OnceLock};
 
 use pyo3::Borrowed;
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use tilewright_base::Color;
 use tilewright_frontend::{Argument, HostValue};
 use tilewright_runtime::{
-    ArgumentSource, Device, Handle, Loaded, OPTIONS, ParameterType, Resources, Stage, Value, binary,
+    ArgumentSource, BoundsExpression, BoundsStatement, BoundsVerdict, Checks, Device, Handle, Loaded,
+    OPTIONS, OptionId, ParameterType, Resources, Stage, Value, binary,
 };
 
 use crate::convert::{Converter, Kept, Values};
@@ -20,6 +22,10 @@ use crate::kernel::{JitKernel, State, state};
 use crate::launch::{ask, extents, run};
 use crate::launcher::{Call, launcher};
 use crate::objects::{host_value_to_python, to_python};
+use crate::sanitize;
+
+/// What was found of an access: place, what it is, verdict, text.
+type BoundsRow = (Option<(String, u32, u32)>, String, &'static str, String);
 
 /// A compiled form of a kernel.
 #[pyclass(frozen, dict, weakref, module = "tilewright._native")]
@@ -125,6 +131,41 @@ impl CompiledKernel {
         let name = |number: usize| compiled.module.kernel().parameters[number].name.to_string();
         let accesses = compiled.accesses().into_iter();
         accesses.map(|a| (a.parameters.into_iter().map(name).collect(), a.reads, a.writes)).collect()
+    }
+
+    /// Whether each access is in bounds for every grid and every size, as `tilewright check` says it: place, what it is,
+    /// verdict, and the whole text of a counterexample or of a reason.
+    fn _check_bounds(
+        &self,
+        extents: Vec<(String, String)>,
+        grid: Vec<String>,
+        assume: Vec<String>,
+    ) -> PyResult<Vec<BoundsRow>> {
+        let refused = |message: String| PyValueError::new_err(message);
+        let expression = |text: String| BoundsExpression::parse(&text).map_err(refused);
+        let statement = BoundsStatement {
+            extents: extents
+                .into_iter()
+                .map(|(name, extent)| Ok((name, expression(extent)?)))
+                .collect::<PyResult<_>>()?,
+            grid: grid.into_iter().map(expression).collect::<PyResult<_>>()?,
+            conditions: assume
+                .into_iter()
+                .map(|text| BoundsExpression::parse_condition(&text).map_err(refused))
+                .collect::<PyResult<_>>()?,
+            constants: Vec::new(),
+        };
+        let report = self.handle.check_bounds(&statement).map_err(refused)?;
+        let rows = report.findings.into_iter().map(|finding| {
+            let place = finding.place.map(|place| (place.file, place.line, place.column));
+            let (verdict, text) = match finding.verdict {
+                BoundsVerdict::Proved => ("proved", String::new()),
+                BoundsVerdict::Refuted(found) => ("refuted", found.render(&report.sources, Color::Never)),
+                BoundsVerdict::Undecided(why) => ("undecided", why),
+            };
+            (place, finding.access, verdict, text)
+        });
+        Ok(rows.collect())
     }
 
     /// The names of the stages.
@@ -253,9 +294,19 @@ pub(crate) fn launch(
     };
     let grid = grid.warn(py, state)?;
     let stream = device::stream(py, handle, || call.stream())?;
+    let checks = match call.keywords.iter().position(|keyword| keyword == OptionId::Sanitize.info().name) {
+        Some(number) => sanitize::checks_of(&call.call.named(number))?,
+        None => Checks::NONE,
+    };
+    if !checks.is_empty() {
+        sanitize::check_device(py, handle.device())?;
+    }
     let start = || {
         let (values, _kept) = call.values()?;
-        run(py, handle, stream, grid, &values)
+        if checks.is_empty() {
+            return run(py, handle, stream, grid, &values);
+        }
+        sanitize::with_checks(py, checks, || run(py, handle, stream, grid, &values))
     };
     if hooks::around_launches() {
         hooks::around(compiled, grid, stream, &call.arguments()?, start)

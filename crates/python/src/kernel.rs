@@ -13,7 +13,8 @@ use smallvec::SmallVec;
 use tilewright_base::{Code, SourceFile};
 use tilewright_frontend::{FunctionRef, FunctionSource};
 use tilewright_runtime::{
-    Annotation, Binding, Device, Handle, Kernel, Knobs, Options, Parameter, ParameterKind, Signature, Value,
+    Annotation, Binding, Device, Handle, Kernel, Knobs, OptionId, Options, Parameter, ParameterKind,
+    Signature, Value,
 };
 
 use crate::device::reload_knobs;
@@ -75,6 +76,8 @@ struct KnownCall {
 pub(crate) struct KnownBinding {
     binding: Binding,
     options: Mutex<Option<KnownOptions>>,
+    /// The number of the keyword `sanitize`, if that is an option of the call.
+    pub(crate) sanitize: Option<usize>,
 }
 
 /// The options of a launch.
@@ -449,7 +452,9 @@ impl State {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let binding =
             self.kernel.bind(call.positional(), &names).map_err(|error| to_exception(py, &error))?;
-        let binding = Arc::new(KnownBinding { binding, options: Mutex::default() });
+        let sanitize = binding.options.iter().find(|(_, option)| *option == OptionId::Sanitize);
+        let sanitize = sanitize.map(|&(number, _)| number);
+        let binding = Arc::new(KnownBinding { binding, options: Mutex::default(), sanitize });
         let keywords = call.keywords().map(|keywords| keywords.to_owned().unbind());
         let mut known = KnownCall { positional: call.positional(), keywords, binding: Arc::clone(&binding) };
         for place in &self.bindings {

@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Constant, HostValue};
 use tilewright_runtime::{
-    ArgumentSource, Attachment, Device, Error, Grid, Handle, Interrupt, OptionId, Options, Region, StreamRef,
-    TraceRequest, Value,
+    ArgumentSource, Attachment, Checks, Device, Error, Grid, Handle, Interrupt, OptionId, Options, Region,
+    StreamRef, TraceRequest, Value,
 };
 
 use crate::convert::{Converter, Kept, Values};
@@ -25,6 +25,7 @@ use crate::kernel::{JitKernel, KnownBinding, State, state, traced_state};
 use crate::launcher::Call;
 use crate::live::{self, Live};
 use crate::reads::{Freshness, ReadSet};
+use crate::sanitize;
 
 /// `kernel[grid](*args, **kwargs)`, or with `is_warmup` its compilation alone. Returns nothing if a hook of the program has
 /// said that nothing is to be compiled, and if the arguments are not what an autotuner took them to be.
@@ -49,37 +50,13 @@ pub(crate) fn launch(
     }
     let binding = state.bind(py, call)?;
     let launch = Prepared { kernel, state, binding: &binding, call, is_warmup };
-    let options = launch.options()?;
-    // A grid function is code of the program, so it runs before anything is read of the memory of tensors.
-    let grid = match grid {
-        _ if is_warmup => None,
-        Some(grid) => Some(launch.grid(grid)?),
-        None => return Err(to_exception(py, &state.kernel.signature().no_grid())),
-    };
-    if state.is_interpreted {
-        if let Some(grid) = grid {
-            crate::interpret::launch(kernel, state, launch.objects(), grid, &options)?;
-        }
-        return Ok(None);
+    if binding.sanitize.is_some()
+        && let Some(checks) = launch.checks()?
+    {
+        launch.check_device()?;
+        return sanitize::with_checks(py, checks, || launch.start(grid));
     }
-    let mut values = Values::new();
-    let Some((handle, kept)) = launch.prepare(&options, &mut values)? else { return Ok(None) };
-    let Some(grid) = grid else { return state.python_handle(kernel, handle).map(Some) };
-    if !hooks::around_launches() {
-        run(py, &handle, launch.stream(&handle)?, grid, &values)?;
-        drop(kept);
-        return state.python_handle(kernel, handle).map(Some);
-    }
-    let stream = launch.stream(&handle)?;
-    let found = state.python_handle(kernel, handle)?;
-    drop(kept);
-    hooks::around(found.bind(py), grid, stream, &launch.arguments()?, || {
-        // The hook was code of the program too.
-        let Some((handle, kept)) = launch.prepare(&options, &mut values)? else { return Ok(None) };
-        run(py, &handle, stream, grid, &values)?;
-        drop(kept);
-        state.python_handle(kernel, handle).map(Some)
-    })
+    launch.start(grid)
 }
 
 /// As [`launch`], on the CPU and recorded.
@@ -99,6 +76,13 @@ pub(crate) fn launch_traced(
     }
     let binding = state.bind(py, call)?;
     let launch = Prepared { kernel, state, binding: &binding, call, is_warmup: false };
+    if launch.checks()?.is_some() {
+        return Err(sanitize::not_here(
+            py,
+            "the launch is traced",
+            "trace it in one launch and sanitize it in another",
+        ));
+    }
     let options = launch.options()?;
     let grid = launch.grid(grid)?;
     let mut values = Values::new();
@@ -123,6 +107,67 @@ struct Prepared<'a, 'py> {
 const MOST_ATTEMPTS: usize = 16;
 
 impl<'py> Prepared<'_, 'py> {
+    /// Runs it, or compiles it.
+    #[inline]
+    fn start(&self, grid: Option<&Bound<'py, PyAny>>) -> PyResult<Option<Py<CompiledKernel>>> {
+        let (py, state, kernel) = (self.kernel.py(), self.state, self.kernel);
+        let options = self.options()?;
+        // A grid function is code of the program, so it runs before anything is read of the memory of tensors.
+        let grid = match grid {
+            _ if self.is_warmup => None,
+            Some(grid) => Some(self.grid(grid)?),
+            None => return Err(to_exception(py, &state.kernel.signature().no_grid())),
+        };
+        if state.is_interpreted {
+            if let Some(grid) = grid {
+                crate::interpret::launch(kernel, state, self.objects(), grid, &options)?;
+            }
+            return Ok(None);
+        }
+        let mut values = Values::new();
+        let Some((handle, kept)) = self.prepare(&options, &mut values)? else { return Ok(None) };
+        let Some(grid) = grid else { return state.python_handle(kernel, handle).map(Some) };
+        if !hooks::around_launches() {
+            run(py, &handle, self.stream(&handle)?, grid, &values)?;
+            drop(kept);
+            return state.python_handle(kernel, handle).map(Some);
+        }
+        let stream = self.stream(&handle)?;
+        let found = state.python_handle(kernel, handle)?;
+        drop(kept);
+        hooks::around(found.bind(py), grid, stream, &self.arguments()?, || {
+            // The hook was code of the program too.
+            let Some((handle, kept)) = self.prepare(&options, &mut values)? else { return Ok(None) };
+            run(py, &handle, stream, grid, &values)?;
+            drop(kept);
+            state.python_handle(kernel, handle).map(Some)
+        })
+    }
+
+    /// The checks that the option `sanitize` asks for.
+    #[cold]
+    fn checks(&self) -> PyResult<Option<Checks>> {
+        let Some(number) = self.binding.sanitize.filter(|_| !self.is_warmup) else { return Ok(None) };
+        let checks = sanitize::checks_of(&self.call.named(number))?;
+        Ok(Some(checks).filter(|checks| !checks.is_empty()))
+    }
+
+    /// Refuses to sanitize what cannot be.
+    #[cold]
+    fn check_device(&self) -> PyResult<()> {
+        let py = self.kernel.py();
+        if self.state.is_interpreted {
+            return Err(sanitize::not_here(
+                py,
+                "the kernel is interpreted",
+                "launch it without interpret mode",
+            ));
+        }
+        let mut values = Values::new();
+        let prepared = self.prepare(&self.options()?, &mut values)?;
+        prepared.map_or(Ok(()), |(handle, _)| sanitize::check_device(py, handle.device()))
+    }
+
     /// The argument for a parameter.
     #[inline]
     fn argument(&self, index: usize) -> Option<Borrowed<'_, 'py, PyAny>> {

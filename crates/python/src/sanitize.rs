@@ -4,8 +4,11 @@ use std::sync::PoisonError;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-use tilewright_runtime::{Check, Checks, MEMORY, SourcePlace};
+use pyo3::types::{PyBool, PyDict, PyTuple};
+use tilewright_base::{Code, Diagnostic};
+use tilewright_runtime::{Check, Checks, Device, MEMORY, SanitizerReport, SourcePlace};
+
+use crate::errors::to_exception;
 
 /// The checks of launches from now on, as a list of names.
 #[pyfunction]
@@ -55,6 +58,10 @@ fn place(py: Python<'_>, place: Option<SourcePlace>) -> PyResult<Bound<'_, PyAny
 #[pyfunction]
 pub(crate) fn sanitizer_reports(py: Python<'_>, is_taken: bool) -> PyResult<(Vec<Bound<'_, PyDict>>, u64)> {
     let (reports, dropped) = tilewright_runtime::sanitizer_reports(is_taken);
+    Ok((dicts(py, reports)?, dropped))
+}
+
+fn dicts(py: Python<'_>, reports: Vec<SanitizerReport>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let mut found = Vec::with_capacity(reports.len());
     for report in reports {
         let dict = PyDict::new(py);
@@ -75,5 +82,70 @@ pub(crate) fn sanitizer_reports(py: Python<'_>, is_taken: bool) -> PyResult<(Vec
         dict.set_item("count", report.count)?;
         found.push(dict);
     }
-    Ok((found, dropped))
+    Ok(found)
+}
+
+/// The checks that the option `sanitize` of a launch asks for: all by `True`, some by their names.
+pub(crate) fn checks_of(value: &Bound<'_, PyAny>) -> PyResult<Checks> {
+    let list = if value.is_none() {
+        return Ok(Checks::NONE);
+    } else if let Ok(all) = value.cast::<PyBool>() {
+        return Ok(if all.is_true() { Checks::ALL } else { Checks::NONE });
+    } else if let Ok(name) = value.extract::<String>() {
+        name
+    } else if let Ok(names) = value.extract::<Vec<String>>() {
+        names.join(",")
+    } else {
+        let found = format!("found {}", value.repr()?);
+        return Err(refused(value.py(), &found));
+    };
+    if list.trim().is_empty() {
+        return Ok(Checks::NONE);
+    }
+    Checks::parse(&list).map_err(|name| refused(value.py(), &format!("found '{name}', which is no check")))
+}
+
+fn refused(py: Python<'_>, found: &str) -> PyErr {
+    let names = Check::ALL.map(Check::name).join(", ");
+    let diagnostic = Diagnostic::new(Code::InvalidOption, "the launch option sanitize names no checks")
+        .note(format!("{found}; expected True, or names of checks: {names}"))
+        .hint("sanitize=\"race,init\", sanitize=(\"race\", \"init\"), or sanitize=True for every check");
+    to_exception(py, &diagnostic.into())
+}
+
+/// That a launch is not sanitized that asks for it.
+pub(crate) fn not_here(py: Python<'_>, where_: &str, hint: &str) -> PyErr {
+    let diagnostic =
+        Diagnostic::new(Code::NotOnThisDevice, format!("the launch option sanitize is set, and {where_}"))
+            .note("the sanitizer checks launches on the CPU and in the simulator of a GPU")
+            .hint(hint);
+    to_exception(py, &diagnostic.into())
+}
+
+/// That a launch on a GPU is not sanitized.
+pub(crate) fn check_device(py: Python<'_>, device: Device) -> PyResult<()> {
+    let Device::Cuda(_) = device else { return Ok(()) };
+    let hint = "launch it on the CPU or with `tilewright run --device sim:sm_90`";
+    Err(not_here(py, &format!("the launch is on {device}"), hint))
+}
+
+/// Runs a launch with checks of its own; what they find is raised.
+#[cold]
+pub(crate) fn with_checks<R>(
+    py: Python<'_>,
+    checks: Checks,
+    run: impl FnOnce() -> PyResult<R>,
+) -> PyResult<R> {
+    let (result, reports, dropped) = tilewright_runtime::with_checks(checks, run);
+    if reports.is_empty() {
+        return result;
+    }
+    if result.is_err() {
+        // What has ended the launch goes first.
+        tilewright_runtime::keep_reports_of_launch(reports, dropped);
+        return result;
+    }
+    let found = dicts(py, reports)?;
+    py.import("tilewright.sanitizer")?.call_method1("_raise", (found, dropped))?;
+    result
 }

@@ -164,6 +164,7 @@ pub(crate) fn launch(
                 start(handle, (launch, tensor_maps.as_deref()), stream, grid.extents(), parameters)
             }
             Loaded::Sim { module, tensor_maps } => {
+                handle.check_meaning(grid, (arguments, foreign), interrupt)?;
                 let mut regions = Regions::new();
                 handle.pass(arguments, &mut |element, value| {
                     if let (Element::Pointer(_), Value::Pointer(pointer)) = (element, value) {

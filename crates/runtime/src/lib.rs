@@ -20,6 +20,7 @@
 //! (`crates/tilewright/examples/timings.rs` measures all of these.)
 
 pub mod binary;
+mod bounds;
 mod describe;
 mod device;
 mod dump;
@@ -44,6 +45,7 @@ mod threads;
 mod trace;
 mod value;
 
+pub use bounds::{BoundsFinding, BoundsReport, BoundsVerdict};
 pub use describe::parse_argument;
 pub use device::Device;
 pub use error::{Error, OutOfResources};
@@ -57,12 +59,16 @@ pub use knobs::{FpFusion, Knobs};
 pub use options::{Consumer, DefaultValue, OPTIONS, OptionId, OptionInfo, OptionKind, Options};
 pub use profile::{profile_clock, set_scope, start_profile, stop_profile, take_profile};
 pub use reports::{keep_reports, take_reports};
-pub use sanitize::{SanitizerReport, SourcePlace, print_findings, sanitizer_checks, sanitizer_reports};
+pub use sanitize::{
+    SanitizerReport, SourcePlace, keep_reports_of_launch, print_findings, sanitizer_checks,
+    sanitizer_reports, with_checks,
+};
 pub use signature::{Annotation, ArgumentSource, Binding, Parameter, ParameterKind, Signature, parse_dtype};
 pub use threads::{num_threads, set_num_threads};
 pub use trace::{TraceRequest, layouts_of_launch};
 pub use value::{Pointer, Value};
 
+pub use tilewright_compiler::bounds::{Expression as BoundsExpression, Statement as BoundsStatement};
 pub use tilewright_compiler::{
     CompiledKernel, MachineCode, Metadata, ParameterType, Resources, Stage, Target,
 };

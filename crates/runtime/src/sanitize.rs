@@ -1,15 +1,18 @@
 //! Launches that are sanitized, and what was found in them: kept until somebody takes it.
 
+use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use tilewright_base::{Code, Color, Diagnostic, SourceMap, Span};
+use tilewright_base::output::take_printed;
+use tilewright_base::{Code, Color, SourceMap, Span};
 use tilewright_compiler::cpu_program_for_sanitizer;
+use tilewright_cpu::memory::{load_run, store_run};
 use tilewright_cpu::{Finding, Interrupt, Launch, SanitizedProgram};
 use tilewright_frontend::Failure;
 pub(crate) use tilewright_sanitize::Check;
-use tilewright_sanitize::Checks;
+use tilewright_sanitize::{Checks, MEMORY, Written};
 
 use crate::specialize::{CpuArguments, cpu_argument};
 use crate::{Error, Grid, Handle, Knobs, Region, Value, num_threads};
@@ -83,9 +86,67 @@ pub(crate) fn active() -> Checks {
 
 #[cold]
 fn read() -> Checks {
+    // While a launch with checks of its own runs, every launch asks here.
+    let scopes = SCOPES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(checks) = SCOPE.with_borrow(|scope| scope.as_ref().map(|scope| scope.checks)) {
+        return checks;
+    }
     let checks = Knobs::current().sanitize;
-    ACTIVE.store(checks.bits(), Ordering::Relaxed);
+    if *scopes == 0 {
+        ACTIVE.store(checks.bits(), Ordering::Relaxed);
+    }
     checks
+}
+
+/// The checks of one launch, and what they have found.
+struct Scope {
+    checks: Checks,
+    kept: Kept,
+}
+
+/// How many launches with checks of their own run.
+static SCOPES: Mutex<usize> = Mutex::new(0);
+
+thread_local! {
+    /// That of the launch that this thread runs.
+    static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
+}
+
+fn count_scope(change: impl FnOnce(usize) -> usize) {
+    let mut scopes = SCOPES.lock().unwrap_or_else(PoisonError::into_inner);
+    *scopes = change(*scopes);
+    ACTIVE.store(UNREAD, Ordering::Relaxed);
+}
+
+/// Runs something, the launches of which have these checks and no others; gives what they have found, and how much more there
+/// was.
+pub fn with_checks<R>(checks: Checks, run: impl FnOnce() -> R) -> (R, Vec<SanitizerReport>, u64) {
+    /// Ends the scope, also where a panic ends it.
+    struct End(Option<Scope>);
+    impl Drop for End {
+        fn drop(&mut self) {
+            let outer = self.0.take();
+            SCOPE.with_borrow_mut(|scope| *scope = outer);
+            count_scope(|scopes| scopes - 1);
+        }
+    }
+    let kept = Kept { reports: Vec::new(), dropped: 0 };
+    let outer = SCOPE.with_borrow_mut(|scope| scope.replace(Scope { checks, kept }));
+    count_scope(|scopes| scopes + 1);
+    let end = End(outer);
+    let result = run();
+    let found = SCOPE.with_borrow_mut(Option::take);
+    drop(end);
+    let Kept { reports, dropped } =
+        found.map_or(Kept { reports: Vec::new(), dropped: 0 }, |scope| scope.kept);
+    (result, reports, dropped)
+}
+
+/// Keeps what was found with what launches without checks of their own have found: nobody else is told of it.
+pub fn keep_reports_of_launch(reports: Vec<SanitizerReport>, dropped: u64) {
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.reports.extend(reports);
+    kept.dropped += dropped;
 }
 
 /// Has the environment asked again.
@@ -144,6 +205,59 @@ impl Handle {
         outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(sources)))
     }
 
+    /// Before a launch in the simulator: the checks that ask what a kernel means, not what code it became, by a run of it on the
+    /// CPU. The memory is then as it was before.
+    pub(crate) fn check_meaning(
+        &self,
+        grid: Grid,
+        (arguments, foreign): (&[Value<'_>], &[Region<'_>]),
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Error> {
+        let checks = active().with_only(&[Check::Init, Check::Alignment, Check::Overflow, Check::Nan]);
+        if checks.is_empty() {
+            return Ok(());
+        }
+        let program = match self.sanitized_program() {
+            Ok(program) => program,
+            Err(error) => {
+                let names = checks.to_string();
+                eprintln!(
+                    "warning: the checks {names} run a kernel on the CPU first, which `{}` cannot: they are left out\n{error}",
+                    self.compiled.name
+                );
+                return Ok(());
+            }
+        };
+        let mut passed = CpuArguments::new();
+        let mut regions = foreign.to_vec();
+        self.pass(arguments, &mut |element, value| {
+            if let Value::Pointer(pointer) = value {
+                regions.push(pointer.region);
+            }
+            passed.push(cpu_argument(element, value)?);
+            Some(())
+        })?;
+        let before = Before::new(&regions);
+        let launch =
+            Launch { grid: grid.extents(), arguments: &passed, foreign, threads: num_threads(), interrupt };
+        // The simulator prints what the kernel prints, and says what ends it.
+        let ((outcome, findings), _) = take_printed(|| program.launch(&launch, checks));
+        drop(before);
+        let sources = program.program().sources();
+        for finding in findings {
+            // What nobody has written, the simulator sees itself.
+            if finding.diagnostic.code != Code::Unwritten {
+                keep(&self.compiled.name, finding, sources);
+            }
+        }
+        match outcome {
+            Err(diagnostic) if diagnostic.code == Code::Interrupted => {
+                Err(Error::new(*diagnostic, SourceMap::clone(sources)))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     pub(crate) fn sanitized_program(&self) -> Result<&SanitizedProgram, Error> {
         if let Some(program) = self.sanitized.get() {
             return Ok(program);
@@ -157,12 +271,65 @@ impl Handle {
     }
 }
 
+/// Memory as it was, which it is again when this is dropped.
+struct Before<'a> {
+    regions: Vec<(Region<'a>, Vec<u8>)>,
+    written: Written,
+}
+
+impl<'a> Before<'a> {
+    fn new(regions: &[Region<'a>]) -> Self {
+        let mut kept: Vec<(Region<'a>, Vec<u8>)> = Vec::new();
+        for region in regions.iter().filter(|region| region.is_writable() && !region.is_empty()) {
+            let is_known = |(known, _): &(Region<'a>, Vec<u8>)| {
+                known.address() == region.address() && known.len() == region.len()
+            };
+            if kept.iter().any(is_known) {
+                continue;
+            }
+            let mut bytes = vec![0; region.len()];
+            if load_run(region, 1, region.address(), &mut bytes).is_ok() {
+                kept.push((*region, bytes));
+            }
+        }
+        Self { regions: kept, written: MEMORY.lock().unwrap_or_else(PoisonError::into_inner).clone() }
+    }
+}
+
+impl Drop for Before<'_> {
+    fn drop(&mut self) {
+        for (region, bytes) in &self.regions {
+            store_run(region, 1, region.address(), bytes, false)
+                .expect("it was read before, and may be written");
+        }
+        *MEMORY.lock().unwrap_or_else(PoisonError::into_inner) = std::mem::take(&mut self.written);
+    }
+}
+
 /// Keeps a finding, and prints it if it is new.
 pub(crate) fn keep(kernel: &str, finding: Finding, sources: &SourceMap) {
+    let is_of_launch = SCOPE.with_borrow_mut(|scope| {
+        let scope = scope.as_mut()?;
+        add(&mut scope.kept, kernel, &finding, sources);
+        Some(())
+    });
+    if is_of_launch.is_some() {
+        return;
+    }
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_new = add(&mut kept, kernel, &finding, sources);
+    drop(kept);
+    if is_new && IS_PRINTING.load(Ordering::Relaxed) {
+        let color = if std::io::stderr().is_terminal() { Color::Always } else { Color::Never };
+        eprintln!("{}\n", finding.diagnostic.render(sources, color));
+    }
+}
+
+/// Adds a finding, if it is new and there is room.
+fn add(kept: &mut Kept, kernel: &str, finding: &Finding, sources: &SourceMap) -> bool {
     let Finding { check, diagnostic, program, lane, element, other, count, occurrences: _ } = finding;
     let place = diagnostic.primary.as_ref().map(|label| place_of(sources, label.span));
-    let other = other.map(|other| (other.span.map(|span| place_of(sources, span)), other.program));
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let other = other.as_ref().map(|other| (other.span.map(|span| place_of(sources, span)), other.program));
     let is_same = |known: &&mut SanitizerReport| {
         let places = |other: &Option<(Option<SourcePlace>, [u32; 3])>| other.clone().map(|(place, _)| place);
         known.code == diagnostic.code
@@ -172,33 +339,26 @@ pub(crate) fn keep(kernel: &str, finding: Finding, sources: &SourceMap) {
     };
     if let Some(known) = kept.reports.iter_mut().find(is_same) {
         known.count += count;
-        return;
+        return false;
     }
     if kept.reports.len() >= MOST_REPORTS {
         kept.dropped += 1;
-        return;
+        return false;
     }
-    let Diagnostic { code, ref message, .. } = diagnostic;
-    let (message, kernel) = (message.clone(), kernel.to_owned());
-    let text = diagnostic.render(sources, Color::Never);
     kept.reports.push(SanitizerReport {
-        check,
-        code,
-        kernel,
-        message,
-        text,
+        check: *check,
+        code: diagnostic.code,
+        kernel: kernel.to_owned(),
+        message: diagnostic.message.clone(),
+        text: diagnostic.render(sources, Color::Never),
         place,
-        program,
-        lane,
-        element,
+        program: *program,
+        lane: lane.clone(),
+        element: element.clone(),
         other,
-        count,
+        count: *count,
     });
-    drop(kept);
-    if IS_PRINTING.load(Ordering::Relaxed) {
-        let color = if std::io::stderr().is_terminal() { Color::Always } else { Color::Never };
-        eprintln!("{}\n", diagnostic.render(sources, color));
-    }
+    true
 }
 
 /// A place in a source file.

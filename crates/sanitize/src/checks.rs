@@ -63,6 +63,12 @@ impl Checks {
         Self(self.0 | others.0)
     }
 
+    /// Those of them that are among these.
+    #[must_use]
+    pub fn with_only(self, checks: &[Check]) -> Self {
+        Self(checks.iter().fold(0, |bits, check| bits | self.0 & 1 << *check as u8))
+    }
+
     /// As a number, which [`from_bits`](Self::from_bits) takes.
     pub fn bits(self) -> u8 {
         self.0

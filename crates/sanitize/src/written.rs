@@ -8,13 +8,13 @@ pub static MEMORY: Mutex<Written> = Mutex::new(Written::new());
 
 /// Allocations that began without content, each with the bytes that were written since then. All other memory counts as
 /// written.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Written {
     /// By their first address.
     allocations: BTreeMap<u64, Allocation>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Allocation {
     len: u64,
     /// A bit for each byte.

@@ -53,12 +53,12 @@ class TensorDescriptor:
     def _check_memory(self) -> None:
         address, size = _address(self.base), _element_size(self.base)
         if address is not None and address % ALIGNMENT:
-            raise TensorDescriptorError(
+            raise _misaligned(
                 f"base must be 16-byte aligned: the tensor begins at {address:#x}; copy it with .clone()"
             )
         for axis, stride in enumerate(self.strides[:-1]):
             if stride * size % ALIGNMENT:
-                raise TensorDescriptorError(
+                raise _misaligned(
                     f"strides must be 16-byte aligned: that of axis {axis} is {stride} elements, {stride * size} bytes"
                 )
         if self.strides[-1] != 1:
@@ -91,6 +91,12 @@ class TensorDescriptor:
         else:
             strides = [step // tensor.itemsize for step in tensor.strides]
         return TensorDescriptor(tensor, shape, strides, block_shape, padding, round_f32_to_tf32)
+
+
+def _misaligned(what: str) -> TensorDescriptorError:
+    error = TensorDescriptorError(f"error[TW0223]: {what}")
+    error.code = "TW0223"
+    return error
 
 
 def _address(base: Any) -> int | None:

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tilewright_base::Code;
 use tilewright_ir::{
-    Builder, CacheModifier, Dtype, Element, ElementwiseFn as F, EvictionPolicy, Literal, Rounding, Shape,
-    Type,
+    Builder, CacheModifier, Dtype, Element, ElementwiseFn as F, EvictionPolicy, HintKind, IntList, Literal,
+    Rounding, Shape, Type,
 };
 
 use super::arguments::{Arguments, count, flatten};
@@ -87,8 +87,34 @@ pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Argument
     check_last_stride(c, strides.last())?;
     check_width(&block_shape, dtype, 3)?;
     check_padding(padding, dtype, 4)?;
+    describe_alignment(c, &base, &strides, dtype)?;
     let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding };
     Ok(assemble(form, base, [shape, strides].concat()))
+}
+
+/// Notes what the copies of a GPU need of a tensor: its base and its rows begin at multiples of 16 bytes. Nothing relies on it;
+/// a sanitizer checks it.
+fn describe_alignment<C: Caller + ?Sized>(
+    c: &mut C,
+    base: &ValueOf<C>,
+    strides: &[Op<C>],
+    dtype: Dtype,
+) -> Semantic<()> {
+    let list = |numbers: [i64; 2]| numbers.into_iter().collect::<IntList>();
+    c.builder().hint(base.clone(), HintKind::Described, list([16, 0]))?;
+    let multiple = 16 / dtype.bytes() as i64;
+    for (part, stride) in (1..).zip(strides.iter().rev().skip(1).rev()) {
+        let value = match c.known(stride) {
+            Some(Constant::Int(number)) if number % i128::from(multiple) == 0 => continue,
+            Some(Constant::Int(number)) => literal(c, &Constant::Int(number), Dtype::I64)?,
+            _ => match stride {
+                Operand::Tensor(value) => value.clone(),
+                _ => continue,
+            },
+        };
+        c.builder().hint(value, HintKind::Described, list([multiple, part]))?;
+    }
+    Ok(())
 }
 
 fn assemble<V>(form: DescriptorForm, base: V, integers: Vec<Operand<V>>) -> Operand<V> {

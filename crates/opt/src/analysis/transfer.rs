@@ -202,6 +202,7 @@ impl Walk<'_> {
                 HintKind::MultipleOf => known.divisibility = known.divisibility.max(promised),
                 HintKind::MaxContiguous => known.contiguity = known.contiguity.max(run),
                 HintKind::MaxConstancy => known.constancy = known.constancy.max(run),
+                HintKind::Described => {}
             }
         }
         info

@@ -155,6 +155,8 @@ options! {
     PtxOptions "ptx_options" Any, Is::None, Refused, "options of the assembler";
     PtxVersion "ptx_version" OptionalInt(0, 999), Is::None,
         Warned("the PTX is of the version that goes with the target"), "version of PTX";
+    Sanitize "sanitize" Any, Is::None, Launcher,
+        "checks of this launch by the sanitizer: True, or names such as 'race,init'";
     SanitizeOverflow "sanitize_overflow" Bool, Is::Bool(true), Language, "check overflow and divisors of integers in debug mode";
     Sched4reg "sched4reg" Bool, Is::Bool(false),
         Warned("the driver schedules as usual; `maxnreg` limits registers"), "schedule for registers";

@@ -17,6 +17,10 @@ use super::report::{Key, Report};
 pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, point: Point) {
     let Some(Op::Hint { kind, values }) = step.op() else { return };
     let ty = machine.type_of(step.operands[0]);
+    if *kind == HintKind::Described {
+        described(checker, machine, step, (point, values));
+        return;
+    }
     // Pointers count in bytes where they are multiples, and in elements where they are contiguous.
     if !ty.number.dtype.is_int() {
         return;
@@ -38,6 +42,7 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
             HintKind::MultipleOf => format!("a multiple of {promised}"),
             HintKind::MaxContiguous => format!("contiguous in runs of {promised}"),
             HintKind::MaxConstancy => format!("equal in runs of {promised}"),
+            HintKind::Described => unreachable!("a part of a descriptor is checked above"),
         };
         report
             .located(
@@ -47,6 +52,36 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
             )
             .note("on a GPU, elements are joined to accesses of up to 16 bytes on the strength of it")
             .hint("promise what holds for every value that comes here, or nothing")
+    });
+}
+
+/// Checks a part of a tensor descriptor: what a GPU copies blocks of begins at a multiple of 16 bytes, and so do its rows.
+fn described(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, (point, values): (Point, &[i64])) {
+    let ty = machine.type_of(step.operands[0]);
+    let (&[multiple, part], true) = (values, ty.is_scalar()) else { return };
+    let tile = materialize(ty, machine.value(step.operands[0]).clone());
+    let mut bits = [0; 8];
+    bits[..ty.size].copy_from_slice(&tile.bytes()[..ty.size]);
+    let value = if part == 0 { i64::from_le_bytes(bits) } else { ty.number.extend(u64::from_le_bytes(bits)) };
+    let rest = value.rem_euclid(multiple);
+    if rest == 0 {
+        return;
+    }
+    let report = Report { machine, checker, number: point.number, lane: ty.lane(0) };
+    let key: Key = (Check::Alignment.name(), point.number, u32::MAX, false);
+    report.add(Check::Alignment, key, || {
+        let (message, label) = if part == 0 {
+            let label = format!("it begins at {value:#x}, {rest} bytes behind a multiple of 16");
+            ("the base of a tensor descriptor is not aligned to 16 bytes".to_owned(), label)
+        } else {
+            let bytes = value.saturating_mul(16 / multiple);
+            let message = format!("stride {} of a tensor descriptor is not a multiple of 16 bytes", part - 1);
+            (message, format!("it is {value} elements, {bytes} bytes"))
+        };
+        report
+            .located(Code::Misaligned, message, &label)
+            .note("the tensor copies of a GPU (TMA) take no such tensor")
+            .hint("begin at a multiple of 16 bytes and pad the rows to one, or load through pointers")
     });
 }
 
@@ -79,6 +114,7 @@ fn broken(
                 HintKind::MultipleOf => follows || value % promised == 0,
                 HintKind::MaxContiguous => index % run == 0 || follows,
                 HintKind::MaxConstancy => index % run == 0 || before == Some(value),
+                HintKind::Described => true,
             };
             if !holds {
                 return Some((lane, value, axis));

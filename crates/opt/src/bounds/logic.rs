@@ -1,0 +1,163 @@
+//! Claims about integers: comparisons of polynomials with zero, joined by "and" and "or".
+
+use super::polynomial::{Poly, Var};
+
+/// A claim.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Formula {
+    /// The polynomial is not negative.
+    NotNegative(Poly),
+    /// The polynomial is zero.
+    Zero(Poly),
+    /// All of these hold; without any, that is true.
+    All(Vec<Formula>),
+    /// One of these holds; without any, that is false.
+    Any(Vec<Formula>),
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Formula {
+    /// What holds.
+    pub const TRUE: Formula = Formula::All(Vec::new());
+    /// What does not hold.
+    pub const FALSE: Formula = Formula::Any(Vec::new());
+
+    /// `x <= y`.
+    pub fn at_most(x: &Poly, y: &Poly) -> Self {
+        y.plus(x, -1).map_or(Formula::Unknown, |difference| Formula::NotNegative(difference).folded())
+    }
+
+    /// `x < y`.
+    pub fn below(x: &Poly, y: &Poly) -> Self {
+        let difference = y.plus(x, -1).and_then(|difference| difference.offset(-1));
+        difference.map_or(Formula::Unknown, |difference| Formula::NotNegative(difference).folded())
+    }
+
+    /// `x == y`.
+    pub fn equal(x: &Poly, y: &Poly) -> Self {
+        x.plus(y, -1).map_or(Formula::Unknown, |difference| Formula::Zero(difference).folded())
+    }
+
+    /// `x` lies between two numbers.
+    pub fn within(x: &Poly, low: i128, high: i128) -> Self {
+        Formula::All(vec![Self::at_most(&Poly::constant(low), x), Self::at_most(x, &Poly::constant(high))])
+    }
+
+    /// Whether the claim is true, where that is plain.
+    pub fn truth(&self) -> Option<bool> {
+        match self {
+            Formula::NotNegative(poly) => poly.as_constant().map(|number| number >= 0),
+            Formula::Zero(poly) => poly.as_constant().map(|number| number == 0),
+            Formula::All(parts) => {
+                let mut truths = parts.iter().map(Formula::truth);
+                if truths.clone().any(|truth| truth == Some(false)) {
+                    return Some(false);
+                }
+                truths.all(|truth| truth == Some(true)).then_some(true)
+            }
+            Formula::Any(parts) => {
+                let mut truths = parts.iter().map(Formula::truth);
+                if truths.clone().any(|truth| truth == Some(true)) {
+                    return Some(true);
+                }
+                truths.all(|truth| truth == Some(false)).then_some(false)
+            }
+            Formula::Unknown => None,
+        }
+    }
+
+    fn folded(self) -> Self {
+        match self.truth() {
+            Some(true) => Self::TRUE,
+            Some(false) => Self::FALSE,
+            None => self,
+        }
+    }
+
+    /// What holds where this does not. Of what nobody knows, nobody knows that either.
+    pub fn negated(&self) -> Self {
+        match self {
+            Formula::NotNegative(poly) => {
+                let negated = poly.scaled(-1).and_then(|poly| poly.offset(-1));
+                negated.map_or(Formula::Unknown, |poly| Formula::NotNegative(poly).folded())
+            }
+            Formula::Zero(poly) => {
+                let side = |sign| poly.scaled(sign).and_then(|poly| poly.offset(-1));
+                match (side(1), side(-1)) {
+                    (Some(above), Some(below)) => {
+                        Formula::Any(vec![Formula::NotNegative(above), Formula::NotNegative(below)]).folded()
+                    }
+                    _ => Formula::Unknown,
+                }
+            }
+            Formula::All(parts) => Formula::Any(parts.iter().map(Formula::negated).collect()),
+            Formula::Any(parts) => Formula::All(parts.iter().map(Formula::negated).collect()),
+            Formula::Unknown => Formula::Unknown,
+        }
+    }
+
+    /// Calls a function with each polynomial.
+    pub fn visit(&self, each: &mut impl FnMut(&Poly)) {
+        match self {
+            Formula::NotNegative(poly) | Formula::Zero(poly) => each(poly),
+            Formula::All(parts) | Formula::Any(parts) => parts.iter().for_each(|part| part.visit(each)),
+            Formula::Unknown => {}
+        }
+    }
+
+    /// The variables; one may come more than once.
+    pub fn vars(&self) -> Vec<Var> {
+        let mut vars = Vec::new();
+        self.visit(&mut |poly| vars.extend(poly.vars()));
+        vars
+    }
+
+    /// Whether something in it is not known.
+    pub fn has_unknown(&self) -> bool {
+        match self {
+            Formula::NotNegative(_) | Formula::Zero(_) => false,
+            Formula::All(parts) | Formula::Any(parts) => parts.iter().any(Formula::has_unknown),
+            Formula::Unknown => true,
+        }
+    }
+
+    /// The claim with a polynomial in the place of a variable. What does not fit is not known.
+    #[must_use]
+    pub fn substitute(&self, var: Var, by: &Poly) -> Self {
+        match self {
+            Formula::NotNegative(poly) => {
+                poly.substitute(var, by).map_or(Formula::Unknown, |poly| Formula::NotNegative(poly).folded())
+            }
+            Formula::Zero(poly) => {
+                poly.substitute(var, by).map_or(Formula::Unknown, |poly| Formula::Zero(poly).folded())
+            }
+            Formula::All(parts) => Formula::All(parts.iter().map(|part| part.substitute(var, by)).collect()),
+            Formula::Any(parts) => Formula::Any(parts.iter().map(|part| part.substitute(var, by)).collect()),
+            Formula::Unknown => Formula::Unknown,
+        }
+    }
+
+    /// Whether it holds for these values; nothing where that is not known.
+    pub fn evaluate(&self, value: &impl Fn(Var) -> Option<i128>) -> Option<bool> {
+        match self {
+            Formula::NotNegative(poly) => poly.evaluate(value).map(|number| number >= 0),
+            Formula::Zero(poly) => poly.evaluate(value).map(|number| number == 0),
+            Formula::All(parts) => {
+                let truths: Vec<_> = parts.iter().map(|part| part.evaluate(value)).collect();
+                if truths.contains(&Some(false)) {
+                    return Some(false);
+                }
+                (!truths.contains(&None)).then_some(true)
+            }
+            Formula::Any(parts) => {
+                let truths: Vec<_> = parts.iter().map(|part| part.evaluate(value)).collect();
+                if truths.contains(&Some(true)) {
+                    return Some(true);
+                }
+                (!truths.contains(&None)).then_some(false)
+            }
+            Formula::Unknown => None,
+        }
+    }
+}

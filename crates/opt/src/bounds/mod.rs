@@ -1,0 +1,354 @@
+//! Whether each access of a kernel is in bounds for every grid and every size.
+//!
+//! [`check`] is given a kernel and a statement of sizes: how many elements there are behind each pointer, as an expression of
+//! the scalar parameters, and what is known of these and of the grid. Of each access it says that it is in bounds for all of
+//! them, or gives numbers for which it is not, or why it cannot tell. One rule makes all three: addresses and masks become
+//! polynomials and claims about them ([`forms`]), and the [`solver`] looks for integers for which the mask holds, the program
+//! comes there, and the place is outside.
+//!
+//! What is taken for granted is the promise of the language: that no signed integer wraps
+//! ([`Assumptions::no_signed_overflow`](crate::analysis::Assumptions)), and what the kernel itself promises.
+
+mod definitions;
+mod forms;
+mod logic;
+mod loops;
+mod polynomial;
+mod simplex;
+mod solver;
+mod statement;
+
+use tilewright_ir::{Block, Function, Inst, Op, OpFamily, Value};
+
+use forms::{Forms, Kind, Lost};
+use logic::Formula;
+use polynomial::{Poly, Var};
+use solver::Answer;
+pub use statement::{Condition, Expression, Operator, Relation, Statement};
+
+/// What was found of an access.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// The instruction.
+    pub inst: Inst,
+    /// The parameter that its pointer comes from, if that is known.
+    pub parameter: Option<usize>,
+    /// Whether it is in bounds.
+    pub outcome: Outcome,
+}
+
+/// Whether an access is in bounds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// For every grid and every size.
+    Proved,
+    /// Not for these.
+    Refuted(Counterexample),
+    /// It is not known.
+    Undecided(Reason),
+}
+
+/// Numbers for which an access is out of bounds.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Counterexample {
+    /// The scalar parameters: their number and value.
+    pub arguments: Vec<(usize, i128)>,
+    /// The program.
+    pub program: [i128; 3],
+    /// The grid that it belongs to.
+    pub grid: [i128; 3],
+    /// The element of the tile.
+    pub lane: Vec<i128>,
+    /// The iterations of the loops around it, the outermost first.
+    pub iterations: Vec<i128>,
+    /// The element that is accessed, counted from the pointer that was given, and how many there are.
+    pub index: i128,
+    /// How many elements there are.
+    pub extent: i128,
+}
+
+/// Why an access is not decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// Nothing is said of the extent of the tensor.
+    NoExtent,
+    /// It depends on a value that is read from memory or made in another way that is not followed.
+    Opaque(Value),
+    /// The mask, or a condition around it, is not followed.
+    Condition,
+    /// The pointer is made of a number, or read from memory.
+    Pointer,
+    /// The pointer may be of one of several tensors.
+    SeveralTensors,
+    /// The elements are read with another size than they have.
+    OtherSize,
+    /// A function that is not inlined may access memory, or assembly.
+    Hidden,
+    /// Neither a proof nor a counterexample was found.
+    Open,
+}
+
+/// Says of each access of a kernel, in the order of its text, whether it is in bounds. Fails with what is wrong in the statement.
+pub fn check(function: &Function, statement: &Statement) -> Result<Vec<Finding>, String> {
+    let mut forms = Forms::new(function);
+    let mut known = Vec::new();
+    for condition in &statement.conditions {
+        known.push(statement::claim(condition, &mut forms, &statement.constants)?);
+    }
+    for axis in 0..3_u8 {
+        let (program, programs) = (forms.program(axis), forms.programs(axis));
+        known.push(Formula::at_most(&Poly::default(), &program));
+        known.push(Formula::below(&program, &programs));
+        if !statement.grid.is_empty() {
+            let extent = match statement.grid.get(usize::from(axis)) {
+                Some(extent) => extent.poly(&mut forms, &statement.constants)?,
+                None => Poly::constant(1),
+            };
+            known.push(Formula::equal(&programs, &extent));
+        }
+    }
+    let mut extents = vec![None; function.parameters.len()];
+    for (name, extent) in &statement.extents {
+        let index = function.parameters.iter().position(|parameter| *parameter.name == **name);
+        let is_pointer = |index: &usize| {
+            function.ty(function.blocks[function.entry].parameters[*index]).element.pointee().is_some()
+        };
+        let index = index.filter(is_pointer).ok_or_else(|| forms.no_pointer(name))?;
+        let extent = extent.poly(&mut forms, &statement.constants)?;
+        known.push(Formula::at_most(&Poly::default(), &extent));
+        extents[index] = Some(extent);
+    }
+    let mut walk =
+        Walk { function, forms, extents, known, path: Vec::new(), loops: Vec::new(), found: Vec::new() };
+    walk.block(function.entry);
+    Ok(walk.found)
+}
+
+struct Walk<'a> {
+    function: &'a Function,
+    forms: Forms<'a>,
+    extents: Vec<Option<Poly>>,
+    /// What the statement says.
+    known: Vec<Formula>,
+    /// What holds where the walk is.
+    path: Vec<Formula>,
+    /// The loops around it.
+    loops: Vec<Inst>,
+    found: Vec<Finding>,
+}
+
+impl Walk<'_> {
+    fn block(&mut self, block: Block) {
+        let function = self.function;
+        let depth = self.path.len();
+        for &inst in &function.blocks[block].insts {
+            let data = &function.insts[inst];
+            match (data.op.family(), &data.op) {
+                (OpFamily::Load | OpFamily::Store | OpFamily::Atomic, _) => {
+                    let (parameter, outcome) = self.access(inst);
+                    self.found.push(Finding { inst, parameter, outcome });
+                }
+                (OpFamily::Call, _) | (_, Op::VolatileAsm { .. }) => {
+                    let outcome = Outcome::Undecided(Reason::Hidden);
+                    self.found.push(Finding { inst, parameter: None, outcome });
+                }
+                (OpFamily::Promise, _) => {
+                    let condition = self.forms.condition(data.operands[0], &[]);
+                    self.path.push(condition);
+                }
+                (OpFamily::Branch, _) => {
+                    let condition = self.forms.condition(data.operands[0], &[]);
+                    let negated = condition.negated();
+                    for (&region, claim) in data.regions.iter().zip([condition, negated]) {
+                        self.region(region, claim);
+                    }
+                }
+                (OpFamily::Loop, _) => self.loop_(inst),
+                // tidy: wildcard because no other op accesses memory or runs regions that do
+                _ => {}
+            }
+        }
+        self.path.truncate(depth);
+    }
+
+    /// A region, in which a claim holds.
+    fn region(&mut self, region: Block, claim: Formula) {
+        self.path.push(claim);
+        self.block(region);
+        self.path.pop();
+    }
+
+    fn loop_(&mut self, inst: Inst) {
+        let function = self.function;
+        let data = &function.insts[inst];
+        let counting = self.forms.counting(inst);
+        self.loops.push(inst);
+        match data.regions[..] {
+            [condition, body] => {
+                self.region(condition, counting.clone());
+                let holds = function.yielded(condition).first().copied();
+                let holds = holds.map_or(Formula::TRUE, |value| self.forms.condition(value, &[]));
+                self.region(body, Formula::All(vec![counting, holds]));
+            }
+            [body] => self.region(body, counting),
+            _ => {}
+        }
+        self.loops.pop();
+    }
+
+    fn access(&mut self, inst: Inst) -> (Option<usize>, Outcome) {
+        let function = self.function;
+        let data = &function.insts[inst];
+        let pointer = data.operands[0];
+        let info = data.op.info();
+        let is_masked = info.optional.first() == Some(&"mask");
+        let mask = data.operands.get(info.operands.len()).copied().filter(|_| is_masked);
+        let mut claims = Vec::new();
+        let mut at = Vec::new();
+        for (axis, &extent) in function.ty(pointer).shape.iter().enumerate() {
+            let coordinate = Poly::var(self.forms.number(Kind::Coordinate(axis)));
+            claims.push(Formula::within(&coordinate, 0, i128::from(extent) - 1));
+            at.push(if extent == 1 { Poly::default() } else { coordinate });
+        }
+        let (parameter, place) = match self.forms.pointer(pointer, &at) {
+            Ok(found) => found,
+            Err(lost) => {
+                let reason = match lost {
+                    Lost::Unknown(_) => Reason::Pointer,
+                    Lost::Several(_) => Reason::SeveralTensors,
+                    Lost::OtherSize(_) => Reason::OtherSize,
+                };
+                return (None, Outcome::Undecided(reason));
+            }
+        };
+        if let Some(mask) = mask {
+            claims.push(self.forms.condition(mask, &at));
+        }
+        claims.extend(self.path.iter().cloned());
+        let Some(extent) = self.extents[parameter].clone() else {
+            return (Some(parameter), Outcome::Undecided(Reason::NoExtent));
+        };
+        let rank = at.len();
+        (Some(parameter), self.decide(&claims, (&place, &extent), rank))
+    }
+
+    /// Looks for numbers for which a place is outside.
+    fn decide(&mut self, claims: &[Formula], (place, extent): (&Poly, &Poly), rank: usize) -> Outcome {
+        let mut outcome = Outcome::Proved;
+        for outside in [Formula::below(place, &Poly::default()), Formula::at_most(extent, place)] {
+            if outside.truth() == Some(false) {
+                continue;
+            }
+            let mut all = vec![outside.clone()];
+            all.extend(claims.iter().cloned());
+            let mut vars: Vec<Var> = all.iter().flat_map(Formula::vars).collect();
+            vars = self.forms.closure(vars);
+            self.add_known(&mut all, &mut vars);
+            // What is asked first is split first: the definitions follow in the order in which they are needed.
+            all.extend(vars.iter().map(|&var| self.forms.variable(var).definition.clone()));
+            match solver::solve(&all, &|var| self.rank(var)) {
+                Answer::Never => {}
+                Answer::Found(values) => {
+                    if let Some(reason) = self.opaque(&vars, claims) {
+                        return Outcome::Undecided(reason);
+                    }
+                    let value = |var: Var| values.get(&var).copied().unwrap_or(0);
+                    return match self.counterexample(&value, (place, extent), rank) {
+                        Some(found) => Outcome::Refuted(found),
+                        None => Outcome::Undecided(Reason::Open),
+                    };
+                }
+                Answer::Undecided => {
+                    outcome = Outcome::Undecided(self.opaque(&vars, claims).unwrap_or(Reason::Open));
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Adds what the statement says of the variables, and of those that come with it.
+    fn add_known(&self, all: &mut Vec<Formula>, vars: &mut Vec<Var>) {
+        let mut left: Vec<&Formula> = self.known.iter().collect();
+        loop {
+            // A claim about a quotient is one about what is divided.
+            let is_near =
+                |claim: &&Formula| self.forms.closure(claim.vars()).iter().any(|var| vars.contains(var));
+            let (near, far): (Vec<_>, Vec<_>) = left.into_iter().partition(is_near);
+            let is_last = near.is_empty();
+            for claim in near {
+                all.push(claim.clone());
+                *vars = self.forms.closure(vars.iter().copied().chain(claim.vars()));
+            }
+            left = far;
+            if is_last {
+                // What is plainly wrong in the statement rules everything out.
+                all.extend(left.into_iter().filter(|claim| claim.truth() == Some(false)).cloned());
+                return;
+            }
+        }
+    }
+
+    /// Which variables get numbers first: sizes, then programs, then what they do.
+    fn rank(&self, var: Var) -> u32 {
+        match self.forms.variable(var).kind {
+            Kind::Parameter(_) => 0,
+            Kind::Programs(_) => 1,
+            Kind::Program(_) => 2,
+            Kind::Trips(_) | Kind::Iteration(_) => 3,
+            Kind::Coordinate(_) => 4,
+            Kind::Marker(_) | Kind::Opaque(..) | Kind::Defined => 5,
+        }
+    }
+
+    /// Why numbers that the solver may give are none that a run has.
+    fn opaque(&self, vars: &[Var], claims: &[Formula]) -> Option<Reason> {
+        let value = vars.iter().find_map(|&var| match &self.forms.variable(var).kind {
+            Kind::Opaque(value, _) | Kind::Marker(value) => Some(*value),
+            Kind::Parameter(_)
+            | Kind::Program(_)
+            | Kind::Programs(_)
+            | Kind::Coordinate(_)
+            | Kind::Iteration(_)
+            | Kind::Trips(_)
+            | Kind::Defined => None,
+        });
+        let is_unknown = || claims.iter().any(Formula::has_unknown);
+        value.map(Reason::Opaque).or_else(|| is_unknown().then_some(Reason::Condition))
+    }
+
+    fn counterexample(
+        &mut self,
+        value: &impl Fn(Var) -> i128,
+        (place, extent): (&Poly, &Poly),
+        rank: usize,
+    ) -> Option<Counterexample> {
+        let some = |var: Var| Some(value(var));
+        let mut found = Counterexample {
+            index: place.evaluate(&some)?,
+            extent: extent.evaluate(&some)?,
+            ..Counterexample::default()
+        };
+        for (index, &parameter) in self.function.blocks[self.function.entry].parameters.iter().enumerate() {
+            let ty = self.function.ty(parameter);
+            if let Some(dtype) = ty.dtype().filter(|dtype| dtype.is_int()) {
+                let number = self.forms.parameter(index).evaluate(&some)?;
+                let (low, high) = dtype.int_range()?;
+                (low..=high).contains(&number).then_some(())?;
+                found.arguments.push((index, number));
+            }
+        }
+        for axis in 0..3_u8 {
+            found.program[usize::from(axis)] = self.forms.program(axis).evaluate(&some)?;
+            let programs = self.forms.programs(axis).evaluate(&some)?;
+            found.grid[usize::from(axis)] = programs.max(found.program[usize::from(axis)] + 1);
+        }
+        for axis in 0..rank {
+            let coordinate = self.forms.number(Kind::Coordinate(axis));
+            found.lane.push(value(coordinate));
+        }
+        for &inst in &self.loops.clone() {
+            found.iterations.push(self.forms.iteration(inst).evaluate(&some)?);
+        }
+        Some(found)
+    }
+}

@@ -1,0 +1,301 @@
+//! Whether the accesses of a kernel are in bounds for every grid and every size: what the compiler finds as text and
+//! diagnostics, each counterexample confirmed by a run.
+
+use std::time::{Duration, Instant};
+
+use tilewright_base::{Code, Diagnostic, SourceMap};
+use tilewright_compiler::MachineCode;
+use tilewright_compiler::bounds::{
+    Condition, Counterexample, Expression, Finding, Outcome, Reason, Relation, Statement,
+};
+use tilewright_cpu::Interrupt;
+use tilewright_frontend::{Argument, Constant, HostValue};
+use tilewright_ir::{Module, OpFamily};
+
+use crate::{Device, Error, Grid, Handle, Pointer, Region, SourcePlace, Value, sanitize};
+
+/// What was found of an access.
+#[derive(Clone, Debug)]
+pub struct BoundsFinding {
+    /// Where it stands.
+    pub place: Option<SourcePlace>,
+    /// What it is: ``load from `x_ptr` ``.
+    pub access: String,
+    /// Whether it is in bounds.
+    pub verdict: BoundsVerdict,
+}
+
+/// Whether an access is in bounds.
+#[derive(Clone, Debug)]
+pub enum BoundsVerdict {
+    /// For every grid and every size.
+    Proved,
+    /// Not for some, which the finding names.
+    Refuted(Box<Diagnostic>),
+    /// It is not known, for this reason.
+    Undecided(String),
+}
+
+/// What was found of a kernel.
+#[derive(Clone, Debug)]
+pub struct BoundsReport {
+    /// Each access, in the order of the text.
+    pub findings: Vec<BoundsFinding>,
+    /// What the diagnostics point into.
+    pub sources: SourceMap,
+}
+
+/// A run that confirms a counterexample takes at most so long, and so much memory.
+const MOST_TIME: Duration = Duration::from_secs(10);
+const MOST_BYTES: i128 = 256 << 20;
+const MOST_PROGRAMS: i128 = 1 << 20;
+/// The elements behind pointers of which nothing is said.
+const SOME_ELEMENTS: i128 = 1 << 16;
+
+impl Handle {
+    /// Says of each access of a kernel for the CPU whether it is in bounds for every grid and every size, given a statement of
+    /// these; what is known at compile time, and of descriptors, is added to it. Fails with what is wrong in the statement.
+    pub fn check_bounds(&self, statement: &Statement) -> Result<BoundsReport, String> {
+        let mut statement = statement.clone();
+        for (parameter, argument) in self.signature().parameters.iter().zip(self.arguments()) {
+            self.add_known(&parameter.name, argument, &mut statement);
+        }
+        let (module, found) = self.compiled.bounds(&statement)?;
+        let sources = SourceMap::clone(&module.sources);
+        let findings = found.iter().map(|finding| self.describe(&module, &statement, finding)).collect();
+        Ok(BoundsReport { findings, sources })
+    }
+
+    fn add_known(&self, name: &str, argument: &Argument, statement: &mut Statement) {
+        match argument {
+            Argument::Constexpr(HostValue::Constant(Constant::Int(number))) => {
+                statement.constants.push((name.to_owned(), *number));
+            }
+            Argument::Tuple(items) if items.descriptor().is_some() => {
+                let rank = (items.len() - 1) / 2;
+                let known = |item: &Argument| match item {
+                    Argument::Constexpr(HostValue::Constant(Constant::Int(number))) => Some(*number),
+                    _ => None,
+                };
+                let part = |place: usize, name: String| {
+                    known(&items[place]).map_or(Expression::Name(name), Expression::Number)
+                };
+                let one = Expression::Number(1);
+                let mut extent = one.clone();
+                for axis in 0..rank {
+                    let shape = part(1 + axis, format!("{name}.shape[{axis}]"));
+                    let stride = part(1 + rank + axis, format!("{name}.strides[{axis}]"));
+                    extent = extent.plus(shape.clone().plus_number(-1).times(stride.clone()));
+                    let at_least = |x: Expression, least: i128| -> Condition {
+                        vec![(Relation::AtLeast, x, Expression::Number(least))]
+                    };
+                    statement.conditions.extend([at_least(shape, 1), at_least(stride, 0)]);
+                }
+                statement.extents.push((format!("{name}.base"), extent));
+            }
+            Argument::Tuple(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.add_known(&format!("{name}{}", items.place(index)), item, statement);
+                }
+            }
+            Argument::Pointer { .. } | Argument::Scalar { .. } | Argument::Constexpr(_) => {}
+        }
+    }
+
+    fn describe(&self, module: &Module, statement: &Statement, finding: &Finding) -> BoundsFinding {
+        let function = module.kernel();
+        let chain = function.call_chain(finding.inst);
+        let place = chain.first().map(|span| sanitize::place_of(&module.sources, *span));
+        let op = &function.insts[finding.inst].op;
+        let name = finding.parameter.map(|index| function.parameters[index].name.to_string());
+        let of = |word: &str| name.as_ref().map_or_else(String::new, |name| format!(" {word} `{name}`"));
+        let access = match op.family() {
+            OpFamily::Load => format!("load{}", of("from")),
+            OpFamily::Store => format!("store{}", of("to")),
+            OpFamily::Atomic => format!("atomic access{}", of("to")),
+            // tidy: wildcard because no other op accesses memory by itself
+            _ => op.name().to_owned(),
+        };
+        let verdict = match &finding.outcome {
+            Outcome::Proved => BoundsVerdict::Proved,
+            Outcome::Undecided(reason) => BoundsVerdict::Undecided(why(module, reason, name.as_deref())),
+            Outcome::Refuted(found) => match self.confirm(module, statement, found) {
+                Ok(note) => {
+                    let tensor = name.as_deref().unwrap_or("memory");
+                    let mut diagnostic = diagnostic(module, found, tensor, &note);
+                    for (depth, span) in chain.into_iter().enumerate() {
+                        let label = format!("element {}, where there are {}", found.index, found.extent);
+                        diagnostic = match depth {
+                            0 => diagnostic.primary(span, label),
+                            _ => diagnostic.secondary(span, "called from here"),
+                        };
+                    }
+                    BoundsVerdict::Refuted(Box::new(diagnostic))
+                }
+                Err(reason) => BoundsVerdict::Undecided(reason),
+            },
+        };
+        BoundsFinding { place, access, verdict }
+    }
+
+    /// Runs the kernel with the numbers of a counterexample: what that showed, or why the counterexample is none.
+    fn confirm(
+        &self,
+        module: &Module,
+        statement: &Statement,
+        found: &Counterexample,
+    ) -> Result<String, String> {
+        let not_run = |why: &str| Ok(format!("not confirmed by a run: {why}"));
+        if !matches!(self.compiled.code, MachineCode::Cpu(_)) {
+            return not_run("the kernel is compiled for a GPU");
+        }
+        let parameters = &module.kernel().parameters;
+        let number = |name: &str| {
+            let of = |(index, number): &(usize, i128)| (*parameters[*index].name == *name).then_some(*number);
+            let constant = statement.constants.iter().find(|(own, _)| own == name).map(|(_, number)| *number);
+            constant.or_else(|| found.arguments.iter().find_map(of)).or(Some(0))
+        };
+        if found.grid.iter().product::<i128>() > MOST_PROGRAMS {
+            return not_run("the grid is too large");
+        }
+        // The memory behind each pointer, with room to align it.
+        let mut memory: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut sum = 0;
+        for (index, (parameter, argument)) in
+            self.signature().parameters.iter().zip(self.arguments()).enumerate()
+        {
+            if matches!(argument, Argument::Tuple(_)) {
+                return not_run("it takes a tuple or a descriptor");
+            }
+            let Argument::Pointer { pointee, .. } = argument else { continue };
+            let stated = statement.extents.iter().find(|(name, _)| **name == *parameter.name);
+            let extent = stated.map_or(Some(SOME_ELEMENTS), |(_, extent)| extent.value(&number));
+            let bytes = extent.and_then(|extent| extent.max(0).checked_mul(pointee.bytes() as i128));
+            sum =
+                bytes.and_then(|bytes| bytes.checked_add(sum)).filter(|sum| *sum <= MOST_BYTES).unwrap_or(-1);
+            let Some(bytes) = bytes.filter(|_| sum >= 0) else { return not_run("it takes too much memory") };
+            memory.push((index, vec![0; bytes as usize + 2 * ALIGNMENT]));
+        }
+        let values = self.values(&number, &mut memory);
+        let complete = self.complete_bound(values);
+        let Ok(complete) = complete else { return not_run("the arguments are no kernel's") };
+        let Ok(grid) = Grid::new(&found.grid) else { return not_run("the grid is too large") };
+        let start = Instant::now();
+        let poll = || start.elapsed() > MOST_TIME;
+        match self.launch(grid, &complete, Interrupt::Poll(&poll)) {
+            Err(error) if error.code() == Some(Code::OutOfBounds) => Ok(ran(&error)),
+            Err(error) => not_run(&format!("the run ended with `{}`", first_line(&error))),
+            Ok(()) if start.elapsed() > MOST_TIME => not_run("the run takes too long"),
+            Ok(()) => Err("a run with the numbers of a counterexample stays in bounds".into()),
+        }
+    }
+
+    /// The arguments of a run, by parameter.
+    fn values<'m>(
+        &self,
+        number: &impl Fn(&str) -> Option<i128>,
+        memory: &'m mut [(usize, Vec<u8>)],
+    ) -> Vec<Option<Value<'m>>> {
+        let mut values: Vec<Option<Value<'m>>> = Vec::new();
+        for (parameter, argument) in self.signature().parameters.iter().zip(self.arguments()) {
+            values.push(match argument {
+                Argument::Scalar { dtype, .. } if dtype.is_float() => Some(Value::Float(1.0)),
+                Argument::Scalar { dtype, .. } if dtype.is_bool() => {
+                    Some(Value::Bool(number(&parameter.name) != Some(0)))
+                }
+                Argument::Scalar { .. } => Some(Value::Int(number(&parameter.name).unwrap_or(0))),
+                Argument::Pointer { .. } | Argument::Constexpr(_) | Argument::Tuple(_) => None,
+            });
+        }
+        for (index, bytes) in memory {
+            let Argument::Pointer { pointee, .. } = self.arguments()[*index] else { continue };
+            let distance = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+            let length = bytes.len() - 2 * ALIGNMENT;
+            let region = Region::of(&mut bytes[distance..distance + length]);
+            let address = region.address();
+            values[*index] = Some(Value::Pointer(Pointer { pointee, address, region, device: Device::Cpu }));
+        }
+        values
+    }
+}
+
+/// Where the memory of a run begins, in bytes.
+const ALIGNMENT: usize = 64;
+
+fn first_line(error: &Error) -> String {
+    error.diagnostics().first().map_or_else(|| error.to_string(), |diagnostic| diagnostic.message.clone())
+}
+
+/// What a run said that went out of bounds.
+fn ran(error: &Error) -> String {
+    format!("a run with these numbers on the CPU ends with: {}", first_line(error))
+}
+
+fn diagnostic(module: &Module, found: &Counterexample, tensor: &str, note: &str) -> Diagnostic {
+    let function = module.kernel();
+    let parameters = &function.parameters;
+    let numbers: Vec<String> = found
+        .arguments
+        .iter()
+        .map(|(index, number)| format!("{} = {number}", parameters[*index].name))
+        .collect();
+    let triple = |[x, y, z]: [i128; 3]| format!("({x}, {y}, {z})");
+    let mut place = format!("in program {} of the grid {}", triple(found.program), triple(found.grid));
+    if !found.lane.is_empty() {
+        let lane: Vec<String> = found.lane.iter().map(ToString::to_string).collect();
+        place.push_str(&format!(", at element [{}] of the tile", lane.join(", ")));
+    }
+    if !found.iterations.is_empty() {
+        let iterations: Vec<String> = found.iterations.iter().map(ToString::to_string).collect();
+        place.push_str(&format!(", in iteration {} of the loop", iterations.join(", ")));
+    }
+    let sizes = if numbers.is_empty() { String::new() } else { format!("with {}: ", numbers.join(", ")) };
+    let elements = if found.extent == 1 { "1 element".into() } else { format!("{} elements", found.extent) };
+    Diagnostic::new(Code::OutOfBoundsForSome, format!("`{tensor}` is accessed out of bounds for some sizes"))
+        .note(format!("{sizes}`{tensor}` has {elements}, and {place} it is element {}", found.index))
+        .note(note)
+        .hint(
+            "mask what is outside; if such sizes or grids never come, state it: `--assume 'n >= 1'`, `--grid 'cdiv(n, BLOCK)'`",
+        )
+}
+
+/// Why an access is not decided.
+fn why(module: &Module, reason: &Reason, tensor: Option<&str>) -> String {
+    match reason {
+        Reason::NoExtent => {
+            let tensor = tensor.unwrap_or("it");
+            format!("nothing is said of the extent of `{tensor}` (--extent '{tensor}=…')")
+        }
+        Reason::Opaque(value) => {
+            let function = module.kernel();
+            let data = &function.values[*value];
+            let inst = function.defining_inst(*value);
+            let line = inst.and_then(|inst| function.call_chain(inst).first().copied());
+            let line = line.map(|span| module.sources.file(span.file).line_column(span.start).0);
+            let at = line.map_or_else(String::new, |line| format!(", line {line}"));
+            let what = data.name.as_ref().map_or_else(|| "a value".to_owned(), |name| format!("`{name}`"));
+            match inst.map(|inst| function.insts[inst].op.family()) {
+                Some(OpFamily::Load | OpFamily::Atomic) => {
+                    format!("it depends on data: {what} is read from memory{at}")
+                }
+                Some(OpFamily::Loop) | None => {
+                    format!(
+                        "{what}, which a loop carries, does not change by the same amount in each iteration{at}"
+                    )
+                }
+                Some(_) => format!("{what} is not followed: no sum of products of sizes{at}"),
+            }
+        }
+        Reason::Condition => {
+            "its mask or a condition around it is not made of comparisons of integers, or depends on data"
+                .into()
+        }
+        Reason::Pointer => {
+            "its pointer is made of a number, read from memory, or moved in a loop by changing amounts".into()
+        }
+        Reason::SeveralTensors => "its pointer may be that of one of several tensors".into(),
+        Reason::OtherSize => "it accesses elements of another size than the tensor has".into(),
+        Reason::Hidden => "what it does to memory is not seen".into(),
+        Reason::Open => "neither a proof nor a counterexample was found".into(),
+    }
+}
