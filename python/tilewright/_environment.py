@@ -53,7 +53,7 @@ WITHOUT_EFFECT = {
     "TRITON_HIP_USE_COEXEC_SCHEDULER": _NO_AMD,
     "TRITON_HIP_USE_EXPERT_SCHEDULING": _NO_AMD,
     "TRITON_HIP_USE_IN_THREAD_TRANSPOSE": _NO_AMD,
-    "TRITON_INSTRUMENTATION_MODE": "there is no instrumentation yet",
+    "TRITON_INSTRUMENTATION_MODE": 'a session says it: proton.start(backend="instrumentation", mode=...)',
     "TRITON_KERNEL_OVERRIDE": "stages are not read from files; `tilewright compile kernel.gpu --emit ptx` takes a text",
     "TRITON_LLVM_DEBUG_ONLY": _NO_LLVM,
     "TRITON_MOCK_PTX_VERSION": "the version of the PTX is that of the oldest driver that has its instructions",

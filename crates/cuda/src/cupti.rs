@@ -127,26 +127,30 @@ impl Cupti {
         cupti.as_ref().map_err(String::as_str)
     }
 
+    /// Of several that cannot be used, the error is about one that could be opened.
     fn open(candidates: &[PathBuf]) -> Result<Self, String> {
-        let mut first = None;
+        let (mut refused, mut absent) = (None, None);
         for candidate in candidates {
             match open_library(candidate) {
-                Ok(opened) => {
-                    let library = candidate.display().to_string();
-                    let functions = Functions::load(&opened, &library)?;
-                    // It stays: CUPTI has threads and handlers of its own.
-                    std::mem::forget(opened);
-                    let cupti = Self { functions, library };
-                    // SAFETY: both functions have the type of the header, and live as long as the process.
-                    cupti.check("cuptiActivityRegisterCallbacks", unsafe {
-                        (cupti.functions.register)(requested, completed)
-                    })?;
-                    return Ok(cupti);
-                }
-                Err(reason) => drop(first.get_or_insert(reason)),
+                Ok(opened) => match Self::register(opened, candidate.display().to_string()) {
+                    Ok(cupti) => return Ok(cupti),
+                    Err(reason) => drop(refused.get_or_insert(reason)),
+                },
+                Err(reason) => drop(absent.get_or_insert(reason)),
             }
         }
-        Err(first.unwrap_or_else(|| "no library is named".into()))
+        Err(refused.or(absent).unwrap_or_else(|| "no library is named".into()))
+    }
+
+    fn register(opened: libloading::Library, library: String) -> Result<Self, String> {
+        let functions = Functions::load(&opened, &library)?;
+        // It stays: CUPTI has threads and handlers of its own.
+        std::mem::forget(opened);
+        let cupti = Self { functions, library };
+        // SAFETY: both functions have the type of the header, and live as long as the process.
+        let code = unsafe { (cupti.functions.register)(requested, completed) };
+        cupti.check("cuptiActivityRegisterCallbacks", code)?;
+        Ok(cupti)
     }
 
     /// The name that the library was opened by.
