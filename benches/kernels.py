@@ -89,6 +89,7 @@ def attention_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     HEAD: tl.constexpr,
+    SPECIALIZE: tl.constexpr = False,
 ):
     """Attention of one block of queries of one head a program, with the running softmax of FlashAttention."""
     base = tl.program_id(1) * head_stride
@@ -99,7 +100,7 @@ def attention_kernel(
     highest = tl.full((BLOCK_M,), float("-inf"), dtype=tl.float32)
     total = tl.zeros((BLOCK_M,), dtype=tl.float32)
     acc = tl.zeros((BLOCK_M, HEAD), dtype=tl.float32)
-    for start in range(0, n_rows, BLOCK_N):
+    for start in tl.range(0, n_rows, BLOCK_N, warp_specialize=SPECIALIZE):
         keys = start + tl.arange(0, BLOCK_N)
         k = tl.load(k_ptr + base + keys[:, None] * row_stride + columns[None, :])
         v = tl.load(v_ptr + base + keys[:, None] * row_stride + columns[None, :])

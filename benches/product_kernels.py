@@ -19,7 +19,7 @@ def grouped_tile(pid, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP:
 def matmul(
     a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
-    ACC: tl.constexpr = tl.float32,
+    ACC: tl.constexpr = tl.float32, SPECIALIZE: tl.constexpr = False,
 ):  # fmt: skip
     """C = A @ B as the public tutorials have it: rows and columns wrap around, and only K is masked."""
     pid_m, pid_n = grouped_tile(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP)
@@ -29,7 +29,7 @@ def matmul(
     a_ptrs = a_ptr + (offs_am[:, None] * stride_am + offs_k[None, :] * stride_ak)
     b_ptrs = b_ptr + (offs_k[:, None] * stride_bk + offs_bn[None, :] * stride_bn)
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=ACC)
-    for k in range(tl.cdiv(K, BLOCK_K)):
+    for k in tl.range(tl.cdiv(K, BLOCK_K), warp_specialize=SPECIALIZE):
         a = tl.load(a_ptrs, mask=offs_k[None, :] < K - k * BLOCK_K, other=0.0)
         b = tl.load(b_ptrs, mask=offs_k[:, None] < K - k * BLOCK_K, other=0.0)
         acc = tl.dot(a, b, acc, out_dtype=ACC)
@@ -46,10 +46,13 @@ def matmul(
 def matmul_descriptors(
     a_desc, b_desc, c_desc, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
+    SPECIALIZE: tl.constexpr = False,
 ):  # fmt: skip
     """C = A @ B.T by as many programs as there are multiprocessors, and descriptors that the host makes."""
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
-    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
+    for tile in tl.range(
+        tl.program_id(0), tiles, tl.num_programs(0), flatten=True, warp_specialize=SPECIALIZE
+    ):
         pid_m, pid_n = grouped_tile(tile, M, N, BLOCK_M, BLOCK_N, GROUP)
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(tl.cdiv(K, BLOCK_K)):

@@ -13,7 +13,7 @@ import torch
 
 BENCHES = Path(__file__).resolve().parents[1]
 FILES = {
-    "product_kernels": BENCHES / "product_kernels.py",
+    **{name: BENCHES / f"{name}.py" for name in ("product_kernels", "attention_kernels", "kernels")},
     **{
         name: BENCHES.parent / "examples" / f"{name}.py"
         for name in ("20_batched_matmul", "24_stream_k_matmul")
@@ -109,6 +109,11 @@ def operand(rows: int, columns: int, dtype: torch.dtype, order: str) -> torch.Te
 def tiles(m: int, n: int) -> Callable[[Config], tuple[int, ...]]:
     """A program for each tile."""
     return lambda c: (-(-m // c["BLOCK_M"]) * -(-n // c["BLOCK_N"]),)
+
+
+def specialized(configs: list[Config]) -> list[Config]:
+    """The same with warps of their own for copies, on the side of tilewright."""
+    return [{**config, "SPECIALIZE": True} for config in configs]
 
 
 def library(a: torch.Tensor, b: torch.Tensor) -> Callable[[], torch.Tensor] | None:
@@ -431,8 +436,56 @@ def others(small: bool) -> Iterator[Row]:
     )
 
 
-def rows(small: bool = False) -> Iterator[Row]:
-    """All rows; the small ones have the same kernels at sizes that a simulated GPU can run."""
+def attention(rows: int, head: int, heads: int) -> Problem:
+    """Attention forward, not causal."""
+    q, k, v = (random(1, heads, rows, head, dtype=torch.float16) for _ in range(3))
+    out = torch.empty_like(q)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return Problem(
+        "attention_kernel",
+        lambda c_, _: (q, k, v, out, q.stride(1), q.stride(2), rows, head**-0.5),
+        lambda c: (rows // c["BLOCK_M"], heads),
+        out,
+        lambda: attend(q, k, v),
+        lambda: attend(q.float(), k.float(), v.float()),
+        1e-2,
+        {"HEAD": head},
+        "kernels",
+    )
+
+
+def switched(small: bool) -> Iterator[Row]:
+    """With warps of their own for copies, and without: the second row of each pair has what the first has not."""
+    half = torch.float16
+    sizes = (128,) if small else (4096, 8192)
+    for n in sizes:
+        for specialize in (list, specialized):
+            what = "specialized" if specialize is specialized else "not specialized"
+            yield Row(
+                f"switch: matmul fp16 {n} nn, {what}", "TFLOP/s", 2.0 * n**3, 1.0, None,
+                specialize(LARGE), lambda n=n: product(n, n, n, half, "nn"),
+            )  # fmt: skip
+            yield Row(
+                f"switch: matmul fp16 {n} descriptors, persistent, {what}", "TFLOP/s", 2.0 * n**3, 1.0, None,
+                specialize(LARGE), lambda n=n: descriptors(n, half),
+            )  # fmt: skip
+    for head in (64, 128):
+        for specialize in (list, specialized):
+            what = "specialized" if specialize is specialized else "not specialized"
+            n, heads = (128, 2) if small else (8192, 64)
+            configs = [
+                {"BLOCK_M": m, "BLOCK_N": block, "num_warps": warps, "num_stages": 3}
+                for m, block, warps in ((128, 128, 8), (128, 64, 8), (64, 64, 4))
+            ]
+            yield Row(
+                f"switch: attention fp16 {heads}x{n}x{head}, {what}", "TFLOP/s", 4.0 * n * n * head * heads, 1.0, None,
+                specialize(configs), lambda n=n, head=head, heads=heads: attention(n, head, heads),
+            )  # fmt: skip
+
+
+def rows(small: bool) -> Iterator[Row]:
+    """All of them."""
     yield from products(small)
     yield from decodes(small)
     yield from others(small)
+    yield from switched(small)

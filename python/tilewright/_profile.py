@@ -1,7 +1,7 @@
 """``tilewright profile``: runs a Python program as ``tilewright run`` does, and says what its kernels take.
 
 On the CPU each op is measured where it runs, on the simulator what was counted goes through a simple model of a GPU,
-on a GPU there is an event before and behind each launch.
+on a GPU kernels are timed by CUPTI where it is there, else by an event before and behind each launch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Usage: tilewright profile [options] <script.py> [argument]...
        tilewright profile [options] -c <code> [argument]...
 
 On the CPU: the time of each op and line. On the simulator of a GPU (--device sim:sm_90): sectors, bank conflicts,
-tensor cores, and what they would take on a GPU by a simple model. On a GPU: the time of each launch.
+tensor cores, and what they would take on a GPU by a simple model. On a GPU: the time of each kernel, by CUPTI where it
+is there (TILEWRIGHT_CUPTI names it), else by events.
 
 Options:
       --device <device>  where kernels run: cpu, cuda, cuda:1, sim:sm_90; as for `tilewright run`
@@ -67,7 +68,7 @@ def main(arguments: list[str]) -> int:
 
     from tilewright import _native, _run
 
-    _native.start_profile()
+    _native.start_profile(cupti_folders())
     atexit.register(_finish, wanted)
     return _run.main([*passed, *rest], USAGE)
 
@@ -106,6 +107,15 @@ def _check(wanted: dict[str, str]) -> str | None:
     return None
 
 
+def cupti_folders() -> list[str]:
+    """Where packages of Python have CUPTI: those of NVIDIA, which torch brings."""
+    import glob
+
+    below = ("nvidia/cu[0-9]*/lib", "nvidia/cuda_cupti/lib", "triton/backends/nvidia/lib/cupti*")
+    found = [glob.glob(os.path.join(folder, path)) for folder in sys.path if folder for path in below]
+    return [folder for folders in found for folder in sorted(folders, reverse=True)]
+
+
 def _finish(wanted: dict[str, str]) -> None:
     from tilewright import _native
 
@@ -116,6 +126,8 @@ def _finish(wanted: dict[str, str]) -> None:
         _write(wanted["report"], text)
     else:
         sys.stderr.write(text)
+    for note in profile["notes"]:
+        print(note, file=sys.stderr)
     if (path := wanted.get("json")) == "-":
         print(json.dumps(profile))
     elif path is not None:
@@ -139,7 +151,7 @@ def _write(path: str, text: str) -> None:
 def complete(profile: dict[str, Any]) -> dict[str, Any]:
     """The profile with what follows from it: the time of each kernel, bytes and operations, and of each line."""
     for kernel in profile["kernels"]:
-        kernel.update(ns=0.0, read=0, written=0, flops=0)
+        kernel.update(ns=0.0, timed=0, read=0, written=0, flops=0)
         for step in kernel["steps"]:
             for name in ("read", "written", "flops"):
                 kernel[name] += step[name]
@@ -149,7 +161,9 @@ def complete(profile: dict[str, Any]) -> dict[str, Any]:
                 kernel[name] = sum(line[name] for line in sim["lines"] if line["sectors"])
         kernel["lines"] = _lines(kernel)
     for launch in profile["launches"]:
-        profile["kernels"][launch["kernel"]]["ns"] += launch["ns"]
+        if launch["ns"] is not None:
+            profile["kernels"][launch["kernel"]]["ns"] += launch["ns"]
+            profile["kernels"][launch["kernel"]]["timed"] += 1
     return profile
 
 
@@ -190,7 +204,10 @@ def duration(nanoseconds: float) -> str:
 
 
 def _rate(amount: float, nanoseconds: float) -> str:
-    return f"{amount / nanoseconds:.1f}" if amount and nanoseconds else "-"
+    if not amount or not nanoseconds:
+        return "-"
+    rate = amount / nanoseconds
+    return f"{rate:.1f}" if rate >= 10 else f"{rate:.2f}"
 
 
 def table(profile: dict[str, Any], most_lines: int = 8) -> str:
@@ -204,7 +221,9 @@ def table(profile: dict[str, Any], most_lines: int = 8) -> str:
     for kernel in kernels:
         ns, count = kernel["ns"], kernel["launches"]
         moved = _rate(kernel["read"] + kernel["written"], ns)
-        row = (duration(ns), f"{100 * ns / total:.1f}%", count, duration(ns / count), moved)
+        row = ("-", "-", count, "-", moved)
+        if kernel["timed"]:
+            row = (duration(ns), f"{100 * ns / total:.1f}%", count, duration(ns / kernel["timed"]), moved)
         about = f"{kernel['form']} on {kernel['device']}"
         cells = "{:>11} {:>6} {:>9} {:>11} {:>9} {:>9}  {}\n"
         parts.append(cells.format(*row, _rate(kernel["flops"], ns), about))
@@ -241,8 +260,8 @@ def _kernel_text(kernel: dict[str, Any], most_lines: int) -> str:
             conflicts = counts["wavefronts"] - counts["idealWavefronts"]
             middle = f"{counts['sectors']:>9} {excess:>9} {conflicts:>9}"
         parts.append(f"{first} {middle}  {place}: {line['text']}  [{ops}]\n")
-    if len(kernel["lines"]) > most_lines:
-        parts.append(f"{'':>11} and {len(kernel['lines']) - most_lines} more lines\n")
+    if (more := len(kernel["lines"]) - most_lines) > 0:
+        parts.append(f"{'':>11} and {more} more line{'s' if more > 1 else ''}\n")
     return "".join(parts)
 
 
@@ -277,6 +296,8 @@ def chrome_trace(profile: dict[str, Any]) -> dict[str, Any]:
         for device, number in devices.items()
     ]
     for launch in profile["launches"]:
+        if launch["ns"] is None:
+            continue
         kernel = kernels[launch["kernel"]]
         events.append(
             {

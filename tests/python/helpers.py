@@ -12,6 +12,7 @@ import importlib.util
 import itertools
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -325,3 +326,35 @@ def elementwise(
     result = empty((count,), out, device)
     module(text).kernel[(-(-count // block),)](*tensors, result, count, BLOCK=block)
     return to_host(result)
+
+
+def check_trace(trace: dict[str, Any]) -> list[dict[str, Any]]:
+    """Checks a trace against what Perfetto and chrome://tracing take; gives its complete events (``"ph": "X"``).
+
+    See "Trace Event Format": names are texts, times are microseconds and not negative, tracks are integers, and
+    the events of one track lie one in the other or beside each other.
+    """
+    assert set(trace) <= {"traceEvents", "displayTimeUnit", "otherData"}
+    assert trace["displayTimeUnit"] in ("ms", "ns")
+    complete = []
+    for event in trace["traceEvents"]:
+        assert type(event["name"]) is str
+        assert type(event["pid"]) is int
+        if event["ph"] == "M":
+            assert event["name"] in ("process_name", "thread_name")
+            assert type(event["args"]["name"]) is str
+            continue
+        assert event["ph"] == "X"
+        assert type(event["tid"]) is int
+        assert type(event["args"]) is dict
+        assert all(type(event[key]) in (int, float) and event[key] >= 0 for key in ("ts", "dur"))
+        complete.append(event)
+    for track in {(event["pid"], event["tid"]) for event in complete}:
+        open_: list[float] = []
+        own = [event for event in complete if (event["pid"], event["tid"]) == track]
+        for event in sorted(own, key=lambda event: (event["ts"], -event["dur"])):
+            while open_ and open_[-1] <= event["ts"] + 1e-3:
+                open_.pop()
+            assert not open_ or event["ts"] + event["dur"] <= open_[-1] + 1e-3, event
+            open_.append(event["ts"] + event["dur"])
+    return complete

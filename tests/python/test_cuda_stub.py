@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -308,3 +309,90 @@ for other in (x4, on_gpu(x4, 1), torch.zeros(4, device="meta"), on_gpu(x4.cfloat
         f"{refused} on device 'meta'",
         f"{refused} a tensor of torch.complex64",
     ], done.err
+
+
+@pytest.fixture
+def profiled(run, stub, tmp_path):
+    """Runs lines behind ``PROGRAM`` in ``tilewright profile``, and gives what it said and measured."""
+
+    def start(lines: str, words: str = "", **variables: str):
+        path, data = tmp_path / "program.py", tmp_path / "profile.json"
+        path.write_text(PROGRAM + lines)
+        machine = {
+            "TILEWRIGHT_LIBCUDA": str(stub),
+            "TILEWRIGHT_CUPTI": str(stub),
+            "TILEWRIGHT_STUB_CUDA": words,
+        }
+        environment = {"TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache"), **machine, **variables}
+        command = ("-m", "tilewright", "profile", "--device", "cuda", "--json", data, path)
+        done = run(*command, env=environment)
+        assert done.code == 0, done.err
+        return done, json.loads(data.read_text())
+
+    return start
+
+
+LAUNCHES = """
+for n in (77, 78):
+    scale[(3,)](Tensor(0x10_0000), Tensor(0x20_0000), 1.5, True, n, BLOCK=256)
+"""
+
+
+def test_kernels_are_timed_by_cupti(profiled):
+    done, data = profiled(LAUNCHES, "records=2")
+    # The stand-in says of each launch that it took 1500 ns, and begins one every 10 microseconds.
+    assert [(launch["ns"], launch["by"]) for launch in data["launches"]] == [(1500, "cupti")] * 2
+    first, second = (launch["start"] for launch in data["launches"])
+    assert second - first == 10_000
+    assert data["notes"] == []
+    assert data["kernels"][0]["ns"] == 3000
+    assert "3.00 us 100.0%         2     1.50 us" in done.err
+
+
+def test_events_time_what_cupti_does_not(profiled):
+    for words, variables, why in (
+        ("", {"TILEWRIGHT_CUPTI": "off"}, "TILEWRIGHT_CUPTI switches it off"),
+        ("fail=cuptiActivityEnable:35", {}, "answers CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"),
+        ("fail=cuptiActivityFlushAll:999", {}, "answers CUPTI_ERROR_UNKNOWN (999)"),
+        ("", {"TILEWRIGHT_CUPTI": "no/libcupti.so"}, "`no/libcupti.so` cannot be opened"),
+    ):
+        done, data = profiled(LAUNCHES, words, **variables)
+        assert [launch["by"] for launch in data["launches"]] == ["events"] * 2
+        (note,) = data["notes"]
+        assert note.startswith("note: 2 of 2 launches on a GPU are timed by events")
+        assert why in note
+        assert note in done.err
+
+
+def test_what_nothing_times_is_said_and_is_not_zero(profiled):
+    failing = "fail=cuptiActivityEnable:35,fail=cuEventElapsedTime:700"
+    done, data = profiled(LAUNCHES, failing)
+    assert [(launch["ns"], launch["by"]) for launch in data["launches"]] == [(None, None)] * 2
+    assert (
+        "warning[TW0116]: 2 launches were not timed: cuEventElapsedTime answers CUDA_ERROR_ILLEGAL"
+        in done.err
+    )
+    row = next(line for line in done.err.splitlines() if line.endswith("on cuda:0"))
+    assert row.split()[:4] == ["-", "-", "2", "-"]
+    done, data = profiled(LAUNCHES, "capturing=1")
+    assert "warning[TW0116]: 2 launches were not timed: captured into a CUDA graph" in done.err
+
+
+def test_a_session_has_the_times_of_cupti(program, stub, tmp_path):
+    done = program(
+        f"""
+import json
+import triton_profiler_here as proton
+session = proton.start({str(tmp_path / "out")!r})
+with proton.scope("layer"):
+    scale[(3,)](Tensor(0x10_0000), Tensor(0x20_0000), 1.5, True, 77, BLOCK=256)
+proton.finalize(session)
+""".replace("triton_profiler_here", "tilewright.profiler"),
+        TILEWRIGHT_CUPTI=str(stub),
+    )
+    assert (done.code, done.err) == (0, "")
+    tree, devices = json.loads((tmp_path / "out.hatchet").read_text())
+    (layer,) = tree["children"]
+    (kernel,) = layer["children"]
+    assert (kernel["frame"]["name"], kernel["metrics"]["time (ns)"]) == ("scale", 1500)
+    assert devices["CUDA"]["0"]["arch"] == "90"

@@ -11,10 +11,12 @@ import sys
 
 import numpy as np
 import pytest
+from helpers import check_trace
 
 import tilewright as triton
 import tilewright.language as tl
 from tilewright import knobs, profiler
+from tilewright.profiler import language as pl
 from tilewright.profiler import viewer
 
 
@@ -172,8 +174,8 @@ def test_a_trace_has_the_launches(launch, tmp_path):
     with profiler.scope("a"):
         launch()
     profiler.finalize()
-    (event,) = json.loads(path.with_suffix(".chrome_trace").read_text())["traceEvents"]
-    assert (event["name"], event["args"]["scope"]) == ("add", ["a"])
+    launches = check_trace(json.loads(path.with_suffix(".chrome_trace").read_text()))
+    assert [(event["name"], event["args"]["scope"]) for event in launches] == [("add", ["a"])]
 
 
 def test_a_session_can_be_looked_at(launch):
@@ -201,8 +203,16 @@ def test_mistakes():
     profiler.start("x")
     with pytest.raises(TypeError, match="a metric is a number"):
         profiler.enter_scope("b", metrics={"n": [1]})
-    with pytest.raises(Exception, match="language"):
-        profiler.language()
+    with pytest.raises(ValueError, match="unknown backend 'nvml'"):
+        profiler.start(backend="nvml")
+    with pytest.raises(ValueError, match="unknown mode 'fast'"):
+        profiler.start(backend="instrumentation", mode="fast")
+    with pytest.raises(ValueError, match="unknown granularity 'thread'"):
+        profiler.mode.Default(granularity="thread")
+    with pytest.raises(ValueError, match="unknown semantic 'cuda'"):
+        profiler.language.enable_semantic("cuda")
+    with pytest.raises(ValueError, match="unknown output_format 'xml'"):
+        profiler.finalize(output_format="xml")
 
 
 def test_it_can_be_switched_off(launch, tmp_path, monkeypatch):
@@ -246,3 +256,209 @@ def test_tritons_viewer_reads_the_file(launch, tmp_path):
     assert made.returncode == 0, made.stderr
     assert "outer" in made.stdout
     assert "add_1000" in made.stdout
+
+
+@triton.jit
+def scoped(x, out, n, BLOCK: tl.constexpr):
+    with pl.scope("all"):
+        total = tl.zeros((BLOCK,), tl.float32)
+        for i in range(n):
+            with pl.scope("load"):
+                part = tl.load(x + i * BLOCK + tl.arange(0, BLOCK))
+            total += part
+        pl.enter_scope("store")
+        tl.store(out + tl.program_id(0), tl.sum(total, 0))
+        pl.exit_scope("store")
+
+
+@pytest.fixture
+def launch_scoped(device):
+    n = 5
+    if device == "cuda":
+        import torch
+
+        x, out = torch.ones(64 * n, device="cuda"), torch.zeros(6, device="cuda")
+    else:
+        x, out = np.ones(64 * n, np.float32), np.zeros(6, np.float32)
+
+    def launch(grid=(2, 3)):
+        scoped[grid](x, out, n, BLOCK=64)
+        assert out.tolist()[: grid[0]] == [64 * n] * grid[0]
+
+    return launch
+
+
+def test_scopes_in_kernels_are_counted_and_timed(launch_scoped, tmp_path):
+    # Without a session they are nothing.
+    launch_scoped()
+    path = tmp_path / "out"
+    session = profiler.start(str(path), backend="instrumentation")
+    launch_scoped()
+    launch_scoped()
+    profiler.deactivate(session)
+    launch_scoped()
+    profiler.finalize(session)
+    launch_scoped()
+    found = written(path)
+    scopes = {
+        names[1:]: metrics for names, metrics in found.items() if names[:1] == ("scoped",) and names[1:]
+    }
+    assert {names: metrics["scopes"] for names, metrics in scopes.items()} == {
+        ("all",): 2 * 6,
+        ("all", "load"): 2 * 6 * 5,
+        ("all", "store"): 2 * 6,
+    }
+    assert found["scoped",]["count"] == 2
+    for metrics in scopes.values():
+        # A program of each launch; clocks of some GPUs tick seldom.
+        assert metrics["normalized_cycles"] == pytest.approx(metrics["cycles"] / 6)
+        assert metrics["cycles"] >= 0
+    assert sum(metrics["cycles"] for metrics in scopes.values()) > 0
+
+
+def test_scopes_of_some_programs_are_kept_as_tracks(launch_scoped, tmp_path):
+    path = tmp_path / "out"
+    mode = profiler.mode.Default(sampling_strategy="selective", sampling_options="0,5")
+    profiler.start(str(path), data="trace", backend="instrumentation", mode=mode)
+    launch_scoped()
+    profiler.finalize()
+    events = check_trace(json.loads(path.with_suffix(".chrome_trace").read_text()))
+    scopes = [event for event in events if event["cat"] == "scope"]
+    tracks = {event["tid"] for event in scopes}
+    assert len(tracks) == 2
+    for track in tracks:
+        names = sorted(event["name"] for event in scopes if event["tid"] == track)
+        assert names == ["all", *["load"] * 5, "store"]
+
+
+def test_scopes_that_do_not_match_are_said(device, tmp_path, capfd):
+    @triton.jit
+    def lopsided(out):
+        pl.enter_scope("begun")
+        tl.store(out, 1)
+        pl.exit_scope("ended")
+
+    if device == "cuda":
+        import torch
+
+        out = torch.zeros(1, device="cuda", dtype=torch.int32)
+    else:
+        out = np.zeros(1, np.int32)
+    profiler.start(str(tmp_path / "out"), backend="instrumentation")
+    lopsided[(1,)](out)
+    profiler.finalize()
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.split("'")[1] for line in lines if "begun and not ended" in line] == ["begun", "ended"]
+
+
+def test_a_profile_that_cannot_be_written_is_kept(launch, tmp_path):
+    session = profiler.start(str(tmp_path / "not there" / "out"))
+    launch()
+    with pytest.raises(FileNotFoundError, match="not there"):
+        profiler.finalize(session)
+    launch()
+    (tmp_path / "not there").mkdir()
+    profiler.finalize(session)
+    assert written(tmp_path / "not there" / "out")["add",]["count"] == 1
+
+
+@pytest.fixture
+def profile_file(tmp_path):
+    """A profile whose rates are known."""
+
+    def kernel(name, milliseconds, **metrics):
+        own = {"count": 2, "time (ns)": milliseconds * 1e6, **metrics}
+        return {"frame": {"name": name}, "metrics": own, "children": []}
+
+    inner = {
+        "frame": {"name": "/a/b.py:inner@7"},
+        "metrics": {},
+        "children": [kernel("slow", 3, flops16=6e9)],
+    }
+    children = [inner, kernel("fast", 1, flops8=2e9, bytes=8e6)]
+    root = {"frame": {"name": "ROOT"}, "metrics": {"count": 0, "time (ns)": 0}, "children": children}
+    path = tmp_path / "known.hatchet"
+    path.write_text(json.dumps([root, {}]))
+    return str(path)
+
+
+def test_programs_read_profiles(profile_file, capsys):
+    tree, metrics = viewer.parse(["time/ms", "tflop16/s"], profile_file)
+    viewer.print_tree(tree, metrics, format="file_function")
+    assert capsys.readouterr().out.splitlines() == [
+        "time/ms tflop16/s",
+        "4.000 1.500 ROOT",
+        "├─ 3.000 2.000 b.py:inner@7",
+        "│  └─ 3.000 2.000 slow",
+        "└─ 1.000 0.000 fast",
+    ]
+    expected = {"tflop/s": 2, "tflop8/s": 0.5, "gbyte/s": 2, "time/%": 100, "avg_time/us": 1000, "count": 4}
+    for name, value in expected.items():
+        assert viewer.metric(tree, name) == pytest.approx(value), name
+    viewer.parse(["time/ms"], profile_file, depth=1)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "4.000 ROOT",
+        "├─ 3.000 /a/b.py:inner@7",
+        "└─ 1.000 fast",
+    ]
+    only, _ = viewer.parse("time/ms", profile_file, include="slow")
+    assert [child["frame"]["name"] for child in only["children"]] == ["/a/b.py:inner@7"]
+    without, _ = viewer.parse("time/ms", profile_file, exclude="inner")
+    assert [child["frame"]["name"] for child in without["children"]] == ["fast"]
+    above, _ = viewer.parse("time/ms", profile_file, threshold=0.5)
+    assert [child["frame"]["name"] for child in above["children"]] == ["/a/b.py:inner@7"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-m", "time/h"], "unknown unit in 'time/h'"),
+        (["-m", "flops64"], "the profile has no 'flops64': it has bytes, count, flops16, flops8, time (ns)"),
+        (["-i", "("], "missing )"),
+    ],
+)
+def test_mistakes_of_the_viewer_are_a_line(profile_file, capsys, arguments, said):
+    assert viewer.main([*arguments, profile_file]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert said in line
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import triton
+import triton.language as tl
+import triton.profiler as proton
+
+def metadata(grid, kernel, args):
+    return {"flops32": args["n"]}
+
+@triton.jit(launch_metadata=metadata)
+def fill(out, n, B: tl.constexpr):
+    tl.store(out + tl.arange(0, B), n)
+
+fill[(1,)](np.zeros(16, np.int32), 7, B=16)
+print(sys.argv[1:], __name__)
+
+def test_fill():
+    fill[(1,)](np.zeros(16, np.int32), 7, B=16)
+"""
+
+
+def test_the_command_profiles_programs_and_tests(run, script, tmp_path):
+    path = script(SCRIPT, "test_it.py")
+    command = ("-m", "tilewright.profiler.proton", "-n", tmp_path / "out", "-k", "triton")
+    done = run(*command, path, "-x", "1", env={"TILEWRIGHT_DEVICE": "cpu"})
+    assert (done.code, done.out) == (0, "['-x', '1'] __main__\n"), done.err
+    assert written(tmp_path / "out")["fill",]["flops32"] == 7
+    done = run(*command, "pytest", "-q", "-p", "no:cacheprovider", path, env={"TILEWRIGHT_DEVICE": "cpu"})
+    assert done.code == 0, done.out + done.err
+    assert written(tmp_path / "out")["fill",]["count"] == 2
+    path.write_text(SCRIPT + "raise ValueError(3)\n")
+    done = run(*command, path, env={"TILEWRIGHT_DEVICE": "cpu"})
+    assert done.code == 1
+    assert done.err.endswith("ValueError: 3\n")
+    assert written(tmp_path / "out")["fill",]["count"] == 1
+    done = run("-m", "tilewright.profiler.proton", "no.py")
+    assert (done.code, done.err) == (2, "error: cannot read no.py: there is no such file\n")

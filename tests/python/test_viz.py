@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import re
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from conftest import PROGRAMS
 
 import tilewright
-from tilewright import _native
+from tilewright import _native, sanitizer
 
 torch = pytest.importorskip("torch")
 np = pytest.importorskip("numpy")
@@ -435,6 +436,172 @@ def test_import_is_lazy():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "[]\n"
+
+
+BUGGY = """
+@triton.jit
+def accumulate(x_ptr, acc_ptr, BLOCK: tl.constexpr):
+    lanes = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.sum(tl.load(x_ptr + lanes))
+    tl.store(acc_ptr, tl.load(acc_ptr) + total)
+
+@triton.jit
+def windows(out_ptr, BLOCK: tl.constexpr):
+    first = tl.program_id(0) * (BLOCK - 2)
+    for step in range(2):
+        tl.store(out_ptr + step * 32 + first + tl.arange(0, BLOCK), tl.program_id(0) + step)
+
+@triton.jit
+def quotient(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
+    lanes = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + lanes)
+    y = tl.load(y_ptr + lanes)
+    tl.store(out_ptr + lanes, x / y)
+
+@triton.jit
+def ordered(flag_ptr, out_ptr):
+    if tl.program_id(0) == 0:
+        tl.store(out_ptr, 3)
+        tl.atomic_xchg(flag_ptr, 1, sem="release")
+    else:
+        while tl.atomic_cas(flag_ptr, 1, 1, sem="acquire") != 1:
+            pass
+        tl.store(out_ptr + 1, tl.load(out_ptr))
+"""
+
+
+@pytest.fixture
+def buggy(module):
+    viz.clear()
+    viz.config.reset()
+    yield module(BUGGY)
+    viz.clear()
+    viz.config.reset()
+
+
+def line_of(traced, place):
+    file = traced.about["files"][place[0]]
+    return file["text"].splitlines()[place[1] - file["firstLine"]]
+
+
+def test_what_a_sanitizer_finds_is_in_the_trace(buggy):
+    out = torch.zeros(64, dtype=torch.int32)
+    with sanitizer.sanitize(raises=False) as found:
+        viz.trace(buggy.windows)[(3,)](out, BLOCK=8)
+    expected = torch.zeros(64, dtype=torch.int32)
+    for step in range(2):
+        for program in range(3):
+            expected[32 * step + 6 * program :][:8] = program + step
+    assert torch.equal(out, expected)
+    traced = Traced()
+    assert traced.about["checks"] == "bounds,race,init,alignment,overflow,nan"
+    (race,) = traced.about["findings"]
+    (report,) = found.reports
+    assert (race["check"], race["code"], race["text"]) == ("race", "TW0221", str(report))
+    assert "tl.store(out_ptr + step" in line_of(traced, race["place"])
+    assert race["place"] == race["other"]
+    # Programs 1 and 2, each in both steps; every element that two of them write, with the other program.
+    assert race["count"] == report.count == 4
+    assert race["occurrences"] == [
+        [program, 0, 32 * step + 6 * program + at, program - 1]
+        for program in (1, 2)
+        for step in (0, 1)
+        for at in (0, 1)
+    ]
+    # The place of the finding is that of an op, and its program wrote what the trace says.
+    stores = traced.find(1, "store")
+    op = traced.ops[traced.events(1)[stores[0]][0]]
+    assert race["place"] in [place[:3] for place in op["places"]]
+    assert traced.touched(1, stores[1])["places"] == list(range(38, 46))
+    assert traced.value(1, stores[1], "operand").tolist() in (2, [2] * 8)
+
+
+def test_findings_are_those_of_a_launch_that_is_not_traced(buggy):
+    def run(kernels, wrap):
+        with sanitizer.sanitize(raises=False) as found:
+            acc, y = torch.zeros(1), torch.tensor([1.0, 0.0, 2.0, 0.0] * 4)
+            x = torch.empty(16)
+            x[:9] = 0
+            # What is there by chance is finite.
+            ctypes.memset(x.data_ptr() + 36, 0x3F, 28)
+            wrap(kernels.accumulate)[(4,)](torch.ones(32), acc, BLOCK=8)
+            wrap(kernels.quotient)[(2,)](x, y, torch.zeros(16), BLOCK=8)
+        return [(str(report), report.count) for report in found.reports]
+
+    plain, traced = run(buggy, lambda kernel: kernel), run(buggy, viz.trace)
+    assert plain == traced
+    found = Traced(1).about["findings"]
+    assert [one["check"] for one in found] == ["nan", "init"]
+    assert found[0]["occurrences"] == [[program, -1, -1, -1] for program in (0, 1)]
+    assert found[0]["lane"] == [1]
+    assert found[1]["occurrences"] == [[1, 0, place, -1] for place in range(9, 16)]
+    reads, writes = Traced(0).about["findings"]
+    for race, access in ((reads, "tl.load(acc_ptr)"), (writes, "tl.store(acc_ptr")):
+        assert race["occurrences"] == [[program, 1, 0, program - 1] for program in (1, 2, 3)]
+        column = race["place"][2] - 1
+        assert line_of(Traced(0), race["place"])[column:].startswith(access)
+
+
+def test_clients_have_launches_sanitized(buggy, kernels, capfd):
+    sanitizer.clear()
+    acc, ones = torch.zeros(1), torch.ones(32)
+    viz.trace(clients=viz.Sanitizer())(buggy.accumulate)[(4,)](ones, acc, BLOCK=8)
+    assert Traced(0).about["findings"][0]["check"] == "race"
+    assert capfd.readouterr().err.count("error[TW0221]") == 2
+    # The same again is counted, and not said again.
+    viz.trace(buggy.accumulate, "race_detector")[(4,)](ones, acc, BLOCK=8)
+    assert Traced(1).about["checks"] == "race"
+    assert capfd.readouterr().err == ""
+    viz.trace(buggy.accumulate, clients=[viz.Tracer, "profiler"])[(4,)](ones, acc, BLOCK=8)
+    assert (Traced(2).about["checks"], Traced(2).about["findings"]) == ("", [])
+    viz.config.disable_sanitizer = True
+    viz.trace("sanitizer")(buggy.accumulate)[(4,)](ones, acc, BLOCK=8)
+    assert Traced(3).about["checks"] == ""
+    viz.config.reset()
+    x = torch.zeros(16)
+    with pytest.raises(tilewright.TritonError, match="out of bounds"):
+        viz.trace("sanitizer")(kernels.outside)[(2,)](x, 16, BLOCK=16)
+    assert "TW0201" in Traced(4).about["failure"]
+    # What the sanitizer knows to be in order is no finding, though programs share the element.
+    flag, out = torch.zeros(1, dtype=torch.int32), torch.zeros(2, dtype=torch.int32)
+    viz.trace("sanitizer")(buggy.ordered)[(2,)](flag, out)
+    assert Traced(5).about["findings"] == []
+    assert Traced(5).overlaps(1)["races"] == [0]
+    assert out.tolist() == [3, 3]
+    sanitizer.clear()
+
+
+def test_a_kernel_that_calls_breakpoint(module, monkeypatch):
+    viz.clear()
+    stopped = []
+    monkeypatch.setattr(sys, "breakpointhook", lambda *args, **kwargs: stopped.append(args))
+    kernel = module("""
+@triton.jit
+def looks(x_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 4))
+    breakpoint()
+    tl.store(x_ptr + tl.arange(0, 4), x + 1)
+""").looks
+    x = torch.zeros(4)
+    viz.trace(kernel)[(2,)](x)
+    assert len(stopped) == 2
+    assert Traced().about["interpreted"]
+    assert x.tolist() == [2, 2, 2, 2]
+    viz.clear()
+
+
+def test_a_launch_keeps_within_its_budget(kernels):
+    x = torch.rand(64 * 100)
+    viz.config.value_bytes, viz.config.max_bytes = 4096, 1 << 14
+    viz.trace(kernels.gather)[(100,)](x, torch.randperm(6400, dtype=torch.int32), torch.zeros(6400), BLOCK=64)
+    traced = Traced()
+    from tilewright.viz import _session
+
+    # The tables and the elements of the tensors come on top of what is kept of programs.
+    text = len(json.dumps(traced.about)) + len(traced.about["files"][0]["text"])
+    assert _session.path().stat().st_size < 6 * 4 * 6400 + (1 << 14) + text + 8192
+    assert 0 < len(traced.about["programs"]) <= 100
+    assert any(flags & 2 for _, flags, _ in traced.about["programs"])
 
 
 @pytest.mark.skipif(not PROGRAMS.is_dir(), reason="the programs are not beside this checkout")

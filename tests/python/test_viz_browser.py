@@ -119,9 +119,9 @@ def page(chrome):
     """Runs a program to its end, and opens the page that it serves."""
     running = []
 
-    def start(program, *, then=""):
+    def start(program, *, then="", options=()):
         code = f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')\n{then}"
-        arguments = ["run", str(program)] if not then else ["run", "-c", code]
+        arguments = ["run", *options, *(["-c", code] if then else [str(program)])]
         environment = {**os.environ, "TILEWRIGHT_VIZ_WAIT": "1", "TILEWRIGHT_DEVICE": "cpu"}
         process = subprocess.Popen(
             [sys.executable, "-m", "tilewright", *arguments],
@@ -144,7 +144,7 @@ def page(chrome):
         threading.Thread(target=lambda: out.extend(process.stdout), daemon=True).start()
         url, said = None, []
         while True:
-            line = lines.get(timeout=120)
+            line = lines.get(timeout=300)
             assert line is not None, "".join(said)
             said.append(line)
             if match := re.search(r"http://127\.0\.0\.1:\d+/", line):
@@ -247,6 +247,23 @@ def test_dot_traced(page):
     assert "(2 of 2)" in shown.text("#loops")
     assert float(shown.table("acc")[0]) == expected
     shown.press("[")
+    turn = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))"
+    for iteration in (1, 0):
+        loop = shown.find("#loops input[type=range]")
+        shown.do(lambda loop=loop, to=iteration: shown.driver.execute_script(turn, loop, to))
+        assert f"({iteration + 1} of 2)" in shown.text("#loops")
+    # Played, the product runs through its steps.
+    shown.click_op("dot")
+    shown.find('#dot button[title^="Play"]').click()
+    until = time.monotonic() + 20
+    seen = set()
+    while len(seen) < 3 and time.monotonic() < until:
+        seen.add(shown.text("#dot-step"))
+    assert len(seen) >= 3, seen
+    # Eight programs with two iterations: the line of the product counts 16, and has a time.
+    line = shown.find(".code .current")
+    assert line.find_element(By.CSS_SELECTOR, ".count").text == "16×"
+    assert re.fullmatch(r"[\d.]+ (ns|µs|ms)", line.find_element(By.CSS_SELECTOR, ".time").text)
     # Keys go through the ops, the line follows.
     assert "tl.dot" in shown.text(".code .current .text")
     shown.press(Keys.ARROW_LEFT)
@@ -343,7 +360,12 @@ def test_findings(page, tmp_path):
     # Out of bounds: the failing program and the lanes that are outside.
     select = shown.find("#launches")
     shown.do(lambda: select.find_elements(By.TAG_NAME, "option")[1].click())
-    assert "TW0201" in shown.text("#failure")
+    # The failure is a finding: its text, and a mark at the line.
+    assert "error[TW0201]" in shown.text("#finding-text")
+    assert [mark.find_element(By.XPATH, "../..").text for mark in shown.all(".mark-bad")] == [
+        shown.text(".code .current")
+    ]
+    assert shown.find("#grid").get_attribute("data-marked") == "3"
     assert shown.text("#program-title") == "Program (3, 0, 0)"
     assert shown.text("#out-note").strip() == "4 out of bounds"
     assert len(shown.all('#values [data-role="pointer"] td.out')) == 4
@@ -360,6 +382,156 @@ def test_findings(page, tmp_path):
     shown.press("b")
     assert shown.find('#phases [aria-checked="true"]').text == "before"
     shown.wait_for("#chip-clean")
+
+
+BUGGY = """
+import ctypes, torch, triton, triton.language as tl, triton_viz
+
+@triton_viz.trace
+@triton.jit
+def accumulate(x_ptr, acc_ptr, BLOCK: tl.constexpr):
+    lanes = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.sum(tl.load(x_ptr + lanes))
+    seen = tl.load(acc_ptr)
+    tl.store(acc_ptr, seen + total)
+
+@triton_viz.trace
+@triton.jit
+def blur(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    first = tl.program_id(0) * (BLOCK - 2)
+    lanes = first + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + lanes, mask=lanes < n, other=0.0)
+    tl.store(out_ptr + lanes, x / 2 + tl.program_id(0), mask=lanes < n)
+
+@triton_viz.trace
+@triton.jit
+def scale(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
+    lanes = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + lanes)
+    y = tl.load(y_ptr + lanes)
+    tl.store(out_ptr + lanes, x / y)
+
+torch.manual_seed(0)
+accumulate[(4,)](torch.rand(64), torch.zeros(1), BLOCK=16)
+x = torch.rand(72)
+blur[(5,)](x, torch.zeros(72), 72, BLOCK=16)
+y = torch.empty(64)
+y[:37] = torch.randn(37)
+y[40:] = 0
+x[40] = 0
+# What is there by chance is finite.
+ctypes.memset(y.data_ptr() + 4 * 37, 0x3F, 12)
+scale[(4,)](x, y, torch.zeros(64), BLOCK=16)
+try:
+    scale[(5,)](x, torch.ones(72), torch.zeros(72), BLOCK=16)
+except triton.TritonError:
+    pass
+triton_viz.launch()
+"""
+
+
+def launch_number(shown, number):
+    options = shown.find("#launches").find_elements(By.TAG_NAME, "option")
+    shown.do(options[number].click)
+    shown.wait_for(f'#launches option[value="{number}"]:checked')
+
+
+def test_what_the_sanitizer_finds_is_marked(page, tmp_path):
+    program = tmp_path / "buggy.py"
+    program.write_text(BUGGY)
+    shown, _ = page(program, options=["--sanitize"])
+    options = shown.find("#launches").find_elements(By.TAG_NAME, "option")
+    assert [option.text.partition("] ")[2] for option in options] == ["● 2", "● 1", "● 2", "✗"]
+
+    # A race for an accumulator: both lines, all programs, the one element; first of all the second program.
+    shown.wait_for("#findings:not([hidden])")
+    assert shown.text("#chip-findings") == "2 findings"
+    assert "two programs race for `acc_ptr[0]`" in shown.text("#finding-text")
+    assert "program (0, 0, 0) wrote it here" in shown.text("#finding-text")
+    marked = [mark.find_element(By.XPATH, "../..").text for mark in shown.all(".code .mark-bad")]
+    assert len(marked) == 2
+    assert "seen = tl.load(acc_ptr)" in marked[0]
+    assert "tl.store(acc_ptr, seen + total)" in marked[1]
+    assert shown.find("#grid").get_attribute("data-marked") == "0,1,2,3"
+    assert shown.find("#grid").get_attribute("data-shown") == "0,1"
+    assert shown.text("#program-title") == "Program (1, 0, 0)"
+    assert shown.find('.tab[aria-selected="true"]').text.startswith("acc_ptr")
+    assert shown.find("#tensor").get_attribute("data-marked") == "0"
+    assert "seen = tl.load" in shown.text(".code .current .text")
+    # The other side of the race.
+    programs = shown.all("#finding-programs button")
+    assert [button.text for button in programs] == [
+        f"program (1, 0, 0), line {shown.find('.code .current').get_attribute('data-line')}",
+        f"program (0, 0, 0), line {int(shown.find('.code .current').get_attribute('data-line')) + 1}",
+    ]
+    shown.do(programs[1].click)
+    assert shown.text("#program-title") == "Program (0, 0, 0)"
+    assert shown.text("#op-title") == "store"
+    assert "tl.store(acc_ptr" in shown.text(".code .current .text")
+    link = shown.driver.execute_script("return location.hash")
+    assert "finding=0" in link
+
+    # Overlapping stores: each element that two programs write, one occurrence after the other.
+    launch_number(shown, 1)
+    assert shown.find("#tensor").get_attribute("data-marked") == "14,15,28,29,42,43,56,57"
+    assert shown.find("#grid").get_attribute("data-marked") == "0,1,2,3,4"
+    assert "finding" in shown.text("#legend")
+    shown.picture("visualiser-findings")
+    slider = shown.find("#finding-turn input")
+    assert slider.get_attribute("max") == "7"
+    last = "arguments[0].value = 7; arguments[0].dispatchEvent(new Event('input'))"
+    shown.do(lambda: shown.driver.execute_script(last, slider))
+    assert shown.find("#grid").get_attribute("data-shown") == "3,4"
+    assert shown.text("#program-title") == "Program (4, 0, 0)"
+
+    # Two findings in one kernel: memory that nobody has written, and where NaN begins.
+    launch_number(shown, 2)
+    assert shown.text("#chip-findings") == "2 findings"
+    items = shown.all("#finding-list button")
+    kinds = [item.find_element(By.CSS_SELECTOR, ".badge").text for item in items]
+    assert sorted(kinds) == ["NaN", "unwritten"]
+    shown.do(items[kinds.index("unwritten")].click)
+    assert "y_ptr[37]" in shown.text("#finding-text")
+    assert shown.find('.tab[aria-selected="true"]').text.startswith("y_ptr")
+    assert shown.find("#tensor").get_attribute("data-marked") == "37,38,39"
+    assert shown.text("#program-title") == "Program (2, 0, 0)"
+    assert "y = tl.load(y_ptr" in shown.text(".code .current .text")
+    shown.press("f")
+    assert shown.find('#finding-list button[aria-pressed="true"] .badge').text == "NaN"
+    assert "x / y" in shown.text(".code .current .text")
+    # The element of the tile: 40 is the eighth of the third program.
+    assert [cell.get_attribute("data-lane") for cell in shown.all("#values td.found")] == ["8"]
+    # A mark at a line leads to its finding; Esc closes the list, the chip opens it.
+    shown.do(shown.all(".code .mark-bad")[0].click)
+    assert shown.find('#finding-list button[aria-pressed="true"] .badge').text == "unwritten"
+    shown.press(Keys.ESCAPE)
+    assert not shown.find("#findings").is_displayed()
+    shown.click("#chip-findings")
+    assert shown.find("#findings").is_displayed()
+
+    # Out of bounds: the launch ends; the lanes are marks outside of the tensor.
+    launch_number(shown, 3)
+    assert "error[TW0201]" in shown.text("#finding-text")
+    assert shown.find("#finding-list .badge").text == "out of bounds"
+    assert shown.text("#program-title") == "Program (4, 0, 0)"
+    assert shown.text("#out-note").strip() == "8 out of bounds"
+    assert "out of bounds" in shown.text("#legend")
+
+    # The link of before leads to the finding, the program and the op.
+    shown.open(link.removeprefix("#"))
+    assert shown.text("#program-title") == "Program (0, 0, 0)"
+    assert "two programs race" in shown.text("#finding-text")
+    assert shown.text("#op-title") == "store"
+
+
+def test_a_client_has_launches_sanitized(page, tmp_path):
+    program = tmp_path / "buggy.py"
+    program.write_text(
+        BUGGY.replace("@triton_viz.trace", "@triton_viz.trace(clients=triton_viz.Sanitizer())")
+    )
+    shown, _ = page(program)
+    assert "two programs race for `acc_ptr[0]`" in shown.text("#finding-text")
+    assert shown.find("#tensor").get_attribute("data-marked") == "0"
 
 
 def test_look_and_exports(page, tmp_path):

@@ -112,6 +112,7 @@ codes! {
     "TW0113" GridNotATuple Warning "grid is not a tuple";
     "TW0114" OutOfSharedMemory OutOfResources "not enough shared memory for a block";
     "TW0115" OptionWithoutEffect Warning "launch option without effect";
+    "TW0116" NotTimed Warning "launch that could not be timed";
     // 02xx: the running kernel.
     "TW0201" OutOfBounds OutOfBounds "memory access out of bounds";
     "TW0202" DivisionByZero Execution "integer division by zero";

@@ -86,7 +86,8 @@ pub(crate) fn ptx(
 ) -> Result<String, Box<Diagnostic>> {
     let mut module = tilewright_ptx::lower(program)?;
     for function in module.functions.values_mut() {
-        function.directives.max_registers = max_registers;
+        // Roles give registers to each other: how many there are is part of the code.
+        function.directives.max_registers = function.directives.max_registers.or(max_registers);
     }
     Ok(tilewright_ptx::isa::print(&module))
 }
@@ -154,7 +155,13 @@ impl CompiledKernel {
             metadata: Metadata {
                 target: job.target,
                 language: job.request.options,
-                codegen: job.codegen,
+                codegen: match &code {
+                    MachineCode::Cpu(_) => job.codegen,
+                    // It may have got more than were asked for.
+                    MachineCode::Gpu(code) => {
+                        CodegenOptions { num_warps: code.program.header.num_warps, ..job.codegen }
+                    }
+                },
                 resources: match &code {
                     MachineCode::Cpu(_) => Resources::CPU,
                     MachineCode::Gpu(code) => Resources { shared: code.shared_bytes, ..Resources::CPU },

@@ -172,7 +172,10 @@ fn gpu_code(
     codegen: CodegenOptions,
     dump: &mut DumpHook<'_>,
 ) -> Result<GpuCode, CompileError> {
-    let launcher = tilewright_gpu::Launcher { makes_tensor_maps: codegen.tensor_maps };
+    let launcher = tilewright_gpu::Launcher {
+        makes_tensor_maps: codegen.tensor_maps,
+        adds_warps: codegen.max_registers.is_none(),
+    };
     let refused = |diagnostic: Box<Diagnostic>| failure(*diagnostic, optimized);
     let mut program =
         tilewright_gpu::compile_for(optimized, target, codegen.num_warps, codegen.num_stages, launcher)
@@ -182,7 +185,7 @@ fn gpu_code(
     verify(&program, Stage::Gpu)?;
     let ptx = compiled::ptx(&program, codegen.max_registers).map_err(refused)?;
     dump(Stage::Ptx, &|| ptx.clone());
-    let (threads, shared_bytes) = (32 * codegen.num_warps, program.header.shared_bytes);
+    let (threads, shared_bytes) = (32 * program.header.num_warps, program.header.shared_bytes);
     Ok(GpuCode { ptx, target, threads, shared_bytes, program })
 }
 

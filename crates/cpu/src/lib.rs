@@ -33,6 +33,6 @@ pub use run::fault::wrapped_offset;
 pub use run::interrupt::Interrupt;
 pub use run::launch::Launch;
 pub use run::profile::{Profile, StepCost, StepProfile};
-pub use run::sanitize::{Finding, Other, SanitizedProgram};
+pub use run::sanitize::{Finding, Occurrence, Other, SanitizedProgram};
 pub use run::trace::Tracing;
 pub use run::{kernels, memory};

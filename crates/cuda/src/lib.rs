@@ -28,12 +28,13 @@
 //! # }
 //! ```
 //!
-//! - `sys` is the C interface; `calls` has one safe method for each function of it. `unsafe` is in these two, and in the
-//!   signatures of what only the caller can know to be right.
+//! - `sys` is the C interface; `calls` has one safe method for each function of it. `unsafe` is in these two, in `cupti`, and
+//!   in the signatures of what only the caller can know to be right.
 //! - `driver`, `device`, `context`: what there is, and which device a thread works on.
 //! - `memory`, `stream`: buffers, streams, events.
 //! - `image`, `assemble`, `module`, `launch`, `tensor_map`: from device code to a running kernel.
 //! - `cache`, `settings`: the cache of cubins on disk, and where it is.
+//! - `cupti`: when kernels ran, by NVIDIA's library of profiling, where that is there.
 //!
 //! Invariants: the driver is the only global state; every value may be used from any thread; the caller's current context
 //! stays current; a launch allocates nothing; each [`Error`] names the call and the kernel; after a fork every call is
@@ -43,6 +44,7 @@ mod assemble;
 mod cache;
 mod calls;
 mod context;
+mod cupti;
 mod device;
 mod driver;
 mod error;
@@ -58,6 +60,7 @@ mod tensor_map;
 pub use assemble::{AssembleOptions, Assembled, assemble, assemble_cached};
 pub use cache::{Cache, Key};
 pub use context::Context;
+pub use cupti::{Cupti, KernelTime};
 pub use device::{Device, Properties};
 pub use driver::Driver;
 pub use error::{CallError, Capability, Error, Version};

@@ -6,7 +6,7 @@ use std::env;
 use std::process::Command;
 
 use tilewright_cuda::{
-    AssembleOptions, Capability, Context, DeviceBuffer, Driver, Error, Event, Function, LaunchOptions,
+    AssembleOptions, Capability, Context, Cupti, DeviceBuffer, Driver, Error, Event, Function, LaunchOptions,
     Module, Parameters, Stream, StreamRef, TensorMap, TensorMapElement, TensorMapSource, TensorMapSwizzle,
     assemble,
 };
@@ -215,6 +215,40 @@ fn tensor_maps_are_encoded() {
     };
     let map = TensorMap::encode(context.driver(), &source).unwrap();
     assert_ne!(map.as_bytes(), [0; 128]);
+}
+
+/// CUPTI's time of a kernel is its own: at least what the kernel waits for, and no more than what events around it say.
+#[test]
+fn cupti_times_a_kernel() {
+    let Some(context) = context(7) else { return };
+    let folders: Vec<_> =
+        env::var_os("CUPTI_FOLDERS").map_or(Vec::new(), |list| env::split_paths(&list).collect());
+    let begun = Cupti::get(context.device().driver().version(), &folders);
+    let cupti = match begun.map_err(str::to_owned).and_then(|cupti| cupti.start().map(|()| cupti)) {
+        Ok(cupti) => cupti,
+        Err(reason) => return eprintln!("skipped: {reason}"),
+    };
+    // 300 microseconds of the GPU's clock.
+    let wait = "mov.u64 %a0, %globaltimer;\nadd.u64 %a0, %a0, 300000;\nWAIT:\nmov.u64 %a1, %globaltimer;\n\
+                setp.lt.u64 %p0, %a1, %a0;\n@%p0 bra WAIT;\nst.global.u32 [%at], %thread;";
+    let ptx = kernel("sm_75", "", &format!(".reg .pred %p<1>;\n{wait}"));
+    let launch = function(context, &ptx).configure(LaunchOptions::new(32)).unwrap();
+    let buffer = DeviceBuffer::new(context, 128).unwrap();
+    let mut parameters = Parameters::new();
+    parameters.push(buffer.address());
+    let (before, after) = (Event::new(context).unwrap(), Event::new(context).unwrap());
+    before.record(StreamRef::DEFAULT).unwrap();
+    cupti.push(77).unwrap();
+    launch.launch([1; 3], StreamRef::DEFAULT, parameters.as_bytes()).unwrap();
+    cupti.pop();
+    after.record(StreamRef::DEFAULT).unwrap();
+    after.synchronize().unwrap();
+    let times = cupti.take().unwrap();
+    cupti.stop();
+    assert_eq!(times.len(), 1, "by {}: {times:?}", cupti.library());
+    let (time, around) = (times[0].end - times[0].start, before.milliseconds_until(&after).unwrap());
+    assert_eq!(times[0].number, 77);
+    assert!((290_000..400_000).contains(&time) && time as f32 <= around * 1e6, "{time} ns, {around} ms");
 }
 
 /// A failure on the device ends all work of a process, so it happens in a process of its own.

@@ -177,11 +177,13 @@ def k(x_ptr, n):
                |
                = help: define the function outside of the kernel, with @triton.jit
 
-            error[TW0003]: 'with' in a kernel
-              --> k.py:12:5
+            error[TW0003]: 'with' of n (int32) in a kernel
+              --> k.py:12:10
                |
             12 |     with n: pass
-               |     ^^^^
+               |          ^
+               |
+               = help: `with` takes an object of a `triton.aggregate` with methods `__enter__` and `__exit__`, such as `pl.scope("name")` of triton.profiler.language
 
             error[TW0003]: 'try' in a kernel
               --> k.py:13:5

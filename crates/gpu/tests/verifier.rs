@@ -26,7 +26,7 @@ fn text(body: &str) -> String {
         .replace("COPY", "copy_async")
         .replace("%ptr!", "%ptr {cache = \"\", axis = 1, width = 2}")
         .replace("LOAD!", "load %ptr {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1")
-        .replace("WGMMA!", "{instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0} : pending<fp32[64, 8]@L0>")
+        .replace("WGMMA!", "{instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0, transposed_a = false, transposed_b = false} : pending<fp32[64, 8]@L0>")
         .replace("LOOP!", "{options = \"stages=0 unroll=0\"}")
         .replace("FINISHED", "fp32[64, 8]@L0")
         .replace("READ!", "{matrix = false} : fp16[64, 16]@L1")
@@ -414,7 +414,7 @@ commit_group
 wait_group {pending = 0}
 fence_proxy
 tensor_store %m, %t, %c0, %c0
-tensor_store_wait {pending = 0}
+tensor_store_wait {pending = 0, complete = false}
 dealloc %m";
     accepted(stored);
     let fence = "tensor_store reads %m by the asynchronous proxy, and it was written by ordinary accesses: fence_proxy has to \
@@ -429,7 +429,7 @@ dealloc %m";
     );
     refused_with(
         stored,
-        "tensor_store_wait {pending = 0}\n",
+        "tensor_store_wait {pending = 0, complete = false}\n",
         "",
         "dealloc uses %m while a tensor_store reads it: a tensor_store_wait that leaves no more than 0 pending has to stand \
          between",
@@ -599,7 +599,7 @@ local_store %m, %x
 fence_proxy
 barrier
 tensor_store %m, %t, %c0, %c0
-tensor_store_wait {pending = 0}
+tensor_store_wait {pending = 0, complete = false}
 barrier
 local_store %m, %x
 dealloc %m";
@@ -613,15 +613,17 @@ dealloc %m";
     );
     refused_with(
         stored,
-        "tensor_store_wait {pending = 0}\nbarrier",
-        "barrier\ntensor_store_wait {pending = 0}",
+        "tensor_store_wait {pending = 0, complete = false}\nbarrier",
+        "barrier\ntensor_store_wait {pending = 0, complete = false}",
         "local_store uses %m when one thread alone has waited for its tensor_store: a barrier has to stand between",
     );
-    let ring =
-        FILLED.replace("release %f", "tensor_store %f, %t, %c0\ntensor_store_wait {pending = 0}\nrelease %f");
+    let ring = FILLED.replace(
+        "release %f",
+        "tensor_store %f, %t, %c0\ntensor_store_wait {pending = 0, complete = false}\nrelease %f",
+    );
     accepted(&ring);
     refused(
-        &ring.replace("tensor_store_wait {pending = 0}\n", ""),
+        &ring.replace("tensor_store_wait {pending = 0, complete = false}\n", ""),
         "release uses %f while a tensor_store reads it: a tensor_store_wait that leaves no more than 0 pending has to stand \
          between",
     );

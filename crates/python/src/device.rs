@@ -203,9 +203,11 @@ pub(crate) fn take_reports() -> String {
     tilewright_runtime::take_reports()
 }
 
-/// Measures launches from now on.
+/// Measures launches from now on. `cupti_folders` is where CUPTI may be that the system does not know.
 #[pyfunction]
-pub(crate) fn start_profile() {
+#[pyo3(signature = (cupti_folders = Vec::new()))]
+pub(crate) fn start_profile(cupti_folders: Vec<std::path::PathBuf>) {
+    tilewright_runtime::set_cupti_folders(cupti_folders);
     tilewright_runtime::start_profile();
 }
 

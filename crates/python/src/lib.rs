@@ -91,6 +91,8 @@ mod _native {
     #[pymodule_export]
     use crate::linear_layout::LinearLayout;
     #[pymodule_export]
+    use crate::live::{record_memory, take_records};
+    #[pymodule_export]
     use crate::missing::Missing;
     #[pymodule_export]
     use crate::names::{element_types, elementwise_functions, language_names, tile_ops};

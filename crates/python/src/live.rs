@@ -1,5 +1,9 @@
 //! The memory that a kernel may reach through addresses that it reads, as a grouped matrix product does: that of every tensor
-//! of torch that the program has. A GPU reaches all of its memory; here each access is checked, so it has to be known.
+//! of torch that the program has, and what was lent to kernels for records of their scopes. A GPU reaches all of its memory;
+//! here each access is checked, so it has to be known.
+#![expect(unsafe_code, reason = "the memory for records is known by its address")]
+
+use std::sync::OnceLock;
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -16,6 +20,32 @@ pub(crate) struct Live {
     _tensors: Vec<Py<PyAny>>,
 }
 
+/// Memory for the records of scopes in kernels (`triton.profiler.language`), made by the first call: words, the first of which
+/// counts records. Kernels have its address as a number.
+static RECORDS: OnceLock<(usize, usize)> = OnceLock::new();
+
+/// The address of the memory for records of scopes, of at least so many words.
+#[pyfunction]
+pub(crate) fn record_memory(words: usize) -> usize {
+    let make = || {
+        let memory = Box::leak(vec![0_u64; words].into_boxed_slice());
+        (std::ptr::from_mut(memory).cast::<u8>().expose_provenance(), words * 8)
+    };
+    RECORDS.get_or_init(make).0
+}
+
+/// Takes what kernels have written there: the words behind the first one, which is 0 afterwards. No kernel runs meanwhile.
+#[pyfunction]
+pub(crate) fn take_records(words_each: usize) -> (u64, Vec<u64>) {
+    let Some(&(address, bytes)) = RECORDS.get() else { return (0, Vec::new()) };
+    let words = std::ptr::with_exposed_provenance_mut::<u64>(address);
+    // SAFETY: the memory is leaked, so that it stays; launches on a host have ended when they return, and Python is locked.
+    let words = unsafe { std::slice::from_raw_parts_mut(words, bytes / 8) };
+    let count = std::mem::take(&mut words[0]);
+    let used = usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(words_each).min(bytes / 8 - 1);
+    (count, words[1..=used].to_vec())
+}
+
 /// The tensors in main memory.
 #[cold]
 pub(crate) fn tensors(py: Python<'_>) -> PyResult<Live> {
@@ -24,6 +54,10 @@ pub(crate) fn tensors(py: Python<'_>) -> PyResult<Live> {
         regions.push(region(tensor));
         tensors.push(object.unbind());
     })?;
+    if let Some(&(address, bytes)) = RECORDS.get() {
+        // SAFETY: the memory is leaked, and Rust holds no reference to it while kernels run.
+        regions.push(unsafe { Region::new(std::ptr::with_exposed_provenance_mut(address), bytes) });
+    }
     let place = |region: &Region<'_>| (region.address(), region.len());
     regions.sort_unstable_by_key(place);
     regions.dedup_by_key(|region| place(region));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
-use tilewright_runtime::TraceRequest;
+use tilewright_runtime::{Checks, TraceRequest};
 use tilewright_trace::{Limits, ReadError, Recorder, Tensor, Trace};
 
 use crate::handle::CompiledKernel;
@@ -54,9 +54,10 @@ impl TraceRecorder {
         self.failure()
     }
 
-    /// Launches a kernel on the CPU, and records it as the launch with this number.
+    /// Launches a kernel on the CPU, and records it as the launch with this number. `checks` names what the launch is sanitized for
+    /// besides the checks of every launch: `none` is nothing.
     #[expect(clippy::too_many_arguments, reason = "they are passed by keyword")]
-    #[pyo3(signature = (kernel, grid, args, kwargs, *, number, programs, value_bytes, all_bytes, tensors, constants))]
+    #[pyo3(signature = (kernel, grid, args, kwargs, *, number, programs, value_bytes, all_bytes, tensors, constants, checks))]
     fn launch(
         &self,
         kernel: &Bound<'_, JitKernel>,
@@ -69,6 +70,7 @@ impl TraceRecorder {
         all_bytes: u64,
         tensors: Vec<TensorParts>,
         constants: Vec<(String, String)>,
+        checks: &str,
     ) -> PyResult<Option<Py<CompiledKernel>>> {
         let request = TraceRequest {
             recorder: &self.recorder,
@@ -76,6 +78,8 @@ impl TraceRecorder {
             limits: Limits { programs, value_bytes, bytes: all_bytes },
             tensors: tensors.into_iter().map(tensor).collect(),
             constants,
+            checks: Checks::parse(checks)
+                .map_err(|name| PyValueError::new_err(format!("no check is called '{name}'")))?,
         };
         let launched = Call::with(args, Some(kwargs), |call| launch_traced(kernel, grid, call, request))?;
         self.failure()?;

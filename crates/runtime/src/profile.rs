@@ -1,5 +1,5 @@
 //! Profiles: what each launch took, while somebody asks for it. On the CPU each step is measured, on the simulator what was counted
-//! is kept, on a GPU an event before and one behind the launch are.
+//! is kept, on a GPU the kernel is timed (see `gpu_times`).
 //!
 //! A launch looks once whether anybody asks. What was measured is given as JSON ([`take_profile`]): kernels, each with its steps
 //! or counts, and launches, each with its kernel, its time and the scope that its thread was in ([`set_scope`]).
@@ -13,10 +13,11 @@ use std::time::Instant;
 use rustc_hash::FxHashMap;
 use tilewright_base::{Code, Diagnostic, Json};
 use tilewright_cpu::{Program, StepProfile};
-use tilewright_cuda::{Event, StreamRef};
+use tilewright_cuda::StreamRef;
 use tilewright_sim as sim;
 use tilewright_sim::{Estimate, GPUS, GpuModel, Instruction, Report, StepCounters};
 
+use crate::gpu_times::{self, Time, Timing};
 use crate::reports::{form_of, is_same_code};
 use crate::{Device, Error, Handle, Value};
 
@@ -62,8 +63,8 @@ struct Launch {
     /// Since the epoch, on the host.
     start: u64,
     host_nanoseconds: u64,
-    /// Around it, on a GPU.
-    events: Option<(Event, Event)>,
+    /// On a GPU.
+    timing: Option<Timing>,
 }
 
 /// Whether launches are measured.
@@ -82,6 +83,9 @@ pub fn start_profile() {
 /// Measures no more; what was measured stays until it is taken.
 pub fn stop_profile() {
     IS_ACTIVE.store(false, Ordering::Relaxed);
+    if records(|records| records.launches.iter().all(|launch| launch.timing.is_none())) {
+        gpu_times::stop();
+    }
 }
 
 /// The number that launches of this thread have from now on; gives the one before.
@@ -118,29 +122,22 @@ pub(crate) fn measure(
     launch: impl FnOnce(Option<&Observer>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut observer = Observer::default();
-    let event = || -> Result<Option<Event>, Error> {
-        let Device::Cuda(_) = handle.device() else { return Ok(None) };
-        let context = handle.device().context()?;
-        // What is captured runs later, if at all.
-        if context.is_capturing(stream)? {
-            return Ok(None);
-        }
-        let event = Event::new(context)?;
-        event.record(stream)?;
-        Ok(Some(event))
+    let device = handle.device();
+    let before = match device {
+        Device::Cuda(_) => Some(gpu_times::before(device.context()?, stream)?),
+        Device::Cpu | Device::Sim(_) => None,
     };
     let start = profile_clock();
-    let before = event()?;
     launch(Some(&observer))?;
     let host_nanoseconds = profile_clock() - start;
-    let events = before.zip(event()?);
+    let timing = before.map(|before| before.after(stream)).transpose()?;
     let steps = observer.steps.get_mut().unwrap_or_else(PoisonError::into_inner).take();
     let report = observer.report.get_mut().unwrap_or_else(PoisonError::into_inner).take();
     let (scope, thread) = (SCOPE.get(), thread_number());
     records(|records| {
         let kernel = records.kernel(handle, arguments);
         records.kernels[kernel].add(steps, report);
-        records.launches.push(Launch { kernel, scope, thread, grid, start, host_nanoseconds, events });
+        records.launches.push(Launch { kernel, scope, thread, grid, start, host_nanoseconds, timing });
     });
     Ok(())
 }
@@ -370,9 +367,14 @@ pub fn take_profile(gpu: Option<&str>) -> Result<String, Error> {
         .iter()
         .map(|kernel| Some(kernel.estimate(gpu)?.nanoseconds / kernel.launches.max(1) as f64))
         .collect();
-    let first = taken.launches.iter().find_map(|launch| Some((launch.start, &launch.events.as_ref()?.0)));
+    let timings: Vec<(u64, &Timing)> =
+        taken.launches.iter().filter_map(|launch| Some((launch.start, launch.timing.as_ref()?))).collect();
+    let (times, notes) = gpu_times::take(&timings);
+    let mut times = times.into_iter();
+    if !is_active() {
+        gpu_times::stop();
+    }
     let mut json = Json::default();
-    let mut failure = None;
     json.nest('{', |json| {
         json.key("kernels").nest('[', |json| {
             for kernel in &taken.kernels {
@@ -381,35 +383,39 @@ pub fn take_profile(gpu: Option<&str>) -> Result<String, Error> {
         });
         json.key("launches").nest('[', |json| {
             for launch in &taken.launches {
-                let (start, nanoseconds) = match (&launch.events, first) {
-                    (Some(events), Some(first)) => on_gpu(events, first).unwrap_or_else(|error| {
-                        failure.get_or_insert(error);
-                        (launch.start, 0.0)
-                    }),
-                    _ => (launch.start, launch.host_nanoseconds as f64),
+                let time = if launch.timing.is_some() {
+                    times.next().flatten()
+                } else if let Some(nanoseconds) = estimates[launch.kernel] {
+                    Some(Time { start: launch.start, nanoseconds, by: "model" })
+                } else {
+                    let nanoseconds = launch.host_nanoseconds as f64;
+                    Some(Time { start: launch.start, nanoseconds, by: "clock" })
                 };
-                let nanoseconds = estimates[launch.kernel].unwrap_or(nanoseconds);
-                json.nest('{', |json| {
-                    json.key("kernel").plain(launch.kernel);
-                    json.key("scope").plain(launch.scope);
-                    json.key("thread").plain(launch.thread);
-                    json.key("grid").list(launch.grid);
-                    json.key("start").plain(start);
-                    json.key("ns").plain(nanoseconds);
-                    json.key("host").plain(launch.host_nanoseconds);
-                });
+                json.nest('{', |json| launch.describe(json, time));
             }
         });
+        json.key("notes").nest('[', |json| notes.iter().for_each(|note| json.text(note)));
     });
-    failure.map_or(Ok(json.0), Err)
+    Ok(json.0)
 }
 
-/// When a launch began on a GPU, since the epoch, and its nanoseconds.
-fn on_gpu((before, after): &(Event, Event), (start, first): (u64, &Event)) -> Result<(u64, f64), Error> {
-    after.synchronize()?;
-    let begun = f64::from(first.milliseconds_until(before)?.max(0.0)) * 1e6;
-    let taken = f64::from(before.milliseconds_until(after)?) * 1e6;
-    Ok((start + begun as u64, taken))
+impl Launch {
+    fn describe(&self, json: &mut Json, time: Option<Time>) {
+        json.key("kernel").plain(self.kernel);
+        json.key("scope").plain(self.scope);
+        json.key("thread").plain(self.thread);
+        json.key("grid").list(self.grid);
+        json.key("start").plain(time.as_ref().map_or(self.start, |time| time.start));
+        if let Some(time) = time {
+            json.key("ns").plain(time.nanoseconds);
+            json.key("by").text(time.by);
+        } else {
+            // Not 0: it took some time.
+            json.key("ns").plain("null");
+            json.key("by").plain("null");
+        }
+        json.key("host").plain(self.host_nanoseconds);
+    }
 }
 
 fn model(name: &str) -> Result<GpuModel, Error> {

@@ -258,7 +258,7 @@ impl Handle {
         }
     }
 
-    fn sanitized_program(&self) -> Result<&SanitizedProgram, Error> {
+    pub(crate) fn sanitized_program(&self) -> Result<&SanitizedProgram, Error> {
         if let Some(program) = self.sanitized.get() {
             return Ok(program);
         }
@@ -327,7 +327,7 @@ pub(crate) fn keep(kernel: &str, finding: Finding, sources: &SourceMap) {
 
 /// Adds a finding, if it is new and there is room.
 fn add(kept: &mut Kept, kernel: &str, finding: &Finding, sources: &SourceMap) -> bool {
-    let Finding { check, diagnostic, program, lane, element, other, count } = finding;
+    let Finding { check, diagnostic, program, lane, element, other, count, occurrences: _ } = finding;
     let place = diagnostic.primary.as_ref().map(|label| place_of(sources, label.span));
     let other = other.as_ref().map(|other| (other.span.map(|span| place_of(sources, span)), other.program));
     let is_same = |known: &&mut SanitizerReport| {
@@ -361,6 +361,7 @@ fn add(kept: &mut Kept, kernel: &str, finding: &Finding, sources: &SourceMap) ->
     true
 }
 
+/// A place in a source file.
 pub(crate) fn place_of(sources: &SourceMap, span: Span) -> SourcePlace {
     let file = sources.file(span.file);
     let (line, column) = file.line_column(span.start);

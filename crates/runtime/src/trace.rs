@@ -2,11 +2,14 @@
 
 use std::time::Instant;
 
-use tilewright_base::{Json, SourceMap};
+use tilewright_base::{Color, Json, SourceMap, Span};
 use tilewright_compiler::{Stage, Target, cpu_program_for_traces};
-use tilewright_cpu::{Argument as CpuArgument, Interrupt, Launch, Program, Tracing};
+use tilewright_cpu::{Argument as CpuArgument, Finding, Interrupt, Launch, Occurrence, Program, Tracing};
 use tilewright_frontend::Failure;
+use tilewright_sanitize::Checks;
 use tilewright_trace as trace;
+
+use crate::sanitize::{self, SourcePlace};
 
 use crate::specialize::{CpuArguments, cpu_argument};
 use crate::{Error, Grid, Handle, Region, Value, num_threads};
@@ -24,6 +27,8 @@ pub struct TraceRequest<'a> {
     pub tensors: Vec<trace::Tensor>,
     /// The compile-time values.
     pub constants: Vec<(String, String)>,
+    /// What the launch is sanitized for, besides the checks of every launch.
+    pub checks: Checks,
 }
 
 impl Handle {
@@ -36,11 +41,19 @@ impl Handle {
         interrupt: Interrupt<'_>,
         request: TraceRequest<'_>,
     ) -> Result<(), Error> {
-        let module = &self.compiled.module;
-        let program = cpu_program_for_traces(module).map_err(|diagnostic| {
-            let sources = SourceMap::clone(&module.sources);
-            Error::Diagnostics(Box::new(Failure { diagnostics: vec![*diagnostic], sources }))
-        })?;
+        let checks = request.checks.with(sanitize::active());
+        let compiled;
+        let (program, sanitized) = if checks.is_empty() {
+            let module = &self.compiled.module;
+            compiled = cpu_program_for_traces(module).map_err(|diagnostic| {
+                let sources = SourceMap::clone(&module.sources);
+                Error::Diagnostics(Box::new(Failure { diagnostics: vec![*diagnostic], sources }))
+            })?;
+            (&compiled, None)
+        } else {
+            let sanitized = self.sanitized_program()?;
+            (sanitized.program(), Some(sanitized))
+        };
         let mut passed = CpuArguments::new();
         self.pass(arguments, &mut |element, value| {
             passed.push(cpu_argument(element, value)?);
@@ -54,7 +67,7 @@ impl Handle {
             every: programs.div_ceil(request.limits.programs.max(1)).max(1),
             interpreted: false,
             files: std::mem::take(&mut points.files),
-            parameters: parameters(&program, &passed),
+            parameters: parameters(program, &passed),
             tensors: request.tensors,
             constants: request.constants,
             ops: points.ops.clone(),
@@ -66,8 +79,8 @@ impl Handle {
         };
         let recording = trace::Recording::begin(request.recorder, request.number, &launch, request.limits);
         let began = Instant::now();
-        let outcome = if grid.is_empty() {
-            Ok(())
+        let (outcome, findings) = if grid.is_empty() {
+            (Ok(()), Vec::new())
         } else {
             let tracing = Tracing { points: &points, recording: &recording };
             let launch = Launch {
@@ -77,13 +90,54 @@ impl Handle {
                 threads: num_threads(),
                 interrupt,
             };
-            program.launch_traced(&launch, tracing)
+            match sanitized {
+                Some(sanitized) => sanitized.launch_observed(&launch, checks, Some(tracing)),
+                None => (program.launch_traced(&launch, tracing), Vec::new()),
+            }
         };
         let nanoseconds = began.elapsed().as_nanos() as u64;
         let outcome =
             outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(program.sources())));
+        if sanitized.is_some() {
+            let found: Vec<_> =
+                findings.iter().map(|finding| found(finding, program.sources(), grid.extents())).collect();
+            request.recorder.findings(request.number, &checks.to_string(), &found);
+        }
         recording.end(nanoseconds, outcome.as_ref().err().map(ToString::to_string).as_deref());
+        for finding in findings {
+            sanitize::keep(&self.compiled.name, finding, program.sources());
+        }
         outcome
+    }
+}
+
+/// A finding as a trace has it.
+fn found(finding: &Finding, sources: &SourceMap, grid: [u32; 3]) -> trace::Finding {
+    let Finding { check, diagnostic, lane, other, count, occurrences, .. } = finding;
+    let place = |span: Span| {
+        let SourcePlace { file, line, column } = sanitize::place_of(sources, span);
+        // As the places of ops: the text of the trace has not the columns that were removed.
+        (file, line, column - sources.file(span.file).removed_columns)
+    };
+    let number = |[x, y, z]: [u32; 3]| {
+        let [width, height, _] = grid.map(u64::from);
+        (u64::from(z) * height + u64::from(y)) * width + u64::from(x)
+    };
+    let occurrence = |occurrence: &Occurrence| trace::Occurrence {
+        program: number(occurrence.program),
+        element: occurrence.element.clone(),
+        other: occurrence.other.map(number),
+    };
+    trace::Finding {
+        check: check.name().into(),
+        code: diagnostic.code.name().into(),
+        message: diagnostic.message.clone(),
+        text: diagnostic.render(sources, Color::Never),
+        place: diagnostic.primary.as_ref().map(|label| place(label.span)),
+        other: other.as_ref().and_then(|other| other.span).map(place),
+        lane: lane.clone(),
+        count: *count,
+        occurrences: occurrences.iter().map(occurrence).collect(),
     }
 }
 

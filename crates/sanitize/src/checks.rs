@@ -63,6 +63,12 @@ impl Checks {
         Self(checks.iter().fold(0, |bits, check| bits | self.0 & 1 << *check as u8))
     }
 
+    /// These and others.
+    #[must_use]
+    pub fn with(self, others: Checks) -> Self {
+        Self(self.0 | others.0)
+    }
+
     /// As a number, which [`from_bits`](Self::from_bits) takes.
     pub fn bits(self) -> u8 {
         self.0

@@ -15,6 +15,7 @@
 //! | `LNCH` | launch `n`, then [`Launch`] as [`Launch::encode`](model::Launch) writes it: kernel, grid, sampling, files, parameters, tensors, constants, ops |
 //! | `TENS` | launch `n`, tensor `n`, phase `n` (0 before, 1 after the launch), the bytes of the elements, row after row |
 //! | `PROG` | launch `n`, then programs: number `n`, flags `n` (1 with values, 2 cut short, 4 it stopped at its last event), nanoseconds `n`, length of the events in bytes `n`, events |
+//! | `FIND` | launch `n`, the checks `s` that a sanitizer made, what it found: `list` of [`Finding`] |
 //! | `DONE` | launch `n`, nanoseconds `n`, the diagnostic `s` if it failed, else empty |
 //!
 //! An event is the number of its op `n` and the values that the op table names for it, each in a form: of a program without
@@ -36,6 +37,7 @@
 //! where that is 0 they are addresses. A loop is an op too: its event begins an iteration, and says its counter.
 
 mod bytes;
+pub mod finding;
 mod json;
 pub mod model;
 pub mod overlap;
@@ -43,6 +45,7 @@ mod read;
 pub mod report;
 mod write;
 
+pub use finding::{Finding, Occurrence};
 pub use model::{File, Kind, Launch, Op, Parameter, Place, Role, Tensor, ValueInfo};
 pub use read::{Event, Form, Program, ReadError, Trace};
 pub use write::{Batch, Limits, Recorder, Recording};

@@ -6,6 +6,7 @@ use std::path::Path;
 use rustc_hash::FxHashMap;
 
 use crate::bytes::Take;
+use crate::finding::Finding;
 use crate::model::{Launch, Role, ValueInfo};
 use crate::write::{CUT_SHORT, MAGIC, STOPPED, WITH_VALUES};
 
@@ -26,6 +27,10 @@ pub struct Traced {
     pub nanoseconds: u64,
     /// Its diagnostic, if it failed.
     pub failure: String,
+    /// What a sanitizer has checked in it; empty if nothing.
+    pub checks: String,
+    /// What it has found.
+    pub findings: Vec<Finding>,
     /// Its programs, in the order of their numbers.
     pub programs: Vec<Program>,
     /// Where the elements of tensors are, by tensor and phase.
@@ -183,7 +188,7 @@ impl Trace {
 
 fn chunk(tag: &[u8], payload: &[u8], start: usize, launches: &mut Vec<Traced>) -> Option<()> {
     let mut from = Take(payload);
-    let known = [b"LNCH", b"TENS", b"PROG", b"DONE"];
+    let known = [b"LNCH", b"TENS", b"PROG", b"FIND", b"DONE"];
     if !known.iter().any(|known| *known == tag) {
         return Some(());
     }
@@ -210,6 +215,7 @@ fn chunk(tag: &[u8], payload: &[u8], start: usize, launches: &mut Vec<Traced>) -
                 from.bytes(length)?;
             }
         }
+        b"FIND" => (launch.checks, launch.findings) = (from.text()?, from.list(Finding::decode)?),
         _ => (launch.nanoseconds, launch.failure) = (from.number()?, from.text()?),
     }
     Some(())

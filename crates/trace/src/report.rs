@@ -39,6 +39,12 @@ impl Trace {
         json.nest('{', |json| {
             heading(json, traced);
             json.key("failure").text(&traced.failure);
+            json.key("checks").text(&traced.checks);
+            json.key("findings").nest('[', |json| {
+                for finding in &traced.findings {
+                    finding.describe(json, launch);
+                }
+            });
             json.key("interpreted").plain(launch.interpreted);
             json.key("every").plain(launch.every);
             json.key("files").nest('[', |json| {
@@ -233,6 +239,7 @@ fn heading(json: &mut Json, traced: &Traced) {
     json.key("nanoseconds").plain(traced.nanoseconds);
     json.key("recorded").plain(traced.programs.len());
     json.key("failed").plain(!traced.failure.is_empty());
+    json.key("found").plain(traced.findings.len());
 }
 
 fn describe_tensor(json: &mut Json, tensor: &Tensor) {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::bytes::Put;
+use crate::finding::Finding;
 use crate::model::Launch;
 
 pub(crate) const MAGIC: &[u8; 8] = b"TWTRACE\x02";
@@ -64,6 +65,15 @@ impl Recorder {
         head.number(tensor.into());
         head.number(is_after.into());
         self.chunk(*b"TENS", &[&head, elements]);
+    }
+
+    /// Writes what a sanitizer has found in a launch by these checks.
+    pub fn findings(&self, launch: u32, checks: &str, findings: &[Finding]) {
+        let mut bytes = Vec::new();
+        bytes.number(launch.into());
+        bytes.text(checks);
+        bytes.list(findings, |out, finding| finding.encode(out));
+        self.chunk(*b"FIND", &[&bytes]);
     }
 
     /// What went wrong with the file since it was asked for last.

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use tilewright_trace::{
-    Batch, File, Kind, Launch, Limits, Op, Parameter, Place, Recorder, Recording, Role, Tensor, Trace,
-    ValueInfo,
+    Batch, File, Finding, Kind, Launch, Limits, Occurrence, Op, Parameter, Place, Recorder, Recording, Role,
+    Tensor, Trace, ValueInfo,
 };
 
 fn path(name: &str) -> PathBuf {
@@ -90,6 +90,18 @@ fn program(batch: &mut Batch<'_>, number: u64) {
     batch.end(100 + number, false);
 }
 
+/// A race of programs 0 and 1 for an element of the tensor y.
+fn finding() -> Finding {
+    Finding {
+        check: "race".into(),
+        place: Some(("k.py".into(), 8, 2)),
+        lane: vec![2],
+        count: 3,
+        occurrences: vec![Occurrence { program: 1, element: Some(("y".into(), 2)), other: Some(0) }],
+        ..Finding::default()
+    }
+}
+
 fn written(name: &str, programs: u32, every: u64, limits: Limits) -> PathBuf {
     let path = path(name);
     let recorder = Recorder::create(&path).expect("the folder is there");
@@ -108,6 +120,7 @@ fn written(name: &str, programs: u32, every: u64, limits: Limits) -> PathBuf {
             });
         }
     });
+    recorder.findings(number, "bounds,race", &[finding()]);
     recording.end(12345, None);
     assert!(recorder.take_failure().is_none());
     path
@@ -138,6 +151,9 @@ fn what_is_written_is_read_again() {
             assert_eq!(events[0].nanoseconds, 5);
         }
     }
+    assert_eq!((&traced.checks[..], &traced.findings[..]), ("bounds,race", &[finding()][..]));
+    let json = trace.launch(0).expect("there is such a launch");
+    assert!(json.contains("\"occurrences\":[[1,1,2,0]]"), "{json}");
     assert_eq!(trace.snapshot(traced, 1, true), Some(&[1, 2, 3, 4][..]));
     assert_eq!(trace.snapshot(traced, 1, false), None);
 }

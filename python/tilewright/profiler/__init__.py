@@ -5,7 +5,7 @@ wall time of a launch on the CPU, events on a GPU, an estimate by a model on the
 """
 
 from tilewright._missing import missing_names
-from tilewright.profiler import context, data, hooks
+from tilewright.profiler import context, data, flags, hooks, language, mode, specs
 from tilewright.profiler.profile import DEFAULT_PROFILE_NAME, activate, deactivate, finalize, profile, start
 from tilewright.profiler.scope import cpu_timed_scope, enter_scope, exit_scope, scope
 from tilewright.profiler.state import enter_state, exit_state, metadata_state, state
@@ -22,16 +22,20 @@ __all__ = [
     "exit_scope",
     "exit_state",
     "finalize",
+    "flags",
     "hooks",
+    "language",
     "metadata_state",
+    "mode",
     "profile",
     "scope",
+    "specs",
     "start",
     "state",
 ]
 
 __getattr__ = missing_names(
     "tilewright.profiler",
-    "mode language metric specs configure_runtime flags",
-    hint="kernels are measured as a whole, and on the CPU and the simulator line by line (tilewright profile)",
+    "metric configure_runtime",
+    hint="metrics of scopes are numbers or tensors of one element: proton.scope(name, {'flops': n})",
 )

@@ -4,10 +4,12 @@ module."""
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from typing import Any
 
 from tilewright import _native
+from tilewright.profiler._records import Memory, Records, complain
 
 Number = int | float
 
@@ -96,6 +98,7 @@ class Sessions:
         self.next = 0
         self.scopes: dict[int, _Scope] = {}
         self.thread = _Thread()
+        self.notes: set[str] = set()
 
     def start(self, name: str, context: str, data: str, hook: Any) -> int:
         """Begins a session."""
@@ -130,9 +133,17 @@ class Sessions:
             self._changed()
             return ended
 
+    def keep(self, session: Session) -> None:
+        """Puts a session back that has ended and could not be written; it measures nothing more."""
+        with self.lock:
+            session.is_active = False
+            self.known[session.number] = session
+
     def _changed(self) -> None:
         if any(session.is_active for session in self.known.values()):
-            _native.start_profile()
+            from tilewright._profile import cupti_folders
+
+            _native.start_profile(cupti_folders())
         else:
             _native.stop_profile()
         self.mark()
@@ -150,7 +161,6 @@ class Sessions:
 
     def call_stack(self) -> tuple[str, ...]:
         """The functions of Python that lead here, outermost first."""
-        import sys
         from pathlib import Path
 
         own = str(Path(__file__).parents[1])
@@ -164,11 +174,22 @@ class Sessions:
             found = found.f_back
         return tuple(reversed(frames))
 
-    def collect(self) -> None:
-        """Takes what was measured so far, and adds it to the sessions."""
+    def collect(self, memory: Memory | None = None, programs: frozenset[int] | None = None) -> None:
+        """Takes what was measured so far, and adds it to the sessions.
+
+        ``memory`` is where the last launch has recorded scopes, of which those of some ``programs`` are kept.
+        """
         with self.lock:
             taken = json.loads(_native.take_profile())
+            # What is taken has ended.
+            records = None if memory is None else memory.take(programs)
+            if records is not None:
+                complain(records)
             kernels = taken["kernels"]
+            for note in taken["notes"]:
+                if note not in self.notes:
+                    self.notes.add(note)
+                    print(note, file=sys.stderr)
             for launch in taken["launches"]:
                 scope = self.scopes.get(launch["scope"])
                 if scope is None:
@@ -177,10 +198,13 @@ class Sessions:
                     scope = _Scope((), active)
                 for number in scope.sessions:
                     if (session := self.known.get(number)) is not None:
-                        _add(session, scope, launch, kernels[launch["kernel"]])
+                        is_last = records is not None and launch is taken["launches"][-1]
+                        _add(session, scope, launch, kernels[launch["kernel"]], records if is_last else None)
 
 
-def _add(session: Session, scope: _Scope, launch: dict[str, Any], kernel: dict[str, Any]) -> None:
+def _add(
+    session: Session, scope: _Scope, launch: dict[str, Any], kernel: dict[str, Any], records: Records | None
+) -> None:
     node = session.root
     for name in scope.path:
         node = node.child(name)
@@ -188,10 +212,19 @@ def _add(session: Session, scope: _Scope, launch: dict[str, Any], kernel: dict[s
     name = metrics.pop("name", None) or kernel["name"]
     node = node.child(name)
     kind, number = _device_of(kernel)
-    node.add({"count": 1, "time (ns)": launch["ns"], **metrics})
+    # Without a time where there is none: 0 would be one.
+    time = {} if launch["ns"] is None else {"time (ns)": launch["ns"]}
+    node.add({"count": 1, **time, **metrics})
     node.metrics.update(device_type=kind, device_id=str(number))
     session.devices.setdefault(kind, {}).setdefault(str(number), _about(kernel))
     session.events.append({**launch, "name": name, "device": kernel["device"], "path": scope.path})
+    if records is not None:
+        session.events[-1]["records"] = records
+        for path, metrics in records.summary():
+            inner = node
+            for part in path:
+                inner = inner.child(part)
+            inner.add(metrics)
 
 
 def _device_of(kernel: dict[str, Any]) -> tuple[str, int]:

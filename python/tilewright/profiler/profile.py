@@ -15,6 +15,11 @@ DEFAULT_PROFILE_NAME = "proton"
 
 _CONTEXTS = ("shadow", "python")
 _DATA = ("tree", "trace")
+_PROGRAMS = 1 << 20
+"""Tracks of programs have numbers from here on; those below are of threads."""
+
+_FORMATS = ("hatchet", "chrome_trace")
+_BACKENDS = ("cupti", "instrumentation", "rocprofiler", "roctracer")
 
 
 def start(
@@ -30,11 +35,13 @@ def start(
 
     ``context`` says what launches are grouped by: the scopes of the program (``"shadow"``) or its Python functions
     (``"python"``). ``data`` is ``"tree"`` or ``"trace"``, which ``finalize`` writes. ``hook="triton"`` adds
-    what the kernels' ``launch_metadata`` says. ``backend`` and ``mode`` name ways to measure of other systems; the way
-    here follows from the device.
+    what the kernels' ``launch_metadata`` says. ``backend="instrumentation"`` records scopes inside of kernels
+    (``triton.profiler.language``), as ``mode`` says; other backends name ways to time launches, and the way here
+    follows from the device.
     """
     from tilewright import knobs
-    from tilewright.profiler.hooks import HookManager, LaunchHook
+    from tilewright.profiler.hooks import Hook, HookManager, InstrumentationHook, LaunchHook
+    from tilewright.profiler.mode import instrumentation
 
     if knobs.proton.disable:
         return None
@@ -42,12 +49,17 @@ def start(
     for what, found, known in (("context", context, _CONTEXTS), ("data", data, _DATA)):
         if found not in known:
             raise ValueError(f"unknown {what} '{found}': it is one of {', '.join(known)}")
-    if hook is not None and hook != "triton" and isinstance(hook, str):
+    if backend is not None and backend not in _BACKENDS:
+        raise ValueError(f"unknown backend '{backend}': it is one of {', '.join(_BACKENDS)}, or None")
+    if hook is not None and hook != "triton" and not isinstance(hook, Hook):
         raise ValueError(f"unknown hook '{hook}': it is 'triton', a Hook or None")
-    made = LaunchHook() if hook == "triton" or (context == "python" and hook is None) else hook
-    number = SESSIONS.start(name or DEFAULT_PROFILE_NAME, context, data, made)
-    if made is not None:
-        HookManager.register(made, number)
+    hooks: list[Any] = [LaunchHook() if hook == "triton" or (context == "python" and hook is None) else hook]
+    if backend == "instrumentation":
+        hooks.append(InstrumentationHook(instrumentation(mode)))
+    number = SESSIONS.start(name or DEFAULT_PROFILE_NAME, context, data, hooks[0])
+    for made in hooks:
+        if made is not None:
+            HookManager.register(made, number)
     return number
 
 
@@ -74,13 +86,21 @@ def finalize(session: int | None = None, output_format: str | None = "") -> None
     """
     from tilewright.profiler.hooks import HookManager
 
+    if output_format and output_format not in _FORMATS:
+        raise ValueError(f"unknown output_format '{output_format}': it is one of {', '.join(_FORMATS)}")
+    failure: OSError | None = None
     for ended in SESSIONS.remove(session):
         HookManager.unregister(ended.number)
         kind = output_format or ("chrome_trace" if ended.data == "trace" else "hatchet")
-        if kind not in ("hatchet", "chrome_trace"):
-            raise ValueError(f"unknown output_format '{kind}': it is 'hatchet' or 'chrome_trace'")
         content = tree(ended) if kind == "hatchet" else trace(ended)
-        Path(f"{ended.name}.{kind}").write_text(json.dumps(content))
+        try:
+            Path(f"{ended.name}.{kind}").write_text(json.dumps(content))
+        except OSError as error:
+            # The others are written; this one can be finalized again, once there is a place for it.
+            SESSIONS.keep(ended)
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 def tree(session: Session) -> list[Any]:
@@ -92,19 +112,41 @@ def tree(session: Session) -> list[Any]:
 
 def trace(session: Session) -> dict[str, Any]:
     """The launches as events for Perfetto and chrome://tracing."""
-    events = [
-        {
-            "ph": "X",
-            "name": event["name"],
-            "cat": "kernel",
-            "pid": event["device"],
-            "tid": event["thread"],
-            "ts": event["start"] / 1000,
-            "dur": event["ns"] / 1000,
-            "args": {"scope": list(event["path"]), "grid": event["grid"]},
-        }
-        for event in session.events
+    devices = {
+        name: number for number, name in enumerate(dict.fromkeys(one["device"] for one in session.events))
+    }
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": number, "args": {"name": name}}
+        for name, number in devices.items()
     ]
+    for event in session.events:
+        common = {"ph": "X", "pid": devices[event["device"]]}
+        if event["ns"] is not None:
+            times = {"ts": event["start"] / 1000, "dur": event["ns"] / 1000}
+            args = {"scope": list(event["path"]), "grid": event["grid"]}
+            events.append(
+                {
+                    **common,
+                    **times,
+                    "name": event["name"],
+                    "cat": "kernel",
+                    "tid": event["thread"],
+                    "args": args,
+                }
+            )
+        if (records := event.get("records")) is not None and records.intervals:
+            # The clock of a kernel begins with its first scope, where the launch begins.
+            first = min(one.start for one in records.intervals)
+            pid = devices[event["device"]]
+            for program in sorted({one.program for one in records.intervals}):
+                track = {"tid": _PROGRAMS + program, "args": {"name": f"program {program}"}}
+                events.append({"ph": "M", "name": "thread_name", "pid": pid, **track})
+            for one in records.intervals:
+                begin = event["start"] / 1000 + (one.start - first) / 1000
+                times = {"ts": begin, "dur": (one.end - one.start) / 1000}
+                args = {"scope": list(one.path), "kernel": event["name"]}
+                named = {"tid": _PROGRAMS + one.program, "cat": "scope", "name": one.path[-1], "args": args}
+                events.append({**common, **times, **named})
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 

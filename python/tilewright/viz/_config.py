@@ -22,14 +22,16 @@ class Config:
     tensor_bytes: int = 4 << 20
     """The elements of larger tensors are not kept: the page shows what is accessed of them."""
 
+    disable_sanitizer: bool = False
+    enable_sanitizer: bool = True
+    """Whether the clients ``Sanitizer`` and ``RaceDetector`` have launches sanitized."""
+
     # Names of the public triton-viz that programs set. Each is accepted; what it would switch is always on here, or is
     # about an interpreter that is not there.
     verbose: bool = False
     num_sms: int = 1
     virtual_memory: bool = False
     enable_timing: bool = False
-    disable_sanitizer: bool = False
-    enable_sanitizer: bool = True
     enable_profiler: bool = True
     enable_load_store_skipping: bool = True
     enable_block_sampling: bool = True

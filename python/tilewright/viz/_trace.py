@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+import sys
 from typing import Any
 
+from tilewright import _native
 from tilewright.runtime.autotuner import Autotuner, Heuristics
 from tilewright.runtime.jit import JITFunction, KernelInterface
 from tilewright.viz import _session, clients
@@ -16,7 +18,9 @@ from tilewright.viz._tensors import HostCopies, describe
 class Trace(KernelInterface[Any]):
     """A kernel whose launches are recorded; what else it is asked for, the kernel answers."""
 
-    def __init__(self, fn: Any) -> None:
+    def __init__(self, fn: Any, checks: frozenset[str] = frozenset()) -> None:
+        self.checks = checks
+        """What launches are sanitized for, besides the checks of every launch."""
         self.fn = fn
         self.base_fn = getattr(fn, "fn", fn)
 
@@ -31,7 +35,7 @@ class Trace(KernelInterface[Any]):
         args = tuple(copies.of(arg) for arg in args)
         kwargs = {name: copies.of(value) for name, value in kwargs.items()}
         try:
-            return _record(kernel, grid, args, kwargs)
+            return _record(kernel, grid, args, kwargs, self.checks)
         finally:
             copies.bring_back()
 
@@ -52,15 +56,15 @@ def trace(kernel: Any = None, *args: Any, clients: Any = None, client: Any = Non
     """Has the launches of a kernel recorded: ``@trace``, ``@trace()``, ``@trace("tracer")``, ``trace(kernel)[grid]``.
 
     It stands above ``@triton.jit`` and ``@triton.autotune``. Whatever ``clients`` a program names, everything is
-    recorded; other options of the public triton-viz are accepted.
+    recorded; with ``"sanitizer"`` and ``"race_detector"`` among them launches are sanitized as well, and the page marks
+    what is found. Other options of the public triton-viz are accepted.
     """
     wanted = [*(clients if isinstance(clients, (list, tuple)) else [clients]), client, *args]
     if kernel is None or isinstance(kernel, (str, _clients.Client, list, tuple)) or _is_client(kernel):
         wanted += kernel if isinstance(kernel, (list, tuple)) else [kernel]
-        _clients.check(wanted)
-        return _traced
-    _clients.check(wanted)
-    return _traced(kernel)
+        checks = _checks(wanted)
+        return lambda kernel: _traced(kernel, checks)
+    return _traced(kernel, _checks(wanted))
 
 
 _clients = clients
@@ -70,16 +74,27 @@ def _is_client(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, _clients.Client)
 
 
-def _traced(kernel: Any) -> Trace:
+def _checks(wanted: list[Any]) -> frozenset[str]:
+    """What the clients have launches sanitized for."""
+    checks = _clients.checks_of(wanted)
+    if "init" in checks and "torch" in sys.modules:
+        # What torch.empty makes from now on counts as unwritten.
+        from tilewright import _sanitizer_torch
+
+        _sanitizer_torch.watch()
+    return checks
+
+
+def _traced(kernel: Any, checks: frozenset[str]) -> Trace:
     if isinstance(kernel, Trace):
-        return kernel
+        return Trace(kernel.fn, kernel.checks | checks)
     if not isinstance(kernel, (JITFunction, Autotuner, Heuristics)):
         name = getattr(kernel, "__name__", type(kernel).__name__)
         raise TypeError(
             f"triton_viz.trace takes a kernel, and '{name}' is none: put @triton_viz.trace above @triton.jit (and "
             "above @triton.autotune)"
         )
-    return Trace(kernel)
+    return Trace(kernel, checks)
 
 
 def _resolved(
@@ -110,7 +125,9 @@ def _calls_python(kernel: JITFunction[Any]) -> bool:
 _PYTHON = frozenset(("print", "breakpoint"))
 
 
-def _record(kernel: JITFunction[Any], grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _record(
+    kernel: JITFunction[Any], grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], checks: frozenset[str]
+) -> Any:
     named = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
     for param in kernel.params:
         if param.has_default:
@@ -132,7 +149,9 @@ def _record(kernel: JITFunction[Any], grid: Any, args: tuple[Any, ...], kwargs: 
             from tilewright.viz import _interpreted
 
             return _interpreted.record(kernel, grid, args, kwargs, number, tensors, constants)
-        return recorder.launch(
+        is_off = config.disable_sanitizer or not config.enable_sanitizer
+        return _told(
+            recorder.launch,
             kernel,
             grid,
             args,
@@ -143,11 +162,26 @@ def _record(kernel: JITFunction[Any], grid: Any, args: tuple[Any, ...], kwargs: 
             all_bytes=config.max_bytes,
             tensors=[tensor.parts() for tensor in tensors],
             constants=constants,
+            checks="none" if is_off or not checks else ",".join(sorted(checks)),
         )
     finally:
         # Also of a launch that has failed: what it wrote is there.
         for index, tensor in kept:
             recorder.snapshot(number, index, True, tensor.content())
+
+
+def _told(launch: Any, *args: Any, **kwargs: Any) -> Any:
+    """Launches, and prints what clients have found if no sanitizer of the whole program does."""
+    if kwargs["checks"] == "none" or _native.sanitizer_checks():
+        return launch(*args, **kwargs)
+    from tilewright import sanitizer
+
+    before = len(sanitizer.reports())
+    try:
+        return launch(*args, **kwargs)
+    finally:
+        for report in sanitizer.reports()[before:]:
+            print(f"{report}\n", file=sys.stderr)
 
 
 def _elements(shape: list[int]) -> int:

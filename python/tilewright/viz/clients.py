@@ -1,7 +1,7 @@
 """The clients of ``triton_viz``: what a program wants to know of its kernels.
 
 A trace here records all of it at once: accesses are checked in every launch, the page counts and times each line and
-marks races. So a client is a name, and any of them gives the whole trace.
+marks races. So any client gives the whole trace; the sanitizer and the race detector have launches sanitized as well.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ class Client:
     """What ``trace(clients=...)`` takes; options are accepted."""
 
     NAME = "client"
+    CHECKS: tuple[str, ...] = ()
+    """What launches are sanitized for (docs/sanitizers.md)."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.args = args
@@ -31,9 +33,10 @@ class Tracer(Client):
 
 
 class Sanitizer(Client):
-    """Finds accesses out of bounds."""
+    """Finds accesses out of bounds, races, reads of memory that nobody has written, NaN: all that is checked."""
 
     NAME = "sanitizer"
+    CHECKS = ("bounds", "race", "init", "alignment", "overflow", "nan")
 
 
 class Profiler(Client):
@@ -46,21 +49,27 @@ class RaceDetector(Client):
     """Finds programs that race for an element."""
 
     NAME = "race_detector"
+    CHECKS = ("race",)
 
 
-NAMES = frozenset(client.NAME for client in (Tracer, Sanitizer, Profiler, RaceDetector))
+_BY_NAME = {client.NAME: client for client in (Tracer, Sanitizer, Profiler, RaceDetector)}
 
 
-def check(clients: Any) -> None:
-    """Refuses what is no client."""
+def checks_of(clients: Any) -> frozenset[str]:
+    """What these clients have launches sanitized for; refuses what is no client."""
+    found: set[str] = set()
     for client in clients if isinstance(clients, (list, tuple, set)) else [clients]:
-        is_class = isinstance(client, type) and issubclass(client, Client)
-        if client is None or isinstance(client, Client) or is_class:
+        if client is None:
+            continue
+        if isinstance(client, Client) or (isinstance(client, type) and issubclass(client, Client)):
+            found.update(client.CHECKS)
             continue
         if not isinstance(client, str):
             raise TypeError(
                 f"a client of triton_viz.trace is a name or a Client, not {type(client).__name__}"
             )
-        if client.lower() not in NAMES:
-            known = ", ".join(repr(name) for name in sorted(NAMES))
+        if client.lower() not in _BY_NAME:
+            known = ", ".join(repr(name) for name in sorted(_BY_NAME))
             raise ValueError(f"triton_viz.trace knows no client {client!r}; it knows {known}")
+        found.update(_BY_NAME[client.lower()].CHECKS)
+    return frozenset(found)

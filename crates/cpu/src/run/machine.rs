@@ -145,7 +145,7 @@ impl<'a> Machine<'a> {
         self.id = id;
         if self.is_observed {
             if self.checker.is_some() {
-                return sanitize::run_at(self);
+                sanitize::begin(self);
             }
             if self.tracer.is_some() {
                 return trace::run_at(self);
@@ -327,12 +327,12 @@ impl<'a> Machine<'a> {
     /// Executes the steps of a block. Its parameters are set.
     pub(crate) fn run(&mut self, block: BlockId) -> Outcome {
         if self.is_observed {
-            return if self.checker.is_some() {
-                sanitize::run(self, block)
-            } else if self.profiler.is_some() {
-                profile::run(self, block)
-            } else {
+            return if self.tracer.is_some() {
                 trace::run(self, block)
+            } else if self.checker.is_some() {
+                sanitize::run(self, block)
+            } else {
+                profile::run(self, block)
             };
         }
         let block: &'a Block = &self.program.blocks[block as usize];

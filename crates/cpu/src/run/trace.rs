@@ -2,6 +2,7 @@
 //!
 //! A machine without a tracer looks once a block whether it has one. One with a tracer runs the programs that are recorded
 //! with values step by step, and the others as they are, fused loops included: of these it records what memory they access.
+//! One that has a checker as well ([`crate::run::sanitize`]) has each step checked; such a program has no fused loops.
 
 use std::time::Instant;
 
@@ -13,6 +14,7 @@ use crate::run::argument::Argument;
 use crate::run::fault::Outcome;
 use crate::run::machine::Machine;
 use crate::run::ops;
+use crate::run::sanitize::{self, Checked};
 use crate::run::value::{Form, Value};
 use crate::types::{SYMBOLIC_RANK, TileType};
 
@@ -161,11 +163,13 @@ pub(crate) fn run<'a>(machine: &mut Machine<'a>, id: BlockId) -> Outcome {
         });
     }
     let numbers = if is_muted { &[][..] } else { &points.steps[id as usize][..] };
+    let entered = machine.checker.is_some().then(|| sanitize::enter(machine, id));
     let mut next = 0;
     while let Some(step) = block.steps.get(next) {
         next += 1;
         let Action::Fused(group) = &step.action else {
-            single(machine, step, numbers.get(next - 1).copied().flatten())?;
+            let checked = entered.as_ref().map(|entered| entered.at(next - 1));
+            single(machine, step, numbers.get(next - 1).copied().flatten(), checked)?;
             continue;
         };
         let members = next..next + group.members;
@@ -203,7 +207,12 @@ fn run_fused<'a>(
 }
 
 /// Executes a step by itself, and records it.
-fn single<'a>(machine: &mut Machine<'a>, step: &'a Step, number: Option<u32>) -> Outcome {
+fn single<'a>(
+    machine: &mut Machine<'a>,
+    step: &'a Step,
+    number: Option<u32>,
+    checked: Option<Checked>,
+) -> Outcome {
     let combines = matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. });
     let is_recorded = with_tracer(machine, |tracer, machine| {
         let number = number
@@ -214,7 +223,10 @@ fn single<'a>(machine: &mut Machine<'a>, step: &'a Step, number: Option<u32>) ->
     });
     let recorded = is_recorded.flatten();
     let began = recorded.filter(|(_, has_values)| *has_values).map(|_| Instant::now());
-    let outcome = ops::execute(machine, step).map_err(|fault| fault.in_step(step));
+    let outcome = match checked {
+        Some(checked) => sanitize::execute(machine, step, checked),
+        None => ops::execute(machine, step).map_err(|fault| fault.in_step(step)),
+    };
     let nanoseconds = began.map_or(0, |began| began.elapsed().as_nanos() as u64);
     with_tracer(machine, |tracer, machine| {
         if combines && number.is_some() {

@@ -13,9 +13,13 @@
 //! | `capturing=1` | every stream is being captured |
 //! | `record=1` | launches are remembered for [`tilewright_stub_take_launches`] |
 //! | `fail=cuInit:999` | this call fails with this code; may be given more than once |
+//! | `records=0` | how many records a buffer of CUPTI takes at most |
+//!
+//! It is a `libcupti` as well, which says of each launch that it took 1500 ns.
 #![expect(unsafe_code, reason = "a C library: its callers give pointers")]
 #![expect(missing_docs, reason = "the functions are documented in the manual of the driver")]
 
+mod cupti;
 mod state;
 
 use std::ffi::{CStr, c_char, c_void};
@@ -406,6 +410,7 @@ fn launch(function: *const Function, config: &LaunchConfig, extra: *mut *mut c_v
         return INVALID_VALUE;
     }
     LAUNCHES.fetch_add(1, Ordering::Relaxed);
+    cupti::launched();
     if RECORDING.load(Ordering::Relaxed) {
         let parameters = parameters(extra);
         let attributes = list(config.attributes, config.count as usize);

@@ -23,6 +23,8 @@ pub struct State {
     pub devices: i32,
     pub capability: (i32, i32),
     pub capturing: bool,
+    /// Records that a buffer of CUPTI takes; with 0 as many as fit.
+    pub records: usize,
     /// The limit of a context that was set last; the stub has one.
     pub limit: usize,
     pub memory: BTreeMap<u64, Vec<u8>>,
@@ -43,6 +45,7 @@ impl Default for State {
             devices: 1,
             capability: (9, 0),
             capturing: false,
+            records: 0,
             limit: 1 << 20,
             memory: BTreeMap::new(),
             events: HashMap::new(),
@@ -138,6 +141,7 @@ impl State {
                 "shared" => self.kernel[2] = number,
                 "threads" => self.kernel[3] = number,
                 "capturing" => self.capturing = number != 0,
+                "records" => self.records = number as usize,
                 "record" => recording = number != 0,
                 "fail" => {
                     let (call, code) = value.split_once(':').unwrap_or((value, "999"));

@@ -2,7 +2,7 @@
 //!
 //! `mod.rs` holds what all functions of one compilation share; `function.rs` specialises and calls; `statement.rs`,
 //! `branch.rs` and `loops.rs` walk statements; `expression.rs`, `call.rs` and `python.rs` evaluate expressions;
-//! `operation.rs` lowers one operation of interpret mode; `aggregate.rs` makes instances of users' classes; `names.rs` resolves names; `scope.rs` is what a name stands for at a point; `report.rs` words findings.
+//! `with.rs` lowers `with`; `operation.rs` lowers one operation of interpret mode; `aggregate.rs` makes instances of users' classes; `names.rs` resolves names; `scope.rs` is what a name stands for at a point; `report.rs` words findings.
 
 mod advice;
 mod aggregate;
@@ -25,6 +25,7 @@ mod report;
 pub(crate) mod scope;
 mod statement;
 pub(crate) mod template;
+mod with;
 
 use std::sync::Arc;
 

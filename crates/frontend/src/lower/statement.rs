@@ -92,6 +92,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             Stmt::Pass(_) => Ok(()),
             Stmt::Return(statement) if self.loop_depth == 0 => self.early_return(statement),
             Stmt::Assert(assert) => self.assertion(assert, span),
+            Stmt::With(with) => self.with_statement(with, span),
             _ => Err(self.unsupported_statement(statement, span)),
         }
     }
@@ -147,7 +148,6 @@ impl<'a> Lowerer<'a, '_, '_> {
             Stmt::Nonlocal(_) => (8, "'nonlocal'", "pass the value as an argument and return the new one"),
             Stmt::Try(_) => (3, "'try'", "a kernel raises no exceptions: test the condition with `if`"),
             Stmt::Raise(_) => (5, "'raise'", "use tl.static_assert or tl.device_assert"),
-            Stmt::With(_) => (4, "'with'", ""),
             Stmt::Match(_) => (5, "'match'", "use if, elif and else"),
             Stmt::Delete(_) => (3, "'del'", "leave it out: values live as long as they are used"),
             Stmt::TypeAlias(_) => (4, "a type alias", OUTSIDE),

@@ -19,7 +19,7 @@ use crate::target::{GpuTarget, MOST_WARPS};
 pub struct Header {
     /// The kind of GPU.
     pub target: GpuTarget,
-    /// The warps of a block, a power of two.
+    /// The warps of a block: a power of two, or with roles a multiple of four.
     pub num_warps: u32,
     /// The shared memory of a block, in bytes.
     pub shared_bytes: u32,
@@ -101,9 +101,11 @@ impl Header {
                 },
             }
         }
-        if !num_warps.is_power_of_two() || num_warps > MOST_WARPS {
+        // Roles make whole warpgroups of them.
+        let is_possible = num_warps.is_power_of_two() || num_warps.is_multiple_of(4);
+        if !is_possible || num_warps > MOST_WARPS {
             return Err(format!(
-                "the number of warps is a power of two up to {MOST_WARPS}, found {num_warps}"
+                "the number of warps is a multiple of four or a power of two up to {MOST_WARPS}, found {num_warps}"
             ));
         }
         let (mut layouts, mut tensor_maps) = (Layouts::default(), Vec::new());

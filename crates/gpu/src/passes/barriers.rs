@@ -5,6 +5,7 @@
 //! behind it, by whichever threads they are.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
+use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, MemorySemantics, Value};
@@ -13,11 +14,40 @@ use super::allocation::alloc_range;
 use super::global_memory::GlobalAccesses;
 use super::memory_effects::{Place, effects, landed, may_be_one, ordering, read_asynchronously, walk};
 use crate::language::verify::slots::{Names, Slot};
-use crate::language::{Function, GpuOp, Module, Op};
+use crate::language::{Function, GpuOp, InstData, Module, Op};
+use crate::layout_rules::LANES;
+
+/// The barrier that the pass puts where warps of a role wait for each other: those of a program have low numbers.
+pub fn of_role(role: usize) -> u32 {
+    15_u32.saturating_sub(role as u32).max(1)
+}
+
+/// The op by which the threads of a role wait for each other, before an instruction of theirs.
+fn barrier_of_role(names: &Names<'_>, inst: Inst) -> Option<Op> {
+    let (roles, role) = names.role(inst)?;
+    let barrier = of_role(role);
+    Some(GpuOp::NamedBarrier { barrier, threads: threads_of(names, roles, role) }.into())
+}
+
+/// The threads of a role.
+fn threads_of(names: &Names<'_>, roles: Inst, role: usize) -> u32 {
+    match &names.function.insts[roles].op {
+        Op::Gpu(GpuOp::WarpRoles { warps, .. }) => warps[role] as u32 * LANES,
+        // tidy: wildcard because only this op has roles
+        _ => 0,
+    }
+}
 
 /// Puts barriers where threads have to wait for each other. Shared memory has its places.
 pub fn insert_barriers(module: &mut Module) {
     let before = needed(module);
+    let is_role = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. }));
+    let mut of_roles: FxHashMap<Inst, Op> = FxHashMap::default();
+    if module.kernel().insts.values().any(is_role) {
+        let names = Names::new(module.kernel(), false);
+        let wanted = module.kernel().insts.keys().filter(|inst| before.contains(*inst));
+        of_roles.extend(wanted.filter_map(|inst| Some((inst, barrier_of_role(&names, inst)?))));
+    }
     module.header.synchronized = true;
     let function = &mut module.functions[module.entry];
     let blocks: Vec<Block> = function.blocks.keys().collect();
@@ -29,7 +59,7 @@ pub fn insert_barriers(module: &mut Module) {
         for inst in std::mem::take(&mut function.blocks[block].insts) {
             if before.contains(inst) {
                 let location = function.insts[inst].location;
-                let op = ir::Op::Barrier {}.into();
+                let op = of_roles.get(&inst).cloned().unwrap_or_else(|| ir::Op::Barrier {}.into());
                 insts.push(function.create_inst(op, smallvec![], smallvec![], [], location));
             }
             insts.push(inst);
@@ -57,9 +87,17 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         let effects = effects(&names, inst);
         let op = &function.insts[inst].op;
         let ordering = ordering(op);
+        if let Op::Gpu(GpuOp::NamedBarrier { threads, .. }) = op
+            && names.role(inst).is_some_and(|(roles, role)| threads_of(&names, roles, role) == *threads)
+        {
+            open.close();
+        }
+        let role = names.role(inst);
+        // What several roles use they hand to each other by other means.
+        let is_own = |slot: Slot| role.is_none() || names.role_of_block(names.block_of(slot.root)) == role;
         needed[inst] = open.needs_barrier(&effects, |a, b| match (a, b) {
             (Place::Global(one), Place::Global(other)) => global.meet(one, other, open.stale.contains(&b)),
-            (Place::Shared(one), Place::Shared(other)) => overlap(one, other),
+            (Place::Shared(one), Place::Shared(other)) => is_own(one) && is_own(other) && overlap(one, other),
             (Place::Global(_), Place::Acquired) => true,
             (Place::Shared(_), Place::Acquired | Place::Global(_))
             | (Place::Global(_), Place::Shared(_))

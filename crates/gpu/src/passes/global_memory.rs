@@ -72,6 +72,14 @@ impl<'a> GlobalAccesses<'a> {
         }
     }
 
+    /// Whether pointers may point to the memory behind an argument of the kernel.
+    pub fn may_be_behind(&self, pointers: Value, argument: Value) -> bool {
+        match self.bases[pointers] {
+            Base::Argument(base) => base == argument,
+            Base::Any | Base::Unseen => true,
+        }
+    }
+
     /// Whether an access has to wait for an earlier one. `is_stale` says that the earlier one may be of an earlier iteration,
     /// when its pointers may have had other values.
     pub fn meet(&self, later: Inst, earlier: Inst, is_stale: bool) -> bool {
@@ -154,7 +162,9 @@ impl Search<'_> {
             let tile = function.ty(**value).as_registers();
             tile.is_some_and(|tile| tile.element.pointee().is_some())
         };
-        let pointers = data.operands.iter().filter(is_pointer);
+        // Of the operands of a mark, one is a tensor map.
+        let marked = if matches!(data.op, Op::Gpu(GpuOp::TensorBox {})) { 1 } else { data.operands.len() };
+        let pointers = data.operands[..marked].iter().filter(is_pointer);
         let base = pointers.map(|pointer| self.bases[*pointer]).reduce(Base::join).unwrap_or(Base::Any);
         for result in data.results.iter().filter(is_pointer) {
             self.set(*result, base);

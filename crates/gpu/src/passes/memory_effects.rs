@@ -410,6 +410,13 @@ impl Walk<'_> {
                     }
                     open.join(&other);
                 }
+                (None, regions) if matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. })) => {
+                    // What one role does, no other one waits for at its barriers.
+                    for region in regions {
+                        self.block(*region, &mut Open::default(), step);
+                    }
+                    step(*inst, open);
+                }
                 // tidy: wildcard because the other ops are straight code
                 _ => step(*inst, open),
             }

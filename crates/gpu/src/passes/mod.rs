@@ -9,9 +9,13 @@ mod global_memory;
 mod instruction_selection;
 mod memory_effects;
 mod pipelining;
+mod products;
+mod prune;
 mod rings;
 mod scans;
+mod specialization;
 mod tensor_copies;
+mod tensor_stores;
 mod wgmma_operands;
 
 use tilewright_base::Diagnostic;
@@ -29,13 +33,34 @@ pub struct Pass {
 /// The passes, in order.
 pub const PASSES: &[Pass] = &[
     Pass { name: "conversions", run: conversions::lower_conversions },
+    Pass { name: "specialization", run: specialization },
     Pass { name: "pipelining", run: pipelining::pipeline_loops },
+    Pass { name: "products", run: products },
+    Pass { name: "tensor_stores", run: tensor_stores },
     Pass { name: "tensor_copies", run: tensor_copies },
     Pass { name: "rings", run: rings::lower_rings },
     Pass { name: "instruction_selection", run: instruction_selection },
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
     Pass { name: "barriers", run: barriers },
 ];
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn products(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    products::overlap_products(module);
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn specialization(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    specialization::specialize_warps(module);
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn tensor_stores(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    tensor_stores::use_tensor_stores(module);
+    Ok(())
+}
 
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn tensor_copies(module: &mut Module) -> Result<(), Box<Diagnostic>> {

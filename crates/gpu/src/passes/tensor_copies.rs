@@ -177,7 +177,7 @@ pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxe
 }
 
 /// What a tile is the transpose of, and which of its axes each axis is.
-fn transposed(function: &Function, mut value: Value) -> Option<(Value, SmallVec<[usize; 5]>)> {
+pub(super) fn transposed(function: &Function, mut value: Value) -> Option<(Value, SmallVec<[usize; 5]>)> {
     let rank = function.ty(value).as_registers()?.rank();
     let mut axes: SmallVec<[usize; 5]> = (0..rank).collect();
     while let Some(inst) = function.defining_inst(value)
@@ -483,7 +483,7 @@ fn remove_needless_fences(function: &mut Function) {
 }
 
 /// The number of the tensor map that a parameter of the kernel is.
-fn map_number(header: &Header, function: &Function, map: Value) -> Option<usize> {
+pub(super) fn map_number(header: &Header, function: &Function, map: Value) -> Option<usize> {
     let parameters = &function.blocks[function.entry].parameters;
     let first = parameters.len().checked_sub(header.tensor_maps.len())?;
     parameters[first..].iter().position(|parameter| *parameter == map)

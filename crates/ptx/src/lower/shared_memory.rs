@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use tilewright_gpu::Feature;
 use tilewright_gpu::language::Buffer;
 use tilewright_ir::{Element, Inst, Value};
 use tilewright_layout::{Input, Layout, MatrixAccess, Transfer, Vector};
@@ -63,6 +64,15 @@ fn vector_in(layout: &Layout, memory: &Layout, element: Element) -> Vector {
     layout.vector_in(memory).at_most((MOST_BYTES * 8 / memory_bits(element)).max(1))
 }
 
+/// The matrices that an instruction moves.
+fn count_of(matrix: &MatrixAccess) -> MatrixCount {
+    match matrix.matrices {
+        1 => MatrixCount::X1,
+        2 => MatrixCount::X2,
+        _ => MatrixCount::X4,
+    }
+}
+
 impl Lowering<'_> {
     /// A tile in a buffer, to be read in a layout; nothing is read yet.
     pub(super) fn shared_tile(
@@ -112,6 +122,11 @@ impl Lowering<'_> {
         let guard = (is_first != Scalar::TRUE).then(|| self.builder.predicate(is_first));
         let memory = self.layout(buffer);
         let (vector, offsets) = (vector_in(layout, memory, element), layout.offsets_in(memory));
+        if let Some(matrix) = self.stored_matrices(element, (layout, memory), &vector)
+            && guard.is_none()
+        {
+            return self.store_matrices(element, &matrix, self.scalar(buffer), &own);
+        }
         let images: Vec<u32> = Self::thread_images(&offsets).iter().map(|image| image * bytes).collect();
         let start = self.scalar(buffer);
         for number in 0..vector.accesses() {
@@ -121,6 +136,44 @@ impl Lowering<'_> {
             let elements: SmallVec<[Scalar; 16]> =
                 registers.iter().map(|&register| own[register as usize]).collect();
             self.store_shared(guard, element, address, &elements);
+        }
+    }
+
+    /// By which matrices a tile is stored, where an instruction moves more of it so than a thread by itself.
+    fn stored_matrices(
+        &self,
+        element: Element,
+        (layout, memory): (&Layout, &Layout),
+        vector: &Vector,
+    ) -> Option<MatrixAccess> {
+        let bits = memory_bits(element);
+        let is_possible = bits == 16 && self.program.header.target.features.has(Feature::StMatrix);
+        let matrix = is_possible.then(|| layout.matrix_access(memory, bits))??;
+        (vector.width() * bits < 32 * matrix.matrices).then_some(matrix)
+    }
+
+    /// `stmatrix`: the elements of each matrix in turn.
+    fn store_matrices(&mut self, element: Element, matrix: &MatrixAccess, start: Scalar, own: &[Scalar]) {
+        let bytes = element.bytes() as u32;
+        let images: Vec<u32> =
+            Self::thread_images(&matrix.addresses).iter().map(|image| image * bytes).collect();
+        for number in 0..matrix.registers.accesses() {
+            let registers = matrix.registers.registers(number);
+            let first = matrix.addresses.at(&[(Input::Register, registers[0])]) * bytes;
+            let address = self.shared_place(&images, first, start);
+            let address = self.builder.address(Width::B32, address);
+            let elements: SmallVec<[Scalar; 16]> =
+                registers.iter().map(|&register| self.memory_form(element, own[register as usize])).collect();
+            let a = self.words(Words::new(element, elements.len()), &elements);
+            self.builder.emit(isa::Stmatrix {
+                shape: LdmatrixShape::M8n8,
+                count: count_of(matrix),
+                transpose: matrix.is_transposed,
+                space: Some(StateSpace::Shared),
+                ty: ScalarType::B16,
+                address,
+                a,
+            });
         }
     }
 
@@ -165,11 +218,7 @@ impl Lowering<'_> {
         matrix: &MatrixAccess,
         address: Scalar,
     ) -> SmallVec<[Scalar; 16]> {
-        let count = match matrix.matrices {
-            1 => MatrixCount::X1,
-            2 => MatrixCount::X2,
-            _ => MatrixCount::X4,
-        };
+        let count = count_of(matrix);
         let registers: Vec<RegisterId> = (0..count.count()).map(|_| self.builder.fresh(Width::B32)).collect();
         let address = self.builder.address(Width::B32, address);
         self.builder.emit(isa::Ldmatrix {

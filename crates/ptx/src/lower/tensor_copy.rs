@@ -145,10 +145,10 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    pub(super) fn lower_tensor_store_wait(&mut self, inst: Inst, pending: u32) -> Lowered {
+    pub(super) fn lower_tensor_store_wait(&mut self, inst: Inst, pending: u32, complete: bool) -> Lowered {
         self.require(inst, Feature::Tma)?;
         // Threads that have no groups do not wait.
-        self.builder.emit(isa::CpAsyncBulkWaitGroup { read: true, n: i64::from(pending).into() });
+        self.builder.emit(isa::CpAsyncBulkWaitGroup { read: !complete, n: i64::from(pending).into() });
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! What the simulator has found in a launch that is sanitized, and that has not ended it.
 
 use tilewright_base::{Code, Diagnostic};
-use tilewright_cpu::{Finding, Other};
+use tilewright_cpu::{Finding, Occurrence, Other};
 use tilewright_sanitize::Check;
 use tilewright_sim::{Fault, FaultKind};
 
@@ -82,5 +82,7 @@ pub(crate) fn from_watch(fault: &Fault, count: u64, handle: &Handle) -> Finding 
         diagnostic = diagnostic.note(format!("at line {} of the PTX: {instruction}", location.ptx_line));
     }
     let place = std::iter::once(fault.warp).chain(fault.lane).collect();
-    Finding { check, diagnostic, program: fault.block, lane: place, element, other, count }
+    let racing = other.as_ref().map(|other| other.program);
+    let occurrences = vec![Occurrence { program: fault.block, element: element.clone(), other: racing }];
+    Finding { check, diagnostic, program: fault.block, lane: place, element, other, count, occurrences }
 }

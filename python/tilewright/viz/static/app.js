@@ -1,6 +1,7 @@
 // The page: what is selected, and who shows it. The address says what is selected, so that it can be sent to others.
 
 import { DotView } from "./dot.js";
+import { drawFindings, eventAt, findingsOf, linesOf, placesIn, programsOf } from "./findings.js";
 import { Layouts } from "./gpu.js";
 import { Grid, coordinates } from "./grid.js";
 import { drawSource, lineOf, markLine, textOf } from "./source.js";
@@ -10,13 +11,14 @@ import { drawTimeline, label, nest } from "./timeline.js";
 import { count, duration, find, h, rgb, sequential, heat, variable } from "./util.js";
 
 const MODES = [["values", "values"], ["accesses", "accesses"], ["races", "races"]];
-const state = { launch: 0, program: 0, event: null, tensor: null, all: false, mode: "values", after: false, plane: 0, loops: {} };
+const state = { launch: 0, program: 0, event: null, tensor: null, all: false, mode: "values", after: false, plane: 0, loops: {}, finding: null, occurrence: 0 };
 let launches = [];
 let launch = null;
 let data = null;
 let shown = [];
 let touched = null;
 let overlaps = [];
+let findings = [];
 let lit = null;
 const answers = new Map();
 
@@ -42,18 +44,18 @@ let turn = 0;
 /** Changes what is selected, and shows it. */
 async function select(change) {
   const mine = ++turn;
-  if ("launch" in change && change.launch !== state.launch) Object.assign(state, { program: 0, event: null, tensor: null, loops: {}, plane: 0 });
+  if ("launch" in change && change.launch !== state.launch) Object.assign(state, { program: 0, event: null, tensor: null, loops: {}, plane: 0, finding: null, occurrence: 0 });
   Object.assign(state, change);
   if (!launch || launch.number !== state.launch) {
     const found = await ask("launch", { launch: state.launch });
     if (mine !== turn || !found) return;
     launch = { ...found, number: state.launch };
     overlaps = [];
+    findings = findingsOf(launch);
     data = null;
-    // The program that a failed launch is about.
-    const stopped = launch.programs.find(([, flags]) => flags & 4);
-    if (stopped && !("program" in change)) state.program = stopped[0];
     showLaunch();
+    // What was found is what a launch is looked at for.
+    if (findings.length && !("program" in change) && !("finding" in change)) return pickFinding(0);
   }
   if (!data || data.program !== state.program || data.launch !== state.launch) {
     const wanted = { launch: state.launch, program: state.program };
@@ -76,7 +78,7 @@ async function select(change) {
 const isShownEvent = (index) => data.events[index] && launch.ops[data.events[index][0]].kind !== "loop";
 
 function writeAddress() {
-  const parts = { launch: state.launch, program: state.program, event: state.event, tensor: state.tensor, mode: state.mode, after: state.after ? 1 : 0, plane: state.plane };
+  const parts = { launch: state.launch, program: state.program, event: state.event, tensor: state.tensor, mode: state.mode, after: state.after ? 1 : 0, plane: state.plane, finding: state.finding, occurrence: state.finding == null ? null : state.occurrence };
   const text = new URLSearchParams(Object.entries(parts).filter(([, value]) => value != null)).toString();
   history.replaceState(null, "", `#${text}`);
 }
@@ -84,7 +86,7 @@ function writeAddress() {
 function readAddress() {
   const parts = new URLSearchParams(location.hash.slice(1));
   const change = {};
-  for (const key of ["launch", "program", "event", "tensor", "plane"]) {
+  for (const key of ["launch", "program", "event", "tensor", "plane", "finding", "occurrence"]) {
     if (/^\d+$/.test(parts.get(key) || "")) change[key] = Number(parts.get(key));
   }
   if (MODES.some(([mode]) => mode === parts.get("mode"))) change.mode = parts.get("mode");
@@ -100,17 +102,15 @@ function showLaunch() {
   const scalars = launch.parameters.filter(({ dtype }) => !dtype.startsWith("*")).map(({ name, value }) => `${name}=${value}`);
   find("facts").title = [...scalars, ...constants].join(", ");
   find("facts").replaceChildren(h("b", { id: "kernel" }, launch.kernel), ` [${x}${y * z > 1 ? `, ${y}` : ""}${z > 1 ? `, ${z}` : ""}]`, ` ${[...scalars, ...constants].join(", ")} · ${launch.interpreted ? "interpreted" : "compiled for the CPU"} · ${duration(launch.nanoseconds)}`);
-  find("failure").hidden = !launch.failure;
-  find("failure").textContent = launch.failure;
-  drawSource(launch, pickOps);
-  grid.show(launch, state.program);
+  drawSource(launch, pickOps, linesOf(findings), findings, pickFinding);
+  showGrid();
   showTabs();
   showChips();
   launch.tensors.forEach(async (tensor, number) => {
     const asked = launch.number;
     const found = await ask("overlaps", { launch: asked, tensor: number });
     if (launch.number !== asked) return;
-    overlaps[number] = found;
+    overlaps[number] = isOrdered() && found?.races ? { ...found, races: [], shared: found.races.length } : found;
     showTabs();
     showChips();
     if (number === state.tensor && data && tensorView.data) drawTensor();
@@ -121,13 +121,15 @@ function showChips() {
   const out = launch.ops.reduce((sum, op) => sum + op.outOfBounds, 0);
   const races = overlaps.reduce((sum, found) => sum + (found?.races?.length || 0), 0);
   const chips = [];
+  const turn = () => pickFinding(state.finding == null ? 0 : (state.finding + 1) % findings.length);
+  if (findings.length) chips.push(h("span", { class: "chip bad", id: "chip-findings", title: "The next finding (f)", onclick: turn }, `${count(findings.length)} finding${findings.length === 1 ? "" : "s"}`));
   if (launch.failed) chips.push(h("span", { class: "chip bad", id: "chip-failed" }, "stopped"));
   if (out) chips.push(h("span", { class: "chip bad", id: "chip-out", onclick: () => pickOps([launch.ops.findIndex((op) => op.outOfBounds)]) }, `${count(out)} lane${out === 1 ? "" : "s"} out of bounds`));
   if (races) {
     const first = overlaps.findIndex((found) => found?.races?.length);
     chips.push(h("span", { class: "chip bad", id: "chip-races", onclick: () => select({ tensor: first, mode: "races" }) }, `races for ${count(races)} element${races === 1 ? "" : "s"}`));
   }
-  if (!chips.length && overlaps.filter(Boolean).length === launch.tensors.length) chips.push(h("span", { class: "chip good", id: "chip-clean" }, "no finding"));
+  if (!chips.length && overlaps.filter(Boolean).length === launch.tensors.length) chips.push(h("span", { class: "chip good", id: "chip-clean", title: launch.checks ? `checked for ${launch.checks}` : "accesses out of bounds, and programs that share elements" }, "no finding"));
   find("chips").replaceChildren(...chips);
 }
 
@@ -139,6 +141,43 @@ function showTabs() {
         tensor.name, " ", h("small", {}, `${tensor.dtype}[${tensor.shape.join(", ")}]`), races ? h("span", { class: "races", title: `races for ${races} elements` }, " ⚠") : null);
     }),
   );
+}
+
+// ---- findings ----
+
+/** Whether the sanitizer has looked for races and found none: what programs share they access in order. */
+const isOrdered = () => launch.checks.split(",").includes("race") && !findings.some(({ check }) => check === "race");
+
+const showGrid = () => grid.show(launch, state.program, new Set(findings.flatMap((finding) => [...programsOf(finding)])));
+
+/** Selects where something was found: the program, the op and the element; of a race also those of the first access. */
+async function pickFinding(number, occurrence = 0, isFirst = false) {
+  const finding = findings[number];
+  if (!finding) return;
+  const [program, tensor, element, other] = finding.occurrences[occurrence] || [state.program, -1, -1, -1];
+  const change = { finding: number, occurrence, program: isFirst ? other : program, mode: "values" };
+  const found = await ask("program", { launch: launch.number, program: change.program });
+  const touches = (event) => ask("touched", { launch: launch.number, program: change.program, event });
+  const events = found?.events || [];
+  const event = finding.ended ? events.length - 1 : await eventAt(launch, events, isFirst ? finding.other : finding.place, tensor >= 0 ? [tensor, element] : null, touches);
+  if (event >= 0) change.event = event;
+  if (tensor >= 0) {
+    const extents = launch.tensors[tensor].shape;
+    Object.assign(change, { tensor, plane: extents.length > 2 ? Math.floor(element / (extents.at(-1) * extents.at(-2))) : 0 });
+  }
+  await select(change);
+}
+
+/** The element of the tile that the selected finding is about, if this op and program are meant. */
+function laneOfFinding(op) {
+  const finding = findings[state.finding];
+  const isHere = finding?.place && finding.lane.length && finding.occurrences[0]?.[0] === state.program;
+  const isAt = ([file, line, column]) => file === finding.place[0] && line === finding.place[1] && column === finding.place[2];
+  return isHere && op.places.some(isAt) ? finding.lane : null;
+}
+
+function closeFindings() {
+  if (state.finding != null) select({ finding: null, tensor: state.tensor, event: state.event, after: state.after });
 }
 
 // ---- program and op ----
@@ -154,7 +193,9 @@ function pickOps(ops) {
 }
 
 async function showSelection(mine, change) {
-  grid.draw(state.program);
+  const occurrence = findings[state.finding]?.occurrences[state.occurrence];
+  grid.draw(state.program, new Set(occurrence ? [occurrence[0], occurrence[3]].filter((program) => program >= 0) : []));
+  drawFindings(launch, findings, state.finding, state.occurrence, pickFinding);
   const place = coordinates(launch.grid, state.program);
   find("program-title").textContent = launch.programs.length || launch.grid.every(Boolean) ? `Program (${place.join(", ")})` : "The grid is empty";
   const notes = data.events.length ? [`${count(data.events.length)} events`, duration(data.nanoseconds || 0)] : ["not recorded"];
@@ -237,6 +278,14 @@ async function showOp(mine, op, event) {
       card.point = (lane) => lightPlace(lane == null || touched.tensors[lane] !== state.tensor ? null : touched.places[lane]);
     }
   }
+  const lane = laneOfFinding(op);
+  for (const card of cards) {
+    if (lane && card.shape.length === lane.length) {
+      const number = lane.reduce((flat, index, axis) => flat * card.shape[axis] + index, 0);
+      const look = card.look || (() => "");
+      card.look = (at) => (at === number ? "found" : look(at));
+    }
+  }
   const withData = cards.filter((card) => card.form || card.elements);
   box.replaceChildren(h("code", { class: "note line-text" }, textOf(launch, op)), ...withData.sort((a, b) => order(a) - order(b)).map(valueCard));
   const by = Object.fromEntries(cards.map((card) => [card.role, card]));
@@ -270,7 +319,7 @@ async function drawTensor() {
   const planes = tensor.shape.slice(0, -2).reduce((product, extent) => product * extent, 1);
   const op = data.events[state.event] && launch.ops[data.events[state.event][0]];
   const pointer = op && op.values.find(({ role }) => role === "pointer");
-  tensorView.show({ tensor, number, elements, overlaps: overlaps[number], touched, mode: state.mode, plane: state.plane, lit, kernel: launch.kernel, blockWidth: pointer?.shape.at(-1) });
+  tensorView.show({ tensor, number, elements, overlaps: overlaps[number], touched, mode: state.mode, plane: state.plane, lit, marks: placesIn(findings, number), findings, finding: state.finding, kernel: launch.kernel, blockWidth: pointer?.shape.at(-1) });
   find("plane").replaceChildren(...(planes > 1 ? [h("label", { class: "note" }, "plane ", h("input", { type: "range", min: 0, max: planes - 1, value: state.plane, "aria-label": "plane", oninput: (event) => select({ plane: Number(event.target.value), tensor: state.tensor }) }), ` ${state.plane} of ${planes}`)] : []));
   showTensorNote(tensor, elements);
   showLegend();
@@ -302,6 +351,7 @@ function showLegend() {
     parts.push(h("span", {}, h("i", { class: "ramp", style: ramp([heat(0.25), heat(1)]) }), `written, by up to ${tensorView.most || 1}`));
   }
   if (state.mode === "races") parts.push(swatch("background:#dc2626", "race"), swatch(`background:${rgb(sequential(0.12))}`, "accessed"));
+  if (placesIn(findings, state.tensor).size) parts.push(swatch("border:3px solid #dc2626", "finding"));
   if (touched) {
     parts.push(swatch(`border:2px solid ${variable("--accent")}`, "selected op"));
     const hatch = variable("--hatch");
@@ -342,6 +392,7 @@ async function showWho(place) {
   });
   find("who").replaceChildren(
     h("h3", {}, h("button", { onclick: close, "aria-label": "close" }, "×"), `${tensor.name}[${tensorView.index(place).join(", ")}]`),
+    ...[...(placesIn(findings, state.tensor).get(place) || [])].map((number) => h("button", { class: "bad found-here", onclick: () => pickFinding(number) }, findings[number].message)),
     races ? h("div", { class: "bad" }, "A race: programs are not ordered, and one of these writes.") : null,
     h("div", { class: "note" }, found.count ? `${count(found.count)} access${found.count === 1 ? "" : "es"}` : "nobody accesses it"),
     h("ul", {}, items),
@@ -395,7 +446,7 @@ function toggleTheme() {
 
 function redraw() {
   if (!launch || !data) return;
-  grid.show(launch, state.program);
+  showGrid();
   select({ tensor: state.tensor, event: state.event, after: state.after });
 }
 
@@ -403,7 +454,8 @@ const KEYS = {
   ArrowRight: () => step(1), ArrowLeft: () => step(-1), "[": () => iterate(-1), "]": () => iterate(1),
   v: () => select({ mode: "values", tensor: state.tensor }), a: () => select({ mode: "accesses", tensor: state.tensor }), r: () => select({ mode: "races", tensor: state.tensor }),
   i: () => select({ all: !state.all, tensor: state.tensor }), b: () => select({ after: !state.after, tensor: state.tensor }), d: toggleTheme, l: () => gpu.open(state.launch), "?": () => find("keys").showModal(), " ": () => dot.play(),
-  e: () => tensorView.exportPng(), E: () => tensorView.exportSvg(), Escape: () => (find("who").hidden = true),
+  e: () => tensorView.exportPng(), E: () => tensorView.exportSvg(), f: () => findings.length && pickFinding(state.finding == null ? 0 : (state.finding + 1) % findings.length), F: () => findings.length && pickFinding(((state.finding ?? 0) + findings.length - 1) % findings.length),
+  Escape: () => (find("who").hidden ? closeFindings() : (find("who").hidden = true)),
 };
 const MOVES = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
 
@@ -420,12 +472,17 @@ addEventListener("keydown", (event) => {
 
 addEventListener("hashchange", () => select(readAddress()));
 addEventListener("resize", () => redraw());
+find("close-findings").addEventListener("click", closeFindings);
 find("theme").addEventListener("click", toggleTheme);
 find("show-layouts").addEventListener("click", () => gpu.open(state.launch));
 find("help").addEventListener("click", () => find("keys").showModal());
 find("export-png").addEventListener("click", () => tensorView.exportPng());
 find("export-svg").addEventListener("click", () => tensorView.exportSvg());
-find("launches").addEventListener("change", (event) => select({ launch: Number(event.target.value) }));
+find("launches").addEventListener("change", (event) => {
+  // The keys are those of the page again.
+  event.target.blur();
+  select({ launch: Number(event.target.value) });
+});
 
 async function start() {
   let theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
@@ -440,7 +497,7 @@ async function start() {
     document.querySelector("main").replaceChildren(h("div", { class: "empty" }, "Nothing was traced yet: launch a kernel that is decorated with @triton_viz.trace, then load this page again."));
     return;
   }
-  find("launches").replaceChildren(...launches.map(({ kernel, grid, failed }, number) => h("option", { value: number }, `${number}: ${kernel} [${grid.join(", ")}]${failed ? " ✗" : ""}`)));
+  find("launches").replaceChildren(...launches.map(({ kernel, grid, failed, found }, number) => h("option", { value: number }, `${number}: ${kernel} [${grid.join(", ")}]${failed ? " ✗" : ""}${found ? ` ● ${found}` : ""}`)));
   const change = { launch: 0, ...readAddress() };
   if (change.launch >= launches.length) change.launch = 0;
   find("launches").value = String(change.launch);

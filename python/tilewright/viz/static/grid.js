@@ -36,8 +36,11 @@ export class Grid {
     this.canvas.addEventListener("mouseleave", () => tip(""));
   }
 
-  show(launch, selected) {
+  /** `marked`: the programs in which something was found. */
+  show(launch, selected, marked) {
     this.launch = launch;
+    this.marked = marked;
+    this.canvas.dataset.marked = [...marked].sort((a, b) => a - b).join();
     this.byNumber = new Map(launch.programs.map((program) => [program[0], program]));
     // A program that was interrupted would make all others pale.
     const times = launch.programs.map(([, , nanoseconds]) => nanoseconds).sort((a, b) => a - b);
@@ -50,8 +53,10 @@ export class Grid {
       (sampled < total ? `, ${count(sampled)} with values (dotted)` : "") + ", by time";
   }
 
-  draw(selected) {
+  /** `shown`: the programs of the finding that is selected. */
+  draw(selected, shown = new Set()) {
     const { launch } = this;
+    this.canvas.dataset.shown = [...shown].sort((a, b) => a - b).join();
     const place = (this.layout = layout(launch.grid, this.canvas.parentElement.clientWidth - 26));
     const rows = Math.ceil(place.planes / place.across);
     const width = place.across * (place.x * place.cell + GAP);
@@ -74,6 +79,12 @@ export class Grid {
       if (!allSampled && flags & 1 && place.cell >= 6) {
         painter.rect(x + size / 2 - 1, y + size / 2 - 1, 2, 2, { fill: variable("--ink") });
       }
+      if (this.marked.has(number)) {
+        const dot = Math.max(2, Math.min(9, size / 2.5));
+        painter.rect(x + size - dot, y, dot, dot, { fill: variable("--bad"), round: dot > 4 ? dot / 2 : 0 });
+        painter.rect(x, y, size, size, { stroke: variable("--bad"), line: place.cell > 10 ? 1.5 : 1, round });
+      }
+      if (shown.has(number)) painter.rect(x + 1, y + 1, size - 2, size - 2, { stroke: variable("--bad"), line: place.cell > 10 ? 3.5 : 2, round });
       if (place.cell >= 26 && total <= 400) {
         painter.text(String(number), x + size / 2, y + size / 2, { color: flags & 4 || (nanoseconds / this.most > 0.6) !== dark() ? "#fff" : "#1c2230", size: 10 });
       }
@@ -109,6 +120,7 @@ export class Grid {
     if (!program) return `${name}\nnot recorded`;
     const notes = [duration(program[2])];
     if (program[1] & 4) notes.push("stopped here");
+    else if (this.marked.has(number)) notes.push("something was found in it");
     if (!(program[1] & 1)) notes.push("accesses alone are recorded");
     return `${name}\n${notes.join(", ")}`;
   }

@@ -58,7 +58,8 @@ function totals(launch) {
   return lines;
 }
 
-export function drawSource(launch, pick) {
+/** `marks`: by `file:line` the numbers of findings there, which `pickFinding` is told of when one is clicked. */
+export function drawSource(launch, pick, marks, findings, pickFinding) {
   const lines = totals(launch);
   const most = Math.max(1, ...[...lines.values()].map((total) => total.nanoseconds));
   const box = find("source");
@@ -69,11 +70,12 @@ export function drawSource(launch, pick) {
     const rows = file.text.replace(/\n$/, "").split("\n").map((text, index) => {
       const line = file.firstLine + index;
       const total = lines.get(`${number}:${line}`);
-      const classes = [total && "has-ops", total && total.out && "bad-line"].filter(Boolean).join(" ");
+      const found = [...(marks.get(`${number}:${line}`) || [])];
+      const classes = [total && "has-ops", ((total && total.out) || found.length) && "bad-line"].filter(Boolean).join(" ");
       return h(
         "div",
         { class: classes, "data-line": line, "data-file": number, onclick: () => total && pick(total.ops) },
-        h("span", { class: "number" }, String(line)),
+        h("span", { class: "number" }, found.length ? h("button", { class: "mark-bad", "data-findings": found.join(), title: found.map((one) => findings[one].message).join("\n"), "aria-label": `findings in line ${line}`, onclick: (event) => { event.stopPropagation(); pickFinding(found[0]); } }, "●") : null, String(line)),
         h("span", { class: "count", title: "how often, in all programs" }, total && total.events ? `${count(total.events)}×` : ""),
         h("span", { class: "time" }, total && total.nanoseconds ? [h("i", { style: `transform: scaleX(${total.nanoseconds / most})` }), duration(total.nanoseconds)] : ""),
         h("span", { class: "text" }, colored(text)),

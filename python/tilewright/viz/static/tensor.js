@@ -1,7 +1,7 @@
 // A tensor as a heat map: values, accesses or races, and over it what the selected op touches.
 
 import { CanvasPainter, SvgPainter, download } from "./paint.js";
-import { brief, faded, find, heat, inkOn, numeric, rgb, scale, sequential, tip, variable } from "./util.js";
+import { brief, faded, find, heat, inkOn, rgb, scale, sequential, tip, variable } from "./util.js";
 
 const MARGIN = { left: 40, top: 20 };
 const MOST_GHOSTS = 64;
@@ -42,9 +42,11 @@ export class TensorView {
     });
   }
 
-  /** `data`: tensor, elements, overlaps, touched, mode, plane, lit (a place that is pointed at elsewhere). */
+  /** `data`: tensor, elements, overlaps, touched, mode, plane, lit (a place that is pointed at elsewhere), marks (the findings at
+   * each place), findings, finding (the selected one). */
   show(data) {
     this.data = data;
+    this.canvas.dataset.marked = [...data.marks.keys()].sort((a, b) => a - b).slice(0, 256).join();
     const box = this.canvas.parentElement;
     const [width, height] = [box.clientWidth - 28, box.clientHeight - 12];
     const block = data.touched ? data.blockWidth : 0;
@@ -87,10 +89,7 @@ export class TensorView {
     if (mode === "values" && elements) {
       const colors = scale(elements);
       this.scale = colors;
-      return (place) => {
-        const value = numeric(elements[place]);
-        return Number.isFinite(value) ? colors.color(value) : [217, 70, 239];
-      };
+      return (place) => colors.color(elements[place]);
     }
     this.scale = null;
     if (mode !== "values" && overlaps && !overlaps.tooLarge) {
@@ -136,6 +135,7 @@ export class TensorView {
       }
     }
     this.outline(painter);
+    this.mark(painter);
     this.rulers(painter);
     this.drawGhosts(painter);
   }
@@ -162,6 +162,27 @@ export class TensorView {
     }
     const lit = this.data.lit != null ? this.corner(this.data.lit) : null;
     if (lit) painter.rect(lit[0] - 1, lit[1] - 1, cell + 1, cell + 1, { stroke: variable("--store"), line: 3 });
+  }
+
+  /** The elements at which something was found, those of the selected finding more strongly. */
+  mark(painter) {
+    const { marks, finding } = this.data;
+    const { cell } = this.layout;
+    const size = cell - (cell > 8 ? 1 : 0);
+    for (const [place, numbers] of marks) {
+      const corner = this.corner(place);
+      if (!corner) continue;
+      const [x, y] = corner;
+      const isSelected = finding == null || numbers.has(finding);
+      const bad = "#dc2626";
+      if (cell < 6) {
+        painter.rect(x, y, size, size, { fill: bad });
+        continue;
+      }
+      painter.rect(x + 1.5, y + 1.5, size - 3, size - 3, { stroke: bad, line: isSelected ? 3 : 1.5 });
+      const dot = Math.min(8, size / 3);
+      painter.rect(x + size - dot, y, dot, dot, { fill: bad });
+    }
   }
 
   hatch(painter, x, y, size) {
@@ -247,6 +268,7 @@ export class TensorView {
       lines.push(parts.join(", ") || "nobody accesses it");
       if (overlaps.races.includes(place)) lines.push("a race: the order of these programs is not defined");
     }
+    for (const number of this.data.marks.get(place) || []) lines.push(`found: ${this.data.findings[number].message}`);
     if (this.active.has(place)) lines.push("the selected op accesses it");
     else if (this.masked.has(place)) lines.push("masked in the selected op");
     tip(lines.join("\n"), event);

@@ -66,6 +66,9 @@ export const heat = (t) => along(tone(HEAT), t);
 export const sequential = (t) => along(tone(SEQUENTIAL), t);
 export const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/** What is no number, or infinite, has a colour that no scale has. */
+const SPECIAL = [217, 70, 239];
+
 /** A function from values to colours, with its ends. */
 export function scale(values) {
   let low = Infinity;
@@ -81,11 +84,16 @@ export function scale(values) {
   if (low < 0) {
     const most = Math.max(-low, high) || 1;
     const stops = tone(DIVERGING);
-    return { low: -most, high: most, stops, color: (value) => along(stops, (numeric(value) + most) / (2 * most)) };
+    return { low: -most, high: most, stops, color: (value) => colorOf(value, (number) => along(stops, (number + most) / (2 * most))) };
   }
   const stops = tone(SEQUENTIAL);
   const span = high - low || 1;
-  return { low, high, stops, color: (value) => along(stops, (numeric(value) - low) / span) };
+  return { low, high, stops, color: (value) => colorOf(value, (number) => along(stops, (number - low) / span)) };
+}
+
+function colorOf(value, color) {
+  const number = numeric(value);
+  return Number.isFinite(number) ? color(number) : SPECIAL;
 }
 
 /** A colour that steps back behind others. */

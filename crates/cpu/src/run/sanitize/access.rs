@@ -117,11 +117,13 @@ pub(super) fn plain(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Ste
         let mask = places.mask.as_ref().map(Tile::bytes);
         numbers::stored(checker, machine, (machine.type_of(*value), values.bytes(), mask));
     }
-    if checker.has(Check::Alignment)
-        && let Some((lane, address)) = places.lanes().find(|(_, address)| address % places.size as u64 != 0)
-    {
-        let place = Place { machine, checker, point, pointer: *pointer, lane: places.ty.lane(lane) };
-        report::misaligned(&place, address, value.is_some());
+    if checker.has(Check::Alignment) {
+        let is_misaligned = |&(_, address): &(usize, u64)| address % places.size as u64 != 0;
+        if let Some((lane, addresses)) = found(places.lanes().filter(is_misaligned)) {
+            let (pointer, lane) = (*pointer, places.ty.lane(lane));
+            let place = Place { machine, checker, point, pointer, lane, addresses: &addresses };
+            report::misaligned(&place, addresses[0], value.is_some());
+        }
     }
     if checker.has(Check::Init) {
         check_written(checker, machine, &places, (point, *pointer), (value.is_none(), value.is_some()));
@@ -235,9 +237,10 @@ fn check_written(
     }
     let size = places.size as u64;
     let is_unwritten = |&(_, address): &(usize, u64)| !memory.is_written(address, size);
-    if reads && let Some((lane, address)) = places.lanes().find(is_unwritten) {
-        let place = Place { machine, checker, point, pointer, lane: places.ty.lane(lane) };
-        report::unwritten(&place, address);
+    if reads && let Some((lane, addresses)) = found(places.lanes().filter(is_unwritten)) {
+        let lane = places.ty.lane(lane);
+        let place = Place { machine, checker, point, pointer, lane, addresses: &addresses };
+        report::unwritten(&place, addresses[0]);
     }
     if writes {
         for (_, address) in places.lanes() {
@@ -265,7 +268,7 @@ fn check_races(
         is_write,
     };
     let rules = Lanes { plan, places, clock: &checker.clock, now, values };
-    let mut conflicts: SmallVec<[Conflict; 2]> = SmallVec::new();
+    let mut conflicts: SmallVec<[(Conflict, Vec<u64>); 2]> = SmallVec::new();
     {
         let mut state = checker.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         let record = state.shadow.begin(now);
@@ -276,15 +279,23 @@ fn check_races(
             };
             // The first lane stands for all that race with the same access.
             let key = |conflict: &Conflict| (conflict.first.site, conflict.first.agent == checker.agent);
-            if !conflicts.iter().any(|other| key(other) == key(&conflict)) {
-                conflicts.push(conflict);
+            match conflicts.iter_mut().find(|(other, _)| key(other) == key(&conflict)) {
+                Some((_, addresses)) => addresses.push(address),
+                None => conflicts.push((conflict, vec![address])),
             }
         }
     }
-    for conflict in conflicts {
+    for (conflict, addresses) in conflicts {
         let lane = places.ty.lane(conflict.lane as usize);
-        report::race(&Place { machine, checker, point, pointer, lane }, &conflict, now, places.ty);
+        let place = Place { machine, checker, point, pointer, lane, addresses: &addresses };
+        report::race(&place, &conflict, now, places.ty);
     }
+}
+
+/// The first of the lanes that show something, and the addresses of all.
+fn found(mut lanes: impl Iterator<Item = (usize, u64)>) -> Option<(usize, Vec<u64>)> {
+    let (lane, address) = lanes.next()?;
+    Some((lane, std::iter::once(address).chain(lanes.map(|(_, address)| address)).collect()))
 }
 
 /// The key of a finding about one access.

@@ -18,6 +18,7 @@ use crate::run::fault::Outcome;
 use crate::run::launch::Launch;
 use crate::run::machine::{Machine, Observers};
 use crate::run::ops;
+use crate::run::trace::Tracing;
 
 mod access;
 mod masked;
@@ -27,7 +28,7 @@ mod promises;
 mod report;
 
 use numbers::Made;
-pub use report::{Finding, Other};
+pub use report::{Finding, Occurrence, Other};
 
 /// A program that is checked while it runs.
 #[derive(Debug)]
@@ -53,6 +54,16 @@ impl SanitizedProgram {
     /// Runs the program for every point of the grid, and gives what the checks have found. After a finding the program goes on;
     /// what [`Program::launch`] fails with ends the launch here too.
     pub fn launch(&self, launch: &Launch<'_>, checks: Checks) -> (Result<(), Box<Diagnostic>>, Vec<Finding>) {
+        self.launch_observed(launch, checks, None)
+    }
+
+    /// The same, recorded if somebody wants that.
+    pub fn launch_observed(
+        &self,
+        launch: &Launch<'_>,
+        checks: Checks,
+        tracing: Option<Tracing<'_>>,
+    ) -> (Result<(), Box<Diagnostic>>, Vec<Finding>) {
         let state = State {
             shadow: Shadow::new(self.plan.unit),
             releases: Releases::default(),
@@ -60,7 +71,7 @@ impl SanitizedProgram {
             known: FxHashMap::default(),
         };
         let sanitizing = Sanitizing { checks, plan: &self.plan, state: Mutex::new(state) };
-        let observers = Observers { sanitizing: Some(&sanitizing), ..Observers::default() };
+        let observers = Observers { sanitizing: Some(&sanitizing), tracing, ..Observers::default() };
         let outcome = self.program.start(&Launch { threads: 1, ..*launch }, observers);
         let state = sanitizing.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         (outcome, state.findings)
@@ -128,8 +139,8 @@ fn with_checker<'a, T>(
     result
 }
 
-/// Runs the program at a point of the grid, and checks it.
-pub(crate) fn run_at(machine: &mut Machine<'_>) -> Outcome {
+/// The program at a point of the grid begins.
+pub(crate) fn begin(machine: &mut Machine<'_>) {
     let ([x, y, z], grid) = (machine.id, machine.grid);
     with_checker(machine, |checker, _| {
         checker.agent = z.wrapping_mul(grid[1]).wrapping_add(y).wrapping_mul(grid[0]).wrapping_add(x);
@@ -139,37 +150,68 @@ pub(crate) fn run_at(machine: &mut Machine<'_>) -> Outcome {
         checker.made.clear();
         checker.masked.clear();
     });
-    run(machine, machine.program.body)
 }
 
 /// Executes the steps of a block, and checks them.
 #[cold]
 pub(crate) fn run(machine: &mut Machine<'_>, id: BlockId) -> Outcome {
-    let block = machine.block(id);
-    let (plan, follows_masks) = with_checker(machine, |checker, machine| {
-        let follows_masks = checker.has(Check::Init) && !checker.shared.plan.points[id as usize].is_empty();
+    let entered = enter(machine, id);
+    for (place, step) in machine.block(id).steps.iter().enumerate() {
+        execute(machine, step, entered.at(place))?;
+    }
+    Ok(())
+}
+
+/// A block that is executed.
+#[derive(Clone, Copy)]
+pub(crate) struct Entered<'a> {
+    points: &'a [Point],
+    follows_masks: bool,
+}
+
+impl Entered<'_> {
+    /// How the step at a place of it is checked.
+    pub fn at(&self, place: usize) -> Checked {
+        // What combines elements runs inside of its op, which is checked as a whole.
+        let point = self.points.get(place).copied().unwrap_or_default();
+        Checked { point, follows_masks: self.follows_masks }
+    }
+}
+
+/// How a step is checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Checked {
+    point: Point,
+    follows_masks: bool,
+}
+
+/// A block begins.
+pub(crate) fn enter<'a>(machine: &mut Machine<'a>, id: BlockId) -> Entered<'a> {
+    with_checker(machine, |checker, machine| {
+        let points = &checker.shared.plan.points[id as usize][..];
+        let follows_masks = checker.has(Check::Init) && !points.is_empty();
         if follows_masks {
             masked::enter(checker, machine, id);
         }
-        (checker.shared.plan, follows_masks)
-    });
-    // What combines elements runs inside of its op, which is checked as a whole.
-    let points = &plan.points[id as usize][..];
-    for (place, step) in block.steps.iter().enumerate() {
-        let point = points.get(place).copied().unwrap_or_default();
-        if point.what != What::Nothing {
-            with_checker(machine, |checker, machine| before(checker, machine, step, point));
-        }
-        if follows_masks {
-            with_checker(machine, |checker, machine| masked::before(checker, machine, step, point));
-        }
-        ops::execute(machine, step).map_err(|fault| fault.in_step(step))?;
-        if point.what != What::Nothing {
-            with_checker(machine, |checker, machine| after(checker, machine, step, point));
-        }
-        if follows_masks {
-            with_checker(machine, |checker, machine| masked::after(checker, machine, step, point));
-        }
+        Entered { points, follows_masks }
+    })
+}
+
+/// Executes a step, and checks it.
+pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step, checked: Checked) -> Outcome {
+    let Checked { point, follows_masks } = checked;
+    if point.what != What::Nothing {
+        with_checker(machine, |checker, machine| before(checker, machine, step, point));
+    }
+    if follows_masks {
+        with_checker(machine, |checker, machine| masked::before(checker, machine, step, point));
+    }
+    ops::execute(machine, step).map_err(|fault| fault.in_step(step))?;
+    if point.what != What::Nothing {
+        with_checker(machine, |checker, machine| after(checker, machine, step, point));
+    }
+    if follows_masks {
+        with_checker(machine, |checker, machine| masked::after(checker, machine, step, point));
     }
     Ok(())
 }

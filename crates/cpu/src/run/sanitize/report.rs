@@ -35,7 +35,23 @@ pub struct Finding {
     pub other: Option<Other>,
     /// How many executions of the step have shown it.
     pub count: u64,
+    /// Where it was found, the first times.
+    pub occurrences: Vec<Occurrence>,
 }
+
+/// Where something was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Occurrence {
+    /// The program.
+    pub program: [u32; 3],
+    /// The element of an argument.
+    pub element: Option<(String, i64)>,
+    /// The program of the other access, of a race.
+    pub other: Option<[u32; 3]>,
+}
+
+/// So many occurrences of a finding are kept.
+const MOST_OCCURRENCES: usize = 1024;
 
 /// The first access of a race.
 #[derive(Clone, Debug)]
@@ -61,6 +77,8 @@ pub(super) struct Place<'r, 'a> {
     pub point: Point,
     pub pointer: Use,
     pub lane: SmallVec<[u32; 4]>,
+    /// The addresses of the lanes that show it, the first one first.
+    pub addresses: &'r [u64],
 }
 
 /// What the names of the library's files begin with: a finding there is one of the program that calls it.
@@ -69,21 +87,33 @@ const LIBRARY: &str = "tilewright/lib/";
 impl Report<'_, '_> {
     /// Adds a finding, unless it is there already.
     pub fn add(&self, check: Check, key: Key, describe: impl FnOnce() -> Diagnostic) {
-        self.add_with(check, key, (None, None), describe);
+        self.add_with(check, key, (&mut std::iter::once(None), None), describe);
     }
 
+    /// Of the elements the first one is that of the first lane.
     fn add_with(
         &self,
         check: Check,
         key: Key,
-        (element, other): (Option<(String, i64)>, Option<Other>),
+        (elements, other): (&mut dyn Iterator<Item = Option<(String, i64)>>, Option<Other>),
         describe: impl FnOnce() -> Diagnostic,
     ) {
         let mut state = self.checker.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (program, racing) = (self.machine.id, other.as_ref().map(|other| other.program));
+        let mut occurrences = elements.map(|element| Occurrence { program, element, other: racing });
         if let Some(&known) = state.known.get(&key) {
-            state.findings[known].count += 1;
+            let finding = &mut state.findings[known];
+            finding.count += 1;
+            let room = MOST_OCCURRENCES.saturating_sub(finding.occurrences.len());
+            for occurrence in occurrences.take(room) {
+                // A loop shows it again and again.
+                if finding.occurrences.last() != Some(&occurrence) {
+                    finding.occurrences.push(occurrence);
+                }
+            }
             return;
         }
+        let occurrences: Vec<Occurrence> = occurrences.by_ref().take(MOST_OCCURRENCES).collect();
         let place = match self.lane[..] {
             [] => format!("in program {}", text(self.machine.id)),
             _ => format!("in program {}, at element {:?} of the tile", text(self.machine.id), &self.lane[..]),
@@ -93,11 +123,12 @@ impl Report<'_, '_> {
         state.findings.push(Finding {
             check,
             diagnostic: describe().note(place),
-            program: self.machine.id,
+            program,
             lane: self.lane.to_vec(),
-            element,
+            element: occurrences.first().and_then(|first| first.element.clone()),
             other,
             count: 1,
+            occurrences,
         });
     }
 
@@ -155,13 +186,16 @@ impl<'r, 'a> Place<'r, 'a> {
         }
     }
 
-    fn name(&self, address: u64) -> (String, Option<(String, i64)>) {
-        let element = self.element(address);
-        let name = match &element {
+    fn name(&self, address: u64) -> String {
+        match self.element(address) {
             Some((name, index)) => format!("`{name}[{index}]`"),
             None => format!("the memory at {address:#x}"),
-        };
-        (name, element)
+        }
+    }
+
+    /// The elements that show it.
+    fn elements(&self) -> impl Iterator<Item = Option<(String, i64)>> {
+        self.addresses.iter().map(|&address| self.element(address))
     }
 }
 
@@ -172,11 +206,11 @@ fn text(id: [u32; 3]) -> String {
 /// A load or store at an address that is no multiple of its element.
 pub(super) fn misaligned(place: &Place<'_, '_>, address: u64, is_store: bool) {
     let size = place.machine.type_of(place.pointer).pointee;
-    let (name, element) = place.name(address);
+    let name = place.name(address);
     let noun = if is_store { "store" } else { "load" };
     let report = place.report();
     let key = super::access::key(Check::Alignment, place.point);
-    report.add_with(Check::Alignment, key, (element, None), || {
+    report.add_with(Check::Alignment, key, (&mut place.elements(), None), || {
         let label = format!("{name} begins {} bytes after a multiple of {size}", address % size as u64);
         report
             .located(Code::Misaligned, format!("misaligned {noun} of {size} bytes"), &label)
@@ -187,10 +221,10 @@ pub(super) fn misaligned(place: &Place<'_, '_>, address: u64, is_store: bool) {
 
 /// A read of memory that nobody has written.
 pub(super) fn unwritten(place: &Place<'_, '_>, address: u64) {
-    let (name, element) = place.name(address);
+    let name = place.name(address);
     let report = place.report();
     let key = super::access::key(Check::Init, place.point);
-    report.add_with(Check::Init, key, (element, None), || {
+    report.add_with(Check::Init, key, (&mut place.elements(), None), || {
         report
             .located(Code::Unwritten, format!("{name} is read, and nobody has written it"), "reads it here")
             .note("the memory comes from `torch.empty` or the like, and has been given no content since")
@@ -205,11 +239,11 @@ pub(super) fn race(place: &Place<'_, '_>, conflict: &Conflict, now: Access, ty: 
     let report = place.report();
     let (grid, id) = (place.machine.grid, place.machine.id);
     let first_id = coordinates(grid, first.agent.into());
-    let (name, element) = place.name(address);
+    let name = place.name(address);
     let key: Key = (Check::Race.name(), place.point.number, first.site, is_own);
     let first_span = report.chain(first.site).first().copied();
     let other = Other { span: first_span, program: first_id };
-    report.add_with(Check::Race, key, (element, Some(other)), || {
+    report.add_with(Check::Race, key, (&mut place.elements(), Some(other)), || {
         let (does, did) = (verb(now.is_write, false), verb(first.is_write, true));
         let (who, whom) = if is_own {
             (

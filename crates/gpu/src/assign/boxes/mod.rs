@@ -1,4 +1,4 @@
-//! Loads whose addresses are proved to be a box of a tensor, so that the tensor memory accelerator may copy it:
+//! Loads and stores whose addresses are proved to be a box of a tensor, so that the tensor memory accelerator may copy it:
 //! a parameter of the kernel + index * stride along each axis, one stride being 1, under a mask that bounds indices or none.
 //! Strides and extents are known at launch, which makes a tensor map of them; where a box begins is known at run time.
 //!
@@ -10,6 +10,10 @@
 //! happens then. Tile numbers are not: what divides a number that is not negative is taken to be the number of tiles along an
 //! axis. An index that wraps around, `(m * 128 + rows) % M`, counts as bounded by `M` if what is computed of the elements behind
 //! the bound is never stored ([`demand`]).
+//!
+//! A store to a box is stricter: a copy to the tensor may reach over its end, not over its start, whatever the mask says, and
+//! strides have to be known to be aligned when the kernel is compiled, since a launch that takes code without tensor maps for the
+//! sake of its stores loses those of its loads.
 //!
 //! The text says what was found by `tensor_box`, which changes nothing by itself.
 
@@ -45,7 +49,7 @@ const LONGEST_STEP: i64 = 4096;
 /// How far definitions are followed for a sign.
 const MOST_STEPS: u32 = 16;
 
-/// A load of a box.
+/// A load or store of a box.
 #[derive(Clone, Debug)]
 pub struct TensorBox {
     /// The number of its tensor map.
@@ -54,21 +58,21 @@ pub struct TensorBox {
     pub coordinates: SmallVec<[Polynomial; 5]>,
 }
 
-/// The loads of a kernel that are boxes of tensors.
+/// The loads and stores of a kernel that are boxes of tensors.
 #[derive(Default, Debug)]
 pub struct TensorBoxes {
     /// The tensor maps.
     pub maps: Vec<TensorMapPlan>,
-    of_load: SecondaryMap<Inst, Option<TensorBox>>,
+    of_access: SecondaryMap<Inst, Option<TensorBox>>,
 }
 
 impl TensorBoxes {
     /// Looks through a kernel, if the code may ask for tensor maps. A kernel without matrix products loads as fast by itself.
     pub fn new(function: &Function, infos: &Infos, target: GpuTarget, may_ask: bool) -> Self {
         let mut boxes = Self::default();
-        let (mut loads, mut has_products) = (Vec::new(), false);
+        let (mut accesses, mut has_products) = (Vec::new(), false);
         function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
-            Op::Load { volatile: false, .. } => loads.push(inst),
+            Op::Load { volatile: false, .. } | Op::Store { .. } => accesses.push(inst),
             Op::Dot { .. } => has_products = true,
             // tidy: wildcard because no other op is asked about
             _ => {}
@@ -83,16 +87,16 @@ impl TensorBoxes {
             None
         };
         if let Some(reason) = obstacle {
-            for inst in loads {
+            for inst in accesses.into_iter().filter(|inst| !is_store(function, *inst)) {
                 say(function, inst, || Because::note("no tensor map", reason));
             }
             return boxes;
         }
         let affine = Affine::new(function);
         let uses = Uses::new(&affine);
-        let mut search = Search { affine, uses, infos };
-        for inst in loads {
-            let (map, coordinates) = match search.load(inst) {
+        let mut search = Search { affine, uses, infos, unspecialized: UNSPECIALIZED };
+        for inst in accesses {
+            let (map, coordinates) = match search.access(inst) {
                 Ok(found) => found,
                 Err(reason) => {
                     say(function, inst, || Because::missed("no tensor map", reason));
@@ -107,21 +111,26 @@ impl TensorBoxes {
                 let reason = "addresses and mask are a box of a tensor whose strides are known at launch";
                 Because::done(format!("a box of tensor map T{number}"), reason)
             });
-            boxes.of_load[inst] = Some(TensorBox { map: number, coordinates });
+            boxes.of_access[inst] = Some(TensorBox { map: number, coordinates });
         }
         boxes
     }
 
-    /// The box that an instruction loads.
+    /// The box that an instruction loads or stores.
     pub fn of(&self, inst: Inst) -> Option<&TensorBox> {
-        self.of_load[inst].as_ref()
+        self.of_access[inst].as_ref()
     }
 }
 
 fn say(function: &Function, inst: Inst, because: impl FnOnce() -> Because) {
-    let subject =
-        || remarks::subject(function, inst, function.insts[inst].results.first().map(|r| function.ty(*r)));
+    let data = &function.insts[inst];
+    let tile = data.results.first().or(data.operands.get(1));
+    let subject = || remarks::subject(function, inst, tile.map(|tile| function.ty(*tile)));
     remarks::about("tensor_maps", function, inst, subject, because);
+}
+
+fn is_store(function: &Function, inst: Inst) -> bool {
+    matches!(function.insts[inst].op, Op::Store { .. })
 }
 
 /// What is found along an axis of the tensor.
@@ -140,13 +149,17 @@ struct Search<'a> {
     affine: Affine<'a>,
     uses: Uses,
     infos: &'a Infos,
+    /// What an argument that is not specialized for being a multiple of 16 is taken to be a multiple of.
+    unspecialized: u64,
 }
 
 impl Search<'_> {
-    /// The tensor map of a load and where its box begins, or why there is none.
-    fn load(&mut self, inst: Inst) -> Result<(TensorMapPlan, SmallVec<[Polynomial; 5]>), &'static str> {
+    /// The tensor map of a load or store and where its box begins, or why there is none.
+    fn access(&mut self, inst: Inst) -> Result<(TensorMapPlan, SmallVec<[Polynomial; 5]>), &'static str> {
         let function = self.affine.function;
         let data = &function.insts[inst];
+        let is_store = is_store(function, inst);
+        self.unspecialized = if is_store { 1 } else { UNSPECIALIZED };
         let ty = function.ty(data.operands[0]);
         let element = ty.element.pointee().ok_or("it is of no pointers")?;
         let bytes = element.bytes() as u64;
@@ -154,19 +167,24 @@ impl Search<'_> {
         {
             return Err("a scalar, more than five axes, or an extent that is no power of two");
         }
-        if data.operands.get(2).is_some_and(|other| !self.is_zero(*other)) {
+        let (mask, other) = if is_store {
+            (data.operands.get(2), None)
+        } else {
+            (data.operands.get(1), data.operands.get(2))
+        };
+        if other.is_some_and(|other| !self.is_zero(*other)) {
             return Err("what a masked lane gets (`other`) is not zero");
         }
         let address = self
             .affine
             .address(data.operands[0])
             .ok_or("the addresses are no sum of strides times indices")?;
-        let mut bounds = match data.operands.get(1) {
+        let mut bounds = match mask {
             Some(mask) => self.affine.bounds(*mask).ok_or("the mask is more than bounds of indices")?,
             None => Vec::new(),
         };
         for wrap in &address.offset.wraps {
-            let bound = self.wrap(data.results[0], wrap);
+            let bound = data.results.first().and_then(|loaded| self.wrap(*loaded, wrap));
             bounds.push(bound.ok_or("an index wraps around, and what is behind the bound may be stored")?);
         }
         if !self.divisibility(&Polynomial::atom(Atom::Value(address.base)), 1).is_multiple_of(ALIGNMENT) {
@@ -195,6 +213,12 @@ impl Search<'_> {
             if axis.stride.is_zero() {
                 axis.stride = Polynomial::constant((ALIGNMENT / bytes.min(ALIGNMENT)) as i64);
                 axis.bound.get_or_insert(Polynomial::constant(1));
+            }
+        }
+        if is_store {
+            // A mask would leave out what is before the start; a copy stops the kernel there.
+            for axis in &mut axes {
+                axis.is_checked_below = false;
             }
         }
         if !self.is_legal(&axes, bytes) {
@@ -341,7 +365,7 @@ impl Search<'_> {
         }
         // Axes of single elements come first.
         axes.rotate_left(rank);
-        let fits = axes.len() <= MOST_AXES && self.is_aligned(&start, bytes, UNSPECIALIZED);
+        let fits = axes.len() <= MOST_AXES && self.is_aligned(&start, bytes, self.unspecialized);
         fits.then_some(start)
     }
 
@@ -351,7 +375,7 @@ impl Search<'_> {
             let is_aligned = if is_contiguous {
                 self.is_aligned(&axis.coordinate, bytes, 1)
             } else {
-                self.is_aligned(&axis.stride, bytes, UNSPECIALIZED)
+                self.is_aligned(&axis.stride, bytes, self.unspecialized)
             };
             axis.extent <= LONGEST.max(if is_contiguous { u32::MAX } else { 0 })
                 && is_aligned

@@ -79,7 +79,7 @@ impl Rule for Reads<'_> {
                 }
                 state.extend(self.names.slot(data.operands[0]).map(|slot| (slot, Read::Stored(0))));
             }
-            GpuOp::TensorStoreWait { pending } => {
+            GpuOp::TensorStoreWait { pending, .. } => {
                 for read in state.values_mut() {
                     if matches!(read, Read::Stored(later) if *later >= *pending) {
                         *read = Read::Awaited;

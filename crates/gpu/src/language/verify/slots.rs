@@ -133,7 +133,11 @@ impl<'f> Names<'f> {
 
     /// The `warp_roles` around an instruction, and the number of the role.
     pub fn role(&self, inst: Inst) -> Option<(Inst, usize)> {
-        let mut block = self.block_of_inst(inst);
+        self.role_of_block(self.block_of_inst(inst))
+    }
+
+    /// The role that runs a block.
+    pub fn role_of_block(&self, mut block: Block) -> Option<(Inst, usize)> {
         while let Some(owner) = self.owners[block] {
             let data = &self.function.insts[owner];
             if matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. })) {

@@ -15,8 +15,13 @@ use super::super::tensor_copies::{map_for, outside_unless};
 use super::plan::{Group, Level, LoopPlan, RingLoad, Way};
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
 
-/// Pipelines a loop with so many stages.
-pub fn pipeline(header: &mut Header, function: &mut Function, plan: &LoopPlan, stages: u32) {
+/// Pipelines a loop with so many slots, which are filled so many iterations ahead.
+pub fn pipeline(
+    header: &mut Header,
+    function: &mut Function,
+    plan: &LoopPlan,
+    (slots, distance): (u32, u32),
+) {
     let inst = plan.inst;
     let body = function.insts[inst].regions[0];
     let counter = function.ty(function.blocks[body].parameters[0]).clone();
@@ -25,14 +30,14 @@ pub fn pipeline(header: &mut Header, function: &mut Function, plan: &LoopPlan, s
         function,
         plan,
         body,
-        distance: stages - 1,
+        distance,
         counter,
         rings: Vec::new(),
         location: None.into(),
         out: Vec::new(),
     };
     emit.location = emit.function.insts[inst].location;
-    emit.make_rings(stages);
+    emit.make_rings(slots);
     let bounds = emit.bounds();
     let initial: Vec<_> = plan.groups.iter().map(|group| emit.prologue(group, &bounds)).collect();
     let mut before = std::mem::take(&mut emit.out);
@@ -44,10 +49,12 @@ pub fn pipeline(header: &mut Header, function: &mut Function, plan: &LoopPlan, s
     if let Some(overlap) = &plan.overlap {
         behind = emit.overlap(overlap, carried, (takes, ahead), &bounds, &mut before);
     } else {
-        let place = emit.place_ahead();
+        let place = if distance == 0 { 0 } else { emit.place_ahead() };
         let insts = &mut emit.function.blocks[body].insts;
-        insts.splice(place..place, ahead);
-        insts.splice(0..0, takes);
+        // What an iteration takes was filled before, by itself even.
+        let (first, place, second) = if distance == 0 { (takes, 0, ahead) } else { (ahead, place, takes) };
+        insts.splice(place..place, first);
+        insts.splice(0..0, second);
     }
     emit.finish(before, behind);
 }
@@ -402,9 +409,12 @@ impl Emit<'_> {
             && let Some(map) = map_for(self.header, self.function, boxed)
         {
             let mut coordinates = boxed.coordinates(self.function, mark);
-            let outside = outside_unless(self.function, comes, coordinates[0], self.location);
-            coordinates[0] = self.function.insts[outside[1]].results[0];
-            self.out.extend(outside);
+            // Of itself an iteration knows that it comes.
+            if self.distance > 0 {
+                let outside = outside_unless(self.function, comes, coordinates[0], self.location);
+                coordinates[0] = self.function.insts[outside[1]].results[0];
+                self.out.extend(outside);
+            }
             let operands: Vec<Value> = [slot, map].into_iter().chain(coordinates).collect();
             self.emit(GpuOp::TensorFill {}, &operands, None);
             return;

@@ -50,7 +50,6 @@ mod emit;
 mod hoist;
 mod overlap;
 mod plan;
-mod prune;
 
 use std::ops::RangeInclusive;
 
@@ -82,6 +81,36 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
         pipeline_within(module, &plans, 2..=most);
     }
     Ok(())
+}
+
+/// The loops to pipeline, where each fills slots in the iterations that take them, for warps that do nothing else.
+pub(super) fn plans_in_step(module: &Module) -> Result<Vec<LoopPlan>, &'static str> {
+    let mut plans = plan::plans(module, module.header.stages, true);
+    if plans.is_empty() {
+        return Err("no loop is pipelined");
+    }
+    for plan in &mut plans {
+        plan.overlap = None;
+        if plan.loads.iter().any(|load| load.boxed.is_none()) {
+            return Err("a load that goes through a ring is no tensor copy");
+        }
+        if plan.groups.iter().any(|group| group.levels.len() > 1) {
+            return Err("where a copy is from is loaded in the loop");
+        }
+        plan.groups.iter_mut().for_each(|group| group.lead = 0);
+    }
+    Ok(plans)
+}
+
+/// Makes rings with so many slots of the loads of loops, and fills a slot in the iteration that takes it.
+pub(super) fn fill_in_step(module: &mut Module, plans: &[LoopPlan], slots: u32) {
+    let Module { header, functions, entry, .. } = module;
+    let function = &mut functions[*entry];
+    for plan in plans {
+        emit::pipeline(header, function, plan, (plan.stages.min(slots), 0));
+    }
+    hoist::hoist(function, plans);
+    super::prune::prune(function);
 }
 
 /// Pipelines with the most stages for which there is shared memory; whether there is.
@@ -122,8 +151,9 @@ fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
     for plan in plans {
-        emit::pipeline(header, function, plan, plan.stages.min(most));
+        let stages = plan.stages.min(most);
+        emit::pipeline(header, function, plan, (stages, stages - 1));
     }
     hoist::hoist(function, plans);
-    prune::prune(function);
+    super::prune::prune(function);
 }

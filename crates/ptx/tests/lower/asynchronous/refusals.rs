@@ -19,7 +19,7 @@ fn an_op_that_the_target_lacks_is_named() {
         ("commit_group", "sm_75"),
         ("wait_group {pending = 0}", "sm_75"),
         ("fence_proxy", "sm_80"),
-        ("tensor_store_wait {pending = 0}", "sm_80"),
+        ("tensor_store_wait {pending = 0, complete = false}", "sm_80"),
     ] {
         let name = op.split(' ').next().expect("it has a name");
         let found = refusal(target, 4, &[], &format!("  {op}"));
@@ -78,7 +78,7 @@ fn product(a: Layout, b: Layout, instruction: &str, offset: u32) -> String {
   %b = alloc {{offset = 8192}} : buffer<1, fp16[64, 64]@L1>
   %zero = constant {{value = 0.0:fp32}} : fp32
   %acc = splat %zero {{shape = [64, 64]}} : fp32[64, 64]@L2
-  %p = wgmma %a, %b, %acc {{instruction = {instruction}, warps = [4, 1], max_imprecise_acc = 0}} : pending<fp32[64, 64]@L2>
+  %p = wgmma %a, %b, %acc {{instruction = {instruction}, warps = [4, 1], max_imprecise_acc = 0, transposed_a = false, transposed_b = false}} : pending<fp32[64, 64]@L2>
   %r = finish %p {{pending = 0}} : fp32[64, 64]@L2"
     );
     refusal("sm_90a", 4, &[a, b, acc], &body)

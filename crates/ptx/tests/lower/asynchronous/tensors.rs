@@ -85,7 +85,7 @@ fn ring() -> (Head, String) {
     %here = slot %buffer, %own : {slot}
     %value = local_load %here {{matrix = false}} : {tile}
     %double = add %value, %value : {tile}
-    tensor_store_wait {{pending = 0}}
+    tensor_store_wait {{pending = 0, complete = false}}
     barrier
     local_store %result, %double
     fence_proxy
@@ -94,7 +94,7 @@ fn ring() -> (Head, String) {
     tensor_store %result, %to, %target, %zero
     yield_values
   }}
-  tensor_store_wait {{pending = 0}}
+  tensor_store_wait {{pending = 0, complete = false}}
   barrier
   dealloc %full
   dealloc %result
@@ -242,7 +242,7 @@ fn handed_back() -> (Head, String) {
   fence_proxy
   barrier
   tensor_store %result, %to, %zero, %zero
-  tensor_store_wait {{pending = 0}}
+  tensor_store_wait {{pending = 0, complete = false}}
   return_values
 }}
 "

@@ -1,5 +1,5 @@
-//! Removes what a pipelined loop computes for nobody: addresses and masks of loads that are copies by now, and what they were
-//! carried as.
+//! Removes what is computed for nobody: addresses and masks of loads that a pipelined loop has made copies, and what they were
+//! carried as; transposes of tiles that products read in both orders.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Definition, Effect, Inst, OpFamily, Operation, Value};
@@ -74,8 +74,11 @@ impl Liveness<'_> {
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
             let info = data.op.info();
-            for region in &data.regions {
-                self.roots(*region, Some(*inst));
+            // The functions of reductions and scans are needed where these are.
+            if !matches!(info.effect, Effect::Pure | Effect::Read) {
+                for region in &data.regions {
+                    self.roots(*region, Some(*inst));
+                }
             }
             match (info.effect, info.family) {
                 (Effect::Control, OpFamily::Loop | OpFamily::Branch) => {
@@ -128,6 +131,11 @@ impl Liveness<'_> {
                 self.work.push(carried.result);
             } else if !matches!(data.op.info().family, OpFamily::Loop | OpFamily::Branch) {
                 self.work.extend(&data.operands);
+                let is_new = matches!(data.op.info().effect, Effect::Pure | Effect::Read)
+                    && data.regions.first().is_some_and(|region| self.owners[*region].is_none());
+                if is_new {
+                    data.regions.iter().for_each(|region| self.roots(*region, Some(inst)));
+                }
             }
         }
     }

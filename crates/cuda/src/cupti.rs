@@ -1,0 +1,309 @@
+//! CUPTI, NVIDIA's library of profiling, opened at run time: when each kernel began and ended on the GPU.
+//!
+//! Its activity interface writes records into buffers that it asks for and hands back. A launch is between [`Cupti::push`] and
+//! [`Cupti::pop`] of a number; CUPTI writes that number beside the call of the driver, and the number of the call beside the
+//! kernel. Records of other programs' kernels are passed over. Records grow at their ends from version to version; what is read
+//! of one has been in its place since CUDA 9.
+#![expect(unsafe_code, reason = "a C library that calls back")]
+
+use std::ffi::{CStr, c_char, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::Version;
+use crate::calls::open_library;
+
+/// `CUptiResult`; 0 is success.
+type Code = i32;
+
+/// `CUpti_ActivityKind`.
+mod kind {
+    pub(super) const KERNEL: u32 = 3;
+    pub(super) const DRIVER: u32 = 4;
+    pub(super) const CONCURRENT_KERNEL: u32 = 10;
+    pub(super) const EXTERNAL_CORRELATION: u32 = 39;
+}
+
+/// What is written. Numbers of a program's own stand beside calls of the driver, so these are written too.
+const KINDS: [u32; 3] = [kind::EXTERNAL_CORRELATION, kind::DRIVER, kind::CONCURRENT_KERNEL];
+
+/// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM2`: torch has the first two.
+const OWN: u32 = 5;
+
+const FLUSH_FORCED: u32 = 1;
+
+/// Words of a buffer, which has to be aligned to 8 bytes: 512 KiB are some thousand launches.
+const BUFFER_WORDS: usize = 64 << 10;
+
+// A buffer is bytes to CUPTI, and aligned to words.
+type Requested = extern "system" fn(*mut *mut u64, *mut usize, *mut usize);
+type Completed = extern "system" fn(*mut c_void, u32, *mut u64, usize, usize);
+
+/// Where numbers stand in a record, in bytes.
+mod place {
+    pub(super) const KIND: usize = 0;
+    pub(super) const KERNEL_START: usize = 16;
+    pub(super) const KERNEL_END: usize = 24;
+    pub(super) const KERNEL_CORRELATION: usize = 92;
+    pub(super) const EXTERNAL_KIND: usize = 4;
+    pub(super) const EXTERNAL_ID: usize = 8;
+    pub(super) const EXTERNAL_CORRELATION: usize = 16;
+}
+
+macro_rules! functions {
+    ($($name:ident: $field:ident($($argument:ty),*);)*) => {
+        struct Functions {
+            $($field: unsafe extern "system" fn($($argument),*) -> Code,)*
+        }
+
+        impl Functions {
+            fn load(opened: &libloading::Library, library: &str) -> Result<Self, String> {
+                Ok(Self {
+                    $(
+                        // SAFETY: the type is that of the header of CUPTI, since its first version with this function.
+                        $field: *unsafe { opened.get(concat!(stringify!($name), "\0")) }
+                            .map_err(|_| format!("`{library}` has no function `{}`", stringify!($name)))?,
+                    )*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    cuptiActivityRegisterCallbacks: register(Requested, Completed);
+    cuptiActivityEnable: enable(u32);
+    cuptiActivityDisable: disable(u32);
+    cuptiActivityFlushAll: flush(u32);
+    cuptiActivityGetNextRecord: next(*mut u8, usize, *mut *mut u8);
+    cuptiActivityPushExternalCorrelationId: push(u32, u64);
+    cuptiActivityPopExternalCorrelationId: pop(u32, *mut u64);
+    cuptiGetTimestamp: timestamp(*mut u64);
+    cuptiGetResultString: text(Code, *mut *const c_char);
+}
+
+/// When a kernel ran, in nanoseconds of CUPTI's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KernelTime {
+    /// The number that was pushed when it was launched.
+    pub number: u64,
+    /// When it began.
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+}
+
+/// CUPTI in this process. There is one: its callbacks carry nothing that tells callers apart.
+pub struct Cupti {
+    functions: Functions,
+    library: String,
+}
+
+/// What records have said. Those of a launch may come in different buffers.
+#[derive(Default)]
+struct Found {
+    /// The calls of the driver that a number was pushed for.
+    numbers: Vec<(u32, u64)>,
+    /// The kernels, by the call that launched them: start and end.
+    kernels: Vec<(u32, u64, u64)>,
+}
+
+static CUPTI: OnceLock<Result<Cupti, String>> = OnceLock::new();
+static FOUND: Mutex<Found> = Mutex::new(Found { numbers: Vec::new(), kernels: Vec::new() });
+
+fn found<T>(work: impl FnOnce(&mut Found) -> T) -> T {
+    work(&mut FOUND.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl Cupti {
+    /// The library, opened by the first call; later calls answer the same. The error is a line that says why there is none.
+    ///
+    /// `TILEWRIGHT_CUPTI` names the library or its folder, and `off` says to do without; `TRITON_CUPTI_LIB_PATH` names a
+    /// folder. Else it is where the system finds it, in `folders`, or with the CUDA toolkit. A version that is newer than the
+    /// driver does not work, so that none is asked for.
+    pub fn get(driver: Version, folders: &[PathBuf]) -> Result<&'static Self, &'static str> {
+        let cupti = CUPTI.get_or_init(|| Self::open(&candidates(driver, folders)?));
+        cupti.as_ref().map_err(String::as_str)
+    }
+
+    fn open(candidates: &[PathBuf]) -> Result<Self, String> {
+        let mut first = None;
+        for candidate in candidates {
+            match open_library(candidate) {
+                Ok(opened) => {
+                    let library = candidate.display().to_string();
+                    let functions = Functions::load(&opened, &library)?;
+                    // It stays: CUPTI has threads and handlers of its own.
+                    std::mem::forget(opened);
+                    let cupti = Self { functions, library };
+                    // SAFETY: both functions have the type of the header, and live as long as the process.
+                    cupti.check("cuptiActivityRegisterCallbacks", unsafe {
+                        (cupti.functions.register)(requested, completed)
+                    })?;
+                    return Ok(cupti);
+                }
+                Err(reason) => drop(first.get_or_insert(reason)),
+            }
+        }
+        Err(first.unwrap_or_else(|| "no library is named".into()))
+    }
+
+    /// The name that the library was opened by.
+    pub fn library(&self) -> &str {
+        &self.library
+    }
+
+    /// Has kernels written down from now on. The error says in a line why that cannot be.
+    pub fn start(&self) -> Result<(), String> {
+        for kind in KINDS {
+            // SAFETY: takes a number.
+            let code = unsafe { (self.functions.enable)(kind) };
+            self.check("cuptiActivityEnable", code).inspect_err(|_| self.stop())?;
+        }
+        Ok(())
+    }
+
+    /// Has no more kernels written down.
+    pub fn stop(&self) {
+        for kind in KINDS {
+            // SAFETY: takes a number. What was not begun need not be ended, so that there is nothing to say of an error.
+            unsafe { (self.functions.disable)(kind) };
+        }
+    }
+
+    /// What this thread launches from now on has this number.
+    pub fn push(&self, number: u64) -> Result<(), String> {
+        // SAFETY: takes numbers.
+        self.check("cuptiActivityPushExternalCorrelationId", unsafe { (self.functions.push)(OWN, number) })
+    }
+
+    /// What this thread launches has no number any more.
+    pub fn pop(&self) {
+        // SAFETY: a number, and no place for the one that ends. Nothing can be done about an error.
+        unsafe { (self.functions.pop)(OWN, &mut 0) };
+    }
+
+    /// Nanoseconds of the clock that kernels are written down by.
+    pub fn clock(&self) -> Result<u64, String> {
+        let mut now = 0;
+        // SAFETY: a place for a number.
+        self.check("cuptiGetTimestamp", unsafe { (self.functions.timestamp)(&raw mut now) })?;
+        Ok(now)
+    }
+
+    /// The launched kernels with a number that have ended, each once. The caller has waited for their devices.
+    pub fn take(&self) -> Result<Vec<KernelTime>, String> {
+        // Without force, buffers with a kernel in them that still runs are kept; by force they come as well.
+        for flag in [0, FLUSH_FORCED] {
+            // SAFETY: takes a number; what it calls back is below.
+            self.check("cuptiActivityFlushAll", unsafe { (self.functions.flush)(flag) })?;
+        }
+        let Found { mut numbers, kernels } = found(std::mem::take);
+        numbers.sort_unstable();
+        let times = kernels.into_iter().filter_map(|(call, start, end)| {
+            let at = numbers.binary_search_by_key(&call, |&(call, _)| call).ok()?;
+            // Times of 0 mean that none are known.
+            (start != 0 && end >= start).then_some(KernelTime { number: numbers[at].1, start, end })
+        });
+        Ok(times.collect())
+    }
+
+    fn check(&self, call: &str, code: Code) -> Result<(), String> {
+        if code == 0 {
+            return Ok(());
+        }
+        let mut text = ptr::null();
+        // SAFETY: a place for a pointer.
+        let is_known = unsafe { (self.functions.text)(code, &raw mut text) } == 0 && !text.is_null();
+        let name = if is_known {
+            // SAFETY: a text of CUPTI's own, which lives as long as the library.
+            unsafe { CStr::from_ptr(text) }.to_string_lossy()
+        } else {
+            "unknown".into()
+        };
+        Err(format!("{call} of `{}` answers {name} ({code})", self.library))
+    }
+}
+
+impl std::fmt::Debug for Cupti {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cupti({})", self.library)
+    }
+}
+
+/// CUPTI wants a buffer.
+extern "system" fn requested(buffer: *mut *mut u64, size: *mut usize, most: *mut usize) {
+    let memory = vec![0_u64; BUFFER_WORDS].into_boxed_slice();
+    // SAFETY: CUPTI gives places for what it asks for. It hands the buffer back to `completed`, and only once.
+    unsafe {
+        buffer.write(Box::into_raw(memory).cast());
+        size.write(BUFFER_WORDS * 8);
+        most.write(0);
+    }
+}
+
+/// CUPTI hands a buffer back; `valid` bytes of it are records.
+extern "system" fn completed(_: *mut c_void, _: u32, buffer: *mut u64, _: usize, valid: usize) {
+    // No panic may leave: what is called here has none, and a buffer of another origin is null at worst.
+    let Some(Ok(cupti)) = CUPTI.get() else { return };
+    if buffer.is_null() {
+        return;
+    }
+    let mut record = ptr::null_mut();
+    // SAFETY: the buffer is as CUPTI handed it over, and `record` is null or what the call before answered.
+    while valid > 0 && unsafe { (cupti.functions.next)(buffer.cast(), valid, &raw mut record) } == 0 {
+        // SAFETY: a record of its kind begins there, at an address aligned to 8 bytes.
+        unsafe { read(record) };
+    }
+    // SAFETY: `requested` made it, with this length, and CUPTI does not use it any more.
+    drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(buffer, BUFFER_WORDS)) });
+}
+
+/// # Safety
+/// A record of CUPTI begins at `record`.
+unsafe fn read(record: *const u8) {
+    // SAFETY: the places are within records of the kinds that they are read of.
+    let word = |place: usize| unsafe { record.add(place).cast::<u32>().read_unaligned() };
+    // SAFETY: as above.
+    let long = |place: usize| unsafe { record.add(place).cast::<u64>().read_unaligned() };
+    match word(place::KIND) {
+        kind::KERNEL | kind::CONCURRENT_KERNEL => found(|found| {
+            let call = word(place::KERNEL_CORRELATION);
+            found.kernels.push((call, long(place::KERNEL_START), long(place::KERNEL_END)));
+        }),
+        kind::EXTERNAL_CORRELATION if word(place::EXTERNAL_KIND) == OWN => found(|found| {
+            found.numbers.push((word(place::EXTERNAL_CORRELATION), long(place::EXTERNAL_ID)));
+        }),
+        _ => {}
+    }
+}
+
+/// The files to try, best first.
+fn candidates(driver: Version, folders: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    // Releases of CUDA 13 count as one, so that a toolkit may be newer than the driver by a minor version.
+    let names: Vec<String> = (11..=driver.major)
+        .rev()
+        .map(|major| format!("libcupti.so.{major}"))
+        .chain(["libcupti.so".into()])
+        .collect();
+    let within = |folder: &Path| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
+    if let Some(named) = variable("TILEWRIGHT_CUPTI") {
+        if ["0", "off"].iter().any(|word| named.as_os_str() == *word) {
+            return Err("TILEWRIGHT_CUPTI switches it off".into());
+        }
+        return Ok(if named.is_dir() { within(&named) } else { vec![named] });
+    }
+    let mut files: Vec<PathBuf> =
+        variable("TRITON_CUPTI_LIB_PATH").map_or(Vec::new(), |folder| within(&folder));
+    // As a name, so that one that the process has already is found: torch brings one.
+    files.extend(names.iter().take(names.len() - 1).map(PathBuf::from));
+    let toolkit =
+        ["CUDA_HOME", "CUDA_PATH"].into_iter().find_map(variable).unwrap_or("/usr/local/cuda".into());
+    let toolkit = ["extras/CUPTI/lib64", "lib64"].map(|folder| toolkit.join(folder));
+    for folder in folders.iter().chain(&toolkit) {
+        files.extend(within(folder).into_iter().filter(|file| file.exists()));
+    }
+    Ok(files)
+}

@@ -1,0 +1,148 @@
+//! Asynchronous products of one block run beside each other and beside what the threads compute: one that begins at zero is
+//! begun as soon as its operands are there, and all are waited for where their results are needed.
+//!
+//! ```text
+//! %p = wgmma %a, %b, 0 ; %s = finish %p ; %e = exp2 %s ; %q = wgmma %c, %d, 0 ; %t = finish %q ; %u = mul %e, %t
+//! %p = wgmma %a, %b, 0 ; %q = wgmma %c, %d, 0 ; %s = finish %p ; %e = exp2 %s ; %t = finish %q ; %u = mul %e, %t
+//! ```
+//! So the tensor cores are busy while the threads compute the exponentials of the backward pass of attention, as in
+//! FlashAttention-3 (arXiv 2407.08608). Nothing moves over what writes or orders memory.
+
+use tilewright_ir as ir;
+use tilewright_ir::{Dtype, Effect, Inst, OpFamily, Operation, Value};
+
+use crate::language::{Deferred, Function, GpuOp, Module, Op, Type};
+
+/// Warps of a block of one warpgroup. Several are kept in step by the barriers of the block, and would all compute at one time;
+/// one leaves the tensor cores to other blocks, and an accumulator that is there for longer may cost it those.
+const WARPGROUP: u32 = 4;
+
+/// Moves the products of the kernel and the waits for them.
+pub fn overlap_products(module: &mut Module) {
+    let entry = module.entry;
+    let begins_early = module.header.num_warps > WARPGROUP;
+    let function = &mut module.functions[entry];
+    let mut blocks = vec![function.entry];
+    while let Some(block) = blocks.pop() {
+        for inst in &function.blocks[block].insts {
+            blocks.extend(&function.insts[*inst].regions);
+        }
+        let mut insts = std::mem::take(&mut function.blocks[block].insts);
+        // What a wait comes behind was chosen where products run beside another iteration.
+        let is_chosen = |inst: &Inst| is_wait(function, *inst) && function.insts[*inst].operands.len() > 1;
+        if !insts.iter().any(is_chosen) {
+            wait_late(function, &mut insts);
+            if begins_early {
+                begin_early(function, &mut insts);
+                wait_behind(function, &insts);
+            }
+            for inst in &insts {
+                if let Op::Gpu(GpuOp::Finish { pending }) = &mut function.insts[*inst].op {
+                    // What may be under way behind it is counted with the rings.
+                    *pending = Deferred(None);
+                }
+            }
+        }
+        function.blocks[block].insts = insts;
+    }
+}
+
+/// A wait does not come behind the release of a slot: registers that a product reads are free again that early.
+fn wait_late(function: &Function, insts: &mut [Inst]) {
+    // The last ones first: those before them do not come to stand in their way.
+    for place in (0..insts.len()).rev() {
+        if is_wait(function, insts[place]) {
+            let is_passed =
+                |next: &&Inst| !is_release(function, **next) && may_pass(function, insts[place], **next);
+            let passed = insts[place + 1..].iter().take_while(is_passed).count();
+            insts[place..=place + passed].rotate_left(1);
+        }
+    }
+}
+
+fn begin_early(function: &Function, insts: &mut [Inst]) {
+    for place in 0..insts.len() {
+        if is_product(function, insts[place])
+            && is_constant(function, function.insts[insts[place]].operands[2])
+        {
+            let is_passed = |before: &&Inst| may_pass(function, **before, insts[place]);
+            let passed = insts[..place].iter().rev().take_while(is_passed).count();
+            insts[place - passed..=place].rotate_right(1);
+        }
+    }
+}
+
+/// A wait comes behind what the threads compute beside its product: the assembler would move it up to the product otherwise.
+fn wait_behind(function: &mut Function, insts: &[Inst]) {
+    for (place, wait) in
+        insts.iter().enumerate().filter(|(_, inst)| is_wait(function, **inst)).collect::<Vec<_>>()
+    {
+        let beside = insts[..place].iter().rev().take_while(|inst| !is_product(function, **inst));
+        let tiles = beside.flat_map(|inst| &function.insts[*inst].results);
+        if let Some(tile) = tiles.copied().find(|value| is_computed(function, *value)) {
+            function.insts[*wait].operands.push(tile);
+        }
+    }
+}
+
+/// Whether a value is a tile of fp32 that threads compute.
+fn is_computed(function: &Function, value: Value) -> bool {
+    let is_pointwise = |op: &Op| op.info().family == OpFamily::Pointwise;
+    let tile = function.ty(value).as_registers().filter(|tile| !tile.is_scalar());
+    tile.and_then(ir::Type::dtype) == Some(Dtype::F32)
+        && function.defining_op(value).is_some_and(is_pointwise)
+}
+
+fn is_product(function: &Function, inst: Inst) -> bool {
+    matches!(function.insts[inst].op, Op::Gpu(GpuOp::Wgmma { .. }))
+}
+
+fn is_wait(function: &Function, inst: Inst) -> bool {
+    matches!(function.insts[inst].op, Op::Gpu(GpuOp::Finish { .. }))
+}
+
+fn is_release(function: &Function, inst: Inst) -> bool {
+    matches!(function.insts[inst].op, Op::Gpu(GpuOp::Release {}))
+}
+
+/// Whether an accumulator is a tile of one constant.
+fn is_constant(function: &Function, acc: Value) -> bool {
+    let Some(inst) = function.defining_inst(acc) else { return false };
+    match function.insts[inst].op.as_tile() {
+        Some(ir::Op::Constant { .. }) => true,
+        Some(ir::Op::Splat { .. }) => is_constant(function, function.insts[inst].operands[0]),
+        // tidy: wildcard because other accumulators are computed
+        _ => false,
+    }
+}
+
+/// Whether two instructions that follow each other, one of them a product, a wait for one or a release, may change places.
+fn may_pass(function: &Function, first: Inst, second: Inst) -> bool {
+    let is_used = |value: &Value| function.insts[second].operands.contains(value);
+    let may_move = |inst: Inst| {
+        let is_own = is_product(function, inst) || is_wait(function, inst) || is_release(function, inst);
+        is_own || matches!(function.insts[inst].op.info().effect, Effect::Pure | Effect::Read)
+    };
+    // A product may read a slot until it is waited for.
+    let is_read = is_release(function, second) && reads(function, first, function.insts[second].operands[0]);
+    may_move(first) && may_move(second) && !is_read && !function.insts[first].results.iter().any(is_used)
+}
+
+/// Whether a product, or what a wait is for, reads a slot.
+fn reads(function: &Function, inst: Inst, slot: Value) -> bool {
+    let data = &function.insts[inst];
+    let before = match &data.op {
+        Op::Gpu(GpuOp::Finish { .. }) => data.operands[0],
+        Op::Gpu(GpuOp::Wgmma { .. }) => data.operands[2],
+        // tidy: wildcard because no other op waits for a product
+        _ => return data.operands.contains(&slot),
+    };
+    let is_under_way = matches!(function.ty(before), Type::Pending { .. });
+    let product = function.defining_inst(before).filter(|_| is_under_way);
+    let in_before = match product {
+        Some(product) => reads(function, product, slot),
+        // Nothing is known of one that a loop carries.
+        None => is_under_way,
+    };
+    in_before || (is_product(function, inst) && data.operands[..2].contains(&slot))
+}

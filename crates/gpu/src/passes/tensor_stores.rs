@@ -1,0 +1,463 @@
+//! Tiles that the tensor memory accelerator copies from shared to global memory, where the text says what box of a tensor they
+//! are stored to (`tensor_box`).
+//!
+//! ```text
+//! for %tile … {                                        %s = alloc
+//!   …                                                  for %tile … {
+//!   %b = alloc ; local_store %b, %x                      …
+//!   %y = local_load %b ; dealloc %b                      tensor_store_wait ; local_store %s, %x
+//!   %p = tensor_box %q, %map, %i, %j            ──>      fence_proxy ; tensor_store %s, %map, %i, %j
+//!   store %p, %y, %mask                                }
+//! }                                                    tensor_store_wait ; dealloc %s
+//! ```
+//! One thread starts the copy, and nobody waits for it until its memory is written again, an iteration later, or the kernel ends:
+//! so the next tile of a persistent kernel is loaded and multiplied beside it. The tile goes to memory as it lies in registers,
+//! in the accumulators of a product mostly, without a conversion to what coalesced accesses want.
+//!
+//! **Which stores.** Those that would go through shared memory as well, or write less than 16 bytes at a time.
+//!
+//! **Order.** What the asynchronous proxy writes, no barrier orders. So nothing else in the kernel may touch the memory
+//! behind the argument that is stored to but other such stores, and there are neither atomic operations nor assembly with
+//! effects, by which other programs could be told that it is written. Such stores wait for each other, unless they are of one
+//! iteration and go to different elements: a `tensor_store_wait` that is `complete`.
+//!
+//! **Where shared memory is too small** for a buffer of its own through the whole loop, the buffer lives as long as a conversion's
+//! would, and the copy is waited for at once.
+
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Definition, Effect, ElementwiseFn, Inst, OpFamily, Value};
+use tilewright_layout::{Layout, SwizzleMode, swizzled};
+
+use super::allocation::least_bytes;
+use super::global_memory::GlobalAccesses;
+use super::tensor_copies::{Boxed, map_for};
+use crate::box_layout::BoxLayout;
+use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type};
+use crate::layout_rules::element_bits;
+use crate::remarks::{self, Because};
+use crate::target::Feature;
+
+/// One access of a thread moves so many bytes at most.
+const ACCESS_BYTES: usize = 16;
+/// How far the terms of a coordinate are followed.
+const MOST_STEPS: u32 = 16;
+
+/// Lets tensor copies store what they can.
+pub fn use_tensor_stores(module: &mut Module) {
+    if !module.header.target.features.has(Feature::Tma) || module.header.tensor_maps.is_empty() {
+        return;
+    }
+    let found = find(module);
+    if found.is_empty() {
+        return;
+    }
+    let limit = u64::from(module.header.target.max_shared_bytes);
+    let (original, maps) = (module.functions[module.entry].clone(), module.header.tensor_maps.clone());
+    for lives_on in [true, false] {
+        let Module { header, functions, entry, .. } = &mut *module;
+        let mut writer = Writer { header, function: &mut functions[*entry], lives_on, ends: Vec::new() };
+        for store in &found {
+            writer.store(store);
+        }
+        writer.end();
+        let bytes = least_bytes(&functions[*entry]);
+        let fits = bytes <= limit;
+        for store in &found {
+            say(&original, store.inst, || match (fits, lives_on) {
+                (true, true) => Because::done("by a tensor copy", "what follows runs beside it"),
+                (true, false) => {
+                    Because::done("by a tensor copy, waited for at once", "shared memory is full")
+                }
+                (false, _) => Because::missed(
+                    if lives_on { "no tensor copy beside what follows" } else { "no tensor copy" },
+                    format!("{bytes} bytes of shared memory would be needed, and there are {limit}"),
+                ),
+            });
+        }
+        if fits {
+            return;
+        }
+        functions[*entry] = original.clone();
+        header.tensor_maps.clone_from(&maps);
+    }
+}
+
+fn say(function: &Function, inst: Inst, because: impl FnOnce() -> Because) {
+    let tile = || function.ty(function.insts[inst].operands[1]).as_registers();
+    remarks::about("tensor_stores", function, inst, || remarks::subject(function, inst, tile()), because);
+}
+
+/// A store that a tensor copy does.
+struct Found {
+    inst: Inst,
+    /// What is stored, before it is converted for the store.
+    value: Value,
+    /// What the conversion is made of.
+    conversion: SmallVec<[Inst; 4]>,
+    block: Block,
+    /// The instruction of the entry block that it is inside of.
+    outermost: Option<Inst>,
+    boxed: Boxed,
+    memory: Layout,
+    /// Whether it has to wait for those before it to be complete.
+    waits: bool,
+}
+
+/// Where instructions stand, and who uses values.
+struct Search<'m> {
+    module: &'m Module,
+    function: &'m Function,
+    uses: FxHashMap<Value, SmallVec<[Inst; 2]>>,
+    /// Outer ones before inner ones, in the order of the text.
+    stores: Vec<(Inst, Block, Option<Inst>)>,
+}
+
+fn find(module: &Module) -> Vec<Found> {
+    let function = module.kernel();
+    let mut search = Search { module, function, uses: FxHashMap::default(), stores: Vec::new() };
+    search.block(function.entry, None, false);
+    let mut found: Vec<Found> = Vec::new();
+    for (inst, block, outermost) in search.stores.clone() {
+        match search.store(inst, block, outermost) {
+            None => {}
+            Some(Ok(store)) => found.push(store),
+            Some(Err(reason)) => say(function, inst, || Because::note("no tensor copy", reason)),
+        }
+    }
+    if found.is_empty() {
+        return found;
+    }
+    let global = GlobalAccesses::new(module);
+    let is_alone = |store: &Found, all: &[Found]| {
+        let reason = search.obstacle(&global, store, all);
+        if let Some(reason) = reason {
+            say(function, store.inst, || Because::missed("no tensor copy", reason));
+        }
+        reason.is_none()
+    };
+    // One that is none may keep others from being one.
+    loop {
+        let kept: Vec<bool> = found.iter().map(|store| is_alone(store, &found)).collect();
+        if kept.iter().all(|kept| *kept) {
+            break;
+        }
+        let mut kept = kept.into_iter();
+        found.retain(|_| kept.next().unwrap_or(false));
+    }
+    order(&search, &mut found);
+    found
+}
+
+/// Finds out which stores wait for others.
+fn order(search: &Search<'_>, found: &mut [Found]) {
+    for number in 0..found.len() {
+        let (before, rest) = found.split_at_mut(number);
+        let store = &mut rest[0];
+        let is_first = before.last().is_none_or(|last| last.block != store.block);
+        let may_meet = |other: &Found| {
+            other.block != store.block
+                || other.is_same_tensor(search, store) && !search.are_apart(other, store)
+        };
+        store.waits = store.outermost.is_some() && is_first || before.iter().any(may_meet);
+    }
+}
+
+impl Found {
+    /// Whether both go to the same argument of the kernel.
+    fn is_same_tensor(&self, search: &Search<'_>, other: &Self) -> bool {
+        search.base(self.boxed.mark) == search.base(other.boxed.mark)
+    }
+}
+
+impl Search<'_> {
+    fn block(&mut self, block: Block, outermost: Option<Inst>, apart: bool) {
+        let function = self.function;
+        for &inst in &function.blocks[block].insts {
+            let data = &function.insts[inst];
+            for operand in &data.operands {
+                self.uses.entry(*operand).or_default().push(inst);
+            }
+            if matches!(data.op, Op::Gpu(GpuOp::Store { .. })) && !apart {
+                self.stores.push((inst, block, outermost));
+            }
+            let is_while = matches!(data.op, Op::Tile(ir::Op::While {}));
+            let has_roles = matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. }));
+            for (number, region) in data.regions.iter().enumerate() {
+                // The condition of a loop is no place for barriers either.
+                let is_apart = has_roles || is_while && number == 0;
+                self.block(*region, outermost.or(Some(inst)), apart || is_apart);
+            }
+        }
+    }
+
+    /// What a tensor copy would do of a store; nothing if it is to no box.
+    fn store(
+        &self,
+        inst: Inst,
+        block: Block,
+        outermost: Option<Inst>,
+    ) -> Option<Result<Found, &'static str>> {
+        let function = self.function;
+        let Op::Gpu(GpuOp::Store { width, .. }) = function.insts[inst].op else { return None };
+        let &[pointers, stored, ..] = &function.insts[inst].operands[..] else { return None };
+        let mark = function.defining_inst(pointers)?;
+        let Op::Gpu(GpuOp::TensorBox {}) = function.insts[mark].op else { return None };
+        let tile = function.ty(stored).as_registers()?;
+        let (value, conversion) = self.converted(stored, block);
+        if conversion.is_empty() && width as usize * tile.element.bytes() >= ACCESS_BYTES {
+            return Some(Err("threads store 16 bytes at a time as it is"));
+        }
+        let bits = element_bits(tile);
+        let rank = tile.rank();
+        let (_, plan) = self.map(mark)?;
+        let axis = plan.contiguous_axis()?.checked_sub(plan.strides.len() - rank)?;
+        let Some((memory, layout)) = staging(&tile.shape, axis, bits) else {
+            return Some(Err("no layout of shared memory that tensor copies know"));
+        };
+        let boxed = Boxed { mark, axes: (0..rank).collect(), shape: tile.shape.clone(), boxes: layout };
+        Some(Ok(Found { inst, value, conversion, block, outermost, boxed, memory, waits: false }))
+    }
+
+    /// What a value was before it was converted through shared memory, and the instructions of that.
+    fn converted(&self, value: Value, block: Block) -> (Value, SmallVec<[Inst; 4]>) {
+        let function = self.function;
+        let stands_here = |inst: &Inst| function.blocks[block].insts.contains(inst);
+        let conversion = || {
+            let load = function.defining_inst(value)?;
+            if self.uses[&value].len() != 1 || function.insts[load].results.len() != 1 {
+                return None;
+            }
+            if matches!(function.insts[load].op, Op::Gpu(GpuOp::ConvertLayout {})) {
+                return Some((function.insts[load].operands[0], smallvec![load]));
+            }
+            let Op::Gpu(GpuOp::LocalLoad { .. }) = function.insts[load].op else { return None };
+            let buffer = function.insts[load].operands[0];
+            let alloc = function.defining_inst(buffer)?;
+            let Op::Gpu(GpuOp::Alloc { .. }) = function.insts[alloc].op else { return None };
+            let &[store, other, dealloc] = &self.uses.get(&buffer)?[..] else { return None };
+            let is = |inst: Inst, op: fn(&GpuOp) -> bool| function.insts[inst].op.as_gpu().is_some_and(op);
+            let is_conversion = other == load
+                && is(store, |op| matches!(op, GpuOp::LocalStore {}))
+                && is(dealloc, |op| matches!(op, GpuOp::Dealloc {}));
+            let insts: SmallVec<[Inst; 4]> = smallvec![alloc, store, load, dealloc];
+            let from = function.insts[store].operands[1];
+            (is_conversion && insts.iter().all(stands_here)).then_some((from, insts))
+        };
+        conversion().unwrap_or((value, SmallVec::new()))
+    }
+
+    /// The number of the tensor map of a mark or a copy, and what it is of.
+    fn map(&self, inst: Inst) -> Option<(u32, &crate::language::TensorMapPlan)> {
+        let map = *self.function.insts[inst].operands.get(1)?;
+        let Definition::Parameter(block, number) = self.function.values[map].definition else { return None };
+        let maps = &self.module.header.tensor_maps;
+        let first = self.function.blocks[self.function.entry].parameters.len().checked_sub(maps.len())?;
+        let number = (number as usize).checked_sub(first).filter(|_| block == self.function.entry)?;
+        Some((number as u32, maps.get(number)?))
+    }
+
+    /// The argument of the kernel that the tensor of a mark or a copy lies behind.
+    fn base(&self, inst: Inst) -> Option<Value> {
+        let (_, plan) = self.map(inst)?;
+        self.function.blocks[self.function.entry].parameters.get(plan.base as usize).copied()
+    }
+
+    /// Why a store cannot be a tensor copy, for what else the kernel does.
+    fn obstacle(&self, global: &GlobalAccesses<'_>, store: &Found, all: &[Found]) -> Option<&'static str> {
+        let function = self.function;
+        let base = self.base(store.boxed.mark)?;
+        let mut reason = None;
+        function.walk(function.entry, &mut |inst| {
+            if all.iter().any(|other| other.inst == inst) {
+                return;
+            }
+            let data = &function.insts[inst];
+            let may_meet = |place: usize| global.may_be_behind(data.operands[place], base);
+            let meets = match &data.op {
+                Op::Gpu(op) => match op {
+                    GpuOp::Load { .. } | GpuOp::Store { .. } => may_meet(0),
+                    GpuOp::CopyAsync { .. } => may_meet(1),
+                    GpuOp::TensorLoad {} | GpuOp::TensorFill {} | GpuOp::TensorStore {} => {
+                        self.base(inst).is_none_or(|other| other == base)
+                    }
+                    op if op.info().family == OpFamily::Atomic => {
+                        reason = Some("the kernel has atomic operations, which may say that it is written");
+                        false
+                    }
+                    // tidy: wildcard because the others touch no global memory
+                    _ => false,
+                },
+                Op::Tile(op) => {
+                    let is_known =
+                        matches!(op, ir::Op::Barrier {}) || matches!(op.info().family, OpFamily::Check);
+                    if op.info().effect == Effect::Write && !is_known {
+                        reason = Some("the kernel has assembly or calls with effects");
+                    }
+                    false
+                }
+            };
+            if meets {
+                reason = Some("the kernel accesses the same argument otherwise");
+            }
+        });
+        reason
+    }
+
+    /// Whether two stores to one tensor go to different elements, of one iteration.
+    fn are_apart(&self, a: &Found, b: &Found) -> bool {
+        let function = self.function;
+        if self.map(a.boxed.mark).map(|(number, _)| number)
+            != self.map(b.boxed.mark).map(|(number, _)| number)
+        {
+            return false;
+        }
+        let [from, to] = [a, b].map(|store| store.boxed.coordinates(function, store.boxed.mark));
+        let own = from.len() - a.boxed.shape.len();
+        from.iter().zip(&to).enumerate().any(|(place, (from, to))| {
+            let extent =
+                |store: &Found| place.checked_sub(own).map_or(1, |axis| i64::from(store.boxed.shape[axis]));
+            let mut difference = Linear::default();
+            difference.add(function, *from, 1, MOST_STEPS);
+            difference.add(function, *to, -1, MOST_STEPS);
+            let is_constant = difference.terms.values().all(|factor| *factor == 0);
+            // The first begins so far behind the second.
+            let distance = difference.constant;
+            is_constant && (distance >= extent(b) || -distance >= extent(a))
+        })
+    }
+}
+
+/// A sum of values times factors, and a constant.
+#[derive(Default)]
+struct Linear {
+    terms: FxHashMap<Value, i64>,
+    constant: i64,
+}
+
+impl Linear {
+    fn add(&mut self, function: &Function, value: Value, factor: i64, steps: u32) {
+        let constant = |value: Value| match &function.insts[function.defining_inst(value)?].op {
+            Op::Tile(ir::Op::Constant { value }) => i64::try_from(value.as_int()?).ok(),
+            // tidy: wildcard because nothing else is a constant
+            _ => None,
+        };
+        let inst = function.defining_inst(value).filter(|_| steps > 0);
+        let operands = inst.map(|inst| function.insts[inst].operands.clone()).unwrap_or_default();
+        let op = inst.and_then(|inst| match &function.insts[inst].op {
+            Op::Gpu(GpuOp::Elementwise { function, .. }) => Some(*function),
+            // tidy: wildcard because other ops are terms
+            _ => None,
+        });
+        if let Some(number) = constant(value) {
+            self.constant = self.constant.wrapping_add(number.wrapping_mul(factor));
+            return;
+        }
+        match op {
+            Some(ElementwiseFn::Add) => {
+                self.add(function, operands[0], factor, steps - 1);
+                self.add(function, operands[1], factor, steps - 1);
+            }
+            Some(ElementwiseFn::Mul) if let Some(times) = constant(operands[1]) => {
+                self.add(function, operands[0], factor.wrapping_mul(times), steps - 1);
+            }
+            // tidy: wildcard because any other value is a term
+            _ => {
+                let known = self.terms.entry(value).or_default();
+                *known = known.wrapping_add(factor);
+            }
+        }
+    }
+}
+
+/// How a tile lies in shared memory that a tensor copy takes it from: the widest swizzle that it knows.
+fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, BoxLayout)> {
+    let order: SmallVec<[usize; 5]> =
+        [axis].into_iter().chain((0..shape.len()).rev().filter(|other| *other != axis)).collect();
+    let modes = [SwizzleMode::Bytes128, SwizzleMode::Bytes64, SwizzleMode::Bytes32, SwizzleMode::None];
+    modes.into_iter().find_map(|mode| {
+        let is_long = mode.row_bytes().is_none_or(|bytes| bytes <= shape[axis] * bits / 8);
+        let memory = is_long.then(|| swizzled(shape, &order, bits, mode))?;
+        let boxes = BoxLayout::of(&memory, bits).filter(|boxes| boxes.order[0] == axis)?;
+        // Each box begins at a place that the swizzle knows.
+        let is_aligned = boxes.count == 1 || boxes.bytes.is_multiple_of(boxes.alignment);
+        is_aligned.then_some((memory, boxes))
+    })
+}
+
+struct Writer<'m> {
+    header: &'m mut Header,
+    function: &'m mut Function,
+    /// Whether buffers live until the kernel ends.
+    lives_on: bool,
+    /// The buffers that do.
+    ends: Vec<Value>,
+}
+
+impl Writer<'_> {
+    fn create(
+        &mut self,
+        op: GpuOp,
+        operands: SmallVec<[Value; 4]>,
+        result: Option<Type>,
+        like: Inst,
+    ) -> Inst {
+        let location = self.function.insts[like].location;
+        self.function.create_inst(op.into(), operands, smallvec![], result, location)
+    }
+
+    fn store(&mut self, found: &Found) {
+        let Some(map) = map_for(self.header, self.function, &found.boxed) else { return };
+        let tile = self.function.ty(found.value).as_registers().expect("what is stored is in registers");
+        let (element, shape) = (tile.element, tile.shape.clone());
+        let layout = self.header.layouts.add(found.memory.clone());
+        let ty = Type::Buffer(Buffer { slots: 1, element, shape, layout });
+        let alloc = self.create(GpuOp::Alloc { offset: Deferred(None) }, smallvec![], Some(ty), found.inst);
+        let buffer = self.function.insts[alloc].results[0];
+        let mut new: Vec<Inst> = Vec::new();
+        if self.lives_on && found.waits {
+            new.push(self.wait(true, found.inst));
+        }
+        new.push(self.create(GpuOp::LocalStore {}, smallvec![buffer, found.value], None, found.inst));
+        new.push(self.create(GpuOp::FenceProxy {}, smallvec![], None, found.inst));
+        let coordinates = found.boxed.coordinates(self.function, found.boxed.mark);
+        let operands = [buffer, map].into_iter().chain(coordinates).collect();
+        new.push(self.create(GpuOp::TensorStore {}, operands, None, found.inst));
+        if self.lives_on {
+            self.ends.push(buffer);
+            let entry = self.function.entry;
+            let place = found.outermost.unwrap_or(found.inst);
+            self.exchange(entry, place, &[alloc, place]);
+        } else {
+            new.insert(0, alloc);
+            new.push(self.wait(found.waits, found.inst));
+            new.push(self.create(GpuOp::Dealloc {}, smallvec![buffer], None, found.inst));
+        }
+        self.exchange(found.block, found.inst, &new);
+        self.function.blocks[found.block].insts.retain(|inst| !found.conversion.contains(inst));
+    }
+
+    fn wait(&mut self, complete: bool, like: Inst) -> Inst {
+        self.create(GpuOp::TensorStoreWait { pending: 0, complete }, smallvec![], None, like)
+    }
+
+    /// Ends the lives of buffers where the kernel ends.
+    fn end(&mut self) {
+        let entry = self.function.entry;
+        let Some(last) = self.function.terminator(entry).filter(|_| !self.ends.is_empty()) else { return };
+        let mut new = vec![self.wait(false, last)];
+        for buffer in std::mem::take(&mut self.ends) {
+            new.push(self.create(GpuOp::Dealloc {}, smallvec![buffer], None, last));
+        }
+        new.push(last);
+        self.exchange(entry, last, &new);
+    }
+
+    /// Puts instructions in the place of one.
+    fn exchange(&mut self, block: Block, old: Inst, new: &[Inst]) {
+        let insts = &mut self.function.blocks[block].insts;
+        let place = insts.iter().position(|inst| *inst == old).expect("it stands in this block");
+        insts.splice(place..=place, new.iter().copied());
+    }
+}

@@ -1,0 +1,204 @@
+//! When kernels ran on a GPU, while a profile is taken: by CUPTI where it is there, else by an event before and one behind each
+//! launch. Events are recorded in any case: CUPTI may write a kernel down too late, or not at all. What neither knows is said.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+use tilewright_base::Code;
+use tilewright_cuda::{Context, Cupti, Event, KernelTime, StreamRef};
+
+use crate::Error;
+use crate::profile::profile_clock;
+
+/// How a launch is timed.
+pub(crate) enum Timing {
+    /// By two events around it, and by CUPTI if it has a number.
+    Around { number: Option<u64>, before: Event, after: Event },
+    /// Not at all: it was captured into a CUDA graph, which runs it later, and as often as the program wants.
+    Captured,
+}
+
+/// What a launch took.
+#[derive(Clone, Copy)]
+pub(crate) struct Time {
+    /// Nanoseconds since the epoch of profiles.
+    pub(crate) start: u64,
+    pub(crate) nanoseconds: f64,
+    /// Who says so.
+    pub(crate) by: &'static str,
+}
+
+/// CUPTI while it writes kernels down.
+#[derive(Clone, Copy)]
+struct Running {
+    cupti: &'static Cupti,
+    /// What its clock is ahead of that of profiles.
+    ahead: i128,
+}
+
+/// Whether CUPTI was begun, or why it cannot be; `None` before the first launch on a GPU of a profile.
+static RUNNING: Mutex<Option<Result<Running, String>>> = Mutex::new(None);
+static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Folders that CUPTI may be in, where the system does not find it: packages of Python bring it.
+pub fn set_cupti_folders(folders: Vec<PathBuf>) {
+    *locked(&FOLDERS) = folders;
+}
+
+/// A launch is about to begin.
+pub(crate) struct Before {
+    cupti: Option<(&'static Cupti, u64)>,
+    event: Option<Event>,
+    context: Context,
+}
+
+/// Begins to time a launch of this thread. It is timed until `after`, or until the value is dropped if it fails.
+pub(crate) fn before(context: Context, stream: StreamRef<'_>) -> Result<Before, Error> {
+    if context.is_capturing(stream)? {
+        return Ok(Before { cupti: None, event: None, context });
+    }
+    let event = Event::new(context)?;
+    event.record(stream)?;
+    let cupti = running(context).ok().and_then(|running| {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        running.cupti.push(number).ok().map(|()| (running.cupti, number))
+    });
+    Ok(Before { cupti, event: Some(event), context })
+}
+
+impl Before {
+    /// The launch is on the stream.
+    pub(crate) fn after(mut self, stream: StreamRef<'_>) -> Result<Timing, Error> {
+        let number = self.cupti.take().map(|(cupti, number)| {
+            cupti.pop();
+            number
+        });
+        let Some(before) = self.event.take() else { return Ok(Timing::Captured) };
+        let after = Event::new(self.context)?;
+        after.record(stream)?;
+        Ok(Timing::Around { number, before, after })
+    }
+}
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        if let Some((cupti, _)) = self.cupti {
+            cupti.pop();
+        }
+    }
+}
+
+/// CUPTI, begun by the first launch.
+fn running(context: Context) -> Result<Running, String> {
+    let begin = || {
+        let driver = context.device().driver().version();
+        let cupti = Cupti::get(driver, &locked(&FOLDERS))?;
+        cupti.start()?;
+        let ahead = i128::from(cupti.clock()?) - i128::from(profile_clock());
+        Ok(Running { cupti, ahead })
+    };
+    locked(&RUNNING).get_or_insert_with(begin).clone()
+}
+
+/// Has CUPTI write down no more.
+pub(crate) fn stop() {
+    if let Some(Ok(running)) = locked(&RUNNING).take() {
+        running.cupti.stop();
+    }
+}
+
+/// The times of launches, which are given with when they began on the host, and what has to be said about them: a line each.
+pub(crate) fn take(timings: &[(u64, &Timing)]) -> (Vec<Option<Time>>, Vec<String>) {
+    let mut notes = Vec::new();
+    if timings.is_empty() {
+        return (Vec::new(), notes);
+    }
+    // CUPTI has complete records of kernels that have ended.
+    let ended: Vec<Result<(), String>> = timings
+        .iter()
+        .map(|(_, timing)| match timing {
+            Timing::Around { after, .. } => after.synchronize().map_err(|error| error.to_string()),
+            Timing::Captured => Err("captured into a CUDA graph, whose launches are not timed".into()),
+        })
+        .collect();
+    let running = locked(&RUNNING).clone();
+    let mut kernels = FxHashMap::default();
+    let mut why_not = None;
+    match &running {
+        Some(Ok(running)) => match running.cupti.take() {
+            Ok(times) => {
+                kernels = times.into_iter().map(|time| (time.number, (running.ahead, time))).collect();
+            }
+            Err(error) => why_not = Some(error),
+        },
+        Some(Err(error)) => why_not = Some(error.clone()),
+        None => {}
+    }
+    let mut lacking: Vec<(String, usize)> = Vec::new();
+    let mut by_events = 0;
+    let times = timings.iter().zip(ended).map(|((host, timing), ended)| {
+        if let Some(time) = by_cupti(timing, &kernels) {
+            return Some(time);
+        }
+        match ended.and_then(|()| on_events(timing, first(timings, *host)).map_err(|error| error.to_string()))
+        {
+            Ok(time) => {
+                by_events += 1;
+                Some(time)
+            }
+            Err(why) => {
+                match lacking.iter_mut().find(|(known, _)| *known == why) {
+                    Some((_, count)) => *count += 1,
+                    None => lacking.push((why, 1)),
+                }
+                None
+            }
+        }
+    });
+    let times: Vec<Option<Time>> = times.collect();
+    if by_events > 0 {
+        let why = why_not.unwrap_or_else(|| "it has no record of them".into());
+        notes.push(format!(
+            "note: {by_events} of {} launches on a GPU are timed by events, with some microseconds around short kernels; by \
+             CUPTI they are not: {why}",
+            times.len()
+        ));
+    }
+    for (why, count) in lacking {
+        let launches = if count == 1 { "launch was" } else { "launches were" };
+        notes.push(format!("warning[{}]: {count} {launches} not timed: {why}", Code::NotTimed.name()));
+    }
+    (times, notes)
+}
+
+fn by_cupti(timing: &Timing, kernels: &FxHashMap<u64, (i128, KernelTime)>) -> Option<Time> {
+    let Timing::Around { number: Some(number), .. } = timing else { return None };
+    let (ahead, time) = kernels.get(number)?;
+    let start = u64::try_from(i128::from(time.start) - ahead).unwrap_or(0);
+    Some(Time { start, nanoseconds: (time.end - time.start) as f64, by: "cupti" })
+}
+
+/// The first event of all, and when it was on the host.
+fn first<'a>(timings: &[(u64, &'a Timing)], host: u64) -> (u64, Option<&'a Event>) {
+    let events = timings.iter().find_map(|(start, timing)| match timing {
+        Timing::Around { before, .. } => Some((*start, Some(before))),
+        Timing::Captured => None,
+    });
+    events.unwrap_or((host, None))
+}
+
+fn on_events(timing: &Timing, (start, first): (u64, Option<&Event>)) -> Result<Time, tilewright_cuda::Error> {
+    let (Timing::Around { before, after, .. }, Some(first)) = (timing, first) else {
+        return Ok(Time { start, nanoseconds: 0.0, by: "events" });
+    };
+    let begun = f64::from(first.milliseconds_until(before)?.max(0.0)) * 1e6;
+    let nanoseconds = f64::from(before.milliseconds_until(after)?) * 1e6;
+    Ok(Time { start: start + begun as u64, nanoseconds, by: "events" })
+}

@@ -1,0 +1,207 @@
+//! What a sanitizer has found in a launch, as the trace of it says it.
+
+use tilewright_base::Json;
+
+use crate::bytes::{Put, Take};
+use crate::model::{Launch, Tensor};
+
+/// Something that a sanitizer has found.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// The check that has found it.
+    pub check: String,
+    /// The code of its diagnostic.
+    pub code: String,
+    /// The first line of the diagnostic.
+    pub message: String,
+    /// The whole diagnostic.
+    pub text: String,
+    /// Where it stands: file, line and column.
+    pub place: Option<(String, u32, u32)>,
+    /// The same of the first access of a race.
+    pub other: Option<(String, u32, u32)>,
+    /// The element of the tile, in the first occurrence; empty for a scalar.
+    pub lane: Vec<u32>,
+    /// How often it was found.
+    pub count: u64,
+    /// Where it was found, the first times.
+    pub occurrences: Vec<Occurrence>,
+}
+
+/// Where something was found.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Occurrence {
+    /// The number of the program, x counted fastest.
+    pub program: u64,
+    /// The parameter through which memory is accessed, and the element of it.
+    pub element: Option<(String, i64)>,
+    /// The program of the first access of a race.
+    pub other: Option<u64>,
+}
+
+fn put_place(out: &mut Vec<u8>, place: Option<&(String, u32, u32)>) {
+    out.number(place.is_some().into());
+    if let Some((file, line, column)) = place {
+        out.text(file);
+        out.number((*line).into());
+        out.number((*column).into());
+    }
+}
+
+/// Whether an optional value follows, as [`put_place`] says it.
+fn follows(from: &mut Take<'_>) -> Option<bool> {
+    from.number().map(|is_there| is_there != 0)
+}
+
+fn place(from: &mut Take<'_>) -> Option<(String, u32, u32)> {
+    Some((from.text()?, from.small()?, from.small()?))
+}
+
+impl Finding {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        for text in [&self.check, &self.code, &self.message, &self.text] {
+            out.text(text);
+        }
+        put_place(out, self.place.as_ref());
+        put_place(out, self.other.as_ref());
+        out.list(&self.lane, |out, &index| out.number(index.into()));
+        out.number(self.count);
+        out.list(&self.occurrences, |out, occurrence| {
+            out.number(occurrence.program);
+            out.number(occurrence.element.is_some().into());
+            if let Some((name, index)) = &occurrence.element {
+                out.text(name);
+                out.signed(*index);
+            }
+            out.number(occurrence.other.map_or(0, |other| other + 1));
+        });
+    }
+
+    pub(crate) fn decode(from: &mut Take<'_>) -> Option<Self> {
+        Some(Self {
+            check: from.text()?,
+            code: from.text()?,
+            message: from.text()?,
+            text: from.text()?,
+            place: if follows(from)? { Some(place(from)?) } else { None },
+            other: if follows(from)? { Some(place(from)?) } else { None },
+            lane: from.list(Take::small)?,
+            count: from.number()?,
+            occurrences: from.list(|from| {
+                Some(Occurrence {
+                    program: from.number()?,
+                    element: if follows(from)? { Some((from.text()?, from.signed()?)) } else { None },
+                    other: from.number()?.checked_sub(1),
+                })
+            })?,
+        })
+    }
+
+    /// As a page has it. Files are numbers, elements places in tensors.
+    pub(crate) fn describe(&self, json: &mut Json, launch: &Launch) {
+        let place = |json: &mut Json, place: &Option<(String, u32, u32)>| match place {
+            None => json.plain("null"),
+            Some((file, line, column)) => {
+                let number = launch.files.iter().position(|known| known.name == *file);
+                json.list([number.map_or(-1, |number| number as i64), i64::from(*line), i64::from(*column)]);
+            }
+        };
+        json.nest('{', |json| {
+            json.key("check").text(&self.check);
+            json.key("code").text(&self.code);
+            json.key("message").text(&self.message);
+            json.key("text").text(&self.text);
+            json.key("place");
+            place(json, &self.place);
+            json.key("other");
+            place(json, &self.other);
+            json.key("lane").list(&self.lane);
+            json.key("count").plain(self.count);
+            json.key("occurrences").nest('[', |json| {
+                for occurrence in &self.occurrences {
+                    let (tensor, place) = occurrence.place(launch).unwrap_or((-1, -1));
+                    let other = occurrence.other.map_or(-1, |other| other as i64);
+                    json.list([occurrence.program as i64, tensor, place, other]);
+                }
+            });
+        });
+    }
+}
+
+impl Occurrence {
+    /// The tensor, and the place in it, row after row.
+    fn place(&self, launch: &Launch) -> Option<(i64, i64)> {
+        let (name, index) = self.element.as_ref()?;
+        let parameter = launch.parameters.iter().find(|parameter| parameter.name == *name)?;
+        let is_in = |tensor: &Tensor| {
+            let bytes = index.wrapping_mul(i64::from(tensor.size));
+            tensor.place(parameter.bits.wrapping_add(bytes as u64))
+        };
+        let own = launch.tensors.iter().enumerate().filter(|(_, tensor)| tensor.name == *name);
+        let others = launch.tensors.iter().enumerate().filter(|(_, tensor)| tensor.name != *name);
+        own.chain(others).find_map(|(number, tensor)| Some((number as i64, is_in(tensor)? as i64)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Parameter;
+
+    fn finding() -> Finding {
+        let occurrence =
+            |program, index, other| Occurrence { program, element: Some(("x".into(), index)), other };
+        Finding {
+            check: "race".into(),
+            code: "TW0221".into(),
+            message: "two programs race".into(),
+            text: "error[TW0221]: two programs race\n".into(),
+            place: Some(("k.py".into(), 7, 5)),
+            other: Some(("other.py".into(), 8, 1)),
+            lane: vec![3, 1],
+            count: 9,
+            occurrences: vec![
+                occurrence(2, -1, Some(0)),
+                occurrence(3, 4, None),
+                Occurrence { program: 1, ..Occurrence::default() },
+            ],
+        }
+    }
+
+    #[test]
+    fn findings_are_read_as_they_were_written() {
+        for found in [finding(), Finding::default()] {
+            let mut bytes = Vec::new();
+            found.encode(&mut bytes);
+            let mut from = Take(&bytes);
+            assert_eq!(Finding::decode(&mut from), Some(found));
+            assert!(from.0.is_empty());
+            for length in 0..bytes.len() {
+                assert_eq!(Finding::decode(&mut Take(&bytes[..length])), None);
+            }
+        }
+    }
+
+    #[test]
+    fn elements_are_places_in_tensors() {
+        let tensor = |name: &str, address, strides| Tensor {
+            name: name.into(),
+            dtype: "fp32".into(),
+            size: 4,
+            address,
+            shape: vec![2, 3],
+            strides,
+        };
+        let launch = Launch {
+            files: vec![crate::File { name: "k.py".into(), text: String::new(), first_line: 1 }],
+            parameters: vec![Parameter { name: "x".into(), dtype: "*fp32".into(), bits: 1024 }],
+            // Columns are contiguous in the one; the other lies before it.
+            tensors: vec![tensor("x", 1024, vec![1, 2]), tensor("y", 1000, vec![3, 1])],
+            ..Launch::default()
+        };
+        let mut json = Json::default();
+        finding().describe(&mut json, &launch);
+        assert!(json.0.contains("\"occurrences\":[[2,1,5,0],[3,0,2,-1],[1,-1,-1,-1]]"), "{}", json.0);
+        assert!(json.0.contains("\"place\":[0,7,5],\"other\":[-1,8,1]"), "{}", json.0);
+    }
+}

@@ -1,0 +1,140 @@
+"""What scopes inside of kernels write down: a number for the scope, the program, and the time, into memory whose
+address is part of the kernel's code. ``triton.profiler.language`` writes it; a session reads it after each launch.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tilewright import _native
+
+CAPACITY = 1 << 18
+"""Records that there is room for; those of a launch that are more are lost, and counted."""
+
+WORDS = 3
+"""Words of a record: twice the number of the scope, plus 1 where it ends; the program; the time."""
+
+NAMES: list[str] = []
+"""The scopes by their numbers."""
+
+
+def number_of(name: str) -> int:
+    """The number of a scope."""
+    if name not in NAMES:
+        NAMES.append(name)
+    return NAMES.index(name)
+
+
+class Interval(NamedTuple):
+    """A program was in a scope, named with those around it, from one time to another; ``inner`` of it in others."""
+
+    path: tuple[str, ...]
+    program: int
+    start: int
+    end: int
+    inner: int
+
+
+class _Open:
+    """A scope that has not ended yet, and how long scopes in it have taken."""
+
+    def __init__(self, name: str, start: int) -> None:
+        self.name = name
+        self.start = start
+        self.inner = 0
+
+
+class Records:
+    """What the scopes of a launch wrote down. ``scale`` is cycles for each unit of time."""
+
+    def __init__(
+        self, words: list[int], lost: int, scale: float, programs: frozenset[int] | None = None
+    ) -> None:
+        self.lost = lost
+        self.scale = scale
+        self.intervals: list[Interval] = []
+        self.unmatched: set[str] = set()
+        stacks: dict[int, list[_Open]] = {}
+        # The records of a program are in its order.
+        for at in range(0, len(words) - WORDS + 1, WORDS):
+            what, program, time = words[at : at + WORDS]
+            if programs is None or program in programs:
+                self._add(stacks.setdefault(program, []), NAMES[what >> 1], what % 2 == 1, program, time)
+        if not lost:
+            self.unmatched |= {one.name for stack in stacks.values() for one in stack}
+
+    def _add(self, stack: list[_Open], name: str, is_end: bool, program: int, time: int) -> None:
+        if not is_end:
+            stack.append(_Open(name, time))
+            return
+        # Scopes may overlap: the one that ends is the last of its name.
+        at = next((at for at in reversed(range(len(stack))) if stack[at].name == name), None)
+        if at is None:
+            self.unmatched.add(name)
+            return
+        path = tuple(one.name for one in stack[: at + 1])
+        ended = stack.pop(at)
+        self.intervals.append(Interval(path, program, ended.start, time, ended.inner))
+        if at:
+            stack[at - 1].inner += time - ended.start
+
+    def summary(self) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+        """Each scope with its metrics, without those of scopes in it: how often, how long, and that of a program."""
+        sums: dict[tuple[str, ...], list[float]] = {}
+        programs: dict[tuple[str, ...], set[int]] = {}
+        for one in self.intervals:
+            sums.setdefault(one.path, []).append((one.end - one.start - one.inner) * self.scale)
+            programs.setdefault(one.path, set()).add(one.program)
+        for path, cycles in sums.items():
+            each = sum(cycles) / len(programs[path])
+            yield path, {"scopes": len(cycles), "cycles": sum(cycles), "normalized_cycles": each}
+
+    def complaints(self) -> list[str]:
+        """What has to be said: a line each."""
+        lines = []
+        if self.lost:
+            lines.append(
+                f"warning: {self.lost} records of scopes in kernels did not fit, of {CAPACITY} a launch"
+            )
+        lines += [
+            f"warning: scope '{name}' in a kernel was begun and not ended, or ended and not begun"
+            for name in sorted(self.unmatched)
+        ]
+        return lines
+
+
+class Memory:
+    """Where the kernels write: in main memory, where those of the CPU and of the simulator run, or on the GPU."""
+
+    def __init__(self) -> None:
+        words = 1 + CAPACITY * WORDS
+        self.tensor: Any = None
+        if _native.device().startswith("cuda"):
+            try:
+                import torch
+            except ImportError as error:
+                raise RuntimeError("scopes in kernels on a GPU need torch, for memory to write to") from error
+            self.tensor = torch.zeros(words, dtype=torch.int64, device=_native.device())
+            self.address: int = self.tensor.data_ptr()
+        else:
+            self.address = _native.record_memory(words)
+
+    def take(self, programs: frozenset[int] | None = None) -> Records:
+        """What was written since the last call; the launches have ended."""
+        if self.tensor is None:
+            count, words = _native.take_records(WORDS)
+            return Records(words, max(count - CAPACITY, 0), 1.0, programs)
+        count = int(self.tensor[0])
+        words = self.tensor[1 : 1 + WORDS * min(count, CAPACITY)].tolist()
+        self.tensor[0] = 0
+        # Nanoseconds; the clock of multiprocessors is in kHz.
+        scale = _native.device_properties()["sm_clock_rate"] / 1e6
+        return Records(words, max(count - CAPACITY, 0), scale, programs)
+
+
+def complain(records: Records) -> None:
+    """Says what is wrong with records, on stderr."""
+    for line in records.complaints():
+        print(line, file=sys.stderr)

@@ -1,0 +1,27 @@
+"""What the profiler is doing (``triton.profiler.flags``)."""
+
+from __future__ import annotations
+
+from tilewright.profiler._session import SESSIONS
+
+
+class ProfilerFlags:
+    """The state of the profiler; setting what is not read from the sessions is remembered."""
+
+    command_line = False
+    """Whether ``proton script.py`` runs the program, which then starts no session itself."""
+
+    @property
+    def profiling_on(self) -> bool:
+        """Whether there is a session."""
+        return bool(SESSIONS.known)
+
+    @property
+    def instrumentation_on(self) -> bool:
+        """Whether scopes inside of kernels are recorded."""
+        from tilewright.profiler import language
+
+        return bool(language._MEMORY.value)
+
+
+flags = ProfilerFlags()

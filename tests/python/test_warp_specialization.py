@@ -1,0 +1,183 @@
+"""Loops that ask for warps of their own for copies (`warp_specialize=True`): results against torch, and who runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+import torch
+
+import tilewright as triton
+import tilewright.language as tl
+
+HAS_ROLES = (os.environ.get("TILEWRIGHT_DEVICE") or "").endswith("sm_90")
+
+
+def check_warps(handle, warps, is_specialized):
+    """How many threads a block has, and whether registers are given away."""
+    if HAS_ROLES and is_specialized is not None:
+        ptx = handle.asm["ptx"]
+        threads = int(re.search(r"\.reqntid (\d+)", ptx).group(1))
+        assert threads == 32 * (warps + 4 * is_specialized)
+        assert ("setmaxnreg" in ptx) == (is_specialized and warps == 8)
+
+
+@triton.jit
+def matmul(
+    a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K, sam, sbk, scm, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    GROUP: tl.constexpr, OUTER: tl.constexpr, INNER: tl.constexpr, BIAS: tl.constexpr, SKIP: tl.constexpr,
+):  # fmt: skip
+    tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    for tile in tl.range(
+        tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0), flatten=True, warp_specialize=OUTER
+    ):
+        first = tile // (GROUP * tiles_n) * GROUP
+        rows = min(tiles_m - first, GROUP)
+        pid_m = first + tile % (GROUP * tiles_n) % rows
+        pid_n = tile % (GROUP * tiles_n) // rows
+        offs_m = pid_m * BM + tl.arange(0, BM)
+        offs_n = pid_n * BN + tl.arange(0, BN)
+        acc = tl.zeros((BM, BN), dtype=tl.float32)
+        # Tiles on the diagonal are left out.
+        if not SKIP or pid_m != pid_n:
+            for k in tl.range(0, K, BK, warp_specialize=INNER):
+                offs_k = k + tl.arange(0, BK)
+                a_mask = (offs_m < M)[:, None] & (offs_k < K)[None, :]
+                b_mask = (offs_k < K)[:, None] & (offs_n < N)[None, :]
+                a = tl.load(a_ptr + offs_m[:, None] * sam + offs_k[None, :], mask=a_mask, other=0.0)
+                b = tl.load(b_ptr + offs_k[:, None] * sbk + offs_n[None, :], mask=b_mask, other=0.0)
+                acc = tl.dot(a, b, acc)
+        if BIAS:
+            acc += tl.load(bias_ptr + offs_n, mask=offs_n < N, other=0.0)[None, :]
+            acc = acc - tl.max(acc, 1)[:, None]
+        c_ptrs = c_ptr + offs_m[:, None] * scm + offs_n[None, :]
+        tl.store(c_ptrs, acc.to(tl.float16), mask=(offs_m < M)[:, None] & (offs_n < N)[None, :])
+
+
+CASES = [
+    # size, blocks, warps, stages, programs, outer, inner, bias, skip, whether copies have warps
+    ((128, 128, 128), (64, 64, 32), 4, 3, 1, True, False, False, False, True),
+    ((96, 144, 80), (64, 64, 32), 4, 2, 2, True, False, False, False, True),
+    ((96, 144, 80), (64, 64, 32), 4, 4, 9, False, True, False, False, True),
+    ((200, 128, 96), (128, 64, 32), 8, 3, 2, True, False, False, False, True),
+    ((128, 128, 64), (64, 128, 32), 4, 3, 1, True, False, True, False, True),
+    ((160, 128, 64), (128, 64, 32), 8, 2, 1, True, True, True, False, True),
+    ((128, 192, 64), (64, 64, 32), 4, 3, 2, True, False, False, True, True),
+    # Nothing to add up.
+    ((64, 64, 0), (64, 64, 32), 4, 3, 1, True, False, True, False, True),
+    # Two warps, or one stage.
+    ((64, 64, 64), (64, 64, 32), 2, 3, 1, True, False, False, False, False),
+    ((64, 64, 64), (64, 64, 32), 4, 1, 1, True, False, False, False, False),
+    # Rows that no tensor copy takes, which the launch finds out.
+    ((64, 64, 67), (64, 64, 32), 4, 3, 1, True, False, False, False, None),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
+def test_products(device, case):
+    sizes, blocks, warps, stages, programs, outer, inner, bias, skip, is_specialized = case
+    M, N, K = sizes
+    generator = torch.Generator().manual_seed(6)
+    a = torch.randn(M, K, generator=generator).half().to(device)
+    b = torch.randn(K, N, generator=generator).half().to(device)
+    added = torch.randn(N, generator=generator).to(device)
+    c = torch.full((M, N), 7.0, dtype=torch.float16, device=device)
+    handle = matmul[(programs,)](
+        a, b, c, added, M, N, K, K, N, N, *blocks, 2, outer, inner, bias, skip,
+        num_warps=warps, num_stages=stages,
+    )  # fmt: skip
+    expected = a.double() @ b.double()
+    BM, BN, _ = blocks
+    if skip:
+        for number in range(min(triton.cdiv(M, BM), triton.cdiv(N, BN))):
+            expected[number * BM : (number + 1) * BM, number * BN : (number + 1) * BN] = 0
+    if bias:
+        expected = expected + added.double()
+        parts = [
+            part - torch.clamp_min(part.amax(1, keepdim=True), low) for part, low in tiles_of(expected, N, BN)
+        ]
+        expected = torch.cat(parts, 1)
+    torch.testing.assert_close(c.double(), expected, rtol=4e-3, atol=8e-2)
+    check_warps(handle, warps, is_specialized)
+
+
+def tiles_of(expected, N, BN):
+    """The tiles along a row; what is behind the last column counts as 0 in its maximum."""
+    for start in range(0, N, BN):
+        yield expected[:, start : start + BN], 0.0 if start + BN > N else float("-inf")
+
+
+@triton.jit
+def attention(
+    q_ptr, k_ptr, v_ptr, o_ptr, n, scale, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, CAUSAL: tl.constexpr,
+):  # fmt: skip
+    first = tl.program_id(0) * M
+    rows, depth = first + tl.arange(0, M), tl.arange(0, D)
+    q = tl.load(q_ptr + rows[:, None] * D + depth[None, :], mask=(rows < n)[:, None], other=0.0)
+    acc = tl.zeros((M, D), dtype=tl.float32)
+    highest = tl.full((M,), float("-inf"), dtype=tl.float32)
+    total = tl.zeros((M,), dtype=tl.float32)
+    last = min(first + M, n) if CAUSAL else n
+    for start in tl.range(0, last, N, warp_specialize=True):
+        columns = start + tl.arange(0, N)
+        k = tl.load(k_ptr + columns[:, None] * D + depth[None, :], mask=(columns < n)[:, None], other=0.0)
+        s = tl.dot(q, k.T) * scale
+        inside = (columns < n)[None, :]
+        if CAUSAL:
+            inside = inside & (columns[None, :] <= rows[:, None])
+        s = tl.where(inside, s, float("-inf"))
+        best = tl.maximum(highest, tl.max(s, 1))
+        p = tl.exp2(s - best[:, None])
+        shrink = tl.exp2(highest - best)
+        total = total * shrink + tl.sum(p, 1)
+        v = tl.load(v_ptr + columns[:, None] * D + depth[None, :], mask=(columns < n)[:, None], other=0.0)
+        acc = tl.dot(p.to(tl.float16), v, acc * shrink[:, None])
+        highest = best
+    acc = acc / total[:, None]
+    tl.store(o_ptr + rows[:, None] * D + depth[None, :], acc.to(tl.float16), mask=(rows < n)[:, None])
+
+
+@pytest.mark.parametrize(
+    "case",
+    [(4, 64, 32, 32, 3, 100, False), (4, 64, 64, 64, 2, 160, True), (8, 128, 32, 64, 3, 150, True)],
+    ids=str,
+)
+def test_attention(device, case):
+    warps, M, N, D, stages, n, causal = case
+    generator = torch.Generator().manual_seed(7)
+    q, k, v = (torch.randn(n, D, generator=generator).half().to(device) for _ in range(3))
+    o = torch.full((n, D), 7.0, dtype=torch.float16, device=device)
+    handle = attention[(triton.cdiv(n, M),)](
+        q, k, v, o, n, 0.25, M, N, D, causal, num_warps=warps, num_stages=stages
+    )
+    s = (q.double() @ k.double().T) * 0.25 * 0.6931471805599453
+    if causal:
+        s = s.masked_fill(torch.ones(n, n, dtype=torch.bool, device=device).triu(1), float("-inf"))
+    torch.testing.assert_close(o.double(), torch.softmax(s, 1) @ v.double(), rtol=4e-3, atol=4e-3)
+    check_warps(handle, warps, True)
+
+
+@triton.jit
+def paged(table_ptr, a_ptr, b_ptr, c_ptr, n, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    rows, depth, columns = tl.arange(0, M), tl.arange(0, K), tl.arange(0, N)
+    acc = tl.zeros((M, N), dtype=tl.float32)
+    for i in tl.range(0, n, warp_specialize=True):
+        page = tl.load(table_ptr + i)
+        a = tl.load(a_ptr + i * M * K + rows[:, None] * K + depth[None, :])
+        b = tl.load(b_ptr + page * K * N + depth[:, None] * N + columns[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], acc)
+
+
+def test_where_to_copy_from_is_loaded(device):
+    n, M, N, K = 5, 64, 64, 32
+    generator = torch.Generator().manual_seed(8)
+    a = torch.randn(n, M, K, generator=generator).half().to(device)
+    b = torch.randn(n, K, N, generator=generator).half().to(device)
+    table = torch.randperm(n, generator=generator).int().to(device)
+    c = torch.zeros(M, N, device=device)
+    handle = paged[(1,)](table, a, b, c, n, M, N, K, num_warps=4, num_stages=3)
+    expected = (a.double() @ b.double()[table.long()]).sum(0)
+    torch.testing.assert_close(c.double(), expected, rtol=2e-3, atol=2e-2)
+    check_warps(handle, 4, False)
