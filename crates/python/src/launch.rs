@@ -76,22 +76,21 @@ pub(crate) fn launch_traced(
     }
     let binding = state.bind(py, call)?;
     let launch = Prepared { kernel, state, binding: &binding, call, is_warmup: false };
-    if launch.checks()?.is_some() {
-        return Err(sanitize::not_here(
-            py,
-            "the launch is traced",
-            "trace it in one launch and sanitize it in another",
-        ));
+    let start = || {
+        let options = launch.options()?;
+        let grid = launch.grid(grid)?;
+        let mut values = Values::new();
+        let Some((handle, kept)) = launch.prepare(&options, &mut values)? else { return Ok(None) };
+        run_with(py, &handle, |handle, foreign, interrupt| {
+            handle.launch_traced(grid, &values, foreign, interrupt, request)
+        })?;
+        drop(kept);
+        state.python_handle(kernel, handle).map(Some)
+    };
+    match launch.checks()? {
+        Some(checks) => sanitize::with_checks(py, checks, start),
+        None => start(),
     }
-    let options = launch.options()?;
-    let grid = launch.grid(grid)?;
-    let mut values = Values::new();
-    let Some((handle, kept)) = launch.prepare(&options, &mut values)? else { return Ok(None) };
-    run_with(py, &handle, |handle, foreign, interrupt| {
-        handle.launch_traced(grid, &values, foreign, interrupt, request)
-    })?;
-    drop(kept);
-    state.python_handle(kernel, handle).map(Some)
 }
 
 /// A launch whose arguments are bound.

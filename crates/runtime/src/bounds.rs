@@ -1,6 +1,7 @@
 //! Whether the accesses of a kernel are in bounds for every grid and every size: what the compiler finds as text and
 //! diagnostics, each counterexample confirmed by a run.
 
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use tilewright_base::{Code, Diagnostic, SourceMap};
@@ -58,48 +59,12 @@ impl Handle {
     pub fn check_bounds(&self, statement: &Statement) -> Result<BoundsReport, String> {
         let mut statement = statement.clone();
         for (parameter, argument) in self.signature().parameters.iter().zip(self.arguments()) {
-            self.add_known(&parameter.name, argument, &mut statement);
+            add_known(&parameter.name, argument, &mut statement);
         }
         let (module, found) = self.compiled.bounds(&statement)?;
         let sources = SourceMap::clone(&module.sources);
         let findings = found.iter().map(|finding| self.describe(&module, &statement, finding)).collect();
         Ok(BoundsReport { findings, sources })
-    }
-
-    fn add_known(&self, name: &str, argument: &Argument, statement: &mut Statement) {
-        match argument {
-            Argument::Constexpr(HostValue::Constant(Constant::Int(number))) => {
-                statement.constants.push((name.to_owned(), *number));
-            }
-            Argument::Tuple(items) if items.descriptor().is_some() => {
-                let rank = (items.len() - 1) / 2;
-                let known = |item: &Argument| match item {
-                    Argument::Constexpr(HostValue::Constant(Constant::Int(number))) => Some(*number),
-                    _ => None,
-                };
-                let part = |place: usize, name: String| {
-                    known(&items[place]).map_or(Expression::Name(name), Expression::Number)
-                };
-                let one = Expression::Number(1);
-                let mut extent = one.clone();
-                for axis in 0..rank {
-                    let shape = part(1 + axis, format!("{name}.shape[{axis}]"));
-                    let stride = part(1 + rank + axis, format!("{name}.strides[{axis}]"));
-                    extent = extent.plus(shape.clone().plus_number(-1).times(stride.clone()));
-                    let at_least = |x: Expression, least: i128| -> Condition {
-                        vec![(Relation::AtLeast, x, Expression::Number(least))]
-                    };
-                    statement.conditions.extend([at_least(shape, 1), at_least(stride, 0)]);
-                }
-                statement.extents.push((format!("{name}.base"), extent));
-            }
-            Argument::Tuple(items) => {
-                for (index, item) in items.iter().enumerate() {
-                    self.add_known(&format!("{name}{}", items.place(index)), item, statement);
-                }
-            }
-            Argument::Pointer { .. } | Argument::Scalar { .. } | Argument::Constexpr(_) => {}
-        }
     }
 
     fn describe(&self, module: &Module, statement: &Statement, finding: &Finding) -> BoundsFinding {
@@ -219,6 +184,44 @@ impl Handle {
     }
 }
 
+/// Adds what is known of an argument.
+fn add_known(name: &str, argument: &Argument, statement: &mut Statement) {
+    match argument {
+        Argument::Constexpr(HostValue::Constant(Constant::Int(number))) => {
+            statement.constants.push((name.to_owned(), *number));
+        }
+        Argument::Tuple(items) if items.descriptor().is_some() => {
+            let rank = items.descriptor().map_or(0, |form| form.block_shape.len());
+            // The last stride, which is 1, may not be among them.
+            let part = |place: usize, name: String| match items.get(place) {
+                Some(Argument::Constexpr(HostValue::Constant(Constant::Int(number)))) => {
+                    Expression::Number(*number)
+                }
+                Some(_) => Expression::Name(name),
+                None => Expression::Number(1),
+            };
+            let one = Expression::Number(1);
+            let mut extent = one.clone();
+            for axis in 0..rank {
+                let shape = part(1 + axis, format!("{name}.shape[{axis}]"));
+                let stride = part(1 + rank + axis, format!("{name}.strides[{axis}]"));
+                extent = extent.plus(shape.clone().plus_number(-1).times(stride.clone()));
+                let at_least = |x: Expression, least: i128| -> Condition {
+                    vec![(Relation::AtLeast, x, Expression::Number(least))]
+                };
+                statement.conditions.extend([at_least(shape, 1), at_least(stride, 0)]);
+            }
+            statement.extents.push((format!("{name}.base"), extent));
+        }
+        Argument::Tuple(items) => {
+            for (index, item) in items.iter().enumerate() {
+                add_known(&format!("{name}{}", items.place(index)), item, statement);
+            }
+        }
+        Argument::Pointer { .. } | Argument::Scalar { .. } | Argument::Constexpr(_) => {}
+    }
+}
+
 /// Where the memory of a run begins, in bytes.
 const ALIGNMENT: usize = 64;
 
@@ -243,11 +246,11 @@ fn diagnostic(module: &Module, found: &Counterexample, tensor: &str, note: &str)
     let mut place = format!("in program {} of the grid {}", triple(found.program), triple(found.grid));
     if !found.lane.is_empty() {
         let lane: Vec<String> = found.lane.iter().map(ToString::to_string).collect();
-        place.push_str(&format!(", at element [{}] of the tile", lane.join(", ")));
+        let _ = write!(place, ", at element [{}] of the tile", lane.join(", "));
     }
     if !found.iterations.is_empty() {
         let iterations: Vec<String> = found.iterations.iter().map(ToString::to_string).collect();
-        place.push_str(&format!(", in iteration {} of the loop", iterations.join(", ")));
+        let _ = write!(place, ", in iteration {} of the loop", iterations.join(", "));
     }
     let sizes = if numbers.is_empty() { String::new() } else { format!("with {}: ", numbers.join(", ")) };
     let elements = if found.extent == 1 { "1 element".into() } else { format!("{} elements", found.extent) };

@@ -231,7 +231,7 @@ fn simulate(
     launch.watch = watch.as_ref();
     let report = interruptible(module, launch, interrupt);
     for (fault, count) in watch.map_or_else(Vec::new, sim::Watch::into_findings) {
-        sanitize::keep(name, from_watch(&fault, count, handle), &handle.compiled.module.sources);
+        sanitize::keep(name, &from_watch(&fault, count, handle), &handle.compiled.module.sources);
     }
     let printed = report.as_ref().map_or_else(|fault| &fault.printed, |report| &report.printed);
     for text in printed {

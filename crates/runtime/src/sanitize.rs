@@ -200,7 +200,7 @@ impl Handle {
         let (outcome, findings) = program.launch(&launch, checks);
         let sources = program.program().sources();
         for finding in findings {
-            keep(&self.compiled.name, finding, sources);
+            keep(&self.compiled.name, &finding, sources);
         }
         outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(sources)))
     }
@@ -247,7 +247,7 @@ impl Handle {
         for finding in findings {
             // What nobody has written, the simulator sees itself.
             if finding.diagnostic.code != Code::Unwritten {
-                keep(&self.compiled.name, finding, sources);
+                keep(&self.compiled.name, &finding, sources);
             }
         }
         match outcome {
@@ -307,17 +307,17 @@ impl Drop for Before<'_> {
 }
 
 /// Keeps a finding, and prints it if it is new.
-pub(crate) fn keep(kernel: &str, finding: Finding, sources: &SourceMap) {
+pub(crate) fn keep(kernel: &str, finding: &Finding, sources: &SourceMap) {
     let is_of_launch = SCOPE.with_borrow_mut(|scope| {
         let scope = scope.as_mut()?;
-        add(&mut scope.kept, kernel, &finding, sources);
+        add(&mut scope.kept, kernel, finding, sources);
         Some(())
     });
     if is_of_launch.is_some() {
         return;
     }
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_new = add(&mut kept, kernel, &finding, sources);
+    let is_new = add(&mut kept, kernel, finding, sources);
     drop(kept);
     if is_new && IS_PRINTING.load(Ordering::Relaxed) {
         let color = if std::io::stderr().is_terminal() { Color::Always } else { Color::Never };

@@ -105,7 +105,7 @@ impl Handle {
         }
         recording.end(nanoseconds, outcome.as_ref().err().map(ToString::to_string).as_deref());
         for finding in findings {
-            sanitize::keep(&self.compiled.name, finding, program.sources());
+            sanitize::keep(&self.compiled.name, &finding, program.sources());
         }
         outcome
     }
