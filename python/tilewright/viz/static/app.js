@@ -105,6 +105,7 @@ function showLaunch() {
   const scalars = launch.parameters.filter(({ dtype }) => !dtype.startsWith("*")).map(({ name, value }) => `${name}=${value}`);
   find("facts").title = [...scalars, ...constants].join(", ");
   find("facts").replaceChildren(h("b", { id: "kernel" }, launch.kernel), ` [${x}${y * z > 1 ? `, ${y}` : ""}${z > 1 ? `, ${z}` : ""}]`, ` ${[...scalars, ...constants].join(", ")} · ${launch.interpreted ? "interpreted" : "compiled for the CPU"} · ${duration(launch.nanoseconds)}`);
+  find("who").hidden = true;
   drawSource(launch, pickOps, linesOf(findings), findings, pickFinding);
   showGrid();
   showTabs();
