@@ -60,7 +60,7 @@ class Page:
 
     def settle(self, before):
         """Waits until what was selected is shown."""
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while time.monotonic() < until:
             now = self.driver.execute_script("return Number(document.body.dataset.ready || 0)")
             if now > before:
@@ -102,7 +102,7 @@ class Page:
         return [cell.text for cell in self.all(f'#values [data-role="{role}"] td')]
 
     def wait_for(self, selector):
-        until = time.monotonic() + 20
+        until = time.monotonic() + 120
         while not self.all(selector):
             assert time.monotonic() < until, f"there is no {selector}"
             time.sleep(0.05)
@@ -255,7 +255,7 @@ def test_dot_traced(page):
     # Played, the product runs through its steps.
     shown.click_op("dot")
     shown.find('#dot button[title^="Play"]').click()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     seen = set()
     while len(seen) < 3 and time.monotonic() < until:
         seen.add(shown.text("#dot-step"))
@@ -557,7 +557,7 @@ def test_look_and_exports(page, tmp_path):
     shown.driver.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
     shown.find("#export-svg").click()
     shown.find("#export-png").click()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while {path.suffix for path in folder.iterdir()} != {".png", ".svg"}:
         assert time.monotonic() < until, list(folder.iterdir())
         time.sleep(0.05)

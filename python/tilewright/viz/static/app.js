@@ -69,7 +69,10 @@ async function select(change) {
       if (same >= 0) state.event = same;
     }
   }
-  if (state.event == null || !isShownEvent(state.event)) state.event = data.hasStopped ? data.events.length - 1 : data.events.findIndex((_, index) => isShownEvent(index) && launch.ops[data.events[index][0]].isAccess);
+  if (state.event == null || !isShownEvent(state.event)) {
+    state.event = data.hasStopped ? data.events.length - 1 : data.events.findIndex((_, index) => isShownEvent(index) && launch.ops[data.events[index][0]].isAccess);
+    change = { event: state.event, ...change };
+  }
   if (state.event < 0) state.event = data.events.findIndex((_, index) => isShownEvent(index));
   if (!("loops" in change)) for (const { op, iteration } of data.paths[state.event] || []) state.loops[op] = iteration;
   await showSelection(mine, change);
@@ -102,6 +105,7 @@ function showLaunch() {
   const scalars = launch.parameters.filter(({ dtype }) => !dtype.startsWith("*")).map(({ name, value }) => `${name}=${value}`);
   find("facts").title = [...scalars, ...constants].join(", ");
   find("facts").replaceChildren(h("b", { id: "kernel" }, launch.kernel), ` [${x}${y * z > 1 ? `, ${y}` : ""}${z > 1 ? `, ${z}` : ""}]`, ` ${[...scalars, ...constants].join(", ")} · ${launch.interpreted ? "interpreted" : "compiled for the CPU"} · ${duration(launch.nanoseconds)}`);
+  find("who").hidden = true;
   drawSource(launch, pickOps, linesOf(findings), findings, pickFinding);
   showGrid();
   showTabs();
