@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from tilewright._cuda_on_cpu import random_state
@@ -87,7 +88,7 @@ def _restored_generator(device: str, state: Any) -> Any:
     return made
 
 
-_OF_STATES = {
+_OF_STATES: dict[str, Callable[..., Any]] = {
     "get_state": random_state.get,
     "set_state": random_state.put,
     "get_offset": random_state.offset_of,
