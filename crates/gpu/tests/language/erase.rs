@@ -124,8 +124,10 @@ impl Eraser<'_> {
             // tidy: wildcard because rings, copies and roles are more than the values that they move
             Op::Gpu(_) => return None,
         };
+        // Behind what a product starts is no part of it.
+        let most = if matches!(op, Tile::Dot { .. }) { 3 } else { usize::MAX };
         let operands: Option<SmallVec<[Value; 4]>> =
-            data.operands.iter().map(|value| self.get(*value)).collect();
+            data.operands.iter().take(most).map(|value| self.get(*value)).collect();
         let mut regions = smallvec![];
         for region in &data.regions {
             let new = self.new.blocks.push(BlockData::default());

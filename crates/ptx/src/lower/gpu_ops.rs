@@ -288,10 +288,14 @@ impl GpuVisitor for Lowering<'_> {
         a: Value,
         b: Value,
         acc: Value,
+        behind: Option<Value>,
         instruction: &MmaShape,
         warps: &IntList,
         max_imprecise_acc: &u32,
     ) -> Lowered {
+        if let Some(behind) = behind {
+            self.keep_behind_all(behind);
+        }
         let warps = [warps[0] as u32, warps[1] as u32];
         self.lower_wgmma(inst, [a, b, acc], (*instruction, warps), *max_imprecise_acc)
     }
