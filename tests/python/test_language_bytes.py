@@ -65,3 +65,21 @@ def test_bitwise_functions_of_words(dtype, function, device):
         "all shifted out": (wide_x << 8) | (wide_y >> 9),
     }[function]
     assert np.array_equal(out.cpu().numpy(), expected.astype(dtype))
+
+
+@triton.jit
+def turned_kernel(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr):
+    # Loaded along one axis and stored along the other: bytes of one word go to different ones.
+    rows, columns = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
+    x = tl.load(x_ptr + rows * N + columns)
+    tl.store(y_ptr + rows + columns * M, x.to(y_ptr.dtype.element_ty))
+
+
+@pytest.mark.parametrize("target", [torch.int8, torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("source", [torch.int8, torch.uint8])
+def test_bytes_of_a_tile_that_is_turned_over(source, target, device):
+    for shape in ((64, 32), (16, 128), (4, 4)):
+        x = torch.arange(shape[0] * shape[1], dtype=torch.int32).reshape(shape).to(source)
+        y = torch.empty(shape[::-1], dtype=target, device=device)
+        turned_kernel[(1,)](x.to(device), y, *shape)
+        assert torch.equal(y.cpu(), x.T.to(target)), shape

@@ -181,3 +181,83 @@ def test_mistakes_are_explained(expression, message):
     x = np.zeros((8, 8), np.int32)
     with pytest.raises(triton.CompilationError, match=message):
         run(expression, x, "int32", x.shape, "cpu")
+
+
+COMPARE_AND_SWAP = """
+@triton.jit
+def _swapped(x, order, flip, DISTANCE: tl.constexpr, BLOCK: tl.constexpr):
+    # A step of a network as programs write it: both elements as sums, and one of them kept by exclusive or.
+    shape: tl.constexpr = [x.numel // (2 * DISTANCE), 2, DISTANCE]
+    bits = tl.core.get_int_dtype(bitwidth=x.dtype.primitive_bitwidth, signed=True)
+    y = tl.reshape(x.to(bits, bitcast=True), shape)
+    upper = tl.arange(0, 2)[None, :, None]
+    first = tl.reshape(tl.broadcast_to(tl.sum(y * (1 - upper).to(bits), 1)[:, None, :].to(bits), shape), x.shape)
+    second = tl.reshape(tl.broadcast_to(tl.sum(upper.to(bits) * y, 1)[:, None, :].to(bits), shape), x.shape)
+    a, b = first.to(x.dtype, bitcast=True), second.to(x.dtype, bitcast=True)
+    o = tl.reshape(order, shape)
+    c = tl.reshape(tl.broadcast_to(tl.sum(o * (1 - upper).to(o.dtype), 1)[:, None, :], shape), x.shape)
+    d = tl.reshape(tl.broadcast_to(tl.sum(o * upper.to(o.dtype), 1)[:, None, :], shape), x.shape)
+    swap = (((a > b) | ((a == b) & (c > d))) ^ flip).to(tl.int1)
+    own = x.to(bits, bitcast=True)
+    kept = own ^ tl.where(swap, first ^ second, tl.zeros_like(own))
+    return kept.to(x.dtype, bitcast=True), order ^ tl.where(swap, c ^ d, tl.zeros_like(order))
+
+@triton.jit
+def kernel(x_ptr, y_ptr, order_ptr, M: tl.constexpr, N: tl.constexpr, STAGES: tl.constexpr):
+    at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    x = tl.load(x_ptr + at)
+    order = tl.broadcast_to(tl.arange(0, N)[None, :], x.shape).to({order})
+    for stage in tl.static_range(1, STAGES + 1):
+        flip = 0
+        if stage < STAGES:
+            halves: tl.constexpr = [M * N // 2 ** (stage + 1), 2, 2**stage]
+            flip = tl.reshape(tl.broadcast_to(tl.arange(0, 2)[None, :, None], halves), x.shape)
+        for step in tl.static_range(stage):
+            x, order = _swapped(x, order, flip, 2 ** (stage - 1 - step), N)
+    tl.store(y_ptr + at, x)
+    tl.store(order_ptr + at, order.to(tl.int32))
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "order"), [("float32", "tl.int16"), ("int8", "tl.int32"), ("int64", "tl.int64")]
+)
+def test_networks_that_programs_write(dtype, order, device):
+    text = module(COMPARE_AND_SWAP.format(order=order))
+    for shape, num_warps in (((2, 64), 1), ((1, 128), 4), ((8, 16), 2)):
+        x = distinct(shape, 1)
+        x = (x % 20 - 10 if dtype == "int8" else x).astype(dtype)
+        y, places = (
+            to_device(np.zeros_like(x), dtype, device),
+            to_device(np.zeros(shape, np.int32), "int32", device),
+        )
+        text.kernel[(1,)](
+            to_device(x, dtype, device),
+            y,
+            places,
+            *shape,
+            STAGES=shape[1].bit_length() - 1,
+            num_warps=num_warps,
+        )
+        np.testing.assert_array_equal(to_host(y), np.sort(x, 1), err_msg=f"{shape}")
+        np.testing.assert_array_equal(to_host(places), np.argsort(x, 1, kind="stable"), err_msg=f"{shape}")
+
+
+def test_sums_that_look_like_half_of_a_pair(device):
+    text = """
+@triton.jit
+def kernel(x_ptr, y_ptr, z_ptr, FACTORS: tl.constexpr):
+    at = tl.arange(0, 2)[:, None] * 8 + tl.arange(0, 8)[None, :]
+    x = tl.load(x_ptr + at)
+    weights = tl.arange(0, 2)[:, None] * FACTORS[1] + FACTORS[0]
+    both = tl.sum(x * weights, 0)
+    tl.store(y_ptr + at, tl.broadcast_to(both[None, :], x.shape))
+    tl.store(z_ptr + tl.arange(0, 8), both)
+"""
+    x = np.random.default_rng(2).integers(-(2**31), 2**31, (2, 8)).astype(np.int32)
+    for first, step in ((1, -1), (0, 1), (1, 0), (2, -2), (0, 2), (-1, 1), (1, 1)):
+        y, z = to_device(np.zeros_like(x), "int32", device), to_device(np.zeros(8, np.int32), "int32", device)
+        module(text).kernel[(1,)](to_device(x, "int32", device), y, z, FACTORS=(first, step))
+        expected = x[0] * np.int32(first) + x[1] * np.int32(first + step)
+        np.testing.assert_array_equal(to_host(y), np.tile(expected, (2, 1)), err_msg=f"{first} {step}")
+        np.testing.assert_array_equal(to_host(z), expected, err_msg=f"{first} {step}")

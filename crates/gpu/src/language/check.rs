@@ -405,16 +405,22 @@ impl<'a> Checker<'a> {
         self.access(self.inst.operands.iter().chain(&self.inst.results), axis, width)
     }
 
+    /// The optional operand that an op comes behind.
+    fn behind(&self, place: usize) -> Check {
+        if self.inst.operands.len() <= place {
+            return Ok(());
+        }
+        let behind = self.registers(place)?;
+        ensure(element_bits(behind) == 32, || {
+            format!("{} waits behind a tile of 32-bit elements, found {behind}", self.inst.op.name())
+        })
+    }
+
     fn finish(&self) -> Check {
         let Type::Pending { tile, layout } = self.operand(0) else {
             return Err(format!("finish takes a product under way, found {}", self.operand(0)));
         };
-        if self.inst.operands.len() > 1 {
-            let behind = self.registers(1)?;
-            ensure(element_bits(behind) == 32, || {
-                format!("finish waits behind a tile of 32-bit elements, found {behind}")
-            })?;
-        }
+        self.behind(1)?;
         self.results(&[Type::registers(tile.clone(), Some(*layout))])
     }
 
@@ -469,6 +475,7 @@ impl<'a> Checker<'a> {
             GpuOp::LocalCount {} => self.local_count(),
             GpuOp::LocalLoad { matrix } => self.local_load(*matrix),
             GpuOp::Wgmma { instruction, warps, .. } => {
+                self.behind(3)?;
                 for place in 0..2 {
                     let ty = self.operand(place);
                     ensure(!op.reads_transpose(place) || ty.as_memory().is_some(), || {

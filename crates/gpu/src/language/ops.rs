@@ -133,8 +133,8 @@ define_ops! {
     /// by `fence_proxy`, and a barrier comes behind that. With a `pending` accumulator the product follows another one at once,
     /// in the same registers; else it begins with a copy of the accumulator. Sums are as exact as the instruction's; those of 8-bit
     /// floats are added to the accumulator in fp32 whenever `max_imprecise_acc` products are summed up, unless that is 0: then
-    /// the threads wait for each such part.
-    Wgmma wgmma (a, b, acc) []
+    /// the threads wait for each such part. With `behind`, a tile of 32-bit elements, it starts when that is computed.
+    Wgmma wgmma (a, b, acc) [behind]
         {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32, transposed_a: bool, transposed_b: bool}
         regions 0 Write Dot;
     /// The accumulator of a product under way, when no more than so many later groups of products are. With `behind`, a tile of

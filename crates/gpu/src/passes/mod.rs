@@ -14,6 +14,7 @@ mod prune;
 mod rings;
 mod scans;
 mod specialization;
+mod sums_first;
 mod tensor_copies;
 mod tensor_stores;
 mod wgmma_operands;
@@ -40,6 +41,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "tensor_copies", run: tensor_copies },
     Pass { name: "rings", run: rings::lower_rings },
     Pass { name: "instruction_selection", run: instruction_selection },
+    Pass { name: "sums_first", run: sums_first },
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
     Pass { name: "barriers", run: barriers },
 ];
@@ -71,6 +73,12 @@ fn tensor_copies(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn instruction_selection(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     instruction_selection::select_instructions(module);
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn sums_first(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    sums_first::sums_first(module);
     Ok(())
 }
 

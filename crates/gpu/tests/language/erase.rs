@@ -134,8 +134,10 @@ impl Eraser<'_> {
             // tidy: wildcard because rings, copies and roles are more than the values that they move
             Op::Gpu(_) => return None,
         };
+        // Behind what a product starts is no part of it.
+        let most = if matches!(op, Tile::Dot { .. }) { 3 } else { usize::MAX };
         let mut operands: SmallVec<[Value; 4]> =
-            data.operands.iter().map(|value| self.get(*value)).collect::<Option<_>>()?;
+            data.operands.iter().take(most).map(|value| self.get(*value)).collect::<Option<_>>()?;
         if let Op::Gpu(gpu) = &data.op {
             for (place, operand) in operands.iter_mut().enumerate() {
                 if gpu.reads_transpose(place) {

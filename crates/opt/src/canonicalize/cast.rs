@@ -27,6 +27,11 @@ impl Canonicalizer<'_> {
         {
             return Some(self.make_cast(source, element, rounding, ty));
         }
+        if ty.is_bool()
+            && let Some(value) = self.truth_of_exclusive_or(value, ty)
+        {
+            return Some(value);
+        }
         self.convert_before_splat(Op::Cast { element, rounding }, value, ty)
     }
 

@@ -78,9 +78,12 @@ impl Canonicalizer<'_> {
         .or_else(|| (function == F::Not).then(|| self.inverted(x, ty)).flatten())
     }
 
-    /// The comparison that holds exactly where the comparison `x` does not.
+    /// The comparison that holds exactly where the comparison `x` does not, which is not needed itself.
     fn inverted(&mut self, x: Value, ty: &Type) -> Option<Value> {
         use ComparisonFn as C;
+        if !self.is_used_once(x) {
+            return None;
+        }
         let data = &self.function.insts[self.function.defining_inst(x)?];
         let (&Op::Elementwise { function }, &[a, b]) = (&data.op, &data.operands[..]) else { return None };
         let Family::Comparison(comparison) = function.family() else { return None };

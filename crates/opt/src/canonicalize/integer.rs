@@ -23,6 +23,11 @@ impl Canonicalizer<'_> {
                 .int_with_constant(function, x, y, constant, ty)
                 .or_else(|| self.reassociate_constant(function, x, constant, ty));
         }
+        if function == ElementwiseFn::Xor
+            && let Some(value) = self.exclusive_or(x, y, ty)
+        {
+            return Some(value);
+        }
         self.int_neg(function, x, y, ty).or_else(|| self.reassociate_uniform(function, x, y, ty))
     }
 

@@ -8,6 +8,7 @@
 mod cast;
 mod control;
 mod elementwise;
+mod exchange;
 mod float;
 mod integer;
 mod memory;

@@ -23,8 +23,10 @@ impl Canonicalizer<'_> {
         if let Some(scalar) = self.uniform(tile) {
             return Some(self.make_splat(scalar, &ty.shape));
         }
-        let source = self.operand_of(tile, |op| matches!(op, Op::Broadcast { .. }))?;
-        Some(self.make(Op::Broadcast { shape: ty.shape.clone() }, &[source], ty))
+        if let Some(source) = self.operand_of(tile, |op| matches!(op, Op::Broadcast { .. })) {
+            return Some(self.make(Op::Broadcast { shape: ty.shape.clone() }, &[source], ty));
+        }
+        self.picked(tile, ty)
     }
 
     pub(super) fn reshape(&mut self, tile: Value, ty: &Type) -> Option<Value> {

@@ -57,6 +57,8 @@ pub(super) struct Builder {
     pure: usize,
     /// The words that elements were unpacked from.
     pub packed: FxHashMap<SmallVec<[Scalar; 4]>, Scalar>,
+    /// The word that a byte was taken from, and its number there.
+    pub bytes: FxHashMap<Scalar, (Scalar, u32)>,
     /// How many labels were placed: code between two of them is straight.
     pub labels: u32,
     /// Registers of which it is known how many of the lowest bits are zero.
@@ -129,6 +131,7 @@ impl Builder {
             scopes: vec![Vec::new()],
             pure: 0,
             packed: FxHashMap::default(),
+            bytes: FxHashMap::default(),
             labels: 0,
             zeros: FxHashMap::default(),
         }

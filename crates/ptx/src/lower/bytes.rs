@@ -9,7 +9,11 @@
 //! bfloat16   43 0x (the low 7 bits)   128 + x, and what the high bit stands for is 43 00 or 43 80, 128 or 256
 //! ```
 //! A signed number is x - 128 for the x with its high bit turned over. All sums are exact.
+//!
+//! Bytes of different words, as a tile that is turned over has them, are chosen from the words as well: two words give two
+//! pairs of bytes by one instruction, and four words that are transposed take eight.
 
+use smallvec::SmallVec;
 use tilewright_gpu::Feature;
 use tilewright_ir::{BitwiseFn, Dtype, Element, ElementwiseFamily as Family, ElementwiseFn};
 
@@ -23,6 +27,10 @@ use crate::isa::{self, Rounding, ScalarType};
 const WORD: Width = Width::B32;
 /// The high bit of each byte.
 const HIGH_BITS: u64 = 0x8080_8080;
+
+/// 1 and -1 in bfloat16.
+const ONE: u64 = 0x3f80;
+const MINUS_ONE: u64 = 0xbf80;
 
 /// A number in both halves of a word.
 const fn both(half: u64) -> u64 {
@@ -125,6 +133,14 @@ impl Builder {
             (0..4).map(|byte| self.permute(word, Scalar::constant(EXPONENT), 0x7650 + byte)).collect()
         } else {
             let bits = EXPONENT | if signed { 0x80 } else { 0 };
+            if let Some(places) = self.places(numbers) {
+                let chosen = places.into_iter().map(|(word, byte)| {
+                    let word = if signed { self.constant_xor(word, HIGH_BITS) } else { word };
+                    self.permute(word, Scalar::constant(EXPONENT), 0x7650 + byte)
+                });
+                let chosen: Vec<Scalar> = chosen.collect();
+                return chosen.into_iter().map(|number| self.sub_rn(Float::F32, number, offset)).collect();
+            }
             let below = |this: &mut Self, number: &Scalar| {
                 let byte = this.constant_and(*number, 0xff);
                 this.constant_xor(byte, bits)
@@ -132,6 +148,39 @@ impl Builder {
             numbers.iter().map(|number| below(self, number)).collect()
         };
         with_exponent.into_iter().map(|number| self.sub_rn(Float::F32, number, offset)).collect()
+    }
+
+    /// Where bytes come from: words and numbers of bytes there, if that is known of all of them.
+    fn places(&self, numbers: &[Scalar]) -> Option<SmallVec<[(Scalar, u32); 4]>> {
+        numbers.iter().map(|number| self.bytes.get(number).copied()).collect()
+    }
+
+    /// Two bytes in one half of a word, and which half. The other one has the neighbours of bytes that are at the same place
+    /// of two words, so that both pairs are there at once.
+    fn bytes_in_half(&mut self, (a, i): (Scalar, u32), (b, j): (Scalar, u32)) -> (Scalar, u32) {
+        if i == j && a != b {
+            return (self.permute(a, b, if i < 2 { 0x5140 } else { 0x7362 }), i % 2);
+        }
+        (self.permute(a, b, (4 + j) << 4 | i), 0)
+    }
+
+    /// The word of two or four bytes that were taken from other words; none where that is not known of them.
+    pub(super) fn pack_bytes(&mut self, elements: &[Scalar]) -> Option<Scalar> {
+        let places = self.places(elements)?;
+        match places[..] {
+            [first, second] => {
+                let ((a, i), (b, j)) = (first, second);
+                Some(self.permute(a, b, (4 + j) << 4 | i))
+            }
+            [first, second, third, fourth] => {
+                let (low, from) = self.bytes_in_half(first, second);
+                let (high, of) = self.bytes_in_half(third, fourth);
+                let half = |start: u32| (start + 1) << 4 | start;
+                Some(self.permute(low, high, half(4 + 2 * of) << 8 | half(2 * from)))
+            }
+            // tidy: wildcard because a word has two or four bytes
+            _ => None,
+        }
     }
 
     /// Pairs of numbers in the low bytes of halves, below the exponent of the format; of binary16, with the high bit of a
@@ -144,6 +193,18 @@ impl Builder {
             return [0x4140, 0x4342]
                 .map(|selector| self.permute(word, Scalar::constant(exponent), selector))
                 .to_vec();
+        }
+        if numbers.len().is_multiple_of(2)
+            && let Some(places) = self.places(numbers)
+        {
+            let pair = |this: &mut Self, two: &[(Scalar, u32)]| {
+                let (mut bytes, half) = this.bytes_in_half(two[0], two[1]);
+                if turns {
+                    bytes = this.constant_xor(bytes, HIGH_BITS);
+                }
+                this.permute(bytes, Scalar::constant(exponent), if half == 0 { 0x4140 } else { 0x4342 })
+            };
+            return places.chunks(2).map(|two| pair(self, two)).collect();
         }
         let bits = both(exponent << 8 | if turns { 0x80 } else { 0 });
         let pair = |this: &mut Self, two: &[Scalar]| {
@@ -176,23 +237,22 @@ impl Builder {
             (Half::BF16, true) => {
                 let low = self.constant_and(pair, both(0xff7f));
                 let high = self.constant_and(pair, both(0xff80));
-                let minus_high = self.constant_xor(high, both(0x8000));
-                self.sum_of_pairs(low, minus_high)
+                self.scaled_sum_of_pairs(high, MINUS_ONE, low)
             }
             (Half::BF16, false) => {
                 let low = self.constant_and(pair, both(0xff7f));
                 let high = self.constant_and(pair, both(0xff80));
                 // Less 256.
-                let low = self.sum_of_pairs(low, Scalar::constant(both(0xc380)));
-                self.sum_of_pairs(high, low)
+                let low = self.scaled_sum_of_pairs(low, ONE, Scalar::constant(both(0xc380)));
+                self.scaled_sum_of_pairs(high, ONE, low)
             }
         }
     }
 
-    /// a + b of pairs of bfloat16, as a product with 1: targets have had sums for less long.
-    fn sum_of_pairs(&mut self, a: Scalar, b: Scalar) -> Scalar {
-        let [a, one, c] =
-            [a, Scalar::constant(both(0x3f80)), b].map(|operand| self.register(WORD, operand).into());
+    /// a factor + b of pairs of bfloat16. Targets have had sums without a product for less long.
+    fn scaled_sum_of_pairs(&mut self, a: Scalar, factor: u64, b: Scalar) -> Scalar {
+        let [a, factor, c] =
+            [a, Scalar::constant(both(factor)), b].map(|operand| self.register(WORD, operand).into());
         self.pure(WORD, |d| isa::Fma {
             rounding: Rounding::Rn,
             ftz: false,
@@ -202,7 +262,7 @@ impl Builder {
             ty: ScalarType::Bf16x2,
             d,
             a,
-            b: one,
+            b: factor,
             c,
         })
     }

@@ -288,12 +288,16 @@ impl GpuVisitor for Lowering<'_> {
         a: Value,
         b: Value,
         acc: Value,
+        behind: Option<Value>,
         instruction: &MmaShape,
         warps: &IntList,
         max_imprecise_acc: &u32,
         transposed_a: &bool,
         transposed_b: &bool,
     ) -> Lowered {
+        if let Some(behind) = behind {
+            self.keep_behind_all(behind);
+        }
         let warps = [warps[0] as u32, warps[1] as u32];
         let transposed = [*transposed_a, *transposed_b];
         self.lower_wgmma(inst, [a, b, acc], transposed, (*instruction, warps), *max_imprecise_acc)

@@ -232,6 +232,9 @@ impl Builder {
         if words.bits == 32 {
             self.packed.insert(elements[..].into(), word);
         }
+        if bits == 8 && word.base.is_some() {
+            self.bytes.extend(elements.iter().zip(0..).map(|(&element, byte)| (element, (word, byte))));
+        }
         elements
     }
 
@@ -268,6 +271,11 @@ impl Builder {
                 d: d.into(),
                 a: super::builder::sources(&halves),
             });
+        }
+        if bits == 8
+            && let Some(word) = self.pack_bytes(elements)
+        {
+            return word;
         }
         // Pairs of halves, of bytes first.
         let mut parts: SmallVec<[Scalar; 16]> = elements.into();

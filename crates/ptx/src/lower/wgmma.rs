@@ -368,8 +368,20 @@ impl Lowering<'_> {
     /// value has bits that no computation gives.
     fn keep_behind(&mut self, value: Value) {
         let last = self.get(value).last().copied().expect("a tile has elements");
+        self.keep_behind_bits(last);
+    }
+
+    /// What follows stays behind the computation of all elements of a value: of some bits that depend on each. Should they ever
+    /// be those of no result, a profiler counts an event.
+    pub(super) fn keep_behind_all(&mut self, value: Value) {
+        let elements: Vec<Scalar> = self.get(value).to_vec();
+        let all = elements.into_iter().reduce(|a, b| self.builder.bitwise(Bitwise::Xor, Width::B32, a, b));
+        self.keep_behind_bits(all.expect("a tile has elements"));
+    }
+
+    fn keep_behind_bits(&mut self, bits: Scalar) {
         let never = Scalar::constant(NO_RESULT);
-        let happens = self.builder.compare(Width::B32, false, Comparison::Eq, last, never);
+        let happens = self.builder.compare(Width::B32, false, Comparison::Eq, bits, never);
         let guard = self.builder.predicate(happens);
         self.builder.emit_if(Some(guard), isa::Pmevent { mask: false, event: 0.into() });
     }

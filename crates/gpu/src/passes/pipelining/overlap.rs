@@ -35,10 +35,10 @@ use crate::layout_rules::element_bits;
 /// Warps of a warpgroup.
 const GROUP_WARPS: u32 = 4;
 /// Registers of a thread, and of all threads of a block.
-const MOST_REGISTERS: u32 = 255;
+pub(crate) const MOST_REGISTERS: u32 = 255;
 const REGISTER_FILE: u32 = 65_536;
 /// What a thread needs besides tiles.
-const OTHER_REGISTERS: u32 = 40;
+pub(crate) const OTHER_REGISTERS: u32 = 40;
 
 /// How the body of a loop is divided.
 pub struct Overlap {
