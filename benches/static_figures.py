@@ -298,6 +298,19 @@ KERNELS = [
         4,
         4,
     ),
+    *(
+        Kernel(
+            "products",
+            "attention_kernels",
+            "attention_backward",
+            f"*fp16:16,*fp16:16,*fp16:16,*fp16:16,*fp32:16,*fp32:16,*fp16:16,*fp16:16,*fp16:16,fp32,4096,{head},{causal},{blocks}",
+            warps,
+            stages,
+        )
+        for head in (64, 128)
+        for causal in (0, 1)
+        for blocks, warps, stages in (("32,128", 4, 5), ("64,128", 8, 3))
+    ),
     Kernel(
         "products",
         "20_batched_matmul",

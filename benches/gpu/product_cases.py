@@ -13,8 +13,7 @@ import torch
 
 BENCHES = Path(__file__).resolve().parents[1]
 FILES = {
-    "product_kernels": BENCHES / "product_kernels.py",
-    "kernels": BENCHES / "kernels.py",
+    **{name: BENCHES / f"{name}.py" for name in ("product_kernels", "attention_kernels", "kernels")},
     **{
         name: BENCHES.parent / "examples" / f"{name}.py"
         for name in ("20_batched_matmul", "24_stream_k_matmul")
@@ -484,8 +483,8 @@ def switched(small: bool) -> Iterator[Row]:
             )  # fmt: skip
 
 
-def rows(small: bool = False) -> Iterator[Row]:
-    """All rows; the small ones have the same kernels at sizes that a simulated GPU can run."""
+def rows(small: bool) -> Iterator[Row]:
+    """All of them."""
     yield from products(small)
     yield from decodes(small)
     yield from others(small)

@@ -1,4 +1,4 @@
-"""Products of matrices of every kind, beside the official triton and torch: ``python -m gpu.products`` in `benches`.
+"""Products of matrices and attention, beside the official triton and torch: ``python -m gpu.products`` in `benches`.
 
 Each side takes the best of the same configurations. Every configuration is checked against torch before it is
 timed; a time is a median of launches whose data is not in the L2 cache, and the sides take turns. Before a launch
@@ -16,7 +16,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +25,16 @@ from typing import Any
 
 import torch
 
+from gpu import attention_cases, product_cases
 from gpu.measure import EventClock
-from gpu.product_cases import DEVICE, FILES, Config, Problem, Row, rows
+from gpu.product_cases import DEVICE, FILES, Config, Problem, Row
 from gpu.sides import TILEWRIGHT, TORCH, TRITON, load
+
+
+def rows(small: bool = False) -> Iterator[Row]:
+    """All rows; the small ones have the same kernels at sizes that a simulated GPU can run."""
+    yield from product_cases.rows(small)
+    yield from attention_cases.rows(small)
 
 
 class ReadingClock(EventClock):

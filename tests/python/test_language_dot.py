@@ -366,3 +366,69 @@ def test_rounding_of_operands_is_exact_before_the_product():
         exact = a.astype(np.float64)[:, :, None] * b.astype(np.float64)[None]
         assert np.array_equal(round_to(exact, "float32").astype(np.float64), exact)
         assert a.dtype == CARRIER[dtype]
+
+
+IN_BOTH_ORDERS = """@triton.jit
+def kernel(q_ptr, k_ptr, out_ptr, STEPS, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, TRANSPOSED: tl.constexpr):
+    i, j, d = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    q = tl.load(q_ptr + i[:, None] * D + d[None, :])
+    acc = tl.zeros((M, D), tl.float32)
+    for step in tl.range(0, STEPS, num_stages=3):
+        if TRANSPOSED:
+            k_transposed = tl.load(k_ptr + (step * N + j)[None, :] * D + d[:, None])
+            scores = tl.dot(q, k_transposed)
+            acc += tl.dot(scores.to(q.dtype), tl.trans(k_transposed))
+        else:
+            k = tl.load(k_ptr + (step * N + j)[:, None] * D + d[None, :])
+            scores = tl.dot(q, tl.trans(k))
+            acc = tl.dot(scores.to(q.dtype), k, acc)
+    tl.store(out_ptr + i[:, None] * D + d[None, :], acc)
+"""
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+@pytest.mark.parametrize("is_transposed", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("shape", [(64, 32, 64), (128, 64, 128), (64, 128, 16), (128, 16, 64)], ids=str)
+def test_a_tile_in_both_orders(shape, dtype, is_transposed, warps, device):
+    """What two products read is in shared memory once, where the instruction can read its transpose."""
+    m, n, depth = shape
+    rng = np.random.default_rng(m + n)
+    # Integers so small that all sums are exact.
+    q, k = (rng.integers(-2, 3, size).astype(np.float32) for size in ((m, depth), (3 * n, depth)))
+    out = empty((m, depth), "float32", device)
+    module(IN_BOTH_ORDERS).kernel[(1,)](
+        *(to_device(x, dtype, device) for x in (q, k)), out, 3, M=m, N=n, D=depth, TRANSPOSED=is_transposed,
+        num_warps=warps,
+    )  # fmt: skip
+    expected = sum(
+        torch.from_numpy(q @ block.T).to(getattr(torch, dtype)).double().numpy() @ block.astype(np.float64)
+        for block in np.split(k, 3)
+    )
+    assert_same(to_host(out), expected.astype(np.float32))
+
+
+WIDE = """@triton.jit
+def kernel(a_ptr, b_ptr, c_ptr, STEPS, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    i, j, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    acc = tl.zeros((M, N), tl.float32)
+    for step in range(STEPS):
+        a = tl.load(a_ptr + i[:, None] * K + k[None, :])
+        b = tl.load(b_ptr + k[:, None] * N + j[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + i[:, None] * N + j[None, :], acc)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "warps"), [({}, 8), ({"num_warps": 2}, 8), ({"num_warps": 8}, 8), ({"maxnreg": 255}, 4)]
+)
+def test_more_warps_where_accumulators_do_not_fit(options, warps, device):
+    """256 registers of a thread of four warps are more than there are; a limit of registers is the program's own business."""
+    a, b = operands("float16", 128, 256, 16)
+    out = empty((128, 256), "float32", device)
+    tensors = [to_device(x, "float16", device) for x in (a, b)]
+    compiled = module(WIDE).kernel[(1,)](*tensors, out, 2, M=128, N=256, K=16, **options)
+    assert_product(to_host(out) / 2, a, b, np.zeros((128, 256), np.float32), "float32")
+    if device != "cpu":
+        assert compiled.metadata.num_warps == warps

@@ -9,10 +9,10 @@ sys.path.append(str(ROOT / "benches"))
 
 pytest.importorskip("torch")
 
-from gpu import product_cases, products
+from gpu import products
 from gpu.sides import TILEWRIGHT
 
-ROWS = {row.name: row for row in product_cases.rows(small=True)}
+ROWS = {row.name: row for row in products.rows(small=True)}
 """Their names differ, as the option `--only` needs."""
 
 

@@ -155,7 +155,13 @@ impl CompiledKernel {
             metadata: Metadata {
                 target: job.target,
                 language: job.request.options,
-                codegen: job.codegen,
+                codegen: match &code {
+                    MachineCode::Cpu(_) => job.codegen,
+                    // It may have got more than were asked for.
+                    MachineCode::Gpu(code) => {
+                        CodegenOptions { num_warps: code.program.header.num_warps, ..job.codegen }
+                    }
+                },
                 resources: match &code {
                     MachineCode::Cpu(_) => Resources::CPU,
                     MachineCode::Gpu(code) => Resources { shared: code.shared_bytes, ..Resources::CPU },

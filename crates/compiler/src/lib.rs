@@ -170,7 +170,10 @@ fn gpu_code(
     codegen: CodegenOptions,
     dump: &mut DumpHook<'_>,
 ) -> Result<GpuCode, CompileError> {
-    let launcher = tilewright_gpu::Launcher { makes_tensor_maps: codegen.tensor_maps };
+    let launcher = tilewright_gpu::Launcher {
+        makes_tensor_maps: codegen.tensor_maps,
+        adds_warps: codegen.max_registers.is_none(),
+    };
     let refused = |diagnostic: Box<Diagnostic>| failure(*diagnostic, optimized);
     let mut program =
         tilewright_gpu::compile_for(optimized, target, codegen.num_warps, codegen.num_stages, launcher)

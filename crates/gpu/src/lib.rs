@@ -52,6 +52,8 @@ pub fn assign_layouts(
 pub struct Launcher {
     /// They make the tensor maps of [`language::Header`] of the arguments and pass them behind these.
     pub makes_tensor_maps: bool,
+    /// They launch as many warps as the header says, which may be more than were asked for.
+    pub adds_warps: bool,
 }
 
 /// As [`assign_layouts`], for a launcher.
@@ -68,6 +70,11 @@ pub fn assign_layouts_for(
     tile::legality::check(module.kernel(), num_warps)?;
     tile::padding::pad(&mut module);
     tile::addresses::split(&mut module);
+    let num_warps = if launcher.adds_warps {
+        tile::warps::warps_that_hold(module.kernel(), num_warps)
+    } else {
+        num_warps
+    };
     let entry = module.entry;
     assign::mma_selection::convert_operands(&mut module.functions[entry], target, num_warps);
     Ok(assign::assign_layouts(&module, target, num_warps, launcher.makes_tensor_maps))

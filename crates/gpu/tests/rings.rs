@@ -25,7 +25,7 @@ kernel func0 @k(%p: *fp16, %n: int32, %b: int1, %t: *int8) {
 fn text(body: &str) -> String {
     let body = body
         .replace("%ptr!", "%ptr {cache = \"\", axis = 1, width = 2}")
-        .replace("WGMMA!", "{instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0}")
+        .replace("WGMMA!", "{instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0, transposed_a = false, transposed_b = false}")
         .replace("LOOP!", "{options = \"stages=0 unroll=0\"}")
         .replace("READ!", "{matrix = false} : fp16[64, 16]@L1")
         .replace("EMPTY", "empty<fp16[64, 16]@L2>")
@@ -74,7 +74,7 @@ fn after(body: &str, last: &str) -> String {
     let body = text.split_once(&end).map_or("", |(_, body)| body);
     body.replace("{options = \"stages=0 unroll=0\"}", "LOOP")
         .replace(" {cache = \"\", axis = 1, width = 2}", "")
-        .replace(" {instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0}", "")
+        .replace(" {instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0, transposed_a = false, transposed_b = false}", "")
 }
 
 /// What a test expects.

@@ -26,7 +26,7 @@ fn text(body: &str) -> String {
         .replace("COPY", "copy_async")
         .replace("%ptr!", "%ptr {cache = \"\", axis = 1, width = 2}")
         .replace("LOAD!", "load %ptr {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1")
-        .replace("WGMMA!", "{instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0} : pending<fp32[64, 8]@L0>")
+        .replace("WGMMA!", "{instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0, transposed_a = false, transposed_b = false} : pending<fp32[64, 8]@L0>")
         .replace("LOOP!", "{options = \"stages=0 unroll=0\"}")
         .replace("FINISHED", "fp32[64, 8]@L0")
         .replace("READ!", "{matrix = false} : fp16[64, 16]@L1")

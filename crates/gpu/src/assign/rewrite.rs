@@ -302,6 +302,8 @@ impl Rewrite<'_, '_> {
                         instruction: MmaShape { m: mma.m, n: mma.n, k: mma.k },
                         warps: warps.iter().map(|count| i64::from(*count)).collect(),
                         max_imprecise_acc,
+                        transposed_a: false,
+                        transposed_b: false,
                     },
                     Product::Fma => GpuOp::FmaDot { precision, max_imprecise_acc },
                 }

@@ -468,7 +468,15 @@ impl<'a> Checker<'a> {
             }
             GpuOp::LocalCount {} => self.local_count(),
             GpuOp::LocalLoad { matrix } => self.local_load(*matrix),
-            GpuOp::Wgmma { instruction, warps, .. } => self.mma(*instruction, warps, true),
+            GpuOp::Wgmma { instruction, warps, .. } => {
+                for place in 0..2 {
+                    let ty = self.operand(place);
+                    ensure(!op.reads_transpose(place) || ty.as_memory().is_some(), || {
+                        format!("{ty} is not in shared memory, where its transpose can be read")
+                    })?;
+                }
+                self.mma(*instruction, warps, true)
+            }
             GpuOp::Finish { .. } => self.finish(),
             GpuOp::CopyAsync { axis, width, .. } => self.copy_async(*axis, *width),
             GpuOp::MbarrierInit { .. }
@@ -665,11 +673,16 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// A, B and the accumulator, as the product sees them.
     fn product_tiles(&self) -> Result<[ir::Type; 3], String> {
         let mut tiles: SmallVec<[ir::Type; 3]> = SmallVec::new();
         for place in 0..3 {
             let ty = self.operand(place);
-            tiles.push(ty.tile().ok_or_else(|| format!("{} takes tiles, found {ty}", self.name()))?);
+            let mut tile = ty.tile().ok_or_else(|| format!("{} takes tiles, found {ty}", self.name()))?;
+            if self.inst.op.as_gpu().is_some_and(|op| op.reads_transpose(place)) {
+                tile = tile.with_shape(tile.shape.iter().rev().copied().collect());
+            }
+            tiles.push(tile);
         }
         let [a, b, acc]: [ir::Type; 3] = tiles.into_inner().expect("there are three");
         let op = ir::Op::Dot { precision: ir::InputPrecision::default(), max_imprecise_acc: 0 };

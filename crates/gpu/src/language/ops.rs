@@ -129,13 +129,14 @@ define_ops! {
     /// memory, B in shared memory; neither may be written before the product is finished, nor may, in a next iteration, the
     /// code run again that computes an A in registers. Until conversions are lowered, either may be in the registers of any
     /// threads. An operand in shared memory has a layout that a matrix descriptor can
-    /// say, with K contiguous, or of 16-bit elements M or N. What threads wrote to operands in shared memory they make visible
+    /// say, with K contiguous, or of 16-bit elements M or N; it is the transpose of what is there with `transposed_a` or `transposed_b`. What threads wrote to operands in shared memory they make visible
     /// by `fence_proxy`, and a barrier comes behind that. With a `pending` accumulator the product follows another one at once,
     /// in the same registers; else it begins with a copy of the accumulator. Sums are as exact as the instruction's; those of 8-bit
     /// floats are added to the accumulator in fp32 whenever `max_imprecise_acc` products are summed up, unless that is 0: then
     /// the threads wait for each such part.
     Wgmma wgmma (a, b, acc) []
-        {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32} regions 0 Write Dot;
+        {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32, transposed_a: bool, transposed_b: bool}
+        regions 0 Write Dot;
     /// The accumulator of a product under way, when no more than so many later groups of products are. With `behind`, a tile of
     /// 32-bit elements, the wait comes when that is computed, and not as early as it can.
     Finish finish (product) [behind] {pending: Deferred} regions 0 Write Barrier;
@@ -193,6 +194,19 @@ impl Op {
         match self {
             Self::Tile(_) => None,
             Self::Gpu(op) => Some(op),
+        }
+    }
+}
+
+impl GpuOp {
+    /// Whether it reads the transpose of what is in an operand.
+    pub fn reads_transpose(&self, operand: usize) -> bool {
+        match self {
+            Self::Wgmma { transposed_a, transposed_b, .. } => {
+                [*transposed_a, *transposed_b].get(operand).is_some_and(|is_transposed| *is_transposed)
+            }
+            // tidy: wildcard because others read what is there
+            _ => false,
         }
     }
 }

@@ -24,6 +24,7 @@ use tilewright_layout::{
     Exchange, Input, Layout, Plan, SwizzleMode, bank_use, convert, shared_plan, swizzled,
 };
 
+use super::prune::prune;
 use super::tensor_copies::contiguous_axis;
 use super::wgmma_operands::{Staged, without_repeated_fences};
 use crate::commutation::parts_of_reduction;
@@ -62,8 +63,13 @@ pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
         in_role: false,
         refused: None,
     };
+    let has_transposes = pass.staged.has_transposes();
     pass.block(entry);
-    let Some((inst, name)) = pass.refused else { return Ok(()) };
+    let refused = pass.refused;
+    if has_transposes {
+        prune(pass.function);
+    }
+    let Some((inst, name)) = refused else { return Ok(()) };
     let message = format!("`{name}` between the warps of a role is not supported");
     Err(Box::new(
         at(pass.function, inst, Code::NotOnThisDevice, message).hint("hand the tile over through a ring"),

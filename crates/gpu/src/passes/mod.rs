@@ -9,6 +9,8 @@ mod global_memory;
 mod instruction_selection;
 mod memory_effects;
 mod pipelining;
+mod products;
+mod prune;
 mod rings;
 mod scans;
 mod specialization;
@@ -33,6 +35,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "conversions", run: conversions::lower_conversions },
     Pass { name: "specialization", run: specialization },
     Pass { name: "pipelining", run: pipelining::pipeline_loops },
+    Pass { name: "products", run: products },
     Pass { name: "tensor_stores", run: tensor_stores },
     Pass { name: "tensor_copies", run: tensor_copies },
     Pass { name: "rings", run: rings::lower_rings },
@@ -50,6 +53,12 @@ fn specialization(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn tensor_stores(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     tensor_stores::use_tensor_stores(module);
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn products(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    products::wait_late(module);
     Ok(())
 }
 

@@ -32,7 +32,7 @@ use super::global_memory::GlobalAccesses;
 use super::memory_effects::ordering;
 use super::tensor_copies::{map_number, use_tensor_copies};
 use super::tensor_stores::use_tensor_stores;
-use super::{pipelining, pipelining::prune};
+use super::{pipelining, prune};
 use crate::language::{Function, GpuOp, Module, Op, Type};
 use crate::remarks::{self, Because};
 use crate::target::Feature;

@@ -177,7 +177,7 @@ pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxe
 }
 
 /// What a tile is the transpose of, and which of its axes each axis is.
-fn transposed(function: &Function, mut value: Value) -> Option<(Value, SmallVec<[usize; 5]>)> {
+pub(super) fn transposed(function: &Function, mut value: Value) -> Option<(Value, SmallVec<[usize; 5]>)> {
     let rank = function.ty(value).as_registers()?.rank();
     let mut axes: SmallVec<[usize; 5]> = (0..rank).collect();
     while let Some(inst) = function.defining_inst(value)

@@ -1,5 +1,6 @@
 //! Operands of products of warpgroups that are in the registers of any threads: they go to shared memory, in a layout that a
-//! matrix descriptor can say, where the first product that reads them needs them; once for all products that read them.
+//! matrix descriptor can say, where the first product that reads them needs them; once for all products that read them, or
+//! their transposes: a descriptor says in which order its rows and columns lie.
 //!
 //! An A that is in the fragment of the instruction stays in registers. What threads hold contiguous along another axis than the
 //! memory has it is converted first: each thread gets a block of it, which it turns over in its registers, so that it is stored
@@ -11,7 +12,7 @@ use tilewright_ir::{Block, Inst, OpFamily, Operation, Value};
 use tilewright_layout::{Fragment, Layout, Mma, SwizzleMode, blocked, swizzled};
 
 use super::conversions::Pass;
-use super::tensor_copies::contiguous_axis;
+use super::tensor_copies::{contiguous_axis, transposed};
 use crate::language::verify::slots::Names;
 use crate::language::{Function, GpuOp, Header, MmaShape, Op};
 use crate::layout_rules::{LANES, element_bits};
@@ -33,12 +34,30 @@ struct Operand {
     row: u32,
 }
 
+impl Operand {
+    /// What it is the transpose of, or it itself, if other products read that in the other order.
+    fn shared(self, function: &Function, all: &[(Inst, usize, Self)]) -> Option<Self> {
+        let (value, axes) = transposed(function, self.value)?;
+        let root = Self { value, axis: axes[self.axis], row: self.row };
+        let is_other =
+            |other: &Self| other.value != self.value && other.is_transpose_of(function, &root).is_some();
+        all.iter().any(|(_, _, other)| is_other(other)).then_some(root)
+    }
+
+    /// Whether it is the transpose of what another one is in memory, contiguous along the same axis; nothing if it is neither
+    /// that nor the same.
+    fn is_transpose_of(&self, function: &Function, memory: &Self) -> Option<bool> {
+        let (value, axes) = transposed(function, self.value)?;
+        (value == memory.value && axes[self.axis] == memory.axis).then(|| !axes.is_sorted())
+    }
+}
+
 /// What goes to shared memory.
 pub struct Staged {
     /// Before which instruction.
     before: SecondaryMap<Inst, SmallVec<[Operand; 2]>>,
-    /// Of each product, what becomes of A and B.
-    operands: SecondaryMap<Inst, [Option<Operand>; 2]>,
+    /// Of each product, what becomes of A and B, and whether it reads the transpose of that.
+    operands: SecondaryMap<Inst, [Option<(Operand, bool)>; 2]>,
     /// The buffers so far.
     buffers: Vec<(Operand, Value)>,
 }
@@ -49,7 +68,7 @@ impl Staged {
         let names = Names::new(function, false);
         let mut staged =
             Self { before: SecondaryMap::new(), operands: SecondaryMap::new(), buffers: Vec::new() };
-        let mut seen: Vec<Operand> = Vec::new();
+        let mut found: Vec<(Inst, usize, Operand)> = Vec::new();
         function.walk(function.entry, &mut |inst| {
             let data = &function.insts[inst];
             let Op::Gpu(GpuOp::Wgmma { instruction, warps, .. }) = &data.op else { return };
@@ -59,14 +78,28 @@ impl Staged {
                 let Some(operand) = operand(header, function, (value, place), *instruction, warps) else {
                     continue;
                 };
-                staged.operands[inst][place] = Some(operand);
-                if !seen.contains(&operand) {
-                    seen.push(operand);
-                    staged.before[beside(&names, value, inst)].push(operand);
-                }
+                found.push((inst, place, operand));
             }
         });
+        let shared: Vec<Operand> =
+            found.iter().filter_map(|(_, _, operand)| operand.shared(function, &found)).collect();
+        let mut seen: Vec<Operand> = Vec::new();
+        for (inst, place, own) in found {
+            let of_same = |other: &&Operand| own.is_transpose_of(function, other).is_some();
+            let operand = shared.iter().filter(of_same).min_by_key(|other| other.row).copied().unwrap_or(own);
+            let is_transposed = own.is_transpose_of(function, &operand).unwrap_or(false);
+            staged.operands[inst][place] = Some((operand, is_transposed));
+            if !seen.contains(&operand) {
+                seen.push(operand);
+                staged.before[beside(&names, operand.value, inst)].push(operand);
+            }
+        }
         staged
+    }
+
+    /// Whether products read transposes of what is stored.
+    pub fn has_transposes(&self) -> bool {
+        self.operands.values().flatten().flatten().any(|(_, is_transposed)| *is_transposed)
     }
 }
 
@@ -132,10 +165,14 @@ impl Pass<'_> {
             made.push(buffer);
         }
         for (place, operand) in self.staged.operands[inst].into_iter().enumerate() {
-            let Some(operand) = operand else { continue };
+            let Some((operand, is_transposed)) = operand else { continue };
             let buffer = self.staged.buffers.iter().find(|(other, _)| *other == operand);
             let (_, buffer) = buffer.expect("what a product reads was stored before it");
-            self.function.insts[inst].operands[place] = *buffer;
+            let data = &mut self.function.insts[inst];
+            data.operands[place] = *buffer;
+            if let Op::Gpu(GpuOp::Wgmma { transposed_a, transposed_b, .. }) = &mut data.op {
+                *[transposed_a, transposed_b][place] = is_transposed;
+            }
         }
         made
     }

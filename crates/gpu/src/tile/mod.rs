@@ -3,3 +3,4 @@
 pub mod addresses;
 pub mod legality;
 pub mod padding;
+pub mod warps;

@@ -68,6 +68,16 @@ impl Eraser<'_> {
         Some(())
     }
 
+    /// The transpose of a matrix.
+    fn transpose(&mut self, value: Value, block: Block) -> Value {
+        let op = tilewright_ir::Op::Transpose { permutation: [1, 0].into_iter().collect() };
+        let tile = self.new.ty(value).clone();
+        let ty = tile.with_shape(tile.shape.iter().rev().copied().collect());
+        let inst = self.new.create_inst(op, smallvec![value], smallvec![], [ty], None.into());
+        self.new.blocks[block].insts.push(inst);
+        self.new.insts[inst].results[0]
+    }
+
     fn block(&mut self, old: Block, new: Block) -> Option<()> {
         let function = self.old;
         for parameter in &function.blocks[old].parameters {
@@ -124,8 +134,15 @@ impl Eraser<'_> {
             // tidy: wildcard because rings, copies and roles are more than the values that they move
             Op::Gpu(_) => return None,
         };
-        let operands: Option<SmallVec<[Value; 4]>> =
-            data.operands.iter().map(|value| self.get(*value)).collect();
+        let mut operands: SmallVec<[Value; 4]> =
+            data.operands.iter().map(|value| self.get(*value)).collect::<Option<_>>()?;
+        if let Op::Gpu(gpu) = &data.op {
+            for (place, operand) in operands.iter_mut().enumerate() {
+                if gpu.reads_transpose(place) {
+                    *operand = self.transpose(*operand, block);
+                }
+            }
+        }
         let mut regions = smallvec![];
         for region in &data.regions {
             let new = self.new.blocks.push(BlockData::default());
@@ -133,7 +150,7 @@ impl Eraser<'_> {
             regions.push(new);
         }
         let types: Option<Vec<_>> = data.results.iter().map(|value| self.old.ty(*value).tile()).collect();
-        let inst = self.new.create_inst(op, operands?, regions, types?, None.into());
+        let inst = self.new.create_inst(op, operands, regions, types?, None.into());
         self.new.blocks[block].insts.push(inst);
         for (place, result) in data.results.iter().enumerate() {
             let made = self.new.insts[inst].results[place];

@@ -264,7 +264,7 @@ fn products_whose_fragments_do_not_fit() {
         (format!("%r = mma_sync %a, %f, %c {{{mma}}} : fp32[32, 8]@L9"), "L9 is no layout for fp32[32, 8]"),
         ("%r = fma_dot %a, %f, %c {DOT} : fp32[32, 8]@L11".to_owned(), "is not what the threads of"),
         (
-            "%r = wgmma %a, %f, %c {instruction = m16n8k16, warps = [2, 1], max_imprecise_acc = 0} \
+            "%r = wgmma %a, %f, %c {instruction = m16n8k16, warps = [2, 1], max_imprecise_acc = 0, transposed_a = false, transposed_b = false} \
              : pending<fp32[32, 8]@L11>"
                 .to_owned(),
             "wgmma has no Mma",
@@ -451,7 +451,7 @@ kernel func0 @k(%x: fp32, %h: fp16) {{
 }}"
         )
     };
-    let wgmma = "{instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0}";
+    let wgmma = "{instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0, transposed_a = false, transposed_b = false}";
     let right = format!(
         "%d = wgmma %a, %m, %c {wgmma} : pending<fp32[64, 8]@L3>\n%r = finish %d {{pending = 0}} : fp32[64, 8]@L3"
     );

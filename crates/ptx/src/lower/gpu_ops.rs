@@ -291,9 +291,12 @@ impl GpuVisitor for Lowering<'_> {
         instruction: &MmaShape,
         warps: &IntList,
         max_imprecise_acc: &u32,
+        transposed_a: &bool,
+        transposed_b: &bool,
     ) -> Lowered {
         let warps = [warps[0] as u32, warps[1] as u32];
-        self.lower_wgmma(inst, [a, b, acc], (*instruction, warps), *max_imprecise_acc)
+        let transposed = [*transposed_a, *transposed_b];
+        self.lower_wgmma(inst, [a, b, acc], transposed, (*instruction, warps), *max_imprecise_acc)
     }
 
     fn finish(&mut self, inst: Inst, product: Value, behind: Option<Value>, pending: &Deferred) -> Lowered {

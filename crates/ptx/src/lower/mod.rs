@@ -64,7 +64,7 @@ mod wgmma;
 
 use std::rc::Rc;
 
-use cranelift_entity::{EntitySet, SecondaryMap};
+use cranelift_entity::SecondaryMap;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_gpu::language::{self as gpu, Op, Type};
 use tilewright_gpu::{Feature, GpuTarget};
@@ -108,8 +108,8 @@ struct Lowering<'p> {
     shared: Option<GlobalId>,
     /// The warps that run what is being lowered.
     warps: Warps,
-    /// The values that some instruction reads.
-    used: EntitySet<Value>,
+    /// How often instructions read each value.
+    reads: SecondaryMap<Value, u32>,
     /// Of what is known of the addresses of buffers in shared memory: a power of two that divides them.
     alignments: SecondaryMap<Value, u32>,
     /// The one thread of the warps that run straight code: behind so many labels, the first of the warps, and where it is it.
@@ -156,7 +156,7 @@ impl<'p> Lowering<'p> {
             values: SecondaryMap::new(),
             shared: None,
             warps: Warps { first: 0, count: program.header.num_warps },
-            used: used(kernel),
+            reads: reads(kernel),
             alignments: SecondaryMap::new(),
             leader: None,
         }
@@ -164,7 +164,7 @@ impl<'p> Lowering<'p> {
 
     /// Whether an instruction reads a value.
     fn is_used(&self, value: Value) -> bool {
-        self.used.contains(value)
+        self.reads[value] > 0
     }
 
     /// Declares and loads the parameters.
@@ -331,11 +331,13 @@ impl<'p> Lowering<'p> {
     }
 }
 
-/// The values that instructions read.
-fn used(kernel: &gpu::Function) -> EntitySet<Value> {
-    let mut used = EntitySet::new();
-    kernel.walk(kernel.entry, &mut |inst| used.extend(kernel.insts[inst].operands.iter().copied()));
-    used
+/// How often instructions read each value.
+fn reads(kernel: &gpu::Function) -> SecondaryMap<Value, u32> {
+    let mut reads = SecondaryMap::new();
+    kernel.walk(kernel.entry, &mut |inst| {
+        kernel.insts[inst].operands.iter().for_each(|operand| reads[*operand] += 1);
+    });
+    reads
 }
 
 /// The type of a parameter.

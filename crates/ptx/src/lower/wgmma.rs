@@ -7,11 +7,12 @@
 
 use std::ops::Range;
 
+use rustc_hash::FxHashSet;
 use tilewright_base::Diagnostic;
 use tilewright_gpu::Feature;
-use tilewright_gpu::language::{MmaShape, Type};
+use tilewright_gpu::language::{GpuOp, MmaShape, Op, Type};
 use tilewright_ir as ir;
-use tilewright_ir::{Inst, Operation, Value};
+use tilewright_ir::{Definition, Inst, Operation, Value};
 use tilewright_layout::{Fragment, Input, Layout, Mma, Placement};
 
 use super::builder::{Scalar, Width};
@@ -83,24 +84,25 @@ impl Lowering<'_> {
         &mut self,
         inst: Inst,
         [a, b, acc]: [Value; 3],
+        transposed: [bool; 2],
         (shape, warps): (MmaShape, [u32; 2]),
         max_imprecise_acc: u32,
     ) -> Lowered {
         let types = self.product_types(inst, [a, b, acc], shape)?;
         let layout = self.layout(self.kernel.insts[inst].results[0]);
         let left = match self.kernel.ty(a).as_memory() {
-            Some(_) => Left::Shared(self.shared_matrix(inst, (a, 0, ROWS), layout)?),
+            Some(_) => Left::Shared(self.shared_matrix(inst, (a, 0, ROWS), transposed[0], layout)?),
             None => Left::Words(self.left_words(a, types, shape, warps)),
         };
-        let right = self.shared_matrix(inst, (b, 1, shape.n), layout)?;
+        let right = self.shared_matrix(inst, (b, 1, shape.n), transposed[1], layout)?;
         let product = Product { shape, types, left, right };
-        let depth = self.tile(a).shape[1] / shape.k;
+        let depth = self.tile(a).shape[usize::from(!transposed[0])] / shape.k;
         let columns = (self.tile(acc).shape[1] / (shape.n * warps[1])).max(1);
         let parts = Parts { layout, held: shape.m * shape.n / GROUP_THREADS, columns, depth };
         let is_wide = self.width(acc) == Width::B32;
         let steps = exact_steps(types, shape, max_imprecise_acc).filter(|_| is_wide);
         let begins = steps.is_none() && self.is_zero(acc);
-        let sums = if begins { self.sums_of(acc, layout) } else { self.accumulators(acc, layout) };
+        let sums = if begins { self.sums_of(acc, layout) } else { self.accumulators(inst, acc, layout) };
         if let Some(steps) = steps {
             for first in (0..depth).step_by(steps as usize) {
                 self.multiply_apart(&product, &parts, &sums, first..depth.min(first + steps));
@@ -199,12 +201,15 @@ impl Lowering<'_> {
     }
 
     /// The registers that a product sums up in, with what they begin with.
-    fn accumulators(&mut self, acc: Value, layout: &Layout) -> Vec<RegisterId> {
+    fn accumulators(&mut self, inst: Inst, acc: Value, layout: &Layout) -> Vec<RegisterId> {
         if let Type::Pending { .. } = self.kernel.ty(acc) {
             let own = self.get(acc);
             own.iter().map(|scalar| scalar.base.expect("a product under way is in registers")).collect()
         } else {
             let own = self.get_in(acc, Some(layout));
+            if let Some(carried) = self.carried_for(inst, acc, &own) {
+                return carried;
+            }
             let in_word = if self.width(acc) == Width::B16 { 2 } else { 1 };
             let words = Words::new(self.element(acc), in_word);
             let copy = |elements: &[Scalar]| {
@@ -215,6 +220,23 @@ impl Lowering<'_> {
             };
             own.chunks(in_word).map(copy).collect()
         }
+    }
+
+    /// The registers in which a loop carries an accumulator, if the product of the body alone reads it: it may sum up in them. The
+    /// assembler finds that out by itself where there is one product, and copies where there are more.
+    fn carried_for(&self, product: Inst, acc: Value, scalars: &[Scalar]) -> Option<Vec<RegisterId>> {
+        let Definition::Parameter(body, _) = self.kernel.values[acc].definition else { return None };
+        let insts = &self.kernel.blocks[body].insts;
+        let is_product = |inst: &&Inst| matches!(self.kernel.insts[**inst].op, Op::Gpu(GpuOp::Wgmma { .. }));
+        let is_alone = body != self.kernel.entry
+            && insts.contains(&product)
+            && insts.iter().filter(is_product).count() > 1
+            && self.reads[acc] == 1
+            && self.width(acc) == Width::B32;
+        let own = scalars.iter().map(|scalar| scalar.base.filter(|_| scalar.offset == 0));
+        let own: Vec<RegisterId> = own.collect::<Option<_>>().filter(|_| is_alone)?;
+        let distinct: FxHashSet<RegisterId> = own.iter().copied().collect();
+        (distinct.len() == own.len()).then_some(own)
     }
 
     /// The words of A, in registers, part after part.
@@ -233,15 +255,17 @@ impl Lowering<'_> {
         parts.map(|part| self.fragment(&mut operand, types[1], a, part, held)).collect()
     }
 
-    /// An operand in shared memory, of which each instruction reads `extent` along the axis that is not summed over. `sums` is
-    /// the layout of the accumulator, which says where each warpgroup is.
+    /// An operand in shared memory, or the transpose of what is there, of which each instruction reads `extent` along the axis
+    /// that is not summed over. `sums` is the layout of the accumulator, which says where each warpgroup is.
     fn shared_matrix(
         &mut self,
         inst: Inst,
         (value, mn_axis, extent): (Value, usize, u32),
+        is_transposed: bool,
         sums: &Layout,
     ) -> Result<SharedMatrix, Box<Diagnostic>> {
-        let memory = self.layout(value);
+        let own = self.layout(value);
+        let memory = &if is_transposed { own.transpose(&[1, 0]) } else { own.clone() };
         let bits = memory_bits(self.element(value));
         let form = MatrixForm::of(memory, mn_axis, extent, bits).ok_or_else(|| {
             let operand = ["A", "B"][mn_axis];

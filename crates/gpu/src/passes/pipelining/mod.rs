@@ -50,7 +50,6 @@ mod emit;
 mod hoist;
 mod overlap;
 mod plan;
-pub(super) mod prune;
 
 use std::ops::RangeInclusive;
 
@@ -111,7 +110,7 @@ pub(super) fn fill_in_step(module: &mut Module, plans: &[LoopPlan], slots: u32) 
         emit::pipeline(header, function, plan, (plan.stages.min(slots), 0));
     }
     hoist::hoist(function, plans);
-    prune::prune(function);
+    super::prune::prune(function);
 }
 
 /// Pipelines with the most stages for which there is shared memory; whether there is.
@@ -156,5 +155,5 @@ fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {
         emit::pipeline(header, function, plan, (stages, stages - 1));
     }
     hoist::hoist(function, plans);
-    prune::prune(function);
+    super::prune::prune(function);
 }

@@ -143,7 +143,7 @@ impl Case {
         };
         let sum = self.sum;
         let instruction = format!(
-            "instruction = m64n{}k{}, warps = [{}, {}], max_imprecise_acc = 0",
+            "instruction = m64n{}k{}, warps = [{}, {}], max_imprecise_acc = 0, transposed_a = false, transposed_b = false",
             self.n,
             self.depth(),
             self.warps[0],

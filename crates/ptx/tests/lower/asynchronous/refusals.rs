@@ -78,7 +78,7 @@ fn product(a: Layout, b: Layout, instruction: &str, offset: u32) -> String {
   %b = alloc {{offset = 8192}} : buffer<1, fp16[64, 64]@L1>
   %zero = constant {{value = 0.0:fp32}} : fp32
   %acc = splat %zero {{shape = [64, 64]}} : fp32[64, 64]@L2
-  %p = wgmma %a, %b, %acc {{instruction = {instruction}, warps = [4, 1], max_imprecise_acc = 0}} : pending<fp32[64, 64]@L2>
+  %p = wgmma %a, %b, %acc {{instruction = {instruction}, warps = [4, 1], max_imprecise_acc = 0, transposed_a = false, transposed_b = false}} : pending<fp32[64, 64]@L2>
   %r = finish %p {{pending = 0}} : fp32[64, 64]@L2"
     );
     refusal("sm_90a", 4, &[a, b, acc], &body)

@@ -51,7 +51,7 @@ fn pipeline(producer: &str, arrivals: u32, roles: &str, rest: &str) -> (Head, St
       mbarrier_wait %full, %slot, %phase
 VISIBLE      %left = slot %as, %slot : buffer<1, fp16[{M}, {K}]@{a}>
       %right = slot %bs, %slot : buffer<1, fp16[{K}, {N}]@{b}>
-      %product = wgmma %left, %right, %acc {{instruction = m64n{N}k16, warps = [4, 1], max_imprecise_acc = 0}} : pending<fp32[{M}, {N}]@{acc}>
+      %product = wgmma %left, %right, %acc {{instruction = m64n{N}k16, warps = [4, 1], max_imprecise_acc = 0, transposed_a = false, transposed_b = false}} : pending<fp32[{M}, {N}]@{acc}>
       %next = finish %product {{pending = 0}} : fp32[{M}, {N}]@{acc}
       mbarrier_arrive %empty, %slot
       yield_values %next

@@ -1,5 +1,5 @@
-//! Removes what a pipelined loop computes for nobody: addresses and masks of loads that are copies by now, and what they were
-//! carried as.
+//! Removes what is computed for nobody: addresses and masks of loads that a pipelined loop has made copies, and what they were
+//! carried as; transposes of tiles that products read in both orders.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Definition, Effect, Inst, OpFamily, Operation, Value};

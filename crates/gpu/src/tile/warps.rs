@@ -1,0 +1,84 @@
+//! More warps for a kernel whose accumulators the registers of its own cannot hold.
+//!
+//! A thread has at most 255 registers. A loop that carries more of its products than that, as the backward pass of attention
+//! with heads of 128 does in four warps, would spill most of them in each iteration. Twice the warps hold half as much each.
+
+use tilewright_ir::{Block, Definition, Function, Inst, Op, OpFamily, Type, Value};
+
+use crate::layout_rules::LANES;
+use crate::remarks::{self, Because};
+
+/// Registers of a thread for accumulators; the rest is for addresses and operands.
+const MOST_REGISTERS: usize = 240;
+/// With more warps than this, a thread of one block may have no more than half of the registers: nothing is gained.
+const MOST_WARPS: u32 = 8;
+
+/// As many warps as hold the accumulators of the kernel: those asked for, if they do, or if more would not either. Assembly of
+/// the program's own may count its threads.
+pub fn warps_that_hold(kernel: &Function, num_warps: u32) -> u32 {
+    let has_assembly = find(kernel, |op| matches!(op, Op::InlineAsm { .. })).is_some();
+    let words = if has_assembly { 0 } else { words_in(kernel, kernel.entry) };
+    let registers = |warps: u32| words / (warps * LANES) as usize;
+    let mut warps = num_warps;
+    while registers(warps) > MOST_REGISTERS && warps < MOST_WARPS {
+        warps *= 2;
+    }
+    if registers(warps) > MOST_REGISTERS || warps == num_warps {
+        return num_warps;
+    }
+    if let Some(product) = find(kernel, is_product) {
+        remarks::about(
+            "warps",
+            kernel,
+            product,
+            || "kernel".into(),
+            || {
+                let reason =
+                    format!("accumulators would take {} registers of a thread", registers(num_warps));
+                Because::done(format!("{warps} warps, not {num_warps}"), reason)
+            },
+        );
+    }
+    warps
+}
+
+fn is_product(op: &Op) -> bool {
+    matches!(op, Op::Dot { .. })
+}
+
+/// The first instruction with such an op.
+fn find(kernel: &Function, is_it: impl Fn(&Op) -> bool) -> Option<Inst> {
+    let mut found = None;
+    kernel.walk(kernel.entry, &mut |inst| {
+        if found.is_none() && is_it(&kernel.insts[inst].op) {
+            found = Some(inst);
+        }
+    });
+    found
+}
+
+/// The words of 32 bits of the accumulators that are alive together, at least: those that a loop with products carries, and of
+/// the products inside that begin at zero the largest.
+fn words_in(kernel: &Function, block: Block) -> usize {
+    let of = |inst: &Inst| {
+        let data = &kernel.insts[*inst];
+        let inner = data.regions.iter().map(|region| words_in(kernel, *region)).max().unwrap_or(0);
+        if data.op.family() == OpFamily::Loop && inner > 0 {
+            return inner + data.results.iter().map(|result| words(kernel.ty(*result))).sum::<usize>();
+        }
+        let is_carried = |value: Value| matches!(kernel.values[value].definition, Definition::Parameter(..));
+        if is_product(&data.op) {
+            // One whose sums a loop carries takes no others.
+            let own = words(kernel.ty(data.results[0]));
+            return if is_carried(data.operands[2]) { 1 } else { own };
+        }
+        inner
+    };
+    kernel.blocks[block].insts.iter().map(of).max().unwrap_or(0)
+}
+
+/// Of a tile of numbers with at least two axes.
+fn words(ty: &Type) -> usize {
+    let is_wide = ty.shape.iter().filter(|extent| **extent > 1).count() > 1;
+    ty.dtype().filter(|_| is_wide).map_or(0, |dtype| ty.shape.elements() * dtype.bytes() / 4)
+}
