@@ -159,7 +159,12 @@ def test_block_pointers_descriptors_and_loops(check):
 
 def test_a_descriptor_of_the_host(check):
     """It says its own extent; the kernel's other tensors do not."""
-    options = ["--signature", "tensordesc<fp32[16, 16]>,*fp32,BLOCK=16", "--extent", "out_ptr=cdiv(d.shape[0], BLOCK)"]
+    options = [
+        "--signature",
+        "tensordesc<fp32[16, 16]>,*fp32,BLOCK=16",
+        "--extent",
+        "out_ptr=cdiv(d.shape[0], BLOCK)",
+    ]
     result = check("::described", *options, "--grid", "cdiv(d.shape[0], BLOCK)")
     assert result.code == 0, result.out + result.err
     assert "3 in bounds for every size" in result.out

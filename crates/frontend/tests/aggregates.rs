@@ -7,6 +7,7 @@ use common::check;
 use expect_test::expect;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a module and all its code")]
 fn an_instance_is_made_and_its_methods_are_called() {
     check(
         r"

@@ -11,6 +11,7 @@ mod atomics;
 mod attribute;
 mod convert;
 mod descriptor;
+mod entries;
 mod inline_asm;
 mod library;
 mod machine;
@@ -40,6 +41,7 @@ use crate::value::{Constant, Operand};
 pub use attribute::attribute;
 pub use convert::to_tensor;
 pub use descriptor::decay_descriptor;
+pub use entries::{EntryKind, LanguageEntry, language_entries};
 pub use library::{LibraryFunction, library_file};
 pub use operators::{binary, boolean, compare, loop_dtype, select, truth, unary};
 pub use program::assert_;
@@ -47,10 +49,7 @@ pub(crate) use program::{slice_of, slice_parts};
 pub use promote::natural_dtype;
 pub use signature::{BuiltinParameter, ParameterKind};
 pub use subscript::subscript;
-pub use table::{
-    BuiltinSpec, EntryKind, LanguageEntry, LanguageItem, Special, call_builtin, language, language_entries,
-    language_names,
-};
+pub use table::{BuiltinSpec, LanguageItem, Special, call_builtin, language, language_names};
 
 /// What a rule finds wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -636,7 +636,7 @@ fn spec(
 }
 
 /// Every path, and what it is.
-static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::new(|| {
+pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::new(|| {
     let mut names = BTreeMap::new();
     for module in [
         "math",
@@ -748,57 +748,6 @@ pub fn language(path: &str) -> Option<LanguageItem> {
 /// The paths of the language, for "did you mean".
 pub fn language_names() -> impl Iterator<Item = &'static str> {
     NAMES.keys().map(String::as_str)
-}
-
-/// What kind of name an entry is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EntryKind {
-    /// A function.
-    Function,
-    /// A compile-time value.
-    Constant,
-    /// A class.
-    Class,
-    /// A prefix of other names.
-    Module,
-}
-
-/// A name of the language, as plain data: for stubs and documentation.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LanguageEntry {
-    /// The dotted path.
-    pub path: &'static str,
-    /// What it is.
-    pub kind: EntryKind,
-    /// For a function, its name and parameters.
-    pub signature: String,
-    /// What it does.
-    pub doc: String,
-    /// Whether tensors have it as a method.
-    pub is_method: bool,
-}
-
-/// Every name of the language.
-pub fn language_entries() -> impl Iterator<Item = LanguageEntry> {
-    NAMES.iter().map(|(path, item)| {
-        let is_method = methods().any(|(_, method)| method == path);
-        let (kind, signature, doc) = match item {
-            LanguageItem::Builtin(spec) => {
-                let lines: Vec<&str> = spec.docs.iter().map(|line| line.trim()).collect();
-                (EntryKind::Function, spec.signature.to_string(), lines.join("\n"))
-            }
-            LanguageItem::Library(function) => {
-                let scanned = LIBRARY.iter().find(|scanned| scanned.function == *function);
-                let doc = scanned.map(|scanned| scanned.doc.clone()).unwrap_or_default();
-                let signature = scanned.map(|scanned| scanned.signature.to_string()).unwrap_or_default();
-                (EntryKind::Function, signature, doc)
-            }
-            LanguageItem::Constant(constant) => (EntryKind::Constant, String::new(), constant.to_string()),
-            LanguageItem::Special(_) => (EntryKind::Class, String::new(), String::new()),
-            LanguageItem::Module => (EntryKind::Module, String::new(), String::new()),
-        };
-        LanguageEntry { path, kind, signature, doc, is_method }
-    })
 }
 
 /// Calls a builtin with one argument for each of its parameters, in their order; a variadic one is a tuple. Arguments in

@@ -416,6 +416,17 @@ impl<'a> Checker<'a> {
         })
     }
 
+    fn wgmma(&self, op: &GpuOp, instruction: MmaShape, warps: &[i64]) -> Check {
+        self.behind(3)?;
+        for place in 0..2 {
+            let ty = self.operand(place);
+            ensure(!op.reads_transpose(place) || ty.as_memory().is_some(), || {
+                format!("{ty} is not in shared memory, where its transpose can be read")
+            })?;
+        }
+        self.mma(instruction, warps, true)
+    }
+
     fn finish(&self) -> Check {
         let Type::Pending { tile, layout } = self.operand(0) else {
             return Err(format!("finish takes a product under way, found {}", self.operand(0)));
@@ -474,16 +485,7 @@ impl<'a> Checker<'a> {
             }
             GpuOp::LocalCount {} => self.local_count(),
             GpuOp::LocalLoad { matrix } => self.local_load(*matrix),
-            GpuOp::Wgmma { instruction, warps, .. } => {
-                self.behind(3)?;
-                for place in 0..2 {
-                    let ty = self.operand(place);
-                    ensure(!op.reads_transpose(place) || ty.as_memory().is_some(), || {
-                        format!("{ty} is not in shared memory, where its transpose can be read")
-                    })?;
-                }
-                self.mma(*instruction, warps, true)
-            }
+            GpuOp::Wgmma { instruction, warps, .. } => self.wgmma(op, *instruction, warps),
             GpuOp::Finish { .. } => self.finish(),
             GpuOp::CopyAsync { axis, width, .. } => self.copy_async(*axis, *width),
             GpuOp::MbarrierInit { .. }
