@@ -355,7 +355,7 @@ def check_plot(path, lines):
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
-def test_program(name, run, script, tmp_path):
+def test_program(name, run, script, tmp_path, device):
     entry = ROWS[name]
     small = (entry.small_on_sim if DEVICE.startswith("sim") else None) or entry.small
     path = PROGRAMS / f"{name}.py"
