@@ -3,7 +3,7 @@
 //! [`check`] is given a kernel and a statement of sizes: how many elements there are behind each pointer, as an expression of
 //! the scalar parameters, and what is known of these and of the grid. Of each access it says that it is in bounds for all of
 //! them, or gives numbers for which it is not, or why it cannot tell. One rule makes all three: addresses and masks become
-//! polynomials and claims about them ([`forms`]), and the [`solver`] looks for integers for which the mask holds, the program
+//! polynomials and claims about them (`forms.rs`), and `solver.rs` looks for integers for which the mask holds, the program
 //! comes there, and the place is outside.
 //!
 //! What is taken for granted is the promise of the language: that no signed integer wraps
