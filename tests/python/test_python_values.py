@@ -92,7 +92,7 @@ def _fails(out_ptr, KIND: tl.constexpr):
     elif KIND == "missing":
         tl.store(out_ptr, (3).bits())
     elif KIND == "private":
-        tl.store(out_ptr, (3).__index__())
+        tl.store(out_ptr, (3).__sizeof__())
     else:
         tl.store(out_ptr, math.exp(tl.load(out_ptr)))
 
@@ -103,7 +103,7 @@ def _fails(out_ptr, KIND: tl.constexpr):
         ("domain", "TW0020", "function 'sqrt' failed: ValueError: "),
         ("method", "TW0020", "function 'str.index' failed: ValueError: substring not found"),
         ("missing", "TW0015", "the constant 3 has no attribute `bits`"),
-        ("private", "TW0015", "the constant 3 has no attribute `__index__`"),
+        ("private", "TW0015", "the constant 3 has no attribute `__sizeof__`"),
         ("run time", "TW0010", "function 'exp' is Python's, and takes compile-time values alone"),
     ],
 )
