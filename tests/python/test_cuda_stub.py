@@ -119,7 +119,7 @@ def launch(a, sam):
     data = bytes.fromhex(launches()[0].rpartition("=")[2])
     words = [int.from_bytes(data[place:place + 8], "little") for place in range(0, len(data) // 8 * 8, 8)]
     start = words.index(a, 1) if a in words[1:] else None
-    maps = [] if start is None else [words[start:start + 16], words[start + 16:start + 32]]
+    maps = [] if start is None else [words[place:place + 16] for place in range(start, len(words) - 15, 16)]
     assert start is None or (0x210 + 8 * start) % 64 == 0
     for address, element, rank, *rest in maps:
         shape, strides, block, swizzle = rest[:2], rest[5:6], rest[9], rest[12]
@@ -135,8 +135,9 @@ launch(0x10_0000, 128)
 """
     )
     b = "0x200000 7 2 [48, 2147483647] [256] [32, 32] 0"
-    first = f"0x100000 7 2 [96, 100] [512] [32, 32] 3\n{b}\n304"
-    second = f"0x110000 7 2 [96, 100] [1024] [32, 32] 3\n{b}\n304"
+    c = "0x300000 7 2 [2147483647, 2147483647] [128] [32, 32] 3"
+    first = f"0x100000 7 2 [96, 100] [512] [32, 32] 3\n{b}\n{c}\n432"
+    second = f"0x110000 7 2 [96, 100] [1024] [32, 32] 3\n{b}\n{c}\n432"
     assert done.out.splitlines() == "\n".join([first, second, first, "44", first]).splitlines(), (
         done.out,
         done.err,

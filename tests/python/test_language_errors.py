@@ -112,7 +112,7 @@ MISTAKES = {
     "power of a tensor": ("TW0005", ["**"], "    y = x «**» 2"),
     "static assertion": ("TW0017", ["blocks of 64"], '    tl.static_assert(«BLOCK == 64», "blocks of 64")'),
     "compile-time division by zero": ("TW0020", ["zero"], "    y = «1 // (BLOCK - 128)»"),
-    "python that kernels do not have": ("TW0003", [], "    «with» open(__file__):\n        pass"),
+    "python that kernels do not have": ("TW0003", [], "    «try»:\n        pass\n    finally:\n        pass"),
     "break": ("TW0003", ["break"], "    for k in range(3):\n        «break»"),
     "global variable": ("TW0023", ["LIMIT"], "    y = x + «LIMIT»"),
     "string as a number": ("TW0005", ["str"], '    y = x + «"one"»'),

@@ -74,11 +74,9 @@ def pairs():
     yield "tl.sum(x[tl.slice(None, None, None), None], 1)", "x"
     yield "tl.cat(x[tl.slice(8, None, None)], x[slice(8)])", "tl.cat(x[8:], x[:8])"
     yield "(x, y).__getitem__(1)", "y"
-    yield "(x, y)[tl.slice(1, None, None)][0]", "y"
     yield "((x,).__add__((y,)))[1]", "y"
     yield "(x, y).__mul__(2)[3]", "y"
     yield "(x, y).__len__() + i", "2 + i"
-    yield "tl.tensor(x.handle, x.type)", "x"
 
 
 def test_operators_by_their_names(device):
@@ -88,6 +86,14 @@ def test_operators_by_their_names(device):
         np.testing.assert_array_equal(found[row], found[len(calls) + row], f"{call} is not {operator}")
     # So that both sides are not wrong alike.
     assert list(found[0]) == [2 * number + 1 for number in range(1, 17)]
+
+
+def test_what_is_an_object_of_python_when_interpreted(device):
+    sliced, made, y, x = values(
+        ["(x, y)[tl.slice(1, None, None)][0]", "tl.tensor(x.handle, x.type)", "y", "x"], device
+    )
+    np.testing.assert_array_equal(sliced, y)
+    np.testing.assert_array_equal(made, x)
 
 
 def test_operators_of_compile_time_values():

@@ -299,7 +299,9 @@ def test_compilation_errors_have_their_classes(module):
 
         @triton.jit
         def unsupported(x_ptr):
-            with open("f"):
+            try:
+                pass
+            finally:
                 pass
         """
     )

@@ -237,12 +237,14 @@ def test_what_is_set_later_is_called(tuned):
 def test_heuristics_get_a_dict_of_their_own_that_keeps_nothing_alive():
     torch = pytest.importorskip("torch")
     seen = []
-    kernel = triton.heuristics({"EVEN": lambda args: seen.append(args) or 0})(scale)
+    # What a function gives, those behind it find there.
+    values = {"EVEN": lambda args: 0, "FACTOR": lambda args: seen.append(args) or 1}
+    kernel = triton.heuristics(values)(scale)
     last = []
     for n in (32, 64, 96):
         x = torch.ones(n)
         last.append(weakref.ref(x))
-        kernel[grid(n)](x, torch.zeros(n), n, FACTOR=1, BLOCK=32)
+        kernel[grid(n)](x, torch.zeros(n), n, BLOCK=32)
         del x
     assert [(args["n"], len(args["x_ptr"]), args["EVEN"]) for args in seen] == [
         (32, 32, 0), (64, 64, 0), (96, 96, 0)

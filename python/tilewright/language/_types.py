@@ -57,13 +57,13 @@ class dtype(base_type):
     STANDARD_FP_TYPES: ClassVar[list[str]] = ["fp16", "bf16", "fp32", "fp64"]
     OTHER_TYPES: ClassVar[list[str]] = ["void"]
 
-    class SIGNEDNESS(enum.Enum):
+    class SIGNEDNESS(enum.IntEnum):
         """Whether an integer type has a sign."""
 
         SIGNED = 0
         UNSIGNED = 1
 
-    class KIND(enum.Enum):
+    class KIND(enum.IntEnum):
         """What values of a type are."""
 
         BOOLEAN = 0
@@ -456,7 +456,9 @@ def str_to_ty(name: str, _constexpr: Any = None) -> dtype:
     if name.startswith("*"):
         const = name.startswith("*k")
         return pointer_type(str_to_ty(name[2 if const else 1 :]), const=const)
-    try:
+    if name in _SHORT_NAMES:
         return _SHORT_NAMES[name]
-    except KeyError:
+    try:
+        return dtype(name)
+    except ValueError:
         raise ValueError(f"unknown type {name!r}; known are {', '.join(_SHORT_NAMES)}") from None

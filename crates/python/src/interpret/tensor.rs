@@ -270,8 +270,36 @@ impl Tensor {
         evaluate(slf.py(), "~", &Form::Unary("~"), &[slf.get().given()?])
     }
 
+    fn __not__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        evaluate(slf.py(), "not", &Form::Unary("not"), &[slf.get().given()?])
+    }
+
     fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         evaluate(slf.py(), "abs", &Form::Builtin("abs", 1), &[slf.get().given()?])
+    }
+
+    fn __req__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "==", true)
+    }
+
+    fn __rne__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "!=", true)
+    }
+
+    fn __rlt__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "<", true)
+    }
+
+    fn __rle__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, "<=", true)
+    }
+
+    fn __rgt__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, ">", true)
+    }
+
+    fn __rge__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        binary(slf, other, ">=", true)
     }
 
     fn __richcmp__<'py>(
@@ -447,6 +475,13 @@ fn subscript<'py>(slf: &Bound<'py, Tensor>, index: &Bound<'py, PyAny>) -> PyResu
     evaluate(slf.py(), "getitem", &Form::Subscript { pieces, is_tuple: tuple.is_some() }, &operands)
 }
 
+/// Whether an index is a `slice`, Python's or the language's.
+fn is_slice(index: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let path = index.getattr_opt(intern!(index.py(), "_tilewright_path"))?;
+    let is_ours = path.is_some_and(|path| path.eq("slice").unwrap_or(false));
+    Ok(is_ours || index.is_instance_of::<PySlice>())
+}
+
 fn piece(index: &Bound<'_, PyAny>, operands: &mut Operands) -> PyResult<Piece> {
     if index.is_none() {
         return Ok(Piece::NewAxis);
@@ -454,7 +489,7 @@ fn piece(index: &Bound<'_, PyAny>, operands: &mut Operands) -> PyResult<Piece> {
     if index.is_instance_of::<PyEllipsis>() {
         return Ok(Piece::Ellipsis);
     }
-    if !index.is_instance_of::<PySlice>() {
+    if !is_slice(index)? {
         operands.push(given(index)?);
         return Ok(Piece::Value);
     }
