@@ -435,5 +435,6 @@ def test_more_warps_where_accumulators_do_not_fit(options, warps, device):
     tensors = [to_device(x, "float16", device) for x in (a, b)]
     compiled = module(WIDE).kernel[(1,)](*tensors, out, 2, M=128, N=256, K=16, **options)
     assert_product(to_host(out) / 2, a, b, np.zeros((128, 256), np.float32), "float32")
-    if device != "cpu":
+    if DEVICE != "cpu":
         assert compiled.metadata.num_warps == warps
+        assert f".reqntid {32 * warps}\n" in compiled.asm["ptx"]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tilewright_base::Diagnostic;
 use tilewright_frontend::{Argument, FunctionSource, Padding, Tuple};
-use tilewright_gpu::language::TensorMapPlan;
+use tilewright_gpu::language::{GpuOp, Op, TensorMapPlan};
 use tilewright_ir::{Dtype, Element, Module};
 
 use crate::{CodegenOptions, CompileError, Job, Stage, Target, gpu_code, syntax_tree, with_stack};
@@ -53,6 +53,17 @@ pub struct GpuCode {
 }
 
 impl GpuCode {
+    /// The warps over which tiles are spread: those of the first role, where others copy for them.
+    pub fn num_warps(&self) -> u32 {
+        let (kernel, mut found) = (self.program.kernel(), self.program.header.num_warps);
+        kernel.walk(kernel.entry, &mut |inst| {
+            if let Op::Gpu(GpuOp::WarpRoles { warps, .. }) = &kernel.insts[inst].op {
+                found = warps[0] as u32;
+            }
+        });
+        found
+    }
+
     /// The tensor maps that a launch passes behind the arguments.
     pub fn tensor_maps(&self) -> &[TensorMapPlan] {
         &self.program.header.tensor_maps
@@ -158,9 +169,7 @@ impl CompiledKernel {
                 codegen: match &code {
                     MachineCode::Cpu(_) => job.codegen,
                     // It may have got more than were asked for.
-                    MachineCode::Gpu(code) => {
-                        CodegenOptions { num_warps: code.program.header.num_warps, ..job.codegen }
-                    }
+                    MachineCode::Gpu(code) => CodegenOptions { num_warps: code.num_warps(), ..job.codegen },
                 },
                 resources: match &code {
                     MachineCode::Cpu(_) => Resources::CPU,

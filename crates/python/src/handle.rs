@@ -105,6 +105,8 @@ impl CompiledKernel {
         for info in OPTIONS.iter().filter(|info| !info.id.is_for_launcher()) {
             entries.set_item(info.name, to_python(py, &self.handle.options().get(info.id))?)?;
         }
+        // It may have got more than were asked for.
+        entries.set_item("num_warps", compiled.metadata.codegen.num_warps)?;
         let target = compiled.metadata.target;
         let class = py.import("tilewright.backends.compiler")?.getattr("GPUTarget")?;
         let target = class.call1(target_tuple(py, target)?.cast_into::<PyTuple>()?)?;
