@@ -70,8 +70,8 @@ lint-python: $(VENV)/.test-tools
 
 # The environment has NVIDIA's assembler and the official triton, which judge the PTX.
 .PHONY: test-rust
-test-rust: $(VENV)/.test-tools ## The tests of the crates, the fuzz targets for ten seconds each
-	BOLERO_RANDOM_TEST_TIME_MS=10000 cargo test $(RUST_TEST_CRATES) --no-fail-fast
+test-rust: $(VENV)/.test-tools ## The tests of the crates
+	cargo test $(RUST_TEST_CRATES) --no-fail-fast
 
 .PHONY: test-python
 test-python: $(VENV)/.test-tools $(VENV)/.extension ## The tests across the Python boundary; ARGS are passed on

@@ -1,11 +1,42 @@
 //! Fuzz targets, one a file in `tests/`: nothing that a user writes may panic, abort or hang.
 //!
-//! They are ordinary tests: `cargo test -p tilewright-fuzz` gives each a second of random inputs, `make test` ten, `make
-//! fuzz` a minute, and `cargo bolero` runs them under a coverage-guided fuzzer. This crate holds what they share: [`mutate`] turns random
-//! bytes into text that is nearly right, which gets further than random text, and [`kernel`] makes kernels that are right.
+//! They are ordinary tests, which try the same inputs each time, so that a change is never judged by an input that the
+//! one before did not meet ([`fuzz!`]); `make fuzz` gives each a minute of new ones, and `cargo bolero` runs them under a
+//! coverage-guided fuzzer. This crate holds what they share: [`mutate`] turns random bytes into text that is nearly right, which
+//! gets further than random text, and [`kernel`] makes kernels that are right.
 
 pub mod kernel;
 pub mod random;
+
+use random::Random;
+
+/// Runs a target, a function of `&[u8]`, on so many inputs of fixed seeds; on new ones where
+/// `BOLERO_RANDOM_TEST_TIME_MS` says for how long, and under `cargo bolero`.
+#[macro_export]
+macro_rules! fuzz {
+    ($count:expr, $target:expr) => {
+        if $crate::tries_new_inputs() {
+            bolero::check!().for_each($target);
+        } else {
+            $crate::fixed_inputs($count).for_each(|bytes| $target(&bytes));
+        }
+    };
+}
+
+/// Whether targets are to try other inputs than those of a test, which `bolero`'s variables ask for.
+pub fn tries_new_inputs() -> bool {
+    std::env::vars_os().any(|(name, _)| name.to_string_lossy().starts_with("BOLERO_"))
+}
+
+/// Inputs of up to 256 bytes, most of them short, the same each time.
+pub fn fixed_inputs(count: u64) -> impl Iterator<Item = Vec<u8>> {
+    (0..count).map(|seed| {
+        let mut random = Random(seed);
+        let longest = 4 << random.below(7);
+        let length = random.below(longest);
+        (0..length).map(|_| random.bits() as u8).collect()
+    })
+}
 
 /// Changes a text token by token, as the bytes say: each four bytes name an action, two places and a length.
 pub fn mutate(text: &str, dictionary: &[&str], bytes: &[u8]) -> String {

@@ -75,7 +75,7 @@ const DICTIONARY: &[&str] = &[
 
 #[test]
 fn parsing_never_panics_and_is_the_inverse_of_printing() {
-    bolero::check!().for_each(|bytes: &[u8]| {
+    tilewright_fuzz::fuzz!(30000, |bytes: &[u8]| {
         let Ok(module) = parse(&mutate(SEED, DICTIONARY, bytes)) else { return };
         let printed = print(&module, true);
         let again = parse(&printed).expect("what is printed parses");

@@ -165,7 +165,7 @@ const DICTIONARY: &[&str] = &[
 
 #[test]
 fn passes_take_what_the_parser_accepts() {
-    bolero::check!().for_each(|bytes: &[u8]| {
+    tilewright_fuzz::fuzz!(20000, |bytes: &[u8]| {
         let Some((&seed, bytes)) = bytes.split_first() else { return };
         let text = mutate(SEEDS[usize::from(seed) % SEEDS.len()], DICTIONARY, bytes);
         let Ok(module) = parse(&text) else { return };

@@ -108,7 +108,7 @@ const DICTIONARY: &[&str] = &[
 #[test]
 fn parsing_never_panics_and_is_the_inverse_of_printing() {
     assert!(parse(SEED).is_ok());
-    bolero::check!().for_each(|bytes: &[u8]| {
+    tilewright_fuzz::fuzz!(40000, |bytes: &[u8]| {
         let Ok(module) = parse(&mutate(SEED, DICTIONARY, bytes)) else { return };
         let printed = print(&module);
         let again = parse(&printed).expect("what is printed parses");

@@ -223,7 +223,7 @@ const DICTIONARY: &[&str] = &[
 
 #[test]
 fn lowering_never_panics_and_gives_valid_ir_in_time() {
-    bolero::check!().for_each(|bytes: &[u8]| {
+    tilewright_fuzz::fuzz!(20000, |bytes: &[u8]| {
         let [seed, types, bytes @ ..] = bytes else { return };
         let text = mutate(SEEDS[usize::from(*seed) % SEEDS.len()], DICTIONARY, bytes);
         let start = Instant::now();

@@ -51,6 +51,16 @@ fn nested_scopes_become_one_with_distinct_names() {
 }
 
 #[test]
+fn the_name_of_an_inlined_function_may_be_far_into_its_section() {
+    let text = ".version 8.0 .target sm_80 .address_size 64 .entry k() {
+        .loc 1 4 5, function_name $names+18446744073709551615, inlined_at 1 3 9
+        ret; }";
+    let printed = print(&parse(text).expect("the text is well formed"));
+    assert!(printed.contains("function_name $names+18446744073709551615, inlined_at 1 3 9"), "{printed}");
+    assert_eq!(print(&parse(&printed).expect("what is printed parses")), printed);
+}
+
+#[test]
 fn registers_are_visited_by_role() {
     let function = only_function(
         ".version 8.0 .target sm_90a .address_size 64 .entry k() {

@@ -342,7 +342,7 @@ pub struct Inlined {
     /// The label of the function's name in the debug information.
     pub function_name: String,
     /// Bytes after the label.
-    pub offset: i64,
+    pub offset: u64,
     /// The file of the call.
     pub file: u32,
     /// The line of the call.

@@ -397,7 +397,7 @@ fn print_statement(module: &Module, function: &Function, statement: &Statement, 
                 let Inlined { function_name, offset, file, line, column } = &**inlined;
                 let _ = write!(out, ", function_name {function_name}");
                 if *offset != 0 {
-                    let _ = write!(out, "{offset:+}");
+                    let _ = write!(out, "+{offset}");
                 }
                 let _ = write!(out, ", inlined_at {file} {line} {column}");
             }

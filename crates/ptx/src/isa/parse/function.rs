@@ -310,7 +310,7 @@ impl<'a> FunctionParser<'a> {
         if self.cursor.take(",") {
             self.cursor.expect("function_name")?;
             let function_name = self.cursor.word("a label")?.to_owned();
-            let offset = if self.cursor.take("+") { self.cursor.unsigned()? as i64 } else { 0 };
+            let offset = if self.cursor.take("+") { self.cursor.unsigned()? } else { 0 };
             self.cursor.expect(",")?;
             self.cursor.expect("inlined_at")?;
             let file = self.cursor.unsigned_32()?;
