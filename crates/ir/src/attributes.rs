@@ -366,7 +366,7 @@ choices! {
         MaxConstancy = "max_constancy",
         /// A part of a tensor descriptor, which a GPU takes where it is a multiple of the first number (a pointer in bytes, a
         /// stride in elements). The second number says which part: 0 the base, else the stride of the axis before it. The
-        /// compiler does not rely on it.
+        /// compiler relies on it where the part comes from memory, and not where the launch gives it.
         Described = "described",
     }
     /// What a program asks the machine that runs it.

@@ -68,7 +68,7 @@ pub(super) fn advance<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
 pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (base, dtype) = scalar_pointer(c, a)?;
     let block_shape = a.shape(c, 3)?;
-    let (shape, strides) = (integers(c, a, 1)?, integers(c, a, 2)?);
+    let (shape, mut strides) = (integers(c, a, 1)?, integers(c, a, 2)?);
     let rank = shape.len();
     if !(1..=5).contains(&rank) {
         return Err(SemanticError::new(
@@ -87,23 +87,24 @@ pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Argument
     check_last_stride(c, strides.last())?;
     check_width(&block_shape, dtype, 3)?;
     check_padding(padding, dtype, 4)?;
-    describe_alignment(c, &base, &strides, dtype)?;
+    let base = describe_alignment(c, base, &mut strides, dtype)?;
     let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding };
     Ok(assemble(form, base, [shape, strides].concat()))
 }
 
-/// Notes what the copies of a GPU need of a tensor: its base and its rows begin at multiples of 16 bytes. Nothing relies on it;
-/// a sanitizer checks it.
+/// Notes what the copies of a GPU need of a tensor: its base and its rows begin at multiples of 16 bytes. A GPU relies on it
+/// where a kernel loads base or stride from memory, since nothing else says so then; a sanitizer checks it.
 fn describe_alignment<C: Caller + ?Sized>(
     c: &mut C,
-    base: &ValueOf<C>,
-    strides: &[Op<C>],
+    base: ValueOf<C>,
+    strides: &mut [Op<C>],
     dtype: Dtype,
-) -> Semantic<()> {
+) -> Semantic<ValueOf<C>> {
     let list = |numbers: [i64; 2]| numbers.into_iter().collect::<IntList>();
-    c.builder().hint(base.clone(), HintKind::Described, list([16, 0]))?;
+    let base = c.builder().hint(base, HintKind::Described, list([16, 0]))?;
     let multiple = 16 / dtype.bytes() as i64;
-    for (part, stride) in (1..).zip(strides.iter().rev().skip(1).rev()) {
+    let outer = strides.len() - 1;
+    for (part, stride) in (1..).zip(&mut strides[..outer]) {
         let value = match c.known(stride) {
             Some(Constant::Int(number)) if number % i128::from(multiple) == 0 => continue,
             Some(Constant::Int(number)) => literal(c, &Constant::Int(number), Dtype::I64)?,
@@ -112,9 +113,12 @@ fn describe_alignment<C: Caller + ?Sized>(
                 _ => continue,
             },
         };
-        c.builder().hint(value, HintKind::Described, list([multiple, part]))?;
+        let described = c.builder().hint(value, HintKind::Described, list([multiple, part]))?;
+        if let Operand::Tensor(value) = stride {
+            *value = described;
+        }
     }
-    Ok(())
+    Ok(base)
 }
 
 fn assemble<V>(form: DescriptorForm, base: V, integers: Vec<Operand<V>>) -> Operand<V> {

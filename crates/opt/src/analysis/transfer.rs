@@ -202,10 +202,28 @@ impl Walk<'_> {
                 HintKind::MultipleOf => known.divisibility = known.divisibility.max(promised),
                 HintKind::MaxContiguous => known.contiguity = known.contiguity.max(run),
                 HintKind::MaxConstancy => known.constancy = known.constancy.max(run),
+                // Of what the launch gives, the launch knows better: programs on other GPUs describe what no GPU copies.
+                HintKind::Described if place == 0 && self.is_loaded(value) => {
+                    known.divisibility = known.divisibility.max(promised);
+                }
                 HintKind::Described => {}
             }
         }
         info
+    }
+
+    /// Whether a scalar comes from memory as it is.
+    fn is_loaded(&self, mut value: Value) -> bool {
+        while let Some(inst) = self.function.defining_inst(value) {
+            let data = &self.function.insts[inst];
+            match &data.op {
+                Op::Cast { .. } | Op::Bitcast { .. } | Op::Hint { .. } => value = data.operands[0],
+                Op::Load { .. } => return true,
+                // tidy: wildcard because all else is computed, and known as far as that goes
+                _ => return false,
+            }
+        }
+        false
     }
 
     /// Only that equal operands give equal results, which holds of every function of elements.
