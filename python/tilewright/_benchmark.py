@@ -55,12 +55,12 @@ def _check_mode(return_mode: str) -> None:
         raise ValueError(f"return_mode is 'min', 'max', 'mean', 'median' or 'all', not {return_mode!r}")
 
 
-def _nothing() -> None:
-    pass
+def nothing() -> None:
+    """What goes before a run if there is nothing to be done."""
 
 
-def _nothing_after(_error: Exception | None) -> None:
-    pass
+def nothing_after(_error: Exception | None) -> None:
+    """What goes after a run if there is nothing to be done."""
 
 
 class HostClock:
@@ -70,8 +70,8 @@ class HostClock:
         self,
         fn: Callable[[], Any],
         count: int,
-        before: Callable[[], Any] = _nothing,
-        after: Callable[[Exception | None], Any] = _nothing_after,
+        before: Callable[[], Any] = nothing,
+        after: Callable[[Exception | None], Any] = nothing_after,
     ) -> list[float]:
         """The milliseconds of so many runs. What goes before and after each is not part of them."""
         times = []
@@ -100,8 +100,8 @@ class GpuClock:
         self,
         fn: Callable[[], Any],
         count: int,
-        before: Callable[[], Any] = _nothing,
-        after: Callable[[Exception | None], Any] = _nothing_after,
+        before: Callable[[], Any] = nothing,
+        after: Callable[[Exception | None], Any] = nothing_after,
     ) -> list[float]:
         """The milliseconds of so many runs. What goes before and after each is not part of them."""
         event = self.interface.Event

@@ -11,6 +11,8 @@ import os
 _STAGES = "TILEWRIGHT_DUMP=all writes every stage of a kernel to stderr, TRITON_KERNEL_DUMP=1 to files"
 _NO_LLVM = "tilewright has no LLVM and no MLIR"
 _NO_PTXAS = "the driver of the GPU assembles kernels, and no ptxas is called"
+_NO_CC = "launches need no C compiler"
+_PROFILES = "profiles are kept by the host, in memory that grows"
 _NO_AMD = "there is no code for GPUs of AMD"
 _CHECKED = "every access is checked on the CPU and on simulated GPUs (TILEWRIGHT_DEVICE=sim:sm_90), without a variable"
 
@@ -18,6 +20,8 @@ WITHOUT_EFFECT = {
     "AMDGCN_ANALYZE_SMALL_TENSOR_RANGE": _NO_AMD,
     "AMDGCN_ENABLE_DUMP": _NO_AMD,
     "AMDGCN_SCALARIZE_PACKED_FOPS": _NO_AMD,
+    "AMDGCN_USE_BUFFER_ATOMICS": _NO_AMD,
+    "AMDGCN_USE_BUFFER_OPS": _NO_AMD,
     "DISABLE_LLVM_OPT": _NO_LLVM,
     "DISABLE_PTXAS_OPT": _NO_PTXAS,
     "LLVM_ENABLE_TIMING": _NO_LLVM,
@@ -32,10 +36,15 @@ WITHOUT_EFFECT = {
     "NVPTX_ENABLE_DUMP": _STAGES,
     "PTXAS_OPTIONS": _NO_PTXAS,
     "TRITON_ALWAYS_COMPILE": "only machine code is kept on disk; TILEWRIGHT_CACHE_DIR names another folder",
+    "TRITON_AMD_CODEGEN_PATH": _NO_AMD,
+    "TRITON_BACKENDS_IN_TREE": "all devices are part of the package",
     "TRITON_CONSAN_INIT_ALLOCATIONS": _CHECKED,
     "TRITON_CPU_BACKEND": "TILEWRIGHT_DEVICE=cpu chooses the CPU",
     "TRITON_CPU_MAX_THREADS": "TILEWRIGHT_NUM_THREADS is the number of threads",
     "TRITON_CPU_UKERNELS_LIB": "products of matrices are part of tilewright",
+    "TRITON_CUDACRT_PATH": _NO_CC,
+    "TRITON_CUDART_PATH": _NO_CC,
+    "TRITON_CUPTI_LIB_BLACKWELL_PATH": "TRITON_CUPTI_LIB_PATH names the folder of CUPTI for every GPU",
     "TRITON_DEFAULT_BACKEND": "TILEWRIGHT_DEVICE chooses the device: cpu, cuda, sim:sm_90",
     "TRITON_DISABLE_LINE_INFO": "the lines of the source are always in the code, and cost nothing at run time",
     "TRITON_DISABLE_OPENMP": "TILEWRIGHT_NUM_THREADS is the number of threads",
@@ -44,7 +53,9 @@ WITHOUT_EFFECT = {
     "TRITON_DUMP_PTXAS_LOG": _NO_PTXAS,
     "TRITON_ENABLE_ASAN": _CHECKED,
     "TRITON_ENABLE_EXPERIMENTAL_CONSAN": _CHECKED,
+    "TRITON_ENABLE_HW_TRACE": _PROFILES,
     "TRITON_ENABLE_LLVM_DEBUG": _NO_LLVM,
+    "TRITON_ENABLE_NVTX": "scopes of triton.profiler are not sent to NVTX",
     "TRITON_ENABLE_PYTHON_STACKTRACE": "findings show the chain of calls anyway",
     "TRITON_FPSAN_HOMOMORPHIC_CASTS": "there is no sanitizer of floating point yet",
     "TRITON_FRONT_END_DEBUGGING": "errors of the compiler are shown whole anyway",
@@ -53,15 +64,34 @@ WITHOUT_EFFECT = {
     "TRITON_HIP_USE_COEXEC_SCHEDULER": _NO_AMD,
     "TRITON_HIP_USE_EXPERT_SCHEDULING": _NO_AMD,
     "TRITON_HIP_USE_IN_THREAD_TRANSPOSE": _NO_AMD,
+    "TRITON_HSA_RUNTIME_LIBRARY": _NO_AMD,
+    "TRITON_HSA_RUNTIME_PATH": _NO_AMD,
     "TRITON_INSTRUMENTATION_MODE": 'a session says it: proton.start(backend="instrumentation", mode=...)',
     "TRITON_KERNEL_OVERRIDE": "stages are not read from files; `tilewright compile kernel.gpu --emit ptx` takes a text",
+    "TRITON_LIBDEVICE_PATH": "the functions of libdevice are part of tilewright",
+    "TRITON_LIBHIP_PATH": _NO_AMD,
     "TRITON_LLVM_DEBUG_ONLY": _NO_LLVM,
     "TRITON_MOCK_PTX_VERSION": "the version of the PTX is that of the oldest driver that has its instructions",
     "TRITON_OVERRIDE_ARCH": "code is made for the GPU that runs it; TILEWRIGHT_DEVICE=sim:sm_80 simulates another",
+    "TRITON_PARTITION_SCHEDULING_DUMP_DATA_ONLY": _STAGES,
+    "TRITON_PARTITION_SCHEDULING_DUMP_LOOP_ONLY": _STAGES,
+    "TRITON_PARTITION_SCHEDULING_ENABLE_DUMP_DOT": _STAGES,
     "TRITON_PLUGIN_PATHS": "there are no plugins",
+    "TRITON_PLUGIN_VERSION_CHECK": "there are no plugins",
+    "TRITON_PROFILE_BUFFER_SIZE": _PROFILES,
+    "TRITON_PROFILE_METRIC_BUFFER_SIZE": _PROFILES,
+    "TRITON_PTXAS_BLACKWELL_PATH": _NO_PTXAS,
     "TRITON_REPRODUCER_PATH": _NO_LLVM,
+    "TRITON_ROCPROFILER_SDK_INCLUDE_PATH": _NO_AMD,
+    "TRITON_ROCPROFILER_SDK_LIBRARY": _NO_AMD,
+    "TRITON_ROCPROFILER_SDK_LIB_PATH": _NO_AMD,
+    "TRITON_ROCTRACER_LIBRARY": _NO_AMD,
+    "TRITON_ROCTRACER_LIB_PATH": _NO_AMD,
+    "TRITON_ROCTX_LIBRARY": _NO_AMD,
+    "TRITON_ROCTX_LIB_PATH": _NO_AMD,
     "TRITON_STORE_BINARY_ONLY": "only the machine code is kept on disk anyway",
     "TRITON_SWAP_MIR": _NO_LLVM,
+    "TRITON_SWAP_MIR_ENABLE_MISCHED": _NO_LLVM,
     "USE_IR_LOC": "lines are those of the Python source",
 }
 """Variables that are documented for Triton and change nothing here, each with what does it instead."""

@@ -71,6 +71,7 @@ def main(arguments: list[str]) -> int:
 
     _native.start_profile(cupti_folders())
     atexit.register(_finish, wanted)
+    _run.end_in_order()
     return _run.main([*passed, *rest], USAGE)
 
 

@@ -200,7 +200,31 @@ def _keep_reports(path: str) -> str | None:
             sys.stderr.write(text)
 
     atexit.register(write)
+    end_in_order()
     return None
+
+
+def end_in_order() -> None:
+    """Lets SIGTERM end the program as an exception does, so that what is written at its end is written."""
+    import signal
+
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return
+
+    def end(number: int, _frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+    if hasattr(os, "register_at_fork"):
+        # Processes that the program makes and ends have nothing to write.
+        os.register_at_fork(after_in_child=lambda: _stop_ending(end))
+
+
+def _stop_ending(end: Any) -> None:
+    import signal
+
+    if signal.getsignal(signal.SIGTERM) is end:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _program(kind: str, argv: list[str]) -> tuple[Any, ...]:
@@ -341,7 +365,7 @@ def _end(error: BaseException) -> NoReturn:
 
 
 _FOLDER = os.path.dirname(__file__)
-_STAND_INS = ("__init__.py", "mode.py", "marks.py", "autocast.py", "classes.py")
+_STAND_INS = ("__init__.py", "mode.py", "marks.py", "overrides.py", "autocast.py", "classes.py")
 _OWN = {__file__, *(os.path.join(_FOLDER, "_cuda_on_cpu", name) for name in _STAND_INS)}
 
 

@@ -188,6 +188,92 @@ def test_a_session_can_be_looked_at(launch):
     assert "add" not in {path[-1] for path in nodes(profiler.data.get(session)[0]) if path}
 
 
+def test_phases_are_read_and_cleared_one_by_one(launch, tmp_path):
+    session = profiler.start(str(tmp_path / "out"))
+    launch()
+    assert not profiler.data.is_phase_complete(session, 0)
+    assert profiler.data.advance_phase(session) == 1
+    launch()
+    launch()
+
+    def counts():
+        trees = [nodes(profiler.data.get(session, phase)[0]) for phase in range(3)]
+        return [tree.get(("add",), {}).get("count") for tree in trees]
+
+    assert counts() == [1, 2, None]
+    assert [profiler.data.is_phase_complete(session, phase) for phase in range(2)] == [True, False]
+    assert profiler.data.advance_phase(session) == 2
+    launch()
+    profiler.data.clear(session, 0)
+    assert counts() == [None, 2, 1]
+    profiler.finalize(session)
+    # What was not cleared is written as one.
+    assert written(tmp_path / "out")["add",]["count"] == 3
+    session = profiler.start("never written")
+    for _ in range(2):
+        launch()
+        profiler.data.advance_phase(session)
+    profiler.data.clear(session, 1, clear_up_to_phase=True)
+    assert counts() == [None] * 3
+    assert profiler.data.advance_phase(12345) is None
+
+
+VALUES = [
+    *(
+        None,
+        True,
+        False,
+        0.1,
+        -0.0,
+        float("inf"),
+        "",
+        "ä" * 15,
+        "a" * 31,
+        "a" * 32,
+        "a" * 255,
+        "a" * 256,
+        "a" * 65536,
+    ),
+    *(
+        sign * (1 << bits) + by
+        for bits in (0, 5, 7, 8, 15, 16, 31, 32, 62)
+        for sign in (1, -1)
+        for by in (-1, 0, 1)
+    ),
+    *((1 << 63) - 1, 1 << 63, (1 << 64) - 1, -(1 << 63)),
+    *([0] * count for count in (0, 15, 16, 65535, 65536)),
+    *({str(key): [key] for key in range(count)} for count in (0, 15, 16, 65536)),
+]
+
+
+def test_messagepack_says_what_json_says(launch, tmp_path):
+    msgpack = pytest.importorskip("pip._vendor.msgpack")
+    # Maps of any size may be read.
+    given = {"strict_map_key": False, "max_map_len": 1 << 20, "max_array_len": 1 << 20}
+    for value in VALUES:
+        coded = profiler.data.msgpack(value)
+        assert msgpack.unpackb(coded, **given) == value
+        # Each has its shortest form.
+        assert coded == msgpack.packb(value)
+    assert msgpack.unpackb(profiler.data.msgpack(1 << 64)) == 2.0**64
+    session = profiler.start(str(tmp_path / "out"))
+    with profiler.scope("a", {"flops": 1}):
+        launch()
+    assert msgpack.unpackb(profiler.data.get_msgpack(session)) == profiler.data.get(session)
+    whole = profiler.data.get(session)
+    profiler.finalize(session, "hatchet_msgpack")
+    assert msgpack.unpackb((tmp_path / "out.hatchet_msgpack").read_bytes()) == whole
+    assert profiler.data.get_msgpack(session) == b"\xc0"
+
+
+def test_metrics_are_read_where_they_are_given():
+    torch = pytest.importorskip("torch")
+    given = {"flops": torch.tensor(3.0), "bytes": 4, "kind": "x"}
+    assert profiler.metric.transform_tensor_metrics(given) == ({"flops": 3.0, "bytes": 4, "kind": "x"}, {})
+    profiler.metric.set_metric_kernels()
+    profiler.configure_runtime()
+
+
 def test_mistakes():
     with pytest.raises(ValueError, match="unknown data 'heap'"):
         profiler.start(data="heap")
@@ -462,3 +548,66 @@ def test_the_command_profiles_programs_and_tests(run, script, tmp_path):
     assert written(tmp_path / "out")["fill",]["count"] == 1
     done = run("-m", "tilewright.profiler.proton", "no.py")
     assert (done.code, done.err) == (2, "error: cannot read no.py: there is no such file\n")
+
+
+ENDS = {
+    "falls out": ("", 0),
+    "an error": ("raise ValueError(3)", 1),
+    "Ctrl-C": ("signal.raise_signal(signal.SIGINT)", -2),
+    "a kernel that is stopped": (
+        "threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start(); spin()",
+        -2,
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_program_that_ends_without_finalize_has_its_profile(end, run, script, tmp_path):
+    line, code = ENDS[end]
+    path = script(
+        f"""
+        import os, signal, sys, threading
+        import numpy as np
+        import triton, triton.language as tl, triton.profiler as proton
+
+        @triton.jit
+        def fill(x_ptr, value):
+            tl.store(x_ptr, value)
+
+        @triton.jit
+        def count(x_ptr, n):
+            total = 0
+            for i in range(n):
+                total += i % 7
+            tl.store(x_ptr, total)
+
+        def spin():
+            count[(1,)](np.zeros(1, np.int32), 2_000_000_000)
+
+        proton.start({str(tmp_path / "out")!r})
+        with proton.scope("outer"):
+            fill[(1,)](np.zeros(1, np.int32), 3)
+            if os.fork() == 0:
+                # What the parent has measured is not for the child to write.
+                sys.exit(0)
+            os.wait()
+            {line or "pass"}
+        """
+    )
+    done = run("-m", "tilewright", "run", "--device", "cpu", path)
+    assert done.code == code, done.err
+    assert written(tmp_path / "out")["outer", "fill"]["count"] == 1
+
+
+@pytest.mark.parametrize("command", ["proton", "profile", "report"])
+def test_a_program_that_is_told_to_end_has_its_profile(command, run, script, tmp_path):
+    path = script(SCRIPT + "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)\n")
+    out = tmp_path / "out"
+    options = {
+        "proton": ("-m", "tilewright.profiler.proton", "-n", out),
+        "profile": ("-m", "tilewright", "profile", "--device", "cpu", "--json", out),
+        "report": ("-m", "tilewright", "run", "--device", "sim:sm_90", f"--report={out}"),
+    }
+    done = run(*options[command], path, env={"TILEWRIGHT_DEVICE": "cpu"})
+    assert done.code == 143, done.err
+    assert "fill" in (out.with_suffix(".hatchet") if command == "proton" else out).read_text()

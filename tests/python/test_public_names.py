@@ -67,6 +67,28 @@ def test_variables_are_followed_or_answered(run):
     ]
 
 
+def test_each_variable_of_a_knob_is_read_or_answered():
+    """By the launcher or the commands, by Python code that reads the knob, or by the line that says what is there."""
+    root = Path(__file__).resolve().parents[2]
+    package = root / "python" / "tilewright"
+    files = [*package.rglob("*.py"), *root.glob("crates/*/src/**/*.rs")]
+    own = {package / "knobs.py", package / "_environment.py"}
+    readers = "\n".join(file.read_text() for file in files if file not in own)
+    unread = []
+    for group, knob in vars(knobs).items():
+        if not isinstance(knob, knobs.Knobs):
+            continue
+        for name, descriptor in knob.knob_descriptors.items():
+            variable = descriptor.variable
+            is_read = variable in readers or f"knobs.{group}.{name}" in readers
+            if not is_read and variable not in _environment.WITHOUT_EFFECT:
+                unread.append(variable)
+            assert not (f"knobs.{group}.{name}" in readers and variable in _environment.WITHOUT_EFFECT), (
+                variable
+            )
+    assert unread == []
+
+
 def test_descriptor_types():
     core = triton.language.core
     block = triton.language.block_type(triton.language.float16, [16, 32])

@@ -306,6 +306,7 @@ def test_decorators_tuners_and_names(kernels, module, monkeypatch):
 import triton_viz
 from triton_viz.clients import Sanitizer, Tracer
 from triton_viz.core import config as cfg
+from triton_viz.interpreter import record_builder
 
 @triton_viz.trace(clients=Tracer())
 @triton.autotune([triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})], key=["n"])
@@ -338,6 +339,9 @@ def named(x_ptr):
     assert x[0] == 4
     assert [launch["kernel"] for launch in json.loads(Traced().file.list())] == ["tuned", "plain", "named"]
     assert found.plain.arg_names == ["x_ptr"]
+    found.record_builder.reset()
+    found.plain[(1,)](x)
+    assert [launch["kernel"] for launch in json.loads(Traced().file.list())] == ["plain"]
     with pytest.raises(ValueError, match="no client 'tracr'"):
         viz.trace("tracr")
     with pytest.raises(TypeError, match="takes a kernel"):
@@ -569,6 +573,27 @@ def test_clients_have_launches_sanitized(buggy, kernels, capfd):
     assert Traced(5).overlaps(1)["races"] == [0]
     assert out.tolist() == [3, 3]
     sanitizer.clear()
+
+
+def test_a_traced_launch_has_the_checks_of_its_option(buggy):
+    sanitizer.clear()
+    acc, ones = torch.zeros(1), torch.ones(32)
+    with pytest.raises(sanitizer.SanitizerError, match="TW0221"):
+        viz.trace(buggy.accumulate)[(4,)](ones, acc, BLOCK=8, sanitize="race")
+    assert acc.item() == 32
+    assert Traced(0).about["checks"] == "race"
+    reads, writes = Traced(0).about["findings"]
+    for race, access in ((reads, "tl.load(acc_ptr)"), (writes, "tl.store(acc_ptr")):
+        assert race["occurrences"] == [[program, 1, 0, program - 1] for program in (1, 2, 3)]
+        assert line_of(Traced(0), race["place"])[race["place"][2] - 1 :].startswith(access)
+    # The launch has these checks and no others, whatever else is on.
+    with sanitizer.sanitize("race", raises=False) as found:
+        viz.trace(buggy.accumulate)[(4,)](ones, acc, BLOCK=8, sanitize="nan")
+    assert not found.reports
+    assert (Traced(1).about["checks"], Traced(1).about["findings"]) == ("nan", [])
+    viz.trace("sanitizer")(buggy.accumulate)[(4,)](ones, acc, BLOCK=8, sanitize="nan,init")
+    assert (Traced(2).about["checks"], Traced(2).about["findings"]) == ("init,nan", [])
+    assert not sanitizer.reports()
 
 
 def test_a_kernel_that_calls_breakpoint(module, monkeypatch):

@@ -1,15 +1,16 @@
-//! What running kernels print, on the standard output of the process.
+//! What running kernels print, on the standard output of the process or where its host has it.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What is called before text is written: who buffers the output of the program writes out what came before.
-static BEFORE: OnceLock<fn()> = OnceLock::new();
+/// Who is asked to take a text before it is written here.
+static THROUGH: OnceLock<fn(&str) -> bool> = OnceLock::new();
 
-/// Sets what is called before text is written. The first one stays.
-pub fn before_printing(flush: fn()) {
+/// Sets who takes what is printed. It returns false for a text that is to be written to the output of the process, after it
+/// has written out what it holds of that. The first one stays.
+pub fn print_through(take: fn(&str) -> bool) {
     // A second host of one process changes nothing.
-    let _ = BEFORE.set(flush);
+    let _ = THROUGH.set(take);
 }
 
 /// What was printed, while somebody takes it.
@@ -38,8 +39,8 @@ pub fn print(text: &str) {
         all.push_str(text);
         return;
     }
-    if let Some(flush) = BEFORE.get() {
-        flush();
+    if THROUGH.get().is_some_and(|take| take(text)) {
+        return;
     }
     let mut out = std::io::stdout().lock();
     // A closed output is no reason to stop a kernel.

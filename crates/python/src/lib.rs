@@ -11,7 +11,7 @@
 //! interpret: kernels whose body Python runs
 //! linear_layout: the algebra of layouts, for tools
 //! trace: launches that are recorded, and what was recorded
-//! errors: diagnostics to exceptions
+//! errors: diagnostics to exceptions; output: what kernels print
 //! ```
 //! The Python side (`python/tilewright`) holds what is not on the path of a launch: decorators, names, the commands.
 
@@ -36,6 +36,7 @@ mod live;
 mod missing;
 mod names;
 mod objects;
+mod output;
 mod reads;
 mod sanitize;
 mod tensor_map;
@@ -43,17 +44,7 @@ mod torch;
 mod trace;
 mod wrapper;
 
-use pyo3::intern;
 use pyo3::prelude::*;
-
-/// Writes out what Python's `sys.stdout` holds. Kernels run without the GIL.
-fn flush_output() {
-    Python::try_attach(|py| {
-        let out = py.import(intern!(py, "sys")).and_then(|sys| sys.getattr(intern!(py, "stdout")));
-        // A program may have replaced or closed it.
-        let _ = out.and_then(|out| out.call_method0(intern!(py, "flush")));
-    });
-}
 
 /// The module `tilewright._native`.
 #[pymodule]
@@ -113,11 +104,11 @@ mod _native {
     #[pymodule_export]
     use crate::trace::{TraceFile, TraceRecorder};
 
-    /// What kernels print comes after what Python printed before the launch.
+    /// What kernels print is the program's output.
     #[pymodule_init]
     #[expect(clippy::unnecessary_wraps, reason = "Python takes a result")]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-        tilewright_base::output::before_printing(crate::flush_output);
+        tilewright_base::output::print_through(crate::output::print);
         Ok(())
     }
 

@@ -4,15 +4,23 @@ Sessions, scopes and hooks have the names of Triton's. What is measured is what 
 wall time of a launch on the CPU, events on a GPU, an estimate by a model on the simulator.
 """
 
-from tilewright._missing import missing_names
-from tilewright.profiler import context, data, flags, hooks, language, mode, specs
-from tilewright.profiler.profile import DEFAULT_PROFILE_NAME, activate, deactivate, finalize, profile, start
+from tilewright.profiler import context, data, flags, hooks, language, metric, mode, specs
+from tilewright.profiler.profile import (
+    DEFAULT_PROFILE_NAME,
+    activate,
+    configure_runtime,
+    deactivate,
+    finalize,
+    profile,
+    start,
+)
 from tilewright.profiler.scope import cpu_timed_scope, enter_scope, exit_scope, scope
 from tilewright.profiler.state import enter_state, exit_state, metadata_state, state
 
 __all__ = [
     "DEFAULT_PROFILE_NAME",
     "activate",
+    "configure_runtime",
     "context",
     "cpu_timed_scope",
     "data",
@@ -26,6 +34,7 @@ __all__ = [
     "hooks",
     "language",
     "metadata_state",
+    "metric",
     "mode",
     "profile",
     "scope",
@@ -33,9 +42,3 @@ __all__ = [
     "start",
     "state",
 ]
-
-__getattr__ = missing_names(
-    "tilewright.profiler",
-    "metric configure_runtime",
-    hint="metrics of scopes are numbers or tensors of one element: proton.scope(name, {'flops': n})",
-)

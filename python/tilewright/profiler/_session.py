@@ -4,6 +4,7 @@ module."""
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from typing import Any
@@ -30,11 +31,17 @@ class Node:
     def add(self, metrics: dict[str, Any]) -> None:
         """Adds numbers; what is no number replaces what was there."""
         for name, value in metrics.items():
-            value = _plain(value)
+            value = as_number(value)
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 self.metrics[name] = self.metrics.get(name, 0) + value
             else:
                 self.metrics[name] = value
+
+    def take_in(self, other: Node) -> None:
+        """Adds what another tree has measured."""
+        self.add(other.metrics)
+        for name, child in other.children.items():
+            self.child(name).take_in(child)
 
     def as_json(self) -> dict[str, Any]:
         """The node as hatchet's literal trees have it."""
@@ -45,7 +52,7 @@ class Node:
         }
 
 
-def _plain(value: Any) -> Any:
+def as_number(value: Any) -> Any:
     """A metric: a number, also one that a tensor of one element holds."""
     if isinstance(value, (int, float, str)):
         return value
@@ -66,10 +73,25 @@ class Session:
         self.context = context
         self.data = data
         self.hook = hook
-        self.root = Node("ROOT")
+        self.phases = {0: Node("ROOT")}
+        """What was measured in each phase that was not cleared."""
+        self.phase = 0
         self.is_active = True
         self.events: list[dict[str, Any]] = []
         self.devices: dict[str, dict[str, Any]] = {}
+        self.process = os.getpid()
+
+    @property
+    def root(self) -> Node:
+        """Where launches are added: the tree of the current phase."""
+        return self.phases.setdefault(self.phase, Node("ROOT"))
+
+    def whole(self) -> Node:
+        """The tree of all phases."""
+        root = Node("ROOT")
+        for one in self.phases.values():
+            root.take_in(one)
+        return root
 
 
 class _Scope:
@@ -217,7 +239,8 @@ def _add(
     node.add({"count": 1, **time, **metrics})
     node.metrics.update(device_type=kind, device_id=str(number))
     session.devices.setdefault(kind, {}).setdefault(str(number), _about(kernel))
-    session.events.append({**launch, "name": name, "device": kernel["device"], "path": scope.path})
+    event = {"name": name, "device": kernel["device"], "path": scope.path, "phase": session.phase}
+    session.events.append({**launch, **event})
     if records is not None:
         session.events[-1]["records"] = records
         for path, metrics in records.summary():

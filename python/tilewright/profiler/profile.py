@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tilewright.profiler._session import SESSIONS, Session
+from tilewright.profiler._session import SESSIONS, Node, Session
 
 DEFAULT_PROFILE_NAME = "proton"
 """The name of a session that is given none."""
@@ -18,7 +21,7 @@ _DATA = ("tree", "trace")
 _PROGRAMS = 1 << 20
 """Tracks of programs have numbers from here on; those below are of threads."""
 
-_FORMATS = ("hatchet", "chrome_trace")
+_FORMATS = ("hatchet", "hatchet_msgpack", "chrome_trace")
 _BACKENDS = ("cupti", "instrumentation", "rocprofiler", "roctracer")
 
 
@@ -56,6 +59,9 @@ def start(
     hooks: list[Any] = [LaunchHook() if hook == "triton" or (context == "python" and hook is None) else hook]
     if backend == "instrumentation":
         hooks.append(InstrumentationHook(instrumentation(mode)))
+    if not SESSIONS.known:
+        atexit.unregister(finalize_at_exit)
+        atexit.register(finalize_at_exit)
     number = SESSIONS.start(name or DEFAULT_PROFILE_NAME, context, data, hooks[0])
     for made in hooks:
         if made is not None:
@@ -82,8 +88,10 @@ def deactivate(session: int | None = None, flushing: bool = False) -> None:
 def finalize(session: int | None = None, output_format: str | None = "") -> None:
     """Ends a session, or all, and writes what it has measured.
 
-    A tree goes to ``<name>.hatchet``, a trace to ``<name>.chrome_trace``.
+    A tree goes to ``<name>.hatchet``, a trace to ``<name>.chrome_trace``; ``output_format="hatchet_msgpack"`` writes
+    the tree as MessagePack.
     """
+    from tilewright.profiler.data import msgpack
     from tilewright.profiler.hooks import HookManager
 
     if output_format and output_format not in _FORMATS:
@@ -92,9 +100,10 @@ def finalize(session: int | None = None, output_format: str | None = "") -> None
     for ended in SESSIONS.remove(session):
         HookManager.unregister(ended.number)
         kind = output_format or ("chrome_trace" if ended.data == "trace" else "hatchet")
-        content = tree(ended) if kind == "hatchet" else trace(ended)
+        content = trace(ended) if kind == "chrome_trace" else tree(ended, ended.whole())
+        coded = msgpack(content) if kind == "hatchet_msgpack" else json.dumps(content).encode()
         try:
-            Path(f"{ended.name}.{kind}").write_text(json.dumps(content))
+            Path(f"{ended.name}.{kind}").write_bytes(coded)
         except OSError as error:
             # The others are written; this one can be finalized again, once there is a place for it.
             SESSIONS.keep(ended)
@@ -103,11 +112,28 @@ def finalize(session: int | None = None, output_format: str | None = "") -> None
         raise failure
 
 
-def tree(session: Session) -> list[Any]:
-    """The session as a literal tree of hatchet, and its devices."""
-    session.root.metrics.setdefault("count", 0)
-    session.root.metrics.setdefault("time (ns)", 0)
-    return [session.root.as_json(), session.devices]
+def finalize_at_exit() -> None:
+    """Writes what a program has measured that ends without ``finalize``: by an error, or because it was told to."""
+    for number, session in list(SESSIONS.known.items()):
+        SESSIONS.collect()
+        if session.process != os.getpid() or not session.events:
+            continue
+        try:
+            finalize(number)
+        except OSError as error:
+            print(f"tilewright: cannot write the profile '{session.name}': {error}", file=sys.stderr)
+
+
+def configure_runtime() -> None:
+    """Chooses between libraries of a device's vendor, of which there is nothing to choose here."""
+
+
+def tree(session: Session, root: Node | None) -> list[Any]:
+    """A tree of a session as hatchet's literals, and its devices."""
+    root = Node("ROOT") if root is None else root
+    root.metrics.setdefault("count", 0)
+    root.metrics.setdefault("time (ns)", 0)
+    return [root.as_json(), session.devices]
 
 
 def trace(session: Session) -> dict[str, Any]:

@@ -55,6 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
     except ValueError as error:
         parser.error(str(error))
+    _run.end_in_order()
     flags.command_line = True
     try:
         if is_pytest:

@@ -334,6 +334,8 @@ def sites(launched: CodeType | None = None) -> list[tuple[Any, ...]]:
 def _site(frame: FrameType) -> tuple[Any, ...] | None:
     import linecache
 
+    from tilewright.runtime.jit import shown_name
+
     code = frame.f_code
     lines = linecache.getlines(code.co_filename, frame.f_globals)
     text, first_line, columns = "".join(lines), 1, 0
@@ -353,7 +355,8 @@ def _site(frame: FrameType) -> tuple[Any, ...] | None:
         end = len(lines[end_line].rstrip().encode())
     else:
         start, end = start - columns, end - columns
-    return (code.co_filename, text, first_line, columns, (line, max(start, 0)), (end_line, max(end, 0)))
+    name = shown_name(code.co_filename)
+    return (name, text, first_line, columns, (line, max(start, 0)), (end_line, max(end, 0)))
 
 
 def _position(frame: FrameType) -> tuple[int, int, int | None, int | None]:

@@ -76,6 +76,12 @@ class Trial:
         """What follows a launch."""
         self.tuner.post_hook({**self.nargs, **self.arguments(config)}, exception=exception)
 
+    def hooks(self, config: Config) -> tuple[Callable[[], Any], Callable[[Exception | None], Any]]:
+        """What precedes and follows a launch, for a clock; where there is nothing to be done, nothing is called."""
+        if config.pre_hook is None and not self.tuner._has_hooks():
+            return _benchmark.nothing, _benchmark.nothing_after
+        return lambda: self.prepare(config), lambda error: self.finish(config, error)
+
     def call(self, config: Config) -> None:
         """A launch and what is around it."""
         self.prepare(config)
@@ -123,7 +129,7 @@ class Trial:
         """What is the same for two configurations only if their launches do the same; nothing if it is not known."""
         fn, kwargs = self._resolved(config)
         grid = kwargs.get("grid")
-        if "cpu" not in getattr(kernel, "asm", ()):
+        if not isinstance(kernel, _native.CompiledKernel) or "cpu" not in kernel._stages():
             return None
         if callable(grid):
             try:
@@ -131,7 +137,7 @@ class Trial:
             except Exception:
                 # It asks for what only the launch itself knows.
                 return None
-        return kernel.asm["cpu"], str(grid)
+        return kernel._stage("cpu"), str(grid)
 
     def _resolved(self, config: Config) -> tuple[Any, dict[str, Any]]:
         """The kernel beneath the heuristics, and the arguments with what they compute."""
@@ -315,12 +321,7 @@ def _race(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: P
         config = contender.config
         began = time.perf_counter()
         try:
-            return clock.sample(
-                lambda: trial.launch(config),
-                count,
-                lambda: trial.prepare(config),
-                lambda error: trial.finish(config, error),
-            )
+            return clock.sample(lambda: trial.launch(config), count, *trial.hooks(config))
         except Exception as error:
             outcome.failures[config] = error
             contender.is_in = False

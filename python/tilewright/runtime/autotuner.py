@@ -180,6 +180,11 @@ class Autotuner(_Wrapper):
         for name, copy in copies.items():
             _assign(kwargs[name], copy)
 
+    def _has_hooks(self) -> bool:
+        """Whether anything is to be done around a launch."""
+        is_own = self.pre_hook != self._save or self.post_hook != self._restore
+        return is_own or bool(self.reset_to_zero or self.restore_value)
+
     def _array(self, kwargs: dict[str, Any], name: str, parameter: str) -> Any:
         if name not in kwargs:
             raise LaunchValueError(

@@ -302,8 +302,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
         """Tells the native part what the function is; one that was unpickled without its function is told later."""
         self._define(
             name=self._code_name,
-            # Bytes of a path that are no UTF-8 are shown as what they are not.
-            file=self.file_name.encode(errors="surrogateescape").decode(errors="replace"),
+            file=shown_name(self.file_name),
             text=self._src or "",
             first_line=self.starting_line_number,
             removed_columns=self._removed_columns,
@@ -458,6 +457,18 @@ def is_interpreting() -> bool:
 
     variables = (os.environ.get(name, "") for name in ("TILEWRIGHT_INTERPRET", "TRITON_INTERPRET"))
     return any(value.lower() in ("1", "true", "yes", "on", "y") for value in variables)
+
+
+def shown_name(file_name: str) -> str:
+    """How findings name a file. A notebook makes a file of each cell, and people know the cell by its number."""
+    import sys
+
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    if name_of is not None and (found := name_of(file_name)) is not None:
+        return " ".join(found)
+    # Bytes of a path that are no UTF-8 are shown as what they are not.
+    return file_name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _source(fn: Callable[..., Any]) -> tuple[str, int, int]:

@@ -8,7 +8,7 @@ from typing import Any
 from tilewright import _native
 from tilewright.runtime import _interpreted
 from tilewright.runtime.interpreter import hook, interpret
-from tilewright.runtime.jit import JITFunction
+from tilewright.runtime.jit import JITFunction, shown_name
 from tilewright.viz import _session
 from tilewright.viz._config import config
 from tilewright.viz._tensors import Described
@@ -50,7 +50,7 @@ def record(
             programs=config.programs,
             value_bytes=config.value_bytes,
             all_bytes=config.max_bytes,
-            files=[(kernel.file_name, kernel._src or "", kernel.starting_line_number)],
+            files=[(shown_name(kernel.file_name), kernel._src or "", kernel.starting_line_number)],
             parameters=[(tensor.name, f"*{tensor.dtype}", tensor.address) for tensor in tensors],
             tensors=[tensor.parts() for tensor in tensors],
             constants=constants,
@@ -66,7 +66,7 @@ class _Recording:
         self.content = _native.InterpretedTrace()
         self.grid: tuple[int, int, int] | None = None
         self._code = code
-        self._file = kernel.file_name
+        self._file = shown_name(kernel.file_name)
         first = kernel.starting_line_number
         self._lines = range(first, first + len((kernel._src or "").splitlines()))
         self._indentation = kernel._removed_columns

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -169,14 +170,16 @@ def stop() -> None:
 def launch(share: bool = False, port: int | None = None, block: bool | None = None, **_options: Any) -> Any:
     """Serves the page of the trace at ``http://127.0.0.1:<port>/``, and says where.
 
-    The program goes on. When it ends the page is served on until Ctrl-C if a terminal is watching; ``block=True`` waits
-    here, ``block=False`` nowhere, and ``TILEWRIGHT_VIZ_WAIT=1`` or ``0`` decides for a program that says nothing.
-    ``share`` is accepted: nothing leaves this machine. Returns the launches that have failed.
+    A notebook shows the page below the cell. The program goes on. When it ends the page is served on until Ctrl-C if a
+    terminal is watching; ``block=True`` waits here, ``block=False`` nowhere, and ``TILEWRIGHT_VIZ_WAIT=1`` or ``0``
+    decides for a program that says nothing. ``share`` is accepted: nothing leaves this machine. Returns the launches
+    that have failed.
     """
     import json
 
     url = serve(int(os.environ.get("TILEWRIGHT_VIZ_PORT", 0)) if port is None else port)
     print(f"tilewright: the trace is at {url}", file=sys.stderr, flush=True)
+    _show_in_notebook(url)
     trace = _server.traces.current() if _server is not None else None
     launches = [] if trace is None else json.loads(trace.list())
     if block is None:
@@ -186,6 +189,17 @@ def launch(share: bool = False, port: int | None = None, block: bool | None = No
     elif block:
         wait()
     return [launch["kernel"] for launch in launches if launch["failed"]]
+
+
+def _show_in_notebook(url: str) -> None:
+    """Shows the page in a notebook, if one runs the program: a terminal's IPython has no kernel and no place for it."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if getattr(shell, "kernel", None) is None:
+        return
+    from IPython import display
+
+    show: Callable[[Any], Any] = display.display
+    show(display.IFrame(url, width="100%", height=720))
 
 
 def _is_watched() -> bool:

@@ -149,7 +149,9 @@ def _record(
             from tilewright.viz import _interpreted
 
             return _interpreted.record(kernel, grid, args, kwargs, number, tensors, constants)
-        is_off = config.disable_sanitizer or not config.enable_sanitizer
+        # The launch's own option says which checks it has, and no others.
+        is_own = kwargs.get("sanitize") is not None
+        is_off = is_own or config.disable_sanitizer or not config.enable_sanitizer
         return _told(
             recorder.launch,
             kernel,

@@ -1,0 +1,19 @@
+"""Metrics of scopes and launches: which names count operations, and what becomes of those that tensors hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.profiler._session import as_number
+
+FLOPS_WIDTHS = (8, 16, 32, 64)
+"""The widths of operands of which ``flops8`` to ``flops64`` count operations; ``flops`` is of any."""
+
+
+def transform_tensor_metrics(metrics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The metrics as numbers and texts, and those that only a device knows: none, tensors are read here."""
+    return {name: as_number(value) for name, value in metrics.items()}, {}
+
+
+def set_metric_kernels() -> None:
+    """Prepares kernels that copy metrics on a device: there are none, tensors are read by the host."""
