@@ -68,10 +68,10 @@ lint-python: $(VENV)/.test-tools
 	$(BIN)/ruff format --check $(PYTHON_CODE)
 	$(BIN)/mypy
 
-# The environment has NVIDIA's assembler and the official triton, which judge the PTX.
+# The environment has NVIDIA's assembler and the official triton, which judge the PTX. Random inputs are the same in each run.
 .PHONY: test-rust
 test-rust: $(VENV)/.test-tools ## The tests of the crates
-	cargo test $(RUST_TEST_CRATES) --no-fail-fast
+	PROPTEST_RNG_SEED=1 cargo test $(RUST_TEST_CRATES) --no-fail-fast
 
 .PHONY: test-python
 test-python: $(VENV)/.test-tools $(VENV)/.extension ## The tests across the Python boundary; ARGS are passed on

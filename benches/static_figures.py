@@ -6,6 +6,9 @@ Less is better.
 
 The official compiler is slow, so `static_figures.json` keeps what it gave for each kernel as it stands; `--record`
 writes it anew. A kernel that has changed since is compiled again.
+
+`--libraries FOLDER` compares kernels of public libraries instead (`library_kernels.py`), of which the folder has
+clones. With `--keep FOLDER` the texts of both compilers stay there, and the official one is asked for no text twice.
 """
 
 from __future__ import annotations
@@ -15,22 +18,26 @@ import ast
 import functools
 import hashlib
 import importlib
+import importlib.util
+import itertools
 import json
 import math
 import re
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import library_kernels
 from gpu.sides import TILEWRIGHT, TRITON, load
 
 HERE = Path(__file__).resolve().parent
 RECORD = HERE / "static_figures.json"
-CONSTANT = re.compile(r"-?\d+|'\w+'|tl\.\w+")
+CONSTANT = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?|'\w*'|tl\.\w+|None|True|False")
 
 
 @dataclass(frozen=True)
@@ -362,16 +369,25 @@ def assembled(ptx: str, tools: Path) -> Figures:
 
 def compiler(package: str) -> Callable[[Kernel], str]:
     """From kernels to PTX, by one of the two."""
-    triton = importlib.import_module(package)
-    source: Any = importlib.import_module(f"{package}.compiler").ASTSource
-    language = importlib.import_module(f"{package}.language")
-    target = importlib.import_module(f"{package}.backends.compiler").GPUTarget("cuda", 90, 32)
     modules: dict[str, ModuleType] = {}
+    compile_function = function_compiler(package)
 
     def compile_kernel(kernel: Kernel) -> str:
         if kernel.file not in modules:
             modules[kernel.file] = load(package, kernel.path)
-        function = getattr(modules[kernel.file], kernel.name)
+        return compile_function(getattr(modules[kernel.file], kernel.name), kernel)
+
+    return compile_kernel
+
+
+def function_compiler(package: str) -> Callable[[Any, Kernel], str]:
+    """From functions with the types of a kernel to PTX, by one of the two."""
+    triton = importlib.import_module(package)
+    source: Any = importlib.import_module(f"{package}.compiler").ASTSource
+    language = importlib.import_module(f"{package}.language")
+    target = importlib.import_module(f"{package}.backends.compiler").GPUTarget("cuda", 90, 32)
+
+    def compile_function(function: Any, kernel: Kernel) -> str:
         types, constants, attributes = {}, {}, {}
         for place, (name, word) in enumerate(
             zip(function.arg_names, kernel.arguments.split(","), strict=True)
@@ -391,7 +407,7 @@ def compiler(package: str) -> Callable[[Kernel], str]:
         made = triton.compile(source(function, types, constants, attributes), target=target, options=options)
         return str(made.asm["ptx"])
 
-    return compile_kernel
+    return compile_function
 
 
 def geometric_mean(ratios: list[float]) -> float:
@@ -428,22 +444,52 @@ class Comparison:
         return Figures(**{field.name: known[field.name] for field in fields(Figures)})
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="kernels with this in their line")
-    parser.add_argument(
-        "--record", action="store_true", help="compile all with the official compiler, and keep that"
-    )
-    options = parser.parse_args()
-    comparison = Comparison(None if options.record else RECORD)
+class Libraries:
+    """Kernels of libraries by both compilers. The texts stay in a folder; the official one is asked once."""
+
+    def __init__(self, clones: Path, kept: Path) -> None:
+        self.clones, self.kept = clones, kept
+        self.tools = Path(importlib.import_module(TRITON).__file__ or "").parent / "backends/nvidia/bin"
+        self.compilers = {package: function_compiler(package) for package in (TILEWRIGHT, TRITON)}
+        kept.mkdir(parents=True, exist_ok=True)
+
+    def figures(self, kernel: library_kernels.LibraryKernel, package: str) -> Figures:
+        """Of the PTX of one of the two."""
+        path = self.clones / kernel.file
+        root = self.clones / kernel.file.split("/")[0]
+        cut = library_kernels.Cutter(root, package).text(path, kernel.name)
+        typed = Kernel(
+            kernel.family,
+            kernel.file,
+            kernel.name,
+            kernel.arguments(cut),
+            kernel.num_warps,
+            kernel.num_stages,
+        )
+        version = hashlib.sha256(f"{cut}{typed.key}".encode()).hexdigest()[:8]
+        file = self.kept / f"{kernel.name}_{version}_of_{package}.py"
+        made = file.with_suffix(".ptx")
+        if package != TRITON or not made.exists():
+            file.write_text(cut, encoding="utf-8")
+            spec = importlib.util.spec_from_file_location(file.stem, file)
+            assert spec is not None
+            assert spec.loader is not None
+            module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            made.write_text(self.compilers[package](getattr(module, kernel.name), typed), encoding="utf-8")
+        return assembled(made.read_text(encoding="utf-8"), self.tools)
+
+
+def print_table(rows: Iterable[tuple[str, str, Figures | str, Figures | str]]) -> None:
+    """Lines with a family, a kernel and its figures, ours and theirs, or what went wrong; behind a family the means."""
     names = [field.name for field in fields(Figures)]
-    chosen = [kernel for kernel in KERNELS if options.only in str(kernel)]
     print(f"| kernel | {' | '.join(f'{name}, theirs' for name in names)} |\n|{'---|' * (len(names) + 1)}")
-    for family in dict.fromkeys(kernel.family for kernel in chosen):
+    for family, members in itertools.groupby(rows, lambda row: row[0]):
         ratios: dict[str, list[float]] = {name: [] for name in names}
-        for kernel in (kernel for kernel in chosen if kernel.family == family):
-            ours, theirs = comparison.ours(kernel), comparison.theirs(kernel)
+        for _, kernel, ours, theirs in members:
+            if isinstance(ours, str) or isinstance(theirs, str):
+                print(f"| {kernel} | ours: {ours}, theirs: {theirs} |", flush=True)
+                continue
             pairs = [(getattr(ours, name), getattr(theirs, name)) for name in names]
             print(f"| {kernel} | {' | '.join(f'{a}, {b}' for a, b in pairs)} |", flush=True)
             for name, (a, b) in zip(names, pairs, strict=True):
@@ -451,6 +497,45 @@ def main() -> None:
                     ratios[name].append(a / b)
         means = [f"**{geometric_mean(ratios[name]):.2f}**" for name in names]
         print(f"| **{family}, ours / theirs** | {' | '.join(means)} |", flush=True)
+
+
+def of_libraries(
+    clones: Path, kept: Path, only: str
+) -> Iterator[tuple[str, str, Figures | str, Figures | str]]:
+    """The rows of the libraries' kernels."""
+    libraries = Libraries(clones, kept)
+    for kernel in library_kernels.KERNELS:
+        if only in f"{kernel.family} {kernel}":
+            found: list[Figures | str] = []
+            for package in (TILEWRIGHT, TRITON):
+                try:
+                    found.append(libraries.figures(kernel, package))
+                except Exception as error:  # One kernel that a compiler refuses is a line of the table.
+                    found.append(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+            yield kernel.family, str(kernel), found[0], found[1]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="kernels with this in their line")
+    parser.add_argument(
+        "--record", action="store_true", help="compile all with the official compiler, and keep that"
+    )
+    parser.add_argument("--libraries", type=Path, help="a folder with clones of public libraries")
+    parser.add_argument("--keep", type=Path, help="where the texts of the libraries' kernels stay")
+    options = parser.parse_args()
+    if options.libraries:
+        with tempfile.TemporaryDirectory() as folder:
+            print_table(of_libraries(options.libraries, options.keep or Path(folder), options.only))
+        return
+    comparison = Comparison(None if options.record else RECORD)
+    chosen = [kernel for kernel in KERNELS if options.only in str(kernel)]
+    families = list(dict.fromkeys(kernel.family for kernel in chosen))
+    chosen.sort(key=lambda kernel: families.index(kernel.family))
+    print_table(
+        (kernel.family, str(kernel), comparison.ours(kernel), comparison.theirs(kernel)) for kernel in chosen
+    )
     if options.record:
         RECORD.write_text(json.dumps(comparison.record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 

@@ -13,7 +13,10 @@ import torch
 
 BENCHES = Path(__file__).resolve().parents[1]
 FILES = {
-    **{name: BENCHES / f"{name}.py" for name in ("product_kernels", "attention_kernels")},
+    **{
+        name: BENCHES / f"{name}.py"
+        for name in ("product_kernels", "descriptor_kernels", "attention_kernels")
+    },
     **{
         name: BENCHES.parent / "examples" / f"{name}.py"
         for name in ("20_batched_matmul", "24_stream_k_matmul")
@@ -240,6 +243,32 @@ def split(m: int, n: int, k: int, parts: int) -> Problem:
     )
 
 
+def split_descriptors(m: int, n: int, k: int, parts: int) -> Problem:
+    """A product whose sums are split along K, added up through a descriptor."""
+    a, b = random(m, k, dtype=torch.float16), random(n, k, dtype=torch.float16)
+    c = torch.zeros(m, n, device=DEVICE)
+
+    def arguments(config: Config, package: ModuleType) -> tuple[Any, ...]:
+        make = importlib.import_module(
+            f"{package.__name__}.tools.tensor_descriptor"
+        ).TensorDescriptor.from_tensor
+        bm, bn, bk = (config[f"BLOCK_{axis}"] for axis in "MNK")
+        return make(a, [bm, bk]), make(b, [bn, bk]), make(c, [bm, bn]), k
+
+    return Problem(
+        "split_k_descriptors",
+        arguments,
+        lambda config: (-(-m // config["BLOCK_M"]), -(-n // config["BLOCK_N"]), parts),
+        c,
+        lambda: torch.matmul(a, b.T),
+        lambda: a.float() @ b.float().T,
+        2e-2,
+        {"SPLIT_K": parts},
+        file="descriptor_kernels",
+        adds=True,
+    )
+
+
 def stream(m: int, n: int, k: int) -> Problem:
     """Stream-K: a program for each multiprocessor."""
     a, b = random(m, k, dtype=torch.float16), random(k, n, dtype=torch.float16)
@@ -308,6 +337,34 @@ def grouped(shapes: list[tuple[int, int, int]]) -> Problem:
         lambda: torch.cat([(a @ b).flatten() for a, b in pairs]),
         lambda: torch.cat([(a @ b).flatten() for a, b in pairs]),
         2e-2,
+    )
+
+
+def grouped_descriptors(shapes: list[tuple[int, int, int]]) -> Problem:
+    """Products of different sizes in one launch by descriptors that the kernel makes of what it loads."""
+    pairs = [(random(m, k, dtype=torch.float16), random(n, k, dtype=torch.float16)) for m, n, k in shapes]
+    out = torch.empty(sum(m * n for m, n, _ in shapes), device=DEVICE, dtype=torch.float16)
+    parts = out.split([m * n for m, n, _ in shapes])
+    table = [[a.data_ptr(), b.data_ptr(), c.data_ptr()] for (a, b), c in zip(pairs, parts, strict=True)]
+    addresses = torch.tensor(table, dtype=torch.int64, device=DEVICE)
+    sizes = torch.tensor(shapes, dtype=torch.int32, device=DEVICE)
+    strides = torch.tensor([[k, k, n] for _, n, k in shapes], dtype=torch.int32, device=DEVICE)
+    programs = torch.cuda.get_device_properties(0).multi_processor_count if DEVICE == "cuda" else 3
+
+    def arguments(_: Config, package: ModuleType) -> tuple[Any, ...]:
+        # Where a compiler writes the tensor maps that a kernel makes.
+        package.set_allocator(lambda size, _, __: torch.empty(size, device=DEVICE, dtype=torch.int8))
+        return addresses, sizes, strides, len(shapes)
+
+    return Problem(
+        "grouped_descriptors",
+        arguments,
+        lambda config: (programs,),
+        out,
+        lambda: torch.cat([(a @ b.T).flatten() for a, b in pairs]),
+        lambda: torch.cat([(a @ b.T).flatten() for a, b in pairs]),
+        2e-2,
+        file="descriptor_kernels",
     )
 
 
@@ -412,6 +469,12 @@ def others(small: bool) -> Iterator[Row]:
 
     m, k = (32, 256) if small else (256, 16384)
     yield row(f"split-K fp16 {m}x{m}x{k}", 2.0 * m * m * k, SMALL[:4], lambda: split(m, m, k, 16))
+    yield row(
+        f"split-K fp16 {m}x{m}x{k}, descriptors",
+        2.0 * m * m * k,
+        SMALL[:4],
+        lambda: split_descriptors(m, m, k, 16),
+    )
     few = LARGE[2:4] + SMALL[1:3]
     n = 64 if small else 3072
     yield row(f"stream-K fp16 {n}", 2.0 * n**3, few, lambda: stream(n, n, n))
@@ -427,6 +490,14 @@ def others(small: bool) -> Iterator[Row]:
         shapes = [(64, 128, 128), (128, 256, 64)]
     work = sum(2.0 * m * n * k for m, n, k in shapes)
     yield row("grouped fp16, 4 products", work, few, lambda: grouped(shapes))
+    # One with what is left over, which the descriptors bound.
+    uneven = [*shapes, (72, 136, 72) if small else (1000, 2056, 1032)]
+    yield row(
+        "grouped fp16, 5 products, descriptors made in the kernel",
+        sum(2.0 * m * n * k for m, n, k in uneven),
+        few,
+        lambda: grouped_descriptors(uneven),
+    )
     tokens, of, columns, depth = (20, 3, 64, 64) if small else (4096, 16, 4096, 2048)
     yield row(
         f"mixture of experts bf16, {tokens} tokens, 2 of {of}",

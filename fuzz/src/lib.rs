@@ -3,9 +3,10 @@
 //! They are ordinary tests, which try the same inputs each time, so that a change is never judged by an input that the
 //! one before did not meet ([`fuzz!`]); `make fuzz` gives each a minute of new ones, and `cargo bolero` runs them under a
 //! coverage-guided fuzzer. This crate holds what they share: [`mutate`] turns random bytes into text that is nearly right, which
-//! gets further than random text, and [`kernel`] makes kernels that are right.
+//! gets further than random text, [`kernel`] makes kernels that are right, and [`mod@product`] programs that multiply matrices.
 
 pub mod kernel;
+pub mod product;
 pub mod random;
 
 use random::Random;

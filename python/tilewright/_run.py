@@ -365,7 +365,7 @@ def _end(error: BaseException) -> NoReturn:
 
 
 _FOLDER = os.path.dirname(__file__)
-_STAND_INS = ("__init__.py", "mode.py", "marks.py", "autocast.py", "classes.py")
+_STAND_INS = ("__init__.py", "mode.py", "marks.py", "overrides.py", "autocast.py", "classes.py")
 _OWN = {__file__, *(os.path.join(_FOLDER, "_cuda_on_cpu", name) for name in _STAND_INS)}
 
 

@@ -306,6 +306,7 @@ def test_decorators_tuners_and_names(kernels, module, monkeypatch):
 import triton_viz
 from triton_viz.clients import Sanitizer, Tracer
 from triton_viz.core import config as cfg
+from triton_viz.interpreter import record_builder
 
 @triton_viz.trace(clients=Tracer())
 @triton.autotune([triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})], key=["n"])
@@ -338,6 +339,9 @@ def named(x_ptr):
     assert x[0] == 4
     assert [launch["kernel"] for launch in json.loads(Traced().file.list())] == ["tuned", "plain", "named"]
     assert found.plain.arg_names == ["x_ptr"]
+    found.record_builder.reset()
+    found.plain[(1,)](x)
+    assert [launch["kernel"] for launch in json.loads(Traced().file.list())] == ["plain"]
     with pytest.raises(ValueError, match="no client 'tracr'"):
         viz.trace("tracr")
     with pytest.raises(TypeError, match="takes a kernel"):

@@ -427,14 +427,16 @@ dealloc %m";
         "fence_proxy\nwait_group {pending = 0}",
         fence,
     );
-    refused_with(
-        stored,
-        "tensor_store_wait {pending = 0, complete = false}\n",
-        "",
-        "dealloc uses %m while a tensor_store reads it: a tensor_store_wait that leaves no more than 0 pending has to stand \
-         between",
-    );
+    refused_with(stored, "tensor_store_wait {pending = 0, complete = false}\n", "", NOT_AWAITED);
+    let reduced = stored.replace("store %m, %t, %c0, %c0", "reduce %m, %t, %c0, %c0 {kind = \"add\"}");
+    accepted(&reduced);
+    refused_with(&reduced, "fence_proxy\n", "", &fence.replacen("store", "reduce", 1));
+    refused_with(&reduced, "tensor_store_wait {pending = 0, complete = false}\n", "", NOT_AWAITED);
+    refused_with(&reduced, "\"add\"", "\"max\"", "there is no tensor_reduce Max of fp16");
 }
+
+const NOT_AWAITED: &str = "dealloc uses %m while a tensor_store reads it: a tensor_store_wait that leaves no more than 0 \
+                           pending has to stand between";
 
 const TENSOR: &str = "
 %m = alloc {offset = ?} : ONE

@@ -77,7 +77,7 @@ fn code(kind: &FaultKind) -> Code {
             Code::DivisionByZero
         }
         FaultKind::Assertion { .. } => Code::DeviceAssertFailed,
-        FaultKind::Cancelled => Code::Interrupted,
+        FaultKind::Cancelled { .. } => Code::Interrupted,
         _ => Code::DeviceFault,
     }
 }

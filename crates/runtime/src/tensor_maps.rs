@@ -159,6 +159,9 @@ impl Tensor {
         use sim::TensorDataType as T;
         let map = sim::TensorMap {
             data_type: match self.element {
+                // A reduction compares numbers with their signs.
+                Dtype::I32 => T::S32,
+                Dtype::I64 => T::S64,
                 Dtype::F16 => T::F16,
                 Dtype::BF16 => T::Bf16,
                 Dtype::F32 => T::F32,
@@ -191,6 +194,9 @@ impl Tensor {
         use TensorMapElement as T;
         let source = TensorMapSource {
             element: match self.element {
+                // A reduction compares numbers with their signs.
+                Dtype::I32 => T::I32,
+                Dtype::I64 => T::I64,
                 Dtype::F16 => T::F16,
                 Dtype::BF16 => T::BF16,
                 Dtype::F32 => T::F32,

@@ -52,6 +52,11 @@ impl BlockBarrier {
         }
     }
 
+    /// Threads exit that have arrived in this generation: it still waits for all others.
+    pub fn leave(&mut self, threads: u32) {
+        self.arrived -= threads;
+    }
+
     /// Ends the generation if all have arrived; `alive` threads have not exited.
     pub fn complete(&mut self, alive: u32) {
         if self.arrived != 0 && self.arrived >= self.expected.unwrap_or(alive) {

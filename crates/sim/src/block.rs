@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tilewright_ptx::isa::BarrierReduction;
 
+use crate::asynchronous::made_maps::MadeMaps;
 use crate::barrier::{BARRIERS, BlockBarrier};
 use crate::call;
 use crate::context::{BlockMemory, Context, Flow};
@@ -25,6 +26,8 @@ const TURN: u32 = 4096;
 pub(crate) struct Machine<'a> {
     pub program: &'a Program,
     pub global: &'a Global<'a>,
+    /// The tensor maps that the launch has made.
+    pub maps: &'a MadeMaps,
     /// What the launch is watched for.
     pub watch: Option<&'a Watch>,
     pub parameters: &'a [u8],
@@ -77,7 +80,8 @@ impl Cluster<'_> {
                 is_running = true;
                 has_progressed |= self.turn(warp)?;
                 if self.is_cancelled() {
-                    return Err(Stopped { stop: FaultKind::Cancelled.into(), warp, site: None });
+                    let stop = Cause::Cancelled(self.waiting()).into();
+                    return Err(Stopped { stop, warp, site: None });
                 }
             }
             if !is_running {
@@ -193,6 +197,7 @@ impl Cluster<'_> {
                     instruction: step.site,
                     registers: &mut warp.registers,
                     global: machine.global,
+                    maps: machine.maps,
                     watch: machine.watch,
                     cluster: self.number,
                     hint: &mut warp.hint,
@@ -229,7 +234,7 @@ impl Cluster<'_> {
             Action::Return => return Ok(call::leave(warp, self.machine.program, group_index, lanes)),
             Action::Exit => {
                 warp.exit(group_index, lanes);
-                self.recheck(index);
+                self.exit(index, lanes)?;
                 return Ok(true);
             }
             Action::Barrier(barrier) => return self.barrier(index, group_index, lanes, barrier),
@@ -242,6 +247,28 @@ impl Cluster<'_> {
 
     fn warps_of(&self, rank: usize) -> &[Warp] {
         &self.warps[rank * self.warps_per_block..(rank + 1) * self.warps_per_block]
+    }
+
+    /// Lanes of a warp have exited.
+    fn exit(&mut self, index: usize, lanes: u32) -> Outcome {
+        let (rank, warp) = (self.warps[index].rank, self.warps[index].index);
+        if self.blocks[rank].asynchronous.reads_in_bulk(warp, lanes) {
+            let text = "a thread exits while bulk copies that it has begun may still read shared memory: a \
+                        cp.async.bulk.wait_group is missing";
+            return Err(FaultKind::Illegal(text.into()).into());
+        }
+        if self.warps[index].cluster_arrival == Some(self.meeting.generation) {
+            self.meeting.leave((lanes & self.warps[index].cluster_arrived).count_ones());
+        }
+        self.recheck(index);
+        if self.warps_of(rank).iter().all(|warp| warp.alive == 0) {
+            let mut known = self.warps[index].agent.clock.clone();
+            for warp in self.warps_of(rank) {
+                known.join(&warp.agent.clock);
+            }
+            self.blocks[rank].visits.end(&known)?;
+        }
+        Ok(())
     }
 
     /// An exit may complete barriers: those that wait for all threads.
@@ -341,6 +368,8 @@ impl Cluster<'_> {
         let all = self.warps.iter().map(|warp| warp.alive.count_ones()).sum();
         let warp = &mut self.warps[index];
         let (maker, clock) = ((warp.rank, warp.index), warp.agent.release());
+        let is_first = warp.cluster_arrival != Some(self.meeting.generation);
+        warp.cluster_arrived = if is_first { lanes } else { warp.cluster_arrived | lanes };
         warp.cluster_arrival = Some(self.meeting.generation);
         self.publish_mbarriers(maker);
         self.meeting.arrive(lanes.count_ones(), None, 0, &clock)?;

@@ -9,9 +9,9 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 use tilewright_ptx::isa::{FunctionId, Module};
 
-use crate::context::own_lane;
 use crate::decode::Program;
 use crate::fault::{FaultKind, OfLane, Outcome, Stop};
+use crate::memory::Local;
 use crate::registers::{LANES, Slot, lanes_of};
 use crate::warp::Warp;
 
@@ -141,10 +141,9 @@ impl Call {
         let start = top.next_multiple_of(FRAME_ALIGNMENT);
         let end = start + function.frame_bytes;
         grow(&mut warp.local, end as usize)?;
-        let own = own_lane(&mut warp.local, lane);
         for ((from, bytes), to) in self.arguments.iter().zip(&function.parameters) {
             let from = (registers.get(from.base)[lane] + from.offset) as usize;
-            own.copy_within(from..from + *bytes as usize, (start + to.offset) as usize);
+            warp.local.copy(lane, from..from + *bytes as usize, (start + to.offset) as usize);
         }
         let saved = function.registers.clone().map(|slot| registers.get(Slot(slot))[lane]).collect();
         warp.returns[lane].push(Return { call: step, function: id, frame, top, registers: saved });
@@ -161,30 +160,23 @@ impl Call {
         }
         warp.registers.get_mut(self.stack.frame)[lane] = back.frame;
         warp.registers.get_mut(self.stack.top)[lane] = back.top;
-        let own = own_lane(&mut warp.local, lane);
         for ((to, bytes), from) in self.results.iter().zip(&function.returns) {
             let (from, to) = (frame + from.offset, warp.registers.get(to.base)[lane] + to.offset);
-            own.copy_within(from as usize..(from + bytes) as usize, to as usize);
+            warp.local.copy(lane, from as usize..(from + bytes) as usize, to as usize);
         }
     }
 }
 
 /// Makes local memory hold so many bytes a lane.
-fn grow(local: &mut Vec<u8>, bytes: usize) -> Outcome {
-    let before = local.len() / LANES;
-    if bytes <= before {
+fn grow(local: &mut Local, bytes: usize) -> Outcome {
+    if local.holds(bytes) {
         return Ok(());
     }
     if bytes > LOCAL_LIMIT {
         let text = format!("calls that take more than {LOCAL_LIMIT} bytes of local memory of a thread");
         return Err(FaultKind::Illegal(text).into());
     }
-    let after = bytes.next_power_of_two();
-    let mut grown = vec![0; after * LANES];
-    for lane in 0..LANES {
-        grown[lane * after..][..before].copy_from_slice(&local[lane * before..][..before]);
-    }
-    *local = grown;
+    local.grow(bytes);
     Ok(())
 }
 

@@ -1,11 +1,13 @@
 //! What an instruction sees while it executes: the lanes, their registers, and all memory they can reach.
 
 use crate::asynchronous;
+use crate::asynchronous::made_maps::MadeMaps;
 use crate::counters::StepCounters;
 use crate::fault::{Cause, FaultKind, Outcome};
 use crate::memory::shared::Accessor;
-use crate::memory::{Agent, Global, RANK_SHIFT, Shared, Space, WINDOW_BYTES, resolve};
+use crate::memory::{Agent, Global, Local, RANK_SHIFT, Shared, Space, WINDOW_BYTES, resolve};
 use crate::registers::{Registers, Slot};
+use crate::visits::Visits;
 use crate::watch::Watch;
 
 /// What happens after an instruction.
@@ -27,6 +29,7 @@ pub(crate) trait Execute: Send + Sync {
 /// What the blocks of a cluster share with each other: per block, its shared memory and what is under way in it.
 pub(crate) struct BlockMemory {
     pub shared: Shared,
+    pub visits: Visits,
     pub asynchronous: asynchronous::State,
 }
 
@@ -74,6 +77,8 @@ pub(crate) struct Context<'a> {
     pub instruction: u32,
     pub registers: &'a mut Registers,
     pub global: &'a Global<'a>,
+    /// The tensor maps that the launch has made.
+    pub maps: &'a MadeMaps,
     /// What the launch is watched for, and the number of the cluster in it.
     pub watch: Option<&'a Watch>,
     pub cluster: u64,
@@ -81,8 +86,7 @@ pub(crate) struct Context<'a> {
     pub hint: &'a mut usize,
     /// By rank.
     pub blocks: &'a mut [BlockMemory],
-    /// Local memory: so many bytes for each lane, one after the other.
-    pub local: &'a mut [u8],
+    pub local: &'a mut Local,
     /// The parameters of the kernel.
     pub parameters: &'a [u8],
     /// The warp, as the race detector sees it.
@@ -185,14 +189,12 @@ impl Context<'_> {
         match place {
             Place::Global(address) => self.global.read(self.hint, address, to)?,
             Place::Shared { rank, offset } => {
+                self.visit(place, self.agent.index, self.agent.step())?;
                 let accessor = Accessor::generic(self.agent, self.instruction, is_atomic);
                 self.blocks[rank].shared.read(&accessor, offset, to)?;
             }
             Place::Local(offset) => {
-                let own = own_lane(self.local, lane);
-                to.copy_from_slice(
-                    &own[bounded(Space::Local, offset, to.len(), own.len(), false)?..][..to.len()],
-                );
+                self.local.read(lane, offset, to)?;
             }
             Place::Param(offset) => {
                 let start = bounded(Space::Param, offset, to.len(), self.parameters.len(), false)?;
@@ -216,13 +218,12 @@ impl Context<'_> {
         match place {
             Place::Global(address) => self.global.write(self.hint, address, from)?,
             Place::Shared { rank, offset } => {
+                self.visit(place, self.agent.index, self.agent.step())?;
                 let accessor = Accessor::generic(self.agent, self.instruction, is_atomic);
                 self.blocks[rank].shared.write(&accessor, offset, from)?;
             }
             Place::Local(offset) => {
-                let own = own_lane(self.local, lane);
-                let start = bounded(Space::Local, offset, from.len(), own.len(), true)?;
-                own[start..start + from.len()].copy_from_slice(from);
+                self.local.write(lane, offset, from)?;
             }
             Place::Param(address) => return Err(FaultKind::ReadOnly { address }.into()),
         }
@@ -232,9 +233,32 @@ impl Context<'_> {
     /// Begins an asynchronous operation on a channel of the own block: an agent of its own, ordered after what this warp
     /// has done so far. Its accesses use it as [`Accessor::agent`]; whoever waits for the operation acquires its clock.
     pub fn fork(&mut self, channel: asynchronous::Channel) -> Agent {
+        let (agent, step) = self.begin(channel);
+        self.agent.fork(agent, step)
+    }
+
+    /// The same for an operation that may be done before and after others of its channel.
+    pub fn fork_alone(&mut self, channel: asynchronous::Channel) -> Agent {
+        let (agent, step) = self.begin(channel);
+        self.agent.fork_alone(agent, step)
+    }
+
+    fn begin(&mut self, channel: asynchronous::Channel) -> (usize, u32) {
         let (number, step) = self.blocks[self.rank].asynchronous.begin(channel);
         let first = self.blocks.len() * self.warps + self.rank * asynchronous::channels(self.warps);
-        self.agent.fork(first + number, step)
+        (first + number, step)
+    }
+
+    /// Notes an access to the shared memory of a block by somebody whom its warps have to wait for before the last of them
+    /// exits: warps of other blocks, and asynchronous copies.
+    #[inline]
+    pub fn visit(&mut self, place: Place, agent: usize, step: u32) -> Outcome {
+        match place {
+            Place::Shared { rank, .. } if rank != self.rank || agent >= self.blocks.len() * self.warps => {
+                self.blocks[rank].visits.note(agent, step, self.instruction)
+            }
+            Place::Shared { .. } | Place::Global(_) | Place::Local(_) | Place::Param(_) => Ok(()),
+        }
     }
 }
 
@@ -242,13 +266,6 @@ impl<F: Fn(&mut Context<'_>) -> Outcome<Flow> + Send + Sync> Execute for F {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         self(context)
     }
-}
-
-/// The local memory of a lane.
-#[inline]
-pub(crate) fn own_lane(local: &mut [u8], lane: usize) -> &mut [u8] {
-    let bytes = local.len() / crate::registers::LANES;
-    &mut local[lane * bytes..(lane + 1) * bytes]
 }
 
 #[inline]

@@ -9,17 +9,19 @@ use tilewright_ptx::isa::{FunctionId, SpecialRegister};
 use tilewright_sanitize::Mode;
 
 use crate::asynchronous;
+use crate::asynchronous::made_maps::MadeMaps;
 use crate::barrier::{BARRIERS, BlockBarrier};
-use crate::block::{Cluster, Machine, Stopped};
+use crate::block::{Cluster, Machine, Stopped, WaitingGroup};
 use crate::context::{BlockMemory, agents};
 use crate::counters::StepCounters;
 use crate::decode::{Fill, Parameter, Program};
 use crate::fault::{Cause, Fault, FaultKind, RacingAccess, Stop, Waiting};
 use crate::memory::shadow::{Proxy, Record};
-use crate::memory::{Agent, Clock, Global, Region, Shared};
+use crate::memory::{Agent, Clock, Global, Local, Region, Shared};
 use crate::module::LoadedModule;
 use crate::registers::{LANES, Lanes, Registers};
 use crate::report::{Instruction, Report};
+use crate::visits::Visits;
 use crate::warp::Warp;
 use crate::watch::{Found, Watch};
 
@@ -150,9 +152,11 @@ impl LoadedModule {
         let regions: Vec<_> = launch.regions.iter().copied().chain([self.region()]).collect();
         let global = Global::new(&regions);
         let end = AtomicU64::new(u64::MAX);
+        let maps = MadeMaps::default();
         let machine = Machine {
             program: &program,
             global: &global,
+            maps: &maps,
             watch: launch.watch,
             parameters: launch.parameters,
             interrupt: launch.interrupt,
@@ -257,7 +261,7 @@ impl LoadedModule {
 /// came after may be its consequence.
 fn unwritten(blocks: &[BlockMemory], outcome: Result<(), Stopped>, warps: usize) -> Result<(), Stopped> {
     if let Err(Stopped { stop, .. }) = &outcome
-        && matches!(stop.cause, Cause::Race { .. } | Cause::Plain(FaultKind::Cancelled))
+        && matches!(stop.cause, Cause::Race { .. } | Cause::Cancelled(_))
     {
         return outcome;
     }
@@ -304,8 +308,8 @@ impl CheckedLaunch<'_> {
                     Ok(false) => running.push_back(cluster),
                     Err(fault) => {
                         let mut first = first.lock().expect("nobody panics with it");
-                        let is_consequence =
-                            fault.kind == FaultKind::Cancelled && number >= end.load(Ordering::Relaxed);
+                        let is_consequence = matches!(fault.kind, FaultKind::Cancelled { .. })
+                            && number >= end.load(Ordering::Relaxed);
                         if !is_consequence && first.as_ref().is_none_or(|(earlier, _)| number < *earlier) {
                             *first = Some((number, fault));
                         }
@@ -337,7 +341,7 @@ impl CheckedLaunch<'_> {
     fn most_running(&self) -> usize {
         let warps = volume(self.launch.block).div_ceil(LANES as u64) as usize;
         let registers = self.program.registers * size_of::<Lanes>();
-        let local = self.program.local_bytes * LANES;
+        let local = 2 * self.program.local_bytes * LANES;
         // Of each byte of shared memory, the race detector keeps eight more.
         let block = warps * (registers + local) + self.shared_bytes * 9;
         (MAX_RUNNING_BYTES / (block * volume(self.launch.cluster) as usize).max(1)).clamp(1, MAX_RUNNING)
@@ -366,7 +370,8 @@ impl CheckedLaunch<'_> {
         };
         for rank in 0..blocks {
             let shared = Shared::new(self.shared_bytes);
-            cluster.blocks.push(BlockMemory { shared, asynchronous: asynchronous::State::new(warps) });
+            let asynchronous = asynchronous::State::new(warps);
+            cluster.blocks.push(BlockMemory { shared, visits: Visits::new(rank, agents), asynchronous });
             cluster
                 .barriers
                 .push(std::array::from_fn::<_, BARRIERS, _>(|_| BlockBarrier::new(Clock::new(agents))));
@@ -375,7 +380,7 @@ impl CheckedLaunch<'_> {
                 let existing = if lanes == LANES { u32::MAX } else { (1 << lanes) - 1 };
                 let registers = self.registers(position, rank, warp);
                 let agent = Agent::new(rank * warps + warp, agents);
-                let local = vec![0; self.program.local_bytes * LANES];
+                let local = Local::new(self.program.local_bytes);
                 let mut warp = Warp::new(warp, rank, existing, registers, agent, local);
                 if !self.program.functions.is_empty() {
                     warp.returns.resize_with(LANES, Vec::new);
@@ -575,20 +580,26 @@ impl CheckedLaunch<'_> {
             Cause::MissingProxyFence { offset, write } => {
                 FaultKind::MissingProxyFence { offset, write: self.racing(write, warps) }
             }
-            Cause::Deadlock(groups) => {
-                let waiting = groups.into_iter().map(|(warp, lanes, site)| {
-                    let site = &self.program.sites[site as usize];
-                    Waiting {
-                        block: (warp / warps) as u32,
-                        warp: (warp % warps) as u32,
-                        lanes,
-                        location: self.module.location(site.line, site.kernel),
-                        instruction: self.text(site),
-                    }
-                });
-                FaultKind::Deadlock { waiting: waiting.collect() }
+            Cause::EndedBlock { rank, access } => {
+                FaultKind::EndedBlock { rank: rank as u32, access: self.racing(access, warps) }
             }
+            Cause::Deadlock(groups) => FaultKind::Deadlock { waiting: self.standing(groups, warps) },
+            Cause::Cancelled(groups) => FaultKind::Cancelled { standing: self.standing(groups, warps) },
         }
+    }
+
+    fn standing(&self, groups: Vec<WaitingGroup>, warps: usize) -> Vec<Waiting> {
+        let place = |(warp, lanes, site): WaitingGroup| {
+            let site = &self.program.sites[site as usize];
+            Waiting {
+                block: (warp / warps) as u32,
+                warp: (warp % warps) as u32,
+                lanes,
+                location: self.module.location(site.line, site.kernel),
+                instruction: self.text(site),
+            }
+        };
+        groups.into_iter().map(place).collect()
     }
 
     fn racing(&self, record: Record, warps: usize) -> RacingAccess {

@@ -37,6 +37,7 @@ mod registers;
 mod report;
 mod target;
 mod tensor;
+mod visits;
 mod warp;
 mod watch;
 

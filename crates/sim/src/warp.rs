@@ -12,7 +12,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::call::Return;
-use crate::memory::Agent;
+use crate::memory::{Agent, Local};
 use crate::registers::{LANES, Registers, lanes_of};
 
 /// Lanes that stand at the same step.
@@ -34,8 +34,7 @@ pub(crate) struct Warp {
     pub rank: usize,
     pub registers: Registers,
     pub agent: Agent,
-    /// Local memory, one lane after the other.
-    pub local: Vec<u8>,
+    pub local: Local,
     /// The region that it accessed last.
     pub hint: usize,
     /// The lanes that the block has.
@@ -48,6 +47,8 @@ pub(crate) struct Warp {
     pub time: u64,
     /// The generation of the cluster's barrier at which it has arrived.
     pub cluster_arrival: Option<u64>,
+    /// The lanes that have arrived there.
+    pub cluster_arrived: u32,
     /// The calls that each lane is in; empty where the program has none that are not expanded.
     pub returns: Vec<Vec<Return>>,
 }
@@ -63,7 +64,7 @@ impl Warp {
         existing: u32,
         registers: Registers,
         agent: Agent,
-        local: Vec<u8>,
+        local: Local,
     ) -> Self {
         let first = Group { step: 0, lanes: existing, is_waiting: false, arrived: None };
         Self {
@@ -78,6 +79,7 @@ impl Warp {
             groups: smallvec![first],
             time: 0,
             cluster_arrival: None,
+            cluster_arrived: 0,
             returns: Vec::new(),
         }
     }

@@ -106,8 +106,8 @@ impl Rules for Knowledge<'_, '_> {
         }
     }
 
-    fn are_ordered(&self, _: &Access, _: &Access) -> bool {
-        true
+    fn are_ordered(&self, first: &Access, _: &Access) -> bool {
+        self.agent.alone().is_none() || self.agent.clock.knows(self.agent.index, first.step)
     }
 
     fn writes_same(&self, _: &Access, _: u32, _: u32, address: u64) -> bool {
@@ -228,7 +228,10 @@ impl Context<'_> {
         let knowledge = Knowledge { agent, first, agents, global, hint, data };
         let Some(memory) = &mut state.memory else { return };
         let record = memory.shadow.begin(access);
-        if let Some(Conflict { first, .. }) = memory.shadow.touch(record, 0, (address, bytes), &knowledge) {
+        // Operations of a channel that nothing orders are told apart as lanes are.
+        let lane = agent.alone().unwrap_or(0);
+        if let Some(Conflict { first, .. }) = memory.shadow.touch(record, lane, (address, bytes), &knowledge)
+        {
             state.add(found(Some(first)));
         }
     }

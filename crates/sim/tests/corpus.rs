@@ -189,8 +189,7 @@ fn products_through_tensor_maps() {
     assert!(multiply_by_maps(TMA_TRANSPOSED, size, (128, 64), true, boxes) == Ok(product(size)));
 }
 
-#[test]
-fn products_through_tensor_maps_that_the_kernel_makes() {
+fn multiply_by_made_maps(ptx: &str) -> Result<(), FaultKind> {
     let size = Size { m: 80, n: 48, k: 144 };
     let (left, right) = (encoded(&matrix(size.m, size.k, 1), fp16), encoded(&transposed(size), fp16));
     let mut output = vec![0xee; size.m * size.n * 2];
@@ -201,8 +200,21 @@ fn products_through_tensor_maps_that_the_kernel_makes() {
     let mut arguments = vec![Argument::Input(&left), Argument::Input(&right), Argument::Output(&mut output)];
     arguments.extend([size.m, size.n, size.k].map(|size| Argument::U32(size as u32)));
     arguments.push(Argument::Output(&mut scratch[start..]));
-    launch(TMA_MADE, grid, arguments).expect("the kernel is right");
+    launch(ptx, grid, arguments)?;
     assert!(halves(&output) == product(size));
+    Ok(())
+}
+
+#[test]
+fn products_through_tensor_maps_that_the_kernel_makes() {
+    multiply_by_made_maps(TMA_MADE).expect("the kernel is right");
+    // All acquires are missing, or that of one map.
+    let acquire = "fence.proxy.tensormap::generic.acquire";
+    for part in [acquire.to_owned(), format!("{acquire}.gpu [ %rd16")] {
+        let found = multiply_by_made_maps(&planted(TMA_MADE, &part, "")).expect_err("a mistake is planted");
+        let FaultKind::Illegal(text) = found else { panic!("{found:?}") };
+        assert!(text.contains("fence.proxy.tensormap::generic.acquire is missing"), "{text}");
+    }
 }
 
 #[test]

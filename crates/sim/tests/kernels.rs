@@ -279,7 +279,14 @@ fn a_kernel_without_end_is_cancelled() {
         let module = load("sm_80", &text);
         launch_with(&module, [1, 1, 1], [128, 1, 1], arguments, |launch| launch.interrupt = Some(&INTERRUPT))
     });
-    assert_eq!(fault(result), FaultKind::Cancelled);
+    let FaultKind::Cancelled { standing } = fault(result) else { panic!("it has no end") };
+    // All four warps are in the loop, and the message has the lines.
+    assert!(
+        standing.len() >= 4 && standing.iter().any(|place| place.instruction == "bra $skip;"),
+        "{standing:?}"
+    );
+    let words = FaultKind::Cancelled { standing }.to_string();
+    assert!(words.contains("warp 3, lanes") && words.contains("PTX line"), "{words}");
 }
 
 #[test]

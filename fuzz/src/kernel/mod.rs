@@ -210,13 +210,12 @@ impl Generator {
             let any = self.random.bits() as i64;
             let small = any % if dtype.is_float() { 8 } else { 100 };
             let number = if self.random.chance(3) { any } else { small };
-            let literal = match dtype {
+            let bits = match dtype {
                 Dtype::I1 => any as u64 & 1,
                 _ if dtype.is_int() => Literal::int(dtype, number.into()).bits,
-                _ => Literal::float(dtype, small as f64)
-                    .map_or_else(|| small_fp8(dtype, small), |literal| literal.bits),
+                _ => small_float(dtype, small),
             };
-            literal.to_le_bytes().into_iter().take(dtype.bytes())
+            bits.to_le_bytes().into_iter().take(dtype.bytes())
         });
         let memory = Argument::Memory { bytes: bytes.collect(), skew, is_output: false };
         let divisibility = if skew == 0 { self.random.pick(&[16, 16, 1]) } else { 1 };
@@ -347,6 +346,11 @@ impl Generator {
         self.pool.truncate(scope);
         block
     }
+}
+
+/// The bits of an integer below 8 in a floating-point format.
+pub(crate) fn small_float(dtype: Dtype, number: i64) -> u64 {
+    Literal::float(dtype, number as f64).map_or_else(|| small_fp8(dtype, number), |literal| literal.bits)
 }
 
 /// The bits of an integer below 8 in an 8-bit format: its exponent's bias, its bits of mantissa.

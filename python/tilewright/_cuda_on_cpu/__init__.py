@@ -10,6 +10,7 @@ torch's functions and of the methods and attributes of tensors:
   ``print(x)`` shows a tensor without ``device=``, because that is what it is.
 - ``.cuda()``, ``.cpu()`` and ``.to(...)`` copy when the mark changes, as they do between two memories.
 - The functions of ``torch.cuda`` that programs call get stand-ins (see ``torch_cuda.py``).
+- What a program registers with torch's dispatcher for ``cuda`` is called for marked tensors (see ``overrides.py``).
 
 The mode is one of a thread, and torch takes it off while a call that it saw runs. So it is switched on in each new
 thread, and again where torch calls back into the program: hooks and ``backward`` of autograd, and
@@ -59,7 +60,7 @@ def install(torch: Any) -> None:
         return
     # Most programs need none of these.
     from tilewright import _native
-    from tilewright._cuda_on_cpu import autocast, classes, torch_cuda
+    from tilewright._cuda_on_cpu import autocast, classes, overrides, torch_cuda
     from tilewright._cuda_on_cpu.marks import Marks
     from tilewright._cuda_on_cpu.mode import compile_past, make_mode, watch_callbacks, watch_new_threads
 
@@ -72,6 +73,7 @@ def install(torch: Any) -> None:
     torch.load = mark.loading(torch.load)
     torch.nn.Parameter.__new__ = staticmethod(mark.parameters(torch.nn.Parameter.__new__))
     watch_callbacks(torch, mark, mode)
+    overrides.install(torch, mark.overrides)
     watch_new_threads(mode)
     _native.set_torch_function_mode(mark.is_on_cpu)
     mode.__enter__()

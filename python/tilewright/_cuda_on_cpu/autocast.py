@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -87,6 +89,22 @@ class Autocast:
             kinds = [value.dtype for value in (*args, *kwargs.values()) if self._is_cast(mark, value)]
             return self._in_type(func(*args, **kwargs), kinds[0] if kinds else torch.float32)
         return func(*args, **kwargs)
+
+    @contextmanager
+    def left(self) -> Iterator[None]:
+        """Out of all regions: within a kernel, nothing is cast any more."""
+        if not self.depth:
+            yield
+            return
+        torch = self.torch
+        before = [torch.is_autocast_enabled(kind) for kind in ("cuda", "cpu")]
+        for kind in ("cuda", "cpu"):
+            torch.set_autocast_enabled(kind, False)
+        try:
+            yield
+        finally:
+            for kind, enabled in zip(("cuda", "cpu"), before, strict=True):
+                torch.set_autocast_enabled(kind, enabled)
 
     def _without(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         torch = self.torch

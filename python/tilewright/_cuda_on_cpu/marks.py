@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from tilewright._cuda_on_cpu.notice import announce
+from tilewright._cuda_on_cpu.overrides import Overrides
 
 _NAME = "_tilewright_on_cuda"
 _PINNED = "_tilewright_is_pinned"
@@ -38,6 +39,7 @@ class Marks:
         self.assumptions = 0
         self.assumption = _Assumption()
         self.lock = threading.Lock()
+        self.overrides = Overrides(torch, self)
 
     def has(self, value: Any) -> bool:
         """Whether a tensor is marked."""
@@ -125,7 +127,12 @@ class Marks:
     @contextmanager
     def assuming(self, arguments: Any) -> Iterator[bool]:
         """Counts tensors of which nothing is known as marked, if an argument is."""
-        holds = self.any(arguments)
+        with self.counting(self.any(arguments)) as holds:
+            yield holds
+
+    @contextmanager
+    def counting(self, holds: bool) -> Iterator[bool]:
+        """The same, where it is known whether they do."""
         before = self.assumption.holds
         with self.lock:
             self.assumptions += holds
@@ -168,10 +175,11 @@ class Marks:
             # It is one of the thread that set it: a mode, below ours.
             device = self.defaults.CURRENT_DEVICE if self.stack_length() > 0 else None
         if device is None:
-            if self.autocast.depth:
-                result = self.autocast.call(self, func, args, kwargs)
+            if self.overrides.table and self.any((*args, *kwargs.values())):
+                with self.overrides.active():
+                    result = self._run(func, args, kwargs)
             else:
-                result = func(*args, **kwargs)
+                result = self._run(func, args, kwargs)
             if args and result is args[0]:
                 # In place, or nothing was to be done.
                 return result
@@ -182,7 +190,11 @@ class Marks:
         if marked:
             announce()
             kwargs = {**kwargs, "device": self.cpu0}
-        return self.set(func(*args, **kwargs), marked)
+            return self.set(self.overrides.call(func, args, kwargs), True)
+        return self.set(func(*args, **kwargs), False)
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.autocast.call(self, func, args, kwargs) if self.autocast.depth else func(*args, **kwargs)
 
     def _pinned(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A constructor with ``pin_memory``: the driver's business, of which only the answer is left."""
@@ -258,6 +270,8 @@ class Marks:
             kwargs = {**kwargs, "device": self.cpu0} if marked else kwargs
         if marked:
             announce()
+            if self.has(source):
+                return self._moved(source, self.overrides.call(func, (source, *rest), kwargs), True)
         return self._moved(source, func(source, *rest, **kwargs), marked)
 
     def type(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -128,6 +128,7 @@ def watch_callbacks(torch: Any, mark: Marks, mode: Any) -> None:
             with mode:
                 yield
 
+    mark.overrides.switched_on = switched_on
     variable = torch.autograd.Variable
     engine: Any = type(variable._execution_engine)
 
@@ -135,8 +136,10 @@ def watch_callbacks(torch: Any, mark: Marks, mode: Any) -> None:
         """Runs backward passes: hooks and ``backward`` of the program's functions."""
 
         def run_backward(self, tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            with switched_on(), mark.assuming([tensors]):
-                return super().run_backward(tensors, *args, **kwargs)
+            with switched_on(), mark.assuming([tensors]) as holds:
+                if not holds:
+                    return super().run_backward(tensors, *args, **kwargs)
+                return mark.overrides.call(super().run_backward, (tensors, *args), kwargs)
 
     variable._execution_engine = Engine()
 

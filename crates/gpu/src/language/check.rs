@@ -8,6 +8,7 @@ use tilewright_layout::{Fragment, Input, Layout, Mma};
 use super::attributes::MmaShape;
 use super::header::Header;
 use super::ops::{GpuOp, Op};
+use super::tensor_maps::is_tensor_reduction;
 use super::types::{Buffer, Type};
 use super::{Function, InstData};
 use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, renames_registers, rows};
@@ -65,6 +66,7 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::TensorLoad {}
         | GpuOp::TensorFill {}
         | GpuOp::TensorStore {}
+        | GpuOp::TensorReduce { .. }
         | GpuOp::TensorStoreWait { .. }
         | GpuOp::FenceProxy {}
         | GpuOp::NamedBarrier { .. }
@@ -501,6 +503,12 @@ impl<'a> Checker<'a> {
                 self.tensor_copy(4)
             }
             GpuOp::TensorStore {} => self.tensor_copy(2),
+            GpuOp::TensorReduce { kind } => {
+                let element = self.memory(0)?.element;
+                let is_there = element.value().is_some_and(|dtype| is_tensor_reduction(*kind, dtype));
+                ensure(is_there, || format!("there is no tensor_reduce {kind:?} of {element}"))?;
+                self.tensor_copy(2)
+            }
             GpuOp::TensorBox {} => self.tensor_box(),
             GpuOp::TensorFill {} => self.tensor_fill(),
             GpuOp::NamedBarrier { barrier, threads } => {

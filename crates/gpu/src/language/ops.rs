@@ -117,6 +117,9 @@ define_ops! {
     /// a tensor at these coordinates, and makes a group of it. Buffer, descriptor and coordinates are as for `tensor_load`. What
     /// threads wrote to the buffer they make visible by `fence_proxy`, and a barrier comes behind that.
     TensorStore tensor_store (buffer, descriptor) [] *coordinates {} regions 0 Write Memory;
+    /// As `tensor_store`, and each element is combined with what is there, atomically and in no order with other accesses. Not
+    /// every kind is there for every type.
+    TensorReduce tensor_reduce (buffer, descriptor) [] *coordinates {kind: AtomicKind} regions 0 Write Memory;
     /// The pointers themselves. They are those of the box that begins at these coordinates, as `tensor_load` counts them, of the
     /// tensor of a tensor map of the module, and a load through them has zeros where the box exceeds the tensor, or elements
     /// that nobody needs.

@@ -10,7 +10,7 @@
 use std::fmt;
 
 use smallvec::SmallVec;
-use tilewright_ir::Dtype;
+use tilewright_ir::{AtomicKind, Dtype};
 use tilewright_layout::SwizzleMode;
 
 /// The extent of an axis that no mask bounds: more than any index.
@@ -86,6 +86,20 @@ impl fmt::Display for LaunchInteger {
             f.write_str(&parts.join("*"))?;
         }
         Ok(())
+    }
+}
+
+/// Whether the tensor memory accelerator combines elements of a type with what is in the tensor so: the element types of
+/// `cp.reduce.async.bulk.tensor`, where they mean the same as the atomic operation. Its extrema of floats do not: they know no
+/// order of zeros, and leave NaN out.
+pub fn is_tensor_reduction(kind: AtomicKind, dtype: Dtype) -> bool {
+    use Dtype::{BF16, F16, F32, I32, I64, U32, U64};
+    match kind {
+        AtomicKind::Add => matches!(dtype, U32 | I32 | U64 | F16 | BF16 | F32),
+        AtomicKind::And | AtomicKind::Or | AtomicKind::Xor | AtomicKind::Max | AtomicKind::Min => {
+            matches!(dtype, U32 | I32 | U64 | I64)
+        }
+        AtomicKind::Exchange => false,
     }
 }
 

@@ -180,7 +180,11 @@ fn asynchronous(function: &Function) -> EntitySet<Inst> {
         let is_asynchronous = matches!(
             data.op,
             Op::Gpu(
-                GpuOp::Wgmma { .. } | GpuOp::TensorLoad {} | GpuOp::TensorStore {} | GpuOp::TensorFill {}
+                GpuOp::Wgmma { .. }
+                    | GpuOp::TensorLoad {}
+                    | GpuOp::TensorStore {}
+                    | GpuOp::TensorReduce { .. }
+                    | GpuOp::TensorFill {}
             )
         );
         if is_asynchronous {

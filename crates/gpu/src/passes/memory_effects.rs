@@ -101,6 +101,7 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         }
         GpuOp::LocalLoad { .. }
         | GpuOp::TensorStore {}
+        | GpuOp::TensorReduce { .. }
         | GpuOp::MbarrierExpect { .. }
         | GpuOp::MbarrierArrive {}
         | GpuOp::MbarrierArriveCopies {}
@@ -163,7 +164,10 @@ pub fn read_asynchronously(names: &Names<'_>) -> BTreeSet<Place> {
     let function = names.function;
     let mut found = BTreeSet::new();
     function.walk(function.entry, &mut |inst| {
-        if matches!(function.insts[inst].op, Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {})) {
+        if matches!(
+            function.insts[inst].op,
+            Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {} | GpuOp::TensorReduce { .. })
+        ) {
             let read = |effect: Effect| match effect.anywhere() {
                 Effect::Read(place) => Some(place),
                 Effect::Write(_) | Effect::Barrier => None,
@@ -180,7 +184,9 @@ pub fn landed(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = names.function;
     let is_begun: fn(&GpuOp) -> bool = match &function.insts[inst].op {
         Op::Gpu(GpuOp::WaitGroup { .. }) => |op| matches!(op, GpuOp::CopyAsync { .. }),
-        Op::Gpu(GpuOp::TensorStoreWait { .. }) => |op| matches!(op, GpuOp::TensorStore {}),
+        Op::Gpu(GpuOp::TensorStoreWait { .. }) => {
+            |op| matches!(op, GpuOp::TensorStore {} | GpuOp::TensorReduce { .. })
+        }
         // tidy: wildcard because no other op waits for what its own thread began
         _ => return smallvec![],
     };

@@ -514,7 +514,9 @@ fn remove_needless_fences(function: &mut Function) {
             Op::Gpu(GpuOp::LocalStore {} | GpuOp::LocalCount {} | GpuOp::CopyAsync { .. }) => {
                 written.extend(roots);
             }
-            Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {}) => read.extend(roots),
+            Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {} | GpuOp::TensorReduce { .. }) => {
+                read.extend(roots);
+            }
             // tidy: wildcard because others do not write what the asynchronous proxy reads
             _ => {}
         }

@@ -16,6 +16,11 @@
 //!
 //! **Which stores.** Those that would go through shared memory as well, or write less than 16 bytes at a time.
 //!
+//! **Atomic operations** on a box whose results nobody asks for, and which are in no order with other accesses, are such copies
+//! too (`tensor_reduce`), whatever threads could send at a time: memory combines a whole box. If a kernel does nothing else by
+//! tensor copies from its memory than combine by one kind of operation, these need not wait for each other to be complete,
+//! only for their buffers.
+//!
 //! **Order.** What the asynchronous proxy writes, no barrier orders. So nothing else in the kernel may touch the memory
 //! behind the argument that is stored to but other such stores, and there are neither atomic operations nor assembly with
 //! effects, by which other programs could be told that it is written. Such stores wait for each other, unless they are of one
@@ -27,14 +32,16 @@
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Definition, Effect, ElementwiseFn, Inst, OpFamily, Value};
+use tilewright_ir::{
+    AtomicKind, Block, Definition, Effect, ElementwiseFn, Inst, MemoryScope, MemorySemantics, OpFamily, Value,
+};
 use tilewright_layout::{Layout, SwizzleMode, swizzled};
 
 use super::allocation::least_bytes;
 use super::global_memory::GlobalAccesses;
 use super::tensor_copies::{Boxed, map_for};
 use crate::box_layout::BoxLayout;
-use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type};
+use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type, is_tensor_reduction};
 use crate::layout_rules::element_bits;
 use crate::remarks::{self, Because};
 use crate::target::Feature;
@@ -101,8 +108,12 @@ struct Found {
     outermost: Option<Inst>,
     boxed: Boxed,
     memory: Layout,
-    /// Whether it has to wait for those before it to be complete.
+    /// How elements are combined with what is there, of an atomic operation.
+    reduction: Option<AtomicKind>,
+    /// Whether it has to wait for those before it.
     waits: bool,
+    /// Whether they have to be complete then: to have written the tensor.
+    complete: bool,
 }
 
 /// Where instructions stand, and who uses values.
@@ -152,15 +163,19 @@ fn find(module: &Module) -> Vec<Found> {
 
 /// Finds out which stores wait for others.
 fn order(search: &Search<'_>, found: &mut [Found]) {
+    // What is combined by one kind of operation may be so in any order.
+    let kind = found.first().and_then(|store| store.reduction);
+    let commute = kind.is_some() && found.iter().all(|store| store.reduction == kind);
     for number in 0..found.len() {
         let (before, rest) = found.split_at_mut(number);
         let store = &mut rest[0];
         let is_first = before.last().is_none_or(|last| last.block != store.block);
         let may_meet = |other: &Found| {
             other.block != store.block
-                || other.is_same_tensor(search, store) && !search.are_apart(other, store)
+                || !commute && other.is_same_tensor(search, store) && !search.are_apart(other, store)
         };
         store.waits = store.outermost.is_some() && is_first || before.iter().any(may_meet);
+        store.complete = !commute;
     }
 }
 
@@ -179,7 +194,7 @@ impl Search<'_> {
             for operand in &data.operands {
                 self.uses.entry(*operand).or_default().push(inst);
             }
-            if matches!(data.op, Op::Gpu(GpuOp::Store { .. })) && !apart {
+            if matches!(data.op, Op::Gpu(GpuOp::Store { .. } | GpuOp::AtomicRmw { .. })) && !apart {
                 self.stores.push((inst, block, outermost));
             }
             let is_while = matches!(data.op, Op::Tile(ir::Op::While {}));
@@ -200,13 +215,26 @@ impl Search<'_> {
         outermost: Option<Inst>,
     ) -> Option<Result<Found, &'static str>> {
         let function = self.function;
-        let Op::Gpu(GpuOp::Store { width, .. }) = function.insts[inst].op else { return None };
+        let (width, reduction) = match function.insts[inst].op {
+            Op::Gpu(GpuOp::Store { width, .. }) => (width, None),
+            Op::Gpu(GpuOp::AtomicRmw { width, kind, .. }) => (width, Some(kind)),
+            // tidy: wildcard because these are the instructions that were noted
+            _ => return None,
+        };
         let &[pointers, stored, ..] = &function.insts[inst].operands[..] else { return None };
         let mark = function.defining_inst(pointers)?;
         let Op::Gpu(GpuOp::TensorBox {}) = function.insts[mark].op else { return None };
         let tile = function.ty(stored).as_registers()?;
         let (value, conversion) = self.converted(stored, block);
-        if conversion.is_empty() && width as usize * tile.element.bytes() >= ACCESS_BYTES {
+        if reduction.is_some() && !self.is_reduction(inst) {
+            return Some(Err(
+                "an atomic operation that gives a result, has an order or is none of tensor copies",
+            ));
+        }
+        if reduction.is_none()
+            && conversion.is_empty()
+            && width as usize * tile.element.bytes() >= ACCESS_BYTES
+        {
             return Some(Err("threads store 16 bytes at a time as it is"));
         }
         let bits = element_bits(tile);
@@ -217,7 +245,30 @@ impl Search<'_> {
             return Some(Err("no layout of shared memory that tensor copies know"));
         };
         let boxed = Boxed { mark, axes: (0..rank).collect(), shape: tile.shape.clone(), boxes: layout };
-        Some(Ok(Found { inst, value, conversion, block, outermost, boxed, memory, waits: false }))
+        let (waits, complete) = (false, false);
+        Some(Ok(Found {
+            inst,
+            value,
+            conversion,
+            block,
+            outermost,
+            boxed,
+            memory,
+            reduction,
+            waits,
+            complete,
+        }))
+    }
+
+    /// Whether a tensor copy may do an atomic operation.
+    fn is_reduction(&self, inst: Inst) -> bool {
+        let data = &self.function.insts[inst];
+        let Op::Gpu(GpuOp::AtomicRmw { kind, sem, scope, .. }) = data.op else { return false };
+        let tile = self.function.ty(data.operands[1]).as_registers();
+        sem == MemorySemantics::Relaxed
+            && scope != MemoryScope::System
+            && data.results.iter().all(|result| !self.uses.contains_key(result))
+            && tile.and_then(ir::Type::dtype).is_some_and(|dtype| is_tensor_reduction(kind, dtype))
     }
 
     /// What a value was before it was converted through shared memory, and the instructions of that.
@@ -279,9 +330,10 @@ impl Search<'_> {
                 Op::Gpu(op) => match op {
                     GpuOp::Load { .. } | GpuOp::Store { .. } => may_meet(0),
                     GpuOp::CopyAsync { .. } => may_meet(1),
-                    GpuOp::TensorLoad {} | GpuOp::TensorFill {} | GpuOp::TensorStore {} => {
-                        self.base(inst).is_none_or(|other| other == base)
-                    }
+                    GpuOp::TensorLoad {}
+                    | GpuOp::TensorFill {}
+                    | GpuOp::TensorStore {}
+                    | GpuOp::TensorReduce { .. } => self.base(inst).is_none_or(|other| other == base),
                     op if op.info().family == OpFamily::Atomic => {
                         reason = Some("the kernel has atomic operations, which may say that it is written");
                         false
@@ -417,13 +469,14 @@ impl Writer<'_> {
         let buffer = self.function.insts[alloc].results[0];
         let mut new: Vec<Inst> = Vec::new();
         if self.lives_on && found.waits {
-            new.push(self.wait(true, found.inst));
+            new.push(self.wait(found.complete, found.inst));
         }
         new.push(self.create(GpuOp::LocalStore {}, smallvec![buffer, found.value], None, found.inst));
         new.push(self.create(GpuOp::FenceProxy {}, smallvec![], None, found.inst));
         let coordinates = found.boxed.coordinates(self.function, found.boxed.mark);
         let operands = [buffer, map].into_iter().chain(coordinates).collect();
-        new.push(self.create(GpuOp::TensorStore {}, operands, None, found.inst));
+        let op = found.reduction.map_or(GpuOp::TensorStore {}, |kind| GpuOp::TensorReduce { kind });
+        new.push(self.create(op, operands, None, found.inst));
         if self.lives_on {
             self.ends.push(buffer);
             let entry = self.function.entry;
@@ -431,7 +484,7 @@ impl Writer<'_> {
             self.exchange(entry, place, &[alloc, place]);
         } else {
             new.insert(0, alloc);
-            new.push(self.wait(found.waits, found.inst));
+            new.push(self.wait(found.waits && found.complete, found.inst));
             new.push(self.create(GpuOp::Dealloc {}, smallvec![buffer], None, found.inst));
         }
         self.exchange(found.block, found.inst, &new);

@@ -275,7 +275,18 @@ impl GpuVisitor for Lowering<'_> {
         descriptor: Value,
         coordinates: &[Value],
     ) -> Lowered {
-        self.lower_tensor_store(inst, [buffer, descriptor], coordinates)
+        self.lower_tensor_store(inst, [buffer, descriptor], coordinates, None)
+    }
+
+    fn tensor_reduce(
+        &mut self,
+        inst: Inst,
+        buffer: Value,
+        descriptor: Value,
+        coordinates: &[Value],
+        kind: &AtomicKind,
+    ) -> Lowered {
+        self.lower_tensor_store(inst, [buffer, descriptor], coordinates, Some(*kind))
     }
 
     fn tensor_store_wait(&mut self, inst: Inst, pending: &u32, complete: &bool) -> Lowered {

@@ -5,13 +5,13 @@
 
 use smallvec::SmallVec;
 use tilewright_gpu::{BoxLayout, Feature};
-use tilewright_ir::{Inst, Value};
+use tilewright_ir::{AtomicKind, Inst, Value};
 
 use super::builder::{Scalar, Width, move_to};
 use super::{Lowered, Lowering, memory_bits};
 use crate::isa::{
-    self, Address, Completion, Coordinates, RegisterId, ScalarType, Source, StateSpace, Symbol,
-    TensorAddress, TensorDimension, TensorMode, Variable,
+    self, Address, AtomicOperation, Completion, Coordinates, RegisterId, ScalarType, Source, StateSpace,
+    Symbol, TensorAddress, TensorDimension, TensorMode, Variable,
 };
 
 /// A tensor map, and what its address is a multiple of.
@@ -123,11 +123,38 @@ impl Lowering<'_> {
         inst: Inst,
         [buffer, descriptor]: [Value; 2],
         coordinates: &[Value],
+        reduction: Option<AtomicKind>,
     ) -> Lowered {
         let boxes = self.tensor_boxes(inst, buffer, coordinates.len())?;
+        let operation = match reduction {
+            None => None,
+            Some(AtomicKind::Add) => Some(AtomicOperation::Add),
+            Some(AtomicKind::And) => Some(AtomicOperation::And),
+            Some(AtomicKind::Or) => Some(AtomicOperation::Or),
+            Some(AtomicKind::Xor) => Some(AtomicOperation::Xor),
+            Some(AtomicKind::Max) => Some(AtomicOperation::Max),
+            Some(AtomicKind::Min) => Some(AtomicOperation::Min),
+            Some(AtomicKind::Exchange) => return Err(self.unsupported(inst, "an exchange by a tensor copy")),
+        };
         let elected = self.elected();
         for number in 0..boxes.count {
             let (source, destination) = self.tensor_box(buffer, &boxes, number, (descriptor, coordinates));
+            if let Some(operation) = operation {
+                let copy = isa::CpReduceAsyncBulkTensor {
+                    dimension: dimension(coordinates),
+                    destination_space: StateSpace::Global,
+                    source_space: StateSpace::SharedCta,
+                    operation,
+                    mode: Some(TensorMode::Tile),
+                    completion: Completion::BulkGroup,
+                    cache_hint: false,
+                    destination,
+                    source,
+                    policy: None,
+                };
+                self.builder.emit_if(Some(elected), copy);
+                continue;
+            }
             let copy = isa::CpAsyncBulkTensorStore {
                 dimension: dimension(coordinates),
                 destination_space: StateSpace::Global,

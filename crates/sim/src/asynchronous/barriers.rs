@@ -164,9 +164,14 @@ pub(crate) struct Arrive {
 
 impl Execute for Arrive {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
+        let step = context.agent.step();
         let clock = if self.releases { context.agent.release() } else { Clock::new(context.agents) };
         for lane in lanes_of(context.lanes) {
             let place = self.barrier.shared(context, lane).of_lane(lane)?;
+            if self.releases {
+                let place = Place::Shared { rank: place.0, offset: place.1 };
+                context.visit(place, context.agent.index, step).of_lane(lane)?;
+            }
             let count = self.count.map_or(1, |slot| context.get(slot, lane) as u32);
             let bytes = self.expected_bytes.map(|slot| context.get(slot, lane) as u32);
             let Token(token) = with_barrier(context, place, |barrier| {

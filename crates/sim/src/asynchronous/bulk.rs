@@ -63,45 +63,66 @@ impl BulkCopy {
         let (source, destination) = (self.source.place(context, lane), self.destination.place(context, lane));
         aligned(source, GRANULE, false)?;
         aligned(destination, GRANULE, true)?;
-        let (agent, barrier) = begin(context, &self.completion, lane)?;
+        let operation = begin(context, &self.completion, lane)?;
         let mut data = vec![0; size as usize];
-        read(context, &agent, source, &mut data)?;
-        let targets = targets(context, self.mask, lane, destination, barrier)?;
+        read(context, &operation.reads, source, &mut data)?;
+        let targets = targets(context, self.mask, lane, destination, operation.barrier)?;
         for (destination, barrier) in targets {
-            write(context, &agent, destination, &data, self.reduction.as_ref())?;
+            write(context, operation.writes(), destination, &data, self.reduction.as_ref())?;
             if let Some(barrier) = barrier {
-                barriers::complete(context, barrier, size, &agent)?;
+                barriers::complete(context, barrier, size, operation.writes())?;
             }
         }
-        end(context, &self.completion, lane, agent);
+        operation.end(context, lane);
         Ok(())
     }
 }
 
-/// Begins a copy of a lane: its agent, and its barrier if it has one.
-pub(super) fn begin(
-    context: &mut Context<'_>,
-    completion: &Completion,
-    lane: usize,
-) -> Outcome<(Agent, Option<BarrierPlace>)> {
+/// A copy that has begun.
+pub(super) struct Operation {
+    /// Who reads its source, and writes its destination too unless that is somebody else.
+    pub reads: Agent,
+    /// Of a copy to global memory in a launch that is watched: copies of this kind may arrive in any order, and after the reads
+    /// are long done.
+    writes: Option<Agent>,
+    /// The barrier at which it completes.
+    pub barrier: Option<BarrierPlace>,
+}
+
+impl Operation {
+    /// Who writes its destination.
+    pub fn writes(&self) -> &Agent {
+        self.writes.as_ref().unwrap_or(&self.reads)
+    }
+
+    /// Notes that the copy is on its way in a group, if that is how it completes.
+    pub fn end(self, context: &mut Context<'_>, lane: usize) {
+        if self.barrier.is_none() {
+            let warp = context.warp;
+            let state = context.block().asynchronous.warp(warp);
+            state.bulk_reads.begin(1 << lane, self.reads.clock);
+            if let Some(writes) = self.writes {
+                state.bulk_writes.begin(1 << lane, writes.completed());
+            }
+        }
+    }
+}
+
+/// Begins a copy of a lane.
+pub(super) fn begin(context: &mut Context<'_>, completion: &Completion, lane: usize) -> Outcome<Operation> {
     Ok(match completion {
         Completion::Group => {
             let warp = context.warp;
-            (context.fork(Channel::Bulk(warp)), None)
+            let reads = context.fork(Channel::BulkReads(warp));
+            let writes = context.watch.map(|_| context.fork_alone(Channel::BulkWrites(warp)));
+            Operation { reads, writes, barrier: None }
         }
         Completion::Barrier(pointer) => {
             let place = pointer.shared(context, lane)?;
-            (context.fork(Channel::Barrier(place.1)), Some(place))
+            let reads = context.fork(Channel::Barrier(place.1));
+            Operation { reads, writes: None, barrier: Some(place) }
         }
     })
-}
-
-/// Notes that a copy is on its way in a group, if that is how it completes.
-pub(super) fn end(context: &mut Context<'_>, completion: &Completion, lane: usize, agent: Agent) {
-    if matches!(completion, Completion::Group) {
-        let warp = context.warp;
-        context.block().asynchronous.warp(warp).bulk.begin(1 << lane, agent.clock);
-    }
 }
 
 /// Where the data go: the destination, or with a mask the same offset in each block of the cluster that it has.
@@ -141,6 +162,7 @@ pub(super) fn read(context: &mut Context<'_>, agent: &Agent, place: Place, to: &
             }
         }
         Place::Shared { rank, offset } => {
+            context.visit(place, agent.index, agent.step())?;
             let accessor = accessor(context, agent);
             context.blocks[rank].shared.read(&accessor, offset, to)?;
         }
@@ -190,9 +212,11 @@ fn write_by(
             }
         }
         (Place::Shared { rank, offset }, None) => {
+            context.visit(place, agent.index, agent.step())?;
             context.blocks[rank].shared.write(&accessor, offset, from)?;
         }
         (Place::Shared { rank, offset }, Some(reduction)) => {
+            context.visit(place, agent.index, agent.step())?;
             for (element, at) in elements.zip((offset..).step_by(width)) {
                 let combine = |old: u128| (reduction.combine)(old as u64, element).into();
                 context.blocks[rank].shared.update(&accessor, at, width, combine)?;
@@ -255,21 +279,30 @@ pub(crate) struct Commit;
 impl Execute for Commit {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         let (warp, lanes) = (context.warp, context.lanes);
-        context.block().asynchronous.warp(warp).bulk.commit(lanes);
+        let state = context.block().asynchronous.warp(warp);
+        state.bulk_reads.commit(lanes);
+        state.bulk_writes.commit(lanes);
         Ok(Flow::Next)
     }
 }
 
-/// `cp.async.bulk.wait_group`, with `.read` or without: what a waiter may do with shared memory is the same.
+/// `cp.async.bulk.wait_group`. With `.read`, only the sources of the copies are done with.
 pub(crate) struct Wait {
     /// How many groups may stay on their way.
     pub keep: usize,
+    /// `.read`.
+    pub reads_only: bool,
 }
 
 impl Execute for Wait {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         let (warp, lanes) = (context.warp, context.lanes);
-        for clock in context.block().asynchronous.warp(warp).bulk.wait(lanes, self.keep) {
+        let state = context.block().asynchronous.warp(warp);
+        let mut complete = state.bulk_reads.wait(lanes, self.keep);
+        if !self.reads_only {
+            complete.extend(state.bulk_writes.wait(lanes, self.keep));
+        }
+        for clock in complete {
             context.agent.acquire(&clock);
         }
         Ok(Flow::Next)

@@ -70,6 +70,13 @@ impl<T: Clone> Groups<T> {
         complete
     }
 
+    /// Whether there is an operation that one of the lanes has begun and not waited for.
+    pub fn is_under_way(&self, lanes: u32) -> bool {
+        let holds =
+            |group: &Group<T>| group.lanes & !group.waited & lanes != 0 && !group.operations.is_empty();
+        self.open.iter().any(|(theirs, _)| theirs & lanes != 0) || self.committed.iter().any(holds)
+    }
+
     /// What lanes have begun and not waited for, committed or not.
     pub fn pending(&self, lanes: u32) -> impl Iterator<Item = &T> {
         let committed = self.committed.iter().filter(move |group| group.lanes & lanes != 0);
@@ -117,6 +124,7 @@ mod tests {
         // Lane 0 has one group, lane 1 has one with both operations.
         assert_eq!(groups.wait(0b01, 0), [1]);
         assert_eq!(groups.wait(0b11, 1), []);
+        assert!(!groups.is_under_way(0b01) && groups.is_under_way(0b11));
         assert_eq!(groups.wait(0b10, 0), [1, 2]);
         assert_eq!(groups.pending(u32::MAX).count(), 0);
     }

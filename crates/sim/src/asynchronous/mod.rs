@@ -9,6 +9,7 @@ pub(crate) mod bulk;
 pub(crate) mod copies;
 pub(crate) mod fences;
 pub(crate) mod groups;
+pub(crate) mod made_maps;
 mod mbarrier;
 mod pointer;
 pub(crate) mod tensor_copies;
@@ -30,7 +31,7 @@ const BARRIER_CHANNELS: usize = 16;
 /// How many channels of asynchronous operations a block of so many warps has: agents of the race detector, each of which
 /// completes its operations in the order in which they began.
 pub(crate) fn channels(warps: usize) -> usize {
-    3 * warps + BARRIER_CHANNELS
+    4 * warps + BARRIER_CHANNELS
 }
 
 /// What orders asynchronous operations among themselves.
@@ -38,8 +39,10 @@ pub(crate) fn channels(warps: usize) -> usize {
 pub(crate) enum Channel {
     /// The `cp.async` groups of a warp.
     Copies(usize),
-    /// The bulk groups of a warp.
-    Bulk(usize),
+    /// What the bulk groups of a warp read.
+    BulkReads(usize),
+    /// What they write, which may be done long after, and in any order.
+    BulkWrites(usize),
     /// The `wgmma` groups of a warp.
     Products(usize),
     /// The barrier at this offset in shared memory.
@@ -51,9 +54,10 @@ impl Channel {
     fn number(self) -> usize {
         match self {
             Self::Barrier(offset) => (offset / 8) as usize % BARRIER_CHANNELS,
-            Self::Copies(warp) => BARRIER_CHANNELS + 3 * warp,
-            Self::Bulk(warp) => BARRIER_CHANNELS + 3 * warp + 1,
-            Self::Products(warp) => BARRIER_CHANNELS + 3 * warp + 2,
+            Self::Copies(warp) => BARRIER_CHANNELS + 4 * warp,
+            Self::BulkReads(warp) => BARRIER_CHANNELS + 4 * warp + 1,
+            Self::Products(warp) => BARRIER_CHANNELS + 4 * warp + 2,
+            Self::BulkWrites(warp) => BARRIER_CHANNELS + 4 * warp + 3,
         }
     }
 }
@@ -84,7 +88,9 @@ struct Barrier {
 #[derive(Default)]
 struct WarpState {
     copies: Groups<Clock>,
-    bulk: Groups<Clock>,
+    /// The bulk groups as far as their reads go, and as far as their writes go.
+    bulk_reads: Groups<Clock>,
+    bulk_writes: Groups<Clock>,
     products: Products,
     /// How many tests of barriers have failed in a row.
     failed_tests: u32,
@@ -123,6 +129,11 @@ impl State {
 
     fn warp(&mut self, warp: usize) -> &mut WarpState {
         &mut self.warps[warp]
+    }
+
+    /// Whether lanes have begun bulk copies that may not have read all of their sources yet.
+    pub fn reads_in_bulk(&self, warp: usize, lanes: u32) -> bool {
+        self.warps[warp].bulk_reads.is_under_way(lanes)
     }
 
     /// Begins an operation: the number of its channel in the block, and its step there.

@@ -26,6 +26,9 @@ impl Execute for Replace {
                 let place = place.offset(at as u64);
                 context.write(place, lane, 1, false, &patch).of_lane(lane)?;
             }
+            if let Place::Global(address) = place {
+                context.maps.make(address, context.own_step(), false);
+            }
         }
         Ok(Flow::Next)
     }
@@ -44,6 +47,9 @@ impl Execute for Publish {
         let (source, destination) = (self.source.place(context, lane), self.destination.place(context, lane));
         context.read(source, lane, MAP_ALIGNMENT, false, &mut bytes).of_lane(lane)?;
         context.write(destination, lane, MAP_ALIGNMENT, false, &bytes).of_lane(lane)?;
+        if let Place::Global(address) = destination {
+            context.maps.make(address, context.own_step(), true);
+        }
         Ok(Flow::Next)
     }
 }
@@ -68,6 +74,9 @@ impl TensorBox {
         let place = self.map.place(context, lane);
         let mut bytes = [0; TENSOR_MAP_BYTES];
         context.read(place, lane, MAP_ALIGNMENT, false, &mut bytes)?;
+        if let Place::Global(address) = place {
+            context.maps.check(address, |maker| context.is_known(maker))?;
+        }
         let map = TensorMap::decode(&bytes).or_else(|error| illegal(error.to_string()))?;
         if map.rank() != self.coordinates.len() {
             return illegal(format!(
@@ -125,8 +134,9 @@ impl TensorLoad {
         let (map, coordinates) = self.source.load(context, lane)?;
         let destination = self.destination.place(context, lane);
         aligned(destination, BOX_ALIGNMENT, true)?;
-        let (agent, barrier) = bulk::begin(context, &Completion::Barrier(self.barrier), lane)?;
-        let targets = bulk::targets(context, self.mask, lane, destination, barrier)?;
+        let operation = bulk::begin(context, &Completion::Barrier(self.barrier), lane)?;
+        let agent = operation.reads;
+        let targets = bulk::targets(context, self.mask, lane, destination, operation.barrier)?;
         let fill = map.fill_row();
         for row in map.rows(&coordinates) {
             let mut bytes = fill.clone();
@@ -199,19 +209,19 @@ impl TensorStore {
             return illegal("a tensor store has to come from shared memory".into());
         };
         let reduction = self.reduction.as_ref().map(|reduction| reduction(map.data_type)).transpose()?;
-        let (agent, _) = bulk::begin(context, &Completion::Group, lane)?;
+        let operation = bulk::begin(context, &Completion::Group, lane)?;
         for row in map.rows(&coordinates) {
             let mut bytes = vec![0; map.row_bytes() as usize];
             for (offset, chunk) in chunks(&map, offset, row.offset) {
-                bulk::read(context, &agent, Place::Shared { rank, offset }, &mut bytes[chunk])?;
+                bulk::read(context, &operation.reads, Place::Shared { rank, offset }, &mut bytes[chunk])?;
             }
             let inside = row.inside.start as usize..row.inside.end as usize;
             if !inside.is_empty() {
                 let place = Place::Global(row.address + u64::from(row.inside.start));
-                bulk::write(context, &agent, place, &bytes[inside], reduction.as_ref())?;
+                bulk::write(context, operation.writes(), place, &bytes[inside], reduction.as_ref())?;
             }
         }
-        bulk::end(context, &Completion::Group, lane, agent);
+        operation.end(context, lane);
         Ok(())
     }
 }

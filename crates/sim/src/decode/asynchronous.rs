@@ -3,16 +3,16 @@
 use tilewright_ptx::isa::{
     AtomicOperation, Completion, CpAsync, CpAsyncBulk, CpAsyncBulkTensorLoad, CpAsyncBulkTensorStore,
     CpAsyncBulkWaitGroup, CpAsyncMbarrierArrive, CpAsyncWaitGroup, CpReduceAsyncBulk,
-    CpReduceAsyncBulkTensor, Destination, MbarrierArrive, MbarrierArriveDrop, MbarrierCompleteTx,
-    MbarrierExpectTx, MbarrierInit, MbarrierInval, MbarrierPendingCount, MbarrierTestWait, MbarrierTryWait,
-    ProxyKind, RedAsync, ScalarType, Semantics, Source, StAsync, StateSpace, TensorAddress, TensorMode,
-    TensormapCpFenceproxy, TensormapField, TensormapReplace,
+    CpReduceAsyncBulkTensor, Destination, FenceProxyTensormap, MbarrierArrive, MbarrierArriveDrop,
+    MbarrierCompleteTx, MbarrierExpectTx, MbarrierInit, MbarrierInval, MbarrierPendingCount,
+    MbarrierTestWait, MbarrierTryWait, ProxyKind, RedAsync, ScalarType, Semantics, Source, StAsync,
+    StateSpace, TensorAddress, TensorMode, TensormapCpFenceproxy, TensormapField, TensormapReplace,
 };
 
 use super::tensor::immediate;
 use super::{Action, Class, Decoded, Decoder, Gather};
 use crate::asynchronous::tensor_map::{self, Field, TensorDataType};
-use crate::asynchronous::{barriers, bulk, copies, fences, tensor_copies};
+use crate::asynchronous::{barriers, bulk, copies, fences, made_maps, tensor_copies};
 use crate::fault::FaultKind;
 use crate::registers::Slot;
 
@@ -184,7 +184,7 @@ impl Decoder<'_> {
 
     pub(super) fn decode_cp_async_bulk_wait_group(&mut self, instruction: &CpAsyncBulkWaitGroup) -> Decoded {
         let keep = immediate(instruction.n)? as usize;
-        Ok(self.asynchronous_step(bulk::Wait { keep }))
+        Ok(self.asynchronous_step(bulk::Wait { keep, reads_only: instruction.read }))
     }
 
     pub(super) fn decode_tensormap_replace(&mut self, instruction: &TensormapReplace) -> Decoded {
@@ -365,6 +365,20 @@ impl Decoder<'_> {
             | ProxyKind::AsyncSharedCta
             | ProxyKind::AsyncSharedCluster => Action::Execute(Box::new(fences::ProxyFence)),
         }
+    }
+
+    pub(super) fn decode_map_fence(&mut self, instruction: &FenceProxyTensormap) -> Decoded {
+        self.class = Class::Fence;
+        let map = match (instruction.semantics, &instruction.address) {
+            (Semantics::Acquire, Some(address)) => Some(self.address(address, None)?),
+            (Semantics::Release, None) => None,
+            // tidy: wildcard because the ISA has no other form.
+            _ => {
+                let text = "fence.proxy.tensormap acquires an address, or releases without one";
+                return Err(FaultKind::Illegal(text.into()));
+            }
+        };
+        Ok(Action::Execute(Box::new(made_maps::MapFence { map })))
     }
 
     pub(super) fn decode_mbarrier_init_fence(&mut self) -> Action {

@@ -178,6 +178,7 @@ impl Atomic {
                 Ok(context.global.update(context.hint, address + after, size, change)?)
             }
             Place::Shared { rank, offset } => {
+                context.visit(place, context.agent.index, context.agent.step())?;
                 let accessor = Accessor::generic(context.agent, context.instruction, true);
                 let shared = &mut context.blocks[rank].shared;
                 Ok(shared.update(&accessor, offset + after, size, |old| u128::from(change(old as u64)))?

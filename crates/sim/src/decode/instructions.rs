@@ -427,8 +427,8 @@ impl isa::InstructionVisitor for Decoder<'_> {
         Ok(self.decode_proxy_fence(isa::ProxyKind::Async))
     }
 
-    fn fence_proxy_tensormap(&mut self, _: &isa::FenceProxyTensormap) -> Decoded {
-        Ok(self.fence_threads())
+    fn fence_proxy_tensormap(&mut self, i: &isa::FenceProxyTensormap) -> Decoded {
+        self.decode_map_fence(i)
     }
 
     fn fence_mbarrier_init(&mut self, _: &isa::FenceMbarrierInit) -> Decoded {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Fault, FaultKind};
+use super::{Fault, FaultKind, Waiting};
 use crate::memory::Space;
 
 impl fmt::Display for Fault {
@@ -25,6 +25,17 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+/// Where warps stand, a line each.
+fn places(f: &mut fmt::Formatter<'_>, waiting: &[Waiting]) -> fmt::Result {
+    for Waiting { block, warp, lanes, location, instruction } in waiting {
+        write!(
+            f,
+            "\n  block {block} of the cluster, warp {warp}, lanes {lanes:#010x}, at {location}: {instruction}"
+        )?;
+    }
+    Ok(())
+}
 
 fn does(is_store: bool) -> &'static str {
     if is_store { "writes" } else { "reads" }
@@ -89,6 +100,11 @@ impl fmt::Display for FaultKind {
                  through the generic proxy, at {}: {}",
                 write.agent, write.location, write.instruction
             ),
+            Self::EndedBlock { rank, access } => write!(
+                f,
+                "the last warp of block {rank} of the cluster exits while {} may access its shared memory, at {}: {}",
+                access.agent, access.location, access.instruction
+            ),
             Self::DivergentBarrier { present, missing } => write!(
                 f,
                 "divergent barrier: lanes {present:#010x} of the warp are here, and wait for lanes {missing:#010x}, \
@@ -96,15 +112,7 @@ impl fmt::Display for FaultKind {
             ),
             Self::Deadlock { waiting } => {
                 write!(f, "deadlock: every warp waits for another one")?;
-                for place in waiting {
-                    let (warp, lanes) = (place.warp, place.lanes);
-                    write!(
-                        f,
-                        "\n  warp {warp}, lanes {lanes:#010x}, at {}: {}",
-                        place.location, place.instruction
-                    )?;
-                }
-                Ok(())
+                places(f, waiting)
             }
             Self::Trap => write!(f, "the kernel executed `trap`"),
             Self::Assertion { message, file, line, function } => {
@@ -112,7 +120,10 @@ impl fmt::Display for FaultKind {
             }
             Self::Unsupported(what) => write!(f, "the simulator does not support {what}"),
             Self::Illegal(what) => write!(f, "{what}"),
-            Self::Cancelled => write!(f, "the launch was cancelled"),
+            Self::Cancelled { standing } => {
+                write!(f, "the launch was cancelled")?;
+                places(f, standing)
+            }
         }
     }
 }

@@ -82,7 +82,7 @@ pub struct RacingAccess {
     pub instruction: String,
 }
 
-/// A warp, or a part of one, that waits.
+/// A warp, or a part of one, that waits or runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
     /// The block in its cluster.
@@ -173,6 +173,13 @@ pub enum FaultKind {
         /// The write.
         write: RacingAccess,
     },
+    /// A block of a cluster ends, and so its shared memory, while somebody may still access that.
+    EndedBlock {
+        /// The rank of the block in its cluster.
+        rank: u32,
+        /// The access.
+        access: RacingAccess,
+    },
     /// A barrier, or another instruction that a warp executes together, that a part of the warp reaches while the rest
     /// cannot come. At an aligned barrier of the block, lanes of the warp that have exited count as the rest; a warp that
     /// has exited as a whole does not, as the ISA says of `exit`.
@@ -205,7 +212,10 @@ pub enum FaultKind {
     /// Something that the PTX ISA does not allow, in words.
     Illegal(String),
     /// The caller cancelled the launch.
-    Cancelled,
+    Cancelled {
+        /// Where the warps of one cluster stood.
+        standing: Vec<Waiting>,
+    },
 }
 
 /// What went wrong, before the scheduler adds where.
@@ -217,8 +227,12 @@ pub(crate) enum Cause {
     Race { offset: u32, first: Record, is_write: bool },
     /// [`FaultKind::MissingProxyFence`].
     MissingProxyFence { offset: u32, write: Record },
+    /// [`FaultKind::EndedBlock`].
+    EndedBlock { rank: usize, access: Record },
     /// [`FaultKind::Deadlock`]: warps of the cluster, lanes, and sites in the program.
     Deadlock(Vec<(usize, u32, u32)>),
+    /// [`FaultKind::Cancelled`]: the same.
+    Cancelled(Vec<(usize, u32, u32)>),
 }
 
 /// A fault on its way up.

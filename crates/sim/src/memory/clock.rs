@@ -57,6 +57,11 @@ impl Clock {
         self.order[agent]
     }
 
+    /// Learns that an agent has done this step.
+    pub fn learn(&mut self, agent: usize, step: u32) {
+        self.order[agent] = self.order[agent].max(step);
+    }
+
     /// A fence between the generic and the asynchronous proxy: all writes known by now are visible to both.
     pub fn fence_proxies(&mut self) {
         for (fenced, known) in self.fenced.iter_mut().zip(&self.order) {
@@ -88,12 +93,14 @@ pub struct Agent {
     fenced: Option<Clock>,
     /// What its relaxed reads have seen published, which its next fence acquires.
     seen: Option<Clock>,
+    /// Of an operation that nothing orders with the others of its channel, its step there.
+    alone: Option<u32>,
 }
 
 impl Agent {
     /// An agent at its first step, among so many.
     pub fn new(index: usize, agents: usize) -> Self {
-        let mut agent = Self { index, clock: Clock::new(agents), fenced: None, seen: None };
+        let mut agent = Self { index, clock: Clock::new(agents), fenced: None, seen: None, alone: None };
         agent.clock.order[index] = 1;
         agent
     }
@@ -101,7 +108,12 @@ impl Agent {
     /// The step at which it is.
     #[inline]
     pub fn step(&self) -> u32 {
-        self.clock.order[self.index]
+        self.alone.unwrap_or(self.clock.order[self.index])
+    }
+
+    /// Of an operation that may be done before and after others of its channel, its step there.
+    pub fn alone(&self) -> Option<u32> {
+        self.alone
     }
 
     /// What somebody learns who synchronises with this point. Later accesses of the agent are not part of it.
@@ -150,6 +162,18 @@ impl Agent {
     pub fn fork(&mut self, index: usize, step: u32) -> Self {
         let mut clock = self.release();
         clock.order[index] = clock.order[index].max(step);
-        Self { index, clock, fenced: None, seen: None }
+        Self { index, clock, fenced: None, seen: None, alone: None }
+    }
+
+    /// The same of an operation that nothing orders with others of the agent `index` but what this agent has waited for.
+    pub fn fork_alone(&mut self, index: usize, step: u32) -> Self {
+        Self { index, clock: self.release(), fenced: None, seen: None, alone: Some(step) }
+    }
+
+    /// What somebody learns who waits for the operation that this agent is.
+    pub fn completed(mut self) -> Clock {
+        let step = self.step();
+        self.clock.learn(self.index, step);
+        self.clock
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`region`]: global memory, which is memory of the host that the caller lends for the launch;
 //! - [`shared`]: the shared memory of one block, with the bytes that are written and the races between warps;
+//! - [`local`]: the memory of the threads of a warp, with the bytes that are written;
 //! - [`clock`]: vector clocks, by which the race detector knows what is ordered;
 //! - [`shadow`]: who accessed each byte of shared memory last.
 //!
@@ -9,12 +10,14 @@
 //! memory begin where no host has memory of user programs.
 
 pub mod clock;
+pub mod local;
 pub mod region;
 pub mod shadow;
 pub mod shared;
 pub mod variables;
 
 pub use clock::{Agent, Clock};
+pub use local::Local;
 pub use region::Global;
 pub use shadow::Proxy;
 pub use shared::Shared;

@@ -11,7 +11,7 @@
 //! axis. An index that wraps around, `(m * 128 + rows) % M`, counts as bounded by `M` if what is computed of the elements behind
 //! the bound is never stored ([`demand`]).
 //!
-//! A store to a box is stricter: a copy to the tensor may reach over its end, not over its start, whatever the mask says, and
+//! A store to a box, or an atomic operation on one, is stricter: a copy to the tensor may reach over its end, not over its start, whatever the mask says, and
 //! strides have to be known to be aligned when the kernel is compiled, since a launch that takes code without tensor maps for the
 //! sake of its stores loses those of its loads.
 //!
@@ -24,10 +24,12 @@ mod polynomial;
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
-use tilewright_ir::{Definition, Dtype, ElementwiseFn, Function, Inst, Op, Value};
+use tilewright_ir::{
+    Definition, Dtype, ElementwiseFn, Function, Inst, MemoryScope, MemorySemantics, Op, Value,
+};
 
 use super::coalescing::Infos;
-use crate::language::{LaunchInteger, LaunchProduct, TensorMapPlan, UNBOUNDED};
+use crate::language::{LaunchInteger, LaunchProduct, TensorMapPlan, UNBOUNDED, is_tensor_reduction};
 use crate::remarks::{self, Because};
 use crate::target::{Feature, GpuTarget};
 use affine::{Affine, Wrap};
@@ -73,23 +75,30 @@ impl TensorBoxes {
         let (mut accesses, mut has_products) = (Vec::new(), false);
         function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
             Op::Load { volatile: false, .. } | Op::Store { .. } => accesses.push(inst),
+            Op::AtomicRmw { .. } if is_reduction(function, inst) => accesses.push(inst),
             Op::Dot { .. } => has_products = true,
             // tidy: wildcard because no other op is asked about
             _ => {}
         });
-        let obstacle = if !has_products {
-            Some("the kernel has no matrix product: loads go to registers, which tensor copies do not reach")
-        } else if !target.features.has(Feature::Tma) {
+        let obstacle = if !target.features.has(Feature::Tma) {
             Some("the target has no tensor memory accelerator")
         } else if !may_ask {
             Some("who launches the kernel makes no tensor maps (--tensor-maps lets the code ask for them)")
         } else {
             None
         };
+        let is_possible = obstacle.is_none();
+        let without_products =
+            "the kernel has no matrix product: loads go to registers, which tensor copies do not reach";
+        let obstacle = if has_products { obstacle } else { Some(without_products) };
         if let Some(reason) = obstacle {
-            for inst in accesses.into_iter().filter(|inst| !is_store(function, *inst)) {
-                say(function, inst, || Because::note("no tensor map", reason));
+            for inst in accesses.iter().filter(|inst| !is_written(function, **inst)) {
+                say(function, *inst, || Because::note("no tensor map", reason));
             }
+            // A copy adds up a whole box where threads would send an element each.
+            accesses.retain(|inst| is_possible && is_reduction(function, *inst));
+        }
+        if accesses.is_empty() {
             return boxes;
         }
         let affine = Affine::new(function);
@@ -129,8 +138,22 @@ fn say(function: &Function, inst: Inst, because: impl FnOnce() -> Because) {
     remarks::about("tensor_maps", function, inst, subject, because);
 }
 
-fn is_store(function: &Function, inst: Inst) -> bool {
-    matches!(function.insts[inst].op, Op::Store { .. })
+fn is_written(function: &Function, inst: Inst) -> bool {
+    matches!(function.insts[inst].op, Op::Store { .. } | Op::AtomicRmw { .. })
+}
+
+/// Whether an atomic operation is one that a tensor copy may do: in no order with other accesses, of such elements. That nobody
+/// asks for its result is found out where the copy is made.
+fn is_reduction(function: &Function, inst: Inst) -> bool {
+    let data = &function.insts[inst];
+    let element = function.ty(data.operands[0]).element.pointee();
+    match data.op {
+        Op::AtomicRmw { kind, sem: MemorySemantics::Relaxed, scope: MemoryScope::Gpu | MemoryScope::Cta } => {
+            element.is_some_and(|element| is_tensor_reduction(kind, element))
+        }
+        // tidy: wildcard because no other op combines what it writes with what is there
+        _ => false,
+    }
 }
 
 /// What is found along an axis of the tensor.
@@ -158,8 +181,8 @@ impl Search<'_> {
     fn access(&mut self, inst: Inst) -> Result<(TensorMapPlan, SmallVec<[Polynomial; 5]>), &'static str> {
         let function = self.affine.function;
         let data = &function.insts[inst];
-        let is_store = is_store(function, inst);
-        self.unspecialized = if is_store { 1 } else { UNSPECIALIZED };
+        let is_written = is_written(function, inst);
+        self.unspecialized = if is_written { 1 } else { UNSPECIALIZED };
         let ty = function.ty(data.operands[0]);
         let element = ty.element.pointee().ok_or("it is of no pointers")?;
         let bytes = element.bytes() as u64;
@@ -167,7 +190,7 @@ impl Search<'_> {
         {
             return Err("a scalar, more than five axes, or an extent that is no power of two");
         }
-        let (mask, other) = if is_store {
+        let (mask, other) = if is_written {
             (data.operands.get(2), None)
         } else {
             (data.operands.get(1), data.operands.get(2))
@@ -184,7 +207,8 @@ impl Search<'_> {
             None => Vec::new(),
         };
         for wrap in &address.offset.wraps {
-            let bound = data.results.first().and_then(|loaded| self.wrap(*loaded, wrap));
+            let loaded = data.results.first().filter(|_| !is_written);
+            let bound = loaded.and_then(|loaded| self.wrap(*loaded, wrap));
             bounds.push(bound.ok_or("an index wraps around, and what is behind the bound may be stored")?);
         }
         if !self.divisibility(&Polynomial::atom(Atom::Value(address.base)), 1).is_multiple_of(ALIGNMENT) {
@@ -215,7 +239,7 @@ impl Search<'_> {
                 axis.bound.get_or_insert(Polynomial::constant(1));
             }
         }
-        if is_store {
+        if is_written {
             // A mask would leave out what is before the start; a copy stops the kernel there.
             for axis in &mut axes {
                 axis.is_checked_below = false;

@@ -77,6 +77,7 @@ impl Kinds {
                 | GpuOp::MbarrierWait {}
                 | GpuOp::TensorLoad {}
                 | GpuOp::TensorStore {}
+                | GpuOp::TensorReduce { .. }
                 | GpuOp::TensorStoreWait { .. }
                 | GpuOp::Wgmma { .. }
                 | GpuOp::Finish { .. }

@@ -71,7 +71,7 @@ impl Rule for Reads<'_> {
                     }
                 }
             }
-            GpuOp::TensorStore {} => {
+            GpuOp::TensorStore {} | GpuOp::TensorReduce { .. } => {
                 for read in state.values_mut() {
                     if let Read::Stored(later) = read {
                         *later = (*later + 1).min(MOST_GROUPS);

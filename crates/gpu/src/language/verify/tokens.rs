@@ -51,7 +51,8 @@ impl Tokens<'_> {
                     | GpuOp::MmaSync { .. }
                     | GpuOp::FmaDot { .. }
                     | GpuOp::Wgmma { .. }
-                    | GpuOp::TensorStore {},
+                    | GpuOp::TensorStore {}
+                    | GpuOp::TensorReduce { .. },
                 ),
                 Type::Full(_),
             ) => Some(Use::Lent),

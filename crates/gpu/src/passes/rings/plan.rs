@@ -128,7 +128,8 @@ fn note(uses: &mut Uses, op: &GpuOp, inst: Inst, place: usize) {
         _ => None,
     };
     uses.writers.extend(writer.filter(|_| place == 0).map(|writer| (writer, inst)));
-    uses.is_async_read |= matches!(op, GpuOp::Wgmma { .. } | GpuOp::TensorStore {});
+    uses.is_async_read |=
+        matches!(op, GpuOp::Wgmma { .. } | GpuOp::TensorStore {} | GpuOp::TensorReduce { .. });
     match op {
         GpuOp::Dealloc {} => {}
         GpuOp::Acquire {} | GpuOp::Publish {} => uses.producing.push(inst),

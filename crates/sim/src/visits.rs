@@ -1,0 +1,53 @@
+//! Who has accessed the shared memory of a block from outside: that memory is there until the last warp of the block exits, so
+//! the accesses of other blocks of the cluster, and copies on their way, have to be ordered before that.
+
+use crate::fault::{Cause, Outcome};
+use crate::memory::Clock;
+use crate::memory::shadow::{Proxy, Record};
+
+/// The last access of each agent to the shared memory of a block.
+pub(crate) struct Visits {
+    /// The rank of the block.
+    rank: usize,
+    /// By agent: its step, and the instruction; step 0 is none.
+    last: Vec<(u32, u32)>,
+    has_ended: bool,
+}
+
+impl Visits {
+    /// Of a block with this rank, by none of so many agents.
+    pub fn new(rank: usize, agents: usize) -> Self {
+        Self { rank, last: vec![(0, 0); agents], has_ended: false }
+    }
+
+    /// An agent accesses the shared memory.
+    pub fn note(&mut self, agent: usize, step: u32, instruction: u32) -> Outcome {
+        if self.has_ended {
+            return self.too_late(agent, (step, instruction));
+        }
+        self.last[agent] = (step, instruction);
+        Ok(())
+    }
+
+    /// The last warp of the block exits; all its warps together know so much.
+    pub fn end(&mut self, known: &Clock) -> Outcome {
+        self.has_ended = true;
+        let unknown = |(agent, (step, _)): &(usize, &(u32, u32))| !known.knows(*agent, *step);
+        match self.last.iter().enumerate().find(unknown) {
+            Some((agent, &access)) => self.too_late(agent, access),
+            None => Ok(()),
+        }
+    }
+
+    fn too_late(&self, agent: usize, (step, instruction): (u32, u32)) -> Outcome {
+        let access = Record {
+            agent: agent as u32,
+            step,
+            instruction,
+            proxy: Proxy::Generic,
+            is_atomic: false,
+            is_write: false,
+        };
+        Err(Cause::EndedBlock { rank: self.rank, access }.into())
+    }
+}

@@ -1,0 +1,282 @@
+//! Bugs that a run of a kernel need not show: each is planted into a kernel that is right, and found.
+
+mod common;
+mod support;
+
+use common::{fault, load, memory};
+use tilewright_sim::{Fault, FaultKind, Launch, Region, Report, Watch};
+
+/// Memory that bulk copies may write.
+#[repr(align(16))]
+struct Words([u32; 128]);
+
+/// Launches a text on `sm_90a`, watched for races in global memory: what it ended with, and what was found.
+fn watched(
+    text: &str,
+    grid: u32,
+    threads: u32,
+    buffers: &mut [&mut [u32]],
+) -> (Result<Report, Box<Fault>>, Vec<FaultKind>) {
+    let module = load("sm_90a", text);
+    let regions: Vec<_> =
+        buffers.iter_mut().map(|buffer| Region::of(bytemuck::cast_slice_mut(buffer))).collect();
+    let parameters: Vec<u8> = regions.iter().flat_map(|region| region.address().to_le_bytes()).collect();
+    let watch = Watch::new(true, false);
+    let mut launch = Launch::new("kernel", [grid, 1, 1], [threads, 1, 1], &parameters, &regions);
+    launch.watch = Some(&watch);
+    let result = module.launch(&launch);
+    (result, watch.into_findings().into_iter().map(|(fault, _)| fault.kind).collect())
+}
+
+/// What is found in a launch that comes to its end.
+fn races(text: &str, grid: u32, threads: u32, buffers: &mut [&mut [u32]]) -> Vec<FaultKind> {
+    let (result, found) = watched(text, grid, threads, buffers);
+    result.unwrap_or_else(|fault| panic!("{fault}\n{text}"));
+    found
+}
+
+/// A kernel for `sm_90a` with two pointers in `%rd1` and `%rd2`, `%tid.x` in `%r1` and 1 KiB of shared memory at `%r2`.
+fn kernel(body: &str) -> String {
+    format!(
+        ".version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u64 a, .param .u64 b)
+{{
+    .reg .pred %p<8>;
+    .reg .b32 %r<32>;
+    .reg .b64 %rd<16>;
+    .shared .align 128 .b8 memory[1024];
+    ld.param.u64 %rd1, [a];
+    ld.param.u64 %rd2, [b];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, memory;
+{body}
+    ret;
+}}
+"
+    )
+}
+
+/// One thread stores 128 bytes by a bulk copy, another 128 after a wait, and reads the last word after another one.
+fn bulk_stores(place: u32, between: &str, behind: &str, read: &str) -> String {
+    kernel(&format!(
+        "
+    setp.ne.u32 %p1, %r1, 0;
+    shl.b32 %r3, %r1, 2;
+    add.u32 %r3, %r2, %r3;
+    st.shared.b32 [%r3], %r1;
+    add.u32 %r4, %r1, 100;
+    st.shared.b32 [%r3+128], %r4;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    @%p1 bra DONE;
+    cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r2], 128;
+    cp.async.bulk.commit_group;
+    {between}
+    cp.async.bulk.global.shared::cta.bulk_group [%rd1+{place}], [%r2+128], 128;
+    cp.async.bulk.commit_group;
+    {behind}
+    {read}
+DONE:"
+    ))
+}
+
+const READ_WAIT: &str = "cp.async.bulk.wait_group.read 0;";
+const WAIT: &str = "cp.async.bulk.wait_group 0;";
+
+#[test]
+fn a_thread_waits_for_its_bulk_stores_before_it_exits() {
+    let run = |text: &str| {
+        let (mut a, mut b) = (Words([0; 128]), [0_u32; 1]);
+        common::launch_with(
+            &load("sm_90a", text),
+            [1; 3],
+            [32, 1, 1],
+            vec![memory(&mut a.0), memory(&mut b)],
+            |_| (),
+        )
+    };
+    for wait in [READ_WAIT, WAIT] {
+        run(&bulk_stores(128, "", wait, "")).unwrap_or_else(|fault| panic!("{fault}"));
+    }
+    let late = bulk_stores(128, READ_WAIT, READ_WAIT, "");
+    run(&late).unwrap_or_else(|fault| panic!("{fault}"));
+    let one_left = "cp.async.bulk.wait_group.read 1;";
+    let not_committed =
+        bulk_stores(128, "", WAIT, "").replace("commit_group;\n    cp.async.bulk.wait", "wait");
+    for text in [bulk_stores(128, "", "", ""), bulk_stores(128, "", one_left, ""), not_committed] {
+        let FaultKind::Illegal(found) = fault(run(&text)) else { panic!("{text}") };
+        assert!(found.contains("cp.async.bulk.wait_group is missing"), "{found}");
+    }
+}
+
+#[test]
+fn bulk_stores_are_read_back_after_a_whole_wait() {
+    let run = |wait| {
+        let (mut a, mut b) = (Words([0; 128]), [0_u32; 1]);
+        let read = "ld.global.b32 %r5, [%rd1+4]; st.global.b32 [%rd2], %r5;";
+        let found = races(&bulk_stores(128, "", wait, read), 1, 32, &mut [&mut a.0, &mut b]);
+        assert_eq!((a.0[1], a.0[33], b[0]), (1, 101, 1));
+        found
+    };
+    assert_eq!(run(WAIT), []);
+    let found = run(READ_WAIT);
+    assert!(matches!(&found[..], [FaultKind::GlobalRace { is_write: false, .. }]), "{found:?}");
+    // The second group may still be on its way, and writes elsewhere.
+    assert_eq!(run(&format!("cp.async.bulk.wait_group 1; {READ_WAIT}")), []);
+}
+
+#[test]
+fn bulk_stores_to_one_place_may_arrive_in_any_order() {
+    let run = |place, between| {
+        let (mut a, mut b) = (Words([0; 128]), [0_u32; 1]);
+        races(&bulk_stores(place, between, WAIT, ""), 1, 32, &mut [&mut a.0, &mut b])
+    };
+    for (place, between) in [(64, WAIT), (128, READ_WAIT), (128, "")] {
+        assert_eq!(run(place, between), [], "{place} {between}");
+    }
+    for between in ["", READ_WAIT] {
+        let found = run(64, between);
+        assert!(matches!(&found[..], [FaultKind::GlobalRace { is_write: true, .. }]), "{found:?}");
+    }
+}
+
+/// Block 0 writes 64 words and sets a flag, block 1 waits for the flag and reads them.
+fn handover() -> String {
+    kernel(
+        "
+    mov.u32 %r3, %ctaid.x;
+    setp.ne.u32 %p1, %r3, 0;
+    setp.ne.u32 %p2, %r1, 0;
+    mul.wide.u32 %rd3, %r1, 4;
+    add.u64 %rd4, %rd1, %rd3;
+    @%p1 bra TAKE;
+    st.global.b32 [%rd4], %r1;
+    bar.sync 0;
+    @%p2 bra DONE;
+    mov.u32 %r4, 1;
+    st.release.gpu.global.b32 [%rd2], %r4;
+    bra DONE;
+TAKE:
+    @%p2 bra TAKEN;
+WAIT:
+    ld.acquire.gpu.global.b32 %r5, [%rd2];
+    setp.eq.u32 %p3, %r5, 0;
+    @%p3 bra WAIT;
+TAKEN:
+    bar.sync 0;
+    xor.b32 %r6, %r1, 63;
+    mul.wide.u32 %rd5, %r6, 4;
+    add.u64 %rd6, %rd1, %rd5;
+    ld.global.b32 %r7, [%rd6];
+    st.global.b32 [%rd4+256], %r7;
+DONE:",
+    )
+}
+
+#[test]
+fn flags_order_blocks_by_release_acquire_and_barriers() {
+    let run = |text: &str| {
+        let (mut a, mut b) = (Words([0; 128]), [0_u32; 1]);
+        races(text, 2, 64, &mut [&mut a.0, &mut b])
+    };
+    assert_eq!(run(&handover()), []);
+    let fenced = handover()
+        .replace("st.release.gpu.global", "fence.acq_rel.gpu;\n    st.relaxed.gpu.global")
+        .replace("ld.acquire.gpu.global", "ld.relaxed.gpu.global")
+        .replace("TAKEN:", "    fence.acq_rel.gpu;\nTAKEN:");
+    assert_eq!(run(&fenced), []);
+    let barrier = "    bar.sync 0;\n    @%p2 bra DONE;";
+    for (part, replacement) in [
+        ("st.release.gpu", "st.relaxed.gpu"),
+        ("ld.acquire.gpu", "ld.relaxed.gpu"),
+        ("st.release.gpu", "st.release.cta"),
+        (barrier, "    @%p2 bra DONE;"),
+        ("TAKEN:\n    bar.sync 0;", "TAKEN:"),
+    ] {
+        let text = handover();
+        assert!(text.contains(part), "{part}");
+        let found = run(&text.replacen(part, replacement, 1));
+        assert!(matches!(found[0], FaultKind::GlobalRace { .. }), "{part}: {found:?}");
+    }
+    // Without the flag: the blocks access the words as it happens.
+    let unordered = handover().replace("ld.acquire.gpu.global.b32 %r5, [%rd2]", "mov.b32 %r5, 1");
+    assert!(run(&unordered).iter().any(|kind| matches!(kind, FaultKind::GlobalRace { .. })));
+}
+
+/// Each block of a cluster of two writes a word, and one thread of the second reads that of the first, or writes it.
+fn neighbours(access: &str, last: &str) -> Result<(), FaultKind> {
+    let body = format!(
+        "
+    mov.u32 %r5, %cluster_ctarank;
+    setp.eq.u32 %p1, %r1, 0;
+    setp.eq.u32 %p2, %r5, 1;
+    and.pred %p3, %p1, %p2;
+    @%p1 st.shared.b32 [%r2], %r5;
+    barrier.cluster.arrive.release.aligned;
+    barrier.cluster.wait.acquire.aligned;
+    mapa.shared::cluster.u32 %r10, %r2, 0;
+    {access}
+    {last}
+"
+    );
+    support::run_cluster(&body, 2, 32, &[], &mut [0; 64], &[0; 128])
+}
+
+#[test]
+fn a_block_stays_while_others_access_its_memory() {
+    let meet = "barrier.cluster.arrive.release.aligned;\n    barrier.cluster.wait.acquire.aligned;";
+    let accesses = [
+        "@%p3 ld.shared::cluster.b32 %r11, [%r10];",
+        "@%p3 st.shared::cluster.b32 [%r10], %r5;",
+        "@%p3 atom.shared::cluster.add.u32 %r11, [%r10], %r5;",
+    ];
+    for access in accesses {
+        neighbours(access, meet).expect("the block waits");
+        for last in ["", "bar.sync 0;", "barrier.cluster.arrive.release.aligned;"] {
+            let found = neighbours(access, last);
+            let Err(FaultKind::EndedBlock { rank: 0, access: found }) = found else {
+                panic!("{last}: {found:?}")
+            };
+            assert!(access.contains(&found.instruction), "{found:?}");
+        }
+        // The other way round: the first waits, behind a barrier that says nothing of the access.
+        let early = neighbours(&format!("{meet}\n    {access}"), "");
+        assert!(matches!(early, Err(FaultKind::EndedBlock { .. })), "{early:?}");
+    }
+    neighbours("", "").expect("nobody accesses anything");
+}
+
+#[test]
+fn local_memory_is_written_before_it_is_read() {
+    let run = |store: &str| {
+        let text = kernel(&format!(
+            "
+    .local .align 16 .b8 own[32];
+    mov.u64 %rd5, own;
+    {store}
+    ld.local.v2.b32 {{%r5, %r6}}, [%rd5+8];
+    mul.wide.u32 %rd3, %r1, 4;
+    add.u64 %rd4, %rd1, %rd3;
+    st.global.b32 [%rd4], %r6;"
+        ));
+        let (mut a, mut b) = ([0_u32; 32], [0_u32; 1]);
+        common::launch_with(
+            &load("sm_90a", &text),
+            [1; 3],
+            [32, 1, 1],
+            vec![memory(&mut a), memory(&mut b)],
+            |_| (),
+        )
+    };
+    run("st.local.v2.b32 [%rd5+8], {%r1, %r2};").unwrap_or_else(|fault| panic!("{fault}"));
+    for store in [
+        "",
+        "st.local.b32 [%rd5+8], %r1;",
+        "setp.lt.u32 %p1, %r1, 31; @%p1 st.local.v2.b32 [%rd5+8], {%r1, %r2};",
+    ] {
+        let found = fault(run(store));
+        assert!(matches!(&found, FaultKind::Illegal(text) if text.contains("local memory")), "{found:?}");
+    }
+}
