@@ -195,6 +195,18 @@ assert torch.Generator().device.type == "cpu" and type(torch.Generator()) is typ
 for one in (g, torch.Generator(), torch.default_generator):
     assert isinstance(one, torch.Generator)
 assert not isinstance(1, torch.Generator) and torch.cuda.default_generators[0].device.type == "cuda"
+default = torch.cuda.default_generators[0]
+default.manual_seed(4)
+a = torch.randn(2, device="cuda", generator=default)
+b = torch.randn(2, device="cuda")
+torch.cuda.manual_seed(4)
+assert torch.equal(a, torch.randn(2, device="cuda"))
+state = torch.cuda.get_rng_state()
+assert torch.equal(b, torch.empty(2, device="cuda").normal_(generator=torch.cuda.default_generators[0]))
+torch.cuda.set_rng_state(state)
+assert torch.equal(b, torch.randn(2, device="cuda", generator=default))
+a = torch.randperm(9, generator=torch.manual_seed(2))
+assert torch.equal(a, torch.randperm(9, generator=default.manual_seed(2)))
 torch.cuda.manual_seed(1)
 assert torch.cuda.initial_seed() == 1
 a = torch.rand(2, device="cuda")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 
 import numpy as np
@@ -64,6 +65,73 @@ def test_concurrent_compilations_of_several_forms():
         np.testing.assert_array_equal(y, x * 3)
 
     in_threads(14, work)
+
+
+def configurations():
+    return [triton.Config({"BLOCK": block}) for block in (16, 32, 64)]
+
+
+@triton.jit
+def times(x, F: tl.constexpr):
+    return x * F
+
+
+@triton.jit
+def multiply(x_ptr, y_ptr, n, F: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(y_ptr + offsets, times(tl.load(x_ptr + offsets, mask=mask), F), mask=mask)
+
+
+@triton.autotune(configs=configurations(), key=["n"], reset_to_zero=["y_ptr"])
+@triton.heuristics({"F": lambda args: 7})
+@triton.jit
+def accumulate(x_ptr, y_ptr, n, F: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.atomic_add(y_ptr + offsets, times(tl.load(x_ptr + offsets, mask=mask), F), mask=mask)
+
+
+def test_threads_launch_compile_and_tune_the_same_kernels_in_any_order():
+    tuned = triton.autotune(configs=configurations(), key=["n"])(multiply)
+    computed = triton.heuristics({"BLOCK": lambda args: 32})(multiply)
+    multiply.clear_cache()
+
+    def work(number):
+        random = np.random.default_rng(number)
+        for _ in range(20):
+            n, factor, way = random.choice([1, 16, 33, 100]), int(random.integers(1, 6)), random.integers(6)
+            x = np.arange(n, dtype=random.choice([np.float32, np.int32, np.float64]))
+            y = np.zeros_like(x)
+
+            def grid(meta, n=n):
+                return (triton.cdiv(n, meta["BLOCK"]),)
+
+            if way == 0:
+                multiply[grid](x, y, n, factor, BLOCK=int(random.choice([16, 32, 64])))
+            elif way == 1:
+                tuned[grid](x, y, n, factor)
+            elif way == 2:
+                computed[grid](x, y, n, F=factor)
+            elif way == 3:
+                factor = 7
+                accumulate[grid](x, y, n)
+            elif way == 4:
+                kernel = multiply.warmup(x, y, n, factor, 32, grid=(1,))
+                kernel[(triton.cdiv(n, 32), 1, 1)](x, y, n, factor, 32)
+            else:
+                # What others launch at the moment stays whole.
+                multiply.clear_cache()
+                multiply[grid](x, y, n, F=factor, BLOCK=128)
+            np.testing.assert_array_equal(y, x * factor, err_msg=f"{number} {way}")
+
+    before = sys.getswitchinterval()
+    # Threads take turns in the middle of what they do.
+    sys.setswitchinterval(1e-5)
+    try:
+        in_threads(12, work)
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_other_threads_run_while_a_kernel_runs():

@@ -251,3 +251,21 @@ def test_heuristics_get_a_dict_of_their_own_that_keeps_nothing_alive():
     ]  # fmt: skip
     seen.clear()
     assert [reference() for reference in last] == [None] * 3
+
+
+@pytest.mark.parametrize("is_tuned", [False, True], ids=["heuristics", "autotune"])
+def test_another_kernel_in_the_dict_of_a_wrapper_is_launched(is_tuned):
+    @triton.jit
+    def other(x_ptr, o_ptr, n, FACTOR: tl.constexpr, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+        tl.store(o_ptr + tl.arange(0, BLOCK), -1.0, mask=tl.arange(0, BLOCK) < n)
+
+    one = [triton.Config({"BLOCK": 64})]
+    wrap = triton.autotune(one, key=["n"]) if is_tuned else triton.heuristics({"BLOCK": lambda args: 64})
+    kernel = wrap(scale)
+    x = np.arange(40, dtype=np.float32)
+    for inner, expected in ((scale, x * 3), (other, np.full_like(x, -1)), (scale, x * 3)):
+        vars(kernel)["fn"] = inner
+        for _ in range(3):
+            o = np.zeros_like(x)
+            kernel[(1,)](x, o, 40, FACTOR=3, EVEN=0)
+            np.testing.assert_array_equal(o, expected)

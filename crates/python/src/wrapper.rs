@@ -285,8 +285,13 @@ fn attribute<'py>(wrapper: &Bound<'py, Wrapper>, name: &Bound<'py, PyString>) ->
 /// The attributes that a launch needs.
 #[inline]
 fn settings(wrapper: &Bound<'_, Wrapper>) -> PyResult<Arc<Settings>> {
-    if let Some(known) = wrapper.get().settings.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
-        return Ok(Arc::clone(known));
+    let known =
+        wrapper.get().settings.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Arc::clone);
+    // Programs put another kernel into the dict as well, past the attribute.
+    if let Some(known) = known
+        && attribute(wrapper, intern!(wrapper.py(), "fn"))?.is(&known.kernel)
+    {
+        return Ok(known);
     }
     read_settings(wrapper)
 }

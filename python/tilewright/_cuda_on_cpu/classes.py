@@ -103,7 +103,13 @@ def _named(kind: Any, default: Any) -> Any:
         """Passes all on."""
 
         def __getattribute__(self, name: str) -> Any:
-            if name in ("device", "__class__", "_tilewright_on_cuda", "clone_state"):
+            if name in (
+                "device",
+                "__class__",
+                "_tilewright_on_cuda",
+                "_tilewright_stands_for",
+                "clone_state",
+            ):
                 return super().__getattribute__(name)
             if name in ("get_state", "set_state", "get_offset", "set_offset"):
                 return functools.partial(_OF_STATES[name], default)
@@ -111,7 +117,13 @@ def _named(kind: Any, default: Any) -> Any:
 
     made = type.__call__(Default, "cpu")
     made._tilewright_on_cuda = True
+    made._tilewright_stands_for = default
     return made
+
+
+def drawn_from(generator: Any) -> Any:
+    """The generator that torch draws from when it is given this one."""
+    return getattr(generator, "_tilewright_stands_for", generator)
 
 
 def _of_cuda(real: Any, stand_in: Any) -> Any:

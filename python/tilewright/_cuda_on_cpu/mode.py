@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tilewright._cuda_on_cpu.classes import drawn_from
+
 if TYPE_CHECKING:
     from tilewright._cuda_on_cpu.marks import Marks
 
@@ -75,6 +77,8 @@ def make_mode(torch: Any, mark: Marks) -> Any:
         def __torch_function__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
+            if kwargs and "generator" in kwargs:
+                kwargs = {**kwargs, "generator": drawn_from(kwargs["generator"])}
             if types and (len(types) > 1 or types[0] is not tensor) and is_enabled():
                 # Parameters and the like look into nothing; properties name the class, whatever it is.
                 kinds = [kind for kind in types if issubclass(kind, tensor) and looks_into(kind)]
