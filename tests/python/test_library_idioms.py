@@ -91,6 +91,16 @@ def test_pointers_that_do_not_say_whose_memory_it_is(device):
         assert torch.equal(out, torch.cat([torch.zeros(10, device=device), x[10:] * 2]))
 
 
+def test_pointers_into_tensors_whose_elements_no_kernel_knows(device):
+    x = torch.randn(50, dtype=torch.complex64, device=device)
+    out = torch.zeros_like(x)
+    parts = [Pointer(x, 0), Pointer(out, 10)]
+    for part in parts:
+        part.dtype = torch.float32
+    doubled[(1,)](*parts, 80, B=128)
+    assert torch.equal(out, torch.cat([torch.zeros_like(x[:10]), x[:40] * 2]))
+
+
 @triton.constexpr_function
 def bits_of(dtype):
     return tl.core.get_int_dtype(dtype.primitive_bitwidth, False)

@@ -75,7 +75,8 @@ mod _native {
     #[pymodule_export]
     use crate::interpret::{
         InterpretHook, LanguageCall, Structure, Tensor, interpret_assign, interpret_boolean,
-        interpret_builtin, interpret_not, interpret_range, interpreted_program,
+        interpret_builtin, interpret_not, interpret_program_is, interpret_range, interpret_tensor,
+        interpreted_program,
     };
     #[pymodule_export]
     use crate::kernel::JitKernel;

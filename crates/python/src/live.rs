@@ -8,10 +8,11 @@ use std::sync::OnceLock;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use tilewright_ir::Dtype;
 use tilewright_runtime::{Device, Region};
 
 use crate::convert::region;
-use crate::torch::{Tensor, Torch, read};
+use crate::torch::{Tensor, Torch, Unfit, allocation, read};
 
 /// Memory, and what keeps it where it is.
 #[derive(Default)]
@@ -89,11 +90,29 @@ fn visit(py: Python<'_>, mut each: impl FnMut(&Tensor, Bound<'_, PyAny>)) -> PyR
         if !torch.is_plain_tensor(&object) {
             continue;
         }
-        // One without memory, such as a sparse one, is none that an address leads to.
-        let Ok(tensor) = read(torch, &object) else { continue };
+        let tensor = match read(torch, &object) {
+            Ok(tensor) => tensor,
+            // Elements that no kernel knows, such as complex numbers, are made of others.
+            Err(Unfit::Dtype(_) | Unfit::Negated) => match bytes(&object) {
+                Ok(Some(tensor)) => tensor,
+                Ok(None) | Err(_) => continue,
+            },
+            // One without memory, such as a sparse one, is none that an address leads to.
+            Err(Unfit::Device(_) | Unfit::Malformed(_) | Unfit::NoMemory | Unfit::Raised(_)) => continue,
+        };
         if tensor.device == Device::Cpu && tensor.allocation.1 > 0 {
             each(&tensor, object);
         }
     }
     Ok(())
+}
+
+/// The memory of a tensor in main memory, whatever its elements are.
+fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
+    if !object.getattr(intern!(object.py(), "is_cpu"))?.is_truthy()? {
+        return Ok(None);
+    }
+    let allocation = allocation(object)?;
+    let (device, dtype) = (Device::Cpu, Dtype::U8);
+    Ok(Some(Tensor { device, dtype, address: allocation.0, allocation, is_read_only: false }))
 }

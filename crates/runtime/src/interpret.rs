@@ -64,7 +64,7 @@ pub struct Launch {
     /// Whether each argument is declared to be only read.
     read_only: Vec<bool>,
     regions: RefCell<Vec<Region<'static>>>,
-    grid: Grid,
+    grid: Cell<[u32; 3]>,
     id: Cell<[u32; 3]>,
     language: tilewright_frontend::Options,
     /// The operations that read functions or objects of the program, which may change until the next launch.
@@ -192,7 +192,7 @@ impl Launch {
             arguments,
             names,
             read_only,
-            grid,
+            grid: Cell::new(grid.extents()),
             id: Cell::new([0; 3]),
             language,
             cache: RefCell::default(),
@@ -212,7 +212,12 @@ impl Launch {
 
     /// How many programs run along x, y and z.
     pub fn grid(&self) -> [u32; 3] {
-        self.grid.extents()
+        self.grid.get()
+    }
+
+    /// Says how many programs there are from now on.
+    pub fn set_grid(&self, grid: [u32; 3]) {
+        self.grid.set(grid);
     }
 
     /// What the parameter is called that a pointer comes from, and the address of its first element.
@@ -242,7 +247,7 @@ impl Launch {
                 arguments: &self.arguments,
                 names: &self.names,
                 regions: &regions,
-                grid: self.grid.extents(),
+                grid: self.grid.get(),
                 id: self.id.get(),
                 interrupt: environment.interrupt,
             };

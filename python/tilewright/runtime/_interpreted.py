@@ -41,6 +41,15 @@ def body(kernel: Any) -> Callable[..., Any]:
     return made
 
 
+def replaced(kernel: Any) -> tuple[Any, Any]:
+    """What a program has put in the place of our own in ``triton.runtime.interpreter``: something around each
+    operation, and something that runs the programs of a grid.
+    """
+    from tilewright.runtime import interpreter
+
+    return interpreter._replaced(kernel)
+
+
 def read_only(kernel: Any) -> list[int]:
     """The parameters that are declared as pointers to memory that is only read."""
 
@@ -317,10 +326,13 @@ def sites(launched: CodeType | None = None) -> list[tuple[Any, ...]]:
     """The place of the operation that Python runs now, and of the calls that led there, up to the kernel: each is the
     name and text of a source, its first line and removed columns, and where the place begins and ends.
     """
-    found = []
+    found: list[tuple[Any, ...]] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
+        if code is _around_code():
+            # Between the operation and us is what the program has put around it.
+            found.clear()
         if not code.co_filename.startswith(_PACKAGE):
             site = _site(frame)
             if site is not None:
@@ -329,6 +341,11 @@ def sites(launched: CodeType | None = None) -> list[tuple[Any, ...]]:
             break
         frame = frame.f_back
     return found if launched is not None else found[:1]
+
+
+def _around_code() -> CodeType | None:
+    module = sys.modules.get("tilewright.runtime._interpreter_builder")
+    return None if module is None else module.around.__code__
 
 
 def _site(frame: FrameType) -> tuple[Any, ...] | None:

@@ -26,6 +26,7 @@ class TensorHandle:
     def __init__(self, data: Any, dtype: Any) -> None:
         self.data = data
         self.dtype = dtype
+        self.tensor: Any = None
         self.attr: dict[str, Any] = {}
 
     def __bool__(self) -> bool:
@@ -47,7 +48,9 @@ class TensorHandle:
 
 def handle(tensor: Any) -> TensorHandle:
     """The elements of a tensor; needs numpy."""
-    return TensorHandle(array(tensor), tensor.dtype)
+    made = TensorHandle(array(tensor), tensor.dtype)
+    made.tensor = tensor
+    return made
 
 
 def array(tensor: Any) -> Any:

@@ -6,7 +6,13 @@ launched, or with ``@triton.jit(interpret=True)``. See ``docs/interpret-mode.md`
 
 from __future__ import annotations
 
+import functools
+import itertools
+import threading
+
 from tilewright import _native
+from tilewright.runtime import _interpreter_builder
+from tilewright.runtime._interpreter_builder import InterpreterBuilder, interpreter_builder
 from tilewright.runtime._tensor_text import TensorHandle
 from tilewright.runtime.jit import JITFunction
 
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "RESERVED_KWS",
     "GridExecutor",
     "InterpretedFunction",
     "InterpreterBuilder",
@@ -66,36 +73,89 @@ def interpret(kernel: Any, **options: Any) -> JITFunction[Any]:
     return JITFunction(kernel.fn, interpret=True, **{**own, "repr": kernel._repr, **given})
 
 
+RESERVED_KWS = ["num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "grid", "maxnreg"]
+"""The options of a launch that are no arguments of a function."""
+
+
 class GridExecutor:
-    """Runs an interpreted function for each program of a grid."""
+    """Runs an interpreted function for each program of a grid.
+
+    A program may put its own function in the place of ``__call__``: launches of interpreted kernels call it then, with
+    an executor whose ``fn`` is the function that Python runs.
+    """
 
     def __init__(self, fn: Any, arg_names: list[str], grid: Any, pre_run_hooks: Any = ()) -> None:
         self.fn = fn
         self.arg_names = arg_names
         self.grid = grid
         self.pre_run_hooks = pre_run_hooks
+        params = getattr(fn, "params", ())
+        self.constexprs = [param.name for param in params if param.is_constexpr]
+        # What the parameters are in the body, where a launch has made this.
+        self._bound: tuple[list[tuple[Any, Any]], tuple[Any, ...], dict[str, Any]] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Launches it."""
+        if self._bound is not None:
+            _, positional, named = self._bound
+            for z, y, x in itertools.product(*(range(extent) for extent in reversed(self.grid))):
+                interpreter_builder.set_grid_idx(x, y, z)
+                self.fn(*positional, **named)
+            return
         for function in self.pre_run_hooks:
             function(*args, **kwargs)
         interpret(self.fn).run(*args, grid=self.grid, warmup=False, **kwargs)
 
+    def _init_args_hst(self, args_dev: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Arguments whose tensors lie in main memory: a launch has seen to that."""
+        return args_dev, kwargs
 
-class InterpreterBuilder:
-    """What programs ask for while a kernel is interpreted."""
-
-    @property
-    def grid_idx(self) -> tuple[int, int, int] | None:
-        """The program that runs now; nothing outside of a kernel."""
-        found = _native.interpreted_program()
-        return None if found is None else (found[0][0], found[0][1], found[0][2])
-
-    @property
-    def grid_dim(self) -> tuple[int, int, int] | None:
-        """How many programs there are."""
-        found = _native.interpreted_program()
-        return None if found is None else (found[1][0], found[1][1], found[1][2])
+    def _restore_args_dev(self, args_dev: Any, args_hst: Any, kwargs: Any, kwargs_hst: Any) -> None:
+        """The launch copies back what lies elsewhere."""
 
 
-interpreter_builder = InterpreterBuilder()
+_call = GridExecutor.__call__
+_executing = threading.local()
+
+
+def _implicit_cvt(arg: Any) -> Any:
+    """What an argument of the launch is in the body of the kernel; a number is a scalar of its natural type."""
+    if isinstance(arg, tuple):
+        items = [_implicit_cvt(item) for item in arg]
+        return type(arg)(*items) if hasattr(arg, "_fields") else tuple(items)
+    if isinstance(arg, (bool, int, float)):
+        return _native.interpret_assign(arg)
+    for given, value in getattr(_executing, "bound", ()):
+        if given is arg:
+            return value
+    if hasattr(arg, "data_ptr"):
+        raise TypeError("this tensor is no argument of a kernel that is interpreted on this thread now")
+    return arg
+
+
+def _patch_lang(fn: Any) -> None:
+    """Nothing: the language means the same to an interpreted function as to any other."""
+
+
+def _replaced(kernel: Any) -> tuple[Any, Any]:
+    """What a program has put around each operation, and in the place of :class:`GridExecutor`'s call."""
+    around = _interpreter_builder.around if _interpreter_builder.is_replaced() else None
+    executor = None if GridExecutor.__call__ is _call else functools.partial(_execute, kernel)
+    return around, executor
+
+
+def _execute(kernel: Any, grid: Any, fn: Any, objects: Any, positional: Any, named: dict[str, Any]) -> None:
+    """Has the program's function run the programs of a grid."""
+    executor = GridExecutor(fn, list(kernel.arg_names), tuple(grid))
+    executor.constexprs = [param.name for param in kernel.params if param.is_constexpr]
+    pairs = dict(zip(kernel.arg_names, objects, strict=True))
+    by_name = {name: pairs[name] for name in named}
+    by_place = [value for name, value in pairs.items() if name not in named]
+    bound = [*zip(by_place, positional, strict=True), *((by_name[name], named[name]) for name in named)]
+    executor._bound = bound, positional, named
+    before = getattr(_executing, "bound", ())
+    _executing.bound = bound
+    try:
+        executor(*by_place, **by_name)
+    finally:
+        _executing.bound = before

@@ -17,6 +17,7 @@ use crate::run::launch::unless_out_of_memory;
 use crate::run::machine::Machine;
 use crate::run::memory::Region;
 use crate::run::ops::materialize::materialize;
+use crate::run::tile::Tile;
 use crate::run::value::{Form, Provenance, Value};
 use crate::types::TileType;
 
@@ -33,6 +34,22 @@ impl Held {
     /// A scalar with these bits; those above the width of its type are zero.
     pub fn scalar(bits: u64) -> Self {
         Self(Value::uniform(bits))
+    }
+
+    /// What [`Self::to_bytes`] gives, as a value again; nothing if there are not as many bytes as the type takes.
+    pub fn from_bytes(ty: &Type, bytes: &[u8]) -> Option<Self> {
+        let ty = TileType::new(ty);
+        if bytes.len() != ty.bytes() {
+            return None;
+        }
+        if ty.shape().is_empty() {
+            let mut bits = [0; 8];
+            bits[..bytes.len()].copy_from_slice(bytes);
+            return Some(Self::scalar(u64::from_le_bytes(bits)));
+        }
+        let mut tile = Tile::new(ty.bytes());
+        tile.bytes_mut().copy_from_slice(bytes);
+        Some(Self(Value::dense(tile)))
     }
 
     /// The bits of all elements, if they are known to be the same, as those of a scalar are.

@@ -39,11 +39,21 @@ pub(crate) fn launch<'py>(
     }
     let constant: Vec<usize> = helpers.call_method1(intern!(py, "read_only"), (kernel,))?.extract()?;
     let (launch, operands) = raised(py, Launch::new(&state.kernel, grid, (&values, &constant), options))?;
-    let session = Rc::new(Session::new(&body, launch));
+    let (around, executor): (Option<Py<PyAny>>, Option<Bound<'py, PyAny>>) =
+        helpers.call_method1(intern!(py, "replaced"), (kernel,))?.extract()?;
+    let session = Rc::new(Session::new(&body, launch, around));
     let parameters = parameters(py, state, &objects, &operands)?;
     let result = {
         let _running = session.begin();
-        programs(&session, &body, &parameters)
+        match executor {
+            Some(executor) => {
+                let (positional, named) = &parameters;
+                executor
+                    .call1((grid.extents(), &body, PyList::new(py, &objects)?, positional, named))
+                    .map(drop)
+            }
+            None => programs(&session, &body, &parameters),
+        }
     };
     drop(kept);
     if let Some(copied) = written_back {

@@ -1,18 +1,18 @@
 //! The launch that runs on this thread, and the evaluation of an operation in it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, SourceFile};
-use tilewright_frontend::{Operand, semantic};
+use tilewright_frontend::{Constant, HostValue, Operand, semantic};
 use tilewright_ir::{Dtype, Literal, Type};
-use tilewright_runtime::interpret::{Environment, Form, Given, Held, Launch, Site, Tile, locate};
+use tilewright_runtime::interpret::{Environment, Form, Given, Held, Launch, Piece, Site, Tile, locate};
 use tilewright_runtime::{Error, Interrupt};
 
 use super::convert::{given, to_python};
@@ -21,6 +21,7 @@ use crate::errors::to_exception;
 use crate::host::{Findings, PyHost};
 use crate::launch::{SignalCheck, failure};
 use crate::live::{self, Live};
+use crate::objects::classify;
 
 /// The operands of an operation.
 pub(crate) type Operands = SmallVec<[Given; 4]>;
@@ -33,6 +34,10 @@ pub(crate) struct Session {
     live: RefCell<Vec<Live>>,
     /// What is called after each operation.
     hook: Option<Py<PyAny>>,
+    /// What is called instead of each operation, with a function that evaluates it.
+    around: Option<Py<PyAny>>,
+    /// Whether that is being called.
+    is_around: Cell<bool>,
     /// The code of the body, where a walk up the stack ends.
     code: Option<Py<PyAny>>,
 }
@@ -55,11 +60,12 @@ impl Drop for Running {
 }
 
 impl Session {
-    pub(crate) fn new(body: &Bound<'_, PyAny>, launch: Launch) -> Self {
+    pub(crate) fn new(body: &Bound<'_, PyAny>, launch: Launch, around: Option<Py<PyAny>>) -> Self {
         let py = body.py();
         let code = body.getattr(intern!(py, "__code__")).ok().map(Bound::unbind);
         let hook = HOOKS.with_borrow(|hooks| hooks.last().map(|hook| hook.clone_ref(py)));
-        Self { launch, signal: SignalCheck::default(), live: RefCell::default(), hook, code }
+        let (signal, live) = (SignalCheck::default(), RefCell::default());
+        Self { launch, signal, live, hook, around, is_around: Cell::new(false), code }
     }
 
     /// Makes it the one that runs on this thread.
@@ -114,8 +120,19 @@ pub(crate) fn evaluate<'py>(
     operands: &[Given],
 ) -> PyResult<Bound<'py, PyAny>> {
     let Some(session) = current() else { return Err(outside(py, name)) };
-    let result = session.evaluate(py, form, operands)?;
-    let result = to_python(py, &result)?;
+    let result = match &session.around {
+        Some(around) if !session.is_around.replace(true) => {
+            let operation = Operation { form: form.clone(), operands: operands.to_vec() };
+            let passed = operands.iter().map(|given| to_python(py, &given.operand));
+            let passed = passed.collect::<PyResult<Vec<_>>>();
+            let result = passed.and_then(|passed| {
+                around.bind(py).call1((name, keywords(form), PyTuple::new(py, passed)?, operation))
+            });
+            session.is_around.set(false);
+            result?
+        }
+        _ => to_python(py, &session.evaluate(py, form, operands)?)?,
+    };
     if let Some(hook) = &session.hook {
         let passed = operands.iter().map(|given| to_python(py, &given.operand));
         let passed = PyTuple::new(py, passed.collect::<PyResult<Vec<_>>>()?)?;
@@ -123,6 +140,69 @@ pub(crate) fn evaluate<'py>(
         hook.call1(py, (name, keywords(form), passed, &result, (x, y, z)))?;
     }
     Ok(result)
+}
+
+/// An operation that a program has put something of its own around.
+#[pyclass(unsendable, module = "tilewright._native")]
+pub(crate) struct Operation {
+    form: Form,
+    operands: Vec<Given>,
+}
+
+#[pymethods]
+impl Operation {
+    /// Evaluates it.
+    fn __call__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Some(session) = current() else { return Err(outside(py, "this operation")) };
+        to_python(py, &session.evaluate(py, &self.form, &self.operands)?)
+    }
+
+    /// The places where a subscript that does nothing else has new axes; `None` of all else.
+    #[getter]
+    fn new_axes(&self) -> Option<Vec<usize>> {
+        let Form::Subscript { pieces, .. } = &self.form else { return None };
+        let is_plain = |piece: &Piece| matches!(piece, Piece::NewAxis | Piece::Slice([false, false, false]));
+        let axes = pieces.iter().enumerate().filter(|(_, piece)| matches!(piece, Piece::NewAxis));
+        pieces.iter().all(is_plain).then(|| axes.map(|(axis, _)| axis).collect())
+    }
+
+    /// Whether it is an operator between two operands.
+    #[getter]
+    fn is_binary(&self) -> bool {
+        matches!(self.form, Form::Binary(_))
+    }
+
+    /// Whether it is a call of its first operand with the others.
+    #[getter]
+    fn is_function(&self) -> bool {
+        matches!(self.form, Form::Call { .. })
+    }
+}
+
+/// Says which program runs from now on, and of how many.
+#[pyfunction]
+#[pyo3(signature = (id=None, grid=None))]
+pub(crate) fn interpret_program_is(id: Option<[u32; 3]>, grid: Option<[u32; 3]>) -> PyResult<()> {
+    let session =
+        current().ok_or_else(|| PyRuntimeError::new_err("no kernel is interpreted on this thread now"))?;
+    if let Some(grid) = grid {
+        session.launch.set_grid(grid);
+    }
+    if let Some(id) = id {
+        session.launch.set_id(id);
+    }
+    Ok(())
+}
+
+/// A tensor of a type, with elements that are given as bytes in row-major order.
+#[pyfunction]
+pub(crate) fn interpret_tensor(ty: &Bound<'_, PyAny>, bytes: &[u8]) -> PyResult<Tensor> {
+    let held = match classify(ty)? {
+        HostValue::Constant(Constant::Type(ty)) => Held::from_bytes(&ty, bytes).map(|held| Tile { ty, held }),
+        _ => None,
+    };
+    held.map(Tensor::new)
+        .ok_or_else(|| PyValueError::new_err("these are not the bytes of a tensor of this type"))
 }
 
 /// The names of the operands that are passed by keyword, which are the last ones.
@@ -248,8 +328,8 @@ pub(crate) fn interpret_range<'py>(
             Operand::Constant(constant) => {
                 let dtype = semantic::natural_dtype(constant).unwrap_or(Dtype::F32);
                 let value = match constant {
-                    tilewright_frontend::Constant::Int(value) => Some(*value),
-                    tilewright_frontend::Constant::Bool(value) => Some(i128::from(*value)),
+                    Constant::Int(value) => Some(*value),
+                    Constant::Bool(value) => Some(i128::from(*value)),
                     _ => None,
                 };
                 (Type::scalar(dtype), value)

@@ -1,0 +1,332 @@
+"""The operations of interpreted kernels by the names that programs replace: ``create_masked_load`` and others.
+
+Checkers and tracers put functions of their own into ``triton.runtime.interpreter.interpreter_builder`` and call what
+was there before. An operation is evaluated by the native module, which does not ask for these names; where a program
+has replaced one of them, its launches ask ``around`` instead, and that calls the program's function with handles.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from typing import Any
+
+from tilewright import _native
+from tilewright.runtime._tensor_text import _NUMPY, TensorHandle, array, handle
+
+_OPERATORS: dict[str, tuple[str, Any]] = {
+    "+": ("add", operator.add),
+    "-": ("subtract", operator.sub),
+    "*": ("multiply", operator.mul),
+    "/": ("divide", operator.truediv),
+    "//": ("floor_divide", operator.floordiv),
+    "%": ("fmod", operator.mod),
+    "&": ("bitwise_and", operator.and_),
+    "|": ("bitwise_or", operator.or_),
+    "^": ("bitwise_xor", operator.xor),
+    "<<": ("left_shift", operator.lshift),
+    ">>": ("right_shift", operator.rshift),
+    "<": ("less", operator.lt),
+    "<=": ("less_equal", operator.le),
+    ">": ("greater", operator.gt),
+    ">=": ("greater_equal", operator.ge),
+    "==": ("equal", operator.eq),
+    "!=": ("not_equal", operator.ne),
+}
+"""The operators, with the functions of numpy that programs know them by."""
+
+_NAMES = {code: name for name, code in _NUMPY.items() if name[0] in "iu"}
+_NAMES |= {"b1": "int1", "f2": "float16", "f4": "float32", "f8": "float64"}
+"""The types of elements, by those of numpy."""
+
+_LOAD = ["pointer", "mask", "other", "boundary_check", "padding_option", "cache_modifier", "eviction_policy"]
+_LOAD += ["volatile"]
+_STORE = ["pointer", "value", "mask", "boundary_check", "cache_modifier", "eviction_policy"]
+_DOT = ["input", "other", "acc", "input_precision", "allow_tf32", "max_num_imprecise_acc", "out_dtype"]
+
+
+class _Underway(threading.local):
+    """The operation that is being evaluated, and its operands."""
+
+    operation: Any = None
+    tensors: tuple[Any, ...] = ()
+
+
+_underway = _Underway()
+
+
+def tensor_of(given: Any) -> Any:
+    """The tensor of a handle: the one that it was made of, or another one if its elements are others."""
+    import numpy
+
+    from tilewright import language as tl
+
+    if isinstance(given, numpy.ndarray):
+        given = TensorHandle(given, getattr(tl, _NAMES[given.dtype.str[1:]]))
+    if not isinstance(given, TensorHandle):
+        return given
+    data = numpy.asarray(given.data)
+    own = given.tensor
+    if own is not None:
+        elements = array(own)
+        is_alike = elements.shape == data.shape and elements.dtype == data.dtype
+        if is_alike and elements.tobytes() == data.tobytes():
+            return own
+    dtype = given.get_element_ty()
+    name = "pointer" if dtype.is_ptr() else dtype.name
+    element = dtype if name in _NUMPY else tl.float32
+    # The handle of a scalar has one element.
+    is_scalar = data.shape == () or (data.shape == (1,) and (own is None or not own.shape))
+    kind = element if is_scalar else tl.block_type(element, list(data.shape))
+    made = _native.interpret_tensor(kind, data.astype(_NUMPY.get(name, "f4")).tobytes())
+    return made if element is dtype else made.to(dtype)
+
+
+class InterpreterBuilder:
+    """What programs ask for, and what they replace, while a kernel is interpreted."""
+
+    @property
+    def grid_idx(self) -> tuple[int, int, int] | None:
+        """The program that runs now; nothing outside of a kernel."""
+        found = _native.interpreted_program()
+        return None if found is None else (found[0][0], found[0][1], found[0][2])
+
+    @property
+    def grid_dim(self) -> tuple[int, int, int] | None:
+        """How many programs there are."""
+        found = _native.interpreted_program()
+        return None if found is None else (found[1][0], found[1][1], found[1][2])
+
+    def set_grid_dim(self, nx: int, ny: int, nz: int) -> None:
+        """Says how many programs there are."""
+        _native.interpret_program_is(grid=(int(nx), int(ny), int(nz)))
+
+    def set_grid_idx(self, x: int, y: int, z: int) -> None:
+        """Says which program runs from now on."""
+        _native.interpret_program_is(id=(int(x), int(y), int(z)))
+
+    def create_make_range(self, start: int, stop: int) -> Any:
+        """``tl.arange``."""
+        from tilewright import language as tl
+
+        return _evaluated((start, stop), tl.arange)
+
+    def create_masked_load(
+        self,
+        ptrs: TensorHandle,
+        mask: TensorHandle,
+        other: TensorHandle | None,
+        cache_modifier: str = "",
+        eviction_policy: str = "",
+        is_volatile: bool = False,
+    ) -> Any:
+        """``tl.load``, whose mask is all true where a kernel gives none."""
+        from tilewright import language as tl
+
+        def load(pointer: Any, mask: Any, other: Any) -> Any:
+            return tl.load(
+                pointer,
+                mask,
+                other,
+                cache_modifier=cache_modifier,
+                eviction_policy=eviction_policy,
+                volatile=is_volatile,
+            )
+
+        return _evaluated((ptrs, mask, other), load)
+
+    def create_masked_store(
+        self,
+        ptrs: TensorHandle,
+        value: TensorHandle,
+        mask: TensorHandle,
+        cache_modifier: str = "",
+        eviction_policy: str = "",
+    ) -> None:
+        """``tl.store``."""
+        from tilewright import language as tl
+
+        def store(pointer: Any, value: Any, mask: Any) -> Any:
+            return tl.store(
+                pointer, value, mask, cache_modifier=cache_modifier, eviction_policy=eviction_policy
+            )
+
+        _evaluated((ptrs, value, mask), store)
+
+    def create_expand_dims(self, arg: TensorHandle, axis: int) -> Any:
+        """``tl.expand_dims`` and ``x[:, None]``, one axis at a time."""
+        from tilewright import language as tl
+
+        return _evaluated((arg, axis), tl.expand_dims)
+
+    def create_addptr(self, ptr: TensorHandle, offset: TensorHandle) -> Any:
+        """The sum of a pointer and an offset."""
+        return _evaluated((ptr, offset), operator.add)
+
+    def create_dot(
+        self,
+        a: TensorHandle,
+        b: TensorHandle,
+        d: TensorHandle,
+        input_precision: Any = None,
+        max_num_imprecise_acc: Any = None,
+    ) -> Any:
+        """``tl.dot``; ``d`` is what is added."""
+        from tilewright import language as tl
+
+        options = {} if input_precision is None else {"input_precision": input_precision}
+        return _evaluated((a, b, d), lambda a, b, d: tl.dot(a, b, d, **options))
+
+    def binary_op(self, lhs: TensorHandle, rhs: TensorHandle, op: Any) -> Any:
+        """An operator, as the function of numpy."""
+        own = [own for name, own in _OPERATORS.values() if name == getattr(op, "__name__", "")]
+        if not own:
+            return TensorHandle(op(lhs.data, rhs.data), lhs.dtype)
+        return _evaluated((lhs, rhs), own[0])
+
+
+interpreter_builder = InterpreterBuilder()
+
+_ORIGINAL = {name: value for name, value in vars(InterpreterBuilder).items() if not name.startswith("__")}
+
+
+def is_replaced() -> bool:
+    """Whether a program has put something of its own into the builder."""
+    for name, value in vars(interpreter_builder).items():
+        if getattr(value, "__func__", None) is not _ORIGINAL.get(name):
+            return True
+    return any(vars(InterpreterBuilder).get(name) is not value for name, value in _ORIGINAL.items())
+
+
+def _evaluated(given: tuple[Any, ...], compute: Any) -> Any:
+    """The handle of a result: of the operation under way if the operands are its own."""
+    tensors = tuple(tensor_of(value) for value in given)
+    operation, own = _underway.operation, _underway.tensors
+    is_same = operation is not None and len(tensors) == len(own)
+    is_same = is_same and all(value is known for value, known in zip(tensors, own, strict=True))
+    result = operation() if is_same else compute(*tensors)
+    return None if result is None else handle(result)
+
+
+def _asked(method: Any, operation: Any, tensors: tuple[Any, ...], *rest: Any) -> Any:
+    """Calls what the builder has for an operation."""
+    before = _underway.operation, _underway.tensors
+    _underway.operation, _underway.tensors = operation, tensors
+    try:
+        handles = (handle(value) if isinstance(value, _native.tensor) else value for value in tensors)
+        return tensor_of(method(*handles, *rest))
+    finally:
+        _underway.operation, _underway.tensors = before
+
+
+def _whole(value: Any, shape: Any, dtype: Any) -> Any:
+    """A number or scalar as a tensor of a shape; nothing stays nothing."""
+    from tilewright import language as tl
+
+    if value is None:
+        return None
+    if not isinstance(value, _native.tensor):
+        return tl.full(list(shape), value, dtype) if shape else tl.full([1], value, dtype).reshape([])
+    value = value.to(dtype) if value.dtype != dtype else value
+    return value if tuple(value.shape) == tuple(shape) else tl.broadcast_to(value, list(shape))
+
+
+def _is_pointer(value: Any) -> bool:
+    return isinstance(value, _native.tensor) and bool(value.dtype.is_ptr())
+
+
+def around(name: str, keywords: list[str], operands: tuple[Any, ...], operation: Any) -> Any:
+    """Evaluates an operation by what the builder has for it."""
+    if operation.is_binary:
+        return _binary(name, operands, operation)
+    if operation.new_axes and operands[0].shape:
+        result = operands[0]
+        for axis in operation.new_axes:
+            result = _asked(interpreter_builder.create_expand_dims, None, (result, axis))
+        return result
+    values = operands[1:] if operation.is_function else operands
+    positional = values[: len(values) - len(keywords)]
+    named = dict(zip(keywords, values[len(positional) :], strict=True))
+    function = _FUNCTIONS.get(name)
+    return operation() if function is None else function(operation, positional, named)
+
+
+def _binary(name: str, operands: tuple[Any, ...], operation: Any) -> Any:
+    import numpy
+
+    found = _OPERATORS.get(name)
+    pair = tuple(_native.interpret_assign(value) for value in operands)
+    if found is None or not all(isinstance(value, _native.tensor) for value in pair):
+        return operation()
+    pointers = [_is_pointer(value) for value in pair]
+    if not any(pointers):
+        return _asked(interpreter_builder.binary_op, operation, pair, getattr(numpy, found[0]))
+    if name != "+" or all(pointers):
+        return operation()
+    if pointers[1]:
+        pair = (pair[1], pair[0])
+    return _asked(interpreter_builder.create_addptr, operation, pair)
+
+
+def _range(operation: Any, positional: Any, named: dict[str, Any]) -> Any:
+    given = {**dict(zip(("start", "end"), positional, strict=False)), **named}
+    bounds = tuple(int(given[name]) for name in ("start", "end"))
+    return _asked(interpreter_builder.create_make_range, None, bounds)
+
+
+def _expand_dims(operation: Any, positional: Any, named: dict[str, Any]) -> Any:
+    given = {**dict(zip(("input", "axis"), positional, strict=False)), **named}
+    axis = given["axis"]
+    if isinstance(axis, (tuple, list)) or not given["input"].shape:
+        return operation()
+    return _asked(interpreter_builder.create_expand_dims, None, (given["input"], int(axis)))
+
+
+def _load(operation: Any, positional: Any, named: dict[str, Any]) -> Any:
+    from tilewright import language as tl
+
+    given = {**dict(zip(_LOAD, positional, strict=False)), **named}
+    pointer, mask, other = given["pointer"], given.get("mask"), given.get("other")
+    if not _is_pointer(pointer):
+        return operation()
+    shape = getattr(mask, "shape", ()) if not pointer.shape else pointer.shape
+    pointer = _whole(pointer, shape, pointer.dtype)
+    mask = _whole(True if mask is None else mask, shape, tl.int1)
+    other = _whole(other, shape, pointer.dtype.element_ty)
+    rest = [given.get(name, default) for name, default in zip(_LOAD[5:], ("", "", False), strict=True)]
+    return _asked(interpreter_builder.create_masked_load, None, (pointer, mask, other), *rest)
+
+
+def _store(operation: Any, positional: Any, named: dict[str, Any]) -> Any:
+    from tilewright import language as tl
+
+    given = {**dict(zip(_STORE, positional, strict=False)), **named}
+    pointer, value, mask = given["pointer"], given["value"], given.get("mask")
+    if not _is_pointer(pointer):
+        return operation()
+    value = _whole(value, getattr(value, "shape", ()), pointer.dtype.element_ty)
+    value = value if tuple(value.shape) == tuple(pointer.shape) else _whole(value, pointer.shape, value.dtype)
+    mask = _whole(True if mask is None else mask, pointer.shape, tl.int1)
+    rest = [given.get(name, "") for name in _STORE[4:]]
+    return _asked(interpreter_builder.create_masked_store, None, (pointer, value, mask), *rest)
+
+
+def _dot(operation: Any, positional: Any, named: dict[str, Any]) -> Any:
+    from tilewright import language as tl
+
+    given = {**dict(zip(_DOT, positional, strict=False)), **named}
+    a, b, d = given["input"], given["other"], given.get("acc")
+    if d is None:
+        dtype = tl.int32 if a.dtype.is_int() else tl.float64 if a.dtype == tl.float64 else tl.float32
+        d = tl.full([*a.shape[:-1], b.shape[-1]], 0, dtype)
+    rest = [given.get(name) for name in ("input_precision", "max_num_imprecise_acc")]
+    return _asked(interpreter_builder.create_dot, operation, (a, b, d), *rest)
+
+
+_FUNCTIONS = {
+    "arange": _range,
+    "expand_dims": _expand_dims,
+    "load": _load,
+    "store": _store,
+    "dot": _dot,
+}
