@@ -13,9 +13,10 @@ torch's functions and of the methods and attributes of tensors:
 - What a program registers with torch's dispatcher for ``cuda`` is called for marked tensors (see ``overrides.py``).
 
 The mode is one of a thread, and torch takes it off while a call that it saw runs. So it is switched on in each new
-thread, and again where torch calls back into the program: hooks and ``backward`` of autograd, and
-``__torch_function__`` of classes derived from tensors. Gradients come from C++ without a mark: within the backward pass
-of a marked tensor, a tensor that is neither marked nor known to be on the CPU counts as marked.
+thread, and again where torch calls back into the program: hooks and ``backward`` of autograd,
+``__torch_function__`` of classes derived from tensors, and kernels of operators that the program defines
+(``torch.library``, see ``operators.py``). Gradients come from C++ without a mark: within the backward pass of a marked
+tensor, a tensor that is neither marked nor known to be on the CPU counts as marked.
 
 A launch with tensors of both devices is refused, as on a GPU. But it is one machine with one memory, and some programs
 work here that fail on a GPU: ``x.numpy()`` of a tensor on ``cuda``, operations of torch on tensors of both devices,

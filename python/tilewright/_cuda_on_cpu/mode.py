@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tilewright._cuda_on_cpu.classes import drawn_from
+from tilewright._cuda_on_cpu.operators import watch_operators
 
 if TYPE_CHECKING:
     from tilewright._cuda_on_cpu.marks import Marks
@@ -176,6 +177,7 @@ def watch_callbacks(torch: Any, mark: Marks, mode: Any) -> None:
     for transform in ("vjp", "jvp"):
         _replace(torch, ["func", "_functorch.eager_transforms"], transform, mark.assume)
     _replace(torch, ["", "utils.dlpack"], "from_dlpack", mark.assume)
+    watch_operators(torch, mark, switched_on)
 
 
 def _watch_classes(tensor: Any, name: str, mark: Marks) -> None:

@@ -1,0 +1,91 @@
+"""Operators that programs define (``torch.library``), while ``cuda`` is the processor (see the package).
+
+Torch's dispatcher calls their kernels past the mode, so it is switched on again for each. It sees tensors of the CPU
+alone: a kernel for ``cuda`` runs where an argument is marked.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilewright._cuda_on_cpu.marks import Marks
+
+_OWN = ("aten", "prims", "prim")
+"""Namespaces of torch's own operators: their kernels for the CPU are what everything here is computed with."""
+
+_ANY = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
+_WATCHED = ("CPU", "CUDA", "Autograd", "AutogradCPU", *_ANY)
+
+
+def watch_operators(torch: Any, mark: Marks, switched_on: Callable[[], Any]) -> None:
+    """Watches what ``torch.library`` registers from now on, however the program says it."""
+    library = torch.library.Library
+    real = library.impl
+    all_kernels: dict[tuple[str, str], _Kernels] = {}
+
+    def with_mode(function: Any) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with switched_on(), mark.assuming((args, tuple(kwargs.values()))):
+                return function(*args, **kwargs)
+
+        return call
+
+    @functools.wraps(real)
+    def impl(
+        self: Any, op_name: Any, fn: Any, dispatch_key: str = "", *, with_keyset: bool = False, **options: Any
+    ) -> None:
+        key = dispatch_key or self.dispatch_key or _ANY[1]
+        is_of_program = isinstance(fn, types.FunctionType) and fn is not torch.library.fallthrough_kernel
+        if not is_of_program or self.ns in _OWN or key not in _WATCHED:
+            real(self, op_name, fn, dispatch_key, with_keyset=with_keyset, **options)
+            return
+        fn = with_mode(fn)
+        name = (self.ns, _name_of(op_name))
+        kernels = all_kernels.setdefault(name, _Kernels("::".join(name), mark))
+        if key != "CPU":
+            real(self, op_name, fn, key, with_keyset=with_keyset, **options)
+        if key not in ("CPU", "CUDA", *_ANY):
+            return
+        kernels.by_key[key] = (fn, with_keyset)
+        if key in ("CPU", "CUDA") and not kernels.is_asked:
+            real(self, op_name, kernels.choose, "CPU", with_keyset=True)
+            kernels.is_asked = True
+
+    library.impl = impl
+
+
+class _Kernels:
+    """The kernels of one operator."""
+
+    def __init__(self, name: str, mark: Marks) -> None:
+        self.name = name
+        self.mark = mark
+        self.by_key: dict[str, tuple[Callable[..., Any], bool]] = {}
+        self.is_asked = False
+        """Whether the dispatcher asks here which kernel is to run."""
+
+    def choose(self, keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        """Runs the kernel that a machine with a GPU would run."""
+        is_marked = self.mark.any((*args, *kwargs.values()))
+        # One that says the CPU may as well run where a program has none for the GPU: its memory is the same.
+        for key in ("CUDA", *_ANY, "CPU") if is_marked else ("CPU", *_ANY):
+            if key in self.by_key:
+                kernel, takes_keyset = self.by_key[key]
+                return kernel(keyset, *args, **kwargs) if takes_keyset else kernel(*args, **kwargs)
+        raise NotImplementedError(
+            f"Could not run '{self.name}' with arguments from the 'CPU' backend: it has a kernel for 'cuda' alone"
+        )
+
+
+def _name_of(operator: Any) -> str:
+    """The name of an operator and of its overload, without the namespace."""
+    if isinstance(operator, str):
+        return operator.split("::")[-1]
+    schema = operator._schema
+    name: str = schema.name.split("::")[-1]
+    return f"{name}.{schema.overload_name}" if schema.overload_name else name
