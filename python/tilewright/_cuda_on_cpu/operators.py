@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tilewright._cuda_on_cpu.marks import Marks
 
-_OWN = ("aten", "prims", "prim")
-"""Namespaces of torch's own operators: their kernels for the CPU are what everything here is computed with."""
+NAMESPACES_OF_TORCH = ("aten", "prims", "prim")
+"""Those of torch's own operators, for which `overrides.py` has the kernels of programs."""
 
 _ANY = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
 _WATCHED = ("CPU", "CUDA", "Autograd", "AutogradCPU", *_ANY)
@@ -41,7 +41,7 @@ def watch_operators(torch: Any, mark: Marks, switched_on: Callable[[], Any]) -> 
     ) -> None:
         key = dispatch_key or self.dispatch_key or _ANY[1]
         is_of_program = isinstance(fn, types.FunctionType) and fn is not torch.library.fallthrough_kernel
-        if not is_of_program or self.ns in _OWN or key not in _WATCHED:
+        if not is_of_program or self.ns in NAMESPACES_OF_TORCH or key not in _WATCHED:
             real(self, op_name, fn, dispatch_key, with_keyset=with_keyset, **options)
             return
         fn = with_mode(fn)

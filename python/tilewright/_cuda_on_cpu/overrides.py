@@ -1,7 +1,7 @@
-"""Kernels that a program registers for ``cuda`` with torch's dispatcher, while ``cuda`` is the processor.
+"""Kernels that a program registers for ``cuda`` and torch's own operators, while ``cuda`` is the processor.
 
 ``torch.library.Library("aten", "IMPL").impl("abs", function, "CUDA")`` takes the place of torch's own kernel for
-tensors on a GPU; ``torch.library.custom_op(..., device_types="cuda")`` comes to the same. Here these tensors are the
+tensors on a GPU (operators of the program's own are the matter of ``operators.py``). Here these tensors are the
 CPU's, and the dispatcher would never call such a function. So a call of torch that is one of ``cuda`` runs under a
 ``TorchDispatchMode``, below autograd as kernels are: it calls the functions that are registered, and the CPU's kernels
 for all other operators. Programs that register none pay for nothing.
@@ -19,6 +19,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from tilewright._cuda_on_cpu.operators import NAMESPACES_OF_TORCH
 
 if TYPE_CHECKING:
     from tilewright._cuda_on_cpu.marks import Marks
@@ -171,13 +173,19 @@ def _has_tensors(operator: Any, args: tuple[Any, ...]) -> bool:
 def _make_mode(overrides: Overrides) -> Any:
     """The mode; it is not on yet."""
     modes = importlib.import_module("torch.utils._python_dispatch")
+    higher_order = importlib.import_module("torch._ops").HigherOrderOperator
 
     class Dispatch(modes.TorchDispatchMode):  # type: ignore[misc, name-defined]
         """Sees every operator that reaches a kernel."""
 
+        supports_higher_order_operators = True
+
         def __torch_dispatch__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
+            if isinstance(func, higher_order):
+                # Nobody registers kernels for these; `wrap_triton` launches by one.
+                return func(*args, **(kwargs or {}))
             return overrides.dispatch(func, args, kwargs or {})
 
     return Dispatch()
@@ -198,7 +206,12 @@ def install(torch: Any, overrides: Overrides) -> None:
         if key == "CPU":
             overrides.come_in_pieces(name)
         result = real_impl(self, op_name, fn, dispatch_key, **options)
-        if key != "CUDA" or not callable(fn) or _is_of_torch(fn):
+        if (
+            key != "CUDA"
+            or name.partition("::")[0] not in NAMESPACES_OF_TORCH
+            or not callable(fn)
+            or _is_of_torch(fn)
+        ):
             return result
         if options.get("with_keyset"):
             fn = functools.partial(fn, torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA))
