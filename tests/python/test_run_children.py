@@ -129,3 +129,41 @@ def test_the_usage_of_reports_is_their_own(run):
     assert done.code == 0
     assert "Usage: tilewright sim report [options] <script.py>" in done.out
     assert "tilewright run [options]" not in done.out
+
+
+def test_tuned_kernels_go_to_processes_of_each_kind(run, script):
+    path = script(
+        """
+        import copy, multiprocessing, pickle
+        from concurrent.futures import ProcessPoolExecutor
+        import numpy as np
+        import triton, triton.language as tl
+
+        @triton.autotune(configs=[triton.Config({"BLOCK": block}) for block in (16, 32)], key=["n"])
+        @triton.heuristics({"F": lambda args: 3})
+        @triton.jit
+        def scale(x_ptr, y_ptr, n, F: tl.constexpr, BLOCK: tl.constexpr):
+            at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+            tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n) * F, mask=at < n)
+
+        def work(kernel, n):
+            x = np.arange(n, dtype=np.float32)
+            y = np.zeros_like(x)
+            kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, n)
+            assert (y == 3 * x).all()
+            return n, kernel is scale, triton.language.__name__
+
+        if __name__ == "__main__":
+            config = triton.Config({"B": 1}, num_warps=2)
+            assert pickle.loads(pickle.dumps(config)) == config
+            assert copy.deepcopy(scale) is scale
+            expected = [work(scale, n) for n in (40, 70)]
+            for how in ("fork", "spawn", "forkserver"):
+                with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(how)) as pool:
+                    assert list(pool.map(work, [scale, scale], [40, 70])) == expected, how
+            print(expected)
+        """
+    )
+    done = run("-m", "tilewright", "run", "--device", "cpu", path)
+    expected = "[(40, True, 'tilewright.language'), (70, True, 'tilewright.language')]\n"
+    assert (done.code, done.out) == (0, expected), done.err

@@ -6,14 +6,16 @@ Line and carets are found by what the kernel's text has between « and ».
 from __future__ import annotations
 
 import os
+import warnings
 
+import numpy as np
 import pytest
 import torch
 from conftest import DEVICE, ON_GPU, ROOT
 
 import tilewright as triton
 from tilewright import _pytest_plugin, sanitizer
-from tilewright.errors import OutOfBoundsError, SanitizerError
+from tilewright.errors import LaunchWarning, OutOfBoundsError, SanitizerError
 
 pytestmark = pytest.mark.skipif(ON_GPU, reason="the sanitizers work on the CPU and in the simulator")
 ON_CPU = DEVICE == "cpu"
@@ -665,3 +667,29 @@ def test_examples_are_clean(example, run):
     result = run("-m", "tilewright", "run", "--sanitize", example)
     assert result.code == 0, result.err
     assert "tilewright sanitizer: no findings" in result.err
+
+
+def test_interpreted_kernels_have_their_bounds_checked_and_say_so(module):
+    kernels = module("""
+        @triton.jit(interpret=True)
+        def accumulate(x_ptr, acc_ptr, BLOCK: tl.constexpr):
+            at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+            tl.store(acc_ptr, tl.load(acc_ptr) + tl.sum(tl.load(x_ptr + at)))
+    """)
+    x, acc = np.ones(8, np.float32), np.zeros(1, np.float32)
+    with sanitizer.sanitize("bounds"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernels.accumulate[(2,)](x, acc, BLOCK=4)
+    with sanitizer.sanitize(raises=False) as found, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            kernels.accumulate[(2,)](x, acc, BLOCK=4)
+        with pytest.raises(OutOfBoundsError):
+            kernels.accumulate[(3,)](x, acc, BLOCK=4)
+    (warning,) = warned
+    assert warning.category is LaunchWarning
+    assert "'accumulate' is interpreted" in str(warning.message)
+    assert "(race, init, alignment, overflow, nan)" in str(warning.message)
+    # Programs of an interpreted kernel run one after the other: what races would be is not looked for.
+    assert not [report for report in found.reports if report.check != "bounds"]
+    assert acc[0] >= 24

@@ -31,6 +31,8 @@ _sources: weakref.WeakKeyDictionary[CodeType, tuple[str, int, int]] = weakref.We
 
 def body(kernel: Any) -> Callable[..., Any]:
     """The function that Python runs for a kernel or a helper; made anew if its source has been replaced."""
+    if (checks := _native.sanitizer_checks()) and checks != "bounds":
+        _say_what_is_not_checked(kernel, checks)
     known: tuple[str, Callable[..., Any]] | None = kernel.__dict__.get("_interpreted_body")
     if known is not None and known[0] is kernel._src:
         return known[1]
@@ -48,6 +50,23 @@ def replaced(kernel: Any) -> tuple[Any, Any]:
     from tilewright.runtime import interpreter
 
     return interpreter._replaced(kernel)
+
+
+def _say_what_is_not_checked(kernel: Any, checks: str) -> None:
+    """Warns, once a kernel, that a sanitizer finds nothing in what Python runs."""
+    if "_is_said_to_be_unchecked" in kernel.__dict__:
+        return
+    kernel.__dict__["_is_said_to_be_unchecked"] = True
+    import warnings
+
+    from tilewright.errors import LaunchWarning
+
+    others = ", ".join(check for check in checks.split(",") if check != "bounds")
+    text = (
+        f"kernel '{kernel.__name__}' is interpreted, where accesses out of bounds are all that is checked; what the "
+        f"sanitizer is to look for ({others}) it finds without interpret mode"
+    )
+    warnings.warn(text, LaunchWarning, stacklevel=2)
 
 
 def read_only(kernel: Any) -> list[int]:
