@@ -194,6 +194,29 @@ fn each_mistake_is_found() {
     assert_eq!(outcome_of_boxes(&head, &text, 8, ([64, ROWS], Swizzle::None)), Ok(false));
 }
 
+#[test]
+fn reductions_add_up_and_need_what_stores_need() {
+    let (head, kernel) = ring();
+    let stored = "tensor_store %result, %to, %target, %zero";
+    assert!(kernel.contains(stored));
+    let reduced = "tensor_reduce %result, %to, %target, %zero {kind = \"add\"}";
+    // What is there is zero.
+    let text = head.lower(&kernel.replace(stored, reduced));
+    assert_eq!(text.matches("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add").count(), 2, "{text}");
+    assert_eq!(outcome(&head, &text, 8), Ok(true), "{text}");
+    let twice = head.lower(&kernel.replace(stored, &format!("{reduced}\n    {reduced}")));
+    assert_eq!(outcome(&head, &twice, 2), Ok(false), "it is added twice");
+    let fault = |text: &str| outcome(&head, text, 8).expect_err("the mistake is found");
+    let found = fault(&without(&text, "fence.proxy.async", 1));
+    assert!(found.contains("proxy"), "{found}");
+    let found = fault(&with_operand(&text, "cp.async.bulk.wait_group.read", "1"));
+    assert!(found.contains("race"), "{found}");
+    for number in 1..3 {
+        let found = fault(&without(&text, "bar.sync", number));
+        assert!(found.contains("race") || found.contains("visible"), "{number}: {found}");
+    }
+}
+
 /// Sums up the blocks of a matrix, whose slots eight warps hand back by arriving at a barrier: no barrier of the block stands in
 /// the loop.
 fn handed_back() -> (Head, String) {
