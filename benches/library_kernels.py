@@ -181,7 +181,8 @@ class _Modules(ast.NodeTransformer):
         return ast.copy_location(ast.Name(node.attr, node.ctx), node)
 
 
-def _read() -> list[LibraryKernel]:
+def kernels() -> list[LibraryKernel]:
+    """Those of the list."""
     found, family = [], ""
     for line in LIST.read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
@@ -190,6 +191,3 @@ def _read() -> list[LibraryKernel]:
             file, name, warps, stages, types = line.split(" ", 4)
             found.append(LibraryKernel(family, file, name, types, int(warps), int(stages)))
     return found
-
-
-KERNELS = _read()

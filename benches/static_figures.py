@@ -504,7 +504,7 @@ def of_libraries(
 ) -> Iterator[tuple[str, str, Figures | str, Figures | str]]:
     """The rows of the libraries' kernels."""
     libraries = Libraries(clones, kept)
-    for kernel in library_kernels.KERNELS:
+    for kernel in library_kernels.kernels():
         if only in f"{kernel.family} {kernel}":
             found: list[Figures | str] = []
             for package in (TILEWRIGHT, TRITON):

@@ -146,6 +146,7 @@ impl Builder {
             Some(1) => return x,
             Some(bits) if signed && bits == ones.offset => return self.sub(width, Scalar::constant(0), x),
             Some(bits) if !signed && bits.is_power_of_two() => {
+                let (x, _) = self.representative(width, false, x, bits);
                 return self.shr(width, false, x, bits.trailing_zeros());
             }
             Some(bits) => return self.quotient_by(ty, x, bits),
@@ -167,11 +168,13 @@ impl Builder {
     }
 
     /// x less the quotient times y.
-    fn remainder(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
+    pub(super) fn remainder(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
         let Integer { width, signed, .. } = ty;
         match y.as_constant() {
             Some(bits) if !signed && bits.is_power_of_two() => {
-                return self.bitwise(Bitwise::And, width, x, Scalar::constant(bits - 1));
+                let (x, more) = self.representative(width, false, x, bits);
+                let rest = self.bitwise(Bitwise::And, width, x, Scalar::constant(bits - 1));
+                return rest.plus(width, more);
             }
             Some(bits) if bits > 1 && bits != width.cut(u64::MAX) => return self.remainder_by(ty, x, bits),
             _ => {}

@@ -63,6 +63,8 @@ pub(super) struct Builder {
     pub labels: u32,
     /// Registers of which it is known how many of the lowest bits are zero.
     pub zeros: FxHashMap<RegisterId, u32>,
+    /// Registers of which it is known that they are not negative, and their largest value.
+    pub bounds: FxHashMap<RegisterId, u64>,
 }
 
 impl Scalar {
@@ -134,6 +136,7 @@ impl Builder {
             bytes: FxHashMap::default(),
             labels: 0,
             zeros: FxHashMap::default(),
+            bounds: FxHashMap::default(),
         }
     }
 

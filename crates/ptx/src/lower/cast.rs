@@ -142,6 +142,10 @@ impl Lowering<'_> {
         match to {
             Dtype::F32 => Some(self.builder.float_convert(F32, source, Some(nearest), x)),
             Dtype::F64 => Some(self.builder.float_convert(F64, source, Some(nearest), x)),
+            Dtype::F16 if from.bits() > 16 => Some(self.builder.float_convert(F16, source, Some(nearest), x)),
+            Dtype::BF16 if from.bits() > 16 && self.has(Feature::Bf16Sums) => {
+                Some(self.builder.float_convert(BF16, source, Some(nearest), x))
+            }
             // Integers of 16 bits are exact in binary32, the others are rounded to odd there.
             _ if from.bits() <= 16 => {
                 let wide = self.builder.float_convert(F32, source, Some(isa::Rounding::Rn), x);

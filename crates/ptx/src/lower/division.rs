@@ -36,6 +36,9 @@ impl Builder {
         if let Some(x) = x.as_constant() {
             return Scalar::constant(divide(width, signed, x, divisor));
         }
+        if signed && width.signed(divisor) > 0 && self.bound(width, x).is_some() {
+            return self.quotient(Integer { signed: false, ..ty }, x, Scalar::constant(divisor));
+        }
         let (x, _) = self.representative(width, signed, x, divisor);
         if !signed {
             return self.unsigned_quotient(width, x, divisor);
@@ -56,6 +59,9 @@ impl Builder {
             let multiple = divide(width, signed, x, size).wrapping_mul(size);
             return Scalar::constant(width.cut(x.wrapping_sub(multiple)));
         }
+        if signed && self.bound(width, x).is_some() {
+            return self.remainder(Integer { signed: false, ..ty }, x, Scalar::constant(size));
+        }
         let (x, more) = self.representative(width, signed, x, size);
         let multiple = if size.is_power_of_two() {
             let biased = if signed { self.biased(width, x, size) } else { x };
@@ -72,7 +78,13 @@ impl Builder {
     /// A number with the same quotient, and by how much the remainder is more: of a register that a power of two divides which
     /// divides the divisor too, plus a number below that power, the numbers are alike, but for zero where the register may be
     /// negative. The elements of a tile share such quotients.
-    fn representative(&mut self, width: Width, signed: bool, x: Scalar, divisor: u64) -> (Scalar, u64) {
+    pub(super) fn representative(
+        &self,
+        width: Width,
+        signed: bool,
+        x: Scalar,
+        divisor: u64,
+    ) -> (Scalar, u64) {
         let Some(base) = x.base else { return (x, 0) };
         let zeros = self.trailing_zeros(base.into()).min(divisor.trailing_zeros());
         let rest = x.offset & ((1 << zeros) - 1);

@@ -57,6 +57,8 @@ impl Builder {
                 let sum = self.pure(width, |d| plain_add(ty, d, x.into(), y.into()));
                 let zeros = self.trailing_zeros(x.into()).min(self.trailing_zeros(y.into()));
                 self.note_zeros(sum, zeros);
+                let bounds = self.bound(width, x.into()).zip(self.bound(width, y.into()));
+                self.note_bound(width, sum, bounds.map(|(x, y)| x + y));
                 sum
             }
             (base, None) | (None, base) => Scalar { base, offset: 0 },
@@ -114,7 +116,24 @@ impl Builder {
             }
         };
         self.note_zeros(product, zeros.min(width.bits() - 1));
+        let bound = a.base.and_then(|base| self.bound(width, base.into())?.checked_mul(factor));
+        self.note_bound(width, product, bound);
         product.plus(width, offset)
+    }
+
+    /// The largest value of a number that is known not to be negative as a signed one; none of any other.
+    pub fn bound(&self, width: Width, a: Scalar) -> Option<u64> {
+        let base = a.base.map_or(Some(0), |base| self.bounds.get(&base).copied())?;
+        base.checked_add(a.offset).filter(|bound| *bound <= width.cut(u64::MAX) >> 1)
+    }
+
+    /// Says that a register, which is not negative, is at most that, if it can be said.
+    pub fn note_bound(&mut self, width: Width, a: Scalar, bound: Option<u64>) {
+        if let (Some(register), 0, Some(bound)) = (a.base, a.offset, bound)
+            && bound <= width.cut(u64::MAX) >> 1
+        {
+            self.bounds.insert(register, bound);
+        }
     }
 
     /// How many of the lowest bits of a number are known to be zero.
@@ -145,11 +164,12 @@ impl Builder {
         })
     }
 
-    /// 64 bits of a 32-bit number times a constant. With `splits`, a sum with a constant is known not to overflow, and the
-    /// constant stays apart.
+    /// 64 bits of a 32-bit number times a constant. With `splits`, or where the bounds of the number say so, a sum with a constant
+    /// is known not to overflow, and the constant stays apart.
     pub fn mul_wide(&mut self, signed: bool, a: Scalar, factor: u64, splits: bool) -> Scalar {
         let extend = |bits: u64| if signed { Width::B32.signed(bits) as u64 } else { bits };
-        let (base, offset) = if splits || a.base.is_none() {
+        let bound = self.bound(Width::B32, a);
+        let (base, offset) = if splits || a.base.is_none() || bound.is_some() {
             (a.base, extend(a.offset).wrapping_mul(factor))
         } else {
             (Some(self.register(Width::B32, a)), 0)
@@ -172,6 +192,8 @@ impl Builder {
                 b: (factor as i64).into(),
             }),
         };
+        let bound = base.and_then(|base| self.bound(Width::B32, base.into())?.checked_mul(factor));
+        self.note_bound(Width::B64, wide, bound);
         wide.plus(Width::B64, offset)
     }
 
@@ -189,9 +211,12 @@ impl Builder {
             let shifted = if signed { (width.signed(bits) >> count) as u64 } else { bits >> count };
             return Scalar::constant(width.cut(shifted));
         }
+        let bound = self.bound(width, a);
         let a = self.register(width, a);
         let ty = integer(width, signed);
-        self.pure(width, |d| isa::Shr { ty, d, a: a.into(), b: i64::from(count).into() })
+        let shifted = self.pure(width, |d| isa::Shr { ty, d, a: a.into(), b: i64::from(count).into() });
+        self.note_bound(width, shifted, bound.map(|bound| bound >> count));
+        shifted
     }
 
     /// A bitwise operation; also on predicates.

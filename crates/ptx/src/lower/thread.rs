@@ -60,6 +60,7 @@ impl Lowering<'_> {
             let operation = if overlaps { Bitwise::Xor } else { Bitwise::Or };
             sum = self.builder.bitwise(operation, Width::B32, sum, moved);
         }
+        self.builder.note_bound(Width::B32, sum, Some(written.into()));
         sum
     }
 

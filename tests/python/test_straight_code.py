@@ -1,0 +1,135 @@
+"""Instructions that straight code does not need, counted in the text for a GPU, and what the kernels give."""
+
+from __future__ import annotations
+
+import pytest
+
+import tilewright as triton
+import tilewright.language as tl
+from tilewright.language.extra import libdevice
+
+np = pytest.importorskip("numpy")
+torch = pytest.importorskip("torch")
+
+
+def count(kernel, types, opcode, capability=90):
+    """How many instructions of a kernel begin with an opcode."""
+    names = [parameter.name for parameter in kernel.params]
+    divisible = {(place,): [["tt.divisibility", 16]] for place, name in enumerate(types) if name[0] == "*"}
+    source = triton.compiler.ASTSource(kernel, dict(zip(names, types, strict=True)), {}, divisible)
+    gpu = triton.backends.compiler.GPUTarget("cuda", capability, 32)
+    text = triton.compile(source, target=gpu, options={"num_warps": 4}).asm["ptx"]
+    return sum(line.lstrip().startswith(opcode) for line in text.splitlines())
+
+
+@triton.jit
+def rows_kernel(x_ptr, out_ptr, stride, rows):
+    row = tl.program_id(0).to(tl.int64) * 64 + tl.arange(0, 64)
+    col = tl.arange(0, 16)
+    mask = (row[:, None] < rows) & (col[None, :] < 15)
+    value = tl.load(x_ptr + row[:, None] * stride + col[None, :], mask=mask, other=-7)
+    tl.store(out_ptr + row[:, None] * 16 + col[None, :], value)
+
+
+def test_rows_become_wide_once(device):
+    """The row of an element is not negative and small: one conversion to 64 bits serves all rows of a thread."""
+    x = torch.arange(100 * 24, dtype=torch.int32)
+    out = torch.zeros((128, 16), dtype=torch.int32).to(device)
+    rows_kernel[(2,)](x.to(device), out, 24, 100)
+    expected = torch.full((128, 16), -7, dtype=torch.int32)
+    expected[:100, :15] = x.reshape(100, 24)[:, :15]
+    assert torch.equal(out.cpu(), expected)
+    # Of the arguments, the row and the column.
+    assert count(rows_kernel, ["*i32", "*i32", "i32", "i32"], "cvt.s64.s32") <= 5
+
+
+@triton.jit
+def quotients_kernel(out_ptr, n):
+    i = tl.arange(0, 256)
+    place = tl.program_id(0).to(tl.int64) * 256 + i
+    odd = i * 4 + 7
+    near = i // 8 + odd // 16 * 5 + odd % 16 * 11 + (i - 8) // 16 * 13 + (i - 8) % 16 * 17 + (i ^ 37) // 4
+    far = place // 32 + place % 32 * 3 + (place + 5) // 12 * 7
+    tl.store(out_ptr + place, near + far + (n + i) // 8 + (n * 16 + i) % 16 * 3 + (n * 16 + i) // 4)
+
+
+@triton.jit
+def wide_quotients_kernel(out_ptr):
+    i = tl.arange(0, 1024)
+    wide = i.to(tl.int64)
+    tl.store(out_ptr + i, (wide // 8).to(tl.int32))
+
+
+@pytest.mark.parametrize("n", [0, 5, -3, -1000])
+def test_neighbours_share_their_quotient(device, n):
+    """A sum of a register with known zeros and a small constant has the register's quotient, if it is not negative."""
+    out = torch.zeros(512, dtype=torch.int64).to(device)
+    quotients_kernel[(2,)](out, n)
+    place = np.arange(512)
+    i = place % 256
+
+    def quotient(x, y):
+        return np.sign(x) * (abs(x) // y)
+
+    def remainder(x, y):
+        return x - quotient(x, y) * y
+
+    odd = i * 4 + 7
+    expected = i // 8 + odd // 16 * 5 + odd % 16 * 11 + (i ^ 37) // 4
+    expected += quotient(i - 8, 16) * 13 + remainder(i - 8, 16) * 17
+    expected += place // 32 + place % 32 * 3 + (place + 5) // 12 * 7
+    expected += quotient(n + i, 8) + remainder(n * 16 + i, 16) * 3 + quotient(n * 16 + i, 4)
+    assert np.array_equal(out.cpu().numpy(), expected)
+    # A thread has two runs of four elements; no quotient is corrected for a sign.
+    assert count(wide_quotients_kernel, ["*i32"], "shr.u64") == 2
+    assert count(wide_quotients_kernel, ["*i32"], "shr.s64") == 0
+
+
+@triton.jit
+def convert_kernel(x_ptr, out_ptr):
+    i = tl.arange(0, 512)
+    tl.store(out_ptr + i, tl.load(x_ptr + i).to(out_ptr.dtype.element_ty))
+
+
+@pytest.mark.parametrize("source", ["int32", "int64"])
+@pytest.mark.parametrize("target", ["float16", "bfloat16"])
+def test_integers_become_halves_by_one_instruction(device, source, target):
+    """That to bf16 is of `sm_90`. Numbers are ties, what lies a little beside them, and what is too large."""
+    numbers = [k % 2 * 65504 + k * k * 129 + k % 3 for k in range(256)]
+    numbers += [0x7FFFFFFF - (k << k % 24) for k in range(256)]
+    x = torch.tensor(numbers, dtype=torch.int64).to(getattr(torch, source))
+    out = torch.zeros(512, dtype=getattr(torch, target)).to(device)
+    convert_kernel[(1,)](x.to(device), out)
+    # Exact in binary64, and rounded once from there to 11 or 8 bits.
+    fraction, exponent = np.frexp(x.numpy().astype(np.float64))
+    bits = 11 if target == "float16" else 8
+    expected = torch.from_numpy(np.ldexp(np.rint(fraction * 2**bits) / 2**bits, exponent))
+    expected[expected >= (65520 if target == "float16" else 2.0**128)] = np.inf
+    expected[expected <= (-65520 if target == "float16" else -(2.0**128))] = -np.inf
+    assert torch.equal(out.cpu().double(), expected)
+    names = {"int32": "i32", "int64": "i64", "float16": "fp16", "bfloat16": "bf16"}
+    types = [f"*{names[source]}", f"*{names[target]}"]
+    opcode = f"cvt.rn.{names[target].replace('fp', 'f')}.s{source[3:]}"
+    assert count(convert_kernel, types, opcode) == 4
+    assert count(convert_kernel, types, opcode, 80) == (4 if target == "float16" else 0)
+
+
+@triton.jit
+def tanh_kernel(x_ptr, out_ptr):
+    i = tl.arange(0, 512)
+    tl.store(out_ptr + i, libdevice.tanh(tl.load(x_ptr + i)))
+
+
+def test_the_hyperbolic_tangent_does_not_divide(device):
+    """It takes the hardware's reciprocal, and stays within its four units in the last place."""
+    x = torch.linspace(-1.5, 12, 512)
+    x[:4] = torch.tensor([torch.inf, -torch.inf, torch.nan, 100.0])
+    out = torch.zeros(512).to(device)
+    tanh_kernel[(1,)](x.to(device), out)
+    expected = np.tanh(x.numpy().astype(np.float64))
+    unit = np.spacing(abs(expected).astype(np.float32))
+    error = abs(out.cpu().numpy() - expected) / unit
+    assert np.isnan(error[2])
+    assert np.nanmax(error) <= 4
+    assert count(tanh_kernel, ["*fp32", "*fp32"], "div") == 0
+    assert count(tanh_kernel, ["*fp32", "*fp32"], "rcp.approx.ftz.f32") == 4
