@@ -155,6 +155,7 @@ impl Cluster<'_> {
         let group = warp.groups[group_index];
         let step = &self.machine.program.steps[group.step as usize];
         let mut lanes = group.lanes;
+        watch_guard(warp, step, lanes)?;
         if let Some((predicate, holds)) = step.guard {
             let mask = warp.registers.mask(predicate);
             lanes &= if holds { mask } else { !mask };
@@ -184,6 +185,7 @@ impl Cluster<'_> {
             let products = self.blocks[warp.rank].asynchronous.products(warp.index);
             products.check_accesses(&step.product_registers)?;
         }
+        watch_registers(warp, step, lanes)?;
         match &step.action {
             Action::Compute(compute) => compute(&mut warp.registers, lanes),
             Action::Nothing => {}
@@ -349,6 +351,7 @@ impl Cluster<'_> {
         // Of an aligned barrier with a count, a warp counts whole, even the last one of a block that does not fill it.
         let threads = if barrier.aligned && expected.is_some() { LANES as u32 } else { lanes.count_ones() };
         let clock = warp.agent.release();
+        warp.agent.lane_phase += 1;
         self.blocks[rank].asynchronous.publish((rank, warp.index));
         let state = &mut self.barriers[rank][number];
         let generation = state.generation;
@@ -388,9 +391,45 @@ impl Cluster<'_> {
             return Ok(lanes != group.lanes);
         }
         warp.agent.acquire(&self.meeting.completed);
+        warp.agent.lane_phase += 1;
         warp.send(group_index, group.lanes, group.step + 1);
         Ok(true)
     }
+}
+
+/// In a launch that is watched: lanes read what they have written.
+#[inline]
+fn watch_guard(warp: &Warp, step: &Step, lanes: u32) -> Outcome {
+    match &step.watched {
+        Some(watched) if warp.registers.keeps_written() => {
+            watched.guard.iter().try_for_each(|read| check_written(warp, lanes, read))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The same for the operands; what is written is noted.
+#[inline]
+fn watch_registers(warp: &mut Warp, step: &Step, lanes: u32) -> Outcome {
+    if let Some(watched) = &step.watched
+        && warp.registers.keeps_written()
+    {
+        watched.reads.iter().try_for_each(|read| check_written(warp, lanes, read))?;
+        for &slot in &watched.writes {
+            warp.registers.mark_written(slot, lanes);
+        }
+    }
+    Ok(())
+}
+
+/// Lanes read a register: each has written it.
+fn check_written(warp: &Warp, lanes: u32, (slot, name): &(Slot, Box<str>)) -> Outcome {
+    let missing = lanes & !warp.registers.written(*slot);
+    if missing == 0 {
+        return Ok(());
+    }
+    let text = format!("reads the register {name}, which nobody has written");
+    Err(FaultKind::Illegal(text).into()).of_lane(missing.trailing_zeros() as usize)
 }
 
 /// The lanes that may execute a step that lanes execute together; none if others are still to come.

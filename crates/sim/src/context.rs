@@ -4,6 +4,7 @@ use crate::asynchronous;
 use crate::asynchronous::made_maps::MadeMaps;
 use crate::counters::StepCounters;
 use crate::fault::{Cause, FaultKind, Outcome};
+use crate::memory::lanes::{LaneAccess, LaneShadow};
 use crate::memory::shared::Accessor;
 use crate::memory::{Agent, Global, Local, RANK_SHIFT, Shared, Space, WINDOW_BYTES, resolve};
 use crate::registers::{Registers, Slot};
@@ -29,6 +30,8 @@ pub(crate) trait Execute: Send + Sync {
 /// What the blocks of a cluster share with each other: per block, its shared memory and what is under way in it.
 pub(crate) struct BlockMemory {
     pub shared: Shared,
+    /// In a launch that is watched for races.
+    pub lanes: Option<LaneShadow>,
     pub visits: Visits,
     pub asynchronous: asynchronous::State,
 }
@@ -192,6 +195,9 @@ impl Context<'_> {
                 self.visit(place, self.agent.index, self.agent.step())?;
                 let accessor = Accessor::generic(self.agent, self.instruction, is_atomic);
                 self.blocks[rank].shared.read(&accessor, offset, to)?;
+                if !is_atomic {
+                    self.watch_lane((rank, offset), lane, to.len(), None)?;
+                }
             }
             Place::Local(offset) => {
                 self.local.read(lane, offset, to)?;
@@ -219,6 +225,9 @@ impl Context<'_> {
             Place::Global(address) => self.global.write(self.hint, address, from)?,
             Place::Shared { rank, offset } => {
                 self.visit(place, self.agent.index, self.agent.step())?;
+                if !is_atomic {
+                    self.watch_lane((rank, offset), lane, from.len(), Some(from))?;
+                }
                 let accessor = Accessor::generic(self.agent, self.instruction, is_atomic);
                 self.blocks[rank].shared.write(&accessor, offset, from)?;
             }
@@ -228,6 +237,30 @@ impl Context<'_> {
             Place::Param(address) => return Err(FaultKind::ReadOnly { address }.into()),
         }
         Ok(())
+    }
+
+    /// Watches an access of a lane to shared memory, before it writes: whether lanes of its warp have accessed it since they
+    /// last synchronised.
+    #[inline]
+    pub fn watch_lane(
+        &mut self,
+        (rank, offset): (usize, u64),
+        lane: usize,
+        bytes: usize,
+        data: Option<&[u8]>,
+    ) -> Outcome {
+        let block = &mut self.blocks[rank];
+        let Some(lanes) = &mut block.lanes else { return Ok(()) };
+        let mut old = vec![0; bytes];
+        block.shared.peek(offset, &mut old)?;
+        let now = LaneAccess {
+            agent: self.agent.index as u32,
+            lane: lane as u32,
+            phase: self.agent.lane_phase,
+            instruction: self.instruction,
+            is_write: data.is_some(),
+        };
+        lanes.access(now, offset, bytes, |byte| data.is_some_and(|data| data[byte] == old[byte]))
     }
 
     /// Begins an asynchronous operation on a channel of the own block: an agent of its own, ordered after what this warp

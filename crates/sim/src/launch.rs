@@ -16,6 +16,7 @@ use crate::context::{BlockMemory, agents};
 use crate::counters::StepCounters;
 use crate::decode::{Fill, Parameter, Program};
 use crate::fault::{Cause, Fault, FaultKind, RacingAccess, Stop, Waiting};
+use crate::memory::lanes::LaneShadow;
 use crate::memory::shadow::{Proxy, Record};
 use crate::memory::{Agent, Clock, Global, Local, Region, Shared};
 use crate::module::LoadedModule;
@@ -371,7 +372,10 @@ impl CheckedLaunch<'_> {
         for rank in 0..blocks {
             let shared = Shared::new(self.shared_bytes);
             let asynchronous = asynchronous::State::new(warps);
-            cluster.blocks.push(BlockMemory { shared, visits: Visits::new(rank, agents), asynchronous });
+            let is_watched = launch.watch.is_some_and(Watch::looks_for_races);
+            let lanes = is_watched.then(|| LaneShadow::new(self.shared_bytes));
+            let visits = Visits::new(rank, agents);
+            cluster.blocks.push(BlockMemory { shared, lanes, visits, asynchronous });
             cluster
                 .barriers
                 .push(std::array::from_fn::<_, BARRIERS, _>(|_| BlockBarrier::new(Clock::new(agents))));
@@ -382,6 +386,9 @@ impl CheckedLaunch<'_> {
                 let agent = Agent::new(rank * warps + warp, agents);
                 let local = Local::new(self.program.local_bytes);
                 let mut warp = Warp::new(warp, rank, existing, registers, agent, local);
+                if self.program.watches_registers && launch.watch.is_some_and(Watch::looks_for_unwritten) {
+                    warp.registers.keep_written();
+                }
                 if !self.program.functions.is_empty() {
                     warp.returns.resize_with(LANES, Vec::new);
                 }

@@ -25,12 +25,34 @@ impl Slot {
 #[derive(Clone)]
 pub struct Registers {
     file: Vec<Lanes>,
+    /// Of each, the lanes that have written it, where somebody asks.
+    written: Vec<u32>,
 }
 
 impl Registers {
     /// A file of so many registers, all zero.
     pub fn new(count: usize) -> Self {
-        Self { file: vec![[0; LANES]; count] }
+        Self { file: vec![[0; LANES]; count], written: Vec::new() }
+    }
+
+    /// Begins to keep which lanes have written a register.
+    pub fn keep_written(&mut self) {
+        self.written = vec![0; self.file.len()];
+    }
+
+    /// Whether it is kept which lanes have written a register.
+    pub fn keeps_written(&self) -> bool {
+        !self.written.is_empty()
+    }
+
+    /// Lanes have written a register.
+    pub fn mark_written(&mut self, slot: Slot, lanes: u32) {
+        self.written[slot.0 as usize] |= lanes;
+    }
+
+    /// The lanes that have written a register.
+    pub fn written(&self, slot: Slot) -> u32 {
+        self.written[slot.0 as usize]
     }
 
     /// The value of every lane.

@@ -124,6 +124,16 @@ impl Watch {
         Self { races, unwritten, state: Mutex::default() }
     }
 
+    /// Whether it looks for races.
+    pub(crate) fn looks_for_races(&self) -> bool {
+        self.races
+    }
+
+    /// Whether it looks for reads of what nobody has written.
+    pub(crate) fn looks_for_unwritten(&self) -> bool {
+        self.unwritten
+    }
+
     /// Begins a launch in which nothing accesses less than so many bytes.
     pub(crate) fn begin(&self, unit: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

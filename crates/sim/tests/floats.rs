@@ -373,3 +373,23 @@ fn constants_are_of_the_type_of_the_instruction() {
     assert_eq!(evaluate("mov.b32 %d, 0f3f800000;", "b32", &[], &one), [0x3f80_0000]);
     assert_eq!(evaluate("mov.f32 %d, 0f3f800000;", "f32", &[], &one), [0x3f80_0000]);
 }
+
+#[test]
+fn mixed_sums_are_rounded_once() {
+    use half::{bf16, f16};
+    type Narrow = fn(f32) -> f32;
+    let types: [(&str, Narrow); 2] =
+        [("f16", |x| f16::from_f32(x).to_f32()), ("bf16", |x| bf16::from_f32(x).to_f32())];
+    for (ty, narrow) in types {
+        let head = format!(".reg .b16 %g, %h; cvt.rn.{ty}.f32 %g, %a; cvt.rn.{ty}.f32 %h, %b;");
+        check(&format!("{head} add.f32.{ty} %d, %g, %c;"), 40, |[a, _, c]| narrow(a) + c);
+        check(&format!("{head} sub.rn.f32.{ty} %d, %g, %c;"), 41, |[a, _, c]| narrow(a) - c);
+        check(&format!("{head} fma.rn.f32.{ty} %d, %g, %h, %c;"), 42, |[a, b, c]| {
+            narrow(a).mul_add(narrow(b), c)
+        });
+        check(&format!("{head} add.rn.sat.f32.{ty} %d, %g, %c;"), 43, |[a, _, c]| {
+            let sum = narrow(a) + c;
+            if sum.is_nan() { 0.0 } else { sum.clamp(0.0, 1.0) + 0.0 }
+        });
+    }
+}

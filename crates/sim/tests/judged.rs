@@ -10,7 +10,7 @@ use tilewright_sim::{Fault, FaultKind, Launch, Region, Report, Watch};
 #[repr(align(16))]
 struct Words([u32; 128]);
 
-/// Launches a text on `sm_90a`, watched for races in global memory: what it ended with, and what was found.
+/// Launches a text on `sm_90a`, watched for races and for reads of what nobody wrote: what it ended with, and what was found.
 fn watched(
     text: &str,
     grid: u32,
@@ -21,7 +21,7 @@ fn watched(
     let regions: Vec<_> =
         buffers.iter_mut().map(|buffer| Region::of(bytemuck::cast_slice_mut(buffer))).collect();
     let parameters: Vec<u8> = regions.iter().flat_map(|region| region.address().to_le_bytes()).collect();
-    let watch = Watch::new(true, false);
+    let watch = Watch::new(true, true);
     let mut launch = Launch::new("kernel", [grid, 1, 1], [threads, 1, 1], &parameters, &regions);
     launch.watch = Some(&watch);
     let result = module.launch(&launch);
@@ -278,5 +278,102 @@ fn local_memory_is_written_before_it_is_read() {
     ] {
         let found = fault(run(store));
         assert!(matches!(&found, FaultKind::Illegal(text) if text.contains("local memory")), "{found:?}");
+    }
+}
+
+#[test]
+fn registers_are_written_before_they_are_read() {
+    let run = |body: &str| {
+        let store = "mul.wide.u32 %rd3, %r1, 4;
+    add.u64 %rd4, %rd1, %rd3;
+    st.global.b32 [%rd4], %r9;";
+        let text = kernel(&format!("    {body}\n    {store}"));
+        let (mut a, mut b) = ([0_u32; 32], [0_u32; 1]);
+        watched(&text, 1, 32, &mut [&mut a, &mut b]).0
+    };
+    let right = [
+        "mov.u32 %r9, 1;",
+        // On both ways, by guards, in the first turn of a loop, and by the lanes that read it.
+        "setp.lt.u32 %p1, %r1, 5; @%p1 mov.u32 %r9, 1; @!%p1 mov.u32 %r9, 2;",
+        "setp.lt.u32 %p1, %r1, 5; @%p1 bra ONE; mov.u32 %r9, 1; bra BOTH; ONE: mov.u32 %r9, 2; BOTH:",
+        "mov.u32 %r4, 0; LOOP: setp.eq.u32 %p1, %r4, 0; @%p1 mov.u32 %r9, 7; add.u32 %r9, %r9, 1;
+    add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 3; @%p2 bra LOOP;",
+        "mov.u32 %r9, 0; setp.lt.u32 %p1, %r1, 5; @%p1 mov.u32 %r5, 1; @%p1 add.u32 %r9, %r5, 1;",
+    ];
+    for body in right {
+        run(body).unwrap_or_else(|fault| panic!("{fault}\n{body}"));
+    }
+    let wrong = [
+        ("", "%r9"),
+        ("setp.lt.u32 %p1, %r1, 31; @%p1 mov.u32 %r9, 1;", "%r9"),
+        ("setp.lt.u32 %p1, %r1, 5; @%p1 bra ONE; mov.u32 %r9, 1; ONE:", "%r9"),
+        ("mov.u32 %r9, 0; @%p3 mov.u32 %r9, 1;", "%p3"),
+        ("mov.u32 %r9, 0; ld.shared.b32 %r8, [%r7];", "%r7"),
+        (
+            "mov.u32 %r4, 0; LOOP: setp.eq.u32 %p1, %r4, 1; @%p1 mov.u32 %r9, 7; add.u32 %r9, %r9, 1;
+    add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 3; @%p2 bra LOOP;",
+            "%r9",
+        ),
+    ];
+    for (body, register) in wrong {
+        let found = run(body).expect_err(body);
+        let FaultKind::Illegal(text) = &found.kind else { panic!("{found}") };
+        assert!(
+            text.contains(&format!("the register {register}, which")) && found.location.is_some(),
+            "{found}"
+        );
+    }
+}
+
+/// Lanes of a warp hand values to each other through shared memory, and one of them stores them by a bulk copy.
+fn exchange(wait: &str, second: &str, third: &str) -> String {
+    kernel(&format!(
+        "
+    shl.b32 %r3, %r1, 2;
+    add.u32 %r3, %r2, %r3;
+    xor.b32 %r4, %r3, 4;
+    st.shared.b32 [%r3], %r1;
+    {wait}
+    ld.shared.b32 %r5, [%r4];
+    {second}
+    st.shared.b32 [%r3], %r5;
+    fence.proxy.async.shared::cta;
+    {third}
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra DONE;
+    cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r2], 128;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+DONE:"
+    ))
+}
+
+#[test]
+fn lanes_of_a_warp_synchronise() {
+    let run = |text: &str| {
+        let (mut a, mut b) = (Words([0; 128]), [0_u32; 1]);
+        let (result, found) = watched(text, 1, 32, &mut [&mut a.0, &mut b]);
+        assert_eq!(found, []);
+        result.map(|_| a.0[..32].to_vec()).map_err(|fault| fault.kind)
+    };
+    let sync = "bar.warp.sync 0xffffffff;";
+    let turned: Vec<u32> = (0..32).map(|lane| lane ^ 1).collect();
+    for wait in [sync, "bar.sync 0;"] {
+        assert_eq!(run(&exchange(wait, wait, wait)).as_ref(), Ok(&turned), "{wait}");
+    }
+    let shuffle = "shfl.sync.idx.b32 %r6, %r1, 0, 31, 0xffffffff;";
+    for wait in ["", shuffle] {
+        // A read of what another lane wrote, a write of what another lane has read, and a copy of what others wrote.
+        for (text, writes) in [
+            (exchange(wait, sync, sync), false),
+            (exchange(sync, wait, sync), true),
+            (exchange(sync, sync, wait), false),
+        ] {
+            let found = run(&text);
+            assert!(
+                matches!(&found, Err(FaultKind::Race { is_write, .. }) if *is_write == writes),
+                "{found:?}\n{text}"
+            );
+        }
     }
 }

@@ -25,8 +25,8 @@ use super::modifier::{
     AtomicOperation, BarrierReduction, BitOperation, BooleanOperation, BoundMode, Clamp, Comparison,
     Completion, CopyCache, CtaGroup, DivisionPrecision, FloatTest, GridDependency, Half, L1Eviction,
     L2Eviction, L2Prefetch, LdmatrixShape, LoadCache, LoadSemantics, MatchMode, MatrixCount, MatrixFormat,
-    MatrixLayout, MatrixOperand, MatrixShape, MembarLevel, Modifier, MultiplyMode, Opcode, PermuteMode,
-    PolicyPriority, PrefetchLevel, ProxyKind, RegisterCountChange, Rounding, Scope, Semantics,
+    MatrixLayout, MatrixOperand, MatrixShape, MembarLevel, MixedType, Modifier, MultiplyMode, Opcode,
+    PermuteMode, PolicyPriority, PrefetchLevel, ProxyKind, RegisterCountChange, Rounding, Scope, Semantics,
     ShiftDirection, ShuffleMode, StoreCache, StoreSemantics, SyncRestrict, TensorDimension, TensorMode,
     TensormapField, VectorWidth, VoteMode, WarpReduction,
 };
@@ -249,6 +249,15 @@ instructions! {
         (d: RegisterId, a: Source, b: Source, c: Option<Source>);
     /// d = a * b + c, rounded once.
     Fma fma "fma" [rounding: Rounding, ftz = ".ftz", saturate = ".sat", out_of_bounds = ".oob", relu = ".relu", ty: ScalarType]
+        (d: RegisterId, a: Source, b: Source, c: Source);
+    /// d = a + c in f32, with a of a narrower type, rounded once.
+    AddMixed add_mixed "add" [rounding: Option<Rounding>, saturate = ".sat", ty: MixedType]
+        (d: RegisterId, a: Source, c: Source);
+    /// d = a - c in f32, with a of a narrower type, rounded once.
+    SubMixed sub_mixed "sub" [rounding: Option<Rounding>, saturate = ".sat", ty: MixedType]
+        (d: RegisterId, a: Source, c: Source);
+    /// d = a * b + c in f32, with a and b of a narrower type, rounded once.
+    FmaMixed fma_mixed "fma" [rounding: Rounding, saturate = ".sat", ty: MixedType]
         (d: RegisterId, a: Source, b: Source, c: Source);
     /// d = the number of ones in a.
     Popc popc "popc" [ty: ScalarType] (d: RegisterId, a: Source);

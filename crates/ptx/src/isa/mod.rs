@@ -37,10 +37,10 @@ pub use modifier::{
     AtomicOperation, BarrierReduction, BitOperation, BooleanOperation, BoundMode, Clamp, Comparison,
     Completion, CopyCache, CtaGroup, DivisionPrecision, FloatTest, GridDependency, Half, L1Eviction,
     L2Eviction, L2Prefetch, LdmatrixShape, LoadCache, LoadSemantics, MatchMode, MatrixCount, MatrixFormat,
-    MatrixLayout, MatrixOperand, MatrixShape, MembarLevel, MultiplyMode, PermuteMode, PolicyPriority,
-    PrefetchLevel, ProxyKind, RegisterCountChange, Rounding, Scope, Semantics, ShiftDirection, ShuffleMode,
-    StoreCache, StoreSemantics, SyncRestrict, TensorDimension, TensorMode, TensormapField, VectorWidth,
-    VoteMode, WarpReduction,
+    MatrixLayout, MatrixOperand, MatrixShape, MembarLevel, MixedType, MultiplyMode, PermuteMode,
+    PolicyPriority, PrefetchLevel, ProxyKind, RegisterCountChange, Rounding, Scope, Semantics,
+    ShiftDirection, ShuffleMode, StoreCache, StoreSemantics, SyncRestrict, TensorDimension, TensorMode,
+    TensormapField, VectorWidth, VoteMode, WarpReduction,
 };
 pub use module::*;
 pub use operand::*;

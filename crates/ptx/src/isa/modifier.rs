@@ -227,6 +227,13 @@ modifiers! {
         /// Bits above the range are dropped.
         Wrap = ".wrap",
     }
+    /// The type of a result, and the narrower one of some operands.
+    pub enum MixedType {
+        /// binary32, of binary16.
+        F16 = ".f32.f16",
+        /// binary32, of bfloat16.
+        Bf16 = ".f32.bf16",
+    }
     /// Which half of an operand is taken.
     pub enum Half {
         /// The low half.

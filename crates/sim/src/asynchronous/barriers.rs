@@ -268,6 +268,7 @@ impl Execute for Test {
         for (lane, clock) in complete {
             context.set(self.is_complete, lane, 1);
             if self.acquires {
+                context.agent.lane_phase += 1;
                 context.agent.acquire(&clock);
             }
         }

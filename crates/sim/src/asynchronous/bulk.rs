@@ -65,7 +65,7 @@ impl BulkCopy {
         aligned(destination, GRANULE, true)?;
         let operation = begin(context, &self.completion, lane)?;
         let mut data = vec![0; size as usize];
-        read(context, &operation.reads, source, &mut data)?;
+        read(context, &operation.reads, (source, lane), &mut data)?;
         let targets = targets(context, self.mask, lane, destination, operation.barrier)?;
         for (destination, barrier) in targets {
             write(context, operation.writes(), destination, &data, self.reduction.as_ref())?;
@@ -151,7 +151,12 @@ pub(super) fn targets(
 }
 
 /// Reads a copy's source.
-pub(super) fn read(context: &mut Context<'_>, agent: &Agent, place: Place, to: &mut [u8]) -> Outcome {
+pub(super) fn read(
+    context: &mut Context<'_>,
+    agent: &Agent,
+    (place, lane): (Place, usize),
+    to: &mut [u8],
+) -> Outcome {
     match place {
         Place::Global(address) => {
             context.global.read(context.hint, address, to)?;
@@ -165,6 +170,8 @@ pub(super) fn read(context: &mut Context<'_>, agent: &Agent, place: Place, to: &
             context.visit(place, agent.index, agent.step())?;
             let accessor = accessor(context, agent);
             context.blocks[rank].shared.read(&accessor, offset, to)?;
+            // What other lanes of the warp have written is there only behind a barrier of the warp.
+            context.watch_lane((rank, offset), lane, to.len(), None)?;
         }
         Place::Local(_) | Place::Param(_) => {
             return illegal("a bulk copy has to read global or shared memory".into());

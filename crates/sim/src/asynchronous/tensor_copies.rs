@@ -143,7 +143,7 @@ impl TensorLoad {
             let inside = row.inside.start as usize..row.inside.end as usize;
             if !inside.is_empty() {
                 let place = Place::Global(row.address + u64::from(row.inside.start));
-                bulk::read(context, &agent, place, &mut bytes[inside])?;
+                bulk::read(context, &agent, (place, lane), &mut bytes[inside])?;
             }
             for &(place, _) in &targets {
                 write_row(context, &agent, &map, place, row.offset, &bytes)?;
@@ -213,7 +213,8 @@ impl TensorStore {
         for row in map.rows(&coordinates) {
             let mut bytes = vec![0; map.row_bytes() as usize];
             for (offset, chunk) in chunks(&map, offset, row.offset) {
-                bulk::read(context, &operation.reads, Place::Shared { rank, offset }, &mut bytes[chunk])?;
+                let place = Place::Shared { rank, offset };
+                bulk::read(context, &operation.reads, (place, lane), &mut bytes[chunk])?;
             }
             let inside = row.inside.start as usize..row.inside.end as usize;
             if !inside.is_empty() {

@@ -6,9 +6,10 @@ use super::lift::{halves, map1, map2, map3, map3_pair, map4_pair};
 use super::{Action, Class, Decoded, Decoder};
 use crate::fault::FaultKind;
 use crate::numeric::approximate::{self, Function};
+use crate::numeric::convert::Conversion;
 use crate::numeric::float::{Kind, Mode};
 use crate::numeric::integer::Int;
-use crate::numeric::{Rounding, integer, low};
+use crate::numeric::{Format, Rounding, integer, low};
 use crate::registers::Slot;
 
 /// What an instruction computes with.
@@ -406,6 +407,31 @@ impl Decoder<'_> {
         Ok(operands.map3(d, abc, move |a, b, c| mode.multiply_add(a, b, c)))
     }
 
+    /// A sum or a difference in f32 of a narrower number and one in f32: the narrower one is exact there.
+    pub(super) fn mixed_sum(
+        &mut self,
+        (ty, rounding, saturate): (isa::MixedType, Option<isa::Rounding>, bool),
+        d: isa::RegisterId,
+        [a, c]: [isa::Source; 2],
+        is_difference: bool,
+    ) -> Decoded {
+        let (narrow, widen) = narrow_type(ty);
+        let (d, a, c) = (self.register(d), self.source(a, narrow)?, self.source(c, ScalarType::F32)?);
+        let mode = mode(Kind::F32, rounding, false, saturate)?;
+        Ok(map2(d, [a, c], move |a, c| {
+            let a = widen.apply(a);
+            if is_difference { mode.subtract(a, c) } else { mode.add(a, c) }
+        }))
+    }
+
+    pub(super) fn mixed_fused(&mut self, i: &isa::FmaMixed) -> Decoded {
+        let (narrow, widen) = narrow_type(i.ty);
+        let ab = [self.source(i.a, narrow)?, self.source(i.b, narrow)?];
+        let (d, c) = (self.register(i.d), self.source(i.c, ScalarType::F32)?);
+        let mode = mode(Kind::F32, Some(i.rounding), false, i.saturate)?;
+        Ok(map3(d, [ab[0], ab[1], c], move |a, b, c| mode.multiply_add(widen.apply(a), widen.apply(b), c)))
+    }
+
     /// A function of one number: correctly rounded where the ISA has that, else approximately.
     pub(super) fn function(
         &mut self,
@@ -499,4 +525,12 @@ fn product_with_carry(outs: [Slot; 2], sources: [Slot; 4], int: Int, high: bool)
         let sum = u128::from(product) + u128::from(c) + u128::from(carry);
         [low(sum as u64, int.bits), (sum >> int.bits) as u64]
     })
+}
+
+/// The narrower type of an instruction with two, and how its numbers become those of f32.
+fn narrow_type(ty: isa::MixedType) -> (ScalarType, Conversion) {
+    match ty {
+        isa::MixedType::F16 => (ScalarType::F16, Conversion::plain(Format::F16, Format::F32)),
+        isa::MixedType::Bf16 => (ScalarType::Bf16, Conversion::plain(Format::BF16, Format::F32)),
+    }
 }

@@ -81,6 +81,18 @@ impl isa::InstructionVisitor for Decoder<'_> {
         self.fused(i)
     }
 
+    fn add_mixed(&mut self, i: &isa::AddMixed) -> Decoded {
+        self.mixed_sum((i.ty, i.rounding, i.saturate), i.d, [i.a, i.c], false)
+    }
+
+    fn sub_mixed(&mut self, i: &isa::SubMixed) -> Decoded {
+        self.mixed_sum((i.ty, i.rounding, i.saturate), i.d, [i.a, i.c], true)
+    }
+
+    fn fma_mixed(&mut self, i: &isa::FmaMixed) -> Decoded {
+        self.mixed_fused(i)
+    }
+
     fn popc(&mut self, i: &isa::Popc) -> Decoded {
         self.bits(i.ty, i.d, i.a, |a| u64::from(a.count_ones()))
     }

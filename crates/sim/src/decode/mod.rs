@@ -25,6 +25,7 @@ mod operands;
 mod tensor;
 mod warp;
 mod wmma;
+mod written;
 
 use rustc_hash::FxHashMap;
 use tilewright_ptx::isa::{
@@ -37,6 +38,8 @@ use crate::context::{Context, Execute};
 use crate::fault::FaultKind;
 use crate::registers::{Registers, Slot};
 use crate::tensor::ProductAccess;
+use written::StepRegisters;
+pub(crate) use written::Watched;
 
 /// What an instruction counts as.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -192,6 +195,8 @@ pub(crate) struct Step {
     pub site: u32,
     /// How it accesses registers of asynchronous products.
     pub product_registers: Vec<ProductAccess>,
+    /// The registers that it may read before somebody has written them.
+    pub watched: Option<Box<Watched>>,
 }
 
 /// Where a step comes from. An instruction that became several steps is counted at its last.
@@ -229,6 +234,8 @@ pub(crate) struct Program {
     pub least_access: usize,
     /// How many registers a warp has.
     pub registers: usize,
+    /// Whether one of them may be read before it is written.
+    pub watches_registers: bool,
     /// The registers that are filled before it starts.
     pub fills: Vec<(Slot, Fill)>,
     /// Bytes of local memory of a lane.
@@ -320,6 +327,9 @@ pub(crate) struct Decoder<'a> {
     expansions: usize,
     /// Functions that are called and not decoded yet.
     called: Vec<FunctionId>,
+    step_registers: Vec<StepRegisters>,
+    /// The names of registers.
+    names: FxHashMap<Slot, Box<str>>,
 }
 
 /// Decodes a kernel of a module.
@@ -358,6 +368,8 @@ pub(crate) fn decode(
         least_access: 8,
         expansions: 0,
         called: Vec::new(),
+        step_registers: Vec::new(),
+        names: FxHashMap::default(),
     };
     let mut parameters = Vec::new();
     let mut bindings = FxHashMap::default();
@@ -375,8 +387,11 @@ pub(crate) fn decode(
         decoder.called_function(id);
     }
     decoder.product_registers.attach(&mut decoder.steps);
+    let entries: Vec<_> = decoder.functions.values().map(|function| function.entry).collect();
+    let watches_registers = decoder.watch_registers(&entries);
     Ok(Program {
         registers: decoder.slots as usize,
+        watches_registers,
         fills: decoder.fills.iter().map(|(fill, slot)| (*slot, *fill)).collect(),
         steps: decoder.steps,
         sites: decoder.sites,
@@ -451,7 +466,7 @@ impl<'a> Decoder<'a> {
             StatementKind::Instruction { guard, instruction } => {
                 self.site = self.sites.len() as u32;
                 (self.class, self.gather) = (Class::Hint, Gather::Any);
-                let guard = guard.map(|predicate| (self.register(predicate.register), !predicate.negated));
+                let guard = guard.map(|predicate| (self.named(predicate.register), !predicate.negated));
                 self.sites.push(Site {
                     line: statement.line,
                     kernel: self.kernel_line,
@@ -466,6 +481,7 @@ impl<'a> Decoder<'a> {
                 self.sites[site as usize].class = self.class;
                 self.push(action, guard);
                 self.note_product_registers(instruction);
+                self.note_registers(instruction);
                 if let Some(Step { action: Action::Branch(_) | Action::Choose { .. }, .. }) =
                     self.steps.last()
                 {
@@ -495,7 +511,8 @@ impl<'a> Decoder<'a> {
 
     fn push(&mut self, action: Action, guard: Option<(Slot, bool)>) {
         let product_registers = Vec::new();
-        self.steps.push(Step { guard, action, gather: self.gather, site: self.site, product_registers });
+        let (gather, site) = (self.gather, self.site);
+        self.steps.push(Step { guard, action, gather, site, product_registers, watched: None });
     }
 
     fn frame(&mut self) -> &mut Frame<'a> {

@@ -8,6 +8,7 @@ use tilewright_ptx::isa::{self, MatchMode, ScalarType, ShuffleMode, Source, Vote
 use super::arithmetic::Operands;
 use super::{Action, Class, Decoded, Decoder, Gather};
 
+use crate::context::{Context, Flow};
 use crate::fault::FaultKind;
 use crate::numeric::float::Mode;
 use crate::numeric::low;
@@ -135,8 +136,11 @@ impl Decoder<'_> {
     pub(super) fn synchronise_lanes(&mut self, i: &isa::BarWarpSync) -> Decoded {
         self.members(i.mask)?;
         self.class = Class::Barrier;
-        // Lanes of one warp are one agent of the race detector: there is nothing to order.
-        Ok(Action::Nothing)
+        let synchronise = |context: &mut Context<'_>| {
+            context.agent.lane_phase += 1;
+            Ok(Flow::Next)
+        };
+        Ok(Action::Execute(Box::new(synchronise)))
     }
 
     /// What the lanes of a warp have to agree on before a `setmaxnreg`, which has no effect here.

@@ -95,12 +95,15 @@ pub struct Agent {
     seen: Option<Clock>,
     /// Of an operation that nothing orders with the others of its channel, its step there.
     alone: Option<u32>,
+    /// How often a warp has synchronised its lanes; from 1.
+    pub lane_phase: u32,
 }
 
 impl Agent {
     /// An agent at its first step, among so many.
     pub fn new(index: usize, agents: usize) -> Self {
-        let mut agent = Self { index, clock: Clock::new(agents), fenced: None, seen: None, alone: None };
+        let mut agent =
+            Self { index, clock: Clock::new(agents), fenced: None, seen: None, alone: None, lane_phase: 1 };
         agent.clock.order[index] = 1;
         agent
     }
@@ -162,12 +165,12 @@ impl Agent {
     pub fn fork(&mut self, index: usize, step: u32) -> Self {
         let mut clock = self.release();
         clock.order[index] = clock.order[index].max(step);
-        Self { index, clock, fenced: None, seen: None, alone: None }
+        Self { index, clock, fenced: None, seen: None, alone: None, lane_phase: 0 }
     }
 
     /// The same of an operation that nothing orders with others of the agent `index` but what this agent has waited for.
     pub fn fork_alone(&mut self, index: usize, step: u32) -> Self {
-        Self { index, clock: self.release(), fenced: None, seen: None, alone: Some(step) }
+        Self { index, clock: self.release(), fenced: None, seen: None, alone: Some(step), lane_phase: 0 }
     }
 
     /// What somebody learns who waits for the operation that this agent is.

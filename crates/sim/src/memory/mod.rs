@@ -3,6 +3,7 @@
 //! - [`region`]: global memory, which is memory of the host that the caller lends for the launch;
 //! - [`shared`]: the shared memory of one block, with the bytes that are written and the races between warps;
 //! - [`local`]: the memory of the threads of a warp, with the bytes that are written;
+//! - [`lanes`]: the same between the lanes of a warp;
 //! - [`clock`]: vector clocks, by which the race detector knows what is ordered;
 //! - [`shadow`]: who accessed each byte of shared memory last.
 //!
@@ -10,6 +11,7 @@
 //! memory begin where no host has memory of user programs.
 
 pub mod clock;
+pub mod lanes;
 pub mod local;
 pub mod region;
 pub mod shadow;
