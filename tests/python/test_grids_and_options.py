@@ -185,7 +185,7 @@ def test_run_and_hooks():
 def test_an_option_that_nothing_does_yet_is_refused(option):
     y = np.zeros(4, np.int32)
     (name,) = option
-    with pytest.raises(triton.errors.TritonError, match=rf"TW0024.*{name} is not available yet"):
+    with pytest.raises(triton.errors.TritonError, match=rf"TW0108.*{name} cannot be set here"):
         fill[(1,)](y, 4, **option)
     fill[(1,)](y, 4, **{name: None})
     assert y[0] == 7

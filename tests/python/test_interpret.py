@@ -587,3 +587,18 @@ def test_the_example_of_the_page(script, run):
     finding = re.search(r"```text\nOutOfBoundsError: (.*?)```", text, re.DOTALL).group(1)
     shown = run(program).err.partition("OutOfBoundsError: ")[2]
     assert re.sub(r"--> .*/", "--> ", shown) == finding
+
+
+def test_slices_of_tuples_and_pointers_to_what_is_only_read(interpret_or_not, module):
+    k = module("""
+        @triton.jit
+        def kernel(x_ptr: tl.const, o_ptr):
+            tl.static_assert(x_ptr.dtype.is_const() and (x_ptr + 1).dtype.is_const())
+            tl.static_assert(not o_ptr.dtype.is_const())
+            numbers = (2, 3, 5, 7)
+            a, b = numbers[tl.slice(1, 4, 2)]
+            tl.store(o_ptr, tl.load(x_ptr) * a + b)
+    """)
+    out = torch.zeros(1)
+    interpret_or_not(k.kernel)[(1,)](torch.ones(1), out)
+    assert out.item() == 10

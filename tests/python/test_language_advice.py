@@ -22,6 +22,8 @@ CASES = {
     "math without tl": ("    x = math.exp2(tl.load(x_ptr))\n", ""),
     "relu without anything": ("    x = relu(tl.load(x_ptr))\n", ""),
     "shape of a pointer": ("    n = x_ptr.shape[0]\n", ""),
+    "length of a pointer": ("    n = len(x_ptr)\n", ""),
+    "element of a pointer": ("    x = x_ptr[0]\n", ""),
     "append": ("    acc = []\n    acc.append(tl.load(x_ptr))\n", ""),
     "break": ("    for i in range(4):\n        if i > 2:\n            break\n", ""),
     "endless loop": ("    while True:\n        break\n", ""),
@@ -167,9 +169,10 @@ def kernel(x_ptr, out_ptr):
 """
 
 
-def test_a_list_for_a_tensor():
+@pytest.mark.parametrize("use", ["x_ptr + i", "x_ptr"])
+def test_a_list_for_a_tensor(use):
     with pytest.raises(TypeError) as raised:
-        module(COPY).kernel[(1,)]([1.0, 2.0, 3.0, 4.0], torch.zeros(4))
+        module(COPY.replace("x_ptr + i", use)).kernel[(1,)]([1.0, 2.0, 3.0, 4.0], torch.zeros(4))
     text = str(raised.value)
     assert "argument 'x_ptr' of kernel 'kernel' is a list of 4 numbers, and is used as a tensor" in text
     assert "torch.tensor(" in text

@@ -212,3 +212,50 @@ def test_a_wrong_call_of_an_operator_is_explained():
         static(["x.__add__(tl.zeros([3], tl.float32))"])
     with pytest.raises(triton.CompilationError, match="has no attribute"):
         static(["x.__enter__()"])
+
+
+CASTS = """@triton.jit
+def kernel(x_ptr, out_ptr):
+    tl.static_assert(x_ptr.dtype.is_const() == {is_const})
+    tl.static_assert((x_ptr + 1).dtype.is_const() == {is_const})
+    written: tl.constexpr = tl.pointer_type(tl.float32)
+    read: tl.constexpr = tl.pointer_type(tl.float32, const=True)
+    tl.static_assert(out_ptr.to(read).dtype.is_const())
+    tl.static_assert(out_ptr.to(tl.pointer_type(tl.int32, const=True)).dtype.is_const())
+    tl.static_assert((out_ptr.to(read) + 1).dtype.is_const())
+    tl.static_assert(not out_ptr.to(written).dtype.is_const())
+    tl.static_assert(not x_ptr.to(written).dtype.is_const())
+    tl.static_assert(not x_ptr.to(tl.pointer_type(tl.int32)).dtype.is_const())
+    tl.static_assert(not out_ptr.to(read).to(written).dtype.is_const())
+    tl.static_assert(not out_ptr.dtype.is_const())
+    tl.store(x_ptr.to(written), 5.0)
+    tl.store(out_ptr, tl.load(out_ptr.to(read) + 1))
+"""
+
+
+def test_a_cast_says_whether_memory_is_only_read(device):
+    for annotation in ("", ": tl.const"):
+        text = CASTS.format(is_const=bool(annotation)).replace("x_ptr, out", f"x_ptr{annotation}, out")
+        x, out = (to_device(np.arange(2, dtype=np.float32), "float32", device) for _ in range(2))
+        module(text).kernel[(1,)](x, out)
+        assert to_host(x)[0] == 5
+        assert to_host(out)[0] == 1
+
+
+def test_a_signature_says_whether_memory_is_only_read():
+    kernel = module(CASTS.format(is_const=True)).kernel
+    triton.compile(triton.compiler.ASTSource(kernel, {"x_ptr": "*kfp32", "out_ptr": "*fp32"}))
+    kernel = module(CASTS.format(is_const=False)).kernel
+    triton.compile(triton.compiler.ASTSource(kernel, {"x_ptr": "*fp32", "out_ptr": "*fp32"}))
+    kernel = module("@triton.jit\ndef kernel(x_ptr):\n    tl.store(x_ptr, 1.0)\n").kernel
+    with pytest.raises(triton.CompilationError, match="Cannot store to a constant pointer"):
+        triton.compile(triton.compiler.ASTSource(kernel, {"x_ptr": "*kfp32"}))
+
+
+def test_a_store_through_a_cast_to_memory_that_is_only_read():
+    kernel = module("""@triton.jit
+def kernel(x_ptr):
+    tl.store(x_ptr.to(tl.pointer_type(tl.float32, const=True)), 1.0)
+""").kernel
+    with pytest.raises(triton.CompilationError, match="was cast to a pointer whose memory is only read"):
+        kernel[(1,)](np.zeros(1, np.float32))

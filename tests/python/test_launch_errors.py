@@ -278,7 +278,7 @@ def test_read_only_arrays_are_read_and_not_written(fill):
         3 |     tl.store(x_ptr + tl.arange(0, BLOCK), value)
           |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ writes here
           |
-          = note: the memory of `x_ptr` is shared with others while the kernel runs
+          = note: the memory of `x_ptr` is read-only: a numpy array that is not writeable, or a shared slice of Rust
           = note: in program (0, 0, 0), at element [0] of the tile
           = help: pass memory that may be written: `&mut` in Rust, `array.copy()` in Python
         """,

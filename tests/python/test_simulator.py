@@ -193,7 +193,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, so that it stays inside where
             "TW0201 store to `out_ptr`, which may only be read",
             "tl.store(out_ptr + i, tl.load(x_ptr + i * stride, mask=i < n), mask=i < n)",
             "writes here",
-            "the memory of `out_ptr` is shared with others while the kernel runs",
+            "the memory of `out_ptr` is read-only: a numpy array that is not writeable, or a shared slice of Rust",
             "pass memory that may be written: `&mut` in Rust, `array.copy()` in Python",
         ),
         (

@@ -12,7 +12,7 @@ fn stages(text: &str) -> Result<usize, CompileError> {
     let mut host = SourceHost::new("k.py", text).expect("it is Python");
     let kernel = host.function("k").expect("it is there");
     let arguments = vec![
-        Argument::Pointer { pointee: Dtype::I32, divisibility: 1 },
+        Argument::Pointer { pointee: Dtype::I32, divisibility: 1, is_const: false },
         Argument::Scalar { dtype: Dtype::I32, divisibility: 1 },
     ];
     let job = Job {

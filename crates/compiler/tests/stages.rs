@@ -25,7 +25,7 @@ fn compiled(
 ) -> CompiledKernel {
     let mut host = SourceHost::new("k.py", TEXT).expect("it is Python");
     let kernel = host.function("double").expect("it is there");
-    let arguments = vec![Argument::Pointer { pointee: Dtype::F32, divisibility: 16 }];
+    let arguments = vec![Argument::Pointer { pointee: Dtype::F32, divisibility: 16, is_const: false }];
     let job = Job {
         request: Request { kernel, arguments, options },
         parameters: vec!["x_ptr".into()],

@@ -61,6 +61,8 @@ pub enum Argument {
         pointee: Dtype,
         /// The address is a multiple of this; 1 if nothing is known.
         divisibility: u32,
+        /// The memory is only read, as that of a parameter that is declared `tl.const` is.
+        is_const: bool,
     },
     /// A number at run time, a multiple of `divisibility`.
     Scalar {

@@ -69,7 +69,7 @@ fn lowering_can_be_interrupted() {
     let host = SourceHost::new("k.py", text).expect("it is Python");
     let kernel = host.function("k").expect("it is there");
     let mut host = Altered { host, patience: 3, source: None };
-    let arguments = vec![Argument::Pointer { pointee: Dtype::F32, divisibility: 1 }];
+    let arguments = vec![Argument::Pointer { pointee: Dtype::F32, divisibility: 1, is_const: false }];
     let failure = lower(&Request { kernel, arguments, options: Options::default() }, &mut host)
         .expect_err("it is interrupted");
     let codes: Vec<Code> = failure.diagnostics.iter().map(|diagnostic| diagnostic.code).collect();

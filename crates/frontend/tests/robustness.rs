@@ -54,7 +54,7 @@ fn lower_all(text: &str, pointee: Dtype) -> usize {
             if is_constexpr {
                 Argument::Constexpr(HostValue::Constant(Constant::Int(16)))
             } else if name.contains("ptr") {
-                Argument::Pointer { pointee, divisibility: 16 }
+                Argument::Pointer { pointee, divisibility: 16, is_const: false }
             } else {
                 Argument::Scalar { dtype: Dtype::I32, divisibility: 1 }
             }

@@ -267,7 +267,9 @@ impl<'py> Prepared<'_, 'py> {
     #[cold]
     fn blame_list(&self, error: Error) -> Error {
         let Error::Diagnostics(failure) = &error else { return error };
-        let is_about_tuple = failure.diagnostics.iter().any(|found| found.message.contains("found a tuple"));
+        let is_tuple = |text: &String| text.contains("found a tuple");
+        let is_about_tuple =
+            failure.diagnostics.iter().any(|found| found.notes.iter().chain([&found.message]).any(is_tuple));
         if !is_about_tuple {
             return error;
         }

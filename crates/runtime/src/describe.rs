@@ -6,6 +6,7 @@
 //! | text | argument |
 //! |---|---|
 //! | `*fp32`, `*i64`, `*bf16` | a tensor |
+//! | `*kfp32` | a tensor that is only read |
 //! | `i32`, `u8`, `fp32`, `u1` | a number at run time; for a `tl.constexpr` parameter, the dtype itself |
 //! | `*fp32:16`, `i32:16` | its address, or itself, is a multiple of 16 |
 //! | `i32:1` | the int 1, which is part of the code |
@@ -84,12 +85,16 @@ pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error>
         },
     };
     let is_one = divisibility == 1 && text.contains(':');
+    let (ty, is_const) = match ty.strip_prefix("*k") {
+        Some(pointee) => (format!("*{pointee}"), true),
+        None => (ty.to_owned(), false),
+    };
     let element = match ty.strip_prefix('*') {
         Some(pointee) => parse_dtype(pointee.trim()).map(Element::Pointer),
-        None => parse_dtype(ty).map(Element::Value),
+        None => parse_dtype(&ty).map(Element::Value),
     };
     match element {
-        Some(Element::Pointer(pointee)) => Ok(Argument::Pointer { pointee, divisibility }),
+        Some(Element::Pointer(pointee)) => Ok(Argument::Pointer { pointee, divisibility, is_const }),
         Some(Element::Value(_)) if is_one => Ok(Argument::Constexpr(HostValue::Constant(Constant::Int(1)))),
         Some(Element::Value(dtype)) => Ok(Argument::Scalar { dtype, divisibility }),
         None => Err(invalid(text, "this is neither a type nor a value")),
@@ -113,7 +118,7 @@ fn parse_descriptor(text: &str) -> Option<Argument> {
         return None;
     }
     let number = |dtype| Argument::Scalar { dtype, divisibility: 1 };
-    let mut parts = vec![Argument::Pointer { pointee, divisibility: 1 }];
+    let mut parts = vec![Argument::Pointer { pointee, divisibility: 1, is_const: false }];
     parts.extend(vec![number(Dtype::I32); rank]);
     parts.extend(vec![number(Dtype::I64); rank - 1]);
     let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding };
@@ -234,8 +239,11 @@ mod tests {
     #[test]
     fn arguments_are_read() {
         let parse = |text| parse_argument(text, false).unwrap();
-        assert_eq!(parse("*fp32"), Argument::Pointer { pointee: Dtype::F32, divisibility: 1 });
-        assert_eq!(parse(" *u8 : 16 "), Argument::Pointer { pointee: Dtype::U8, divisibility: 16 });
+        let pointer = |pointee, divisibility, is_const| Argument::Pointer { pointee, divisibility, is_const };
+        assert_eq!(parse("*fp32"), pointer(Dtype::F32, 1, false));
+        assert_eq!(parse("*kfp32"), pointer(Dtype::F32, 1, true));
+        assert_eq!(parse(" *u8 : 16 "), pointer(Dtype::U8, 16, false));
+        assert_eq!(parse("*ki8:16"), pointer(Dtype::I8, 16, true));
         assert_eq!(parse("i64:8"), Argument::Scalar { dtype: Dtype::I64, divisibility: 8 });
         assert_eq!(parse("i32:1"), constant(Constant::Int(1)));
         assert_eq!(parse("-12"), constant(Constant::Int(-12)));
@@ -253,7 +261,7 @@ mod tests {
     #[test]
     fn tuples_are_read() {
         let parse = |text| parse_argument(text, false).unwrap();
-        let pointer = |divisibility| Argument::Pointer { pointee: Dtype::F32, divisibility };
+        let pointer = |divisibility| Argument::Pointer { pointee: Dtype::F32, divisibility, is_const: false };
         let int = || Argument::Scalar { dtype: Dtype::I32, divisibility: 1 };
         let tuple = |items: Vec<Argument>| Argument::Tuple(items.into());
         assert_eq!(parse("()"), tuple(vec![]));

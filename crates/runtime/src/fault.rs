@@ -152,7 +152,7 @@ fn read_only(found: &Found, line: Option<Span>) -> Diagnostic {
     let diagnostic = Diagnostic::new(Code::OutOfBounds, format!("store to {what} which may only be read"));
     found
         .locate(diagnostic, line, "writes here")
-        .note(format!("{whose} is shared with others while the kernel runs"))
+        .note(format!("{whose} is read-only: a numpy array that is not writeable, or a shared slice of Rust"))
         .hint("pass memory that may be written: `&mut` in Rust, `array.copy()` in Python")
 }
 

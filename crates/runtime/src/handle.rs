@@ -427,7 +427,7 @@ impl Handle {
 
     fn fits(&self, index: usize, argument: &Argument, value: &Value<'_>) -> bool {
         match (argument, value) {
-            (Argument::Pointer { pointee, divisibility }, Value::Pointer(pointer)) => {
+            (Argument::Pointer { pointee, divisibility, .. }, Value::Pointer(pointer)) => {
                 let has_size = pointee.bytes() == pointer.pointee.bytes();
                 has_size && pointer.address.is_multiple_of(u64::from(*divisibility))
             }
@@ -468,8 +468,8 @@ impl Handle {
         }
         let found = value.map_or_else(|| "nothing".into(), Value::describe);
         let expected = match argument {
-            Argument::Pointer { pointee, divisibility: 1 } => format!("a tensor of {pointee}"),
-            Argument::Pointer { pointee, divisibility } => {
+            Argument::Pointer { pointee, divisibility: 1, .. } => format!("a tensor of {pointee}"),
+            Argument::Pointer { pointee, divisibility, .. } => {
                 format!("a tensor of {pointee} at a multiple of {divisibility} bytes")
             }
             Argument::Scalar { dtype, divisibility: 1 } => format!("a number of type {dtype}"),

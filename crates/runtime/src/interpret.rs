@@ -309,6 +309,11 @@ impl Launch {
         Ok(compiled)
     }
 
+    /// Whether the memory of an argument is only read, by its number.
+    pub fn is_read_only(&self, index: usize) -> bool {
+        self.read_only.get(index).copied().unwrap_or(false)
+    }
+
     fn read_only(&self, given: &[Given]) -> ReadOnly {
         if !self.read_only.contains(&true) {
             return ReadOnly::new();
@@ -317,7 +322,7 @@ impl Launch {
             let mut held = SmallVec::new();
             collect(&given.operand, &mut held);
             let mut indices = held.iter().filter_map(Held::argument_index);
-            indices.find(|&index| self.read_only.get(index).copied().unwrap_or(false))
+            indices.find(|&index| self.is_read_only(index))
         };
         let owners = given.iter().enumerate().filter_map(|(number, given)| Some((number, owner(given)?)));
         owners.map(|(number, index)| (number, Arc::clone(&self.names[index]))).collect()

@@ -64,10 +64,13 @@ impl Options {
         if !info.kind.takes(value) {
             return Err(invalid(info, value).into());
         }
-        if info.consumer == Consumer::Refused && value.is_true() {
-            let message = format!("the launch option {} is not available yet", info.name);
-            let note = format!("found {value}; a launch without it works");
-            return Err(Diagnostic::new(Code::NotOnThisDevice, message).note(note).into());
+        if let Consumer::Refused(reason) = info.consumer
+            && value.is_true()
+        {
+            let message = format!("the launch option {} cannot be set here", info.name);
+            let note = format!("found {value}, and {reason}");
+            let hint = "leave it out, if the kernel may do without";
+            return Err(Diagnostic::new(Code::InvalidOption, message).note(note).hint(hint).into());
         }
         match (info.kind, value) {
             // The environment may have changed this default.
@@ -280,8 +283,8 @@ mod tests {
         for info in OPTIONS {
             let value = another(info);
             let options = match (info.consumer, set(info.name, &value)) {
-                (Consumer::Refused, options) => {
-                    assert_eq!(options.unwrap_err().code(), Some(Code::NotOnThisDevice), "{}", info.name);
+                (Consumer::Refused(_), options) => {
+                    assert_eq!(options.unwrap_err().code(), Some(Code::InvalidOption), "{}", info.name);
                     continue;
                 }
                 (_, options) => options.unwrap(),

@@ -168,7 +168,7 @@ impl Class {
         let divisibility = |is_multiple: bool| if is_multiple { ALIGNMENT } else { 1 };
         match self {
             Class::Pointer { pointee, is_aligned } => {
-                Argument::Pointer { pointee, divisibility: divisibility(is_aligned) }
+                Argument::Pointer { pointee, divisibility: divisibility(is_aligned), is_const: false }
             }
             Class::Scalar { dtype, is_multiple } => {
                 Argument::Scalar { dtype, divisibility: divisibility(is_multiple) }
@@ -222,7 +222,7 @@ pub(crate) fn argument(parameter: &Parameter, value: &Value<'_>, device: Device)
 
 /// Adds what holds of the parts of every descriptor: the base and all strides but the last are multiples of 16 bytes.
 pub(crate) fn align_descriptor(form: &DescriptorForm, parts: &mut [Argument]) {
-    let Some((Argument::Pointer { pointee, divisibility }, numbers)) = parts.split_first_mut() else {
+    let Some((Argument::Pointer { pointee, divisibility, .. }, numbers)) = parts.split_first_mut() else {
         return;
     };
     *divisibility = ALIGNMENT;
@@ -475,7 +475,7 @@ mod tests {
         let scalar = |dtype, divisibility| Argument::Scalar { dtype, divisibility };
         let named = vec![scalar(Dtype::I32, 16), scalar(Dtype::I1, 1)];
         let expected = vec![
-            Argument::Pointer { pointee: Dtype::F16, divisibility: 16 },
+            Argument::Pointer { pointee: Dtype::F16, divisibility: 16, is_const: false },
             constant(Constant::Int(1)),
             scalar(Dtype::I32, 1),
             constant(Constant::None),

@@ -13,7 +13,7 @@ fn row(info: &OptionInfo) -> String {
         Consumer::Codegen => "code generation".into(),
         Consumer::Launch => "launch".into(),
         Consumer::Check => "check".into(),
-        Consumer::Refused => "nobody: refused".into(),
+        Consumer::Refused(_) => "nobody: refused".into(),
         Consumer::Warned(instead) => format!("nobody, warned of: {instead}"),
         Consumer::Silent(why) => format!("nobody: {why}"),
     };

@@ -136,8 +136,7 @@ class ASTSource:
                 f"an argument of type {ty!r} is not available in this version of tilewright: pass the tensor, and make "
                 "the descriptor in the kernel with tl.make_tensor_descriptor"
             )
-        # A pointer to what is not written is a pointer.
-        text = f"*{ty[2:]}" if ty.startswith("*k") else ty
+        text = ty
         for name, value in self.attrs.get(place, ()):
             if name == "tt.divisibility":
                 text = f"{text}:{value}"

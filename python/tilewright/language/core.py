@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import enum
 import operator
 
@@ -232,6 +233,12 @@ class slice:
     """A slice of compile-time bounds."""
 
     _tilewright_path = "slice"
+
+    def __new__(cls, start: Any, stop: Any, step: Any) -> Any:
+        # The tuples of a kernel that Python runs are Python's, and so are its slices.
+        if _native.interpreted_program() is not None:
+            return builtins.slice(start, stop, step)
+        return super().__new__(cls)
 
     def __init__(self, start: Any, stop: Any, step: Any) -> None:
         self.start = start

@@ -159,7 +159,7 @@ impl Fault {
                     format!("store to `{name}`, which may only be read"),
                     "writes here",
                 )
-                .note(format!("the memory of `{name}` is shared with others while the kernel runs"))
+                .note(format!("the memory of `{name}` is read-only: a numpy array that is not writeable, or a shared slice of Rust"))
                 .hint("pass memory that may be written: `&mut` in Rust, `array.copy()` in Python");
         }
         let size = access.size as i64;

@@ -603,6 +603,10 @@ impl Caller for Lowerer<'_, '_, '_> {
         self.read_only_root(*pointer)
     }
 
+    fn cast_pointer(&mut self, pointer: &Value, is_const: bool) {
+        self.mark_cast(*pointer, is_const);
+    }
+
     fn known(&mut self, operand: &Op<Self>) -> Option<Constant> {
         self.as_constant(operand)
     }

@@ -150,20 +150,28 @@ pub fn operand_of_argument(argument: &KernelArgument) -> Template {
     of_argument(argument, &mut Vec::new())
 }
 
-/// An argument of a kernel as an operand, and what its parts that are known at run time are multiples of.
-fn of_argument(argument: &KernelArgument, divisibility: &mut Vec<u32>) -> Template {
+/// What is known of a part of an argument that comes at run time.
+struct Known {
+    /// It is a multiple of this.
+    divisibility: u32,
+    /// It points to memory that is only read.
+    is_const: bool,
+}
+
+/// An argument of a kernel as an operand, and what is known of its parts that come at run time.
+fn of_argument(argument: &KernelArgument, known: &mut Vec<Known>) -> Template {
     match argument {
-        KernelArgument::Pointer { pointee, divisibility: known } => {
-            divisibility.push(*known);
+        KernelArgument::Pointer { pointee, divisibility, is_const } => {
+            known.push(Known { divisibility: *divisibility, is_const: *is_const });
             Operand::Tensor(Type::pointer(*pointee))
         }
-        KernelArgument::Scalar { dtype, divisibility: known } => {
-            divisibility.push(*known);
+        KernelArgument::Scalar { dtype, divisibility } => {
+            known.push(Known { divisibility: *divisibility, is_const: false });
             Operand::Tensor(Type::scalar(*dtype))
         }
         KernelArgument::Constexpr(value) => names::from_host(value.clone()),
         KernelArgument::Tuple(items) => {
-            let parts = items.map(|item| of_argument(item, divisibility));
+            let parts = items.map(|item| of_argument(item, known));
             let Some(form) = items.descriptor() else { return template::whole(parts) };
             let last_stride = Operand::Constant(Constant::Int(1));
             let parts = parts.into_iter().chain([last_stride]).collect();
@@ -226,10 +234,15 @@ impl Session<'_> {
             );
             return Err(self.report(Diagnostic::at(Code::WrongArguments, span, message)));
         }
-        let mut divisibility = Vec::new();
-        let arguments: Vec<Template> =
-            request.arguments.iter().map(|argument| of_argument(argument, &mut divisibility)).collect();
-        let read_only = ReadOnly::new();
+        let mut known = Vec::new();
+        let (mut arguments, mut read_only) = (Vec::<Template>::new(), ReadOnly::new());
+        for (argument, parameter) in request.arguments.iter().zip(parameters(definition)) {
+            let first = known.len();
+            arguments.push(of_argument(argument, &mut known));
+            let places = (first..known.len()).filter(|&place| known[place].is_const);
+            read_only.extend(places.map(|place| (place, parameter.name.as_str().into())));
+        }
+        let divisibility: Vec<u32> = known.iter().map(|part| part.divisibility).collect();
         let (id, ..) =
             self.specialise(callee, &loaded, (&arguments, &read_only), &divisibility, true, None)?;
         id.ok_or(Reported)
@@ -416,7 +429,7 @@ impl Session<'_> {
         lowerer.bind_parameters(arguments, divisibility)?;
         let parameters = lowerer.builder.function.blocks[lowerer.builder.function.entry].parameters.clone();
         for (place, name) in read_only {
-            lowerer.read_only.entry(parameters[*place]).or_insert_with(|| name.clone());
+            lowerer.read_only.entry(parameters[*place]).or_insert_with(|| Some(name.clone()));
         }
         let returned = lowerer.tail(lowerer.body(), None)?;
         lowerer.at(returned.span);
@@ -522,7 +535,7 @@ impl Lowerer<'_, '_, '_> {
         match self.builder.emit(op, operands, SmallVec::new()) {
             Ok(values) => {
                 for (place, name) in returns_read_only {
-                    self.read_only.insert(values[place], name);
+                    self.read_only.insert(values[place], Some(name));
                 }
                 template::fill(&result, &mut values.into_iter()).ok_or(Reported)
             }

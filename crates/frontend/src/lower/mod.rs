@@ -195,8 +195,8 @@ pub(crate) struct Lowerer<'a, 's, 'h> {
     exit: Exit,
     /// Whether assigned and returned numbers stay compile-time values: in a `constexpr_function`.
     keeps_constants: bool,
-    /// Pointers to memory that is only read, and the parameter that says so.
-    read_only: FxHashMap<Value, Arc<str>>,
+    /// Pointers to memory that is only read, and the parameter that says so; nothing for what was cast to write there.
+    read_only: FxHashMap<Value, Option<Arc<str>>>,
 }
 
 impl<'a> Lowerer<'a, '_, '_> {

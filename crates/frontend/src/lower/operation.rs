@@ -132,7 +132,8 @@ impl Lowerer<'_, '_, '_> {
             let Some(value) = parameter.and_then(|it| self.parameter_value(it.name.as_str())) else {
                 continue;
             };
-            self.read_only.extend(template::values(&value).into_iter().map(|part| (part, Arc::clone(owner))));
+            self.read_only
+                .extend(template::values(&value).into_iter().map(|part| (part, Some(Arc::clone(owner)))));
         }
     }
 

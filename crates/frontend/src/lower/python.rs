@@ -236,7 +236,10 @@ impl<'a> Lowerer<'a, '_, '_> {
             Ok(Operand::Constant(Constant::Int(length as i128)))
         } else {
             let what = self.describe(value);
-            Err(self.error(Code::TypeMismatch, span, format!("{what} has no length")))
+            let diagnostic = Diagnostic::at(Code::TypeMismatch, span, format!("{what} has no length"));
+            Err(self.report(diagnostic.hint(
+                "a kernel gets the address of a tensor's first element, or a number: pass the length as an argument of the launch",
+            )))
         }
     }
 

@@ -45,7 +45,7 @@ impl Lowerer<'_, '_, '_> {
     pub(super) fn declare_read_only(&mut self, annotation: Option<&Expr>, name: &str, value: &IrOperand) {
         if is_const(annotation) {
             let name: Arc<str> = name.into();
-            self.read_only.extend(template::values(value).into_iter().map(|part| (part, name.clone())));
+            self.read_only.extend(template::values(value).into_iter().map(|part| (part, Some(name.clone()))));
         }
     }
 
@@ -56,12 +56,18 @@ impl Lowerer<'_, '_, '_> {
         }
         for (from, &to) in from.zip(to) {
             if let Some(name) = self.read_only_root(from) {
-                self.read_only.insert(to, name);
+                self.read_only.insert(to, Some(name));
             }
         }
     }
 
-    /// The parameter that a pointer comes from, if it is declared so.
+    /// Notes that a pointer was cast to a type which says whether its memory is only read: what it comes from does not
+    /// matter any more.
+    pub(super) fn mark_cast(&mut self, pointer: Value, is_const: bool) {
+        self.read_only.insert(pointer, is_const.then(|| "".into()));
+    }
+
+    /// The parameter that a pointer comes from, if it is declared so; an empty name if the program has cast it.
     pub(super) fn read_only_root(&self, pointer: Value) -> Option<Arc<str>> {
         if self.read_only.is_empty() {
             return None;
@@ -70,7 +76,7 @@ impl Lowerer<'_, '_, '_> {
         let mut value = pointer;
         for _ in 0..MOST_STEPS {
             if let Some(name) = self.read_only.get(&value) {
-                return Some(name.clone());
+                return name.clone();
             }
             let data = &function.insts[function.defining_inst(value)?];
             match data.op {

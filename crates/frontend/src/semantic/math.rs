@@ -10,6 +10,7 @@ use super::operators::{
 };
 use super::promote::{Rule, Side, common_dtype};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic, SemanticError, ValueOf};
+use crate::types::LanguageType;
 use crate::value::{Constant, Operand};
 
 /// A function of one float.
@@ -245,6 +246,9 @@ const ROUNDING: &[(&str, Rounding)] = &[("rtne", Rounding::NearestEven), ("rtz",
 pub(super) fn convert<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (value, ty) = a.typed(c, 0)?;
     let element = a.element(c, 1)?;
+    if element.pointee().is_some() {
+        return cast_to_pointer(c, a, value, element);
+    }
     if a.flag(c, 3)? {
         return bitcast(c, value, &ty, element);
     }
@@ -257,6 +261,28 @@ pub(super) fn convert<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
     }
     let rounding = a.choice(c, 2, ROUNDING)?;
     Ok(Operand::Tensor(cast_element(c, value, element, rounding)?))
+}
+
+/// A pointer whose type says whether its memory is only read.
+fn cast_to_pointer<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    value: ValueOf<C>,
+    element: Element,
+) -> Semantic<Op<C>> {
+    let is_const = match a.constant(c, 1)? {
+        Constant::LanguageType(ty) => matches!(*ty, LanguageType::ConstPointer(_)),
+        _ => false,
+    };
+    let is_same = c.builder().type_of(&value).element == element;
+    let mut pointer = cast_element(c, value, element, Rounding::default())?;
+    if c.read_only(&pointer).is_some() != is_const {
+        if is_same {
+            pointer = c.builder().cast(pointer, element, Rounding::default())?;
+        }
+        c.cast_pointer(&pointer, is_const);
+    }
+    Ok(Operand::Tensor(pointer))
 }
 
 fn is_narrowing(from: Element, to: Element) -> bool {

@@ -90,6 +90,11 @@ pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
 /// A store through a pointer that is declared `tl.const` is a mistake.
 pub(super) fn check_writable<C: Caller + ?Sized>(c: &mut C, pointer: &ValueOf<C>) -> Semantic<()> {
     let Some(name) = c.read_only(pointer) else { return Ok(()) };
+    if name.is_empty() {
+        return Err(SemanticError::new(Code::InvalidStore, "Cannot store to a constant pointer")
+            .argument(0, "this was cast to a pointer whose memory is only read")
+            .hint("cast it to a type without `const=True`, or store elsewhere"));
+    }
     Err(SemanticError::new(Code::InvalidStore, "Cannot store to a constant pointer")
         .argument(0, format!("this comes from `{name}`, which is declared `tl.const`"))
         .note("a `tl.const` parameter points to memory that is only read")
@@ -175,6 +180,9 @@ pub(super) fn pointer<C: Caller + ?Sized>(
         Operand::Constant(Constant::None) => {
             "the argument is None in this launch: guard the access with `if ptr is not None:`".to_string()
         }
+        Operand::Tuple(_) => "a list or tuple is no memory: launch with a tensor or an array, such as `torch.tensor([1.0, 2.0])`, or \
+             take an item of it, `x[0]`"
+            .to_string(),
         Operand::Descriptor(_) => format!("a tensor descriptor has methods: `desc.{name}(offsets, …)`"),
         _ => format!("add the offsets to a pointer argument: `tl.{name}(x_ptr + offsets, …)`"),
     };

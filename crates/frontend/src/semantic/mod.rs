@@ -161,10 +161,14 @@ pub trait Caller {
     /// Prints for the user while the kernel is compiled.
     fn print(&mut self, text: &str);
 
-    /// The parameter that a pointer comes from, if it is declared `tl.const`: its memory is only read.
+    /// The parameter that a pointer comes from, if it is declared `tl.const`: its memory is only read. The name is empty if the
+    /// program has cast the pointer to such a type.
     fn read_only(&mut self, _pointer: &ValueOf<Self>) -> Option<Arc<str>> {
         None
     }
+
+    /// Notes that a pointer was cast to a type which says whether its memory is only read.
+    fn cast_pointer(&mut self, _pointer: &ValueOf<Self>, _is_const: bool) {}
 
     /// What a user calls a compile-time value, for messages.
     fn show(&mut self, constant: &Constant) -> String {

@@ -188,13 +188,13 @@ fn element_index<C: Caller + ?Sized>(c: &mut C, ty: &Type, found: &Op<C>, number
             "gather it, `tl.gather(x, tl.full([1], i, tl.int32), 0)`, or load it through a pointer"
         }
     };
-    SemanticError::new(Code::InvalidIndex, message)
+    let error = SemanticError::new(Code::InvalidIndex, message)
         .argument(0, format!("this is {ty}"))
         .argument(number, text)
-        .note(if ty.is_scalar() {
-            "expected `None`"
-        } else {
-            "expected `:`, `None`, or a compile-time integer or slice"
-        })
-        .hint(hint)
+        .hint(hint);
+    if ty.is_scalar() {
+        error
+    } else {
+        error.note("expected `:`, `None`, or a compile-time integer or slice")
+    }
 }

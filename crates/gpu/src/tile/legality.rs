@@ -72,7 +72,7 @@ fn refusal(kernel: &Function, inst: Inst) -> Option<Diagnostic> {
     );
     let found = padded(&large.shape).elements();
     Some(
-        at(kernel, inst, Code::NotOnThisDevice, message)
+        at(kernel, inst, Code::TooLarge, message)
             .note(format!("found {found} elements with the padding, expected at most {MAX_TILE_ELEMENTS}"))
             .hint("make the tile smaller, or its extents powers of two"),
     )

@@ -91,7 +91,7 @@ fn argument(text: &str) -> Argument {
     let (name, divisibility) = text.split_once(':').unwrap_or((text, "1"));
     let divisibility = divisibility.parse().expect("a divisibility is a number");
     if let Some(pointee) = name.strip_prefix('*').and_then(Dtype::parse) {
-        return Argument::Pointer { pointee, divisibility };
+        return Argument::Pointer { pointee, divisibility, is_const: false };
     }
     if let Some(dtype) = Dtype::parse(name) {
         return Argument::Scalar { dtype, divisibility };

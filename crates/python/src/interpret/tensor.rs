@@ -13,8 +13,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyEllipsis, PySlice, PyTuple};
 use smallvec::SmallVec;
-use tilewright_frontend::{Constant, Operand};
-use tilewright_ir::{Literal, Type};
+use tilewright_frontend::{Constant, LanguageType, Operand};
+use tilewright_ir::{Literal, Shape, Type};
 use tilewright_runtime::interpret::{Form, Given, Piece, Tile};
 
 use super::convert::given;
@@ -406,14 +406,15 @@ impl Tensor {
     /// The type of an element.
     #[getter]
     fn dtype<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let element = slf.get().tile()?.ty.element;
-        to_python(slf.py(), &Constant::Type(Type { element, ..Type::scalar(tilewright_ir::Dtype::I1) }))
+        let tile = slf.get().tile()?;
+        to_python(slf.py(), &language_type(tile, tile.ty.with_shape(Shape::scalar())))
     }
 
     /// The type, with the shape.
     #[getter(r#type)]
     fn ty<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(slf.py(), &Constant::Type(slf.get().tile()?.ty.clone()))
+        let tile = slf.get().tile()?;
+        to_python(slf.py(), &language_type(tile, tile.ty.clone()))
     }
 
     /// The extents; none of a scalar.
@@ -447,6 +448,19 @@ impl Tensor {
         let index = slf.get().tile()?.held.argument_index();
         let Some((index, session)) = index.zip(super::session::current()) else { return Ok(None) };
         Ok(session.launch.argument(index).map(|(name, address)| (name.to_string(), address)))
+    }
+}
+
+/// A type of a tile: a pointer that comes from a parameter which is declared `tl.const` says so.
+fn language_type(tile: &Tile, ty: Type) -> Constant {
+    let session = super::session::current();
+    let is_const = || {
+        let index = tile.held.argument_index();
+        index.zip(session).is_some_and(|(index, session)| session.launch.is_read_only(index))
+    };
+    match ty.element.pointee().filter(|_| ty.is_scalar()) {
+        Some(pointee) if is_const() => LanguageType::ConstPointer(pointee).into_constant(),
+        _ => Constant::Type(ty),
     }
 }
 

@@ -57,8 +57,8 @@ pub enum Consumer {
     Launch,
     /// The check of the target: on a GPU it is refused if the target is another.
     Check,
-    /// Nobody, and what a kernel does would be another: it is refused.
-    Refused,
+    /// Nobody, and what a kernel does would be another: it is refused, and this is said.
+    Refused(&'static str),
     /// Nobody, and a launch on a GPU that sets it is warned (TW0115) of what happens instead.
     Warned(&'static str),
     /// Nobody, in silence, for this reason.
@@ -134,8 +134,10 @@ options! {
     FpsanHomomorphicCasts "fpsan_homomorphic_casts" Bool, Is::Bool(false),
         Silent("there is no floating-point sanitizer"), "floating-point sanitizer";
     Grid "grid" Any, Is::None, Launcher, "the grid, with warmup and run";
-    InstrumentationMode "instrumentation_mode" Text, Is::Str(""), Refused, "instrumentation";
-    IrOverride "ir_override" Any, Is::None, Refused, "IR to use instead";
+    InstrumentationMode "instrumentation_mode" Text, Is::Str(""),
+        Refused("no kernel is instrumented; `sanitize=` checks a launch on the CPU and the simulator"), "instrumentation";
+    IrOverride "ir_override" Any, Is::None,
+        Refused("such a file is another compiler's; `tilewright compile` takes a file of IR"), "IR to use instead";
     Kpack "kpack" Int(1, 16), Is::Int(1), Silent(HIP), "HIP: packing along k";
     LaunchCooperativeGrid "launch_cooperative_grid" Bool, Is::Bool(false), Launch,
         "all programs run at the same time";
@@ -152,7 +154,9 @@ options! {
     NumStages "num_stages" Int(0, 64), Is::Int(3), Codegen, "stages of software pipelines";
     // As many as any GPU of either vendor has. The GPU path refuses more than `MOST_WARPS` of its own.
     NumWarps "num_warps" PowerOfTwo(64), Is::Int(4), Codegen, "warps of a program";
-    PtxOptions "ptx_options" Any, Is::None, Refused, "options of the assembler";
+    PtxOptions "ptx_options" Any, Is::None,
+        Refused("the driver assembles the code, without options; there are `enable_fp_fusion=` and `maxnreg=`"),
+        "options of the assembler";
     PtxVersion "ptx_version" OptionalInt(0, 999), Is::None,
         Warned("the PTX is of the version that goes with the target"), "version of PTX";
     Sanitize "sanitize" Any, Is::None, Launcher,

@@ -426,7 +426,6 @@ fn offsets_and_indices() {
             TW0014: a pointer is not indexed
               0: this is *fp32
               1: this is int32
-              note: expected `None`
               hint: add the offset and load: `tl.load(ptr + i)`
         "#]],
     );
@@ -436,7 +435,6 @@ fn offsets_and_indices() {
             TW0014: a pointer is not indexed
               0: this is *fp32
               1: this is fp32[128]
-              note: expected `None`
               hint: add an integer offset and load: `tl.load(ptr + i.to(tl.int32))`
         "#]],
     );
