@@ -13,6 +13,7 @@ import os
 import sys
 from typing import Any
 
+from tilewright._files import write_file
 from tilewright._flame import flame_graph, folded
 
 USAGE = """\
@@ -144,8 +145,7 @@ def _finish(wanted: dict[str, str]) -> None:
 
 def _write(path: str, text: str) -> None:
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        write_file(path, text)
     except OSError as error:
         print(f"tilewright: cannot write {path}: {error.strerror}", file=sys.stderr)
 

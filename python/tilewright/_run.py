@@ -193,11 +193,15 @@ def _keep_reports(path: str) -> str | None:
 
     def write() -> None:
         text = _native.take_reports()
-        if path:
-            with open(path, "w") as file:
-                file.write(text)
-        else:
+        if not path:
             sys.stderr.write(text)
+            return
+        from tilewright._files import write_file
+
+        try:
+            write_file(path, text)
+        except OSError as error:
+            print(f"tilewright: cannot write the report to {path}: {error.strerror}", file=sys.stderr)
 
     atexit.register(write)
     end_in_order()

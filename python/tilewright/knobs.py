@@ -59,9 +59,16 @@ class _Text(_Flag):
 class _Folder(_Text):
     """A knob that is a folder below the home folder of Triton."""
 
+    def __init__(self, variable: str, name: str, ours: str | None = None) -> None:
+        super().__init__(variable, name)
+        self.ours = ours
+        """The variable that comes before Triton's."""
+
     def read(self) -> Any:
         """The value that the environment says."""
         text = os.environ.get(self.variable)
+        if self.ours is not None:
+            text = os.environ.get(self.ours) or text
         if text is not None:
             return text
         home = os.environ.get("TRITON_HOME") or os.path.expanduser("~")
@@ -426,7 +433,7 @@ cache = _Cache(
         "home_dir": _Text("TRITON_HOME", os.path.expanduser("~")),
         "dump_dir": _Folder("TRITON_DUMP_DIR", "dump"),
         "override_dir": _Folder("TRITON_OVERRIDE_DIR", "override"),
-        "dir": _Folder("TRITON_CACHE_DIR", "cache"),
+        "dir": _Folder("TRITON_CACHE_DIR", "cache", ours="TILEWRIGHT_CACHE_DIR"),
         "manager_class": _Class("TRITON_CACHE_MANAGER"),
         "remote_manager_class": _Class("TRITON_REMOTE_CACHE_BACKEND"),
     }

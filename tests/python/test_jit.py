@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import functools
 import inspect
 import math
 import os
@@ -258,6 +259,28 @@ def test_methods_in_classes_and_indented_functions():
             tl.store(y_ptr, 6)
 
     assert value_of(Kernels.fill) == 6
+
+
+def test_what_wraps_a_function_below_the_decorator_is_looked_through():
+    """Its source is what is compiled, under its own name and with its own closure."""
+
+    def twice(function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    number = tl.constexpr(7)
+
+    @triton.jit
+    @twice
+    @twice
+    def inner(o_ptr, offset: tl.constexpr):
+        tl.store(o_ptr, number + offset)
+
+    assert value_of(inner, 2) == 9
+    assert inner.arg_names == ["o_ptr", "offset"]
 
 
 def test_a_kernel_is_shown_and_copied_like_a_function():

@@ -202,6 +202,32 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_program_runs(run,
     # It is where the program was started, wherever that goes.
     assert run("-m", "tilewright", "run", "--report=report", path, cwd=tmp_path).out == "ran\n"
     assert (tmp_path / "report").read_text() == "no kernel was launched on the simulator\n"
+    # What only fails at the end is one line as well.
+    (tmp_path / "folder").mkdir()
+    remover = script("import shutil\nshutil.rmtree('folder')\n")
+    done = run("-m", "tilewright", "run", "--report=folder/report", remover, cwd=tmp_path)
+    message = f"tilewright: cannot write the report to {tmp_path / 'folder' / 'report'}: No such file or directory\n"
+    assert (done.out, done.err) == ("", message)
+
+
+def test_a_gpu_that_is_not_there_is_what_a_launch_says(run, script):
+    """Not that the tensor should be moved there."""
+    program = """
+        import numpy as np
+        import tilewright as triton
+        import tilewright.language as tl
+
+        @triton.jit
+        def zero(x_ptr):
+            tl.store(x_ptr, 0)
+
+        zero[(1,)](np.zeros(1, np.float32))
+    """
+    environment = {"TILEWRIGHT_DEVICE": "cuda", "TILEWRIGHT_LIBCUDA": "/nothing/libcuda.so"}
+    done = run(script(program), env=environment)
+    assert done.code == 1
+    assert "error[TW0109]: device 'cuda:0' is not available" in done.err
+    assert "/nothing/libcuda.so" in done.err
 
 
 def test_other_commands_are_those_of_the_native_command_line(run):
@@ -284,7 +310,7 @@ def test_ctrl_c_stops_a_running_kernel(script):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 def test_a_signal_handler_may_raise_anything_and_the_kernel_goes_on_without(script, run):
-    text = LONG_LOOP.replace("2**31 - 1", "2**31 - 1").replace(
+    text = LONG_LOOP.replace(
         'print("ready", flush=True)',
         """
 import signal
@@ -298,10 +324,12 @@ def handler(number, frame):
     seen.append(number)
     if len(seen) == 2:
         raise Stop
+    # Each asks for the next: on a busy machine those of an interval timer may come while the program prints.
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
 
 signal.signal(signal.SIGALRM, handler)
-signal.setitimer(signal.ITIMER_REAL, 0.1, 0.2)
 try:
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
     spin[(1,)](x, 2**31 - 1)
 except Stop:
     print("stopped", len(seen))

@@ -63,6 +63,26 @@ def test_another_process_times_nothing(run, script, tmp_path):
 
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="what is kept is the same for all devices")
+def test_a_file_of_timings_that_is_broken_is_made_anew(run, script, tmp_path):
+    """Whatever is in it; and the variable of tilewright comes before Triton's."""
+    program = script(PROCESS)
+    cache = {"TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache"), "TRITON_CACHE_DIR": str(tmp_path / "other")}
+    assert run(program, 16, 32, env=cache).out.startswith("[16, 32]")
+    (path,) = tmp_path.rglob("*.autotune.json")
+    assert path.is_relative_to(tmp_path / "cache")
+    whole = path.read_text()
+    rows = json.loads(whole)["configs_timings"]
+    of_nan = json.dumps({"configs_timings": {name: [float("nan")] * 3 for name in rows}})
+    too_large = f'{{"configs_timings": {{"a": [1{"0" * 400}, 1, 1]}}}}'
+    for text in (whole[:40], "[" * 100_000, of_nan, too_large, "null", '{"configs_timings": [1]}'):
+        path.write_text(text)
+        done = run(program, 16, 32, env=cache)
+        assert done.code == 0, done.err
+        assert done.out.startswith("[16, 32]"), text[:50]
+    assert run(program, 16, 32, env=cache).out.startswith("[] ")
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="what is kept is the same for all devices")
 def test_processes_that_time_at_once_keep_what_all_have_found(run, script, tmp_path):
     from concurrent.futures import ThreadPoolExecutor
 

@@ -5,6 +5,7 @@
 
 mod codes;
 mod diagnostic;
+mod files;
 mod json;
 pub mod output;
 mod remarks;
@@ -12,6 +13,7 @@ mod source;
 
 pub use codes::{Code, Kind};
 pub use diagnostic::{Color, Diagnostic, Label};
+pub use files::write_file;
 pub use json::Json;
 pub use remarks::{Remark, RemarkKind, collect_remarks, is_collecting, remark};
 pub use source::{FileId, LIBRARY, SourceFile, SourceMap, Span};

@@ -74,7 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let (path, name) = file_and_name(&arguments.kernel);
     if name.is_none() && path.extension().is_some_and(|extension| extension == "gpu") {
-        return write(arguments, gpu_text(path, stage)?);
+        return write(arguments, &gpu_text(path, stage)?);
     }
     if !Stage::of(target).contains(&stage) {
         let names: Vec<&str> = Stage::of(target).iter().map(|stage| stage.name()).collect();
@@ -93,7 +93,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let handle = compile(&module.kernel(name)?, &arguments.form, target)?;
         handle.compiled.asm(stage).expect("the stages of a target are there for it")
     };
-    write(arguments, text)
+    write(arguments, &text)
 }
 
 /// The kernel of an argument `k.py::kernel`, or the only one of a file.
@@ -122,10 +122,10 @@ fn gpu_text(path: &Path, stage: Stage) -> Result<String, Failure> {
     tilewright::compiler::compile_gpu_text(&name, &text, stage).map_err(|error| Error::from(error).into())
 }
 
-fn write(arguments: &Arguments, text: String) -> Result<(), Failure> {
+fn write(arguments: &Arguments, text: &str) -> Result<(), Failure> {
     match &arguments.output {
-        None => output::print(&text),
-        Some(path) => std::fs::write(path, text)
+        None => output::print(text),
+        Some(path) => tilewright_base::write_file(path, text.as_bytes())
             .map_err(|error| Failure::Io(format!("cannot write {}: {error}", path.display()))),
     }
 }
@@ -211,13 +211,17 @@ fn prefix(argument: &OsStr, end: usize) -> Option<&OsStr> {
 
 fn only_kernel<'a>(module: &'a Module, path: &Path) -> Result<&'a str, Error> {
     let path = path.display();
-    match module.kernel_names()[..] {
+    let mut names = module.kernel_names();
+    // Of several with one name, the last counts, as in Python.
+    let mut seen = std::collections::HashSet::new();
+    names.retain(|name| seen.insert(*name));
+    match names[..] {
         [name] => Ok(name),
         [] => Err(Diagnostic::new(Code::KernelNotFound, format!("{path} has no kernel"))
             .note("it has no function with the decorator @triton.jit")
             .into()),
         [first, ..] => Err(Diagnostic::new(Code::KernelNotFound, format!("{path} has several kernels"))
-            .note(format!("they are {}", module.kernel_names().join(", ")))
+            .note(format!("they are {}", names.join(", ")))
             .hint(format!("name one: {path}::{first}"))
             .into()),
     }

@@ -53,7 +53,7 @@ pub fn run(argument: &OsString, page: &Page) -> Result<(), Failure> {
     }
     let path = page.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.html", compiled.name)));
     let text = html(&compiled.name, &compiled.explanation(&remarks, &stages, &facts));
-    std::fs::write(&path, text)
+    tilewright_base::write_file(&path, text.as_bytes())
         .map_err(|error| Failure::Io(format!("cannot write {}: {error}", path.display())))?;
     output::print(&format!("{}\n", path.display()))
 }

@@ -25,10 +25,12 @@ Environment:
   TILEWRIGHT_DEVICE         where kernels run: cpu, cuda, cuda:1, sim:sm_90; else where their tensors are
   TILEWRIGHT_NUM_THREADS    threads that run programs on the CPU (else OMP_NUM_THREADS, else all)
   TILEWRIGHT_DEBUG=1        check assertions in kernels (TRITON_DEBUG)
+  TILEWRIGHT_SANITIZE=1     check what kernels do; or some of bounds,race,init,alignment,overflow,nan
+  TILEWRIGHT_INTERPRET=1    Python runs kernels (TRITON_INTERPRET)
   TILEWRIGHT_DUMP=ir,opt    write these stages of each kernel to stderr, or with TILEWRIGHT_DUMP_DIR to files; or `all`
   TILEWRIGHT_DUMP=folder    write every stage of each kernel to files in this folder
-  TILEWRIGHT_CACHE_DIR      where machine code is kept (TRITON_CACHE_DIR, else .triton/cache in TRITON_HOME or HOME)
-  TILEWRIGHT_CACHE_LIMIT    how large that may grow
+  TILEWRIGHT_CACHE_DIR      where machine code and timings are kept (TRITON_CACHE_DIR, else .triton/cache in TRITON_HOME or HOME)
+  TILEWRIGHT_CACHE_LIMIT    MiB that machine code may take; 0 keeps none
   TILEWRIGHT_LIBCUDA        the library of the CUDA driver (TRITON_LIBCUDA_PATH)
   TRITON_KERNEL_DUMP=1      write every stage to files in TRITON_DUMP_DIR
   TRITON_PRINT_AUTOTUNING=1, TRITON_CACHE_AUTOTUNING=1, TILEWRIGHT_PRINT_AUTOTUNING_TABLE=1

@@ -143,6 +143,73 @@ fn mistakes_end_in_one_diagnostic() {
     }
 }
 
+#[test]
+fn the_help_and_the_readme_list_the_same_variables() {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let readme = std::fs::read_to_string(readme).expect("the README is there");
+    let table = readme.split("## The environment").nth(1).expect("it has this section");
+    let table = table.split("\n## ").next().expect("a split has a first part");
+    let variables = |text: &str| -> std::collections::BTreeSet<String> {
+        let words = text.split(|c: char| c != '_' && !c.is_ascii_uppercase() && !c.is_ascii_digit());
+        let ours = |word: &&str| word.starts_with("TRITON_") || word.starts_with("TILEWRIGHT_");
+        words.filter(ours).map(str::to_owned).collect()
+    };
+    let (code, help) = outcome(&["--help"]);
+    assert_eq!(code, 0);
+    assert_eq!(variables(&help), variables(table));
+}
+
+#[test]
+fn of_kernels_with_one_name_the_last_counts() {
+    let text = KERNELS.replace(
+        "def copy(x_ptr, out_ptr, n, BLOCK: tl.constexpr = 16)",
+        "def zero(x_ptr, out_ptr, n, BLOCK)",
+    );
+    let path = file("twice.py", text.as_bytes()).display().to_string();
+    let (code, text) = outcome(&["compile", &path, "-s", "*i64"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("@zero(%x_ptr: *int64)"), "{text}");
+}
+
+#[test]
+fn what_an_imported_file_does_not_have_is_named() {
+    file("imported/other.py", b"import triton\n\n@triton.jit\ndef there(x):\n    return x\n");
+    let user = b"import triton\nimport triton.language as tl\nfrom other import gone, there\n\n@triton.jit\ndef k(o):\n    \
+                 tl.store(o, there(gone(3)))\n";
+    let path = file("imported/user.py", user).display().to_string();
+    let (code, text) = outcome(&["compile", &path, "-s", "*i64"]);
+    assert_eq!(code, 1);
+    assert!(text.contains("error[TW0010]: 'gone', which '"), "{text}");
+    assert!(text.contains("other.py' does not have when it is imported, cannot be called"), "{text}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_result_that_cannot_be_written_leaves_nothing() {
+    let path = file("unwritten/k.py", KERNELS.as_bytes());
+    let folder = path.parent().expect("it is in a folder");
+    let kernel = format!("{}::zero", path.display());
+    let missing = folder.join("no").join("k.ir");
+    for target in ["/dev/full", &missing.display().to_string()] {
+        for command in ["compile", "explain"] {
+            let (code, text) = outcome(&[command, &kernel, "-s", "*i64", "-o", target]);
+            assert_eq!(code, 1);
+            assert!(text.starts_with(&format!("error: cannot write {target}: ")), "{text}");
+        }
+    }
+    let output = folder.join("k.ir");
+    for _ in 0..2 {
+        let (code, _) = outcome(&["compile", &kernel, "-s", "*i64", "-o", &output.display().to_string()]);
+        assert_eq!(code, 0);
+    }
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .expect("it is there")
+        .map(|entry| entry.expect("it is read").file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["k.ir", "k.py"]);
+}
+
 #[cfg(unix)]
 #[test]
 fn paths_need_not_be_text() {

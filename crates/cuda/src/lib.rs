@@ -67,7 +67,7 @@ pub use error::{CallError, Capability, Error, Version};
 pub use launch::{LaunchConfiguration, LaunchOptions, MAX_GRID, Parameters};
 pub use memory::DeviceBuffer;
 pub use module::{Function, FunctionAttributes, Module};
-pub use settings::Settings;
+pub use settings::{CACHE_LIMIT, Settings};
 pub use stream::{Event, Stream, StreamRef};
 pub use tensor_map::{
     TensorMap, TensorMapElement, TensorMapFill, TensorMapInterleave, TensorMapPromotion, TensorMapRule,

@@ -23,7 +23,7 @@ pub struct Settings {
 }
 
 /// Bytes that the cache may take if nothing else is said.
-const CACHE_LIMIT: u64 = 1 << 30;
+pub const CACHE_LIMIT: u64 = 1 << 30;
 
 impl Settings {
     /// Reads the environment.

@@ -12,6 +12,9 @@ use crate::value::Constant;
 /// that is unrolled.
 const MAX_SIZE: usize = 1 << 17;
 
+/// How many letters of a string count as much as a number.
+const LETTERS: usize = 16;
+
 const TOO_WIDE: &str = "the result needs more than 128 bits";
 
 /// The value of an expression, or the text of the exception.
@@ -82,7 +85,10 @@ fn unsupported(operator: BinaryOperator, left: &Constant, right: &Constant) -> S
 /// Makes a value, unless it would be too large.
 pub fn limited<T>(size: usize, make: impl FnOnce() -> T) -> Result<T, String> {
     if size > MAX_SIZE {
-        Err(format!("a compile-time value of {size} items is too large: it may have {MAX_SIZE}"))
+        let (items, letters) = (MAX_SIZE / 2, MAX_SIZE * LETTERS);
+        Err(format!(
+            "a compile-time value has at most {items} items or {letters} letters, and this one has more"
+        ))
     } else {
         Ok(make())
     }
@@ -92,7 +98,7 @@ fn repeat(sequence: &Constant, count: i128) -> Evaluated {
     let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
     let size = match sequence {
         // A short string has the size of its parts, not of its letters.
-        Constant::Str(text) => text.len().saturating_mul(count) / 16,
+        Constant::Str(text) => text.len().saturating_mul(count) / LETTERS,
         // Nothing repeated is nothing, however often.
         Constant::Tuple(items) if items.is_empty() => 0,
         other => other.size().saturating_mul(count),

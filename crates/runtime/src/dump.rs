@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tilewright_base::write_file;
 use tilewright_compiler::Stage;
 
 use crate::Knobs;
@@ -48,7 +49,7 @@ pub(crate) fn machine_code(knobs: &Knobs, kernel: &str, number: u32, cubin: &[u8
 
 fn write(directory: &Path, name: &str, content: &[u8]) {
     let path = directory.join(name);
-    if let Err(error) = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, content)) {
+    if let Err(error) = std::fs::create_dir_all(directory).and_then(|()| write_file(&path, content)) {
         eprintln!("tilewright: cannot write {}: {error}", path.display());
     }
 }

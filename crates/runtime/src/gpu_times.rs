@@ -10,7 +10,7 @@ use tilewright_base::Code;
 use tilewright_cuda::{Context, Cupti, Event, KernelTime, StreamRef};
 
 use crate::Error;
-use crate::profile::profile_clock;
+use crate::clock::profile_clock;
 
 /// How a launch is timed.
 pub(crate) enum Timing {

@@ -15,12 +15,15 @@
 //! | `TRITON_FORCE_DISABLE_FP_FUSION=1` | they do, whatever a launch says |
 //! | `TRITON_F32_DEFAULT` | precision of `tl.dot` on binary32: `ieee`, `tf32`, `tf32x3`, `bf16x3`, `bf16x6` |
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tilewright_compiler::Stage;
 use tilewright_ir::InputPrecision;
 use tilewright_sanitize::Checks;
+
+use crate::threads::MOST as MOST_THREADS;
 
 /// What the environment says, and what a program may change while it runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -77,9 +80,16 @@ impl Knobs {
         crate::sanitize::forget_checks();
     }
 
-    /// Reads the environment.
+    /// Reads the environment. What it says and nobody understands is told on stderr, once.
     pub fn from_environment() -> Self {
-        Self::read(|name| std::env::var(name).ok())
+        static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+        let variable = |name: &str| std::env::var(name).ok();
+        for finding in misunderstood(variable) {
+            if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(finding.clone()) {
+                eprintln!("tilewright: {finding}");
+            }
+        }
+        Self::read(variable)
     }
 
     fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
@@ -102,7 +112,7 @@ impl Knobs {
             .and_then(|list| list.split(',').next()?.trim().parse().ok())
             .filter(|&count| count > 0);
         let threads = variable("TILEWRIGHT_NUM_THREADS").filter(|text| !text.trim().is_empty());
-        let is_number = |text: &String| matches!(text.trim().parse::<usize>(), Ok(1..));
+        let is_number = |text: &String| matches!(text.trim().parse::<usize>(), Ok(1..=MOST_THREADS));
         let invalid_threads = threads.clone().filter(|text| !is_number(text));
         Self {
             device: variable("TILEWRIGHT_DEVICE").filter(|name| !name.is_empty()),
@@ -127,6 +137,36 @@ impl Knobs {
             invalid_threads,
         }
     }
+}
+
+/// What variables say that has no meaning, and what counts instead.
+fn misunderstood(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Some(name) = variable("TRITON_F32_DEFAULT").filter(|name| !name.is_empty())
+        && InputPrecision::from_name(&name).is_none()
+    {
+        let names: Vec<_> = InputPrecision::ALL.iter().map(|precision| precision.name()).collect();
+        let (names, default) = (names.join(", "), InputPrecision::default().name());
+        found.push(format!("TRITON_F32_DEFAULT is '{name}', expected one of {names}: {default} is used"));
+    }
+    if let Some(limit) = variable("TILEWRIGHT_CACHE_LIMIT").filter(|limit| !limit.is_empty())
+        && limit.trim().parse::<u64>().is_err()
+    {
+        let default = tilewright_cuda::CACHE_LIMIT >> 20;
+        found.push(format!(
+            "TILEWRIGHT_CACHE_LIMIT is '{limit}', expected a number of MiB: {default} is used"
+        ));
+    }
+    if let Some(list) = variable("TILEWRIGHT_DUMP").filter(|list| !is_folder(list) && list.contains(',')) {
+        for name in list.split(',').map(str::trim).filter(|name| Stage::parse(name).is_none()) {
+            let stages: Vec<_> = Stage::ALL.iter().map(|stage| stage.name()).collect();
+            found.push(format!(
+                "TILEWRIGHT_DUMP has '{name}', which is no stage: there are {}",
+                stages.join(", ")
+            ));
+        }
+    }
+    found
 }
 
 /// Triton's reading of a flag.
@@ -155,6 +195,30 @@ mod tests {
 
     fn knobs(variables: &[(&str, &str)]) -> Knobs {
         Knobs::read(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string()))
+    }
+
+    #[test]
+    fn what_nobody_understands_is_said() {
+        let found = |name: &str, text: &str| misunderstood(|asked| (asked == name).then(|| text.to_owned()));
+        assert_eq!(found("TRITON_F32_DEFAULT", "ieee"), [""; 0]);
+        assert_eq!(found("TRITON_F32_DEFAULT", ""), [""; 0]);
+        let expected =
+            "TRITON_F32_DEFAULT is 'fp32', expected one of tf32, tf32x3, ieee, bf16x3, bf16x6: tf32 is used";
+        assert_eq!(found("TRITON_F32_DEFAULT", "fp32"), [expected]);
+        assert_eq!(found("TILEWRIGHT_CACHE_LIMIT", "3"), [""; 0]);
+        let expected = "TILEWRIGHT_CACHE_LIMIT is '3G', expected a number of MiB: 1024 is used";
+        assert_eq!(found("TILEWRIGHT_CACHE_LIMIT", "3G"), [expected]);
+        for fine in ["", "0", "1", "all", "ir", "ir, opt", "folder", "a,b"] {
+            assert_eq!(found("TILEWRIGHT_DUMP", fine), [""; 0], "{fine}");
+        }
+        let wrong = found("TILEWRIGHT_DUMP", "ir,ptxx, sas");
+        assert_eq!(wrong.len(), 2, "{wrong:?}");
+        assert!(
+            wrong[0].starts_with("TILEWRIGHT_DUMP has 'ptxx', which is no stage: there are ast, ir"),
+            "{wrong:?}"
+        );
+        assert!(knobs(&[("TILEWRIGHT_NUM_THREADS", "1024")]).invalid_threads.is_none());
+        assert_eq!(knobs(&[("TILEWRIGHT_NUM_THREADS", "1025")]).invalid_threads.as_deref(), Some("1025"));
     }
 
     #[test]

@@ -21,6 +21,7 @@
 
 pub mod binary;
 mod bounds;
+mod clock;
 mod describe;
 mod device;
 mod dump;
@@ -46,6 +47,7 @@ mod trace;
 mod value;
 
 pub use bounds::{BoundsFinding, BoundsReport, BoundsVerdict};
+pub use clock::profile_clock;
 pub use describe::parse_argument;
 pub use device::Device;
 pub use error::{Error, OutOfResources};
@@ -57,7 +59,7 @@ pub use kernel::Kernel;
 pub use key::is_same_value;
 pub use knobs::{FpFusion, Knobs};
 pub use options::{Consumer, DefaultValue, OPTIONS, OptionId, OptionInfo, OptionKind, Options};
-pub use profile::{profile_clock, set_scope, start_profile, stop_profile, take_profile};
+pub use profile::{set_scope, start_profile, stop_profile, take_profile};
 pub use reports::{keep_reports, take_reports};
 pub use sanitize::{
     SanitizerReport, SourcePlace, keep_reports_of_launch, print_findings, sanitizer_checks,

@@ -7,8 +7,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::sync::{Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 use tilewright_base::{Code, Diagnostic, Json};
@@ -17,13 +16,13 @@ use tilewright_cuda::StreamRef;
 use tilewright_sim as sim;
 use tilewright_sim::{Estimate, GPUS, GpuModel, Instruction, Report, StepCounters};
 
+use crate::clock::profile_clock;
 use crate::gpu_times::{self, Time, Timing};
 use crate::reports::{form_of, is_same_code};
 use crate::{Device, Error, Handle, Value};
 
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 static RECORDS: Mutex<Option<Records>> = Mutex::new(None);
-static EPOCH: OnceLock<Instant> = OnceLock::new();
 
 thread_local! {
     static SCOPE: Cell<u64> = const { Cell::new(0) };
@@ -75,7 +74,8 @@ pub(crate) fn is_active() -> bool {
 
 /// Measures launches from now on.
 pub fn start_profile() {
-    EPOCH.get_or_init(Instant::now);
+    // Times count from here.
+    profile_clock();
     records(|_| {});
     IS_ACTIVE.store(true, Ordering::Relaxed);
 }
@@ -91,11 +91,6 @@ pub fn stop_profile() {
 /// The number that launches of this thread have from now on; gives the one before.
 pub fn set_scope(scope: u64) -> u64 {
     SCOPE.replace(scope)
-}
-
-/// Nanoseconds since the first profile of the process was started.
-pub fn profile_clock() -> u64 {
-    EPOCH.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
 fn records<T>(call: impl FnOnce(&mut Records) -> T) -> T {

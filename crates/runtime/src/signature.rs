@@ -9,7 +9,7 @@ use tilewright_frontend::{Constant, FunctionSource, suggest};
 use tilewright_ir::{Dtype, Element};
 
 use crate::options::{OPTIONS, OptionId, OptionInfo};
-use crate::{Error, Grid, Value};
+use crate::{Device, Error, Grid, Value};
 
 /// A parameter of a kernel.
 #[derive(Clone, Debug)]
@@ -208,8 +208,14 @@ impl Signature {
     }
 
     /// `TW0106`: a tensor is on another device than the launch; for the place see
-    /// [`invalid_argument`](Self::invalid_argument).
+    /// [`invalid_argument`](Self::invalid_argument). `TW0109` if this machine does not have the device of the launch:
+    /// then no tensor can be moved there.
     pub fn wrong_device(&self, index: usize, place: &str, found: &str, expected: &str) -> Error {
+        if let Ok(device @ Device::Cuda(_)) = Device::parse(expected)
+            && let Err(unavailable) = device.gpu()
+        {
+            return unavailable;
+        }
         let name = self.parameter_name(index);
         let message = format!("argument '{name}{place}' of kernel '{}' is on device '{found}'", self.name);
         let diagnostic = Diagnostic::new(Code::WrongDevice, message)

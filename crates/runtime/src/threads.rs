@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::Knobs;
 
 /// More than a machine of today has; what is beyond is a mistake, and would exhaust the system.
-const MOST: usize = 1024;
+pub(crate) const MOST: usize = 1024;
 
 /// 0 while nobody has asked.
 static THREADS: AtomicUsize = AtomicUsize::new(0);

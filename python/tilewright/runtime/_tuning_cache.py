@@ -68,9 +68,10 @@ class Results:
                 found = json.load(file)["configs_timings"]
             for name, numbers in found.items():
                 values = [float("inf") if value is None else float(value) for value in numbers]
-                if len(values) == 3:
+                # A NaN would be the fastest of all: no comparison puts it behind another.
+                if len(values) == 3 and all(value >= 0 for value in values):
                     rows[name] = values
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             return {}
         return rows
 

@@ -89,36 +89,13 @@ class FileCacheManager(CacheManager):
     def put(self, data: bytes | str, filename: str, binary: bool = True) -> str:
         """Writes a file; returns its path. Who reads at the same time finds the old file or the new one."""
         import os
-        import tempfile
 
-        content = data if isinstance(data, bytes) else str(data).encode()
+        from tilewright._files import write_file
+
         os.makedirs(self.cache_dir, exist_ok=True)
         path = self._make_path(filename)
-        # Beside the file, since a file can be renamed only within a file system.
-        number, temporary = tempfile.mkstemp(prefix="tmp.", dir=self.cache_dir)
-        try:
-            with open(number, "wb") as file:
-                file.write(content)
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        write_file(path, data if isinstance(data, bytes) else str(data))
         return path
-
-
-_the_umask: int | None = None
-
-
-def _umask() -> int:
-    """What the process takes away from the rights of new files; it can be read only by setting it."""
-    global _the_umask
-    if _the_umask is None:
-        import os
-
-        _the_umask = os.umask(0o077)
-        os.umask(_the_umask)
-    return _the_umask
 
 
 class RemoteCacheBackend:

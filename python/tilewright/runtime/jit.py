@@ -525,6 +525,11 @@ def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
         return fn._made_kernel(options)
     if not hasattr(fn, "__code__"):
         raise TypeError(f"@triton.jit takes a function, not a {type(fn).__name__}")
+    if hasattr(fn, "__wrapped__"):
+        import inspect
+
+        # What `functools.wraps` was used on is the function whose source is compiled: nothing calls the wrapper.
+        fn = inspect.unwrap(fn)
     return JITFunction(fn, **options)
 
 

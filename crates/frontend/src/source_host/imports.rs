@@ -77,7 +77,13 @@ impl SourceHost {
                 continue;
             }
             let known = found.and_then(|number| self.member(number, name));
-            let value = known.unwrap_or_else(|| self.module_value(&format!("{module}.{name}")));
+            let value =
+                known.unwrap_or_else(|| match (self.module_value(&format!("{module}.{name}")), found) {
+                    (HostValue::Object(_), Some(number)) => {
+                        HostValue::Object(self.object(format!("@{number}.{name}")))
+                    }
+                    (value, _) => value,
+                });
             let name = alias.asname.as_ref().unwrap_or(&alias.name).as_str();
             self.current.names.insert(name.to_owned(), value);
         }

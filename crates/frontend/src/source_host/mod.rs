@@ -328,7 +328,7 @@ impl Host for SourceHost {
             return if name.is_empty() {
                 format!("module '{file}'")
             } else {
-                format!("'{name}' of '{file}'")
+                format!("'{name}', which '{file}' does not have when it is imported,")
             };
         }
         let Some((name, module)) = self.name_of(object) else { return format!("'{path}'") };

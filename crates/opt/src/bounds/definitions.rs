@@ -2,18 +2,9 @@
 
 use tilewright_ir::Dtype;
 
-use super::forms::{Forms, Kind};
+use super::forms::{Forms, Kind, Rounding};
 use super::logic::Formula;
 use super::polynomial::Poly;
-
-/// How a quotient is rounded.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Rounding {
-    /// To the next integer below.
-    Down,
-    /// Towards zero, of integers of this type.
-    TowardsZero(Dtype),
-}
 
 impl Forms<'_> {
     /// An integer of a type: of a polynomial that may not fit, what nobody knows.

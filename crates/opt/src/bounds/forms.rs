@@ -7,10 +7,18 @@ use rustc_hash::FxHashMap;
 use tilewright_base::entity::SecondaryMap;
 use tilewright_ir::{Block, Definition, Dtype, Element, ElementwiseFn, Function, Inst, Op, Value};
 
-use super::definitions::Rounding;
 use super::logic::Formula;
 use super::polynomial::{Poly, Var};
 use crate::analysis::{Assumptions, AxisInfo, analyze_assuming};
+
+/// How a quotient is rounded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Rounding {
+    /// To the next integer below.
+    Down,
+    /// Towards zero, of integers of this type.
+    TowardsZero(Dtype),
+}
 
 /// What a variable stands for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

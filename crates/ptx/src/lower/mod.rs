@@ -65,6 +65,7 @@ mod wgmma;
 use std::rc::Rc;
 
 use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_gpu::language::{self as gpu, Op, Type};
 use tilewright_gpu::{Feature, GpuTarget};
@@ -90,6 +91,9 @@ const SHARED_MEMORY: &str = "shared_memory";
 
 /// What an op becomes, or why it cannot.
 type Lowered = Result<(), Box<Diagnostic>>;
+
+/// One element of each operand of an op on several tiles.
+type Elements = SmallVec<[Scalar; 2]>;
 
 /// The PTX of a kernel. What the target lacks, or what is not supported, is a diagnostic that names it.
 pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {

@@ -11,12 +11,9 @@ use tilewright_ir::{Dtype, ElementwiseFn as F, Inst, Value};
 use tilewright_layout::{Input, Layout, Parts, Reduction, Step};
 
 use super::builder::{Scalar, Width, only};
-use super::scan::Line;
-use super::{LANES, Lowered, Lowering};
+use super::scan::AxisScan;
+use super::{Elements, LANES, Lowered, Lowering};
 use crate::isa::{self, ScalarType, ShuffleMode, WarpReduction};
-
-/// One element of each operand.
-pub(super) type Elements = SmallVec<[Scalar; 2]>;
 
 /// A step that joins registers: `partner` has bit `pivot`, and none of the pivots before.
 #[derive(Clone, Copy)]
@@ -89,8 +86,8 @@ impl Lowering<'_> {
         if scope == Scope::Block && parts.is_some() {
             return Err(self.unsupported(inst, "a reduction between warps that is not lowered"));
         }
-        let line = Line { inst, tiles, layout, axis, reverse: false };
-        let scanned = self.scan_levels(line, parts.as_ref().map(|parts| parts.levels))?;
+        let along = AxisScan { inst, tiles, layout, axis, reverse: false };
+        let scanned = self.scan_levels(along, parts.as_ref().map(|parts| parts.levels))?;
         let kept: SmallVec<[u32; 16]> = match parts {
             Some(parts) => parts.registers.iter().copied().collect(),
             None => Reduction::along(layout, axis).registers,

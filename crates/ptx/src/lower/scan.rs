@@ -19,13 +19,12 @@ use tilewright_layout::{Input, Layout, Parts, Scan, ScanStep, f2::Span};
 
 use super::builder::{Scalar, Width};
 use super::integer::Bitwise;
-use super::reduce::Elements;
-use super::{Lowered, Lowering};
+use super::{Elements, Lowered, Lowering};
 use crate::isa::Comparison;
 
 /// A scan, or a reduction in order, along an axis of tiles in a layout.
 #[derive(Clone, Copy)]
-pub(super) struct Line<'a> {
+pub(super) struct AxisScan<'a> {
     pub inst: Inst,
     pub tiles: &'a [Value],
     pub layout: &'a Layout,
@@ -58,8 +57,8 @@ impl Lowering<'_> {
         if scope == Scope::Block && parts.is_some() {
             return Err(self.unsupported(inst, "a scan between warps that is not lowered"));
         }
-        let line = Line { inst, tiles, layout, axis, reverse };
-        let scanned = self.scan_levels(line, parts.as_ref().map(|parts| parts.levels))?;
+        let along = AxisScan { inst, tiles, layout, axis, reverse };
+        let scanned = self.scan_levels(along, parts.as_ref().map(|parts| parts.levels))?;
         let mut values = Vec::with_capacity(scanned.own.len());
         for (register, own) in scanned.own.iter().enumerate() {
             let (has, carry) = &scanned.carries[scanned.run[register] as usize];
@@ -82,10 +81,10 @@ impl Lowering<'_> {
     /// The levels within warps: the first so many, or all.
     pub(super) fn scan_levels(
         &mut self,
-        line: Line<'_>,
+        along: AxisScan<'_>,
         count: Option<usize>,
     ) -> Result<Scanned, Box<Diagnostic>> {
-        let Line { inst, tiles, layout, axis, reverse } = line;
+        let AxisScan { inst, tiles, layout, axis, reverse } = along;
         let scan = Scan::along(layout, axis);
         let levels = &scan.steps[..count.unwrap_or(scan.steps.len())];
         let columns: Vec<_> = tiles.iter().map(|&tile| self.get(tile)).collect();
@@ -97,7 +96,7 @@ impl Lowering<'_> {
         };
         let is_within = |level: &&ScanStep| level.step.lane == 0 && threads(level) == 0;
         let (runs, rest) = levels.split_at(levels.iter().take_while(is_within).count());
-        let mut scanned = self.scan_registers(line, runs, own)?;
+        let mut scanned = self.scan_registers(along, runs, own)?;
         let is_commutative = commutes(self.kernel, self.kernel.insts[inst].regions[0]);
         for level in rest {
             self.join_blocks((inst, tiles), level, &mut scanned, (layout, reverse, is_commutative))?;
@@ -108,7 +107,7 @@ impl Lowering<'_> {
     /// The runs of neighbouring registers.
     fn scan_registers(
         &mut self,
-        line: Line<'_>,
+        along: AxisScan<'_>,
         levels: &[ScanStep],
         mut own: Vec<Elements>,
     ) -> Result<Scanned, Box<Diagnostic>> {
@@ -117,7 +116,7 @@ impl Lowering<'_> {
             let bits = levels.iter().enumerate().filter(|(bit, _)| place >> bit & 1 == 1);
             bits.fold(first, |register, (_, level)| register ^ level.step.register)
         };
-        let own_bits = |level: &ScanStep| line.layout.input().part(level.later, Input::Register);
+        let own_bits = |level: &ScanStep| along.layout.input().part(level.later, Input::Register);
         let is_first = |register: u32| {
             levels.iter().all(|level| (register & own_bits(level)).count_ones().is_multiple_of(2))
         };
@@ -126,12 +125,12 @@ impl Lowering<'_> {
         let mut totals = own.clone();
         for first in (0..own.len() as u32).filter(|register| is_first(*register)) {
             let order =
-                (0..length).map(|place| at(first, if line.reverse { length - 1 - place } else { place }));
+                (0..length).map(|place| at(first, if along.reverse { length - 1 - place } else { place }));
             let mut before: Option<Elements> = None;
             for register in order {
                 run[register as usize] = first;
                 if let Some(before) = before {
-                    own[register as usize] = self.combine(line.inst, &before, &own[register as usize])?;
+                    own[register as usize] = self.combine(along.inst, &before, &own[register as usize])?;
                 }
                 before = Some(own[register as usize].clone());
             }

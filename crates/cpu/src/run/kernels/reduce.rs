@@ -57,7 +57,7 @@ const ACCUMULATORS: usize = 64;
 /// The elements of binary32 on the stack for narrow floats.
 const CHUNK: usize = 1024;
 
-/// Integers of one width; only minima and maxima depend on the sign.
+/// Calls the `run` of the module that uses it, for integers of one width; only minima and maxima depend on the sign.
 macro_rules! integers {
     ($combine:expr, $axis:ident, $out:ident, $x:ident, $dtype:ident, $uint:ty, $int:ty) => {
         match ($combine, $dtype.is_signed()) {
@@ -82,6 +82,8 @@ macro_rules! integers {
         }
     };
 }
+pub(super) use integers;
+
 /// Reduces a tile: `out[o, i] = x[o, 0, i] ∘ x[o, 1, i] ∘ …`.
 ///
 /// Panics if a tile has the wrong length or alignment, or if floats are combined bitwise.

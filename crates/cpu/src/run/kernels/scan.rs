@@ -2,7 +2,7 @@
 
 use tilewright_ir::Dtype;
 
-use super::reduce::{Axis, Combine};
+use super::reduce::{Axis, Combine, integers};
 use super::{Element, math32, math64, typed, typed_mut};
 
 /// Whether there is a loop for elements of this type. Narrow floats round after each step, as the region says.
@@ -13,32 +13,6 @@ pub fn is_supported(combine: Combine, dtype: Dtype) -> bool {
         // tidy: wildcard because all other types are alike
         _ => dtype.is_int() && !dtype.is_bool(),
     }
-}
-
-/// Integers of one width; only minima and maxima depend on the sign.
-macro_rules! integers {
-    ($combine:expr, $axis:ident, $out:ident, $x:ident, $signed:expr, $uint:ty, $int:ty) => {
-        match ($combine, $signed) {
-            (Combine::Min | Combine::MinNan, true) => {
-                run::<$int>($axis, typed_mut($out), typed($x), Ord::min)
-            }
-            (Combine::Max | Combine::MaxNan, true) => {
-                run::<$int>($axis, typed_mut($out), typed($x), Ord::max)
-            }
-            (combine, _) => {
-                let (out, x) = (typed_mut::<$uint>($out), typed::<$uint>($x));
-                match combine {
-                    Combine::Sum => run($axis, out, x, <$uint>::wrapping_add),
-                    Combine::Product => run($axis, out, x, <$uint>::wrapping_mul),
-                    Combine::Min | Combine::MinNan => run($axis, out, x, Ord::min),
-                    Combine::Max | Combine::MaxNan => run($axis, out, x, Ord::max),
-                    Combine::And => run($axis, out, x, |x, y| x & y),
-                    Combine::Or => run($axis, out, x, |x, y| x | y),
-                    Combine::Xor => run($axis, out, x, |x, y| x ^ y),
-                }
-            }
-        }
-    };
 }
 
 macro_rules! floats {
@@ -65,10 +39,10 @@ pub fn scan(combine: Combine, dtype: Dtype, (axis, reverse): (Axis, bool), out: 
     match (dtype, dtype.bytes()) {
         (Dtype::F32, _) => floats!(combine, axis, out, x, math32),
         (Dtype::F64, _) => floats!(combine, axis, out, x, math64),
-        (_, 1) => integers!(combine, axis, out, x, dtype.is_signed(), u8, i8),
-        (_, 2) => integers!(combine, axis, out, x, dtype.is_signed(), u16, i16),
-        (_, 4) => integers!(combine, axis, out, x, dtype.is_signed(), u32, i32),
-        _ => integers!(combine, axis, out, x, dtype.is_signed(), u64, i64),
+        (_, 1) => integers!(combine, axis, out, x, dtype, u8, i8),
+        (_, 2) => integers!(combine, axis, out, x, dtype, u16, i16),
+        (_, 4) => integers!(combine, axis, out, x, dtype, u32, i32),
+        _ => integers!(combine, axis, out, x, dtype, u64, i64),
     }
 }
 
