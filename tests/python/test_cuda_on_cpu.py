@@ -175,3 +175,19 @@ def test_nothing_happens_without_the_command(run, script):
     assert done.code == 1
     assert done.out == "False\n"
     assert NOTICE not in done.err
+
+
+BETWEEN_PROCESSES = """
+import torch
+from multiprocessing.reduction import ForkingPickler
+
+for x in (torch.arange(3.0), torch.arange(3.0, device="cuda"), torch.nn.Parameter(torch.ones(3, device="cuda"))):
+    y = ForkingPickler.loads(ForkingPickler.dumps(x))
+    assert y.device == x.device and torch.equal(x, y) and type(y) is type(x), (x, y)
+print("fine")
+"""
+
+
+def test_what_is_sent_to_another_process_stays_on_its_device(run, script):
+    done = run("-m", "tilewright", "run", script(BETWEEN_PROCESSES))
+    assert (done.code, done.out) == (0, "fine\n"), done.err

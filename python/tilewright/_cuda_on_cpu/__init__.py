@@ -70,6 +70,7 @@ def install(torch: Any) -> None:
     mode = make_mode(torch, mark)
     torch_cuda.install(torch)
     classes.install(torch, mark)
+    mark.keep_between_processes()
     torch.compile = compile_past(mode, mark, torch)
     torch.load = mark.loading(torch.load)
     torch.nn.Parameter.__new__ = staticmethod(mark.parameters(torch.nn.Parameter.__new__))

@@ -16,6 +16,13 @@ _NAME = "_tilewright_on_cuda"
 _PINNED = "_tilewright_is_pinned"
 
 
+def _rebuilt(rebuild: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """A tensor that another process had marked."""
+    tensor = rebuild(*args)
+    tensor.__dict__[_NAME] = True
+    return tensor
+
+
 class _Assumption(threading.local):
     """Whether tensors of this thread count as marked if nothing is known of them."""
 
@@ -320,6 +327,18 @@ class Marks:
             return result
 
         return past
+
+    def keep_between_processes(self) -> None:
+        """Has tensors keep their marks where torch sends them to another process: queues and pools."""
+        pickler: Any = importlib.import_module("multiprocessing.reduction").ForkingPickler
+        real = importlib.import_module("torch.multiprocessing.reductions").reduce_tensor
+
+        def reduce(tensor: Any) -> Any:
+            rebuild, args = real(tensor)
+            return (_rebuilt, (rebuild, args)) if self.has(tensor) else (rebuild, args)
+
+        for kind in (self.Tensor, self.torch.nn.Parameter):
+            pickler.register(kind, reduce)
 
     def _mark_stored(self, tensor: Any, addresses: Any) -> None:
         with self.torch._C.DisableTorchFunction():
