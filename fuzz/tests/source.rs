@@ -263,7 +263,7 @@ fn lower_all(text: &str, types: u8) -> usize {
             if is_constexpr {
                 Argument::Constexpr(HostValue::Constant(Constant::Int(16)))
             } else if name.contains("ptr") {
-                Argument::Pointer { pointee, divisibility: 16 }
+                Argument::Pointer { pointee, is_const: types & 64 != 0, divisibility: 16 }
             } else {
                 Argument::Scalar { dtype: scalar, divisibility: 1 }
             }
