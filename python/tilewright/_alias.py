@@ -53,6 +53,14 @@ class _AliasLoader:
         spec.loader_state = (module.__spec__, module.__loader__)
         return module
 
+    def get_code(self, name: str) -> Any:
+        """What ``python -m`` runs, where this process is another program's: that of ``tilewright run -m``."""
+        import importlib.util
+
+        own = _own_name(name)
+        spec: Any = importlib.util.find_spec(own)
+        return spec.loader.get_code(own)
+
     def exec_module(self, module: ModuleType) -> None:
         spec = module.__spec__
         if spec is not None and spec.loader_state is not None:
@@ -111,6 +119,11 @@ def _refuse_others(fullname: str, path: Sequence[str] | None, target: ModuleType
             raise ModuleNotFoundError(f"No module named {fullname!r} (tilewright has none)", name=fullname)
 
 
+def is_installed() -> bool:
+    """Whether what the program has imported as ``triton`` is tilewright."""
+    return isinstance(sys.modules.get("triton"), _Top)
+
+
 def install_as_triton() -> None:
     """Makes ``import triton`` and imports of all below it resolve to tilewright, for this process.
 
@@ -121,7 +134,7 @@ def install_as_triton() -> None:
     systems in one program could not call each other.
     """
     loaded = sys.modules.get("triton")
-    if loaded is not None and not isinstance(loaded, _Top):
+    if loaded is not None and not is_installed():
         where = getattr(loaded, "__file__", None) or "unknown place"
         raise ImportError(
             f"the official triton is already imported (from {where}): call tilewright.install_as_triton() before "

@@ -211,7 +211,7 @@ class TensorMap:
     def __bytes__(self) -> bytes: ...
 
 class Missing:
-    """Stands for a function or class that is not there yet; a call or an attribute says so."""
+    """Stands for a function or class that something else replaced; a call or an attribute says so."""
 
     __name__: str
     __qualname__: str

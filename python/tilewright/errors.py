@@ -156,7 +156,7 @@ class PTXASError(TritonError):
 
 
 class NotAvailableError(TritonError, NotImplementedError):
-    """A part of Triton that this version of tilewright does not have."""
+    """A part of Triton that tilewright does without; the text says what is there instead."""
 
 
 class SanitizerError(TritonError):

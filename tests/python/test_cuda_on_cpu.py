@@ -120,6 +120,43 @@ def test_programs_find_what_a_gpu_gives(run, script, text):
     assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
 
 
+HAS_TRITON = """
+from torch.utils._triton import has_triton, has_triton_package
+import torch.utils._triton as module, torch._dynamo.utils
+
+assert has_triton_package() and has_triton() and has_triton(include_cpu=True) and module.has_triton()
+# Torch itself hears that there is no GPU, whoever asked before.
+has_triton.cache_clear()
+assert eval("has_triton()", vars(torch._dynamo.utils)) is False
+with torch._inductor.config.patch(triton_disable_device_detection=True):
+    assert not has_triton()
+assert has_triton()
+compiled = torch.compile(lambda x: torch.softmax(x.exp(), 0) + x.sum(), backend="aot_eager")
+x = torch.linspace(0, 1, 7, device="cuda")
+torch.testing.assert_close(compiled(x), torch.softmax(x.exp(), 0) + x.sum())
+assert compiled(x).is_cuda and has_triton() and eval("has_triton()", vars(torch._dynamo.utils)) is False
+print("fine")
+"""
+
+
+def test_libraries_hear_that_there_is_triton(run, script, tmp_path):
+    done = run("-m", "tilewright", "run", script(HAS_TRITON), env={"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)})
+    assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
+
+
+def test_without_tilewright_as_triton_torch_answers(run, script):
+    """The answer is torch's where a program says ``cuda`` and its Triton is not tilewright."""
+    text = (
+        "import sys, tilewright\n"
+        "tilewright.use_cpu_as_cuda()\n"
+        "sys.modules['triton'] = None\n"
+        "from torch.utils._triton import has_triton, has_triton_package\n"
+        "print(has_triton_package(), has_triton())\n"
+    )
+    done = run("-c", text)
+    assert (done.code, done.out) == (0, "False False\n"), done.err
+
+
 def test_kernels_run(run, script):
     done = run("-m", "tilewright", "run", script(LAUNCH))
     assert (done.code, done.out, done.err) == (0, "[0.0, 4.0, 8.0, 12.0, 16.0]\n", NOTICE)

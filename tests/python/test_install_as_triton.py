@@ -152,7 +152,7 @@ def test_torch_finds_tilewright_and_compiles_for_the_cpu(run, script):
     )
     done = run("-m", "tilewright", "run", path)
     assert done.err == ""
-    assert done.out == "True False\n[3.0, 3.0, 3.0]\nTrue 3.9.0 False\n"
+    assert done.out == "True True\n[3.0, 3.0, 3.0]\nTrue 3.9.0 False\n"
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])

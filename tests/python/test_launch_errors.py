@@ -363,7 +363,7 @@ def test_functions_without_source():
         exec("@triton.jit\ndef f(): pass", namespace)
 
 
-def test_names_that_are_not_there_yet_say_so():
+def test_replaced_names_say_what_replaced_them():
     from tilewright.testing import cuda_memcheck
 
     with pytest.raises(NotImplementedError) as caught:

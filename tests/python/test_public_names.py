@@ -15,9 +15,9 @@ NAMES = (Path(__file__).parent / "public_names.txt").read_text().split()
 
 ANSWERED = re.compile(
     r"triton\.(runtime\.build\.(?!platform_key)|tools\.(build_extern|compile|gsan|link)\."
-    r"|testing\.(cublas|cuda_memcheck|do_bench_proton|do_bench_cudagraph_proton)$)"
+    r"|testing\.(cublas|cuda_memcheck)$)"
 )
-"""What tilewright does without: a use of it says what is there instead."""
+"""What something else replaces: a use of it says what."""
 
 
 def resolve(name: str) -> object:
@@ -47,11 +47,21 @@ def test_every_name_is_there():
     assert answered == [name for name in NAMES if ANSWERED.match(name)]
 
 
-def test_what_tilewright_does_without_says_what_is_there():
+def test_replaced_names_say_by_what():
     for name in filter(ANSWERED.match, NAMES):
         with pytest.raises(NotImplementedError) as raised:
             resolve(name)()
         assert ":" in str(raised.value) or ";" in str(raised.value), name
+
+
+@pytest.mark.parametrize("name", ["build_extern", "compile", "gsan", "link"])
+def test_replaced_commands_say_by_what(name, run):
+    """And do not end well without having done anything."""
+    own = run("-m", f"tilewright.tools.{name}", "x.py")
+    as_triton = run("-m", "tilewright", "run", "-m", f"triton.tools.{name}", "x.py")
+    for done in (own, as_triton):
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith(f"tilewright: python -m triton.tools.{name} is no command of tilewright: ")
 
 
 def test_variables_are_followed_or_answered(run):

@@ -61,7 +61,8 @@ def test_what_do_bench_returns():
     assert summary(samples, return_mode="all") == samples
     assert summary(samples, [0.5, 0.0, 1.0]) == [2.5, 1.0, 6.0]
     assert summary(samples, [0.5]) == 2.5
-    for bench in (testing.do_bench, testing.do_bench_cudagraph):
+    both = (testing.do_bench, testing.do_bench_cudagraph)
+    for bench in (*both, testing.do_bench_proton, testing.do_bench_cudagraph_proton):
         with pytest.raises(ValueError, match=r"return_mode is 'min'.* not 'average'"):
             bench(lambda: None, return_mode="average")
 

@@ -1,4 +1,4 @@
-//! `Missing`: stands for a name of Triton that this version does not have. It is a class of Rust so that a traceback ends
+//! `Missing`: stands for a name of Triton that something else replaced. It is a class of Rust so that a traceback ends
 //! in the line of the program that uses the name.
 
 use pyo3::exceptions::PyAttributeError;
@@ -6,7 +6,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-/// Stands for a function or class that is not there yet; a call or an attribute says so.
+/// Stands for a function or class that something else replaced; a call or an attribute says so.
 #[pyclass(frozen, module = "tilewright._native")]
 pub(crate) struct Missing {
     /// Where Triton has it: `triton.autotune`.

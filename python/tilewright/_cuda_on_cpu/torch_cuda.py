@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from tilewright import _native
 from tilewright._cuda_on_cpu import random_state
 from tilewright._cuda_on_cpu.notice import announce, is_announced
+from tilewright._import_hook import when_imported
 
 CAPABILITY = (8, 0)
 """What programs are told: enough for all types, and none of the newer features."""
@@ -216,6 +217,28 @@ def _unless_torch_asks(real: Callable[..., Any], answer: Any) -> Callable[..., A
     return function
 
 
+def _answer_for_triton(module: Any) -> None:
+    """``torch.utils._triton.has_triton``, by which libraries choose whether they have kernels.
+
+    It asks torch's interface of each device, and that of ``cuda`` says that there is none. A program whose Triton is
+    tilewright has one; torch itself goes on hearing the truth, since Inductor compiles for the CPU here.
+    """
+    from tilewright._alias import is_installed
+
+    real = module.has_triton
+
+    def has_triton(**kwargs: Any) -> bool:
+        if is_torch(sys._getframe(1)) or not (module.has_triton_package() and is_installed()):
+            return bool(real(**kwargs))
+        from torch._inductor.config import triton_disable_device_detection
+
+        return not triton_disable_device_detection
+
+    has_triton.__doc__ = real.__doc__
+    has_triton.cache_clear, has_triton.cache_info = real.cache_clear, real.cache_info  # type: ignore[attr-defined]
+    module.has_triton = has_triton
+
+
 def _returning(value: Any) -> Callable[..., Any]:
     def function(*_args: Any, **_kwargs: Any) -> Any:
         if not is_torch(sys._getframe(1)):
@@ -402,6 +425,7 @@ def install(torch: Any) -> None:
     # Recurrent layers ask it before they lay out their weights for it.
     torch.backends.cudnn.is_acceptable = lambda _tensor: False
     _install_accelerator(torch, stream, memory)
+    when_imported("torch.utils._triton", _answer_for_triton)
 
 
 def _install_accelerator(torch: Any, stream: Stream, memory: dict[str, Any]) -> None:

@@ -1,9 +1,13 @@
 """``triton.language.standard``: the library functions of the language; they are those of ``tl``."""
 
-from typing import Any
+from __future__ import annotations
 
 from tilewright.language.core import *  # noqa: F403
 from tilewright.language.core import __all__ as __all__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _COMBINING = ("_sum_combine", "_xor_combine", "_or_combine", "_elementwise_max", "_elementwise_min")
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import operator
 import threading
-from typing import Any
 
 from tilewright import _native
 from tilewright.runtime._tensor_text import _NUMPY, TensorHandle, array, handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _OPERATORS: dict[str, tuple[str, Any]] = {
     "+": ("add", operator.add),

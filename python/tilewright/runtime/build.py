@@ -6,14 +6,14 @@ programs that import them; using one says so.
 
 from __future__ import annotations
 
-from tilewright._missing import missing_names
+from tilewright._replaced import replaced_names
 
-__getattr__ = missing_names(
+__getattr__ = replaced_names(
     "tilewright.runtime.build",
     "compile_module_from_file compile_module_from_src compile_so_from_file compile_so_from_src _build _compile_so "
     "_compile_so_from_file _compile_so_from_src _find_compiler _get_cache_manager _get_file_extension "
     "_language_from_filename _library_flag _load_module_from_path",
-    hint="tilewright compiles no C: its launchers are part of the package; for C of your own, "
+    instead="tilewright compiles no C: its launchers are part of the package; for C of your own, "
     "torch.utils.cpp_extension or setuptools build it",
 )
 

@@ -1,9 +1,14 @@
-"""``triton.tools.build_extern``: names that programs import, and that tilewright does without."""
+"""``triton.tools.build_extern``: names that programs import, and that something else replaces."""
 
-from tilewright._missing import missing_names
+from tilewright._replaced import refuse_command, replaced_names
 
-__getattr__ = missing_names(
+_INSTEAD = "tl.extra.libdevice has the functions of the device library"
+
+__getattr__ = replaced_names(
     "tilewright.tools.build_extern",
     "ExternLibrary LLVMDisassembler Libdevice Symbol build convert_type to_unsigned",
-    hint="tl.extra.libdevice has the functions of the device library",
+    instead=_INSTEAD,
 )
+
+if __name__ == "__main__":
+    refuse_command("tilewright.tools.build_extern", _INSTEAD)

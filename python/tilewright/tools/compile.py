@@ -1,9 +1,16 @@
-"""``triton.tools.compile``: names that programs import, and that tilewright does without."""
+"""``triton.tools.compile``: names that programs import, and that something else replaces."""
 
-from tilewright._missing import missing_names
+from tilewright._replaced import refuse_command, replaced_names
 
-__getattr__ = missing_names(
+_INSTEAD = (
+    "ahead-of-time compilation is the command tilewright compile kernel.py::fn --signature ... --emit ptx"
+)
+
+__getattr__ = replaced_names(
     "tilewright.tools.compile",
     "CompileArgs compile_kernel main",
-    hint="ahead-of-time compilation is the command tilewright compile kernel.py::fn --signature ... --emit ptx",
+    instead=_INSTEAD,
 )
+
+if __name__ == "__main__":
+    refuse_command("tilewright.tools.compile", _INSTEAD)

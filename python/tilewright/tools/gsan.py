@@ -1,9 +1,14 @@
-"""``triton.tools.gsan``: names that programs import, and that tilewright does without."""
+"""``triton.tools.gsan``: names that programs import, and that something else replaces."""
 
-from tilewright._missing import missing_names
+from tilewright._replaced import refuse_command, replaced_names
 
-__getattr__ = missing_names(
+_INSTEAD = "every access is checked on the CPU and the simulator, whatever the program asks for"
+
+__getattr__ = replaced_names(
     "tilewright.tools.gsan",
     "main",
-    hint="every access is checked on the CPU and the simulator, whatever the program asks for",
+    instead=_INSTEAD,
 )
+
+if __name__ == "__main__":
+    refuse_command("tilewright.tools.gsan", _INSTEAD)

@@ -1,0 +1,36 @@
+"""Names of Triton that something else of tilewright or torch replaces: those that compile C or read LLVM, above all.
+
+Programs can import them. A use raises ``NotAvailableError``, which says what replaced the name.
+"""
+
+from __future__ import annotations
+
+from tilewright._native import Missing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def replaced_names(module: str, names: str, instead: str) -> Callable[[str], Missing]:
+    """The ``__getattr__`` of a module some of whose names are replaced: ``instead`` says by what."""
+    known = frozenset(names.split())
+
+    def __getattr__(name: str) -> Missing:
+        if name in known:
+            return Missing(f"{module.replace('tilewright', 'triton', 1)}.{name}", instead)
+        import sys
+
+        # With these Python says which name is near.
+        own = sys.modules[module]
+        raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=own)
+
+    return __getattr__
+
+
+def refuse_command(module: str, instead: str) -> None:
+    """Ends ``python -m triton.tools...`` with a line that says what replaced the command."""
+    import sys
+
+    name = module.replace("tilewright", "triton", 1)
+    sys.exit(f"tilewright: python -m {name} is no command of tilewright: {instead}")
