@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import PATIENCE, ROOT
 
 import tilewright
 from tilewright.runtime.interpreter import InterpretedFunction, hook, interpret, interpreter_builder
@@ -364,7 +364,7 @@ def test_a_debugger_stops_in_a_kernel(script):
         input=commands,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE,
         env=environment_of(None),
     )
     assert done.returncode == 0, done.stderr
