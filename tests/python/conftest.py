@@ -32,6 +32,9 @@ in other words, and has tests of its own."""
 PATIENCE = 900
 """Seconds after which a program counts as hung. The machine may be slow and busy: no test passes because of it."""
 
+# What a test tunes it times, whatever ran before.
+os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "0")
+
 _numbers = itertools.count()
 
 
