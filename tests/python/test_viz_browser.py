@@ -18,6 +18,7 @@ from conftest import PATIENCE, PROGRAMS, ROOT
 pytest.importorskip("torch")
 webdriver = pytest.importorskip("selenium.webdriver")
 
+from selenium.common.exceptions import SessionNotCreatedException  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
@@ -39,7 +40,14 @@ def chrome():
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", size):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    for attempt in range(4):
+        try:
+            driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+            break
+        except SessionNotCreatedException:
+            # It gives a browser a minute to start, which on a busy machine is not enough.
+            if attempt == 3:
+                raise
     driver.set_page_load_timeout(PATIENCE)
     driver.set_script_timeout(PATIENCE)
     yield driver
