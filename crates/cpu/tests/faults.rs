@@ -254,7 +254,11 @@ fn a_hundred_thousand_tiny_programs_on_many_threads() {
         let error = launch_with(&program, [count as u32, 1, 1], &mut args, 7, Interrupt::Never);
         let error = error.expect_err("it goes wrong");
         assert_eq!(error.code, Code::OutOfBounds);
-        assert!(error.notes.iter().any(|note| note.starts_with("in program (50, 0, 0)")), "{:?}", error.notes);
+        assert!(
+            error.notes.iter().any(|note| note.starts_with("in program (50, 0, 0)")),
+            "{:?}",
+            error.notes
+        );
         assert!(args[1].as_f32()[..400] == expected[..400]);
     }
 }
