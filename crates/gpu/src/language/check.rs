@@ -91,6 +91,7 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::LocalLoad { .. }
         | GpuOp::Wgmma { .. }
         | GpuOp::Finish { .. }
+        | GpuOp::Settle { .. }
         | GpuOp::Acquire {}
         | GpuOp::Take {} => false,
     }
@@ -430,9 +431,12 @@ impl<'a> Checker<'a> {
     }
 
     fn finish(&self) -> Check {
-        let Type::Pending { tile, layout } = self.operand(0) else {
-            return Err(format!("finish takes a product under way, found {}", self.operand(0)));
+        let product @ Type::Pending { tile, layout } = self.operand(0) else {
+            return Err(format!("{} takes a product under way, found {}", self.name(), self.operand(0)));
         };
+        if matches!(self.inst.op, Op::Gpu(GpuOp::Settle { .. })) {
+            return self.results(std::slice::from_ref(product));
+        }
         self.behind(1)?;
         self.results(&[Type::registers(tile.clone(), Some(*layout))])
     }
@@ -488,7 +492,7 @@ impl<'a> Checker<'a> {
             GpuOp::LocalCount {} => self.local_count(),
             GpuOp::LocalLoad { matrix } => self.local_load(*matrix),
             GpuOp::Wgmma { instruction, warps, .. } => self.wgmma(op, *instruction, warps),
-            GpuOp::Finish { .. } => self.finish(),
+            GpuOp::Finish { .. } | GpuOp::Settle { .. } => self.finish(),
             GpuOp::CopyAsync { axis, width, .. } => self.copy_async(*axis, *width),
             GpuOp::MbarrierInit { .. }
             | GpuOp::MbarrierExpect { .. }

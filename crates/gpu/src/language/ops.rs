@@ -143,6 +143,9 @@ define_ops! {
     /// The accumulator of a product under way, when no more than so many later groups of products are. With `behind`, a tile of
     /// 32-bit elements, the wait comes when that is computed, and not as early as it can.
     Finish finish (product) [behind] {pending: Deferred} regions 0 Write Barrier;
+    /// The same product, when no more than so many groups of products are under way: what earlier ones in its registers read may be
+    /// written again.
+    Settle settle (product) [] {pending: u32} regions 0 Write Barrier;
 
     /// What each thread did to shared memory by ordinary accesses, and by `cp.async` that it has waited for, comes before what the
     /// asynchronous proxy (tensor copies, `wgmma`) does to it afterwards: in this thread, and behind a barrier in others.

@@ -318,6 +318,10 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_finish(inst, product, behind, pending.0)
     }
 
+    fn settle(&mut self, inst: Inst, product: Value, pending: &u32) -> Lowered {
+        self.lower_settle(inst, product, *pending)
+    }
+
     fn fence_proxy(&mut self, inst: Inst) -> Lowered {
         self.lower_fence_proxy(inst)
     }

@@ -99,6 +99,7 @@ type Elements = SmallVec<[Scalar; 2]>;
 pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
     let mut lowering = Lowering::new(program);
     lowering.parameters();
+    lowering.prefetch_tensor_maps();
     lowering.block(lowering.kernel.entry)?;
     Ok(lowering.finish())
 }

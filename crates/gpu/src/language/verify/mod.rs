@@ -81,6 +81,7 @@ impl Kinds {
                 | GpuOp::TensorStoreWait { .. }
                 | GpuOp::Wgmma { .. }
                 | GpuOp::Finish { .. }
+                | GpuOp::Settle { .. }
                 | GpuOp::FenceProxy {}
                 | GpuOp::NamedBarrier { .. }
                 | GpuOp::WarpRoles { .. }
