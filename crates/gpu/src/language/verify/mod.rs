@@ -82,6 +82,7 @@ impl Kinds {
                 | GpuOp::Wgmma { .. }
                 | GpuOp::Finish { .. }
                 | GpuOp::FenceProxy {}
+                | GpuOp::FenceGlobal {}
                 | GpuOp::NamedBarrier { .. }
                 | GpuOp::WarpRoles { .. }
                 | GpuOp::Acquire {}
@@ -111,7 +112,8 @@ impl Kinds {
                 | GpuOp::LocalStore {}
                 | GpuOp::LocalCount {}
                 | GpuOp::LocalLoad { .. }
-                | GpuOp::TensorBox {},
+                | GpuOp::TensorBox {}
+                | GpuOp::MakeTensorMap { .. },
             ) => {}
         }
     }
