@@ -83,6 +83,7 @@ impl Kinds {
                 | GpuOp::Finish { .. }
                 | GpuOp::Settle { .. }
                 | GpuOp::FenceProxy {}
+                | GpuOp::FenceGlobal {}
                 | GpuOp::NamedBarrier { .. }
                 | GpuOp::WarpRoles { .. }
                 | GpuOp::Acquire {}
@@ -112,7 +113,8 @@ impl Kinds {
                 | GpuOp::LocalStore {}
                 | GpuOp::LocalCount {}
                 | GpuOp::LocalLoad { .. }
-                | GpuOp::TensorBox {},
+                | GpuOp::TensorBox {}
+                | GpuOp::MakeTensorMap { .. },
             ) => {}
         }
     }
