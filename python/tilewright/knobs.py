@@ -26,7 +26,7 @@ _TRUE = frozenset(("1", "true", "yes", "on", "y"))
 class _Flag:
     """A knob that is on or off."""
 
-    def __init__(self, variable: str, default: bool = False) -> None:
+    def __init__(self, variable: str, default: bool | None = False) -> None:
         self.variable = variable
         self.default = default
 
@@ -454,7 +454,7 @@ compilation = _Compilation(
 )
 autotuning = Knobs(
     {
-        "cache": _Flag("TRITON_CACHE_AUTOTUNING"),
+        "cache": _Flag("TRITON_CACHE_AUTOTUNING", None),
         "print": _Flag("TRITON_PRINT_AUTOTUNING"),
         "print_table": _Flag("TILEWRIGHT_PRINT_AUTOTUNING_TABLE"),
     },

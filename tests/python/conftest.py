@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -28,6 +29,12 @@ WITH_CHECKED_ACCESSES = frozenset(("test_language_faults.py",))
 """What these tests do would be the end of a process's work on a GPU, which does not check accesses; the simulator does,
 in other words, and has tests of its own."""
 
+PATIENCE = 900
+"""Seconds after which a program counts as hung. The machine may be slow and busy: no test passes because of it."""
+
+# What a test tunes it times, whatever ran before.
+os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "0")
+
 _numbers = itertools.count()
 
 
@@ -47,6 +54,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=dropped)
     gone = set(dropped)
     items[:] = [item for item in items if item not in gone]
+
+
+@pytest.fixture(autouse=True)
+def _same_inputs() -> None:
+    """What a test draws without a seed of its own is the same in each run, alone or among others."""
+    random.seed(0)
+    # Those libraries alone that a test has imported: some tests are about programs that have none.
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(0)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
 
 
 def _is_for_device(item: pytest.Item) -> bool:
@@ -115,7 +133,9 @@ def run() -> Callable[..., Result]:
         command = [sys.executable, *map(str, arguments)]
         environment = environment_of(env)
         return Result(
-            subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cwd, timeout=240)
+            subprocess.run(
+                command, capture_output=True, text=True, env=environment, cwd=cwd, timeout=PATIENCE
+            )
         )
 
     return start

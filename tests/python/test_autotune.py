@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import pickle
 import warnings
 from pathlib import Path
@@ -147,11 +148,12 @@ def test_what_is_far_behind_leaves_the_race():
 
         warmup = run
 
+    # Without a limit of time: the race ends when the interval is small enough, on a machine that stands still as well.
     before = _benchmark.clock
     _benchmark.clock = Clock
     try:
         kernel = Autotuner(
-            Inner(), ["n", "BLOCK"], [Config({"BLOCK": b}) for b in speeds], ["n"], None, None, rep=50
+            Inner(), ["n", "BLOCK"], [Config({"BLOCK": b}) for b in speeds], ["n"], None, None, rep=math.inf
         )
         outcome = _tuning.tune(_tuning.Trial(kernel, {"n": 1}, (1,), {"grid": (1,)}), kernel.configs, {})
     finally:
@@ -593,6 +595,45 @@ def test_timings_on_disk_by_the_environment(device, cache, monkeypatch):
     configs = (Config({"BLOCK": 16}, pre_hook=lambda kwargs: None), 32)
     tuned(bench, configs)[grid](x, o, 32)
     assert bench.timed == [16, 32]
+
+
+def test_timings_are_kept_unless_the_environment_refuses(device, cache, monkeypatch):
+    monkeypatch.delenv("TRITON_CACHE_AUTOTUNING", raising=False)
+    x, o = arrays(32)
+    configs = [Config({"BLOCK": block}) for block in (16, 32)]
+
+    def timed():
+        return triton.autotune(configs=configs, key=["n"])(scale)
+
+    timed()[grid](x, o, 32)
+    (path,) = cache.rglob("*.autotune.json")
+    # What it says is believed.
+    known = json.loads(path.read_text())
+    assert len(known["configs_timings"]) == 2
+    for order in (1, -1):
+        names = list(known["configs_timings"])[::order]
+        known["configs_timings"] = {name: [float(place)] * 3 for place, name in enumerate(names)}
+        path.write_text(json.dumps(known))
+        kernel = timed()
+        kernel[grid](x, o, 32)
+        assert f'"BLOCK": {kernel.best_config.kwargs["BLOCK"]},' in names[0]
+    monkeypatch.setenv("TRITON_CACHE_AUTOTUNING", "0")
+    path.unlink()
+    timed()[grid](x, o, 32)
+    assert not any(cache.rglob("*.autotune.json"))
+    # A function of the program's own may measure anything.
+    monkeypatch.delenv("TRITON_CACHE_AUTOTUNING")
+    for _ in range(2):
+        bench = Bench()
+        tuned(bench, (16, 32))[grid](x, o, 32)
+        assert bench.timed == [16, 32]
+    # Nobody asked, so nobody is told that the disk refuses.
+    blocked = cache.parent / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(blocked))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        timed()[grid](x, o, 32)
 
 
 def test_the_only_one_is_not_timed(device, cache):

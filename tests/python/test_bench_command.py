@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import PATIENCE
 
 from tilewright._bench_command import compare, verdict
 
@@ -44,7 +45,7 @@ def bench(folder, *arguments, **environment):
         text=True,
         cwd=folder,
         env={**{k: v for k, v in os.environ.items() if k != "TILEWRIGHT_DEVICE"}, **environment},
-        timeout=300,
+        timeout=PATIENCE,
     )
 
 

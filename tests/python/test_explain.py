@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import PATIENCE, ROOT
 
 ADD = "examples/01_vector_add.py::add_kernel"
 ADD_SIGNATURE = "*fp32:16,*fp32:16,*fp32:16,i32:16,1024"
@@ -25,7 +25,7 @@ def tilewright(*arguments, **environment):
         text=True,
         cwd=ROOT,
         env={**os.environ, **environment},
-        timeout=300,
+        timeout=PATIENCE,
     )
 
 

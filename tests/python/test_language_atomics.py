@@ -518,8 +518,9 @@ def test_ctrl_c_ends_programs_that_wait_in_vain(programs, run, script):
         from test_language_atomics import wait_forever_kernel
 
         x = torch.zeros(1, dtype=torch.int32)
-        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         try:
+            # Wherever the signal comes, it is in here.
+            threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
             wait_forever_kernel[({programs},)](x)
         except KeyboardInterrupt:
             print("interrupted")

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import PATIENCE
 
 # 24 tiles of 8 MiB are alive at the same time, and the process may have 64 MiB more.
 PROGRAM = """
@@ -45,7 +46,7 @@ print("went on")
 def test_a_kernel_without_memory_is_an_error(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(PROGRAM)
-    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=PATIENCE)
     assert run.returncode == 0, run.stderr
     first, last = run.stdout.splitlines()
     assert first.startswith("TW0206 ")

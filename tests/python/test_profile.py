@@ -9,7 +9,7 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
-from conftest import ROOT
+from conftest import PATIENCE, ROOT
 from helpers import check_trace
 
 PROGRAM = """
@@ -65,7 +65,7 @@ def profile(tmp_path, *options, program=PROGRAM, code=0, device="cpu"):
         text=True,
         cwd=ROOT,
         env={key: value for key, value in os.environ.items() if key != "TILEWRIGHT_DEVICE"},
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert made.returncode == code, made.stderr
     return made, json.loads(data.read_text()) if data.exists() and data.stat().st_size else None
@@ -301,7 +301,7 @@ def test_what_ran_before_the_end_is_written(tmp_path, ending, code, said):
         str(data),
         str(script),
     ]
-    made = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    made = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
     # A process that Ctrl-C ends says so by the signal.
     assert made.returncode in (code, -2 if code == 130 else code), made.stderr
     assert said in made.stderr

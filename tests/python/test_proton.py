@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+from conftest import PATIENCE
 from helpers import check_trace
 
 import tilewright as triton
@@ -337,7 +338,7 @@ def test_tritons_viewer_reads_the_file(launch, tmp_path):
         [command, "-m", "time/us,gbyte/s,count", f"{path}.hatchet"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert made.returncode == 0, made.stderr
     assert "outer" in made.stdout

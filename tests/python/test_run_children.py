@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import environment_of
+from conftest import PATIENCE, environment_of
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("TILEWRIGHT_DEVICE", "cpu") != "cpu", reason="these programs name their device"
@@ -84,7 +84,7 @@ def test_a_prompt_after_the_program_as_python_has_it(script, end):
                 capture_output=True,
                 text=True,
                 env=environment_of(),
-                timeout=240,
+                timeout=PATIENCE,
             )
             answers.append((done.returncode, done.stdout, "ZeroDivisionError" in done.stderr))
     assert answers == [(0, "42\n", "/" in end)] * 4

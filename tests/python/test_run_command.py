@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from conftest import environment_of
+from conftest import PATIENCE, environment_of
 
 ENVIRONMENT = """
 import sys, os
@@ -298,7 +298,7 @@ def test_ctrl_c_stops_a_running_kernel(script):
         time.sleep(0.3)
         program.send_signal(signal.SIGINT)
         try:
-            out, err = program.communicate(timeout=30)
+            out, err = program.communicate(timeout=PATIENCE)
         finally:
             program.kill()
     assert program.returncode == -signal.SIGINT

@@ -378,8 +378,9 @@ def spin(x_ptr):
     while tl.load(x_ptr) == 0:
         pass
 
-threading.Timer(1.0, _thread.interrupt_main).start()
 try:
+    # Wherever the signal comes, it is in here.
+    threading.Timer(1.0, _thread.interrupt_main).start()
     spin[(1,)](out)
 except KeyboardInterrupt:
     print("interrupted")

@@ -28,8 +28,10 @@ DTYPES = ["int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32"
 
 def by_copies(dtype, kind):
     """Whether tensor copies combine so, and mean the same by it."""
+    if kind not in ("min", "max") and dtype == "int64":
+        return False
     if kind == "add":
-        return dtype != "int64"
+        return True
     return "float" not in dtype
 
 

@@ -134,27 +134,35 @@ def test_threads_launch_compile_and_tune_the_same_kernels_in_any_order():
         sys.setswitchinterval(before)
 
 
-def test_other_threads_run_while_a_kernel_runs():
-    @triton.jit
-    def spin(x_ptr, n):
-        total = 0
-        for i in range(n):
-            total += i % 7
-        tl.store(x_ptr, total)
+def test_other_threads_run_while_a_kernel_runs(run, script):
+    """The kernel ends when another thread says so: in a process of its own, as one that waits in vain does not stop."""
+    program = script(
+        """
+        import threading
+        import numpy as np
+        import tilewright as triton
+        import tilewright.language as tl
 
-    done = threading.Event()
-    counted = 0
+        @triton.jit
+        def wait(flags):
+            tl.atomic_xchg(flags, 1)
+            while tl.atomic_add(flags + 1, 0) == 0:
+                pass
+            tl.store(flags + 2, 3)
 
-    def launch():
-        spin[(1,)](np.zeros(1, np.int32), 300_000)
-        done.set()
-
-    thread = threading.Thread(target=launch)
-    thread.start()
-    while not done.is_set():
-        counted += 1
-    thread.join()
-    assert counted > 1000
+        flags = np.zeros(3, np.int32)
+        thread = threading.Thread(target=lambda: wait[(1,)](flags))
+        thread.start()
+        while not flags[0]:
+            pass
+        assert flags[2] == 0
+        flags[1] = 1
+        thread.join()
+        print(flags)
+        """
+    )
+    done = run(program)
+    assert done.out == "[1 1 3]\n", done.err
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
@@ -205,8 +213,9 @@ def test_ctrl_c_ends_a_compilation(run, script):
                 tl.store(x_ptr, x)
 
             signal.signal(signal.SIGALRM, signal.default_int_handler)
-            signal.setitimer(signal.ITIMER_REAL, 0.02)
             try:
+                # Wherever the signal comes, it is in here.
+                signal.setitimer(signal.ITIMER_REAL, 0.02)
                 slow.warmup(np.zeros(1, np.float32), grid=(1,))
             except KeyboardInterrupt:
                 print("stopped")

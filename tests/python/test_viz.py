@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from conftest import PROGRAMS
+from conftest import PATIENCE, PROGRAMS
 
 import tilewright
 from tilewright import _native, sanitizer
@@ -395,7 +395,7 @@ def test_an_interpreted_launch_that_fails(kernels):
 
 def ask(url, host=None):
     request = urllib.request.Request(url, headers={"Host": host} if host else {})
-    with urllib.request.urlopen(request, timeout=20) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE) as response:
         return response.headers["Content-Type"], response.read()
 
 
@@ -437,7 +437,7 @@ def test_the_server(kernels):
 def test_import_is_lazy():
     code = "import tilewright, sys; print([name for name in sys.modules if 'viz' in name or name == 'http.server'])"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert done.stdout == "[]\n"
 

@@ -60,7 +60,7 @@ pub fn run(argument: &OsString, page: &Page) -> Result<(), Failure> {
 
 /// The stages that other tools make, and what the kernel takes of a GPU.
 fn machine_code(compiled: &CompiledKernel) -> (Vec<StageText>, Vec<(String, String)>) {
-    let MachineCode::Gpu(code) = &compiled.code else { return (Vec::new(), Vec::new()) };
+    let MachineCode::Gpu(code) = &*compiled.code else { return (Vec::new(), Vec::new()) };
     let mut facts = vec![
         ("threads of a block".to_owned(), code.threads.to_string()),
         ("shared memory of a block".to_owned(), format!("{} bytes", code.shared_bytes)),

@@ -17,13 +17,15 @@ pub struct CompiledKernel {
     /// Each parameter's name and type, in order.
     pub signature: Vec<(Arc<str>, ParameterType)>,
     /// The optimised IR; its entry takes the parameters that are not compile-time values.
-    pub module: Module,
+    pub module: Arc<Module>,
     /// What the target executes.
-    pub code: MachineCode,
+    pub code: Arc<MachineCode>,
     /// What was asked for, and what it came to.
     pub metadata: Metadata,
     /// The IR before optimisation.
-    pub lowered: Module,
+    pub lowered: Arc<Module>,
+    /// Whether the code is the same with all options that only back ends see.
+    pub is_shareable: bool,
     pub(crate) source: Option<FunctionSource>,
 }
 
@@ -176,10 +178,27 @@ impl CompiledKernel {
                     MachineCode::Gpu(code) => Resources { shared: code.shared_bytes, ..Resources::CPU },
                 },
             },
-            module,
-            code,
+            module: Arc::new(module),
+            code: Arc::new(code),
             source,
-            lowered,
+            lowered: Arc::new(lowered),
+            is_shareable: false,
+        }
+    }
+
+    /// What compiling it with other options gives, if it is [shareable](Self::is_shareable) and they are others for back ends only:
+    /// the same code.
+    #[must_use]
+    pub fn shared(&self, language: tilewright_frontend::Options, codegen: CodegenOptions) -> Self {
+        Self {
+            name: self.name.clone(),
+            signature: self.signature.clone(),
+            module: Arc::clone(&self.module),
+            code: Arc::clone(&self.code),
+            metadata: Metadata { language, codegen, ..self.metadata },
+            lowered: Arc::clone(&self.lowered),
+            is_shareable: self.is_shareable,
+            source: self.source.clone(),
         }
     }
 
@@ -188,7 +207,7 @@ impl CompiledKernel {
     /// # Errors
     /// What the code generation refuses.
     pub fn without_tensor_maps(&self) -> Result<Option<GpuCode>, CompileError> {
-        let MachineCode::Gpu(code) = &self.code else { return Ok(None) };
+        let MachineCode::Gpu(code) = &*self.code else { return Ok(None) };
         let codegen = CodegenOptions { tensor_maps: false, ..self.metadata.codegen };
         with_stack(|| gpu_code(&self.module, code.target, codegen, &mut |_, _| {})).map(Some)
     }
@@ -196,7 +215,7 @@ impl CompiledKernel {
     /// The text of a stage, made anew at each call; none of a stage that kernels for this target do not pass through, and of
     /// machine code, which the compiler does not make.
     pub fn asm(&self, stage: Stage) -> Option<String> {
-        with_stack(|| match (stage, &self.code) {
+        with_stack(|| match (stage, &*self.code) {
             (Stage::Ast, _) => Some(syntax_tree(self.source.as_ref())),
             (Stage::Ir, _) => Some(tilewright_ir::print(&self.lowered, false)),
             (Stage::Opt, _) => Some(tilewright_ir::print(&self.module, false)),
@@ -219,7 +238,7 @@ impl CompiledKernel {
         statement: &tilewright_opt::bounds::Statement,
     ) -> Result<(Module, Vec<tilewright_opt::bounds::Finding>), String> {
         with_stack(|| {
-            let mut module = self.lowered.clone();
+            let mut module = Module::clone(&self.lowered);
             for function in module.functions.values_mut() {
                 // A call that stays would hide accesses.
                 function.noinline = false;

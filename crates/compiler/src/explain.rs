@@ -47,7 +47,7 @@ impl CompiledKernel {
             };
             let mut stages =
                 vec![ir(&self.lowered, "ir", "tile IR"), ir(&self.module, "opt", "tile IR, optimized")];
-            match &self.code {
+            match &*self.code {
                 MachineCode::Cpu(program) => {
                     let lines: Vec<String> = program.to_string().lines().map(str::to_owned).collect();
                     let origins = vec![0; lines.len()];
@@ -136,7 +136,7 @@ impl CompiledKernel {
                     });
                 }
             });
-            if let MachineCode::Gpu(code) = &self.code {
+            if let MachineCode::Gpu(code) = &*self.code {
                 describe_layouts(json, &code.program);
             }
             json.key("remarks").nest('[', |json| {
@@ -187,7 +187,7 @@ impl CompiledKernel {
 
     /// A text in which layouts stand by the number that they have in the GPU stage.
     fn with_numbers(&self, text: &str) -> String {
-        let MachineCode::Gpu(code) = &self.code else { return text.to_owned() };
+        let MachineCode::Gpu(code) = &*self.code else { return text.to_owned() };
         let mut layouts: Vec<(String, String)> = code
             .program
             .header

@@ -34,7 +34,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tilewright_base::{Diagnostic, SourceMap};
-use tilewright_frontend::{Failure, FunctionSource, Host, Request};
+use tilewright_frontend::{Failure, FunctionSource, Host, Lowered, Request};
 use tilewright_ir as ir;
 use tilewright_ir::Module;
 
@@ -121,25 +121,25 @@ pub fn compile(
     let source = host.source(job.request.kernel).ok();
     dump(Stage::Ast, &|| syntax_tree(source.as_ref()));
 
-    let lowered = tilewright_frontend::lower(&job.request, host).map_err(CompileError::Kernel)?;
+    let lowered = tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)?;
     // Lowering, which calls the host, looks after its stack itself.
     with_stack(|| finish(job, source, lowered, dump))
 }
 
 /// Compiles a kernel from the text of stage `ir`, as another process has made it; no host is asked.
 pub fn compile_ir(job: &Job, text: &str, dump: &mut DumpHook<'_>) -> Result<CompiledKernel, CompileError> {
-    let lowered = with_stack(|| tilewright_ir::parse(text)).map_err(|error| {
+    let module = with_stack(|| tilewright_ir::parse(text)).map_err(|error| {
         let (message, ir) = (format!("{error}, in text from another process"), text.to_owned());
         CompileError::Internal(Box::new(InternalError { stage: Stage::Ir, message, ir }))
     })?;
-    with_stack(|| finish(job, None, lowered, dump))
+    with_stack(|| finish(job, None, Lowered { module, is_shareable: false }, dump))
 }
 
 /// The stages after lowering.
 fn finish(
     job: &Job,
     source: Option<FunctionSource>,
-    lowered: Module,
+    Lowered { module: lowered, is_shareable }: Lowered,
     dump: &mut DumpHook<'_>,
 ) -> Result<CompiledKernel, CompileError> {
     dump(Stage::Ir, &|| tilewright_ir::print(&lowered, false));
@@ -162,7 +162,9 @@ fn finish(
         }
     };
 
-    Ok(CompiledKernel::new(job, source, lowered, optimized, code))
+    let mut compiled = CompiledKernel::new(job, source, lowered, optimized, code);
+    compiled.is_shareable = is_shareable && job.target == Target::Cpu;
+    Ok(compiled)
 }
 
 /// The code of a GPU.

@@ -49,7 +49,7 @@ fn each_stage_is_seen_once_and_can_be_had() {
             assert_eq!(compiled.asm(stage).as_ref(), text, "{name}, {}", stage.name());
         }
         assert_eq!(compiled.metadata.target, target);
-        if let MachineCode::Gpu(code) = &compiled.code {
+        if let MachineCode::Gpu(code) = &*compiled.code {
             assert_eq!((code.threads, code.shared_bytes), (32 * num_warps, 0));
             assert!(code.ptx.contains(&format!(".target {target}\n")), "{}", code.ptx);
         }

@@ -24,13 +24,13 @@ pub use host::{
     ObjectRef, ParsedModule,
 };
 pub use lower::function::operand_of_argument;
-pub use lower::lower;
 pub use lower::names::from_host as operand_of;
 pub use lower::operation::{Operation, lower_operation};
 pub use lower::relocate::{Site, relocate};
 pub use lower::template::{
     hash_with, map as map_operand, name_parts, same as same_operand, whole as tuple_operand,
 };
+pub use lower::{Lowered, lower, lower_kernel};
 pub use semantic::{Caller, Semantic, SemanticError};
 pub use source_host::SourceHost;
 pub use suggest::suggest;

@@ -171,6 +171,12 @@ impl CompiledKernel {
         Ok(rows.collect())
     }
 
+    /// What tells the code from that of other compiled kernels that live: the same for those that share it.
+    #[getter]
+    fn _code_number(&self) -> usize {
+        self.handle.code_number()
+    }
+
     /// The names of the stages.
     fn _stages(&self) -> Vec<&'static str> {
         let texts = Stage::of(self.handle.compiled.metadata.target).iter();

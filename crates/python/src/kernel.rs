@@ -8,7 +8,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple};
 use pyo3::{Borrowed, intern};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tilewright_base::{Code, SourceFile};
 use tilewright_frontend::{FunctionRef, FunctionSource};
@@ -394,13 +394,16 @@ impl State {
         drop(handles);
     }
 
-    /// Forgets one compiled form.
+    /// Forgets one compiled form, and those that share its code.
     #[cold]
-    pub(crate) fn forget(&self, handle: &Arc<Handle>) {
-        self.kernel.forget(handle);
-        let key = Arc::as_ptr(handle).addr();
-        let forgotten = self.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-        drop(forgotten);
+    pub(crate) fn forget(&self, handle: &Handle) {
+        let forgotten = self.kernel.forget(handle);
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let objects: Vec<_> =
+            forgotten.iter().filter_map(|handle| handles.remove(&Arc::as_ptr(handle).addr())).collect();
+        // They are dropped after the lock is released: dropping may run the program's code.
+        drop(handles);
+        drop(objects);
     }
 
     /// Whether this is the first time that the kernel warns of something, which it does once.
@@ -428,8 +431,12 @@ impl State {
         if let Ok(handles) = self.handles.try_lock() {
             handles.values().try_for_each(|handle| visit.call(handle))?;
         }
+        // Handles that share their code share what it was made from, which is visited once.
+        let mut visited = FxHashSet::default();
         for handle in self.kernel.try_handles().unwrap_or_default() {
-            if let Some(reads) = handle.attachment::<ReadSet>() {
+            if let Some(reads) = handle.attachment::<ReadSet>()
+                && visited.insert(std::ptr::from_ref(reads).addr())
+            {
                 reads.visit(visit)?;
             }
         }

@@ -202,7 +202,9 @@ impl<'py> Prepared<'_, 'py> {
             let found = kernel.lookup(values, options).map_err(|error| to_exception(py, &error))?;
             let Some(handle) = found else {
                 match self.compile(values, options)? {
-                    Some(handle) => checked = Some(handle),
+                    Some((handle, true)) => checked = Some(handle),
+                    // It is looked at as what was there.
+                    Some((_, false)) => {}
                     None => return Ok(None),
                 }
                 continue;
@@ -229,8 +231,9 @@ impl<'py> Prepared<'_, 'py> {
         expected.check(numbers.zip(values).filter_map(|(number, value)| Some((number?, value))))
     }
 
+    /// The compiled form, and whether it was made here and now; nothing if a hook does not want it compiled.
     #[cold]
-    fn compile(&self, values: &Values, options: &Options) -> PyResult<Option<Arc<Handle>>> {
+    fn compile(&self, values: &Values, options: &Options) -> PyResult<Option<(Arc<Handle>, bool)>> {
         let py = self.kernel.py();
         let call_hook = |name: &str| -> PyResult<bool> {
             hooks::compilation(name, self.kernel, &self.meta()?, self.is_warmup)
@@ -241,11 +244,13 @@ impl<'py> Prepared<'_, 'py> {
         let mut host = PyHost::default();
         let findings = host.findings();
         let lock = || findings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_new = false;
         let mut attach = || {
+            is_new = true;
             let mut findings = lock();
             let reads = std::mem::take(&mut findings.read);
             // Not kept if it was made while something was meant to end the program.
-            findings.raised.is_none().then(|| Box::new(ReadSet::new(reads)) as Attachment)
+            findings.raised.is_none().then(|| Arc::new(ReadSet::new(reads)) as Attachment)
         };
         let kernel = &self.state.kernel;
         let compiled = py.detach(|| kernel.specialize_with(values, options, &mut host, &mut attach));
@@ -260,7 +265,7 @@ impl<'py> Prepared<'_, 'py> {
         if hooks::around_compilations() {
             call_hook("after_compile")?;
         }
-        Ok(Some(handle))
+        Ok(Some((handle, is_new)))
     }
 
     /// A list of numbers is a tuple to a kernel. Where the kernel uses it as a tensor, the launch is at fault.

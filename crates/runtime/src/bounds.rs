@@ -111,7 +111,7 @@ impl Handle {
         found: &Counterexample,
     ) -> Result<String, String> {
         let not_run = |why: &str| Ok(format!("not confirmed by a run: {why}"));
-        if !matches!(self.compiled.code, MachineCode::Cpu(_)) {
+        if !matches!(*self.compiled.code, MachineCode::Cpu(_)) {
             return not_run("the kernel is compiled for a GPU");
         }
         let parameters = &module.kernel().parameters;

@@ -14,6 +14,11 @@ pub(crate) fn number(knobs: &Knobs) -> u32 {
     if knobs.dump.is_empty() { 0 } else { NUMBER.fetch_add(1, Ordering::Relaxed) }
 }
 
+/// Whether every compilation is to be seen.
+pub(crate) fn is_on(knobs: &Knobs) -> bool {
+    !knobs.dump.is_empty()
+}
+
 /// The hook for one compilation of a kernel. What cannot be written is reported on stderr and does not stop anything.
 pub(crate) fn hook<'a>(
     knobs: &'a Knobs,

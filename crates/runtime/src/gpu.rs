@@ -173,7 +173,7 @@ pub(crate) fn launch(
                     pack(element, value, parameters)
                 })?;
                 regions.extend_from_slice(foreign);
-                let tilewright_compiler::MachineCode::Gpu(code) = &handle.compiled.code else {
+                let tilewright_compiler::MachineCode::Gpu(code) = &*handle.compiled.code else {
                     return Ok(());
                 };
                 let (code, module): (&GpuCode, _) = match tensor_maps {

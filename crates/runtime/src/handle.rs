@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, SourceMap};
-use tilewright_compiler::{CompiledKernel, GpuCode, MachineCode, Resources};
+use tilewright_compiler::{CodegenOptions, CompiledKernel, GpuCode, MachineCode, Resources};
 use tilewright_cpu::{Interrupt, Launch, Program, SanitizedProgram};
 use tilewright_cuda::{Parameters, StreamRef};
 use tilewright_frontend::Argument;
@@ -20,7 +20,7 @@ use crate::specialize::{self, CpuArguments, cpu_argument};
 use crate::{Device, Error, Grid, Knobs, Options, Region, Value, dump, num_threads, sanitize};
 
 /// What a caller keeps with a compiled form, such as what it was made from.
-pub type Attachment = Box<dyn Any + Send + Sync>;
+pub type Attachment = Arc<dyn Any + Send + Sync>;
 
 /// A compiled form of a kernel.
 #[derive(Debug)]
@@ -89,6 +89,39 @@ impl Handle {
         }
     }
 
+    /// The handle for a launch with other options, if those are the same to the language and the code does not depend on the
+    /// others: it has the same code and was made from the same.
+    pub(crate) fn shared(&self, options: &Options) -> Self {
+        let codegen =
+            CodegenOptions { tensor_maps: self.compiled.metadata.codegen.tensor_maps, ..options.codegen() };
+        let language =
+            tilewright_frontend::Options { num_warps: codegen.num_warps, ..self.compiled.metadata.language };
+        Self {
+            compiled: self.compiled.shared(language, codegen),
+            signature: Arc::clone(&self.signature),
+            arguments: self.arguments.clone(),
+            passed: self.passed.clone(),
+            options: options.clone(),
+            device: self.device,
+            number: self.number,
+            makes_pointers: self.makes_pointers,
+            loaded: OnceLock::new(),
+            plain: OnceLock::new(),
+            sanitized: OnceLock::new(),
+            attachment: self.attachment.clone(),
+        }
+    }
+
+    /// Whether another handle has the same code.
+    pub(crate) fn shares_code_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.compiled.code, &other.compiled.code)
+    }
+
+    /// A number that tells its code from that of others, as long as it lives.
+    pub fn code_number(&self) -> usize {
+        Arc::as_ptr(&self.compiled.code).addr()
+    }
+
     /// The name and parameters of the kernel.
     pub fn signature(&self) -> &Signature {
         &self.signature
@@ -99,7 +132,7 @@ impl Handle {
         &self.options
     }
 
-    /// What the caller that had it compiled keeps with it.
+    /// What the caller that had it compiled keeps with it; handles that share their code share it as well.
     pub fn attachment<T: 'static>(&self) -> Option<&T> {
         self.attachment.as_ref()?.downcast_ref()
     }
@@ -121,7 +154,7 @@ impl Handle {
 
     /// Whether its launches make tensor maps for it.
     pub fn takes_tensor_maps(&self) -> bool {
-        match &self.compiled.code {
+        match &*self.compiled.code {
             MachineCode::Cpu(_) => false,
             MachineCode::Gpu(code) => !code.tensor_maps().is_empty(),
         }
@@ -142,7 +175,7 @@ impl Handle {
 
     /// The code as the device of a GPU has it.
     pub fn loaded(&self) -> Result<Option<&Loaded>, Error> {
-        match &self.compiled.code {
+        match &*self.compiled.code {
             MachineCode::Cpu(_) => Ok(None),
             MachineCode::Gpu(code) => {
                 if let Some(loaded) = self.loaded.get() {
@@ -201,7 +234,7 @@ impl Handle {
         interrupt: Interrupt<'_>,
         observer: Option<&Observer>,
     ) -> Result<(), Error> {
-        if let MachineCode::Cpu(program) = &self.compiled.code {
+        if let MachineCode::Cpu(program) = &*self.compiled.code {
             let checks = sanitize::active();
             if !checks.is_empty() {
                 return self.launch_sanitized(grid, arguments, foreign, interrupt, checks);

@@ -1,11 +1,11 @@
 //! A kernel, and its cache of compiled forms.
 
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::ThreadId;
 
-use rustc_hash::{FxBuildHasher, FxHashMap};
-use tilewright_compiler::{CodegenOptions, CompileError, CompiledKernel, DumpHook, Job, compile};
+use rustc_hash::FxHashMap;
+use tilewright_compiler::{CodegenOptions, CompileError, CompiledKernel, DumpHook, Job, Target, compile};
 use tilewright_frontend::{Argument, FunctionRef, Host, Request};
 
 use crate::handle::{Attachment, Handle};
@@ -28,9 +28,18 @@ pub struct Kernel {
     signature: Arc<Signature>,
     function: FunctionRef,
     device: Option<Device>,
-    compiled: RwLock<FxHashMap<Key, Arc<Handle>>>,
+    compiled: RwLock<Forms>,
     in_flight: Mutex<FxHashMap<Key, Flight>>,
     landed: Condvar,
+}
+
+/// The compiled forms of a kernel.
+#[derive(Debug, Default)]
+struct Forms {
+    /// By what they were compiled for.
+    by_key: FxHashMap<Key, Arc<Handle>>,
+    /// Those whose code does for other options as well, by what the code depends on.
+    shareable: FxHashMap<Key, Arc<Handle>>,
 }
 
 /// A compilation that runs at the moment.
@@ -47,7 +56,7 @@ impl Kernel {
             signature: Arc::new(signature),
             function,
             device,
-            compiled: RwLock::new(FxHashMap::with_hasher(FxBuildHasher)),
+            compiled: RwLock::default(),
             in_flight: Mutex::default(),
             landed: Condvar::new(),
         }
@@ -91,11 +100,13 @@ impl Kernel {
         options: &Options,
         host: &mut dyn Host,
     ) -> Result<Arc<Handle>, Error> {
-        self.specialize_with(arguments, options, host, &mut || Some(Box::new(())))
+        self.specialize_with(arguments, options, host, &mut || Some(Arc::new(())))
     }
 
     /// As [`specialize`](Self::specialize). What `attach` returns after the compilation belongs to the handle from then on;
-    /// no other launch finds the handle without it. If it returns nothing, the handle is not kept.
+    /// no other launch finds the handle without it. If it returns nothing, the handle is not kept. It is not called where
+    /// another compilation has made the code: of another thread, or for options that differ in what the code does not depend
+    /// on. The handle then may be out of date, as one that [`lookup`](Self::lookup) finds.
     pub fn specialize_with(
         &self,
         arguments: &[Value<'_>],
@@ -112,15 +123,40 @@ impl Kernel {
             TakeOff::Ours(landing) => Some(landing),
             TakeOff::Nested => None,
         };
+        let shared_key = self.shared_key(arguments, options)?;
+        if let Some(handle) = shared_key.as_ref().and_then(|shared_key| self.share(shared_key, options)) {
+            self.write().by_key.insert(key.clone(), Arc::clone(&handle));
+            return Ok(handle);
+        }
         let mut handle = self.compile(arguments, options, host)?;
         handle.attachment = attach();
         let is_kept = handle.attachment.is_some();
         let handle = Arc::new(handle);
         if is_kept {
-            let mut compiled = self.compiled.write().unwrap_or_else(PoisonError::into_inner);
-            compiled.insert(key.clone(), Arc::clone(&handle));
+            let mut forms = self.write();
+            forms.by_key.insert(key.clone(), Arc::clone(&handle));
+            if let Some(shared_key) = shared_key.filter(|_| handle.compiled.is_shareable) {
+                forms.shareable.insert(shared_key, Arc::clone(&handle));
+            }
         }
         Ok(handle)
+    }
+
+    /// What the code for these arguments and options depends on, where that is less than all of them: on the CPU. Nothing while
+    /// the stages of every compilation are to be seen.
+    fn shared_key(&self, arguments: &[Value<'_>], options: &Options) -> Result<Option<Key>, Error> {
+        let is_for_cpu = self.device(arguments).target()? == Target::Cpu;
+        if !is_for_cpu || dump::is_on(&Knobs::current()) {
+            return Ok(None);
+        }
+        self.key(arguments, &options.of_language()).map(Some)
+    }
+
+    /// A handle with the code that was compiled for other options.
+    fn share(&self, shared_key: &Key, options: &Options) -> Option<Arc<Handle>> {
+        let forms = self.compiled.read().unwrap_or_else(PoisonError::into_inner);
+        let handle = forms.shareable.get(shared_key)?;
+        Some(Arc::new(handle.shared(options)))
     }
 
     /// The whole launch: looks the kernel up, compiles it if need be, and runs it.
@@ -138,32 +174,44 @@ impl Kernel {
 
     /// Every compiled form.
     pub fn handles(&self) -> Vec<Arc<Handle>> {
-        self.compiled.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.compiled.read().unwrap_or_else(PoisonError::into_inner).by_key.values().cloned().collect()
     }
 
     /// As [`handles`](Self::handles); `None` if another thread changes them at the moment.
     pub fn try_handles(&self) -> Option<Vec<Arc<Handle>>> {
-        Some(self.compiled.try_read().ok()?.values().cloned().collect())
+        Some(self.compiled.try_read().ok()?.by_key.values().cloned().collect())
     }
 
     /// Forgets every compiled form, because the source has changed.
     pub fn clear(&self) {
         // What they hold is dropped after the lock is released: dropping may run a program's code.
-        let forgotten = std::mem::take(&mut *self.compiled.write().unwrap_or_else(PoisonError::into_inner));
+        let forgotten = std::mem::take(&mut *self.write());
         drop(forgotten);
     }
 
-    /// Forgets one compiled form, because something that it was made from has changed.
-    pub fn forget(&self, handle: &Arc<Handle>) {
-        let mut compiled = self.compiled.write().unwrap_or_else(PoisonError::into_inner);
-        let key = compiled.iter().find(|(_, other)| Arc::ptr_eq(other, handle)).map(|(key, _)| key.clone());
-        let forgotten = key.and_then(|key| compiled.remove(&key));
-        drop(compiled);
-        drop(forgotten);
+    /// Forgets one compiled form, because something that it was made from has changed, and those that share its code. Returns them:
+    /// dropping them may run a program's code.
+    pub fn forget(&self, handle: &Handle) -> Vec<Arc<Handle>> {
+        let mut forgotten = Vec::new();
+        let Forms { by_key, shareable } = &mut *self.write();
+        for forms in [by_key, shareable] {
+            forms.retain(|_, other| {
+                let stays = !other.shares_code_with(handle);
+                if !stays {
+                    forgotten.push(Arc::clone(other));
+                }
+                stays
+            });
+        }
+        forgotten
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Forms> {
+        self.compiled.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(&self, key: &Key) -> Option<Arc<Handle>> {
-        self.compiled.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+        self.compiled.read().unwrap_or_else(PoisonError::into_inner).by_key.get(key).cloned()
     }
 
     fn key(&self, arguments: &[Value<'_>], options: &Options) -> Result<Key, Error> {

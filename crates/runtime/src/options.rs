@@ -198,6 +198,13 @@ impl Options {
         }
     }
 
+    /// What the language sees of these options. The others change nothing of the code for a CPU.
+    pub(crate) fn of_language(&self) -> Self {
+        let mut options = self.clone();
+        options.set.retain(|(option, _)| option.info().consumer == Consumer::Language);
+        options
+    }
+
     /// Sets an option to a value that it takes. The default is kept by keeping nothing, so that options that mean the same
     /// are equal, and a launch with none looks at none.
     fn put(&mut self, option: OptionId, value: Constant) {

@@ -170,7 +170,7 @@ impl Records {
         }
         let resources = handle.resources().ok();
         let metadata = &handle.compiled.metadata;
-        let code = match &handle.compiled.code {
+        let code = match &*handle.compiled.code {
             crate::MachineCode::Cpu(_) => None,
             crate::MachineCode::Gpu(code) => Some(code),
         };

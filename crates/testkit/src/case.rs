@@ -138,7 +138,7 @@ impl Case {
 
     /// The optimised IR; none where it does not compile.
     pub fn module(&self) -> Result<Option<tilewright::ir::Module>, String> {
-        Ok(self.handle()?.map(|handle| handle.compiled.module.clone()))
+        Ok(self.handle()?.map(|handle| handle.compiled.module.as_ref().clone()))
     }
 
     /// The kernel for its arguments, if it compiles.

@@ -13,6 +13,7 @@ nothing of the latencies of a GPU.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -56,6 +57,7 @@ class Trial:
         self.nargs = nargs
         self.args = args
         self.kwargs = kwargs
+        self.programs: dict[int, Any] = {}
 
     def arguments(self, config: Config) -> dict[str, Any]:
         """The keyword arguments of the launch with a configuration."""
@@ -70,7 +72,11 @@ class Trial:
 
     def launch(self, config: Config) -> None:
         """The launch itself."""
-        self.tuner.fn.run(*self.args, **self.arguments(config))
+        self.launcher(config)()
+
+    def launcher(self, config: Config) -> Callable[[], Any]:
+        """What launches with a configuration, for a clock: its arguments are put together once."""
+        return functools.partial(self.tuner.fn.run, *self.args, **self.arguments(config))
 
     def finish(self, config: Config, exception: Exception | None = None) -> None:
         """What follows a launch."""
@@ -127,17 +133,22 @@ class Trial:
 
     def identity(self, config: Config, kernel: Any) -> Any:
         """What is the same for two configurations only if their launches do the same; nothing if it is not known."""
-        fn, kwargs = self._resolved(config)
-        grid = kwargs.get("grid")
         if not isinstance(kernel, _native.CompiledKernel) or "cpu" not in kernel._stages():
             return None
+        fn, kwargs = self._resolved(config)
+        grid = kwargs.get("grid")
         if callable(grid):
             try:
                 grid = grid({**dict(zip(fn.arg_names, self.args, strict=False)), **kwargs})
             except Exception:
                 # It asks for what only the launch itself knows.
                 return None
-        return kernel._stage("cpu"), str(grid)
+        # The number tells only of those that share their code that it is the same.
+        number = kernel._code_number
+        text = self.programs.get(number)
+        if text is None:
+            text = self.programs[number] = kernel._stage("cpu")
+        return text, str(grid)
 
     def _resolved(self, config: Config) -> tuple[Any, dict[str, Any]]:
         """The kernel beneath the heuristics, and the arguments with what they compute."""
@@ -239,8 +250,6 @@ def _twins(
 
 def benchmarker(tuner: Any) -> Callable[..., Any]:
     """What times a function for an autotuner: ``bench(fn, quantiles=...)``."""
-    import functools
-
     from tilewright.runtime.driver import driver
 
     if tuner._do_bench is not None:
@@ -280,8 +289,9 @@ def _time_one_by_one(trial: Trial, configs: Sequence[Config], outcome: Outcome, 
 class Contender:
     """A configuration in the race."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, launch: Callable[[], Any]) -> None:
         self.config = config
+        self.launch = launch
         self.samples: list[float] = []
         self.spent = 0.0
         self.is_in = True
@@ -315,13 +325,13 @@ def _race(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: P
     is_on_host = str(trial.tuner._place) == "cpu"
     clock = _benchmark.HostClock() if is_on_host else _benchmark.clock()
     budget = _REP if trial.tuner.num_reps is None else float(trial.tuner.num_reps)
-    contenders = [Contender(config) for config in configs]
+    contenders = [Contender(config, trial.launcher(config)) for config in configs]
 
     def sample(contender: Contender, count: int) -> list[float]:
         config = contender.config
         began = time.perf_counter()
         try:
-            return clock.sample(lambda: trial.launch(config), count, *trial.hooks(config))
+            return clock.sample(contender.launch, count, *trial.hooks(config))
         except Exception as error:
             outcome.failures[config] = error
             contender.is_in = False

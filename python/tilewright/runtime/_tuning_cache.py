@@ -19,7 +19,8 @@ from tilewright.runtime._config import Config
 class Results:
     """The timings of one kernel for one key."""
 
-    def __init__(self, manager: Any, filename: str, key: Any) -> None:
+    def __init__(self, manager: Any, filename: str, key: Any, is_asked: bool) -> None:
+        self.is_asked = is_asked
         self.manager = manager
         self.filename = filename
         self.key = key
@@ -28,11 +29,15 @@ class Results:
 
     @classmethod
     def of(cls, tuner: Any, key: Any, configs: Sequence[Config], is_asked: bool = False) -> Results | None:
-        """What the disk knows of configurations; nothing if the program does not want timings on disk."""
-        from tilewright import knobs
+        """What the disk knows of configurations; nothing if the program does not want timings on disk.
+
+        Unless it says so, it does not want those of a function of its own: what they measure is not known.
+        """
+        from tilewright import __version__, knobs
         from tilewright.runtime.cache import get_cache_manager
 
-        if not (is_asked or tuner.cache_results or knobs.autotuning.cache):
+        is_asked = bool(is_asked or tuner.cache_results or knobs.autotuning.cache)
+        if not is_asked and (tuner.has_own_benchmark or knobs.autotuning.cache is False):
             return None
         if any(config.pre_hook is not None for config in configs):
             return None
@@ -42,14 +47,15 @@ class Results:
         if not hasattr(kernel, "cache_key"):
             return None
         place = str(tuner._place)
-        parts = [kernel.cache_key, str(key), place, device_description(), *_environment()]
+        parts = [__version__, kernel.cache_key, str(key), place, device_description(), *_environment()]
         digest = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
         try:
             manager = get_cache_manager(digest)
         except OSError as error:
-            _warn(error)
+            if is_asked:
+                _warn(error)
             return None
-        found = cls(manager, f"{tuner.__name__[:150]}.autotune.json", key)
+        found = cls(manager, f"{tuner.__name__[:150]}.autotune.json", key, is_asked)
         found.rows = found._read()
         for config in configs:
             row = found.rows.get(_row_name(config))
@@ -91,7 +97,8 @@ class Results:
         try:
             self.manager.put(text, self.filename, binary=False)
         except OSError as error:
-            _warn(error)
+            if self.is_asked:
+                _warn(error)
 
 
 def _warn(error: OSError) -> None:

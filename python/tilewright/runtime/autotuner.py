@@ -321,6 +321,11 @@ class Autotuner(_Wrapper):
         return True
 
     @property
+    def has_own_benchmark(self) -> bool:
+        """Whether the program passed a function that times."""
+        return self._do_bench is not None
+
+    @property
     def do_bench(self) -> Callable[..., Any]:
         """What times a function that launches: ``do_bench(fn, quantiles=...)``."""
         from tilewright.runtime import _tuning
@@ -478,8 +483,8 @@ def autotune(
 
     ``prune_configs_by`` has ``early_config_prune(configs, named_args, **kwargs)``, which returns those to time, and
     ``perf_model(**all_arguments)``, the estimates of which leave ``top_k`` of them. ``do_bench(fn, quantiles)`` times
-    in the place of the tuner, ``use_cuda_graph`` by graphs; with ``cache_results``, or ``TRITON_CACHE_AUTOTUNING=1``,
-    timings are kept on disk.
+    in the place of the tuner, ``use_cuda_graph`` by graphs. Timings are kept on disk unless
+    ``TRITON_CACHE_AUTOTUNING=0`` says otherwise; those of a ``do_bench`` only with ``cache_results`` or ``=1``.
     """
 
     def decorator(fn: Any) -> Any:

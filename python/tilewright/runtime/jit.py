@@ -549,8 +549,14 @@ class ConstexprFunction(Generic[T]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> T:
         """Calls it; values of ``tl.constexpr`` are taken as what they hold."""
-        plain = (_plain(arg) for arg in args)
-        return self.fn(*plain, **{name: _plain(value) for name, value in kwargs.items()})
+        # Grid functions call it at each launch: nothing is made anew where there is nothing to be taken out.
+        for arg in args:
+            if isinstance(arg, constexpr):
+                args = tuple(map(_plain, args))
+                break
+        if kwargs:
+            kwargs = {name: _plain(value) for name, value in kwargs.items()}
+        return self.fn(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else BoundConstexprFunction(instance, self.fn)

@@ -40,6 +40,8 @@ pub(crate) enum FaultKind {
     Assembly(AssemblyFault),
     OutOfMemory,
     Interrupted,
+    /// Stopped since a program with a lower number faulted, which is what the launch fails with.
+    Superseded,
 }
 
 /// The outcome of a step. The fault is boxed, so that the outcome is small.
@@ -106,7 +108,7 @@ impl Fault {
                 Diagnostic::new(Code::OutOfMemory, format!("not enough memory for the tiles of `{}`", program.name))
                     .hint("use smaller blocks, or fewer threads (`TILEWRIGHT_NUM_THREADS`)")
             }
-            FaultKind::Interrupted => {
+            FaultKind::Interrupted | FaultKind::Superseded => {
                 return Diagnostic::new(Code::Interrupted, format!("the kernel `{}` was interrupted", program.name));
             }
         };

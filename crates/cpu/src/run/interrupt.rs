@@ -1,6 +1,6 @@
 //! Interrupts: how a running launch is stopped from outside.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::run::fault::{Fault, FaultKind, Outcome};
@@ -28,6 +28,10 @@ const LOOKS_PER_TURN: u32 = 32;
 /// Says whether to go on, when a machine asks at a loop iteration or between programs.
 pub(crate) struct Control<'a> {
     stop: &'a AtomicBool,
+    /// The lowest program that faulted: those above it stop.
+    faulted: Option<&'a AtomicU64>,
+    /// The program that runs.
+    number: u64,
     flag: Option<&'a AtomicBool>,
     poll: Option<&'a (dyn Fn() -> bool + Sync)>,
     checks: u32,
@@ -49,7 +53,18 @@ impl<'a> Control<'a> {
             Interrupt::Poll(poll) if is_caller => Some(poll),
             Interrupt::Never | Interrupt::Flag(_) | Interrupt::Poll(_) => None,
         };
-        Self { stop, flag, poll, checks: 0, last_poll: None, pass: None, looks: 0 }
+        Self { stop, faulted: None, number: 0, flag, poll, checks: 0, last_poll: None, pass: None, looks: 0 }
+    }
+
+    /// Stops programs once one with a lower number than theirs has faulted, which the launch notes here.
+    pub(crate) fn below(self, faulted: &'a AtomicU64) -> Self {
+        Self { faulted: Some(faulted), ..self }
+    }
+
+    /// A program with this number begins. Fails if it is to stop.
+    pub(crate) fn begin(&mut self, number: u64) -> Outcome {
+        self.number = number;
+        self.check()
     }
 
     /// With a function that lets other programs run.
@@ -68,6 +83,9 @@ impl<'a> Control<'a> {
         let flagged = self.flag.is_some_and(|flag| flag.load(Ordering::Relaxed));
         if flagged || self.stop.load(Ordering::Relaxed) || (self.poll.is_some() && self.polled()) {
             return Err(Fault::new(FaultKind::Interrupted));
+        }
+        if self.faulted.is_some_and(|faulted| self.number > faulted.load(Ordering::Relaxed)) {
+            return Err(Fault::new(FaultKind::Superseded));
         }
         Ok(())
     }

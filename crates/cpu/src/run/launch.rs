@@ -57,6 +57,9 @@ struct Shared<'a> {
     /// The first program that no thread has taken.
     next: AtomicU64,
     stop: AtomicBool,
+    /// The number of the lowest program that faulted, `u64::MAX` before: programs below it still run, so that it is the same
+    /// in each run.
+    faulted: AtomicU64,
     /// The fault of the lowest program that faulted.
     fault: Mutex<Option<(u64, Box<Fault>)>>,
     /// Helpers that still work.
@@ -100,8 +103,9 @@ impl Drop for Done<'_, '_> {
 impl Program {
     /// Runs the program for every point of the grid.
     ///
-    /// Fails with the diagnostic of a program that could not go on: of those that were running, the one with the lowest
-    /// number, x counted fastest. Programs that ran before it have had their effects.
+    /// Fails with the diagnostic of the program that could not go on, the one with the lowest number of several, x counted
+    /// fastest. Programs with a lower number have had their effects, unless programs wait for each other: then the first fault
+    /// that is met ends the launch.
     ///
     /// Panics if there are not as many arguments as parameters, or of the other kind.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<(), Box<Diagnostic>> {
@@ -138,6 +142,7 @@ impl Program {
             total,
             next: AtomicU64::new(0),
             stop: AtomicBool::new(false),
+            faulted: AtomicU64::new(u64::MAX),
             fault: Mutex::new(None),
             helpers: Mutex::new(0),
             helper_done: Condvar::new(),
@@ -252,6 +257,8 @@ impl<'a> Shared<'a> {
                 machine.run_at(coordinates(grid, number))
             });
             if let Err(fault) = outcome {
+                // Others may wait for it.
+                self.stop.store(true, Ordering::Relaxed);
                 return self.fail(number, fault);
             }
             if turns.hand_over() {
@@ -281,7 +288,7 @@ impl<'a> Shared<'a> {
 
     /// Runs programs until none is left, or until the probe finds work for helpers. True if it does.
     fn work(&'a self, is_caller: bool, mut probe: Option<&mut Probe>) -> bool {
-        let control = Control::new(&self.stop, self.launch.interrupt, is_caller);
+        let control = Control::new(&self.stop, self.launch.interrupt, is_caller).below(&self.faulted);
         let grid = self.launch.grid;
         let machine = unless_out_of_memory(|| {
             Machine::new(self.program, self.launch.arguments, self.regions, grid, control)
@@ -298,7 +305,7 @@ impl<'a> Shared<'a> {
             let mut id = coordinates(grid, first);
             for number in first..end {
                 let outcome = unless_out_of_memory(|| {
-                    machine.control.check()?;
+                    machine.control.begin(number)?;
                     machine.run_at(id)
                 });
                 if let Err(fault) = outcome {
@@ -334,10 +341,19 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Records a fault and stops all threads. An interruption counts only if there is no other fault.
+    /// Records a fault, and stops the programs above it. An interruption stops all, and counts only if there is no other fault.
     fn fail(&self, number: u64, fault: Box<Fault>) {
-        self.stop.store(true, Ordering::Relaxed);
-        let number = if matches!(fault.kind, FaultKind::Interrupted) { u64::MAX } else { number };
+        let number = match fault.kind {
+            FaultKind::Superseded => return,
+            FaultKind::Interrupted => {
+                self.stop.store(true, Ordering::Relaxed);
+                u64::MAX
+            }
+            _ => {
+                self.faulted.fetch_min(number, Ordering::Relaxed);
+                number
+            }
+        };
         let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
         if first.as_ref().is_none_or(|(lowest, _)| number < *lowest) {
             *first = Some((number, fault));

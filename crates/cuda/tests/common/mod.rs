@@ -14,11 +14,16 @@ pub struct TemporaryFolder(pub PathBuf);
 impl TemporaryFolder {
     pub fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name =
-            format!("tilewright-cuda-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir(&folder).expect("the folder is new");
-        Self(folder)
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let folder = std::env::temp_dir().join(format!("tilewright-cuda-{}-{number}", std::process::id()));
+            match std::fs::create_dir(&folder) {
+                Ok(()) => return Self(folder),
+                // A process of the same number, of another time or another container, has left it.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("{}: {error}", folder.display()),
+            }
+        }
     }
 }
 

@@ -600,7 +600,13 @@ impl Caller for Lowerer<'_, '_, '_> {
         self.session.frames.last().is_some_and(|frame| frame.is_library)
     }
 
+    fn num_warps(&mut self) -> u32 {
+        self.session.is_shareable = false;
+        self.session.options.num_warps
+    }
+
     fn print(&mut self, text: &str) {
+        self.session.is_shareable = false;
         self.session.host.print(text);
     }
 

@@ -72,15 +72,32 @@ const MAX_FINDINGS: usize = 50;
 ///
 /// If the host says that the user wants no more of it, the failure holds one finding with the code `Interrupted`.
 pub fn lower(request: &Request, host: &mut dyn Host) -> Result<Module, Box<Failure>> {
+    lower_kernel(request, host).map(|lowered| lowered.module)
+}
+
+/// A lowered kernel, and what the compilation was besides.
+#[derive(Debug)]
+pub struct Lowered {
+    /// The IR.
+    pub module: Module,
+    /// Whether it is the same for every number of warps, and nothing was printed meanwhile that the user would miss if a
+    /// compilation for another number were left out.
+    pub is_shareable: bool,
+}
+
+/// As [`lower`], and says whether the result does for other numbers of warps.
+pub fn lower_kernel(request: &Request, host: &mut dyn Host) -> Result<Lowered, Box<Failure>> {
     let mut session = Session::new(host, &request.options);
     let entry = session.kernel(request);
-    let Session { mut diagnostics, sources, functions, budget, .. } = session;
+    let Session { mut diagnostics, sources, functions, budget, is_shareable, .. } = session;
     // Who stopped it asks for no other findings.
     if budget.stopped() == Some(Code::Interrupted) {
         diagnostics.retain(|diagnostic| diagnostic.code == Code::Interrupted);
     }
     match entry {
-        Ok(entry) if diagnostics.is_empty() => Ok(Module::new(functions, entry, Arc::new(sources))),
+        Ok(entry) if diagnostics.is_empty() => {
+            Ok(Lowered { module: Module::new(functions, entry, Arc::new(sources)), is_shareable })
+        }
         _ => Err(Box::new(Failure { diagnostics, sources })),
     }
 }
@@ -155,6 +172,8 @@ pub(crate) struct Session<'h> {
     /// Open levels of expressions, statements and calls.
     depth: usize,
     budget: Budget,
+    /// See [`Lowered`].
+    is_shareable: bool,
 }
 
 impl<'h> Session<'h> {
@@ -172,6 +191,7 @@ impl<'h> Session<'h> {
             frames: Vec::new(),
             depth: 0,
             budget: Budget::default(),
+            is_shareable: true,
         }
     }
 }

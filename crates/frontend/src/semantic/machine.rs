@@ -19,7 +19,7 @@ pub(super) fn quantity<C: Caller + ?Sized>(
 
 /// `num_warps()`, `num_threads()`: so many for each warp.
 pub(super) fn warps<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>, each: u32) -> Semantic<Op<C>> {
-    let warps = match c.options().num_warps {
+    let warps = match c.num_warps() {
         0 => 4,
         given => given,
     };

@@ -154,6 +154,9 @@ pub trait Caller {
     /// Options of the compilation that rules look at, such as whether `debug` assertions are on.
     fn options(&self) -> &crate::Options;
 
+    /// The warps of a program, on which the code depends then; 0 if nobody has said.
+    fn num_warps(&mut self) -> u32;
+
     /// Whether the code is the library's, whose integers wrap as it means them to.
     fn is_in_library(&self) -> bool {
         false

@@ -1,6 +1,7 @@
 //! What layouts cost: reductions in them, and conversions between them. Each is asked for many times.
 
 use rustc_hash::FxHashMap;
+use tilewright_ir::{Block, ElementwiseFamily, FloatFn, Function, Op};
 use tilewright_layout::{Input, Layout, Parts, Reduction, Scan};
 
 use crate::language::{LayoutId, Layouts};
@@ -10,14 +11,21 @@ use crate::layout_rules::MOST_PARTS;
 /// the memory.
 const TRIP_COST: u32 = 40;
 
+/// So many instructions of arithmetic take as long as a pass of shared memory or a shuffle.
+const A_PASS: u32 = 4;
+
+/// So many instructions are a function that hardware has no instruction for.
+const FUNCTION_COST: u32 = 8;
+
 /// The layouts that are weighed for a kernel.
 #[derive(Default)]
 pub struct LayoutCosts {
     layouts: Layouts,
     costs: FxHashMap<(LayoutId, LayoutId, u32), u32>,
     reductions: FxHashMap<(LayoutId, u32), u32>,
-    scans: FxHashMap<(LayoutId, u32), u32>,
+    scans: FxHashMap<(LayoutId, [u32; 2]), u32>,
     merges: FxHashMap<(LayoutId, [u32; 3]), u32>,
+    butterflies: FxHashMap<(LayoutId, [u32; 2]), u32>,
 }
 
 impl LayoutCosts {
@@ -45,25 +53,47 @@ impl LayoutCosts {
         cost
     }
 
-    /// An estimate of what a scan along an axis costs a warp: the shuffles of its runs of registers and what combines them, and
-    /// the trip between warps, there and back where a line has too many parts.
-    pub fn scan_cost(&mut self, layout: LayoutId, axis: u32) -> u32 {
-        if let Some(cost) = self.scans.get(&(layout, axis)) {
+    /// An estimate of what a scan along an axis costs a warp, by what combines two elements: the shuffles of its runs of
+    /// registers, what is combined within runs, twice at each level above, and at last with what is before the run, and the
+    /// trip between warps, there and back where a line has too many parts.
+    pub fn scan_cost(&mut self, layout: LayoutId, scan: [u32; 2]) -> u32 {
+        if let Some(cost) = self.scans.get(&(layout, scan)) {
             return *cost;
         }
+        let [axis, combine] = scan;
         let own = self.layouts.get(layout);
-        let scan = Scan::along(own, axis as usize);
+        let steps = Scan::along(own, axis as usize).steps;
         let registers = own.registers();
-        let runs = scan.steps.iter().take_while(|level| level.step.reach() == Input::Register).count();
-        let runs = registers >> runs;
-        let levels = scan.steps.iter().filter(|level| level.step.reach() == Input::Lane).count() as u32;
+        let within = steps.iter().take_while(|level| level.step.reach() == Input::Register).count();
+        let runs = registers >> within;
+        let levels = steps.iter().filter(|level| level.step.reach() == Input::Lane).count() as u32;
         let parts = Parts::along(own, axis as usize);
         let between = parts.map_or(0, |parts| {
             let all = parts.gathered.registers();
             if parts.count() > MOST_PARTS { 4 * registers + 2 * TRIP_COST } else { TRIP_COST + 2 * all }
         });
-        let cost = 4 * levels * runs + registers + between;
-        self.scans.insert((layout, axis), cost);
+        let combined = 2 * registers - runs + 2 * runs * (steps.len() - within) as u32;
+        let cost = 4 * levels * runs + registers + between + combined * (combine - 1) / A_PASS;
+        self.scans.insert((layout, scan), cost);
+        cost
+    }
+
+    /// An estimate of what it costs a warp that elements and their partners along an axis meet: as one bit of a merge.
+    pub fn butterfly_cost(&mut self, layout: LayoutId, butterfly: [u32; 2]) -> u32 {
+        if let Some(cost) = self.butterflies.get(&(layout, butterfly)) {
+            return *cost;
+        }
+        let [axis, mask] = butterfly;
+        let own = self.layouts.get(layout);
+        let scan = Scan::along(own, axis as usize);
+        let bits = scan.steps.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1);
+        let registers = own.registers();
+        let cost = match bits.map(|(_, level)| level.step.reach()).max() {
+            None | Some(Input::Register) => 0,
+            Some(Input::Lane) => 4 * registers,
+            Some(_) => 2 * TRIP_COST + 4 * registers,
+        };
+        self.butterflies.insert((layout, butterfly), cost);
         cost
     }
 
@@ -108,4 +138,22 @@ impl LayoutCosts {
         self.costs.insert((from, to, element_bits), cost);
         cost
     }
+}
+
+/// An estimate of the instructions of a region that combines elements; not 0.
+pub fn combine_cost(function: &Function, region: Block) -> u32 {
+    use FloatFn as F;
+    let cost = |op: &Op| match op {
+        Op::Elementwise { function } => match function.family() {
+            ElementwiseFamily::Math(_)
+            | ElementwiseFamily::Float(F::Div | F::DivRn | F::FloatRem | F::Sqrt | F::SqrtRn) => {
+                FUNCTION_COST
+            }
+            // tidy: wildcard because the other families are an instruction or two
+            _ => 1,
+        },
+        // tidy: wildcard because constants and casts cost little
+        _ => 0,
+    };
+    function.blocks[region].insts.iter().map(|inst| cost(&function.insts[*inst].op)).sum::<u32>().max(1)
 }

@@ -8,6 +8,7 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Shape, Value};
 
 use crate::assign::coalescing::{AccessShape, Infos};
+use crate::assign::cost::combine_cost;
 use crate::assign::mma_selection::{Product, Products};
 use crate::assign::rematerialization::Rematerializable;
 use crate::language::LayoutId;
@@ -28,10 +29,12 @@ pub struct Class {
     pub accumulators: Vec<((LayoutId, u32), u64)>,
     /// The reductions: axis, and how often.
     pub reductions: Vec<(u32, u64)>,
-    /// The scans: axis, and how often.
-    pub scans: Vec<(u32, u64)>,
+    /// The scans: axis, the instructions that combine two elements, and how often.
+    pub scans: Vec<([u32; 2], u64)>,
     /// The bitonic merges: axis, highest and lowest bit, and how often.
     pub merges: Vec<([u32; 3], u64)>,
+    /// The exchanges of partners along an axis: axis, the bits of the coordinate in which they differ, and how often.
+    pub butterflies: Vec<([u32; 2], u64)>,
     /// The edges that begin or end here, by number.
     pub edges: Vec<usize>,
 }
@@ -287,10 +290,14 @@ impl Collect<'_> {
                 let Some(class) = self.classes.of_value(data.results[0]) else { return };
                 let class = &mut self.classes.list[class];
                 match data.op {
-                    Op::Scan { axis, .. } => count(&mut class.scans, axis, weight),
+                    Op::Scan { axis, .. } => {
+                        let combine = combine_cost(function, data.regions[0]);
+                        count(&mut class.scans, [axis, combine], weight);
+                    }
                     Op::Bitonic { axis, high, low, .. } => {
                         count(&mut class.merges, [axis, high, low], weight);
                     }
+                    Op::Butterfly { axis, mask } => count(&mut class.butterflies, [axis, mask], weight),
                     // tidy: wildcard because where the elements are matters little to the others
                     _ => {}
                 }

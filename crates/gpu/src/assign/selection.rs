@@ -76,14 +76,14 @@ impl Chooser<'_> {
         found.extend(data.accumulators.iter().map(|((layout, _), _)| *layout));
         for access in &data.accesses {
             found.push(self.own_layout(access, &data.shape));
-            for (axis, _) in data.reductions.iter().chain(&data.scans) {
+            let scanned = data.scans.iter().map(|([axis, _], _)| axis);
+            for axis in data.reductions.iter().map(|(axis, _)| axis).chain(scanned) {
                 let layout = access.shape.layout(&data.shape, self.num_warps, Some(*axis as usize));
                 found.push(self.layouts.add(layout));
             }
         }
-        for axis in
-            data.scans.iter().map(|(axis, _)| axis).chain(data.merges.iter().map(|([axis, ..], _)| axis))
-        {
+        let scans = data.scans.iter().chain(&data.butterflies).map(|([axis, _], _)| axis);
+        for axis in scans.chain(data.merges.iter().map(|([axis, ..], _)| axis)) {
             found.push(self.layouts.add(line_layout(&data.shape, *axis as usize, self.num_warps)));
         }
         for edge in &data.edges {
@@ -147,8 +147,11 @@ impl Chooser<'_> {
         for (axis, weight) in &data.reductions {
             cost += u64::from(self.layouts.reduction_cost(layout, *axis)) * weight;
         }
-        for (axis, weight) in &data.scans {
-            cost += u64::from(self.layouts.scan_cost(layout, *axis)) * weight;
+        for (scan, weight) in &data.scans {
+            cost += u64::from(self.layouts.scan_cost(layout, *scan)) * weight;
+        }
+        for (butterfly, weight) in &data.butterflies {
+            cost += u64::from(self.layouts.butterfly_cost(layout, *butterfly)) * weight;
         }
         for (merge, weight) in &data.merges {
             cost += u64::from(self.layouts.merge_cost(layout, *merge)) * weight;

@@ -91,14 +91,13 @@ impl fmt::Display for LaunchInteger {
 
 /// Whether the tensor memory accelerator combines elements of a type with what is in the tensor so: the element types of
 /// `cp.reduce.async.bulk.tensor`, where they mean the same as the atomic operation. Its extrema of floats do not: they know no
-/// order of zeros, and leave NaN out.
+/// order of zeros, and leave NaN out. Bitwise operations are illegal instructions with the signed type of 64 bits.
 pub fn is_tensor_reduction(kind: AtomicKind, dtype: Dtype) -> bool {
     use Dtype::{BF16, F16, F32, I32, I64, U32, U64};
     match kind {
         AtomicKind::Add => matches!(dtype, U32 | I32 | U64 | F16 | BF16 | F32),
-        AtomicKind::And | AtomicKind::Or | AtomicKind::Xor | AtomicKind::Max | AtomicKind::Min => {
-            matches!(dtype, U32 | I32 | U64 | I64)
-        }
+        AtomicKind::Max | AtomicKind::Min => matches!(dtype, U32 | I32 | U64 | I64),
+        AtomicKind::And | AtomicKind::Or | AtomicKind::Xor => matches!(dtype, U32 | I32 | U64),
         AtomicKind::Exchange => false,
     }
 }

@@ -11,7 +11,7 @@ use super::atomics::ptx_scope;
 use super::builder::{Builder, Scalar, Width, move_to};
 use super::{LANES, Lowering, memory_bits, width_of};
 use crate::isa::{
-    self, Address, AddressBase, CachePolicy, Comparison, Destinations, L1Eviction, Ld, LoadCache,
+    self, Address, CachePolicy, Comparison, Destinations, L1Eviction, Ld, LoadCache,
     LoadSemantics, PolicyPriority, Predicate, ScalarType, Source, Sources, St, StateSpace, StoreCache,
     StoreSemantics, VectorWidth,
 };
@@ -189,12 +189,9 @@ pub(super) fn plain_store(address: Address, b: Sources, ty: ScalarType) -> St {
 }
 
 impl Builder {
-    /// The memory at an address in a register of this width.
+    /// The memory at an address of this width: in a register, as only local memory has addresses that are numbers.
     pub fn address(&mut self, width: Width, address: Scalar) -> Address {
-        match address.as_constant() {
-            Some(bits) => Address { base: AddressBase::Absolute, offset: width.signed(bits) },
-            None => self.register(width, address).into(),
-        }
+        self.register(width, address).into()
     }
 
     /// The elements of a word.

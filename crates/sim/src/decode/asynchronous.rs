@@ -173,7 +173,7 @@ impl Decoder<'_> {
         let step = tensor_copies::TensorStore {
             destination: self.tensor_box(&instruction.destination, instruction.mode)?,
             source: self.address(&instruction.source, Some(instruction.source_space))?,
-            reduction: Some(Box::new(move |ty| reduction(operation, tensor_type(ty, operation), false))),
+            reduction: Some(Box::new(move |ty| reduction(operation, tensor_type(ty, operation)?, false))),
         };
         Ok(self.asynchronous_step(step))
     }
@@ -395,13 +395,18 @@ fn reduction(operation: AtomicOperation, ty: ScalarType, flush: bool) -> Decoded
 }
 
 /// The type by which elements of a tensor are combined.
-fn tensor_type(data_type: TensorDataType, operation: AtomicOperation) -> ScalarType {
+fn tensor_type(data_type: TensorDataType, operation: AtomicOperation) -> Decoded<ScalarType> {
     let is_bitwise = matches!(operation, AtomicOperation::And | AtomicOperation::Or | AtomicOperation::Xor);
-    match data_type {
+    Ok(match data_type {
         TensorDataType::U8 => ScalarType::U8,
         TensorDataType::U16 => ScalarType::U16,
         TensorDataType::U32 | TensorDataType::S32 if is_bitwise => ScalarType::B32,
-        TensorDataType::U64 | TensorDataType::S64 if is_bitwise => ScalarType::B64,
+        TensorDataType::U64 if is_bitwise => ScalarType::B64,
+        // Seen on an H200.
+        TensorDataType::S64 if is_bitwise => {
+            let text = "a bitwise reduction of a tensor of signed elements of 64 bits";
+            return Err(FaultKind::Illegal(text.into()));
+        }
         TensorDataType::U32 => ScalarType::U32,
         TensorDataType::S32 => ScalarType::S32,
         TensorDataType::U64 => ScalarType::U64,
@@ -412,5 +417,5 @@ fn tensor_type(data_type: TensorDataType, operation: AtomicOperation) -> ScalarT
             ScalarType::F32
         }
         TensorDataType::F64 => ScalarType::F64,
-    }
+    })
 }

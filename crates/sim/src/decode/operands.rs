@@ -214,7 +214,11 @@ impl Decoder<'_> {
         };
         let (base, space) = match address.base {
             AddressBase::Register(id) => (self.register(id), named),
-            AddressBase::Absolute => (self.constant(0), named),
+            AddressBase::Absolute if matches!(named, AddressSpace::Local) => (self.constant(0), named),
+            AddressBase::Absolute => {
+                let text = "an address that is a number, outside of local memory";
+                return Err(FaultKind::Illegal(text.into()));
+            }
             AddressBase::Symbol(symbol) => match self.symbol(symbol)? {
                 Binding::Param(at) => (self.constant(at), AddressSpace::Param),
                 Binding::Local(at) => (self.constant(at), AddressSpace::Local),

@@ -110,14 +110,18 @@ function showLaunch() {
   showGrid();
   showTabs();
   showChips();
-  launch.tensors.forEach(async (tensor, number) => {
-    const asked = launch.number;
+  delete document.body.dataset.checked;
+  const asked = launch.number;
+  const asking = launch.tensors.map(async (tensor, number) => {
     const found = await ask("overlaps", { launch: asked, tensor: number });
     if (launch.number !== asked) return;
     overlaps[number] = isOrdered() && found?.races ? { ...found, races: [], shared: found.races.length } : found;
     showTabs();
     showChips();
-    if (number === state.tensor && data && tensorView.data) drawTensor();
+    if (number === state.tensor && data && tensorView.data) await drawTensor();
+  });
+  Promise.all(asking).then(() => {
+    if (launch.number === asked) document.body.dataset.checked = String(asked);
   });
 }
 

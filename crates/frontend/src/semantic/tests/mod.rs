@@ -61,6 +61,10 @@ impl Caller for Fixture {
         &self.options
     }
 
+    fn num_warps(&mut self) -> u32 {
+        self.options.num_warps
+    }
+
     fn print(&mut self, text: &str) {
         self.printed.push_str(text);
     }
