@@ -16,7 +16,8 @@ impl TemporaryFolder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let folder = std::env::temp_dir().join(format!("tilewright-cuda-{}-{number}", std::process::id()));
+            let folder =
+                std::env::temp_dir().join(format!("tilewright-cuda-{}-{number}", std::process::id()));
             match std::fs::create_dir(&folder) {
                 Ok(()) => return Self(folder),
                 // A process of the same number, of another time or another container, has left it.

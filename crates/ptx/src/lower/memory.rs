@@ -11,9 +11,9 @@ use super::atomics::ptx_scope;
 use super::builder::{Builder, Scalar, Width, move_to};
 use super::{LANES, Lowering, memory_bits, width_of};
 use crate::isa::{
-    self, Address, CachePolicy, Comparison, Destinations, L1Eviction, Ld, LoadCache,
-    LoadSemantics, PolicyPriority, Predicate, ScalarType, Source, Sources, St, StateSpace, StoreCache,
-    StoreSemantics, VectorWidth,
+    self, Address, CachePolicy, Comparison, Destinations, L1Eviction, Ld, LoadCache, LoadSemantics,
+    PolicyPriority, Predicate, ScalarType, Source, Sources, St, StateSpace, StoreCache, StoreSemantics,
+    VectorWidth,
 };
 
 /// How an access goes through the caches.
