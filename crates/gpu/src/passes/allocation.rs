@@ -185,7 +185,6 @@ fn asynchronous(function: &Function) -> EntitySet<Inst> {
                     | GpuOp::TensorStore {}
                     | GpuOp::TensorReduce { .. }
                     | GpuOp::TensorFill {}
-                    | GpuOp::MakeTensorMap { .. }
             )
         );
         if is_asynchronous {

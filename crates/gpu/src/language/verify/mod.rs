@@ -83,7 +83,6 @@ impl Kinds {
                 | GpuOp::Finish { .. }
                 | GpuOp::Settle { .. }
                 | GpuOp::FenceProxy {}
-                | GpuOp::FenceGlobal {}
                 | GpuOp::NamedBarrier { .. }
                 | GpuOp::WarpRoles { .. }
                 | GpuOp::Acquire {}
@@ -113,8 +112,7 @@ impl Kinds {
                 | GpuOp::LocalStore {}
                 | GpuOp::LocalCount {}
                 | GpuOp::LocalLoad { .. }
-                | GpuOp::TensorBox {}
-                | GpuOp::MakeTensorMap { .. },
+                | GpuOp::TensorBox {},
             ) => {}
         }
     }
