@@ -135,11 +135,9 @@ def _need_torch() -> None:
     try:
         import torch  # noqa: F401
     except ImportError as error:
-        from tilewright.errors import NotAvailableError
-
-        raise NotAvailableError(
-            "timing on a GPU needs torch, whose events and memory it uses: pip install torch, or give the autotuner "
-            "a do_bench of your own"
+        raise _native.not_available(
+            "timing on a GPU needs torch, whose events and memory it uses",
+            "pip install torch, or give the autotuner a do_bench of your own",
         ) from error
 
 

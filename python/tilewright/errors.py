@@ -183,6 +183,7 @@ _BY_KIND: dict[str, type[TritonError]] = {
     "OutOfBounds": OutOfBoundsError,
     "Execution": ExecutionError,
     "DeviceAssertion": DeviceAssertionError,
+    "NotAvailable": NotAvailableError,
 }
 
 

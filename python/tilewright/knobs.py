@@ -329,11 +329,9 @@ class _NoHooks(HookChain):
 
 
 def _no_hook(name: str) -> Exception:
-    from tilewright.errors import NotAvailableError
-
-    return NotAvailableError(
-        f"triton.knobs.runtime.{name} is not available in this version of tilewright: kernels for the CPU are "
-        "not loaded onto a device, and their stages are in kernel.warmup(...).asm"
+    return _native.not_available(
+        f"triton.knobs.runtime.{name} is not available in this version of tilewright",
+        "kernels for the CPU are not loaded onto a device; their stages are in kernel.warmup(...).asm",
     )
 
 

@@ -45,7 +45,7 @@ else:
 try:
     triton.testing.cublas()
 except NotImplementedError as error:
-    assert str(error).startswith("triton.testing.cublas is not available in this version of tilewright")
+    assert str(error).startswith("error[TW0117]: triton.testing.cublas is not available in this version of tilewright")
 assert str(eval(repr(tl.float32))) == "fp32"
 assert "fake" not in sys.modules
 print("fine")

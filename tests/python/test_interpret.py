@@ -602,3 +602,41 @@ def test_slices_of_tuples_and_pointers_to_what_is_only_read(interpret_or_not, mo
     out = torch.zeros(1)
     interpret_or_not(k.kernel)[(1,)](torch.ones(1), out)
     assert out.item() == 10
+
+
+TENSORS = """
+from tilewright.runtime.interpreter import TensorHandle
+
+@triton.jit(interpret=True)
+def kernel(o_ptr, b_ptr):
+    tile = tl.tensor(TensorHandle(np.arange(4, dtype=np.float32), tl.float32), tl.block_type(tl.float32, [4]))
+    square = tl.tensor(TensorHandle(np.arange(4, dtype=np.float32), tl.float32), tl.block_type(tl.float32, [2, 2]))
+    one = tl.core.tensor(TensorHandle(np.array([7], dtype=np.int32), tl.int32), tl.int32)
+    bits = tl.tensor(tile, tl.block_type(tl.int32, [4]))
+    assert str(one.type) == "int32" and square.shape == (2, 2)
+    at = tl.arange(0, 4)
+    tl.store(o_ptr + at, tile * one + tl.sum(square))
+    tl.store(b_ptr + at, bits)
+
+@triton.jit(interpret=True)
+def wrong(o_ptr, WHAT: tl.constexpr):
+    if WHAT == 0:
+        tl.tensor(TensorHandle(np.zeros(4, np.float32), tl.float32), tl.block_type(tl.float32, [8]))
+    if WHAT == 1:
+        tl.tensor(TensorHandle(np.zeros(4, np.float32), tl.float32), tl.block_type(tl.float64, [4]))
+    if WHAT == 2:
+        tl.tensor("text", tl.float32)
+"""
+
+
+def test_tensors_are_made_of_handles(module):
+    names = module(TENSORS)
+    o, b = np.zeros(4, np.float32), np.zeros(4, np.int32)
+    names.kernel[(1,)](o, b)
+    assert o.tolist() == [6.0, 13.0, 20.0, 27.0]
+    assert b.tolist() == np.arange(4, dtype=np.float32).view(np.int32).tolist()
+    for what, said in enumerate(["are not a", "are not a", "a handle with elements, not a str"]):
+        with pytest.raises(tilewright.errors.LaunchError, match=said):
+            names.wrong[(1,)](o, what)
+    with pytest.raises(tilewright.errors.LaunchError, match="outside of a kernel"):
+        tilewright.language.tensor(o, tilewright.language.float32)

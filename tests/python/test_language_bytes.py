@@ -83,3 +83,35 @@ def test_bytes_of_a_tile_that_is_turned_over(source, target, device):
         y = torch.empty(shape[::-1], dtype=target, device=device)
         turned_kernel[(1,)](x.to(device), y, *shape)
         assert torch.equal(y.cpu(), x.T.to(target)), shape
+
+
+@triton.jit
+def zero_point_kernel(x_ptr, y_ptr, BITS: tl.constexpr, ZERO: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    if BITS == 4:
+        x = x & 15
+    elif BITS == -4:
+        x = (x >> 4) & 15
+    elif BITS == 7:
+        x = x & 127
+    y = x.to(y_ptr.dtype.element_ty)
+    tl.store(y_ptr + at, y - ZERO)
+    tl.store(y_ptr + BLOCK + at, ZERO + y)
+
+
+@pytest.mark.parametrize("target", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("source", [torch.int8, torch.uint8])
+def test_a_zero_point_beside_a_conversion(source, target, device):
+    # Some of these sums are exact, others are rounded: as if the conversion stood alone.
+    x = torch.arange(BLOCK, dtype=torch.int32).to(source)
+    x = x[torch.randperm(BLOCK, generator=torch.Generator().manual_seed(0))]
+    for bits in (4, -4, 7, 8):
+        for zero in (8, 128, -7, 131, 0.5, -0.0, 1000, 2049):
+            y = torch.empty(2, BLOCK, dtype=target, device=device)
+            zero_point_kernel[(1,)](x.to(device), y, BITS=bits, ZERO=zero, BLOCK=BLOCK)
+            numbers = {4: x & 15, -4: (x >> 4) & 15, 7: x & 127, 8: x}[bits].to(target)
+            constant = torch.tensor(zero).to(target)
+            expected = torch.stack([numbers - constant, constant + numbers])
+            assert torch.equal(y.cpu(), expected), (bits, zero)
+            assert torch.equal(torch.signbit(y.cpu()), torch.signbit(expected)), (bits, zero)

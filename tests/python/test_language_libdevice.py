@@ -127,6 +127,10 @@ def test_pow(dtype, device):
     whole = np.round(exponent[:2000])
     x = np.concatenate([x, round_to(np.abs(base), dtype), round_to(base[:2000], dtype)])
     y = np.concatenate([y, round_to(exponent, dtype), round_to(whole, dtype)])
+    # Around the largest and the smallest fp64, and of a small base as of a large one.
+    base = rng.uniform(1.5, 9, 1000) ** np.repeat([1, -1], 500)
+    x = np.concatenate([x, round_to(base, dtype)])
+    y = np.concatenate([y, round_to(rng.uniform(690, 810, 1000) / np.log(base), dtype)])
     with np.errstate(all="ignore"):
         exact = np.power(x.astype(WIDE), y.astype(WIDE))
     found = elementwise(

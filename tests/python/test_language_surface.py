@@ -73,6 +73,9 @@ def pairs():
     yield "tl.sum(x.__getitem__((slice(None), None)), 1)", "x"
     yield "tl.sum(x[tl.slice(None, None, None), None], 1)", "x"
     yield "tl.cat(x[tl.slice(8, None, None)], x[slice(8)])", "tl.cat(x[8:], x[:8])"
+    # A scalar has no axis that `:` could keep.
+    yield "tl.max(i, 0)[:, None] + i", "15 + i"
+    yield "tl.max(i, 0)[None, :] + i", "15 + i"
     yield "(x, y).__getitem__(1)", "y"
     yield "((x,).__add__((y,)))[1]", "y"
     yield "(x, y).__mul__(2)[3]", "y"

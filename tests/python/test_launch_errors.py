@@ -369,8 +369,10 @@ def test_replaced_names_say_what_replaced_them():
     with pytest.raises(NotImplementedError) as caught:
         cuda_memcheck(lambda: None)
     assert isinstance(caught.value, errors.TritonError)
-    first, hint = str(caught.value).splitlines()
-    assert first == "triton.testing.cuda_memcheck is not available in this version of tilewright"
+    first, *_, hint = str(caught.value).splitlines()
+    assert (
+        first == "error[TW0117]: triton.testing.cuda_memcheck is not available in this version of tilewright"
+    )
     assert "compute-sanitizer checks a program on a GPU" in hint
     # The traceback ends in the line of the program.
     assert caught.traceback[-1].path == Path(__file__)

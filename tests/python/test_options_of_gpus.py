@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 PROGRAM = """
@@ -37,6 +39,7 @@ GPUS = ("sim:sm_80", "sim:sm_90")
 
 SILENT = [
     {"num_ctas": 1},
+    {"num_ctas": 2},
     {"warp_size": 32},
     {"enable_fp_fusion": True},
     {"enable_fp_fusion": False},
@@ -48,7 +51,6 @@ SILENT = [
 ]
 
 WITHOUT_EFFECT = [
-    ("num_ctas", 2),
     ("ptx_version", 88),
     ("min_shared_mem", 1024),
     ("clc", True),
@@ -90,7 +92,7 @@ for name, value in {WITHOUT_EFFECT!r}:
     print(launch(kernel, **{{name: value}}))
     print(launch(kernel, **{{name: value}}), launch(kernel, num_warps=8, **{{name: value}}))
 kernel = make()
-print(launch(kernel, num_ctas=2, clc=True))
+print(launch(kernel, min_shared_mem=64, clc=True))
 """,
         target,
     )
@@ -102,7 +104,7 @@ print(launch(kernel, num_ctas=2, clc=True))
 
     assert warned[:-1:2] == [warning(*option) for option in WITHOUT_EFFECT]
     assert set(warned[1:-1:2]) == {"nothing nothing"}
-    assert warned[-1] == f"{warning('clc', True)} {warning('num_ctas', 2)}"
+    assert warned[-1] == f"{warning('clc', True)} {warning('min_shared_mem', 64)}"
 
 
 def test_a_warning_points_at_the_launch_and_the_kernel(run, script):
@@ -116,21 +118,22 @@ def test_a_warning_points_at_the_launch_and_the_kernel(run, script):
             pass
 
         x = np.zeros(4)
-        kernel[(1,)](x, num_ctas=4)
-        kernel[(1,)](x, num_ctas=4)
+        kernel[(1,)](x, min_shared_mem=4096)
+        kernel[(1,)](x, min_shared_mem=4096)
         """
     )
     done = run(path, env={"TILEWRIGHT_DEVICE": "sim:sm_90"})
     assert done.err == (
-        f"{path}:9: LaunchWarning: warning[TW0115]: the launch option num_ctas=4 of kernel 'kernel' has no effect\n"
+        f"{path}:9: LaunchWarning: warning[TW0115]: "
+        "the launch option min_shared_mem=4096 of kernel 'kernel' has no effect\n"
         f" --> {path}:5:5\n"
         "  |\n"
         "5 | def kernel(x_ptr):\n"
         "  |     ^^^^^^ this kernel\n"
         "  |\n"
-        "  = note: num_ctas: blocks in a cluster; not available yet\n"
-        "  = help: a launch without it does the same: each program is one block, in no cluster\n"
-        "  kernel[(1,)](x, num_ctas=4)\n"
+        "  = note: min_shared_mem: least shared memory; no code follows it\n"
+        "  = help: a launch without it does the same: a block gets the shared memory that it needs\n"
+        "  kernel[(1,)](x, min_shared_mem=4096)\n"
     )
 
 
@@ -194,3 +197,47 @@ print(triton.compile(source, target=GPUTarget("cuda", {other}, 32), options=dict
         "TW0108",
         f"sm{other}",
     ]
+
+
+CLUSTER = """
+import torch
+
+@triton.jit
+def product(a_ptr, b_ptr, c_ptr, num_ctas: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    rows, columns = tl.arange(0, M), tl.arange(0, N)
+    sums = tl.zeros([M, N], tl.float32)
+    for k in range(0, K, 16):
+        inner = k + tl.arange(0, 16)
+        a = tl.load(a_ptr + rows[:, None] * K + inner[None, :])
+        b = tl.load(b_ptr + inner[:, None] * N + columns[None, :])
+        sums = tl.dot(a, b, sums)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], sums * num_ctas)
+
+configs = [triton.Config({}, num_ctas=2, num_warps=4), triton.Config({}, num_ctas=4, num_warps=2)]
+
+@triton.autotune(configs, key=[], warmup=1, rep=1)
+@triton.jit
+def tuned(x_ptr, num_ctas: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, 64), num_ctas * 10)
+"""
+
+
+def test_a_program_for_a_cluster_is_run_by_one_block(module, device):
+    torch = pytest.importorskip("torch")
+    names = module(CLUSTER)
+    torch.manual_seed(0)
+    a, b = (torch.randn(size, device=device).to(torch.float16) for size in ((32, 32), (32, 64)))
+    c = torch.zeros(32, 64, device=device)
+    for ctas, warps in ((2, 4), (16, 1), (4, 8), (2, 1)):
+        c.zero_()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            made = names.product[(1,)](a, b, c, M=32, N=64, K=32, num_ctas=ctas, num_warps=warps)
+        torch.testing.assert_close(c, ctas * (a.float() @ b.float()), rtol=1e-3, atol=1e-2 * ctas)
+        is_gpu = made.metadata.target.backend != "cpu"
+        assert made.metadata.num_warps == (max(warps, min(8, warps * ctas)) if is_gpu else warps)
+        assert made.metadata.num_ctas == made.num_ctas == 1
+        assert made.metadata.cluster_dims == (1, 1, 1)
+    x = torch.zeros(64, dtype=torch.int32, device=device)
+    names.tuned[(1,)](x)
+    assert x.tolist() == [10 * names.tuned.best_config.num_ctas] * 64

@@ -268,3 +268,38 @@ def test_attention(device, stages):
     attention[(1,)](*(x.to(device) for x in (q, k, v, bias)), out, n, m, 32, d, num_stages=stages)
     weights = torch.softmax(q.double() @ k.double().T * 0.125 + bias.double(), 1)
     torch.testing.assert_close(out.cpu().double(), weights @ v.double(), atol=3e-3, rtol=0)
+
+
+@triton.jit
+def few_rows(
+    x_ptr, w_ptr, scales_ptr, y_ptr, m, n, k,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
+    """Rows wrap around: a tile of one row loads it again and again. A few scales beside each tile of weights."""
+    rows = tl.arange(0, M) % m
+    cols = tl.program_id(0) * N + tl.arange(0, N)
+    depth = tl.arange(0, K)
+    acc = tl.zeros((M, N), dtype=tl.float32)
+    for i in range(tl.cdiv(k, K)):
+        at = i * K + depth
+        x = tl.load(x_ptr + rows[:, None] * k + at[None, :], mask=at[None, :] < k, other=0.0)
+        w = tl.load(w_ptr + at[:, None] * n + cols[None, :], mask=at[:, None] < k, other=0)
+        scales = tl.load(scales_ptr + i * n + cols)
+        acc = tl.dot(x, w.to(x.dtype) * scales[None, :], acc)
+    tl.store(y_ptr + tl.arange(0, M)[:, None] * n + cols[None, :], acc, mask=tl.arange(0, M)[:, None] < m)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("m", [1, 3])
+def test_few_rows_and_few_scales(device, m, dtype):
+    # From fewer scales than a warp has lanes to as many as a block has threads.
+    for n_tile, stages, warps, k in ((16, 3, 1, 80), (32, 4, 4, 96), (128, 2, 4, 64), (64, 3, 2, 33)):
+        n, depth = 2 * n_tile, 32
+        x = small_integers((m, k), dtype, 1)
+        w = small_integers((k, n), torch.int8, 2)
+        scales = small_integers((-(-k // depth), n), dtype, 3)
+        y = torch.full((m, n), float("nan"), device=device)
+        placed = [each.to(device) for each in (x, w, scales)]
+        few_rows[(2,)](*placed, y, m, n, k, M=16, N=n_tile, K=depth, num_stages=stages, num_warps=warps)
+        wide = w.double() * scales.double().repeat_interleave(depth, 0)[:k]
+        assert torch.equal(y.cpu().double(), x.double() @ wide), (n_tile, stages, warps, k)

@@ -25,6 +25,8 @@ pub enum Kind {
     Execution,
     /// A `device_assert` failed: `DeviceAssertionError`, an `AssertionError`.
     DeviceAssertion,
+    /// Something else took the place of a part of Triton: `NotAvailableError`, a `NotImplementedError`.
+    NotAvailable,
     /// The launch is legal, and seldom what was meant: `LaunchWarning`, a `UserWarning`.
     Warning,
 }
@@ -93,6 +95,7 @@ codes! {
     "TW0023" GlobalNotConstexpr Compilation "global variable is not a constexpr";
     "TW0024" NotOnThisDevice Unsupported "feature not available on this device";
     "TW0025" MalformedIr Compilation "malformed IR text";
+    "TW0026" UnknownExternal Unsupported "external function that is not built in";
     // Legal, and seldom what was meant.
     "TW0050" AndOfTiles Warning "'and' or 'or' of tiles";
     "TW0051" ChainedComparison Warning "'&' or '|' within a chained comparison";
@@ -113,6 +116,7 @@ codes! {
     "TW0114" OutOfSharedMemory OutOfResources "not enough shared memory for a block";
     "TW0115" OptionWithoutEffect Warning "launch option without effect";
     "TW0116" NotTimed Warning "launch that could not be timed";
+    "TW0117" Replaced NotAvailable "part of Triton that something else replaces";
     // 02xx: the running kernel.
     "TW0201" OutOfBounds OutOfBounds "memory access out of bounds";
     "TW0202" DivisionByZero Execution "integer division by zero";

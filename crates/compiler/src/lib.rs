@@ -58,7 +58,7 @@ pub struct CodegenOptions {
     pub num_warps: u32,
     /// Stages of software pipelines; a CPU has none.
     pub num_stages: u32,
-    /// Blocks in a cluster. No backend follows it yet.
+    /// Blocks in a cluster: one block with as many warps runs what they would.
     pub num_ctas: u32,
     /// The most registers that a thread may use.
     pub max_registers: Option<u32>,
@@ -177,6 +177,7 @@ fn gpu_code(
     let launcher = tilewright_gpu::Launcher {
         makes_tensor_maps: codegen.tensor_maps,
         adds_warps: codegen.max_registers.is_none(),
+        cluster: codegen.num_ctas,
     };
     let refused = |diagnostic: Box<Diagnostic>| failure(*diagnostic, optimized);
     let mut program =

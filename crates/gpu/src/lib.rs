@@ -54,6 +54,8 @@ pub struct Launcher {
     pub makes_tensor_maps: bool,
     /// They launch as many warps as the header says, which may be more than were asked for.
     pub adds_warps: bool,
+    /// They ask for a cluster of so many blocks for a program, if for more than one.
+    pub cluster: u32,
 }
 
 /// As [`assign_layouts`], for a launcher.
@@ -70,6 +72,7 @@ pub fn assign_layouts_for(
     tile::legality::check(module.kernel(), num_warps)?;
     tile::padding::pad(&mut module);
     tile::addresses::split(&mut module);
+    let num_warps = tile::warps::warps_of_cluster(module.kernel(), num_warps, launcher);
     let num_warps = if launcher.adds_warps {
         tile::warps::warps_that_hold(module.kernel(), num_warps)
     } else {

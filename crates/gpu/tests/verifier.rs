@@ -383,6 +383,13 @@ yield_values %u2, %at1
 #[test]
 fn products_are_carried() {
     accepted(LAGGING);
+    let settled = LAGGING.replace(
+        "%w = finish %u1 {pending = 0} : FINISHED\n%u2 = wgmma %d, %s, %w WGMMA!",
+        "%u2 = settle %u1 {pending = 1} : PENDING\n%e = slot %m, %at : ONE\nlocal_store %e, %x\nfence_proxy",
+    );
+    let written = "local_store writes %e, which the product %u2 may still read: finish it before";
+    accepted(&settled);
+    refused_with(&settled, "pending = 1", "pending = 2", written);
     refused_with(
         LAGGING,
         "%d = slot %m, %at1 : ONE",

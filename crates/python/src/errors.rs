@@ -114,3 +114,11 @@ pub(crate) fn outside_kernel(py: Python<'_>, name: &str) -> Py<PyAny> {
         .hint("call it in a function that is decorated with @triton.jit");
     to_exception(py, &diagnostic.into()).into_value(py).into_any()
 }
+
+/// The exception for a part of Triton that something else replaces: what is not there, and what to do without it.
+#[pyfunction]
+#[pyo3(signature = (message, hint = None))]
+pub(crate) fn not_available(py: Python<'_>, message: &str, hint: Option<String>) -> Py<PyAny> {
+    let diagnostic = Diagnostic { hint, ..Diagnostic::new(Code::Replaced, message) };
+    to_exception(py, &diagnostic.into()).into_value(py).into_any()
+}

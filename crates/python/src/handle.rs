@@ -105,8 +105,9 @@ impl CompiledKernel {
         for info in OPTIONS.iter().filter(|info| !info.id.is_for_launcher()) {
             entries.set_item(info.name, to_python(py, &self.handle.options().get(info.id))?)?;
         }
-        // It may have got more than were asked for.
+        // It may have got more than were asked for, and is one block where a cluster was.
         entries.set_item("num_warps", compiled.metadata.codegen.num_warps)?;
+        entries.set_item("num_ctas", 1)?;
         let target = compiled.metadata.target;
         let class = py.import("tilewright.backends.compiler")?.getattr("GPUTarget")?;
         let target = class.call1(target_tuple(py, target)?.cast_into::<PyTuple>()?)?;

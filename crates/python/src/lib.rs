@@ -67,7 +67,7 @@ mod _native {
         unload_module,
     };
     #[pymodule_export]
-    use crate::errors::outside_kernel;
+    use crate::errors::{not_available, outside_kernel};
     #[pymodule_export]
     use crate::handle::CompiledKernel;
     #[pymodule_export]

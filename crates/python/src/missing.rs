@@ -2,7 +2,6 @@
 //! in the line of the program that uses the name.
 
 use pyo3::exceptions::PyAttributeError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
@@ -17,12 +16,8 @@ pub(crate) struct Missing {
 
 impl Missing {
     fn refuse(&self, py: Python<'_>) -> PyErr {
-        let hint = self.hint.as_ref().map(|hint| format!("\n  = help: {hint}")).unwrap_or_default();
-        let message = format!("{} is not available in this version of tilewright{hint}", self.path);
-        let class = py
-            .import(intern!(py, "tilewright.errors"))
-            .and_then(|errors| errors.getattr(intern!(py, "NotAvailableError"))?.call1((message,)));
-        class.map_or_else(|error| error, PyErr::from_value)
+        let message = format!("{} is not available in this version of tilewright", self.path);
+        PyErr::from_value(crate::errors::not_available(py, &message, self.hint.clone()).into_bound(py))
     }
 }
 

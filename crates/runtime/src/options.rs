@@ -316,10 +316,7 @@ mod tests {
             let Ok(options) = set(info.name, &another(info)) else { continue };
             let is_for = |consumer| info.consumer == consumer;
             assert_eq!(options.language() != default.language(), is_for(Consumer::Language), "{}", info.name);
-            // Code generation is given two more, which it does not follow yet.
-            let is_for_codegen =
-                is_for(Consumer::Codegen) || matches!(info.id, OptionId::NumStages | OptionId::NumCtas);
-            assert_eq!(options.codegen() != default.codegen(), is_for_codegen, "{}", info.name);
+            assert_eq!(options.codegen() != default.codegen(), is_for(Consumer::Codegen), "{}", info.name);
         }
     }
 

@@ -300,7 +300,7 @@ impl Signature {
         let name = info.name;
         let message = format!("the launch option {name}={value} of kernel '{}' has no effect", self.name);
         let diagnostic = Diagnostic::new(Code::OptionWithoutEffect, message)
-            .note(format!("{name}: {}; not available yet", info.about))
+            .note(format!("{name}: {}; no code follows it", info.about))
             .hint(format!("a launch without it does the same: {instead}"));
         self.at(diagnostic, None, "this kernel")
     }

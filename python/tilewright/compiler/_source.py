@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import _native
-from tilewright.errors import LaunchTypeError, LaunchWarning, NotAvailableError
+from tilewright.errors import LaunchTypeError, LaunchWarning
 
 
 class ASTSource:
@@ -132,9 +132,9 @@ class ASTSource:
         if ty.startswith("tensordesc"):
             return ty
         if ty.startswith("nvTmaDesc"):
-            raise NotAvailableError(
-                f"an argument of type {ty!r} is not available in this version of tilewright: pass the tensor, and make "
-                "the descriptor in the kernel with tl.make_tensor_descriptor"
+            raise _native.not_available(
+                f"an argument of type {ty!r} is not available in this version of tilewright",
+                "pass the tensor, and make the descriptor in the kernel with tl.make_tensor_descriptor",
             )
         text = ty
         for name, value in self.attrs.get(place, ()):
@@ -191,9 +191,9 @@ class IRSource:
     """A file with IR of the official compiler, which tilewright does not read."""
 
     def __init__(self, path: Any, context: Any, backend: Any) -> None:
-        raise NotAvailableError(
-            f"triton.compile({str(path)!r}) is not available: tilewright reads no MLIR; compile the kernel's source, "
-            "with ASTSource(fn, signature, constexprs)"
+        raise _native.not_available(
+            f"triton.compile({str(path)!r}) is not available: tilewright reads no MLIR",
+            "compile the kernel's source, with ASTSource(fn, signature, constexprs)",
         )
 
 

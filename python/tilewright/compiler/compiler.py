@@ -12,7 +12,6 @@ from tilewright.errors import (
     CompilationError,
     LaunchStateError,
     LaunchTypeError,
-    NotAvailableError,
     OutOfResources,
 )
 from tilewright.runtime.cache import triton_key as triton_key
@@ -39,8 +38,9 @@ def parse(full_name: Any, ext: str, context: Any = None) -> str | bytes:
     from pathlib import Path
 
     if ext in ("ttir", "ttgir", "llir", "amdgcn", "hsaco"):
-        raise NotAvailableError(
-            f"a file of stage {ext!r} is not read: tilewright has no MLIR; its stages are ir, opt, gpu, ptx and cubin"
+        raise _native.not_available(
+            f"a file of stage {ext!r} is not read: tilewright has no MLIR",
+            "its stages are ir, opt, gpu, ptx and cubin",
         )
     return Path(full_name).read_bytes() if ext == "cubin" else Path(full_name).read_text()
 

@@ -431,6 +431,12 @@ def expect_zero(x: Any, mask: Any) -> Any:
         where there is something else.
     """
 
+def extern_elementwise(lib_name: Any, lib_path: Any, args: Any, arg_type_symbol_dict: Any, is_pure: Any) -> Any:
+    """A function of libdevice for each element, by its symbol: `arg_type_symbol_dict` has a symbol and the type of its result for
+    the types of the arguments, `{(tl.core.dtype("fp32"),): ("__nv_sqrtf", tl.core.dtype("fp32"))}`. The library's name and path
+    say nothing more: no other is linked.
+    """
+
 def fdiv(x: Any, y: Any, ieee_rounding: Any=..., approx: Any=...) -> Any:
     """x / y of floats, fast, or with `ieee_rounding=True` rounded to nearest."""
 

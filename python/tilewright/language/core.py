@@ -20,9 +20,8 @@ from tilewright.language._types import base_type
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Any, NoReturn, TypeVar
+    from typing import Any, NoReturn
 
-    _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 TRITON_MAX_TENSOR_NUMEL = 1048576
 """The most elements that a block may have."""
@@ -256,24 +255,23 @@ class PropagateNan(enum.Enum):
 PROPAGATE_NAN = PropagateNan
 
 
-def builtin(fn: _Function) -> _Function:
-    """Extends the compiler of the official Triton; here nothing could call the function."""
-    return fn
+def extern(fn: Callable[..., Any]) -> Any:
+    """A function of the program's for kernels, such as one that calls ``extern_elementwise``.
+
+    Triton's compiler runs its body in Python, and hands it ``_semantic``, which is ``None`` here: the body is compiled
+    as that of any ``@triton.jit`` function is.
+    """
+    from tilewright.runtime.jit import jit
+
+    return jit(fn)
 
 
-def extern(fn: _Function) -> _Function:
-    """Extends the compiler of the official Triton; here nothing could call the function."""
-    return fn
+builtin = extern
 
 
 def dispatch(*_args: Any, **_kwargs: Any) -> NoReturn:
-    """Calls a function of a device library; only kernels could."""
+    """Calls a function of a device library; ``extern_elementwise`` does this in a kernel."""
     raise _native.outside_kernel("tl.core.dispatch")
-
-
-def extern_elementwise(*_args: Any, **_kwargs: Any) -> NoReturn:
-    """Calls a function of a device library for each element; only kernels could."""
-    raise _native.outside_kernel("tl.core.extern_elementwise")
 
 
 def is_builtin(fn: Any) -> bool:
@@ -293,7 +291,6 @@ _NAMES = [
     "condition",
     "dispatch",
     "extern",
-    "extern_elementwise",
     "is_builtin",
     "range",
     "slice",

@@ -7,10 +7,12 @@ has replaced one of them, its launches ask ``around`` instead, and that calls th
 
 from __future__ import annotations
 
+import math
 import operator
 import threading
 
 from tilewright import _native
+from tilewright.errors import LaunchTypeError, LaunchValueError
 from tilewright.runtime._tensor_text import _NUMPY, TensorHandle, array, handle
 
 TYPE_CHECKING = False
@@ -83,6 +85,24 @@ def tensor_of(given: Any) -> Any:
     kind = element if is_scalar else tl.block_type(element, list(data.shape))
     made = _native.interpret_tensor(kind, data.astype(_NUMPY.get(name, "f4")).tobytes())
     return made if element is dtype else made.to(dtype)
+
+
+def constructed(handle: Any, type: Any = None) -> Any:
+    """``tl.tensor(handle, type)`` in the body of a kernel: the elements of a handle or tensor, as the type says."""
+    made: Any = tensor_of(handle)
+    if not isinstance(made, _native.tensor):
+        raise LaunchTypeError(
+            f"tl.tensor takes a handle with elements, not a {handle.__class__.__name__}; make a tile with "
+            "`tl.full(shape, value, dtype)`"
+        )
+    if type is None or type == made.type:
+        return made
+    elements: Any = made
+    data, *_ = elements._elements()
+    numel = math.prod(type.shape) if type.is_block() else 1
+    if len(data) != numel * made.dtype.itemsize or type.scalar.itemsize != made.dtype.itemsize:
+        raise LaunchValueError(f"tl.tensor: elements of type {made.type} are not a {type}")
+    return _native.interpret_tensor(type, data)
 
 
 class InterpreterBuilder:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.errors import NotAvailableError, TensorDescriptorError
+from tilewright import _native
+from tilewright.errors import TensorDescriptorError
 
 ALIGNMENT = 16
 """What the address, each row of the tensor and each row of a block are multiples of, or at least, in bytes."""
@@ -28,8 +29,9 @@ class TensorDescriptor:
 
     def __post_init__(self) -> None:
         if self.round_f32_to_tf32:
-            raise NotAvailableError(
-                "round_f32_to_tf32 of TensorDescriptor is not available: kernels load fp32 as it is; tl.dot rounds it"
+            raise _native.not_available(
+                "round_f32_to_tf32 of TensorDescriptor is not available",
+                "kernels load fp32 as it is; tl.dot rounds it",
             )
         self.shape, self.strides = [int(x) for x in self.shape], [int(x) for x in self.strides]
         self.block_shape = [int(x) for x in self.block_shape]

@@ -331,7 +331,9 @@ def _power_of_positive(x, y):
     product = y * high
     lost = tl.fma(y, high, -product) + y * low
     result = tl.exp(product)
-    return tl.where(tl.abs(product) < 800.0, tl.fma(result, lost, result), result)
+    # What is lost of infinity would make it NaN.
+    is_finite = (tl.abs(product) < 800.0) & (result < float("inf"))
+    return tl.where(is_finite, tl.fma(result, lost, result), result)
 
 
 @triton.jit

@@ -7,6 +7,7 @@ use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{Block, Effect, IrBuilder, Op as IrOp, Type, Value};
 
 use super::dunder::OPERATORS;
+use super::external::EXTERNAL;
 use super::function::{Loaded, is_constexpr};
 use super::report::Place;
 use super::{Callee, IrOperand, Lower, Lowerer, Reported, template};
@@ -48,7 +49,8 @@ impl<'a> Lowerer<'a, '_, '_> {
     pub(crate) fn call_expression(&mut self, call: &'a ExprCall) -> Lower<IrOperand> {
         let span = self.span_of(call);
         let callee = self.expression(&call.func);
-        let arguments = self.arguments(call);
+        let takes_table = matches!(&callee, Ok(Operand::Language(path)) if path.ends_with(EXTERNAL));
+        let arguments = if takes_table { self.external_arguments(call) } else { self.arguments(call) };
         let (callee, arguments) = (callee?, arguments?);
         self.at(span);
         self.call_operand(&callee, arguments, span, self.span_of(&*call.func))
@@ -56,6 +58,15 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     /// Evaluates all arguments, even if one is wrong.
     pub(crate) fn arguments(&mut self, call: &'a ExprCall) -> Lower<Arguments<'a>> {
+        self.arguments_with(call, Self::expression)
+    }
+
+    /// The same, where each is evaluated like this.
+    pub(super) fn arguments_with(
+        &mut self,
+        call: &'a ExprCall,
+        evaluate: fn(&mut Self, &'a Expr) -> Lower<IrOperand>,
+    ) -> Lower<Arguments<'a>> {
         let mut arguments = Arguments::default();
         let mut failed = None;
         for expression in &call.arguments.args {
@@ -66,7 +77,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                     }
                     Err(reported) => failed = Some(reported),
                 },
-                other => match self.expression(other) {
+                other => match evaluate(self, other) {
                     Ok(value) => arguments.positional.push((value, Some(other))),
                     Err(reported) => failed = Some(reported),
                 },
@@ -78,7 +89,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 failed = Some(self.unsupported(span, "'**' in a call", "name the arguments"));
                 continue;
             };
-            match self.expression(&keyword.value) {
+            match evaluate(self, &keyword.value) {
                 Ok(value) => {
                     let name_span = self.span_of(name);
                     arguments.keywords.push((
@@ -248,10 +259,11 @@ impl<'a> Lowerer<'a, '_, '_> {
     pub(crate) fn call_language(
         &mut self,
         path: &str,
-        arguments: Arguments<'a>,
+        mut arguments: Arguments<'a>,
         span: Span,
         callee_span: Span,
     ) -> Lower<IrOperand> {
+        arguments.drop_internal();
         match self.language(path) {
             Some(LanguageItem::Builtin(spec)) => {
                 self.call_spec(spec, arguments, Place { whole: span, focus: callee_span })

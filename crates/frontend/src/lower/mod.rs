@@ -11,6 +11,7 @@ mod budget;
 mod call;
 mod dunder;
 pub(crate) mod expression;
+mod external;
 pub(crate) mod function;
 pub(crate) mod known;
 pub(crate) mod literals;

@@ -12,6 +12,7 @@ mod attribute;
 mod convert;
 mod descriptor;
 mod entries;
+mod external;
 mod inline_asm;
 mod library;
 mod machine;

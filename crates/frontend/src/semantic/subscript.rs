@@ -19,7 +19,12 @@ pub fn subscript<C: Caller + ?Sized>(
 ) -> Semantic<Op<C>> {
     let mut tile = tensor(c, value, 0)?;
     let ty = c.builder().type_of(&tile);
-    let takes_axis = |index: &Index<_>| matches!(index, Index::All | Index::Value(_) | Index::Slice { .. });
+    // Triton passes over `:` of a scalar, so `n[:, None]` of one is a tile of one element.
+    let takes_axis = |index: &Index<_>| match index {
+        Index::All => !ty.is_scalar(),
+        Index::Value(_) | Index::Slice { .. } => true,
+        Index::NewAxis | Index::Ellipsis => false,
+    };
     let used = indices.iter().filter(|index| takes_axis(index)).count();
     for (number, index) in indices.iter().enumerate() {
         if let Index::Value(found) = index
@@ -54,6 +59,7 @@ pub fn subscript<C: Caller + ?Sized>(
                 axis += rest;
                 place += rest;
             }
+            Index::All if ty.is_scalar() => {}
             Index::All => {
                 kept.push(axis);
                 axis += 1;

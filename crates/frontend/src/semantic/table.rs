@@ -15,7 +15,8 @@ use super::library::{LIBRARY, LibraryFunction};
 use super::signature::{BuiltinParameter, parse_signature};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
 use super::{
-    atomics, descriptor, inline_asm, machine, map, math, memory, movement, program, reduce, scan, shape,
+    atomics, descriptor, external, inline_asm, machine, map, math, memory, movement, program, reduce, scan,
+    shape,
 };
 use crate::types::LanguageType;
 use crate::value::Constant;
@@ -334,6 +335,11 @@ builtins! {
     /// arguments broadcast; a tuple of types gives a tuple. What is not `is_pure` runs even if nobody reads its results.
     InlineAsm "inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)" [Root]
         => inline_asm::inline_asm;
+    /// A function of libdevice for each element, by its symbol: `arg_type_symbol_dict` has a symbol and the type of its result for
+    /// the types of the arguments, `{(tl.core.dtype("fp32"),): ("__nv_sqrtf", tl.core.dtype("fp32"))}`. The library's name and path
+    /// say nothing more: no other is linked.
+    ExternElementwise "extern_elementwise(lib_name, lib_path, args, arg_type_symbol_dict, is_pure)" [Root]
+        => external::extern_elementwise;
     /// Whether both are true.
     LogicalAnd "logical_and(self, other)" [OnlyMethod] => math::logical, BooleanOperator::And;
     /// Whether one is true.

@@ -13,6 +13,8 @@ use crate::target::{Feature, GpuTarget};
 
 /// The most that one access of a thread moves.
 const MOST_BYTES: u32 = 16;
+/// The least that an asynchronous copy of a thread moves: a load that is to go through a ring must move so much.
+const LEAST_COPY_BYTES: u32 = 4;
 /// What memory is moved in.
 const SECTOR_BYTES: u32 = 32;
 /// What a sector costs that an access touches in part, in sectors. It is moved again for the rest, through caches that may
@@ -34,6 +36,9 @@ pub struct AccessShape {
     runs: SmallVec<[u32; 6]>,
     /// The size of an element.
     pub bytes: u32,
+    /// So many elements a thread has at least, where there are fewer elements than threads: loads of these cost no more
+    /// instructions, as warps would hold copies.
+    least: u32,
 }
 
 impl AccessShape {
@@ -72,6 +77,11 @@ impl AccessShape {
             widths: axes.clone().map(width).collect(),
             runs: axes.map(|axis| info.contiguity(axis)).collect(),
             bytes,
+            least: match &data.op {
+                Op::Load { .. } if target.features.has(Feature::CpAsync) => (LEAST_COPY_BYTES / bytes).max(1),
+                // tidy: wildcard because only loads are copied asynchronously
+                _ => 1,
+            },
         })
     }
 
@@ -79,7 +89,8 @@ impl AccessShape {
     /// thread something to do; lanes and warps side by side along the fastest axis, then along the next. With `reduced`, warps
     /// lie along that axis last, so that each may have all of it.
     pub fn layout(&self, shape: &[u32], num_warps: u32, reduced: Option<usize>) -> Layout {
-        let per_thread = (shape.iter().product::<u32>() / (LANES * num_warps)).max(1);
+        let elements: u32 = shape.iter().product();
+        let per_thread = (elements / (LANES * num_warps)).max(self.least);
         let Some(first) = self.order.first() else { return default_layout(shape, num_warps) };
         let ones: SmallVec<[u32; 6]> = SmallVec::from_elem(1, shape.len());
         let mut widths = ones.clone();

@@ -96,6 +96,7 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         GpuOp::LocalStore {}
         | GpuOp::LocalCount {}
         | GpuOp::CopyAsync { .. }
+        | GpuOp::MakeTensorMap { .. }
         | GpuOp::MbarrierInit { .. } => {
             smallvec![Effect::Write(shared(0))]
         }
@@ -121,7 +122,9 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         | GpuOp::WaitGroup { .. }
         | GpuOp::TensorStoreWait { .. }
         | GpuOp::Finish { .. }
+        | GpuOp::Settle { .. }
         | GpuOp::FenceProxy {}
+        | GpuOp::FenceGlobal {}
         | GpuOp::NamedBarrier { .. }
         | GpuOp::WarpRoles { .. }
         | GpuOp::Acquire {}
@@ -299,14 +302,8 @@ impl Open {
                 };
                 self.products.extend(effects.iter().filter_map(read));
             }
-            Op::Gpu(GpuOp::Finish { pending }) => {
-                let pending = pending.0.unwrap_or(MOST_LATER);
-                let is_done = |later: u32| later >= pending;
-                self.reads.extend(
-                    self.products.iter().filter(|(_, later)| is_done(**later)).map(|(place, _)| *place),
-                );
-                self.products.retain(|_, later| !is_done(*later));
-            }
+            Op::Gpu(GpuOp::Finish { pending }) => self.end_products(pending.0.unwrap_or(MOST_LATER)),
+            Op::Gpu(GpuOp::Settle { pending }) => self.end_products(*pending),
             Op::Gpu(GpuOp::LocalStore {} | GpuOp::CopyAsync { .. }) => {
                 let written =
                     effects.iter().map(|effect| effect.anywhere()).filter_map(|effect| match effect {
@@ -319,6 +316,14 @@ impl Open {
             // tidy: wildcard because nothing else is done by the asynchronous proxy, or for it
             _ => {}
         }
+    }
+
+    /// All products have read their operands but those that so many were begun after, less one.
+    fn end_products(&mut self, pending: u32) {
+        let is_done = |later: u32| later >= pending;
+        let done = self.products.iter().filter(|(_, later)| is_done(**later)).map(|(place, _)| *place);
+        self.reads.extend(done);
+        self.products.retain(|_, later| !is_done(*later));
     }
 
     fn join(&mut self, other: &Self) {

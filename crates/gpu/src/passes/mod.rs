@@ -7,6 +7,7 @@ mod disjoint;
 mod exchanges;
 mod global_memory;
 mod instruction_selection;
+mod made_maps;
 mod memory_effects;
 mod pipelining;
 mod products;

@@ -2,9 +2,12 @@
 //!
 //! A thread has at most 255 registers. A loop that carries more of its products than that, as the backward pass of attention
 //! with heads of 128 does in four warps, would spill most of them in each iteration. Twice the warps hold half as much each.
+//!
+//! A program that is written for a cluster of blocks is run by one block, with the warps of all.
 
 use tilewright_ir::{Block, Definition, Function, Inst, Op, OpFamily, Type, Value};
 
+use crate::Launcher;
 use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
 
@@ -38,6 +41,31 @@ pub fn warps_that_hold(kernel: &Function, num_warps: u32) -> u32 {
                 Because::done(format!("{warps} warps, not {num_warps}"), reason)
             },
         );
+    }
+    warps
+}
+
+/// The warps of the one block that does what a cluster is asked for: those of all its blocks, as far as each thread of them may
+/// have all registers that it can. What a program computes does not depend on it.
+pub fn warps_of_cluster(kernel: &Function, num_warps: u32, launcher: Launcher) -> u32 {
+    let blocks = launcher.cluster.max(1);
+    let has_assembly =
+        find(kernel, |op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. })).is_some();
+    let warps = if launcher.adds_warps && !has_assembly {
+        num_warps.max(num_warps.saturating_mul(blocks).min(MOST_WARPS))
+    } else {
+        num_warps
+    };
+    if blocks > 1
+        && let Some(first) = kernel.blocks[kernel.entry].insts.first()
+    {
+        let because = || {
+            let reason = format!(
+                "num_ctas={blocks}: one block runs what a cluster of {blocks} would, with the same results"
+            );
+            Because::note(format!("{warps} warps in one block"), reason)
+        };
+        remarks::about("cluster", kernel, *first, || "kernel".into(), because);
     }
     warps
 }

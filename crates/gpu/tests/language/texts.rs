@@ -21,7 +21,11 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
     let first = |name| steps.first().and_then(|step| step.strip_prefix(name)?.strip_suffix(')'));
     let for_launches = first("assign_for_launches(");
     let assign = first("assign(").or(for_launches);
-    let launcher = Launcher { makes_tensor_maps: for_launches.is_some(), adds_warps: for_launches.is_some() };
+    let launcher = Launcher {
+        makes_tensor_maps: for_launches.is_some(),
+        adds_warps: for_launches.is_some(),
+        cluster: 1,
+    };
     let begun = match assign {
         Some(arguments) => assigned(arguments, launcher, input)?,
         None => Ok(parse_dialect::<Gpu>(input).map_err(|error| error.to_string())?),

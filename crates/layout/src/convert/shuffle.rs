@@ -81,10 +81,23 @@ impl ShufflePlan {
         lanes.filter(|round| !is_butterfly || round.lane != 0).count() as u32 * words
     }
 
+    /// So many elements of this width, of consecutive rounds, travel in one word.
+    pub fn elements_per_word(&self, element_bits: u32) -> u32 {
+        self.rounds_per_lane.min(32 / element_bits.min(32))
+    }
+
+    /// Whether the selects of `take` keep together what travelled in words of so many elements.
+    pub fn takes_words(&self, elements_per_word: u32) -> bool {
+        self.take.iter().all(|select| select.registers & (elements_per_word - 1) == 0)
+    }
+
     /// What the plan costs, in halves of the issue time of a shuffle: selects issue twice as fast.
     pub(super) fn cost(&self, element_bits: u32) -> u32 {
-        let selects = self.give.len() * self.rounds.len() + self.take.len() * self.results.len();
-        2 * self.shuffles(element_bits) + selects as u32 * element_bits.div_ceil(32)
+        let together = self.elements_per_word(element_bits);
+        let given = self.give.len() as u32 * (self.rounds.len() as u32).div_ceil(together);
+        let taken = self.take.len() as u32 * self.results.len() as u32;
+        let taken = if self.takes_words(together) { taken.div_ceil(together) } else { taken };
+        2 * self.shuffles(element_bits) + (given + taken) * element_bits.div_ceil(32)
     }
 }
 

@@ -88,10 +88,18 @@ impl Canonicalizer<'_> {
             }
             None => {}
         }
-        if let Some(value) = self.load_scalar(inst, &ty) {
+        if let Some(value) = self.load_scalar(inst, &ty).or_else(|| self.load_once(inst, &ty)) {
             return self.replace(result, value);
         }
         self.out.push(inst);
+    }
+
+    /// What is the same along an axis is loaded once: many loads of one address would wait for each other.
+    fn load_once(&mut self, inst: Inst, ty: &Type) -> Option<Value> {
+        let data = &self.function.insts[inst];
+        let Op::Load { volatile: false, .. } = &data.op else { return None };
+        let (op, operands) = (data.op.clone(), data.operands.clone());
+        self.before_broadcast(&op, &operands, ty)
     }
 
     fn make_zero(&mut self, ty: &Type) -> Option<Value> {

@@ -7,9 +7,11 @@
 //! load leaves as they were.
 
 use cranelift_entity::EntityRef;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tilewright_ir as ir;
+
+use super::bytes::Shifted;
 
 use crate::isa::{
     self, Access, Destination, Destinations, Function, Instruction, LabelId, Mov, Predicate, Register,
@@ -59,6 +61,10 @@ pub(super) struct Builder {
     pub packed: FxHashMap<SmallVec<[Scalar; 4]>, Scalar>,
     /// The word that a byte was taken from, and its number there.
     pub bytes: FxHashMap<Scalar, (Scalar, u32)>,
+    /// Words of four bytes of which each has a high bit that is known to be 0.
+    pub small_bytes: FxHashSet<Scalar>,
+    /// Numbers that were bytes.
+    pub shifted: FxHashMap<Scalar, Shifted>,
     /// How many labels were placed: code between two of them is straight.
     pub labels: u32,
     /// Registers of which it is known how many of the lowest bits are zero.
@@ -134,6 +140,8 @@ impl Builder {
             pure: 0,
             packed: FxHashMap::default(),
             bytes: FxHashMap::default(),
+            small_bytes: FxHashSet::default(),
+            shifted: FxHashMap::default(),
             labels: 0,
             zeros: FxHashMap::default(),
             bounds: FxHashMap::default(),

@@ -8,7 +8,9 @@
 //! binary16   64 xx                    1024 + x
 //! bfloat16   43 0x (the low 7 bits)   128 + x, and what the high bit stands for is 43 00 or 43 80, 128 or 256
 //! ```
-//! A signed number is x - 128 for the x with its high bit turned over. All sums are exact.
+//! A signed number is x - 128 for the x with its high bit turned over. All sums are exact: where a constant is added next, as the
+//! zero point of quantized numbers is, one sum does for both. Of bytes whose high bit is known to be 0, such as numbers of
+//! 4 bits, bfloat16 takes no more than the other formats.
 //!
 //! Bytes of different words, as a tile that is turned over has them, are chosen from the words as well: two words give two
 //! pairs of bytes by one instruction, and four words that are transposed take eight.
@@ -19,7 +21,7 @@ use tilewright_ir::{BitwiseFn, Dtype, Element, ElementwiseFamily as Family, Elem
 
 use super::Lowering;
 use super::builder::{Builder, Scalar, Width};
-use super::float::Float;
+use super::float::{Binary, Float};
 use super::integer::Bitwise;
 use super::memory::Words;
 use crate::isa::{self, Rounding, ScalarType};
@@ -64,9 +66,9 @@ impl Lowering<'_> {
                 converted.extend(builder.bytes_to_singles(signed, numbers));
             } else {
                 let format = if to == Dtype::F16 { Half::F16 } else { Half::BF16 };
+                let are_small = builder.are_small(numbers);
                 for pair in builder.bytes_below(format, signed, numbers) {
-                    let pair = builder.without_offset(format, signed, pair);
-                    converted.extend(builder.unpack(Words::new(Element::Value(to), 2), pair));
+                    converted.extend(builder.without_offset(format, signed, are_small, pair));
                 }
             }
         }
@@ -116,6 +118,41 @@ enum Half {
     BF16,
 }
 
+impl Half {
+    fn float(self) -> Float {
+        match self {
+            Self::F16 => Float::F16,
+            Self::BF16 => Float::Bf16,
+        }
+    }
+
+    /// Two of them in a word.
+    fn words(self) -> Words {
+        let dtype = match self {
+            Self::F16 => Dtype::F16,
+            Self::BF16 => Dtype::BF16,
+        };
+        Words::new(Element::Value(dtype), 2)
+    }
+
+    /// A number as a small integer, if it is one.
+    fn integer(self, bits: u64) -> Option<i32> {
+        let value = match self {
+            Self::F16 => half::f16::from_bits(bits as u16).to_f32(),
+            Self::BF16 => half::bf16::from_bits(bits as u16).to_f32(),
+        };
+        (value.abs() <= 2048.0 && value.fract() == 0.0).then_some(value as i32)
+    }
+}
+
+/// A number as half of a pair and what is added to that, exactly.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shifted {
+    pair: Scalar,
+    half: usize,
+    offset: i32,
+}
+
 impl Builder {
     fn constant_and(&mut self, x: Scalar, mask: u64) -> Scalar {
         self.bitwise(Bitwise::And, WORD, x, Scalar::constant(mask))
@@ -148,6 +185,15 @@ impl Builder {
             numbers.iter().map(|number| below(self, number)).collect()
         };
         with_exponent.into_iter().map(|number| self.sub_rn(Float::F32, number, offset)).collect()
+    }
+
+    /// Whether the high bit of all of these bytes is known to be 0.
+    fn are_small(&self, numbers: &[Scalar]) -> bool {
+        if let Some(word) = self.packed.get(numbers) {
+            return self.small_bytes.contains(word);
+        }
+        self.places(numbers)
+            .is_some_and(|places| places.iter().all(|(word, _)| self.small_bytes.contains(word)))
     }
 
     /// Where bytes come from: words and numbers of bytes there, if that is known of all of them.
@@ -216,14 +262,55 @@ impl Builder {
     }
 
     /// The numbers of a pair without what the exponent adds.
-    fn without_offset(&mut self, format: Half, signed: bool, pair: Scalar) -> Scalar {
-        match (format, signed) {
-            (Half::F16, _) => {
-                let offset = if signed { 0x6480 } else { 0x6400 };
+    fn without_offset(
+        &mut self,
+        format: Half,
+        signed: bool,
+        are_small: bool,
+        pair: Scalar,
+    ) -> SmallVec<[Scalar; 16]> {
+        let offset = match (format, signed) {
+            (Half::F16, true) => -1152,
+            (Half::F16, false) => -1024,
+            (Half::BF16, _) if are_small => -128,
+            (Half::BF16, signed) => {
+                let low = self.constant_and(pair, both(0xff7f));
+                let high = self.constant_and(pair, both(0xff80));
+                let numbers = if signed {
+                    self.scaled_sum_of_pairs(high, MINUS_ONE, low)
+                } else {
+                    // Less 256.
+                    let low = self.scaled_sum_of_pairs(low, ONE, Scalar::constant(both(0xc380)));
+                    self.scaled_sum_of_pairs(high, ONE, low)
+                };
+                return self.unpack(format.words(), numbers);
+            }
+        };
+        let numbers = self.sum_with(format, pair, offset).expect("the offsets are numbers of the formats");
+        for (half, number) in numbers.iter().enumerate() {
+            self.shifted.insert(*number, Shifted { pair, half, offset });
+        }
+        numbers
+    }
+
+    /// The pair with an integer added to both; none if that is no number of the format.
+    fn sum_with(&mut self, format: Half, pair: Scalar, offset: i32) -> Option<SmallVec<[Scalar; 16]>> {
+        let float = format.float();
+        let constant = float.constant(f64::from(offset)).offset;
+        let is_exact = match format {
+            Half::F16 => offset.abs() <= 2048,
+            Half::BF16 => offset.abs() <= 256,
+        };
+        if !is_exact {
+            return None;
+        }
+        let sums = match format {
+            Half::BF16 => self.scaled_sum_of_pairs(pair, ONE, Scalar::constant(both(constant))),
+            Half::F16 => {
                 // Instructions on pairs take registers alone.
-                let [a, b] =
-                    [pair, Scalar::constant(both(offset))].map(|operand| self.register(WORD, operand).into());
-                self.pure(WORD, |d| isa::Sub {
+                let [a, b] = [pair, Scalar::constant(both(constant))]
+                    .map(|operand| self.register(WORD, operand).into());
+                self.pure(WORD, |d| isa::Add {
                     carry_out: false,
                     rounding: None,
                     ftz: false,
@@ -234,19 +321,27 @@ impl Builder {
                     b,
                 })
             }
-            (Half::BF16, true) => {
-                let low = self.constant_and(pair, both(0xff7f));
-                let high = self.constant_and(pair, both(0xff80));
-                self.scaled_sum_of_pairs(high, MINUS_ONE, low)
-            }
-            (Half::BF16, false) => {
-                let low = self.constant_and(pair, both(0xff7f));
-                let high = self.constant_and(pair, both(0xff80));
-                // Less 256.
-                let low = self.scaled_sum_of_pairs(low, ONE, Scalar::constant(both(0xc380)));
-                self.scaled_sum_of_pairs(high, ONE, low)
-            }
-        }
+        };
+        Some(self.unpack(format.words(), sums))
+    }
+
+    /// The sum of a number that was a byte and a constant, from the byte in one step: the first sum is exact, so that the one of
+    /// both is rounded as the second one would be.
+    pub(super) fn sum_of_byte(&mut self, float: Float, function: Binary, x: &[Scalar]) -> Option<Scalar> {
+        let format = match float {
+            Float::F16 => Half::F16,
+            Float::Bf16 => Half::BF16,
+            Float::F32 | Float::F64 => return None,
+        };
+        let (number, constant) = match function {
+            Binary::Add if x[0].base.is_none() => (x[1], x[0]),
+            Binary::Add | Binary::Sub => (x[0], x[1]),
+            Binary::Mul => return None,
+        };
+        let &Shifted { pair, half, offset } = self.shifted.get(&number)?;
+        let constant = format.integer(constant.as_constant()?)?;
+        let more = if function == Binary::Sub { -constant } else { constant };
+        Some(self.sum_with(format, pair, offset + more)?[half])
     }
 
     /// a factor + b of pairs of bfloat16. Targets have had sums without a product for less long.
@@ -281,7 +376,17 @@ impl Builder {
             (count < 8 && counts == count * 0x0101_0101).then_some(count as u32)
         };
         Some(match function {
-            BitwiseFn::And => self.bitwise(Bitwise::And, WORD, x, y),
+            BitwiseFn::And => {
+                let both = self.bitwise(Bitwise::And, WORD, x, y);
+                let is_small = |of: Scalar| match of.as_constant() {
+                    Some(bits) => bits & HIGH_BITS == 0,
+                    None => self.small_bytes.contains(&of),
+                };
+                if is_small(x) || is_small(y) {
+                    self.small_bytes.insert(both);
+                }
+                both
+            }
             BitwiseFn::Or => self.bitwise(Bitwise::Or, WORD, x, y),
             BitwiseFn::Xor => self.bitwise(Bitwise::Xor, WORD, x, y),
             BitwiseFn::Not => self.constant_xor(x, u64::from(u32::MAX)),
@@ -294,7 +399,11 @@ impl Builder {
             BitwiseFn::Shr => {
                 let count = shift()?;
                 let shifted = self.shr(WORD, false, x, count);
-                self.constant_and(shifted, (0xff >> count) * 0x0101_0101)
+                let shifted = self.constant_and(shifted, (0xff >> count) * 0x0101_0101);
+                if count > 0 {
+                    self.small_bytes.insert(shifted);
+                }
+                shifted
             }
         })
     }

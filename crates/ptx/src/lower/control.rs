@@ -1,7 +1,7 @@
 //! Loops and branches: labels, and registers that carry values around and out.
 //!
 //! Registers of a tile of integers or pointers that differ by constants are carried as one, where the body moves all elements
-//! of the tile by the same number. Halves that were packed into words before a loop are carried as words.
+//! of the tile by the same number. Narrow elements that were packed into words before a loop are carried as words.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu::language::{GpuOp, Op, Type};
@@ -23,7 +23,7 @@ struct Carried {
     register: RegisterId,
     /// The registers of the value that it stands for, and what each has more.
     members: Vec<(usize, u64)>,
-    /// It is a word of two halves.
+    /// It is a word of narrow elements, the members.
     is_word: bool,
 }
 
@@ -225,12 +225,13 @@ impl Lowering<'_> {
             let is_pending = matches!(self.kernel.ty(first), Type::Pending { .. });
             let scalars = self.get_in(first, self.layout_of(parameter));
             let width = self.width(first);
-            if width == Width::B16 && self.is_packed(&scalars) {
-                for (number, halves) in scalars.chunks(2).enumerate() {
-                    let word = self.builder.pack(Words::new(self.element(first), 2), halves);
+            if let Some(count) = self.elements_in_words(first, &scalars) {
+                for (number, elements) in scalars.chunks(count).enumerate() {
+                    let word = self.builder.pack(Words::new(self.element(first), count), elements);
                     let register = self.builder.fresh(Width::B32);
                     moves.push((Width::B32, register, word));
-                    let members = vec![(2 * number, 0), (2 * number + 1, 0)];
+                    let start = number * count;
+                    let members = (start..start + count).map(|element| (element, 0)).collect();
                     groups.push(Carried { value, width: Width::B32, register, members, is_word: true });
                 }
                 continue;
@@ -271,29 +272,32 @@ impl Lowering<'_> {
         groups
     }
 
-    /// Whether halves were packed into words, two by two.
-    fn is_packed(&self, scalars: &[Scalar]) -> bool {
-        scalars.chunks(2).all(|halves| halves.len() == 2 && self.builder.packed.contains_key(halves))
+    /// How many elements of a tile were packed into each word, if all were.
+    fn elements_in_words(&self, tile: Value, scalars: &[Scalar]) -> Option<usize> {
+        let element = self.layout_of(tile).map(|_| self.element(tile))?;
+        let count = 32 / memory_bits(element) as usize;
+        let is_packed = |word: &[Scalar]| word.len() == count && self.builder.packed.contains_key(word);
+        (count > 1 && scalars.chunks(count).all(is_packed)).then_some(count)
     }
 
-    /// The halves of the words that a loop carries, where the code that is lowered next has them.
-    fn halves(&mut self, groups: &[Carried], values: &[Value]) -> Vec<(usize, Vec<Scalar>)> {
+    /// The elements of the words that a loop carries, where the code that is lowered next has them.
+    fn elements_of_words(&mut self, groups: &[Carried], values: &[Value]) -> Vec<(usize, Vec<Scalar>)> {
         let mut found: Vec<(usize, Vec<Scalar>)> = Vec::new();
         for group in groups.iter().filter(|group| group.is_word) {
-            let words = Words::new(self.element(values[group.value]), 2);
-            let halves = self.builder.unpack(words, group.register.into());
+            let words = Words::new(self.element(values[group.value]), group.members.len());
+            let elements = self.builder.unpack(words, group.register.into());
             if found.last().is_none_or(|(value, _)| *value != group.value) {
                 found.push((group.value, Vec::new()));
             }
-            found.last_mut().expect("it was pushed").1.extend(halves);
+            found.last_mut().expect("it was pushed").1.extend(elements);
         }
         found
     }
 
     /// Sets the parameters of a body that are carried as words.
     fn unpack_words(&mut self, groups: &[Carried], parameters: &[Value]) {
-        for (value, halves) in self.halves(groups, parameters) {
-            self.set(parameters[value], halves);
+        for (value, elements) in self.elements_of_words(groups, parameters) {
+            self.set(parameters[value], elements);
         }
     }
 
@@ -304,8 +308,8 @@ impl Lowering<'_> {
             if group.is_word {
                 let value = yielded[group.value];
                 let scalars = self.get_in(value, self.layout_of(parameters[group.value]));
-                let halves = [0, 1].map(|half| scalars[group.members[half].0]);
-                let word = self.builder.pack(Words::new(self.element(value), 2), &halves);
+                let elements: Vec<Scalar> = group.members.iter().map(|&(place, _)| scalars[place]).collect();
+                let word = self.builder.pack(Words::new(self.element(value), elements.len()), &elements);
                 return (group.width, group.register, word);
             }
             let scalars = self.get_in(yielded[group.value], self.layout_of(parameters[group.value]));
@@ -371,10 +375,7 @@ impl Lowering<'_> {
 
     /// The results of a loop are what the registers carry at its end.
     fn end(&mut self, inst: Inst, groups: &[Carried], parameters: &[Value]) {
-        let words = self.halves(groups, parameters);
-        for (value, halves) in words {
-            self.set(parameters[value], halves);
-        }
+        self.unpack_words(groups, parameters);
         for (&result, &parameter) in self.kernel.insts[inst].results.iter().zip(parameters) {
             let scalars = self.get_in(parameter, self.layout_of(result));
             self.set(result, scalars);

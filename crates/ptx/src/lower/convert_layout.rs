@@ -1,5 +1,7 @@
 //! Conversions of layouts within warps: registers are renamed, or lanes shuffle.
 
+use std::collections::BTreeMap;
+
 use smallvec::SmallVec;
 use tilewright_ir::{Element, Inst, Value};
 use tilewright_layout::{Select, ShufflePlan, shuffle_plan};
@@ -23,20 +25,18 @@ impl Lowering<'_> {
         self.set(result, scalars);
     }
 
-    /// The elements that other lanes of the warp have.
+    /// The elements that other lanes of the warp have. Narrow ones that come from one lane travel in one word.
     fn shuffled(&mut self, element: Element, plan: &ShufflePlan, own: &[Scalar]) -> Vec<Scalar> {
-        let give = self.selected(element, &plan.give, own);
-        // Narrow elements that come from one lane travel in one word.
-        let together = plan.rounds_per_lane.min(32 / memory_bits(element).min(32)) as usize;
+        let together = plan.elements_per_word(memory_bits(element)) as usize;
+        let width = if together == 1 { width_of(element) } else { Width::B32 };
+        let given = self.given(element, plan, together, own);
         let is_butterfly = plan.is_butterfly();
         let images = Self::thread_images(&plan.source_lane);
-        let mut received = Vec::with_capacity(plan.rounds.len());
-        for rounds in plan.rounds.chunks(together) {
-            let given: SmallVec<[Scalar; 16]> =
-                rounds.iter().map(|round| give[round.register as usize]).collect();
+        let mut received = Vec::with_capacity(given.len());
+        for (rounds, word) in plan.rounds.chunks(together).zip(given) {
             let constant = rounds[0].lane;
             if is_butterfly && constant == 0 {
-                received.extend(given);
+                received.push(word);
                 continue;
             }
             let (mode, lane) = if is_butterfly {
@@ -45,42 +45,103 @@ impl Lowering<'_> {
                 let lane = self.linear(&images);
                 (ShuffleMode::Index, self.displaced(lane, &images, constant))
             };
-            received.extend(self.shuffle_together(element, &given, mode, lane));
+            received.push(self.shuffle_from(width, word, mode, lane));
         }
-        let taken = self.selected(element, &plan.take, &received);
-        plan.results.iter().map(|&round| taken[round as usize]).collect()
+        let takes_words = plan.takes_words(together as u32);
+        if takes_words {
+            let shift = together.trailing_zeros();
+            let of_words = |select: &Select| Select { registers: select.registers >> shift, ..*select };
+            let take: SmallVec<[Select; 4]> = plan.take.iter().map(of_words).collect();
+            received = self.selected(width, &take, &received);
+        }
+        let mut taken: Vec<Scalar> =
+            received.into_iter().flat_map(|word| self.apart(element, together, word)).collect();
+        if !takes_words {
+            taken = self.selected(width_of(element), &plan.take, &taken);
+        }
+        let results: Vec<Scalar> = plan.results.iter().map(|&round| taken[round as usize]).collect();
+        if memory_bits(element) == 8 && results.len().is_multiple_of(4) {
+            // Whoever takes them takes words, and takes none apart that is not chosen from byte by byte.
+            return results
+                .chunks(4)
+                .flat_map(|bytes| {
+                    let word = self.together(element, bytes);
+                    self.apart(element, 4, word)
+                })
+                .collect();
+        }
+        results
     }
 
-    /// Shuffles elements that go together.
-    fn shuffle_together(
+    /// The words that a thread gives, one for each `together` rounds.
+    fn given(
         &mut self,
         element: Element,
-        given: &[Scalar],
-        mode: ShuffleMode,
-        lane: Scalar,
-    ) -> SmallVec<[Scalar; 16]> {
-        if given.len() == 1 {
-            return std::iter::once(self.shuffle_from(width_of(element), given[0], mode, lane)).collect();
+        plan: &ShufflePlan,
+        together: usize,
+        own: &[Scalar],
+    ) -> Vec<Scalar> {
+        let width = if together == 1 { width_of(element) } else { Width::B32 };
+        let first = plan.rounds[0].register;
+        let members: SmallVec<[u32; 4]> =
+            plan.rounds[..together].iter().map(|round| round.register ^ first).collect();
+        let wanted: SmallVec<[u32; 16]> =
+            plan.rounds.iter().step_by(together).map(|round| round.register).collect();
+        // Words by the register of their first element, those that the selects choose from as well.
+        let mut chosen_from = vec![wanted.clone()];
+        for select in plan.give.iter().rev() {
+            let next = &chosen_from[chosen_from.len() - 1];
+            let others = next.iter().map(|register| register ^ select.registers);
+            let mut all: SmallVec<[u32; 16]> = next.iter().copied().chain(others).collect();
+            all.sort_unstable();
+            all.dedup();
+            chosen_from.push(all);
         }
-        let words = Words::new(element, given.len());
-        let elements: SmallVec<[Scalar; 16]> =
-            given.iter().map(|&scalar| self.memory_form(element, scalar)).collect();
-        let word = self.builder.pack(words, &elements);
-        let moved = self.shuffle_from(Width::B32, word, mode, lane);
-        let unpacked = self.builder.unpack(words, moved);
-        unpacked.into_iter().map(|scalar| self.register_form(element, scalar)).collect()
+        let mut words: BTreeMap<u32, Scalar> = BTreeMap::new();
+        for register in chosen_from.pop().expect("it has the wanted ones") {
+            let elements: SmallVec<[Scalar; 4]> =
+                members.iter().map(|member| own[(register ^ member) as usize]).collect();
+            words.insert(register, self.together(element, &elements));
+        }
+        for select in &plan.give {
+            let condition = self.parity(select.lanes, select.warps);
+            let registers = chosen_from.pop().expect("there is one more than selects");
+            let choose = |&register: &u32| {
+                let other = words[&(register ^ select.registers)];
+                (register, self.builder.select(width, condition, other, words[&register]))
+            };
+            words = registers.iter().map(choose).collect();
+        }
+        wanted.iter().map(|register| words[register]).collect()
+    }
+
+    /// Elements in one word; one alone is its own.
+    fn together(&mut self, element: Element, elements: &[Scalar]) -> Scalar {
+        if let [alone] = elements {
+            return *alone;
+        }
+        let forms: SmallVec<[Scalar; 4]> =
+            elements.iter().map(|&scalar| self.memory_form(element, scalar)).collect();
+        self.builder.pack(Words::new(element, forms.len()), &forms)
+    }
+
+    /// The elements of a word.
+    fn apart(&mut self, element: Element, count: usize, word: Scalar) -> SmallVec<[Scalar; 16]> {
+        if count == 1 {
+            return std::iter::once(word).collect();
+        }
+        let elements = self.builder.unpack(Words::new(element, count), word);
+        elements.into_iter().map(|scalar| self.register_form(element, scalar)).collect()
     }
 
     /// The registers in the order that the selects give them in this thread.
-    fn selected(&mut self, element: Element, selects: &[Select], registers: &[Scalar]) -> Vec<Scalar> {
+    fn selected(&mut self, width: Width, selects: &[Select], registers: &[Scalar]) -> Vec<Scalar> {
         let mut current = registers.to_vec();
         for select in selects {
             let condition = self.parity(select.lanes, select.warps);
             let swapped = |register: usize| current[register ^ select.registers as usize];
             current = (0..current.len())
-                .map(|register| {
-                    self.builder.select(width_of(element), condition, swapped(register), current[register])
-                })
+                .map(|register| self.builder.select(width, condition, swapped(register), current[register]))
                 .collect();
         }
         current

@@ -190,6 +190,9 @@ impl Lowering<'_> {
 
     /// A sum or product, which the assembler may contract if the program lets it.
     fn sum(&mut self, binary: Binary, float: Float, x: &[Scalar]) -> Scalar {
+        if let Some(sum) = self.builder.sum_of_byte(float, binary, x) {
+            return sum;
+        }
         if float == Float::Bf16 && !self.has(Feature::Bf16Sums) {
             return self.builder.fused(binary, float, x[0], x[1]);
         }

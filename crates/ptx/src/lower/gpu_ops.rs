@@ -290,6 +290,14 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_tensor_store(inst, [buffer, descriptor], coordinates, Some(*kind))
     }
 
+    fn make_tensor_map(&mut self, inst: Inst, buffer: Value, parts: &[Value], map: &u32) -> Lowered {
+        self.lower_make_tensor_map(inst, buffer, parts, *map)
+    }
+
+    fn fence_global(&mut self, inst: Inst) -> Lowered {
+        self.lower_fence_global(inst)
+    }
+
     fn tensor_store_wait(&mut self, inst: Inst, pending: &u32, complete: &bool) -> Lowered {
         self.lower_tensor_store_wait(inst, *pending, *complete)
     }
@@ -317,6 +325,10 @@ impl GpuVisitor for Lowering<'_> {
 
     fn finish(&mut self, inst: Inst, product: Value, behind: Option<Value>, pending: &Deferred) -> Lowered {
         self.lower_finish(inst, product, behind, pending.0)
+    }
+
+    fn settle(&mut self, inst: Inst, product: Value, pending: &u32) -> Lowered {
+        self.lower_settle(inst, product, *pending)
     }
 
     fn fence_proxy(&mut self, inst: Inst) -> Lowered {

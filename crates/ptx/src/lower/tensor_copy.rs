@@ -10,8 +10,8 @@ use tilewright_ir::{AtomicKind, Inst, Value};
 use super::builder::{Scalar, Width, move_to};
 use super::{Lowered, Lowering, memory_bits};
 use crate::isa::{
-    self, Address, AtomicOperation, Completion, Coordinates, RegisterId, ScalarType, Source, StateSpace,
-    Symbol, TensorAddress, TensorDimension, TensorMode, Variable,
+    self, Address, AtomicOperation, Completion, Coordinates, PrefetchLevel, RegisterId, ScalarType, Source,
+    StateSpace, Symbol, TensorAddress, TensorDimension, TensorMode, Variable,
 };
 
 /// A tensor map, and what its address is a multiple of.
@@ -36,6 +36,23 @@ impl Lowering<'_> {
             a: Source::Register(place),
         });
         self.set(value, [address]);
+    }
+
+    /// One thread has the tensor maps of the launch fetched, before anything else: the first copy through each would wait for that.
+    pub(super) fn prefetch_tensor_maps(&mut self) {
+        let parameters = &self.kernel.blocks[self.kernel.entry].parameters;
+        let first = parameters.len().saturating_sub(self.program.header.tensor_maps.len());
+        let maps = parameters[first..].to_vec();
+        if maps.is_empty() {
+            return;
+        }
+        let elected = self.elected();
+        for map in maps {
+            let map = self.scalar(map);
+            let address = self.builder.address(Width::B64, map);
+            let level = PrefetchLevel::Tensormap;
+            self.builder.emit_if(Some(elected), isa::Prefetch { space: None, level, address });
+        }
     }
 
     /// The boxes of a slot that a tensor copy moves.

@@ -335,6 +335,14 @@ impl Lowering<'_> {
         });
     }
 
+    pub(super) fn lower_settle(&mut self, inst: Inst, product: Value, pending: u32) -> Lowered {
+        self.require(inst, Feature::Wgmma)?;
+        self.builder.emit(isa::WgmmaWaitGroup { n: i64::from(pending).into() });
+        let registers = self.get(product);
+        self.set_result(inst, registers);
+        Ok(())
+    }
+
     pub(super) fn lower_finish(
         &mut self,
         inst: Inst,

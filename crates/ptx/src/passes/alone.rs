@@ -1,6 +1,8 @@
 //! What one elected thread does alone, the beginning of tensor copies, stands behind one jump: with a guard for each instruction
 //! the assembler computes their uniform operands in the registers of all threads, and moves them one by one.
 //!
+//! The same holds of fetching tensor maps, which the jump also keeps before all that comes behind it.
+//!
 //! Guarded instructions of a run write no registers; pure instructions between them go before the jump.
 
 use cranelift_entity::EntityRef;
@@ -47,11 +49,14 @@ pub(super) fn run(listing: &mut Listing) {
 /// The guard of an instruction that may stand in a run: it writes no register.
 fn guard(line: &Line) -> Option<Predicate> {
     let LineKind::Instruction(Some(guard), instruction) = &line.kind else { return None };
-    let is_of_copy =
-        matches!(instruction, Instruction::CpAsyncBulkTensorLoad(_) | Instruction::MbarrierArrive(_));
+    let is_of_copy = is_copy(instruction) || matches!(instruction, Instruction::MbarrierArrive(_));
     let mut writes = false;
     instruction.visit_registers(|_, access| writes |= access != Access::Read);
     (is_of_copy && !writes).then_some(*guard)
+}
+
+fn is_copy(instruction: &Instruction) -> bool {
+    matches!(instruction, Instruction::CpAsyncBulkTensorLoad(_) | Instruction::Prefetch(_))
 }
 
 /// Lines of which some have one guard and the others are pure.
@@ -76,8 +81,7 @@ impl Run {
                     read.insert(register);
                 });
                 run.count = number + 1;
-                run.copies +=
-                    usize::from(matches!(line.instruction(), Some(Instruction::CpAsyncBulkTensorLoad(_))));
+                run.copies += usize::from(line.instruction().is_some_and(is_copy));
                 continue;
             }
             let mut overwrites = false;

@@ -18,7 +18,7 @@ use tilewright_ir::{Literal, Shape, Type};
 use tilewright_runtime::interpret::{Form, Given, Piece, Tile};
 
 use super::convert::given;
-use super::session::{Operands, evaluate, symbol};
+use super::session::{Operands, current, evaluate, symbol};
 use crate::objects::to_python;
 
 /// A scalar or tile.
@@ -322,14 +322,20 @@ impl Tensor {
         )
     }
 
+    /// Of the elements in a handle, or of a tensor, and a type: where a kernel is interpreted.
     #[new]
-    #[pyo3(signature = (*_args, **_kwargs))]
+    #[pyo3(signature = (*args, **kwargs))]
     fn construct(
         py: Python<'_>,
-        _args: &Bound<'_, PyTuple>,
-        _kwargs: Option<&Bound<'_, pyo3::types::PyDict>>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, pyo3::types::PyDict>>,
     ) -> PyResult<Self> {
-        Err(PyErr::from_value(crate::errors::outside_kernel(py, "tl.tensor").into_bound(py)))
+        if current().is_none() {
+            return Err(PyErr::from_value(crate::errors::outside_kernel(py, "tl.tensor").into_bound(py)));
+        }
+        let module = py.import(intern!(py, "tilewright.runtime._interpreter_builder"))?;
+        let made = module.call_method(intern!(py, "constructed"), args, kwargs)?;
+        Ok(Self::new(made.cast::<Self>()?.get().tile()?.clone()))
     }
 
     fn __hash__(slf: &Bound<'_, Self>) -> isize {
@@ -396,7 +402,7 @@ impl Tensor {
 
     /// What is no method: `x.T`, or a mistake.
     fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        if name.starts_with("__") || super::session::current().is_none() {
+        if name.starts_with("__") || current().is_none() {
             let message = format!("'tensor' object has no attribute '{name}'");
             return Err(pyo3::exceptions::PyAttributeError::new_err(message));
         }
@@ -446,14 +452,14 @@ impl Tensor {
     #[getter]
     fn _argument(slf: &Bound<'_, Self>) -> PyResult<Option<(String, u64)>> {
         let index = slf.get().tile()?.held.argument_index();
-        let Some((index, session)) = index.zip(super::session::current()) else { return Ok(None) };
+        let Some((index, session)) = index.zip(current()) else { return Ok(None) };
         Ok(session.launch.argument(index).map(|(name, address)| (name.to_string(), address)))
     }
 }
 
 /// A type of a tile: a pointer that comes from a parameter which is declared `tl.const` says so.
 fn language_type(tile: &Tile, ty: Type) -> Constant {
-    let session = super::session::current();
+    let session = current();
     let is_const = || {
         let index = tile.held.argument_index();
         index.zip(session).is_some_and(|(index, session)| session.launch.is_read_only(index))

@@ -5,6 +5,14 @@ use tilewright_ir::{Block, Inst, Value};
 use super::slots::{Edge, Names, Origin};
 
 impl Names<'_> {
+    /// How often a loop of constant bounds runs.
+    pub fn trips(&self, inst: Inst) -> Option<i128> {
+        let operands = &self.function.insts[inst].operands;
+        let [lower, upper, step] = [0, 1, 2].map(|place| self.constant(operands[place]).map(i128::from));
+        let (lower, upper, step) = (lower?, upper?, step?);
+        (step > 0 && lower < upper).then(|| (upper - lower + step - 1) / step)
+    }
+
     /// Of a `for_loop`: into its body, to the next iteration, and out of it.
     pub fn for_edges(&self, inst: Inst) -> [Edge; 3] {
         let data = &self.function.insts[inst];

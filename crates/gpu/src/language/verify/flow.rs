@@ -79,7 +79,7 @@ impl<R: Rule> Walk<'_, '_, R> {
     fn for_loop(&mut self, inst: Inst, body: Block, state: &mut R::State) -> Check {
         let [enter, back, leave] = self.names.for_edges(inst);
         self.rule.rename(state, &enter);
-        match self.trips(inst) {
+        match self.names.trips(inst) {
             Some(trips) if trips <= MOST_FOLLOWED => {
                 for _ in 0..trips {
                     self.block(body, state)?;
@@ -106,15 +106,6 @@ impl<R: Rule> Walk<'_, '_, R> {
         }
         self.rule.rename(state, &leave);
         Ok(())
-    }
-
-    /// How often a loop of constant bounds runs.
-    fn trips(&self, inst: Inst) -> Option<i128> {
-        let operands = &self.names.function.insts[inst].operands;
-        let [lower, upper, step] =
-            [0, 1, 2].map(|place| self.names.constant(operands[place]).map(i128::from));
-        let (lower, upper, step) = (lower?, upper?, step?);
-        (step > 0 && lower < upper).then(|| (upper - lower + step - 1) / step)
     }
 
     fn while_loop(&mut self, inst: Inst, condition: Block, body: Block, state: &mut R::State) -> Check {

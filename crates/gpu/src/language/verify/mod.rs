@@ -81,7 +81,9 @@ impl Kinds {
                 | GpuOp::TensorStoreWait { .. }
                 | GpuOp::Wgmma { .. }
                 | GpuOp::Finish { .. }
+                | GpuOp::Settle { .. }
                 | GpuOp::FenceProxy {}
+                | GpuOp::FenceGlobal {}
                 | GpuOp::NamedBarrier { .. }
                 | GpuOp::WarpRoles { .. }
                 | GpuOp::Acquire {}
@@ -111,7 +113,8 @@ impl Kinds {
                 | GpuOp::LocalStore {}
                 | GpuOp::LocalCount {}
                 | GpuOp::LocalLoad { .. }
-                | GpuOp::TensorBox {},
+                | GpuOp::TensorBox {}
+                | GpuOp::MakeTensorMap { .. },
             ) => {}
         }
     }

@@ -1,10 +1,11 @@
 //! Asynchronous products: nothing writes a slot that a product under way may still read, or gives it up, and `finish` waits
-//! for the product whose accumulator it gives.
+//! for the product whose accumulator it gives. Products that follow each other in the same registers are told apart by when they
+//! were begun.
 //!
 //! Products end in the order in which they were begun: `finish {pending = n}` ends all but the n latest ones. Until a pass
 //! fills in the number, it counts as the largest that ends the product.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tilewright_ir::{Inst, Operation, Value};
 
@@ -18,15 +19,18 @@ const MOST_LATER: u32 = 64;
 /// Products under way that have one accumulator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Product {
-    /// The slots that it may still read.
-    reads: BTreeSet<Slot>,
+    /// The slots that it may still read: so many were begun after the one of its registers that does, at least.
+    reads: BTreeMap<Slot, u32>,
     /// How many were begun after it, at least.
     later: u32,
 }
 
 impl Product {
     fn join(&mut self, other: &Self) {
-        self.reads.extend(&other.reads);
+        for (slot, later) in &other.reads {
+            let known = self.reads.entry(*slot).or_insert(*later);
+            *known = (*known).min(*later);
+        }
         self.later = self.later.min(other.later);
     }
 }
@@ -52,13 +56,14 @@ impl Rule for Products<'_> {
         match op {
             GpuOp::Wgmma { .. } => {
                 for product in state.values_mut() {
-                    product.later = (product.later + 1).min(MOST_LATER);
+                    for later in product.reads.values_mut().chain([&mut product.later]) {
+                        *later = (*later + 1).min(MOST_LATER);
+                    }
                 }
-                let mut reads: BTreeSet<Slot> =
-                    data.operands[..2].iter().filter_map(|value| self.names.slot(*value)).collect();
-                if let Some(before) = state.remove(&data.operands[2]) {
-                    reads.extend(before.reads);
-                }
+                let before = state.remove(&data.operands[2]);
+                let mut reads = before.map(|before| before.reads).unwrap_or_default();
+                let own = data.operands[..2].iter().filter_map(|value| self.names.slot(*value));
+                reads.extend(own.map(|slot| (slot, 0)));
                 state.insert(data.results[0], Product { reads, later: 0 });
                 Ok(())
             }
@@ -72,9 +77,13 @@ impl Rule for Products<'_> {
                         product.later
                     ));
                 }
-                for product in state.values_mut().filter(|product| product.later >= pending) {
-                    product.reads.clear();
-                }
+                finish(pending, state);
+                Ok(())
+            }
+            GpuOp::Settle { pending } => {
+                let Some(product) = state.remove(&data.operands[0]) else { return Ok(()) };
+                state.insert(data.results[0], product);
+                finish(*pending, state);
                 Ok(())
             }
             GpuOp::LocalStore {}
@@ -100,17 +109,29 @@ impl Rule for Products<'_> {
 
     fn rename(&self, state: &mut State, edge: &Edge) {
         for (token, mut product) in std::mem::take(state) {
-            product.reads = product.reads.iter().map(|slot| self.names.rename(*slot, edge)).collect();
+            let mut reads = BTreeMap::new();
+            for (slot, later) in product.reads {
+                let known = reads.entry(self.names.rename(slot, edge)).or_insert(later);
+                *known = later.min(*known);
+            }
+            product.reads = reads;
             let token = edge.token(token).unwrap_or(token);
             state.entry(token).or_insert_with(|| product.clone()).join(&product);
         }
     }
 }
 
+/// All products are done but so many of the latest.
+fn finish(pending: u32, state: &mut State) {
+    for product in state.values_mut() {
+        product.reads.retain(|_, later| *later < pending);
+    }
+}
+
 impl Products<'_> {
     /// No product under way may read what is written or given up.
     fn unread(&self, inst: Inst, state: &State, is_it: impl Fn(&Slot) -> bool) -> Check {
-        let Some((token, _)) = state.iter().find(|(_, product)| product.reads.iter().any(&is_it)) else {
+        let Some((token, _)) = state.iter().find(|(_, product)| product.reads.keys().any(&is_it)) else {
             return Ok(());
         };
         let data = &self.names.function.insts[inst];

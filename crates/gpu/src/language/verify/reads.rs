@@ -63,14 +63,8 @@ impl Rule for Reads<'_> {
                 }
                 self.read(&data.operands, Read::Product(0), state);
             }
-            GpuOp::Finish { pending } => {
-                for read in state.values_mut() {
-                    // Other warps finish theirs on their own.
-                    if matches!(read, Read::Product(later) if *later >= pending.0.unwrap_or(0)) {
-                        *read = Read::Loaded;
-                    }
-                }
-            }
+            GpuOp::Finish { pending } => finish(pending.0.unwrap_or(0), state),
+            GpuOp::Settle { pending } => finish(*pending, state),
             GpuOp::TensorStore {} | GpuOp::TensorReduce { .. } => {
                 for read in state.values_mut() {
                     if let Read::Stored(later) = read {
@@ -148,6 +142,16 @@ impl Reads<'_> {
                  between"
             )),
             _ => Ok(()),
+        }
+    }
+}
+
+/// All products are done but so many of the latest.
+fn finish(pending: u32, state: &mut Facts<Read>) {
+    for read in state.values_mut() {
+        // Other warps finish theirs on their own.
+        if matches!(read, Read::Product(later) if *later >= pending) {
+            *read = Read::Loaded;
         }
     }
 }

@@ -149,7 +149,22 @@ impl Names<'_> {
             let step = self.local_sum(data.operands[2], slots);
             return step.base.is_none().then(|| (self.sum(data.operands[0], slots), step.offset));
         }
-        let next = self.local_sum(self.function.yielded(body)[place - 1], slots);
-        (next.base == Some(parameter)).then(|| (self.sum(data.operands[place + 2], slots), next.offset))
+        let next = |place: usize| self.local_sum(self.function.yielded(body)[place - 1], slots);
+        let start = |place: usize| self.sum(data.operands[place + 2], slots);
+        let own = next(place);
+        if own.base == Some(parameter) {
+            return Some((start(place), own.offset));
+        }
+        // What another one was in the iteration before, if that holds of the first iteration as well.
+        let Definition::Parameter(block, other) = self.function.values[own.base?].definition else {
+            return None;
+        };
+        let other = (other as usize).checked_sub(1).filter(|_| block == body)? + 1;
+        let step = next(other);
+        let is_it = step.base == own.base && {
+            let (start, other) = (start(place), start(other));
+            start.base == other.base && start.offset == modulo(other.offset + own.offset - step.offset, slots)
+        };
+        is_it.then(|| (start(place), step.offset))
     }
 }

@@ -40,7 +40,10 @@ impl Tokens<'_> {
             (Op::Tile(ir::Op::For { .. } | ir::Op::While {} | ir::Op::Yield {}), _)
             | (Op::Gpu(GpuOp::Publish {}), Type::Empty(_))
             | (Op::Gpu(GpuOp::Release {}), Type::Full(_))
-            | (Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::Finish { .. }), Type::Pending { .. }) => Some(Use::Taken),
+            | (
+                Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::Finish { .. } | GpuOp::Settle { .. }),
+                Type::Pending { .. },
+            ) => Some(Use::Taken),
             (
                 Op::Gpu(GpuOp::LocalStore {} | GpuOp::CopyAsync { .. } | GpuOp::TensorFill {}),
                 Type::Empty(_),

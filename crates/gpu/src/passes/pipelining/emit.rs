@@ -48,6 +48,8 @@ pub fn pipeline(
     let mut behind = Vec::new();
     if let Some(overlap) = &plan.overlap {
         behind = emit.overlap(overlap, carried, (takes, ahead), &bounds, &mut before);
+    } else if let Some(chain) = &plan.chain {
+        behind = emit.chain(chain, (takes, ahead), &bounds, &mut before);
     } else {
         let place = if distance == 0 { 0 } else { emit.place_ahead() };
         let insts = &mut emit.function.blocks[body].insts;
@@ -84,7 +86,7 @@ pub(super) struct Emit<'a> {
     pub(super) plan: &'a LoopPlan,
     pub(super) body: Block,
     /// How many iterations ahead copies begin.
-    distance: u32,
+    pub(super) distance: u32,
     /// The type of the counter.
     counter: Type,
     /// The ring of each load.
@@ -121,7 +123,7 @@ impl Emit<'_> {
         self.value(GpuOp::Elementwise { function, equal_registers: 0 }, operands, ty)
     }
 
-    fn constant(&mut self, dtype: Dtype, number: i128) -> Value {
+    pub(super) fn constant(&mut self, dtype: Dtype, number: i128) -> Value {
         let value = Literal::int(dtype, number);
         self.value(ir::Op::Constant { value }, &[], Type::scalar(ir::Type::scalar(dtype)))
     }
@@ -263,7 +265,7 @@ impl Emit<'_> {
                 let Some(iteration) = self.ahead(group, level).checked_sub(before) else { continue };
                 let counter = self.later(lower, iteration, bounds);
                 let comes = self.comes(lower, iteration, bounds);
-                *carried = self.level(group, level, (counter, comes), &last);
+                *carried = self.level(group, level, (counter, Some(comes)), &last);
             }
         }
         carried
@@ -300,7 +302,7 @@ impl Emit<'_> {
         &mut self,
         group: &Group,
         number: usize,
-        (counter, comes): (Value, Value),
+        (counter, comes): (Value, Option<Value>),
         carried: &[Carried],
     ) -> Carried {
         let level = &group.levels[number];
@@ -349,9 +351,15 @@ impl Emit<'_> {
     }
 
     /// The mask of an access that is made only if an iteration comes.
-    fn masked(&mut self, inst: Inst, copies: &FxHashMap<Value, Value>, comes: Value) -> Value {
+    fn masked(
+        &mut self,
+        inst: Inst,
+        copies: &FxHashMap<Value, Value>,
+        comes: Option<Value>,
+    ) -> Option<Value> {
         let data = &self.function.insts[inst];
         let (pointer, mask) = (data.operands[0], data.operands.get(1).copied());
+        let Some(comes) = comes else { return mask.map(|mask| copies.get(&mask).copied().unwrap_or(mask)) };
         let ty = self.function.ty(pointer).clone();
         let tile = ty.as_registers().expect("pointers are in registers").with_dtype(Dtype::I1);
         let shape = tile.shape.clone();
@@ -361,7 +369,7 @@ impl Emit<'_> {
         } else {
             self.value(ir::Op::Splat { shape }, &[comes], ty.clone())
         };
-        let Some(mask) = mask else { return comes };
+        let Some(mask) = mask else { return Some(comes) };
         let equal_registers = match self.function.defining_op(mask) {
             Some(Op::Gpu(GpuOp::Elementwise { equal_registers, .. })) => *equal_registers,
             // tidy: wildcard because no other op says it
@@ -369,23 +377,24 @@ impl Emit<'_> {
         };
         let mask = copies.get(&mask).copied().unwrap_or(mask);
         let op = GpuOp::Elementwise { function: ElementwiseFn::And, equal_registers };
-        self.value(op, &[mask, comes], ty)
+        Some(self.value(op, &[mask, comes], ty))
     }
 
     /// A load of a later iteration to registers.
-    fn load(&mut self, inst: Inst, copies: &FxHashMap<Value, Value>, comes: Value) -> Value {
+    fn load(&mut self, inst: Inst, copies: &FxHashMap<Value, Value>, comes: Option<Value>) -> Value {
         self.location = self.function.insts[inst].location;
         let mask = self.masked(inst, copies, comes);
         let data = self.function.insts[inst].clone();
         let copy = |value: Value| copies.get(&value).copied().unwrap_or(value);
-        let mut operands = vec![copy(data.operands[0]), mask];
+        let mut operands = vec![copy(data.operands[0])];
+        operands.extend(mask);
         operands.extend(data.operands.get(2).map(|other| copy(*other)));
         let ty = self.function.ty(data.results[0]).clone();
         self.value(data.op, &operands, ty)
     }
 
     /// The next slot of each ring of a group is copied to.
-    fn fill_slots(&mut self, group: &Group, copies: &FxHashMap<Value, Value>, comes: Value) {
+    fn fill_slots(&mut self, group: &Group, copies: &FxHashMap<Value, Value>, comes: Option<Value>) {
         let plan = self.plan;
         for &place in &group.loads {
             let load = &plan.loads[place];
@@ -398,7 +407,7 @@ impl Emit<'_> {
     }
 
     /// A slot is filled. This is the one place that says by which instruction.
-    fn fill(&mut self, load: &RingLoad, slot: Value, copies: &FxHashMap<Value, Value>, comes: Value) {
+    fn fill(&mut self, load: &RingLoad, slot: Value, copies: &FxHashMap<Value, Value>, comes: Option<Value>) {
         let data = self.function.insts[load.inst].clone();
         let Op::Gpu(GpuOp::Load { cache, .. }) = data.op else {
             unreachable!("a ring is filled as a load says")
@@ -410,7 +419,7 @@ impl Emit<'_> {
         {
             let mut coordinates = boxed.coordinates(self.function, mark);
             // Of itself an iteration knows that it comes.
-            if self.distance > 0 {
+            if let Some(comes) = comes.filter(|_| self.distance > 0) {
                 let outside = outside_unless(self.function, comes, coordinates[0], self.location);
                 coordinates[0] = self.function.insts[outside[1]].results[0];
                 self.out.extend(outside);
@@ -422,11 +431,13 @@ impl Emit<'_> {
         let mut mask = self.masked(load.inst, copies, comes);
         if let Way::Buffer { shapes, .. } = &load.way {
             for shape in shapes {
-                [pointer, mask] = [pointer, mask].map(|value| self.renamed(value, *shape));
+                pointer = self.renamed(pointer, *shape);
+                mask = mask.map(|mask| self.renamed(mask, *shape));
             }
         }
         let op = GpuOp::CopyAsync { cache, axis: load.axis, width: load.width };
-        self.emit(op, &[slot, pointer, mask], None);
+        let operands: Vec<Value> = [slot, pointer].into_iter().chain(mask).collect();
+        self.emit(op, &operands, None);
     }
 
     /// A tile whose places are renamed as an instruction renames those of another one.
@@ -522,7 +533,9 @@ impl Emit<'_> {
             let mut next = Vec::new();
             for level in 0..inner.len() {
                 let count = self.ahead(group, level);
-                let comes = self.comes(counter, count, bounds);
+                // A loop with a tail is left before the first iteration that would not come.
+                let has_tail = plan.chain.as_ref().is_some_and(|chain| chain.has_tail);
+                let comes = (!has_tail).then(|| self.comes(counter, count, bounds));
                 let later = self.later(counter, count, bounds);
                 next.push(self.level(group, level, (later, comes), &inner));
             }
@@ -574,8 +587,11 @@ impl Emit<'_> {
             if load.boxed.is_some() {
                 // Tensor copies that nobody waits for would keep the memory to the end.
                 let ty = Type::Full(self.slot_type(load, 1));
-                let is_taken = plan.overlap.as_ref().is_some_and(|overlap| overlap.load == number);
-                for _ in 0..self.distance - u32::from(is_taken) {
+                let is_of_overlap = plan.overlap.as_ref().is_some_and(|overlap| overlap.load == number);
+                let has_tail = plan.chain.as_ref().is_some_and(|chain| chain.has_tail);
+                let is_taken = is_of_overlap || plan.chain.is_some();
+                let left = if has_tail { 0 } else { self.distance - u32::from(is_taken) };
+                for _ in 0..left {
                     let slot = self.value(GpuOp::Take {}, &[ring], ty.clone());
                     self.emit(GpuOp::Release {}, &[slot], None);
                 }

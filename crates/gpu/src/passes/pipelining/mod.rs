@@ -31,6 +31,9 @@
 //! **Two products in a row**, the second of what is computed from the first, as in attention: the second is begun an
 //! iteration late and runs beside that computation ([`overlap`]). What the first one reads is copied an iteration earlier.
 //!
+//! **One product** that sums up what slots hold runs into the next iteration ([`chain`]): the tensor cores have the next one when it
+//! ends. A slot is given back an iteration later, and all slots are filled before the loop.
+//!
 //! **The ends.** What would be copied for an iteration that does not come is masked off, by a condition that no overflow can
 //! change; a masked copy fills its slot with zeros. So there is no second copy of the loop for its tail.
 //!
@@ -46,6 +49,7 @@
 //! How a slot is filled is decided in one place, `Emit::fill` ([`emit`]): by `copy_async`, or by a tensor
 //! copy, which takes any width, where the load is known to be a box of a tensor.
 
+mod chain;
 mod emit;
 mod hoist;
 mod overlap;
@@ -92,6 +96,7 @@ pub(super) fn plans_in_step(module: &Module) -> Result<Vec<LoopPlan>, &'static s
     }
     for plan in &mut plans {
         plan.overlap = None;
+        plan.chain = None;
         if plan.loads.iter().any(|load| load.boxed.is_none()) {
             return Err("a load that goes through a ring is no tensor copy");
         }
@@ -118,7 +123,7 @@ pub(super) fn fill_in_step(module: &mut Module, plans: &[LoopPlan], slots: u32) 
 fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusive<u32>) -> bool {
     let limit = u64::from(module.header.target.max_shared_bytes);
     let original = module.functions[module.entry].clone();
-    let tensor_maps = module.header.tensor_maps.clone();
+    let header = module.header.clone();
     let least = *stages.start();
     for stages in stages.rev() {
         pipeline(module, plans, stages);
@@ -132,7 +137,8 @@ fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusi
         }
         let entry = module.entry;
         module.functions[entry] = original.clone();
-        module.header.tensor_maps.clone_from(&tensor_maps);
+        module.header.tensor_maps.clone_from(&header.tensor_maps);
+        module.header.made_maps.clone_from(&header.made_maps);
     }
     say(None, || {
         let reason = format!("not even {least} stages fit into {limit} bytes of shared memory");
@@ -153,7 +159,8 @@ fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {
     let function = &mut functions[*entry];
     for plan in plans {
         let stages = plan.stages.min(most);
-        emit::pipeline(header, function, plan, (stages, stages - 1));
+        let ahead = if plan.chain.is_some() { stages } else { stages - 1 };
+        emit::pipeline(header, function, plan, (stages, ahead));
     }
     hoist::hoist(function, plans);
     super::prune::prune(function);

@@ -378,7 +378,7 @@ impl Emit<'_> {
         last
     }
 
-    fn add_result(&mut self, inst: Inst, ty: Type) -> Value {
+    pub(super) fn add_result(&mut self, inst: Inst, ty: Type) -> Value {
         let definition = Definition::Result(inst, self.function.insts[inst].results.len() as u32);
         let value = self.function.values.push(ValueData { ty, definition, name: None });
         self.function.insts[inst].results.push(value);

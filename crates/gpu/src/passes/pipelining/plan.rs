@@ -13,6 +13,7 @@ use tilewright_ir::{
 use tilewright_layout::{Input, Layout, shared_plan};
 
 use super::super::tensor_copies::Boxed;
+use super::chain::Chain;
 use super::overlap::Overlap;
 use crate::language::{Buffer, Function, GpuOp, Header, LayoutId, Module, Op, Type};
 use crate::layout_rules::element_bits;
@@ -39,6 +40,8 @@ pub struct LoopPlan {
     pub groups: Vec<Group>,
     /// The product that an iteration begins for the one before it.
     pub overlap: Option<Overlap>,
+    /// The product that runs into the next iteration.
+    pub chain: Option<Chain>,
 }
 
 /// Loads whose copies begin together.
@@ -201,7 +204,7 @@ pub(super) struct Body<'a> {
     pub(super) function: &'a Function,
     pub(super) uses: &'a Uses,
     global: &'a GlobalAccesses<'a>,
-    inst: Inst,
+    pub(super) inst: Inst,
     pub(super) block: Block,
     /// Where each instruction stands.
     places: FxHashMap<Inst, usize>,
@@ -297,7 +300,9 @@ impl<'a> Body<'a> {
             }
             None => vec![all],
         };
-        Ok(LoopPlan { inst: self.inst, block: outer, stages, step, loads, groups, overlap })
+        let is_simple = overlap.is_none() && groups.iter().all(|group| group.levels.len() == 1);
+        let chain = self.chain(&loads).filter(|_| is_simple);
+        Ok(LoopPlan { inst: self.inst, block: outer, stages, step, loads, groups, overlap, chain })
     }
 
     fn say(&self, load: Inst, because: impl FnOnce() -> Because) {

@@ -104,6 +104,10 @@ impl Rule for Counting<'_> {
                 state.products.remove(&data.operands[2]);
                 state.products.insert(data.results[0], 0);
             }
+            (GpuOp::Settle { .. }, _) => {
+                let later = state.products.remove(&data.operands[0]).unwrap_or(0);
+                state.products.insert(data.results[0], later);
+            }
             (GpuOp::Finish { .. }, _) => {
                 let later = state.products.remove(&data.operands[0]).unwrap_or(0);
                 least(&mut self.counts.products, inst, later);

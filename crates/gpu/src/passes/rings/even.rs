@@ -44,13 +44,27 @@ impl Search<'_> {
             }
             let is_condition =
                 |number: usize| number == 0 && matches!(data.op.as_tile(), Some(ir::Op::While {}));
+            let trips = match data.op.as_tile() {
+                Some(ir::Op::For { .. }) => {
+                    self.names.trips(*inst).and_then(|trips| i64::try_from(trips).ok())
+                }
+                // tidy: wildcard because only this op says how often it runs
+                _ => None,
+            };
+            let (known, before_regions) = (self.empty.len(), held);
             for (number, region) in data.regions.iter().enumerate() {
                 let behind = self.block(*region, held)?;
+                if let Some(trips) = trips.filter(|_| behind != held) {
+                    // In no iteration is it as in another.
+                    self.empty.truncate(known);
+                    held += trips * (behind - held);
+                    continue;
+                }
                 if behind != held || is_condition(number) && self.advances(*region) {
                     return None;
                 }
             }
-            if held == 0 && !data.regions.is_empty() {
+            if held == 0 && before_regions == 0 && !data.regions.is_empty() {
                 self.empty.push(*inst);
             }
         }

@@ -14,6 +14,7 @@ use tilewright_ir::{
 use super::counts::Counts;
 use super::even::even;
 use super::plan::{Plan, Plans, Writer};
+use super::teams::Teams;
 use crate::language::verify::slots::Names;
 use crate::language::{Buffer, Deferred, Function, GpuOp, Op, Type};
 
@@ -33,6 +34,8 @@ struct Position {
     index: Value,
     /// The parity of the phase that is waited for, where barriers are.
     phase: Option<Value>,
+    /// How many slots it has passed, where that is one number.
+    passed: Option<u32>,
 }
 
 type State = BTreeMap<Cursor, Position>;
@@ -47,6 +50,8 @@ pub struct Parts {
     advances: FxHashMap<Inst, BTreeSet<Cursor>>,
     /// The rings of which one end is carried for both.
     even: FxHashMap<Inst, Vec<Value>>,
+    /// The rings that advance together.
+    teams: Teams,
 }
 
 impl Parts {
@@ -57,6 +62,7 @@ impl Parts {
             touched: FxHashSet::default(),
             advances: FxHashMap::default(),
             even: FxHashMap::default(),
+            teams: Teams::find(names, plans),
         };
         for value in function.values.keys() {
             if matches!(function.ty(value), Type::Empty(_) | Type::Full(_))
@@ -85,7 +91,7 @@ impl Parts {
                 if plans[&root].roles.as_ref().is_some_and(|roles| roles.inst == owner) {
                     break;
                 }
-                parts.advances.entry(owner).or_default().insert((root, end));
+                parts.advances.entry(owner).or_default().insert((parts.teams.first(root), end));
                 block = names.block_of_inst(owner);
             }
         });
@@ -95,8 +101,9 @@ impl Parts {
 
     /// Where rings without roles are empty, the end that acquires is where the other one is.
     fn join_ends(&mut self, names: &Names<'_>, plans: &Plans) {
+        let is_own = |root: &Value, plan: &Plan| plan.roles.is_none() && self.teams.first(*root) == *root;
         let roots: Vec<Value> =
-            plans.iter().filter(|(_, plan)| plan.roles.is_none()).map(|(root, _)| *root).collect();
+            plans.iter().filter(|(root, plan)| is_own(root, plan)).map(|(root, _)| *root).collect();
         for (inst, rings) in even(names, &roots) {
             let Some(ends) = self.advances.get_mut(&inst) else { continue };
             let is_carried =
@@ -228,23 +235,27 @@ impl Lower<'_> {
         match (&data.op, hand, plan) {
             (Op::Gpu(GpuOp::Alloc { .. }), ..) => self.alloc(inst, state, out),
             (Op::Gpu(GpuOp::Dealloc {}), _, Some(plan)) => self.dealloc(inst, &plan, out),
-            (Op::Gpu(GpuOp::Acquire {}), _, Some(plan)) => {
+            (Op::Gpu(op @ (GpuOp::Acquire {} | GpuOp::Take {})), _, Some(plan)) => {
                 let root = data.operands[0];
-                self.acquire(inst, root, &plan, &state[&(root, End::Acquire)].clone(), out);
-                let index = state[&(root, End::Acquire)].index;
-                self.hand(data.results[0], root, index, out);
-                self.advance((root, End::Acquire), state, out);
-            }
-            (Op::Gpu(GpuOp::Take {}), _, Some(plan)) => {
-                let root = data.operands[0];
-                self.take(inst, root, &plan, &state[&(root, End::Take)].clone(), out);
-                let index = state[&(root, End::Take)].index;
-                self.hand(data.results[0], root, index, out);
-                self.advance((root, End::Take), state, out);
+                let first = self.parts.teams.first(root);
+                let end = if matches!(op, GpuOp::Acquire {}) { End::Acquire } else { End::Take };
+                let at = state[&(first, end)].clone();
+                // The others of a team are where the first one is, which has waited for all.
+                match end {
+                    End::Acquire => self.acquire(inst, root, &plan, &at, out),
+                    End::Take if root == first => self.take(inst, root, &plan, &at, out),
+                    End::Take => {}
+                }
+                self.hand(data.results[0], root, at.index, out);
+                if self.parts.teams.is_last(root) {
+                    self.advance((first, end), state, out);
+                }
             }
             (Op::Gpu(GpuOp::Publish {}), Some(hand), _) => self.publish(hand, out),
             (Op::Gpu(GpuOp::Release {}), Some(hand), _) => {
-                if let Some(empty) = self.barriers[&hand.root].empty {
+                if let Some(empty) = self.barriers[&hand.root].empty
+                    && self.parts.teams.is_last(hand.root)
+                {
                     self.emit(out, GpuOp::MbarrierArrive {}, &[empty, hand.index], None);
                 }
             }
@@ -286,9 +297,15 @@ impl Lower<'_> {
         let root = self.function.insts[inst].results[0];
         let Some(plan) = self.plans.get(&root).cloned() else { return };
         self.function.values[root].ty = Type::Buffer(plan.buffer.clone());
+        let first = self.parts.teams.first(root);
+        if first != root {
+            self.barriers.insert(root, self.barriers[&first]);
+            return;
+        }
         let mut barriers = Barriers::default();
         if plan.has_full() {
-            barriers.full = Some(self.mbarriers(&plan, plan.full_arrivals(), out));
+            let arrivals = plan.full_arrivals() * self.parts.teams.size(root);
+            barriers.full = Some(self.mbarriers(&plan, arrivals, out));
         }
         if plan.has_empty() {
             barriers.empty = Some(self.mbarriers(&plan, plan.empty_arrivals(), out));
@@ -330,11 +347,16 @@ impl Lower<'_> {
             End::Acquire => plan.has_empty().then(|| self.numbers[&1]),
             End::Take => plan.has_full().then(|| self.numbers[&0]),
         };
-        Position { index: self.numbers[&0], phase }
+        Position { index: self.numbers[&0], phase, passed: Some(0) }
     }
 
     fn acquire(&mut self, inst: Inst, root: Value, plan: &Plan, at: &Position, out: &mut Vec<Inst>) {
         if let (Some(empty), Some(phase)) = (self.barriers[&root].empty, at.phase) {
+            // Nobody has had the slots before, or another ring of the team has waited for this one.
+            let is_new = at.passed.is_some_and(|passed| passed < plan.buffer.slots);
+            if is_new || self.parts.teams.first(root) != root {
+                return;
+            }
             self.emit(out, GpuOp::MbarrierWait {}, &[empty, at.index, phase], None);
         } else if plan.writer == Writer::Tensor && self.counts.barriers.contains(&inst) {
             self.emit(out, ir::Op::Barrier {}, &[], None);
@@ -388,9 +410,11 @@ impl Lower<'_> {
         let slots = self.plans[&cursor.0].buffer.slots;
         let at = state[&cursor].clone();
         let [zero, one] = [0, 1].map(|number| self.numbers[&number]);
+        let passed = at.passed.map(|passed| passed + 1);
         let flipped = at.phase.map(|phase| (phase, self.scalar(out, ElementwiseFn::Xor, &[phase, one])));
         if slots == 1 {
-            state.insert(cursor, Position { index: at.index, phase: flipped.map(|(_, flipped)| flipped) });
+            let phase = flipped.map(|(_, flipped)| flipped);
+            state.insert(cursor, Position { index: at.index, phase, passed });
             return;
         }
         let count = self.numbers[&i64::from(slots)];
@@ -399,7 +423,7 @@ impl Lower<'_> {
         let index = self.scalar(out, ElementwiseFn::Select, &[is_end, zero, next]);
         let phase = flipped
             .map(|(phase, flipped)| self.scalar(out, ElementwiseFn::Select, &[is_end, flipped, phase]));
-        state.insert(cursor, Position { index, phase });
+        state.insert(cursor, Position { index, phase, passed });
     }
 
     /// The values that an end is carried as.
@@ -420,6 +444,7 @@ impl Lower<'_> {
         for cursor in cursors {
             let is_counted = self.plans[&cursor.0].buffer.slots > 1;
             let at = inner.get_mut(cursor).expect("it is there where it advances");
+            at.passed = None;
             if is_counted {
                 at.index = make(self.function);
             }
@@ -484,7 +509,7 @@ impl Lower<'_> {
             if let (Some(phase), Some(full)) = (&mut phase, taken.phase) {
                 *phase = self.scalar(out, ElementwiseFn::Xor, &[full, self.numbers[&1]]);
             }
-            state.insert((root, End::Acquire), Position { index: taken.index, phase });
+            state.insert((root, End::Acquire), Position { index: taken.index, phase, passed: None });
         }
     }
 

@@ -16,12 +16,16 @@
 //! who wrote: stores at `publish`, copies behind their `wait_group`. A role that copies with `cp.async` for products
 //! therefore waits for its copies at `publish`, and each of its warps arrives then.
 //!
+//! Rings that tensor copies fill and whose slots are always acquired, taken and released together ([`teams`]) have their barriers in
+//! common: one wait for all, and one number of the next slot.
+//!
 //! `mbarrier`s are never deallocated: their memory could not be used for anything else without making them invalid.
 
 mod counts;
 mod even;
 mod lower;
 mod plan;
+mod teams;
 
 use tilewright_base::Diagnostic;
 

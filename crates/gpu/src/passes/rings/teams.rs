@@ -1,0 +1,122 @@
+//! Rings that advance together, as those of the two operands of a product do: in every block slots of each are acquired, published,
+//! taken and released in turn, in the order of the rings. All are published before the first is taken, which waits for all, and all
+//! are released before the first is acquired.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use tilewright_ir::{Block, Value};
+
+use super::plan::{Plan, Plans, Writer};
+use crate::language::verify::slots::Names;
+use crate::language::{GpuOp, Op};
+
+/// Which rings are a team.
+#[derive(Default)]
+pub struct Teams {
+    /// The rings of the team of each ring, in order.
+    of: FxHashMap<Value, Vec<Value>>,
+}
+
+/// What is done with a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    Acquire,
+    Publish,
+    Take,
+    Release,
+}
+
+/// What makes slots full and takes them, or makes them empty and acquires them: in each block, in the order of the text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum End {
+    Full,
+    Empty,
+}
+
+type Steps = BTreeMap<(Block, End), Vec<(Step, Value)>>;
+
+impl Teams {
+    /// The teams of a function: each ring that may be in one joins the first whose rings it follows.
+    pub fn find(names: &Names<'_>, plans: &Plans) -> Self {
+        let function = names.function;
+        let mut steps = Steps::new();
+        let mut order = Vec::new();
+        function.walk(function.entry, &mut |inst| {
+            let data = &function.insts[inst];
+            let (end, step) = match &data.op {
+                Op::Gpu(GpuOp::Alloc { .. }) => {
+                    order.extend(data.results.iter().filter(|value| plans.contains_key(value)));
+                    return;
+                }
+                Op::Gpu(GpuOp::Acquire {}) => (End::Empty, Step::Acquire),
+                Op::Gpu(GpuOp::Publish {}) => (End::Full, Step::Publish),
+                Op::Gpu(GpuOp::Take {}) => (End::Full, Step::Take),
+                Op::Gpu(GpuOp::Release {}) => (End::Empty, Step::Release),
+                // tidy: wildcard because no other op advances a ring
+                _ => return,
+            };
+            if let Some(root) = names.root(data.operands[0]) {
+                steps.entry((names.block_of_inst(inst), end)).or_default().push((step, root));
+            }
+        });
+        let mut teams: Vec<Vec<Value>> = Vec::new();
+        for root in order {
+            let team = teams.iter_mut().find(|team| {
+                let together: Vec<Value> = team.iter().copied().chain([root]).collect();
+                is_alike(names, plans, team[0], root) && advance_in_turn(&steps, &together)
+            });
+            match team {
+                Some(team) => team.push(root),
+                None => teams.push(vec![root]),
+            }
+        }
+        let of =
+            teams.into_iter().flat_map(|team| team.clone().into_iter().map(move |root| (root, team.clone())));
+        Self { of: of.collect() }
+    }
+
+    fn team(&self, root: Value) -> &[Value] {
+        self.of.get(&root).map_or(&[], |team| team)
+    }
+
+    /// The ring that has the barriers.
+    pub fn first(&self, root: Value) -> Value {
+        self.team(root).first().copied().unwrap_or(root)
+    }
+
+    /// Whether the team advances with this one.
+    pub fn is_last(&self, root: Value) -> bool {
+        self.team(root).last().is_none_or(|last| *last == root)
+    }
+
+    /// How many rings.
+    pub fn size(&self, root: Value) -> u32 {
+        self.team(root).len().max(1) as u32
+    }
+}
+
+/// Whether two rings can have barriers in common.
+fn is_alike(names: &Names<'_>, plans: &Plans, one: Value, other: Value) -> bool {
+    let [first, second]: [&Plan; 2] = [one, other].map(|root| &plans[&root]);
+    let roles =
+        |plan: &Plan| plan.roles.as_ref().map(|roles| (roles.inst, roles.producer, roles.consumers.clone()));
+    first.writer == Writer::Tensor
+        && second.writer == Writer::Tensor
+        && first.buffer.slots == second.buffer.slots
+        && first.has_empty() == second.has_empty()
+        && roles(first) == roles(second)
+        && names.block_of(one) == names.block_of(other)
+}
+
+/// Whether the same is done with some rings in turn, in this order, in every block.
+fn advance_in_turn(steps: &Steps, rings: &[Value]) -> bool {
+    steps.values().all(|steps| {
+        let own: Vec<(Step, Value)> =
+            steps.iter().copied().filter(|(_, root)| rings.contains(root)).collect();
+        own.chunks(rings.len()).all(|turn| {
+            let roots = turn.iter().map(|(_, root)| root);
+            roots.eq(rings) && turn.iter().all(|(step, _)| *step == turn[0].0)
+        })
+    })
+}
