@@ -59,6 +59,36 @@ def test_copy_of_fp8_keeps_every_pattern(dtype, device):
 
 
 @triton.jit
+def rows_kernel(x_ptr, rows_ptr, out_ptr, again_ptr, n, W: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row = i // W
+    column = i % W
+    mask = i < n
+    moved = tl.load(rows_ptr + row, mask)
+    # Of the second half of each row, the column; of the first, what is read.
+    read = tl.load(x_ptr + moved * W + column, mask & (column < W // 2), other=column)
+    again = tl.load(rows_ptr + row, mask & (column < W // 2), other=column)
+    tl.store(out_ptr + i, read, mask)
+    tl.store(again_ptr + i, again, mask)
+
+
+@pytest.mark.parametrize(("width", "rows"), [(64, 9), (16, 33), (8, 65), (6, 85), (1, 513)])
+def test_rows_that_are_numbered_in_memory(width, rows, device):
+    generator = np.random.default_rng(11)
+    n = width * rows
+    x = generator.integers(-(2**30), 2**30, n).astype(np.int32)
+    order = generator.permutation(rows).astype(np.int32)
+    out, again = (torch.full((n,), -1, dtype=torch.int32, device=device) for _ in range(2))
+    arguments = [torch.from_numpy(values).to(device) for values in (x, order)]
+    rows_kernel[(triton.cdiv(n, 256),)](*arguments, out, again, n, W=width, BLOCK=256, num_warps=1)
+    column = np.arange(n) % width
+    first = column < width // 2
+    moved = np.repeat(order, width)
+    np.testing.assert_array_equal(out.cpu().numpy(), np.where(first, x[moved * width + column], column))
+    np.testing.assert_array_equal(again.cpu().numpy(), np.where(first, moved, column))
+
+
+@triton.jit
 def other_kernel(x_ptr, out_ptr, n, OTHER: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n, other=OTHER))

@@ -202,6 +202,48 @@ fn check_claims(
     }
 }
 
+/// Of all numbers of eight bits, those below zero too.
+#[test]
+fn comparisons_of_remainders_are_equal_along_runs() {
+    let mut runs = 0;
+    for divisor in [-128, -16, -8, -6, -1, 0, 1, 3, 4, 8, 12, 64] {
+        for bound in [-128, -8, -1, 0, 1, 2, 3, 4, 8, 12, 32, 64, 127] {
+            let text = format!(
+                "kernel func0 @k() {{
+                   %i = arange {{start = 0, end = 256}} : int32[256]
+                   %x = cast %i {{element = int8, rounding = \"rtne\"}} : int8[256]
+                   %n = constant {{value = {divisor}:int8}} : int8
+                   %ns = splat %n {{shape = [256]}} : int8[256]
+                   %r = int_rem %x, %ns : int8[256]
+                   %c = constant {{value = {bound}:int8}} : int8
+                   %cs = splat %c {{shape = [256]}} : int8[256]
+                   %a = lt %r, %cs : int1[256]
+                   %b = ge %r, %cs : int1[256]
+                   %d = gt %cs, %r : int1[256]
+                   %e = le %cs, %r : int1[256]
+                   %w = cast %r {{element = int64, rounding = \"rtne\"}} : int64[256]
+                   %ws = cast %cs {{element = int64, rounding = \"rtne\"}} : int64[256]
+                   %f = lt %w, %ws : int1[256]
+                   return_values
+                 }}"
+            );
+            let module = tilewright_ir::parse(&text).expect("it is well-formed");
+            let infos = analysis::analyze(module.kernel());
+            let mut observe = |value: Value, ty: &Type, tile: &Tile| {
+                let info = &infos[value];
+                let is_run = ty.dtype() == Some(Dtype::I1) && (2..256).contains(&info.constancy(0));
+                runs += u32::from(is_run && divisor != 0);
+                if let Some(breach) = breach(info, ty, tile, false) {
+                    panic!("{value}, modulo {divisor}, beside {bound}: {breach}");
+                }
+            };
+            let mut evaluator = Evaluator::new(module.kernel(), Memory(Vec::new()), [0, 1], &mut observe);
+            evaluator.run(&[]).unwrap_or_else(|stopped| panic!("{}", stopped.0));
+        }
+    }
+    assert!(runs > 100, "{runs}");
+}
+
 /// The result of one function of constants after folding; none if it is not folded.
 fn folded(operands: &[Literal], make: impl FnOnce(&mut IrBuilder, &[Value]) -> Value) -> Option<Literal> {
     let mut builder = IrBuilder::new(Function::new("fold"));

@@ -276,7 +276,9 @@ impl Rewrite<'_, '_> {
                 GpuOp::AtomicLoad { sem, scope, everywhere: true }
             }
             ir::Op::Load { cache, eviction, volatile } => {
-                GpuOp::Load { cache, eviction, volatile, axis, width }
+                let changes = volatile || cache == CacheModifier::Volatile;
+                let equal_registers = if changes { 0 } else { self.equal_loads(old, result) };
+                GpuOp::Load { cache, eviction, volatile, axis, width, equal_registers }
             }
             ir::Op::Store { cache, eviction } => GpuOp::Store { cache, eviction, axis, width },
             ir::Op::AtomicRmw { kind, sem, scope } => {
@@ -312,6 +314,17 @@ impl Rewrite<'_, '_> {
             other => return Op::Tile(other),
         };
         Op::Gpu(op)
+    }
+
+    /// The bits of the register in which a thread loads from one address: as far as accesses of several elements trust the
+    /// pointers and the mask. What is given elsewhere is a number as all others, and wraps around.
+    fn equal_loads(&self, load: Inst, layout: Option<LayoutId>) -> u32 {
+        let Decided { function, addresses, certain, .. } = *self.decided;
+        let Some(layout) = layout else { return 0 };
+        let operands = function.insts[load].operands.iter().enumerate();
+        let infos =
+            operands.map(|(place, value)| if place == 2 { &certain[*value] } else { &addresses[*value] });
+        infos.fold(u32::MAX, |bits, info| bits & equal_registers(self.costs.get(layout), info))
     }
 
     /// Whether an instruction loads a scalar that one thread can load for all.

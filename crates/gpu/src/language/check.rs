@@ -448,7 +448,7 @@ impl<'a> Checker<'a> {
                 ensure(self.operand(0).layout().is_some(), || "convert_layout takes a tile".into())
             }
             GpuOp::Elementwise { function, .. } => self.elementwise(*function),
-            GpuOp::Load { cache, eviction, volatile, axis, width } => {
+            GpuOp::Load { cache, eviction, volatile, axis, width, .. } => {
                 let (cache, eviction, volatile) = (*cache, *eviction, *volatile);
                 self.tiles(&self.tile_results(&ir::Op::Load { cache, eviction, volatile })?)?;
                 self.access(self.inst.operands.iter().chain(&self.inst.results), *axis, *width)

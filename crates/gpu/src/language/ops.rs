@@ -21,9 +21,11 @@ define_ops! {
     /// in the bits `equal_registers` alone have one value, which is computed once.
     Elementwise elementwise () [] *operands {function: ElementwiseFn, equal_registers: u32} regions 0 Pure Pointwise;
     /// Reads global memory where the mask holds (everywhere without one); elsewhere gives `other`, or zero without one.
-    /// Each access of a thread moves `width` elements along the axis.
+    /// Each access of a thread moves `width` elements along the axis. Registers whose numbers differ in the bits
+    /// `equal_registers` alone are loaded once, as functions of elements are computed once.
     Load load (pointer) [mask, other]
-        {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool, axis: u32, width: u32} regions 0 Read Load;
+        {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool, axis: u32, width: u32, equal_registers: u32}
+        regions 0 Read Load;
     /// Writes global memory where the mask holds. Each access of a thread moves `width` elements along the axis. Of threads
     /// that hold copies, one writes.
     Store store (pointer, value) [mask]
@@ -244,18 +246,20 @@ impl Operation for Op {
         let mut attributes = Vec::new();
         match self {
             Self::Tile(op) => return op.attributes(),
-            Self::Gpu(GpuOp::Elementwise { equal_registers: 0, .. }) => {}
             Self::Gpu(GpuOp::Elementwise { equal_registers, .. }) => {
                 attributes.push(("equal_registers", format!("{equal_registers}")));
             }
             Self::Gpu(op) => op.print_attributes(|name, text| attributes.push((name, text.to_owned()))),
         }
+        attributes.retain(|(name, text)| *name != "equal_registers" || text != "0");
         attributes
     }
 
     fn parse(name: &str, attributes: &AttributeText<'_>) -> Option<Result<Self, &'static str>> {
+        let attributes: &AttributeText<'_> =
+            &|name| attributes(name).or((name == "equal_registers").then_some("0"));
         if let Some(function) = ElementwiseFn::parse(name) {
-            let bits = attributes("equal_registers").map_or(Some(0), |text| text.parse().ok());
+            let bits = attributes("equal_registers").and_then(|text| text.parse().ok());
             let op = |equal_registers| GpuOp::Elementwise { function, equal_registers }.into();
             return Some(bits.map(op).ok_or("equal_registers"));
         }

@@ -16,6 +16,8 @@ use crate::{Program, assigned, module, text};
 struct Claim {
     access: Access,
     is_mask: bool,
+    /// The bits of the register in which it is the same in each thread.
+    equal_registers: u32,
 }
 
 /// How the threads of a block access a tile.
@@ -63,11 +65,35 @@ fn claims(program: &Program, erased: &Erased) -> BTreeMap<Value, Vec<Claim>> {
         for (place, is_mask) in [(0, false), (mask, true)] {
             if let Some(value) = data.operands.get(place) {
                 let value = erased.values[*value].expect("it is in registers");
-                claims.entry(value).or_default().push(Claim { access: access.clone(), is_mask });
+                let equal_registers = match data.op {
+                    Op::Gpu(GpuOp::Load { equal_registers, .. }) => equal_registers,
+                    // tidy: wildcard because it is claimed of loads alone
+                    _ => 0,
+                };
+                claims.entry(value).or_default().push(Claim {
+                    access: access.clone(),
+                    is_mask,
+                    equal_registers,
+                });
             }
         }
     }
     claims
+}
+
+/// Each register has what the one has whose number is without these bits.
+fn are_equal(program: &Program, value: Value, tile: &Tile, claim: &Claim) {
+    let layout = &claim.access.layout;
+    for (warp, lane) in (0..program.header.num_warps).flat_map(|warp| (0..32).map(move |lane| (warp, lane))) {
+        let element = |register: u32| {
+            let place = [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
+            tile[layout.at(&place) as usize]
+        };
+        for register in 0..layout.registers() {
+            let same = register & !claim.equal_registers;
+            assert_eq!(element(register), element(same), "{value}: {}", text(program));
+        }
+    }
 }
 
 fn holds(program: &Program, value: Value, ty: &Type, tile: &Tile, claim: &Claim) {
@@ -133,6 +159,7 @@ fn random_accesses(random: &mut Random) -> String {
 #[test]
 fn accesses_are_aligned_runs() {
     let mut widths: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut loaded_once = 0;
     for seed in seeds(600) {
         let mut random = Random(seed);
         let module = module(&random_accesses(&mut random));
@@ -150,6 +177,8 @@ fn accesses_are_aligned_runs() {
         let mut observe = |value: Value, ty: &Type, tile: &Tile| {
             for claim in claims.get(&value).into_iter().flatten() {
                 holds(&program, value, ty, tile, claim);
+                are_equal(&program, value, tile, claim);
+                loaded_once += u32::from(claim.equal_registers != 0);
                 *widths.entry(claim.access.vector.width()).or_default() += 1;
             }
         };
@@ -159,6 +188,7 @@ fn accesses_are_aligned_runs() {
     for width in [1, 2, 4, 8] {
         assert!(widths[&width] > 20, "{widths:?}");
     }
+    assert!(loaded_once > 20, "{loaded_once}");
 }
 
 /// Each element is stored once by the threads that are not copies, however small the tile.

@@ -5,7 +5,9 @@
 //! the same all along the run. (Division truncates towards zero, so that below zero this is true only between
 //! multiples: those rules ask for numbers that are not negative.)
 
-use tilewright_ir::{ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Literal, Type, Value};
+use tilewright_ir::{
+    ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Literal, Op, Type, Value,
+};
 
 use super::walk::Walk;
 use super::{Axis, AxisInfo, MAX_DIVISIBILITY, Range, power_of_two_in, unit};
@@ -223,14 +225,48 @@ impl Walk<'_> {
         }
         for (place, known) in info.axes.iter_mut().enumerate() {
             let run = match function {
-                F::Lt | F::Ge => Self::aligned_run(place, a, b),
-                F::Gt | F::Le => Self::aligned_run(place, b, a),
+                F::Lt | F::Ge => Self::aligned_run(place, a, b).max(self.remainder_run(place, x, b)),
+                F::Gt | F::Le => Self::aligned_run(place, b, a).max(self.remainder_run(place, y, a)),
                 // Only the first of a run may be equal.
                 F::Eq | F::Ne => 1,
             };
             known.constancy = known.constancy.max(run);
         }
         info
+    }
+
+    /// The longest runs along which a remainder is below a number at every place or at none. A run of the dividend that no
+    /// multiple of the divisor cuts gives consecutive numbers where it is not negative, and where it is nothing above zero,
+    /// which is below all that is positive.
+    fn remainder_run(&self, place: usize, remainder: Value, bound: &AxisInfo) -> u32 {
+        if bound.range.low <= 0 {
+            return 1;
+        }
+        let Some((dividend, divisor)) = self.operands_of_remainder(remainder) else { return 1 };
+        let run = Self::aligned_run(place, &self.infos[dividend], &self.infos[divisor]);
+        let longest = run.min(bound.axis(place).constancy);
+        let run = u64::from(longest).min(bound.divisibility_at(place, longest, 1)) as u32;
+        if bound.divisibility_at(place, run, 1) >= u64::from(run) { run } else { 1 }
+    }
+
+    /// The dividend and the divisor of which a number is the remainder, perhaps in a wider type.
+    fn operands_of_remainder(&self, mut value: Value) -> Option<(Value, Value)> {
+        loop {
+            let data = &self.function.insts[self.function.defining_inst(value)?];
+            match (&data.op, &data.operands[..]) {
+                (Op::Elementwise { function: ElementwiseFn::IntRem }, &[x, y]) => return Some((x, y)),
+                (Op::Cast { .. }, &[inner]) => {
+                    let [source, target] = [inner, value].map(|value| self.function.ty(value).dtype());
+                    let fits = self.infos[inner].range.is_within(Range::of_dtype(target?));
+                    if !source?.is_int() || !fits {
+                        return None;
+                    }
+                    value = inner;
+                }
+                // tidy: wildcard because nothing else is a remainder
+                _ => return None,
+            }
+        }
     }
 
     fn select(&self, condition: Value, x: Value, y: Value, ty: &Type) -> AxisInfo {

@@ -39,9 +39,10 @@ impl GpuVisitor for Lowering<'_> {
         volatile: &bool,
         axis: &u32,
         width: &u32,
+        equal_registers: &u32,
     ) -> Lowered {
         let policy = Policy::new(*cache, *eviction, *volatile);
-        self.lower_load(inst, pointer, [mask, other], [*axis, *width], policy);
+        self.lower_load(inst, pointer, [mask, other], ([*axis, *width], *equal_registers), policy);
         Ok(())
     }
 

@@ -337,7 +337,7 @@ impl Lowering<'_> {
         inst: Inst,
         pointer: Value,
         [mask, other]: [Option<Value>; 2],
-        vector: [u32; 2],
+        (vector, equal_registers): ([u32; 2], u32),
         policy: Policy,
     ) {
         let layout = self.layout_of(pointer);
@@ -348,6 +348,13 @@ impl Lowering<'_> {
         let element = self.element(result);
         let mut loaded = vec![None; pointers.len()];
         for registers in Self::accesses(layout, vector) {
+            let same = |&register: &u32| loaded[(register & !equal_registers) as usize];
+            if let Some(before) = registers.iter().map(same).collect::<Option<SmallVec<[Scalar; 16]>>>() {
+                for (&register, value) in registers.iter().zip(before) {
+                    loaded[register as usize] = Some(value);
+                }
+                continue;
+            }
             let first = registers[0] as usize;
             let mask = masks.as_ref().map_or(Scalar::TRUE, |masks| masks[first]);
             let other = |register: u32| {
