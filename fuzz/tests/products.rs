@@ -149,7 +149,7 @@ fn products_meet_what_the_gpu_path_has() {
         let values = memory.values(&program);
         match kernel(&program).on(Device::Sim(90)).handle(&values, &options(&program)) {
             Ok(handle) => {
-                let MachineCode::Gpu(code) = &handle.compiled.code else { unreachable!("it is for a GPU") };
+                let MachineCode::Gpu(code) = &*handle.compiled.code else { unreachable!("it is for a GPU") };
                 let has_roles = code.threads == 32 * (program.num_warps + 4);
                 for (word, count) in &mut counts {
                     let is_there = if *word == "more warps" { has_roles } else { code.ptx.contains(*word) };
