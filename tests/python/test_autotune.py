@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import DEVICE
+from conftest import DEVICE, ON_GPU
 
 import tilewright as triton
 import tilewright.language as tl
@@ -758,3 +758,22 @@ def test_choices_are_of_a_device(device):
         chosen.append((kernel.best_config.kwargs["BLOCK"], len(kernel.cache)))
     assert chosen == [(32, 1), (16, 1), (32, 1)]
     assert len(bench.timed) == 4
+
+
+@triton.jit
+def converted(o, n, DTYPE: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + at, at.to(o.dtype.element_ty), mask=at < n)
+
+
+def test_a_torch_dtype_may_be_a_compile_time_value(device):
+    torch = pytest.importorskip("torch")
+    configs = [Config({"BLOCK": block}) for block in (16, 32)]
+    kernel = triton.autotune(configs=configs, key=["n"])(converted)
+    o = torch.zeros(50, device="cuda" if ON_GPU else "cpu")
+    kernel[lambda meta: (triton.cdiv(50, meta["BLOCK"]),)](o, 50, DTYPE=torch.bfloat16)
+    assert o.tolist() == list(range(50))
+    kernel[lambda meta: (triton.cdiv(50, meta["BLOCK"]),)](o, 50, torch.float16)
+    # In a warm-up, one stands for a tensor elsewhere.
+    assert len(kernel.warmup(torch.float32, 50, torch.bfloat16)) == 2
+    assert len(kernel.warmup(torch.float32, 50, DTYPE=torch.bfloat16)) == 2

@@ -270,7 +270,7 @@ impl<'a, 'py> Converter<'a, 'py> {
             if torch.is_tensor(object) {
                 return self.tensor(torch, index, object);
             }
-            if self.is_warmup && torch.is_dtype(object) {
+            if self.is_warmup && !self.is_constexpr(index) && torch.is_dtype(object) {
                 return self.dtype_for_tensor(index, torch.dtype(object), object);
             }
         }

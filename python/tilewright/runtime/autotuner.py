@@ -105,6 +105,22 @@ def _kernel_of(fn: Any, decorator: str) -> Any:
     raise TypeError(f"@triton.{decorator} decorates a kernel, not a {type(fn).__name__}")
 
 
+def _with_stand_ins(
+    wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a warm-up, torch dtypes as tensors of them; but compile-time values are what they are."""
+    kernel = wrapper.fn
+    while not hasattr(kernel, "params") and hasattr(kernel, "fn"):
+        kernel = kernel.fn
+    values = {param.name for param in getattr(kernel, "params", ()) if param.is_constexpr}
+    names = [*wrapper.arg_names, *[None] * len(args)]
+    positional = [
+        arg if name in values else MockTensor.wrap_dtype(arg) for name, arg in zip(names, args, strict=False)
+    ]
+    named = {name: arg if name in values else MockTensor.wrap_dtype(arg) for name, arg in kwargs.items()}
+    return tuple(positional), named
+
+
 class Autotuner(_Wrapper):
     """A kernel of several configurations: the first launch for a key times them, and all launches take the fastest."""
 
@@ -220,8 +236,8 @@ class Autotuner(_Wrapper):
         """Compiles every configuration that pruning leaves; tensors may be replaced by their dtypes."""
         from tilewright.runtime._tuning import Trial
 
-        args = tuple(map(MockTensor.wrap_dtype, args))
-        kwargs = {"grid": (1,), **{name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}}
+        args, kwargs = _with_stand_ins(self, args, kwargs)
+        kwargs = {"grid": (1,), **kwargs}
         self.nargs = dict(zip(self.arg_names, args, strict=False))
         trial = Trial(self, self.nargs, args, kwargs)
         configs = self.prune_configs(kwargs)
@@ -396,8 +412,7 @@ class Heuristics(_Wrapper):
 
     def warmup(self, *args: Any, **kwargs: Any) -> Any:
         """Compiles without running; tensors may be replaced by their dtypes."""
-        args = tuple(map(MockTensor.wrap_dtype, args))
-        kwargs = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}
+        args, kwargs = _with_stand_ins(self, args, kwargs)
         return self.fn.warmup(*args, **self._computed(args, kwargs))
 
     def _computed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
