@@ -133,3 +133,46 @@ def test_the_hyperbolic_tangent_does_not_divide(device):
     assert np.nanmax(error) <= 4
     assert count(tanh_kernel, ["*fp32", "*fp32"], "div") == 0
     assert count(tanh_kernel, ["*fp32", "*fp32"], "rcp.approx.ftz.f32") == 4
+
+
+@triton.jit
+def divided_rows_kernel(x_ptr, y_ptr, out_ptr):
+    row, column = tl.arange(0, 32), tl.arange(0, 32)
+    place = row[:, None] * 32 + column[None, :]
+    tl.store(out_ptr + place, tl.load(x_ptr + place) / tl.load(y_ptr + row)[:, None])
+
+
+def test_divisors_of_many_elements_have_one_reciprocal(device):
+    """Of each row, of any size: within 2 ulp, or where the quotient is not normal, within an absolute error."""
+    rng = np.random.default_rng(5)
+    edge = [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        2.0**126,
+        -(2.0**127),
+        3.0e38,
+        2.0**-126,
+        -(2.0**-140),
+        1.0,
+        -3.0,
+    ]
+    x, y = (
+        (rng.standard_normal(n) * 2.0 ** rng.integers(-60, 60, n)).astype(np.float32) for n in (32 * 32, 32)
+    )
+    y[:12], x[:12], x[40:52] = edge, edge, edge
+    wanted = x.astype(np.float64).reshape(32, 32)
+    with np.errstate(all="ignore"):
+        wanted = wanted / y.astype(np.float64)[:, None]
+        size = np.spacing(np.abs(wanted).astype(np.float32)).astype(np.float64)
+    out = torch.zeros((32, 32)).to(device)
+    divided_rows_kernel[(1,)](torch.from_numpy(x).to(device), torch.from_numpy(y).to(device), out)
+    got = out.cpu().numpy().astype(np.float64)
+    finite = np.abs(wanted) < 2.0**127.9
+    assert np.array_equal(np.isnan(got), np.isnan(wanted))
+    assert np.array_equal(got[np.isinf(wanted)], wanted[np.isinf(wanted)])
+    assert (np.abs(got[finite] - wanted[finite]) <= 2 * size[finite]).all()
+    assert count(divided_rows_kernel, ["*fp32"] * 3, "rcp.approx") <= 8
+    assert count(divided_rows_kernel, ["*fp32"] * 3, "div.") == 0

@@ -477,7 +477,9 @@ impl Pass<'_> {
         }
         self.exchange(found.block, found.load, &[acquire, fill, publish]);
         self.exchange(found.block, found.alloc, &[]);
-        self.exchange(found.block, found.store, &[take]);
+        let first = self.first_use(found, taken);
+        self.exchange(found.block, first, &[take, first]);
+        self.exchange(found.block, found.store, &[]);
         self.exchange(found.block, found.dealloc, &[release]);
         // The ring lives around the outermost instruction that it is used in: its barrier is made once.
         let (mut first, mut last) = (acquire, release);
@@ -490,6 +492,24 @@ impl Pass<'_> {
         self.exchange(entry, first, &[alloc, first]);
         self.exchange(entry, last, &[last, end]);
         self.places.blocks[alloc] = Some(entry);
+    }
+
+    /// The first instruction of the block that uses a slot, or has a region that does: it is waited for no earlier, so that what
+    /// comes before, the copies ahead of a loop for instance, runs beside this one.
+    fn first_use(&self, found: &Found, slot: Value) -> Inst {
+        let function = &*self.function;
+        let insts = &function.blocks[found.block].insts;
+        let uses = |inst: &Inst| {
+            let data = &function.insts[*inst];
+            let mut is_used = data.operands.contains(&slot);
+            for region in &data.regions {
+                function.walk(*region, &mut |inner| {
+                    is_used |= function.insts[inner].operands.contains(&slot);
+                });
+            }
+            is_used && *inst != found.store
+        };
+        insts.iter().copied().find(uses).unwrap_or(found.dealloc)
     }
 
     /// Puts instructions in the place of one.

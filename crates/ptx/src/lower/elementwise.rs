@@ -1,5 +1,6 @@
 //! The elementwise table: which instructions a function is, by the type of its operands.
 
+use rustc_hash::FxHashSet;
 use tilewright_gpu::Feature;
 use tilewright_ir::{
     ArithmeticFn, ComparisonFn, Dtype, Element, ElementwiseFamily as Family, ElementwiseFn, FloatFn, Inst,
@@ -12,6 +13,9 @@ use super::float::{Binary, Float};
 use super::integer::Bitwise;
 use super::{Lowered, Lowering, width_of};
 use crate::isa::{self, Comparison, Rounding, ScalarType};
+
+/// How many are divided by the same number where its reciprocal is computed by itself: the assembler does not share it.
+const SHARED_DIVISOR: usize = 4;
 
 /// What a function takes of the instructions of a 16-bit float, to be computed in it.
 #[derive(Clone, Copy)]
@@ -42,13 +46,21 @@ impl Lowering<'_> {
             self.set(result, scalars);
             return Ok(());
         }
-        let mut scalars: Vec<Scalar> = Vec::with_capacity(self.count(result));
-        for register in 0..self.count(result) {
+        let count = self.count(result);
+        let shares_divisors = matches!(function, ElementwiseFn::Div)
+            && element == Element::Value(Dtype::F32)
+            && columns[1].iter().collect::<FxHashSet<_>>().len() * SHARED_DIVISOR <= count;
+        let mut scalars: Vec<Scalar> = Vec::with_capacity(count);
+        for register in 0..count {
             if register & equal != 0 {
                 scalars.push(scalars[register & !equal]);
                 continue;
             }
             let x: smallvec::SmallVec<[Scalar; 3]> = columns.iter().map(|column| column[register]).collect();
+            if shares_divisors {
+                scalars.push(self.builder.divide_by_shared(x[0], x[1]));
+                continue;
+            }
             let scalar = self.apply(function, element, &x);
             scalars.push(
                 scalar

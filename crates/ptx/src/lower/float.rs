@@ -3,6 +3,7 @@
 use tilewright_ir::Dtype;
 
 use super::builder::{Builder, Scalar, Width, only};
+use super::integer::Bitwise;
 use crate::isa::{self, Comparison, DivisionPrecision, Immediate, Rounding, ScalarType, Source};
 
 /// A function of two operands.
@@ -170,6 +171,22 @@ impl Builder {
             (Some(DivisionPrecision::Full), None)
         };
         self.pure(float.width(), |d| isa::Div { precision, rounding, ftz: false, ty: float.ty(), d, a, b })
+    }
+
+    /// The quotient by a binary32 number that others are divided by as well, within 2 ulp: one reciprocal for all, and two
+    /// products for each. As in `div.full`, both numbers are scaled by a power of two so that the reciprocal is a normal number.
+    pub fn divide_by_shared(&mut self, a: Scalar, b: Scalar) -> Scalar {
+        let constant = |value: f32| Scalar::constant(value.to_bits().into());
+        let [most, least] = [253_u64, 1].map(|exponent| Scalar::constant(exponent << 23));
+        let size = self.bitwise(Bitwise::And, Width::B32, b, Scalar::constant(0x7fff_ffff));
+        let is_large = self.compare(Width::B32, false, Comparison::Gt, size, most);
+        let is_small = self.compare(Width::B32, false, Comparison::Lt, size, least);
+        let scale = self.select(Width::B32, is_small, constant(16_777_216.0), constant(1.0));
+        let scale = self.select(Width::B32, is_large, constant(0.25), scale);
+        let divisor = self.mul_rn(Float::F32, b, scale);
+        let reciprocal = self.reciprocal32(divisor);
+        let a = self.mul_rn(Float::F32, a, scale);
+        self.mul_rn(Float::F32, a, reciprocal)
     }
 
     /// The square root, rounded once.

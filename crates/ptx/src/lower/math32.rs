@@ -31,7 +31,7 @@ impl Builder {
     }
 
     /// 1 / x by the hardware, within 1 ulp; 0 for subnormal results, and infinite for subnormal arguments.
-    fn reciprocal32(&mut self, x: Scalar) -> Scalar {
+    pub(super) fn reciprocal32(&mut self, x: Scalar) -> Scalar {
         let (approx, rounding, ftz, ty) = (true, None, true, ScalarType::F32);
         let a = self.float_source(F32, x);
         self.pure(Width::B32, |d| isa::Rcp { approx, rounding, ftz, ty, d, a })
