@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import INTEGERS, TORCH, module
-from helpers_errors import facts, failing, unmarked
+from helpers_errors import facts, failing, lines, unmarked
 
 import tilewright
 
