@@ -11,6 +11,7 @@ mod memory_effects;
 mod pipelining;
 mod products;
 mod prune;
+mod rescaling;
 mod rings;
 mod scans;
 mod specialization;
@@ -42,6 +43,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "rings", run: rings::lower_rings },
     Pass { name: "instruction_selection", run: instruction_selection },
     Pass { name: "sums_first", run: sums_first },
+    Pass { name: "rescaling", run: rescaling },
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
     Pass { name: "barriers", run: barriers },
 ];
@@ -79,6 +81,12 @@ fn instruction_selection(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn sums_first(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     sums_first::sums_first(module);
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn rescaling(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    rescaling::rescale(module);
     Ok(())
 }
 
