@@ -116,7 +116,7 @@ def run(functions, expression, inputs, outputs, device, num_warps=4, rank=2):
 
 
 SHAPES = [(1, 128), (8, 64), (64, 8), (2, 512), (1, 2048), (128, 2), (32, 32), (1, 2), (4, 1), (16, 256)]
-CASES = [(shape, 2**k) for n, shape in enumerate(SHAPES) for k in (n % 4, (n + 2) % 4)]
+CASES = [(shape, 2**k) for n, shape in enumerate(SHAPES) for k in (n % 4, (n + 2) % 4)] + [((2, 1024), 16)]
 
 
 @pytest.mark.parametrize("axis", [0, 1])

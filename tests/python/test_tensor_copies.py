@@ -122,6 +122,13 @@ for dtype in (np.float32, np.float16):
         found = multiply(tensor(40, 96, dtype=dtype), tensor(96, 64, dtype=dtype), True, **wide)
         assert found is None or found > 0, (dtype, wide, found)
 """,
+    "strides of 16 bytes that nobody knows when the kernel is compiled": """
+# Rows of 8 elements, not 16: B lies by rows, and the product of warpgroups reads it as it lies. Threads would hold columns of it.
+for M, N, K in ((72, 88, 104), (64, 136, 40)):
+    for wrap in (False, True):
+        found = multiply(tensor(M, K), tensor(K, N), wrap, BM=64, BN=128, BK=64)
+        assert found in (None, 2), (M, N, K, wrap, found)
+""",
     "no tensor map": """
 # The rows of a matrix are no multiple of 16 bytes: known at the launch.
 assert multiply(tensor(40, 33), tensor(33, 31), True) in (None, 2, 3)

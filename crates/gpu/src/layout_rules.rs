@@ -2,12 +2,22 @@
 
 use smallvec::SmallVec;
 use tilewright_ir::{Op, ShapeOp, Type};
-use tilewright_layout::{Layout, Reduction, blocked};
+use tilewright_layout::{Layout, Parts, Reduction, blocked, spread_over_lanes};
 
 /// Lanes of a warp.
 pub const LANES: u32 = 32;
 /// The most parts of a line, in different warps, that each thread combines where the order is kept.
 pub const MOST_PARTS: u32 = 32;
+
+/// Where the parts of the lines of a scan are combined: in the registers of each thread if they are few, else in the lanes of
+/// each warp, if all its lanes have the same lines.
+pub(crate) fn layout_of_parts(parts: &Parts) -> Layout {
+    let spread = (parts.count() > MOST_PARTS_IN_REGISTERS).then(|| spread_over_lanes(&parts.gathered, 1));
+    spread.flatten().unwrap_or_else(|| parts.gathered.clone())
+}
+
+/// Above it, the steps of a scan over lanes take less time than a sum after the other in each thread.
+const MOST_PARTS_IN_REGISTERS: u32 = 8;
 
 /// The layout of a tile that nobody asks anything of.
 pub fn default_layout(shape: &[u32], num_warps: u32) -> Layout {

@@ -82,7 +82,7 @@ pub use ldmatrix::MatrixAccess;
 pub use map::{Layout, Map, Placement, Transfer};
 pub use memory::{SwizzleMode, swizzled};
 pub use parse::ParseLayoutError;
-pub use parts::Parts;
+pub use parts::{Parts, spread_over_lanes};
 pub use query::{AccessRegisters, Vector};
 pub use reduce::{Exchange, Reduction, Scan, ScanStep, Step};
 pub use space::{Hardware, Input, Space, Tile};

@@ -66,3 +66,20 @@ impl Parts {
         tile.size(tile.rank() - 1)
     }
 }
+
+/// Where every thread has all parts of its lines, the parts in consecutive registers: no more than so many of them in
+/// registers, the rest in lanes. None if lanes of a warp have parts of different lines, or if there are too few.
+pub fn spread_over_lanes(gathered: &Layout, most: u32) -> Option<Layout> {
+    let (registers, lanes) = (gathered.bases(Input::Register), gathered.bases(Input::Lane));
+    let tile = gathered.output();
+    let parts = tile.bits_of(tile.rank() - 1) as usize;
+    let kept = parts.min(most.ilog2() as usize);
+    let spread = &registers[kept..parts];
+    if spread.is_empty() || spread.len() > lanes.len() || lanes.iter().any(|lane| *lane != 0) {
+        return None;
+    }
+    let mut spread: Columns = spread.into();
+    spread.resize(lanes.len(), 0);
+    let kept: Columns = registers[..kept].iter().chain(&registers[parts..]).copied().collect();
+    Some(gathered.with_bases(Input::Register, &kept).with_bases(Input::Lane, &spread))
+}

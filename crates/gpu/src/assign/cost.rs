@@ -5,7 +5,7 @@ use tilewright_ir::{Block, ElementwiseFamily, FloatFn, Function, Op};
 use tilewright_layout::{Input, Layout, Parts, Reduction, Scan};
 
 use crate::language::{LayoutId, Layouts};
-use crate::layout_rules::MOST_PARTS;
+use crate::layout_rules::{MOST_PARTS, layout_of_parts};
 
 /// What a trip through shared memory costs besides its accesses: two barriers and the latency of a load, in passes of
 /// the memory.
@@ -69,8 +69,10 @@ impl LayoutCosts {
         let levels = steps.iter().filter(|level| level.step.reach() == Input::Lane).count() as u32;
         let parts = Parts::along(own, axis as usize);
         let between = parts.map_or(0, |parts| {
-            let all = parts.gathered.registers();
-            if parts.count() > MOST_PARTS { 4 * registers + 2 * TRIP_COST } else { TRIP_COST + 2 * all }
+            let gathered = layout_of_parts(&parts);
+            let shuffles = if gathered == parts.gathered { 0 } else { parts.count().ilog2() + runs };
+            let all = 2 * gathered.registers() + 4 * shuffles;
+            if parts.count() > MOST_PARTS { 4 * registers + 2 * TRIP_COST } else { TRIP_COST + all }
         });
         let combined = 2 * registers - runs + 2 * runs * (steps.len() - within) as u32;
         let cost = 4 * levels * runs + registers + between + combined * (combine - 1) / A_PASS;

@@ -55,8 +55,8 @@ define_ops! {
     /// parts: the runs of elements that each warp holds. In parts, the results after the tiles are what each part combines
     /// to, its last axis the number of the part.
     Scan scan () [] *tiles {axis: u32, reverse: bool, scope: Scope} regions 1 Pure Scan;
-    /// The scan of the whole block from scans in parts, the first half of the operands, and what each part combines to, the
-    /// second half: every thread has it of all parts of its lines.
+    /// The scan of the whole block from scans in parts, the first half of the operands, and the scan of what the parts combine
+    /// to, the second half: every warp has it of all parts of its lines.
     ScanCarry scan_carry () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan;
     /// acc + a @ b by `mma.sync`, by warps so many along M and N. An operand is in registers, in the fragment layout of the
     /// instruction, or in shared memory, from where `ldmatrix` loads it if `matrix_a` or `matrix_b` says so.

@@ -21,7 +21,7 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{self as ir, Block, Definition, Inst, Location, OpFamily, Operation, Value};
 use tilewright_layout::{
-    Exchange, Input, Layout, Plan, SwizzleMode, bank_use, convert, shared_plan, swizzled,
+    Exchange, Input, Layout, Plan, SwizzleMode, bank_use, convert, shared_plan, spread_over_lanes, swizzled,
 };
 
 use super::prune::prune;
@@ -29,9 +29,7 @@ use super::tensor_copies::contiguous_axis;
 use super::wgmma_operands::{Staged, without_repeated_fences};
 use crate::commutation::parts_of_reduction;
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, LayoutId, Module, Op, Scope, Type};
-use crate::layout_rules::{
-    LANES, MOST_PARTS, default_layout, element_bits, line_layout, reduced_layout, rows,
-};
+use crate::layout_rules::{MOST_PARTS, default_layout, element_bits, line_layout, reduced_layout, rows};
 use crate::remarks::{self, Because};
 use crate::target::Feature;
 use crate::tile::legality::at;
@@ -329,11 +327,7 @@ impl Pass<'_> {
             return;
         }
         let widest = operands.iter().map(|value| self.bits(*value) / 8).max().expect("it has operands");
-        let gathered = if partials.output().rank() == 1 {
-            spread_over_lanes(&gathered, ACCESS_BYTES / widest)
-        } else {
-            gathered
-        };
+        let gathered = spread_over_lanes(&gathered, ACCESS_BYTES / widest).unwrap_or(gathered);
         let shape: tilewright_ir::Shape = partials.output().shape().into_iter().collect();
         let [from, to] = [&partials, &gathered].map(|layout| self.header.layouts.add(layout.clone()));
         let tile = |value: &Value| {
@@ -531,15 +525,6 @@ impl Pass<'_> {
             self.function.blocks[block].insts.insert(place + 1, end);
         }
     }
-}
-
-/// The parts of a single result, no more than so many in registers, the rest in lanes, which shuffles combine.
-fn spread_over_lanes(gathered: &Layout, most: u32) -> Layout {
-    let parts = gathered.bases(Input::Register);
-    let kept = parts.len().min(most.ilog2() as usize);
-    let mut lanes: SmallVec<[u32; 8]> = parts[kept..].into();
-    lanes.resize(LANES.ilog2() as usize, 0);
-    gathered.with_bases(Input::Register, &parts[..kept]).with_bases(Input::Lane, &lanes)
 }
 
 /// The layout of a buffer that suits both sides of a conversion.

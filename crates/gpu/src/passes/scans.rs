@@ -1,9 +1,10 @@
 //! Scans that cross warps, for [`super::conversions`]: each warp by itself, then what its runs of elements, the parts, combine
-//! to goes through shared memory, and every thread combines what is before its own part with its elements.
+//! to goes through shared memory and is scanned by every warp, and every thread combines what is before its own part with its
+//! elements.
 //!
 //! ```text
 //! %s = scan %x {scope = block}    %p, %t = scan %x {scope = warp} ; %b = alloc ; local_store %b, %t
-//!                                 %q = local_load %b ; dealloc %b ; %s = scan_carry %p, %q
+//!                                 %q = local_load %b ; dealloc %b ; %r = scan %q ; %s = scan_carry %p, %r
 //! ```
 //! A line of which warps hold too many runs is converted first, and its scan back.
 
@@ -13,7 +14,7 @@ use tilewright_layout::{Layout, Parts};
 
 use super::conversions::Pass;
 use crate::language::{GpuOp, LayoutId, Op, Scope, Type};
-use crate::layout_rules::{MOST_PARTS, line_layout, rows};
+use crate::layout_rules::{MOST_PARTS, layout_of_parts, line_layout, rows};
 
 impl Pass<'_> {
     /// A scan; if warps hold parts of one line, each by itself first.
@@ -38,7 +39,7 @@ impl Pass<'_> {
         let operands = self.function.insts[inst].operands.clone();
         let shape: tilewright_ir::Shape = parts.partials.output().shape().into_iter().collect();
         let [from, to] =
-            [&parts.partials, &parts.gathered].map(|layout| self.header.layouts.add(layout.clone()));
+            [parts.partials.clone(), layout_of_parts(parts)].map(|layout| self.header.layouts.add(layout));
         let part_type = |value: &Value, layout: LayoutId, this: &Self| {
             let tile = this.function.ty(*value).as_registers().expect("a tile");
             Type::registers(tile.with_shape(shape.clone()), Some(layout))
@@ -54,10 +55,15 @@ impl Pass<'_> {
         let results = self.function.insts[scan].results.clone();
         // In the order in which they are combined, so that few are in registers at a time.
         let memory = rows(&shape);
-        let totals = self.through_memory(&results[count..], |_| memory.clone(), loaded);
+        let totals = self.through_memory(&results[count..], |_| memory.clone(), loaded.clone());
+        let region = self.function.clone_region(self.function.insts[inst].regions[0]);
+        let op = GpuOp::Scan { axis: shape.len() as u32 - 1, reverse, scope: Scope::Block }.into();
+        let whole = self.function.create_inst(op, totals, smallvec![region], loaded, self.location);
+        self.out.push(whole);
+        let carries = self.function.insts[whole].results.clone();
         let data = &mut self.function.insts[inst];
         data.op = GpuOp::ScanCarry { axis, reverse }.into();
-        data.operands = results[..count].iter().copied().chain(totals).collect();
+        data.operands = results[..count].iter().copied().chain(carries).collect();
         self.out.push(inst);
     }
 

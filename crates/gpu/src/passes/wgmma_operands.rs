@@ -181,7 +181,12 @@ impl Pass<'_> {
     /// the axis of the memory and a word along the other. Of lanes that store together, each goes to banks of its own: the
     /// swizzle tells as many rows apart as there are 16 bytes in its own, and the lanes beside each other along the other axis
     /// are a word of rows apart.
+    ///
+    /// A box that lies in memory as the product reads it is none of them: a tensor copy brings it, whatever threads would load.
     fn turned_over(&self, Operand { value, axis, .. }: Operand) -> Option<Layout> {
+        if contiguous_axis(self.header, self.function, value) == Some(axis) {
+            return None;
+        }
         let tile = self.function.ty(value).as_registers()?;
         let (layout, bits, other) = (self.layout(value), element_bits(tile), 1 - axis);
         let bytes = (bits / 8).max(1);

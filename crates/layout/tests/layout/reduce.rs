@@ -1,8 +1,10 @@
 //! Reductions and scans carried out step by step on the places of random layouts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tilewright_layout::{Exchange, Input, Layout, Parts, Reduction, Scan, Step, blocked, shared_plan};
+use tilewright_layout::{
+    Exchange, Input, Layout, Parts, Reduction, Scan, Step, blocked, shared_plan, spread_over_lanes,
+};
 
 use crate::random::{check, layouts, places};
 
@@ -220,6 +222,17 @@ fn parts_are_numbered_along_the_axis() {
                 let line =
                     own.at(&[(Input::Register, register / parts.count()), at(Input::Lane), at(Input::Warp)]);
                 assert_eq!(part / parts.count(), line, "a thread has the parts of its own lines");
+            }
+            let spread = [1, 4].map(|most| (most, spread_over_lanes(&parts.gathered, most)));
+            for (most, spread) in spread.iter().filter_map(|(most, spread)| Some((most, spread.as_ref()?))) {
+                let of_lane = |layout: &Layout, lane| -> BTreeSet<u32> {
+                    let is_own = |place: u32| layout.input().part(place, Input::Lane) == lane;
+                    places(layout).filter(|(place, _)| is_own(*place)).map(|(_, part)| part).collect()
+                };
+                let (lanes, all) = (1 << spread.bits_of(Input::Lane), of_lane(&parts.gathered, 0));
+                let together: BTreeSet<u32> = (0..lanes).flat_map(|lane| of_lane(spread, lane)).collect();
+                assert_eq!(together, all, "the lanes of a warp have the parts of its lines");
+                assert!(spread.registers() <= parts.gathered.registers() / parts.count() * most);
             }
         }
     });

@@ -11,7 +11,7 @@ use tilewright_ir::{Dtype, ElementwiseFn as F, Inst, Value};
 use tilewright_layout::{Input, Layout, Parts, Reduction, Step};
 
 use super::builder::{Scalar, Width, only};
-use super::scan::AxisScan;
+use super::scan::{AxisScan, Wanted};
 use super::{Elements, LANES, Lowered, Lowering};
 use crate::isa::{self, ScalarType, ShuffleMode, WarpReduction};
 
@@ -87,7 +87,7 @@ impl Lowering<'_> {
             return Err(self.unsupported(inst, "a reduction between warps that is not lowered"));
         }
         let along = AxisScan { inst, tiles, layout, axis, reverse: false };
-        let scanned = self.scan_levels(along, parts.as_ref().map(|parts| parts.levels))?;
+        let scanned = self.scan_levels(along, parts.as_ref().map(|parts| parts.levels), Wanted::Totals)?;
         let kept: SmallVec<[u32; 16]> = match parts {
             Some(parts) => parts.registers.iter().copied().collect(),
             None => Reduction::along(layout, axis).registers,
@@ -148,7 +148,19 @@ impl Lowering<'_> {
 
     /// The elements of the lane whose number differs by this mask.
     pub(super) fn shuffle_elements(&mut self, tiles: &[Value], own: &[Scalar], lane: u32) -> Elements {
-        own.iter().zip(tiles).map(|(&own, &tile)| self.shuffle(self.width(tile), own, lane)).collect()
+        self.shuffle_elements_from(tiles, own, ShuffleMode::Butterfly, Scalar::constant(lane.into()))
+    }
+
+    /// The values of another lane.
+    pub(super) fn shuffle_elements_from(
+        &mut self,
+        tiles: &[Value],
+        own: &[Scalar],
+        mode: ShuffleMode,
+        lane: Scalar,
+    ) -> Elements {
+        let pairs = own.iter().zip(tiles);
+        pairs.map(|(&own, &tile)| self.shuffle_from(self.width(tile), own, mode, lane)).collect()
     }
 
     /// What the region of the reduction makes of two elements of each operand.
@@ -185,6 +197,8 @@ impl Lowering<'_> {
         }
         let words = self.split_words(width, own);
         let b = self.builder.source(Width::B32, lane);
+        // The last lane in the direction in which lanes are counted.
+        let last = if mode == ShuffleMode::Up { 0 } else { i64::from(LANES - 1) };
         let moved: SmallVec<[Scalar; 2]> = words
             .into_iter()
             .map(|word| {
@@ -195,7 +209,7 @@ impl Lowering<'_> {
                     d: only(d),
                     a,
                     b,
-                    c: i64::from(LANES - 1).into(),
+                    c: last.into(),
                     mask: (-1).into(),
                 })
             })

@@ -9,7 +9,9 @@
 //!     if own block is later: carry = combine(other, carry), own = combine(other, own)
 //!     else:                  own = combine(own, other)
 //! ```
-//! The lowest levels, those of neighbouring registers, are one loop over the registers.
+//! The lowest levels, those of neighbouring registers, are one loop over the registers. Where prefixes are wanted, the levels
+//! above them that are lanes in the order of their numbers combine every lane with what is so many lanes before it (Hillis and
+//! Steele, Data parallel algorithms, 1986): half as many combinations, as totals are not kept beside prefixes.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu::commutes;
@@ -19,8 +21,8 @@ use tilewright_layout::{Input, Layout, Parts, Scan, ScanStep, f2::Span};
 
 use super::builder::{Scalar, Width};
 use super::integer::Bitwise;
-use super::{Elements, Lowered, Lowering};
-use crate::isa::Comparison;
+use super::{Elements, LANES, Lowered, Lowering};
+use crate::isa::{Comparison, ShuffleMode};
 
 /// A scan, or a reduction in order, along an axis of tiles in a layout.
 #[derive(Clone, Copy)]
@@ -30,6 +32,17 @@ pub(super) struct AxisScan<'a> {
     pub layout: &'a Layout,
     pub axis: usize,
     pub reverse: bool,
+}
+
+/// What is asked of the levels within a warp.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// What is before each element.
+    Prefixes,
+    /// What all elements of a block combine to.
+    Totals,
+    /// Both.
+    All,
 }
 
 /// What the registers have after the levels within a warp.
@@ -42,6 +55,50 @@ pub(super) struct Scanned {
     pub totals: Vec<Elements>,
     /// By the number of such a register, what is before the run in its block, and whether there is anything.
     carries: Vec<(Scalar, Elements)>,
+}
+
+impl Scanned {
+    /// The registers that stand for their runs.
+    fn runs(&self) -> impl Iterator<Item = usize> + use<> {
+        let run = self.run.clone();
+        (0..run.len()).filter(move |register| run[*register] as usize == *register)
+    }
+}
+
+/// With fewer levels, prefixes and totals are as quickly found one level after the other.
+const LEAST_LANES_IN_ORDER: usize = 3;
+
+/// How many levels, from the first, are between neighbouring lanes, then between pairs of them and so on.
+fn lanes_in_order(layout: &Layout, levels: &[ScanStep]) -> usize {
+    let is_next = |(number, level): &(usize, &ScanStep)| {
+        let lane = layout.input().place(&[(Input::Lane, level.step.lane)]);
+        level.step.reach() == Input::Lane
+            && level.step.register == 0
+            && level.step.lane == levels[0].step.lane << number
+            && level.later == lane
+    };
+    levels.iter().enumerate().take_while(is_next).count()
+}
+
+/// The scan of what the parts of a tile's lines combine to, and which part a thread has.
+struct Carries<'a> {
+    tiles: &'a [Value],
+    parts: &'a [Value],
+    /// That of the parts: those of a line are in registers, or in lanes by their numbers.
+    layout: &'a Layout,
+    /// How many parts a line has.
+    count: u32,
+    reverse: bool,
+    /// What a thread's lane and warp say of the number of its part, and the bits that they reach.
+    own: Scalar,
+    reached: u32,
+}
+
+impl Carries<'_> {
+    /// The number of the part that comes first.
+    fn first(&self) -> u32 {
+        if self.reverse { self.count - 1 } else { 0 }
+    }
 }
 
 impl Lowering<'_> {
@@ -58,7 +115,8 @@ impl Lowering<'_> {
             return Err(self.unsupported(inst, "a scan between warps that is not lowered"));
         }
         let along = AxisScan { inst, tiles, layout, axis, reverse };
-        let scanned = self.scan_levels(along, parts.as_ref().map(|parts| parts.levels))?;
+        let wanted = if parts.is_some() { Wanted::All } else { Wanted::Prefixes };
+        let scanned = self.scan_levels(along, parts.as_ref().map(|parts| parts.levels), wanted)?;
         let mut values = Vec::with_capacity(scanned.own.len());
         for (register, own) in scanned.own.iter().enumerate() {
             let (has, carry) = &scanned.carries[scanned.run[register] as usize];
@@ -83,6 +141,7 @@ impl Lowering<'_> {
         &mut self,
         along: AxisScan<'_>,
         count: Option<usize>,
+        wanted: Wanted,
     ) -> Result<Scanned, Box<Diagnostic>> {
         let AxisScan { inst, tiles, layout, axis, reverse } = along;
         let scan = Scan::along(layout, axis);
@@ -97,6 +156,12 @@ impl Lowering<'_> {
         let is_within = |level: &&ScanStep| level.step.lane == 0 && threads(level) == 0;
         let (runs, rest) = levels.split_at(levels.iter().take_while(is_within).count());
         let mut scanned = self.scan_registers(along, runs, own)?;
+        let in_order = if wanted == Wanted::Totals { 0 } else { lanes_in_order(layout, rest) };
+        let (lanes, rest) = rest.split_at(if in_order < LEAST_LANES_IN_ORDER { 0 } else { in_order });
+        if !lanes.is_empty() {
+            let has_totals = wanted == Wanted::All || !rest.is_empty();
+            self.scan_lanes((inst, tiles), lanes, &mut scanned, (reverse, has_totals))?;
+        }
         let is_commutative = commutes(self.kernel, self.kernel.insts[inst].regions[0]);
         for level in rest {
             self.join_blocks((inst, tiles), level, &mut scanned, (layout, reverse, is_commutative))?;
@@ -140,6 +205,41 @@ impl Lowering<'_> {
         Ok(Scanned { own, run, totals, carries })
     }
 
+    /// Levels above the runs, of lanes in the order of their numbers.
+    fn scan_lanes(
+        &mut self,
+        (inst, tiles): (Inst, &[Value]),
+        levels: &[ScanStep],
+        scanned: &mut Scanned,
+        (reverse, has_totals): (bool, bool),
+    ) -> Lowered {
+        let all = levels.iter().fold(0, |all, level| all | level.step.lane);
+        let (thread, ends) = (self.thread(), Scalar::constant(if reverse { all.into() } else { 0 }));
+        let place = self.mask(thread, all);
+        // How many lanes are before it.
+        let place = self.builder.bitwise(Bitwise::Xor, Width::B32, place, ends);
+        let mode = if reverse { ShuffleMode::Down } else { ShuffleMode::Up };
+        let others = self.mask(thread, LANES - 1 - all);
+        let last = if reverse { others } else { others.plus(Width::B32, all.into()) };
+        for register in scanned.runs() {
+            let mut own = scanned.totals[register].clone();
+            for level in levels {
+                let distance = Scalar::constant(level.step.lane.into());
+                let other = self.shuffle_elements_from(tiles, &own, mode, distance);
+                let has = self.builder.compare(Width::B32, true, Comparison::Ge, place, distance);
+                own = self.combine_if((inst, tiles), has, [&other, &own], &own)?;
+            }
+            let next = Scalar::constant(levels[0].step.lane.into());
+            let before = self.shuffle_elements_from(tiles, &own, mode, next);
+            let has = self.builder.compare(Width::B32, true, Comparison::Ne, place, Scalar::constant(0));
+            scanned.carries[register] = (has, before);
+            if has_totals {
+                scanned.totals[register] = self.shuffle_elements_from(tiles, &own, ShuffleMode::Index, last);
+            }
+        }
+        Ok(())
+    }
+
     /// One level above the runs.
     fn join_blocks(
         &mut self,
@@ -152,10 +252,7 @@ impl Lowering<'_> {
         let (registers, lanes, warps) = (part(Input::Register), part(Input::Lane), part(Input::Warp));
         let dynamic = if lanes | warps == 0 { Scalar::FALSE } else { self.parity(lanes, warps) };
         let before = scanned.totals.clone();
-        let firsts: Vec<u32> = (0..scanned.run.len() as u32)
-            .filter(|register| scanned.run[*register as usize] == *register)
-            .collect();
-        for register in firsts {
+        for register in scanned.runs().map(|register| register as u32) {
             let is_odd = (register & registers).count_ones() % 2 == 1;
             let later = dynamic.plus(Width::Pred, u64::from(is_odd != reverse));
             let own = &before[register as usize];
@@ -210,7 +307,7 @@ impl Lowering<'_> {
         pairs.map(|((a, b), &tile)| self.builder.select(self.width(tile), condition, *a, *b)).collect()
     }
 
-    /// The scan between warps, of scans in parts and of what all parts combine to.
+    /// The scan between warps, of scans in parts and of the scan of what all parts combine to.
     pub(super) fn lower_scan_carry(
         &mut self,
         inst: Inst,
@@ -220,7 +317,6 @@ impl Lowering<'_> {
     ) -> Lowered {
         let (tiles, parts) = operands.split_at(operands.len() / 2);
         let layout = self.layout(tiles[0]);
-        let gathered = self.layout(parts[0]);
         let levels = Parts::along(layout, axis).expect("the verifier checks that there are parts").levels;
         let tile = layout.output();
         let number = |place: u32| tile.coordinate(layout.apply(place), axis) >> levels;
@@ -230,31 +326,28 @@ impl Lowering<'_> {
             .flat_map(|input| (0..layout.bits_of(input)).map(move |number| bit(input, number)))
             .map(number)
             .collect();
-        let own_part = self.linear(&images);
+        let own = self.linear(&images);
         let reached = images.iter().fold(0, |any, image| any | image);
         let count = 1 << (tile.bits_of(axis) as usize - levels);
-        let first = if reverse { count - 1 } else { 0 };
-        let span = Span::of(gathered.bases(Input::Register));
+        let carries = Carries { tiles, parts, layout: self.layout(parts[0]), count, reverse, own, reached };
         let lines = layout.remove_axis(axis);
-        let columns: Vec<_> = parts.iter().map(|&part| self.get(part)).collect();
         let prefixes: Vec<_> = tiles.iter().map(|&tile| self.get(tile)).collect();
+        let mut known: Vec<([u32; 2], Option<Elements>)> = Vec::new();
         let mut values = Vec::with_capacity(layout.registers() as usize);
         for register in 0..layout.registers() {
             let place = layout.input().place(&[(Input::Register, register)]);
-            let line = lines.apply(place) * count;
-            let totals = (0..count).map(|part| {
-                let register = span.solve(line | part ^ first).expect("a thread has all parts of its lines");
-                columns.iter().map(|column| column[register as usize]).collect()
-            });
-            let totals: Vec<Elements> = totals.collect();
-            let fixed = number(place) ^ first;
-            let carries = self.exclusive(inst, totals)?;
-            let carry = self.choose(tiles, &carries, (own_part, reached), fixed);
+            let of = [lines.apply(place), number(place)];
+            let carry = match known.iter().find(|(known, _)| *known == of) {
+                Some((_, carry)) => carry.clone(),
+                None => self.carry(&carries, of),
+            };
+            known.push((of, carry.clone()));
+            let fixed = of[1] ^ carries.first();
             let has = if fixed & !reached != 0 {
                 Scalar::TRUE
             } else {
                 let none = Scalar::constant(fixed.into());
-                self.builder.compare(Width::B32, true, Comparison::Ne, own_part, none)
+                self.builder.compare(Width::B32, true, Comparison::Ne, own, none)
             };
             let own: Elements = prefixes.iter().map(|column| column[register as usize]).collect();
             values.push(match carry {
@@ -268,22 +361,39 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Of each part what is before it; nothing is before the first one.
-    fn exclusive(
-        &mut self,
-        inst: Inst,
-        totals: Vec<Elements>,
-    ) -> Result<Vec<Option<Elements>>, Box<Diagnostic>> {
-        let mut before: Option<Elements> = None;
-        let mut all = Vec::with_capacity(totals.len());
-        for total in totals {
-            let next = match &before {
-                Some(before) => self.combine(inst, before, &total)?,
-                None => total,
+    /// What is before a thread's part of a line, whose number is the fixed one, XOR-ed with what the thread has; none if that
+    /// is the first part in all threads.
+    fn carry(&mut self, carries: &Carries<'_>, [line, fixed]: [u32; 2]) -> Option<Elements> {
+        let &Carries { tiles, parts, layout, count, reverse, own, reached } = carries;
+        let span = Span::of(layout.bases(Input::Register));
+        let columns: Vec<_> = parts.iter().map(|&part| self.get(part)).collect();
+        let total = |part: u32| -> Option<Elements> {
+            let register = span.solve(line * count | part)? as usize;
+            Some(columns.iter().map(|column| column[register]).collect())
+        };
+        if total(1).is_some() {
+            let before = |place: u32| {
+                let place = place.checked_sub(1)?;
+                Some(total(place ^ carries.first()).expect("a thread has all parts of its lines"))
             };
-            all.push(before.replace(next));
+            let all: Vec<Option<Elements>> = (0..count).map(before).collect();
+            return self.choose(tiles, &all, (own, reached), fixed ^ carries.first());
         }
-        Ok(all)
+        if reached == 0 && fixed == carries.first() {
+            return None;
+        }
+        let part = self.builder.bitwise(Bitwise::Xor, Width::B32, own, Scalar::constant(fixed.into()));
+        let lane = part.plus(Width::B32, if reverse { 1 } else { u64::MAX });
+        let totals = total(0).expect("a warp has all parts of its lines");
+        let totals = totals.into_iter().zip(tiles);
+        Some(
+            totals
+                .map(|(total, &tile)| {
+                    let width = self.width(tile);
+                    self.shuffle_from(width, total, ShuffleMode::Index, lane)
+                })
+                .collect(),
+        )
     }
 
     /// The element whose number is the fixed one, XOR-ed with what a thread has in the bits that it reaches.

@@ -64,7 +64,7 @@ impl Lowering<'_> {
         sum
     }
 
-    fn mask(&mut self, value: Scalar, mask: u32) -> Scalar {
+    pub(super) fn mask(&mut self, value: Scalar, mask: u32) -> Scalar {
         self.builder.bitwise(Bitwise::And, Width::B32, value, Scalar::constant(mask.into()))
     }
 

@@ -7,7 +7,7 @@ use tilewright_layout::{Parts, Reduction};
 use super::super::attributes::Scope;
 use super::{Check, Checker, ensure};
 use crate::commutation::parts_of_reduction;
-use crate::layout_rules::rows;
+use crate::layout_rules::{layout_of_parts, rows};
 use crate::warp_instructions::warp_reduction;
 
 impl Checker<'_> {
@@ -90,9 +90,9 @@ impl Checker<'_> {
         };
         let (tiles, parts) = (types(tiles), types(parts));
         let fits = tiles.len() == parts.len()
-            && part == Some(&needed.gathered)
+            && part == Some(&layout_of_parts(&needed))
             && tiles.iter().zip(&parts).all(|(tile, part)| tile.element == part.element);
-        ensure(fits, || format!("the parts have the layout {}", needed.gathered))?;
+        ensure(fits, || format!("the parts have the layout {}", layout_of_parts(&needed)))?;
         self.tiles(&tiles)?;
         let mut layouts = self.inst.results.iter().map(|value| self.layout(self.ty(*value)));
         ensure(layouts.all(|found| found == Some(layout)), || {
