@@ -7,6 +7,7 @@ mod disjoint;
 mod exchanges;
 mod global_memory;
 mod instruction_selection;
+mod lane_sums;
 mod memory_effects;
 mod pipelining;
 mod products;
@@ -35,6 +36,7 @@ pub struct Pass {
 /// The passes, in order.
 pub const PASSES: &[Pass] = &[
     Pass { name: "conversions", run: conversions::lower_conversions },
+    Pass { name: "lane_sums", run: lane_sums },
     Pass { name: "specialization", run: specialization },
     Pass { name: "pipelining", run: pipelining::pipeline_loops },
     Pass { name: "products", run: products },
@@ -47,6 +49,12 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
     Pass { name: "barriers", run: barriers },
 ];
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn lane_sums(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    lane_sums::keep_sums_in_lanes(module);
+    Ok(())
+}
 
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn products(module: &mut Module) -> Result<(), Box<Diagnostic>> {

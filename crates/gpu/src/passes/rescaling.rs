@@ -70,7 +70,7 @@ fn scaled(header: &Header, function: &Function, body: Block, product: Inst) -> O
 }
 
 /// Whether a value is a power of the difference of a number and the larger of it and another one, or is carried by a loop as such.
-fn is_mostly_one(function: &Function, value: Value, seen: &mut Vec<Value>) -> bool {
+pub(super) fn is_mostly_one(function: &Function, value: Value, seen: &mut Vec<Value>) -> bool {
     if seen.contains(&value) {
         return true;
     }
