@@ -20,6 +20,8 @@ define_ops! {
     /// A function of the table of elementwise functions applied at each place. Registers of the result whose numbers differ
     /// in the bits `equal_registers` alone have one value, which is computed once.
     Elementwise elementwise () [] *operands {function: ElementwiseFn, equal_registers: u32} regions 0 Pure Pointwise;
+    /// The product of a tile of binary32 and a factor for each element, which a warp leaves out if all its factors are 1.
+    Rescale rescale (tile, factor) [] {} regions 0 Pure Pointwise;
     /// Reads global memory where the mask holds (everywhere without one); elsewhere gives `other`, or zero without one.
     /// Each access of a thread moves `width` elements along the axis. Registers whose numbers differ in the bits
     /// `equal_registers` alone are loaded once, as functions of elements are computed once.

@@ -111,6 +111,7 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         GpuOp::ConvertLayout {}
         | GpuOp::TensorBox {}
         | GpuOp::Elementwise { .. }
+        | GpuOp::Rescale {}
         | GpuOp::Reduce { .. }
         | GpuOp::Scan { .. }
         | GpuOp::ScanCarry { .. }

@@ -7,10 +7,12 @@ mod disjoint;
 mod exchanges;
 mod global_memory;
 mod instruction_selection;
+mod lane_sums;
 mod memory_effects;
 mod pipelining;
 mod products;
 mod prune;
+mod rescaling;
 mod rings;
 mod scans;
 mod specialization;
@@ -34,6 +36,7 @@ pub struct Pass {
 /// The passes, in order.
 pub const PASSES: &[Pass] = &[
     Pass { name: "conversions", run: conversions::lower_conversions },
+    Pass { name: "lane_sums", run: lane_sums },
     Pass { name: "specialization", run: specialization },
     Pass { name: "pipelining", run: pipelining::pipeline_loops },
     Pass { name: "products", run: products },
@@ -42,9 +45,16 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "rings", run: rings::lower_rings },
     Pass { name: "instruction_selection", run: instruction_selection },
     Pass { name: "sums_first", run: sums_first },
+    Pass { name: "rescaling", run: rescaling },
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
     Pass { name: "barriers", run: barriers },
 ];
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn lane_sums(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    lane_sums::keep_sums_in_lanes(module);
+    Ok(())
+}
 
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn products(module: &mut Module) -> Result<(), Box<Diagnostic>> {
@@ -79,6 +89,12 @@ fn instruction_selection(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn sums_first(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     sums_first::sums_first(module);
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn rescaling(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    rescaling::rescale(module);
     Ok(())
 }
 

@@ -137,7 +137,7 @@ impl<'a> Checker<'a> {
 
     fn gpu_op(&self, data: &InstData, op: &GpuOp) {
         match op {
-            GpuOp::Elementwise { .. } | GpuOp::AtomicLoad { .. } => self.same_all(data),
+            GpuOp::Elementwise { .. } | GpuOp::Rescale {} | GpuOp::AtomicLoad { .. } => self.same_all(data),
             GpuOp::Load { axis, width, .. } | GpuOp::Store { axis, width, .. } => {
                 self.same_all(data);
                 self.access(data, *axis as usize, *width);

@@ -71,6 +71,7 @@ impl<'a> Paths<'a> {
             }
             GpuOp::ConvertLayout {}
             | GpuOp::Elementwise { .. }
+            | GpuOp::Rescale {}
             | GpuOp::Load { .. }
             | GpuOp::Store { .. }
             | GpuOp::AtomicLoad { .. }

@@ -9,10 +9,11 @@ use tilewright_ir::{
 
 use super::arithmetic::{Integer, comparison};
 use super::builder::{Scalar, Width};
+use super::control::jump;
 use super::float::{Binary, Float};
 use super::integer::Bitwise;
 use super::{Lowered, Lowering, width_of};
-use crate::isa::{self, Comparison, Rounding, ScalarType};
+use crate::isa::{self, Comparison, RegisterId, Rounding, ScalarType};
 
 /// How many are divided by the same number where its reciprocal is computed by itself: the assembler does not share it.
 const SHARED_DIVISOR: usize = 4;
@@ -69,6 +70,37 @@ impl Lowering<'_> {
         }
         self.set(result, scalars);
         Ok(())
+    }
+
+    /// The product with factors that are mostly 1: none if they all are, in the whole warp, so that its lanes stay together. The
+    /// result is in registers that the product writes, if it comes.
+    pub(super) fn lower_rescale(&mut self, inst: Inst, tile: Value, factor: Value) {
+        let layout = self.layout_of(self.kernel.insts[inst].results[0]);
+        let [tile, factors] = [tile, factor].map(|value| self.get_in(value, layout));
+        let one = Float::F32.constant(1.0);
+        let mut all = Scalar::constant(1);
+        let mut seen: FxHashSet<Scalar> = FxHashSet::default();
+        for factor in factors.iter().filter(|factor| seen.insert(**factor)) {
+            let is_one = self.builder.float_compare(Float::F32, Comparison::Eq, *factor, one);
+            all = self.builder.bitwise(Bitwise::And, Width::Pred, all, is_one);
+        }
+        let a = self.builder.predicate(all);
+        let d = self.builder.fresh(Width::Pred);
+        let mask = (-1).into();
+        self.builder.emit(isa::Vote { mode: isa::VoteMode::All, ty: ScalarType::Pred, d, a, mask });
+        let is_left_out = self.builder.predicate(d.into());
+        let results: Vec<RegisterId> = tile.iter().map(|_| self.builder.fresh(Width::B32)).collect();
+        for (result, element) in results.iter().zip(tile.iter()) {
+            self.builder.assign(Width::B32, *result, *element);
+        }
+        let end = self.builder.label("rescaled");
+        self.builder.emit_if(Some(is_left_out), jump(end));
+        for ((result, element), factor) in results.iter().zip(tile.iter()).zip(factors.iter()) {
+            let product = self.builder.mul_rn(Float::F32, *element, *factor);
+            self.builder.assign(Width::B32, *result, product);
+        }
+        self.builder.place(end);
+        self.set_result(inst, results.into_iter().map(Scalar::from).collect::<Vec<_>>());
     }
 
     /// A function of elements; none if the target lacks the element type.

@@ -28,6 +28,11 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_elementwise(inst, operands, (*function, *equal_registers))
     }
 
+    fn rescale(&mut self, inst: Inst, tile: Value, factor: Value) -> Lowered {
+        self.lower_rescale(inst, tile, factor);
+        Ok(())
+    }
+
     fn load(
         &mut self,
         inst: Inst,

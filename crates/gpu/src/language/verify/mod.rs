@@ -95,6 +95,7 @@ impl Kinds {
             | Op::Gpu(
                 GpuOp::ConvertLayout {}
                 | GpuOp::Elementwise { .. }
+                | GpuOp::Rescale {}
                 | GpuOp::Load { .. }
                 | GpuOp::Store { .. }
                 | GpuOp::AtomicRmw { .. }

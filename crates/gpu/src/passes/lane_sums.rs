@@ -1,0 +1,299 @@
+//! Sums over rows that a loop adds up are kept as what each lane has found, and added up between lanes once, behind the loop.
+//!
+//! ```text
+//! for … carry %t {                                    for … carry %u {
+//!   %s = reduce %p, add          (over lanes)           %s = reduce (reshape %p), add     (in each thread)
+//!   %n = add (mul %t, %d), %s                     =>    %n = add (mul %u, broadcast %d), %s
+//! }                                                   } ; %t = reduce %u, add
+//! ```
+//! Each iteration saves its exchanges between lanes, at whose end attention waits. The sum is the same but for its order. A factor
+//! is one that is between 0 and 1: of a lane that has found nothing, 0 times an infinity would be NaN. What the loop begins
+//! with is shared among the lanes, as many as a power of two.
+
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Literal, Value, ValueData};
+use tilewright_layout::{Input, Layout};
+
+use super::rescaling::is_mostly_one;
+use crate::language::{Function, GpuOp, Header, Module, Op, Scope, Type};
+use crate::layout_rules::{operand_layout, reduced_layout};
+
+/// A sum that a loop carries.
+struct Sum {
+    /// The loop, and which of what it carries.
+    owner: Inst,
+    place: usize,
+    /// What is added up: the reduction, the product with the sum so far if there is one, and the sum of both.
+    reduction: Inst,
+    scaled: Option<(Inst, Value)>,
+    sum: Inst,
+    /// The extents of the axis that lie in registers above the lanes, in the lanes, and in registers below.
+    runs: [u32; 3],
+}
+
+/// Keeps sums in lanes.
+pub fn keep_sums_in_lanes(module: &mut Module) {
+    let Module { header, functions, entry, .. } = module;
+    let function = &mut functions[*entry];
+    let mut uses: FxHashMap<Value, SmallVec<[Inst; 2]>> = FxHashMap::default();
+    let mut loops = Vec::new();
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        data.operands.iter().for_each(|value| uses.entry(*value).or_default().push(inst));
+        if let Op::Tile(ir::Op::For { .. }) = data.op {
+            loops.push(inst);
+        }
+    });
+    for owner in loops {
+        for place in 0..function.insts[owner].results.len() {
+            if let Some(found) = find(header, function, &uses, owner, place) {
+                Rewrite { header, function, inst: owner }.sum(&found);
+            }
+        }
+    }
+}
+
+fn find(
+    header: &Header,
+    function: &Function,
+    uses: &FxHashMap<Value, SmallVec<[Inst; 2]>>,
+    owner: Inst,
+    place: usize,
+) -> Option<Sum> {
+    let body = function.insts[owner].regions[0];
+    let carried = function.blocks[body].parameters[place + 1];
+    let is_here = |inst: Inst| function.blocks[body].insts.contains(&inst);
+    let used_once = |value: Value| uses.get(&value).is_some_and(|users| users.len() == 1);
+    let made = |value: Value| function.defining_inst(value).filter(|inst| is_here(*inst) && used_once(value));
+    let operands = |inst: Option<Inst>, wanted: ElementwiseFn| {
+        let data = &function.insts[inst?];
+        let is_it = matches!(data.op, Op::Gpu(GpuOp::Elementwise { function, .. }) if function == wanted);
+        is_it.then(|| [data.operands[0], data.operands[1]])
+    };
+    let sum = made(function.yielded(body)[place])?;
+    let parts = operands(Some(sum), ElementwiseFn::Add)?;
+    let is_reduction = |value: Value| {
+        made(value).filter(|inst| matches!(function.insts[*inst].op, Op::Gpu(GpuOp::Reduce { .. })))
+    };
+    let (reduction, before) = [[0, 1], [1, 0]]
+        .into_iter()
+        .find_map(|[one, other]| Some((is_reduction(parts[one])?, parts[other])))?;
+    let scaled = if before == carried {
+        None
+    } else {
+        let factors = operands(made(before), ElementwiseFn::Mul)?;
+        let factor = *factors.iter().find(|value| **value != carried)?;
+        let is_product = factors.contains(&carried) && is_mostly_one(function, factor, &mut Vec::new());
+        Some((made(before).filter(|_| is_product)?, factor))
+    };
+    let runs = runs(header, function, reduction)?;
+    (used_once(carried) && is_sum(function, reduction)).then_some(Sum {
+        owner,
+        place,
+        reduction,
+        scaled,
+        sum,
+        runs,
+    })
+}
+
+/// Whether a reduction adds up binary32 numbers.
+fn is_sum(function: &Function, reduction: Inst) -> bool {
+    let data = &function.insts[reduction];
+    let insts = &function.blocks[data.regions[0]].insts;
+    let adds = |inst: &Inst| {
+        matches!(function.insts[*inst].op, Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Add, .. }))
+    };
+    let tile = function.ty(data.operands[0]).as_registers();
+    data.operands.len() == 1
+        && tile.is_some_and(|tile| tile.dtype() == Some(Dtype::F32))
+        && insts.len() == 2
+        && adds(&insts[0])
+}
+
+/// How the axis of a reduction is cut, if one run of its bits is in lanes, the others in registers.
+fn runs(header: &Header, function: &Function, reduction: Inst) -> Option<[u32; 3]> {
+    let data = &function.insts[reduction];
+    let Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block, .. }) = data.op else { return None };
+    let ty = function.ty(data.operands[0]);
+    function.ty(data.results[0]).layout()?;
+    let layout = header.layouts.get(ty.layout()?);
+    let axis = axis as usize;
+    let along = |input: Input| {
+        layout.bases(input).iter().fold(0, |bits, image| bits | layout.output().coordinate(*image, axis))
+    };
+    let [registers, lanes, warps] = [Input::Register, Input::Lane, Input::Warp].map(along);
+    let extent = ty.as_registers()?.shape[axis];
+    let low = 1 << lanes.trailing_zeros().min(31);
+    let count = (lanes / low).wrapping_add(1);
+    let is_run = lanes != 0 && count.is_power_of_two();
+    let is_cut = registers & lanes == 0 && registers | lanes == extent - 1 && warps == 0;
+    (is_run && is_cut).then(|| [extent / (low * count), count, low])
+}
+
+/// The rewriting of one sum.
+struct Rewrite<'m> {
+    header: &'m mut Header,
+    function: &'m mut Function,
+    /// The instruction whose location others get.
+    inst: Inst,
+}
+
+impl Rewrite<'_> {
+    fn create(
+        &mut self,
+        op: impl Into<Op>,
+        operands: &[Value],
+        regions: SmallVec<[Block; 2]>,
+        ty: Type,
+    ) -> Inst {
+        let location = self.function.insts[self.inst].location;
+        self.function.create_inst(op.into(), operands.iter().copied().collect(), regions, [ty], location)
+    }
+
+    fn result(&self, inst: Inst) -> Value {
+        self.function.insts[inst].results[0]
+    }
+
+    /// A tile of binary32 with this shape and layout.
+    fn tile(&mut self, shape: &[u32], layout: Layout) -> Type {
+        let tile = ir::Type::tile(Dtype::F32, shape.iter().copied().collect::<ir::Shape>());
+        Type::registers(tile, Some(self.header.layouts.add(layout)))
+    }
+
+    fn layout(&self, value: Value) -> Layout {
+        let id = self.function.ty(value).layout().expect("it is a tile");
+        self.header.layouts.get(id).clone()
+    }
+
+    fn shape(&self, value: Value) -> SmallVec<[u32; 4]> {
+        self.function.ty(value).as_registers().expect("it is a tile").shape.iter().copied().collect()
+    }
+
+    fn sum(&mut self, found: &Sum) {
+        let Op::Gpu(GpuOp::Reduce { axis, .. }) = self.function.insts[found.reduction].op else {
+            unreachable!("it was found to be a reduction")
+        };
+        let body = self.function.insts[found.owner].regions[0];
+        self.inst = found.reduction;
+        let parts = self.in_threads(found, axis as usize);
+        let own = self.result(*parts.last().expect("there are registers or lanes"));
+        let (shape, layout) = (self.shape(own), self.layout(own));
+        let ty = self.function.ty(own).clone();
+        self.put(body, found.reduction, &parts);
+        // In the loop.
+        let carried = self.function.blocks[body].parameters[found.place + 1];
+        self.function.values[carried].ty = ty.clone();
+        let mut new = Vec::new();
+        let mut before = carried;
+        if let Some((product, factor)) = found.scaled {
+            let factor = self.spread(factor, axis, (&shape, &layout), &mut new);
+            let op = GpuOp::Elementwise { function: ElementwiseFn::Mul, equal_registers: 0 };
+            new.push(self.create(op, &[carried, factor], smallvec![], ty.clone()));
+            before = self.result(*new.last().expect("the product"));
+            self.put(body, product, &[]);
+        }
+        let op = GpuOp::Elementwise { function: ElementwiseFn::Add, equal_registers: 0 };
+        new.push(self.create(op, &[before, own], smallvec![], ty.clone()));
+        let sum = self.result(*new.last().expect("the sum"));
+        self.put(body, found.sum, &new);
+        let end = self.function.terminator(body).expect("a body yields");
+        self.function.insts[end].operands[found.place] = sum;
+        self.around(found, axis, (&shape, &layout, ty));
+    }
+
+    /// What the loop begins with, and the sum over lanes behind it.
+    fn around(&mut self, found: &Sum, axis: u32, (shape, layout, ty): (&[u32], &Layout, Type)) {
+        let block = self.block_of(found.owner);
+        let initial = self.function.insts[found.owner].operands[found.place + 3];
+        let whole = self.function.ty(initial).clone();
+        let share = Literal::float(Dtype::F32, 1.0 / f64::from(found.runs[1])).expect("fp32 is a float");
+        let number = Type::scalar(ir::Type::scalar(Dtype::F32));
+        let constant = self.create(ir::Op::Constant { value: share }, &[], smallvec![], number);
+        let number = self.result(constant);
+        let splat = ir::Op::Splat { shape: whole.as_registers().expect("it is a tile").shape.clone() };
+        let splat = self.create(splat, &[number], smallvec![], whole.clone());
+        let share = self.result(splat);
+        let op = GpuOp::Elementwise { function: ElementwiseFn::Mul, equal_registers: 0 };
+        let product = self.create(op, &[initial, share], smallvec![], whole);
+        let mut new = vec![constant, splat, product];
+        let shared = self.result(product);
+        let first = self.spread(shared, axis, (shape, layout), &mut new);
+        self.function.insts[found.owner].operands[found.place + 3] = first;
+        new.push(found.owner);
+        // What was the result of the loop is that of the reduction.
+        let result = self.function.insts[found.owner].results[found.place];
+        let definition = self.function.values[result].definition;
+        let own = self.function.values.push(ValueData { ty, definition, name: None });
+        self.function.insts[found.owner].results[found.place] = own;
+        let region = self.function.insts[found.reduction].regions[0];
+        let op = GpuOp::Reduce { axis, scope: Scope::Block, redux: false };
+        let total = self.function.ty(result).clone();
+        let reduction = self.create(op, &[own], smallvec![region], total);
+        self.function.values[result].definition = Definition::Result(reduction, 0);
+        self.function.insts[reduction].results = smallvec![result];
+        new.push(reduction);
+        self.put(block, found.owner, &new);
+    }
+
+    /// The sums of the elements of each thread.
+    fn in_threads(&mut self, found: &Sum, axis: usize) -> Vec<Inst> {
+        let [high, count, low] = found.runs;
+        let value = self.function.insts[found.reduction].operands[0];
+        let mut shape = self.shape(value);
+        let mut layout = self.layout(value);
+        shape[axis] = low;
+        shape.insert_many(axis, [high, count]);
+        layout = layout.reshape(&shape);
+        let ty = self.tile(&shape, layout.clone());
+        let op = ir::Op::Reshape { shape: shape.iter().copied().collect::<ir::Shape>() };
+        let mut new = vec![self.create(op, &[value], smallvec![], ty)];
+        for axis in [axis + 2, axis] {
+            let value = self.result(*new.last().expect("the last one"));
+            layout = reduced_layout(&layout, axis as u32);
+            shape.remove(axis);
+            let ty = self.tile(&shape, layout.clone());
+            let region = self.function.insts[found.reduction].regions[0];
+            let region = self.function.clone_region(region);
+            let op = GpuOp::Reduce { axis: axis as u32, scope: Scope::Block, redux: false };
+            new.push(self.create(op, &[value], smallvec![region], ty));
+        }
+        new
+    }
+
+    /// A value for each row as one for each lane of the row.
+    fn spread(
+        &mut self,
+        value: Value,
+        axis: u32,
+        (shape, layout): (&[u32], &Layout),
+        new: &mut Vec<Inst>,
+    ) -> Value {
+        let mut one: SmallVec<[u32; 4]> = shape.iter().copied().collect();
+        one[axis as usize] = 1;
+        let broadcast = ir::Op::Broadcast { shape: shape.iter().copied().collect::<ir::Shape>() };
+        let from = ir::Type::tile(Dtype::F32, one.iter().copied().collect::<ir::Shape>());
+        let inner = operand_layout(&broadcast, &from, layout).expect("it is a tile");
+        let ty = self.tile(&one, inner);
+        new.push(self.create(ir::Op::ExpandDims { axis }, &[value], smallvec![], ty));
+        let expanded = self.result(*new.last().expect("the last one"));
+        let ty = self.tile(shape, layout.clone());
+        new.push(self.create(broadcast, &[expanded], smallvec![], ty));
+        self.result(*new.last().expect("the last one"))
+    }
+
+    /// The block that an instruction is in.
+    fn block_of(&self, inst: Inst) -> Block {
+        let found = self.function.blocks.iter().find(|(_, block)| block.insts.contains(&inst));
+        found.expect("it is in a block").0
+    }
+
+    /// Puts instructions in the place of one.
+    fn put(&mut self, block: Block, old: Inst, new: &[Inst]) {
+        let insts = &mut self.function.blocks[block].insts;
+        let place = insts.iter().position(|inst| *inst == old).expect("it stands in this block");
+        insts.splice(place..=place, new.iter().copied());
+    }
+}

@@ -1,0 +1,122 @@
+//! Products with factors that are mostly 1, which warps whose factors all are leave out.
+//!
+//! Attention scales its sums down whenever a larger score is found: by 2^(m - max(m, n)), which is 1 where none was. Of a long row
+//! few blocks have one, and the product with 1 is exact in any case.
+//!
+//! ```text
+//! %n = max %m, %x ; %d = sub %m, %n ; %f = exp2 %d        %n = … ; %d = … ; %f = …
+//! %b = broadcast (expand_dims %f)                    =>   %b = …
+//! %s = mul %sum, %b                                       %s = rescale %sum, %b
+//! ```
+//! Only what products sum up in is looked at: there it is many registers, and a comparison and a jump are little beside.
+
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Value};
+
+use crate::language::{Function, GpuOp, Header, Module, Op};
+use crate::remarks::{self, Because};
+
+/// Registers of a thread from which on a jump costs less than what it saves.
+const LEAST_REGISTERS: u32 = 16;
+
+/// Finds the products.
+pub fn rescale(module: &mut Module) {
+    let Module { header, functions, entry, .. } = module;
+    let function = &mut functions[*entry];
+    let mut loops = Vec::new();
+    function.walk(function.entry, &mut |inst| {
+        if let Op::Tile(ir::Op::For { .. }) = function.insts[inst].op {
+            loops.push(inst);
+        }
+    });
+    for inst in loops {
+        let body = function.insts[inst].regions[0];
+        for product in function.blocks[body].insts.clone() {
+            let Some(operands) = scaled(header, function, body, product) else { continue };
+            let data = &mut function.insts[product];
+            data.op = GpuOp::Rescale {}.into();
+            data.operands = operands.into_iter().collect();
+            remarks::about(
+                "rescaling",
+                function,
+                product,
+                || remarks::subject(function, product, None),
+                || Because::done("left out by warps whose factors are all 1", "a maximum seldom changes"),
+            );
+        }
+    }
+}
+
+/// The sums and their factors, if this is their product in the body of a loop.
+fn scaled(header: &Header, function: &Function, body: Block, product: Inst) -> Option<[Value; 2]> {
+    let data = &function.insts[product];
+    let Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Mul, .. }) = data.op else { return None };
+    let result = data.results[0];
+    let ty = function.ty(result);
+    let registers = header.layouts.get(ty.layout()?).registers();
+    let is_f32 = ty.as_registers()?.dtype() == Some(Dtype::F32);
+    let is_summed_up = function.blocks[body].insts.iter().any(|inst| {
+        let data = &function.insts[*inst];
+        let is_product =
+            matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. }));
+        is_product && data.operands[2] == result
+    });
+    if !is_f32 || registers < LEAST_REGISTERS || !is_summed_up {
+        return None;
+    }
+    let &[one, other] = &data.operands[..] else { return None };
+    let is_factor = |value| is_mostly_one(function, value, &mut Vec::new());
+    if is_factor(other) { Some([one, other]) } else { is_factor(one).then_some([other, one]) }
+}
+
+/// Whether a value is a power of the difference of a number and the larger of it and another one, or is carried by a loop as such.
+pub(super) fn is_mostly_one(function: &Function, value: Value, seen: &mut Vec<Value>) -> bool {
+    if seen.contains(&value) {
+        return true;
+    }
+    seen.push(value);
+    let inst = match function.values[value].definition {
+        Definition::Result(inst, _) => inst,
+        Definition::Parameter(body, place) => {
+            let owner = function.insts.iter().find(|(_, data)| data.regions.first() == Some(&body));
+            let Some((_, owner)) = owner.filter(|(_, data)| matches!(data.op, Op::Tile(ir::Op::For { .. })))
+            else {
+                return false;
+            };
+            let Some(carried) = (place as usize).checked_sub(1) else { return false };
+            let yielded = function.yielded(body)[carried];
+            return is_mostly_one(function, owner.operands[carried + 3], seen)
+                && is_mostly_one(function, yielded, seen);
+        }
+    };
+    let data = &function.insts[inst];
+    match &data.op {
+        Op::Tile(op) if op.as_shape().is_some() => is_mostly_one(function, data.operands[0], seen),
+        Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Exp | ElementwiseFn::Exp2, .. }) => {
+            is_less_its_maximum(function, data.operands[0])
+        }
+        // tidy: wildcard because nothing else is a power
+        _ => false,
+    }
+}
+
+/// Whether a value is a number less the larger of it and another one.
+fn is_less_its_maximum(function: &Function, value: Value) -> bool {
+    let Some((ElementwiseFn::Sub, &[number, largest])) = elementwise(function, value) else { return false };
+    let is_maximum = |value: Value| {
+        let found = elementwise(function, value);
+        found.is_some_and(|(of, operands)| of == ElementwiseFn::Max && operands.contains(&number))
+    };
+    match elementwise(function, largest) {
+        Some((ElementwiseFn::Select, choices)) => choices[1..].iter().any(|value| is_maximum(*value)),
+        // tidy: wildcard because only a maximum is one
+        _ => is_maximum(largest),
+    }
+}
+
+/// The function that gives a value, and its operands.
+fn elementwise(function: &Function, value: Value) -> Option<(ElementwiseFn, &[Value])> {
+    let data = &function.insts[function.defining_inst(value)?];
+    let Op::Gpu(GpuOp::Elementwise { function, .. }) = data.op else { return None };
+    Some((function, &data.operands))
+}
