@@ -84,7 +84,10 @@ SMALL = blocks(
     *("64x32x64 w4 s5", "32x64x64 w4 s5"),
 )
 BYTES = blocks("128x256x128 w8 s3", "128x256x128 w8 s4", "128x128x128 w4 s4", "128x128x64 w4 s4")
-WORDS = blocks("128x128x32 w4 s3", "128x128x32 w8 s4", "128x256x32 w8 s3", "64x128x32 w4 s4")
+WORDS = blocks(
+    *("128x128x32 w4 s3", "128x128x32 w8 s4", "128x256x32 w8 s3", "256x128x32 w8 s3"),
+    *("64x128x32 w4 s4",),
+)
 DECODE = blocks(
     "16x64x128 w4 s4", "16x64x256 w4 s3", "16x32x256 w4 s4", "16x128x128 w4 s4", "16x64x128 w4 s6"
 )

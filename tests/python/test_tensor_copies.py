@@ -123,11 +123,80 @@ for dtype in (np.float32, np.float16):
         assert found is None or found > 0, (dtype, wide, found)
 """,
     "strides of 16 bytes that nobody knows when the kernel is compiled": """
-# Rows of 8 elements, not 16: B lies by rows, and the product of warpgroups reads it as it lies. Threads would hold columns of it.
+# Rows of 8 elements, not 16: B lies by rows, and the product of warpgroups reads it as it lies.
+# Threads would hold columns of it.
 for M, N, K in ((72, 88, 104), (64, 136, 40)):
     for wrap in (False, True):
         found = multiply(tensor(M, K), tensor(K, N), wrap, BM=64, BN=128, BK=64)
         assert found in (None, 2), (M, N, K, wrap, found)
+""",
+    "products of tf32 as their transposes": """
+def loop(handle):
+    # The loop and what is behind it, where there is text of it.
+    text = handle.asm["gpu"] if "gpu" in handle.asm else ""
+    return text[text.find("for_loop"):text.rfind("yield_values")]
+
+@triton.jit
+def sums(a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K, sam, sbk, scm, tiles,
+         BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, FORM: tl.constexpr):
+    # A program takes several tiles; sums begin with a bias, are used beside the next product, or are none of a loop.
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        offs_m = tile % tl.cdiv(M, BM) * BM + tl.arange(0, BM)
+        offs_n = tile // tl.cdiv(M, BM) * BN + tl.arange(0, BN)
+        offs_k = tl.arange(0, BK)
+        is_c = (offs_m < M)[:, None] & (offs_n < N)[None, :]
+        c_places = offs_m[:, None] * scm + offs_n[None, :]
+        acc = tl.zeros((BM, BN), dtype=tl.float32)
+        most = acc
+        if FORM == "bias":
+            acc = tl.load(bias_ptr + c_places, mask=is_c, other=0.0)
+        if FORM == "single":
+            a = tl.load(a_ptr + offs_m[:, None] * sam + offs_k[None, :], mask=(offs_m < M)[:, None])
+            b = tl.load(b_ptr + offs_k[:, None] * sbk + offs_n[None, :], mask=(offs_n < N)[None, :])
+            acc = tl.dot(a, b)
+        else:
+            for k in range(0, K, BK):
+                a_mask = (offs_m < M)[:, None] & (offs_k < K - k)[None, :]
+                b_mask = (offs_k < K - k)[:, None] & (offs_n < N)[None, :]
+                a = tl.load(a_ptr + offs_m[:, None] * sam + (k + offs_k)[None, :], mask=a_mask)
+                b = tl.load(b_ptr + (k + offs_k)[:, None] * sbk + offs_n[None, :], mask=b_mask)
+                acc = tl.dot(a, b, acc)
+                if FORM == "used":
+                    most = tl.maximum(most, acc)
+        if FORM == "used":
+            acc += most
+        tl.store(c_ptr + c_places, acc, mask=is_c)
+
+# All orders in memory; rows of B that are no multiple of its blocks, of 16 elements, of 16 bytes.
+SIZES = ((100, 136, 72, 64, 64, 4, 3), (72, 152, 40, 64, 128, 8, 2), (67, 75, 33, 64, 64, 4, 4))
+for M, N, K, BM, BN, warps, stages in SIZES:
+    a, b = tensor(M, K, dtype=np.float32), tensor(K, N, dtype=np.float32)
+    for left in (a, np.asfortranarray(a)):
+        for right in (b, np.asfortranarray(b)):
+            c = np.full((M, N), 7, np.float32)
+            grid = (triton.cdiv(M, BM), triton.cdiv(N, BN))
+            numbers = (M, N, K, *strides(left), *strides(right), *strides(c))
+            blocks = dict(BM=BM, BN=BN, BK=32, num_warps=warps, num_stages=stages)
+            handle = pointers[grid](left, right, c, *numbers, WRAP=M > 72, **blocks)
+            check(c, left, right)
+            # Unless both lie along M and N, tensor copies bring both, and no thread stores them again.
+            is_direct = N % 4 == 0 and (left is a or right is not b)
+            by_threads = [word for word in ("local_store", "copy_async") if word in loop(handle)]
+            assert not (is_direct and by_threads), (M, N, K, left is a, right is b, by_threads)
+
+for form in ("plain", "bias", "used", "single"):
+    M, N, K = 100, 136, 32 if form == "single" else 72
+    a, b, bias = (tensor(*shape, dtype=np.float32) for shape in ((M, K), (K, N), (M, N)))
+    c = np.full((M, N), 7, np.float32)
+    sums[(2,)](a, b, c, bias, M, N, K, K, N, N, 6, BM=64, BN=64, BK=32, FORM=form)
+    a, b, bias = (x.astype(np.float64) for x in (a, b, bias))
+    expected = a @ b
+    if form == "bias":
+        expected += bias
+    if form == "used":
+        parts = [np.zeros((M, N))] + [a[:, :k] @ b[:k] for k in (32, 64, 72)]
+        expected += np.max(parts, axis=0)
+    np.testing.assert_allclose(c, expected, rtol=2e-2, atol=2e-2 * abs(expected).max(), err_msg=form)
 """,
     "no tensor map": """
 # The rows of a matrix are no multiple of 16 bytes: known at the launch.

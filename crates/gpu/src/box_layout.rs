@@ -10,6 +10,12 @@ const BOX_ALIGNMENT: u32 = 128;
 /// The fewest bytes of a row.
 const LEAST_ROW_BYTES: u32 = 16;
 
+/// The layout of a matrix in memory that a tensor copy writes, rows along an axis.
+pub fn rows_of_box(shape: &[u32], axis: usize, element_bits: u32) -> Layout {
+    let mode = SwizzleMode::widest(shape[axis] * element_bits / 8);
+    swizzled(shape, &[axis, 1 - axis], element_bits, mode)
+}
+
 /// How a slot is cut into boxes, each a copy of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BoxLayout {

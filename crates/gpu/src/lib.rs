@@ -81,6 +81,7 @@ pub fn assign_layouts_for(
     let entry = module.entry;
     assign::mma_selection::convert_operands(&mut module.functions[entry], target, num_warps);
     assign::product_splitting::split(&mut module, target, num_warps);
+    assign::transposed_products::transpose(&mut module, target, num_warps);
     Ok(assign::assign_layouts(&module, target, num_warps, launcher.makes_tensor_maps))
 }
 

@@ -8,6 +8,7 @@ use tilewright_ir::{
 use tilewright_layout::{Fragment, Layout, Mma, blocked};
 
 use crate::assign::cost::LayoutCosts;
+use crate::assign::transposed_products::is_loaded_by_columns;
 use crate::assign::wgmma_selection;
 use crate::language::LayoutId;
 use crate::layout_rules::LANES;
@@ -55,10 +56,11 @@ pub struct Products {
 impl Products {
     /// Decides how each product is computed.
     pub fn new(function: &Function, target: GpuTarget, num_warps: u32, layouts: &mut LayoutCosts) -> Self {
-        let dots = dots(function);
+        let places = places(function);
+        let dots: Vec<Inst> = places.iter().map(|(_, inst)| *inst).collect();
         let chained = chained(function, &dots);
         let mut planned = SecondaryMap::new();
-        for inst in dots {
+        for (block, inst) in places {
             let types = Types::of(function, inst);
             let shape = Shape3::of(&types);
             let product = if let Ok((mma, warps)) = types.wgmma(target, num_warps) {
@@ -74,7 +76,10 @@ impl Products {
                 types.because(product, target, num_warps)
             });
             let in_registers = match product {
-                Product::Wgmma { .. } => [wgmma_selection::is_computed_beside(function, inst), false],
+                Product::Wgmma { .. } => {
+                    let is_computed = wgmma_selection::is_computed_beside(function, inst);
+                    [is_computed || is_loaded_by_columns(function, block, inst, num_warps), false]
+                }
                 Product::MmaSync { .. } | Product::Fma => [true; 2],
             };
             let (operands, accumulator) = fragments(product, &types, num_warps, in_registers);
@@ -154,6 +159,21 @@ pub fn has_instruction(
     types.wgmma(target, num_warps).is_ok() || types.tensor_core(Shape3::of(&types), target).is_some()
 }
 
+/// Whether warpgroups compute a product, and its transpose.
+pub fn is_of_warpgroups_either_way(
+    function: &Function,
+    inst: Inst,
+    target: GpuTarget,
+    num_warps: u32,
+) -> bool {
+    let types = Types::of(function, inst);
+    if types.wgmma(target, num_warps).is_err() {
+        return false;
+    }
+    let (Shape3 { m, n, k }, [a, b, sum]) = (Shape3::of(&types), types.dtypes);
+    wgmma_selection::instruction([b, a, sum], types.precision, [n, m, k], target, num_warps).is_ok()
+}
+
 /// Every product with its block.
 pub fn places(function: &Function) -> Vec<(Block, Inst)> {
     let mut found = Vec::new();
@@ -168,10 +188,6 @@ pub fn places(function: &Function) -> Vec<(Block, Inst)> {
         }
     }
     found
-}
-
-fn dots(function: &Function) -> Vec<Inst> {
-    places(function).into_iter().map(|(_, inst)| inst).collect()
 }
 
 /// The products whose result becomes an operand of another one, as in attention, and those others. When all warps lie along

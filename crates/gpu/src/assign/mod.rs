@@ -3,6 +3,7 @@
 //! | file | decides |
 //! |---|---|
 //! | `product_splitting` | nothing: products of fp32 that ask for it become several of tf32 or bf16 |
+//! | `transposed_products` | which products of tf32 are computed as their transposes |
 //! | `mma_selection` | the instruction and the layouts of each matrix product |
 //! | `wgmma_selection` | which of them warpgroups compute by `wgmma` |
 //! | `rematerialization` | which tiles every thread computes for itself: they have any layout that is asked for |
@@ -23,6 +24,7 @@ mod propagation;
 mod rematerialization;
 mod rewrite;
 mod selection;
+pub mod transposed_products;
 mod wgmma_selection;
 
 use tilewright_ir as ir;

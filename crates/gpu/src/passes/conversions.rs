@@ -27,6 +27,7 @@ use tilewright_layout::{
 use super::prune::prune;
 use super::tensor_copies::contiguous_axis;
 use super::wgmma_operands::{Staged, without_repeated_fences};
+use crate::box_layout::rows_of_box;
 use crate::commutation::parts_of_reduction;
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, LayoutId, Module, Op, Scope, Type};
 use crate::layout_rules::{MOST_PARTS, default_layout, element_bits, line_layout, reduced_layout, rows};
@@ -275,10 +276,12 @@ impl Pass<'_> {
         let Plan::Shared(plan) = convert(source, target, bits).expect("no element leaves its block") else {
             return Way::WithinWarps;
         };
-        if !self.uses.are_products[to] {
-            return Way::Through(plan.memory, false);
-        }
         let contiguous = contiguous_axis(self.header, self.function, from);
+        if !self.uses.are_products[to] {
+            let boxes = contiguous.filter(|_| self.uses.are_fragments[to]);
+            let memory = boxes.map_or(plan.memory, |axis| rows_of_box(&source.output().shape(), axis, bits));
+            return Way::Through(memory, false);
+        }
         let swizzled = self.matrix_memory(source, target, bits, contiguous);
         let (memory, matrix) = swizzled.map_or((plan.memory, false), |memory| (memory, true));
         let registers = target.registers() * bits / 32;
@@ -536,6 +539,8 @@ fn shared_memory(source: &Layout, target: &Layout, bits: u32) -> Layout {
 struct Uses {
     /// Values that are used as A or B of products, and as nothing else.
     are_products: SecondaryMap<Value, bool>,
+    /// Values that are used as A of products of warpgroups, and as nothing else.
+    are_fragments: SecondaryMap<Value, bool>,
     /// Values that are used as A or B of a product of single elements.
     is_of_fma_dot: SecondaryMap<Value, bool>,
     /// Values that elements are moved from.
@@ -548,6 +553,7 @@ impl Uses {
     fn new(function: &Function) -> Self {
         let mut uses = Self {
             are_products: SecondaryMap::with_default(true),
+            are_fragments: SecondaryMap::with_default(true),
             is_of_fma_dot: SecondaryMap::new(),
             are_moved: SecondaryMap::new(),
             blocks: SecondaryMap::new(),
@@ -563,6 +569,8 @@ impl Uses {
                 for (place, operand) in data.operands.iter().enumerate() {
                     uses.are_moved[*operand] |= is_movement && place == 0;
                     uses.are_products[*operand] &= is_product && place < 2;
+                    uses.are_fragments[*operand] &=
+                        place == 0 && matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. }));
                     uses.is_of_fma_dot[*operand] |= is_fma && place < 2;
                     uses.blocks[*operand] = Some(block);
                 }

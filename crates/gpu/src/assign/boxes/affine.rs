@@ -240,6 +240,18 @@ impl<'f> Affine<'f> {
         self.address_within(value, MOST_STEPS)
     }
 
+    /// The axis along which the elements of a tile of pointers lie beside each other, if it is one.
+    pub fn contiguous_axis(&mut self, pointers: Value) -> Option<usize> {
+        let shape = self.function.ty(pointers).shape.clone();
+        let offset = self.address(pointers)?.offset.number;
+        let is_contiguous = |axis: &usize| {
+            let stride = offset.factor_of(Atom::Axis(*axis)).and_then(|(stride, _)| stride.as_constant());
+            shape[*axis] > 1 && stride == Some(1)
+        };
+        let mut axes = (0..shape.len()).filter(is_contiguous);
+        axes.next().filter(|_| axes.next().is_none())
+    }
+
     fn address_within(&mut self, value: Value, steps: u32) -> Option<Address> {
         let steps = steps.checked_sub(1)?;
         let inst = match self.function.values[value].definition {

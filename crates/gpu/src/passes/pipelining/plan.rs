@@ -12,9 +12,10 @@ use tilewright_ir::{
 };
 use tilewright_layout::{Input, Layout, shared_plan};
 
-use super::super::tensor_copies::Boxed;
+use super::super::tensor_copies::{Boxed, contiguous_axis};
 use super::chain::Chain;
 use super::overlap::Overlap;
+use crate::box_layout::rows_of_box;
 use crate::language::{Buffer, Function, GpuOp, Header, LayoutId, Module, Op, Type};
 use crate::layout_rules::element_bits;
 use crate::passes::global_memory::GlobalAccesses;
@@ -417,6 +418,11 @@ impl<'a> Body<'a> {
                 return Some(RingLoad { inst, way, element, shape, memory, axis, width, boxed: None });
             }
         }
+        if let Some((memory, boxed)) = self.box_of_fragment(inst).filter(|_| has_zeros) {
+            let ir::Type { element, shape } = tile;
+            let boxed = Some(boxed);
+            return Some(RingLoad { inst, way: Way::Registers, element, shape, memory, axis, width, boxed });
+        }
         let others = (0..tile.rank()).rev().filter(|other| *other != axis as usize);
         let order: SmallVec<[usize; 6]> = [axis as usize].into_iter().chain(others).collect();
         let planned = shared_plan(layout, layout, element_bits(&tile)).ok().map(|plan| plan.memory);
@@ -427,6 +433,25 @@ impl<'a> Body<'a> {
             .max_by_key(|(_, (_, width))| *width)?;
         let ir::Type { element, shape } = tile;
         Some(RingLoad { inst, way: Way::Registers, element, shape, memory, axis, width, boxed: None })
+    }
+
+    /// The memory of a slot that a tensor copy fills, and the box, of a load in the layout that a product takes from registers.
+    fn box_of_fragment(&self, load: Inst) -> Option<(Layout, Boxed)> {
+        let function = self.function;
+        let result = function.insts[load].results[0];
+        let is_fragment = |user: &Inst| {
+            let data = &function.insts[*user];
+            matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. })) && data.operands[0] == result
+        };
+        let is_outermost = function.blocks[function.entry].insts.contains(&self.inst);
+        if !self.uses.of[result].iter().all(is_fragment) || !(is_outermost || self.nested_boxes) {
+            return None;
+        }
+        let tile = function.ty(result).as_registers()?;
+        let axis = contiguous_axis(self.header, function, result)?;
+        let memory = rows_of_box(&tile.shape, axis, element_bits(tile));
+        let boxed = Boxed::of_load(self.header, function, load, result, &memory)?;
+        Some((memory, boxed))
     }
 
     /// The buffer that a loaded tile is stored to, if nothing else is done with it, and the layout that it is stored in.

@@ -38,6 +38,8 @@ pub struct Plan {
     pub writer: Writer,
     /// The asynchronous proxy reads slots.
     pub is_async_read: bool,
+    /// Tensor copies fill slots for several warpgroups that multiply, from these slots or from others.
+    pub is_between_groups: bool,
     pub roles: Option<Roles>,
     /// Of the block.
     pub num_warps: u32,
@@ -51,9 +53,7 @@ impl Plan {
 
     /// Whether an `mbarrier` says that a slot is empty. Between warpgroups that multiply it lets one be ahead of another.
     pub fn has_empty(&self) -> bool {
-        let is_between_groups =
-            self.writer == Writer::Tensor && self.is_async_read && self.num_warps > GROUP_WARPS;
-        self.roles.is_some() || is_between_groups
+        self.roles.is_some() || self.is_between_groups
     }
 
     /// How many arrivals make a slot empty.
@@ -116,6 +116,12 @@ pub fn plans(names: &Names<'_>, num_warps: u32) -> Result<Plans, Box<Diagnostic>
         })?;
         plans.insert(root, plan);
     }
+    // Where groups multiply out of step, a barrier of the block for what they load to registers would bring them into step.
+    if plans.values().any(|plan| plan.is_between_groups) {
+        for plan in plans.values_mut() {
+            plan.is_between_groups |= plan.writer == Writer::Tensor;
+        }
+    }
     Ok(plans)
 }
 
@@ -168,7 +174,9 @@ fn plan(
         return Err("it is used in the condition of a while_loop");
     }
     let roles = roles(names, root, uses, num_warps)?;
-    let plan = Plan { buffer, writer, is_async_read: uses.is_async_read, roles, num_warps };
+    let is_between_groups = writer == Writer::Tensor && uses.is_async_read && num_warps > GROUP_WARPS;
+    let is_async_read = uses.is_async_read;
+    let plan = Plan { buffer, writer, is_async_read, is_between_groups, roles, num_warps };
     if plan.has_full() && names.block_of(root) != names.function.entry {
         return Err("it needs an mbarrier, and its alloc stands in a region: those are made once");
     }
