@@ -74,7 +74,18 @@ impl Products {
                 types.because(product, target, num_warps)
             });
             let in_registers = match product {
-                Product::Wgmma { .. } => [wgmma_selection::is_computed_beside(function, inst), false],
+                Product::Wgmma { mma, .. } => {
+                    let is_kept = || {
+                        wgmma_selection::is_kept(
+                            function,
+                            inst,
+                            [shape.m, shape.n, shape.k],
+                            mma.operand_bits,
+                            num_warps,
+                        )
+                    };
+                    [wgmma_selection::is_computed_beside(function, inst) || is_kept(), false]
+                }
                 Product::MmaSync { .. } | Product::Fma => [true; 2],
             };
             let (operands, accumulator) = fragments(product, &types, num_warps, in_registers);
