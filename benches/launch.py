@@ -56,6 +56,15 @@ def launch20(calls, grid, a, b, c, d, e, f, g, h):
     for _ in range(calls):
         kernel20[grid](a, b, c, d, e, f, g, h, 17, 33, 65, 129, 257, 513, 1025, 2049, 3, 5, 7, BLOCK=128)
 
+@triton.jit
+def kernel_dtype(p0, p1, p2, n, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(p0 + at, (tl.load(p1 + at).to(DTYPE) + tl.load(p2).to(DTYPE)).to(tl.float32) + n)
+
+def launch_dtype(calls, grid, a, b, c, d, e, f, g, h):
+    for _ in range(calls):
+        kernel_dtype[grid](a, b, c, 17, BLOCK=128, DTYPE=tl.float32)
+
 def data_ptr(calls, grid, a, b, c, d, e, f, g, h):
     for _ in range(calls):
         a.data_ptr()
@@ -175,7 +184,7 @@ def measure(rounds: int, kind: str, batches: int = 21, calls: int = 500) -> dict
         return (time.perf_counter() - start) / calls * 1e6
 
     found: dict[str, list[float]] = {}
-    for name in ("launch5", "launch20", "data_ptr", *WRAPPED):
+    for name in ("launch5", "launch20", "launch_dtype", "data_ptr", *WRAPPED):
         batch(name, 1)
         found[name] = [statistics.median(batch(name, calls) for _ in range(batches)) for _ in range(rounds)]
     return found

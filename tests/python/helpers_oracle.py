@@ -30,9 +30,10 @@ def c_quotient(x, y):
 
 
 def c_remainder(x, y):
-    """The remainder of `c_quotient`, which has the sign of x; by zero it is x."""
+    """The remainder of `c_quotient`, which has the sign of x; by zero all bits are one."""
     with np.errstate(all="ignore"):
-        return (x - c_quotient(x, y) * y).astype(x.dtype)
+        rest = (x - c_quotient(x, y) * y).astype(x.dtype)
+        return np.where(y == 0, ~np.asarray(0, x.dtype), rest)
 
 
 def shifted(symbol, x, y):

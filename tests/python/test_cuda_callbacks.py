@@ -391,6 +391,22 @@ torch.testing.assert_close(y, (2 * x).sin())
 y.sum().backward()
 torch.testing.assert_close(x.grad, 2 * (2 * x).cos())
 assert x.grad.is_cuda and torch.zeros(3, device="cuda").is_cuda and not torch.zeros(3).is_cuda
+
+class Two(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x, 3 * x
+
+    @staticmethod
+    def backward(ctx, first, second):
+        assert first.is_cuda and second.is_cuda
+        return doubled(first.contiguous()) + doubled(second)
+
+# A gradient that compiled code makes, from a list that torch has emptied when it returns.
+x.grad = None
+first, second = Two.apply(x)
+(first.sum() + torch.compile(lambda y: (y * y).sum(), backend="aot_eager")(second)).backward()
+torch.testing.assert_close(x.grad, 2 + 12 * x.detach())
 print("fine")
 """
 

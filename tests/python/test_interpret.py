@@ -640,3 +640,26 @@ def test_tensors_are_made_of_handles(module):
             names.wrong[(1,)](o, what)
     with pytest.raises(tilewright.errors.LaunchError, match="outside of a kernel"):
         tilewright.language.tensor(o, tilewright.language.float32)
+
+
+def test_isinstance_knows_the_objects_of_kernels(module, interpret_or_not):
+    k = module("""
+        @triton.jit
+        def kernel(o_ptr, n, C: tl.constexpr, T: tl.constexpr, NONE: tl.constexpr):
+            v = tl.load(o_ptr)
+            tl.store(o_ptr + 0, isinstance(3, tl.constexpr) and not isinstance(3, tl.tensor))
+            tl.store(o_ptr + 1, isinstance(C, tl.constexpr) and not isinstance(C, tl.tuple))
+            tl.store(o_ptr + 2, isinstance("a", tl.constexpr))
+            tl.store(o_ptr + 3, isinstance(NONE, tl.constexpr))
+            tl.store(o_ptr + 4, isinstance((v, v), tl.tuple) and not isinstance((v, v), tl.tensor))
+            tl.store(o_ptr + 5, isinstance((1, 2), tl.tuple))
+            tl.store(o_ptr + 6, isinstance(T, tl.tuple))
+            c = 3
+            found = isinstance(v, tl.tensor) and isinstance(n, tl.tensor) and isinstance(c, tl.tensor)
+            tl.store(o_ptr + 7, found and isinstance(v, (tl.tuple, tl.tensor)))
+            wrong = isinstance(v, tl.tuple) or isinstance(v, tl.constexpr) or isinstance(c, tl.constexpr)
+            tl.store(o_ptr + 8, wrong or isinstance(n, tl.constexpr) or isinstance(tl.float32, tl.tuple))
+    """)
+    o = torch.full((9,), 7, dtype=torch.int32)
+    interpret_or_not(k.kernel)[(1,)](o, 5, C=7, T=(1, 2), NONE=None)
+    assert o.tolist() == [1] * 8 + [0]

@@ -707,3 +707,30 @@ def test_a_constexpr_variable_may_hold_a_run_time_value(device):
     # 10 numbers from 0 on, every third: 0, 3, 6, 9.
     expected = [10, 4, 4, 13, 0, 0, 16, 0, 0, 19]
     assert run(annotated_kernel, 5, device=device, N=2, size=10) == expected
+
+
+def chain(tests, last):
+    """A kernel that sets `r` in one branch for each test."""
+    lines = ["@triton.jit", "def kernel(v, out_ptr, C: tl.constexpr):"]
+    for number, test in enumerate(tests):
+        lines += [f"    {'elif' if number else 'if'} {test}:", f"        r = {3 * number}"]
+    return module("\n".join([*lines, "    else:", f"        r = {last}", "    tl.store(out_ptr, r)"])).kernel
+
+
+def test_a_chain_of_any_length_that_is_decided_at_compile_time(device):
+    kernel = chain([f"C == {number}" for number in range(700)], "v")
+    assert [run(kernel, 5, device=device, C=chosen, size=1) for chosen in (0, 650, 900)] == [[0], [1950], [5]]
+
+
+def test_a_long_chain_that_is_decided_at_run_time(device):
+    kernel = chain([f"v == {number}" for number in range(150)], -1)
+    assert [run(kernel, v, device=device, C=0, size=1) for v in (2, 149, 150)] == [[6], [447], [-1]]
+
+
+def test_a_chain_that_nests_too_deep_is_one_finding():
+    kernel = chain([f"v == {number}" for number in range(900)], -1)
+    with pytest.raises(triton.CompilationError) as raised:
+        run(kernel, 2, C=0)
+    (found,) = raised.value.diagnostics
+    assert found.code == "TW0022"
+    assert found.hint

@@ -115,17 +115,15 @@ def test_division_by_zero_in_every_form(dtype, device):
     full = "tl.full(x.shape, {}, x.dtype)"
     seven, zero = full.format(7), full.format(0)
     ones = ~np.zeros_like(x)
-    for quotient, remainder, dividend in (
-        (f"x // {zero}", f"x % {zero}", x),
-        ("x // (x ^ x)", "x % (x ^ x)", x),
-        ("x // 0", "x % 0", x),
-        (f"{seven} // {zero}", f"{seven} % {zero}", np.full_like(x, 7)),
-        ("7 // (x - x)", "7 % (x - x)", np.full_like(x, 7)),
+    for texts in (
+        (f"x // {zero}", f"x % {zero}"),
+        ("x // (x ^ x)", "x % (x ^ x)"),
+        ("x // 0", "x % 0"),
+        (f"{seven} // {zero}", f"{seven} % {zero}"),
+        ("7 // (x - x)", "7 % (x - x)"),
     ):
-        assert_same(elementwise(quotient, {"x": (x, dtype)}, dtype, device=device), ones, (x,), quotient)
-        assert_same(
-            elementwise(remainder, {"x": (x, dtype)}, dtype, device=device), dividend, (x,), remainder
-        )
+        for text in texts:
+            assert_same(elementwise(text, {"x": (x, dtype)}, dtype, device=device), ones, (x,), text)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -143,7 +141,7 @@ def kernel(x_ptr, out_ptr):
         out = to_device(np.full(4, 3, CARRIER[dtype]), dtype, device)
         kernel[(1,)](to_device(np.asarray([n, 0], CARRIER[dtype]), dtype, device), out)
         ones = ~np.zeros_like(n)
-        assert to_host(out).tolist() == [ones, n, ones, 0]
+        assert to_host(out).tolist() == [ones] * 4
 
 
 @pytest.mark.parametrize("right", DTYPES)

@@ -278,6 +278,50 @@ except IndexError as error:
     assert "ld.global" in ptx
 
 
+LOOPS = """
+import torch
+import tilewright as triton
+import tilewright.language as tl
+
+@triton.jit
+def total(n, step):
+    sum = 0
+    for i in range(0, n, step):
+        sum += i
+    return sum
+
+@triton.jit
+def endless(out_ptr, n, step):
+    tl.store(out_ptr, total(n, step))
+
+@triton.jit
+def trapped(out_ptr, n, step):
+    for i in range(0, n, step): tl.inline_asm_elementwise("trap; mov.u32 $0, $1;", "=r,r", [i], tl.int32, False, 1)
+
+for kernel, step in ((endless, 0), (trapped, 1)):
+    out = torch.zeros(1, dtype=torch.int32)
+    try:
+        kernel[(1,)](out, 5, step)
+    except RuntimeError as error:
+        (found,) = error.diagnostics
+        lines = [line.strip() for line in open(__file__)]
+        places = [found.line, *(label[1] for label in found.labels)]
+        print(found.code, found.message, *(lines[place - 1] for place in places), sep="; ")
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "sim:sm_80", "sim:sm_90"])
+def test_a_loop_with_a_step_of_zero_is_named(run, tmp_path, target):
+    script = tmp_path / "loops.py"
+    script.write_text(LOOPS)
+    done = run(script, env={"TILEWRIGHT_DEVICE": target})
+    endless, trapped = done.out.splitlines()
+    where = "for i in range(0, n, step):; tl.store(out_ptr, total(n, step))"
+    assert endless == f"TW0205; the step of a loop is zero; {where}"
+    assert trapped.startswith("TW0207; ")
+    assert "loop" not in trapped.split(";")[1]
+
+
 def test_what_it_counts_is_a_table(program, tmp_path):
     lines = "for _ in range(3):\n    scale[(2,)](x, out, 300, BLOCK=256)\n"
     done = program(lines, "sim", "report")

@@ -160,3 +160,29 @@ def test_stores_to_the_same_place_come_in_order(device, read):
         if read:
             acc += stored.T
     assert torch.equal(c.double().cpu(), stored)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=lambda dtype: str(dtype)[6:])
+@pytest.mark.parametrize("columns", [64, 67, 84, 97])
+def test_rows_that_end_within_16_bytes(device, columns, dtype):
+    # Copies write chunks of 16 bytes: what is behind the last column of a padded row is not theirs.
+    M, K = 72, 32
+    generator = torch.Generator().manual_seed(8)
+    a = torch.randint(-3, 4, (M, K), generator=generator).half().to(device)
+    b = torch.randint(-3, 4, (K, 112), generator=generator).half().to(device)
+    expected = a.double() @ b[:, :columns].double()
+    whole = torch.full((M + 3, 128), 7.0, dtype=dtype, device=device)
+    product(a, b[:, :columns], whole[:M, :columns], (M, columns, K), (64, 64, 32), num_warps=4, num_stages=2)
+    assert torch.equal(whole[:M, :columns].double(), expected)
+    assert bool((whole[:, columns:] == 7).all())
+    if dtype == torch.float32:
+        return
+    whole.fill_(7)
+    transposed = b.T.contiguous()[:columns]
+    descs = [
+        TensorDescriptor.from_tensor(x, block)
+        for x, block in ((a, [64, 32]), (transposed, [64, 32]), (whole[:M, :columns], [64, 64]))
+    ]
+    descriptors[(2,)](*descs, M, columns, K, 64, 64, 32, 1, num_warps=4, num_stages=2)
+    assert torch.equal(whole[:M, :columns].double(), expected)
+    assert bool((whole[:, columns:] == 7).all())

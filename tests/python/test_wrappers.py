@@ -269,3 +269,16 @@ def test_another_kernel_in_the_dict_of_a_wrapper_is_launched(is_tuned):
             o = np.zeros_like(x)
             kernel[(1,)](x, o, 40, FACTOR=3, EVEN=0)
             np.testing.assert_array_equal(o, expected)
+
+
+def test_what_has_a_grid_is_no_sequence():
+    compiled = scale.warmup(
+        np.zeros(4, np.float32), np.zeros(4, np.float32), 4, FACTOR=3, EVEN=0, BLOCK=4, grid=(1,)
+    )
+    tuned, guessed = triton.autotune([triton.Config({})], key=[])(scale), triton.heuristics({})(scale)
+    for kernel in (scale, compiled, tuned, guessed):
+        # A loop would never end.
+        with pytest.raises(TypeError, match="not iterable"):
+            iter(kernel)
+        with pytest.raises(TypeError, match="not iterable"):
+            assert 0 in kernel

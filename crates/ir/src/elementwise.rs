@@ -173,7 +173,7 @@ elementwise! {
     Division DivisionFn Bits Same {
         /// Quotient truncated towards zero, as in C. By zero all bits of it are one; the smallest value by -1 wraps.
         IntDiv "int_div" (x y) Accuracy::Exact;
-        /// Remainder with the sign of x, as in C: x less the quotient times y, which by zero is x, and by -1 is 0.
+        /// Remainder with the sign of x, as in C; by -1 it is 0. By zero all bits of it are one, as on a GPU.
         IntRem "int_rem" (x y) Accuracy::Exact;
     }
     /// Bits and shifts of them.

@@ -51,9 +51,8 @@ fn int_arithmetic(function: ArithmeticFn, x: Literal, y: Literal) -> Option<Lite
 fn division(function: DivisionFn, x: Literal, y: Literal) -> Option<Literal> {
     let (a, b) = (x.as_int()?, y.as_int()?);
     let result = match function {
-        DivisionFn::IntDiv if b == 0 => -1,
+        DivisionFn::IntDiv | DivisionFn::IntRem if b == 0 => -1,
         DivisionFn::IntDiv => a / b,
-        DivisionFn::IntRem if b == 0 => a,
         DivisionFn::IntRem => a % b,
     };
     Some(Literal::int(x.dtype, result))

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tilewright_frontend::{
     Constant, DescriptorForm, DescriptorKind, Fields, HostValue, Padding, Tuple, place,
 };
-use tilewright_ir::{Dtype, Shape, Type};
+use tilewright_ir::{Dtype, Shape};
 use tilewright_runtime::{Annotation, Device, ParameterType, Pointer, Region, Signature, Value};
 
 use crate::array::{self, Numpy};
@@ -265,6 +265,13 @@ impl<'a, 'py> Converter<'a, 'py> {
             self.lists.push(items.clone().unbind());
             return self.items(index, &items, None);
         }
+        let classes = Classes::get(py)?;
+        // Many kernels are told a dtype at each launch, which runs no code of the program.
+        if objects::is_scalar_dtype(classes, object)
+            && let Some(value) = self.language_type(index, classes, object)?
+        {
+            return Ok(value);
+        }
         self.has_run_code = true;
         if let Some(torch) = self.torch {
             if torch.is_tensor(object) {
@@ -274,7 +281,6 @@ impl<'a, 'py> Converter<'a, 'py> {
                 return self.dtype_for_tensor(index, torch.dtype(object), object);
             }
         }
-        let classes = Classes::get(py)?;
         if object.is_instance(classes.constexpr.bind(py))? {
             let value = objects::constant(&object.getattr(intern!(py, "value"))?)?;
             return Ok(Value::Constant { value, is_explicit: true });
@@ -306,14 +312,25 @@ impl<'a, 'py> Converter<'a, 'py> {
         if object.is_instance_of::<PyString>() {
             return Ok(text(object));
         }
-        if let Some(ty) = objects::language_type(classes, object)? {
-            if self.is_warmup && !self.is_constexpr(index) && ty.is_scalar() {
-                return self.dtype_for_tensor(index, ty.element.pointee().or(ty.dtype()), object);
-            }
-            let value = HostValue::Constant(Constant::Type(Type::clone(&ty)));
-            return Ok(Value::Constant { value, is_explicit: false });
+        if let Some(value) = self.language_type(index, classes, object)? {
+            return Ok(value);
         }
         self.foreign(index, object)
+    }
+
+    /// A type of the language; in a warm-up, one of elements stands for a tensor or a number.
+    fn language_type(
+        &self,
+        index: usize,
+        classes: &Classes,
+        object: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Value<'static>>> {
+        let Some(ty) = objects::language_type(classes, object)? else { return Ok(None) };
+        if self.is_warmup && !self.is_constexpr(index) && ty.is_scalar() {
+            return self.dtype_for_tensor(index, ty.element.pointee().or(ty.dtype()), object).map(Some);
+        }
+        let value = HostValue::Constant(Constant::Type(ty));
+        Ok(Some(Value::Constant { value, is_explicit: false }))
     }
 
     /// The value of a tuple: those of its items.

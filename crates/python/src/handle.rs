@@ -28,7 +28,8 @@ use crate::sanitize;
 type BoundsRow = (Option<(String, u32, u32)>, String, &'static str, String);
 
 /// A compiled form of a kernel.
-#[pyclass(frozen, dict, weakref, module = "tilewright._native")]
+// A mapping: by its `[grid]` alone, Python would take it for a sequence without end.
+#[pyclass(frozen, mapping, dict, weakref, module = "tilewright._native")]
 pub(crate) struct CompiledKernel {
     handle: Arc<Handle>,
     kernel: Py<JitKernel>,

@@ -377,6 +377,11 @@ fn is_official(object: &Bound<'_, PyAny>, class: &str) -> bool {
         && found.module().is_ok_and(|module| module == "triton.language.core")
 }
 
+/// Whether an object is a dtype of elements, of the language itself.
+pub(crate) fn is_scalar_dtype(classes: &Classes, object: &Bound<'_, PyAny>) -> bool {
+    object.is_exact_instance(classes.dtype.bind(object.py()))
+}
+
 /// The type that a dtype of the language stands for.
 pub(crate) fn language_type(classes: &Classes, object: &Bound<'_, PyAny>) -> PyResult<Option<Type>> {
     let py = object.py();
@@ -385,7 +390,7 @@ pub(crate) fn language_type(classes: &Classes, object: &Bound<'_, PyAny>) -> PyR
     if !is_type {
         return Ok(None);
     }
-    let is_scalar = object.is_exact_instance(classes.dtype.bind(py));
+    let is_scalar = is_scalar_dtype(classes, object);
     if !is_scalar && object.call_method0(intern!(py, "is_block"))?.is_truthy()? {
         let element = language_type(classes, &object.getattr(intern!(py, "element_ty"))?)?;
         let shape: Vec<u32> = object.getattr(intern!(py, "shape"))?.extract()?;

@@ -40,14 +40,14 @@ pub(crate) fn from_fault(fault: &Fault, handle: &Handle) -> Error {
                 misaligned(&found, target, line)
             }
         }
-        _ => {
-            let code = code(&fault.kind);
-            let diagnostic = Diagnostic::new(code, message(fault, code));
-            match check(fault, handle, code) {
-                Some(chain) => called(diagnostic, &chain, ""),
-                None => line.into_iter().fold(diagnostic, |diagnostic, line| diagnostic.primary(line, "")),
+        FaultKind::Trap => match loop_without_end(fault, handle) {
+            Some(chain) => {
+                let diagnostic = Diagnostic::new(Code::InvalidLoop, "the step of a loop is zero");
+                called(diagnostic, &chain, "this loop would never end").hint("pass a step that is not 0")
             }
-        }
+            None => other(fault, handle, line),
+        },
+        _ => other(fault, handle, line),
     };
     let [x, y, z] = fault.block;
     let thread = fault.lane.map_or_else(String::new, |lane| format!(", lane {lane}"));
@@ -57,6 +57,28 @@ pub(crate) fn from_fault(fault: &Fault, handle: &Handle) -> Error {
         diagnostic = diagnostic.note(format!("at line {} of the PTX: {instruction}", location.ptx_line));
     }
     Error::new(diagnostic, SourceMap::clone(sources))
+}
+
+/// A fault that is not about global memory.
+fn other(fault: &Fault, handle: &Handle, line: Option<Span>) -> Diagnostic {
+    let code = code(&fault.kind);
+    let diagnostic = Diagnostic::new(code, message(fault, code));
+    match check(fault, handle, code) {
+        Some(chain) => called(diagnostic, &chain, ""),
+        None => line.into_iter().fold(diagnostic, |diagnostic, line| diagnostic.primary(line, "")),
+    }
+}
+
+/// The loop whose step is zero, and the calls that led there: the compiler traps nowhere else, but assembly of the program's own
+/// may.
+fn loop_without_end(fault: &Fault, handle: &Handle) -> Option<Vec<Span>> {
+    let is_assembly = |op: &Op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. });
+    if on_line(fault, handle, is_assembly).next().is_some() {
+        return None;
+    }
+    let mut chains = on_line(fault, handle, |op| matches!(op, Op::For { .. })).map(|(_, chain)| chain);
+    let first = chains.next()?;
+    chains.all(|chain| chain == first).then_some(first)
 }
 
 /// The check that does not hold, and the calls that led there, if its line has one alone.

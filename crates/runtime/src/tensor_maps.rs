@@ -14,6 +14,8 @@ use crate::Error;
 
 /// So many sets of arguments are remembered.
 const MOST_ENTRIES: usize = 32;
+/// What copies to a tensor write at a time, in bytes.
+const CHUNK: i64 = 16;
 /// The most axes of a tensor.
 const MOST_AXES: usize = 5;
 
@@ -142,6 +144,11 @@ impl Tensor {
             let extent = plan.extents[axis].value(&argument)?;
             (1..=1 << 31).contains(&extent).then_some(extent as u64)
         };
+        // A copy to the tensor writes what of a chunk is behind the end of a row as well.
+        let row = plan.extents[contiguous].value(&argument)?.checked_mul(bytes)?;
+        if copied.is_written && plan.has_bounded_rows() && row % CHUNK != 0 {
+            return None;
+        }
         let stride =
             |axis: usize| u64::try_from(plan.strides[axis].value(&argument)?.checked_mul(bytes)?).ok();
         Some(Self {

@@ -559,6 +559,22 @@ fn tensor_stores_leave_out_what_is_outside() {
 }
 
 #[test]
+fn tensor_stores_write_whole_chunks() {
+    // Rows of 5 elements, 8 from one to the next: an H200 writes 3 elements behind the last one as well.
+    let mut output: Vec<u8> = std::iter::repeat_n(u32::to_le_bytes(1000), 12 * 4).flatten().collect();
+    let mut map = map(output.as_ptr() as u64, TensorDataType::U32, &[8, 4], &[8, 4], Swizzle::None);
+    for (extent, written) in [(8, 8), (5, 8), (4, 4)] {
+        output.as_mut_slice()[..128].copy_from_slice(&1000_u32.to_le_bytes().repeat(32));
+        map.extents[0] = extent;
+        run(&tensor_store([0, 0]), 32, &[], &mut output, &map.encode().unwrap()).unwrap();
+        for (index, word) in output.chunks(4).take(32).enumerate() {
+            let expected = if index % 8 < written { index as u32 + 1 } else { 1000 };
+            assert_eq!(u32::from_le_bytes(word.try_into().unwrap()), expected, "extent {extent}: {index}");
+        }
+    }
+}
+
+#[test]
 fn tensor_copies_check_where_they_start() {
     let mut output = vec![0; 512];
     let map =

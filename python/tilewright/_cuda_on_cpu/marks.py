@@ -118,7 +118,11 @@ class Marks:
 
     def like(self, result: Any, arguments: Any) -> Any:
         """A result, marked if an argument is."""
-        if self.any(arguments):
+        return self.as_found(result, self.any(arguments))
+
+    def as_found(self, result: Any, marked: bool) -> Any:
+        """The same, where it is known whether an argument is."""
+        if marked:
             return self.set(result, True)
         return self.set(result, False) if self.assumptions else result
 

@@ -251,12 +251,13 @@ def _past(mode: Any, mark: Marks) -> Callable[[Any], Any]:
             overrides._pop_mode()
             _past_mode.holds = True
             try:
-                with mark.assuming(arguments):
+                # Said before the call: torch empties a list of gradients, so that they do not outlive their use.
+                with mark.assuming(arguments) as marked:
                     result = function(*args, **kwargs)
             finally:
                 _past_mode.holds = before
                 overrides._push_mode(mode)
-            return mark.like(result, arguments)
+            return mark.as_found(result, marked)
 
         return call
 

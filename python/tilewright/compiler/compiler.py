@@ -171,6 +171,8 @@ class CompiledKernel(metaclass=_KernelClass):
 
     # The native kernel is beside the dict: programs pickle the dict.
     __slots__ = ("__dict__", "__weakref__", "_compiled", "_is_of_launch")
+    # By its `[grid]` alone, Python would take it for a sequence without end.
+    __iter__ = None
 
     _compiled: _native.CompiledKernel | None
     _is_of_launch: bool

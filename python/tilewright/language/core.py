@@ -127,6 +127,7 @@ class tuple(list, base_value):  # type: ignore[type-arg]
     """A tuple; in a kernel, its items may be values at run time. On the host it is a list of its items."""
 
     _tilewright_path = "tuple"
+    _covers: Any = ()
 
     def __init__(self, args: Iterable[Any] = (), type: Any = None) -> None:
         super().__init__(args)

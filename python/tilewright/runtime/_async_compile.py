@@ -56,6 +56,9 @@ class FutureKernel:
             raise AttributeError(name)
         return getattr(self.result(), name)
 
+    # By its `[grid]` alone, Python would take it for a sequence without end.
+    __iter__ = None
+
     def __getitem__(self, grid: Any) -> Any:
         return self.result()[grid]
 

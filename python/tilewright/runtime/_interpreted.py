@@ -127,6 +127,18 @@ def _builtin(name: str) -> Callable[..., Any]:
     return call
 
 
+def _isinstance(value: Any, classes: Any) -> bool:
+    """``isinstance`` of what stands for a kernel's own: numbers for ``tl.constexpr``, tuples for ``tl.tuple``."""
+    from tilewright import language as tl
+
+    if isinstance(value, classes):
+        return True
+    wanted = classes if isinstance(classes, tuple) else (classes,)
+    if value is None or isinstance(value, (int, float, str)):
+        return tl.constexpr in wanted
+    return isinstance(value, tuple) and tl.tuple in wanted
+
+
 _NUMBERS = ("float", "int", "bool")
 """What makes a number of Python's of a scalar, and a tile of another type of a tile."""
 
@@ -140,6 +152,7 @@ _SUPPORT: dict[str, Any] = {
     "__tilewright_not__": _native.interpret_not,
     "__tilewright_holds__": _holds,
     "__tilewright_value__": _value,
+    "__tilewright_isinstance__": _isinstance,
     **{f"__tilewright_{name}__": _builtin(name) for name in _OVERLOADED},
 }
 
@@ -158,8 +171,8 @@ def _rewritten(kernel: Any) -> Callable[..., Any] | None:
         return None
     _move(module, kernel.starting_line_number - 1, kernel._removed_columns)
     definition.decorator_list = []
-    local = {name for name in fn.__code__.co_varnames if name in _OVERLOADED or name == "range"}
-    shadowed = local | {name for name in (*_OVERLOADED, "range") if name in fn.__globals__}
+    rewritten = (*_OVERLOADED, "range", "isinstance")
+    shadowed = {name for name in rewritten if name in fn.__code__.co_varnames or name in fn.__globals__}
     shadowed |= set(fn.__code__.co_freevars)
     _Rewriter(shadowed).rewrite(definition)
     # The names of another scope are those of a function around it.
@@ -277,7 +290,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         name = node.func.id if isinstance(node.func, ast.Name) else None
-        if name in _OVERLOADED and name not in self.shadowed:
+        if name in (*_OVERLOADED, "isinstance") and name not in self.shadowed:
             node.func.id = f"__tilewright_{name}__"  # type: ignore[attr-defined]
         return node
 

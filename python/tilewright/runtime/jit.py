@@ -68,6 +68,9 @@ class KernelInterface(Generic[T]):
 
     run: T
 
+    # By its `[grid]` alone, Python would take it for a sequence without end.
+    __iter__ = None
+
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
         """Compiles without running; tensors may be replaced by their dtypes."""
         args = tuple(map(MockTensor.wrap_dtype, args))

@@ -46,8 +46,7 @@ fn integers(family: Family, number: Number, x: u64, y: u64) -> Option<u64> {
             A::Neg | A::Abs => return None,
         },
         Family::Division(function) => match function {
-            D::IntDiv if y == 0 => number.truncate(u64::MAX),
-            D::IntRem if y == 0 => x,
+            D::IntDiv | D::IntRem if y == 0 => number.truncate(u64::MAX),
             D::IntDiv if signed => number.truncate(left.wrapping_div(right) as u64),
             D::IntDiv => x / y,
             D::IntRem if signed => number.truncate(left.wrapping_rem(right) as u64),

@@ -102,23 +102,29 @@ impl<'a> Lowerer<'a, '_, '_> {
     /// An `if`. Where a `return` stands in it, [`Lowerer::exit`] tells afterwards whether it was reached.
     pub(crate) fn branch(
         &mut self,
-        test: &'a Expr,
-        body: &'a [Stmt],
-        clauses: &'a [ElifElseClause],
+        mut test: &'a Expr,
+        mut body: &'a [Stmt],
+        mut clauses: &'a [ElifElseClause],
     ) -> Lower<()> {
+        // What is left out at compile time is no level of the code, however many there are.
+        let condition = loop {
+            let condition = self.expression(test)?;
+            match constant_truth(&condition) {
+                Some(true) => {
+                    self.block(body);
+                    return Ok(());
+                }
+                Some(false) => {}
+                None => break condition,
+            }
+            let Some((next, others)) = clauses.split_first() else { return Ok(()) };
+            let Some(condition) = &next.test else {
+                self.block(&next.body);
+                return Ok(());
+            };
+            (test, body, clauses) = (condition, &next.body, others);
+        };
         let span = self.span_of(test);
-        let condition = self.expression(test)?;
-        match constant_truth(&condition) {
-            Some(true) => {
-                self.block(body);
-                return Ok(());
-            }
-            Some(false) => {
-                self.otherwise(clauses, span);
-                return Ok(());
-            }
-            None => {}
-        }
         let condition = self.truth(&condition, test)?;
         let mut names = scope::assigned(body, &|_| None);
         for clause in clauses {
@@ -553,23 +559,30 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     fn tail_branch(
         &mut self,
-        test: &'a Expr,
-        body: &'a [Stmt],
-        clauses: &'a [ElifElseClause],
+        mut test: &'a Expr,
+        mut body: &'a [Stmt],
+        mut clauses: &'a [ElifElseClause],
         rest: &Rest<'a, '_>,
     ) -> Lower<Returned> {
-        let span = self.span_of(test);
-        let condition = self.expression(test);
-        let truth = condition.as_ref().ok().and_then(constant_truth);
-        match truth {
-            Some(true) if returns_last(body) && !rest.is_empty() => {
-                let returned = self.tail(body, Some(rest))?;
-                return self.before_others(returned);
+        let condition = loop {
+            let condition = self.expression(test);
+            match condition.as_ref().ok().and_then(constant_truth) {
+                Some(true) if returns_last(body) && !rest.is_empty() => {
+                    let returned = self.tail(body, Some(rest))?;
+                    return self.before_others(returned);
+                }
+                Some(true) => return self.tail(body, Some(rest)),
+                Some(false) => {}
+                None => break condition,
             }
-            Some(true) => return self.tail(body, Some(rest)),
-            Some(false) => return self.tail_otherwise(clauses, rest),
-            None => {}
-        }
+            match clauses.split_first() {
+                Some((ElifElseClause { test: Some(condition), body: next, .. }, others)) => {
+                    (test, body, clauses) = (condition, next, others);
+                }
+                _ => return self.tail_otherwise(clauses, rest),
+            }
+        };
+        let span = self.span_of(test);
         let condition = match condition.and_then(|condition| self.truth(&condition, test)) {
             Ok(condition) => condition,
             Err(reported) => {

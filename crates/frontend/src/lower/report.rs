@@ -120,6 +120,10 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     pub(crate) fn too_deep(&mut self, span: Span) -> Reported {
         let message = "expressions, statements or calls nest too deep";
+        // Each part of what is too deep is so too.
+        if self.session.diagnostics.last().is_some_and(|last| last.message == message) {
+            return Reported;
+        }
         let diagnostic = Diagnostic::at(Code::TooLarge, span, message);
         self.report(diagnostic.hint("give parts of it names, or move them into helper functions"))
     }

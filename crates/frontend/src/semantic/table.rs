@@ -400,9 +400,10 @@ builtins! {
     GlobalTimer "globaltimer()" [Cuda] => machine::quantity, MachineQuantity::GlobalTimer;
     /// The number of the multiprocessor that runs the program (on the CPU, of the thread), as int32.
     SmId "smid()" [Cuda] => machine::quantity, MachineQuantity::Multiprocessor;
-    /// The threads of a program, which are known at compile time: 32 for each warp.
+    /// The threads of a program, which are known at compile time: 32 for each warp of `num_warps()`.
     NumThreads "num_threads()" [Cuda] => machine::warps, 32;
-    /// The warps of a program, which are known at compile time.
+    /// The warps of a program that the launch asks for (`num_warps=`), which are known at compile time. As in Triton, warps
+    /// that a compiler adds do not count: of other blocks of a cluster (`num_ctas=`), or for copies.
     NumWarps "num_warps()" [Cuda] => machine::warps, 1;
     /// Waits for the grids before this one, if it was launched with `launch_pdl=True`: only then is what they wrote seen.
     GdcWait "gdc_wait()" [Cuda] => machine::dependency, GridDependency::Wait;

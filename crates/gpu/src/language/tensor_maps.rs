@@ -109,6 +109,8 @@ pub struct TensorMapBox {
     pub extents: SmallVec<[u32; 5]>,
     /// How rows are swizzled.
     pub swizzle: SwizzleMode,
+    /// Whether copies write the tensor. They write whole chunks of 16 bytes, so its rows have to end at one.
+    pub is_written: bool,
 }
 
 /// How a launch makes a tensor map.
@@ -129,6 +131,12 @@ pub struct TensorMapPlan {
 }
 
 impl TensorMapPlan {
+    /// Whether a mask bounds the axis whose elements are next to each other.
+    pub fn has_bounded_rows(&self) -> bool {
+        let unbounded = LaunchInteger::constant(UNBOUNDED);
+        self.contiguous_axis().is_some_and(|axis| self.extents[axis] != unbounded)
+    }
+
     /// The axis whose elements are next to each other.
     pub fn contiguous_axis(&self) -> Option<usize> {
         self.strides.iter().position(|stride| *stride == LaunchInteger::constant(1))
@@ -176,11 +184,16 @@ impl TensorMapPlan {
 impl TensorMapBox {
     fn parse(text: &str) -> Option<Self> {
         let (extents, swizzle) = text.strip_prefix('[')?.split_once("], swizzle ")?;
+        let (swizzle, is_written) = match swizzle.strip_suffix(", written") {
+            Some(swizzle) => (swizzle, true),
+            None => (swizzle, false),
+        };
         let swizzle: u32 = swizzle.parse().ok()?;
         let modes = [SwizzleMode::None, SwizzleMode::Bytes32, SwizzleMode::Bytes64, SwizzleMode::Bytes128];
         Some(Self {
             extents: extents.split(", ").map(|extent| extent.parse().ok()).collect::<Option<_>>()?,
             swizzle: modes.into_iter().find(|mode| mode.row_bytes().unwrap_or(0) == swizzle)?,
+            is_written,
         })
     }
 }
@@ -198,8 +211,9 @@ impl fmt::Display for TensorMapPlan {
         )?;
         match copied {
             None => f.write_str("?"),
-            Some(TensorMapBox { extents, swizzle }) => {
-                write!(f, "{extents:?}, swizzle {}", swizzle.row_bytes().unwrap_or(0))
+            Some(TensorMapBox { extents, swizzle, is_written }) => {
+                let written = if *is_written { ", written" } else { "" };
+                write!(f, "{extents:?}, swizzle {}{written}", swizzle.row_bytes().unwrap_or(0))
             }
         }
     }

@@ -96,6 +96,8 @@ pub(super) struct Boxed {
     pub shape: ir::Shape,
     /// How it lies in the memory.
     pub boxes: BoxLayout,
+    /// Whether it is written to the tensor.
+    pub is_written: bool,
 }
 
 impl Boxed {
@@ -117,7 +119,7 @@ impl Boxed {
         let bits = element_bits(tile);
         let layout = BoxLayout::of(memory, bits)?;
         let fits = (layout.bytes * layout.count).is_multiple_of(layout.alignment);
-        let boxed = Self { mark, axes, shape: tile.shape.clone(), boxes: layout };
+        let boxed = Self { mark, axes, shape: tile.shape.clone(), boxes: layout, is_written: false };
         (fits && boxed.plan(header, function).is_some()).then_some(boxed)
     }
 
@@ -130,7 +132,8 @@ impl Boxed {
             return None;
         }
         let extents = std::iter::repeat_n(1, own).chain(self.boxes.extents(&self.shape)).collect();
-        let copied = Some(TensorMapBox { extents, swizzle: self.boxes.swizzle });
+        let swizzle = self.boxes.swizzle;
+        let copied = Some(TensorMapBox { extents, swizzle, is_written: self.is_written });
         Some((TensorMapPlan { copied, ..plan }, number))
     }
 
@@ -271,7 +274,7 @@ impl Pass<'_> {
         let is_one_block = [load, alloc, dealloc].iter().all(|inst| self.places.blocks[*inst] == Some(block));
         let is_only_use = ty.slots == 1 && !self.is_in_role(block);
         let layout = BoxLayout::of(self.header.layouts.get(ty.layout), element_bits(&ty.tile()))?;
-        let boxed = Boxed { mark, axes, shape: ty.shape.clone(), boxes: layout };
+        let boxed = Boxed { mark, axes, shape: ty.shape.clone(), boxes: layout, is_written: false };
         let found = Found { load, boxed, alloc, store, dealloc, buffer: ty, block };
         (is_one_block && is_only_use).then_some(found)
     }
@@ -384,7 +387,7 @@ impl Pass<'_> {
         let condition = operands.get(2).and_then(|mask| self.condition(*mask));
         let fits =
             slot.slot_bytes().is_multiple_of(boxes.alignment) && !self.is_in_role(self.places.blocks[copy]?);
-        fits.then(|| (Boxed { mark, axes, shape: slot.shape.clone(), boxes }, condition))
+        fits.then(|| (Boxed { mark, axes, shape: slot.shape.clone(), boxes, is_written: false }, condition))
     }
 
     /// The scalar that a mask has besides that of the load.

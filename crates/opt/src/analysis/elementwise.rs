@@ -136,6 +136,9 @@ impl Walk<'_> {
     }
 
     fn remainder(&self, info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo) {
+        if self.may_be_zero(b) {
+            return;
+        }
         let is_unknown = a.range.low <= UNKNOWN_LOW;
         let is_nonnegative = a.range.is_nonnegative() || is_unknown && self.assumptions.nonnegative_dividends;
         for (place, known) in info.axes.iter_mut().enumerate() {
@@ -144,6 +147,12 @@ impl Walk<'_> {
                 a.divisibility_at(place, contiguity, 1).min(b.divisibility_at(place, contiguity, 1));
             *known = Axis { contiguity, divisibility, ..*known };
         }
+    }
+
+    /// Whether a divisor may be zero.
+    fn may_be_zero(&self, divisor: &AxisInfo) -> bool {
+        let Range { low, high } = divisor.range;
+        low <= 0 && 0 <= high && !self.assumptions.nonzero_divisors
     }
 
     fn and(info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo, ty: &Type) {
@@ -192,8 +201,11 @@ impl Walk<'_> {
             }
             F::Shr if y.low >= 0 => x.corners(y, |x, y| x >> y.min(64)),
             F::IntDiv if y.low > 0 => x.corners(y, |x, y| x / y),
-            // By zero it is x.
-            F::IntRem if y.low <= 0 && y.high >= 0 => Range { low: x.low.min(0), high: x.high.max(0) },
+            // The size of a divisor that may be zero says nothing.
+            F::IntRem if y.low <= 0 && y.high >= 0 => {
+                let by_others = Range { low: x.low.min(0), high: x.high.max(0) };
+                if self.may_be_zero(b) { by_others.union(ones(dtype)) } else { by_others }
+            }
             F::IntRem => {
                 let most = (y.low.abs().max(y.high.abs()) - 1).max(0);
                 Range { low: if x.low < 0 { x.low.max(-most) } else { 0 }, high: x.high.clamp(0, most) }
@@ -285,6 +297,13 @@ impl Walk<'_> {
         }
         info
     }
+}
+
+/// The number whose bits are all one.
+fn ones(dtype: Dtype) -> Range {
+    let (_, high) = dtype.int_range().expect("only integers are divided so");
+    let number = if dtype.is_signed() { -1 } else { high };
+    Range { low: number, high: number }
 }
 
 fn is_int(ty: &Type) -> bool {

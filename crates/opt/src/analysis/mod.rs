@@ -63,11 +63,14 @@ pub struct Assumptions {
     /// A number of which nothing says whether it is negative is not, where a remainder is taken of it: `pid // group % n`, where
     /// the size of a group comes from arguments. Below zero a remainder is negative, and no offset into a tensor.
     pub nonnegative_dividends: bool,
+    /// No remainder is taken by zero, where it is -1: `arange % n` of an empty tensor is no offset into it.
+    pub nonzero_divisors: bool,
 }
 
 impl Assumptions {
     /// What holds of numbers that addresses are made of.
-    pub const ADDRESSES: Self = Self { no_signed_overflow: true, nonnegative_dividends: true };
+    pub const ADDRESSES: Self =
+        Self { no_signed_overflow: true, nonnegative_dividends: true, nonzero_divisors: true };
 }
 
 /// What always holds of each value.

@@ -67,7 +67,7 @@ impl Forms<'_> {
         })
     }
 
-    /// Quotient and remainder rounded towards zero, as the language says; by zero, all bits and the dividend.
+    /// Quotient and remainder rounded towards zero, as the language says; by zero, all bits of both.
     pub(super) fn truncated(
         &mut self,
         x: &Poly,
@@ -130,7 +130,7 @@ impl Forms<'_> {
             let by_zero = [
                 Formula::equal(d, &zero),
                 Formula::equal(q, &Poly::constant(all_bits)),
-                Formula::equal(r, x),
+                Formula::equal(r, &Poly::constant(all_bits)),
             ];
             cases.push(Formula::All(by_zero.into()));
             cases.retain(|case| case.truth() != Some(false));

@@ -31,11 +31,11 @@ impl Canonicalizer<'_> {
         self.int_neg(function, x, y, ty).or_else(|| self.reassociate_uniform(function, x, y, ty))
     }
 
-    /// A function of a value and itself. The quotient depends on whether that is zero.
+    /// A function of a value and itself. Quotient and remainder depend on whether that is zero.
     fn int_same(&mut self, function: ElementwiseFn, x: Value, ty: &Type) -> Option<Value> {
         use ElementwiseFn as F;
         match function {
-            F::Sub | F::Xor | F::IntRem => Some(self.make_constant(Literal::int(ty.dtype()?, 0), &ty.shape)),
+            F::Sub | F::Xor => Some(self.make_constant(Literal::int(ty.dtype()?, 0), &ty.shape)),
             F::And | F::Or | F::Min | F::Max => Some(x),
             // tidy: wildcard because the others depend on x
             _ => None,
@@ -57,7 +57,7 @@ impl Canonicalizer<'_> {
         let (is_zero, is_one, is_all_ones) =
             (constant.bits == 0, constant.bits == 1, constant == Literal::int(dtype, -1));
         let is_x = match function {
-            F::Add | F::Sub | F::Or | F::Xor | F::Shl | F::Shr | F::IntRem => is_zero,
+            F::Add | F::Sub | F::Or | F::Xor | F::Shl | F::Shr => is_zero,
             F::Mul | F::IntDiv => is_one,
             F::And => is_all_ones,
             F::Min => value == high,
@@ -75,7 +75,7 @@ impl Canonicalizer<'_> {
         };
         let shifts_out = constant.bits >= u64::from(dtype.bits());
         let known = match function {
-            F::IntDiv if is_zero => Some(-1),
+            F::IntDiv | F::IntRem if is_zero => Some(-1),
             F::IntRem if is_one || (is_all_ones && dtype.is_signed()) => Some(0),
             F::Shl if shifts_out => Some(0),
             F::Shr if shifts_out && !dtype.is_signed() => Some(0),

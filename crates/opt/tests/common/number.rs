@@ -95,9 +95,7 @@ pub fn int_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> 
             ArithmeticFn::Max => [x, y][usize::from(x < y)],
         },
         Family::Division(function) => match function {
-            // All bits one, and the dividend.
-            DivisionFn::IntDiv if y == 0 => return wrap(dtype, (1 << width) - 1),
-            DivisionFn::IntRem if y == 0 => x,
+            DivisionFn::IntDiv | DivisionFn::IntRem if y == 0 => return wrap(dtype, (1 << width) - 1),
             DivisionFn::IntDiv => x / y,
             DivisionFn::IntRem => x - x / y * y,
         },

@@ -152,22 +152,35 @@ impl Builder {
             Some(bits) => return self.quotient_by(ty, x, bits),
             None => {}
         }
+        let quotient = self.quotient_by_other(ty, x, y);
+        self.ones_by_zero(width, y, quotient)
+    }
+
+    /// The quotient by a number that is not known and not zero.
+    fn quotient_by_other(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
+        let Integer { width, signed, .. } = ty;
         let (a, b) = (self.register(width, x).into(), self.source(width, y));
         let ty = integer(width, signed);
         let quotient =
             self.pure(width, |d| isa::Div { precision: None, rounding: None, ftz: false, ty, d, a, b });
-        // What the instruction gives for these is not specified.
-        let is_zero = self.compare(width, signed, Comparison::Eq, y, Scalar::constant(0));
-        let quotient = self.select(width, is_zero, ones, quotient);
         if !signed {
             return quotient;
         }
+        // What the instruction gives for the smallest number is not specified, nor what it gives by zero.
+        let ones = Scalar::constant(width.cut(u64::MAX));
         let is_minus_one = self.compare(width, signed, Comparison::Eq, y, ones);
         let negated = self.sub(width, Scalar::constant(0), x);
         self.select(width, is_minus_one, negated, quotient)
     }
 
-    /// x less the quotient times y.
+    /// A quotient or remainder, all of whose bits are one by zero.
+    fn ones_by_zero(&mut self, width: Width, y: Scalar, result: Scalar) -> Scalar {
+        let ones = Scalar::constant(width.cut(u64::MAX));
+        let is_zero = self.compare(width, false, Comparison::Eq, y, Scalar::constant(0));
+        self.select(width, is_zero, ones, result)
+    }
+
+    /// x less the quotient times y; all ones by zero. A quotient of the same numbers shares the division.
     pub(super) fn remainder(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
         let Integer { width, signed, .. } = ty;
         match y.as_constant() {
@@ -179,9 +192,15 @@ impl Builder {
             Some(bits) if bits > 1 && bits != width.cut(u64::MAX) => return self.remainder_by(ty, x, bits),
             _ => {}
         }
-        let quotient = self.quotient(ty, x, y);
+        let constant = y.as_constant();
+        if constant == Some(0) {
+            return Scalar::constant(width.cut(u64::MAX));
+        }
+        let quotient =
+            if constant.is_some() { self.quotient(ty, x, y) } else { self.quotient_by_other(ty, x, y) };
         let product = self.mul(width, quotient, y);
-        self.sub(width, x, product)
+        let rest = self.sub(width, x, product);
+        self.ones_by_zero(width, y, rest)
     }
 
     /// Arithmetic of booleans, which are integers modulo 2.
@@ -198,7 +217,7 @@ impl Builder {
     pub fn boolean_division(&mut self, function: DivisionFn, x: &[Scalar]) -> Scalar {
         match function {
             DivisionFn::IntDiv => self.bitwise(Bitwise::Or, Width::Pred, x[0], not(x[1])),
-            DivisionFn::IntRem => self.bitwise(Bitwise::And, Width::Pred, x[0], not(x[1])),
+            DivisionFn::IntRem => not(x[1]),
         }
     }
 

@@ -368,7 +368,7 @@ impl Lowering<'_> {
         let span = Span::of(layout.bases(Input::Register));
         let columns: Vec<_> = parts.iter().map(|&part| self.get(part)).collect();
         let total = |part: u32| -> Option<Elements> {
-            let register = span.solve(line * count | part)? as usize;
+            let register = span.solve((line * count) | part)? as usize;
             Some(columns.iter().map(|column| column[register]).collect())
         };
         if total(1).is_some() {
@@ -383,14 +383,14 @@ impl Lowering<'_> {
             return None;
         }
         let part = self.builder.bitwise(Bitwise::Xor, Width::B32, own, Scalar::constant(fixed.into()));
-        let lane = part.plus(Width::B32, if reverse { 1 } else { u64::MAX });
+        let before = part.plus(Width::B32, if reverse { 1 } else { u64::MAX });
         let totals = total(0).expect("a warp has all parts of its lines");
         let totals = totals.into_iter().zip(tiles);
         Some(
             totals
                 .map(|(total, &tile)| {
                     let width = self.width(tile);
-                    self.shuffle_from(width, total, ShuffleMode::Index, lane)
+                    self.shuffle_from(width, total, ShuffleMode::Index, before)
                 })
                 .collect(),
         )

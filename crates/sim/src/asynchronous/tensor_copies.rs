@@ -216,8 +216,9 @@ impl TensorStore {
                 let place = Place::Shared { rank, offset };
                 bulk::read(context, &operation.reads, (place, lane), &mut bytes[chunk])?;
             }
-            let inside = row.inside.start as usize..row.inside.end as usize;
-            if !inside.is_empty() {
+            // The ISA does not say so, but Hopper writes the chunk at the end of the tensor as a whole.
+            let inside = row.inside.start as usize..row.inside.end.next_multiple_of(CHUNK as u32) as usize;
+            if !row.inside.is_empty() {
                 let place = Place::Global(row.address + u64::from(row.inside.start));
                 bulk::write(context, operation.writes(), place, &bytes[inside], reduction.as_ref())?;
             }

@@ -40,8 +40,8 @@ impl Int {
         self.wrap(value.clamp(self.least(), self.greatest()))
     }
 
-    /// The quotient, towards zero. Division by zero gives all ones, which the ISA leaves open; so does the overflow of
-    /// the least number by -1, which wraps.
+    /// The quotient, towards zero. Division by zero gives all ones, which the ISA leaves open, and `ptxas` makes code
+    /// for; so with the overflow of the least number by -1, which wraps.
     #[inline]
     pub fn divide(self, a: u64, b: u64) -> u64 {
         match self.value(b) {
@@ -50,11 +50,11 @@ impl Int {
         }
     }
 
-    /// The remainder, with the sign of the dividend. Division by zero gives the dividend.
+    /// The remainder, with the sign of the dividend. By zero all bits are one, as in the quotient.
     #[inline]
     pub fn remainder(self, a: u64, b: u64) -> u64 {
         match self.value(b) {
-            0 => a,
+            0 => low(u64::MAX, self.bits),
             divisor => self.wrap(self.value(a) % divisor),
         }
     }

@@ -228,7 +228,7 @@ pub(super) fn division(
             x,
             y,
             #[inline(always)]
-            |x: T, y| x.wrapping_sub(x.quotient(y).wrapping_mul(y)),
+            |x: T, y| if y == 0 { !0 } else { x.wrapping_sub(x.quotient(y).wrapping_mul(y)) },
         )),
     }
 }
@@ -303,7 +303,7 @@ pub(super) fn arithmetic_of_booleans(function: ArithmeticFn, out: &mut [u8], x: 
 /// Division of booleans.
 pub(super) fn division_of_booleans(function: DivisionFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
     division(function, BOOLEAN, out, x, y);
-    // The quotient by zero has one bit; of the remainder this changes nothing.
+    // What is divided by zero has one bit.
     bitwise(BitwiseFn::And, BOOLEAN, out, Operand::Out, Operand::Scalar(1));
 }
 
