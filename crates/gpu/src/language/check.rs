@@ -449,7 +449,7 @@ impl<'a> Checker<'a> {
                 ensure(self.operand(0).layout().is_some(), || "convert_layout takes a tile".into())
             }
             GpuOp::Elementwise { function, .. } => self.elementwise(*function),
-            GpuOp::Rescale {} => self.rescale(),
+            GpuOp::Rescale {} => self.elementwise(ElementwiseFn::Mul),
             GpuOp::Load { cache, eviction, volatile, axis, width, .. } => {
                 let (cache, eviction, volatile) = (*cache, *eviction, *volatile);
                 self.tiles(&self.tile_results(&ir::Op::Load { cache, eviction, volatile })?)?;
@@ -575,12 +575,6 @@ impl<'a> Checker<'a> {
         let values: SmallVec<[Value; 4]> =
             self.inst.operands.iter().chain(&self.inst.results).copied().collect();
         self.same_layouts(&values)
-    }
-
-    fn rescale(&self) -> Check {
-        self.elementwise(ElementwiseFn::Mul)?;
-        let tile = self.ty(self.inst.results[0]).as_registers().expect("the rule says so");
-        ensure(tile.dtype() == Some(ir::Dtype::F32), || format!("rescale is of fp32, not of {tile}"))
     }
 
     /// Accesses of this width along an axis, by the layout of the pointers.

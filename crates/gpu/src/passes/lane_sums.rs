@@ -28,7 +28,7 @@ struct Sum {
     /// What is added up: the reduction, the product with the sum so far if there is one, and the sum of both.
     reduction: Inst,
     scaled: Option<(Inst, Value)>,
-    sum: Inst,
+    total: Inst,
     /// The extents of the axis that lie in registers above the lanes, in the lanes, and in registers below.
     runs: [u32; 3],
 }
@@ -94,7 +94,7 @@ fn find(
         place,
         reduction,
         scaled,
-        sum,
+        total: sum,
         runs,
     })
 }
@@ -198,7 +198,7 @@ impl Rewrite<'_> {
         let op = GpuOp::Elementwise { function: ElementwiseFn::Add, equal_registers: 0 };
         new.push(self.create(op, &[before, own], smallvec![], ty.clone()));
         let sum = self.result(*new.last().expect("the sum"));
-        self.put(body, found.sum, &new);
+        self.put(body, found.total, &new);
         let end = self.function.terminator(body).expect("a body yields");
         self.function.insts[end].operands[found.place] = sum;
         self.around(found, axis, (&shape, &layout, ty));
@@ -209,15 +209,15 @@ impl Rewrite<'_> {
         let block = self.block_of(found.owner);
         let initial = self.function.insts[found.owner].operands[found.place + 3];
         let whole = self.function.ty(initial).clone();
-        let share = Literal::float(Dtype::F32, 1.0 / f64::from(found.runs[1])).expect("fp32 is a float");
+        let part = Literal::float(Dtype::F32, 1.0 / f64::from(found.runs[1])).expect("fp32 is a float");
         let number = Type::scalar(ir::Type::scalar(Dtype::F32));
-        let constant = self.create(ir::Op::Constant { value: share }, &[], smallvec![], number);
+        let constant = self.create(ir::Op::Constant { value: part }, &[], smallvec![], number);
         let number = self.result(constant);
         let splat = ir::Op::Splat { shape: whole.as_registers().expect("it is a tile").shape.clone() };
         let splat = self.create(splat, &[number], smallvec![], whole.clone());
-        let share = self.result(splat);
+        let part = self.result(splat);
         let op = GpuOp::Elementwise { function: ElementwiseFn::Mul, equal_registers: 0 };
-        let product = self.create(op, &[initial, share], smallvec![], whole);
+        let product = self.create(op, &[initial, part], smallvec![], whole);
         let mut new = vec![constant, splat, product];
         let shared = self.result(product);
         let first = self.spread(shared, axis, (shape, layout), &mut new);

@@ -74,7 +74,10 @@ impl Lowering<'_> {
 
     /// The product with factors that are mostly 1: none if they all are, in the whole warp, so that its lanes stay together. The
     /// result is in registers that the product writes, if it comes.
-    pub(super) fn lower_rescale(&mut self, inst: Inst, tile: Value, factor: Value) {
+    pub(super) fn lower_rescale(&mut self, inst: Inst, tile: Value, factor: Value) -> Lowered {
+        if self.element(tile) != Element::Value(Dtype::F32) {
+            return Err(self.unsupported(inst, &format!("`rescale` of {}", self.element(tile))));
+        }
         let layout = self.layout_of(self.kernel.insts[inst].results[0]);
         let [tile, factors] = [tile, factor].map(|value| self.get_in(value, layout));
         let one = Float::F32.constant(1.0);
@@ -101,6 +104,7 @@ impl Lowering<'_> {
         }
         self.builder.place(end);
         self.set_result(inst, results.into_iter().map(Scalar::from).collect::<Vec<_>>());
+        Ok(())
     }
 
     /// A function of elements; none if the target lacks the element type.

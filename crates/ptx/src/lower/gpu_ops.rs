@@ -29,8 +29,7 @@ impl GpuVisitor for Lowering<'_> {
     }
 
     fn rescale(&mut self, inst: Inst, tile: Value, factor: Value) -> Lowered {
-        self.lower_rescale(inst, tile, factor);
-        Ok(())
+        self.lower_rescale(inst, tile, factor)
     }
 
     fn load(
