@@ -255,6 +255,68 @@ for case in range(24):
         b = np.asfortranarray(b)
     multiply(a, b, case % 5 != 0, **blocks, **options)
 """,
+    "parts of the work": """
+@triton.jit
+def parts(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    # A program has steps of one tile, and goes on with the next.
+    tiles_n, steps_of_tile = tl.cdiv(N, BN), tl.cdiv(K, BK)
+    steps = tl.cdiv(M, BM) * tiles_n * steps_of_tile
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    step = program * (steps // programs) + tl.minimum(program, steps % programs)
+    end = (program + 1) * (steps // programs) + tl.minimum(program + 1, steps % programs)
+    while step < end:
+        tile, first_k = step // steps_of_tile, step % steps_of_tile
+        end_k = tl.minimum(steps_of_tile, first_k + end - step)
+        offs_m = tile // tiles_n * BM + tl.arange(0, BM)
+        offs_n = tile % tiles_n * BN + tl.arange(0, BN)
+        acc = tl.zeros((BM, BN), tl.float32)
+        for block in range(first_k, end_k):
+            k = block * BK + tl.arange(0, BK)
+            a_mask = (offs_m[:, None] < M) & (k[None, :] < K)
+            b_mask = (k[:, None] < K) & (offs_n[None, :] < N)
+            a = tl.load(a_ptr + offs_m[:, None] * K + k[None, :], mask=a_mask, other=0.0)
+            b = tl.load(b_ptr + k[:, None] * N + offs_n[None, :], mask=b_mask, other=0.0)
+            acc = tl.dot(a, b, acc)
+        c_mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+        c_ptrs = c_ptr + offs_m[:, None] * N + offs_n[None, :]
+        if end_k - first_k == steps_of_tile:
+            tl.store(c_ptrs, acc, mask=c_mask)
+        else:
+            tl.atomic_add(c_ptrs, acc, mask=c_mask, sem="relaxed")
+        step += end_k - first_k
+
+for M, N, K, programs, stages in ((64, 48, 176, 3, 3), (33, 32, 64, 7, 2), (40, 80, 48, 2, 4)):
+    a, b = tensor(M, K), tensor(K, N)
+    c = np.zeros((M, N), np.float32)
+    handle = parts[(programs,)](a, b, c, M, N, K, **BLOCKS, num_stages=stages)
+    check(c, a, b)
+    assert copies(handle) in (None, 2, 3), copies(handle)
+""",
+    "starts before the base": """
+@triton.jit
+def shifted(a_ptr, b_ptr, c_ptr, start, count, K, BM: tl.constexpr, BK: tl.constexpr, WALK: tl.constexpr):
+    # `start` may be negative, and so may what is left of a number that is.
+    rows = tl.arange(0, BM)
+    offs_k = tl.arange(0, BK)
+    b = tl.load(b_ptr + offs_k[:, None] * BK + offs_k[None, :])
+    step = start
+    while step < start + count:
+        first = step
+        if WALK:
+            first = step % 64
+        a = tl.load(a_ptr + (first + rows)[:, None] * K + offs_k[None, :])
+        tl.store(c_ptr + ((step - start) * BM + rows)[:, None] * BK + offs_k[None, :], tl.dot(a, b))
+        step += 1
+
+space, b = tensor(96, 32), tensor(32, 32)
+for start in (5, -7, 3):
+    for walk in (False, True):
+        c = np.full((3 * 16, 32), 7, np.float32)
+        shifted[(1,)](space[20:], b, c, start, 3, 32, BM=16, BK=32, WALK=walk)
+        for step in range(3):
+            first = 20 + start + step
+            check(c[step * 16:step * 16 + 16], space[first:first + 16], b)
+""",
     "what is needed": """
 @triton.jit
 def sums(a_ptr, b_ptr, c_ptr, M, K, sam, BM: tl.constexpr, BK: tl.constexpr, ALL: tl.constexpr):

@@ -53,6 +53,7 @@ impl TensorMaps {
         let mut used: SmallVec<[u32; 8]> = SmallVec::new();
         for plan in plans {
             used.push(plan.base);
+            used.extend(plan.nonnegative.iter().copied());
             let numbers = plan.extents.iter().chain(&plan.strides).chain([&plan.offset]);
             used.extend(
                 numbers
@@ -132,6 +133,9 @@ struct Tensor {
 impl Tensor {
     fn new(plan: &TensorMapPlan, argument: impl Fn(u32) -> i64) -> Option<Self> {
         let copied = plan.copied.as_ref()?;
+        if plan.nonnegative.iter().any(|number| argument(*number) < 0) {
+            return None;
+        }
         let contiguous = plan.contiguous_axis()?;
         let order = || {
             [contiguous].into_iter().chain((0..plan.extents.len()).rev().filter(|axis| *axis != contiguous))

@@ -5,7 +5,7 @@
 //! ```
 //! `p6` is the argument with this number, an integer; strides and the distance from the base are counted in elements, boxes and
 //! all else in the order of the coordinates of a copy, one of them along the axis of stride 1. The box is `?` until a pass
-//! knows what memory the copies fill.
+//! knows what memory the copies fill. Before it may stand `nonnegative [p3, p4]`: for other arguments the map is none.
 
 use std::fmt;
 
@@ -126,6 +126,8 @@ pub struct TensorMapPlan {
     pub extents: SmallVec<[LaunchInteger; 5]>,
     /// Elements from one to the next along each axis.
     pub strides: SmallVec<[LaunchInteger; 5]>,
+    /// The arguments that the coordinates of copies are known not to be negative by: none of them may be.
+    pub nonnegative: SmallVec<[u32; 2]>,
     /// What a copy moves.
     pub copied: Option<TensorMapBox>,
 }
@@ -159,7 +161,12 @@ impl TensorMapPlan {
         let (place, rest) = rest.split_once(", extents [")?;
         let (base, offset) = place.split_once(" + ")?;
         let (extents, rest) = rest.split_once("], strides [")?;
-        let (strides, copied) = rest.split_once("], box ")?;
+        let (strides, rest) = rest.split_once("], ")?;
+        let (nonnegative, copied) = match rest.strip_prefix("nonnegative [p") {
+            Some(rest) => rest.split_once("], box ")?,
+            None => ("", rest.strip_prefix("box ")?),
+        };
+        let nonnegative = nonnegative.split(", p").filter(|number| !number.is_empty());
         let list = |text: &str| text.split("; ").map(LaunchInteger::parse).collect::<Option<SmallVec<_>>>();
         Some(Self {
             element: Dtype::parse(element)?,
@@ -167,6 +174,7 @@ impl TensorMapPlan {
             offset: LaunchInteger::parse(offset)?,
             extents: list(extents)?,
             strides: list(strides)?,
+            nonnegative: nonnegative.map(|number| number.parse().ok()).collect::<Option<_>>()?,
             copied: if copied == "?" { None } else { Some(TensorMapBox::parse(copied)?) },
         })
     }
@@ -200,15 +208,16 @@ impl TensorMapBox {
 
 impl fmt::Display for TensorMapPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { element, base, offset, extents, strides, copied } = self;
+        let Self { element, base, offset, extents, strides, nonnegative, copied } = self;
         let list =
             |list: &[LaunchInteger]| list.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         let (extents, strides) = (list(extents), list(strides));
-        write!(
-            f,
-            "{} at p{base} + {offset}, extents [{extents}], strides [{strides}], box ",
-            element.name()
-        )?;
+        write!(f, "{} at p{base} + {offset}, extents [{extents}], strides [{strides}], ", element.name())?;
+        if !nonnegative.is_empty() {
+            let numbers: Vec<String> = nonnegative.iter().map(|number| format!("p{number}")).collect();
+            write!(f, "nonnegative [{}], ", numbers.join(", "))?;
+        }
+        f.write_str("box ")?;
         match copied {
             None => f.write_str("?"),
             Some(TensorMapBox { extents, swizzle, is_written }) => {

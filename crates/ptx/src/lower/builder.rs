@@ -65,7 +65,7 @@ pub(super) struct Builder {
     pub small_bytes: FxHashSet<Scalar>,
     /// Numbers that were bytes.
     pub shifted: FxHashMap<Scalar, Shifted>,
-    /// How many labels were placed: code between two of them is straight.
+    /// How many labels were placed, and how often statements that are placed later began or ended: code between is straight.
     pub labels: u32,
     /// Registers of which it is known how many of the lowest bits are zero.
     pub zeros: FxHashMap<RegisterId, u32>,
@@ -245,6 +245,7 @@ impl Builder {
     /// Begins statements that are placed later.
     pub fn open(&mut self) {
         self.pure = 0;
+        self.labels += 1;
         self.scopes.push(Vec::new());
     }
 
@@ -252,6 +253,7 @@ impl Builder {
     pub fn close(&mut self) -> Vec<Line> {
         debug_assert!(self.scopes.len() > 1, "the kernel's scope is closed by `finish`");
         self.pure = 0;
+        self.labels += 1;
         self.scopes.pop().expect("a scope was opened")
     }
 

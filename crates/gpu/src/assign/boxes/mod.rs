@@ -7,9 +7,8 @@
 //!                                                                                   a box at [m * 128, k * 64]
 //! ```
 //! A box has zeros where it exceeds the tensor, as a masked load has; so an index may be negative only where the mask says what
-//! happens then. Tile numbers are not: what divides a number that is not negative is taken to be the number of tiles along an
-//! axis. An index that wraps around, `(m * 128 + rows) % M`, counts as bounded by `M` if what is computed of the elements behind
-//! the bound is never stored ([`demand`]).
+//! happens then ([`sign`]). An index that wraps around, `(m * 128 + rows) % M`, counts as bounded by `M` if what is computed of
+//! the elements behind the bound is never stored ([`demand`]).
 //!
 //! A store to a box, or an atomic operation on one, is stricter: a copy to the tensor may reach over its end, not over its start, whatever the mask says, and
 //! strides have to be known to be aligned when the kernel is compiled, since a launch that takes code without tensor maps for the
@@ -21,12 +20,11 @@ mod affine;
 mod demand;
 mod masks;
 mod polynomial;
+mod sign;
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
-use tilewright_ir::{
-    Definition, Dtype, ElementwiseFn, Function, Inst, MemoryScope, MemorySemantics, Op, Value,
-};
+use tilewright_ir::{Definition, Dtype, Function, Inst, MemoryScope, MemorySemantics, Op, Value};
 
 use super::coalescing::Infos;
 use crate::language::{LaunchInteger, LaunchProduct, TensorMapPlan, UNBOUNDED, is_tensor_reduction};
@@ -37,6 +35,7 @@ use affine::Wrap;
 use demand::{Uses, is_kernel_parameter, is_needed_below_alone};
 use masks::Bound;
 pub use polynomial::{Atom, Polynomial};
+use sign::Proof;
 
 /// The most elements of a box along an axis.
 const LONGEST: u32 = 256;
@@ -49,8 +48,6 @@ const UNSPECIALIZED: u64 = 8;
 const MOST_AXES: usize = 5;
 /// Steps along the contiguous axis that are longer than this many elements are an axis of their own.
 const LONGEST_STEP: i64 = 4096;
-/// How far definitions are followed for a sign.
-const MOST_STEPS: u32 = 16;
 
 /// A load or store of a box.
 #[derive(Clone, Debug)]
@@ -247,7 +244,13 @@ impl Search<'_> {
             }
         }
         if !self.is_legal(&axes, bytes) {
-            return Err("strides are not known to be aligned, or an index may be negative without a mask");
+            return Err("strides are not known to be aligned, or a box is too long");
+        }
+        let mut proof = Proof::new(function);
+        for axis in axes.iter().filter(|axis| !axis.is_checked_below) {
+            if !self.is_nonnegative(&axis.coordinate, &mut proof) {
+                return Err("an index may be negative without a mask");
+            }
         }
         let not_known = "its extents or strides are not known at launch";
         let plan = TensorMapPlan {
@@ -267,6 +270,7 @@ impl Search<'_> {
                 .map(|axis| self.at_launch(&axis.stride))
                 .collect::<Option<_>>()
                 .ok_or(not_known)?,
+            nonnegative: proof.arguments(),
             copied: None,
         };
         Ok((plan, axes.into_iter().map(|axis| axis.coordinate).collect()))
@@ -404,7 +408,6 @@ impl Search<'_> {
             };
             axis.extent <= LONGEST.max(if is_contiguous { u32::MAX } else { 0 })
                 && is_aligned
-                && (axis.is_checked_below || self.is_nonnegative(&axis.coordinate))
                 && axis.bound.as_ref().is_none_or(|bound| !bound.any(|atom| !self.is_known_at_launch(atom)))
         })
     }
@@ -431,46 +434,6 @@ impl Search<'_> {
             product.iter().map(of_atom).fold(power(factor), u64::saturating_mul).min(1 << 32)
         };
         term.terms().map(of_term).min().unwrap_or(1 << 32)
-    }
-
-    fn is_nonnegative(&self, number: &Polynomial) -> bool {
-        number.terms().all(|(product, factor)| {
-            factor >= 0
-                && product.iter().all(|atom| match atom {
-                    Atom::Value(value) => self.is_tile_number(*value, MOST_STEPS),
-                    Atom::Axis(_) | Atom::Iteration(_) => true,
-                })
-        })
-    }
-
-    /// Whether a scalar is not negative, if what it is divided by is not.
-    fn is_tile_number(&self, value: Value, steps: u32) -> bool {
-        if self.infos[value].range.is_nonnegative() {
-            return true;
-        }
-        let function = self.affine.function;
-        let Some((inst, steps)) = function.defining_inst(value).zip(steps.checked_sub(1)) else {
-            return false;
-        };
-        let data = &function.insts[inst];
-        let is = |place: usize| self.is_tile_number(data.operands[place], steps);
-        match &data.op {
-            Op::Cast { .. } => function.ty(data.operands[0]).dtype().is_some_and(Dtype::is_int) && is(0),
-            Op::Hint { .. } => is(0),
-            Op::Elementwise { function } => match function {
-                ElementwiseFn::IntDiv | ElementwiseFn::IntRem => is(0),
-                ElementwiseFn::Add | ElementwiseFn::Mul | ElementwiseFn::Min => is(0) && is(1),
-                ElementwiseFn::Max => is(0) || is(1),
-                ElementwiseFn::Select => is(1) && is(2),
-                // tidy: wildcard because the sign of other functions is not followed
-                _ => false,
-            },
-            Op::If { .. } => function.carried_by(inst, value).is_some_and(|carried| {
-                carried.yielded.iter().all(|yielded| self.is_tile_number(*yielded, steps))
-            }),
-            // tidy: wildcard because the sign of what other ops make is not followed
-            _ => false,
-        }
     }
 
     fn is_known_at_launch(&self, atom: &Atom) -> bool {
