@@ -59,7 +59,7 @@ fn head(target: &str, version: &str) -> String {
 "
     );
     for ty in TYPES {
-        writeln!(text, ".reg .{ty} %x{ty}_<4>;").unwrap();
+        writeln!(text, ".reg .{ty} %x{ty}_<4>;").expect("a string takes it");
     }
     text
 }
@@ -76,8 +76,8 @@ fn refused_by_assembler(
     let first = head.lines().count() + 1;
     loop {
         let left: Vec<usize> = among.iter().copied().filter(|index| !refused.contains_key(index)).collect();
-        let body: String = left.iter().map(|&index| format!("{};\n", lines[index])).collect();
-        let text = format!("{head}{body}ret;\n}}\n");
+        let body = left.iter().map(|&index| lines[index].as_str()).collect::<Vec<_>>().join(";\n") + ";";
+        let text = format!("{head}{body}\nret;\n}}\n");
         let Err(messages) = ptxas.assemble_with(&text, target, &["-O0"]) else { return };
         let before = refused.len();
         for message in messages.lines() {
@@ -261,7 +261,8 @@ struct Tally {
 impl Tally {
     fn judge(&mut self, ptxas: &Ptxas, (target, version): (&str, &str), lines: &[String]) {
         let head = head(target, version);
-        let (mut refused, all) = (BTreeMap::new(), Vec::from_iter(0..lines.len()));
+        let all: Vec<usize> = (0..lines.len()).collect();
+        let mut refused = BTreeMap::new();
         refused_by_assembler(ptxas, (&head, target), lines, &all, &mut refused);
         self.judged += lines.len();
         self.refused += refused.len();
@@ -269,7 +270,7 @@ impl Tally {
             match (refused.get(&index), refused_by_us(&head, line)) {
                 (Some(theirs), None) => self.missed.push(format!("{target} {version} {line} | {theirs}")),
                 (None, Some(Refusal::Check(ours))) if !is_in_list(line, &ours) => {
-                    self.wrong.push(format!("{target} {version} {line} | {ours}"))
+                    self.wrong.push(format!("{target} {version} {line} | {ours}"));
                 }
                 _ => {}
             }
