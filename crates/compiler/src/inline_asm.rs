@@ -39,6 +39,9 @@ impl Assembler for SimulatedAssembler {
                 AssemblyError::Wrong(described(&error, &text, first))
             }
             LoadError::Parse(error) => AssemblyError::Unknown(described(&error, &text, first)),
+            LoadError::Refused(misuse, _) => {
+                AssemblyError::Unknown(in_line(misuse.line, &misuse.message, &text, first))
+            }
             other => AssemblyError::Unknown(other.to_string()),
         })?;
         Ok(Arc::new(SimulatedAssembly { module }))
@@ -118,10 +121,15 @@ fn is_mistake(error: &ParseError) -> bool {
 
 /// An error with the line of the inline text that it is in.
 fn described(error: &ParseError, text: &str, first: u32) -> String {
-    let line = text.lines().nth((error.line as usize).saturating_sub(1)).unwrap_or_default().trim();
-    match error.line.checked_sub(first) {
-        Some(number) if line != CLOSE => format!("{} in line {}, `{line}`", error.kind, number + 1),
-        _ => format!("{} at the end of the text", error.kind),
+    in_line(error.line, &error.kind.to_string(), text, first)
+}
+
+/// A message with the line of the inline text that it is about.
+fn in_line(line: u32, message: &str, text: &str, first: u32) -> String {
+    let shown = text.lines().nth((line as usize).saturating_sub(1)).unwrap_or_default().trim();
+    match line.checked_sub(first) {
+        Some(number) if shown != CLOSE => format!("{message} in line {}, `{shown}`", number + 1),
+        _ => format!("{message} at the end of the text"),
     }
 }
 

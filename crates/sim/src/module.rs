@@ -29,6 +29,8 @@ pub enum LoadError {
         /// The simulated one.
         device: String,
     },
+    /// An assembler would refuse it: the part that is wrong, and the lines that show it.
+    Refused(isa::Misuse, String),
     /// Something that the simulator does not do, by name.
     Unsupported(String),
 }
@@ -40,6 +42,7 @@ impl fmt::Display for LoadError {
             Self::Target { module, device } => {
                 write!(f, "the module is for {module}, the simulated device is {device}")
             }
+            Self::Refused(_, shown) => f.write_str(shown),
             Self::Unsupported(what) => write!(f, "the simulator does not support {what}"),
         }
     }
@@ -70,6 +73,10 @@ impl LoadedModule {
         if !target.runs(&isa.target) {
             return Err(LoadError::Target { module: isa.target, device: target.name().into() });
         }
+        isa::check(&isa).map_err(|misuse| {
+            let shown = misuse.render(text);
+            LoadError::Refused(misuse, shown)
+        })?;
         if isa.address_size != 64 {
             return Err(LoadError::Unsupported(format!("addresses of {} bits", isa.address_size)));
         }

@@ -109,7 +109,7 @@ fn neighbours_on_the_host_share_no_sector() {
 fn regions_that_overlap_are_one_allocation() {
     let words = Box::new(Aligned([0; 4096]));
     let bytes: &[u8] = bytemuck::cast_slice(&words.0);
-    let module = load("sm_90", &strided(4, "ld.global.u32 %r0, [%at];"));
+    let module = load("sm_100", &strided(4, "ld.global.u32 %r0, [%at];"));
     for (from, sectors) in [(0, 4), (16, 5), (256, 4)] {
         let regions = [Region::read_only(&bytes[from..]), Region::read_only(&bytes[..1024])];
         let address = regions[0].address().to_le_bytes();

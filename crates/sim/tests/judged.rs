@@ -4,7 +4,7 @@ mod common;
 mod support;
 
 use common::{fault, load, memory};
-use tilewright_sim::{Fault, FaultKind, Launch, Region, Report, Watch};
+use tilewright_sim::{Fault, FaultKind, Launch, Region, Report, SimTarget, Simulator, Watch};
 
 /// Memory that bulk copies may write.
 #[repr(align(16))]
@@ -375,5 +375,49 @@ fn lanes_of_a_warp_synchronise() {
                 "{found:?}\n{text}"
             );
         }
+    }
+}
+
+/// What an assembler refuses is refused when a module is loaded, with its line and a mark under the part that is wrong.
+#[test]
+fn what_an_assembler_refuses_is_not_loaded() {
+    let refused = |target: &str, line: &str| {
+        let text = kernel(&format!("    .reg .f32 %f<4>;\n    {line}"));
+        let text = text.replace(".target sm_90a", &format!(".target {target}"));
+        let simulator = Simulator::new(SimTarget::new("sm_90").expect("a target"));
+        let error = simulator.load(&text).expect_err(line).to_string();
+        error.split_once("line 15: ").unwrap_or_else(|| panic!("{error}")).1.to_owned()
+    };
+    assert_eq!(
+        refused("sm_90", "add.s32 %r3, %r1, %f1;"),
+        "`add.s32`: `%f1` is a register of .f32, expected .s32
+      add.s32 %r3, %r1, %f1;
+                        ^^^"
+    );
+    assert_eq!(
+        refused("sm_80", "fence.proxy.async;"),
+        "`fence.proxy.async` needs `.target` sm_90 or newer, the module is for sm_80
+      fence.proxy.async;
+      ^^^^^^^^^^^^^^^^^"
+    );
+    let others = [
+        ("sm_90", "mov.b64 %rd3, %r1;", "a register of .b32"),
+        ("sm_90", "add.f32 %f1, %f2, 1;", "a constant integer"),
+        ("sm_90", "shl.b32 %r3, %r1, %rd1;", "a register of .b64"),
+        ("sm_90", "ld.global.b32 %r3, [memory];", "lies in .shared, not in .global"),
+        ("sm_90", "add.sat.u32 %r3, %r1, %r2;", "`.u32` cannot stand there"),
+        ("sm_90", "setp.lo.s32 %p1, %r1, %r2;", "`.s32` cannot stand there"),
+        ("sm_90", "selp.b32 %r3, %r1, %r2, %r4;", "expected one of .pred"),
+        ("sm_90", "@%r1 mov.b32 %r3, %r2;", "expected one of .pred"),
+        ("sm_90", "wgmma.fence.sync.aligned;", "sm_90a"),
+        ("sm_80", "ld.shared::cluster.b32 %r3, [%r2];", "sm_90 or newer"),
+        ("sm_90", "ld.global.v8.b32 {%r3, %r4, %r5, %r6, %r7, %r8, %r9, %r10}, [%rd1];", "256 bits"),
+        ("sm_75", "cp.async.wait_all;", "sm_80 or newer"),
+        ("sm_90", "add.u32 %r3, %r1, %tid.x;", "a special register"),
+        ("sm_90", "bar.sync 16;", "16 is not allowed there"),
+    ];
+    for (target, line, part) in others {
+        let found = refused(target, line);
+        assert!(found.contains(part) && found.contains('^'), "{line}: {found}");
     }
 }

@@ -311,12 +311,12 @@ fn traps_and_launches_that_cannot_be() {
 
 #[test]
 fn what_is_not_known_is_named_when_it_is_executed() {
-    let text = SUM.replace(
+    let text = SUM.replace(".version 7.8\n.target sm_80", ".version 8.6\n.target sm_90").replace(
         "    bar.sync 0;",
-        "    setp.ne.s32 %p3, %r3, 9;\n    @!%p3 cvt.rs.f16x2.f32 %r9, %f1, %f1, %r1;\n    bar.sync 0;",
+        "    setp.ne.s32 %p3, %r3, 9;\n    @!%p3 fma.rn.oob.f16x2 %r9, %r1, %r1, %r1;\n    bar.sync 0;",
     );
     assert_eq!(sum(&text, 128).1, 127.0 * 64.0, "it is not executed");
-    let text = text.replace("@!%p3 cvt.rs", "cvt.rs");
+    let text = text.replace("@!%p3 fma.rn.oob", "fma.rn.oob");
     assert!(matches!(fault(sum(&text, 128).0), FaultKind::Unsupported(_)));
 }
 

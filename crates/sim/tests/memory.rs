@@ -129,7 +129,7 @@ fn variables_of_the_module_keep_their_values() {
     st.global.f32 [%rd6], %f3;
     ret;
 }";
-    let module = load("sm_90", text);
+    let module = load("sm_100", text);
     let mut out = vec![0.0_f32; 65];
     for _ in 0..2 {
         launch_with(&module, [1, 1, 1], [64, 1, 1], vec![memory(&mut out)], |_| ()).unwrap();
@@ -140,7 +140,7 @@ fn variables_of_the_module_keep_their_values() {
     let (address, bytes) = module.variable("count").unwrap();
     assert_eq!(bytes, 4);
     let read = "    .reg .b64 %rd<3>;\n    .reg .b32 %r;\n    ld.param.u64 %rd1, [out];\n    ld.param.u64 %rd2, [from];\n    ld.global.u32 %r, [%rd2];\n    st.global.u32 [%rd1], %r;\n    ret;";
-    let reader = load("sm_90", &kernel(&["out", "from"], read));
+    let reader = load("sm_100", &kernel(&["out", "from"], read));
     let mut count = vec![0_u32; 1];
     let result = launch_with(&reader, [1, 1, 1], [1, 1, 1], vec![memory(&mut count), value(address)], |_| ());
     assert!(
@@ -152,7 +152,7 @@ fn variables_of_the_module_keep_their_values() {
 #[test]
 fn an_allocation_is_near_as_far_as_it_is_long() {
     let body = "    .reg .b64 %a, %n;\n    .reg .b32 %r;\n    ld.param.u64 %a, [a];\n    ld.param.u64 %n, [n];\n    add.u64 %a, %a, %n;\n    ld.global.u32 %r, [%a];\n    ret;";
-    let module = load("sm_90", &kernel(&["a", "n"], body));
+    let module = load("sm_100", &kernel(&["a", "n"], body));
     for (offset, expected) in [
         (16, Some((0, 4))),
         (28, Some((0, 16))),
@@ -171,7 +171,7 @@ fn an_allocation_is_near_as_far_as_it_is_long() {
 #[test]
 fn memory_that_may_only_be_read() {
     let body = "    .reg .b64 %a;\n    .reg .b32 %r;\n    ld.param.u64 %a, [a];\n    ld.global.u32 %r, [%a];\n    st.global.u32 [%a], %r;\n    ret;";
-    let module = load("sm_90", &kernel(&["a"], body));
+    let module = load("sm_100", &kernel(&["a"], body));
     let bytes = [0_u32; 4];
     let region = Region::read_only(bytemuck::cast_slice(&bytes));
     let parameters = region.address().to_le_bytes();
@@ -304,7 +304,7 @@ fn blocks_of_a_cluster_read_each_other() {
     let mut out = vec![0_u32; 128];
     let run = |text: &str, out: &mut [u32]| {
         let arguments = vec![memory(out)];
-        launch_with(&load("sm_90", text), [4, 1, 1], [32, 1, 1], arguments, |launch| {
+        launch_with(&load("sm_100", text), [4, 1, 1], [32, 1, 1], arguments, |launch| {
             launch.cluster = [2, 1, 1];
         })
     };

@@ -35,7 +35,7 @@ use super::operand::{
     Access, Accumulators, Address, BranchTableId, BranchTarget, CachePolicy, CallOperands, Coordinates,
     Destination, DestinationPair, Destinations, Predicate, Source, Sources, TensorAddress,
 };
-use super::operand_form::{InstructionForm, OperandForm};
+use super::operand_form::{InstructionForm, Operand, OperandForm};
 use super::parse::operands::{Mismatch, OperandParser};
 use super::print::OperandPrinter;
 use super::types::{ScalarType, StateSpace};
@@ -124,6 +124,11 @@ macro_rules! instructions {
                     $(self.$operand.map_addresses(each);)*
                     let _ = each;
                 }
+
+                fn visit_operands(&self, each: &mut dyn FnMut(Operand<'_>)) {
+                    $(each(self.$operand.view());)*
+                    let _ = each;
+                }
             }
         )*
 
@@ -193,6 +198,11 @@ impl Instruction {
     /// Calls back with each address of memory, to replace it; not with those of tensor maps.
     pub fn map_addresses(&mut self, mut each: impl FnMut(&mut Address)) {
         self.form_mut().map_addresses(&mut each);
+    }
+
+    /// Calls back with each operand of the row, as far as its type is asked for.
+    pub(crate) fn visit_operands(&self, each: &mut dyn FnMut(Operand<'_>)) {
+        self.form().visit_operands(each);
     }
 
     /// Its opcode with the modifiers.

@@ -22,6 +22,7 @@
 //! written and not understood. What is not supported is a [`ParseError`] that names it, with line and column: among others
 //! `tcgen05`, sparse products, textures and surfaces, the video instructions, vector registers, parameters in registers.
 
+mod check;
 mod instruction;
 mod modifier;
 mod module;
@@ -32,6 +33,7 @@ mod print;
 mod special;
 mod types;
 
+pub use check::{Misuse, check};
 pub use instruction::*;
 pub use modifier::{
     AtomicOperation, BarrierReduction, BitOperation, BooleanOperation, BoundMode, Clamp, Comparison,

@@ -11,6 +11,27 @@ use super::operand::{
 use super::parse::operands::{Mismatch, OperandParser};
 use super::print::OperandPrinter;
 
+/// An operand, by what is asked of its type.
+pub(crate) enum Operand<'a> {
+    /// It has none: a label, a call.
+    Untyped,
+    /// An optional one that is not there.
+    Absent,
+    Write(RegisterId),
+    WriteOrDrop(Destination),
+    Pair(DestinationPair),
+    Read(Source),
+    Writes(&'a [Destination]),
+    Reads(&'a [Source]),
+    Accumulators(&'a [RegisterId]),
+    Predicate(Predicate),
+    Address(Address),
+    Tensor(&'a TensorAddress),
+    /// Offsets that follow the coordinates of a tensor.
+    Offsets(&'a Coordinates),
+    Policy(Source),
+}
+
 /// What the table makes of a row.
 pub(crate) trait InstructionForm {
     fn print_opcode(&self, out: &mut String);
@@ -21,6 +42,7 @@ pub(crate) trait InstructionForm {
     fn visit_registers(&self, each: &mut dyn FnMut(RegisterId, Access));
     fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access));
     fn map_addresses(&mut self, each: &mut dyn FnMut(&mut Address));
+    fn visit_operands(&self, each: &mut dyn FnMut(Operand<'_>));
 }
 
 /// A role of an operand.
@@ -51,12 +73,27 @@ pub(crate) trait OperandForm: Sized {
 
     fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access));
 
+    /// Whether rows of the table of forms say its type.
+    const TYPED: bool = true;
+
+    /// What it is to who asks for its type.
+    fn view(&self) -> Operand<'_>;
+
     /// Calls back if it is an address of memory.
     fn map_addresses(&mut self, _each: &mut dyn FnMut(&mut Address)) {}
 }
 
 impl<T: OperandForm> OperandForm for Option<T> {
     const REQUIRED: bool = false;
+    const TYPED: bool = T::TYPED;
+
+    fn view(&self) -> Operand<'_> {
+        match self {
+            Some(operand) => operand.view(),
+            None if T::TYPED => Operand::Absent,
+            None => Operand::Untyped,
+        }
+    }
 
     fn absent() -> Option<Self> {
         Some(None)
@@ -100,6 +137,10 @@ impl<T: OperandForm> OperandForm for Option<T> {
 }
 
 impl OperandForm for RegisterId {
+    fn view(&self) -> Operand<'_> {
+        Operand::Write(*self)
+    }
+
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         printer.register(*self);
     }
@@ -118,6 +159,10 @@ impl OperandForm for RegisterId {
 }
 
 impl OperandForm for Source {
+    fn view(&self) -> Operand<'_> {
+        Operand::Read(*self)
+    }
+
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         match *self {
             Self::Register(register) => printer.register(register),
@@ -152,6 +197,10 @@ impl OperandForm for Source {
 }
 
 impl OperandForm for Predicate {
+    fn view(&self) -> Operand<'_> {
+        Operand::Predicate(*self)
+    }
+
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         if self.negated {
             printer.text("!");
@@ -174,6 +223,10 @@ impl OperandForm for Predicate {
 }
 
 impl OperandForm for Destination {
+    fn view(&self) -> Operand<'_> {
+        Operand::WriteOrDrop(*self)
+    }
+
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         match *self {
             Self::Register(register) => printer.register(register),
@@ -199,6 +252,10 @@ impl OperandForm for Destination {
 }
 
 impl OperandForm for DestinationPair {
+    fn view(&self) -> Operand<'_> {
+        Operand::Pair(*self)
+    }
+
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         self.first.print(printer);
         if let Some(second) = &self.second {
@@ -226,8 +283,15 @@ impl OperandForm for DestinationPair {
 
 /// Operands in braces. A single one may stand without; `$bare` says that it then is printed so.
 macro_rules! list_operand {
-    ($name:ident, $item:ty, $bare:literal) => {
+    ($name:ident, $item:ty, $bare:literal, $typed:literal, |$view:ident| $operand:expr) => {
         impl OperandForm for $name {
+            const TYPED: bool = $typed;
+
+            fn view(&self) -> Operand<'_> {
+                let $view = self;
+                $operand
+            }
+
             fn print(&self, printer: &mut OperandPrinter<'_>) {
                 match self.0.as_slice() {
                     [only] if $bare && !printer.braces_single => OperandForm::print(only, printer),
@@ -261,11 +325,15 @@ macro_rules! list_operand {
     };
 }
 
-list_operand!(Destinations, Destination, true);
-list_operand!(Sources, Source, true);
-list_operand!(Coordinates, Source, false);
+list_operand!(Destinations, Destination, true, true, |list| Operand::Writes(&list.0));
+list_operand!(Sources, Source, true, true, |list| Operand::Reads(&list.0));
+list_operand!(Coordinates, Source, false, false, |list| Operand::Offsets(list));
 
 impl OperandForm for Accumulators {
+    fn view(&self) -> Operand<'_> {
+        Operand::Accumulators(&self.0)
+    }
+
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         printer.braced(&self.0);
     }
@@ -288,6 +356,12 @@ impl OperandForm for Accumulators {
 }
 
 impl OperandForm for Address {
+    const TYPED: bool = false;
+
+    fn view(&self) -> Operand<'_> {
+        Operand::Address(*self)
+    }
+
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         printer.text("[");
         printer.address(*self);
@@ -323,6 +397,12 @@ impl OperandForm for Address {
 }
 
 impl OperandForm for TensorAddress {
+    const TYPED: bool = false;
+
+    fn view(&self) -> Operand<'_> {
+        Operand::Tensor(self)
+    }
+
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         printer.text("[");
         printer.address(self.map);
@@ -352,6 +432,12 @@ impl OperandForm for TensorAddress {
 }
 
 impl OperandForm for CachePolicy {
+    const TYPED: bool = false;
+
+    fn view(&self) -> Operand<'_> {
+        Operand::Policy(self.0)
+    }
+
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         self.0.print(printer);
     }
@@ -377,6 +463,12 @@ impl OperandForm for CachePolicy {
 macro_rules! name_operand {
     ($name:ident, $print:ident, $parse:ident) => {
         impl OperandForm for $name {
+            const TYPED: bool = false;
+
+            fn view(&self) -> Operand<'_> {
+                Operand::Untyped
+            }
+
             fn print(&self, printer: &mut OperandPrinter<'_>) {
                 printer.$print(*self);
             }
@@ -396,6 +488,12 @@ name_operand!(BranchTarget, target, target);
 name_operand!(BranchTableId, branch_table, branch_table);
 
 impl OperandForm for CallOperands {
+    const TYPED: bool = false;
+
+    fn view(&self) -> Operand<'_> {
+        Operand::Untyped
+    }
+
     fn print(&self, printer: &mut OperandPrinter<'_>) {
         printer.call(self);
     }

@@ -55,16 +55,16 @@ pub fn launch_with(
     module.launch(&launch)
 }
 
-/// Launches the only kernel of a text on `sm_90`.
+/// Launches the only kernel of a text on `sm_100`.
 pub fn launch(text: &str, grid: u32, block: u32, arguments: Vec<Argument<'_>>) -> Result<Report, Box<Fault>> {
-    launch_with(&load("sm_90", text), [grid, 1, 1], [block, 1, 1], arguments, |_| ())
+    launch_with(&load("sm_100", text), [grid, 1, 1], [block, 1, 1], arguments, |_| ())
 }
 
-/// A module for `sm_90` with one kernel of that body, which has 64-bit parameters.
+/// A module for `sm_100` with one kernel of that body, which has 64-bit parameters.
 pub fn kernel(parameters: &[&str], body: &str) -> String {
     let parameters: Vec<_> = parameters.iter().map(|name| format!(".param .u64 {name}")).collect();
     format!(
-        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry kernel({})\n{{\n{body}\n}}\n",
+        ".version 8.8\n.target sm_100\n.address_size 64\n.visible .entry kernel({})\n{{\n{body}\n}}\n",
         parameters.join(", ")
     )
 }

@@ -1,0 +1,68 @@
+//! Which registers and constants an operand of a type takes: the rules of PTX ISA 9.2 and of its tables 25 and 26, "relaxed
+//! type-checking rules".
+
+use crate::isa::operand::Immediate;
+use crate::isa::types::ScalarType;
+
+/// What the bits of a type mean, as far as operands must agree on it.
+#[derive(PartialEq, Eq)]
+enum Meaning {
+    Predicate,
+    /// Bits without a meaning.
+    Bits,
+    Integer,
+    Float,
+}
+
+fn meaning(ty: ScalarType) -> Meaning {
+    use ScalarType::{Bf16, F16, F32, F64, Pred, S8, S16, S32, S64, U8, U16, U32, U64};
+    match ty {
+        Pred => Meaning::Predicate,
+        U8 | U16 | U32 | U64 | S8 | S16 | S32 | S64 => Meaning::Integer,
+        F16 | F32 | F64 | Bf16 => Meaning::Float,
+        // tidy: wildcard because all others are bits: pairs of elements and what `mma` has live in registers of bits.
+        _ => Meaning::Bits,
+    }
+}
+
+/// Whether the type of an instruction is one whose registers are bits alone, as those of bf16 are.
+fn is_opaque(ty: ScalarType) -> bool {
+    meaning(ty) == Meaning::Bits
+        && !matches!(
+            ty,
+            ScalarType::B8 | ScalarType::B16 | ScalarType::B32 | ScalarType::B64 | ScalarType::B128
+        )
+}
+
+/// Whether an operand of the type takes a register of that type. Where they may be wider, the low bits are the operand.
+pub(super) fn takes(ty: ScalarType, register: ScalarType, wider: bool) -> bool {
+    let fits = register.bits() == ty.bits() || wider && register.bits() > ty.bits();
+    let agrees = match (meaning(ty), meaning(register)) {
+        (Meaning::Predicate, meaning) | (meaning, Meaning::Predicate) => meaning == Meaning::Predicate,
+        (_, Meaning::Bits) => true,
+        (Meaning::Bits, _) => !is_opaque(ty),
+        (Meaning::Float, Meaning::Float) => ty == register,
+        (Meaning::Integer, meaning) | (meaning, Meaning::Integer) => meaning == Meaning::Integer,
+    };
+    fits && agrees
+}
+
+/// Whether an operand of the type takes a constant.
+pub(super) fn takes_constant(ty: ScalarType, constant: Immediate) -> bool {
+    match constant {
+        Immediate::Integer(_) => meaning(ty) != Meaning::Float && !is_opaque(ty),
+        Immediate::F32(_) => matches!(ty, ScalarType::F32 | ScalarType::F64 | ScalarType::B32),
+        Immediate::F64(_) => matches!(ty, ScalarType::F32 | ScalarType::F64 | ScalarType::B64),
+    }
+}
+
+/// The integer type of twice as many bits.
+pub(super) fn twice(ty: ScalarType) -> ScalarType {
+    match ty {
+        ScalarType::U16 => ScalarType::U32,
+        ScalarType::S16 => ScalarType::S32,
+        ScalarType::S32 => ScalarType::S64,
+        // tidy: wildcard because rows name no other type whose double is asked for than `.u32`.
+        _ => ScalarType::U64,
+    }
+}

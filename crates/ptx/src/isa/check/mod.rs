@@ -1,0 +1,659 @@
+//! What an assembler refuses: instructions that do not exist in that form, operands of other types, and what the `.target` or
+//! the `.version` of the module lacks. The parser reads more than there is, since it takes each modifier for itself; [`check`]
+//! compares each instruction with the table of [`forms`].
+
+mod agreement;
+mod forms;
+mod pattern;
+mod target;
+
+use std::fmt;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use self::agreement::{takes, takes_constant, twice};
+use self::pattern::{Bound, Count, Expected, Form, Kind, Need, NeedKind, TABLE};
+use self::target::Head;
+use super::instruction::Instruction;
+use super::modifier::TensorDimension;
+use super::module::{Function, Module, RegisterId, Statement, StatementKind};
+use super::operand::{
+    Address, AddressBase, Destination, Immediate, Predicate, Source, Symbol, TensorAddress,
+};
+use super::operand_form::Operand;
+use super::types::{ScalarType, StateSpace};
+
+/// An instruction that is not PTX, or a head that asks for none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Misuse {
+    /// The line of the text, from 1; 0 where there was none, or the head is meant.
+    pub line: u32,
+    /// The part of the instruction that is wrong, as it is written.
+    pub place: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line != 0 {
+            write!(formatter, "line {}: ", self.line)?;
+        }
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Misuse {}
+
+impl Misuse {
+    /// The message, and the line with a mark under the part that is wrong.
+    pub fn render(&self, text: &str) -> String {
+        let line = (self.line as usize).checked_sub(1).and_then(|index| text.lines().nth(index));
+        let Some(line) = line else { return self.to_string() };
+        let shown = line.trim_end().replace('\t', " ");
+        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '%' | '$');
+        let stands_alone = |at: &usize| {
+            let behind = shown[at + self.place.len()..].chars().next();
+            !behind.is_some_and(is_part) || !self.place.ends_with(is_part)
+        };
+        let at = shown.match_indices(&self.place).map(|(at, _)| at).find(stands_alone);
+        let Some(at) = at.filter(|_| !self.place.is_empty()) else { return format!("{self}\n  {shown}") };
+        let (indent, mark) =
+            (" ".repeat(shown[..at].chars().count()), "^".repeat(self.place.chars().count()));
+        format!("{self}\n  {shown}\n  {indent}{mark}")
+    }
+}
+
+/// What is wrong with an instruction: the part, and the message.
+type Finding = (String, String);
+
+/// The rows that an opcode is one of, with what it binds.
+type Rows = Vec<(&'static Form, Bound)>;
+
+/// Finds the first instruction that an assembler would refuse.
+pub fn check(module: &Module) -> Result<(), Misuse> {
+    let head = Head::new(&module.target, module.version).map_err(|message| Misuse {
+        line: 0,
+        place: String::new(),
+        message,
+    })?;
+    let mut checker = Checker { module, head, forms: FxHashMap::default() };
+    for function in module.functions.values() {
+        for statement in function.body.iter().flatten() {
+            checker.statement(function, statement)?;
+        }
+    }
+    Ok(())
+}
+
+struct Checker<'a> {
+    module: &'a Module,
+    /// The head, if its target is known.
+    head: Option<Head>,
+    /// The rows that fit an opcode, with what they bind.
+    forms: FxHashMap<String, Result<Rows, Finding>>,
+}
+
+impl Checker<'_> {
+    fn statement(&mut self, function: &Function, statement: &Statement) -> Result<(), Misuse> {
+        let StatementKind::Instruction { guard, instruction } = &statement.kind else { return Ok(()) };
+        let found = guard
+            .map_or(Ok(()), |guard| predicate(function, guard))
+            .and_then(|()| self.instruction(function, instruction));
+        found.map_err(|(place, message)| Misuse { line: statement.line, place, message })
+    }
+
+    fn instruction(&mut self, function: &Function, instruction: &Instruction) -> Result<(), Finding> {
+        let opcode = instruction.opcode();
+        if !self.forms.contains_key(&opcode) {
+            let forms = forms_of(&opcode).and_then(|forms| self.needs_of_words(&opcode).map(|()| forms));
+            self.forms.insert(opcode.clone(), forms);
+        }
+        let forms = self.forms[&opcode].as_ref().map_err(Clone::clone)?;
+        let operands = Operands { module: self.module, function, opcode: &opcode };
+        operands.spaces(instruction)?;
+        self.special_registers(instruction)?;
+        let mut worst: Option<(usize, Finding)> = None;
+        for (form, bound) in forms {
+            let found = operands.check(instruction, form, bound).and_then(|()| self.width(&opcode, bound));
+            let found = found.and_then(|()| match self.lack(form.need) {
+                None => Ok(()),
+                Some(lack) => Err((usize::MAX, (opcode.clone(), format!("`{opcode}` {lack}")))),
+            });
+            let Err(found) = found else { return Ok(()) };
+            if worst.as_ref().is_none_or(|(progress, _)| found.0 > *progress) {
+                worst = Some(found);
+            }
+        }
+        Err(worst.expect("an opcode without a row was found before").1)
+    }
+
+    /// An access of more than 16 bytes is one of newer targets, and of global memory.
+    fn width(&self, opcode: &str, bound: &Bound) -> Result<(), (usize, Finding)> {
+        const WIDE: Need = Need { capability: 100, kind: NeedKind::All, version: (8, 8) };
+        let is_access = opcode.starts_with("ld.") || opcode.starts_with("st.") || opcode.starts_with("ldu.");
+        let bits = bound.types.first().map_or(0, |ty| ty.bits()) as usize * vector(opcode);
+        if !is_access || bits <= 128 {
+            return Ok(());
+        }
+        let spaces = [".shared", ".local", ".const", ".param"];
+        let lack = match spaces.iter().find(|space| opcode.contains(*space)) {
+            Some(space) => Some(format!("moves {bits} bits, which there is not in {space}")),
+            None if bits > 256 => Some(format!("moves {bits} bits, expected 256 at most")),
+            None => self.lack(WIDE).map(|lack| format!("moves {bits} bits, which {lack}")),
+        };
+        lack.map_or(Ok(()), |lack| Err((usize::MAX, (opcode.to_owned(), format!("`{opcode}` {lack}")))))
+    }
+
+    fn lack(&self, need: Need) -> Option<String> {
+        self.head.as_ref().and_then(|head| head.lacks(need))
+    }
+
+    /// What special registers need.
+    fn special_registers(&self, instruction: &Instruction) -> Result<(), Finding> {
+        let mut found = Ok(());
+        instruction.visit_operands(&mut |operand| {
+            let special = match operand {
+                Operand::Read(Source::Special(special)) => special,
+                Operand::Reads([Source::Special(special)]) => *special,
+                // tidy: wildcard because only sources are special registers.
+                _ => return,
+            };
+            let name = special.name();
+            for (_, need) in forms::SPECIALS.iter().filter(|(first, _)| name.starts_with(first)) {
+                let need = Need::read(need).expect("a test reads each row");
+                if let Some(lack) = self.lack(need) {
+                    found = Err((name.to_owned(), format!("`{name}` {lack}")));
+                }
+            }
+        });
+        found
+    }
+
+    /// What single words of an opcode need.
+    fn needs_of_words(&self, opcode: &str) -> Result<(), Finding> {
+        for (first, word, need) in forms::WORDS {
+            let is_meant = opcode.starts_with(first)
+                && opcode.match_indices(word).any(|(at, _)| {
+                    let behind = &opcode[at + word.len()..];
+                    behind.is_empty() || behind.starts_with('.')
+                });
+            let need = Need::read(need).expect("a test reads each row");
+            if let Some(lack) = self.lack(need).filter(|_| is_meant) {
+                return Err(((*word).to_owned(), format!("`{word}` of `{opcode}` {lack}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rows that an opcode is one of.
+fn forms_of(opcode: &str) -> Result<Rows, Finding> {
+    let first = opcode.split('.').next().unwrap_or_default();
+    let words: Vec<&str> = opcode.match_indices('.').map(|(at, _)| word_at(opcode, at)).collect();
+    let (mut found, mut furthest) = (Vec::new(), 0);
+    for form in TABLE.get(first).map_or(&[][..], Vec::as_slice) {
+        match form.bind(&words) {
+            Ok(bound) => found.push((form, bound)),
+            Err(progress) => furthest = furthest.max(progress),
+        }
+    }
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    Err(match words.get(furthest) {
+        Some(word) => ((*word).to_owned(), format!("there is no `{opcode}`: `{word}` cannot stand there")),
+        None => (opcode.to_owned(), format!("`{opcode}` lacks a modifier at its end")),
+    })
+}
+
+/// The word of an opcode that begins there, with its dot.
+fn word_at(opcode: &str, at: usize) -> &str {
+    let rest = &opcode[at..];
+    rest[1..].find('.').map_or(rest, |end| &rest[..=end])
+}
+
+/// The elements that an opcode moves at once.
+fn vector(opcode: &str) -> usize {
+    [(".v2", 2), (".v4", 4), (".v8", 8)]
+        .into_iter()
+        .find(|(word, _)| opcode.contains(word))
+        .map_or(1, |(_, n)| n)
+}
+
+fn predicate(function: &Function, predicate: Predicate) -> Result<(), Finding> {
+    let register = &function.registers[predicate.register];
+    if register.ty == ScalarType::Pred {
+        return Ok(());
+    }
+    let name = register.name.to_string();
+    Err((name.clone(), format!("`{name}` is a register of {}, expected one of .pred", register.ty)))
+}
+
+/// The operands of an instruction.
+struct Operands<'a> {
+    module: &'a Module,
+    function: &'a Function,
+    opcode: &'a str,
+}
+
+impl Operands<'_> {
+    /// Compares the operands with a row; else, which operand is wrong, and how.
+    fn check(&self, instruction: &Instruction, form: &Form, bound: &Bound) -> Result<(), (usize, Finding)> {
+        let mut expected = form.operands.iter();
+        let mut result = Ok(());
+        let mut number = 0;
+        let (mut has_policy, mut has_offsets, mut addresses) = (false, false, 0);
+        instruction.visit_operands(&mut |operand| {
+            number += 1;
+            has_policy |= matches!(operand, Operand::Policy(_));
+            if result.is_err() {
+                return;
+            }
+            let found = match operand {
+                Operand::Untyped => Ok(()),
+                Operand::Address(address) => {
+                    addresses += 1;
+                    self.address(address, addresses - 1)
+                }
+                Operand::Tensor(tensor) => {
+                    addresses += 1;
+                    self.tensor(tensor)
+                }
+                Operand::Offsets(offsets) => {
+                    has_offsets = true;
+                    self.reads(&offsets.0, ScalarType::U16)
+                }
+                Operand::Policy(policy) => self.read(policy, ScalarType::U64, false),
+                _ => match expected.next() {
+                    Some(expected) => self.operand(&operand, expected, bound),
+                    None => Err((String::new(), format!("`{}` has too many operands", self.opcode))),
+                },
+            };
+            result = found.map_err(|finding| (number, finding));
+        });
+        if result.is_ok() && has_policy != self.opcode.contains(".L2::cache_hint") {
+            let message = format!("`{}` lacks its cache policy", self.opcode);
+            return Err((number, (self.opcode.to_owned(), message)));
+        }
+        let has = |words: &[&str]| {
+            let mut all = self.opcode.match_indices('.').map(|(at, _)| word_at(self.opcode, at));
+            all.any(|word| words.contains(&word))
+        };
+        let is_ordered = has(&[".acquire", ".release", ".relaxed"]) && self.opcode.starts_with("mbarrier.");
+        if result.is_ok() && is_ordered && !has(&[".cta", ".cluster"]) {
+            let message = format!("`{}` lacks a scope: .cta or .cluster", self.opcode);
+            return Err((number, (self.opcode.to_owned(), message)));
+        }
+        let wants_offsets = self.opcode.contains(".im2col") && !self.opcode.contains(".im2col_no_offs");
+        if result.is_ok() && has_offsets != wants_offsets {
+            let message = format!("`{}`: offsets belong to `.im2col`, and to nothing else", self.opcode);
+            return Err((number, (self.opcode.to_owned(), message)));
+        }
+        result
+    }
+
+    fn operand(&self, operand: &Operand<'_>, expected: &Expected, bound: &Bound) -> Result<(), Finding> {
+        if matches!(operand, Operand::Absent) {
+            return if expected.optional || expected.kind == Kind::Absent {
+                Ok(())
+            } else {
+                Err((self.opcode.to_owned(), format!("`{}` lacks an operand", self.opcode)))
+            };
+        }
+        let ty = match expected.kind {
+            Kind::Absent => {
+                return Err((self.opcode.to_owned(), format!("`{}` has too many operands", self.opcode)));
+            }
+            Kind::Dropped => return self.dropped(operand),
+            Kind::Immediate => return self.constant(operand, expected),
+            Kind::Any => return self.any(operand),
+            Kind::Fixed(ty) => ty,
+            Kind::Bound(index) => bound.types[index],
+            Kind::Twice(index) => twice(bound.types[index]),
+        };
+        let count = |count: usize| self.count(count, expected.count, bound);
+        match *operand {
+            Operand::Write(register) => self.write(Destination::Register(register), ty, expected.wider),
+            Operand::WriteOrDrop(destination) => self.write(destination, ty, expected.wider),
+            Operand::Pair(pair) => {
+                self.write(pair.first, ty, expected.wider)?;
+                pair.second.map_or(Ok(()), |second| self.write(second, ScalarType::Pred, false))
+            }
+            Operand::Read(source) => self.value(source, ty, expected),
+            Operand::Predicate(found) => predicate(self.function, found),
+            Operand::Writes(several) if expected.count == Count::Parts && several.len() > 1 => {
+                self.parts(several.len(), ty, |part| {
+                    several.iter().try_for_each(|one| self.write(*one, part, false))
+                })
+            }
+            Operand::Reads(several) if expected.count == Count::Parts && several.len() > 1 => {
+                self.parts(several.len(), ty, |part| {
+                    several.iter().try_for_each(|one| match *one {
+                        Source::Symbol(symbol, _) => {
+                            Err(self.wrong(self.symbol(symbol).0, "an address", format_args!("{part}")))
+                        }
+                        Source::Register(_) | Source::Immediate(_) | Source::Special(_) => {
+                            self.read(*one, part, false)
+                        }
+                    })
+                })
+            }
+            Operand::Writes(all) => {
+                count(all.len())?;
+                self.dropped_alone(all)?;
+                self.are_alike(all.iter().filter_map(|one| match one {
+                    Destination::Register(register) => Some(*register),
+                    Destination::Sink => None,
+                }))?;
+                // Of the others, the assembler compares no more than the width.
+                let first = all.iter().find(|one| **one != Destination::Sink);
+                first.map_or(Ok(()), |one| self.write(*one, ty, expected.wider))
+            }
+            Operand::Reads(all) => {
+                count(all.len())?;
+                self.are_alike(all.iter().filter_map(|one| match one {
+                    Source::Register(register) => Some(*register),
+                    Source::Immediate(_) | Source::Special(_) | Source::Symbol(..) => None,
+                }))?;
+                let is_register = |one: &&Source| matches!(one, Source::Register(_));
+                let constants = all.iter().filter(|one| !is_register(one));
+                constants
+                    .chain(all.iter().find(is_register))
+                    .try_for_each(|one| self.element(*one, ty, expected))
+            }
+            Operand::Accumulators(all) => {
+                count(all.len())?;
+                self.are_alike(all.iter().copied())?;
+                all.first().map_or(Ok(()), |one| self.write(Destination::Register(*one), ty, false))
+            }
+            Operand::Untyped
+            | Operand::Absent
+            | Operand::Address(_)
+            | Operand::Tensor(_)
+            | Operand::Offsets(_)
+            | Operand::Policy(_) => Ok(()),
+        }
+    }
+
+    /// Registers that stand together are equally wide, and of types that agree.
+    fn are_alike(&self, mut registers: impl Iterator<Item = RegisterId>) -> Result<(), Finding> {
+        let register = |id: RegisterId| &self.function.registers[id];
+        let Some(first) = registers.next().map(register) else { return Ok(()) };
+        match registers.map(register).find(|other| !takes(first.ty, other.ty, false)) {
+            Some(other) => {
+                let what = format!("a register of {}", other.ty);
+                Err(self.wrong(
+                    &other.name,
+                    &what,
+                    format_args!("one like `{}`, of {}", first.name, first.ty),
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A result may be dropped where there are others.
+    fn dropped_alone(&self, all: &[Destination]) -> Result<(), Finding> {
+        let is_load = ["ld", "ldu", "mov"].contains(&self.opcode.split('.').next().unwrap_or_default());
+        if is_load && all.iter().all(|one| *one == Destination::Sink) {
+            return Err(("_".to_owned(), format!("`{}`: the only result cannot be dropped", self.opcode)));
+        }
+        Ok(())
+    }
+
+    /// A part of a list: pieces of matrices are registers.
+    fn element(&self, source: Source, ty: ScalarType, expected: &Expected) -> Result<(), Finding> {
+        match (source, expected.count) {
+            (Source::Immediate(Immediate::Integer(value)), Count::List(count))
+                if count == 1 && self.opcode.contains("ma") =>
+            {
+                Err(self.wrong(&value.to_string(), "a constant", "a register"))
+            }
+            _ => self.value(source, ty, expected),
+        }
+    }
+
+    /// Registers that are the parts of one of a type.
+    fn parts(
+        &self,
+        count: usize,
+        ty: ScalarType,
+        check: impl Fn(ScalarType) -> Result<(), Finding>,
+    ) -> Result<(), Finding> {
+        let part = match ty.bits() as usize / count {
+            8 => ScalarType::B8,
+            16 => ScalarType::B16,
+            32 => ScalarType::B32,
+            64 => ScalarType::B64,
+            _ => {
+                let message = format!("`{}` cannot be in {count} parts", self.opcode);
+                return Err((self.opcode.to_owned(), message));
+            }
+        };
+        check(part)
+    }
+
+    fn count(&self, found: usize, expected: Count, bound: &Bound) -> Result<(), Finding> {
+        let expected = match expected {
+            Count::One | Count::Parts => 1,
+            Count::List(count) => count,
+            Count::Vector => vector(self.opcode),
+            Count::Columns(divisor) => bound.columns / divisor,
+        };
+        if found == expected {
+            return Ok(());
+        }
+        let message = format!("an operand of `{}` has {found} elements, expected {expected}", self.opcode);
+        Err((self.opcode.to_owned(), message))
+    }
+
+    fn wrong(&self, place: &str, what: &str, expected: impl fmt::Display) -> Finding {
+        (place.to_owned(), format!("`{}`: `{place}` is {what}, expected {expected}", self.opcode))
+    }
+
+    fn write(&self, destination: Destination, ty: ScalarType, wider: bool) -> Result<(), Finding> {
+        let Destination::Register(register) = destination else { return Ok(()) };
+        let register = &self.function.registers[register];
+        if takes(ty, register.ty, wider) {
+            return Ok(());
+        }
+        Err(self.wrong(&register.name, &format!("a register of {}", register.ty), format_args!("{ty}")))
+    }
+
+    fn reads(&self, sources: &[Source], ty: ScalarType) -> Result<(), Finding> {
+        sources.iter().try_for_each(|source| self.read(*source, ty, false))
+    }
+
+    /// An operand that the row says more of than its type.
+    fn value(&self, source: Source, ty: ScalarType, expected: &Expected) -> Result<(), Finding> {
+        match (source, &expected.values) {
+            (Source::Immediate(Immediate::Integer(value)), Some(values)) if !values.contain(value) => {
+                let place = value.to_string();
+                Err((place.clone(), format!("`{}`: {place} is not allowed there", self.opcode)))
+            }
+            (Source::Special(special), _) if expected.special => {
+                // The special registers of 32 bits had 16 once.
+                let is_narrow = special.ty() == ScalarType::U32 && ty.bits() == 16;
+                if is_narrow || takes(ty, special.ty(), expected.wider) {
+                    return Ok(());
+                }
+                Err(self.wrong(special.name(), &format!("of {}", special.ty()), format_args!("{ty}")))
+            }
+            _ => self.read(source, ty, expected.wider),
+        }
+    }
+
+    fn read(&self, source: Source, ty: ScalarType, wider: bool) -> Result<(), Finding> {
+        match source {
+            Source::Register(register) => self.write(Destination::Register(register), ty, wider),
+            Source::Immediate(immediate) if takes_constant(ty, immediate) => Ok(()),
+            Source::Immediate(immediate) => {
+                let (place, what) = match immediate {
+                    Immediate::Integer(value) => (value.to_string(), "a constant integer"),
+                    Immediate::F32(bits) => (format!("0f{bits:08X}"), "a constant of binary32"),
+                    Immediate::F64(bits) => (f64::from_bits(bits).to_string(), "a constant of binary64"),
+                };
+                Err(self.wrong(&place, what, format_args!("{ty}")))
+            }
+            Source::Special(special) => {
+                Err(self.wrong(special.name(), "a special register, which `mov` reads", format_args!("{ty}")))
+            }
+            Source::Symbol(symbol, offset) => {
+                let is_move = self.opcode.starts_with("mov.") || self.opcode.starts_with("cvta.");
+                let is_number = takes_constant(ty, Immediate::Integer(0)) && ty != ScalarType::Pred;
+                // With an offset it counts as a constant expression.
+                if is_number && (is_move || offset != 0) {
+                    return Ok(());
+                }
+                Err(self.wrong(self.symbol(symbol).0, "an address, which `mov` reads", format_args!("{ty}")))
+            }
+        }
+    }
+
+    fn dropped(&self, operand: &Operand<'_>) -> Result<(), Finding> {
+        match operand {
+            Operand::WriteOrDrop(Destination::Register(register)) => {
+                let name = &self.function.registers[*register].name;
+                Err(self.wrong(name, "a register", "`_`: there is no result"))
+            }
+            // tidy: wildcard because only a result can be dropped.
+            _ => Ok(()),
+        }
+    }
+
+    fn constant(&self, operand: &Operand<'_>, expected: &Expected) -> Result<(), Finding> {
+        match *operand {
+            Operand::Read(Source::Immediate(Immediate::Integer(value))) => match &expected.values {
+                Some(values) if !values.contain(value) => {
+                    let place = value.to_string();
+                    Err((place.clone(), format!("`{}`: {place} is not allowed there", self.opcode)))
+                }
+                _ => Ok(()),
+            },
+            Operand::Read(Source::Register(register)) => {
+                let name = &self.function.registers[register].name;
+                Err(self.wrong(name, "a register", "a constant"))
+            }
+            // tidy: wildcard because nothing else is an integer.
+            _ => Err((self.opcode.to_owned(), format!("`{}` expects a constant integer", self.opcode))),
+        }
+    }
+
+    /// A register that holds an address of whatever width.
+    fn any(&self, operand: &Operand<'_>) -> Result<(), Finding> {
+        let Operand::Read(source) = *operand else { return Ok(()) };
+        let narrow = self.read(source, ScalarType::U32, false);
+        if narrow.is_ok() { narrow } else { self.read(source, ScalarType::U64, false) }
+    }
+
+    /// An address, the one of this number in the instruction.
+    fn address(&self, address: Address, number: usize) -> Result<(), Finding> {
+        let register = match address.base {
+            AddressBase::Register(register) => &self.function.registers[register],
+            AddressBase::Absolute if !self.opcode.contains(".local") => {
+                let message =
+                    format!("`{}`: an address that is a number, outside of local memory", self.opcode);
+                return Err((address.offset.to_string(), message));
+            }
+            AddressBase::Absolute | AddressBase::Symbol(_) => return Ok(()),
+        };
+        let what = format!("a register of {}", register.ty);
+        let fits = |ty| takes(ty, register.ty, false);
+        if fits(ScalarType::U64) || fits(ScalarType::U32) && self.may_be_narrow(number) {
+            return Ok(());
+        }
+        Err(self.wrong(&register.name, &what, "an address: an integer of 64 bits, of 32 in small spaces"))
+    }
+
+    /// The place of a tensor: one coordinate a dimension, but for rows that are gathered or scattered.
+    fn tensor(&self, tensor: &TensorAddress) -> Result<(), Finding> {
+        if tensor.map.base == AddressBase::Absolute {
+            let message = format!("`{}`: the address of a tensor map is a number", self.opcode);
+            return Err((tensor.map.offset.to_string(), message));
+        }
+        let is_list = self.opcode.contains("gather4") || self.opcode.contains("scatter4");
+        let ranks = TensorDimension::ALL.iter().find(|rank| self.opcode.contains(rank.text()));
+        let expected = if is_list { 5 } else { ranks.map_or(0, |rank| rank.rank()) };
+        self.count(tensor.coordinates.0.len(), Count::List(expected), &Bound::default())?;
+        self.reads(&tensor.coordinates.0, ScalarType::B32)
+    }
+
+    /// Whether the address of this number may have 32 bits: it is no generic one, and none of global memory.
+    fn may_be_narrow(&self, number: usize) -> bool {
+        const PLAIN: [&str; 9] =
+            ["ld.", "ldu.", "st.", "atom.", "red.", "prefetch", "discard.", "applypriority.", "mbarrier."];
+        const OTHERS: [&str; 3] = ["st.async", "red.async", "prefetch.tensormap"];
+        let begins = |all: &[&str]| all.iter().any(|start| self.opcode.starts_with(start));
+        let is_large = self.named_spaces().get(number).is_none_or(|space| *space == StateSpace::Global);
+        !begins(&PLAIN) || begins(&OTHERS) || !is_large
+    }
+
+    /// The state spaces that the opcode names, in the order of the addresses.
+    fn named_spaces(&self) -> SmallVec<[StateSpace; 2]> {
+        let named = |word: &str| StateSpace::ALL.iter().copied().find(|space| space.text() == word);
+        let words = self.opcode.match_indices('.').map(|(at, _)| word_at(self.opcode, at));
+        words.filter_map(named).collect()
+    }
+
+    /// The name of a symbol, and the state space that it lies in.
+    fn symbol(&self, symbol: Symbol) -> (&str, Option<StateSpace>) {
+        match symbol {
+            Symbol::Global(id) => (&self.module.globals[id].name, Some(self.module.globals[id].space)),
+            Symbol::Variable(id) => {
+                (&self.function.variables[id].name, Some(self.function.variables[id].space))
+            }
+            Symbol::Function(id) => (&self.module.functions[id].name, None),
+        }
+    }
+
+    /// Variables lie in the state spaces that the opcode names.
+    fn spaces(&self, instruction: &Instruction) -> Result<(), Finding> {
+        let mut symbols = Vec::new();
+        let mut addresses = 0;
+        instruction.visit_operands(&mut |operand| match operand {
+            Operand::Address(address) => {
+                if let AddressBase::Symbol(symbol) = address.base {
+                    symbols.push((addresses, symbol));
+                }
+                addresses += 1;
+            }
+            Operand::Tensor(_) => addresses += 1,
+            Operand::Read(Source::Symbol(symbol, _)) if matches!(instruction, Instruction::Cvta(_)) => {
+                symbols.push((0, symbol));
+            }
+            // tidy: wildcard because only addresses and what `cvta` converts lie in a space of the opcode.
+            _ => {}
+        });
+        if symbols.is_empty() {
+            return Ok(());
+        }
+        let spaces = self.named_spaces();
+        for (number, symbol) in symbols {
+            let (name, Some(lies)) = self.symbol(symbol) else { continue };
+            let message = match spaces.get(number) {
+                Some(space) if family(*space) != family(lies) => format!("not in {space}"),
+                None if matches!(family(lies), StateSpace::Const | StateSpace::Param) => {
+                    "of which there is no generic address here".to_owned()
+                }
+                Some(_) | None => continue,
+            };
+            return Err((name.to_owned(), format!("`{}`: `{name}` lies in {lies}, {message}", self.opcode)));
+        }
+        Ok(())
+    }
+}
+
+/// The state space without what narrows it.
+fn family(space: StateSpace) -> StateSpace {
+    match space {
+        StateSpace::SharedCta | StateSpace::SharedCluster => StateSpace::Shared,
+        StateSpace::ParamEntry | StateSpace::ParamFunction => StateSpace::Param,
+        StateSpace::Global
+        | StateSpace::Shared
+        | StateSpace::Local
+        | StateSpace::Const
+        | StateSpace::Param => space,
+    }
+}

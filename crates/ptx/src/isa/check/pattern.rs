@@ -1,0 +1,326 @@
+//! How a row of the table is written, read and compared with an opcode.
+//!
+//! `opcode : operands @ need`, for instance
+//!
+//! ```text
+//! mad .wide .(u16|u32) : 2T T T 2T @ 75 6.3
+//! ```
+//!
+//! The opcode is the fixed beginning and then, word by word: `.word`, which must be there; `[.a|.b]`, of which one may be
+//! there; `<.a|.b>`, of which one must be; `.(a|b)`, a type, which operands call `T`, the second one `U`, and so on; `.(=)`, the
+//! type before once more; `.m64n*k16`, a shape whose number of columns counts registers. `$name` is a set of
+//! [`super::forms::SETS`].
+//!
+//! The operands are those that have types, in the order of the text; addresses and labels are left out. Each is a type or
+//! one of the letters, `2T` for twice as wide, then what is special of it: `+` registers may be wider; `!` special registers
+//! may be read; `#` several registers may be its parts; `*2` a list of so many, `*v` as many as the vector has, `*n/4` a quarter
+//! of the columns; `(…)` the constants that are allowed; `?` it may be left out. `imm` is a constant, `any` a register of
+//! integers, `_` a result that is dropped; `-` stands where there must be none.
+//!
+//! The need is the least capability and the version of the language: `90a` that architecture alone, `90a+` the specific targets
+//! (`a` and `f`) from there on, `10xa` those of the families 100 and 110.
+
+use super::forms::{FORMS, SETS};
+use crate::isa::types::ScalarType;
+use rustc_hash::FxHashMap;
+use std::sync::LazyLock;
+
+/// The rows by the first word of their opcodes.
+pub(super) static TABLE: LazyLock<FxHashMap<&'static str, Vec<Form>>> = LazyLock::new(|| {
+    let mut table: FxHashMap<&str, Vec<Form>> = FxHashMap::default();
+    for row in FORMS.iter().flat_map(|rows| rows.iter()) {
+        let form = Form::read(row).expect("a test reads each row");
+        table.entry(row.split(['.', ' ']).next().unwrap_or_default()).or_default().push(form);
+    }
+    table
+});
+
+/// A row.
+pub(super) struct Form {
+    opcode: Vec<Element>,
+    pub operands: Vec<Expected>,
+    pub need: Need,
+}
+
+/// A part of an opcode.
+enum Element {
+    Word(&'static str),
+    Optional(Vec<&'static str>),
+    OneOf(Vec<&'static str>),
+    Type(Vec<ScalarType>),
+    SameType,
+    /// What stands before and behind the number of columns.
+    Columns(&'static str, &'static str),
+}
+
+/// What is expected of an operand.
+#[derive(Clone)]
+pub(super) struct Expected {
+    pub kind: Kind,
+    pub count: Count,
+    /// Whether registers may be wider than the type.
+    pub wider: bool,
+    pub special: bool,
+    pub optional: bool,
+    pub values: Option<Values>,
+}
+
+/// What an operand is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Fixed(ScalarType),
+    /// The type of the opcode with this number.
+    Bound(usize),
+    /// The type of twice as many bits.
+    Twice(usize),
+    Immediate,
+    Any,
+    Dropped,
+    Absent,
+}
+
+/// How many registers an operand is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Count {
+    One,
+    /// One, or several that are its parts.
+    Parts,
+    List(usize),
+    Vector,
+    /// The number of columns divided by this.
+    Columns(usize),
+}
+
+/// Constants that are allowed.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Values {
+    OneOf(Vec<i64>),
+    /// From, to, in steps of.
+    Range(i64, i64, i64),
+}
+
+/// What an instruction needs of the module's head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Need {
+    pub capability: u32,
+    pub kind: NeedKind,
+    pub version: (u32, u32),
+}
+
+/// Which targets from a capability on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NeedKind {
+    All,
+    /// That architecture alone.
+    This,
+    /// Those for an architecture or a family.
+    Specific,
+    /// Those for one of the families 100 and 110.
+    DataCenter,
+}
+
+/// What an opcode binds.
+#[derive(Default)]
+pub(super) struct Bound {
+    pub types: Vec<ScalarType>,
+    pub columns: usize,
+}
+
+impl Need {
+    pub(super) const NONE: Self = Self { capability: 0, kind: NeedKind::All, version: (0, 0) };
+
+    /// Reads `90a+ 8.0`.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let (target, version) = text.trim().split_once(' ')?;
+        let (major, minor) = version.trim().split_once('.')?;
+        let (digits, kind) = match target {
+            "10xa" => ("100", NeedKind::DataCenter),
+            _ => match (target.strip_suffix("a+"), target.strip_suffix('a')) {
+                (Some(digits), _) => (digits, NeedKind::Specific),
+                (None, Some(digits)) => (digits, NeedKind::This),
+                (None, None) => (target, NeedKind::All),
+            },
+        };
+        Some(Self {
+            capability: digits.parse().ok()?,
+            kind,
+            version: (major.parse().ok()?, minor.parse().ok()?),
+        })
+    }
+}
+
+/// A set of [`SETS`], or the text itself, as its parts.
+fn parts(text: &'static str) -> Option<Vec<&'static str>> {
+    let mut all = Vec::new();
+    for part in text.split('|') {
+        match part.strip_prefix('$') {
+            Some(name) => all.extend(SETS.iter().find(|(set, _)| *set == name)?.1.split('|')),
+            None => all.push(part),
+        }
+    }
+    Some(all)
+}
+
+fn type_named(name: &str) -> Option<ScalarType> {
+    ScalarType::ALL.iter().copied().find(|ty| ty.text().strip_prefix('.') == Some(name))
+}
+
+impl Element {
+    fn read(word: &'static str) -> Option<Self> {
+        let within = |open, close| word.strip_prefix(open).and_then(|rest: &str| rest.strip_suffix(close));
+        if let Some(inner) = within("[", "]") {
+            return parts(inner).map(Self::Optional);
+        }
+        if let Some(inner) = within("<", ">") {
+            return parts(inner).map(Self::OneOf);
+        }
+        if word == ".(=)" {
+            return Some(Self::SameType);
+        }
+        if let Some(inner) = within(".(", ")") {
+            return parts(inner)?.into_iter().map(type_named).collect::<Option<_>>().map(Self::Type);
+        }
+        if let Some((before, behind)) = word.split_once('*') {
+            return Some(Self::Columns(before, behind));
+        }
+        word.starts_with('.').then_some(Self::Word(word))
+    }
+}
+
+impl Expected {
+    fn read(text: &str) -> Option<Self> {
+        let mut rest = text;
+        let mut take = |mark: &str| {
+            let found = rest.strip_suffix(mark);
+            rest = found.unwrap_or(rest);
+            found.is_some()
+        };
+        let optional = take("?");
+        let special = take("!");
+        let mut values = None;
+        if let Some((before, list)) = rest.strip_suffix(')').and_then(|inner| inner.split_once('(')) {
+            rest = before;
+            values = Some(Values::read(list)?);
+        }
+        let mut count = Count::One;
+        if let Some((before, number)) = rest.split_once('*') {
+            rest = before;
+            count = match number {
+                "v" => Count::Vector,
+                _ => match number.strip_prefix("n/") {
+                    Some(divisor) => Count::Columns(divisor.parse().ok()?),
+                    None => Count::List(number.parse().ok()?),
+                },
+            };
+        } else if let Some(before) = rest.strip_suffix('#') {
+            (rest, count) = (before, Count::Parts);
+        }
+        let wider = rest.ends_with('+');
+        let kind = match rest.trim_end_matches('+') {
+            "-" => Kind::Absent,
+            "_" => Kind::Dropped,
+            "imm" => Kind::Immediate,
+            "any" => Kind::Any,
+            "T" => Kind::Bound(0),
+            "U" => Kind::Bound(1),
+            "2T" => Kind::Twice(0),
+            name => Kind::Fixed(type_named(name)?),
+        };
+        Some(Self { kind, count, wider, special, optional, values })
+    }
+}
+
+impl Values {
+    fn read(text: &str) -> Option<Self> {
+        let Some((from, to)) = text.split_once("..") else {
+            return text.split('|').map(|value| value.parse().ok()).collect::<Option<_>>().map(Self::OneOf);
+        };
+        let (to, step) = to.split_once('/').unwrap_or((to, "1"));
+        Some(Self::Range(from.parse().ok()?, to.parse().ok()?, step.parse().ok()?))
+    }
+
+    pub(super) fn contain(&self, value: i64) -> bool {
+        match self {
+            Self::OneOf(values) => values.contains(&value),
+            Self::Range(from, to, step) => (*from..=*to).contains(&value) && value % step == 0,
+        }
+    }
+}
+
+impl Form {
+    /// Reads a row.
+    pub(super) fn read(row: &'static str) -> Option<Self> {
+        let (syntax, need) = match row.split_once(" @ ") {
+            Some((syntax, need)) => (syntax, Need::read(need)?),
+            None => (row, Need::NONE),
+        };
+        let (opcode, operands) = syntax.split_once(" :")?;
+        let mut words = opcode.split(' ');
+        let mnemonic = words.next()?;
+        let fixed = mnemonic.match_indices('.').map(|(at, _)| at);
+        let ends: Vec<usize> = fixed.chain([mnemonic.len()]).collect();
+        let fixed = ends.windows(2).map(|pair| Some(Element::Word(&mnemonic[pair[0]..pair[1]])));
+        let opcode = fixed.chain(words.map(Element::read)).collect::<Option<Vec<_>>>()?;
+        let operands = operands.split_whitespace().map(Expected::read).collect::<Option<Vec<_>>>()?;
+        let types = opcode.iter().filter(|element| matches!(element, Element::Type(_))).count();
+        let is_bound = |expected: &Expected| match expected.kind {
+            Kind::Bound(index) | Kind::Twice(index) => index < types,
+            Kind::Fixed(_) | Kind::Immediate | Kind::Any | Kind::Dropped | Kind::Absent => true,
+        };
+        operands.iter().all(is_bound).then_some(Self { opcode, operands, need })
+    }
+
+    /// What the opcode binds, given as its words behind the first; else how many words fit.
+    pub(super) fn bind(&self, words: &[&str]) -> Result<Bound, usize> {
+        let mut bound = Bound::default();
+        let mut at = 0;
+        for element in &self.opcode {
+            let word = words.get(at).copied().unwrap_or_default();
+            let fits = match element {
+                Element::Word(expected) => word == *expected,
+                Element::OneOf(all) => all.contains(&word),
+                Element::Optional(all) => {
+                    at += usize::from(all.contains(&word));
+                    continue;
+                }
+                Element::Type(all) => {
+                    let ty = all.iter().copied().find(|ty| ty.text() == word);
+                    bound.types.extend(ty);
+                    ty.is_some()
+                }
+                Element::SameType => bound.types.last().is_some_and(|ty| ty.text() == word),
+                Element::Columns(before, behind) => {
+                    let number = word.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
+                    bound.columns = number.and_then(|number| number.parse().ok()).unwrap_or(0);
+                    bound.columns != 0 && bound.columns.is_multiple_of(8) && bound.columns <= 256
+                }
+            };
+            if !fits {
+                return Err(at);
+            }
+            at += 1;
+        }
+        if at == words.len() { Ok(bound) } else { Err(at) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::check::forms::WORDS;
+    use crate::isa::instruction::Instruction;
+
+    #[test]
+    fn every_row_can_be_read_and_every_instruction_has_one() {
+        for row in FORMS.iter().flat_map(|rows| rows.iter()) {
+            assert!(Form::read(row).is_some(), "{row}");
+        }
+        for (_, word, need) in WORDS {
+            assert!(Need::read(need).is_some(), "{word}");
+        }
+        for (name, mnemonic) in Instruction::TABLE {
+            let first = mnemonic.split('.').next().expect("a split has a first part");
+            assert!(TABLE.contains_key(first), "{name}: write its syntax into forms.rs");
+        }
+    }
+}

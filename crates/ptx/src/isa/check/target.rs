@@ -1,0 +1,89 @@
+//! The head of a module: which targets there are, from which version of the language on, and what satisfies a need.
+
+use super::pattern::{Need, NeedKind};
+
+/// The targets, with the version of the language that brought each: release notes, PTX ISA chapter 13.
+const TARGETS: &[(&str, (u32, u32))] = &[
+    ("sm_70", (6, 0)),
+    ("sm_72", (6, 1)),
+    ("sm_75", (6, 3)),
+    ("sm_80", (7, 0)),
+    ("sm_86", (7, 1)),
+    ("sm_87", (7, 4)),
+    ("sm_88", (9, 0)),
+    ("sm_89", (7, 8)),
+    ("sm_90", (7, 8)),
+    ("sm_90a", (8, 0)),
+    ("sm_100", (8, 6)),
+    ("sm_100a", (8, 6)),
+    ("sm_100f", (8, 8)),
+    ("sm_101", (8, 6)),
+    ("sm_101a", (8, 6)),
+    ("sm_101f", (8, 8)),
+    ("sm_103", (8, 8)),
+    ("sm_103a", (8, 8)),
+    ("sm_103f", (8, 8)),
+    ("sm_110", (9, 0)),
+    ("sm_110a", (9, 0)),
+    ("sm_110f", (9, 0)),
+    ("sm_120", (8, 7)),
+    ("sm_120a", (8, 7)),
+    ("sm_120f", (8, 8)),
+    ("sm_121", (8, 8)),
+    ("sm_121a", (8, 8)),
+    ("sm_121f", (8, 8)),
+];
+
+/// The head of a module.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    name: String,
+    capability: u32,
+    /// Whether it is for one architecture or family alone.
+    is_specific: bool,
+    version: (u32, u32),
+}
+
+impl Head {
+    /// The head of a module; `Err` says what is wrong with it. What is known of no target goes unchecked: a newer one.
+    pub(super) fn new(name: &str, version: (u32, u32)) -> Result<Option<Self>, String> {
+        let Some((_, first)) = TARGETS.iter().find(|(known, _)| *known == name) else { return Ok(None) };
+        if version < *first {
+            let (major, minor) = *first;
+            return Err(format!(
+                "`.target {name}` needs `.version {major}.{minor}`, the module says {}.{}",
+                version.0, version.1
+            ));
+        }
+        let digits = name.trim_start_matches("sm_").trim_end_matches(['a', 'f']);
+        let capability = digits.parse().expect("the names of the table are numbers");
+        let is_specific = name.ends_with(['a', 'f']);
+        Ok(Some(Self { name: name.to_owned(), capability, is_specific, version }))
+    }
+
+    /// What the head lacks of a need, if anything.
+    pub(super) fn lacks(&self, need: Need) -> Option<String> {
+        let has_target = self.capability >= need.capability
+            && match need.kind {
+                NeedKind::All => true,
+                NeedKind::This => self.is_specific && self.capability == need.capability,
+                NeedKind::Specific => self.is_specific,
+                NeedKind::DataCenter => self.is_specific && self.capability < 120,
+            };
+        if !has_target {
+            let wanted = match need.kind {
+                NeedKind::All => format!("sm_{} or newer", need.capability),
+                NeedKind::This => format!("sm_{}a", need.capability),
+                NeedKind::Specific | NeedKind::DataCenter => {
+                    format!("sm_{}a or another target for one architecture from there on", need.capability)
+                }
+            };
+            return Some(format!("needs `.target` {wanted}, the module is for {}", self.name));
+        }
+        let (major, minor) = need.version;
+        (self.version < need.version).then(|| {
+            let (own_major, own_minor) = self.version;
+            format!("needs `.version` {major}.{minor}, the module says {own_major}.{own_minor}")
+        })
+    }
+}
