@@ -244,8 +244,8 @@ impl Search<'_> {
         let Some((memory, layout)) = staging(&tile.shape, axis, bits) else {
             return Some(Err("no layout of shared memory that tensor copies know"));
         };
-        let (axes, shape) = ((0..rank).collect(), tile.shape.clone());
-        let boxed = Boxed { mark, axes, shape, boxes: layout, is_written: true };
+        let shape = tile.shape.clone();
+        let boxed = Boxed { mark, axes: (0..rank).collect(), shape, boxes: layout, is_written: true };
         let (waits, complete) = (false, false);
         Some(Ok(Found {
             inst,

@@ -229,8 +229,8 @@ fn parts_are_numbered_along_the_axis() {
                     let is_own = |place: u32| layout.input().part(place, Input::Lane) == lane;
                     places(layout).filter(|(place, _)| is_own(*place)).map(|(_, part)| part).collect()
                 };
-                let (lanes, all) = (1 << spread.bits_of(Input::Lane), of_lane(&parts.gathered, 0));
-                let together: BTreeSet<u32> = (0..lanes).flat_map(|lane| of_lane(spread, lane)).collect();
+                let (count, all) = (1 << spread.bits_of(Input::Lane), of_lane(&parts.gathered, 0));
+                let together: BTreeSet<u32> = (0..count).flat_map(|lane| of_lane(spread, lane)).collect();
                 assert_eq!(together, all, "the lanes of a warp have the parts of its lines");
                 assert!(spread.registers() <= parts.gathered.registers() / parts.count() * most);
             }

@@ -75,7 +75,7 @@ impl Search<'_> {
             rest.plus(&operand.number.times(&Polynomial::constant(factor))?)
         };
         // A minimum or maximum is one of the two.
-        for (value, factor) in self.single_values(number) {
+        for (value, factor) in single_values(number) {
             let Some((ElementwiseFn::Min | ElementwiseFn::Max, operands)) = self.elementwise(value) else {
                 continue;
             };
@@ -85,7 +85,7 @@ impl Search<'_> {
             });
         }
         // A remainder is no more than what was divided.
-        for (value, factor) in self.single_values(number) {
+        for (value, factor) in single_values(number) {
             if factor < 0
                 && let Some((ElementwiseFn::IntRem, operands)) = self.elementwise(value)
                 && let Some(less) = put(self, value, factor, operands[0])
@@ -100,16 +100,6 @@ impl Search<'_> {
                     Atom::Axis(_) | Atom::Iteration(_) => true,
                 })
         })
-    }
-
-    /// The scalars that are terms of their own, with their factors.
-    fn single_values(&self, number: &Polynomial) -> SmallVec<[(Value, i64); 4]> {
-        let single = |(product, factor): (&Product, i64)| match product[..] {
-            [Atom::Value(value)] => Some((value, factor)),
-            // tidy: wildcard because products are taken as they are
-            _ => None,
-        };
-        number.terms().filter_map(single).collect()
     }
 
     /// The function of elements that makes a value.
@@ -194,4 +184,14 @@ impl Search<'_> {
         proof.carried.pop();
         found
     }
+}
+
+/// The scalars that are terms of their own, with their factors.
+fn single_values(number: &Polynomial) -> SmallVec<[(Value, i64); 4]> {
+    let single = |(product, factor): (&Product, i64)| match product[..] {
+        [Atom::Value(value)] => Some((value, factor)),
+        // tidy: wildcard because products are taken as they are
+        _ => None,
+    };
+    number.terms().filter_map(single).collect()
 }
