@@ -76,15 +76,9 @@ impl Products {
                 types.because(product, target, num_warps)
             });
             let in_registers = match product {
-                Product::Wgmma { mma, .. } => {
-                    let is_kept = || {
-                        let size = [shape.m, shape.n, shape.k];
-                        wgmma_selection::is_kept(function, inst, size, mma.operand_bits, num_warps)
-                    };
-                    let is_in_registers = wgmma_selection::is_computed_beside(function, inst)
-                        || is_loaded_by_columns(function, block, inst, num_warps)
-                        || is_kept();
-                    [is_in_registers, false]
+                Product::Wgmma { .. } => {
+                    let is_computed = wgmma_selection::is_computed_beside(function, inst);
+                    [is_computed || is_loaded_by_columns(function, block, inst, num_warps), false]
                 }
                 Product::MmaSync { .. } | Product::Fma => [true; 2],
             };

@@ -1,7 +1,7 @@
 //! Which products warpgroups compute: the instruction by the types of the operands, how warps divide the tile, and where A
 //! comes from.
 
-use tilewright_ir::{Dtype, Function, InputPrecision, Inst, Op, OpFamily, Value};
+use tilewright_ir::{Dtype, Function, InputPrecision, Inst, OpFamily, Value};
 use tilewright_layout::Mma;
 
 use crate::target::{Feature, GpuTarget};
@@ -74,33 +74,6 @@ pub fn is_computed_beside(function: &Function, product: Inst) -> bool {
             _ => return false,
         }
     }
-}
-
-/// Words of a thread that an A may take through a loop, beside the accumulators of several blocks on a multiprocessor.
-const MOST_KEPT_WORDS: u32 = 16;
-
-/// Whether A is kept in registers through a loop that multiplies it again and again. An instruction of few columns reads as much of A
-/// from shared memory as of B, which takes it as long as it multiplies; and the memory is free for another block. Only a
-/// block of one warpgroup has the registers, for one such A.
-pub fn is_kept(function: &Function, product: Inst, [m, n, k]: [u32; 3], bits: u32, num_warps: u32) -> bool {
-    let is_small = num_warps == GROUP_WARPS && n <= ROWS && bits == 16;
-    if !is_small || m * k * bits / 32 > MOST_KEPT_WORDS * GROUP_WARPS * 32 {
-        return false;
-    }
-    let Some(block) = function.blocks.values().find(|block| block.insts.contains(&product)) else {
-        return false;
-    };
-    let from_outside = |inst: &&Inst| {
-        let data = &function.insts[**inst];
-        data.op.family() == OpFamily::Dot && !is_in_block_of(function, data.operands[0], **inst)
-    };
-    let a = function.defining_inst(function.insts[product].operands[0]);
-    let is_load = a.is_some_and(|inst| function.insts[inst].op.family() == OpFamily::Load);
-    let is_loop = function.insts.values().any(|data| {
-        matches!(data.op, Op::For { .. })
-            && data.regions.first().is_some_and(|body| function.blocks[*body].insts.contains(&product))
-    });
-    is_load && is_loop && block.insts.iter().filter(from_outside).eq([&product])
 }
 
 /// Whether the block that makes a value is that of an instruction.
