@@ -411,6 +411,7 @@ impl Pass<'_> {
         let inst = self.function.create_inst(op, smallvec![value], smallvec![], [ty], self.location);
         let result = self.function.insts[inst].results[0];
         self.uses.are_products[result] = false;
+        self.uses.are_fragments[result] = false;
         self.convert(inst, block);
         result
     }
@@ -422,6 +423,7 @@ impl Pass<'_> {
         self.function.insts[inst].results.push(result);
         self.function.values[result].definition = Definition::Result(inst, 0);
         self.uses.are_products[result] = false;
+        self.uses.are_fragments[result] = false;
         self.convert(inst, block);
     }
 
