@@ -284,33 +284,14 @@ impl Lowering<'_> {
             coordinates[mn_axis] = sums.output().coordinate(image, mn_axis);
             images.push(placement.apply(memory.output().index(&coordinates)) * bytes);
         }
-        let (memory_of_all, slot) = self.slot_of(value);
-        let start = self.scalar(memory_of_all);
+        let start = self.scalar(value);
         let address = self.shared_place(&images, 0, start);
         let unit = self.builder.shr(Width::B32, false, address, DESCRIPTOR_UNIT.ilog2());
         let unit = self.builder.bitwise(Bitwise::And, Width::B32, unit, Scalar::constant(0x3fff));
         let [low, high] = form.words().map(|word| Scalar::constant(word.into()));
         let low = self.builder.bitwise(Bitwise::Or, Width::B32, unit, low);
-        // No place in shared memory has more than 14 bits in these units: the sum does not carry.
-        let low = self.builder.add(Width::B32, low, slot);
         let descriptor = self.join_words(Width::B64, &[low, high]);
         Ok(SharedMatrix { placement, form, bytes, descriptor })
-    }
-
-    /// The buffer that a slot is of, and where the slot is, in the units of a descriptor: the descriptor of the buffer is the same in
-    /// all iterations of a loop.
-    fn slot_of(&mut self, value: Value) -> (Value, Scalar) {
-        let data = self.kernel.defining_inst(value).map(|inst| &self.kernel.insts[inst]);
-        let units = self.memory(value).slot_bytes();
-        match data.map(|data| (&data.op, &data.operands[..])) {
-            Some((Op::Gpu(GpuOp::Slot {}), &[buffer, index])) if units.is_multiple_of(DESCRIPTOR_UNIT) => {
-                let index = self.scalar(index);
-                let units = Scalar::constant((units / DESCRIPTOR_UNIT).into());
-                (buffer, self.builder.mul(Width::B32, index, units))
-            }
-            // tidy: wildcard because no other op gives a slot
-            _ => (value, Scalar::constant(0)),
-        }
     }
 
     fn descriptor(&mut self, descriptor: Scalar) -> Source {
