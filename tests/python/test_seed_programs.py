@@ -192,9 +192,9 @@ def atomic_add(done):
 def racy_add(done):
     out = output(done).partition("Output:")[2]
     numbers = [float(number) for number in re.findall(r"\d\.\d*(?:e[+-]\d+)?", out)]
-    # Ten programs double numbers, without regard to each other.
+    # Ten programs add up what they have read twice, between which others may have written.
     assert len(numbers) == 8
-    assert all(number in [2.0**power for power in range(1, 11)] for number in numbers[:5])
+    assert all(number.is_integer() and 2 <= number <= 2**10 for number in numbers[:5])
     assert numbers[5:] == [1.0] * 3
 
 
