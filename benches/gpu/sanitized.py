@@ -55,6 +55,7 @@ class Case:
 
     make: Callable[[], Problem]
     config: Config
+    kernel: str = "matmul"
     planted: str = ""
 
 
@@ -182,48 +183,68 @@ CASES = {
     "tf32 matmul, B row-major": Case(
         lambda: product(256, 256, 256, torch.float32, "nn"), blocks("128x128x32 w8 s3")[0]
     ),
-    "persistent descriptors": Case(lambda: by(3, product_cases.descriptors(512, HALF)), WIDE),
-    "persistent, specialized": Case(lambda: by(3, product_cases.descriptors(512, HALF)), specialized(WIDE)),
+    "persistent descriptors": Case(
+        lambda: by(3, product_cases.descriptors(512, HALF)), WIDE, "matmul_descriptors"
+    ),
+    "persistent, specialized": Case(
+        lambda: by(3, product_cases.descriptors(512, HALF)), specialized(WIDE), "matmul_descriptors"
+    ),
     "persistent, specialized, two warpgroups": Case(
-        lambda: by(3, product_cases.descriptors(512, HALF)), specialized(PAIR)
+        lambda: by(3, product_cases.descriptors(512, HALF)), specialized(PAIR), "matmul_descriptors"
     ),
     "pointers, specialized": Case(lambda: product(256, 256, 256, HALF, "nn"), specialized(PAIR)),
-    "int8 weights": Case(lambda: product_cases.decode(16, 512, 8), LITTLE),
-    "int4 weights": Case(lambda: product_cases.decode(16, 512, 4), LITTLE),
-    "split-K by atomics": Case(lambda: product_cases.split(64, 64, 2048, 8), blocks("64x64x64 w4 s3")[0]),
-    "split-K by descriptors": Case(
-        lambda: product_cases.split_descriptors(64, 64, 2048, 8), blocks("64x64x64 w4 s3")[0]
+    "int8 weights": Case(lambda: product_cases.decode(16, 512, 8), LITTLE, "int8_weights"),
+    "int4 weights": Case(lambda: product_cases.decode(16, 512, 4), LITTLE, "int4_weights"),
+    "split-K by atomics": Case(
+        lambda: product_cases.split(64, 64, 2048, 8), blocks("64x64x64 w4 s3")[0], "split_k"
     ),
-    "stream-K": Case(lambda: by(5, product_cases.stream(256, 256, 512)), blocks("64x128x64 w4 s3")[0]),
-    "chained": Case(lambda: product_cases.chain(256, 256, 128), product_cases.CHAINED[0]),
-    "batched": Case(lambda: product_cases.batch(2, 192), blocks("64x64x64 w4 s3")[0]),
-    "grouped": Case(lambda: product_cases.grouped(SHAPES), blocks("128x128x64 w4 s3")[0]),
+    "split-K by descriptors": Case(
+        lambda: product_cases.split_descriptors(64, 64, 2048, 8),
+        blocks("64x64x64 w4 s3")[0],
+        "split_k_descriptors",
+    ),
+    "stream-K": Case(
+        lambda: by(5, product_cases.stream(256, 256, 512)), blocks("64x128x64 w4 s3")[0], "stream_k_kernel"
+    ),
+    "chained": Case(lambda: product_cases.chain(256, 256, 128), product_cases.CHAINED[0], "chained"),
+    "batched": Case(lambda: product_cases.batch(2, 192), blocks("64x64x64 w4 s3")[0], "batched_kernel"),
+    "grouped": Case(lambda: product_cases.grouped(SHAPES), blocks("128x128x64 w4 s3")[0], "grouped"),
     "grouped descriptors": Case(
-        lambda: product_cases.grouped_descriptors([*SHAPES, (72, 136, 72)]), blocks("64x128x64 w4 s3")[0]
+        lambda: product_cases.grouped_descriptors([*SHAPES, (72, 136, 72)]),
+        blocks("64x128x64 w4 s3")[0],
+        "grouped_descriptors",
     ),
     "mixture of experts": Case(
-        lambda: product_cases.experts(64, 4, 2, 256, 256), blocks("64x128x64 w4 s3")[0]
+        lambda: product_cases.experts(64, 4, 2, 256, 256), blocks("64x128x64 w4 s3")[0], "mixture_of_experts"
     ),
-    "attention": Case(forward(causal=False), attention_cases.blocks("128x64 w8 s3")[0]),
-    "attention, causal": Case(forward(causal=True), attention_cases.blocks("128x64 w4 s3")[0]),
+    "attention": Case(forward(causal=False), attention_cases.blocks("128x64 w8 s3")[0], "attention_forward"),
+    "attention, causal": Case(
+        forward(causal=True), attention_cases.blocks("128x64 w4 s3")[0], "attention_forward"
+    ),
     "attention, fp8": Case(
-        forward(causal=False, dtype=torch.float8_e5m2), attention_cases.blocks("128x64 w8 s3")[0]
+        forward(causal=False, dtype=torch.float8_e5m2),
+        attention_cases.blocks("128x64 w8 s3")[0],
+        "attention_forward",
     ),
     "attention, specialized": Case(
-        forward(causal=False), specialized(attention_cases.blocks("128x64 w8 s3")[0])
+        forward(causal=False), specialized(attention_cases.blocks("128x64 w8 s3")[0]), "attention_forward"
     ),
-    "attention backward": Case(backward(causal=False), attention_cases.blocks("64x128 w8 s2")[0]),
-    "attention backward, causal": Case(backward(causal=True), attention_cases.blocks("32x64 w4 s3")[0]),
-    "scan": Case(scan, {}),
-    "sort": Case(sort, {}),
-    "gather": Case(gather, {}),
-    "transpose": Case(transpose, {}),
-    "column sums": Case(column_sums, {}),
-    "histogram": Case(lambda: histogram("histogram"), {}),
-    "histogram by atomics": Case(lambda: histogram("atomic_histogram"), {}),
-    "flags and a lock": Case(flags, {}),
-    "planted: a store out of bounds": Case(lambda: planted("overruns"), {}, "memcheck"),
-    "planted: no barrier": Case(lambda: planted("races"), {}, "racecheck"),
+    "attention backward": Case(
+        backward(causal=False), attention_cases.blocks("64x128 w8 s2")[0], "attention_backward"
+    ),
+    "attention backward, causal": Case(
+        backward(causal=True), attention_cases.blocks("32x64 w4 s3")[0], "attention_backward"
+    ),
+    "scan": Case(scan, {}, "cumsum"),
+    "sort": Case(sort, {}, "sort"),
+    "gather": Case(gather, {}, "gather"),
+    "transpose": Case(transpose, {}, "transpose"),
+    "column sums": Case(column_sums, {}, "column_sums"),
+    "histogram": Case(lambda: histogram("histogram"), {}, "histogram"),
+    "histogram by atomics": Case(lambda: histogram("atomic_histogram"), {}, "atomic_histogram"),
+    "flags and a lock": Case(flags, {}, "hand_over"),
+    "planted: a store out of bounds": Case(lambda: planted("overruns"), {}, "overruns", "memcheck"),
+    "planted: no barrier": Case(lambda: planted("races"), {}, "races", "racecheck"),
 }
 
 
@@ -232,6 +253,8 @@ def launch(name: str, package: str) -> int:
     torch.manual_seed(0)
     case = CASES[name]
     problem = case.make()
+    # Others are not looked at.
+    assert problem.kernel == case.kernel
     side = Side(package)
     expected = problem.expected()
     handles: list[Any] = []
@@ -254,7 +277,9 @@ class Found:
 
 def check(name: str, tool: str, options: argparse.Namespace) -> Found:
     """A launch under a tool."""
-    command = [options.sanitizer, "--tool", tool, *options.sanitizer_options.split()]
+    # The libraries' kernels have findings of their own.
+    chosen = options.kernels.format(CASES[name].kernel)
+    command = [options.sanitizer, "--tool", tool, *chosen.split()]
     command += [sys.executable, "-m", "gpu.sanitized", "--launch", name, "--side", options.side]
     environment = {
         **os.environ,
@@ -301,7 +326,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=60, help="seconds for each launch")
     parser.add_argument("--keep", type=Path, help="a folder for what the tools print")
     parser.add_argument("--sanitizer", default="compute-sanitizer")
-    parser.add_argument("--sanitizer-options", default="", help="for the tools, in one string")
+    parser.add_argument("--kernels", default="--kernel-name kne={}", help="how a tool is told of a kernel")
     parser.add_argument("--launch", help="only launch one, without a tool")
     options = parser.parse_args()
     if options.launch:
