@@ -112,7 +112,13 @@ impl LoopPlan {
     /// What was done, where the kernel has so many stages.
     pub fn because(&self, most: u32, bytes: u64, limit: u64) -> Because {
         let stages = self.stages.min(most);
-        let reason = format!("{} loads through rings, {bytes} bytes of shared memory", self.loads.len());
+        let runs_on = match (&self.chain, &self.overlap) {
+            (Some(_), _) => "; a product runs into the next iteration",
+            (None, Some(_)) => "; the second product is begun an iteration late, beside the first one",
+            (None, None) => "",
+        };
+        let count = self.loads.len();
+        let reason = format!("{count} loads through rings, {bytes} bytes of shared memory{runs_on}");
         let decision = format!("loop in {stages} stages");
         if stages < self.stages {
             let reason = format!("{reason}; {} stages do not fit into {limit} bytes", self.stages);
