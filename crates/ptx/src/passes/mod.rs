@@ -11,6 +11,7 @@ mod effects;
 mod licm;
 mod pressure;
 mod regions;
+mod sinking;
 mod value_numbering;
 
 use tilewright_ir as ir;
@@ -59,24 +60,30 @@ struct Pass {
     /// Its name in tests.
     name: &'static str,
     run: fn(&mut Listing),
+    /// It is for listings alone in which far more is alive at once than a thread has registers.
+    is_for_crowds: bool,
 }
 
 /// The passes, in their order. Addresses come first, since that leaves sums that nobody reads; what is dead is not moved; what
-/// was moved is numbered with what was there; jumps are made last.
+/// was moved is numbered with what was there; what is left is put in order, and jumps are made last.
 const PASSES: &[Pass] = &[
-    Pass { name: "address_folding", run: address_folding::run },
-    Pass { name: "dead_code", run: dead_code::run },
-    Pass { name: "licm", run: licm::run },
-    Pass { name: "value_numbering", run: value_numbering::run },
-    Pass { name: "alone", run: alone::run },
+    Pass { name: "address_folding", run: address_folding::run, is_for_crowds: false },
+    Pass { name: "dead_code", run: dead_code::run, is_for_crowds: false },
+    Pass { name: "licm", run: licm::run, is_for_crowds: false },
+    Pass { name: "value_numbering", run: value_numbering::run, is_for_crowds: false },
+    Pass { name: "sinking", run: sinking::run, is_for_crowds: true },
+    Pass { name: "alone", run: alone::run, is_for_crowds: false },
 ];
 
 /// Runs all passes. Whether far more is alive at once than a thread has registers.
 pub(crate) fn run(listing: &mut Listing) -> bool {
+    let is_crowded = |listing: &Listing| pressure::words(listing) > pressure::MOST;
     for pass in PASSES {
-        (pass.run)(listing);
+        if !pass.is_for_crowds || is_crowded(listing) {
+            (pass.run)(listing);
+        }
     }
-    pressure::words(listing) > pressure::MOST
+    is_crowded(listing)
 }
 
 /// The words of 32 bits that registers of a function take. Predicates have registers of their own.

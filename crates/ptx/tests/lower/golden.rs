@@ -113,7 +113,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         8,
         224,
         4,
-        0,
+        117,
     ),
     (
         "matmul",
@@ -121,7 +121,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         4,
         160,
         4,
-        0,
+        97,
     ),
     (
         "matmul",
@@ -129,7 +129,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         8,
         160,
         4,
-        0,
+        90,
     ),
     (
         "matmul",
@@ -137,7 +137,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         8,
         232,
         4,
-        0,
+        98,
     ),
     (
         "attention",
@@ -145,7 +145,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         8,
         200,
         12,
-        0,
+        689,
     ),
     (
         "attention",
@@ -153,7 +153,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         4,
         200,
         8,
-        0,
+        521,
     ),
 ];
 
