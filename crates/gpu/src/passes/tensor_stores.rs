@@ -26,6 +26,10 @@
 //! effects, by which other programs could be told that it is written. Such stores wait for each other, unless they are of one
 //! iteration and go to different elements: a `tensor_store_wait` that is `complete`.
 //!
+//! **Maps that the kernel makes** may be of any memory, also of what the kernel loads. A copy by one is waited for at once, until
+//! it has written the tensor, and a barrier comes behind that. Where the box begins before the start of the tensor, threads store
+//! what of it is inside, which a mask says.
+//!
 //! **Where shared memory is too small** for a buffer of its own through the whole loop, the buffer lives as long as a conversion's
 //! would, and the copy is waited for at once.
 
@@ -33,13 +37,15 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    AtomicKind, Block, Definition, Effect, ElementwiseFn, Inst, MemoryScope, MemorySemantics, OpFamily, Value,
+    AtomicKind, Block, Effect, ElementwiseFn, Inst, MemoryScope, MemorySemantics, OpFamily, Value,
 };
 use tilewright_layout::{Layout, SwizzleMode, swizzled};
 
 use super::allocation::least_bytes;
 use super::global_memory::GlobalAccesses;
-use super::tensor_copies::{Boxed, map_for};
+use super::made_maps;
+use super::tensor_copies::{Boxed, map_for, map_plan};
+use crate::assign::boxes::MapId;
 use crate::box_layout::BoxLayout;
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type, is_tensor_reduction};
 use crate::layout_rules::element_bits;
@@ -53,7 +59,8 @@ const MOST_STEPS: u32 = 16;
 
 /// Lets tensor copies store what they can.
 pub fn use_tensor_stores(module: &mut Module) {
-    if !module.header.target.features.has(Feature::Tma) || module.header.tensor_maps.is_empty() {
+    let has_maps = !module.header.tensor_maps.is_empty() || !module.header.made_maps.is_empty();
+    if !module.header.target.features.has(Feature::Tma) || !has_maps {
         return;
     }
     let found = find(module);
@@ -61,7 +68,7 @@ pub fn use_tensor_stores(module: &mut Module) {
         return;
     }
     let limit = u64::from(module.header.target.max_shared_bytes);
-    let (original, maps) = (module.functions[module.entry].clone(), module.header.tensor_maps.clone());
+    let (original, maps) = (module.functions[module.entry].clone(), module.header.clone());
     for lives_on in [true, false] {
         let Module { header, functions, entry, .. } = &mut *module;
         let mut writer = Writer { header, function: &mut functions[*entry], lives_on, ends: Vec::new() };
@@ -87,7 +94,8 @@ pub fn use_tensor_stores(module: &mut Module) {
             return;
         }
         functions[*entry] = original.clone();
-        header.tensor_maps.clone_from(&maps);
+        header.tensor_maps.clone_from(&maps.tensor_maps);
+        header.made_maps.clone_from(&maps.made_maps);
     }
 }
 
@@ -114,6 +122,8 @@ struct Found {
     waits: bool,
     /// Whether they have to be complete then: to have written the tensor.
     complete: bool,
+    /// Whether the kernel makes its tensor map.
+    is_made: bool,
 }
 
 /// Where instructions stand, and who uses values.
@@ -174,8 +184,8 @@ fn order(search: &Search<'_>, found: &mut [Found]) {
             other.block != store.block
                 || !commute && other.is_same_tensor(search, store) && !search.are_apart(other, store)
         };
-        store.waits = store.outermost.is_some() && is_first || before.iter().any(may_meet);
-        store.complete = !commute;
+        store.waits = store.is_made || store.outermost.is_some() && is_first || before.iter().any(may_meet);
+        store.complete = store.is_made || !commute;
     }
 }
 
@@ -239,7 +249,8 @@ impl Search<'_> {
         }
         let bits = element_bits(tile);
         let rank = tile.rank();
-        let (_, plan) = self.map(mark)?;
+        let (map, plan) = self.map(mark)?;
+        let is_made = matches!(map, MapId::Made(_));
         let axis = plan.contiguous_axis()?.checked_sub(plan.strides.len() - rank)?;
         let Some((memory, layout)) = staging(&tile.shape, axis, bits) else {
             return Some(Err("no layout of shared memory that tensor copies know"));
@@ -258,6 +269,7 @@ impl Search<'_> {
             reduction,
             waits,
             complete,
+            is_made,
         }))
     }
 
@@ -301,18 +313,13 @@ impl Search<'_> {
     }
 
     /// The number of the tensor map of a mark or a copy, and what it is of.
-    fn map(&self, inst: Inst) -> Option<(u32, &crate::language::TensorMapPlan)> {
-        let map = *self.function.insts[inst].operands.get(1)?;
-        let Definition::Parameter(block, number) = self.function.values[map].definition else { return None };
-        let maps = &self.module.header.tensor_maps;
-        let first = self.function.blocks[self.function.entry].parameters.len().checked_sub(maps.len())?;
-        let number = (number as usize).checked_sub(first).filter(|_| block == self.function.entry)?;
-        Some((number as u32, maps.get(number)?))
+    fn map(&self, inst: Inst) -> Option<(MapId, &crate::language::TensorMapPlan)> {
+        map_plan(&self.module.header, self.function, *self.function.insts[inst].operands.get(1)?)
     }
 
     /// The argument of the kernel that the tensor of a mark or a copy lies behind.
     fn base(&self, inst: Inst) -> Option<Value> {
-        let (_, plan) = self.map(inst)?;
+        let (MapId::Launch(_), plan) = self.map(inst)? else { return None };
         self.function.blocks[self.function.entry].parameters.get(plan.base as usize).copied()
     }
 
@@ -334,7 +341,10 @@ impl Search<'_> {
                     GpuOp::TensorLoad {}
                     | GpuOp::TensorFill {}
                     | GpuOp::TensorStore {}
-                    | GpuOp::TensorReduce { .. } => self.base(inst).is_none_or(|other| other == base),
+                    | GpuOp::TensorReduce { .. } => match self.base(inst) {
+                        Some(other) => other == base,
+                        None => may_meet(1),
+                    },
                     op if op.info().family == OpFamily::Atomic => {
                         reason = Some("the kernel has atomic operations, which may say that it is written");
                         false
@@ -468,17 +478,21 @@ impl Writer<'_> {
         let ty = Type::Buffer(Buffer { slots: 1, element, shape, layout });
         let alloc = self.create(GpuOp::Alloc { offset: Deferred(None) }, smallvec![], Some(ty), found.inst);
         let buffer = self.function.insts[alloc].results[0];
+        let lives_on = self.lives_on && !found.is_made;
         let mut new: Vec<Inst> = Vec::new();
-        if self.lives_on && found.waits {
+        if found.waits && (lives_on || found.is_made) {
             new.push(self.wait(found.complete, found.inst));
         }
         new.push(self.create(GpuOp::LocalStore {}, smallvec![buffer, found.value], None, found.inst));
         new.push(self.create(GpuOp::FenceProxy {}, smallvec![], None, found.inst));
+        if found.is_made {
+            new.push(self.create(GpuOp::FenceGlobal {}, smallvec![], None, found.inst));
+        }
         let coordinates = found.boxed.coordinates(self.function, found.boxed.mark);
         let operands = [buffer, map].into_iter().chain(coordinates).collect();
         let op = found.reduction.map_or(GpuOp::TensorStore {}, |kind| GpuOp::TensorReduce { kind });
         new.push(self.create(op, operands, None, found.inst));
-        if self.lives_on {
+        if lives_on {
             self.ends.push(buffer);
             let entry = self.function.entry;
             let place = found.outermost.unwrap_or(found.inst);
@@ -487,6 +501,13 @@ impl Writer<'_> {
             new.insert(0, alloc);
             new.push(self.wait(found.waits && found.complete, found.inst));
             new.push(self.create(GpuOp::Dealloc {}, smallvec![buffer], None, found.inst));
+        }
+        if found.is_made {
+            let location = self.function.insts[found.inst].location;
+            let barrier = ir::Op::Barrier {}.into();
+            new.push(self.function.create_inst(barrier, smallvec![], smallvec![], [], location));
+            made_maps::store_where_inside(self.function, found.block, found.inst, &found.conversion, new);
+            return;
         }
         self.exchange(found.block, found.inst, &new);
         self.function.blocks[found.block].insts.retain(|inst| !found.conversion.contains(inst));

@@ -42,6 +42,7 @@ mod gather;
 mod gpu_ops;
 mod inline_asm;
 mod integer;
+mod made_maps;
 mod map;
 mod math32;
 mod math64;
@@ -100,6 +101,7 @@ pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
     let mut lowering = Lowering::new(program);
     lowering.parameters();
     lowering.prefetch_tensor_maps();
+    lowering.take_room();
     lowering.block(lowering.kernel.entry)?;
     Ok(lowering.finish())
 }
@@ -119,6 +121,8 @@ struct Lowering<'p> {
     alignments: SecondaryMap<Value, u32>,
     /// The one thread of the warps that run straight code: behind so many labels, the first of the warps, and where it is it.
     leader: Option<(u32, u32, isa::Predicate)>,
+    /// Where the tensor maps are that the kernel makes.
+    room: Option<made_maps::Room>,
 }
 
 /// Consecutive warps of a block, which run code together.
@@ -164,6 +168,7 @@ impl<'p> Lowering<'p> {
             reads: reads(kernel),
             alignments: SecondaryMap::new(),
             leader: None,
+            room: None,
         }
     }
 
@@ -561,6 +566,7 @@ impl OpVisitor for Lowering<'_> {
     }
 
     fn return_values(&mut self, _inst: Inst, _values: &[Value]) -> Lowered {
+        self.give_room_back();
         self.builder.emit(isa::Ret { uniform: false });
         Ok(())
     }
