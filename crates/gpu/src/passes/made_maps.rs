@@ -4,14 +4,14 @@
 //! goes by is not made. Pointers that a kernel loads may point to what it stores: so that a copy sees what threads stored before,
 //! a fence and a barrier come behind each such store.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use tilewright_ir as ir;
-use tilewright_ir::{Block, BlockData, Dtype, Effect, ElementwiseFn, Inst, Literal, Operation, Value};
+use tilewright_ir::{Block, Inst, Value};
 
 use super::global_memory::GlobalAccesses;
-use crate::language::{Function, GpuOp, Header, Module, Op, TensorMapPlan, Type};
+use crate::language::{Function, GpuOp, Header, Module, Op, TensorMapPlan};
 
 /// The map for boxes of the tensor of another one, which is that itself if nothing else has been said of it.
 pub(super) fn map_for(
@@ -51,7 +51,8 @@ pub(super) fn map_for(
     Some(function.insts[another].results[0])
 }
 
-fn block_of(function: &Function, inst: Inst) -> Option<Block> {
+/// The block that an instruction stands in.
+pub(super) fn block_of(function: &Function, inst: Inst) -> Option<Block> {
     let mut blocks = vec![function.entry];
     while let Some(block) = blocks.pop() {
         if function.blocks[block].insts.contains(&inst) {
@@ -147,85 +148,4 @@ fn note(function: &Function, block: Block, stores: &mut Vec<Inst>, maps: &mut Ve
             note(function, *region, stores, maps);
         }
     }
-}
-
-/// In the place of a store of threads comes a copy of the box, where it does not begin before the start of the tensor; elsewhere
-/// threads store as before. What is computed for that alone is computed there.
-pub(super) fn store_where_inside(
-    function: &mut Function,
-    block: Block,
-    store: Inst,
-    conversion: &[Inst],
-    copy: Vec<Inst>,
-) {
-    let location = function.insts[store].location;
-    let mark = function.insts[store].operands[0];
-    let mark = function.defining_inst(mark).expect("what is stored to a box is marked");
-    let coordinates: SmallVec<[Value; 5]> = function.insts[mark].operands[2..].iter().copied().collect();
-    let int1 = Type::scalar(ir::Type::scalar(Dtype::I1));
-    let int32 = Type::scalar(ir::Type::scalar(Dtype::I32));
-    let mut checks: Vec<Inst> = Vec::new();
-    let mut make = |function: &mut Function, op: Op, operands: SmallVec<[Value; 4]>, ty: Type| {
-        let inst = function.create_inst(op, operands, smallvec![], [ty], location);
-        checks.push(inst);
-        function.insts[inst].results[0]
-    };
-    let zero = ir::Op::Constant { value: Literal::int(Dtype::I32, 0) }.into();
-    let zero = make(function, zero, smallvec![], int32);
-    let mut is_inside: Option<Value> = None;
-    let elementwise = |function| Op::Gpu(GpuOp::Elementwise { function, equal_registers: 0 });
-    for coordinate in coordinates {
-        let own = make(function, elementwise(ElementwiseFn::Ge), smallvec![coordinate, zero], int1.clone());
-        is_inside = Some(match is_inside {
-            None => own,
-            Some(others) => {
-                make(function, elementwise(ElementwiseFn::And), smallvec![others, own], int1.clone())
-            }
-        });
-    }
-    let is_inside = is_inside.expect("a box has axes");
-    let mut threads = conversion.to_vec();
-    threads.push(store);
-    let mut insts = std::mem::take(&mut function.blocks[block].insts);
-    let place = insts.iter().position(|inst| *inst == store).expect("it stands in this block");
-    insts.remove(place);
-    insts.retain(|inst| !conversion.contains(inst));
-    let place = place - conversion.len();
-    let sunk = sink(function, &mut insts, place, &threads);
-    let place = place - sunk.len();
-    let mut region = |mut insts: Vec<Inst>| {
-        let end = function.create_inst(ir::Op::Yield {}.into(), smallvec![], smallvec![], [], location);
-        insts.push(end);
-        function.blocks.push(BlockData { insts, ..BlockData::default() })
-    };
-    let regions = smallvec![region(copy), region(sunk.into_iter().chain(threads).collect())];
-    let branch = function.create_inst(ir::Op::If {}.into(), smallvec![is_inside], regions, [], location);
-    insts.splice(place..place, checks.into_iter().chain([branch]));
-    function.blocks[block].insts = insts;
-}
-
-/// Takes instructions before a place out of a block that nobody needs but some that are to stand elsewhere: those in order.
-fn sink(function: &Function, insts: &mut Vec<Inst>, place: usize, users: &[Inst]) -> Vec<Inst> {
-    let mut needed_by: BTreeSet<Inst> = users.iter().copied().collect();
-    let mut readers: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
-    for (inst, data) in &function.insts {
-        for operand in &data.operands {
-            readers.entry(*operand).or_default().push(inst);
-        }
-    }
-    let mut sunk = Vec::new();
-    for inst in insts[..place].iter().rev() {
-        let data = &function.insts[*inst];
-        let is_needed_there = data.results.iter().all(|result| {
-            readers.get(result).is_some_and(|all| all.iter().all(|reader| needed_by.contains(reader)))
-        });
-        let is_pure = data.op.info().effect == Effect::Pure && data.regions.is_empty();
-        if is_pure && !data.results.is_empty() && is_needed_there {
-            needed_by.insert(*inst);
-            sunk.push(*inst);
-        }
-    }
-    insts.retain(|inst| !sunk.contains(inst));
-    sunk.reverse();
-    sunk
 }

@@ -9,6 +9,7 @@ mod global_memory;
 mod instruction_selection;
 mod lane_sums;
 mod made_maps;
+mod made_stores;
 mod memory_effects;
 mod pipelining;
 mod products;

@@ -26,9 +26,7 @@
 //! effects, by which other programs could be told that it is written. Such stores wait for each other, unless they are of one
 //! iteration and go to different elements: a `tensor_store_wait` that is `complete`.
 //!
-//! **Maps that the kernel makes** may be of any memory, also of what the kernel loads. A copy by one is waited for at once, until
-//! it has written the tensor, and a barrier comes behind that. Where the box begins before the start of the tensor, threads store
-//! what of it is inside, which a mask says.
+//! **Maps that the kernel makes** may be of any memory, and not express a store: [`super::made_stores`].
 //!
 //! **Where shared memory is too small** for a buffer of its own through the whole loop, the buffer lives as long as a conversion's
 //! would, and the copy is waited for at once.
@@ -43,7 +41,7 @@ use tilewright_layout::{Layout, SwizzleMode, swizzled};
 
 use super::allocation::least_bytes;
 use super::global_memory::GlobalAccesses;
-use super::made_maps;
+use super::made_stores::{self, Around};
 use super::tensor_copies::{Boxed, map_for, map_plan};
 use crate::assign::boxes::MapId;
 use crate::box_layout::BoxLayout;
@@ -122,8 +120,8 @@ struct Found {
     waits: bool,
     /// Whether they have to be complete then: to have written the tensor.
     complete: bool,
-    /// Whether the kernel makes its tensor map.
-    is_made: bool,
+    /// What is around it, if the kernel makes its tensor map.
+    around: Option<Around>,
 }
 
 /// Where instructions stand, and who uses values.
@@ -168,6 +166,12 @@ fn find(module: &Module) -> Vec<Found> {
         found.retain(|_| kept.next().unwrap_or(false));
     }
     order(&search, &mut found);
+    let stores: Vec<Inst> = found.iter().map(|store| store.inst).collect();
+    for store in &mut found {
+        if let Some(around) = &mut store.around {
+            around.look_through(&module.header, function, &stores);
+        }
+    }
     found
 }
 
@@ -184,8 +188,9 @@ fn order(search: &Search<'_>, found: &mut [Found]) {
             other.block != store.block
                 || !commute && other.is_same_tensor(search, store) && !search.are_apart(other, store)
         };
-        store.waits = store.is_made || store.outermost.is_some() && is_first || before.iter().any(may_meet);
-        store.complete = store.is_made || !commute;
+        let is_made = store.around.is_some();
+        store.waits = is_made || store.outermost.is_some() && is_first || before.iter().any(may_meet);
+        store.complete = is_made || !commute;
     }
 }
 
@@ -250,7 +255,10 @@ impl Search<'_> {
         let bits = element_bits(tile);
         let rank = tile.rank();
         let (map, plan) = self.map(mark)?;
-        let is_made = matches!(map, MapId::Made(_));
+        let around = match map {
+            MapId::Launch(_) => None,
+            MapId::Made(_) => Some(Around::new(function, (inst, mark))?),
+        };
         let axis = plan.contiguous_axis()?.checked_sub(plan.strides.len() - rank)?;
         let Some((memory, layout)) = staging(&tile.shape, axis, bits) else {
             return Some(Err("no layout of shared memory that tensor copies know"));
@@ -269,7 +277,7 @@ impl Search<'_> {
             reduction,
             waits,
             complete,
-            is_made,
+            around,
         }))
     }
 
@@ -478,39 +486,70 @@ impl Writer<'_> {
         let ty = Type::Buffer(Buffer { slots: 1, element, shape, layout });
         let alloc = self.create(GpuOp::Alloc { offset: Deferred(None) }, smallvec![], Some(ty), found.inst);
         let buffer = self.function.insts[alloc].results[0];
-        let lives_on = self.lives_on && !found.is_made;
+        let around = found.around.as_ref();
+        let lives_on = self.lives_on && around.is_none_or(Around::runs_beside);
         let mut new: Vec<Inst> = Vec::new();
-        if found.waits && (lives_on || found.is_made) {
+        if found.waits && (lives_on || around.is_some()) {
             new.push(self.wait(found.complete, found.inst));
         }
         new.push(self.create(GpuOp::LocalStore {}, smallvec![buffer, found.value], None, found.inst));
         new.push(self.create(GpuOp::FenceProxy {}, smallvec![], None, found.inst));
-        if found.is_made {
+        if around.is_some() && !lives_on {
             new.push(self.create(GpuOp::FenceGlobal {}, smallvec![], None, found.inst));
         }
         let coordinates = found.boxed.coordinates(self.function, found.boxed.mark);
         let operands = [buffer, map].into_iter().chain(coordinates).collect();
         let op = found.reduction.map_or(GpuOp::TensorStore {}, |kind| GpuOp::TensorReduce { kind });
         new.push(self.create(op, operands, None, found.inst));
+        if !lives_on {
+            new.insert(0, alloc);
+            new.push(self.wait(found.waits && found.complete, found.inst));
+            new.push(self.create(GpuOp::Dealloc {}, smallvec![buffer], None, found.inst));
+        }
+        if let Some(around) = around {
+            self.store_made(found, around, (alloc, buffer), lives_on, new);
+            return;
+        }
         if lives_on {
             self.ends.push(buffer);
             let entry = self.function.entry;
             let place = found.outermost.unwrap_or(found.inst);
             self.exchange(entry, place, &[alloc, place]);
-        } else {
-            new.insert(0, alloc);
-            new.push(self.wait(found.waits && found.complete, found.inst));
-            new.push(self.create(GpuOp::Dealloc {}, smallvec![buffer], None, found.inst));
-        }
-        if found.is_made {
-            let location = self.function.insts[found.inst].location;
-            let barrier = ir::Op::Barrier {}.into();
-            new.push(self.function.create_inst(barrier, smallvec![], smallvec![], [], location));
-            made_maps::store_where_inside(self.function, found.block, found.inst, &found.conversion, new);
-            return;
         }
         self.exchange(found.block, found.inst, &new);
         self.function.blocks[found.block].insts.retain(|inst| !found.conversion.contains(inst));
+    }
+
+    /// A copy by a map of the kernel, where it can express the store.
+    fn store_made(
+        &mut self,
+        found: &Found,
+        around: &Around,
+        (alloc, buffer): (Inst, Value),
+        lives_on: bool,
+        mut new: Vec<Inst>,
+    ) {
+        let location = self.function.insts[found.inst].location;
+        let barrier = ir::Op::Barrier {}.into();
+        let barrier = self.function.create_inst(barrier, smallvec![], smallvec![], [], location);
+        if lives_on {
+            let fence = self.create(GpuOp::FenceGlobal {}, smallvec![], None, found.inst);
+            let wait = self.wait(true, found.inst);
+            let end = self.create(GpuOp::Dealloc {}, smallvec![buffer], None, found.inst);
+            self.exchange(around.block, around.inst, &[alloc, fence, around.inst, wait, end, barrier]);
+        } else {
+            new.push(barrier);
+        }
+        let (header, place) = (&*self.header, (found.block, found.inst));
+        made_stores::store_where_it_fits(
+            header,
+            self.function,
+            place,
+            around,
+            lives_on,
+            &found.conversion,
+            new,
+        );
     }
 
     fn wait(&mut self, complete: bool, like: Inst) -> Inst {
