@@ -187,3 +187,184 @@ def test_copies_see_what_was_stored(device):
     for found, right in zip(results, expected, strict=True):
         assert torch.equal(found.cpu().double(), right)
     check_maps(handle, 3)
+
+
+@triton.jit
+def ragged(
+    addresses_ptr, sizes_ptr, GROUPS,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
+):  # fmt: skip
+    for group in range(GROUPS):
+        M = tl.load(sizes_ptr + group * 5)
+        N = tl.load(sizes_ptr + group * 5 + 1)
+        K = tl.load(sizes_ptr + group * 5 + 2)
+        stride_k = tl.load(sizes_ptr + group * 5 + 3)
+        stride_n = tl.load(sizes_ptr + group * 5 + 4)
+        a_ptr = tl.load(addresses_ptr + group * 3).to(tl.pointer_type(IN))
+        b_ptr = tl.load(addresses_ptr + group * 3 + 1).to(tl.pointer_type(IN))
+        c_ptr = tl.load(addresses_ptr + group * 3 + 2).to(tl.pointer_type(OUT))
+        a = tl.make_tensor_descriptor(a_ptr, [M, K], [stride_k, 1], [BM, BK])
+        b = tl.make_tensor_descriptor(b_ptr, [N, K], [stride_k, 1], [BN, BK])
+        c = tl.make_tensor_descriptor(c_ptr, [M, N], [stride_n, 1], [BM, BN])
+        tiles_n = tl.cdiv(N, BN)
+        for tile in range(tl.program_id(0), tl.cdiv(M, BM) * tiles_n, tl.num_programs(0)):
+            row, column = tile // tiles_n * BM, tile % tiles_n * BN
+            acc = tl.zeros((BM, BN), dtype=tl.float32)
+            for k in range(0, K, BK):
+                acc = tl.dot(a.load([row, k]), b.load([column, k]).T, acc)
+            c.store([row, column], acc.to(OUT))
+
+
+def run_ragged(device, shapes, dtype, out, blocks=(64, 64, 32), warps=4, stages=3):
+    """Rows are longer than the products; what is behind these stays as it was."""
+    generator = torch.Generator().manual_seed(29)
+    made, sizes, expected = [], [], []
+    for m, n, k in shapes:
+        stride_k, stride_n = (k + 31) // 16 * 16, (n + 31) // 16 * 16
+        a, b = (torch.randint(-1, 2, (rows, stride_k), generator=generator).float() for rows in (m, n))
+        c = torch.full((m + 2, stride_n), 7.0)
+        right = c.clone()
+        right[:m, :n] = a[:, :k] @ b[:, :k].T
+        expected.append(right.to(out).float())
+        made.append([a.to(dtype).to(device), b.to(dtype).to(device), c.to(out).to(device)])
+        sizes.append([m, n, k, stride_k, stride_n])
+    sizes = torch.tensor(sizes, dtype=torch.int32, device=device)
+    names = {torch.float8_e4m3fn: tl.float8e4nv, torch.float8_e5m2: tl.float8e5}
+    types = [names.get(of) or getattr(tl, str(of).removeprefix("torch.")) for of in (dtype, out)]
+    handle = ragged[(3,)](
+        table(made, device), sizes, len(shapes), *blocks, *types, num_warps=warps, num_stages=stages
+    )
+    for (_, _, c), right in zip(made, expected, strict=True):
+        assert torch.equal(c.cpu().float(), right)
+    return handle
+
+
+@pytest.mark.parametrize(
+    ("dtype", "out"),
+    [
+        (torch.float16, torch.float16),
+        (torch.bfloat16, torch.bfloat16),
+        (torch.float16, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float8_e4m3fn, torch.float16),
+        (torch.float8_e5m2, torch.float8_e5m2),
+    ],
+)
+def test_rows_that_end_within_a_chunk(device, dtype, out):
+    # Numbers of columns off a chunk of 16 bytes and on one, one after the other: some stores are the threads' own.
+    shapes = [(70, 65, 33), (64, 64, 32), (33, 131, 72), (65, 144, 17), (5, 7, 9)]
+    handle = run_ragged(device, shapes, dtype, out)
+    check_maps(handle, 3)
+    if ".target sm_90a" in handle.asm.get("ptx", ""):
+        assert "cp.async.bulk.tensor.2d.global" in handle.asm["ptx"]
+
+
+def test_many_blocks_and_warps(device):
+    shapes = [(130, 260, 100), (129, 256, 64), (300, 130, 250)]
+    for blocks, warps, stages in [((128, 128, 64), 8, 3), ((64, 128, 64), 4, 4), ((128, 64, 64), 4, 2)]:
+        handle = run_ragged(device, shapes, torch.float16, torch.float16, blocks, warps, stages)
+        check_maps(handle, 3)
+
+
+@triton.jit
+def batches(addresses_ptr, sizes_ptr, LISTS, B: tl.constexpr):
+    for which in range(LISTS):
+        D = tl.load(sizes_ptr + which * 4)
+        M = tl.load(sizes_ptr + which * 4 + 1)
+        N = tl.load(sizes_ptr + which * 4 + 2)
+        stride = tl.load(sizes_ptr + which * 4 + 3)
+        a_ptr = tl.load(addresses_ptr + which * 2).to(tl.pointer_type(tl.float16))
+        c_ptr = tl.load(addresses_ptr + which * 2 + 1).to(tl.pointer_type(tl.float16))
+        a = tl.make_tensor_descriptor(a_ptr, [D, M, N], [M * stride, stride, 1], [1, B, B])
+        c = tl.make_tensor_descriptor(c_ptr, [D, M, M], [M * stride, stride, 1], [1, B, B])
+        for batch in range(D):
+            for row in range(0, M, B):
+                for column in range(0, M, B):
+                    acc = tl.zeros((B, B), dtype=tl.float32)
+                    for k in range(0, N, B):
+                        left = a.load([batch, row, k]).reshape(B, B)
+                        right = a.load([batch, column, k]).reshape(B, B)
+                        acc = tl.dot(left, right.T, acc)
+                    c.store([batch, row, column], acc.to(tl.float16).reshape(1, B, B))
+
+
+def test_three_axes(device):
+    generator = torch.Generator().manual_seed(31)
+    made, sizes, expected = [], [], []
+    for d, m, n in [(2, 40, 50), (3, 33, 70), (1, 7, 5)]:
+        stride = 80
+        a = integers(generator, d, m, stride)
+        c = torch.full((d, m, stride), 7.0, dtype=torch.float16)
+        right = c.double()
+        right[:, :, :m] = a[:, :, :n].double() @ a[:, :, :n].double().transpose(1, 2)
+        expected.append(right)
+        made.append([a.to(device), c.to(device)])
+        sizes.append([d, m, n, stride])
+    sizes = torch.tensor(sizes, dtype=torch.int32, device=device)
+    batches[(1,)](table(made, device), sizes, len(sizes), 32, num_warps=4, num_stages=3)
+    for (_, c), right in zip(made, expected, strict=True):
+        assert torch.equal(c.cpu().double(), right)
+
+
+@triton.jit
+def squared_in_place(addresses_ptr, n, ROUNDS, B: tl.constexpr):
+    x_ptr = tl.load(addresses_ptr).to(tl.pointer_type(tl.float16))
+    y_ptr = tl.load(addresses_ptr + 1).to(tl.pointer_type(tl.float16))
+    x = tl.make_tensor_descriptor(x_ptr, [n, n], [n, 1], [B, B])
+    y = tl.make_tensor_descriptor(y_ptr, [n, n], [n, 1], [B, B])
+    for _ in range(ROUNDS):
+        acc = tl.zeros((B, B), dtype=tl.float32)
+        for k in range(0, n, B):
+            acc = tl.dot(x.load([0, k]), x.load([k, 0]), acc)
+        y.store([0, 0], (acc.to(tl.int32) % 4).to(tl.float16))
+
+
+@pytest.mark.parametrize("is_one", [False, True])
+def test_what_is_loaded_may_be_what_was_stored(device, is_one):
+    # Both pointers may be one: then each round reads what the one before has stored.
+    generator = torch.Generator().manual_seed(37)
+    x = integers(generator, 64, 64)
+    y = x if is_one else torch.zeros_like(x)
+    expected = [x.double(), y.double()]
+    if is_one:
+        expected[1] = expected[0]
+    for _ in range(5):
+        product = (expected[0][:32] @ expected[0][:, :32]).to(torch.int64)
+        expected[1][:32, :32] = torch.fmod(product, 4).double()
+    x = x.to(device)
+    y = x if is_one else y.to(device)
+    squared_in_place[(1,)](table([[x, y]], device), 64, 5, 32, num_warps=4, num_stages=3)
+    assert torch.equal(x.cpu().double(), expected[0])
+    assert torch.equal(y.cpu().double(), expected[1])
+
+
+@triton.jit
+def shifted(addresses_ptr, starts_ptr, n, STEPS, B: tl.constexpr):
+    a_ptr = tl.load(addresses_ptr).to(tl.pointer_type(tl.float16))
+    c_ptr = tl.load(addresses_ptr + 1).to(tl.pointer_type(tl.float16))
+    a = tl.make_tensor_descriptor(a_ptr, [n, n], [n, 1], [B, B])
+    c = tl.make_tensor_descriptor(c_ptr, [n, n], [n, 1], [B, B])
+    for step in range(STEPS):
+        start = tl.load(starts_ptr + step)
+        acc = tl.zeros((B, B), dtype=tl.float32)
+        for k in range(0, n, B):
+            acc = tl.dot(a.load([0, k]), a.load([0, k]).T, acc)
+        c.store([start, start], acc.to(tl.float16))
+
+
+def test_boxes_that_begin_before_the_tensor(device):
+    # Each overwrites a part of the one before, in order.
+    generator = torch.Generator().manual_seed(41)
+    n, block = 64, 32
+    a = integers(generator, n, n)
+    starts = [0, -5, 3, -31, 40, -8, 8]
+    expected = torch.zeros(n, n, dtype=torch.float64)
+    product = a[:block].double() @ a[:block].double().T
+    for start in starts:
+        first, last = max(start, 0), min(start + block, n)
+        inside = slice(first - start, last - start)
+        expected[first:last, first:last] = product[inside, inside]
+    a, c = a.to(device), torch.zeros(n, n, dtype=torch.float16).to(device)
+    starts = torch.tensor(starts, dtype=torch.int32, device=device)
+    shifted[(1,)](table([[a, c]], device), starts, n, len(starts), block, num_warps=4, num_stages=2)
+    assert torch.equal(c.cpu().double(), expected)
