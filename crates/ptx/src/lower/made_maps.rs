@@ -49,6 +49,43 @@ pub(super) struct Room {
     place: RegisterId,
 }
 
+/// What is written to a map.
+pub(super) struct Field {
+    field: TensormapField,
+    dimension: Option<u32>,
+    value: Source,
+}
+
+impl Field {
+    fn replace(&self, address: Address) -> isa::TensormapReplace {
+        let is_wide = matches!(self.field, TensormapField::GlobalAddress | TensormapField::GlobalStride);
+        let (value, dimension_value) = match self.dimension {
+            Some(dimension) => (Source::from(i64::from(dimension)), Some(self.value)),
+            None => (self.value, None),
+        };
+        isa::TensormapReplace {
+            field: self.field,
+            space: Some(StateSpace::SharedCta),
+            map_ty: ScalarType::B1024,
+            ty: if is_wide { ScalarType::B64 } else { ScalarType::B32 },
+            address,
+            value,
+            dimension_value,
+        }
+    }
+}
+
+/// A map that is made with those behind it.
+pub(super) struct MapToMake {
+    /// Where it is filled, and the word of that for each lane.
+    template: Address,
+    word: Address,
+    /// Where it is used, in global memory and as a generic address.
+    room: Address,
+    map: Address,
+    fields: Vec<Field>,
+}
+
 impl Lowering<'_> {
     /// The blocks that a multiprocessor can have at a time, as a power of two: each has a bit of a word.
     fn places_of_word(&self) -> u32 {
@@ -228,7 +265,7 @@ impl Lowering<'_> {
         self.builder.emit_if(Some(elected), red);
     }
 
-    /// Makes a map in the room of the block.
+    /// Notes a map to be made in the room of the block.
     pub(super) fn lower_make_tensor_map(
         &mut self,
         inst: Inst,
@@ -267,64 +304,67 @@ impl Lowering<'_> {
         let word = self.builder.address(Width::B32, word);
         let template = self.builder.address(Width::B32, template);
         let [room, map] = [Scalar::from(own), generic].map(|place| self.builder.address(Width::B64, place));
-        let elected = self.elected();
-        let end = self.builder.label("made");
-        self.skip_other_warps(end);
-        let zero = self.builder.register(Width::B32, Scalar::constant(0));
-        self.builder.emit(isa::St {
-            space: Some(StateSpace::SharedCta),
-            ..plain_store(word, sources(&[zero]), ScalarType::B32)
-        });
-        self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
-        for (field, dimension, value) in fields {
-            let is_wide = matches!(field, TensormapField::GlobalAddress | TensormapField::GlobalStride);
-            let (value, dimension_value) = match dimension {
-                Some(dimension) => (Source::from(i64::from(dimension)), Some(value)),
-                None => (value, None),
-            };
-            let replace = isa::TensormapReplace {
-                field,
-                space: Some(StateSpace::SharedCta),
-                map_ty: ScalarType::B1024,
-                ty: if is_wide { ScalarType::B64 } else { ScalarType::B32 },
-                address: template,
-                value,
-                dimension_value,
-            };
-            self.builder.emit_if(Some(elected), replace);
-        }
-        self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
-        let size: Source = i64::from(TENSOR_MAP_BYTES).into();
-        self.builder.emit(isa::TensormapCpFenceproxy {
-            destination_space: StateSpace::Global,
-            source_space: StateSpace::SharedCta,
-            tensormap_generic: true,
-            semantics: Semantics::Release,
-            scope: Scope::Gpu,
-            sync_aligned: true,
-            destination: room,
-            source: template,
-            size,
-        });
-        self.builder.emit(isa::FenceProxyTensormap {
-            semantics: Semantics::Acquire,
-            scope: Scope::Gpu,
-            address: Some(map),
-            size: Some(size),
-        });
-        self.builder.place(end);
+        self.maps_to_make.push(MapToMake { word, template, room, map, fields });
         let result = self.kernel.insts[inst].results[0];
         self.set(result, [generic]);
         Ok(())
     }
 
+    /// Makes the maps that are to be made together: what one waits for, the others wait for as well. The first warp does.
+    pub(super) fn make_maps(&mut self) {
+        let maps = std::mem::take(&mut self.maps_to_make);
+        if maps.is_empty() {
+            return;
+        }
+        let elected = self.elected();
+        let end = self.builder.label("made");
+        self.skip_other_warps(end);
+        let zero = self.builder.register(Width::B32, Scalar::constant(0));
+        for map in &maps {
+            self.builder.emit(isa::St {
+                space: Some(StateSpace::SharedCta),
+                ..plain_store(map.word, sources(&[zero]), ScalarType::B32)
+            });
+        }
+        self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
+        // Fields share words, and each replacement of one reads its word: those of different maps take turns.
+        let longest = maps.iter().map(|map| map.fields.len()).max().unwrap_or(0);
+        for place in 0..longest {
+            for map in &maps {
+                if let Some(field) = map.fields.get(place) {
+                    self.builder.emit_if(Some(elected), field.replace(map.template));
+                }
+            }
+        }
+        self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
+        let size: Source = i64::from(TENSOR_MAP_BYTES).into();
+        for map in &maps {
+            self.builder.emit(isa::TensormapCpFenceproxy {
+                destination_space: StateSpace::Global,
+                source_space: StateSpace::SharedCta,
+                tensormap_generic: true,
+                semantics: Semantics::Release,
+                scope: Scope::Gpu,
+                sync_aligned: true,
+                destination: map.room,
+                source: map.template,
+                size,
+            });
+        }
+        for map in &maps {
+            self.builder.emit(isa::FenceProxyTensormap {
+                semantics: Semantics::Acquire,
+                scope: Scope::Gpu,
+                address: Some(map.map),
+                size: Some(size),
+            });
+        }
+        self.builder.place(end);
+    }
+
     /// The fields of a map: with their dimension, the contiguous one first, and their values; nothing if nobody has said what box
     /// it is for.
-    fn fields(
-        &mut self,
-        plan: &TensorMapPlan,
-        parts: &[Value],
-    ) -> Option<Vec<(TensormapField, Option<u32>, Source)>> {
+    fn fields(&mut self, plan: &TensorMapPlan, parts: &[Value]) -> Option<Vec<Field>> {
         use TensormapField as F;
         let copied = plan.copied.as_ref()?;
         let contiguous = plan.contiguous_axis()?;
@@ -374,7 +414,7 @@ impl Lowering<'_> {
         };
         fields.push((F::SwizzleMode, None, swizzle.into()));
         fields.push((F::FillMode, None, 0.into()));
-        Some(fields)
+        Some(fields.into_iter().map(|(field, dimension, value)| Field { field, dimension, value }).collect())
     }
 
     /// A sum of products of the scalars that a map is made of, in 64 bits.

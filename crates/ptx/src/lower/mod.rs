@@ -68,7 +68,7 @@ use std::rc::Rc;
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_gpu::language::{self as gpu, Op, Type};
+use tilewright_gpu::language::{self as gpu, GpuOp, Op, Type};
 use tilewright_gpu::{Feature, GpuTarget};
 use tilewright_ir as ir;
 use tilewright_ir::{
@@ -123,6 +123,8 @@ struct Lowering<'p> {
     leader: Option<(u32, u32, isa::Predicate)>,
     /// Where the tensor maps are that the kernel makes.
     room: Option<made_maps::Room>,
+    /// Those that are to be made before anything else.
+    maps_to_make: Vec<made_maps::MapToMake>,
 }
 
 /// Consecutive warps of a block, which run code together.
@@ -169,6 +171,7 @@ impl<'p> Lowering<'p> {
             alignments: SecondaryMap::new(),
             leader: None,
             room: None,
+            maps_to_make: Vec::new(),
         }
     }
 
@@ -219,6 +222,13 @@ impl<'p> Lowering<'p> {
         for &inst in &kernel.blocks[block].insts {
             self.builder.location = kernel.insts[inst].location.expand();
             let data = &kernel.insts[inst];
+            let is_between_maps = matches!(
+                data.op,
+                Op::Gpu(GpuOp::MakeTensorMap { .. } | GpuOp::Alloc { .. } | GpuOp::Dealloc {})
+            );
+            if !is_between_maps {
+                self.make_maps();
+            }
             match &data.op {
                 Op::Tile(op) => ir::visit_op(op, inst, &data.operands, self)?,
                 Op::Gpu(op) => gpu::visit(op, inst, &data.operands, self)?,
