@@ -133,12 +133,16 @@ pub(super) fn order_stores(module: &mut Module) {
     }
 }
 
-/// The stores of a block and the blocks inside it, but for conditions of loops, and the maps that are made.
+/// The stores and atomic operations of a block and the blocks inside it, but for conditions of loops, and the maps that are made.
 fn note(function: &Function, block: Block, stores: &mut Vec<Inst>, maps: &mut Vec<Value>) {
     for inst in &function.blocks[block].insts {
         let data = &function.insts[*inst];
         match data.op {
             Op::Gpu(GpuOp::Store { .. }) => stores.push(*inst),
+            // Of a counter that programs share, nobody copies.
+            Op::Gpu(GpuOp::AtomicRmw { .. }) if function.ty(data.operands[0]).layout().is_some() => {
+                stores.push(*inst);
+            }
             Op::Gpu(GpuOp::MakeTensorMap { .. }) => maps.push(data.results[0]),
             // tidy: wildcard because no other op is asked about
             _ => {}

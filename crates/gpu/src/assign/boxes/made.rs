@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use tilewright_ir::{Block, Definition, Inst, Op, Value};
 
 use super::affine::Affine;
+use super::demand::is_kernel_parameter;
 use super::masks::Bound;
 use super::polynomial::{Atom, Polynomial};
 use super::{Search, is_written};
@@ -82,9 +83,6 @@ impl Search<'_> {
 
     /// The tensor map that the kernel can make for a load or store, and where its box begins.
     pub(super) fn made(&mut self, inst: Inst) -> Option<(MadeMap, SmallVec<[Polynomial; 5]>)> {
-        if matches!(self.affine.function.insts[inst].op, Op::AtomicRmw { .. }) {
-            return None;
-        }
         let any_base = Affine::with_any_base(self.affine.function);
         let launch = std::mem::replace(&mut self.affine, any_base);
         let found = self.made_of_any_base(inst);
@@ -103,6 +101,10 @@ impl Search<'_> {
         };
         let rank = function.ty(operands[0]).rank();
         let parts = parts(&address.offset.number, &bounds, rank)?;
+        // Of its arguments alone, a launch can make the map, or does not want one.
+        if parts.iter().chain([&address.base]).all(|part| is_kernel_parameter(&self.affine, *part)) {
+            return None;
+        }
         // From the access outwards.
         let mut around: Vec<Block> = self.uses.block_of(inst).into_iter().collect();
         while let Some(owner) = around.last().and_then(|block| self.uses.owner(*block)) {

@@ -98,15 +98,14 @@ impl TensorBoxes {
         let without_products =
             "the kernel has no matrix product: loads go to registers, which tensor copies do not reach";
         let obstacle = if has_products { obstacle } else { Some(without_products) };
-        if let Some(reason) = obstacle {
+        if let Some(reason) = obstacle
+            && !(has_copies && has_products)
+        {
             for inst in accesses.iter().filter(|inst| !is_written(function, **inst)) {
                 say(function, *inst, || Because::note("no tensor map", reason));
             }
             // A copy adds up a whole box where threads would send an element each.
-            accesses.retain(|inst| {
-                let makes_map = has_copies && has_products && !is_written(function, *inst);
-                is_possible && is_reduction(function, *inst) || makes_map
-            });
+            accesses.retain(|inst| is_possible && is_reduction(function, *inst));
         }
         if accesses.is_empty() {
             return boxes;
@@ -115,8 +114,10 @@ impl TensorBoxes {
         let uses = Uses::new(&affine);
         let mut search = Search { affine, uses, infos, unspecialized: UNSPECIALIZED, making: None };
         for inst in accesses {
-            let at_launch =
-                if is_possible { search.access(inst) } else { Err("the launch makes no tensor maps") };
+            let at_launch = match obstacle.filter(|_| !is_possible) {
+                None => search.access(inst),
+                Some(reason) => Err(reason),
+            };
             let at_launch = at_launch.map(|(map, coordinates)| (boxes.of_launch(map), coordinates));
             let found = at_launch.or_else(|reason| {
                 let made = search.made(inst);
@@ -124,8 +125,14 @@ impl TensorBoxes {
             });
             let (map, coordinates) = match found {
                 Ok(found) => found,
-                Err(reason) => {
+                Err(reason) if is_possible => {
                     say(function, inst, || Because::missed("no tensor map", reason));
+                    continue;
+                }
+                Err(reason) => {
+                    if !is_written(function, inst) {
+                        say(function, inst, || Because::note("no tensor map", reason));
+                    }
                     continue;
                 }
             };
