@@ -15,6 +15,8 @@ use tilewright_layout::SwizzleMode;
 
 /// The extent of an axis that no mask bounds: more than any index.
 pub const UNBOUNDED: i64 = i32::MAX as i64;
+/// The bytes of a tensor map, and what its address in global memory is a multiple of.
+pub const TENSOR_MAP_BYTES: u32 = 128;
 
 /// An integer that is computed from the arguments of a launch: a sum of products of them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -137,6 +139,13 @@ impl TensorMapPlan {
     pub fn has_bounded_rows(&self) -> bool {
         let unbounded = LaunchInteger::constant(UNBOUNDED);
         self.contiguous_axis().is_some_and(|axis| self.extents[axis] != unbounded)
+    }
+
+    /// The numbers of the arguments that it is made of.
+    pub fn arguments(&self) -> impl Iterator<Item = u32> {
+        let numbers = self.extents.iter().chain(&self.strides).chain([&self.offset]);
+        let products = numbers.flat_map(|number| number.0.iter());
+        products.flat_map(|product| product.arguments.iter().copied()).chain([self.base])
     }
 
     /// The axis whose elements are next to each other.

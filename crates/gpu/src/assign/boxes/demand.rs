@@ -27,6 +27,16 @@ impl Uses {
         uses
     }
 
+    /// The block that an instruction is in.
+    pub fn block_of(&self, inst: Inst) -> Option<Block> {
+        self.blocks[inst]
+    }
+
+    /// The instruction that has a block as a region.
+    pub fn owner(&self, block: Block) -> Option<Inst> {
+        self.owners.get(&block).copied()
+    }
+
     fn block(&mut self, affine: &Affine<'_>, block: Block) {
         for &inst in &affine.function.blocks[block].insts {
             self.blocks[inst] = Some(block);

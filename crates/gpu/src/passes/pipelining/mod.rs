@@ -123,7 +123,7 @@ pub(super) fn fill_in_step(module: &mut Module, plans: &[LoopPlan], slots: u32) 
 fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusive<u32>) -> bool {
     let limit = u64::from(module.header.target.max_shared_bytes);
     let original = module.functions[module.entry].clone();
-    let tensor_maps = module.header.tensor_maps.clone();
+    let header = module.header.clone();
     let least = *stages.start();
     for stages in stages.rev() {
         pipeline(module, plans, stages);
@@ -137,7 +137,8 @@ fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusi
         }
         let entry = module.entry;
         module.functions[entry] = original.clone();
-        module.header.tensor_maps.clone_from(&tensor_maps);
+        module.header.tensor_maps.clone_from(&header.tensor_maps);
+        module.header.made_maps.clone_from(&header.made_maps);
     }
     say(None, || {
         let reason = format!("not even {least} stages fit into {limit} bytes of shared memory");
