@@ -22,6 +22,7 @@ use tilewright_ir::{
 use tilewright_opt::{Options, optimize};
 
 use super::boxes::Affine;
+use super::join_sinking;
 use super::mma_selection::{self, places};
 use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
@@ -47,7 +48,8 @@ pub fn split(module: &mut Module, target: GpuTarget, num_warps: u32) {
             || "dot".into(),
             || Because::done(format!("computed in {} parts of K", parts.count), reason),
         );
-        let location = function.insts[inst].location;
+        let (location, b) = (function.insts[inst].location, function.insts[inst].operands[1]);
+        join_sinking::sink(function, block, b);
         Splitting { function, location }.product(block, inst, parts);
         found = true;
     }

@@ -15,6 +15,7 @@
 //! Bytes of different words, as a tile that is turned over has them, are chosen from the words as well: two words give two
 //! pairs of bytes by one instruction, and four words that are transposed take eight.
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_gpu::Feature;
 use tilewright_ir::{BitwiseFn, Dtype, Element, ElementwiseFamily as Family, ElementwiseFn};
@@ -92,6 +93,12 @@ impl Lowering<'_> {
         if !count.is_multiple_of(4) {
             return None;
         }
+        let is_known = |numbers: &[Scalar]| {
+            self.builder.packed.contains_key(numbers) || numbers.iter().all(|number| number.base.is_none())
+        };
+        if !columns.iter().all(|column| column.as_ref().chunks(4).all(is_known)) {
+            return self.bitwise_in_their_words(function, words, dtype == Dtype::I8, columns);
+        }
         let mut found: Vec<[Scalar; 2]> = Vec::with_capacity(count / 4);
         for first in (0..count).step_by(4) {
             let mut operands = [Scalar::constant(0); 2];
@@ -108,6 +115,35 @@ impl Lowering<'_> {
             .map(|[x, y]| self.builder.bitwise_of_bytes(function, dtype == Dtype::I8, x, y))
             .collect::<Option<_>>()?;
         Some(results.into_iter().flat_map(|word| self.builder.unpack(words, word)).collect())
+    }
+}
+
+impl Lowering<'_> {
+    /// A bitwise function with one constant of bytes of words in any order.
+    fn bitwise_in_their_words(
+        &mut self,
+        function: BitwiseFn,
+        words: Words,
+        signed: bool,
+        columns: &[impl AsRef<[Scalar]>],
+    ) -> Option<Vec<Scalar>> {
+        let [x, y] = columns else { return None };
+        let (x, constant) = (x.as_ref(), y.as_ref()[0].as_constant()?);
+        if y.as_ref().iter().any(|number| number.as_constant() != Some(constant)) {
+            return None;
+        }
+        let places = self.builder.places(x)?;
+        let constant = Scalar::constant((constant & 0xff) * 0x0101_0101);
+        let mut results: FxHashMap<Scalar, SmallVec<[Scalar; 16]>> = FxHashMap::default();
+        let mut found = Vec::with_capacity(x.len());
+        for (word, byte) in places {
+            if !results.contains_key(&word) {
+                let result = self.builder.bitwise_of_bytes(function, signed, word, constant)?;
+                results.insert(word, self.builder.unpack(words, result));
+            }
+            found.push(results[&word][byte as usize]);
+        }
+        Some(found)
     }
 }
 
