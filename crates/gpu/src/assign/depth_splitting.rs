@@ -29,7 +29,9 @@ use crate::remarks::{self, Because};
 use crate::target::GpuTarget;
 
 /// The registers of a thread that the sum of a warp may take.
-const MOST_SUMS: u32 = 64;
+const MOST_SUMS: u32 = 128;
+/// The most rows of a product: of more, warpgroups compute enough with what they load to hide how it is made.
+const MOST_ROWS: u32 = 64;
 /// Lanes of a warp that lie along N.
 const GROUPS: u32 = 8;
 
@@ -75,13 +77,13 @@ impl Parts {
     fn of(function: &Function, block: Block, inst: Inst, target: GpuTarget, num_warps: u32) -> Option<Self> {
         let data = &function.insts[inst];
         let &[a, b, sum] = &data.operands[..] else { return None };
-        let mma = mma_selection::of_one_warp(function, inst, target, num_warps)?;
+        let mma = mma_selection::of_one_warp(function, inst, target)?;
         let shape = &function.ty(b).shape;
         let (m, n, k) = (function.ty(a).shape[0], shape[1], shape[0]);
         let count = num_warps.min(k / mma.k);
         let along_n = num_warps / count.max(1);
         let fits = count > 1 && n >= GROUPS * along_n && m * n / along_n <= MOST_SUMS * LANES;
-        if !fits || m > mma.m || !is_computed(function, block, b) {
+        if !fits || m > MOST_ROWS || !is_computed(function, block, b) {
             return None;
         }
         let (owner, sum) = carried(function, block, inst, sum)?;

@@ -184,11 +184,11 @@ pub fn is_of_warpgroups_either_way(
 }
 
 /// The instruction of single warps that computes a product of two matrices of 16-bit elements in fp32.
-pub fn of_one_warp(function: &Function, inst: Inst, target: GpuTarget, num_warps: u32) -> Option<Mma> {
+pub fn of_one_warp(function: &Function, inst: Inst, target: GpuTarget) -> Option<Mma> {
     let types = Types::of(function, inst);
     let is_half = |dtype: &Dtype| matches!(dtype, Dtype::F16 | Dtype::BF16);
     let is_known = types.dtypes[..2].iter().all(is_half) && types.dtypes[2] == Dtype::F32;
-    let is_matrix = types.operands[0].rank() == 2 && types.wgmma(target, num_warps).is_err();
+    let is_matrix = types.operands[0].rank() == 2;
     types.tensor_core(Shape3::of(&types), target).filter(|_| is_known && is_matrix)
 }
 
