@@ -27,6 +27,7 @@ use crate::remarks::{self, Because};
 const COPY_BYTES: std::ops::RangeInclusive<u32> = 4..=16;
 /// Loads that copies depend on, one on another.
 const MOST_LEVELS: usize = 4;
+const WORD_BITS: u32 = 32;
 /// Steps beyond this are not of loops that anyone pipelines; with them, no constant overflows.
 const WIDEST_STEP: i128 = 1 << 40;
 
@@ -459,14 +460,33 @@ impl<'a> Body<'a> {
             matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. })) && data.operands[0] == result
         };
         let is_outermost = function.blocks[function.entry].insts.contains(&self.inst);
-        if !self.uses.of[result].iter().all(is_fragment) || !(is_outermost || self.nested_boxes) {
-            return None;
-        }
         let tile = function.ty(result).as_registers()?;
         let axis = contiguous_axis(self.header, function, result)?;
+        let takes_words = || {
+            let layout = self.header.layouts.get(function.ty(result).layout()?);
+            Some(tile.rank() == 2 && layout.vector_along(axis).width() * element_bits(tile) >= WORD_BITS)
+        };
+        let is_fragment = self.uses.of[result].iter().all(is_fragment)
+            || takes_words() == Some(true) && self.makes_operand(result);
+        if !is_fragment || !(is_outermost || self.nested_boxes) {
+            return None;
+        }
         let memory = rows_of_box(&tile.shape, axis, element_bits(tile));
         let boxed = Boxed::of_load(self.header, function, load, result, &memory)?;
         Some((memory, boxed))
+    }
+
+    /// Whether an operand of a product of single warps is computed from a value, in registers.
+    fn makes_operand(&self, value: Value) -> bool {
+        self.uses.of[value].iter().any(|user| {
+            let data = &self.function.insts[*user];
+            match data.op.info().family {
+                OpFamily::Dot => matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. })),
+                OpFamily::Pointwise | OpFamily::Shape => self.makes_operand(data.results[0]),
+                // tidy: wildcard because others change threads
+                _ => false,
+            }
+        })
     }
 
     /// The buffer that a loaded tile is stored to, if nothing else is done with it, and the layout that it is stored in.
