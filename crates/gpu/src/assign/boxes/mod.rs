@@ -323,7 +323,7 @@ impl Search<'_> {
     }
 
     /// Lets the index along an axis of single elements that no mask bounds have either sign; gives the stride.
-    fn signed(&self, axis: &mut Axis) -> Option<LaunchInteger> {
+    fn signed(&mut self, axis: &mut Axis) -> Option<LaunchInteger> {
         let is_own = axis.extent == 1 && axis.bound.is_none() && axis.stride.as_constant().is_none();
         let stride = self.at_launch(&axis.stride).filter(|_| is_own)?;
         axis.coordinate = axis.coordinate.plus(&Polynomial::constant(SIGNED_MIDDLE))?;
