@@ -33,7 +33,7 @@ pub use commutation::commutes;
 pub use layout_rules::{element_bits, fma_operand_layout};
 pub use passes::{PASSES, Pass};
 pub use target::{Feature, Features, GpuTarget, MOST_WARPS, TargetError};
-pub use warp_instructions::warp_reduction;
+pub use warp_instructions::{warp_reduction, warps_of_product};
 
 /// A kernel with a layout for every value, before the passes over the language: tile IR that says where its elements are.
 ///
@@ -70,6 +70,7 @@ pub fn assign_layouts_for(
 ) -> Result<Module, Box<Diagnostic>> {
     let mut module = tile::legality::without_calls(module);
     tile::legality::check(module.kernel(), num_warps)?;
+    tile::unroll::unroll(&mut module);
     tile::padding::pad(&mut module);
     tile::addresses::split(&mut module);
     let num_warps = tile::warps::warps_of_cluster(module.kernel(), num_warps, launcher);
@@ -82,6 +83,7 @@ pub fn assign_layouts_for(
     assign::mma_selection::convert_operands(&mut module.functions[entry], target, num_warps);
     assign::product_splitting::split(&mut module, target, num_warps);
     assign::transposed_products::transpose(&mut module, target, num_warps);
+    assign::depth_splitting::split(&mut module, target, num_warps);
     Ok(assign::assign_layouts(&module, target, num_warps, launcher.makes_tensor_maps))
 }
 

@@ -43,13 +43,23 @@ fn combining(function: &Function, reduction: &InstData) -> Option<(F, Dtype)> {
     (is_direct && is_known && fits).then_some((name, dtype))
 }
 
+/// The warps of a product along the first axis of a batch, M and N, from the text, which leaves out a single one of a batch.
+pub fn warps_of_product(warps: &[i64]) -> Option<[u32; 3]> {
+    let count = |warps: i64| u32::try_from(warps).ok().filter(|warps| *warps > 0);
+    match *warps {
+        [m, n] => Some([1, count(m)?, count(n)?]),
+        [batches, m, n] => Some([count(batches)?, count(m)?, count(n)?]),
+        _ => None,
+    }
+}
+
 /// Whether `ldmatrix` can load an operand of a product by `mma.sync`, 0 for A and 1 for B, from the buffer that it is in.
 pub fn loads_matrices(
     header: &Header,
     operand: &Type,
     place: usize,
     shape: MmaShape,
-    warps: [u32; 2],
+    warps: [u32; 3],
 ) -> bool {
     let Some(buffer) = operand.as_memory() else { return false };
     if !header.target.features.has(Feature::LdMatrix) {

@@ -76,11 +76,16 @@ impl Mma {
     /// by `warps[0]` times `warps[1]` warps along M and N (of `wgmma`: including the four of a warpgroup). The lowest bits
     /// of the warp count along M. Leading axes and what the warps do not cover are repeated in registers, the last axis
     /// fastest, each repetition with as many registers as the fragment has. Warps that need the same elements of an operand
-    /// hold copies.
+    /// hold copies. Of three numbers of warps the first counts along the first axis, a leading one, by the highest bits.
     ///
     /// # Panics
     /// If an axis is shorter than the instruction's, or no instruction has this shape.
-    pub fn layout(self, fragment: Fragment, shape: &[u32], warps: [u32; 2]) -> Layout {
+    pub fn layout(self, fragment: Fragment, shape: &[u32], warps: impl AsRef<[u32]>) -> Layout {
+        let (batches, warps) = match *warps.as_ref() {
+            [m, n] => (1, [m, n]),
+            [batches, m, n] => (batches, [m, n]),
+            ref other => panic!("warps lie along two or three axes, found {other:?}"),
+        };
         let along = |axis: usize, size: u32| count(axis, Input::Warp, size);
         let copies = |size: u32| Layout::replicated(2, Input::Warp, size);
         let (m, n) = (warps[0] / (self.m / 16).max(1), warps[1]);
@@ -99,7 +104,14 @@ impl Mma {
         let fits = shape[batch_axes..].iter().zip(instruction).all(|(size, least)| *size >= least);
         assert!(fits, "{shape:?} is smaller than the {fragment:?} of {self:?}");
         let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
-        (0..batch_axes).fold(layout, |layout, _| layout.insert_axis(0)).cover(shape, &order)
+        let layout = (0..batch_axes).fold(layout, |layout, _| layout.insert_axis(0));
+        let layout = if batches > 1 {
+            assert!(batch_axes > 0 && shape[0] >= batches, "{shape:?} has no {batches} parts for warps");
+            layout.product(&Layout::identity(shape.len(), 0, Input::Warp, batches))
+        } else {
+            layout
+        };
+        layout.cover(shape, &order)
     }
 
     /// The rows beyond the eight of the groups: eight more in further registers, then 16 for each further warp.

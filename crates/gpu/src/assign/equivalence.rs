@@ -37,6 +37,8 @@ pub struct Class {
     pub butterflies: Vec<([u32; 2], u64)>,
     /// The edges that begin or end here, by number.
     pub edges: Vec<usize>,
+    /// Whether this is an operand of a product that each warp computes a part of.
+    pub is_of_parts: bool,
 }
 
 /// Loads and stores in a class that are alike.
@@ -309,6 +311,9 @@ impl Collect<'_> {
                     for (operand, layout) in data.operands.iter().zip(product.operands) {
                         if let Some(layout) = layout {
                             self.edge(*operand, EdgeEnd::Operand(layout), weight);
+                        }
+                        if let Some(class) = self.classes.of_value(*operand) {
+                            self.classes.list[class].is_of_parts |= product.product.is_of_parts();
                         }
                     }
                 }

@@ -23,8 +23,8 @@ pub enum Product {
     MmaSync {
         /// The instruction.
         mma: Mma,
-        /// The warps along M and N.
-        warps: [u32; 2],
+        /// The warps along the first axis of a batch, M and N.
+        warps: [u32; 3],
     },
     /// By `wgmma`. B goes through shared memory, and A where it has no layout. Operands of fp32 lose all but the bits of tf32.
     Wgmma {
@@ -35,6 +35,13 @@ pub enum Product {
     },
     /// By multiplications and additions of single elements, in the type of the accumulator.
     Fma,
+}
+
+impl Product {
+    /// Whether warps compute products of their own.
+    pub fn is_of_parts(self) -> bool {
+        matches!(self, Self::MmaSync { warps: [count, ..], .. } if count > 1)
+    }
 }
 
 /// A product with its layouts.
@@ -66,7 +73,9 @@ impl Products {
             let product = if let Ok((mma, warps)) = types.wgmma(target, num_warps) {
                 Product::Wgmma { mma, warps }
             } else if let Some(mma) = types.tensor_core(shape, target) {
-                let warps = split_warps(mma, shape, num_warps, chained.contains(inst));
+                let first = &types.operands[0];
+                let batch = if first.rank() > 2 { first.shape[0] } else { 1 };
+                let warps = split_warps(mma, shape, batch, num_warps, chained.contains(inst));
                 Product::MmaSync { mma, warps }
             } else {
                 Product::Fma
@@ -172,6 +181,15 @@ pub fn is_of_warpgroups_either_way(
     }
     let (Shape3 { m, n, k }, [a, b, sum]) = (Shape3::of(&types), types.dtypes);
     wgmma_selection::instruction([b, a, sum], types.precision, [n, m, k], target, num_warps).is_ok()
+}
+
+/// The instruction of single warps that computes a product of two matrices of 16-bit elements in fp32.
+pub fn of_one_warp(function: &Function, inst: Inst, target: GpuTarget) -> Option<Mma> {
+    let types = Types::of(function, inst);
+    let is_half = |dtype: &Dtype| matches!(dtype, Dtype::F16 | Dtype::BF16);
+    let is_known = types.dtypes[..2].iter().all(is_half) && types.dtypes[2] == Dtype::F32;
+    let is_matrix = types.operands[0].rank() == 2;
+    types.tensor_core(Shape3::of(&types), target).filter(|_| is_known && is_matrix)
 }
 
 /// Every product with its block.
@@ -287,15 +305,18 @@ impl Types {
     fn because(&self, product: Product, target: GpuTarget, num_warps: u32) -> Because {
         let Shape3 { m, n, k } = Shape3::of(self);
         let name = |mma: Mma| format!("m{}n{}k{}", mma.m, mma.n, mma.k);
-        let of_warps = |warps: [u32; 2]| format!("{} warps along M, {} along N", warps[0], warps[1]);
+        let of_warps = |warps: &[u32]| match *warps {
+            [1, m, n] | [m, n] => format!("{m} warps along M, {n} along N"),
+            _ => format!("{} warps along the batch, {} along M, {} along N", warps[0], warps[1], warps[2]),
+        };
         let no_wgmma = || self.wgmma(target, num_warps).err().unwrap_or_default();
         match product {
             Product::Wgmma { mma, warps } => {
                 let reason = "four warps together compute the most, from shared memory";
-                Because::done(format!("wgmma {}, {}", name(mma), of_warps(warps)), reason)
+                Because::done(format!("wgmma {}, {}", name(mma), of_warps(&warps)), reason)
             }
             Product::MmaSync { mma, warps } => {
-                Because::done(format!("mma.sync {}, {}", name(mma), of_warps(warps)), no_wgmma())
+                Because::done(format!("mma.sync {}, {}", name(mma), of_warps(&warps)), no_wgmma())
             }
             Product::Fma => {
                 let decision = "multiplications and additions of single elements, no tensor core";
@@ -351,17 +372,20 @@ impl Types {
     }
 }
 
-/// The warps along M and N: those with which a warp loads the least, without two that compute the same where possible.
-fn split_warps(mma: Mma, shape: Shape3, num_warps: u32, is_chained: bool) -> [u32; 2] {
+/// The warps along a batch, M and N: those with which a warp loads the least, without two that compute the same where possible.
+fn split_warps(mma: Mma, shape: Shape3, batch: u32, num_warps: u32, is_chained: bool) -> [u32; 3] {
     let (most_m, most_n) = (shape.m / mma.m, shape.n / mma.n);
     if is_chained {
         let m = num_warps.min(most_m);
-        return [m, num_warps / m];
+        return [1, m, num_warps / m];
     }
-    let splits = (0..=num_warps.ilog2()).map(|bit| [num_warps >> bit, 1 << bit]);
-    let cost = |[m, n]: &[u32; 2]| {
+    let splits = (0..=num_warps.min(batch).ilog2()).flat_map(|bits| {
+        let each = num_warps >> bits;
+        (0..=each.ilog2()).map(move |bit| [1 << bits, each >> bit, 1 << bit])
+    });
+    let cost = |[batches, m, n]: &[u32; 3]| {
         let idle = (m / most_m.min(*m)) * (n / most_n.min(*n));
-        (idle, shape.m.div_ceil(*m) + shape.n.div_ceil(*n))
+        (idle, batch / batches * (shape.m.div_ceil(*m) + shape.n.div_ceil(*n)))
     };
     splits.min_by_key(cost).expect("there is a warp")
 }
@@ -375,19 +399,27 @@ fn fragments(
 ) -> ([Option<Layout>; 2], Layout) {
     let shapes = [0, 1, 2].map(|place: usize| &types.operands[place].shape[..]);
     match product {
-        Product::MmaSync { mma, warps } | Product::Wgmma { mma, warps } => {
-            let operand = |place: usize| {
-                let kind = [Fragment::A, Fragment::B][place];
-                in_registers[place].then(|| mma.layout(kind, shapes[place], warps))
-            };
-            ([0, 1].map(operand), mma.layout(Fragment::Accumulator, shapes[2], warps))
-        }
+        Product::MmaSync { mma, warps } => in_fragments(mma, &warps, shapes, in_registers),
+        Product::Wgmma { mma, warps } => in_fragments(mma, &warps, shapes, in_registers),
         Product::Fma => {
             let accumulator = scalar_accumulator(shapes[2], num_warps);
             let k = shapes[0][shapes[0].len() - 1];
             ([0, 1].map(|place| Some(fma_operand_layout(&accumulator, place, k))), accumulator)
         }
     }
+}
+
+fn in_fragments(
+    mma: Mma,
+    warps: &[u32],
+    shapes: [&[u32]; 3],
+    in_registers: [bool; 2],
+) -> ([Option<Layout>; 2], Layout) {
+    let operand = |place: usize| {
+        let kind = [Fragment::A, Fragment::B][place];
+        in_registers[place].then(|| mma.layout(kind, shapes[place], warps))
+    };
+    ([0, 1].map(operand), mma.layout(Fragment::Accumulator, shapes[2], warps))
 }
 
 /// The layout of an accumulator that is computed element by element: a square of elements a thread, so that each element of

@@ -3,6 +3,8 @@
 //! | file | decides |
 //! |---|---|
 //! | `product_splitting` | nothing: products of fp32 that ask for it become several of tf32 or bf16 |
+//! | `depth_splitting` | which products of few rows are computed in parts of K, one a warp |
+//! | `join_sinking` | nothing: what is computed of both halves of a pair is computed of the pair |
 //! | `transposed_products` | which products of tf32 are computed as their transposes |
 //! | `mma_selection` | the instruction and the layouts of each matrix product |
 //! | `wgmma_selection` | which of them warpgroups compute by `wgmma` |
@@ -17,7 +19,9 @@
 pub mod boxes;
 pub mod coalescing;
 mod cost;
+pub mod depth_splitting;
 mod equivalence;
+mod join_sinking;
 pub mod mma_selection;
 pub mod product_splitting;
 mod propagation;

@@ -297,7 +297,8 @@ impl Rewrite<'_, '_> {
                 match products.of(old).expect("every product is planned").product {
                     Product::MmaSync { mma, warps } => GpuOp::MmaSync {
                         instruction: MmaShape { m: mma.m, n: mma.n, k: mma.k },
-                        warps: warps.iter().map(|count| i64::from(*count)).collect(),
+                        // Those along a batch are said where there are several.
+                        warps: warps[usize::from(warps[0] == 1)..].iter().map(|count| i64::from(*count)).collect(),
                         precision,
                         max_imprecise_acc,
                         matrix_a: false,

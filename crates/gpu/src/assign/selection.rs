@@ -9,7 +9,7 @@ use tilewright_base::{Remark, RemarkKind, is_collecting, remark};
 use tilewright_ir::{Function, Inst};
 
 use crate::assign::cost::LayoutCosts;
-use crate::assign::equivalence::{Accesses, Classes, Edge, EdgeEnd};
+use crate::assign::equivalence::{Accesses, Class, Classes, Edge, EdgeEnd};
 use crate::language::LayoutId;
 use crate::layout_rules::{default_layout, line_layout, operand_layout, reduced_layout, result_layout};
 
@@ -28,11 +28,12 @@ pub struct Choice {
 pub fn choose(function: &Function, classes: &Classes, layouts: &mut LayoutCosts, num_warps: u32) -> Choice {
     let mut chooser =
         Chooser { function, classes, layouts, num_warps, chosen: vec![None; classes.list.len()] };
-    // Products are hardest to please, then those that say anything at all.
+    // Products are hardest to please, then what their parts are computed from, from behind, and those that say anything at all.
+    let distances = distances_to_parts(classes);
     let mut order: Vec<usize> = (0..classes.list.len()).collect();
     order.sort_by_key(|class| {
-        let class = &classes.list[*class];
-        (class.accumulators.is_empty(), class.accesses.is_empty())
+        let data = &classes.list[*class];
+        (data.accumulators.is_empty(), distances[*class], data.accesses.is_empty())
     });
     for _ in 0..MOST_ROUNDS {
         let mut changed = false;
@@ -44,6 +45,23 @@ pub fn choose(function: &Function, classes: &Classes, layouts: &mut LayoutCosts,
         }
     }
     chooser.finish()
+}
+
+/// How many shapes there are between a class and a product that each warp computes a part of.
+fn distances_to_parts(classes: &Classes) -> Vec<usize> {
+    let start = |class: &Class| if class.is_of_parts { 0 } else { usize::MAX };
+    let mut distances: Vec<usize> = classes.list.iter().map(start).collect();
+    let mut changes = true;
+    while changes {
+        changes = false;
+        for edge in &classes.edges {
+            let EdgeEnd::Shape(_, to) = edge.to else { continue };
+            let distance = distances[to].saturating_add(1);
+            changes |= distance < distances[edge.from];
+            distances[edge.from] = distances[edge.from].min(distance);
+        }
+    }
+    distances
 }
 
 struct Chooser<'a> {

@@ -13,7 +13,7 @@ use super::types::{Buffer, Type};
 use super::{Function, InstData};
 use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, renames_registers, rows};
 use crate::target::Feature;
-use crate::warp_instructions::loads_matrices;
+use crate::warp_instructions::{loads_matrices, warps_of_product};
 
 mod reductions;
 mod tensor_maps;
@@ -101,12 +101,12 @@ fn gives_nothing(op: &GpuOp) -> bool {
     }
 }
 
-/// Whether there is an instruction of this shape that is not larger than the product, for so many warps along M and N.
-fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 2], is_async: bool) -> bool {
+/// Whether there is an instruction of this shape that is not larger than the product, for so many warps along a batch, M and N.
+fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 3], is_async: bool) -> bool {
     let rows_and_columns = if is_async {
         let is_width = mma.n.is_power_of_two() && (8..=256).contains(&mma.n);
         let is_depth = mma.k * mma.operand_bits == WGMMA_K_BITS;
-        mma.m == 64 && is_width && is_depth && a.rank() == 2 && warps[0].is_multiple_of(4)
+        mma.m == 64 && is_width && is_depth && a.rank() == 2 && warps[1].is_multiple_of(4)
     } else {
         matches!(mma.m, 8 | 16) && mma.n == 8
     };
@@ -567,7 +567,7 @@ impl<'a> Checker<'a> {
 
     /// Operands of a product that `ldmatrix` loads are those that it can load.
     fn fragment_loads(&self, shape: MmaShape, warps: &[i64], by_matrix: [bool; 2]) -> Check {
-        let warps = [warps[0] as u32, warps[1] as u32];
+        let warps = warps_of_product(warps).ok_or("a product is by warps")?;
         by_matrix.into_iter().enumerate().try_for_each(|(place, by_matrix)| {
             let operand = self.operand(place);
             let is_there = || loads_matrices(self.header, operand, place, shape, warps);
@@ -639,14 +639,18 @@ impl<'a> Checker<'a> {
     /// A copy of a box, whose coordinates are the operands from a place on.
     /// The operands of a product: in the fragment of the instruction, or in shared memory.
     fn mma(&self, shape: MmaShape, warps: &[i64], is_async: bool) -> Check {
-        let [m, n] = warps else { return Err("the warps are so many along M and so many along N".into()) };
+        let Some(warps) = warps_of_product(warps) else {
+            return Err("the warps are so many along M and so many along N".into());
+        };
+        let [batches, m, n] = warps;
         let acc = self.operand(2);
         let layout = self.layout(acc).ok_or_else(|| format!("{acc} is no part of a product"))?;
         let count = 1 << layout.bits_of(Input::Warp);
-        let fits = *m > 0 && m.checked_mul(*n) == Some(count);
-        ensure(fits, || format!("{m} x {n} warps are not {count}"))?;
-        let warps = [*m as u32, *n as u32];
+        let found = m.checked_mul(n).and_then(|found| found.checked_mul(batches));
+        ensure(found == Some(count), || format!("{m} x {n} warps are not {count}"))?;
         let tiles = self.product_tiles()?;
+        let is_batch = tiles[0].rank() > 2 && tiles[0].shape[0] >= batches;
+        ensure(batches == 1 || is_batch, || format!("{} is no {batches} products", tiles[0]))?;
         let bits = element_bits(&tiles[0]);
         let mma = Mma::new(shape.m, shape.n, shape.k, bits);
         ensure(is_instruction(mma, &tiles, warps, is_async), || {
@@ -693,7 +697,7 @@ impl<'a> Checker<'a> {
         Ok(operands)
     }
 
-    fn fragment(&self, mma: Mma, fragment: Fragment, ty: &Type, warps: [u32; 2]) -> Check {
+    fn fragment(&self, mma: Mma, fragment: Fragment, ty: &Type, warps: [u32; 3]) -> Check {
         let layout = self.layout(ty).ok_or_else(|| format!("{ty} is no part of a product"))?;
         let wanted = mma.layout(fragment, &layout.output().shape(), warps);
         ensure(wanted == *layout, || format!("{ty} is not the {fragment:?} of {mma:?}"))

@@ -58,7 +58,7 @@ define_ops! {
     /// The scan of the whole block from scans in parts, the first half of the operands, and the scan of what the parts combine
     /// to, the second half: every warp has it of all parts of its lines.
     ScanCarry scan_carry () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan;
-    /// acc + a @ b by `mma.sync`, by warps so many along M and N. An operand is in registers, in the fragment layout of the
+    /// acc + a @ b by `mma.sync`, by warps so many along M and N, or along the first axis of a batch, M and N. An operand is in registers, in the fragment layout of the
     /// instruction, or in shared memory, from where `ldmatrix` loads it if `matrix_a` or `matrix_b` says so.
     MmaSync mma_sync (a, b, acc) []
         {instruction: MmaShape, warps: IntList, precision: InputPrecision, max_imprecise_acc: u32, matrix_a: bool,

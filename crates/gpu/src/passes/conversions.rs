@@ -15,7 +15,7 @@
 //! An operand of products alone stays in shared memory, and the product loads what it needs when it needs it. What is left of
 //! `convert_layout` renames registers, or shuffles within warps.
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::{Code, Diagnostic};
@@ -37,6 +37,7 @@ use crate::tile::legality::at;
 
 /// The most bytes that one access of a thread moves.
 const ACCESS_BYTES: u32 = 16;
+const WORD_BITS: u32 = 32;
 /// An operand that is made outside of the loop that uses it stays in registers if it takes no more 32-bit ones than this.
 const MOST_OPERAND_REGISTERS: u32 = 32;
 
@@ -278,9 +279,21 @@ impl Pass<'_> {
         };
         let contiguous = contiguous_axis(self.header, self.function, from);
         if !self.uses.are_products[to] {
-            let boxes = contiguous.filter(|_| self.uses.are_fragments[to]);
-            let memory = boxes.map_or(plan.memory, |axis| rows_of_box(&source.output().shape(), axis, bits));
-            return Way::Through(memory, false);
+            let boxed = |axis| rows_of_box(&source.output().shape(), axis, bits);
+            if let Some(axis) = contiguous.filter(|_| self.uses.are_fragments[to]) {
+                return Way::Through(boxed(axis), false);
+            }
+            // What is loaded goes straight to where threads take words of it.
+            if let Some(axis) = contiguous.filter(|_| source.output().rank() == 2 && self.uses.are_computed_with.contains(to))
+            {
+                let memory = boxed(axis);
+                let matrix = self.header.target.features.has(Feature::LdMatrix)
+                    && target.matrix_access(&memory, bits).is_some();
+                if matrix || target.vector_along(axis).width() * bits >= WORD_BITS {
+                    return Way::Through(memory, matrix);
+                }
+            }
+            return Way::Through(plan.memory, false);
         }
         let swizzled = self.matrix_memory(source, target, bits, contiguous);
         let (memory, matrix) = swizzled.map_or((plan.memory, false), |memory| (memory, true));
@@ -543,6 +556,8 @@ struct Uses {
     are_products: SecondaryMap<Value, bool>,
     /// Values that are used as A of products of warpgroups, and as nothing else.
     are_fragments: SecondaryMap<Value, bool>,
+    /// Values that operands of products of single warps are computed from, in registers.
+    are_computed_with: EntitySet<Value>,
     /// Values that are used as A or B of a product of single elements.
     is_of_fma_dot: SecondaryMap<Value, bool>,
     /// Values that elements are moved from.
@@ -556,6 +571,7 @@ impl Uses {
         let mut uses = Self {
             are_products: SecondaryMap::with_default(true),
             are_fragments: SecondaryMap::with_default(true),
+            are_computed_with: EntitySet::new(),
             is_of_fma_dot: SecondaryMap::new(),
             are_moved: SecondaryMap::new(),
             blocks: SecondaryMap::new(),
@@ -567,6 +583,9 @@ impl Uses {
                 blocks.extend(data.regions.iter().copied());
                 let is_fma = matches!(data.op, Op::Gpu(GpuOp::FmaDot { .. }));
                 let is_product = is_fma || matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. }));
+                if matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. })) {
+                    uses.computed_with(function, &data.operands[..2]);
+                }
                 let is_movement = data.op.info().family == OpFamily::Movement;
                 for (place, operand) in data.operands.iter().enumerate() {
                     uses.are_moved[*operand] |= is_movement && place == 0;
@@ -579,6 +598,21 @@ impl Uses {
             }
         }
         uses
+    }
+
+    /// Notes what operands of a product are computed from, element by element.
+    fn computed_with(&mut self, function: &Function, operands: &[Value]) {
+        let mut work = operands.to_vec();
+        while let Some(value) = work.pop() {
+            if !self.are_computed_with.insert(value) {
+                continue;
+            }
+            let Some(inst) = function.defining_inst(value) else { continue };
+            let family = function.insts[inst].op.info().family;
+            if matches!(family, OpFamily::Pointwise | OpFamily::Shape | OpFamily::Identity) {
+                work.extend(&function.insts[inst].operands);
+            }
+        }
     }
 
     fn is_in_other_block(&self, value: Value, block: Block) -> bool {

@@ -7,7 +7,7 @@ use tilewright_ir::Inst;
 
 use crate::language::{GpuOp, Module, Op};
 use crate::remarks::{self, Because};
-use crate::warp_instructions::{loads_matrices, warp_reduction};
+use crate::warp_instructions::{loads_matrices, warp_reduction, warps_of_product};
 
 /// Says it of each reduction and each product.
 pub fn select_instructions(module: &mut Module) {
@@ -31,7 +31,7 @@ pub fn select_instructions(module: &mut Module) {
                     GpuOp::Reduce { axis: *axis, scope: *scope, redux }
                 }
                 Op::Gpu(GpuOp::MmaSync { instruction, warps, precision, max_imprecise_acc, .. }) => {
-                    let count = [warps[0] as u32, warps[1] as u32];
+                    let count = warps_of_product(warps).expect("the verifier checks the warps of products");
                     let [matrix_a, matrix_b] = [0, 1].map(|place| {
                         let operand = function.ty(data.operands[place]);
                         loads_matrices(header, operand, place, *instruction, count)

@@ -141,6 +141,11 @@ impl Boxed {
         Some((TensorMapPlan { copied, ..plan }, number))
     }
 
+    /// Whether the boxes of another load are of the same tensor, in the same memory.
+    pub fn is_of_map_of(&self, other: &Self, header: &Header, function: &Function) -> bool {
+        self.axes == other.axes && self.plan(header, function) == other.plan(header, function)
+    }
+
     /// Where the box begins that an instruction marks, in the order of the axes of the memory.
     pub fn coordinates(&self, function: &Function, mark: Inst) -> SmallVec<[Value; 5]> {
         let coordinates = &function.insts[mark].operands[2..];

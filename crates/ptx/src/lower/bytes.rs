@@ -15,21 +15,24 @@
 //! Bytes of different words, as a tile that is turned over has them, are chosen from the words as well: two words give two
 //! pairs of bytes by one instruction, and four words that are transposed take eight.
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_gpu::Feature;
 use tilewright_ir::{BitwiseFn, Dtype, Element, ElementwiseFamily as Family, ElementwiseFn};
 
 use super::Lowering;
-use super::builder::{Builder, Scalar, Width};
+use super::builder::{Builder, Scalar, Width, only};
 use super::float::{Binary, Float};
 use super::integer::Bitwise;
 use super::memory::Words;
-use crate::isa::{self, Rounding, ScalarType};
+use crate::isa::{self, Rounding, ScalarType, Source};
 
 const WORD: Width = Width::B32;
 /// The high bit of each byte.
 const HIGH_BITS: u64 = 0x8080_8080;
 
+/// The table of (a & b) | c.
+const AND_OR: i64 = 0xea;
 /// 1 and -1 in bfloat16.
 const ONE: u64 = 0x3f80;
 const MINUS_ONE: u64 = 0xbf80;
@@ -67,6 +70,12 @@ impl Lowering<'_> {
             } else {
                 let format = if to == Dtype::F16 { Half::F16 } else { Half::BF16 };
                 let are_small = builder.are_small(numbers);
+                if format == Half::BF16 && !are_small
+                    && let Some(pairs) = builder.bytes_of_two_words(signed, numbers)
+                {
+                    converted.extend(pairs);
+                    continue;
+                }
                 for pair in builder.bytes_below(format, signed, numbers) {
                     converted.extend(builder.without_offset(format, signed, are_small, pair));
                 }
@@ -92,6 +101,12 @@ impl Lowering<'_> {
         if !count.is_multiple_of(4) {
             return None;
         }
+        let is_known = |numbers: &[Scalar]| {
+            self.builder.packed.contains_key(numbers) || numbers.iter().all(|number| number.base.is_none())
+        };
+        if !columns.iter().all(|column| column.as_ref().chunks(4).all(is_known)) {
+            return self.bitwise_in_their_words(function, words, dtype == Dtype::I8, columns);
+        }
         let mut found: Vec<[Scalar; 2]> = Vec::with_capacity(count / 4);
         for first in (0..count).step_by(4) {
             let mut operands = [Scalar::constant(0); 2];
@@ -108,6 +123,35 @@ impl Lowering<'_> {
             .map(|[x, y]| self.builder.bitwise_of_bytes(function, dtype == Dtype::I8, x, y))
             .collect::<Option<_>>()?;
         Some(results.into_iter().flat_map(|word| self.builder.unpack(words, word)).collect())
+    }
+}
+
+impl Lowering<'_> {
+    /// A bitwise function with one constant of bytes of words in any order.
+    fn bitwise_in_their_words(
+        &mut self,
+        function: BitwiseFn,
+        words: Words,
+        signed: bool,
+        columns: &[impl AsRef<[Scalar]>],
+    ) -> Option<Vec<Scalar>> {
+        let [x, y] = columns else { return None };
+        let (x, constant) = (x.as_ref(), y.as_ref()[0].as_constant()?);
+        if y.as_ref().iter().any(|number| number.as_constant() != Some(constant)) {
+            return None;
+        }
+        let places = self.builder.places(x)?;
+        let constant = Scalar::constant((constant & 0xff) * 0x0101_0101);
+        let mut results: FxHashMap<Scalar, SmallVec<[Scalar; 16]>> = FxHashMap::default();
+        let mut found = Vec::with_capacity(x.len());
+        for (word, byte) in places {
+            if !results.contains_key(&word) {
+                let result = self.builder.bitwise_of_bytes(function, signed, word, constant)?;
+                results.insert(word, self.builder.unpack(words, result));
+            }
+            found.push(results[&word][byte as usize]);
+        }
+        Some(found)
     }
 }
 
@@ -261,6 +305,44 @@ impl Builder {
         numbers.chunks(2).map(|two| pair(self, two)).collect()
     }
 
+    /// Numbers of bfloat16 of bytes that are at the same place of two words each: pairs of bytes lie in halves of a word, and
+    /// those of the next place beside them.
+    fn bytes_of_two_words(&mut self, signed: bool, numbers: &[Scalar]) -> Option<Vec<Scalar>> {
+        let places = self.places(numbers).filter(|places| places.len().is_multiple_of(2))?;
+        if places.chunks(2).any(|two| two[0].1 != two[1].1 || two[0].0 == two[1].0) {
+            return None;
+        }
+        let mut converted = Vec::with_capacity(numbers.len());
+        for two in places.chunks(2) {
+            let ((a, place), (b, _)) = (two[0], two[1]);
+            let words = self.permute(a, b, if place < 2 { 0x5410 } else { 0x7632 });
+            let bytes = if place % 2 == 1 { self.shr(WORD, false, words, 8) } else { words };
+            let [low, high] = [0x7f, 0x80].map(|mask| self.masked_below(bytes, both(mask), both(0x4300)));
+            converted.extend(self.low_and_high(signed, low, high));
+        }
+        Some(converted)
+    }
+
+    /// Some of the bits of a word, and the constant that they are put below, by one instruction. The assembler takes only one
+    /// of two constants with it, unless it is told so.
+    fn masked_below(&mut self, x: Scalar, mask: u64, exponents: u64) -> Scalar {
+        let [a, c] = [x, Scalar::constant(exponents)].map(|operand| self.register(WORD, operand).into());
+        let (b, table) = (Source::from(mask as i64), Source::from(AND_OR));
+        self.pure(WORD, |d| isa::Lop3 { combine: None, ty: ScalarType::B32, d: only(d), a, b, c, table, q: None })
+    }
+
+    /// The numbers of two pairs of bfloat16: 128 and the low bits, and 128 or 256 for the high bit.
+    fn low_and_high(&mut self, signed: bool, low: Scalar, high: Scalar) -> SmallVec<[Scalar; 16]> {
+        let numbers = if signed {
+            self.scaled_sum_of_pairs(high, MINUS_ONE, low)
+        } else {
+            // Less 256.
+            let low = self.scaled_sum_of_pairs(low, ONE, Scalar::constant(both(0xc380)));
+            self.scaled_sum_of_pairs(high, ONE, low)
+        };
+        self.unpack(Half::BF16.words(), numbers)
+    }
+
     /// The numbers of a pair without what the exponent adds.
     fn without_offset(
         &mut self,
@@ -276,14 +358,7 @@ impl Builder {
             (Half::BF16, signed) => {
                 let low = self.constant_and(pair, both(0xff7f));
                 let high = self.constant_and(pair, both(0xff80));
-                let numbers = if signed {
-                    self.scaled_sum_of_pairs(high, MINUS_ONE, low)
-                } else {
-                    // Less 256.
-                    let low = self.scaled_sum_of_pairs(low, ONE, Scalar::constant(both(0xc380)));
-                    self.scaled_sum_of_pairs(high, ONE, low)
-                };
-                return self.unpack(format.words(), numbers);
+                return self.low_and_high(signed, low, high);
             }
         };
         let numbers = self.sum_with(format, pair, offset).expect("the offsets are numbers of the formats");

@@ -1,5 +1,6 @@
 //! The ops that the language of the GPU path has beyond tile IR.
 
+use tilewright_gpu::warps_of_product;
 use tilewright_gpu::language::{Deferred, GpuVisitor, MmaShape, Scope, Type};
 use tilewright_ir::{
     AtomicKind, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision, Inst, IntList, MemoryScope,
@@ -164,7 +165,8 @@ impl GpuVisitor for Lowering<'_> {
         matrix_b: &bool,
     ) -> Lowered {
         let loads = [matrix_a, matrix_b].map(|by_matrix| Loads::by_matrix(*by_matrix));
-        self.lower_mma(inst, [a, b, acc], *instruction, [warps[0] as u32, warps[1] as u32], loads)
+        let warps = warps_of_product(warps).expect("the verifier checks the warps of products");
+        self.lower_mma(inst, [a, b, acc], *instruction, warps, loads)
     }
 
     fn fma_dot(

@@ -32,7 +32,7 @@ impl Lowering<'_> {
         inst: Inst,
         [a, b, acc]: [Value; 3],
         shape: MmaShape,
-        warps: [u32; 2],
+        warps: [u32; 3],
         loads: [Loads; 2],
     ) -> Lowered {
         let mma = Mma::new(shape.m, shape.n, shape.k, memory_bits(self.element(a)));
@@ -172,12 +172,12 @@ impl Lowering<'_> {
     }
 }
 
-fn repetitions(mma: Mma, a: &[u32], acc: &[u32], warps: [u32; 2]) -> Repetitions {
+fn repetitions(mma: Mma, a: &[u32], acc: &[u32], [along_batch, along_m, along_n]: [u32; 3]) -> Repetitions {
     let rank = acc.len();
     Repetitions {
-        batches: acc[..rank - 2].iter().product(),
-        m: (acc[rank - 2] / (mma.m * warps[0])).max(1),
-        n: (acc[rank - 1] / (mma.n * warps[1])).max(1),
+        batches: acc[..rank - 2].iter().product::<u32>() / along_batch,
+        m: (acc[rank - 2] / (mma.m * along_m)).max(1),
+        n: (acc[rank - 1] / (mma.n * along_n)).max(1),
         k: a[rank - 1] / mma.k,
     }
 }

@@ -14,6 +14,7 @@ use tilewright_layout::{Input, Layout, shared_plan};
 
 use super::super::tensor_copies::{Boxed, contiguous_axis};
 use super::chain::Chain;
+use super::link::{Link, link};
 use super::overlap::Overlap;
 use crate::box_layout::rows_of_box;
 use crate::language::{Buffer, Function, GpuOp, Header, LayoutId, Module, Op, Type};
@@ -26,6 +27,7 @@ use crate::remarks::{self, Because};
 const COPY_BYTES: std::ops::RangeInclusive<u32> = 4..=16;
 /// Loads that copies depend on, one on another.
 const MOST_LEVELS: usize = 4;
+const WORD_BITS: u32 = 32;
 /// Steps beyond this are not of loops that anyone pipelines; with them, no constant overflows.
 const WIDEST_STEP: i128 = 1 << 40;
 
@@ -43,6 +45,10 @@ pub struct LoopPlan {
     pub overlap: Option<Overlap>,
     /// The product that runs into the next iteration.
     pub chain: Option<Chain>,
+    /// The loop behind this one that goes on in its rings.
+    pub next: Option<Link>,
+    /// Its rings are those of the loop before, which has filled slots for it.
+    pub follows: bool,
 }
 
 /// Loads whose copies begin together.
@@ -112,7 +118,14 @@ impl LoopPlan {
     /// What was done, where the kernel has so many stages.
     pub fn because(&self, most: u32, bytes: u64, limit: u64) -> Because {
         let stages = self.stages.min(most);
-        let reason = format!("{} loads through rings, {bytes} bytes of shared memory", self.loads.len());
+        let runs_on = match (&self.chain, &self.overlap) {
+            (Some(_), _) => "; a product runs into the next iteration",
+            (None, Some(_)) => "; the second product is begun an iteration late, beside the first one",
+            (None, None) => "",
+        };
+        let whose = if self.follows { " of the loop before" } else { "" };
+        let count = self.loads.len();
+        let reason = format!("{count} loads through rings{whose}, {bytes} bytes of shared memory{runs_on}");
         let decision = format!("loop in {stages} stages");
         if stages < self.stages {
             let reason = format!("{reason}; {} stages do not fit into {limit} bytes", self.stages);
@@ -166,7 +179,9 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
             }
         }
     };
-    loops.into_iter().filter_map(plan).collect()
+    let mut plans: Vec<LoopPlan> = loops.into_iter().filter_map(plan).collect();
+    link(module, &global, &mut plans);
+    plans
 }
 
 /// Counted loops that all warps run.
@@ -303,7 +318,8 @@ impl<'a> Body<'a> {
         };
         let is_simple = overlap.is_none() && groups.iter().all(|group| group.levels.len() == 1);
         let chain = self.chain(&loads).filter(|_| is_simple);
-        Ok(LoopPlan { inst: self.inst, block: outer, stages, step, loads, groups, overlap, chain })
+        let (inst, block, next, follows) = (self.inst, outer, None, false);
+        Ok(LoopPlan { inst, block, stages, step, loads, groups, overlap, chain, next, follows })
     }
 
     fn say(&self, load: Inst, because: impl FnOnce() -> Because) {
@@ -444,14 +460,33 @@ impl<'a> Body<'a> {
             matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. })) && data.operands[0] == result
         };
         let is_outermost = function.blocks[function.entry].insts.contains(&self.inst);
-        if !self.uses.of[result].iter().all(is_fragment) || !(is_outermost || self.nested_boxes) {
-            return None;
-        }
         let tile = function.ty(result).as_registers()?;
         let axis = contiguous_axis(self.header, function, result)?;
+        let takes_words = || {
+            let layout = self.header.layouts.get(function.ty(result).layout()?);
+            Some(tile.rank() == 2 && layout.vector_along(axis).width() * element_bits(tile) >= WORD_BITS)
+        };
+        let is_fragment = self.uses.of[result].iter().all(is_fragment)
+            || takes_words() == Some(true) && self.makes_operand(result);
+        if !is_fragment || !(is_outermost || self.nested_boxes) {
+            return None;
+        }
         let memory = rows_of_box(&tile.shape, axis, element_bits(tile));
         let boxed = Boxed::of_load(self.header, function, load, result, &memory)?;
         Some((memory, boxed))
+    }
+
+    /// Whether an operand of a product of single warps is computed from a value, in registers.
+    fn makes_operand(&self, value: Value) -> bool {
+        self.uses.of[value].iter().any(|user| {
+            let data = &self.function.insts[*user];
+            match data.op.info().family {
+                OpFamily::Dot => matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. })),
+                OpFamily::Pointwise | OpFamily::Shape => self.makes_operand(data.results[0]),
+                // tidy: wildcard because others change threads
+                _ => false,
+            }
+        })
     }
 
     /// The buffer that a loaded tile is stored to, if nothing else is done with it, and the layout that it is stored in.
@@ -636,7 +671,7 @@ impl Vector<'_> {
 }
 
 /// What an instruction of a loop means for loads that are to be made earlier.
-enum Order {
+pub(super) enum Order {
     None,
     /// It writes memory.
     Own,
@@ -644,7 +679,7 @@ enum Order {
     All,
 }
 
-fn orders(op: &Op) -> Order {
+pub(super) fn orders(op: &Op) -> Order {
     if let Some(semantics) = ordering(op) {
         return if semantics == MemorySemantics::Relaxed { Order::Own } else { Order::All };
     }

@@ -1,0 +1,104 @@
+//! What is computed of both halves of a pair alike is computed of the pair: numbers of 4 bits, two in a byte, become numbers of
+//! a product's type behind `tl.join`, where the two of a byte lie next to each other.
+//!
+//! ```text
+//! %s = select %c, pair (f %x, %z), pair (f %y, %z)    ──>    %s = f (select %c, pair %x, pair %y), pair %z
+//! ```
+//! A `pair` is a new last axis and a broadcast along it.
+
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir::{Block, ElementwiseFn, Function, Inst, Op, Type, Value};
+
+/// Sinks what an operand of a product is computed by.
+pub fn sink(function: &mut Function, block: Block, operand: Value) {
+    let (mut work, mut seen) = (vec![operand], vec![operand]);
+    while let Some(value) = work.pop() {
+        let Some(inst) = function.defining_inst(value) else { continue };
+        if !function.blocks[block].insts.contains(&inst) {
+            continue;
+        }
+        while let Some(joined) = Joined::of(function, inst) {
+            joined.sink(function, block);
+        }
+        for operand in &function.insts[inst].operands {
+            if !seen.contains(operand) {
+                seen.push(*operand);
+                work.push(*operand);
+            }
+        }
+    }
+}
+
+/// A choice between two tiles along a new axis, which the same is computed of.
+struct Joined {
+    select: Inst,
+    axis: u32,
+    /// What computes the first tile.
+    function: Inst,
+    /// The operands that differ, and their place.
+    place: usize,
+    sides: [Value; 2],
+}
+
+impl Joined {
+    fn of(function: &Function, select: Inst) -> Option<Self> {
+        let data = &function.insts[select];
+        let Op::Elementwise { function: ElementwiseFn::Select } = data.op else { return None };
+        let [left, right] = [grown(function, data.operands[1])?, grown(function, data.operands[2])?];
+        let [f, g] = [function.defining_inst(left.0)?, function.defining_inst(right.0)?];
+        let (first, second) = (&function.insts[f], &function.insts[g]);
+        let is_pointwise = matches!(first.op, Op::Elementwise { .. } | Op::Cast { .. });
+        if !is_pointwise || first.op != second.op || left.1 != right.1 {
+            return None;
+        }
+        let pairs = first.operands.iter().zip(&second.operands).enumerate();
+        let mut different = pairs.filter(|(_, (x, y))| x != y);
+        let (place, (x, y)) = different.next()?;
+        let is_one = different.next().is_none() && function.ty(*x) == function.ty(*y);
+        is_one.then_some(Self { select, axis: left.1, function: f, place, sides: [*x, *y] })
+    }
+
+    fn sink(self, function: &mut Function, block: Block) {
+        let select = function.insts[self.select].clone();
+        let wide = function.ty(select.results[0]).clone();
+        let computed = function.insts[self.function].clone();
+        let mut out = Vec::new();
+        let mut emit = |function: &mut Function, op: Op, operands: SmallVec<[Value; 4]>, ty: Type| {
+            let inst = function.create_inst(op, operands, smallvec![], [ty], select.location);
+            out.push(inst);
+            function.insts[inst].results[0]
+        };
+        let mut pair = |function: &mut Function, value: Value| {
+            let ty = function.ty(value).clone();
+            let mut shape = ty.shape.clone();
+            shape.0.insert(self.axis as usize, 1);
+            let narrow = ty.with_shape(shape);
+            let value = emit(function, Op::ExpandDims { axis: self.axis }, smallvec![value], narrow);
+            emit(function, Op::Broadcast { shape: wide.shape.clone() }, smallvec![value], ty.with_shape(wide.shape.clone()))
+        };
+        let sides = self.sides.map(|side| pair(function, side));
+        let mut operands: SmallVec<[Value; 4]> = smallvec![];
+        for (place, operand) in computed.operands.iter().enumerate() {
+            operands.push(if place == self.place { sides[0] } else { pair(function, *operand) });
+        }
+        let chosen = function.ty(sides[0]).clone();
+        let op = Op::Elementwise { function: ElementwiseFn::Select };
+        operands[self.place] = emit(function, op, smallvec![select.operands[0], sides[0], sides[1]], chosen);
+        function.insts[self.select].op = computed.op;
+        function.insts[self.select].operands = operands;
+        let insts = &mut function.blocks[block].insts;
+        let place = insts.iter().position(|other| *other == self.select).expect("it stands in this block");
+        insts.splice(place..place, out);
+    }
+}
+
+/// A tile, and the new axis that it is repeated along.
+fn grown(function: &Function, value: Value) -> Option<(Value, u32)> {
+    let broadcast = &function.insts[function.defining_inst(value)?];
+    let Op::Broadcast { .. } = broadcast.op else { return None };
+    let expanded = &function.insts[function.defining_inst(broadcast.operands[0])?];
+    let Op::ExpandDims { axis } = expanded.op else { return None };
+    let (narrow, wide) = (function.ty(expanded.results[0]), function.ty(value));
+    let is_only = (0..wide.rank()).all(|other| other == axis as usize || narrow.shape[other] == wide.shape[other]);
+    is_only.then_some((expanded.operands[0], axis))
+}
