@@ -16,8 +16,8 @@
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
-    Block, BlockData, Definition, Dtype, ElementwiseFn, Function, Inst, Literal, Location, Module, Op, OpFamily,
-    Shape, Type, Value,
+    Block, BlockData, Definition, Dtype, ElementwiseFn, Function, Inst, Literal, Location, Module, Op,
+    OpFamily, Shape, Type, Value,
 };
 use tilewright_opt::{Options, optimize};
 
@@ -188,8 +188,10 @@ impl Splitting<'_> {
         let block = block.expect("a loop is in a block");
         let mut before = Vec::new();
         let zero = Literal::float(Dtype::F32, 0.0).expect("fp32 has a zero");
-        let zero = self.emit(&mut before, Op::Constant { value: zero }, smallvec![], Type::scalar(Dtype::F32));
-        let zeros = self.emit(&mut before, Op::Splat { shape: wide.shape.clone() }, smallvec![zero], wide.clone());
+        let zero =
+            self.emit(&mut before, Op::Constant { value: zero }, smallvec![], Type::scalar(Dtype::F32));
+        let zeros =
+            self.emit(&mut before, Op::Splat { shape: wide.shape.clone() }, smallvec![zero], wide.clone());
         self.insert(block, owner, &before, 0);
         let data = &mut self.function.insts[owner];
         let place = data.results.iter().position(|result| *result == carried.result).expect("it is a result");
@@ -206,7 +208,10 @@ impl Splitting<'_> {
         self.function.values[new].name = self.function.values[result].name.clone();
         for (other, data) in &mut self.function.insts {
             if !behind.contains(&other) {
-                data.operands.iter_mut().filter(|operand| **operand == result).for_each(|operand| *operand = new);
+                data.operands
+                    .iter_mut()
+                    .filter(|operand| **operand == result)
+                    .for_each(|operand| *operand = new);
             }
         }
         self.insert(block, owner, &behind, 1);
@@ -218,7 +223,8 @@ impl Splitting<'_> {
         let scalar = Type::scalar(Dtype::F32);
         let pair = [(); 2].map(|()| self.function.add_parameter(region, scalar.clone(), None));
         let op = Op::Elementwise { function: ElementwiseFn::Add };
-        let add = self.function.create_inst(op, smallvec![pair[0], pair[1]], smallvec![], [scalar], self.location);
+        let add =
+            self.function.create_inst(op, smallvec![pair[0], pair[1]], smallvec![], [scalar], self.location);
         let both = self.function.insts[add].results[0];
         let end = self.function.create_inst(Op::Yield {}, smallvec![both], smallvec![], [], self.location);
         self.function.blocks[region].insts = vec![add, end];

@@ -74,7 +74,12 @@ impl Joined {
             shape.0.insert(self.axis as usize, 1);
             let narrow = ty.with_shape(shape);
             let value = emit(function, Op::ExpandDims { axis: self.axis }, smallvec![value], narrow);
-            emit(function, Op::Broadcast { shape: wide.shape.clone() }, smallvec![value], ty.with_shape(wide.shape.clone()))
+            emit(
+                function,
+                Op::Broadcast { shape: wide.shape.clone() },
+                smallvec![value],
+                ty.with_shape(wide.shape.clone()),
+            )
         };
         let sides = self.sides.map(|side| pair(function, side));
         let mut operands: SmallVec<[Value; 4]> = smallvec![];
@@ -99,6 +104,7 @@ fn grown(function: &Function, value: Value) -> Option<(Value, u32)> {
     let expanded = &function.insts[function.defining_inst(broadcast.operands[0])?];
     let Op::ExpandDims { axis } = expanded.op else { return None };
     let (narrow, wide) = (function.ty(expanded.results[0]), function.ty(value));
-    let is_only = (0..wide.rank()).all(|other| other == axis as usize || narrow.shape[other] == wide.shape[other]);
+    let is_only =
+        (0..wide.rank()).all(|other| other == axis as usize || narrow.shape[other] == wide.shape[other]);
     is_only.then_some((expanded.operands[0], axis))
 }

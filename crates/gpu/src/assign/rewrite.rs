@@ -295,7 +295,10 @@ impl Rewrite<'_, '_> {
                     Product::MmaSync { mma, warps } => GpuOp::MmaSync {
                         instruction: MmaShape { m: mma.m, n: mma.n, k: mma.k },
                         // Those along a batch are said where there are several.
-                        warps: warps[usize::from(warps[0] == 1)..].iter().map(|count| i64::from(*count)).collect(),
+                        warps: warps[usize::from(warps[0] == 1)..]
+                            .iter()
+                            .map(|count| i64::from(*count))
+                            .collect(),
                         precision,
                         max_imprecise_acc,
                         matrix_a: false,

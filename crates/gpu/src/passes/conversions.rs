@@ -15,8 +15,8 @@
 //! An operand of products alone stays in shared memory, and the product loads what it needs when it needs it. What is left of
 //! `convert_layout` renames registers, or shuffles within warps.
 
-use cranelift_entity::{EntitySet, SecondaryMap};
 use cranelift_entity::packed_option::PackedOption;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{self as ir, Block, Definition, Inst, Location, OpFamily, Operation, Value};
@@ -284,7 +284,8 @@ impl Pass<'_> {
                 return Way::Through(boxed(axis), false);
             }
             // What is loaded goes straight to where threads take words of it.
-            if let Some(axis) = contiguous.filter(|_| source.output().rank() == 2 && self.uses.are_computed_with.contains(to))
+            if let Some(axis) =
+                contiguous.filter(|_| source.output().rank() == 2 && self.uses.are_computed_with.contains(to))
             {
                 let memory = boxed(axis);
                 let matrix = self.header.target.features.has(Feature::LdMatrix)

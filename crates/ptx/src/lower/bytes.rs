@@ -70,7 +70,8 @@ impl Lowering<'_> {
             } else {
                 let format = if to == Dtype::F16 { Half::F16 } else { Half::BF16 };
                 let are_small = builder.are_small(numbers);
-                if format == Half::BF16 && !are_small
+                if format == Half::BF16
+                    && !are_small
                     && let Some(pairs) = builder.bytes_of_two_words(signed, numbers)
                 {
                     converted.extend(pairs);
@@ -328,7 +329,16 @@ impl Builder {
     fn masked_below(&mut self, x: Scalar, mask: u64, exponents: u64) -> Scalar {
         let [a, c] = [x, Scalar::constant(exponents)].map(|operand| self.register(WORD, operand).into());
         let (b, table) = (Source::from(mask as i64), Source::from(AND_OR));
-        self.pure(WORD, |d| isa::Lop3 { combine: None, ty: ScalarType::B32, d: only(d), a, b, c, table, q: None })
+        self.pure(WORD, |d| isa::Lop3 {
+            combine: None,
+            ty: ScalarType::B32,
+            d: only(d),
+            a,
+            b,
+            c,
+            table,
+            q: None,
+        })
     }
 
     /// The numbers of two pairs of bfloat16: 128 and the low bits, and 128 or 256 for the high bit.
