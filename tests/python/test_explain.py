@@ -121,7 +121,12 @@ def test_what_is_missed_says_why():
         (
             "sm_90",
             ["--tensor-maps"],
-            ["wgmma m64n64k16", "a box of tensor map T0", "filled by tensor copies"],
+            [
+                "wgmma m64n64k16",
+                "a box of tensor map T0",
+                "filled by tensor copies",
+                "a product runs into the next iteration",
+            ],
         ),
         ("sm_90", [], ["--tensor-maps lets the code ask for them"]),
         ("sm_80", ["--option", "num_stages=1"], ["not pipelined", "num_stages is 1"]),

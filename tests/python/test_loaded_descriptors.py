@@ -58,7 +58,7 @@ def test_products_of_loaded_matrices(device, loaded):
         assert torch.equal(c.double(), right)
     if IS_GPU and not loaded:
         # Not an element at a time.
-        assert "cp.async.cg.shared.global" in handle.asm["ptx"]
+        assert "cp.async.bulk.tensor.2d.shared::cluster.global" in handle.asm["ptx"]
         assert "ld.global.b16" not in handle.asm["ptx"]
 
 

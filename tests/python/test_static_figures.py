@@ -35,9 +35,15 @@ def test_no_more_than_the_official_compiler_takes(family):
     pairs = list(zip(kernels, ours, theirs, strict=True))
     spilling = {str(kernel) for kernel, mine, other in pairs if mine.spilled > 0 == other.spilled}
     assert spilling == SPILLING.get(family, set())
-    for figure in ("registers", "instructions"):
+    # Of two that spill, the one with more registers spills less.
+    compared = {
+        "registers": [pair for pair in pairs if not (pair[1].spilled or pair[2].spilled)],
+        "spilled": [pair for pair in pairs if pair[1].spilled and pair[2].spilled],
+        "instructions": pairs,
+    }
+    for figure, members in compared.items():
         mean = static_figures.geometric_mean(
-            [getattr(mine, figure) / getattr(other, figure) for _, mine, other in pairs]
+            [getattr(mine, figure) / getattr(other, figure) for _, mine, other in members]
         )
         assert mean <= LIMITS.get((family, figure), 1.0) + ROUNDING, (
             f"{figure} of {family}: {mean:.3f} of the official compiler's"

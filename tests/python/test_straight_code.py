@@ -176,3 +176,30 @@ def test_divisors_of_many_elements_have_one_reciprocal(device):
     assert (np.abs(got[finite] - wanted[finite]) <= 2 * size[finite]).all()
     assert count(divided_rows_kernel, ["*fp32"] * 3, "rcp.approx") <= 8
     assert count(divided_rows_kernel, ["*fp32"] * 3, "div.") == 0
+
+
+@triton.jit
+def crowded_kernel(x_ptr, out_ptr, COUNT: tl.constexpr):
+    i = tl.arange(0, 8192)
+    tiles = ()
+    for k in tl.static_range(COUNT):
+        tiles = (tl.load(x_ptr + k * 8192 + i), tiles)
+    total = tl.zeros((8192,), tl.float32)
+    for _ in tl.static_range(COUNT):
+        total = total * 0.5 + tiles[0]
+        tiles = tiles[1]
+    tl.store(out_ptr + i, total)
+
+
+@pytest.mark.parametrize("tiles", [2, 9])
+def test_what_far_exceeds_the_registers_gets_all_of_them(device, tiles):
+    x = torch.rand(tiles, 8192).to(device)
+    out = torch.empty(8192).to(device)
+    handle = crowded_kernel[(1,)](x, out, tiles)
+    expected = torch.zeros(8192).to(device)
+    for row in reversed(range(tiles)):
+        expected = expected * 0.5 + x[row]
+    torch.testing.assert_close(out, expected)
+    if "ptx" in handle.asm:
+        # 64 words of each tile in a thread.
+        assert (".minnctapersm 1" in handle.asm["ptx"]) == (tiles > 8)

@@ -473,11 +473,19 @@ impl Driver {
         Ok(value.max(0) as u32)
     }
 
-    /// Offset and bytes of each parameter; `None` if the driver does not say.
-    pub(crate) fn parameters(&self, function: FunctionHandle) -> Result<Option<Vec<(usize, usize)>>, Error> {
+    /// Offset and bytes of each parameter, of which there are `count`; `None` if the driver does not say. Who does not know how
+    /// many there are asks for one too many, which those tools report that watch for errors of calls.
+    pub(crate) fn parameters(
+        &self,
+        function: FunctionHandle,
+        count: Option<usize>,
+    ) -> Result<Option<Vec<(usize, usize)>>, Error> {
         let Some(describe) = self.functions()?.cuFuncGetParamInfo else { return Ok(None) };
         let mut parameters = Vec::new();
         loop {
+            if count == Some(parameters.len()) {
+                return Ok(Some(parameters));
+            }
             let (mut offset, mut bytes) = (0, 0);
             // SAFETY: the function's module is alive; places for sizes.
             match unsafe { describe(function, parameters.len(), &raw mut offset, &raw mut bytes) } {

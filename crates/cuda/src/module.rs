@@ -55,12 +55,21 @@ impl Module {
 
     /// A kernel by its name.
     pub fn function(&self, name: &str) -> Result<Function, Error> {
+        self.find(name, None)
+    }
+
+    /// A kernel by its name that takes so many parameters.
+    pub fn function_of(&self, name: &str, parameters: usize) -> Result<Function, Error> {
+        self.find(name, Some(parameters))
+    }
+
+    fn find(&self, name: &str, count: Option<usize>) -> Result<Function, Error> {
         let (context, driver) = (self.context(), self.context().driver());
         let _entered = context.enter()?;
         let named = |error: Error| error.about_kernel(name);
         let handle = driver.function(self.0.handle, name).map_err(named)?;
         let get = |attribute| driver.function_attribute(handle, attribute).map_err(named);
-        let parameters = driver.parameters(handle).map_err(named)?;
+        let parameters = driver.parameters(handle, count).map_err(named)?;
         let attributes = FunctionAttributes {
             registers: get(attribute::REGISTERS)?,
             local_bytes: get(attribute::LOCAL_BYTES)?,

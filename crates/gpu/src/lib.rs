@@ -70,6 +70,7 @@ pub fn assign_layouts_for(
 ) -> Result<Module, Box<Diagnostic>> {
     let mut module = tile::legality::without_calls(module);
     tile::legality::check(module.kernel(), num_warps)?;
+    tile::unroll::unroll(&mut module);
     tile::padding::pad(&mut module);
     tile::addresses::split(&mut module);
     let num_warps = tile::warps::warps_of_cluster(module.kernel(), num_warps, launcher);

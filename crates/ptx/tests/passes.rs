@@ -1,6 +1,8 @@
 //! Runs `tests/ptx/*.ptx`: passes over the code of a thread on text, compared with text. A case is the body of a kernel without
 //! its registers.
 
+use std::fmt::Write;
+
 use tilewright_ptx::isa::{parse, print};
 use tilewright_ptx::passes::run_on;
 use tilewright_testkit::run_text_cases;
@@ -27,4 +29,32 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
     let body = printed.lines().skip_while(|line| *line != "{").skip(1).take_while(|line| *line != "}");
     let body = body.map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(".reg"));
     Ok(body.flat_map(|line| [line, "\n"]).collect())
+}
+
+/// Sums that are stored, and the same sums stored again far behind: kept, if they are few, and computed anew where they would not
+/// fit in the registers of a thread.
+#[test]
+fn what_is_far_apart_is_computed_again_where_registers_are_too_few() {
+    let sums = |count: usize| {
+        let mut body = String::from("ld.param.u64 %rd0, [x];\nld.param.u32 %r0, [n];\n");
+        for turn in 0..2 {
+            for number in 1..=count {
+                let register = turn * count + number;
+                writeln!(body, "mul.lo.s32 %r{register}, %r0, {number};").expect("a string takes it");
+            }
+            for number in 1..=count {
+                let register = turn * count + number;
+                writeln!(body, "st.global.b32 [%rd0+{}], %r{register};", register * 4)
+                    .expect("a string takes it");
+            }
+        }
+        let header = HEADER.replace("%r<40>", &format!("%r<{}>", 2 * count + 1));
+        let mut module = parse(&format!("{header}{body}}}\n")).expect("it is PTX");
+        module.functions.values_mut().for_each(|function| assert!(run_on("value_numbering", function)));
+        print(&module).matches("mul.lo").count()
+    };
+    assert_eq!(sums(500), 500);
+    assert_eq!(sums(501), 501);
+    // 4 lines each, so more than 2000; 510 words are twice the registers of a thread.
+    assert_eq!(sums(600), 1200);
 }

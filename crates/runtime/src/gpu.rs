@@ -305,8 +305,11 @@ impl Assembler<'_> {
         let load = |ptx: &str| -> Result<_, Error> {
             let options = AssembleOptions { line_info: true, ..AssembleOptions::default() };
             let cubin = assemble_cached(self.cache, self.context, self.name, ptx, options)?;
-            let function =
-                tilewright_cuda::Module::load(self.context, self.name, &cubin)?.function(self.name)?;
+            let module = tilewright_cuda::Module::load(self.context, self.name, &cubin)?;
+            let function = match parameter_count(ptx, self.name) {
+                Some(count) => module.function_of(self.name, count)?,
+                None => module.function(self.name)?,
+            };
             let blocks = function.max_active_blocks(threads, shared_bytes)?;
             Ok((function, cubin, blocks))
         };
@@ -325,6 +328,12 @@ impl Assembler<'_> {
         }
         Ok((function, cubin))
     }
+}
+
+/// How many parameters a kernel of a text takes.
+fn parameter_count(ptx: &str, kernel: &str) -> Option<usize> {
+    let (_, behind) = ptx.split_once(&format!(".entry {kernel}("))?;
+    Some(behind.split_once(')')?.0.matches(".param ").count())
 }
 
 /// A cache that cannot be used is worth one line.
@@ -367,6 +376,14 @@ impl Multiprocessor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_are_counted() {
+        let text = ".visible .entry k(\n .param .u64 .ptr .global .align 16 k_param_0,\n .param .align 64 .b8 map[128]\n)\n{\n .reg";
+        assert_eq!(parameter_count(text, "k"), Some(2));
+        assert_eq!(parameter_count(&text.replace("entry k(", "entry kernel()("), "kernel"), Some(0));
+        assert_eq!(parameter_count(text, "other"), None);
+    }
 
     #[test]
     fn one_more_block_is_tried_where_registers_are_what_it_lacks() {

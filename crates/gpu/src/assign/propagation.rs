@@ -5,7 +5,7 @@ use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Value};
 
-use crate::assign::boxes::TensorBoxes;
+use crate::assign::boxes::{MapId, TensorBoxes};
 use crate::assign::coalescing::Infos;
 use crate::assign::cost::LayoutCosts;
 use crate::assign::equivalence::Classes;
@@ -52,6 +52,9 @@ impl Demands {
 
     /// The layout that an instruction is executed in, if it is not rematerialized and one layout says it all.
     pub fn executed_in(&self, decided: &Decided<'_>, inst: Inst) -> Option<LayoutId> {
+        if let Some(class) = copied_as_it_lies(decided, inst) {
+            return Some(self.choice.of_class[class]);
+        }
         if let Some(own) = self.choice.of_access[inst] {
             return Some(own);
         }
@@ -132,6 +135,14 @@ impl Demands {
     fn class_layout(&self, decided: &Decided<'_>, value: Value) -> Option<LayoutId> {
         decided.classes.of_value(value).map(|class| self.choice.of_class[class])
     }
+}
+
+/// The class of what is stored by a tensor map that the kernel makes. A copy takes it as it lies in registers; threads store only
+/// what the copy cannot, and addresses of elements in another order would keep registers occupied that products need.
+fn copied_as_it_lies(decided: &Decided<'_>, inst: Inst) -> Option<usize> {
+    let Op::Store { .. } = decided.function.insts[inst].op else { return None };
+    let MapId::Made(_) = decided.boxes.of(inst)?.map else { return None };
+    decided.classes.of_value(decided.function.insts[inst].operands[1])
 }
 
 struct Walk<'a, 'f> {

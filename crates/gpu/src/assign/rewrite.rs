@@ -45,6 +45,7 @@ pub fn rewrite(
         homes: SecondaryMap::new(),
         staged: FxHashMap::default(),
         tensor_maps: Vec::new(),
+        made_maps: Vec::new(),
     };
     let entry = rewrite.new.entry;
     for parameter in &old.blocks[old.entry].parameters {
@@ -74,6 +75,8 @@ struct Rewrite<'a, 'f> {
     staged: FxHashMap<(Value, LayoutId), Value>,
     /// The parameters that are tensor maps.
     tensor_maps: Vec<Value>,
+    /// Those that the kernel makes, from where one is needed on.
+    made_maps: Vec<Option<Value>>,
 }
 
 impl Rewrite<'_, '_> {

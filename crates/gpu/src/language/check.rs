@@ -16,6 +16,7 @@ use crate::target::Feature;
 use crate::warp_instructions::{loads_matrices, warps_of_product};
 
 mod reductions;
+mod tensor_maps;
 
 type Check = Result<(), String>;
 
@@ -69,12 +70,14 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::TensorReduce { .. }
         | GpuOp::TensorStoreWait { .. }
         | GpuOp::FenceProxy {}
+        | GpuOp::FenceGlobal {}
         | GpuOp::NamedBarrier { .. }
         | GpuOp::WarpRoles { .. }
         | GpuOp::Publish {}
         | GpuOp::Release {} => true,
         GpuOp::ConvertLayout {}
         | GpuOp::TensorBox {}
+        | GpuOp::MakeTensorMap { .. }
         | GpuOp::Elementwise { .. }
         | GpuOp::Rescale {}
         | GpuOp::Load { .. }
@@ -516,6 +519,7 @@ impl<'a> Checker<'a> {
                 self.tensor_copy(2)
             }
             GpuOp::TensorBox {} => self.tensor_box(),
+            GpuOp::MakeTensorMap { map } => self.make_tensor_map(*map),
             GpuOp::TensorFill {} => self.tensor_fill(),
             GpuOp::NamedBarrier { barrier, threads } => {
                 let most = self.header.num_warps * 32;
@@ -540,7 +544,8 @@ impl<'a> Checker<'a> {
             GpuOp::CommitGroup {}
             | GpuOp::WaitGroup { .. }
             | GpuOp::TensorStoreWait { .. }
-            | GpuOp::FenceProxy {} => Ok(()),
+            | GpuOp::FenceProxy {}
+            | GpuOp::FenceGlobal {} => Ok(()),
         }
     }
 
@@ -632,33 +637,6 @@ impl<'a> Checker<'a> {
     }
 
     /// A copy of a box, whose coordinates are the operands from a place on.
-    fn tensor_copy(&self, coordinates: usize) -> Check {
-        self.memory(0)?;
-        self.descriptor(1)?;
-        self.inst.operands[coordinates..].iter().try_for_each(|value| self.index(*value))
-    }
-
-    fn tensor_fill(&self) -> Check {
-        let is_empty = matches!(self.operand(0), Type::Empty(_));
-        ensure(is_empty, || "tensor_fill takes an empty slot".into())?;
-        self.tensor_copy(2)
-    }
-
-    fn tensor_box(&self) -> Check {
-        self.results(&[self.operand(0).clone()])?;
-        let pointers = self.registers(0)?;
-        let is_tile = pointers.element.pointee().is_some() && !pointers.is_scalar();
-        ensure(is_tile, || format!("tensor_box takes a tile of pointers, found {pointers}"))?;
-        self.descriptor(1)?;
-        self.inst.operands[2..].iter().try_for_each(|value| self.index(*value))
-    }
-
-    fn descriptor(&self, place: usize) -> Check {
-        let tile = self.registers(place)?;
-        let is_pointer = tile.is_scalar() && tile.element.pointee().is_some();
-        ensure(is_pointer, || format!("a descriptor is a pointer, found {tile}"))
-    }
-
     /// The operands of a product: in the fragment of the instruction, or in shared memory.
     fn mma(&self, shape: MmaShape, warps: &[i64], is_async: bool) -> Check {
         let Some(warps) = warps_of_product(warps) else {

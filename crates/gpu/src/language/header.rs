@@ -6,7 +6,8 @@
 //! ```
 //! Behind the bytes stands `, 3 stages` where loops are still to be pipelined, `, no contraction` where products and sums are
 //! rounded one by one, and `, synchronized` when barriers stand wherever threads have to wait for each other. Behind the layouts
-//! stand the tensor maps ([`TensorMapPlan`]) that the last parameters of the kernel are.
+//! stand the tensor maps ([`TensorMapPlan`]) that the last parameters of the kernel are (`T0 = …`), and those that the kernel makes
+//! itself (`M0 = …`), where `p0` is the first of the scalars that it makes the map of.
 
 use std::fmt::Write;
 
@@ -34,6 +35,8 @@ pub struct Header {
     pub layouts: Layouts,
     /// The tensor maps that the last parameters of the kernel are.
     pub tensor_maps: Vec<TensorMapPlan>,
+    /// The tensor maps that the kernel makes (`make_tensor_map`): their arguments are the operands of that.
+    pub made_maps: Vec<TensorMapPlan>,
 }
 
 impl Default for Header {
@@ -54,13 +57,13 @@ impl Header {
             synchronized: false,
             layouts: Layouts::default(),
             tensor_maps: Vec::new(),
+            made_maps: Vec::new(),
         }
     }
 
     /// The text: whole lines.
     pub fn print(&self) -> String {
-        let Self { target, num_warps, shared_bytes, stages, contraction, synchronized, layouts, tensor_maps } =
-            self;
+        let Self { target, num_warps, shared_bytes, stages, contraction, synchronized, layouts, .. } = self;
         let stages = if *stages == 0 { String::new() } else { format!(", {stages} stages") };
         let contraction = if *contraction { "" } else { ", no contraction" };
         let synchronized = if *synchronized { ", synchronized" } else { "" };
@@ -71,8 +74,10 @@ impl Header {
         for (id, layout) in layouts.iter() {
             writeln!(text, "{id} = {layout}").expect("writing to a string does not fail");
         }
-        for (number, map) in tensor_maps.iter().enumerate() {
-            writeln!(text, "T{number} = {map}").expect("writing to a string does not fail");
+        for (letter, maps) in [('T', &self.tensor_maps), ('M', &self.made_maps)] {
+            for (number, map) in maps.iter().enumerate() {
+                writeln!(text, "{letter}{number} = {map}").expect("writing to a string does not fail");
+            }
         }
         text
     }
@@ -108,14 +113,14 @@ impl Header {
                 "the number of warps is a multiple of four or a power of two up to {MOST_WARPS}, found {num_warps}"
             ));
         }
-        let (mut layouts, mut tensor_maps) = (Layouts::default(), Vec::new());
+        let (mut layouts, mut tensor_maps, mut made_maps) = (Layouts::default(), Vec::new(), Vec::new());
         for line in lines {
             let (name, layout) = line.split_once(" = ").ok_or("expected `L0 = [..]`, or a function")?;
-            if name.starts_with('T') {
+            if let Some(letter) = ["T", "M"].into_iter().find(|letter| name.starts_with(letter)) {
+                let maps = if letter == "T" { &mut tensor_maps } else { &mut made_maps };
                 let map = TensorMapPlan::parse(layout).filter(TensorMapPlan::is_consistent);
-                let is_next = name == format!("T{}", tensor_maps.len());
-                tensor_maps
-                    .push(map.filter(|_| is_next).ok_or_else(|| format!("{name}: this is no tensor map"))?);
+                let is_next = name == format!("{letter}{}", maps.len());
+                maps.push(map.filter(|_| is_next).ok_or_else(|| format!("{name}: this is no tensor map"))?);
                 continue;
             }
             let layout = layout.parse().map_err(|error| format!("{name}: {error}"))?;
@@ -125,6 +130,16 @@ impl Header {
                 return Err(format!("{name}: layouts are numbered in order, and each stands once"));
             }
         }
-        Ok(Self { target, num_warps, shared_bytes, stages, contraction, synchronized, layouts, tensor_maps })
+        Ok(Self {
+            target,
+            num_warps,
+            shared_bytes,
+            stages,
+            contraction,
+            synchronized,
+            layouts,
+            tensor_maps,
+            made_maps,
+        })
     }
 }

@@ -128,6 +128,12 @@ define_ops! {
     /// tensor of a tensor map of the module, and a load through them has zeros where the box exceeds the tensor, or elements
     /// that nobody needs.
     TensorBox tensor_box (pointer, descriptor) [] *coordinates {} regions 0 Pure Identity;
+    /// Makes the tensor map of the module with this number, `M0`, for the block, of these scalars, in its room in global memory;
+    /// the result is the address. A map is filled in a buffer of 128 bytes. The first warp makes it, and it alone may copy by it. A
+    /// map that is made again takes the place of the one before, which no copy may need any more.
+    MakeTensorMap make_tensor_map (buffer) [] *parts {map: u32} regions 0 Write Memory;
+    /// What each thread did to global memory by ordinary accesses comes before what tensor copies do behind a barrier.
+    FenceGlobal fence_global () [] {} regions 0 Write Barrier;
     /// The thread that started them waits until no more than so many groups of tensor stores still read shared memory, or, if it is
     /// to be `complete`, have still to write the tensor; others know after a barrier behind that.
     TensorStoreWait tensor_store_wait () [] {pending: u32, complete: bool} regions 0 Write Barrier;

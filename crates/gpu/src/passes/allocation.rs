@@ -185,6 +185,7 @@ fn asynchronous(function: &Function) -> EntitySet<Inst> {
                     | GpuOp::TensorStore {}
                     | GpuOp::TensorReduce { .. }
                     | GpuOp::TensorFill {}
+                    | GpuOp::MakeTensorMap { .. }
             )
         );
         if is_asynchronous {

@@ -80,6 +80,14 @@ impl<'a> GlobalAccesses<'a> {
         }
     }
 
+    /// Whether two pointers may point to the same memory.
+    pub fn may_be_one(&self, a: Value, b: Value) -> bool {
+        match self.bases[b] {
+            Base::Argument(argument) => self.may_be_behind(a, argument),
+            Base::Any | Base::Unseen => true,
+        }
+    }
+
     /// Whether an access has to wait for an earlier one. `is_stale` says that the earlier one may be of an earlier iteration,
     /// when its pointers may have had other values.
     pub fn meet(&self, later: Inst, earlier: Inst, is_stale: bool) -> bool {

@@ -19,6 +19,7 @@ use tilewright_layout::{Input, Layout};
 use super::rescaling::is_mostly_one;
 use crate::language::{Function, GpuOp, Header, Module, Op, Scope, Type};
 use crate::layout_rules::{operand_layout, reduced_layout};
+use crate::remarks::{self, Because};
 
 /// A sum that a loop carries.
 struct Sum {
@@ -49,6 +50,12 @@ pub fn keep_sums_in_lanes(module: &mut Module) {
     for owner in loops {
         for place in 0..function.insts[owner].results.len() {
             if let Some(found) = find(header, function, &uses, owner, place) {
+                let because = || {
+                    let reason = "the loop adds it up: lanes exchange what they have once, behind the loop";
+                    Because::done("kept by each lane for itself", reason)
+                };
+                let subject = || remarks::subject(function, found.reduction, None);
+                remarks::about("lane_sums", function, found.reduction, subject, because);
                 Rewrite { header, function, inst: owner }.sum(&found);
             }
         }

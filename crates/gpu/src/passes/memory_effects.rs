@@ -96,6 +96,7 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         GpuOp::LocalStore {}
         | GpuOp::LocalCount {}
         | GpuOp::CopyAsync { .. }
+        | GpuOp::MakeTensorMap { .. }
         | GpuOp::MbarrierInit { .. } => {
             smallvec![Effect::Write(shared(0))]
         }
@@ -124,6 +125,7 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         | GpuOp::Finish { .. }
         | GpuOp::Settle { .. }
         | GpuOp::FenceProxy {}
+        | GpuOp::FenceGlobal {}
         | GpuOp::NamedBarrier { .. }
         | GpuOp::WarpRoles { .. }
         | GpuOp::Acquire {}

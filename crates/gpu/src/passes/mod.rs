@@ -8,6 +8,8 @@ mod exchanges;
 mod global_memory;
 mod instruction_selection;
 mod lane_sums;
+mod made_maps;
+mod made_stores;
 mod memory_effects;
 mod pipelining;
 mod products;

@@ -69,7 +69,8 @@ fn scaled(header: &Header, function: &Function, body: Block, product: Inst) -> O
     if is_factor(other) { Some([one, other]) } else { is_factor(one).then_some([other, one]) }
 }
 
-/// Whether a value is a power of the difference of a number and the larger of it and another one, or is carried by a loop as such.
+/// Whether a value is a power of the difference of a number and the larger of it and another one, or 1, or is carried by a loop or
+/// selected as such.
 pub(super) fn is_mostly_one(function: &Function, value: Value, seen: &mut Vec<Value>) -> bool {
     if seen.contains(&value) {
         return true;
@@ -91,7 +92,15 @@ pub(super) fn is_mostly_one(function: &Function, value: Value, seen: &mut Vec<Va
     };
     let data = &function.insts[inst];
     match &data.op {
-        Op::Tile(op) if op.as_shape().is_some() => is_mostly_one(function, data.operands[0], seen),
+        Op::Tile(ir::Op::Constant { value }) => {
+            value.dtype == Dtype::F32 && f32::from_bits(value.bits as u32) == 1.0
+        }
+        Op::Tile(op) if op.as_shape().is_some() || matches!(op, ir::Op::Splat { .. }) => {
+            is_mostly_one(function, data.operands[0], seen)
+        }
+        Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Select, .. }) => {
+            data.operands[1..].iter().all(|choice| is_mostly_one(function, *choice, seen))
+        }
         Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Exp | ElementwiseFn::Exp2, .. }) => {
             is_less_its_maximum(function, data.operands[0])
         }

@@ -98,6 +98,9 @@ fn specialized(module: &Module) -> Result<(Module, u32), &'static str> {
 
 /// Whether copies may overtake all else that the kernel does.
 fn check(module: &Module) -> Result<(), &'static str> {
+    if !module.header.made_maps.is_empty() {
+        return Err("the kernel makes tensor maps");
+    }
     let function = module.kernel();
     let parameters = &function.blocks[function.entry].parameters;
     let (mut loaded, mut stored): (FxHashSet<Value>, Vec<Value>) = (FxHashSet::default(), Vec::new());

@@ -26,6 +26,8 @@ use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, Location, OpFamily, Operation, Value};
 use tilewright_layout::Layout;
 
+use super::made_maps;
+use crate::assign::boxes::MapId;
 use crate::box_layout::BoxLayout;
 use crate::language::verify::slots::Names;
 use crate::language::{
@@ -48,6 +50,8 @@ pub fn use_tensor_copies(module: &mut Module) {
     }
     erase_marks(function);
     remove_unused_maps(header, function);
+    made_maps::remove_unused(header, function);
+    made_maps::order_stores(module);
 }
 
 /// Where instructions stand, and who uses values.
@@ -124,9 +128,9 @@ impl Boxed {
     }
 
     /// Its tensor map, with an axis for each of the memory behind its own, and the number of the map that it was made of.
-    fn plan(&self, header: &Header, function: &Function) -> Option<(TensorMapPlan, usize)> {
-        let number = map_number(header, function, function.insts[self.mark].operands[1])?;
-        let plan = header.tensor_maps[number].transposed(&self.axes)?;
+    fn plan(&self, header: &Header, function: &Function) -> Option<(TensorMapPlan, MapId)> {
+        let (number, plan) = map_plan(header, function, function.insts[self.mark].operands[1])?;
+        let plan = plan.transposed(&self.axes)?;
         let own = plan.strides.len() - self.axes.len();
         if plan.strides[own + self.boxes.order[0]] != LaunchInteger::constant(1) {
             return None;
@@ -135,6 +139,11 @@ impl Boxed {
         let swizzle = self.boxes.swizzle;
         let copied = Some(TensorMapBox { extents, swizzle, is_written: self.is_written });
         Some((TensorMapPlan { copied, ..plan }, number))
+    }
+
+    /// Whether the boxes of another load are of the same tensor, in the same memory.
+    pub fn is_of_map_of(&self, other: &Self, header: &Header, function: &Function) -> bool {
+        self.axes == other.axes && self.plan(header, function) == other.plan(header, function)
     }
 
     /// Where the box begins that an instruction marks, in the order of the axes of the memory.
@@ -152,15 +161,21 @@ pub(super) fn contiguous_axis(header: &Header, function: &Function, value: Value
     let Op::Gpu(GpuOp::Load { .. }) = function.insts[load].op else { return None };
     let mark = function.defining_inst(function.insts[load].operands[0])?;
     let Op::Gpu(GpuOp::TensorBox {}) = function.insts[mark].op else { return None };
-    let number = map_number(header, function, function.insts[mark].operands[1])?;
-    let plan = header.tensor_maps[number].transposed(&axes)?;
+    let (_, plan) = map_plan(header, function, function.insts[mark].operands[1])?;
+    let plan = plan.transposed(&axes)?;
     plan.contiguous_axis()?.checked_sub(plan.strides.len() - axes.len())
 }
 
-/// The parameter that is the tensor map for these boxes.
+/// The tensor map for these boxes: a parameter, or what the kernel makes.
 pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxed) -> Option<Value> {
     let map = function.insts[boxed.mark].operands[1];
-    let (wanted, number) = boxed.plan(header, function)?;
+    let (wanted, id) = boxed.plan(header, function)?;
+    let number = match id {
+        MapId::Launch(number) => number,
+        MapId::Made(number) => {
+            return made_maps::map_for(header, function, (map, number), wanted, &boxed.axes);
+        }
+    };
     let parameters = &function.blocks[function.entry].parameters;
     let first = parameters.len() - header.tensor_maps.len();
     if let Some(same) = header.tensor_maps.iter().position(|other| *other == wanted) {
@@ -556,6 +571,20 @@ fn remove_needless_fences(function: &mut Function) {
     for block in blocks.values_mut() {
         block.insts.retain(|inst| !matches!(insts[*inst].op, Op::Gpu(GpuOp::FenceProxy {})));
     }
+}
+
+/// The tensor map that a mark or a copy goes by.
+pub(super) fn map_plan<'h>(
+    header: &'h Header,
+    function: &Function,
+    map: Value,
+) -> Option<(MapId, &'h TensorMapPlan)> {
+    if let Some(Op::Gpu(GpuOp::MakeTensorMap { map })) = function.defining_op(map) {
+        let number = *map as usize;
+        return Some((MapId::Made(number), &header.made_maps[number]));
+    }
+    let number = map_number(header, function, map)?;
+    Some((MapId::Launch(number), &header.tensor_maps[number]))
 }
 
 /// The number of the tensor map that a parameter of the kernel is.

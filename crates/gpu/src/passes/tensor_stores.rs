@@ -26,6 +26,8 @@
 //! effects, by which other programs could be told that it is written. Such stores wait for each other, unless they are of one
 //! iteration and go to different elements: a `tensor_store_wait` that is `complete`.
 //!
+//! **Maps that the kernel makes** may be of any memory, and not express a store: [`super::made_stores`].
+//!
 //! **Where shared memory is too small** for a buffer of its own through the whole loop, the buffer lives as long as a conversion's
 //! would, and the copy is waited for at once.
 
@@ -33,13 +35,15 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    AtomicKind, Block, Definition, Effect, ElementwiseFn, Inst, MemoryScope, MemorySemantics, OpFamily, Value,
+    AtomicKind, Block, Effect, ElementwiseFn, Inst, MemoryScope, MemorySemantics, OpFamily, Value,
 };
 use tilewright_layout::{Layout, SwizzleMode, swizzled};
 
 use super::allocation::least_bytes;
 use super::global_memory::GlobalAccesses;
-use super::tensor_copies::{Boxed, map_for};
+use super::made_stores::{self, Around};
+use super::tensor_copies::{Boxed, map_for, map_plan};
+use crate::assign::boxes::MapId;
 use crate::box_layout::BoxLayout;
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type, is_tensor_reduction};
 use crate::layout_rules::element_bits;
@@ -53,7 +57,8 @@ const MOST_STEPS: u32 = 16;
 
 /// Lets tensor copies store what they can.
 pub fn use_tensor_stores(module: &mut Module) {
-    if !module.header.target.features.has(Feature::Tma) || module.header.tensor_maps.is_empty() {
+    let has_maps = !module.header.tensor_maps.is_empty() || !module.header.made_maps.is_empty();
+    if !module.header.target.features.has(Feature::Tma) || !has_maps {
         return;
     }
     let found = find(module);
@@ -61,7 +66,7 @@ pub fn use_tensor_stores(module: &mut Module) {
         return;
     }
     let limit = u64::from(module.header.target.max_shared_bytes);
-    let (original, maps) = (module.functions[module.entry].clone(), module.header.tensor_maps.clone());
+    let (original, maps) = (module.functions[module.entry].clone(), module.header.clone());
     for lives_on in [true, false] {
         let Module { header, functions, entry, .. } = &mut *module;
         let mut writer = Writer { header, function: &mut functions[*entry], lives_on, ends: Vec::new() };
@@ -87,7 +92,8 @@ pub fn use_tensor_stores(module: &mut Module) {
             return;
         }
         functions[*entry] = original.clone();
-        header.tensor_maps.clone_from(&maps);
+        header.tensor_maps.clone_from(&maps.tensor_maps);
+        header.made_maps.clone_from(&maps.made_maps);
     }
 }
 
@@ -114,6 +120,8 @@ struct Found {
     waits: bool,
     /// Whether they have to be complete then: to have written the tensor.
     complete: bool,
+    /// What is around it, if the kernel makes its tensor map.
+    around: Option<Around>,
 }
 
 /// Where instructions stand, and who uses values.
@@ -158,6 +166,12 @@ fn find(module: &Module) -> Vec<Found> {
         found.retain(|_| kept.next().unwrap_or(false));
     }
     order(&search, &mut found);
+    let stores: Vec<Inst> = found.iter().map(|store| store.inst).collect();
+    for store in &mut found {
+        if let Some(around) = &mut store.around {
+            around.look_through(&module.header, function, &stores);
+        }
+    }
     found
 }
 
@@ -174,8 +188,9 @@ fn order(search: &Search<'_>, found: &mut [Found]) {
             other.block != store.block
                 || !commute && other.is_same_tensor(search, store) && !search.are_apart(other, store)
         };
-        store.waits = store.outermost.is_some() && is_first || before.iter().any(may_meet);
-        store.complete = !commute;
+        let is_made = store.around.is_some();
+        store.waits = is_made || store.outermost.is_some() && is_first || before.iter().any(may_meet);
+        store.complete = is_made || !commute;
     }
 }
 
@@ -239,7 +254,11 @@ impl Search<'_> {
         }
         let bits = element_bits(tile);
         let rank = tile.rank();
-        let (_, plan) = self.map(mark)?;
+        let (map, plan) = self.map(mark)?;
+        let around = match map {
+            MapId::Launch(_) => None,
+            MapId::Made(_) => Some(Around::new(function, (inst, mark))?),
+        };
         let axis = plan.contiguous_axis()?.checked_sub(plan.strides.len() - rank)?;
         let Some((memory, layout)) = staging(&tile.shape, axis, bits) else {
             return Some(Err("no layout of shared memory that tensor copies know"));
@@ -258,6 +277,7 @@ impl Search<'_> {
             reduction,
             waits,
             complete,
+            around,
         }))
     }
 
@@ -301,18 +321,13 @@ impl Search<'_> {
     }
 
     /// The number of the tensor map of a mark or a copy, and what it is of.
-    fn map(&self, inst: Inst) -> Option<(u32, &crate::language::TensorMapPlan)> {
-        let map = *self.function.insts[inst].operands.get(1)?;
-        let Definition::Parameter(block, number) = self.function.values[map].definition else { return None };
-        let maps = &self.module.header.tensor_maps;
-        let first = self.function.blocks[self.function.entry].parameters.len().checked_sub(maps.len())?;
-        let number = (number as usize).checked_sub(first).filter(|_| block == self.function.entry)?;
-        Some((number as u32, maps.get(number)?))
+    fn map(&self, inst: Inst) -> Option<(MapId, &crate::language::TensorMapPlan)> {
+        map_plan(&self.module.header, self.function, *self.function.insts[inst].operands.get(1)?)
     }
 
     /// The argument of the kernel that the tensor of a mark or a copy lies behind.
     fn base(&self, inst: Inst) -> Option<Value> {
-        let (_, plan) = self.map(inst)?;
+        let (MapId::Launch(_), plan) = self.map(inst)? else { return None };
         self.function.blocks[self.function.entry].parameters.get(plan.base as usize).copied()
     }
 
@@ -334,7 +349,10 @@ impl Search<'_> {
                     GpuOp::TensorLoad {}
                     | GpuOp::TensorFill {}
                     | GpuOp::TensorStore {}
-                    | GpuOp::TensorReduce { .. } => self.base(inst).is_none_or(|other| other == base),
+                    | GpuOp::TensorReduce { .. } => match self.base(inst) {
+                        Some(other) => other == base,
+                        None => may_meet(1),
+                    },
                     op if op.info().family == OpFamily::Atomic => {
                         reason = Some("the kernel has atomic operations, which may say that it is written");
                         false
@@ -468,28 +486,70 @@ impl Writer<'_> {
         let ty = Type::Buffer(Buffer { slots: 1, element, shape, layout });
         let alloc = self.create(GpuOp::Alloc { offset: Deferred(None) }, smallvec![], Some(ty), found.inst);
         let buffer = self.function.insts[alloc].results[0];
+        let around = found.around.as_ref();
+        let lives_on = self.lives_on && around.is_none_or(Around::runs_beside);
         let mut new: Vec<Inst> = Vec::new();
-        if self.lives_on && found.waits {
+        if found.waits && (lives_on || around.is_some()) {
             new.push(self.wait(found.complete, found.inst));
         }
         new.push(self.create(GpuOp::LocalStore {}, smallvec![buffer, found.value], None, found.inst));
         new.push(self.create(GpuOp::FenceProxy {}, smallvec![], None, found.inst));
+        if around.is_some() && !lives_on {
+            new.push(self.create(GpuOp::FenceGlobal {}, smallvec![], None, found.inst));
+        }
         let coordinates = found.boxed.coordinates(self.function, found.boxed.mark);
         let operands = [buffer, map].into_iter().chain(coordinates).collect();
         let op = found.reduction.map_or(GpuOp::TensorStore {}, |kind| GpuOp::TensorReduce { kind });
         new.push(self.create(op, operands, None, found.inst));
-        if self.lives_on {
-            self.ends.push(buffer);
-            let entry = self.function.entry;
-            let place = found.outermost.unwrap_or(found.inst);
-            self.exchange(entry, place, &[alloc, place]);
-        } else {
+        if !lives_on {
             new.insert(0, alloc);
             new.push(self.wait(found.waits && found.complete, found.inst));
             new.push(self.create(GpuOp::Dealloc {}, smallvec![buffer], None, found.inst));
         }
+        if let Some(around) = around {
+            self.store_made(found, around, (alloc, buffer), lives_on, new);
+            return;
+        }
+        if lives_on {
+            self.ends.push(buffer);
+            let entry = self.function.entry;
+            let place = found.outermost.unwrap_or(found.inst);
+            self.exchange(entry, place, &[alloc, place]);
+        }
         self.exchange(found.block, found.inst, &new);
         self.function.blocks[found.block].insts.retain(|inst| !found.conversion.contains(inst));
+    }
+
+    /// A copy by a map of the kernel, where it can express the store.
+    fn store_made(
+        &mut self,
+        found: &Found,
+        around: &Around,
+        (alloc, buffer): (Inst, Value),
+        lives_on: bool,
+        mut new: Vec<Inst>,
+    ) {
+        let location = self.function.insts[found.inst].location;
+        let barrier = ir::Op::Barrier {}.into();
+        let barrier = self.function.create_inst(barrier, smallvec![], smallvec![], [], location);
+        if lives_on {
+            let fence = self.create(GpuOp::FenceGlobal {}, smallvec![], None, found.inst);
+            let wait = self.wait(true, found.inst);
+            let end = self.create(GpuOp::Dealloc {}, smallvec![buffer], None, found.inst);
+            self.exchange(around.block, around.inst, &[alloc, fence, around.inst, wait, end, barrier]);
+        } else {
+            new.push(barrier);
+        }
+        let (header, place) = (&*self.header, (found.block, found.inst));
+        made_stores::store_where_it_fits(
+            header,
+            self.function,
+            place,
+            around,
+            lives_on,
+            &found.conversion,
+            new,
+        );
     }
 
     fn wait(&mut self, complete: bool, like: Inst) -> Inst {

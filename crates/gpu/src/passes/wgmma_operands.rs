@@ -9,7 +9,7 @@
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Block, Inst, OpFamily, Operation, Value};
-use tilewright_layout::{Fragment, Layout, Mma, SwizzleMode, blocked, swizzled};
+use tilewright_layout::{Fragment, Input, Layout, Mma, SwizzleMode, blocked, swizzled};
 
 use super::conversions::Pass;
 use super::tensor_copies::{contiguous_axis, transposed};
@@ -120,10 +120,13 @@ fn operand(
         return None;
     }
     let (k_axis, mn_axis) = (1 - place, place);
-    // What threads hold the widest vectors along.
+    // What threads hold the widest vectors along; of single elements, what lanes are beside each other along.
     let is_mn_contiguous = match contiguous_axis(header, function, value) {
         Some(axis) => axis == mn_axis,
-        None => layout.vector_along(mn_axis).width() > layout.vector_along(k_axis).width(),
+        None => match [mn_axis, k_axis].map(|axis| layout.vector_along(axis).width()) {
+            [1, 1] => is_along(layout, mn_axis),
+            [mn, k] => mn > k,
+        },
     };
     let row = |extent: u32| extent.min(MOST_ROW_BYTES * 8 / bits);
     let mn_row = row([shape.m, shape.n][place]);
@@ -133,6 +136,11 @@ fn operand(
     } else {
         Operand { value, axis: k_axis, row: row(tile.shape[k_axis]) }
     })
+}
+
+/// Whether neighbouring lanes hold neighbours along an axis.
+fn is_along(layout: &Layout, axis: usize) -> bool {
+    layout.bases(Input::Lane).first().is_some_and(|first| *first == 1 << layout.output().shift(axis))
 }
 
 /// The instruction in the block of a value that a use of it is, or is inside of.

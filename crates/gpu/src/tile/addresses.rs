@@ -16,10 +16,13 @@
 //! own, as in the program. Where a product is multiplied out, because a loop changes one part of a factor and not the rest,
 //! `(u + v) * s` to `u * s + v * s`, the parts have the same sign: so both lie between 0 and the whole, which by the promise of
 //! the language ([`Assumptions::no_signed_overflow`]) fits.
+//!
+//! What a program promises of a tile of pointers (`tl.multiple_of`) is said of the pointers that are put together. A step that nothing
+//! but the next iteration asks for needs no promise.
 
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
     Block, Carried, Dtype, Element, ElementwiseFn, Function, Inst, InstData, Location, Module, Op, OpFamily,
@@ -48,9 +51,12 @@ pub fn split(module: &mut Module) {
         addresses: FxHashMap::default(),
         levels: SecondaryMap::new(),
         level: 0,
+        uses: SecondaryMap::new(),
+        steps: FxHashSet::default(),
         out: Vec::new(),
         location: None.into(),
     };
+    split.count_uses();
     split.block(entry, &[]);
     optimize(module, &Options::default(), &mut |_, _| {});
 }
@@ -87,6 +93,8 @@ struct Address {
     ty: Type,
     /// Tiles of integers of the same shape.
     offsets: SmallVec<[Value; 2]>,
+    /// What the program promises of the pointers.
+    hints: SmallVec<[Op; 1]>,
 }
 
 /// An integer tile as the sum of a scalar and of tiles.
@@ -106,12 +114,23 @@ struct Split<'f> {
     /// The number of loops around the definition of a value.
     levels: SecondaryMap<Value, u32>,
     level: u32,
+    /// How often a value of the function as it was is used.
+    uses: SecondaryMap<Value, u32>,
+    /// What moves pointers of which something is promised, for the next iteration of a loop alone.
+    steps: FxHashSet<Inst>,
     /// What the current block holds so far.
     out: Vec<Inst>,
     location: PackedOption<Location>,
 }
 
 impl Split<'_> {
+    fn count_uses(&mut self) {
+        let Self { function, uses, .. } = self;
+        function.walk(function.entry, &mut |inst| {
+            function.insts[inst].operands.iter().for_each(|value| uses[*value] += 1);
+        });
+    }
+
     /// Rewrites a block. Of the values that it yields, those at `moved` are tiles of pointers of which the base is carried.
     fn block(&mut self, block: Block, moved: &[usize]) {
         for &parameter in &self.function.blocks[block].parameters {
@@ -162,21 +181,35 @@ impl Split<'_> {
             return None;
         }
         let address = match op {
-            Op::Splat { .. } => Address { base: operands[0], ty, offsets: smallvec![] },
+            Op::Splat { .. } => Address { base: operands[0], ty, offsets: smallvec![], hints: smallvec![] },
             Op::PtrAdd {} => {
-                let pointers = self.addresses.get(&operands[0])?.clone();
+                let mut pointers = self.addresses.get(&operands[0])?.clone();
+                if self.steps.contains(&inst) {
+                    pointers.hints.clear();
+                }
+                if !pointers.hints.is_empty() {
+                    return None;
+                }
                 self.moved(pointers, operands[1])
+            }
+            Op::Hint { .. } => {
+                let mut pointers = self.addresses.get(&operands[0])?.clone();
+                pointers.hints.push(op);
+                pointers
             }
             Op::ExpandDims { .. }
             | Op::Broadcast { .. }
             | Op::Slice { .. }
             | Op::Reshape { .. }
             | Op::Transpose { .. } => {
-                let Address { base, mut offsets, .. } = self.addresses.get(&operands[0])?.clone();
+                let Address { base, mut offsets, hints, .. } = self.addresses.get(&operands[0])?.clone();
+                if !hints.is_empty() {
+                    return None;
+                }
                 for offset in &mut offsets {
                     *offset = self.reshaped(&op, *offset, &ty.shape);
                 }
-                Address { base, ty, offsets }
+                Address { base, ty, offsets, hints }
             }
             // tidy: wildcard because pointers that other ops make are what they are
             _ => return None,
@@ -186,7 +219,7 @@ impl Split<'_> {
 
     /// Pointers moved by offsets.
     fn moved(&mut self, pointers: Address, offset: Value) -> Address {
-        let Address { mut base, ty, mut offsets } = pointers;
+        let Address { mut base, ty, mut offsets, hints } = pointers;
         if let Some(scalar) = self.scalar_of(offset) {
             base = self.move_base(base, scalar);
         } else if let Some(sum) = self.sum(offset, MOST_STEPS).filter(|sum| sum.is_product) {
@@ -195,7 +228,7 @@ impl Split<'_> {
         } else {
             offsets.push(offset);
         }
-        Address { base, ty, offsets }
+        Address { base, ty, offsets, hints }
     }
 
     fn move_base(&mut self, base: Value, offset: Value) -> Value {
@@ -312,7 +345,8 @@ impl Split<'_> {
         for (number, Carried { initial, parameters, yielded, result }) in carried.into_iter().enumerate() {
             let initial = initial.expect("a loop begins with what it carries");
             let Some(address) = self.addresses.get(&initial).cloned() else { continue };
-            if !self.is_moved_alike(yielded[0], &parameters) {
+            // What is promised of the first pointers is not said of the next ones.
+            if !address.hints.is_empty() || !self.is_moved_alike(yielded[0], &parameters) {
                 continue;
             }
             self.function.insts[inst].operands[bounds + number] = address.base;
@@ -335,7 +369,7 @@ impl Split<'_> {
     }
 
     /// Whether a tile of pointers is one of the parameters, all of it moved by the same number of elements.
-    fn is_moved_alike(&self, tile: Value, parameters: &[Value]) -> bool {
+    fn is_moved_alike(&mut self, tile: Value, parameters: &[Value]) -> bool {
         if parameters.contains(&tile) {
             return true;
         }
@@ -343,14 +377,26 @@ impl Split<'_> {
         let data = &self.function.insts[inst];
         match data.op.family() {
             OpFamily::Pointwise => {
-                matches!(data.op, Op::PtrAdd {})
-                    && self.scalar_of(data.operands[1]).is_some()
-                    && self.is_moved_alike(data.operands[0], parameters)
+                let (from, is_move) = (data.operands[0], matches!(data.op, Op::PtrAdd {}));
+                if !is_move || self.scalar_of(data.operands[1]).is_none() {
+                    return false;
+                }
+                match self.function.defining_op(from) {
+                    Some(Op::Hint { .. }) if self.uses[tile] > 1 => return false,
+                    Some(Op::Hint { .. }) => self.steps.insert(inst),
+                    // tidy: wildcard because of others nothing is promised
+                    _ => true,
+                };
+                self.is_moved_alike(from, parameters)
             }
-            OpFamily::Loop => self.function.carried_by(inst, tile).is_some_and(|inner| {
+            OpFamily::Identity => self.is_moved_alike(data.operands[0], parameters),
+            OpFamily::Loop => {
+                let Some(inner) = self.function.carried_by(inst, tile) else { return false };
+                let is_hint = |value| matches!(self.function.defining_op(value), Some(Op::Hint { .. }));
+                let initial = inner.initial.filter(|initial| !is_hint(*initial));
                 self.is_moved_alike(inner.yielded[0], &inner.parameters)
-                    && inner.initial.is_some_and(|initial| self.is_moved_alike(initial, parameters))
-            }),
+                    && initial.is_some_and(|initial| self.is_moved_alike(initial, parameters))
+            }
             // tidy: wildcard because pointers that other ops make are what they are
             _ => false,
         }
@@ -373,11 +419,14 @@ impl Split<'_> {
 
     /// Offsets of few kinds come first, so that their sums with the base serve many elements.
     fn join(&mut self, address: Address) -> Value {
-        let Address { base, ty, mut offsets } = address;
+        let Address { base, ty, mut offsets, hints } = address;
         offsets.sort_by_cached_key(|offset| self.runs(*offset));
         let mut pointers = self.emit(Op::Splat { shape: ty.shape.clone() }, smallvec![base], ty.clone());
         for offset in offsets {
             pointers = self.emit(Op::PtrAdd {}, smallvec![pointers, offset], ty.clone());
+        }
+        for hint in hints {
+            pointers = self.emit(hint, smallvec![pointers], ty.clone());
         }
         pointers
     }

@@ -3,4 +3,5 @@
 pub mod addresses;
 pub mod legality;
 pub mod padding;
+pub mod unroll;
 pub mod warps;

@@ -273,3 +273,39 @@ fn offsets_are_never_added_in_32_bits() {
 ";
     assert_eq!(split(body, [1, 1]), [0, 0]);
 }
+
+#[test]
+fn what_is_promised_of_pointers_is_said_of_those_that_are_put_together() {
+    let hint = r#"{kind = "multiple_of", values = [16, 16]} : *int32[8, 8]"#;
+    let head = "
+  %sum, %p.1 = for_loop %zero, %n, %one, %zeros, START FOR (%i: int32, %sum.1: int32[8, 8], %p.2: *int32[8, 8]) {
+";
+    let tail = "
+    %step = splat %four {shape = [8, 8]} : int32[8, 8]
+    %p.4 = ptr_add %p.3, %step : *int32[8, 8]
+    yield_values %sum.2, %p.4
+  } : int32[8, 8], *int32[8, 8]
+  %last = load %p.1 LOAD
+  %all = add %last, %sum : int32[8, 8]
+  store %q, %all STORE
+";
+    let load = "
+    %a = load %p.3 LOAD
+    %sum.2 = add %sum.1, %a : int32[8, 8]";
+    let hinted = format!("%p.3 = hint %p.2 {hint}");
+    let plain = "%p.3 = ptr_add %p.2, %zeros : *int32[8, 8]";
+    let program = |start: &str, parts: &[&str]| {
+        let body = [&[head], parts, &[tail]].concat().concat();
+        let first = if start == "%p" { String::new() } else { format!("  %h = hint %p {hint}") };
+        first + &body.replace("START", start)
+    };
+    assert_eq!(split(&program("%p", &[&hinted, load]), [5, 64]), [0, 0]);
+    // What else is made of the pointers that were moved needs the promise.
+    let twice = tail.replace("yield", "%b = load %p.4 LOAD\n    store %q, %b STORE\n    yield");
+    let body = program("%p", &[&hinted, load]).replace(tail, &twice);
+    assert_eq!(split(&body, [5, 64]), [1, 0]);
+    // And so do those of which it was promised before the loop.
+    assert_eq!(split(&program("%h", &[plain, load]), [5, 64])[0], 1);
+    let text = text(&assigned(&module(&kernel(&program("%p", &[&hinted, load]))), "sm_90", 1));
+    assert!(text.contains("%a = load") && text.contains("width = 2} : int32[8, 8]"), "{text}");
+}

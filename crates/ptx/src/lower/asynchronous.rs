@@ -170,6 +170,12 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    pub(super) fn lower_fence_global(&mut self, inst: Inst) -> Lowered {
+        self.require(inst, Feature::Tma)?;
+        self.builder.emit(isa::FenceProxy { kind: ProxyKind::AsyncGlobal });
+        Ok(())
+    }
+
     pub(super) fn lower_named_barrier(&mut self, barrier: u32, threads: u32) {
         let [barrier, threads] = [barrier, threads].map(|number| Source::from(i64::from(number)));
         self.builder.emit(isa::BarrierSync { aligned: true, barrier, threads: Some(threads) });

@@ -17,7 +17,7 @@ use crate::isa::{
     self, Access, Destination, Destinations, Function, Instruction, LabelId, Mov, Predicate, Register,
     RegisterId, ScalarType, Source, Sources, Verbatim,
 };
-use crate::passes::{Line, LineKind, Listing};
+use crate::passes::{Line, LineKind, Listing, words_of};
 
 /// Of the last pure instructions, so many are given again if they are asked for again: the registers of a tile often ask for
 /// the same one after the other.
@@ -271,9 +271,8 @@ impl Builder {
     pub fn finish(mut self) -> (Function, Listing) {
         let lines = self.scopes.pop().expect("the kernel's scope is never closed");
         debug_assert!(self.scopes.is_empty(), "every scope is closed");
-        let registers = self.function.registers.len();
-        let labels = self.function.labels.len();
-        (self.function, Listing { lines, registers, labels })
+        let (words, labels) = (words_of(&self.function), self.function.labels.len());
+        (self.function, Listing { lines, words, labels })
     }
 
     /// The register that holds a value.

@@ -33,7 +33,10 @@ impl Lowering<'_> {
     pub(super) fn finish(self) -> isa::Module {
         let Self { mut module, builder, kernel, program, .. } = self;
         let (mut function, mut listing) = builder.finish();
-        passes::run(&mut listing);
+        if passes::run(&mut listing) {
+            // The assembler gives up registers for blocks otherwise, down to 32 a thread, and keeps the rest in memory.
+            function.directives.min_blocks = Some(1);
+        }
         passes::name_labels(&mut function, &listing);
         let mut lines = listing.lines;
         function.registers = rename(&mut lines, &function.registers);

@@ -296,6 +296,14 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_tensor_store(inst, [buffer, descriptor], coordinates, Some(*kind))
     }
 
+    fn make_tensor_map(&mut self, inst: Inst, buffer: Value, parts: &[Value], map: &u32) -> Lowered {
+        self.lower_make_tensor_map(inst, buffer, parts, *map)
+    }
+
+    fn fence_global(&mut self, inst: Inst) -> Lowered {
+        self.lower_fence_global(inst)
+    }
+
     fn tensor_store_wait(&mut self, inst: Inst, pending: &u32, complete: &bool) -> Lowered {
         self.lower_tensor_store_wait(inst, *pending, *complete)
     }

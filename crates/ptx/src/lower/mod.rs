@@ -42,6 +42,7 @@ mod gather;
 mod gpu_ops;
 mod inline_asm;
 mod integer;
+mod made_maps;
 mod map;
 mod math32;
 mod math64;
@@ -67,7 +68,7 @@ use std::rc::Rc;
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_gpu::language::{self as gpu, Op, Type};
+use tilewright_gpu::language::{self as gpu, GpuOp, Op, Type};
 use tilewright_gpu::{Feature, GpuTarget};
 use tilewright_ir as ir;
 use tilewright_ir::{
@@ -100,6 +101,7 @@ pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
     let mut lowering = Lowering::new(program);
     lowering.parameters();
     lowering.prefetch_tensor_maps();
+    lowering.take_room();
     lowering.block(lowering.kernel.entry)?;
     Ok(lowering.finish())
 }
@@ -119,6 +121,10 @@ struct Lowering<'p> {
     alignments: SecondaryMap<Value, u32>,
     /// The one thread of the warps that run straight code: behind so many labels, the first of the warps, and where it is it.
     leader: Option<(u32, u32, isa::Predicate)>,
+    /// Where the tensor maps are that the kernel makes.
+    room: Option<made_maps::Room>,
+    /// Those that are to be made before anything else.
+    maps_to_make: Vec<made_maps::MapToMake>,
 }
 
 /// Consecutive warps of a block, which run code together.
@@ -164,6 +170,8 @@ impl<'p> Lowering<'p> {
             reads: reads(kernel),
             alignments: SecondaryMap::new(),
             leader: None,
+            room: None,
+            maps_to_make: Vec::new(),
         }
     }
 
@@ -214,6 +222,13 @@ impl<'p> Lowering<'p> {
         for &inst in &kernel.blocks[block].insts {
             self.builder.location = kernel.insts[inst].location.expand();
             let data = &kernel.insts[inst];
+            let is_between_maps = matches!(
+                data.op,
+                Op::Gpu(GpuOp::MakeTensorMap { .. } | GpuOp::Alloc { .. } | GpuOp::Dealloc {})
+            );
+            if !is_between_maps {
+                self.make_maps();
+            }
             match &data.op {
                 Op::Tile(op) => ir::visit_op(op, inst, &data.operands, self)?,
                 Op::Gpu(op) => gpu::visit(op, inst, &data.operands, self)?,
@@ -561,6 +576,7 @@ impl OpVisitor for Lowering<'_> {
     }
 
     fn return_values(&mut self, _inst: Inst, _values: &[Value]) -> Lowered {
+        self.give_room_back();
         self.builder.emit(isa::Ret { uniform: false });
         Ok(())
     }

@@ -20,7 +20,7 @@ struct Writers {
 impl Writers {
     fn of(listing: &Listing) -> Self {
         let mut writers =
-            Self { last: vec![NONE; listing.registers], links: Vec::with_capacity(listing.lines.len()) };
+            Self { last: vec![NONE; listing.words.len()], links: Vec::with_capacity(listing.lines.len()) };
         for (index, line) in listing.lines.iter().enumerate() {
             line.visit_registers(|register, access| {
                 if access != Access::Read {

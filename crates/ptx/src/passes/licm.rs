@@ -76,7 +76,7 @@ pub(super) fn run(listing: &mut Listing) {
     }
     let writes = Writes::of(listing);
     let mut motion =
-        Motion { regions: &regions, writes: &writes, homes: vec![Home::Below; listing.registers] };
+        Motion { regions: &regions, writes: &writes, homes: vec![Home::Below; listing.words.len()] };
     let mut walk = regions.walk();
     // The lines that go before each loop.
     let mut moved: FxHashMap<u32, Vec<u32>> = FxHashMap::default();

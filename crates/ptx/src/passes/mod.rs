@@ -9,13 +9,16 @@ mod alone;
 mod dead_code;
 mod effects;
 mod licm;
+mod pressure;
 mod regions;
+mod sinking;
 mod value_numbering;
 
 use tilewright_ir as ir;
 
 use crate::isa::{
-    Access, Function, Instruction, Label, LabelId, Predicate, RegisterId, Statement, StatementKind, Verbatim,
+    Access, Function, Instruction, Label, LabelId, Predicate, RegisterId, ScalarType, Statement,
+    StatementKind, Verbatim,
 };
 
 /// A statement, and where in the source it comes from.
@@ -42,12 +45,12 @@ pub(crate) enum LineKind {
 }
 
 /// The code of a kernel before it is a function of a module.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Listing {
     /// The statements, in order.
     pub lines: Vec<Line>,
-    /// How many registers there are.
-    pub registers: usize,
+    /// The words of 32 bits that each register takes.
+    pub words: Vec<u8>,
     /// How many labels there are: a pass may have made more than the function has.
     pub labels: usize,
 }
@@ -57,23 +60,42 @@ struct Pass {
     /// Its name in tests.
     name: &'static str,
     run: fn(&mut Listing),
+    /// It is for listings alone in which far more is alive at once than a thread has registers.
+    is_for_crowds: bool,
 }
 
 /// The passes, in their order. Addresses come first, since that leaves sums that nobody reads; what is dead is not moved; what
-/// was moved is numbered with what was there; jumps are made last.
+/// was moved is numbered with what was there; what is left is put in order, and jumps are made last.
 const PASSES: &[Pass] = &[
-    Pass { name: "address_folding", run: address_folding::run },
-    Pass { name: "dead_code", run: dead_code::run },
-    Pass { name: "licm", run: licm::run },
-    Pass { name: "value_numbering", run: value_numbering::run },
-    Pass { name: "alone", run: alone::run },
+    Pass { name: "address_folding", run: address_folding::run, is_for_crowds: false },
+    Pass { name: "dead_code", run: dead_code::run, is_for_crowds: false },
+    Pass { name: "licm", run: licm::run, is_for_crowds: false },
+    Pass { name: "value_numbering", run: value_numbering::run, is_for_crowds: false },
+    Pass { name: "sinking", run: sinking::run, is_for_crowds: true },
+    Pass { name: "alone", run: alone::run, is_for_crowds: false },
 ];
 
-/// Runs all passes.
-pub(crate) fn run(listing: &mut Listing) {
+/// Runs all passes. Whether far more is alive at once than a thread has registers.
+pub(crate) fn run(listing: &mut Listing) -> bool {
+    let is_crowded = |listing: &Listing| pressure::words(listing) > pressure::MOST;
     for pass in PASSES {
-        (pass.run)(listing);
+        if !pass.is_for_crowds || is_crowded(listing) {
+            (pass.run)(listing);
+        }
     }
+    is_crowded(listing)
+}
+
+/// The words of 32 bits that registers of a function take. Predicates have registers of their own.
+pub(crate) fn words_of(function: &Function) -> Vec<u8> {
+    let words = |ty: ScalarType| match ty {
+        ScalarType::Pred => 0,
+        ScalarType::B64 | ScalarType::U64 | ScalarType::S64 | ScalarType::F64 => 2,
+        ScalarType::B128 => 4,
+        // tidy: wildcard because the rest take one, whole or in part
+        _ => 1,
+    };
+    function.registers.values().map(|register| words(register.ty)).collect()
 }
 
 /// Runs the pass of this name on a function, which loses its comments and positions in the source. False if there is none.
@@ -81,8 +103,7 @@ pub fn run_on(name: &str, function: &mut Function) -> bool {
     let Some(pass) = PASSES.iter().find(|pass| pass.name == name) else { return false };
     let body = function.body.take().unwrap_or_default();
     let lines = body.into_iter().filter_map(|statement| Line::of_text(statement.kind)).collect();
-    let (registers, labels) = (function.registers.len(), function.labels.len());
-    let mut listing = Listing { lines, registers, labels };
+    let mut listing = Listing { lines, words: words_of(function), labels: function.labels.len() };
     (pass.run)(&mut listing);
     name_labels(function, &listing);
     function.body = Some(listing.lines.into_iter().map(Statement::from).collect());

@@ -156,7 +156,7 @@ pub(super) struct Writes {
 
 impl Writes {
     pub fn of(listing: &Listing) -> Self {
-        let mut counts = vec![0_u8; listing.registers];
+        let mut counts = vec![0_u8; listing.words.len()];
         let mut is_asynchronous = false;
         for line in &listing.lines {
             is_asynchronous |= matches!(line.instruction(), Some(Instruction::Wgmma(_)));

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::effects::{self, Effect};
 use super::regions::{Changes, Regions, Step, Writes};
-use super::{Line, LineKind, Listing};
+use super::{Line, LineKind, Listing, pressure};
 use crate::isa::{Access, Instruction, LoadCache, RegisterId, StateSpace, Verbatim};
 
 /// Registers that an instruction writes.
@@ -42,20 +42,40 @@ struct Numbering<'a> {
     lines: Vec<Line>,
     /// How many lines there were that do something, or that are reached by a jump.
     epoch: u32,
+    /// How many lines there may be between two that are the same.
+    distance: u32,
 }
 
+/// The lines of a listing whose registers are too many if it is numbered as a whole.
+const LONG: usize = 2000;
+/// How far apart what is the same may be there.
+const NEAR: u32 = 400;
+
 pub(super) fn run(listing: &mut Listing) {
+    let before = (listing.lines.len() > LONG).then(|| listing.clone());
+    number(listing, u32::MAX);
+    if let Some(before) = before
+        && pressure::words(listing) > pressure::MOST
+    {
+        *listing = before;
+        number(listing, NEAR);
+    }
+}
+
+/// Makes one of what is the same and at most so many lines apart.
+fn number(listing: &mut Listing, distance: u32) {
     let Some(regions) = Regions::of(listing) else { return };
     let writes = Writes::of(listing);
     let mut numbering = Numbering {
         writes: &writes,
         changes: Changes::new(&writes, &regions),
-        same: (0..listing.registers).map(RegisterId::new).collect(),
+        same: (0..listing.words.len()).map(RegisterId::new).collect(),
         known: Vec::with_capacity(listing.lines.len()),
         last: FxHashMap::default(),
         open: Vec::new(),
         lines: Vec::with_capacity(listing.lines.len()),
         epoch: 0,
+        distance,
     };
     let mut walk = regions.walk();
     for (index, line) in std::mem::take(&mut listing.lines).into_iter().enumerate() {
@@ -141,6 +161,9 @@ impl Numbering<'_> {
         let mut next = self.last.get(&hash).copied();
         while let Some(index) = next {
             let known = &self.known[index as usize];
+            if self.lines.len() as u32 - known.line > self.distance {
+                return None;
+            }
             set_results(instruction, &known.results);
             let other = self.lines[known.line as usize].instruction();
             if other == Some(&*instruction)

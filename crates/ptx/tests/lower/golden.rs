@@ -105,14 +105,15 @@ fn ptxas_accepts_the_kernels_and_spills_nothing() {
 }
 
 /// Kernels of `products.py`, and what they may take on `sm_90a`: warps, registers, instructions of the tensor
-/// cores in the text.
-const PRODUCTS: &[(&str, &str, u32, u32, usize)] = &[
+/// cores in the text, instructions of a thread in the loop with products, pipelined in three stages.
+const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
     (
         "matmul",
         "*bf16:16, *bf16:16, *bf16:16, int32:16, int32:16, int32:16, int32:16, 1, int32:16, 1, 128, 256, 64",
         8,
         224,
         4,
+        117,
     ),
     (
         "matmul",
@@ -120,6 +121,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize)] = &[
         4,
         160,
         4,
+        97,
     ),
     (
         "matmul",
@@ -127,6 +129,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize)] = &[
         8,
         160,
         4,
+        90,
     ),
     (
         "matmul",
@@ -134,6 +137,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize)] = &[
         8,
         232,
         4,
+        98,
     ),
     (
         "attention",
@@ -141,6 +145,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize)] = &[
         8,
         200,
         12,
+        689,
     ),
     (
         "attention",
@@ -148,6 +153,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize)] = &[
         4,
         200,
         8,
+        521,
     ),
 ];
 
@@ -156,7 +162,7 @@ fn products_of_warpgroups_run_beside_the_threads() {
     let path = tilewright_testkit::project_root().join("crates/ptx/tests/lower/products.py");
     let source = std::fs::read_to_string(path).expect("the kernels are there");
     let ptxas = Ptxas::find_or_skip("products_of_warpgroups_run_beside_the_threads");
-    for (name, signature, warps, registers, products) in PRODUCTS {
+    for (name, signature, warps, registers, products, _) in PRODUCTS {
         let (text, _) = lower(&compile("products.py", &source, name, signature), "sm_90a", *warps);
         assert_eq!(text.matches("wgmma.mma_async").count(), *products, "{name} {signature}");
         let Some(ptxas) = &ptxas else { continue };
@@ -168,6 +174,33 @@ fn products_of_warpgroups_run_beside_the_threads() {
     }
 }
 
+/// The instructions of the longest loop with products in a text: from its label to the jump there.
+fn instructions_in_the_loop(text: &str) -> usize {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let is_instruction = |line: &&&str| line.ends_with(';') && !line.starts_with(['.', '/']);
+    let labels = lines.iter().enumerate().filter(|(_, line)| line.ends_with(':'));
+    let loops = labels.filter_map(|(start, label)| {
+        let jump = |line: &&str| line.contains("bra") && line.ends_with(&label.replace(':', ";"));
+        let end = lines.iter().rposition(|line| jump(&line)).filter(|end| *end > start)?;
+        let inside = &lines[start..=end];
+        let has_product = inside.iter().any(|line| line.starts_with("wgmma.mma_async"));
+        has_product.then(|| inside.iter().filter(is_instruction).count())
+    });
+    loops.max().unwrap_or(0)
+}
+
+#[test]
+fn loops_with_products_are_short() {
+    let path = tilewright_testkit::project_root().join("crates/ptx/tests/lower/products.py");
+    let source = std::fs::read_to_string(path).expect("the kernels are there");
+    let lengths = PRODUCTS.iter().map(|(name, signature, warps, ..)| {
+        let module = compile("products.py", &source, name, signature);
+        instructions_in_the_loop(&lower_in_stages(&module, "sm_90a", *warps, 3).0)
+    });
+    let expected: Vec<usize> = PRODUCTS.iter().map(|row| row.5).collect();
+    assert_eq!(lengths.collect::<Vec<_>>(), expected);
+}
+
 /// A product of attention is under way while the next iteration's softmax is computed: one wait leaves it so, the other one
 /// is kept behind that. The assembler does not undo it, and has the registers.
 #[test]
@@ -175,7 +208,7 @@ fn a_product_is_under_way_beside_the_softmax() {
     let path = tilewright_testkit::project_root().join("crates/ptx/tests/lower/products.py");
     let source = std::fs::read_to_string(path).expect("the kernels are there");
     let ptxas = Ptxas::find_or_skip("a_product_is_under_way_beside_the_softmax");
-    for (name, signature, warps, registers, _) in PRODUCTS.iter().filter(|row| row.0 == "attention") {
+    for (name, signature, warps, registers, ..) in PRODUCTS.iter().filter(|row| row.0 == "attention") {
         let module = compile("products.py", &source, name, signature);
         let (text, _) = lower_in_stages(&module, "sm_90a", *warps, 2);
         let waits =

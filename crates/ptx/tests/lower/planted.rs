@@ -137,6 +137,59 @@ def k(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     Case::on("sm_90a", &module, [1, 1, 1], values, 2)
 }
 
+/// A product of warpgroups whose operands threads copy, four slots ahead: each is taken an iteration early.
+fn copied_product() -> Case {
+    let text = "
+@triton.jit
+def k(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, STEP: tl.constexpr):
+    rows = tl.arange(0, M)
+    cols = tl.arange(0, N)
+    depth = tl.arange(0, STEP)
+    acc = tl.zeros((M, N), tl.float32)
+    for i in tl.range(0, K, STEP, num_stages=4):
+        x = tl.load(a + rows[:, None] * K + (i + depth)[None, :])
+        y = tl.load(b + (i + depth)[:, None] * N + cols[None, :])
+        acc = tl.dot(x, y, acc)
+    tl.store(c + rows[:, None] * N + cols[None, :], acc)
+";
+    let module = kernel(text, "*fp16:16, *fp16:16, *fp32:16, 64, 32, 256, 32");
+    let mut random = Random(9);
+    let mut values = vec![random.tensor(Dtype::F16, 64 * 256), random.tensor(Dtype::F16, 256 * 32)];
+    values.push(zeros(F32, 64 * 32));
+    Case::on("sm_90a", &module, [1, 1, 1], values, 2)
+}
+
+#[test]
+fn what_copies_for_products_of_warpgroups_lack_is_found() {
+    let case = copied_product();
+    let (_, body) = case.text.split_once("\n$loop").expect("there is a loop");
+    let (body, _) = body.split_once("bra ").expect("it ends");
+    let count = |text: &str, word: &str| text.lines().filter(|line| line.contains(word)).count();
+    // One of each in the loop, and before it those of the first two slots.
+    for (word, expected) in [
+        ("bar.sync", "race"),
+        ("fence.proxy.async", "proxy"),
+        ("cp.async.wait_group", ""),
+        ("wgmma.wait_group", ""),
+    ] {
+        assert_eq!(count(body, word), 1, "{word}\n{}", case.text);
+        let (before, _) = case.text.split_once("\n$loop").expect("there is a loop");
+        for number in 0..=count(before, word) {
+            let outcome = case.outcome(&case.without(word, number));
+            let fault = outcome.expect_err(&format!("{word} {number}"));
+            let line = fault.lines().next().unwrap_or_default();
+            assert!(fault.contains(expected), "{word} {number}: {line}");
+        }
+    }
+    // One group more under way is one too many.
+    let waits = body.lines().find(|line| line.contains("cp.async.wait_group")).expect("it waits");
+    let (head, pending) = waits.rsplit_once(' ').expect("for a number");
+    let pending: u32 = pending.trim_end_matches(';').parse().expect("a number");
+    let wrong = case.text.replacen(body, &body.replace(waits, &format!("{head} {};", pending + 1)), 1);
+    assert_ne!(wrong, case.text);
+    assert!(case.outcome(&wrong).is_err(), "it is noticed");
+}
+
 #[test]
 fn what_products_of_warpgroups_lack_is_found() {
     let case = chain_of_products();

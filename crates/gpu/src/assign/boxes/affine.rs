@@ -8,7 +8,8 @@ use cranelift_entity::EntitySet;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_ir::{
-    Block, Definition, Dtype, Element, ElementwiseFn, Function, Inst, Op, OpFamily, Shape, ShapeOp, Value,
+    Block, Definition, Dtype, Element, ElementwiseFn, Function, HintKind, Inst, Op, OpFamily, Shape, ShapeOp,
+    Value,
 };
 
 use super::polynomial::{Atom, Polynomial};
@@ -58,7 +59,7 @@ impl Sum {
 /// A tile of pointers, or one: a parameter of the kernel and elements from there.
 #[derive(Clone, Debug)]
 pub struct Address {
-    /// The parameter.
+    /// The parameter, or another scalar where any may be the base.
     pub base: Value,
     /// How far it is.
     pub offset: Sum,
@@ -74,6 +75,8 @@ pub struct Affine<'f> {
     inside: FxHashMap<Inst, EntitySet<Value>>,
     /// What was found of a value.
     known: FxHashMap<Value, Option<Sum>>,
+    /// Whether any scalar may be a base, and what a descriptor says of a scalar is kept: nothing else says how it is aligned.
+    takes_any_base: bool,
 }
 
 impl<'f> Affine<'f> {
@@ -95,7 +98,16 @@ impl<'f> Affine<'f> {
                 inside.insert(inst, values);
             }
         });
-        Self { function, loops, inside, known: FxHashMap::default() }
+        Self { function, loops, inside, known: FxHashMap::default(), takes_any_base: false }
+    }
+
+    /// The same, where any pointer may be the base of an address that is no parameter, such as one that the kernel loads.
+    pub fn with_any_base(function: &'f Function) -> Self {
+        Self { takes_any_base: true, ..Self::new(function) }
+    }
+
+    fn is_described(&self, op: &Op) -> bool {
+        self.takes_any_base && matches!(op, Op::Hint { kind: HintKind::Described, .. })
     }
 
     /// An integer, or a tile of them.
@@ -136,6 +148,7 @@ impl<'f> Affine<'f> {
             Op::Arange { start, .. } => {
                 Polynomial::atom(Atom::Axis(0)).plus(&Polynomial::constant(*start)).map(Sum::exact)
             }
+            op if self.is_described(op) => None,
             Op::Splat { .. } | Op::Hint { .. } => self.integer_within(operand(0), steps),
             Op::Cast { element: Element::Value(_), .. } => {
                 let from = self.function.ty(operand(0)).dtype()?;
@@ -253,6 +266,12 @@ impl<'f> Affine<'f> {
     }
 
     fn address_within(&mut self, value: Value, steps: u32) -> Option<Address> {
+        let found = self.address_of_definition(value, steps);
+        let is_base = self.takes_any_base && self.function.ty(value).is_scalar();
+        found.or_else(|| is_base.then(|| Address { base: value, offset: Sum::default() }))
+    }
+
+    fn address_of_definition(&mut self, value: Value, steps: u32) -> Option<Address> {
         let steps = steps.checked_sub(1)?;
         let inst = match self.function.values[value].definition {
             Definition::Parameter(block, _) if block == self.function.entry => {
@@ -271,6 +290,7 @@ impl<'f> Affine<'f> {
                 let number = offset.number.plus(&by.number)?;
                 Some(Address { base, offset: offset.combine(&by, number) })
             }
+            op if self.is_described(op) => None,
             Op::Splat { .. } | Op::Hint { .. } => self.address_within(pointer, steps),
             op if op.family() == OpFamily::Shape => {
                 let Address { base, offset } = self.address_within(pointer, steps)?;

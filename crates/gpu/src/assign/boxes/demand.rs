@@ -27,6 +27,16 @@ impl Uses {
         uses
     }
 
+    /// The block that an instruction is in.
+    pub fn block_of(&self, inst: Inst) -> Option<Block> {
+        self.blocks[inst]
+    }
+
+    /// The instruction that has a block as a region.
+    pub fn owner(&self, block: Block) -> Option<Inst> {
+        self.owners.get(&block).copied()
+    }
+
     fn block(&mut self, affine: &Affine<'_>, block: Block) {
         for &inst in &affine.function.blocks[block].insts {
             self.blocks[inst] = Some(block);
@@ -121,7 +131,7 @@ impl Demand<'_, '_> {
     }
 
     fn is_masked(&mut self, mask: Option<Value>, axis: usize) -> bool {
-        let bounds = mask.and_then(|mask| self.affine.bounds(mask)).unwrap_or_default();
+        let bounds = mask.map(|mask| self.affine.known_bounds(mask)).unwrap_or_default();
         bounds
             .iter()
             .any(|bound| matches!(bound, Bound::Below(other, rest) if *other == axis && rest == self.rest))

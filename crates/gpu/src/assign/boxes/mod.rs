@@ -10,14 +10,21 @@
 //! happens then ([`sign`]). An index that wraps around, `(m * 128 + rows) % M`, counts as bounded by `M` if what is computed of
 //! the elements behind the bound is never stored ([`demand`]).
 //!
+//! A number that is loaded may be negative: along an axis of its own, with a stride that is known at launch, its tensor begins
+//! [`SIGNED_MIDDLE`] steps before the pointer.
+//!
 //! A store to a box, or an atomic operation on one, is stricter: a copy to the tensor may reach over its end, not over its start, whatever the mask says, and
 //! strides have to be known to be aligned when the kernel is compiled, since a launch that takes code without tensor maps for the
 //! sake of its stores loses those of its loads.
+//!
+//! **Maps that the kernel makes** ([`made`]): where the base is a pointer that the kernel loads, or strides and extents are computed,
+//! and the accesses are in a loop that these stand outside of.
 //!
 //! The text says what was found by `tensor_box`, which changes nothing by itself.
 
 mod affine;
 mod demand;
+mod made;
 mod masks;
 mod polynomial;
 mod sign;
@@ -27,12 +34,16 @@ use smallvec::SmallVec;
 use tilewright_ir::{Definition, Dtype, Function, Inst, MemoryScope, MemorySemantics, Op, Value};
 
 use super::coalescing::Infos;
-use crate::language::{LaunchInteger, LaunchProduct, TensorMapPlan, UNBOUNDED, is_tensor_reduction};
+use crate::language::{
+    LaunchInteger, LaunchProduct, SIGNED_MIDDLE, TensorMapPlan, UNBOUNDED, is_tensor_reduction,
+};
 use crate::remarks::{self, Because};
 use crate::target::{Feature, GpuTarget};
 pub use affine::Affine;
 use affine::Wrap;
 use demand::{Uses, is_kernel_parameter, is_needed_below_alone};
+use made::Making;
+pub use made::{MadeMap, MapId};
 use masks::Bound;
 pub use polynomial::{Atom, Polynomial};
 use sign::Proof;
@@ -52,8 +63,8 @@ const LONGEST_STEP: i64 = 4096;
 /// A load or store of a box.
 #[derive(Clone, Debug)]
 pub struct TensorBox {
-    /// The number of its tensor map.
-    pub map: usize,
+    /// Its tensor map.
+    pub map: MapId,
     /// Where it begins along each axis of the map.
     pub coordinates: SmallVec<[Polynomial; 5]>,
 }
@@ -61,8 +72,10 @@ pub struct TensorBox {
 /// The loads and stores of a kernel that are boxes of tensors.
 #[derive(Default, Debug)]
 pub struct TensorBoxes {
-    /// The tensor maps.
+    /// The tensor maps that the launch makes.
     pub maps: Vec<TensorMapPlan>,
+    /// Those that the kernel makes.
+    pub made: Vec<MadeMap>,
     of_access: SecondaryMap<Inst, Option<TensorBox>>,
 }
 
@@ -86,10 +99,13 @@ impl TensorBoxes {
             None
         };
         let is_possible = obstacle.is_none();
+        let has_copies = target.features.has(Feature::Tma);
         let without_products =
             "the kernel has no matrix product: loads go to registers, which tensor copies do not reach";
         let obstacle = if has_products { obstacle } else { Some(without_products) };
-        if let Some(reason) = obstacle {
+        if let Some(reason) = obstacle
+            && !(has_copies && has_products)
+        {
             for inst in accesses.iter().filter(|inst| !is_written(function, **inst)) {
                 say(function, *inst, || Because::note("no tensor map", reason));
             }
@@ -101,26 +117,54 @@ impl TensorBoxes {
         }
         let affine = Affine::new(function);
         let uses = Uses::new(&affine);
-        let mut search = Search { affine, uses, infos, unspecialized: UNSPECIALIZED };
+        let mut search = Search { affine, uses, infos, unspecialized: UNSPECIALIZED, making: None };
         for inst in accesses {
-            let (map, coordinates) = match search.access(inst) {
+            let at_launch = match obstacle.filter(|_| !is_possible) {
+                None => search.access(inst),
+                Some(reason) => Err(reason),
+            };
+            let at_launch = at_launch.map(|(map, coordinates)| (boxes.of_launch(map), coordinates));
+            let found = at_launch.or_else(|reason| {
+                let made = search.made(inst);
+                made.map(|(map, coordinates)| (boxes.of_kernel(map), coordinates)).ok_or(reason)
+            });
+            let (map, coordinates) = match found {
                 Ok(found) => found,
-                Err(reason) => {
+                Err(reason) if is_possible => {
                     say(function, inst, || Because::missed("no tensor map", reason));
                     continue;
                 }
+                Err(reason) => {
+                    if !is_written(function, inst) {
+                        say(function, inst, || Because::note("no tensor map", reason));
+                    }
+                    continue;
+                }
             };
-            let number = boxes.maps.iter().position(|other| *other == map).unwrap_or_else(|| {
-                boxes.maps.push(map);
-                boxes.maps.len() - 1
-            });
             say(function, inst, || {
-                let reason = "addresses and mask are a box of a tensor whose strides are known at launch";
-                Because::done(format!("a box of tensor map T{number}"), reason)
+                let when =
+                    if let MapId::Launch(_) = map { "at launch" } else { "where the kernel makes the map" };
+                let reason =
+                    format!("addresses and mask are a box of a tensor whose strides are known {when}");
+                Because::done(format!("a box of tensor map {map}"), reason)
             });
-            boxes.of_access[inst] = Some(TensorBox { map: number, coordinates });
+            boxes.of_access[inst] = Some(TensorBox { map, coordinates });
         }
         boxes
+    }
+
+    fn of_launch(&mut self, map: TensorMapPlan) -> MapId {
+        MapId::Launch(self.maps.iter().position(|other| *other == map).unwrap_or_else(|| {
+            self.maps.push(map);
+            self.maps.len() - 1
+        }))
+    }
+
+    fn of_kernel(&mut self, map: MadeMap) -> MapId {
+        MapId::Made(self.made.iter().position(|other| *other == map).unwrap_or_else(|| {
+            self.made.push(map);
+            self.made.len() - 1
+        }))
     }
 
     /// The box that an instruction loads or stores.
@@ -172,6 +216,8 @@ struct Search<'a> {
     infos: &'a Infos,
     /// What an argument that is not specialized for being a multiple of 16 is taken to be a multiple of.
     unspecialized: u64,
+    /// The map that the kernel is to make, while one is looked for.
+    making: Option<Making>,
 }
 
 impl Search<'_> {
@@ -180,7 +226,7 @@ impl Search<'_> {
         let function = self.affine.function;
         let data = &function.insts[inst];
         let is_written = is_written(function, inst);
-        self.unspecialized = if is_written { 1 } else { UNSPECIALIZED };
+        self.unspecialized = if is_written || self.making.is_some() { 1 } else { UNSPECIALIZED };
         let ty = function.ty(data.operands[0]);
         let element = ty.element.pointee().ok_or("it is of no pointers")?;
         let bytes = element.bytes() as u64;
@@ -237,7 +283,8 @@ impl Search<'_> {
                 axis.bound.get_or_insert(Polynomial::constant(1));
             }
         }
-        if is_written {
+        // Maps that the kernel makes are for copies that look at this themselves.
+        if is_written && self.making.is_none() {
             // A mask would leave out what is before the start; a copy stops the kernel there.
             for axis in &mut axes {
                 axis.is_checked_below = false;
@@ -247,33 +294,40 @@ impl Search<'_> {
             return Err("strides are not known to be aligned, or a box is too long");
         }
         let mut proof = Proof::new(function);
-        for axis in axes.iter().filter(|axis| !axis.is_checked_below) {
-            if !self.is_nonnegative(&axis.coordinate, &mut proof) {
-                return Err("an index may be negative without a mask");
+        let mut signed = SmallVec::new();
+        for axis in axes.iter_mut().filter(|axis| !axis.is_checked_below) {
+            if self.is_nonnegative(&axis.coordinate, &mut proof) {
+                continue;
             }
+            let stride = self.signed(axis).filter(|_| !is_written);
+            signed.push(stride.ok_or("an index may be negative without a mask")?);
         }
         let not_known = "its extents or strides are not known at launch";
-        let plan = TensorMapPlan {
+        let mut plan = TensorMapPlan {
             element,
-            base: self.parameter(address.base).ok_or("the base is no argument of the kernel")?,
+            base: self.argument(address.base).ok_or("the base is no argument of the kernel")?,
             offset: self.at_launch(&start).ok_or(not_known)?,
-            extents: axes
-                .iter()
-                .map(|axis| match &axis.bound {
-                    Some(bound) => self.at_launch(bound),
-                    None => Some(LaunchInteger::constant(UNBOUNDED)),
-                })
-                .collect::<Option<_>>()
-                .ok_or(not_known)?,
-            strides: axes
-                .iter()
-                .map(|axis| self.at_launch(&axis.stride))
-                .collect::<Option<_>>()
-                .ok_or(not_known)?,
+            extents: SmallVec::new(),
+            strides: SmallVec::new(),
             nonnegative: proof.arguments(),
+            signed,
             copied: None,
         };
+        for axis in &axes {
+            let unbounded = || Some(LaunchInteger::constant(UNBOUNDED));
+            let extent = axis.bound.as_ref().map_or_else(unbounded, |bound| self.at_launch(bound));
+            plan.extents.push(extent.ok_or(not_known)?);
+            plan.strides.push(self.at_launch(&axis.stride).ok_or(not_known)?);
+        }
         Ok((plan, axes.into_iter().map(|axis| axis.coordinate).collect()))
+    }
+
+    /// Lets the index along an axis of single elements that no mask bounds have either sign; gives the stride.
+    fn signed(&mut self, axis: &mut Axis) -> Option<LaunchInteger> {
+        let is_own = axis.extent == 1 && axis.bound.is_none() && axis.stride.as_constant().is_none();
+        let stride = self.at_launch(&axis.stride).filter(|_| is_own)?;
+        axis.coordinate = axis.coordinate.plus(&Polynomial::constant(SIGNED_MIDDLE))?;
+        Some(stride)
     }
 
     /// An index that wraps around, as a bound that holds of all that is needed.
@@ -440,29 +494,40 @@ impl Search<'_> {
         match atom {
             Atom::Value(value) => {
                 let dtype = self.affine.function.ty(*value).dtype();
-                is_kernel_parameter(&self.affine, *value) && matches!(dtype, Some(Dtype::I32 | Dtype::I64))
+                let is_known = match &self.making {
+                    None => is_kernel_parameter(&self.affine, *value),
+                    Some(making) => self.block_of(*value).is_some_and(|block| making.is_around(block)),
+                };
+                is_known && matches!(dtype, Some(Dtype::I32 | Dtype::I64))
             }
             Atom::Axis(_) | Atom::Iteration(_) => false,
         }
     }
 
-    fn parameter(&self, value: Value) -> Option<u32> {
-        match self.affine.function.values[value].definition {
-            Definition::Parameter(_, number) => Some(number),
-            Definition::Result(..) => None,
+    /// The number of an argument: of the launch, or of the map that the kernel is to make.
+    fn argument(&mut self, value: Value) -> Option<u32> {
+        let function = self.affine.function;
+        match (&mut self.making, function.values[value].definition) {
+            (Some(making), _) => Some(making.number(value)),
+            (None, Definition::Parameter(block, number)) => (block == function.entry).then_some(number),
+            (None, Definition::Result(..)) => None,
         }
     }
 
-    fn at_launch(&self, number: &Polynomial) -> Option<LaunchInteger> {
-        let product = |(product, factor): (&polynomial::Product, i64)| {
-            let argument = |atom: &Atom| match atom {
-                Atom::Value(value) if self.is_known_at_launch(atom) => self.parameter(*value),
-                Atom::Value(_) | Atom::Axis(_) | Atom::Iteration(_) => None,
-            };
-            let arguments = product.iter().map(argument).collect::<Option<_>>()?;
-            Some(LaunchProduct { factor, arguments })
-        };
-        number.terms().map(product).collect::<Option<_>>().map(LaunchInteger)
+    fn at_launch(&mut self, number: &Polynomial) -> Option<LaunchInteger> {
+        let mut sum = LaunchInteger::default();
+        for (product, factor) in number.terms() {
+            let mut arguments = SmallVec::new();
+            for atom in product {
+                let Atom::Value(value) = *atom else { return None };
+                if !self.is_known_at_launch(atom) {
+                    return None;
+                }
+                arguments.push(self.argument(value)?);
+            }
+            sum.0.push(LaunchProduct { factor, arguments });
+        }
+        Some(sum)
     }
 
     /// Whether every element of a tile is 0.

@@ -132,7 +132,10 @@ impl Search<'_> {
         let function = self.affine.function;
         let inst = match function.values[value].definition {
             Definition::Result(inst, _) => inst,
-            Definition::Parameter(_, number) if self.is_known_at_launch(&Atom::Value(value)) => {
+            // Nobody looks at what a map of the kernel's own is made of.
+            Definition::Parameter(_, number)
+                if self.making.is_none() && self.is_known_at_launch(&Atom::Value(value)) =>
+            {
                 proof.arguments.insert(number);
                 return true;
             }

@@ -5,8 +5,10 @@ use tilewright_ir as ir;
 use tilewright_ir::{Block, Dtype, ElementwiseFn, Inst, Literal, Rounding, Value};
 
 use super::Rewrite;
-use crate::assign::boxes::{Atom, Polynomial, TensorBox};
-use crate::language::{GpuOp, Op, Type};
+use tilewright_layout::Layout;
+
+use crate::assign::boxes::{Atom, MapId, Polynomial, TensorBox};
+use crate::language::{Buffer, Deferred, GpuOp, Op, TENSOR_MAP_BYTES, Type};
 
 /// The alignment of a tensor map.
 const MAP_BYTES: u32 = 64;
@@ -26,6 +28,36 @@ pub(super) fn declare(rewrite: &mut Rewrite<'_, '_>) {
         rewrite.tensor_maps.push(value);
     }
     rewrite.header.tensor_maps = maps;
+    rewrite.made_maps = vec![None; rewrite.decided.boxes.made.len()];
+}
+
+/// The address of a tensor map that the kernel makes: it is made in the block where all is known that it is made of, before the
+/// loops of that block.
+fn made(rewrite: &mut Rewrite<'_, '_>, inst: Inst, number: usize) -> Value {
+    if let Some(known) = rewrite.made_maps[number] {
+        return known;
+    }
+    let map = &rewrite.decided.boxes.made[number];
+    let parts: Vec<Value> = map.parts.iter().map(|part| rewrite.get(*part, None)).collect();
+    let last = rewrite.get(map.last, None);
+    let block = rewrite.homes[last].expect("every value is in a block");
+    rewrite.header.made_maps.push(map.plan.clone());
+    let map = rewrite.header.made_maps.len() as u32 - 1;
+    let layout = rewrite.header.layouts.add(Layout::strided(&[TENSOR_MAP_BYTES], &[0]));
+    let shape = [TENSOR_MAP_BYTES].into_iter().collect();
+    let buffer = Buffer { slots: 1, element: ir::Element::Value(Dtype::I8), shape, layout };
+    let mut writer = Writer { rewrite, inst, block };
+    let template =
+        writer.emit(GpuOp::Alloc { offset: Deferred(None) }.into(), smallvec![], Type::Buffer(buffer));
+    let operands = [template].into_iter().chain(parts).collect();
+    let address = Type::scalar(ir::Type::pointer(Dtype::I8));
+    let made = writer.emit(GpuOp::MakeTensorMap { map }.into(), operands, address);
+    let location = rewrite.decided.function.insts[inst].location;
+    let end =
+        rewrite.new.create_inst(GpuOp::Dealloc {}.into(), smallvec![template], smallvec![], [], location);
+    rewrite.new.blocks[block].insts.push(end);
+    rewrite.made_maps[number] = Some(made);
+    made
 }
 
 /// The pointers of a load, as the box that they are.
@@ -36,8 +68,12 @@ pub(super) fn mark(
     pointers: Value,
     block: Block,
 ) -> Value {
+    let map = match found.map {
+        MapId::Launch(number) => rewrite.tensor_maps[number],
+        MapId::Made(number) => made(rewrite, inst, number),
+    };
     let mut writer = Writer { rewrite, inst, block };
-    let mut operands: SmallVec<[Value; 4]> = smallvec![pointers, writer.rewrite.tensor_maps[found.map]];
+    let mut operands: SmallVec<[Value; 4]> = smallvec![pointers, map];
     for coordinate in &found.coordinates {
         let coordinate = writer.sum(coordinate);
         operands.push(coordinate);

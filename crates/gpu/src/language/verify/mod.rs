@@ -83,6 +83,7 @@ impl Kinds {
                 | GpuOp::Finish { .. }
                 | GpuOp::Settle { .. }
                 | GpuOp::FenceProxy {}
+                | GpuOp::FenceGlobal {}
                 | GpuOp::NamedBarrier { .. }
                 | GpuOp::WarpRoles { .. }
                 | GpuOp::Acquire {}
@@ -113,7 +114,8 @@ impl Kinds {
                 | GpuOp::LocalStore {}
                 | GpuOp::LocalCount {}
                 | GpuOp::LocalLoad { .. }
-                | GpuOp::TensorBox {},
+                | GpuOp::TensorBox {}
+                | GpuOp::MakeTensorMap { .. },
             ) => {}
         }
     }

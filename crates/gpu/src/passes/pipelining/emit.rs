@@ -12,19 +12,23 @@ use tilewright_ir::{
 };
 
 use super::super::tensor_copies::{map_for, outside_unless};
+use super::link::Continued;
+use super::overlap::{Before, Tail};
 use super::plan::{Group, Level, LoopPlan, RingLoad, Way};
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
 
-/// Pipelines a loop with so many slots, which are filled so many iterations ahead.
+/// Pipelines a loop with so many slots, which are filled so many iterations ahead: what the next loop may have of it.
 pub fn pipeline(
     header: &mut Header,
     function: &mut Function,
     plan: &LoopPlan,
     (slots, distance): (u32, u32),
-) {
+    kept: Option<Kept>,
+) -> Kept {
     let inst = plan.inst;
     let body = function.insts[inst].regions[0];
     let counter = function.ty(function.blocks[body].parameters[0]).clone();
+    let Kept { rings, tail } = kept.unwrap_or_default();
     let mut emit = Emit {
         header,
         function,
@@ -32,22 +36,35 @@ pub fn pipeline(
         body,
         distance,
         counter,
-        rings: Vec::new(),
+        rings,
+        continued: None,
         location: None.into(),
         out: Vec::new(),
     };
     emit.location = emit.function.insts[inst].location;
-    emit.make_rings(slots);
+    if !plan.follows {
+        emit.make_rings(slots);
+    }
     let bounds = emit.bounds();
-    let initial: Vec<_> = plan.groups.iter().map(|group| emit.prologue(group, &bounds)).collect();
+    emit.continued = plan.next.as_ref().map(|link| emit.continued(link));
     let mut before = std::mem::take(&mut emit.out);
+    let initial: Vec<_> = plan.groups.iter().map(|group| emit.prologue(group, &bounds)).collect();
+    let fills = std::mem::take(&mut emit.out);
+    let beside = match tail {
+        Some(tail) => Some(Before { tail, fills }),
+        None => {
+            before.extend(fills);
+            None
+        }
+    };
     let carried = emit.function.insts[inst].results.len();
     let ahead = emit.steady_state(&bounds, &initial);
     let takes = emit.take_slots();
     emit.remove_fences();
-    let mut behind = Vec::new();
+    let (mut behind, mut tail) = (Vec::new(), None);
     if let Some(overlap) = &plan.overlap {
-        behind = emit.overlap(overlap, carried, (takes, ahead), &bounds, &mut before);
+        let parts = (&mut before, beside);
+        (behind, tail) = emit.overlap(overlap, carried, (takes, ahead), &bounds, parts);
     } else if let Some(chain) = &plan.chain {
         behind = emit.chain(chain, (takes, ahead), &bounds, &mut before);
     } else {
@@ -59,6 +76,15 @@ pub fn pipeline(
         insts.splice(0..0, second);
     }
     emit.finish(before, behind);
+    Kept { rings: emit.rings, tail }
+}
+
+/// What a loop leaves to the next one.
+#[derive(Default)]
+pub struct Kept {
+    rings: Vec<Value>,
+    /// What is left of the last iteration.
+    tail: Option<Tail>,
 }
 
 /// What is carried of a level: the values that its iteration begins with, and those that it was the last to load.
@@ -91,6 +117,8 @@ pub(super) struct Emit<'a> {
     counter: Type,
     /// The ring of each load.
     rings: Vec<Value>,
+    /// What is copied in place of iterations that do not come.
+    continued: Option<Continued>,
     location: PackedOption<Location>,
     pub(super) out: Vec<Inst>,
 }
@@ -148,7 +176,7 @@ impl Emit<'_> {
     }
 
     /// The levels of all groups, with their iterations ahead.
-    fn farthest(&self) -> u32 {
+    pub(super) fn farthest(&self) -> u32 {
         let of = |group: &Group| self.ahead(group, group.levels.len() - 1);
         self.plan.groups.iter().map(of).max().expect("a plan has loads")
     }
@@ -263,9 +291,19 @@ impl Emit<'_> {
             let last = carried.clone();
             for (level, carried) in carried.iter_mut().enumerate() {
                 let Some(iteration) = self.ahead(group, level).checked_sub(before) else { continue };
+                // The loop before has filled all slots but those that are taken whether an iteration comes or not.
+                if plan.follows && iteration + self.always_taken() < self.ahead(group, level) {
+                    continue;
+                }
                 let counter = self.later(lower, iteration, bounds);
                 let comes = self.comes(lower, iteration, bounds);
+                let continued = self.continued.clone();
+                if iteration < self.always_taken() {
+                    // Zeros, if it does not come.
+                    self.continued = None;
+                }
                 *carried = self.level(group, level, (counter, Some(comes)), &last);
+                self.continued = continued;
             }
         }
         carried
@@ -401,13 +439,14 @@ impl Emit<'_> {
             self.location = self.function.insts[load.inst].location;
             let ty = Type::Empty(self.slot_type(load, 1));
             let slot = self.value(GpuOp::Acquire {}, &[self.rings[place]], ty);
-            self.fill(load, slot, copies, comes);
+            self.fill(place, slot, copies, comes);
             self.emit(GpuOp::Publish {}, &[slot], None);
         }
     }
 
     /// A slot is filled. This is the one place that says by which instruction.
-    fn fill(&mut self, load: &RingLoad, slot: Value, copies: &FxHashMap<Value, Value>, comes: Option<Value>) {
+    fn fill(&mut self, number: usize, slot: Value, copies: &FxHashMap<Value, Value>, comes: Option<Value>) {
+        let load = &self.plan.loads[number];
         let data = self.function.insts[load.inst].clone();
         let Op::Gpu(GpuOp::Load { cache, .. }) = data.op else {
             unreachable!("a ring is filled as a load says")
@@ -420,9 +459,12 @@ impl Emit<'_> {
             let mut coordinates = boxed.coordinates(self.function, mark);
             // Of itself an iteration knows that it comes.
             if let Some(comes) = comes.filter(|_| self.distance > 0) {
-                let outside = outside_unless(self.function, comes, coordinates[0], self.location);
-                coordinates[0] = self.function.insts[outside[1]].results[0];
-                self.out.extend(outside);
+                if let Some(continued) = self.continued.clone() {
+                    let counter = copies[&self.function.blocks[self.body].parameters[0]];
+                    self.of_this_or_next(&mut coordinates, number, &continued, (counter, comes));
+                } else {
+                    coordinates[0] = self.outside_unless(comes, coordinates[0]);
+                }
             }
             let operands: Vec<Value> = [slot, map].into_iter().chain(coordinates).collect();
             self.emit(GpuOp::TensorFill {}, &operands, None);
@@ -438,6 +480,12 @@ impl Emit<'_> {
         let op = GpuOp::CopyAsync { cache, axis: load.axis, width: load.width };
         let operands: Vec<Value> = [slot, pointer].into_iter().chain(mask).collect();
         self.emit(op, &operands, None);
+    }
+
+    pub(super) fn outside_unless(&mut self, condition: Value, coordinate: Value) -> Value {
+        let insts = outside_unless(self.function, condition, coordinate, self.location);
+        self.out.extend(insts);
+        self.function.insts[insts[1]].results[0]
     }
 
     /// A tile whose places are renamed as an instruction renames those of another one.
@@ -543,7 +591,14 @@ impl Emit<'_> {
                 self.carry(carried, next);
             }
         }
-        std::mem::take(&mut self.out)
+        let mut ahead = std::mem::take(&mut self.out);
+        if plan.overlap.is_some() {
+            // One thread begins all copies at once.
+            let is_acquire =
+                |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Acquire {}));
+            ahead.sort_by_key(|inst| !is_acquire(inst));
+        }
+        ahead
     }
 
     /// The parameters of the body for what is carried.
@@ -583,10 +638,11 @@ impl Emit<'_> {
         }
         self.location = self.function.insts[inst].location;
         let plan = self.plan;
+        let rings = if plan.next.is_some() { Vec::new() } else { self.rings.clone() };
         let has_tail = plan.chain.as_ref().is_some_and(|chain| chain.has_tail);
         // Tensor copies that nobody waits for would keep the memory to the end. Rings advance in turn, as in the loop.
         for turn in (0..if has_tail { 0 } else { self.distance }).rev() {
-            for (number, (load, ring)) in plan.loads.iter().zip(self.rings.clone()).enumerate() {
+            for (number, (load, ring)) in plan.loads.iter().zip(rings.clone()).enumerate() {
                 let is_of_overlap = plan.overlap.as_ref().is_some_and(|overlap| overlap.load == number);
                 let is_taken = is_of_overlap || plan.chain.is_some();
                 if load.boxed.is_some() && turn >= u32::from(is_taken) {
@@ -596,7 +652,7 @@ impl Emit<'_> {
                 }
             }
         }
-        for ring in self.rings.clone() {
+        for ring in rings {
             self.emit(GpuOp::Dealloc {}, &[ring], None);
         }
         let ends = std::mem::take(&mut self.out);

@@ -34,6 +34,9 @@
 //! **One product** that sums up what slots hold runs into the next iteration ([`chain`]): the tensor cores have the next one when it
 //! ends. A slot is given back an iteration later, and all slots are filled before the loop.
 //!
+//! **Loops in a row** that copy boxes of the same tensors to the same slots have their rings in common ([`link`]): a loop copies for the
+//! next one what it would copy for iterations that do not come.
+//!
 //! **The ends.** What would be copied for an iteration that does not come is masked off, by a condition that no overflow can
 //! change; a masked copy fills its slot with zeros. So there is no second copy of the loop for its tail.
 //!
@@ -52,12 +55,15 @@
 mod chain;
 mod emit;
 mod hoist;
+mod link;
 mod overlap;
 mod plan;
 
 use std::ops::RangeInclusive;
 
+use rustc_hash::FxHashMap;
 use tilewright_base::{Diagnostic, Remark, Span, remark};
+use tilewright_ir::Block;
 
 use super::allocation::least_bytes;
 use crate::language::Module;
@@ -97,6 +103,7 @@ pub(super) fn plans_in_step(module: &Module) -> Result<Vec<LoopPlan>, &'static s
     for plan in &mut plans {
         plan.overlap = None;
         plan.chain = None;
+        (plan.next, plan.follows) = (None, false);
         if plan.loads.iter().any(|load| load.boxed.is_none()) {
             return Err("a load that goes through a ring is no tensor copy");
         }
@@ -113,7 +120,7 @@ pub(super) fn fill_in_step(module: &mut Module, plans: &[LoopPlan], slots: u32) 
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
     for plan in plans {
-        emit::pipeline(header, function, plan, (plan.stages.min(slots), 0));
+        emit::pipeline(header, function, plan, (plan.stages.min(slots), 0), None);
     }
     hoist::hoist(function, plans);
     super::prune::prune(function);
@@ -123,7 +130,7 @@ pub(super) fn fill_in_step(module: &mut Module, plans: &[LoopPlan], slots: u32) 
 fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusive<u32>) -> bool {
     let limit = u64::from(module.header.target.max_shared_bytes);
     let original = module.functions[module.entry].clone();
-    let tensor_maps = module.header.tensor_maps.clone();
+    let header = module.header.clone();
     let least = *stages.start();
     for stages in stages.rev() {
         pipeline(module, plans, stages);
@@ -137,7 +144,8 @@ fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusi
         }
         let entry = module.entry;
         module.functions[entry] = original.clone();
-        module.header.tensor_maps.clone_from(&tensor_maps);
+        module.header.tensor_maps.clone_from(&header.tensor_maps);
+        module.header.made_maps.clone_from(&header.made_maps);
     }
     say(None, || {
         let reason = format!("not even {least} stages fit into {limit} bytes of shared memory");
@@ -156,10 +164,13 @@ fn say(span: Option<Span>, because: impl FnOnce() -> Because) {
 fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
+    let mut last: FxHashMap<Block, emit::Kept> = FxHashMap::default();
     for plan in plans {
         let stages = plan.stages.min(most);
         let ahead = if plan.chain.is_some() { stages } else { stages - 1 };
-        emit::pipeline(header, function, plan, (stages, ahead));
+        let kept = last.remove(&plan.block).filter(|_| plan.follows);
+        let kept = emit::pipeline(header, function, plan, (stages, ahead), kept);
+        last.insert(plan.block, kept);
     }
     hoist::hoist(function, plans);
     super::prune::prune(function);

@@ -50,6 +50,29 @@ pub struct Overlap {
     pub late: FxHashSet<Inst>,
     /// What A of the product alone is made by, of the early part: the registers that it writes, the product reads.
     pub last: FxHashSet<Inst>,
+    /// With what the late part leaves the sum as it is, if that is known.
+    pub neutral: Option<Neutral>,
+}
+
+/// Where slots are zeros and one value is ones, a late part that multiplies a sum and adds a product to it does nothing.
+pub struct Neutral {
+    /// What A of the product is, or is converted from: any finite numbers.
+    pub zeros: Value,
+    /// What the sum is multiplied by.
+    pub ones: Option<Value>,
+}
+
+/// The late part of a loop's last iteration, for the next loop to run beside what that computes first.
+pub(super) struct Tail {
+    /// Up to where its product begins.
+    begin: Vec<Inst>,
+    end: Vec<Inst>,
+}
+
+/// What comes before the first iteration of a loop that goes on where another one ended.
+pub(super) struct Before {
+    pub tail: Tail,
+    pub fills: Vec<Inst>,
 }
 
 impl Body<'_> {
@@ -83,7 +106,49 @@ impl Body<'_> {
         late.insert(*alloc);
         let may_run_apart =
             insts.iter().all(|inst| self.is_early_or_late(*inst, &late, loads)) && self.fits(product, first);
-        may_run_apart.then_some(Overlap { product, load, late, last })
+        let neutral = self.neutral(product, &late, &last);
+        may_run_apart.then_some(Overlap { product, load, late, last, neutral })
+    }
+
+    /// With what the late part leaves the sum as it is, if it does no more than to multiply that and to add a product.
+    fn neutral(&self, product: Inst, late: &FxHashSet<Inst>, last: &FxHashSet<Inst>) -> Option<Neutral> {
+        let function = self.function;
+        let [mut zeros, sum] = [0, 2].map(|place| function.insts[product].operands[place]);
+        while let Some(inst) = function.defining_inst(zeros).filter(|inst| last.contains(inst)) {
+            zeros = function.insts[inst].operands[0];
+        }
+        // Registers of less are carried in pairs.
+        function.ty(zeros).as_registers().filter(|tile| element_bits(tile) == 32)?;
+        let mut known: FxHashSet<Inst> = [product].into_iter().collect();
+        let is_carried = |value: Value| matches!(function.values[value].definition, Definition::Parameter(block, _) if block == self.block);
+        let mut ones = None;
+        if !is_carried(sum) {
+            let scaling = function.defining_inst(sum)?;
+            let data = &function.insts[scaling];
+            let &Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Mul, .. }) = &data.op else {
+                return None;
+            };
+            known.insert(scaling);
+            let mut factor = data.operands[1];
+            if !is_carried(data.operands[0]) {
+                return None;
+            }
+            while let Some(inst) = function.defining_inst(factor).filter(|inst| late.contains(inst)) {
+                function.insts[inst].op.as_tile().and_then(ir::Op::as_shape)?;
+                known.insert(inst);
+                factor = function.insts[inst].operands[0];
+            }
+            ones = Some(factor);
+        }
+        let is_known = |inst: &Inst| {
+            let is_own = matches!(
+                function.insts[*inst].op,
+                Op::Gpu(GpuOp::Finish { .. } | GpuOp::Alloc { .. } | GpuOp::Dealloc {})
+            );
+            is_own || known.contains(inst)
+        };
+        let is_late = |value: Value| function.defining_inst(value).is_some_and(|inst| late.contains(&inst));
+        (late.iter().all(is_known) && !is_late(zeros)).then_some(Neutral { zeros, ones })
     }
 
     /// Whether a product reads what was loaded, as B, and nothing else does.
@@ -233,11 +298,11 @@ impl Emit<'_> {
         carried: usize,
         (takes, ahead): (Vec<Inst>, Vec<Inst>),
         bounds: &Bounds,
-        before: &mut Vec<Inst>,
-    ) -> Vec<Inst> {
+        (before, beside): (&mut Vec<Inst>, Option<Before>),
+    ) -> (Vec<Inst>, Option<Tail>) {
         let parts = self.parts(overlap, carried, takes);
         self.out = std::mem::take(before);
-        let (comes, first) = self.first_iteration(&parts, bounds);
+        let (comes, first) = self.first_iteration(overlap, &parts, bounds, beside);
         let loop_inst = self.plan.inst;
         for (place, value) in first.iter().enumerate().take(carried) {
             if !parts.is_late[place] {
@@ -249,9 +314,13 @@ impl Emit<'_> {
         self.divided_body(overlap, &parts, ahead, bounds);
         let last = self.carry_crossing(&parts, &crossed);
         self.function.insts[loop_inst].operands[1] = bounds.end(1);
-        self.last_iteration(overlap, &parts, comes, &last);
+        let joined = self.plan.next.as_ref().and_then(|link| link.joined);
+        let tail = joined.map(|next| self.tail_for_next(overlap, &parts, &last, next));
+        if tail.is_none() {
+            self.last_iteration(overlap, &parts, comes, &last);
+        }
         self.finish_behind(&parts);
-        std::mem::take(&mut self.out)
+        (std::mem::take(&mut self.out), tail)
     }
 
     fn parts(&mut self, overlap: &Overlap, carried: usize, takes: Vec<Inst>) -> Parts {
@@ -277,16 +346,28 @@ impl Emit<'_> {
         Parts { early, late, crossing, is_late }
     }
 
-    /// The early part of the first iteration: whether that comes, what the loop carries behind it, and what crosses.
-    fn first_iteration(&mut self, parts: &Parts, bounds: &Bounds) -> (Value, Vec<Value>) {
+    /// The early part of the first iteration, beside the late part of the last one of the loop before: whether it comes, what the
+    /// loop carries behind it, and what crosses.
+    fn first_iteration(
+        &mut self,
+        overlap: &Overlap,
+        parts: &Parts,
+        bounds: &Bounds,
+        beside: Option<Before>,
+    ) -> (Value, Vec<Value>) {
         let operands = self.function.insts[self.plan.inst].operands.clone();
         let comes = self.comes(operands[0], 0, bounds);
         let parameters = self.function.blocks[self.body].parameters.clone();
         let initial = [operands[0]].into_iter().chain(operands[3..].iter().copied());
         let mut copies: FxHashMap<Value, Value> = parameters.into_iter().zip(initial).collect();
-        for inst in &parts.early {
-            self.copy(*inst, &mut copies);
-        }
+        let end = if let Some(beside) = beside {
+            self.early_beside(overlap, parts, &mut copies, beside)
+        } else {
+            for inst in &parts.early {
+                self.copy_neutral(*inst, overlap, comes, &mut copies);
+            }
+            Vec::new()
+        };
         let own: BTreeSet<usize> = (0..parts.is_late.len()).filter(|place| !parts.is_late[*place]).collect();
         let yielded = self.function.yielded(self.body).to_vec();
         let mut values = Vec::new();
@@ -299,8 +380,100 @@ impl Emit<'_> {
             let value = copies.get(&yielded[place]).copied().unwrap_or(yielded[place]);
             values.push(self.selected(comes, value, before));
         }
-        values.extend(parts.crossing.iter().map(|value| copies[value]));
+        if !end.is_empty() {
+            let is_finish =
+                |inst: &&Inst| matches!(self.function.insts[**inst].op, Op::Gpu(GpuOp::Finish { .. }));
+            let finish = end.iter().find(is_finish).copied();
+            let last = self.last_wide(parts).and_then(|last| copies.get(&last).copied());
+            if let (Some(last), Some(finish)) = (last, finish) {
+                self.function.insts[finish].operands.push(last);
+            }
+            self.out.extend(end);
+            let is_last = |inst: &&Inst| overlap.last.contains(*inst);
+            parts.early.iter().filter(is_last).for_each(|inst| self.copy(*inst, &mut copies));
+        }
+        let neutral = self.neutral_wanted(overlap);
+        for value in &parts.crossing {
+            let number = match neutral {
+                Some(neutral) if *value == neutral.zeros => Some(0.0),
+                Some(neutral) if neutral.ones == Some(*value) => Some(1.0),
+                Some(_) | None => None,
+            };
+            let crossed = copies[value];
+            values.push(number.map_or(crossed, |number| self.where_it_comes(comes, crossed, number)));
+        }
         (comes, values)
+    }
+
+    /// With what the late part does nothing, if that is computed whether there is an iteration or not.
+    fn neutral_wanted<'o>(&self, overlap: &'o Overlap) -> Option<&'o Neutral> {
+        let is_joined = self.plan.next.as_ref().is_some_and(|link| link.joined.is_some());
+        overlap.neutral.as_ref().filter(|_| is_joined)
+    }
+
+    /// Copies an instruction of the early part; what A is converted from is zeros if the iteration does not come.
+    fn copy_neutral(
+        &mut self,
+        inst: Inst,
+        overlap: &Overlap,
+        comes: Value,
+        copies: &mut FxHashMap<Value, Value>,
+    ) {
+        let zeros = self.neutral_wanted(overlap).map(|neutral| neutral.zeros);
+        let of_zeros = zeros.filter(|_| overlap.last.contains(&inst)).and_then(|zeros| {
+            let known = copies.get(&zeros).copied()?;
+            self.function.insts[inst].operands.contains(&zeros).then_some((zeros, known))
+        });
+        let Some((zeros, known)) = of_zeros else { return self.copy(inst, copies) };
+        let selected = self.where_it_comes(comes, known, 0.0);
+        copies.insert(zeros, selected);
+        self.copy(inst, copies);
+        copies.insert(zeros, known);
+    }
+
+    /// A tile, or one of the same number if an iteration does not come.
+    fn where_it_comes(&mut self, comes: Value, tile: Value, number: f64) -> Value {
+        let other = self.filled(tile, number);
+        self.selected(comes, tile, other)
+    }
+
+    /// The early part without its end, its products begun before the late product of the loop before, and slots filled where an
+    /// iteration fills them: what is to come behind it.
+    fn early_beside(
+        &mut self,
+        overlap: &Overlap,
+        parts: &Parts,
+        copies: &mut FxHashMap<Value, Value>,
+        Before { tail, fills }: Before,
+    ) -> Vec<Inst> {
+        let early: Vec<Inst> =
+            parts.early.iter().copied().filter(|inst| !overlap.last.contains(inst)).collect();
+        let [first, second] = self.places_beside(&early);
+        for (place, inst) in early.into_iter().enumerate() {
+            if place == first {
+                self.out.extend(&tail.begin);
+            }
+            if place == second {
+                self.out.extend(&fills);
+            }
+            self.copy(inst, copies);
+            let copy = *self.out.last().expect("it was copied");
+            if let Op::Gpu(GpuOp::Finish { pending }) = &mut self.function.insts[copy].op {
+                *pending = Deferred(None);
+            }
+        }
+        tail.end
+    }
+
+    /// Where the late product begins in an early part, and where slots are filled.
+    fn places_beside(&self, early: &[Inst]) -> [usize; 2] {
+        let is_finish = |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Finish { .. }));
+        let finish = early.iter().position(is_finish).unwrap_or(early.len());
+        // One warpgroup may be ahead of another up to where slots are filled, which is to come in time for the next iteration.
+        let is_reduction = |inst: &Inst| self.function.insts[*inst].op.info().family == OpFamily::Reduction;
+        let reduction = early[finish..].iter().position(is_reduction);
+        let reduction = reduction.filter(|_| self.num_warps() > GROUP_WARPS);
+        [finish, finish + reduction.map_or(0, |place| place + 1)]
     }
 
     /// One of two values by a scalar condition.
@@ -335,16 +508,12 @@ impl Emit<'_> {
                 }
             }
         }
-        let is_finish = |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Finish { .. }));
-        let finish = parts.early.iter().position(is_finish).unwrap_or(parts.early.len());
+        let [finish, ahead_place] = self.places_beside(&parts.early);
         let product = parts.late.iter().position(|inst| *inst == overlap.product);
         let behind = product.expect("the product is of the late part") + 1;
         let mut insts = std::mem::take(&mut self.out);
         let (first, rest) = parts.early.split_at(finish);
-        // One warpgroup may be ahead of another up to where slots are filled, which is to come in time for the next iteration.
-        let is_reduction = |inst: &Inst| self.function.insts[*inst].op.info().family == OpFamily::Reduction;
-        let reduction = rest.iter().position(is_reduction).filter(|_| self.num_warps() > GROUP_WARPS);
-        let (before, rest) = rest.split_at(reduction.map_or(0, |place| place + 1));
+        let (before, rest) = rest.split_at(ahead_place - finish);
         let is_last = |inst: &&Inst| overlap.last.contains(inst);
         insts.extend(first.iter().filter(|inst| !is_last(inst)));
         insts.extend(&parts.late[..behind]);
@@ -383,6 +552,45 @@ impl Emit<'_> {
         let value = self.function.values.push(ValueData { ty, definition, name: None });
         self.function.insts[inst].results.push(value);
         value
+    }
+
+    /// The late part of the last iteration for the next loop, whose sum it makes. If there was none it
+    /// adds zeros.
+    fn tail_for_next(&mut self, overlap: &Overlap, parts: &Parts, last: &[Value], next: Inst) -> Tail {
+        let loop_inst = self.plan.inst;
+        let parameters = self.function.blocks[self.body].parameters.clone();
+        let crossed = &parameters[parameters.len() - last.len()..];
+        let mut copies: FxHashMap<Value, Value> = crossed.iter().copied().zip(last.iter().copied()).collect();
+        let late: Vec<usize> = (0..parts.is_late.len()).filter(|place| parts.is_late[*place]).collect();
+        let results = self.function.insts[loop_inst].results.clone();
+        copies.extend(late.iter().map(|place| (parameters[place + 1], results[*place])));
+        let product = parts.late.iter().position(|inst| *inst == overlap.product);
+        let behind = product.expect("the product is of the late part") + 1;
+        parts.late[..behind].iter().for_each(|inst| self.copy(*inst, &mut copies));
+        let begin = std::mem::take(&mut self.out);
+        parts.late[behind..].iter().for_each(|inst| self.copy(*inst, &mut copies));
+        let end = std::mem::take(&mut self.out);
+        for place in late {
+            let sum = copies[&self.function.yielded(self.body)[place]];
+            for operand in &mut self.function.insts[next].operands {
+                if *operand == results[place] {
+                    *operand = sum;
+                }
+            }
+        }
+        Tail { begin, end }
+    }
+
+    /// A tile like another one of one number.
+    fn filled(&mut self, like: Value, number: f64) -> Value {
+        let ty = self.function.ty(like).clone();
+        let tile = ty.as_registers().expect("what crosses is in registers").clone();
+        let dtype = tile.dtype().expect("what is multiplied are numbers");
+        let zero = ir::Literal { dtype, bits: 0 };
+        let value = if number == 0.0 { zero } else { ir::Literal::float(dtype, number).unwrap_or(zero) };
+        let scalar = Type::scalar(ir::Type::scalar(dtype));
+        let scalar = self.value(ir::Op::Constant { value }, &[], scalar);
+        self.value(ir::Op::Splat { shape: tile.shape.clone() }, &[scalar], ty)
     }
 
     /// The late part of the last iteration, if there was one.
@@ -441,16 +649,20 @@ impl Emit<'_> {
         debug_assert!(parts.late.contains(&overlap.product));
     }
 
-    /// The late product is waited for behind what the early part computes last.
-    fn finish_behind(&mut self, parts: &Parts) {
+    /// The tile that the early part computes last for the next iteration.
+    fn last_wide(&self, parts: &Parts) -> Option<Value> {
         let is_wide = |value: &Value| {
             let tile = self.function.ty(*value).as_registers();
             tile.is_some_and(|tile| tile.rank() > 0 && element_bits(tile) == 32)
         };
         let yielded: FxHashSet<Value> = self.function.yielded(self.body).iter().copied().collect();
         let results = parts.early.iter().rev().flat_map(|inst| &self.function.insts[*inst].results);
-        let mut results = results.copied().filter(|value| yielded.contains(value) && is_wide(value));
-        let last = results.next();
+        results.copied().find(|value| yielded.contains(value) && is_wide(value))
+    }
+
+    /// The late product is waited for behind what the early part computes last.
+    fn finish_behind(&mut self, parts: &Parts) {
+        let last = self.last_wide(parts);
         let is_finish = |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Finish { .. }));
         let finish = parts.late.iter().copied().find(is_finish);
         if let (Some(last), Some(finish)) = (last, finish) {

@@ -14,6 +14,7 @@ use tilewright_layout::{Input, Layout, shared_plan};
 
 use super::super::tensor_copies::{Boxed, contiguous_axis};
 use super::chain::Chain;
+use super::link::{Link, link};
 use super::overlap::Overlap;
 use crate::box_layout::rows_of_box;
 use crate::language::{Buffer, Function, GpuOp, Header, LayoutId, Module, Op, Type};
@@ -44,6 +45,10 @@ pub struct LoopPlan {
     pub overlap: Option<Overlap>,
     /// The product that runs into the next iteration.
     pub chain: Option<Chain>,
+    /// The loop behind this one that goes on in its rings.
+    pub next: Option<Link>,
+    /// Its rings are those of the loop before, which has filled slots for it.
+    pub follows: bool,
 }
 
 /// Loads whose copies begin together.
@@ -113,7 +118,14 @@ impl LoopPlan {
     /// What was done, where the kernel has so many stages.
     pub fn because(&self, most: u32, bytes: u64, limit: u64) -> Because {
         let stages = self.stages.min(most);
-        let reason = format!("{} loads through rings, {bytes} bytes of shared memory", self.loads.len());
+        let runs_on = match (&self.chain, &self.overlap) {
+            (Some(_), _) => "; a product runs into the next iteration",
+            (None, Some(_)) => "; the second product is begun an iteration late, beside the first one",
+            (None, None) => "",
+        };
+        let whose = if self.follows { " of the loop before" } else { "" };
+        let count = self.loads.len();
+        let reason = format!("{count} loads through rings{whose}, {bytes} bytes of shared memory{runs_on}");
         let decision = format!("loop in {stages} stages");
         if stages < self.stages {
             let reason = format!("{reason}; {} stages do not fit into {limit} bytes", self.stages);
@@ -167,7 +179,9 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
             }
         }
     };
-    loops.into_iter().filter_map(plan).collect()
+    let mut plans: Vec<LoopPlan> = loops.into_iter().filter_map(plan).collect();
+    link(module, &global, &mut plans);
+    plans
 }
 
 /// Counted loops that all warps run.
@@ -304,7 +318,8 @@ impl<'a> Body<'a> {
         };
         let is_simple = overlap.is_none() && groups.iter().all(|group| group.levels.len() == 1);
         let chain = self.chain(&loads).filter(|_| is_simple);
-        Ok(LoopPlan { inst: self.inst, block: outer, stages, step, loads, groups, overlap, chain })
+        let (inst, block, next, follows) = (self.inst, outer, None, false);
+        Ok(LoopPlan { inst, block, stages, step, loads, groups, overlap, chain, next, follows })
     }
 
     fn say(&self, load: Inst, because: impl FnOnce() -> Because) {
@@ -656,7 +671,7 @@ impl Vector<'_> {
 }
 
 /// What an instruction of a loop means for loads that are to be made earlier.
-enum Order {
+pub(super) enum Order {
     None,
     /// It writes memory.
     Own,
@@ -664,7 +679,7 @@ enum Order {
     All,
 }
 
-fn orders(op: &Op) -> Order {
+pub(super) fn orders(op: &Op) -> Order {
     if let Some(semantics) = ordering(op) {
         return if semantics == MemorySemantics::Relaxed { Order::Own } else { Order::All };
     }

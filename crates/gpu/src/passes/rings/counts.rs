@@ -8,6 +8,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{Inst, Value};
 
 use super::plan::{Plans, Writer};
+use super::teams::Teams;
 use crate::language::verify::flow::{Meet, Rule, walk};
 use crate::language::verify::slots::{Edge, Names};
 use crate::language::{GpuOp, Op};
@@ -29,8 +30,8 @@ pub struct Counts {
 }
 
 /// Counts them, the least of all paths.
-pub fn count(names: &Names<'_>, plans: &Plans) -> Counts {
-    let mut counting = Counting { names, plans, counts: Counts::default() };
+pub fn count(names: &Names<'_>, plans: &Plans, teams: &Teams) -> Counts {
+    let mut counting = Counting { names, plans, teams, counts: Counts::default() };
     walk(names, &mut counting, State::default()).expect("it refuses nothing");
     counting.counts
 }
@@ -50,6 +51,7 @@ struct State {
 struct Counting<'a> {
     names: &'a Names<'a>,
     plans: &'a Plans,
+    teams: &'a Teams,
     counts: Counts,
 }
 
@@ -69,12 +71,16 @@ impl Rule for Counting<'_> {
         match (op, plan) {
             (GpuOp::CommitGroup {}, _) => commit(state),
             (GpuOp::Publish {}, Some((root, plan))) => {
-                if plan.writer == Writer::Copies {
+                // What is copied for a team is one group.
+                let is_last = self.teams.is_last(root);
+                if plan.writer == Writer::Copies && is_last {
                     commit(state);
                 }
-                let published = state.published.entry(root).or_default();
-                if published.len() < plan.buffer.slots as usize {
-                    published.push(0);
+                for ring in self.teams.team(root).iter().filter(|_| is_last) {
+                    let published = state.published.entry(*ring).or_default();
+                    if published.len() < plan.buffer.slots as usize {
+                        published.push(0);
+                    }
                 }
                 let left = state.left.entry(root).or_insert(0);
                 *left = (*left + 1).min(plan.buffer.slots);
@@ -89,7 +95,13 @@ impl Rule for Counting<'_> {
                 state.released.insert(root);
             }
             (GpuOp::Acquire {}, Some((root, plan))) => {
-                let is_by_barrier = plan.writer == Writer::Tensor && !plan.has_empty();
+                // What threads copy waits for a barrier in any case: one for tensor copies as well may stand there.
+                let is_tensor = |root: &Value| self.plans[root].writer == Writer::Tensor;
+                let is_by_barrier = match plan.writer {
+                    Writer::Tensor => !plan.has_empty(),
+                    Writer::Copies => !plan.has_empty() && state.released.iter().any(is_tensor),
+                    Writer::Stores => false,
+                };
                 if is_by_barrier && state.released.contains(&root) {
                     self.counts.barriers.insert(inst);
                     state.released.clear();

@@ -55,14 +55,14 @@ pub struct Parts {
 }
 
 impl Parts {
-    pub fn new(names: &Names<'_>, plans: &Plans) -> Self {
+    pub fn new(names: &Names<'_>, plans: &Plans, teams: Teams) -> Self {
         let function = names.function;
         let mut parts = Self {
             roots: FxHashMap::default(),
             touched: FxHashSet::default(),
             advances: FxHashMap::default(),
             even: FxHashMap::default(),
-            teams: Teams::find(names, plans),
+            teams,
         };
         for value in function.values.keys() {
             if matches!(function.ty(value), Type::Empty(_) | Type::Full(_))
@@ -358,7 +358,7 @@ impl Lower<'_> {
                 return;
             }
             self.emit(out, GpuOp::MbarrierWait {}, &[empty, at.index, phase], None);
-        } else if plan.writer == Writer::Tensor && self.counts.barriers.contains(&inst) {
+        } else if self.counts.barriers.contains(&inst) {
             self.emit(out, ir::Op::Barrier {}, &[], None);
         }
     }
@@ -384,7 +384,9 @@ impl Lower<'_> {
         if plan.writer == Writer::Copies {
             match full {
                 None => {
-                    self.emit(out, GpuOp::CommitGroup {}, &[], None);
+                    if self.parts.teams.is_last(hand.root) {
+                        self.emit(out, GpuOp::CommitGroup {}, &[], None);
+                    }
                     return;
                 }
                 Some(full) if !plan.is_async_read => {

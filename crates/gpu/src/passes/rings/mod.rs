@@ -16,8 +16,8 @@
 //! who wrote: stores at `publish`, copies behind their `wait_group`. A role that copies with `cp.async` for products
 //! therefore waits for its copies at `publish`, and each of its warps arrives then.
 //!
-//! Rings that tensor copies fill and whose slots are always acquired, taken and released together ([`teams`]) have their barriers in
-//! common: one wait for all, and one number of the next slot.
+//! Rings that copies fill and whose slots are always acquired, taken and released together ([`teams`]) have their barriers, groups and
+//! fences in common: one wait for all, and one number of the next slot.
 //!
 //! `mbarrier`s are never deallocated: their memory could not be used for anything else without making them invalid.
 
@@ -40,8 +40,9 @@ pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let function = module.kernel();
     let names = Names::new(function, false);
     let plans = plan::plans(&names, module.header.num_warps)?;
-    let counts = counts::count(&names, &plans);
-    let parts = lower::Parts::new(&names, &plans);
+    let teams = teams::Teams::find(&names, &plans);
+    let counts = counts::count(&names, &plans, &teams);
+    let parts = lower::Parts::new(&names, &plans, teams);
     let entry = module.entry;
     lower::lower(&mut module.functions[entry], plans, counts, parts);
     Ok(())

@@ -1,6 +1,8 @@
 //! Rings that advance together, as those of the two operands of a product do: in every block slots of each are acquired, published,
 //! taken and released in turn, in the order of the rings. All are published before the first is taken, which waits for all, and all
 //! are released before the first is acquired.
+//!
+//! What threads copy for such rings is one group, and is waited for at once: where nothing is read between one `take` and the next.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +11,7 @@ use tilewright_ir::{Block, Value};
 
 use super::plan::{Plan, Plans, Writer};
 use crate::language::verify::slots::Names;
-use crate::language::{GpuOp, Op};
+use crate::language::{GpuOp, Op, Type};
 
 /// Which rings are a team.
 #[derive(Default)]
@@ -25,6 +27,8 @@ enum Step {
     Publish,
     Take,
     Release,
+    /// A slot that was taken is read.
+    Read,
 }
 
 /// What makes slots full and takes them, or makes them empty and acquires them: in each block, in the order of the text.
@@ -54,7 +58,15 @@ impl Teams {
                 Op::Gpu(GpuOp::Take {}) => (End::Full, Step::Take),
                 Op::Gpu(GpuOp::Release {}) => (End::Empty, Step::Release),
                 // tidy: wildcard because no other op advances a ring
-                _ => return,
+                _ => {
+                    let taken =
+                        data.operands.iter().filter(|value| matches!(function.ty(**value), Type::Full(_)));
+                    for root in taken.filter_map(|value| names.root(*value)) {
+                        let steps = steps.entry((names.block_of_inst(inst), End::Full)).or_default();
+                        steps.push((Step::Read, root));
+                    }
+                    return;
+                }
             };
             if let Some(root) = names.root(data.operands[0]) {
                 steps.entry((names.block_of_inst(inst), end)).or_default().push((step, root));
@@ -64,8 +76,11 @@ impl Teams {
         for root in order {
             let team = teams.iter_mut().find(|team| {
                 let together: Vec<Value> = team.iter().copied().chain([root]).collect();
+                let is_at_once =
+                    plans[&root].writer == Writer::Tensor || are_taken_at_once(&steps, &together);
                 is_alike(names, plans, team[0], root)
                     && advance_in_turn(&steps, &together, plans[&root].has_empty())
+                    && is_at_once
             });
             match team {
                 Some(team) => team.push(root),
@@ -77,7 +92,8 @@ impl Teams {
         Self { of: of.collect() }
     }
 
-    fn team(&self, root: Value) -> &[Value] {
+    /// The rings that advance with this one, in order.
+    pub fn team(&self, root: Value) -> &[Value] {
         self.of.get(&root).map_or(&[], |team| team)
     }
 
@@ -102,8 +118,13 @@ fn is_alike(names: &Names<'_>, plans: &Plans, one: Value, other: Value) -> bool 
     let [first, second]: [&Plan; 2] = [one, other].map(|root| &plans[&root]);
     let roles =
         |plan: &Plan| plan.roles.as_ref().map(|roles| (roles.inst, roles.producer, roles.consumers.clone()));
-    first.writer == Writer::Tensor
-        && second.writer == Writer::Tensor
+    let is_possible = match first.writer {
+        Writer::Tensor => true,
+        Writer::Copies => first.roles.is_none() && first.is_async_read == second.is_async_read,
+        Writer::Stores => false,
+    };
+    is_possible
+        && first.writer == second.writer
         && first.buffer.slots == second.buffer.slots
         && first.has_empty() == second.has_empty()
         && roles(first) == roles(second)
@@ -113,13 +134,26 @@ fn is_alike(names: &Names<'_>, plans: &Plans, one: Value, other: Value) -> bool 
 /// Whether the same is done with some rings in turn, in this order, in every block. Where nothing says that a slot is empty but
 /// a barrier of the block, slots may be released in any order.
 fn advance_in_turn(steps: &Steps, rings: &[Value], has_empty: bool) -> bool {
-    let counts = |step: Step| has_empty || step != Step::Release;
+    let counts = |step: Step| step != Step::Read && (has_empty || step != Step::Release);
     steps.values().all(|steps| {
         let own: Vec<(Step, Value)> =
             steps.iter().copied().filter(|(step, root)| counts(*step) && rings.contains(root)).collect();
         own.chunks(rings.len()).all(|turn| {
             let roots = turn.iter().map(|(_, root)| root);
             roots.eq(rings) && turn.iter().all(|(step, _)| *step == turn[0].0)
+        })
+    })
+}
+
+/// Whether nothing is read of some rings that advance in turn before all are taken.
+fn are_taken_at_once(steps: &Steps, rings: &[Value]) -> bool {
+    steps.values().all(|steps| {
+        let mut left = 0;
+        steps.iter().filter(|(_, root)| rings.contains(root)).all(|(step, root)| {
+            if *step == Step::Take {
+                left = rings.iter().rev().position(|ring| ring == root).unwrap_or(0);
+            }
+            *step != Step::Read || left == 0
         })
     })
 }

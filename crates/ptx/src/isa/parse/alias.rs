@@ -21,6 +21,12 @@ pub(crate) fn canonical(opcode: &str) -> String {
     }
 }
 
+/// The version of the language from which on an opcode may be written so.
+pub(crate) fn needed_version(opcode: &str) -> Option<(u32, u32)> {
+    let is_newer_spelling = ["barrier.cta.", "bar.cta."].iter().any(|start| opcode.starts_with(start));
+    is_newer_spelling.then_some((7, 8))
+}
+
 /// The opcode as it is printed.
 pub(crate) fn shorten(opcode: &mut String) {
     let is_block_barrier =

@@ -34,12 +34,19 @@ pub(crate) struct FunctionParser<'a> {
     pub(crate) function: Function,
     pub(crate) names: Names<'a>,
     pub(crate) symbols: Symbols<'a>,
+    /// That of the module.
+    version: (u32, u32),
 }
 
 impl<'a> FunctionParser<'a> {
-    pub(crate) fn new(cursor: Cursor<'a>, function: Function, symbols: Symbols<'a>) -> Self {
+    pub(crate) fn new(
+        cursor: Cursor<'a>,
+        function: Function,
+        symbols: Symbols<'a>,
+        version: (u32, u32),
+    ) -> Self {
         let reserved = symbols.keys().map(|&name| name.to_owned()).collect();
-        Self { cursor, function, names: Names::new(reserved), symbols }
+        Self { cursor, function, names: Names::new(reserved), symbols, version }
     }
 
     /// Reads results, name, parameters and directives; gives the name.
@@ -344,6 +351,10 @@ impl<'a> FunctionParser<'a> {
     /// The instruction of the first row that fits, or the error of the row that read most.
     fn row(&mut self, word: &str, opcode_position: usize) -> Result<Instruction, ParseError> {
         let opcode = alias::canonical(word);
+        if let Some(needed) = alias::needed_version(word).filter(|needed| self.version < *needed) {
+            let kind = ParseErrorKind::Version { opcode: word.to_owned(), needed };
+            return Err(self.cursor.error_at(opcode_position, kind));
+        }
         let first = opcode.split('.').next().unwrap_or_default();
         let mut best: Option<((u8, usize), Mismatch, String)> = None;
         let start = self.cursor.position;

@@ -56,6 +56,13 @@ pub enum ParseErrorKind {
         /// The modifier, without the dot.
         modifier: String,
     },
+    /// A spelling that the version of the module does not have.
+    Version {
+        /// The instruction.
+        opcode: String,
+        /// The first version that has it.
+        needed: (u32, u32),
+    },
     /// Too few or too many operands.
     OperandCount,
     /// A part of the language that is not supported.
@@ -85,6 +92,9 @@ impl fmt::Display for ParseErrorKind {
             }
             Self::Modifier { opcode, modifier } => {
                 write!(formatter, "`{opcode}`: the modifier `.{modifier}` is not supported here")
+            }
+            Self::Version { opcode, needed: (major, minor) } => {
+                write!(formatter, "`{opcode}` needs `.version` {major}.{minor} or newer")
             }
             Self::OperandCount => formatter.write_str("too few or too many operands"),
             Self::Unsupported(what) => write!(formatter, "{what} is not supported"),
@@ -191,7 +201,8 @@ impl ModuleParser<'_> {
     fn function(&mut self, linkage: Linkage, kind: FunctionKind) -> Result<(), ParseError> {
         let function = Function { body: None, ..Function::new("", kind, linkage) };
         let cursor = self.cursor.clone();
-        let mut parser = FunctionParser::new(cursor, function, std::mem::take(&mut self.symbols));
+        let mut parser =
+            FunctionParser::new(cursor, function, std::mem::take(&mut self.symbols), self.module.version);
         let name = parser.head()?;
         let id = match parser.symbols.get(name) {
             Some(&Symbol::Function(id)) => id,

@@ -2,15 +2,16 @@
 //! become, and what that does in the simulator.
 
 mod copies;
+mod made_maps;
 mod products;
 mod refusals;
 mod roles;
 mod tensors;
 
 use tilewright_gpu::GpuTarget;
-use tilewright_gpu::language::{Gpu, Header, LayoutId, Layouts, Module};
+use tilewright_gpu::language::{Gpu, Header, LayoutId, Layouts, Module, TensorMapPlan};
 use tilewright_layout::{Layout, blocked};
-use tilewright_sim::{Region, Report};
+use tilewright_sim::{LoadedModule, Region, Report};
 use tilewright_testkit::Ptxas;
 
 /// The head of a program, to which layouts are added.
@@ -19,11 +20,13 @@ pub struct Head {
     target: &'static str,
     warps: u32,
     shared_bytes: u32,
+    /// The tensor maps that the kernel makes.
+    made_maps: Vec<TensorMapPlan>,
 }
 
 impl Head {
     pub fn new(target: &'static str, warps: u32, shared_bytes: u32) -> Self {
-        Self { layouts: Layouts::default(), target, warps, shared_bytes }
+        Self { layouts: Layouts::default(), target, warps, shared_bytes, made_maps: Vec::new() }
     }
 
     /// The number of a layout.
@@ -36,6 +39,7 @@ impl Head {
         let target = GpuTarget::named(self.target).expect("the tests name targets that there are");
         let mut header = Header::new(target, self.warps);
         (header.shared_bytes, header.layouts) = (self.shared_bytes, self.layouts.clone());
+        header.made_maps.clone_from(&self.made_maps);
         let text = format!("{}{kernel}", header.print());
         tilewright_ir::parse_dialect::<Gpu>(&text).map_err(|error| format!("{error}\n{text}"))
     }
@@ -63,11 +67,26 @@ impl Head {
 
     /// Runs a text of PTX in a block; `Err` is the fault.
     pub fn run(&self, text: &str, arguments: &mut [Argument<'_>]) -> Result<Report, String> {
+        let loaded = self.load(text);
+        let name = loaded.kernels().next().expect("there is a kernel").to_owned();
+        self.launch(&loaded, &name, arguments)
+    }
+
+    /// A text of PTX as the simulator has it.
+    pub fn load(&self, text: &str) -> LoadedModule {
         let device = tilewright_sim::SimTarget::new(self.target).expect("the simulator has the target");
         let loaded = tilewright_sim::Simulator::new(device).load(text);
-        let loaded = loaded.unwrap_or_else(|error| panic!("{error}\n{text}"));
-        let name = loaded.kernels().next().expect("there is a kernel").to_owned();
-        let places = loaded.parameters(&name).unwrap_or_else(|fault| panic!("{fault}"));
+        loaded.unwrap_or_else(|error| panic!("{error}\n{text}"))
+    }
+
+    /// Runs a kernel in a block; `Err` is the fault.
+    pub fn launch(
+        &self,
+        loaded: &LoadedModule,
+        name: &str,
+        arguments: &mut [Argument<'_>],
+    ) -> Result<Report, String> {
+        let places = loaded.parameters(name).unwrap_or_else(|fault| panic!("{fault}"));
         let mut parameters = vec![0; places.last().map_or(0, |last| last.offset + last.bytes)];
         let mut regions = Vec::new();
         let mut places = places.iter();
@@ -88,7 +107,7 @@ impl Head {
             parameters[place.offset..][..bytes.len()].copy_from_slice(&bytes);
         }
         let mut launch =
-            tilewright_sim::Launch::new(&name, [1, 1, 1], [self.warps * 32, 1, 1], &parameters, &regions);
+            tilewright_sim::Launch::new(name, [1, 1, 1], [self.warps * 32, 1, 1], &parameters, &regions);
         launch.dynamic_shared_bytes = self.shared_bytes;
         loaded.launch(&launch).map_err(|fault| format!("{fault}"))
     }

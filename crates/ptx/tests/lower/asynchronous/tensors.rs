@@ -31,13 +31,13 @@ pub fn map(
     Memory::new(&map.encode().expect("it is a tensor map"))
 }
 
-const ROWS: u32 = 32;
-const COLUMNS: u32 = 128;
+pub const ROWS: u32 = 32;
+pub const COLUMNS: u32 = 128;
 const SLOTS: u32 = 3;
 const SLOT_BYTES: u32 = ROWS * COLUMNS * 2;
 
 /// Doubles a matrix of `steps` times 32 rows of 128 columns through a ring of three slots; each slot is two boxes.
-fn ring() -> (Head, String) {
+pub fn ring() -> (Head, String) {
     let out = SLOTS * SLOT_BYTES;
     let barriers = out + SLOT_BYTES;
     let mut head = Head::new("sm_90a", 4, barriers + 8 * SLOTS);

@@ -1,0 +1,352 @@
+//! Stores by tensor maps that the kernel makes. What such a map cannot express is known when the kernel runs, so each store has
+//! two forms, and threads take the second one together:
+//!
+//! ```text
+//!                                          %fits = rows end with a chunk, nothing that the loop loads lies where it stores
+//! while … {                                while … {
+//!   …                                        …
+//!   store %p, %x, %mask             ──>      if %fits and the box begins inside { … tensor_store %s, %map, %i, %j }
+//! }                                          else { tensor_store_wait ; barrier ; store %p, %x, %mask }
+//!                                          } ; tensor_store_wait ; barrier
+//! ```
+//! **Chunks.** The accelerator writes whole chunks of 16 bytes: where a row of the tensor ends within one, it would write behind the
+//! row. **Before the start** of the tensor a copy stops the kernel, where a mask leaves out what is there. **Nothing** is no tensor
+//! that a map describes.
+//!
+//! **Order.** Pointers that a kernel loads may point to anything. If a loop accesses global memory by maps of the kernel alone, the
+//! ranges of memory of what it loads and what it stores are compared before the loop: where they are apart, nobody waits for
+//! a copy but the next one, and the end of the loop. In any other loop, a copy is waited for at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cranelift_entity::packed_option::PackedOption;
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir as ir;
+use tilewright_ir::{
+    Block, BlockData, Dtype, Effect, Element, ElementwiseFn, Inst, Literal, Location, OpFamily, Operation,
+    Rounding, Value,
+};
+
+use super::made_maps::block_of;
+use super::tensor_copies::transposed;
+use crate::language::{Function, GpuOp, Header, LaunchInteger, Op, TensorMapPlan, Type, UNBOUNDED};
+
+/// What copies write whole.
+const CHUNK_BYTES: i64 = 16;
+
+/// What is around a store by a map of the kernel.
+#[derive(Clone, Debug)]
+pub(super) struct Around {
+    /// The block where the map is made.
+    pub block: Block,
+    /// The instruction of that block which the store is inside of.
+    pub inst: Inst,
+    /// The instruction that makes the map.
+    made: Inst,
+    /// If that is a loop that accesses global memory by maps of the kernel alone: those that make the maps of what is loaded.
+    loaded: Option<Vec<Inst>>,
+}
+
+impl Around {
+    /// Of a store whose pointers a mark says to be a box.
+    pub fn new(function: &Function, (store, mark): (Inst, Inst)) -> Option<Self> {
+        let made = function.defining_inst(*function.insts[mark].operands.get(1)?)?;
+        let block = block_of(function, made)?;
+        let insts = &function.blocks[block].insts;
+        let inst = *insts.iter().find(|inst| contains(function, **inst, store))?;
+        Some(Self { block, inst, made, loaded: None })
+    }
+
+    /// Finds out what the loop loads, if these are all stores that tensor copies do.
+    pub fn look_through(&mut self, header: &Header, function: &Function, stores: &[Inst]) {
+        let is_loop = function.insts[self.inst].op.info().family == OpFamily::Loop;
+        let loaded = is_loop.then(|| loaded_maps(function, self.inst, stores)).flatten();
+        let is_bounded = |made: &Inst| plan_of(header, function, *made).is_some_and(is_bounded);
+        self.loaded = loaded.filter(|loaded| is_bounded(&self.made) && loaded.iter().all(is_bounded));
+    }
+
+    /// Whether what follows in the loop may run beside the copy.
+    pub fn runs_beside(&self) -> bool {
+        self.loaded.is_some()
+    }
+}
+
+fn contains(function: &Function, inst: Inst, wanted: Inst) -> bool {
+    let mut found = inst == wanted;
+    for region in &function.insts[inst].regions {
+        function.walk(*region, &mut |inner| found |= inner == wanted);
+    }
+    found
+}
+
+/// What makes the maps of what a loop loads, if it accesses global memory by such maps alone, all made before it.
+fn loaded_maps(function: &Function, inst: Inst, stores: &[Inst]) -> Option<Vec<Inst>> {
+    let mut loaded = BTreeSet::new();
+    let mut is_known = true;
+    for region in &function.insts[inst].regions {
+        function.walk(*region, &mut |inner| {
+            if stores.contains(&inner) {
+                return;
+            }
+            let data = &function.insts[inner];
+            let map = match &data.op {
+                Op::Gpu(GpuOp::Load { volatile: false, .. }) => marked_map(function, data.operands[0]),
+                Op::Gpu(GpuOp::CopyAsync { .. }) => marked_map(function, data.operands[1]),
+                Op::Gpu(GpuOp::TensorFill {} | GpuOp::TensorLoad {}) => Some(data.operands[1]),
+                Op::Gpu(op) => {
+                    let family = op.info().family;
+                    let accesses = matches!(family, OpFamily::Load | OpFamily::Store | OpFamily::Atomic);
+                    is_known &= !accesses && !matches!(op, GpuOp::MakeTensorMap { .. });
+                    return;
+                }
+                Op::Tile(op) => {
+                    let is_harmless = matches!(op, ir::Op::Barrier {}) || op.info().effect != Effect::Write;
+                    is_known &= is_harmless;
+                    return;
+                }
+            };
+            let made = map.and_then(|map| function.defining_inst(map));
+            match made.filter(|made| matches!(function.insts[*made].op, Op::Gpu(GpuOp::MakeTensorMap { .. })))
+            {
+                Some(made) => drop(loaded.insert(made)),
+                None => is_known = false,
+            }
+        });
+    }
+    let is_before = |made: &Inst| {
+        let block = block_of(function, *made);
+        let insts = block.map(|block| &function.blocks[block].insts);
+        insts.is_some_and(|insts| insts.iter().any(|other| contains(function, *other, inst)))
+    };
+    (is_known && loaded.iter().all(is_before)).then(|| loaded.into_iter().collect())
+}
+
+/// The map of the box that pointers are said to be.
+fn marked_map(function: &Function, pointers: Value) -> Option<Value> {
+    let (pointers, _) = transposed(function, pointers)?;
+    let mark = function.defining_inst(pointers)?;
+    matches!(function.insts[mark].op, Op::Gpu(GpuOp::TensorBox {})).then(|| function.insts[mark].operands[1])
+}
+
+fn plan_of<'h>(header: &'h Header, function: &Function, made: Inst) -> Option<&'h TensorMapPlan> {
+    match function.insts[made].op {
+        Op::Gpu(GpuOp::MakeTensorMap { map }) => header.made_maps.get(map as usize),
+        // tidy: wildcard because no other op makes a map
+        _ => None,
+    }
+}
+
+fn is_bounded(plan: &TensorMapPlan) -> bool {
+    !plan.extents.contains(&LaunchInteger::constant(UNBOUNDED))
+}
+
+/// In the place of a store of threads comes a copy of the box, where a map can express it and the box begins inside; elsewhere
+/// threads store as before. What is computed for that alone is computed there.
+pub(super) fn store_where_it_fits(
+    header: &Header,
+    function: &mut Function,
+    (block, store): (Block, Inst),
+    around: &Around,
+    runs_beside: bool,
+    conversion: &[Inst],
+    copy: Vec<Inst>,
+) {
+    let location = function.insts[store].location;
+    let mut before = Scalars { function: &mut *function, insts: Vec::new(), location };
+    let fits = before.fits(header, around, runs_beside);
+    let before = before.insts;
+    let place = position(function, around.block, around.inst);
+    function.blocks[around.block].insts.splice(place..place, before);
+    let mark = function.insts[store].operands[0];
+    let mark = function.defining_inst(mark).expect("what is stored to a box is marked");
+    let coordinates: SmallVec<[Value; 5]> = function.insts[mark].operands[2..].iter().copied().collect();
+    let mut checks = Scalars { function: &mut *function, insts: Vec::new(), location };
+    let zero = checks.constant(Dtype::I32, 0);
+    let mut condition = fits;
+    for coordinate in coordinates {
+        let own = checks.binary(ElementwiseFn::Ge, coordinate, zero, Dtype::I1);
+        condition = Some(checks.both(condition, own));
+    }
+    let (checks, condition) = (checks.insts, condition.expect("a box has axes"));
+    let mut threads = Vec::new();
+    if runs_beside {
+        let wait = GpuOp::TensorStoreWait { pending: 0, complete: true }.into();
+        for op in [wait, ir::Op::Barrier {}.into()] {
+            threads.push(function.create_inst(op, smallvec![], smallvec![], [], location));
+        }
+    }
+    threads.extend(conversion);
+    threads.push(store);
+    let place = position(function, block, store);
+    let mut insts = std::mem::take(&mut function.blocks[block].insts);
+    insts.remove(place);
+    insts.retain(|inst| !conversion.contains(inst));
+    let place = place - conversion.len();
+    let sunk = sink(function, &mut insts, place, &threads);
+    let place = place - sunk.len();
+    let mut region = |mut insts: Vec<Inst>| {
+        let end = function.create_inst(ir::Op::Yield {}.into(), smallvec![], smallvec![], [], location);
+        insts.push(end);
+        function.blocks.push(BlockData { insts, ..BlockData::default() })
+    };
+    let regions = smallvec![region(copy), region(sunk.into_iter().chain(threads).collect())];
+    let branch = function.create_inst(ir::Op::If {}.into(), smallvec![condition], regions, [], location);
+    insts.splice(place..place, checks.into_iter().chain([branch]));
+    function.blocks[block].insts = insts;
+}
+
+fn position(function: &Function, block: Block, inst: Inst) -> usize {
+    let place = function.blocks[block].insts.iter().position(|other| *other == inst);
+    place.expect("it stands in this block")
+}
+
+/// Takes instructions before a place out of a block that nobody needs but some that are to stand elsewhere: those in order.
+fn sink(function: &Function, insts: &mut Vec<Inst>, place: usize, users: &[Inst]) -> Vec<Inst> {
+    let mut needed_by: BTreeSet<Inst> = users.iter().copied().collect();
+    let mut readers: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
+    for (inst, data) in &function.insts {
+        for operand in &data.operands {
+            readers.entry(*operand).or_default().push(inst);
+        }
+    }
+    let mut sunk = Vec::new();
+    for inst in insts[..place].iter().rev() {
+        let data = &function.insts[*inst];
+        let is_needed_there = data.results.iter().all(|result| {
+            readers.get(result).is_some_and(|all| all.iter().all(|reader| needed_by.contains(reader)))
+        });
+        let is_pure = data.op.info().effect == Effect::Pure && data.regions.is_empty();
+        if is_pure && !data.results.is_empty() && is_needed_there {
+            needed_by.insert(*inst);
+            sunk.push(*inst);
+        }
+    }
+    insts.retain(|inst| !sunk.contains(inst));
+    sunk.reverse();
+    sunk
+}
+
+/// Writes what all threads compute alike.
+struct Scalars<'f> {
+    function: &'f mut Function,
+    insts: Vec<Inst>,
+    location: PackedOption<Location>,
+}
+
+impl Scalars<'_> {
+    fn emit(&mut self, op: Op, operands: SmallVec<[Value; 4]>, dtype: Dtype) -> Value {
+        let ty = Type::scalar(ir::Type::scalar(dtype));
+        let inst = self.function.create_inst(op, operands, smallvec![], [ty], self.location);
+        self.insts.push(inst);
+        self.function.insts[inst].results[0]
+    }
+
+    fn constant(&mut self, dtype: Dtype, number: i64) -> Value {
+        let value = Literal::int(dtype, number.into());
+        self.emit(ir::Op::Constant { value }.into(), smallvec![], dtype)
+    }
+
+    fn binary(&mut self, function: ElementwiseFn, a: Value, b: Value, dtype: Dtype) -> Value {
+        let op = GpuOp::Elementwise { function, equal_registers: 0 };
+        self.emit(op.into(), smallvec![a, b], dtype)
+    }
+
+    fn both(&mut self, a: Option<Value>, b: Value) -> Value {
+        a.map_or(b, |a| self.binary(ElementwiseFn::And, a, b, Dtype::I1))
+    }
+
+    /// A scalar in 64 bits.
+    fn wide(&mut self, value: Value) -> Value {
+        let known = self.function.ty(value).as_registers().and_then(ir::Type::dtype);
+        if known == Some(Dtype::I64) {
+            return value;
+        }
+        let op = ir::Op::Cast { element: Element::Value(Dtype::I64), rounding: Rounding::default() };
+        self.emit(op.into(), smallvec![value], Dtype::I64)
+    }
+
+    fn sum(&mut self, a: Value, b: Value) -> Value {
+        self.binary(ElementwiseFn::Add, a, b, Dtype::I64)
+    }
+
+    fn product(&mut self, a: Value, b: Value) -> Value {
+        self.binary(ElementwiseFn::Mul, a, b, Dtype::I64)
+    }
+
+    /// A sum of products of what a map is made of.
+    fn number(&mut self, sum: &LaunchInteger, parts: &[Value]) -> Value {
+        let mut so_far = None;
+        for product in &sum.0 {
+            let mut term = None;
+            for number in &product.arguments {
+                let part = self.wide(parts[*number as usize]);
+                term = Some(term.map_or(part, |term| self.product(term, part)));
+            }
+            let term = match term {
+                Some(term) if product.factor == 1 => term,
+                term => {
+                    let factor = self.constant(Dtype::I64, product.factor);
+                    term.map_or(factor, |term| self.product(term, factor))
+                }
+            };
+            so_far = Some(so_far.map_or(term, |so_far| self.sum(so_far, term)));
+        }
+        so_far.unwrap_or_else(|| self.constant(Dtype::I64, 0))
+    }
+
+    /// Whether copies by a map write the tensor as threads would, as far as all boxes have it in common; nothing if that is
+    /// known.
+    fn fits(&mut self, header: &Header, around: &Around, runs_beside: bool) -> Option<Value> {
+        let plan = plan_of(header, self.function, around.made).expect("it makes a map").clone();
+        let parts = self.function.insts[around.made].operands[1..].to_vec();
+        let mut fits = None;
+        for extent in &plan.extents {
+            if extent.0.iter().any(|product| !product.arguments.is_empty()) {
+                let (extent, one) = (self.number(extent, &parts), self.constant(Dtype::I64, 1));
+                let is_something = self.binary(ElementwiseFn::Ge, extent, one, Dtype::I1);
+                fits = Some(self.both(fits, is_something));
+            }
+        }
+        let elements = CHUNK_BYTES / (plan.element.bytes() as i64).min(CHUNK_BYTES);
+        let row = plan.contiguous_axis().map(|axis| &plan.extents[axis]).filter(|_| plan.has_bounded_rows());
+        if let Some(row) = row.filter(|row| row.0.iter().any(|product| product.factor % elements != 0)) {
+            let (row, rest) = (self.number(row, &parts), self.constant(Dtype::I64, elements - 1));
+            let rest = self.binary(ElementwiseFn::And, row, rest, Dtype::I64);
+            let zero = self.constant(Dtype::I64, 0);
+            let is_whole = self.binary(ElementwiseFn::Eq, rest, zero, Dtype::I1);
+            fits = Some(self.both(fits, is_whole));
+        }
+        let loaded = around.loaded.as_deref().filter(|_| runs_beside).unwrap_or_default();
+        let stored = (!loaded.is_empty()).then(|| self.range(&plan, &parts));
+        for made in loaded {
+            let plan = plan_of(header, self.function, *made).expect("it makes a map").clone();
+            let parts = self.function.insts[*made].operands[1..].to_vec();
+            let [start, end] = self.range(&plan, &parts);
+            let [from, to] = stored.expect("it is computed where something is loaded");
+            let is_before = self.binary(ElementwiseFn::Le, end, from, Dtype::I1);
+            let is_behind = self.binary(ElementwiseFn::Le, to, start, Dtype::I1);
+            let are_apart = self.binary(ElementwiseFn::Or, is_before, is_behind, Dtype::I1);
+            fits = Some(self.both(fits, are_apart));
+        }
+        fits
+    }
+
+    /// The addresses where a tensor begins and ends.
+    fn range(&mut self, plan: &TensorMapPlan, parts: &[Value]) -> [Value; 2] {
+        let bytes = self.constant(Dtype::I64, plan.element.bytes() as i64);
+        let base = self.wide(parts[plan.base as usize]);
+        let first = self.number(&plan.offset, parts);
+        let distance = self.product(first, bytes);
+        let start = self.sum(base, distance);
+        let mut last = self.constant(Dtype::I64, 1);
+        let less = self.constant(Dtype::I64, -1);
+        for (extent, stride) in plan.extents.iter().zip(&plan.strides) {
+            let (extent, stride) = (self.number(extent, parts), self.number(stride, parts));
+            let steps = self.sum(extent, less);
+            let along = self.product(steps, stride);
+            last = self.sum(last, along);
+        }
+        let length = self.product(last, bytes);
+        [start, self.sum(start, length)]
+    }
+}

@@ -1,0 +1,458 @@
+//! Tensor maps that the kernel makes: PTX ISA, "Data Movement and Conversion Instructions: `tensormap.replace`" and
+//! "`tensormap.cp_fenceproxy`".
+//!
+//! ```text
+//! st.shared …, 0 ; bar.warp.sync                         the template is cleared by the lanes of the first warp
+//! tensormap.replace.tile.global_address … ; …            one lane fills it
+//! bar.warp.sync
+//! tensormap.cp_fenceproxy.global.shared::cta …           to the room of the block in global memory
+//! fence.proxy.tensormap::generic.acquire.gpu …           so that the copies of this warp go by it
+//! ```
+//! **Room.** A map in use lies in global memory. The module has room for the blocks that can be on the device at a time: bits say
+//! which place is taken. A block takes one that is free when it begins, of those of its multiprocessor if it can, and gives it
+//! back when it ends; so whoever launches the kernel need not know of it, in graphs and streams either. There are more places than
+//! blocks at a time, so a block never waits for another one.
+//!
+//! **Empty tensors** are none that a map describes: theirs has one element, in memory of the module that nobody writes, which is 0.
+
+use tilewright_gpu::Feature;
+use tilewright_gpu::language::{LaunchInteger, SwizzleMode, TENSOR_MAP_BYTES, TensorMapPlan};
+use tilewright_ir::{Dtype, Inst, Value};
+
+use super::builder::{Scalar, Width, destinations, move_to, sources};
+use super::control::jump;
+use super::integer::Bitwise;
+use super::memory::{plain_load, plain_store};
+use super::{LANES, Lowered, Lowering};
+use crate::isa::{
+    self, Address, AtomicOperation, Comparison, GlobalId, LoadSemantics, Predicate, RegisterId, ScalarType,
+    Scope, Semantics, Source, SpecialRegister, StateSpace, Symbol, TensormapField, Variable,
+};
+
+/// The variables of the module.
+const ROOM: &str = "tensor_maps_made";
+const TAKEN: &str = "tensor_maps_taken";
+const EMPTY: &str = "tensor_of_nothing";
+/// Words of bits that say which places are taken, a multiprocessor a word: no device has more of them.
+const WORDS: u64 = 256;
+/// The threads of a multiprocessor.
+const MOST_THREADS: u32 = 2048;
+/// PTX has the instructions since then.
+const SINCE: (u32, u32) = (8, 3);
+/// Coordinates have 31 bits.
+const LONGEST: u64 = i32::MAX as u64;
+
+/// The room of a block.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    /// The number of its place.
+    place: RegisterId,
+}
+
+/// What is written to a map.
+pub(super) struct Field {
+    field: TensormapField,
+    dimension: Option<u32>,
+    value: Source,
+}
+
+impl Field {
+    fn replace(&self, address: Address) -> isa::TensormapReplace {
+        let is_wide = matches!(self.field, TensormapField::GlobalAddress | TensormapField::GlobalStride);
+        let (value, dimension_value) = match self.dimension {
+            Some(dimension) => (Source::from(i64::from(dimension)), Some(self.value)),
+            None => (self.value, None),
+        };
+        isa::TensormapReplace {
+            field: self.field,
+            space: Some(StateSpace::SharedCta),
+            map_ty: ScalarType::B1024,
+            ty: if is_wide { ScalarType::B64 } else { ScalarType::B32 },
+            address,
+            value,
+            dimension_value,
+        }
+    }
+}
+
+/// A map that is made with those behind it.
+pub(super) struct MapToMake {
+    /// Where it is filled, and the word of that for each lane.
+    template: Address,
+    word: Address,
+    /// Where it is used, in global memory and as a generic address.
+    room: Address,
+    map: Address,
+    fields: Vec<Field>,
+}
+
+impl Lowering<'_> {
+    /// The blocks that a multiprocessor can have at a time, as a power of two: each has a bit of a word.
+    fn places_of_word(&self) -> u32 {
+        let threads = self.program.header.num_warps * LANES;
+        (MOST_THREADS / threads).next_power_of_two().clamp(1, u32::BITS)
+    }
+
+    fn variable(&mut self, name: &str, bytes: u64, alignment: u32) -> GlobalId {
+        let known = self.module.globals.iter().find(|(_, variable)| variable.name == name);
+        let known = known.map(|(id, _)| id);
+        known.unwrap_or_else(|| {
+            let variable = Variable::array(name, StateSpace::Global, ScalarType::B8, bytes, alignment);
+            self.module.globals.push(variable)
+        })
+    }
+
+    fn address_of(&mut self, variable: GlobalId) -> Scalar {
+        let symbol = Source::Symbol(Symbol::Global(variable), 0);
+        self.builder.pure(Width::B64, |d| move_to(Width::B64, d, symbol))
+    }
+
+    /// The word that has the bit of a place.
+    fn word_of(&mut self, number: Scalar) -> Address {
+        let variable = self.variable(TAKEN, WORDS * 4, 16);
+        let start = self.address_of(variable);
+        let number = self.wide(number, false);
+        let distance = self.builder.shl(Width::B64, number, 2);
+        let address = self.builder.add(Width::B64, start, distance);
+        self.builder.address(Width::B64, address)
+    }
+
+    /// A number of 32 bits in 64.
+    fn wide(&mut self, number: Scalar, signed: bool) -> Scalar {
+        if let Some(bits) = number.as_constant() {
+            let bits = if signed { Width::B32.signed(bits) as u64 } else { bits };
+            return Scalar::constant(bits);
+        }
+        let from = if signed { ScalarType::S32 } else { ScalarType::U32 };
+        let to = if signed { ScalarType::S64 } else { ScalarType::U64 };
+        let a = self.builder.source(Width::B32, number);
+        self.builder.pure(Width::B64, |d| super::integer::convert(to, from, d, a))
+    }
+
+    /// Jumps where a thread is not of the first warp.
+    fn skip_other_warps(&mut self, end: isa::LabelId) {
+        if self.warps.count > 1 {
+            let (thread, lanes) = (self.thread(), Scalar::constant(LANES.into()));
+            let is_other = self.builder.compare(Width::B32, false, Comparison::Ge, thread, lanes);
+            let is_other = self.builder.predicate(is_other);
+            self.builder.emit_if(Some(is_other), jump(end));
+        }
+    }
+
+    /// Takes a place for the maps of this block: the first warp knows its number.
+    pub(super) fn take_room(&mut self) {
+        if self.program.header.made_maps.is_empty() {
+            return;
+        }
+        self.module.version = self.module.version.max(SINCE);
+        let (word, found) = (self.builder.fresh(Width::B32), self.builder.fresh(Width::B32));
+        let place = self.builder.fresh(Width::B32);
+        self.builder.assign(Width::B32, place, Scalar::constant(0));
+        let [end, taken] = ["room", "place"].map(|name| self.builder.label(name));
+        let elected = self.elected();
+        self.skip_other_warps(end);
+        self.builder.emit_if(Some(Predicate { negated: !elected.negated, ..elected }), jump(taken));
+        self.builder.emit(move_to(Width::B32, word, SpecialRegister::SmId.into()));
+        self.take_bit(word, found, place);
+        self.builder.place(taken);
+        // The lane that was elected is asked for it: whichever it is, the others have 0.
+        self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
+        let all = self.builder.pure(Width::B32, |d| isa::Redux {
+            operation: isa::WarpReduction::Or,
+            abs: false,
+            nan: false,
+            ty: ScalarType::B32,
+            d,
+            a: place.into(),
+            mask: (-1).into(),
+        });
+        self.builder.assign(Width::B32, place, all);
+        self.builder.place(end);
+        self.room = Some(Room { place });
+    }
+
+    /// One lane looks for a bit that is free, from a word on.
+    fn take_bit(&mut self, word: RegisterId, found: RegisterId, place: RegisterId) {
+        let places = self.places_of_word();
+        let [again, full] = ["take", "full"].map(|name| self.builder.label(name));
+        self.builder.place(again);
+        let within = self.builder.bitwise(Bitwise::And, Width::B32, word.into(), Scalar::constant(WORDS - 1));
+        self.builder.assign(Width::B32, word, within);
+        let address = self.word_of(word.into());
+        self.builder.emit(isa::Ld {
+            semantics: Some(LoadSemantics::Relaxed),
+            scope: Some(Scope::Gpu),
+            space: Some(StateSpace::Global),
+            ..plain_load(found.into(), address, ScalarType::B32)
+        });
+        let of_word = Scalar::constant(u64::from(u32::MAX >> (u32::BITS - places)));
+        let ones = Scalar::constant(u64::from(u32::MAX));
+        let free = self.builder.bitwise(Bitwise::Xor, Width::B32, found.into(), ones);
+        let free = self.builder.bitwise(Bitwise::And, Width::B32, free, of_word);
+        let is_full = self.builder.compare(Width::B32, false, Comparison::Eq, free, Scalar::constant(0));
+        let is_full = self.builder.predicate(is_full);
+        self.builder.emit_if(Some(is_full), jump(full));
+        let negative = self.builder.sub(Width::B32, Scalar::constant(0), free);
+        let bit = self.builder.bitwise(Bitwise::And, Width::B32, free, negative);
+        let bit_register = self.builder.register(Width::B32, bit);
+        self.builder.emit(isa::Atom {
+            semantics: Some(Semantics::Acquire),
+            scope: Some(Scope::Gpu),
+            space: Some(StateSpace::Global),
+            operation: AtomicOperation::Or,
+            no_ftz: false,
+            cache_hint: false,
+            vector: None,
+            ty: ScalarType::B32,
+            d: destinations(&[found]),
+            address,
+            b: sources(&[bit_register]),
+            c: None,
+            policy: None,
+        });
+        let was = self.builder.bitwise(Bitwise::And, Width::B32, found.into(), bit);
+        let is_lost = self.builder.compare(Width::B32, false, Comparison::Ne, was, Scalar::constant(0));
+        let is_lost = self.builder.predicate(is_lost);
+        self.builder.emit_if(Some(is_lost), jump(again));
+        let number = self.builder.pure(Width::B32, |d| isa::Bfind {
+            shift_amount: false,
+            ty: ScalarType::U32,
+            d,
+            a: bit_register.into(),
+        });
+        let first = self.builder.mul(Width::B32, word.into(), Scalar::constant(places.into()));
+        let number = self.builder.add(Width::B32, first, number);
+        self.builder.assign(Width::B32, place, number);
+        let done = self.builder.label("taken");
+        self.builder.emit(jump(done));
+        self.builder.place(full);
+        self.builder.assign(Width::B32, word, Scalar::from(word).plus(Width::B32, 1));
+        self.builder.emit(jump(again));
+        self.builder.place(done);
+    }
+
+    /// Gives the place back: no copy is under way any more.
+    pub(super) fn give_room_back(&mut self) {
+        let Some(Room { place }) = self.room else { return };
+        let places = self.places_of_word();
+        let elected = self.elected();
+        let number = self.builder.shr(Width::B32, false, place.into(), places.trailing_zeros());
+        let bit = self.builder.bitwise(
+            Bitwise::And,
+            Width::B32,
+            place.into(),
+            Scalar::constant(u64::from(places - 1)),
+        );
+        let bit = self.builder.source(Width::B32, bit);
+        let bit = self.builder.pure(Width::B32, |d| isa::Shl { ty: ScalarType::B32, d, a: 1.into(), b: bit });
+        let ones = Scalar::constant(u64::from(u32::MAX));
+        let others = self.builder.bitwise(Bitwise::Xor, Width::B32, bit, ones);
+        let others = self.builder.register(Width::B32, others);
+        let address = self.word_of(number);
+        let red = isa::Red {
+            semantics: Some(Semantics::Release),
+            scope: Some(Scope::Gpu),
+            space: Some(StateSpace::Global),
+            operation: AtomicOperation::And,
+            no_ftz: false,
+            cache_hint: false,
+            vector: None,
+            ty: ScalarType::B32,
+            address,
+            b: sources(&[others]),
+            policy: None,
+        };
+        self.builder.emit_if(Some(elected), red);
+    }
+
+    /// Notes a map to be made in the room of the block.
+    pub(super) fn lower_make_tensor_map(
+        &mut self,
+        inst: Inst,
+        buffer: Value,
+        parts: &[Value],
+        number: u32,
+    ) -> Lowered {
+        self.require(inst, Feature::Tma)?;
+        self.aligned(inst, buffer, TENSOR_MAP_BYTES)?;
+        let count = self.program.header.made_maps.len() as u64;
+        let plan = &self.program.header.made_maps[number as usize];
+        let Some(fields) = self.fields(plan, parts) else {
+            return Err(self.unsupported(inst, "a tensor map without a box"));
+        };
+        let bytes = u64::from(TENSOR_MAP_BYTES) * count;
+        let places = WORDS * u64::from(self.places_of_word());
+        let room = self.variable(ROOM, places * bytes, TENSOR_MAP_BYTES);
+        let start = self.address_of(room);
+        let place = self.room.expect("a kernel that makes maps has room for them").place;
+        let place = self.wide(place.into(), false);
+        let distance = self.builder.mul(Width::B64, place, Scalar::constant(bytes));
+        let own = self.builder.add(Width::B64, start, distance);
+        let own = own.plus(Width::B64, u64::from(TENSOR_MAP_BYTES * number));
+        let own = self.builder.register(Width::B64, own);
+        let generic = self.builder.pure(Width::B64, |d| isa::Cvta {
+            to: false,
+            space: StateSpace::Global,
+            ty: ScalarType::U64,
+            d,
+            a: Source::Register(own),
+        });
+        let template = self.scalar(buffer);
+        let lane = self.special(SpecialRegister::LaneId);
+        let word = self.builder.shl(Width::B32, lane, 2);
+        let word = self.builder.add(Width::B32, template, word);
+        let word = self.builder.address(Width::B32, word);
+        let template = self.builder.address(Width::B32, template);
+        let [room, map] = [Scalar::from(own), generic].map(|place| self.builder.address(Width::B64, place));
+        self.maps_to_make.push(MapToMake { word, template, room, map, fields });
+        let result = self.kernel.insts[inst].results[0];
+        self.set(result, [generic]);
+        Ok(())
+    }
+
+    /// Makes the maps that are to be made together: what one waits for, the others wait for as well. The first warp does.
+    pub(super) fn make_maps(&mut self) {
+        let maps = std::mem::take(&mut self.maps_to_make);
+        if maps.is_empty() {
+            return;
+        }
+        let elected = self.elected();
+        let end = self.builder.label("made");
+        self.skip_other_warps(end);
+        let zero = self.builder.register(Width::B32, Scalar::constant(0));
+        for map in &maps {
+            self.builder.emit(isa::St {
+                space: Some(StateSpace::SharedCta),
+                ..plain_store(map.word, sources(&[zero]), ScalarType::B32)
+            });
+        }
+        self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
+        // Fields share words, and each replacement of one reads its word: those of different maps take turns.
+        let longest = maps.iter().map(|map| map.fields.len()).max().unwrap_or(0);
+        for place in 0..longest {
+            for map in &maps {
+                if let Some(field) = map.fields.get(place) {
+                    self.builder.emit_if(Some(elected), field.replace(map.template));
+                }
+            }
+        }
+        self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
+        let size: Source = i64::from(TENSOR_MAP_BYTES).into();
+        for map in &maps {
+            self.builder.emit(isa::TensormapCpFenceproxy {
+                destination_space: StateSpace::Global,
+                source_space: StateSpace::SharedCta,
+                tensormap_generic: true,
+                semantics: Semantics::Release,
+                scope: Scope::Gpu,
+                sync_aligned: true,
+                destination: map.room,
+                source: map.template,
+                size,
+            });
+        }
+        for map in &maps {
+            self.builder.emit(isa::FenceProxyTensormap {
+                semantics: Semantics::Acquire,
+                scope: Scope::Gpu,
+                address: Some(map.map),
+                size: Some(size),
+            });
+        }
+        self.builder.place(end);
+    }
+
+    /// The fields of a map: with their dimension, the contiguous one first, and their values; nothing if nobody has said what box
+    /// it is for.
+    fn fields(&mut self, plan: &TensorMapPlan, parts: &[Value]) -> Option<Vec<Field>> {
+        use TensormapField as F;
+        let copied = plan.copied.as_ref()?;
+        let contiguous = plan.contiguous_axis()?;
+        let rest = (0..plan.extents.len()).rev().filter(|axis| *axis != contiguous);
+        let order: Vec<usize> = [contiguous].into_iter().chain(rest).collect();
+        let bytes = Scalar::constant(plan.element.bytes() as u64);
+        let mut is_empty = Scalar::FALSE;
+        let mut extents = Vec::new();
+        for axis in &order {
+            let extent = self.launch_integer(&plan.extents[*axis], parts);
+            let none = self.builder.compare(Width::B64, true, Comparison::Lt, extent, Scalar::constant(1));
+            is_empty = self.builder.bitwise(Bitwise::Or, Width::Pred, is_empty, none);
+            extents.push(extent);
+        }
+        let base = self.scalar(parts[plan.base as usize]);
+        let distance = self.launch_integer(&plan.offset, parts);
+        let distance = self.builder.mul(Width::B64, distance, bytes);
+        let base = self.builder.add(Width::B64, base, distance);
+        let nothing = self.variable(EMPTY, 16, 16);
+        let nothing = self.address_of(nothing);
+        let base = self.builder.select(Width::B64, is_empty, nothing, base);
+        let mut fields = vec![(F::GlobalAddress, None, self.builder.source(Width::B64, base))];
+        fields.push((F::Rank, None, (order.len() as i64 - 1).into()));
+        for ((dimension, axis), extent) in (0..).zip(&order).zip(extents) {
+            let longest = Scalar::constant(LONGEST);
+            let is_long = self.builder.compare(Width::B64, true, Comparison::Gt, extent, longest);
+            let extent = self.builder.select(Width::B64, is_long, longest, extent);
+            let extent = self.builder.select(Width::B64, is_empty, Scalar::constant(1), extent);
+            let extent = self.split_words(Width::B64, extent)[0];
+            fields.push((F::BoxDim, Some(dimension), i64::from(copied.extents[*axis]).into()));
+            fields.push((F::GlobalDim, Some(dimension), self.builder.source(Width::B32, extent)));
+            fields.push((F::ElementStride, Some(dimension), 1.into()));
+            if dimension > 0 {
+                let stride = self.launch_integer(&plan.strides[*axis], parts);
+                let stride = self.builder.mul(Width::B64, stride, bytes);
+                let stride = self.builder.source(Width::B64, stride);
+                fields.push((F::GlobalStride, Some(dimension - 1), stride));
+            }
+        }
+        fields.push((F::Elemtype, None, element_number(plan.element).into()));
+        fields.push((F::InterleaveLayout, None, 0.into()));
+        let swizzle = match copied.swizzle {
+            SwizzleMode::None => 0,
+            SwizzleMode::Bytes32 => 1,
+            SwizzleMode::Bytes64 => 2,
+            SwizzleMode::Bytes128 => 3,
+        };
+        fields.push((F::SwizzleMode, None, swizzle.into()));
+        fields.push((F::FillMode, None, 0.into()));
+        Some(fields.into_iter().map(|(field, dimension, value)| Field { field, dimension, value }).collect())
+    }
+
+    /// A sum of products of the scalars that a map is made of, in 64 bits.
+    fn launch_integer(&mut self, sum: &LaunchInteger, parts: &[Value]) -> Scalar {
+        let mut so_far = Scalar::constant(0);
+        for product in &sum.0 {
+            let mut term = Scalar::constant(product.factor as u64);
+            for number in &product.arguments {
+                let part = parts[*number as usize];
+                let value = self.scalar(part);
+                let value = match self.width(part) {
+                    Width::B64 => value,
+                    // tidy: wildcard because the verifier lets pass integers of 32 and 64 bits alone
+                    _ => self.wide(value, true),
+                };
+                term = self.builder.mul(Width::B64, term, value);
+            }
+            so_far = self.builder.add(Width::B64, so_far, term);
+        }
+        so_far
+    }
+}
+
+/// The number of an element type, as `tensormap.replace` counts them.
+fn element_number(element: Dtype) -> i64 {
+    match element {
+        // A reduction compares numbers with their signs.
+        Dtype::I32 => 3,
+        Dtype::I64 => 5,
+        Dtype::F16 => 6,
+        Dtype::F32 => 7,
+        Dtype::F64 => 9,
+        Dtype::BF16 => 10,
+        other => match other.bytes() {
+            1 => 0,
+            2 => 1,
+            4 => 2,
+            _ => 4,
+        },
+    }
+}

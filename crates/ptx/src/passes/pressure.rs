@@ -1,0 +1,38 @@
+//! How many registers are alive at once, as the lines stand: from where one is written first to where it is read last, and to
+//! the end of a loop around the latter that it was written before.
+
+use cranelift_entity::EntityRef;
+
+use super::Listing;
+use super::regions::{RegionKind, Regions};
+
+/// Twice the registers of a thread: of up to so many words the assembler makes a schedule that takes fewer.
+pub(super) const MOST: u32 = 510;
+
+/// The most words of 32 bits that are alive between two lines; 0 if jumps cross each other.
+pub(super) fn words(listing: &Listing) -> u32 {
+    let Some(Regions(regions)) = Regions::of(listing) else { return 0 };
+    let loops: Vec<_> = regions.iter().rev().filter(|region| region.kind == RegionKind::Loop).collect();
+    let mut lives: Vec<Option<(u32, u32)>> = vec![None; listing.words.len()];
+    for (index, line) in listing.lines.iter().enumerate() {
+        let index = index as u32;
+        line.visit_registers(|register, _| lives[register.index()].get_or_insert((index, index)).1 = index);
+    }
+    let mut changes = vec![0_i32; listing.lines.len() + 1];
+    for (life, &words) in lives.iter().zip(&listing.words) {
+        let Some((first, mut last)) = *life else { continue };
+        // The inner loops first.
+        for region in loops.iter().filter(|_| words > 0) {
+            if first < region.start && region.holds(last) {
+                last = region.end - 1;
+            }
+        }
+        changes[first as usize] += i32::from(words);
+        changes[last as usize] -= i32::from(words);
+    }
+    let alive = changes.iter().scan(0, |alive, change| {
+        *alive += change;
+        Some(*alive)
+    });
+    alive.max().unwrap_or(0).max(0) as u32
+}

@@ -1,0 +1,109 @@
+//! What is computed of other registers stands before its first reader, for listings in which far more is alive at once than a
+//! thread has registers: a function of many instructions is written down an instruction for all elements at a time, and
+//! stands an element at a time then.
+//!
+//! What does something, or writes a register that others write too, keeps its place. Products of warpgroups are left alone:
+//! what they read of registers must be there before their fence.
+
+use cranelift_entity::EntityRef;
+
+use super::regions::Writes;
+use super::{Line, LineKind, Listing, pressure};
+use crate::isa::{Access, Instruction};
+
+const NONE: u32 = u32::MAX;
+
+pub(super) fn run(listing: &mut Listing) {
+    let is_fence = |line: &Line| matches!(line.instruction(), Some(Instruction::WgmmaFence(_)));
+    if listing.lines.iter().any(is_fence) {
+        return;
+    }
+    let writes = Writes::of(listing);
+    let mut order: Vec<u32> = Vec::with_capacity(listing.lines.len());
+    let mut made_by = vec![NONE; listing.words.len()];
+    let mut start = 0;
+    for end in 0..=listing.lines.len() {
+        if listing.lines.get(end).is_none_or(ends_a_block) {
+            block(listing, &writes, start..end, &mut made_by, &mut order);
+            if end < listing.lines.len() {
+                order.push(end as u32);
+            }
+            start = end + 1;
+        }
+    }
+    let mut lines: Vec<Option<Line>> = listing.lines.clone().into_iter().map(Some).collect();
+    let take = |place: u32| lines[place as usize].take().expect("each line has one place");
+    let words = listing.words.clone();
+    let sunk = Listing { lines: order.into_iter().map(take).collect(), words, labels: listing.labels };
+    if pressure::words(&sunk) < pressure::words(listing) {
+        *listing = sunk;
+    }
+}
+
+/// Whether a line is jumped to, or may jump.
+fn ends_a_block(line: &Line) -> bool {
+    use Instruction as I;
+    match &line.kind {
+        LineKind::Label(_) => true,
+        LineKind::Instruction(_, I::Bra(_) | I::BrxIdx(_) | I::Ret(_) | I::Exit(_) | I::Trap(_)) => true,
+        LineKind::Instruction(..) | LineKind::Verbatim(..) => false,
+    }
+}
+
+/// Appends the order of the lines of a block: in theirs what stays, and before each what it needs. What is left is for others.
+fn block(
+    listing: &Listing,
+    writes: &Writes,
+    lines: std::ops::Range<usize>,
+    made_by: &mut [u32],
+    order: &mut Vec<u32>,
+) {
+    let start = lines.start;
+    let mut is_placed = vec![false; lines.len()];
+    let moves: Vec<bool> = lines.clone().map(|place| may_move(&listing.lines[place], writes)).collect();
+    for place in lines.clone().filter(|place| moves[place - start]) {
+        listing.lines[place].visit_registers(|register, access| {
+            if access == Access::Write {
+                made_by[register.index()] = place as u32;
+            }
+        });
+    }
+    let kept = lines.clone().filter(|place| !moves[place - start]);
+    for place in kept.chain(lines.clone().filter(|place| moves[place - start])) {
+        // Each needs what is above it on the stack.
+        let mut stack = vec![(place, false)];
+        while let Some((line, is_ready)) = stack.pop() {
+            if is_placed[line - start] {
+                continue;
+            }
+            if is_ready {
+                is_placed[line - start] = true;
+                order.push(line as u32);
+                continue;
+            }
+            stack.push((line, true));
+            let first = stack.len();
+            listing.lines[line].visit_registers(|register, access| {
+                let maker = made_by[register.index()];
+                if access != Access::Write && maker != NONE && !is_placed[maker as usize - start] {
+                    stack.push((maker as usize, false));
+                }
+            });
+            // The first operand first.
+            stack[first..].reverse();
+        }
+    }
+    for place in lines {
+        listing.lines[place].visit_registers(|register, _| made_by[register.index()] = NONE);
+    }
+}
+
+/// Whether a line may stand anywhere behind what it reads.
+fn may_move(line: &Line, writes: &Writes) -> bool {
+    let LineKind::Instruction(None, _) = line.kind else { return false };
+    let mut may_move = line.is_pure;
+    line.visit_registers(|register, access| {
+        may_move &= access != Access::ReadWrite && writes.is_once(register)
+    });
+    may_move
+}
