@@ -76,14 +76,14 @@ struct Parts {
 impl Parts {
     fn of(function: &Function, block: Block, inst: Inst, target: GpuTarget, num_warps: u32) -> Option<Self> {
         let data = &function.insts[inst];
-        let &[a, b, sum] = &data.operands[..] else { return None };
+        let &[left, right, sum] = &data.operands[..] else { return None };
         let mma = mma_selection::of_one_warp(function, inst, target)?;
-        let shape = &function.ty(b).shape;
-        let (m, n, k) = (function.ty(a).shape[0], shape[1], shape[0]);
+        let shape = &function.ty(right).shape;
+        let (m, n, k) = (function.ty(left).shape[0], shape[1], shape[0]);
         let count = num_warps.min(k / mma.k);
         let along_n = num_warps / count.max(1);
         let fits = count > 1 && n >= GROUPS * along_n && m * n / along_n <= MOST_SUMS * LANES;
-        if !fits || m > MOST_ROWS || !is_computed(function, block, b) {
+        if !fits || m > MOST_ROWS || !is_computed(function, block, right) {
             return None;
         }
         let (owner, sum) = carried(function, block, inst, sum)?;
@@ -131,7 +131,7 @@ fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
             _ if function.ty(value).is_scalar() || !function.blocks[block].insts.contains(&inst) => continue,
             OpFamily::Load => {
                 let ty = function.ty(value);
-                let bytes = ty.shape.elements() as usize * ty.element.bytes();
+                let bytes = ty.shape.elements() * ty.element.bytes();
                 if largest.is_none_or(|(most, _)| bytes > most) {
                     largest = Some((bytes, data.operands[0]));
                 }
@@ -162,17 +162,17 @@ struct Splitting<'f> {
 impl Splitting<'_> {
     fn product(&mut self, block: Block, inst: Inst, parts: Parts) {
         let Parts { count, groups, owner, sum } = parts;
-        let [a, b] = [0, 1].map(|place: usize| self.function.insts[inst].operands[place]);
+        let [left, right] = [0, 1].map(|place: usize| self.function.insts[inst].operands[place]);
         let result = self.function.insts[inst].results[0];
         let ty = self.function.ty(result).clone();
-        let (m, n, k) = (ty.shape[0], ty.shape[1], self.function.ty(b).shape[0]);
+        let (m, n, k) = (ty.shape[0], ty.shape[1], self.function.ty(right).shape[0]);
         let mut before = Vec::new();
-        let a = self.reshape(&mut before, a, &[m, count, k / count]);
-        let a = self.transpose(&mut before, a, &[1, 0, 2]);
-        let b = self.reshape(&mut before, b, &[count, k / count, groups, n / groups]);
-        let b = self.transpose(&mut before, b, &[0, 1, 3, 2]);
-        let b = self.reshape(&mut before, b, &[count, k / count, n]);
-        self.function.insts[inst].operands = smallvec![a, b, sum];
+        let left = self.reshape(&mut before, left, &[m, count, k / count]);
+        let left = self.transpose(&mut before, left, &[1, 0, 2]);
+        let right = self.reshape(&mut before, right, &[count, k / count, groups, n / groups]);
+        let right = self.transpose(&mut before, right, &[0, 1, 3, 2]);
+        let right = self.reshape(&mut before, right, &[count, k / count, n]);
+        self.function.insts[inst].operands = smallvec![left, right, sum];
         self.insert(block, inst, &before, 0);
         let wide = ty.with_shape(Shape::from([count, m, n]));
         self.function.values[result].ty = wide.clone();
@@ -205,7 +205,8 @@ impl Splitting<'_> {
         let columns = self.reshape(&mut behind, sum, &[m, n / groups, groups]);
         let columns = self.transpose(&mut behind, columns, &[0, 2, 1]);
         let new = self.reshape(&mut behind, columns, &[m, n]);
-        self.function.values[new].name = self.function.values[result].name.clone();
+        let name = self.function.values[result].name.clone();
+        self.function.values[new].name = name;
         for (other, data) in &mut self.function.insts {
             if !behind.contains(&other) {
                 data.operands

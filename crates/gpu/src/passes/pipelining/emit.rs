@@ -639,19 +639,20 @@ impl Emit<'_> {
         self.location = self.function.insts[inst].location;
         let plan = self.plan;
         let rings = if plan.next.is_some() { Vec::new() } else { self.rings.clone() };
-        for (number, (load, ring)) in plan.loads.iter().zip(rings).enumerate() {
-            if load.boxed.is_some() {
-                // Tensor copies that nobody waits for would keep the memory to the end.
-                let ty = Type::Full(self.slot_type(load, 1));
+        let has_tail = plan.chain.as_ref().is_some_and(|chain| chain.has_tail);
+        // Tensor copies that nobody waits for would keep the memory to the end. Rings advance in turn, as in the loop.
+        for turn in (0..if has_tail { 0 } else { self.distance }).rev() {
+            for (number, (load, ring)) in plan.loads.iter().zip(rings.clone()).enumerate() {
                 let is_of_overlap = plan.overlap.as_ref().is_some_and(|overlap| overlap.load == number);
-                let has_tail = plan.chain.as_ref().is_some_and(|chain| chain.has_tail);
                 let is_taken = is_of_overlap || plan.chain.is_some();
-                let left = if has_tail { 0 } else { self.distance - u32::from(is_taken) };
-                for _ in 0..left {
-                    let slot = self.value(GpuOp::Take {}, &[ring], ty.clone());
+                if load.boxed.is_some() && turn >= u32::from(is_taken) {
+                    let ty = Type::Full(self.slot_type(load, 1));
+                    let slot = self.value(GpuOp::Take {}, &[ring], ty);
                     self.emit(GpuOp::Release {}, &[slot], None);
                 }
             }
+        }
+        for ring in rings {
             self.emit(GpuOp::Dealloc {}, &[ring], None);
         }
         let ends = std::mem::take(&mut self.out);

@@ -78,7 +78,9 @@ impl Teams {
                 let together: Vec<Value> = team.iter().copied().chain([root]).collect();
                 let is_at_once =
                     plans[&root].writer == Writer::Tensor || are_taken_at_once(&steps, &together);
-                is_alike(names, plans, team[0], root) && advance_in_turn(&steps, &together) && is_at_once
+                is_alike(names, plans, team[0], root)
+                    && advance_in_turn(&steps, &together, plans[&root].has_empty())
+                    && is_at_once
             });
             match team {
                 Some(team) => team.push(root),
@@ -129,14 +131,13 @@ fn is_alike(names: &Names<'_>, plans: &Plans, one: Value, other: Value) -> bool 
         && names.block_of(one) == names.block_of(other)
 }
 
-/// Whether the same is done with some rings in turn, in this order, in every block.
-fn advance_in_turn(steps: &Steps, rings: &[Value]) -> bool {
+/// Whether the same is done with some rings in turn, in this order, in every block. Where nothing says that a slot is empty but
+/// a barrier of the block, slots may be released in any order.
+fn advance_in_turn(steps: &Steps, rings: &[Value], has_empty: bool) -> bool {
+    let counts = |step: Step| step != Step::Read && (has_empty || step != Step::Release);
     steps.values().all(|steps| {
-        let own: Vec<(Step, Value)> = steps
-            .iter()
-            .copied()
-            .filter(|(step, root)| *step != Step::Read && rings.contains(root))
-            .collect();
+        let own: Vec<(Step, Value)> =
+            steps.iter().copied().filter(|(step, root)| counts(*step) && rings.contains(root)).collect();
         own.chunks(rings.len()).all(|turn| {
             let roots = turn.iter().map(|(_, root)| root);
             roots.eq(rings) && turn.iter().all(|(step, _)| *step == turn[0].0)
