@@ -113,7 +113,7 @@ def matches(q_desc, k_desc, best_ptr, bounds_ptr, M: tl.constexpr, N: tl.constex
 
 
 @pytest.mark.parametrize("counts", [(0, 1), (0, 5), (1, 2), (4, 1), (3, 0), (5, 6)])
-@pytest.mark.parametrize("warps, stages", [(4, 2), (4, 4), (8, 3)])
+@pytest.mark.parametrize(("warps", "stages"), [(4, 2), (4, 4), (8, 3)])
 def test_one_product(device, counts, warps, stages):
     m, n, d, offset = 32 * warps // 2, 32, 32, 64
     generator = torch.Generator().manual_seed(3)
