@@ -104,11 +104,13 @@ def furthest(best, q, k_desc, offset, first, end, N: tl.constexpr):
 
 @triton.jit
 def matches(q_desc, k_desc, best_ptr, bounds_ptr, M: tl.constexpr, N: tl.constexpr):
+    first, middle = tl.load(bounds_ptr), tl.load(bounds_ptr + 1)
     offset = tl.load(bounds_ptr + 2)
+    begin, end = tl.load(bounds_ptr + 3), tl.load(bounds_ptr + 4)
     q = q_desc.load([0, 0])
     best = tl.zeros((M,), tl.float32) - float("inf")
-    best = furthest(best, q, k_desc, 0, tl.load(bounds_ptr), tl.load(bounds_ptr + 1), N)
-    best = furthest(best * 0.5, q, k_desc, offset, tl.load(bounds_ptr + 3), tl.load(bounds_ptr + 4), N)
+    best = furthest(best, q, k_desc, 0, first, middle, N)
+    best = furthest(best * 0.5, q, k_desc, offset, begin, end, N)
     tl.store(best_ptr + tl.arange(0, M), best)
 
 
