@@ -19,6 +19,11 @@ const CHUNK: i64 = 16;
 /// The most axes of a tensor.
 const MOST_AXES: usize = 5;
 
+/// Blocks of a pair.
+pub(crate) const PAIR: u32 = 2;
+/// The least odd number of programs along the first axis that run in pairs.
+const LEAST_ODD: u32 = 33;
+
 /// The bytes of a tensor map.
 type Map = [u8; sim::TENSOR_MAP_BYTES];
 /// Those of a launch; none if a tensor is none that a map can describe.
@@ -34,6 +39,8 @@ pub struct TensorMaps {
     used: SmallVec<[u32; 8]>,
     /// Where each map lies among the parameters.
     places: SmallVec<[usize; 3]>,
+    /// Where the number of programs lies, of a kernel whose blocks may run in pairs.
+    programs: Option<usize>,
     is_simulated: bool,
     /// The latest one last.
     known: Mutex<Vec<(SmallVec<[i64; 8]>, Maps)>>,
@@ -68,6 +75,7 @@ impl TensorMaps {
             plans: plans.to_vec(),
             used,
             places: (0..plans.len()).map(|number| place(first + number)).collect::<Result<_, _>>()?,
+            programs: code.has_pairs().then(|| place(first + plans.len())).transpose()?,
             arguments,
             is_simulated,
             known: Mutex::default(),
@@ -94,6 +102,29 @@ impl TensorMaps {
             parameters.push_at(map, *place);
         }
         Ok(true)
+    }
+
+    /// Whether blocks may run in pairs.
+    pub(crate) fn has_pairs(&self) -> bool {
+        self.programs.is_some()
+    }
+
+    /// Appends behind the maps how many programs there are, of a kernel whose blocks may run in pairs: what the grid is, and
+    /// whether it is one of pairs, if the launch `can` be.
+    pub(crate) fn append_programs(
+        &self,
+        grid: [u32; 3],
+        can: bool,
+        parameters: &mut Parameters,
+    ) -> ([u32; 3], bool) {
+        let Some(place) = self.programs else { return (grid, false) };
+        let [x, y, z] = grid;
+        // A block without a program is a small part of many, but may be half of few.
+        let is_paired = can && (x.is_multiple_of(PAIR) || x >= LEAST_ODD);
+        let programs = if is_paired { x } else { 0 };
+        parameters.push_at(&programs.to_le_bytes(), place);
+        let blocks = if is_paired { x.next_multiple_of(PAIR) } else { x };
+        ([blocks, y, z], is_paired)
     }
 
     /// An argument, a pointer or an integer.

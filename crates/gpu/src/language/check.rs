@@ -69,6 +69,9 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::TensorReduce { .. }
         | GpuOp::TensorStoreWait { .. }
         | GpuOp::FenceProxy {}
+        | GpuOp::Share {}
+        | GpuOp::PairArrive {}
+        | GpuOp::PairWait {}
         | GpuOp::NamedBarrier { .. }
         | GpuOp::WarpRoles { .. }
         | GpuOp::Publish {}
@@ -541,6 +544,8 @@ impl<'a> Checker<'a> {
             | GpuOp::WaitGroup { .. }
             | GpuOp::TensorStoreWait { .. }
             | GpuOp::FenceProxy {} => Ok(()),
+            GpuOp::Share {} => self.share(),
+            GpuOp::PairArrive {} | GpuOp::PairWait {} => self.is_paired(),
         }
     }
 
@@ -636,6 +641,21 @@ impl<'a> Checker<'a> {
         self.memory(0)?;
         self.descriptor(1)?;
         self.inst.operands[coordinates..].iter().try_for_each(|value| self.index(*value))
+    }
+
+    fn is_paired(&self) -> Check {
+        ensure(self.header.paired, || format!("{} in a kernel whose blocks are no pairs", self.name()))
+    }
+
+    fn share(&self) -> Check {
+        self.is_paired()?;
+        let are_barriers = [1, 2].iter().all(|place| matches!(self.operand(*place), Type::Mbarrier { .. }));
+        ensure(matches!(self.operand(0), Type::Buffer(_)) && are_barriers, || {
+            "share takes a buffer and the barriers of its slots".into()
+        })?;
+        let condition = self.registers(3)?;
+        let is_condition = condition.is_scalar() && condition.element.value() == Some(ir::Dtype::I1);
+        ensure(is_condition, || format!("the condition of share is int1, found {condition}"))
     }
 
     fn tensor_fill(&self) -> Check {

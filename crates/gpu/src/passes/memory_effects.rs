@@ -124,6 +124,9 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         | GpuOp::Finish { .. }
         | GpuOp::Settle { .. }
         | GpuOp::FenceProxy {}
+        | GpuOp::Share {}
+        | GpuOp::PairArrive {}
+        | GpuOp::PairWait {}
         | GpuOp::NamedBarrier { .. }
         | GpuOp::WarpRoles { .. }
         | GpuOp::Acquire {}

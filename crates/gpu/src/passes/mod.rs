@@ -9,6 +9,7 @@ mod global_memory;
 mod instruction_selection;
 mod lane_sums;
 mod memory_effects;
+mod pairs;
 mod pipelining;
 mod products;
 mod prune;
@@ -43,6 +44,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "tensor_stores", run: tensor_stores },
     Pass { name: "tensor_copies", run: tensor_copies },
     Pass { name: "rings", run: rings::lower_rings },
+    Pass { name: "pairs", run: pairs },
     Pass { name: "instruction_selection", run: instruction_selection },
     Pass { name: "sums_first", run: sums_first },
     Pass { name: "rescaling", run: rescaling },
@@ -77,6 +79,12 @@ fn tensor_stores(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn tensor_copies(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     tensor_copies::use_tensor_copies(module);
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn pairs(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    pairs::share_copies(module);
     Ok(())
 }
 

@@ -49,6 +49,7 @@ mod matrix_descriptor;
 mod mbarrier;
 mod memory;
 mod mma;
+mod pairs;
 mod print;
 mod reduce;
 mod remainder;
@@ -99,6 +100,7 @@ type Elements = SmallVec<[Scalar; 2]>;
 pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
     let mut lowering = Lowering::new(program);
     lowering.parameters();
+    lowering.end_without_program();
     lowering.prefetch_tensor_maps();
     lowering.block(lowering.kernel.entry)?;
     Ok(lowering.finish())
@@ -119,6 +121,8 @@ struct Lowering<'p> {
     alignments: SecondaryMap<Value, u32>,
     /// The one thread of the warps that run straight code: behind so many labels, the first of the warps, and where it is it.
     leader: Option<(u32, u32, isa::Predicate)>,
+    /// What the blocks of a pair share.
+    pairs: pairs::Pairs,
 }
 
 /// Consecutive warps of a block, which run code together.
@@ -164,6 +168,7 @@ impl<'p> Lowering<'p> {
             reads: reads(kernel),
             alignments: SecondaryMap::new(),
             leader: None,
+            pairs: pairs::Pairs::of(kernel),
         }
     }
 
@@ -175,9 +180,9 @@ impl<'p> Lowering<'p> {
     /// Declares and loads the parameters.
     fn parameters(&mut self) {
         let entry = &self.kernel.blocks[self.kernel.entry];
-        let first_map = entry.parameters.len().saturating_sub(self.program.header.tensor_maps.len());
+        let maps = self.tensor_map_parameters();
         for (index, &value) in entry.parameters.iter().enumerate() {
-            if index >= first_map {
+            if maps.contains(&index) {
                 self.tensor_map_parameter(index, value);
                 continue;
             }
@@ -195,6 +200,14 @@ impl<'p> Lowering<'p> {
             let scalar = self.load_parameter(Symbol::Variable(id), element);
             self.set(value, vec![scalar]);
         }
+    }
+
+    /// Which parameters are tensor maps: the last ones, before the number of programs.
+    fn tensor_map_parameters(&self) -> std::ops::Range<usize> {
+        let header = &self.program.header;
+        let count = self.kernel.blocks[self.kernel.entry].parameters.len();
+        let end = count - usize::from(header.paired);
+        end.saturating_sub(header.tensor_maps.len())..end
     }
 
     fn load_parameter(&mut self, symbol: Symbol, element: Element) -> Scalar {

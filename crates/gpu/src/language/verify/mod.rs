@@ -83,6 +83,9 @@ impl Kinds {
                 | GpuOp::Finish { .. }
                 | GpuOp::Settle { .. }
                 | GpuOp::FenceProxy {}
+                | GpuOp::Share {}
+                | GpuOp::PairArrive {}
+                | GpuOp::PairWait {}
                 | GpuOp::NamedBarrier { .. }
                 | GpuOp::WarpRoles { .. }
                 | GpuOp::Acquire {}
