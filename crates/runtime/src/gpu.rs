@@ -182,17 +182,17 @@ pub(crate) fn launch(
                 let tilewright_compiler::MachineCode::Gpu(code) = &*handle.compiled.code else {
                     return Ok(());
                 };
-                let mut blocks = (grid.extents(), false);
-                let (code, module): (&GpuCode, _) = match tensor_maps {
-                    Some(maps) if !maps.append(parameters)? => match handle.plain()? {
-                        (code, Loaded::Sim { module, .. }) => (code, module),
+                let blocks = (grid.extents(), false);
+                let appended = match tensor_maps {
+                    Some(maps) => maps.append(blocks.0, true, parameters)?,
+                    None => Some(blocks),
+                };
+                let (code, module, blocks): (&GpuCode, _, _) = match appended {
+                    Some(blocks) => (code, module, blocks),
+                    None => match handle.plain()? {
+                        (code, Loaded::Sim { module, .. }) => (code, module, blocks),
                         (_, Loaded::Cuda { .. }) => unreachable!("both forms are on one device"),
                     },
-                    Some(maps) => {
-                        blocks = maps.append_programs(grid.extents(), true, parameters);
-                        (code, module)
-                    }
-                    None => (code, module),
                 };
                 let parameters = parameters.as_bytes();
                 simulate(handle, (code, module), blocks, parameters, &regions, (interrupt, observer))
@@ -207,23 +207,23 @@ pub(crate) fn start(
     handle: &Handle,
     loaded: &Loaded,
     stream: StreamRef<'_>,
-    mut blocks: [u32; 3],
+    blocks: [u32; 3],
     parameters: &mut Parameters,
 ) -> Result<(), Error> {
     let Loaded::Cuda { launch, pairs, tensor_maps, .. } = loaded else {
         unreachable!("the simulator has a launch of its own")
     };
-    let launch = match tensor_maps {
-        Some(maps) if !maps.append(parameters)? => match handle.plain()? {
-            (_, Loaded::Cuda { launch, .. }) => launch,
+    let appended = match tensor_maps {
+        Some(maps) => maps.append(blocks, pairs.is_some(), parameters)?,
+        None => Some((blocks, false)),
+    };
+    let (launch, blocks) = match (appended, pairs) {
+        (Some((blocks, true)), Some(pairs)) => (&**pairs, blocks),
+        (Some((blocks, _)), _) => (launch, blocks),
+        (None, _) => match handle.plain()? {
+            (_, Loaded::Cuda { launch, .. }) => (launch, blocks),
             (_, Loaded::Sim { .. }) => unreachable!("both forms are on one device"),
         },
-        Some(maps) => {
-            let is_paired;
-            (blocks, is_paired) = maps.append_programs(blocks, pairs.is_some(), parameters);
-            pairs.as_deref().filter(|_| is_paired).unwrap_or(launch)
-        }
-        None => launch,
     };
     launch.launch(blocks, stream, parameters.as_bytes()).map_err(Error::from)
 }

@@ -12,7 +12,7 @@ use super::asynchronous::MBARRIER_BYTES;
 use super::builder::{Scalar, Width};
 use super::control::jump;
 use super::{LANES, Lowered, Lowering};
-use crate::isa::{self, Address, Destination, Predicate, ScalarType, Scope, Semantics, Source, StateSpace};
+use crate::isa::{self, Address, Destination, Predicate, ScalarType, Source, StateSpace};
 
 const SPACE: Option<StateSpace> = Some(StateSpace::SharedCta);
 const TYPE: ScalarType = ScalarType::B64;
@@ -125,15 +125,10 @@ impl Lowering<'_> {
         let d = self.builder.fresh(Width::Pred);
         let again = self.builder.label("wait");
         self.builder.place(again);
-        let (semantics, scope) = if self.pairs.arrivals(barriers) > 1 {
-            (Some(Semantics::Acquire), Some(Scope::Cluster))
-        } else {
-            (None, None)
-        };
         self.builder.emit(isa::MbarrierTryWait {
             parity: true,
-            semantics,
-            scope,
+            semantics: None,
+            scope: None,
             space: SPACE,
             ty: TYPE,
             d,

@@ -2,6 +2,7 @@
 //! become, and what that does in the simulator.
 
 mod copies;
+mod pairs;
 mod products;
 mod refusals;
 mod roles;
@@ -19,11 +20,18 @@ pub struct Head {
     target: &'static str,
     warps: u32,
     shared_bytes: u32,
+    /// How many clusters of two blocks run; one block that is in none if there are none.
+    pairs: u32,
 }
 
 impl Head {
     pub fn new(target: &'static str, warps: u32, shared_bytes: u32) -> Self {
-        Self { layouts: Layouts::default(), target, warps, shared_bytes }
+        Self { layouts: Layouts::default(), target, warps, shared_bytes, pairs: 0 }
+    }
+
+    /// Of a program whose blocks run in so many pairs.
+    pub fn of_pairs(self, pairs: u32) -> Self {
+        Self { pairs, ..self }
     }
 
     /// The number of a layout.
@@ -36,6 +44,7 @@ impl Head {
         let target = GpuTarget::named(self.target).expect("the tests name targets that there are");
         let mut header = Header::new(target, self.warps);
         (header.shared_bytes, header.layouts) = (self.shared_bytes, self.layouts.clone());
+        header.paired = self.pairs > 0;
         let text = format!("{}{kernel}", header.print());
         tilewright_ir::parse_dialect::<Gpu>(&text).map_err(|error| format!("{error}\n{text}"))
     }
@@ -61,7 +70,7 @@ impl Head {
         }
     }
 
-    /// Runs a text of PTX in a block; `Err` is the fault.
+    /// Runs a text of PTX in a block, or in pairs of blocks; `Err` is the fault.
     pub fn run(&self, text: &str, arguments: &mut [Argument<'_>]) -> Result<Report, String> {
         let device = tilewright_sim::SimTarget::new(self.target).expect("the simulator has the target");
         let loaded = tilewright_sim::Simulator::new(device).load(text);
@@ -89,6 +98,9 @@ impl Head {
         }
         let mut launch =
             tilewright_sim::Launch::new(&name, [1, 1, 1], [self.warps * 32, 1, 1], &parameters, &regions);
+        if self.pairs > 0 {
+            (launch.grid, launch.cluster) = ([2 * self.pairs, 1, 1], [2, 1, 1]);
+        }
         launch.dynamic_shared_bytes = self.shared_bytes;
         loaded.launch(&launch).map_err(|fault| format!("{fault}"))
     }
