@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use smallvec::SmallVec;
 use tilewright_compiler::{GpuCode, SwizzleMode, TensorMapPlan};
 use tilewright_cuda::{
-    self as cuda, Parameters, TensorMapElement, TensorMapFill, TensorMapSource, TensorMapSwizzle,
+    self as cuda, MAX_GRID, Parameters, TensorMapElement, TensorMapFill, TensorMapSource, TensorMapSwizzle,
 };
 use tilewright_ir::{Dtype, Element};
 use tilewright_sim as sim;
@@ -153,7 +153,8 @@ impl TensorMaps {
         let Some(place) = self.programs else { return (grid, false) };
         let [x, y, z] = grid;
         // A block without a program is a small part of many, but may be half of few.
-        let is_paired = wants_pairs && (x.is_multiple_of(PAIR) || x >= LEAST_ODD);
+        let is_many = (LEAST_ODD..MAX_GRID[0]).contains(&x);
+        let is_paired = wants_pairs && (x.is_multiple_of(PAIR) || is_many);
         let programs = if is_paired { x } else { 0 };
         parameters.push_at(&programs.to_le_bytes(), place);
         let blocks = if is_paired { x.next_multiple_of(PAIR) } else { x };

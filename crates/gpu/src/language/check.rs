@@ -15,6 +15,7 @@ use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, rena
 use crate::target::Feature;
 use crate::warp_instructions::loads_matrices;
 
+mod pairs;
 mod reductions;
 
 type Check = Result<(), String>;
@@ -641,21 +642,6 @@ impl<'a> Checker<'a> {
         self.memory(0)?;
         self.descriptor(1)?;
         self.inst.operands[coordinates..].iter().try_for_each(|value| self.index(*value))
-    }
-
-    fn is_paired(&self) -> Check {
-        ensure(self.header.paired, || format!("{} in a kernel whose blocks are no pairs", self.name()))
-    }
-
-    fn share(&self) -> Check {
-        self.is_paired()?;
-        let are_barriers = [1, 2].iter().all(|place| matches!(self.operand(*place), Type::Mbarrier { .. }));
-        ensure(matches!(self.operand(0), Type::Buffer(_)) && are_barriers, || {
-            "share takes a buffer and the barriers of its slots".into()
-        })?;
-        let condition = self.registers(3)?;
-        let is_condition = condition.is_scalar() && condition.element.value() == Some(ir::Dtype::I1);
-        ensure(is_condition, || format!("the condition of share is int1, found {condition}"))
     }
 
     fn tensor_fill(&self) -> Check {

@@ -17,13 +17,16 @@
 //! Whether they do, the launch knows; where all strides are known to be whole sectors, kernels stay as they are, and where there is
 //! not one team of rings, whose slots `mbarrier`s hand over, they do as well.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_entity::packed_option::PackedOption;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Definition, Dtype, ElementwiseFn, Inst, Literal, Location, Operation, Value};
+use tilewright_ir::{
+    CacheModifier, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, OpFamily, Operation, Value,
+};
 
 use crate::box_layout::BoxLayout;
 use crate::language::verify::slots::Names;
@@ -74,10 +77,17 @@ struct Shared {
     buffer: Value,
     /// One of its loads.
     load: Inst,
-    /// The integers that have to be the same in both blocks.
-    same: BTreeSet<Value>,
+    same: Same,
     /// The map whose boxes have half of the extent along an axis, where a tile is one box.
     halved: Option<(usize, usize)>,
+}
+
+/// The integers that have to be the same in both blocks.
+#[derive(Clone, Default)]
+struct Same {
+    values: BTreeSet<Value>,
+    /// What they were found for.
+    seen: FxHashSet<Value>,
 }
 
 /// What can be shared, and the barriers of its rings.
@@ -100,8 +110,8 @@ impl Found {
         let first = barriers.filling.iter().filter_map(|inst| in_entry(*inst)).min()?;
         let last = places.into_iter().max()?;
         let early = entry[..first].iter().copied().collect();
-        let trace = Trace { names: &names, early };
-        let mut always = BTreeSet::new();
+        let trace = Trace { names: &names, early, depends: RefCell::default() };
+        let mut always = Same::default();
         for bound in &barriers.bounds {
             trace.same(*bound, &mut always)?;
         }
@@ -220,8 +230,10 @@ impl Barriers {
                     is_plain = false;
                     return;
                 }
-                // tidy: wildcard because no other op is about barriers
-                _ => return,
+                op => {
+                    is_plain &= !may_wait(op);
+                    return;
+                }
             }
             uses.push(inst);
         });
@@ -243,8 +255,23 @@ impl Barriers {
             let place = if matches!(data.op, Op::Gpu(GpuOp::TensorLoad {})) { 2 } else { 0 };
             [full, empty].contains(&data.operands[place])
         };
-        (is_plain && full != empty && uses.iter().all(is_about))
-            .then_some(Self { full, empty, loads, filling, uses, bounds })
+        (is_plain && full != empty && uses.iter().all(is_about)).then_some(Self {
+            full,
+            empty,
+            loads,
+            filling,
+            uses,
+            bounds,
+        })
+    }
+}
+
+/// Whether a program may wait for another one by this: two that copy for each other could wait for each other then.
+fn may_wait(op: &Op) -> bool {
+    match op {
+        Op::Gpu(GpuOp::Load { volatile, cache, .. }) => *volatile || *cache == CacheModifier::Volatile,
+        Op::Tile(ir::Op::While {} | ir::Op::VolatileAsm { .. }) => true,
+        op => op.info().family == OpFamily::Atomic,
     }
 }
 
@@ -261,11 +288,16 @@ struct Trace<'a> {
     names: &'a Names<'a>,
     /// What stands before the first copy.
     early: BTreeSet<Inst>,
+    /// What is known of instructions.
+    depends: RefCell<FxHashMap<Inst, Option<bool>>>,
 }
 
 impl Trace<'_> {
     /// Adds the integers of the entry that have to be the same for it, besides the numbers of iterations; nothing if that is not known.
-    fn same(&self, value: Value, found: &mut BTreeSet<Value>) -> Option<()> {
+    fn same(&self, value: Value, found: &mut Same) -> Option<()> {
+        if !found.seen.insert(value) {
+            return Some(());
+        }
         let function = self.names.function;
         let inst = match function.values[value].definition {
             Definition::Parameter(block, _) if block == function.entry => return Some(()),
@@ -290,7 +322,7 @@ impl Trace<'_> {
             );
             let parts = operands.iter().filter(|operand| self.value_depends(**operand) == Some(true)).count();
             if self.early.contains(&inst) && !(is_linear && parts == 1) {
-                found.insert(value);
+                found.values.insert(value);
                 return Some(());
             }
             if operands.is_empty() {
@@ -321,6 +353,15 @@ impl Trace<'_> {
 
     /// Whether something in the entry depends on which of a pair the block is; nothing if that is not known.
     fn depends(&self, inst: Inst) -> Option<bool> {
+        if let Some(known) = self.depends.borrow().get(&inst) {
+            return *known;
+        }
+        let depends = self.find_out(inst);
+        self.depends.borrow_mut().insert(inst, depends);
+        depends
+    }
+
+    fn find_out(&self, inst: Inst) -> Option<bool> {
         let function = self.names.function;
         let operands = self.operands(inst)?;
         let mut depends = matches!(function.insts[inst].op, Op::Tile(ir::Op::ProgramId { axis: 0 }));
@@ -361,7 +402,7 @@ impl Writer<'_> {
         let mut shares = Vec::new();
         for shared in &found.shared {
             let mut condition = is_there;
-            for value in &shared.same {
+            for value in &shared.same.values {
                 let partner = self.partner(*value, other);
                 let is_same = self.scalar(ElementwiseFn::Eq, &[*value, partner], Dtype::I1);
                 condition = self.scalar(ElementwiseFn::And, &[condition, is_same], Dtype::I1);

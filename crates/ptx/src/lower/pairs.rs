@@ -11,9 +11,7 @@ use super::builder::{Scalar, Width};
 use super::integer::Bitwise;
 use super::tensor_copy::load_of_box;
 use super::{LANES, Lowered, Lowering};
-use crate::isa::{
-    self, Comparison, Destination, ScalarType, Source, SpecialRegister, StateSpace,
-};
+use crate::isa::{self, Comparison, Destination, ScalarType, Source, SpecialRegister, StateSpace};
 
 /// Blocks of a pair.
 const BLOCKS: u32 = 2;
@@ -95,7 +93,8 @@ impl Lowering<'_> {
         let lane = self.mask(thread, LANES - 1);
         let rank = self.builder.select(Width::B32, any, lane, own);
         let address = self.indexed(barriers, slot, MBARRIER_BYTES);
-        let (address, rank) = (self.builder.source(Width::B32, address), self.builder.source(Width::B32, rank));
+        let (address, rank) =
+            (self.builder.source(Width::B32, address), self.builder.source(Width::B32, rank));
         let address = self.builder.pure(Width::B32, |d| isa::Mapa {
             space: Some(StateSpace::SharedCluster),
             ty: ScalarType::U32,

@@ -91,13 +91,7 @@ fn ring(columns: u32, pairs: u32) -> (Head, String) {
 }
 
 /// What a text gives with so many programs; one says whether the launch is of pairs.
-fn outcome(
-    head: &Head,
-    text: &str,
-    columns: u32,
-    programs: u32,
-    said: u32,
-) -> Result<bool, String> {
+fn outcome(head: &Head, text: &str, columns: u32, programs: u32, said: u32) -> Result<bool, String> {
     let count = STEPS * ROWS * columns;
     let numbers: Vec<half::f16> =
         (0..count).map(|index| half::f16::from_f32((index % 1999) as f32 / 4.0)).collect();
@@ -148,10 +142,14 @@ fn each_mistake_is_found() {
     let found = fault(&wrong);
     assert!(found.contains("race") || found.contains("nobody has written"), "{found}");
     // A slot is given back by the own block alone, or to the own block alone.
-    let alone = text.replace("mapa.shared::cluster.u32", "add.u32").replace("mbarrier.init.shared::cta.b64", "INIT");
-    let line = alone.lines().find(|line| line.contains("add.u32") && !text.contains(*line)).expect("it is there");
+    let alone =
+        text.replace("mapa.shared::cluster.u32", "add.u32").replace("mbarrier.init.shared::cta.b64", "INIT");
+    let line =
+        alone.lines().find(|line| line.contains("add.u32") && !text.contains(*line)).expect("it is there");
     let (before, rank) = line.trim_end_matches(';').rsplit_once(", ").expect("it has two operands");
-    let alone = alone.replace(line, &format!("{before}, 0; // {rank}")).replace("INIT", "mbarrier.init.shared::cta.b64");
+    let alone = alone
+        .replace(line, &format!("{before}, 0; // {rank}"))
+        .replace("INIT", "mbarrier.init.shared::cta.b64");
     let found = fault(&alone);
     assert!(found.contains("race"), "{found}");
     // Without the meeting at the beginning barriers are not ready yet, without the one at the end the memory is gone.
