@@ -50,6 +50,7 @@ mod matrix_descriptor;
 mod mbarrier;
 mod memory;
 mod mma;
+mod pairs;
 mod print;
 mod reduce;
 mod remainder;
@@ -100,6 +101,7 @@ type Elements = SmallVec<[Scalar; 2]>;
 pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
     let mut lowering = Lowering::new(program);
     lowering.parameters();
+    lowering.end_without_program();
     lowering.prefetch_tensor_maps();
     lowering.take_room();
     lowering.block(lowering.kernel.entry)?;
@@ -125,6 +127,8 @@ struct Lowering<'p> {
     room: Option<made_maps::Room>,
     /// Those that are to be made before anything else.
     maps_to_make: Vec<made_maps::MapToMake>,
+    /// What the blocks of a pair share.
+    pairs: pairs::Pairs,
 }
 
 /// Consecutive warps of a block, which run code together.
@@ -172,6 +176,7 @@ impl<'p> Lowering<'p> {
             leader: None,
             room: None,
             maps_to_make: Vec::new(),
+            pairs: pairs::Pairs::of(kernel),
         }
     }
 
@@ -183,9 +188,9 @@ impl<'p> Lowering<'p> {
     /// Declares and loads the parameters.
     fn parameters(&mut self) {
         let entry = &self.kernel.blocks[self.kernel.entry];
-        let first_map = entry.parameters.len().saturating_sub(self.program.header.tensor_maps.len());
+        let maps = self.tensor_map_parameters();
         for (index, &value) in entry.parameters.iter().enumerate() {
-            if index >= first_map {
+            if maps.contains(&index) {
                 self.tensor_map_parameter(index, value);
                 continue;
             }
@@ -203,6 +208,14 @@ impl<'p> Lowering<'p> {
             let scalar = self.load_parameter(Symbol::Variable(id), element);
             self.set(value, vec![scalar]);
         }
+    }
+
+    /// Which parameters are tensor maps: the last ones, before the number of programs.
+    fn tensor_map_parameters(&self) -> std::ops::Range<usize> {
+        let header = &self.program.header;
+        let count = self.kernel.blocks[self.kernel.entry].parameters.len();
+        let end = count - usize::from(header.paired);
+        end.saturating_sub(header.tensor_maps.len())..end
     }
 
     fn load_parameter(&mut self, symbol: Symbol, element: Element) -> Scalar {
