@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use smallvec::SmallVec;
-use tilewright_compiler::{GpuCode, SIGNED_MIDDLE, SIGNED_SPAN, SwizzleMode, TensorMapPlan};
+use tilewright_compiler::{GpuCode, SwizzleMode, TensorMapPlan};
 use tilewright_cuda::{
     self as cuda, MAX_GRID, Parameters, TensorMapElement, TensorMapFill, TensorMapSource, TensorMapSwizzle,
 };
@@ -69,7 +69,7 @@ impl TensorMaps {
         for plan in plans {
             used.push(plan.base);
             used.extend(plan.nonnegative.iter().copied());
-            let numbers = plan.extents.iter().chain(&plan.strides).chain(&plan.signed).chain([&plan.offset]);
+            let numbers = plan.extents.iter().chain(&plan.strides).chain([&plan.offset]);
             used.extend(
                 numbers
                     .flat_map(|number| number.0.iter().flat_map(|product| product.arguments.iter().copied())),
@@ -199,11 +199,7 @@ impl Tensor {
         };
         let bytes = plan.element.bytes() as i64;
         let distance = plan.offset.value(&argument)?.checked_mul(bytes)?;
-        let mut address = argument(plan.base).checked_add(distance)?;
-        for stride in &plan.signed {
-            let before = stride.value(&argument)?.checked_mul(bytes)?.checked_mul(SIGNED_MIDDLE)?;
-            address = address.checked_sub(before).filter(|_| before >= SIGNED_SPAN)?;
-        }
+        let address = argument(plan.base).checked_add(distance)?;
         // Coordinates have 32 bits; what is empty or goes backwards is no tensor.
         let extent = |axis: usize| {
             let extent = plan.extents[axis].value(&argument)?;
