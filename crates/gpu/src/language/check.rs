@@ -545,8 +545,7 @@ impl<'a> Checker<'a> {
             | GpuOp::WaitGroup { .. }
             | GpuOp::TensorStoreWait { .. }
             | GpuOp::FenceProxy {} => Ok(()),
-            GpuOp::Share {} => self.share(),
-            GpuOp::PairArrive {} | GpuOp::PairWait {} => self.is_paired(),
+            GpuOp::Share {} | GpuOp::PairArrive {} | GpuOp::PairWait {} => self.in_pairs(op),
         }
     }
 
