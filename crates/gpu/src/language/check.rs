@@ -550,8 +550,7 @@ impl<'a> Checker<'a> {
             | GpuOp::TensorStoreWait { .. }
             | GpuOp::FenceProxy {}
             | GpuOp::FenceGlobal {} => Ok(()),
-            GpuOp::Share {} => self.share(),
-            GpuOp::PairArrive {} | GpuOp::PairWait {} => self.is_paired(),
+            GpuOp::Share {} | GpuOp::PairArrive {} | GpuOp::PairWait {} => self.in_pairs(op),
         }
     }
 

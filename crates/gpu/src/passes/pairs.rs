@@ -62,7 +62,7 @@ pub fn share_copies(module: &mut Module) {
             || "tensor_load".into(),
             || Because::done("copied once for two blocks", "both may need the same box of the tensor"),
         );
-        if let Some((map, axis)) = shared.halved {
+        if let Halves::Of { map, axis } = shared.halves {
             let plan = &mut header.tensor_maps[map];
             let copied = plan.copied.as_mut().expect("what copies need has a box");
             copied.extents[axis] /= BLOCKS;
@@ -78,8 +78,7 @@ struct Shared {
     /// One of its loads.
     load: Inst,
     same: Same,
-    /// The map whose boxes have half of the extent along an axis, where a tile is one box.
-    halved: Option<(usize, usize)>,
+    halves: Halves,
 }
 
 /// The integers that have to be the same in both blocks.
@@ -128,9 +127,9 @@ impl Found {
                 let coordinates = &function.insts[*load].operands[4..];
                 coordinates.iter().all(|value| trace.same(*value, &mut same).is_some())
             });
-            let Some(halved) = halves(header, function, *buffer, loads) else { continue };
+            let Some(halves) = halves(header, function, *buffer, loads) else { continue };
             if is_known {
-                shared.push(Shared { buffer: *buffer, load: loads[0], same, halved });
+                shared.push(Shared { buffer: *buffer, load: loads[0], same, halves });
             }
         }
         let Barriers { full, empty, .. } = barriers;
@@ -138,14 +137,16 @@ impl Found {
     }
 }
 
-/// How a tile is cut into halves: nothing if it cannot be, else the map and the axis of its boxes that are to be halved, if
-/// there are not as many boxes in either half.
-fn halves(
-    header: &Header,
-    function: &Function,
-    buffer: Value,
-    loads: &[Inst],
-) -> Option<Option<(usize, usize)>> {
+/// How a tile is cut into halves.
+enum Halves {
+    /// Either has as many of its boxes.
+    Boxes,
+    /// It is one box, of a tensor map that has the box of a half then: less along this axis.
+    Of { map: usize, axis: usize },
+}
+
+/// How a tile is cut into halves; nothing if it cannot be.
+fn halves(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) -> Option<Halves> {
     let Type::Buffer(memory) = function.ty(buffer) else { return None };
     let tile = memory.tile();
     let boxes = BoxLayout::of(header.layouts.get(memory.layout), element_bits(&tile))?;
@@ -153,7 +154,7 @@ fn halves(
         return None;
     }
     if boxes.count.is_multiple_of(BLOCKS) {
-        return Some(None);
+        return Some(Halves::Boxes);
     }
     let axis = *boxes.order.last()?;
     let is_whole = boxes.count == 1
@@ -162,12 +163,13 @@ fn halves(
         && (boxes.bytes / BLOCKS).is_multiple_of(boxes.alignment);
     let map = function.insts[loads[0]].operands[1];
     let number = map_number(header, function, map)?;
+    // Other copies through the map would copy half as well.
     let mut is_own = true;
     function.walk(function.entry, &mut |inst| {
         is_own &= !function.insts[inst].operands.contains(&map) || loads.contains(&inst);
     });
     let own = header.tensor_maps[number].strides.len().checked_sub(boxes.order.len())?;
-    (is_whole && is_own).then_some(Some((number, own + axis)))
+    (is_whole && is_own).then_some(Halves::Of { map: number, axis: own + axis })
 }
 
 /// Whether all rows of a tensor are known to begin at the same place of a sector, as far as such things are known.
@@ -337,8 +339,8 @@ impl Trace<'_> {
         let function = self.names.function;
         let data = &function.insts[inst];
         let is_function = match &data.op {
-            Op::Gpu(GpuOp::Elementwise { .. }) => true,
-            Op::Tile(ir::Op::Constant { .. } | ir::Op::Cast { .. } | ir::Op::ProgramId { .. }) => true,
+            Op::Gpu(GpuOp::Elementwise { .. })
+            | Op::Tile(ir::Op::Constant { .. } | ir::Op::Cast { .. } | ir::Op::ProgramId { .. }) => true,
             // tidy: wildcard because what others give may differ between blocks
             _ => false,
         };
@@ -422,7 +424,8 @@ impl Writer<'_> {
         // Before the return, the last one.
         let end = insts.len() - 1;
         insts.splice(end..end, self.out);
-        insts.splice(found.last + 1..found.last + 1, arrival);
+        let behind = found.last + 1;
+        insts.splice(behind..behind, arrival);
         insts.splice(found.first..found.first, head);
     }
 

@@ -141,9 +141,9 @@ impl Lowering<'_> {
         let (elected, mbarrier) = (self.elected(), self.mbarrier(barriers, slot));
         let elected = Scalar::from(elected.register).plus(Width::Pred, u64::from(elected.negated));
         let both = self.builder.bitwise(Bitwise::And, Width::Pred, elected, condition);
-        let alone = condition.plus(Width::Pred, 1);
-        let alone = self.builder.bitwise(Bitwise::And, Width::Pred, elected, alone);
-        let (both, alone) = (self.builder.predicate(both), self.builder.predicate(alone));
+        let single = condition.plus(Width::Pred, 1);
+        let single = self.builder.bitwise(Bitwise::And, Width::Pred, elected, single);
+        let (both, single) = (self.builder.predicate(both), self.builder.predicate(single));
         let rank = self.special(SpecialRegister::ClusterCtaRank);
         let half = count / BLOCKS;
         let behind = |lowering: &mut Self, each: u32| {
@@ -155,13 +155,13 @@ impl Lowering<'_> {
             let place = first_byte.plus(Width::B32, (number * bytes).into());
             let skipped = first.plus(Width::B32, (number * step).into());
             let part = self.tensor_part(buffer, boxes, place, (along, skipped), (descriptor, coordinates));
-            self.builder.emit_if(Some(both), load_of_box(part, mbarrier, mask.clone()));
+            self.builder.emit_if(Some(both), load_of_box(part, mbarrier, mask));
         }
         for number in 0..count {
             let place = Scalar::constant((number * bytes).into());
             let skipped = Scalar::constant((number * step).into());
             let part = self.tensor_part(buffer, boxes, place, (along, skipped), (descriptor, coordinates));
-            self.builder.emit_if(Some(alone), load_of_box(part, mbarrier, None));
+            self.builder.emit_if(Some(single), load_of_box(part, mbarrier, None));
         }
     }
 }
