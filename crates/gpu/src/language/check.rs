@@ -8,7 +8,6 @@ use tilewright_layout::{Fragment, Input, Layout, Mma};
 use super::attributes::MmaShape;
 use super::header::Header;
 use super::ops::{GpuOp, Op};
-use super::tensor_maps::is_tensor_reduction;
 use super::types::{Buffer, Type};
 use super::{Function, InstData};
 use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, renames_registers, rows};
@@ -516,12 +515,7 @@ impl<'a> Checker<'a> {
                 self.tensor_copy(4)
             }
             GpuOp::TensorStore {} => self.tensor_copy(2),
-            GpuOp::TensorReduce { kind } => {
-                let element = self.memory(0)?.element;
-                let is_there = element.value().is_some_and(|dtype| is_tensor_reduction(*kind, dtype));
-                ensure(is_there, || format!("there is no tensor_reduce {kind:?} of {element}"))?;
-                self.tensor_copy(2)
-            }
+            GpuOp::TensorReduce { kind } => self.tensor_reduce(*kind),
             GpuOp::TensorBox {} => self.tensor_box(),
             GpuOp::MakeTensorMap { map } => self.make_tensor_map(*map),
             GpuOp::TensorFill {} => self.tensor_fill(),

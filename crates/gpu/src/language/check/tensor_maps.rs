@@ -3,7 +3,7 @@
 use tilewright_ir as ir;
 
 use super::{Check, Checker, ensure};
-use crate::language::tensor_maps::TENSOR_MAP_BYTES;
+use crate::language::tensor_maps::{TENSOR_MAP_BYTES, is_tensor_reduction};
 use crate::language::types::Type;
 
 impl Checker<'_> {
@@ -11,6 +11,13 @@ impl Checker<'_> {
         self.memory(0)?;
         self.descriptor(1)?;
         self.inst.operands[coordinates..].iter().try_for_each(|value| self.index(*value))
+    }
+
+    pub(super) fn tensor_reduce(&self, kind: ir::AtomicKind) -> Check {
+        let element = self.memory(0)?.element;
+        let is_there = element.value().is_some_and(|dtype| is_tensor_reduction(kind, dtype));
+        ensure(is_there, || format!("there is no tensor_reduce {kind:?} of {element}"))?;
+        self.tensor_copy(2)
     }
 
     pub(super) fn tensor_fill(&self) -> Check {
