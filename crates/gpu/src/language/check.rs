@@ -635,7 +635,6 @@ impl<'a> Checker<'a> {
         ensure(is_one_run, || format!("what lies together along axis {axis} does not in the buffer"))
     }
 
-    /// A copy of a box, whose coordinates are the operands from a place on.
     /// The operands of a product: in the fragment of the instruction, or in shared memory.
     fn mma(&self, shape: MmaShape, warps: &[i64], is_async: bool) -> Check {
         let Some(warps) = warps_of_product(warps) else {

@@ -232,6 +232,7 @@ impl Barriers {
                     is_plain = false;
                     return;
                 }
+                // tidy: wildcard because no other op is about barriers
                 op => {
                     is_plain &= !may_wait(op);
                     return;
@@ -273,6 +274,7 @@ fn may_wait(op: &Op) -> bool {
     match op {
         Op::Gpu(GpuOp::Load { volatile, cache, .. }) => *volatile || *cache == CacheModifier::Volatile,
         Op::Tile(ir::Op::While {} | ir::Op::VolatileAsm { .. }) => true,
+        // tidy: wildcard because others wait only if they are of this family
         op => op.info().family == OpFamily::Atomic,
     }
 }

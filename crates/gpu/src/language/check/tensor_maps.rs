@@ -7,6 +7,7 @@ use crate::language::tensor_maps::{TENSOR_MAP_BYTES, is_tensor_reduction};
 use crate::language::types::Type;
 
 impl Checker<'_> {
+    /// A copy of a box, whose coordinates are the operands from a place on.
     pub(super) fn tensor_copy(&self, coordinates: usize) -> Check {
         self.memory(0)?;
         self.descriptor(1)?;
