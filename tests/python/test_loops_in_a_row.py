@@ -104,16 +104,18 @@ def furthest(best, q, k_desc, offset, first, end, N: tl.constexpr):
 
 @triton.jit
 def matches(q_desc, k_desc, best_ptr, bounds_ptr, M: tl.constexpr, N: tl.constexpr):
+    first, middle = tl.load(bounds_ptr), tl.load(bounds_ptr + 1)
     offset = tl.load(bounds_ptr + 2)
+    begin, end = tl.load(bounds_ptr + 3), tl.load(bounds_ptr + 4)
     q = q_desc.load([0, 0])
     best = tl.zeros((M,), tl.float32) - float("inf")
-    best = furthest(best, q, k_desc, 0, tl.load(bounds_ptr), tl.load(bounds_ptr + 1), N)
-    best = furthest(best * 0.5, q, k_desc, offset, tl.load(bounds_ptr + 3), tl.load(bounds_ptr + 4), N)
+    best = furthest(best, q, k_desc, 0, first, middle, N)
+    best = furthest(best * 0.5, q, k_desc, offset, begin, end, N)
     tl.store(best_ptr + tl.arange(0, M), best)
 
 
 @pytest.mark.parametrize("counts", [(0, 1), (0, 5), (1, 2), (4, 1), (3, 0), (5, 6)])
-@pytest.mark.parametrize("warps, stages", [(4, 2), (4, 4), (8, 3)])
+@pytest.mark.parametrize(("warps", "stages"), [(4, 2), (4, 4), (8, 3)])
 def test_one_product(device, counts, warps, stages):
     m, n, d, offset = 32 * warps // 2, 32, 32, 64
     generator = torch.Generator().manual_seed(3)
@@ -130,3 +132,37 @@ def test_one_product(device, counts, warps, stages):
     descriptors = [TensorDescriptor.from_tensor(x.to(device), [rows, d]) for x, rows in ((q, m), (k, n))]
     matches[(1,)](*descriptors, found, bounds, m, n, num_warps=warps, num_stages=stages)
     torch.testing.assert_close(found.cpu().double(), expected, atol=2e-3, rtol=2e-3)
+
+
+@triton.jit
+def all_matches(q_desc, k_desc, best_ptr, bounds_ptr, count, M: tl.constexpr, N: tl.constexpr):
+    for tile in range(tl.program_id(0), count, tl.num_programs(0)):
+        offset = tl.load(bounds_ptr + 5 * tile + 2)
+        first, middle = tl.load(bounds_ptr + 5 * tile), tl.load(bounds_ptr + 5 * tile + 1)
+        begin, end = tl.load(bounds_ptr + 5 * tile + 3), tl.load(bounds_ptr + 5 * tile + 4)
+        q = q_desc.load([tile * M, 0])
+        best = tl.zeros((M,), tl.float32) - float("inf")
+        best = furthest(best, q, k_desc, 0, first, middle, N)
+        best = furthest(best * 0.5, q, k_desc, offset, begin, end, N)
+        tl.store(best_ptr + tile * M + tl.arange(0, M), best)
+
+
+@pytest.mark.parametrize(("warps", "stages"), [(4, 3), (8, 4)])
+def test_in_a_loop(device, warps, stages):
+    m, n, d, rows = 32 * warps // 2, 32, 32, 320
+    bounds = [(0, 0, 32, 0, 64), (32, 96, 0, 160, 160), (0, 160, 64, 32, 256), (0, 32, 0, 96, 128)]
+    generator = torch.Generator().manual_seed(9)
+    q, k = (torch.randn(x, d, generator=generator).half() for x in (m * len(bounds), rows))
+    s = q.double() @ k.double().T
+    lowest = torch.full((m, 1), -float("inf")).double()
+    expected = []
+    for tile, (first, middle, offset, begin, end) in enumerate(bounds):
+        own = s[tile * m : (tile + 1) * m]
+        best = torch.cat([own[:, first:middle], lowest], 1).max(1).values * 0.5
+        others = torch.cat([own[:, offset + begin : offset + end], lowest], 1).max(1).values
+        expected.append(torch.maximum(best, others))
+    found = torch.full((m * len(bounds),), float("nan")).to(device)
+    descriptors = [TensorDescriptor.from_tensor(x.to(device), [r, d]) for x, r in ((q, m), (k, n))]
+    table = torch.tensor(bounds, dtype=torch.int32).to(device)
+    all_matches[(3,)](*descriptors, found, table, len(bounds), m, n, num_warps=warps, num_stages=stages)
+    torch.testing.assert_close(found.cpu().double(), torch.cat(expected), atol=2e-3, rtol=2e-3)

@@ -317,45 +317,6 @@ for start in (5, -7, 3):
             first = 20 + start + step
             check(c[step * 16:step * 16 + 16], space[first:first + 16], b)
 """,
-    "a place that is loaded": """
-@triton.jit
-def experts(x_ptr, w_ptr, out_ptr, tokens_ptr, experts_ptr, N, tokens, stride_we, stride_wn,
-            BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    # The weights of an expert, of a number of either sign, by rows of x that are gathered.
-    token = tl.load(tokens_ptr + tl.program_id(0) * BM + tl.arange(0, BM))
-    expert = tl.load(experts_ptr + tl.program_id(0)).to(tl.int64)
-    columns = (tl.program_id(1) * BN + tl.arange(0, BN)) % N
-    real = token < tokens
-    x_ptrs = x_ptr + token[:, None] * 96 + tl.arange(0, BK)[None, :]
-    w_ptrs = w_ptr + expert * stride_we + (tl.arange(0, BK)[:, None] + columns[None, :] * stride_wn)
-    acc = tl.zeros((BM, BN), tl.float32)
-    for k in range(0, 96, BK):
-        x = tl.load(x_ptrs, mask=real[:, None], other=0.0)
-        w = tl.load(w_ptrs, mask=tl.arange(0, BK)[:, None] < 96 - k, other=0.0)
-        acc = tl.dot(x, w, acc)
-        x_ptrs += BK
-        w_ptrs += BK
-    columns = tl.program_id(1) * BN + tl.arange(0, BN)
-    out_ptrs = out_ptr + token[:, None] * N + columns[None, :]
-    tl.store(out_ptrs, acc, mask=real[:, None] & (columns[None, :] < N))
-
-tokens, N = 50, 72
-x, order = tensor(tokens, 96), np.full((3, 64), tokens, np.int32)
-order[0, :20], order[1, :17], order[2, :13] = np.split(rng.permutation(tokens), [20, 37])
-# Steps from one expert to the next that are so long that those before the first have a place in the map, and short ones.
-for step in (1 << 20, (1 << 20) - 16, 96 * N):
-    space = np.full(5 * step, np.nan, np.float16)
-    weights = np.lib.stride_tricks.as_strided(space, (5, N, 96), (2 * step, 2 * 96, 2))
-    weights[:] = tensor(5, N, 96)
-    for chosen in ((0, 2, 1), (-2, 0, 2), (-1, -1, 1)):
-        out = np.full((tokens, N), 7, np.float32)
-        numbers = np.array(chosen, np.int32)
-        handle = experts[(3, 2)](x, space[2 * step:], out, order, numbers, N, tokens, step, 96, BM=64, BN=64, BK=32)
-        assert "signed [p7]" in handle.asm["gpu"] if "gpu" in handle.asm else True
-        for block, expert in zip(order, chosen):
-            rows = block[block < tokens]
-            check(out[rows], x[rows], weights[2 + expert].T)
-""",
     "what is needed": """
 @triton.jit
 def sums(a_ptr, b_ptr, c_ptr, M, K, sam, BM: tl.constexpr, BK: tl.constexpr, ALL: tl.constexpr):

@@ -71,10 +71,16 @@ impl GpuCode {
         &self.program.header.tensor_maps
     }
 
+    /// Whether a launch passes, behind the tensor maps, how many programs there are along the first axis if it is one of clusters
+    /// of two blocks, and 0 if it is not: an int32. Blocks that fill up the last cluster end at once.
+    pub fn has_pairs(&self) -> bool {
+        self.program.header.paired
+    }
+
     /// Where each argument lies among the parameters, and what it is; tensor maps come behind them.
     pub fn arguments(&self) -> Vec<(usize, Element)> {
         let types: Vec<_> = self.program.kernel().parameter_types().collect();
-        let count = types.len() - self.tensor_maps().len();
+        let count = types.len() - self.tensor_maps().len() - usize::from(self.has_pairs());
         let mut end = 0;
         let place = |ty: &&tilewright_gpu::language::Type| {
             let element = ty.as_registers().expect("arguments are scalars").element;

@@ -19,9 +19,7 @@ mod stage;
 mod target;
 
 pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions_of, syntax_tree};
-pub use tilewright_gpu::language::{
-    LaunchInteger, LaunchProduct, SIGNED_MIDDLE, SIGNED_SPAN, SwizzleMode, TensorMapBox, TensorMapPlan,
-};
+pub use tilewright_gpu::language::{LaunchInteger, LaunchProduct, SwizzleMode, TensorMapBox, TensorMapPlan};
 /// Whether accesses are in bounds for every size.
 pub use tilewright_opt::bounds;
 

@@ -22,7 +22,7 @@ use crate::fault::{from_fault, from_watch};
 use crate::options::OptionId;
 use crate::profile::Observer;
 use crate::specialize::pack;
-use crate::tensor_maps::TensorMaps;
+use crate::tensor_maps::{PAIR, TensorMaps};
 use crate::{Device, Error, Grid, Handle, Options, Value, reports, sanitize};
 
 /// A kernel as a GPU has it.
@@ -39,6 +39,8 @@ pub enum Loaded {
     Cuda {
         /// The kernel, ready to be launched.
         launch: LaunchConfiguration,
+        /// The same in clusters of two blocks, where these share what they copy.
+        pairs: Option<Box<LaunchConfiguration>>,
         /// Its machine code.
         cubin: Vec<u8>,
         /// The tensor maps that it takes.
@@ -95,7 +97,11 @@ impl Loaded {
         }
         let tensor_maps = TensorMaps::new(code, false, |index| Ok(function.parameter_offset(index)?))?;
         let tensor_maps = tensor_maps.map(Box::new);
-        Ok(Self::Cuda { launch: function.configure(launch_options)?, cubin, tensor_maps })
+        let in_pairs = LaunchOptions { cluster: [PAIR, 1, 1], ..launch_options };
+        let is_special = launch_options.programmatic || launch_options.cooperative;
+        let has_pairs = !is_special && tensor_maps.as_ref().is_some_and(|maps| maps.has_pairs());
+        let pairs = has_pairs.then(|| function.configure(in_pairs)).transpose()?.map(Box::new);
+        Ok(Self::Cuda { launch: function.configure(launch_options)?, pairs, cubin, tensor_maps })
     }
 
     /// What the kernel takes, of which the compiler has said a part.
@@ -159,9 +165,9 @@ pub(crate) fn launch(
     PARAMETERS.with_borrow_mut(|parameters| {
         parameters.clear();
         match loaded {
-            Loaded::Cuda { launch, tensor_maps, .. } => {
+            Loaded::Cuda { .. } => {
                 handle.pass(arguments, &mut |element, value| pack(element, value, parameters))?;
-                start(handle, (launch, tensor_maps.as_deref()), stream, grid.extents(), parameters)
+                start(handle, loaded, stream, grid.extents(), parameters)
             }
             Loaded::Sim { module, tensor_maps } => {
                 handle.check_meaning(grid, (arguments, foreign), interrupt)?;
@@ -176,34 +182,48 @@ pub(crate) fn launch(
                 let tilewright_compiler::MachineCode::Gpu(code) = &*handle.compiled.code else {
                     return Ok(());
                 };
-                let (code, module): (&GpuCode, _) = match tensor_maps {
-                    Some(maps) if !maps.append(parameters)? => match handle.plain()? {
-                        (code, Loaded::Sim { module, .. }) => (code, module),
+                let blocks = (grid.extents(), false);
+                let appended = match tensor_maps {
+                    Some(maps) => maps.append(blocks.0, true, parameters)?,
+                    None => Some(blocks),
+                };
+                let (code, module, blocks): (&GpuCode, _, _) = match appended {
+                    Some(blocks) => (code, module, blocks),
+                    None => match handle.plain()? {
+                        (code, Loaded::Sim { module, .. }) => (code, module, blocks),
                         (_, Loaded::Cuda { .. }) => unreachable!("both forms are on one device"),
                     },
-                    Some(_) | None => (code, module),
                 };
-                simulate(handle, (code, module), grid, parameters.as_bytes(), &regions, (interrupt, observer))
+                let parameters = parameters.as_bytes();
+                simulate(handle, (code, module), blocks, parameters, &regions, (interrupt, observer))
             }
         }
     })
 }
 
-/// Starts a kernel whose arguments are written; its tensor maps are made, or its form without is taken.
+/// Starts a kernel on a GPU whose arguments are written; its tensor maps are made, or its form without is taken.
 #[inline]
 pub(crate) fn start(
     handle: &Handle,
-    (launch, tensor_maps): (&LaunchConfiguration, Option<&TensorMaps>),
+    loaded: &Loaded,
     stream: StreamRef<'_>,
     blocks: [u32; 3],
     parameters: &mut Parameters,
 ) -> Result<(), Error> {
-    let launch = match tensor_maps {
-        Some(maps) if !maps.append(parameters)? => match handle.plain()? {
-            (_, Loaded::Cuda { launch, .. }) => launch,
+    let Loaded::Cuda { launch, pairs, tensor_maps, .. } = loaded else {
+        unreachable!("the simulator has a launch of its own")
+    };
+    let appended = match tensor_maps {
+        Some(maps) => maps.append(blocks, pairs.is_some(), parameters)?,
+        None => Some((blocks, false)),
+    };
+    let (launch, blocks) = match (appended, pairs) {
+        (Some((blocks, true)), Some(pairs)) => (&**pairs, blocks),
+        (Some((blocks, _)), _) => (launch, blocks),
+        (None, _) => match handle.plain()? {
+            (_, Loaded::Cuda { launch, .. }) => (launch, blocks),
             (_, Loaded::Sim { .. }) => unreachable!("both forms are on one device"),
         },
-        Some(_) | None => launch,
     };
     launch.launch(blocks, stream, parameters.as_bytes()).map_err(Error::from)
 }
@@ -212,12 +232,12 @@ pub(crate) fn start(
 fn simulate(
     handle: &Handle,
     (code, module): (&GpuCode, &sim::LoadedModule),
-    grid: Grid,
+    (grid, is_paired): ([u32; 3], bool),
     parameters: &[u8],
     regions: &[sim::Region<'_>],
     (interrupt, observer): (Interrupt<'_>, Option<&Observer>),
 ) -> Result<(), Error> {
-    let (name, grid) = (handle.compiled.name.as_str(), grid.extents());
+    let name = handle.compiled.name.as_str();
     if let Some(axis) = (0..3).find(|&axis| grid[axis] > MAX_GRID[axis]) {
         let kernel = name.to_owned();
         let (extent, limit) = (grid[axis], MAX_GRID[axis]);
@@ -225,6 +245,9 @@ fn simulate(
     }
     let mut launch = sim::Launch::new(name, grid, [code.threads, 1, 1], parameters, regions);
     launch.dynamic_shared_bytes = code.shared_bytes;
+    if is_paired {
+        launch.cluster = [PAIR, 1, 1];
+    }
     let checks = sanitize::active();
     let watch = (!checks.is_empty())
         .then(|| sim::Watch::new(checks.has(sanitize::Check::Race), checks.has(sanitize::Check::Init)));

@@ -257,9 +257,7 @@ impl Handle {
         parameters: &mut Parameters,
     ) -> Result<(), Error> {
         match self.loaded()? {
-            Some(Loaded::Cuda { launch, tensor_maps, .. }) => {
-                gpu::start(self, (launch, tensor_maps.as_deref()), stream, blocks, parameters)
-            }
+            Some(loaded @ Loaded::Cuda { .. }) => gpu::start(self, loaded, stream, blocks, parameters),
             Some(Loaded::Sim { .. }) | None => unreachable!("`Call::of_handle` refuses other devices"),
         }
     }

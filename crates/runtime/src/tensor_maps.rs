@@ -3,9 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use smallvec::SmallVec;
-use tilewright_compiler::{GpuCode, SIGNED_MIDDLE, SIGNED_SPAN, SwizzleMode, TensorMapPlan};
+use tilewright_compiler::{GpuCode, SwizzleMode, TensorMapPlan};
 use tilewright_cuda::{
-    self as cuda, Parameters, TensorMapElement, TensorMapFill, TensorMapSource, TensorMapSwizzle,
+    self as cuda, MAX_GRID, Parameters, TensorMapElement, TensorMapFill, TensorMapSource, TensorMapSwizzle,
 };
 use tilewright_ir::{Dtype, Element};
 use tilewright_sim as sim;
@@ -19,10 +19,23 @@ const CHUNK: i64 = 16;
 /// The most axes of a tensor.
 const MOST_AXES: usize = 5;
 
+/// What the cache of a device delivers at a time, in bytes.
+const SECTOR: u64 = 32;
+/// Blocks of a pair.
+pub(crate) const PAIR: u32 = 2;
+/// The least odd number of programs along the first axis that run in pairs.
+const LEAST_ODD: u32 = 33;
+
 /// The bytes of a tensor map.
 type Map = [u8; sim::TENSOR_MAP_BYTES];
+
 /// Those of a launch; none if a tensor is none that a map can describe.
-type Maps = Option<SmallVec<[Map; 3]>>;
+#[derive(Debug)]
+struct Maps {
+    maps: Option<SmallVec<[Map; 3]>>,
+    /// Whether rows of a tensor that copies read begin in the middle of a sector: then blocks run in pairs, if they can.
+    has_split_sectors: bool,
+}
 
 /// How the tensor maps of a kernel are made.
 #[derive(Debug)]
@@ -34,6 +47,8 @@ pub struct TensorMaps {
     used: SmallVec<[u32; 8]>,
     /// Where each map lies among the parameters.
     places: SmallVec<[usize; 3]>,
+    /// Where the number of programs lies, of a kernel whose blocks may run in pairs.
+    programs: Option<usize>,
     is_simulated: bool,
     /// The latest one last.
     known: Mutex<Vec<(SmallVec<[i64; 8]>, Maps)>>,
@@ -54,7 +69,7 @@ impl TensorMaps {
         for plan in plans {
             used.push(plan.base);
             used.extend(plan.nonnegative.iter().copied());
-            let numbers = plan.extents.iter().chain(&plan.strides).chain(&plan.signed).chain([&plan.offset]);
+            let numbers = plan.extents.iter().chain(&plan.strides).chain([&plan.offset]);
             used.extend(
                 numbers
                     .flat_map(|number| number.0.iter().flat_map(|product| product.arguments.iter().copied())),
@@ -68,32 +83,82 @@ impl TensorMaps {
             plans: plans.to_vec(),
             used,
             places: (0..plans.len()).map(|number| place(first + number)).collect::<Result<_, _>>()?,
+            programs: code.has_pairs().then(|| place(first + plans.len())).transpose()?,
             arguments,
             is_simulated,
             known: Mutex::default(),
         }))
     }
 
-    /// Appends the maps to the parameters of a launch; says no if a tensor is none that a map can describe.
-    pub(crate) fn append(&self, parameters: &mut Parameters) -> Result<bool, Error> {
+    /// Appends the maps to the parameters of a launch, and the number of programs, if the kernel takes that. Says how many blocks
+    /// there are, and whether they run in pairs, if the launch `can` be one of pairs; nothing if a tensor is none that a map can
+    /// describe.
+    pub(crate) fn append(
+        &self,
+        grid: [u32; 3],
+        can: bool,
+        parameters: &mut Parameters,
+    ) -> Result<Option<([u32; 3], bool)>, Error> {
         let bytes = parameters.as_bytes();
         let key: SmallVec<[i64; 8]> = self.used.iter().map(|number| self.argument(bytes, *number)).collect();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let place = if let Some(place) = known.iter().rposition(|(other, _)| *other == key) {
             place
         } else {
-            let maps = self.plans.iter().map(|plan| self.make(plan, bytes)).collect::<Result<Maps, _>>()?;
+            let maps = self.make_all(bytes)?;
             if known.len() == MOST_ENTRIES {
                 known.remove(0);
             }
             known.push((key, maps));
             known.len() - 1
         };
-        let Some(maps) = &known[place].1 else { return Ok(false) };
+        let Maps { maps: Some(maps), has_split_sectors } = &known[place].1 else { return Ok(None) };
         for (map, place) in maps.iter().zip(&self.places) {
             parameters.push_at(map, *place);
         }
-        Ok(true)
+        Ok(Some(self.append_programs(grid, can && *has_split_sectors, parameters)))
+    }
+
+    fn make_all(&self, parameters: &[u8]) -> Result<Maps, Error> {
+        let (mut maps, mut has_split_sectors) = (SmallVec::new(), false);
+        for plan in &self.plans {
+            let tensor = Tensor::new(plan, |number| self.argument(parameters, number));
+            let made = match &tensor {
+                None => None,
+                Some(tensor) if self.is_simulated => tensor.simulated(),
+                Some(tensor) => tensor.encoded()?,
+            };
+            let (Some(tensor), Some(map)) = (tensor, made) else {
+                return Ok(Maps { maps: None, has_split_sectors: false });
+            };
+            let is_written = plan.copied.as_ref().is_some_and(|copied| copied.is_written);
+            has_split_sectors |= !is_written && tensor.strides.iter().any(|stride| stride % SECTOR != 0);
+            maps.push(map);
+        }
+        Ok(Maps { maps: Some(maps), has_split_sectors })
+    }
+
+    /// Whether blocks may run in pairs.
+    pub(crate) fn has_pairs(&self) -> bool {
+        self.programs.is_some()
+    }
+
+    /// Appends behind the maps how many programs there are, of a kernel whose blocks may run in pairs.
+    fn append_programs(
+        &self,
+        grid: [u32; 3],
+        wants_pairs: bool,
+        parameters: &mut Parameters,
+    ) -> ([u32; 3], bool) {
+        let Some(place) = self.programs else { return (grid, false) };
+        let [x, y, z] = grid;
+        // A block without a program is a small part of many, but may be half of few.
+        let is_many = (LEAST_ODD..MAX_GRID[0]).contains(&x);
+        let is_paired = wants_pairs && (x.is_multiple_of(PAIR) || is_many);
+        let programs = if is_paired { x } else { 0 };
+        parameters.push_at(&programs.to_le_bytes(), place);
+        let blocks = if is_paired { x.next_multiple_of(PAIR) } else { x };
+        ([blocks, y, z], is_paired)
     }
 
     /// An argument, a pointer or an integer.
@@ -108,14 +173,6 @@ impl TensorMaps {
             Element::Value(Dtype::I32) => i64::from(word(4) as i32),
             Element::Value(_) | Element::Pointer(_) => word(8),
         }
-    }
-
-    /// A tensor map; nothing if there is none for these arguments.
-    fn make(&self, plan: &TensorMapPlan, parameters: &[u8]) -> Result<Option<Map>, Error> {
-        let Some(tensor) = Tensor::new(plan, |number| self.argument(parameters, number)) else {
-            return Ok(None);
-        };
-        if self.is_simulated { Ok(tensor.simulated()) } else { tensor.encoded() }
     }
 }
 
@@ -142,11 +199,7 @@ impl Tensor {
         };
         let bytes = plan.element.bytes() as i64;
         let distance = plan.offset.value(&argument)?.checked_mul(bytes)?;
-        let mut address = argument(plan.base).checked_add(distance)?;
-        for stride in &plan.signed {
-            let before = stride.value(&argument)?.checked_mul(bytes)?.checked_mul(SIGNED_MIDDLE)?;
-            address = address.checked_sub(before).filter(|_| before >= SIGNED_SPAN)?;
-        }
+        let address = argument(plan.base).checked_add(distance)?;
         // Coordinates have 32 bits; what is empty or goes backwards is no tensor.
         let extent = |axis: usize| {
             let extent = plan.extents[axis].value(&argument)?;

@@ -15,6 +15,7 @@ use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, rena
 use crate::target::Feature;
 use crate::warp_instructions::{loads_matrices, warps_of_product};
 
+mod pairs;
 mod reductions;
 mod tensor_maps;
 
@@ -71,6 +72,9 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::TensorStoreWait { .. }
         | GpuOp::FenceProxy {}
         | GpuOp::FenceGlobal {}
+        | GpuOp::Share {}
+        | GpuOp::PairArrive {}
+        | GpuOp::PairWait {}
         | GpuOp::NamedBarrier { .. }
         | GpuOp::WarpRoles { .. }
         | GpuOp::Publish {}
@@ -546,6 +550,7 @@ impl<'a> Checker<'a> {
             | GpuOp::TensorStoreWait { .. }
             | GpuOp::FenceProxy {}
             | GpuOp::FenceGlobal {} => Ok(()),
+            GpuOp::Share {} | GpuOp::PairArrive {} | GpuOp::PairWait {} => self.in_pairs(op),
         }
     }
 

@@ -5,9 +5,9 @@
 //! L0 = [128] register (1) (2) lane (4) (8) (16) (32) (64) warp (0) (0)
 //! ```
 //! Behind the bytes stands `, 3 stages` where loops are still to be pipelined, `, no contraction` where products and sums are
-//! rounded one by one, and `, synchronized` when barriers stand wherever threads have to wait for each other. Behind the layouts
-//! stand the tensor maps ([`TensorMapPlan`]) that the last parameters of the kernel are (`T0 = …`), and those that the kernel makes
-//! itself (`M0 = …`), where `p0` is the first of the scalars that it makes the map of.
+//! rounded one by one, `, synchronized` when barriers stand wherever threads have to wait for each other, and `, pairs` when blocks are
+//! launched in pairs. Behind the layouts stand the tensor maps ([`TensorMapPlan`]) that the last parameters of the kernel are
+//! (`T0 = …`), and those that the kernel makes itself (`M0 = …`), where `p0` is the first of the scalars that it makes the map of.
 
 use std::fmt::Write;
 
@@ -31,6 +31,9 @@ pub struct Header {
     /// Whether barriers stand wherever threads have to wait for each other: from the pass on that inserts them. The verifier
     /// demands them from then on.
     pub synchronized: bool,
+    /// Whether blocks are launched in pairs, or as if they were: the last parameter, behind the tensor maps, says how many programs
+    /// there are along the first axis if they are, else 0. Blocks of the launch behind the last program do nothing.
+    pub paired: bool,
     /// The layouts that types name.
     pub layouts: Layouts,
     /// The tensor maps that the last parameters of the kernel are.
@@ -55,6 +58,7 @@ impl Header {
             stages: 0,
             contraction: true,
             synchronized: false,
+            paired: false,
             layouts: Layouts::default(),
             tensor_maps: Vec::new(),
             made_maps: Vec::new(),
@@ -63,12 +67,14 @@ impl Header {
 
     /// The text: whole lines.
     pub fn print(&self) -> String {
-        let Self { target, num_warps, shared_bytes, stages, contraction, synchronized, layouts, .. } = self;
+        let Self { target, num_warps, shared_bytes, stages, contraction, .. } = self;
+        let Self { synchronized, paired, layouts, .. } = self;
         let stages = if *stages == 0 { String::new() } else { format!(", {stages} stages") };
         let contraction = if *contraction { "" } else { ", no contraction" };
         let synchronized = if *synchronized { ", synchronized" } else { "" };
+        let paired = if *paired { ", pairs" } else { "" };
         let mut text = format!(
-            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{stages}{contraction}{synchronized}\n",
+            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{stages}{contraction}{synchronized}{paired}\n",
             target.name
         );
         for (id, layout) in layouts.iter() {
@@ -95,11 +101,12 @@ impl Header {
         };
         let num_warps = number(" warps")?;
         let shared_bytes = number(" bytes of shared memory")?;
-        let (mut stages, mut contraction, mut synchronized) = (0, true, false);
+        let (mut stages, mut contraction, mut synchronized, mut paired) = (0, true, false, false);
         for word in parts {
             match word {
                 "no contraction" if contraction => contraction = false,
                 "synchronized" if !synchronized => synchronized = true,
+                "pairs" if !paired => paired = true,
                 _ => match word.strip_suffix(" stages").and_then(|count| count.parse().ok()) {
                     Some(count) if stages == 0 && count > 0 => stages = count,
                     _ => return Err(expected.into()),
@@ -130,16 +137,7 @@ impl Header {
                 return Err(format!("{name}: layouts are numbered in order, and each stands once"));
             }
         }
-        Ok(Self {
-            target,
-            num_warps,
-            shared_bytes,
-            stages,
-            contraction,
-            synchronized,
-            layouts,
-            tensor_maps,
-            made_maps,
-        })
+        let head = Self { target, num_warps, shared_bytes, stages, contraction, ..Self::default() };
+        Ok(Self { synchronized, paired, layouts, tensor_maps, made_maps, ..head })
     }
 }

@@ -59,8 +59,7 @@ pub use header::Header;
 pub use layouts::{LayoutId, Layouts};
 pub use ops::{ANY_REGIONS, GpuOp, GpuVisitor, OPS, Op, visit};
 pub use tensor_maps::{
-    LaunchInteger, LaunchProduct, SIGNED_MIDDLE, SIGNED_SPAN, TENSOR_MAP_BYTES, TensorMapBox, TensorMapPlan,
-    UNBOUNDED, is_tensor_reduction,
+    LaunchInteger, LaunchProduct, TENSOR_MAP_BYTES, TensorMapBox, TensorMapPlan, UNBOUNDED, is_tensor_reduction,
 };
 pub use tilewright_layout::SwizzleMode;
 pub use types::{Buffer, Type};

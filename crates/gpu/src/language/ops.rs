@@ -157,6 +157,19 @@ define_ops! {
     /// written again.
     Settle settle (product) [] {pending: u32} regions 0 Write Barrier;
 
+    /// From here on the two blocks of a pair fill the slots of a buffer together where the condition (int1) holds, which is alike
+    /// in both: each copies one half of what its tensor loads say, of the first block the first half, to the buffers of both, and
+    /// the bytes arrive at the barriers `full` of both. Each arrival at the barriers `empty`, which are initialised for those of
+    /// one block, counts twice: in both blocks where the condition of one of the buffers holds, else in its own. Both blocks run
+    /// the same loads in the same order, and have met before the first one and meet before they end. A tile that is one box is
+    /// cut along its last axis, and the tensor map has the box of a half.
+    Share share (buffer, full, empty, condition) [] {} regions 0 Write Barrier;
+    /// The threads of a pair of blocks arrive: what they did, the making of barriers too, comes before what others do behind
+    /// `pair_wait`. Every thread does.
+    PairArrive pair_arrive () [] {} regions 0 Write Barrier;
+    /// Each thread waits until all threads of both blocks of its pair that have not ended have arrived.
+    PairWait pair_wait () [] {} regions 0 Write Barrier;
+
     /// What each thread did to shared memory by ordinary accesses, and by `cp.async` that it has waited for, comes before what the
     /// asynchronous proxy (tensor copies, `wgmma`) does to it afterwards: in this thread, and behind a barrier in others.
     FenceProxy fence_proxy () [] {} regions 0 Write Barrier;

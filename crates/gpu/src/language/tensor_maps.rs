@@ -5,8 +5,7 @@
 //! ```
 //! `p6` is the argument with this number, an integer; strides and the distance from the base are counted in elements, boxes and
 //! all else in the order of the coordinates of a copy, one of them along the axis of stride 1. The box is `?` until a pass
-//! knows what memory the copies fill. Before it may stand `nonnegative [p3, p4]`: for other arguments the map is none; and
-//! `signed [p8]`: along axes of these strides the tensor begins so many steps before that a coordinate counts from its middle.
+//! knows what memory the copies fill. Before it may stand `nonnegative [p3, p4]`: for other arguments the map is none.
 
 use std::fmt;
 
@@ -18,11 +17,6 @@ use tilewright_layout::SwizzleMode;
 pub const UNBOUNDED: i64 = i32::MAX as i64;
 /// The bytes of a tensor map, and what its address in global memory is a multiple of.
 pub const TENSOR_MAP_BYTES: u32 = 128;
-
-/// The coordinate of 0 along an axis whose index may be negative.
-pub const SIGNED_MIDDLE: i64 = 1 << 18;
-/// The steps before the middle have to span at least so many bytes: more than any memory.
-pub const SIGNED_SPAN: i64 = 1 << 39;
 
 /// An integer that is computed from the arguments of a launch: a sum of products of them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -136,8 +130,6 @@ pub struct TensorMapPlan {
     pub strides: SmallVec<[LaunchInteger; 5]>,
     /// The arguments that the coordinates of copies are known not to be negative by: none of them may be.
     pub nonnegative: SmallVec<[u32; 2]>,
-    /// The strides of the axes whose coordinates are [`SIGNED_MIDDLE`] for an index of 0.
-    pub signed: SmallVec<[LaunchInteger; 1]>,
     /// What a copy moves.
     pub copied: Option<TensorMapBox>,
 }
@@ -179,17 +171,12 @@ impl TensorMapPlan {
         let (base, offset) = place.split_once(" + ")?;
         let (extents, rest) = rest.split_once("], strides [")?;
         let (strides, rest) = rest.split_once("], ")?;
-        let (nonnegative, rest) = match rest.strip_prefix("nonnegative [p") {
-            Some(rest) => rest.split_once("], ")?,
-            None => ("", rest),
-        };
-        let (signed, copied) = match rest.strip_prefix("signed [") {
+        let (nonnegative, copied) = match rest.strip_prefix("nonnegative [p") {
             Some(rest) => rest.split_once("], box ")?,
             None => ("", rest.strip_prefix("box ")?),
         };
         let nonnegative = nonnegative.split(", p").filter(|number| !number.is_empty());
-        let list =
-            |text: &str| text.split("; ").map(LaunchInteger::parse).collect::<Option<SmallVec<[_; 5]>>>();
+        let list = |text: &str| text.split("; ").map(LaunchInteger::parse).collect::<Option<SmallVec<_>>>();
         Some(Self {
             element: Dtype::parse(element)?,
             base: base.parse().ok()?,
@@ -197,7 +184,6 @@ impl TensorMapPlan {
             extents: list(extents)?,
             strides: list(strides)?,
             nonnegative: nonnegative.map(|number| number.parse().ok()).collect::<Option<_>>()?,
-            signed: if signed.is_empty() { SmallVec::new() } else { list(signed)?.into_iter().collect() },
             copied: if copied == "?" { None } else { Some(TensorMapBox::parse(copied)?) },
         })
     }
@@ -231,7 +217,7 @@ impl TensorMapBox {
 
 impl fmt::Display for TensorMapPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { element, base, offset, extents, strides, nonnegative, signed, copied } = self;
+        let Self { element, base, offset, extents, strides, nonnegative, copied } = self;
         let list =
             |list: &[LaunchInteger]| list.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         let (extents, strides) = (list(extents), list(strides));
@@ -239,9 +225,6 @@ impl fmt::Display for TensorMapPlan {
         if !nonnegative.is_empty() {
             let numbers: Vec<String> = nonnegative.iter().map(|number| format!("p{number}")).collect();
             write!(f, "nonnegative [{}], ", numbers.join(", "))?;
-        }
-        if !signed.is_empty() {
-            write!(f, "signed [{}], ", list(signed))?;
         }
         f.write_str("box ")?;
         match copied {

@@ -126,6 +126,9 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         | GpuOp::Settle { .. }
         | GpuOp::FenceProxy {}
         | GpuOp::FenceGlobal {}
+        | GpuOp::Share {}
+        | GpuOp::PairArrive {}
+        | GpuOp::PairWait {}
         | GpuOp::NamedBarrier { .. }
         | GpuOp::WarpRoles { .. }
         | GpuOp::Acquire {}

@@ -11,6 +11,7 @@ mod lane_sums;
 mod made_maps;
 mod made_stores;
 mod memory_effects;
+mod pairs;
 mod pipelining;
 mod products;
 mod prune;
@@ -45,6 +46,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "tensor_stores", run: tensor_stores },
     Pass { name: "tensor_copies", run: tensor_copies },
     Pass { name: "rings", run: rings::lower_rings },
+    Pass { name: "pairs", run: pairs },
     Pass { name: "instruction_selection", run: instruction_selection },
     Pass { name: "sums_first", run: sums_first },
     Pass { name: "rescaling", run: rescaling },
@@ -79,6 +81,12 @@ fn tensor_stores(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn tensor_copies(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     tensor_copies::use_tensor_copies(module);
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn pairs(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    pairs::share_copies(module);
     Ok(())
 }
 

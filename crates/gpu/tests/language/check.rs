@@ -234,8 +234,8 @@ impl<'a> Checker<'a> {
     fn mma(&self, data: &InstData, shape: MmaShape, warps: &[i64]) {
         let tile = self.function.ty(data.operands[0]).tile().expect("it is a tile");
         let mma = Mma::new(shape.m, shape.n, shape.k, element_bits(&tile));
-        let warps = [warps[0] as u32, warps[1] as u32];
-        assert_eq!(warps[0] * warps[1], self.program.header.num_warps);
+        let warps: Vec<u32> = warps.iter().map(|count| *count as u32).collect();
+        assert_eq!(warps.iter().product::<u32>(), self.program.header.num_warps);
         for (place, fragment) in [Fragment::A, Fragment::B, Fragment::Accumulator].into_iter().enumerate() {
             let operand = data.operands[place];
             if self.function.ty(operand).as_memory().is_some() {
@@ -247,7 +247,7 @@ impl<'a> Checker<'a> {
                 continue;
             }
             let found = self.tile_layout(operand);
-            assert_eq!(*found, mma.layout(fragment, &found.output().shape(), warps), "{fragment:?}");
+            assert_eq!(*found, mma.layout(fragment, &found.output().shape(), &warps), "{fragment:?}");
         }
         self.same(data, &[data.operands[2], data.results[0]]);
     }

@@ -271,6 +271,19 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_tensor_load(inst, [buffer, descriptor], [barriers, slot], coordinates)
     }
 
+    fn share(&mut self, _: Inst, _: Value, _: Value, _: Value, _: Value) -> Lowered {
+        // The copies and the barriers that it is about look for it.
+        Ok(())
+    }
+
+    fn pair_arrive(&mut self, inst: Inst) -> Lowered {
+        self.lower_pair_arrive(inst)
+    }
+
+    fn pair_wait(&mut self, inst: Inst) -> Lowered {
+        self.lower_pair_wait(inst)
+    }
+
     fn tensor_fill(&mut self, inst: Inst, _: Value, _: Value, _: &[Value]) -> Lowered {
         Err(self.unsupported(inst, "`tensor_fill`"))
     }

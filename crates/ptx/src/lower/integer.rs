@@ -1,6 +1,6 @@
 //! Integers and predicates: folding, canonical sums, and the instructions that are left.
 
-use super::builder::{Builder, Scalar, Width, only, plain_add};
+use super::builder::{Builder, Scalar, Width, only, plain_add, sources};
 use crate::isa::{self, Comparison, MultiplyMode, ScalarType, Source};
 
 /// A bitwise operation.
@@ -195,6 +195,22 @@ impl Builder {
         let bound = base.and_then(|base| self.bound(Width::B32, base.into())?.checked_mul(factor));
         self.note_bound(Width::B64, wide, bound);
         wide.plus(Width::B64, offset)
+    }
+
+    /// The same of a signed number and a power of two, put together of 32-bit halves: the assembler makes no multiplication of it that
+    /// it repeats wherever the sum is needed.
+    pub fn mul_halves(&mut self, a: Scalar, factor: u64) -> Scalar {
+        let Some(base) = a.base.filter(|_| factor.is_power_of_two()) else {
+            return self.mul_wide(true, a, factor, true);
+        };
+        let shift = factor.trailing_zeros();
+        let low = self.shl(Width::B32, base.into(), shift);
+        let high = self.shr(Width::B32, true, base.into(), (32 - shift).min(31));
+        let halves = [low, high].map(|half| self.register(Width::B32, half));
+        let wide =
+            self.pure(Width::B64, |d| isa::Mov { ty: ScalarType::B64, d: d.into(), a: sources(&halves) });
+        let offset = Width::B32.signed(a.offset).wrapping_mul(factor as i64);
+        wide.plus(Width::B64, offset as u64)
     }
 
     /// a shifted to the left by a constant less than the width.

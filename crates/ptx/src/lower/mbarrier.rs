@@ -38,7 +38,7 @@ impl Lowering<'_> {
         self.require(inst, Feature::Tma)?;
         let elected = self.elected();
         for address in self.mbarriers(barriers) {
-            let count = i64::from(arrivals).into();
+            let count = i64::from(arrivals * self.pairs.arrivals(barriers)).into();
             self.builder.emit_if(Some(elected), isa::MbarrierInit { space: SPACE, ty: TYPE, address, count });
         }
         Ok(())
@@ -68,6 +68,10 @@ impl Lowering<'_> {
         self.require(inst, Feature::Tma)?;
         // What the other lanes did comes before the arrival of this one.
         self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
+        if self.pairs.arrivals(barrier[0]) > 1 {
+            self.arrive_in_pair(barrier);
+            return Ok(());
+        }
         let is_first = self.is_first(LANES - 1, 0);
         let guard = self.builder.predicate(is_first);
         self.arrive(Some(guard), barrier, None);

@@ -539,9 +539,12 @@ impl Lowering<'_> {
         let (pointers, offsets) = (self.get_in(pointer, layout), self.get_in(offset, layout));
         let size = self.element(pointer).pointee().map_or(1, Dtype::bytes) as u64;
         let dtype = self.ty(offset).dtype().expect("an offset is a number");
+        let is_beside_product = self.beside_products.contains(result);
         let add = |(pointer, offset): (&Scalar, &Scalar)| {
             let bytes = if dtype.bits() == 64 {
                 self.builder.mul(Width::B64, *offset, Scalar::constant(size))
+            } else if is_beside_product && dtype == Dtype::I32 {
+                self.builder.mul_halves(*offset, size)
             } else {
                 self.builder.mul_wide(dtype.is_signed(), *offset, size, dtype.is_signed())
             };

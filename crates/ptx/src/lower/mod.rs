@@ -50,6 +50,7 @@ mod matrix_descriptor;
 mod mbarrier;
 mod memory;
 mod mma;
+mod pairs;
 mod print;
 mod reduce;
 mod remainder;
@@ -65,7 +66,7 @@ mod wgmma;
 
 use std::rc::Rc;
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_gpu::language::{self as gpu, GpuOp, Op, Type};
@@ -100,6 +101,7 @@ type Elements = SmallVec<[Scalar; 2]>;
 pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
     let mut lowering = Lowering::new(program);
     lowering.parameters();
+    lowering.end_without_program();
     lowering.prefetch_tensor_maps();
     lowering.take_room();
     lowering.block(lowering.kernel.entry)?;
@@ -117,6 +119,8 @@ struct Lowering<'p> {
     warps: Warps,
     /// How often instructions read each value.
     reads: SecondaryMap<Value, u32>,
+    /// The pointers that are put together beside products of warpgroups.
+    beside_products: EntitySet<Value>,
     /// Of what is known of the addresses of buffers in shared memory: a power of two that divides them.
     alignments: SecondaryMap<Value, u32>,
     /// The one thread of the warps that run straight code: behind so many labels, the first of the warps, and where it is it.
@@ -125,6 +129,8 @@ struct Lowering<'p> {
     room: Option<made_maps::Room>,
     /// Those that are to be made before anything else.
     maps_to_make: Vec<made_maps::MapToMake>,
+    /// What the blocks of a pair share.
+    pairs: pairs::Pairs,
 }
 
 /// Consecutive warps of a block, which run code together.
@@ -168,10 +174,12 @@ impl<'p> Lowering<'p> {
             shared: None,
             warps: Warps { first: 0, count: program.header.num_warps },
             reads: reads(kernel),
+            beside_products: beside_products(kernel),
             alignments: SecondaryMap::new(),
             leader: None,
             room: None,
             maps_to_make: Vec::new(),
+            pairs: pairs::Pairs::of(kernel),
         }
     }
 
@@ -183,9 +191,9 @@ impl<'p> Lowering<'p> {
     /// Declares and loads the parameters.
     fn parameters(&mut self) {
         let entry = &self.kernel.blocks[self.kernel.entry];
-        let first_map = entry.parameters.len().saturating_sub(self.program.header.tensor_maps.len());
+        let maps = self.tensor_map_parameters();
         for (index, &value) in entry.parameters.iter().enumerate() {
-            if index >= first_map {
+            if maps.contains(&index) {
                 self.tensor_map_parameter(index, value);
                 continue;
             }
@@ -203,6 +211,14 @@ impl<'p> Lowering<'p> {
             let scalar = self.load_parameter(Symbol::Variable(id), element);
             self.set(value, vec![scalar]);
         }
+    }
+
+    /// Which parameters are tensor maps: the last ones, before the number of programs.
+    fn tensor_map_parameters(&self) -> std::ops::Range<usize> {
+        let header = &self.program.header;
+        let count = self.kernel.blocks[self.kernel.entry].parameters.len();
+        let end = count - usize::from(header.paired);
+        end.saturating_sub(header.tensor_maps.len())..end
     }
 
     fn load_parameter(&mut self, symbol: Symbol, element: Element) -> Scalar {
@@ -358,6 +374,29 @@ fn reads(kernel: &gpu::Function) -> SecondaryMap<Value, u32> {
         kernel.insts[inst].operands.iter().for_each(|operand| reads[*operand] += 1);
     });
     reads
+}
+
+/// The pointers that threads copy from in a block with a product of warpgroups, and those that they are made of there. Multiplications of
+/// 64 bits between the instructions of a product take several times as long as sums (H200: 8 % of a grouped product).
+fn beside_products(kernel: &gpu::Function) -> EntitySet<Value> {
+    let mut found = EntitySet::new();
+    for block in kernel.blocks.values() {
+        let is_product = |inst: &Inst| matches!(kernel.insts[*inst].op, Op::Gpu(GpuOp::Wgmma { .. }));
+        if !block.insts.iter().any(is_product) {
+            continue;
+        }
+        for inst in block.insts.iter().rev() {
+            let data = &kernel.insts[*inst];
+            let is_copied = matches!(data.op, Op::Gpu(GpuOp::CopyAsync { .. }));
+            let is_sum = matches!(data.op, Op::Tile(ir::Op::PtrAdd {})) && found.contains(data.results[0]);
+            if is_copied {
+                found.insert(data.operands[1]);
+            } else if is_sum {
+                found.insert(data.operands[0]);
+            }
+        }
+    }
+    found
 }
 
 /// The type of a parameter.

@@ -41,8 +41,7 @@ impl Lowering<'_> {
     /// One thread has the tensor maps of the launch fetched, before anything else: the first copy through each would wait for that.
     pub(super) fn prefetch_tensor_maps(&mut self) {
         let parameters = &self.kernel.blocks[self.kernel.entry].parameters;
-        let first = parameters.len().saturating_sub(self.program.header.tensor_maps.len());
-        let maps = parameters[first..].to_vec();
+        let maps = parameters[self.tensor_map_parameters()].to_vec();
         if maps.is_empty() {
             return;
         }
@@ -80,13 +79,28 @@ impl Lowering<'_> {
         buffer: Value,
         boxes: &BoxLayout,
         number: u32,
+        tensor: (Value, &[Value]),
+    ) -> (Address, TensorAddress) {
+        let place = Scalar::constant((number * boxes.bytes).into());
+        let skipped = Scalar::constant((number * boxes.row).into());
+        self.tensor_part(buffer, boxes, place, (0, skipped), tensor)
+    }
+
+    /// A part of a tile: so many bytes behind the beginning in shared memory, and so many elements along one of the axes, which
+    /// are numbered from the one of the rows on, in the tensor.
+    pub(super) fn tensor_part(
+        &mut self,
+        buffer: Value,
+        boxes: &BoxLayout,
+        bytes: Scalar,
+        (along, skipped): (usize, Scalar),
         (map, coordinates): (Value, &[Value]),
     ) -> (Address, TensorAddress) {
-        let place = self.scalar(buffer).plus(Width::B32, u64::from(number * boxes.bytes));
+        let place = self.scalar(buffer);
+        let place = self.builder.add(Width::B32, place, bytes);
         let place = self.builder.address(Width::B32, place);
         let map = self.scalar(map);
         let map = self.builder.address(Width::B64, map);
-        let skipped = Scalar::constant(u64::from(number * boxes.row));
         // The axes of the tile, and before them those that it does not have. The first in PTX is the contiguous one, along
         // which the boxes lie.
         let own = coordinates.len() - boxes.order.len();
@@ -95,7 +109,7 @@ impl Lowering<'_> {
             .enumerate()
             .map(|(place, axis)| {
                 let start = self.scalar(coordinates[axis]);
-                let start = if place == 0 { self.builder.add(Width::B32, start, skipped) } else { start };
+                let start = if place == along { self.builder.add(Width::B32, start, skipped) } else { start };
                 self.builder.register(Width::B32, start)
             })
             .collect();
@@ -110,27 +124,15 @@ impl Lowering<'_> {
         coordinates: &[Value],
     ) -> Lowered {
         let boxes = self.tensor_boxes(inst, buffer, coordinates.len())?;
+        if let Some(condition) = self.shared_condition(buffer) {
+            self.shared_load(condition, [buffer, descriptor], [barriers, slot], &boxes, coordinates);
+            return Ok(());
+        }
         let elected = self.elected();
         let mbarrier = self.mbarrier(barriers, slot);
         for number in 0..boxes.count {
-            let (destination, source) = self.tensor_box(buffer, &boxes, number, (descriptor, coordinates));
-            let copy = isa::CpAsyncBulkTensorLoad {
-                dimension: dimension(coordinates),
-                destination_space: StateSpace::SharedCluster,
-                source_space: StateSpace::Global,
-                mode: Some(TensorMode::Tile),
-                completion: Completion::Mbarrier,
-                multicast: false,
-                cta_group: None,
-                cache_hint: false,
-                destination,
-                source,
-                mbarrier,
-                offsets: None,
-                cta_mask: None,
-                policy: None,
-            };
-            self.builder.emit_if(Some(elected), copy);
+            let place = self.tensor_box(buffer, &boxes, number, (descriptor, coordinates));
+            self.builder.emit_if(Some(elected), load_of_box(place, mbarrier, None));
         }
         Ok(())
     }
@@ -194,6 +196,30 @@ impl Lowering<'_> {
         // Threads that have no groups do not wait.
         self.builder.emit(isa::CpAsyncBulkWaitGroup { read: !complete, n: i64::from(pending).into() });
         Ok(())
+    }
+}
+
+/// The copy of a box, to one block or to those of a mask.
+pub(super) fn load_of_box(
+    (destination, source): (Address, TensorAddress),
+    mbarrier: Address,
+    cta_mask: Option<Source>,
+) -> isa::CpAsyncBulkTensorLoad {
+    isa::CpAsyncBulkTensorLoad {
+        dimension: TensorDimension::ALL[source.coordinates.0.len() - 1],
+        destination_space: StateSpace::SharedCluster,
+        source_space: StateSpace::Global,
+        mode: Some(TensorMode::Tile),
+        completion: Completion::Mbarrier,
+        multicast: cta_mask.is_some(),
+        cta_group: None,
+        cache_hint: false,
+        destination,
+        source,
+        mbarrier,
+        offsets: None,
+        cta_mask,
+        policy: None,
     }
 }
 

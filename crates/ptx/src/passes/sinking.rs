@@ -44,8 +44,8 @@ pub(super) fn run(listing: &mut Listing) {
 fn ends_a_block(line: &Line) -> bool {
     use Instruction as I;
     match &line.kind {
-        LineKind::Label(_) => true,
-        LineKind::Instruction(_, I::Bra(_) | I::BrxIdx(_) | I::Ret(_) | I::Exit(_) | I::Trap(_)) => true,
+        LineKind::Label(_)
+        | LineKind::Instruction(_, I::Bra(_) | I::BrxIdx(_) | I::Ret(_) | I::Exit(_) | I::Trap(_)) => true,
         LineKind::Instruction(..) | LineKind::Verbatim(..) => false,
     }
 }
@@ -103,7 +103,7 @@ fn may_move(line: &Line, writes: &Writes) -> bool {
     let LineKind::Instruction(None, _) = line.kind else { return false };
     let mut may_move = line.is_pure;
     line.visit_registers(|register, access| {
-        may_move &= access != Access::ReadWrite && writes.is_once(register)
+        may_move &= access != Access::ReadWrite && writes.is_once(register);
     });
     may_move
 }

@@ -181,7 +181,7 @@ fn instructions_in_the_loop(text: &str) -> usize {
     let labels = lines.iter().enumerate().filter(|(_, line)| line.ends_with(':'));
     let loops = labels.filter_map(|(start, label)| {
         let jump = |line: &&str| line.contains("bra") && line.ends_with(&label.replace(':', ";"));
-        let end = lines.iter().rposition(|line| jump(&line)).filter(|end| *end > start)?;
+        let end = lines.iter().rposition(jump).filter(|end| *end > start)?;
         let inside = &lines[start..=end];
         let has_product = inside.iter().any(|line| line.starts_with("wgmma.mma_async"));
         has_product.then(|| inside.iter().filter(is_instruction).count())

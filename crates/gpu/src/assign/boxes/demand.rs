@@ -131,7 +131,7 @@ impl Demand<'_, '_> {
     }
 
     fn is_masked(&mut self, mask: Option<Value>, axis: usize) -> bool {
-        let bounds = mask.map(|mask| self.affine.known_bounds(mask)).unwrap_or_default();
+        let bounds = mask.and_then(|mask| self.affine.bounds(mask)).unwrap_or_default();
         bounds
             .iter()
             .any(|bound| matches!(bound, Bound::Below(other, rest) if *other == axis && rest == self.rest))

@@ -29,38 +29,19 @@ impl Affine<'_> {
                 self.comparison(*function, [operands[0], operands[1]]).map(|bound| vec![bound])
             }
             op if op.family() == OpFamily::Shape => {
+                let shape = self.function.ty(operands[0]).shape.clone();
+                let moved = |axis: usize| new_axis(op.as_shape()?, &shape, axis);
                 let bounds = self.bounds(operands[0])?;
-                bounds.into_iter().map(|bound| self.moved_bound(op, operands[0], bound)).collect()
+                bounds
+                    .into_iter()
+                    .map(|bound| match bound {
+                        Bound::Below(axis, rest) => Some(Bound::Below(moved(axis)?, rest)),
+                        Bound::From(axis, rest) => Some(Bound::From(moved(axis)?, rest)),
+                    })
+                    .collect()
             }
             // tidy: wildcard because other conditions are none of the indices along single axes
             _ => None,
-        }
-    }
-
-    /// Bounds that hold where a mask does, which may say more.
-    pub fn known_bounds(&mut self, mask: Value) -> Vec<Bound> {
-        let Some(inst) = self.function.defining_inst(mask) else { return Vec::new() };
-        let data = &self.function.insts[inst];
-        let (op, operands) = (data.op.clone(), data.operands.clone());
-        match &op {
-            Op::Elementwise { function: ElementwiseFn::And } => {
-                operands.iter().flat_map(|operand| self.known_bounds(*operand)).collect()
-            }
-            op if op.family() == OpFamily::Shape => {
-                let bounds = self.known_bounds(operands[0]);
-                bounds.into_iter().filter_map(|bound| self.moved_bound(op, operands[0], bound)).collect()
-            }
-            // tidy: wildcard because of other conditions all is known or nothing
-            _ => self.bounds(mask).unwrap_or_default(),
-        }
-    }
-
-    /// A bound of a tile, as one of what a shape op makes of it.
-    fn moved_bound(&self, op: &Op, tile: Value, bound: Bound) -> Option<Bound> {
-        let moved = |axis: usize| new_axis(op.as_shape()?, &self.function.ty(tile).shape, axis);
-        match bound {
-            Bound::Below(axis, rest) => Some(Bound::Below(moved(axis)?, rest)),
-            Bound::From(axis, rest) => Some(Bound::From(moved(axis)?, rest)),
         }
     }
 

@@ -10,9 +10,6 @@
 //! happens then ([`sign`]). An index that wraps around, `(m * 128 + rows) % M`, counts as bounded by `M` if what is computed of
 //! the elements behind the bound is never stored ([`demand`]).
 //!
-//! A number that is loaded may be negative: along an axis of its own, with a stride that is known at launch, its tensor begins
-//! [`SIGNED_MIDDLE`] steps before the pointer.
-//!
 //! A store to a box, or an atomic operation on one, is stricter: a copy to the tensor may reach over its end, not over its start, whatever the mask says, and
 //! strides have to be known to be aligned when the kernel is compiled, since a launch that takes code without tensor maps for the
 //! sake of its stores loses those of its loads.
@@ -34,9 +31,7 @@ use smallvec::SmallVec;
 use tilewright_ir::{Definition, Dtype, Function, Inst, MemoryScope, MemorySemantics, Op, Value};
 
 use super::coalescing::Infos;
-use crate::language::{
-    LaunchInteger, LaunchProduct, SIGNED_MIDDLE, TensorMapPlan, UNBOUNDED, is_tensor_reduction,
-};
+use crate::language::{LaunchInteger, LaunchProduct, TensorMapPlan, UNBOUNDED, is_tensor_reduction};
 use crate::remarks::{self, Because};
 use crate::target::{Feature, GpuTarget};
 pub use affine::Affine;
@@ -294,13 +289,10 @@ impl Search<'_> {
             return Err("strides are not known to be aligned, or a box is too long");
         }
         let mut proof = Proof::new(function);
-        let mut signed = SmallVec::new();
-        for axis in axes.iter_mut().filter(|axis| !axis.is_checked_below) {
-            if self.is_nonnegative(&axis.coordinate, &mut proof) {
-                continue;
+        for axis in axes.iter().filter(|axis| !axis.is_checked_below) {
+            if !self.is_nonnegative(&axis.coordinate, &mut proof) {
+                return Err("an index may be negative without a mask");
             }
-            let stride = self.signed(axis).filter(|_| !is_written);
-            signed.push(stride.ok_or("an index may be negative without a mask")?);
         }
         let not_known = "its extents or strides are not known at launch";
         let mut plan = TensorMapPlan {
@@ -310,7 +302,6 @@ impl Search<'_> {
             extents: SmallVec::new(),
             strides: SmallVec::new(),
             nonnegative: proof.arguments(),
-            signed,
             copied: None,
         };
         for axis in &axes {
@@ -320,14 +311,6 @@ impl Search<'_> {
             plan.strides.push(self.at_launch(&axis.stride).ok_or(not_known)?);
         }
         Ok((plan, axes.into_iter().map(|axis| axis.coordinate).collect()))
-    }
-
-    /// Lets the index along an axis of single elements that no mask bounds have either sign; gives the stride.
-    fn signed(&mut self, axis: &mut Axis) -> Option<LaunchInteger> {
-        let is_own = axis.extent == 1 && axis.bound.is_none() && axis.stride.as_constant().is_none();
-        let stride = self.at_launch(&axis.stride).filter(|_| is_own)?;
-        axis.coordinate = axis.coordinate.plus(&Polynomial::constant(SIGNED_MIDDLE))?;
-        Some(stride)
     }
 
     /// An index that wraps around, as a bound that holds of all that is needed.

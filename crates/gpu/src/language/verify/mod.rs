@@ -84,6 +84,9 @@ impl Kinds {
                 | GpuOp::Settle { .. }
                 | GpuOp::FenceProxy {}
                 | GpuOp::FenceGlobal {}
+                | GpuOp::Share {}
+                | GpuOp::PairArrive {}
+                | GpuOp::PairWait {}
                 | GpuOp::NamedBarrier { .. }
                 | GpuOp::WarpRoles { .. }
                 | GpuOp::Acquire {}

@@ -13,14 +13,6 @@
 //! }                                     } ; %sum = finish %p ; release %a
 //! ```
 //! The first iteration stands before the loop, whether it comes or not: slots of iterations that do not come are zeros.
-//!
-//! Threads that copy for themselves take the slot of the next iteration behind the product, before they copy: the fence of what was
-//! copied then waits for no copy that was just begun, and one barrier says that a slot is full and that another one is empty. A slot
-//! is waited for an iteration earlier by that, so there have to be [`EARLY`] at least.
-//!
-//! ```text
-//! %q = product %b, %p ; %c = take %r ; %q.1 = settle %q ; release %a ; acquire, copy, publish        carry %q.1, %b, %c
-//! ```
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
@@ -33,9 +25,6 @@ use super::emit::{Bounds, Emit};
 use super::plan::{Body, RingLoad, Way};
 use crate::language::{Deferred, GpuOp, Op, Type};
 use crate::layout_rules::element_bits;
-
-/// The slots that a ring has where they are taken an iteration early.
-const EARLY: u32 = 4;
 
 /// The product of a loop that does nothing else with what it loads.
 pub struct Chain {
@@ -139,16 +128,13 @@ impl Emit<'_> {
         let insts = std::mem::take(&mut self.function.blocks[self.body].insts);
         let is_release = |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Release {}));
         let releases: Vec<Inst> = insts.iter().copied().filter(is_release).collect();
-        let mut slots: Vec<Value> =
-            releases.iter().map(|inst| self.function.insts[*inst].operands[0]).collect();
-        let mut multiply = takes.clone();
+        let slots: Vec<Value> = releases.iter().map(|inst| self.function.insts[*inst].operands[0]).collect();
+        let mut multiply = takes;
         multiply.push(chain.product);
         let is_other =
             |inst: &Inst| *inst != chain.finish && !multiply.contains(inst) && !releases.contains(inst);
         let others: Vec<Inst> = insts.into_iter().filter(is_other).collect();
 
-        // Threads that copy take their time: the first product is begun before the last slot is filled.
-        let copied_last = if chain.has_tail { Vec::new() } else { self.last_copies(before) };
         self.out = std::mem::take(before);
         let loop_inst = self.plan.inst;
         let sum = self.function.blocks[self.body].parameters[chain.place + 1];
@@ -157,23 +143,8 @@ impl Emit<'_> {
         for inst in &multiply {
             self.copy(*inst, &mut first);
         }
-        self.out.extend(copied_last);
-        let is_copied = self.plan.loads.iter().all(|load| load.boxed.is_none());
-        let is_early = is_copied && self.distance >= EARLY;
-        let mut next = FxHashMap::default();
-        if is_early {
-            for inst in &takes {
-                self.copy(*inst, &mut next);
-            }
-            self.emit(ir::Op::Barrier {}, &[], None);
-        }
         *before = std::mem::take(&mut self.out);
 
-        let mut early = Vec::new();
-        if is_early {
-            early = self.taken_before(chain, &takes, &mut slots);
-            multiply.rotate_right(1);
-        }
         self.out.extend(&multiply);
         let product = self.function.insts[chain.product].results[0];
         let ty = self.function.ty(product).clone();
@@ -184,10 +155,8 @@ impl Emit<'_> {
         self.function.blocks[self.body].insts = std::mem::take(&mut self.out);
 
         let mut last = vec![self.carry_product(chain, first[&product], settled)];
-        let taken: Vec<Value> = early.iter().map(|(taken, _)| self.carry_last(*taken, next[taken])).collect();
         for (slot, release) in slots.iter().zip(&releases) {
-            let first = first[early.iter().find(|(_, slot_of)| slot_of == slot).map_or(slot, |(old, _)| old)];
-            last.push(self.carry_slot(*slot, *release, first));
+            last.push(self.carry_slot(*slot, *release, first[slot]));
         }
         let left = if chain.has_tail { self.distance } else { 1 };
         self.function.insts[loop_inst].operands[1] = bounds.end(left as usize);
@@ -197,21 +166,10 @@ impl Emit<'_> {
             last = self.tail(&body, sum, &slots, &last);
         }
         self.finish_product(chain, last[0]);
-        for slot in last[1..].iter().chain(&taken) {
+        for slot in &last[1..] {
             self.emit(GpuOp::Release {}, &[*slot], None);
         }
         std::mem::take(&mut self.out)
-    }
-
-    /// What fills the last slot of each ring before the loop, and all that stands behind it; nothing if that is the first one.
-    fn last_copies(&self, before: &mut Vec<Inst>) -> Vec<Inst> {
-        let is_acquire = |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Acquire {}));
-        let acquires: Vec<usize> = (0..before.len()).filter(|place| is_acquire(&before[*place])).collect();
-        let rings = self.plan.loads.len();
-        match acquires.len().checked_sub(rings) {
-            Some(place) if place > 0 && rings > 0 => before.split_off(acquires[place]),
-            _ => Vec::new(),
-        }
     }
 
     /// The loop carries the product under way in place of the sum: the product that is under way behind it.
@@ -241,36 +199,16 @@ impl Emit<'_> {
         self.out.push(chain.finish);
     }
 
-    /// The product reads the slots that the iteration before has taken: what is taken, and what the loop carries of it.
-    fn taken_before(&mut self, chain: &Chain, takes: &[Inst], slots: &mut [Value]) -> Vec<(Value, Value)> {
-        let mut taken = Vec::new();
-        for take in takes {
-            let slot = self.function.insts[*take].results[0];
-            let ValueData { ty, name, .. } = self.function.values[slot].clone();
-            let parameter = self.function.add_parameter(self.body, ty, name);
-            let operands = self.function.insts[chain.product].operands.iter_mut();
-            operands.chain(&mut *slots).filter(|value| **value == slot).for_each(|value| *value = parameter);
-            taken.push((slot, parameter));
-        }
-        taken
-    }
-
-    /// What the loop begins and goes on with, of its last parameter; what is left behind it.
-    fn carry_last(&mut self, value: Value, first: Value) -> Value {
-        let loop_inst = self.plan.inst;
-        self.function.insts[loop_inst].operands.push(first);
-        let end = self.function.terminator(self.body).expect("a body yields");
-        self.function.insts[end].operands.push(value);
-        let ty = self.function.ty(value).clone();
-        self.add_result(loop_inst, ty)
-    }
-
     /// The loop carries a slot to the iteration that gives it back: the one that is left behind the loop.
     fn carry_slot(&mut self, slot: Value, release: Inst, first: Value) -> Value {
         let ValueData { ty, name, .. } = self.function.values[slot].clone();
-        let parameter = self.function.add_parameter(self.body, ty, name);
+        let parameter = self.function.add_parameter(self.body, ty.clone(), name);
         self.function.insts[release].operands[0] = parameter;
-        self.carry_last(slot, first)
+        let loop_inst = self.plan.inst;
+        self.function.insts[loop_inst].operands.push(first);
+        let end = self.function.terminator(self.body).expect("a body yields");
+        self.function.insts[end].operands.push(slot);
+        self.add_result(loop_inst, ty)
     }
 
     /// The slots that are full behind the loop are multiplied, by the same instructions: what is left then of what they carry, the

@@ -50,12 +50,11 @@ pub fn pipeline(
     let mut before = std::mem::take(&mut emit.out);
     let initial: Vec<_> = plan.groups.iter().map(|group| emit.prologue(group, &bounds)).collect();
     let fills = std::mem::take(&mut emit.out);
-    let beside = match tail {
-        Some(tail) => Some(Before { tail, fills }),
-        None => {
-            before.extend(fills);
-            None
-        }
+    let beside = if let Some(tail) = tail {
+        Some(Before { tail, fills })
+    } else {
+        before.extend(fills);
+        None
     };
     let carried = emit.function.insts[inst].results.len();
     let ahead = emit.steady_state(&bounds, &initial);

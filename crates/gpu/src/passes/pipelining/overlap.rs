@@ -290,8 +290,8 @@ struct Parts {
 }
 
 impl Emit<'_> {
-    /// Divides the body of the loop, which carried so many values of its own. `takes` and `ahead` are what an iteration does besides; given back is what comes behind the
-    /// loop.
+    /// Divides the body of the loop, which carried so many values of its own. `takes` and `ahead` are what an iteration does besides;
+    /// given back is what comes behind the loop, or beside the beginning of the next one.
     pub(super) fn overlap(
         &mut self,
         overlap: &Overlap,

@@ -95,13 +95,7 @@ impl Rule for Counting<'_> {
                 state.released.insert(root);
             }
             (GpuOp::Acquire {}, Some((root, plan))) => {
-                // What threads copy waits for a barrier in any case: one for tensor copies as well may stand there.
-                let is_tensor = |root: &Value| self.plans[root].writer == Writer::Tensor;
-                let is_by_barrier = match plan.writer {
-                    Writer::Tensor => !plan.has_empty(),
-                    Writer::Copies => !plan.has_empty() && state.released.iter().any(is_tensor),
-                    Writer::Stores => false,
-                };
+                let is_by_barrier = plan.writer == Writer::Tensor && !plan.has_empty();
                 if is_by_barrier && state.released.contains(&root) {
                     self.counts.barriers.insert(inst);
                     state.released.clear();

@@ -358,7 +358,7 @@ impl Lower<'_> {
                 return;
             }
             self.emit(out, GpuOp::MbarrierWait {}, &[empty, at.index, phase], None);
-        } else if self.counts.barriers.contains(&inst) {
+        } else if plan.writer == Writer::Tensor && self.counts.barriers.contains(&inst) {
             self.emit(out, ir::Op::Barrier {}, &[], None);
         }
     }

@@ -3,6 +3,7 @@
 
 mod copies;
 mod made_maps;
+mod pairs;
 mod products;
 mod refusals;
 mod roles;
@@ -22,11 +23,18 @@ pub struct Head {
     shared_bytes: u32,
     /// The tensor maps that the kernel makes.
     made_maps: Vec<TensorMapPlan>,
+    /// How many clusters of two blocks run; one block that is in none if there are none.
+    pairs: u32,
 }
 
 impl Head {
     pub fn new(target: &'static str, warps: u32, shared_bytes: u32) -> Self {
-        Self { layouts: Layouts::default(), target, warps, shared_bytes, made_maps: Vec::new() }
+        Self { layouts: Layouts::default(), target, warps, shared_bytes, made_maps: Vec::new(), pairs: 0 }
+    }
+
+    /// Of a program whose blocks run in so many pairs.
+    pub fn of_pairs(self, pairs: u32) -> Self {
+        Self { pairs, ..self }
     }
 
     /// The number of a layout.
@@ -40,6 +48,7 @@ impl Head {
         let mut header = Header::new(target, self.warps);
         (header.shared_bytes, header.layouts) = (self.shared_bytes, self.layouts.clone());
         header.made_maps.clone_from(&self.made_maps);
+        header.paired = self.pairs > 0;
         let text = format!("{}{kernel}", header.print());
         tilewright_ir::parse_dialect::<Gpu>(&text).map_err(|error| format!("{error}\n{text}"))
     }
@@ -65,7 +74,7 @@ impl Head {
         }
     }
 
-    /// Runs a text of PTX in a block; `Err` is the fault.
+    /// Runs a text of PTX in a block, or in pairs of blocks; `Err` is the fault.
     pub fn run(&self, text: &str, arguments: &mut [Argument<'_>]) -> Result<Report, String> {
         let loaded = self.load(text);
         let name = loaded.kernels().next().expect("there is a kernel").to_owned();
@@ -108,6 +117,9 @@ impl Head {
         }
         let mut launch =
             tilewright_sim::Launch::new(name, [1, 1, 1], [self.warps * 32, 1, 1], &parameters, &regions);
+        if self.pairs > 0 {
+            (launch.grid, launch.cluster) = ([2 * self.pairs, 1, 1], [2, 1, 1]);
+        }
         launch.dynamic_shared_bytes = self.shared_bytes;
         loaded.launch(&launch).map_err(|fault| format!("{fault}"))
     }

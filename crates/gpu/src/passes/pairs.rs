@@ -1,0 +1,478 @@
+//! Blocks in pairs that share what both would copy: programs next to each other often need the same tile of an operand.
+//!
+//! ```text
+//! tensor_load %slot, %map, %full, …            ──>    pair_arrive ; pair_wait
+//! …                                                   share %buffer, %full, %empty, %condition
+//!                                                     tensor_load %slot, %map, %full, …
+//!                                                     … ; pair_arrive ; … ; pair_wait
+//! ```
+//! Where a box begins and how often loops run is compared with what the other block has: the same integers of `program_id` with
+//! its last bit turned over. That is known before the first copy and alike in both blocks. If all is the same, each block copies
+//! half of a tile to both (`share`), and the cache of the device delivers it once.
+//!
+//! The last parameter of such a kernel says how many programs there are along the first axis, if the launch is one of clusters of
+//! two blocks, and 0 if it is not: then nothing is shared. Blocks behind the last program end at once.
+//!
+//! That pays where the cache is the limit: rows that begin in the middle of a sector are read with one sector more in each line.
+//! Whether they do, the launch knows; where all strides are known to be whole sectors, kernels stay as they are, and where there is
+//! not one team of rings, whose slots `mbarrier`s hand over, they do as well.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use cranelift_entity::packed_option::PackedOption;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir as ir;
+use tilewright_ir::{
+    CacheModifier, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, OpFamily, Operation, Value,
+};
+
+use crate::box_layout::BoxLayout;
+use crate::language::verify::slots::Names;
+use crate::language::{Function, GpuOp, Header, Module, Op, TensorMapPlan, Type};
+use crate::layout_rules::element_bits;
+use crate::remarks::{self, Because};
+use crate::target::Feature;
+
+/// Blocks of a pair.
+const BLOCKS: u32 = 2;
+/// Tiles with fewer bytes are not worth that two blocks run in step: on an H200, products of 8200 x 8200 in blocks of 128 x 256 x 64
+/// took 0.85 of the time with B, 32 KB, shared, in blocks of 256 x 128 x 64 (16 of 48 KB) as long, and in blocks of 128 x 128 x 64
+/// 1.07 times as long.
+const LEAST_BYTES: u32 = 32 << 10;
+/// What the cache of the device delivers at a time, in bytes.
+const SECTOR: u32 = 32;
+/// More than this is not known of how numbers divide.
+const MOST_KNOWN: u32 = 16;
+
+/// Lets the blocks of pairs share what they copy.
+pub fn share_copies(module: &mut Module) {
+    let Module { header, functions, entry, .. } = module;
+    let function = &mut functions[*entry];
+    if header.paired || !header.target.features.has(Feature::Wgmma) || header.tensor_maps.is_empty() {
+        return;
+    }
+    let Some(found) = Found::of(header, function) else { return };
+    for shared in &found.shared {
+        remarks::about(
+            "pairs",
+            function,
+            shared.load,
+            || "tensor_load".into(),
+            || Because::done("copied once for two blocks", "both may need the same box of the tensor"),
+        );
+        if let Halves::Of { map, axis } = shared.halves {
+            let plan = &mut header.tensor_maps[map];
+            let copied = plan.copied.as_mut().expect("what copies need has a box");
+            copied.extents[axis] /= BLOCKS;
+        }
+    }
+    header.paired = true;
+    Writer { function, partners: FxHashMap::default(), out: Vec::new() }.write(&found);
+}
+
+/// A buffer that the blocks of a pair may fill together.
+struct Shared {
+    buffer: Value,
+    /// One of its loads.
+    load: Inst,
+    same: Same,
+    halves: Halves,
+}
+
+/// The integers that have to be the same in both blocks.
+#[derive(Clone, Default)]
+struct Same {
+    values: BTreeSet<Value>,
+    /// What they were found for.
+    seen: FxHashSet<Value>,
+}
+
+/// What can be shared, and the barriers of its rings.
+struct Found {
+    full: Value,
+    empty: Value,
+    shared: Vec<Shared>,
+    /// Where the first copy stands in the entry, and behind what no block arrives at the other's barriers.
+    first: usize,
+    last: usize,
+}
+
+impl Found {
+    fn of(header: &Header, function: &Function) -> Option<Self> {
+        let names = Names::new(function, false);
+        let barriers = Barriers::of(&names)?;
+        let entry = &function.blocks[function.entry].insts;
+        let in_entry = |inst: Inst| entry.iter().position(|other| *other == outermost(&names, inst));
+        let places: Vec<usize> = barriers.uses.iter().map(|inst| in_entry(*inst)).collect::<Option<_>>()?;
+        let first = barriers.filling.iter().filter_map(|inst| in_entry(*inst)).min()?;
+        let last = places.into_iter().max()?;
+        let early = entry[..first].iter().copied().collect();
+        let trace = Trace { names: &names, early, depends: RefCell::default() };
+        let mut always = Same::default();
+        for bound in &barriers.bounds {
+            trace.same(*bound, &mut always)?;
+        }
+        let loads = barriers.loads.values().flatten();
+        let maps = loads.map(|load| map_number(header, function, function.insts[*load].operands[1]));
+        let maps: BTreeSet<usize> = maps.collect::<Option<_>>()?;
+        if maps.iter().all(|map| is_of_sectors(&header.tensor_maps[*map], function)) {
+            return None;
+        }
+        let mut shared = Vec::new();
+        for (buffer, loads) in &barriers.loads {
+            let mut same = always.clone();
+            let is_known = loads.iter().all(|load| {
+                let coordinates = &function.insts[*load].operands[4..];
+                coordinates.iter().all(|value| trace.same(*value, &mut same).is_some())
+            });
+            let Some(halves) = halves(header, function, *buffer, loads) else { continue };
+            if is_known {
+                shared.push(Shared { buffer: *buffer, load: loads[0], same, halves });
+            }
+        }
+        let Barriers { full, empty, .. } = barriers;
+        (!shared.is_empty()).then_some(Self { full, empty, shared, first, last })
+    }
+}
+
+/// How a tile is cut into halves.
+enum Halves {
+    /// Either has as many of its boxes.
+    Boxes,
+    /// It is one box, of a tensor map that has the box of a half then: less along this axis.
+    Of { map: usize, axis: usize },
+}
+
+/// How a tile is cut into halves; nothing if it cannot be.
+fn halves(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) -> Option<Halves> {
+    let Type::Buffer(memory) = function.ty(buffer) else { return None };
+    let tile = memory.tile();
+    let boxes = BoxLayout::of(header.layouts.get(memory.layout), element_bits(&tile))?;
+    if boxes.bytes * boxes.count < LEAST_BYTES {
+        return None;
+    }
+    if boxes.count.is_multiple_of(BLOCKS) {
+        return Some(Halves::Boxes);
+    }
+    let axis = *boxes.order.last()?;
+    let is_whole = boxes.count == 1
+        && boxes.order.len() > 1
+        && tile.shape[axis].is_multiple_of(BLOCKS)
+        && (boxes.bytes / BLOCKS).is_multiple_of(boxes.alignment);
+    let map = function.insts[loads[0]].operands[1];
+    let number = map_number(header, function, map)?;
+    // Other copies through the map would copy half as well.
+    let mut is_own = true;
+    function.walk(function.entry, &mut |inst| {
+        is_own &= !function.insts[inst].operands.contains(&map) || loads.contains(&inst);
+    });
+    let own = header.tensor_maps[number].strides.len().checked_sub(boxes.order.len())?;
+    (is_whole && is_own).then_some(Halves::Of { map: number, axis: own + axis })
+}
+
+/// Whether all rows of a tensor are known to begin at the same place of a sector, as far as such things are known.
+fn is_of_sectors(plan: &TensorMapPlan, function: &Function) -> bool {
+    let needed = i64::from((SECTOR / plan.element.bytes() as u32).min(MOST_KNOWN));
+    let known = |argument: &u32| i64::from(function.parameters[*argument as usize].divisibility);
+    let contiguous = plan.contiguous_axis();
+    let strides = plan.strides.iter().enumerate().filter(|(axis, _)| Some(*axis) != contiguous);
+    strides.flat_map(|(_, stride)| &stride.0).all(|product| {
+        let factors = product.arguments.iter().map(known);
+        factors.fold(product.factor, i64::saturating_mul) % needed == 0
+    })
+}
+
+/// The number of the tensor map that a parameter is.
+fn map_number(header: &Header, function: &Function, map: Value) -> Option<usize> {
+    let parameters = &function.blocks[function.entry].parameters;
+    let place = parameters.iter().position(|parameter| *parameter == map)?;
+    place.checked_sub(parameters.len() - header.tensor_maps.len())
+}
+
+/// The one team of rings that tensor copies fill, with barriers at both ends.
+struct Barriers {
+    full: Value,
+    empty: Value,
+    /// The loads to each buffer.
+    loads: BTreeMap<Value, Vec<Inst>>,
+    /// What makes slots full, and all that is about the barriers.
+    filling: Vec<Inst>,
+    uses: Vec<Inst>,
+    /// The bounds of the loops around these.
+    bounds: Vec<Value>,
+}
+
+impl Barriers {
+    fn of(names: &Names<'_>) -> Option<Self> {
+        let function = names.function;
+        let (mut full, mut empty) = (BTreeSet::new(), BTreeSet::new());
+        let mut loads: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
+        let (mut filling, mut uses, mut is_plain) = (Vec::new(), Vec::new(), true);
+        function.walk(function.entry, &mut |inst| {
+            let data = &function.insts[inst];
+            match &data.op {
+                Op::Gpu(GpuOp::TensorLoad {}) => {
+                    full.insert(data.operands[2]);
+                    match names.root(data.operands[0]) {
+                        Some(root) => loads.entry(root).or_default().push(inst),
+                        None => is_plain = false,
+                    }
+                    filling.push(inst);
+                }
+                Op::Gpu(GpuOp::MbarrierExpect { .. }) => filling.push(inst),
+                Op::Gpu(GpuOp::MbarrierArrive {}) => {
+                    empty.insert(data.operands[0]);
+                }
+                Op::Gpu(GpuOp::MbarrierWait {}) => {}
+                // What counts programs is to know nothing of blocks that are none.
+                Op::Tile(ir::Op::NumPrograms { axis: 0 })
+                | Op::Gpu(GpuOp::WarpRoles { .. } | GpuOp::MbarrierArriveCopies {}) => {
+                    is_plain = false;
+                    return;
+                }
+                op => {
+                    is_plain &= !may_wait(op);
+                    return;
+                }
+            }
+            uses.push(inst);
+        });
+        let only = |found: BTreeSet<Value>| found.first().copied().filter(|_| found.len() == 1);
+        let (full, empty) = (only(full)?, only(empty)?);
+        let mut bounds = Vec::new();
+        for inst in &uses {
+            let mut block = names.block_of_inst(*inst);
+            while block != function.entry {
+                let owner = names.owner(block)?;
+                let data = &function.insts[owner];
+                let Some(ir::Op::For { .. }) = data.op.as_tile() else { return None };
+                bounds.extend(&data.operands[..3]);
+                block = names.block_of_inst(owner);
+            }
+        }
+        let is_about = |inst: &Inst| {
+            let data = &function.insts[*inst];
+            let place = if matches!(data.op, Op::Gpu(GpuOp::TensorLoad {})) { 2 } else { 0 };
+            [full, empty].contains(&data.operands[place])
+        };
+        (is_plain && full != empty && uses.iter().all(is_about)).then_some(Self {
+            full,
+            empty,
+            loads,
+            filling,
+            uses,
+            bounds,
+        })
+    }
+}
+
+/// Whether a program may wait for another one by this: two that copy for each other could wait for each other then.
+fn may_wait(op: &Op) -> bool {
+    match op {
+        Op::Gpu(GpuOp::Load { volatile, cache, .. }) => *volatile || *cache == CacheModifier::Volatile,
+        Op::Tile(ir::Op::While {} | ir::Op::VolatileAsm { .. }) => true,
+        op => op.info().family == OpFamily::Atomic,
+    }
+}
+
+/// The instruction of the entry that an instruction is or stands in.
+fn outermost(names: &Names<'_>, mut inst: Inst) -> Inst {
+    while let Some(owner) = names.owner(names.block_of_inst(inst)) {
+        inst = owner;
+    }
+    inst
+}
+
+/// Finds out whether a value is the same in both blocks of a pair.
+struct Trace<'a> {
+    names: &'a Names<'a>,
+    /// What stands before the first copy.
+    early: BTreeSet<Inst>,
+    /// What is known of instructions.
+    depends: RefCell<FxHashMap<Inst, Option<bool>>>,
+}
+
+impl Trace<'_> {
+    /// Adds the integers of the entry that have to be the same for it, besides the numbers of iterations; nothing if that is not known.
+    fn same(&self, value: Value, found: &mut Same) -> Option<()> {
+        if !found.seen.insert(value) {
+            return Some(());
+        }
+        let function = self.names.function;
+        let inst = match function.values[value].definition {
+            Definition::Parameter(block, _) if block == function.entry => return Some(()),
+            // The number of an iteration.
+            Definition::Parameter(block, 0) => {
+                let loop_ = self.names.owner(block)?;
+                return matches!(function.insts[loop_].op.as_tile(), Some(ir::Op::For { .. })).then_some(());
+            }
+            Definition::Parameter(..) => return None,
+            Definition::Result(inst, _) => inst,
+        };
+        let operands = self.operands(inst)?;
+        if self.names.block_of_inst(inst) == function.entry {
+            if !self.depends(inst)? {
+                return Some(());
+            }
+            // Of a sum or a product with what is the same, the other part is compared, as others are made of it.
+            let data = &function.insts[inst];
+            let is_linear = matches!(
+                data.op,
+                Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Add | ElementwiseFn::Mul, .. })
+            );
+            let parts = operands.iter().filter(|operand| self.value_depends(**operand) == Some(true)).count();
+            if self.early.contains(&inst) && !(is_linear && parts == 1) {
+                found.values.insert(value);
+                return Some(());
+            }
+            if operands.is_empty() {
+                return None;
+            }
+        }
+        operands.iter().try_for_each(|operand| self.same(*operand, found))
+    }
+
+    /// The operands of an instruction on scalars that gives the same whenever they are the same.
+    fn operands(&self, inst: Inst) -> Option<&[Value]> {
+        let function = self.names.function;
+        let data = &function.insts[inst];
+        let is_function = match &data.op {
+            Op::Gpu(GpuOp::Elementwise { .. })
+            | Op::Tile(ir::Op::Constant { .. } | ir::Op::Cast { .. } | ir::Op::ProgramId { .. }) => true,
+            // tidy: wildcard because what others give may differ between blocks
+            _ => false,
+        };
+        let is_integer = |value: &Value| {
+            let tile = function.ty(*value).as_registers();
+            tile.is_some_and(|tile| {
+                tile.is_scalar() && tile.element.value().is_some_and(|dtype| !dtype.is_float())
+            })
+        };
+        (is_function && data.results.iter().chain(&data.operands).all(is_integer)).then_some(&data.operands)
+    }
+
+    /// Whether something in the entry depends on which of a pair the block is; nothing if that is not known.
+    fn depends(&self, inst: Inst) -> Option<bool> {
+        if let Some(known) = self.depends.borrow().get(&inst) {
+            return *known;
+        }
+        let depends = self.find_out(inst);
+        self.depends.borrow_mut().insert(inst, depends);
+        depends
+    }
+
+    fn find_out(&self, inst: Inst) -> Option<bool> {
+        let function = self.names.function;
+        let operands = self.operands(inst)?;
+        let mut depends = matches!(function.insts[inst].op, Op::Tile(ir::Op::ProgramId { axis: 0 }));
+        for operand in operands {
+            depends |= self.value_depends(*operand)?;
+        }
+        Some(depends)
+    }
+
+    fn value_depends(&self, value: Value) -> Option<bool> {
+        match self.names.function.values[value].definition {
+            Definition::Parameter(..) => Some(false),
+            Definition::Result(inst, _) => self.depends(inst),
+        }
+    }
+}
+
+/// Writes what the pass has decided.
+struct Writer<'f> {
+    function: &'f mut Function,
+    /// What values are in the other block.
+    partners: FxHashMap<Value, Value>,
+    /// What stands before the first copy.
+    out: Vec<Inst>,
+}
+
+impl Writer<'_> {
+    fn write(mut self, found: &Found) {
+        let entry = self.function.entry;
+        let number = Type::scalar(ir::Type::scalar(Dtype::I32));
+        let programs = self.function.add_parameter(entry, number.clone(), Some("programs".into()));
+        self.function.parameters.push(ir::Parameter { name: "programs".into(), divisibility: 1 });
+        let one = Literal::int(Dtype::I32, 1);
+        let one = self.value(ir::Op::Constant { value: one }, &[], number.clone());
+        let own = self.value(ir::Op::ProgramId { axis: 0 }, &[], number);
+        let other = self.scalar(ElementwiseFn::Xor, &[own, one], Dtype::I32);
+        let is_there = self.scalar(ElementwiseFn::Lt, &[other, programs], Dtype::I1);
+        let mut shares = Vec::new();
+        for shared in &found.shared {
+            let mut condition = is_there;
+            for value in &shared.same.values {
+                let partner = self.partner(*value, other);
+                let is_same = self.scalar(ElementwiseFn::Eq, &[*value, partner], Dtype::I1);
+                condition = self.scalar(ElementwiseFn::And, &[condition, is_same], Dtype::I1);
+            }
+            shares.push((shared.buffer, condition));
+        }
+        self.emit(GpuOp::PairArrive {}, &[]);
+        self.emit(GpuOp::PairWait {}, &[]);
+        for (buffer, condition) in shares {
+            self.emit(GpuOp::Share {}, &[buffer, found.full, found.empty, condition]);
+        }
+        let head = std::mem::take(&mut self.out);
+        self.emit(GpuOp::PairArrive {}, &[]);
+        let arrival = std::mem::take(&mut self.out);
+        self.emit(GpuOp::PairWait {}, &[]);
+        let insts = &mut self.function.blocks[entry].insts;
+        // Before the return, the last one.
+        let end = insts.len() - 1;
+        insts.splice(end..end, self.out);
+        let behind = found.last + 1;
+        insts.splice(behind..behind, arrival);
+        insts.splice(found.first..found.first, head);
+    }
+
+    fn emit(&mut self, op: impl Into<Op>, operands: &[Value]) {
+        let operands = operands.iter().copied().collect();
+        let location: PackedOption<Location> = None.into();
+        let inst = self.function.create_inst(op.into(), operands, smallvec![], None, location);
+        self.out.push(inst);
+    }
+
+    fn value(&mut self, op: impl Into<Op>, operands: &[Value], ty: Type) -> Value {
+        let operands: SmallVec<[Value; 4]> = operands.iter().copied().collect();
+        let location: PackedOption<Location> = None.into();
+        let inst = self.function.create_inst(op.into(), operands, smallvec![], Some(ty), location);
+        self.out.push(inst);
+        self.function.insts[inst].results[0]
+    }
+
+    fn scalar(&mut self, function: ElementwiseFn, operands: &[Value], dtype: Dtype) -> Value {
+        let op = GpuOp::Elementwise { function, equal_registers: 0 };
+        self.value(op, operands, Type::scalar(ir::Type::scalar(dtype)))
+    }
+
+    /// What a value of the entry is in the block with another number.
+    fn partner(&mut self, value: Value, id: Value) -> Value {
+        if let Some(known) = self.partners.get(&value) {
+            return *known;
+        }
+        let partner = match self.function.values[value].definition {
+            Definition::Parameter(..) => value,
+            Definition::Result(inst, _) => {
+                let data = self.function.insts[inst].clone();
+                if let Op::Tile(ir::Op::ProgramId { axis: 0 }) = data.op {
+                    id
+                } else {
+                    let operands: Vec<Value> =
+                        data.operands.iter().map(|operand| self.partner(*operand, id)).collect();
+                    if operands[..] == data.operands[..] {
+                        value
+                    } else {
+                        let ty = self.function.ty(value).clone();
+                        self.value(data.op, &operands, ty)
+                    }
+                }
+            }
+        };
+        self.partners.insert(value, partner);
+        partner
+    }
+}

@@ -1,0 +1,167 @@
+//! Blocks in pairs: clusters of two (PTX ISA, "Cluster of Cooperative Thread Arrays"), which copy to each other's shared memory by
+//! `.multicast::cluster` and arrive at each other's barriers.
+
+use rustc_hash::FxHashMap;
+use tilewright_gpu::language::{self as gpu, GpuOp, Op};
+use tilewright_gpu::{BoxLayout, Feature};
+use tilewright_ir::{Inst, Value};
+
+use super::asynchronous::MBARRIER_BYTES;
+use super::builder::{Scalar, Width};
+use super::integer::Bitwise;
+use super::tensor_copy::load_of_box;
+use super::{LANES, Lowered, Lowering};
+use crate::isa::{self, Comparison, Destination, ScalarType, Source, SpecialRegister, StateSpace};
+
+/// Blocks of a pair.
+const BLOCKS: u32 = 2;
+
+/// What is shared, and under which conditions.
+#[derive(Default)]
+pub(super) struct Pairs {
+    buffers: FxHashMap<Value, Value>,
+    /// Barriers that say that slots are empty.
+    empty: FxHashMap<Value, Vec<Value>>,
+}
+
+impl Pairs {
+    pub(super) fn of(kernel: &gpu::Function) -> Self {
+        let mut pairs = Self::default();
+        kernel.walk(kernel.entry, &mut |inst| {
+            let data = &kernel.insts[inst];
+            if let Op::Gpu(GpuOp::Share {}) = data.op {
+                pairs.buffers.insert(data.operands[0], data.operands[3]);
+                pairs.empty.entry(data.operands[2]).or_default().push(data.operands[3]);
+            }
+        });
+        pairs
+    }
+
+    /// How often an arrival at a barrier counts.
+    pub(super) fn arrivals(&self, barriers: Value) -> u32 {
+        if self.empty.contains_key(&barriers) { BLOCKS } else { 1 }
+    }
+}
+
+impl Lowering<'_> {
+    /// Blocks that fill up the last pair have no program.
+    pub(super) fn end_without_program(&mut self) {
+        if !self.program.header.paired {
+            return;
+        }
+        let programs = *self.kernel.blocks[self.kernel.entry].parameters.last().expect("it has one");
+        let own = self.special(SpecialRegister::CtaidX);
+        // Without pairs, all have one.
+        let last = self.scalar(programs).plus(Width::B32, u64::MAX);
+        let is_behind = self.builder.compare(Width::B32, false, Comparison::Gt, own, last);
+        let guard = self.builder.predicate(is_behind);
+        self.builder.emit_if(Some(guard), isa::Ret { uniform: false });
+    }
+
+    pub(super) fn lower_pair_arrive(&mut self, inst: Inst) -> Lowered {
+        self.require(inst, Feature::Tma)?;
+        self.builder.emit(isa::FenceMbarrierInit {});
+        self.builder.emit(isa::BarrierClusterArrive { semantics: None, aligned: true });
+        Ok(())
+    }
+
+    pub(super) fn lower_pair_wait(&mut self, inst: Inst) -> Lowered {
+        self.require(inst, Feature::Tma)?;
+        self.builder.emit(isa::BarrierClusterWait { semantics: None, aligned: true });
+        Ok(())
+    }
+
+    /// Under which condition a tile is filled by both blocks.
+    pub(super) fn shared_condition(&self, slot: Value) -> Option<Scalar> {
+        let root = match self.kernel.defining_inst(slot) {
+            Some(inst) if matches!(self.kernel.insts[inst].op, Op::Gpu(GpuOp::Slot {})) => {
+                self.kernel.insts[inst].operands[0]
+            }
+            Some(_) | None => slot,
+        };
+        self.pairs.buffers.get(&root).map(|condition| self.scalar(*condition))
+    }
+
+    /// The first two lanes of a warp arrive, each in one block, or both in their own.
+    pub(super) fn arrive_in_pair(&mut self, [barriers, slot]: [Value; 2]) {
+        let conditions = self.pairs.empty[&barriers].clone();
+        let any = conditions.iter().fold(Scalar::constant(0), |any, condition| {
+            let condition = self.scalar(*condition);
+            self.builder.bitwise(Bitwise::Or, Width::Pred, any, condition)
+        });
+        let (thread, own) = (self.thread(), self.special(SpecialRegister::ClusterCtaRank));
+        let lane = self.mask(thread, LANES - 1);
+        let rank = self.builder.select(Width::B32, any, lane, own);
+        let address = self.indexed(barriers, slot, MBARRIER_BYTES);
+        let (address, rank) =
+            (self.builder.source(Width::B32, address), self.builder.source(Width::B32, rank));
+        let address = self.builder.pure(Width::B32, |d| isa::Mapa {
+            space: Some(StateSpace::SharedCluster),
+            ty: ScalarType::U32,
+            d,
+            a: address,
+            b: rank,
+        });
+        let is_first = self.is_first(LANES - BLOCKS, 0);
+        let guard = self.builder.predicate(is_first);
+        let address = self.builder.address(Width::B32, address);
+        let arrival = isa::MbarrierArrive {
+            expect_tx: false,
+            no_complete: false,
+            // What is handed over was read by the asynchronous proxy: an order of the cluster would be a fence of the whole device in
+            // every iteration, which made products half as fast.
+            semantics: None,
+            scope: None,
+            space: Some(StateSpace::SharedCluster),
+            ty: ScalarType::B64,
+            d: Destination::Sink,
+            address,
+            count: None,
+        };
+        self.builder.emit_if(Some(guard), arrival);
+    }
+
+    /// Each block copies half of the boxes, or of the one box, to both where the condition holds; else it copies all of them.
+    pub(super) fn shared_load(
+        &mut self,
+        condition: Scalar,
+        [buffer, descriptor]: [Value; 2],
+        [barriers, slot]: [Value; 2],
+        boxes: &BoxLayout,
+        coordinates: &[Value],
+    ) {
+        // Along which axis parts lie one behind the other, how many there are, and what is between the beginnings of two.
+        let (along, count, step, bytes) = if boxes.count.is_multiple_of(BLOCKS) {
+            (0, boxes.count, boxes.row, boxes.bytes)
+        } else {
+            let along = boxes.order.len() - 1;
+            let extent = self.tile(buffer).shape[boxes.order[along]];
+            (along, BLOCKS, extent / BLOCKS, boxes.bytes / BLOCKS)
+        };
+        let (elected, mbarrier) = (self.elected(), self.mbarrier(barriers, slot));
+        let elected = Scalar::from(elected.register).plus(Width::Pred, u64::from(elected.negated));
+        let both = self.builder.bitwise(Bitwise::And, Width::Pred, elected, condition);
+        let single = condition.plus(Width::Pred, 1);
+        let single = self.builder.bitwise(Bitwise::And, Width::Pred, elected, single);
+        let (both, single) = (self.builder.predicate(both), self.builder.predicate(single));
+        let rank = self.special(SpecialRegister::ClusterCtaRank);
+        let half = count / BLOCKS;
+        let behind = |lowering: &mut Self, each: u32| {
+            lowering.builder.mul(Width::B32, rank, Scalar::constant((half * each).into()))
+        };
+        let (first_byte, first) = (behind(self, bytes), behind(self, step));
+        let mask = Some(Source::from(i64::from((1 << BLOCKS) - 1)));
+        for number in 0..half {
+            let place = first_byte.plus(Width::B32, (number * bytes).into());
+            let skipped = first.plus(Width::B32, (number * step).into());
+            let part = self.tensor_part(buffer, boxes, place, (along, skipped), (descriptor, coordinates));
+            self.builder.emit_if(Some(both), load_of_box(part, mbarrier, mask));
+        }
+        for number in 0..count {
+            let place = Scalar::constant((number * bytes).into());
+            let skipped = Scalar::constant((number * step).into());
+            let part = self.tensor_part(buffer, boxes, place, (along, skipped), (descriptor, coordinates));
+            self.builder.emit_if(Some(single), load_of_box(part, mbarrier, None));
+        }
+    }
+}
