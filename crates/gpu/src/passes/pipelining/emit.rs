@@ -575,6 +575,31 @@ impl Emit<'_> {
         }
     }
 
+    /// Takes the slots that no iteration takes, those of all rings in turn: tensor copies that nobody waits for would keep the
+    /// memory to the end.
+    fn take_what_is_left(&mut self) {
+        let plan = self.plan;
+        let has_tail = plan.chain.as_ref().is_some_and(|chain| chain.has_tail);
+        let left = |number: usize| {
+            let is_of_overlap = plan.overlap.as_ref().is_some_and(|overlap| overlap.load == number);
+            let is_taken = is_of_overlap || plan.chain.is_some();
+            if has_tail { 0 } else { self.distance - u32::from(is_taken) }
+        };
+        let left: Vec<u32> = (0..plan.loads.len()).map(left).collect();
+        for turn in 0..self.distance {
+            let mut slots = Vec::new();
+            for (number, load) in plan.loads.iter().enumerate() {
+                if load.boxed.is_some() && turn < left[number] {
+                    let ty = Type::Full(self.slot_type(load, 1));
+                    slots.push(self.value(GpuOp::Take {}, &[self.rings[number]], ty));
+                }
+            }
+            for slot in slots {
+                self.emit(GpuOp::Release {}, &[slot], None);
+            }
+        }
+    }
+
     /// Puts what comes before the loop there, and the ends of the rings behind it.
     fn finish(&mut self, before: Vec<Inst>, behind: Vec<Inst>) {
         let inst = self.plan.inst;
@@ -582,20 +607,8 @@ impl Emit<'_> {
             options.num_stages = 1;
         }
         self.location = self.function.insts[inst].location;
-        let plan = self.plan;
-        for (number, (load, ring)) in plan.loads.iter().zip(self.rings.clone()).enumerate() {
-            if load.boxed.is_some() {
-                // Tensor copies that nobody waits for would keep the memory to the end.
-                let ty = Type::Full(self.slot_type(load, 1));
-                let is_of_overlap = plan.overlap.as_ref().is_some_and(|overlap| overlap.load == number);
-                let has_tail = plan.chain.as_ref().is_some_and(|chain| chain.has_tail);
-                let is_taken = is_of_overlap || plan.chain.is_some();
-                let left = if has_tail { 0 } else { self.distance - u32::from(is_taken) };
-                for _ in 0..left {
-                    let slot = self.value(GpuOp::Take {}, &[ring], ty.clone());
-                    self.emit(GpuOp::Release {}, &[slot], None);
-                }
-            }
+        self.take_what_is_left();
+        for ring in self.rings.clone() {
             self.emit(GpuOp::Dealloc {}, &[ring], None);
         }
         let ends = std::mem::take(&mut self.out);

@@ -46,6 +46,10 @@
 //! in a loop inside of another takes its memory for the whole time ([`hoist`]): where that costs more than one stage, and
 //! where products of two iterations overlap, such loops copy by `cp.async`.
 //!
+//! **A line of numbers** that threads read, such as the sums of attention's backward pass, is copied as a box where it is one: a
+//! copy by threads would take a barrier of the block in each iteration, which keeps warpgroups in step. It is read in the layout that
+//! is wanted ([`reads`]).
+//!
 //! How a slot is filled is decided in one place, `Emit::fill` ([`emit`]): by `copy_async`, or by a tensor
 //! copy, which takes any width, where the load is known to be a box of a tensor.
 
@@ -54,6 +58,7 @@ mod emit;
 mod hoist;
 mod overlap;
 mod plan;
+mod reads;
 
 use std::ops::RangeInclusive;
 
@@ -161,6 +166,7 @@ fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {
         let ahead = if plan.chain.is_some() { stages } else { stages - 1 };
         emit::pipeline(header, function, plan, (stages, ahead));
     }
+    reads::read_as_wanted(header, function);
     hoist::hoist(function, plans);
     super::prune::prune(function);
 }
