@@ -1,8 +1,9 @@
 """The backward pass of attention in the form of the public tutorial on fused attention, for `gpu/products.py`.
 
-The algorithm is FlashAttention-2's (arXiv 2307.08691), with dQ in a second pass of the same program instead of by atomics. As there,
-strides are run-time numbers, loops count their steps and carry pointers, the two passes have blocks of their own, and blocks at the
-diagonal are cut in halves. Scores are in units of log 2. No block passes the end: STEPS is a multiple of blocks.
+The algorithm is FlashAttention-2's (arXiv 2307.08691), with dQ in a second pass of the same program instead of by
+atomics. As there, strides are run-time numbers, loops count their steps and carry pointers, the two passes have blocks
+of their own, and blocks at the diagonal are cut in halves. Scores are in units of log 2. No block passes the end:
+STEPS is a multiple of blocks.
 """
 
 import triton

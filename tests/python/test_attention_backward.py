@@ -1,4 +1,4 @@
-"""The backward pass of attention as `benches/attention_kernels.py` and the public tutorial have it: what its loops wait for."""
+"""The backward pass of attention in the forms of `benches`: its results, and what its loops wait for."""
 
 import re
 import sys
