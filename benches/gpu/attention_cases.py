@@ -30,8 +30,12 @@ FORWARD = blocks(
 )
 BACKWARD = blocks(
     *("32x128 w4 s5", "32x128 w4 s3", "32x128 w8 s3", "64x128 w8 s2", "64x128 w8 s3", "64x64 w4 s3"),
-    "32x64 w4 s3",
+    *("64x64 w4 s2", "32x64 w4 s3"),
 )
+# As the public tutorial has it.
+TUTORIAL: list[Config] = [
+    {"BLOCK_M1": 32, "BLOCK_N1": 128, "BLOCK_M2": 128, "BLOCK_N2": 32, "num_warps": 4, "num_stages": 5}
+]
 
 
 def flat(x: torch.Tensor) -> torch.Tensor:
@@ -118,6 +122,47 @@ def backward(heads: int, steps: int, head: int, causal: bool) -> Problem:
     )
 
 
+def tutorial_backward(heads: int, steps: int, head: int, causal: bool) -> Problem:
+    """The backward pass in the tutorial's form, with the kernel that it launches before."""
+    q, k, v = (x.requires_grad_() for x in operands(heads, steps, head))
+    do = torch.randn_like(q)
+    o = scaled_dot_product_attention(q, k, v, is_causal=causal)
+    out = torch.empty(3, 1, heads, steps, head, device=DEVICE, dtype=torch.float16)
+    with torch.no_grad():
+        lse = log_sum_exp(q, k, causal)
+        delta = torch.empty_like(lse)
+        scaled = k * (head**-0.5 * LOG2_E)
+        inputs = (q.detach(), scaled, v.detach(), head**-0.5, do, *out, lse, delta)
+        result = o.detach().contiguous()
+
+    def gradients() -> torch.Tensor:
+        return torch.autograd.grad(o, (q, k, v), do, retain_graph=True)[0]
+
+    sums = Problem(
+        "output_sums",
+        lambda _, package: (result, do, delta, steps),
+        lambda config: (steps // 128, heads),
+        delta,
+        None,
+        lambda: delta,
+        0.1,
+        {"HEAD": head, "BLOCK_M": 128},
+        file="attention_tutorial_kernels",
+    )
+    return Problem(
+        "tutorial_backward",
+        lambda _, package: (*inputs, *q.stride(), heads, steps),
+        lambda config: (steps // config["BLOCK_N1"], 1, heads),
+        out,
+        gradients,
+        lambda: torch.stack(torch.autograd.grad(o, (q, k, v), do, retain_graph=True)),
+        0.2,
+        {"SLICES": 2, "HEAD": head, "CAUSAL": int(causal)},
+        file="attention_tutorial_kernels",
+        first=sums,
+    )
+
+
 def rows(small: bool) -> Iterator[Row]:
     """Both passes, by heads, masks and lengths."""
     heads = 2 if small else 64
@@ -174,3 +219,13 @@ def rows(small: bool) -> Iterator[Row]:
                 BACKWARD,
                 lambda n=n, head=head, causal=causal: backward(heads, n, head, causal),
             )
+        n = 128 if small else 4096
+        yield Row(
+            name("backward in the tutorial's form fp16", n, head, causal),
+            "TFLOP/s",
+            work(n, head, causal, 5),
+            3.0 if head == 128 else 1.2,
+            None,
+            TUTORIAL,
+            lambda n=n, head=head, causal=causal: tutorial_backward(heads, n, head, causal),
+        )

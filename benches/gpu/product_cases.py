@@ -15,7 +15,12 @@ BENCHES = Path(__file__).resolve().parents[1]
 FILES = {
     **{
         name: BENCHES / f"{name}.py"
-        for name in ("product_kernels", "descriptor_kernels", "attention_kernels")
+        for name in (
+            "product_kernels",
+            "descriptor_kernels",
+            "attention_kernels",
+            "attention_tutorial_kernels",
+        )
     },
     **{
         name: BENCHES.parent / "examples" / f"{name}.py"
@@ -41,6 +46,8 @@ class Problem:
     file: str = "product_kernels"
     adds: bool = False
     """The kernel adds to its output, which each launch finds at zero when it is checked."""
+    first: Problem | None = None
+    """What is launched before, and timed with it."""
 
 
 @dataclass

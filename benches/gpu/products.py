@@ -80,12 +80,17 @@ class Side:
         """One launch."""
         kernel, arguments, named = self.call(problem, config)
         launch = kernel[problem.grid(config)]
-        return lambda: launch(*arguments, **named)
+        if problem.first is None:
+            return lambda: launch(*arguments, **named)
+        first = self.launcher(problem.first, {})
+        return lambda: (first(), launch(*arguments, **named))
 
     def compile(self, problem: Problem, config: Config) -> None:
         """Compiles, without a launch."""
         kernel, arguments, named = self.call(problem, config)
         kernel.warmup(*arguments, grid=problem.grid(config), **named)
+        if problem.first is not None:
+            self.compile(problem.first, {})
 
 
 def wrong(problem: Problem, run: Callable[[], object], expected: torch.Tensor) -> str:
@@ -101,7 +106,7 @@ def wrong(problem: Problem, run: Callable[[], object], expected: torch.Tensor) -
 
 def shown(config: Config) -> str:
     """A configuration as it is written above."""
-    sizes = "x".join(str(config[f"BLOCK_{axis}"]) for axis in "MNK" if f"BLOCK_{axis}" in config)
+    sizes = "x".join(str(size) for name, size in config.items() if name.startswith("BLOCK_"))
     return f"{sizes} w{config['num_warps']} s{config['num_stages']}"
 
 

@@ -218,8 +218,9 @@ pub struct Open {
     /// What asynchronous products that no thread has finished may read, whatever barriers there were.
     /// So many were begun since.
     products: BTreeMap<Place, u32>,
-    /// What warps read before they arrived at a barrier (the first): it is done when that was waited for.
-    handed: BTreeSet<(Slot, Place)>,
+    /// What warps read before they arrived at barriers: it is done when any of these was waited for. None is left where that
+    /// depends on the path.
+    handed: BTreeMap<Place, BTreeSet<Slot>>,
     /// What was stored and what is being copied that the asynchronous proxy reads, and that no fence made visible to it.
     unfenced: BTreeSet<Place>,
 }
@@ -248,13 +249,17 @@ impl Open {
                     }
                     Place::Global(_) | Place::Acquired => false,
                 };
+                // It comes behind what was handed over at another barrier as well.
+                for (_, barriers) in self.handed.iter_mut().filter(|(place, _)| is_its(place)) {
+                    barriers.insert(barrier);
+                }
                 let done: Vec<Place> = self.reads.iter().copied().filter(is_its).collect();
                 for place in done {
                     self.reads.remove(&place);
-                    self.handed.insert((barrier, place));
+                    self.handed.insert(place, BTreeSet::from([barrier]));
                 }
             }
-            Op::Gpu(GpuOp::MbarrierWait {}) => self.handed.retain(|(other, _)| *other != barrier),
+            Op::Gpu(GpuOp::MbarrierWait {}) => self.handed.retain(|_, barriers| !barriers.contains(&barrier)),
             // tidy: wildcard because nothing else hands over what it has read
             _ => {}
         }
@@ -264,10 +269,12 @@ impl Open {
     /// and one of the two is a store.
     pub fn needs_barrier(&self, effects: &[Effect], meet: impl Fn(Place, Place) -> bool) -> bool {
         effects.iter().take_while(|effect| **effect != Effect::Barrier).any(|effect| match *effect {
-            Effect::Write(place) => {
-                let handed = self.handed.iter().map(|(_, place)| place);
-                self.reads.iter().chain(&self.writes).chain(handed).any(|other| meet(place, *other))
-            }
+            Effect::Write(place) => self
+                .reads
+                .iter()
+                .chain(&self.writes)
+                .chain(self.handed.keys())
+                .any(|other| meet(place, *other)),
             Effect::Read(place) => self.writes.iter().any(|other| meet(place, *other)),
             Effect::Barrier => false,
         })
@@ -338,7 +345,10 @@ impl Open {
             let known = self.products.entry(*place).or_insert(*later);
             *known = (*known).min(*later);
         }
-        self.handed.extend(&other.handed);
+        for (place, barriers) in &other.handed {
+            let known = self.handed.entry(*place).or_insert_with(|| barriers.clone());
+            known.retain(|barrier| barriers.contains(barrier));
+        }
         self.unfenced.extend(&other.unfenced);
     }
 
@@ -355,9 +365,12 @@ impl Open {
         for places in [&mut self.reads, &mut self.writes, &mut self.stale] {
             *places = std::mem::take(places).into_iter().map(rename).collect();
         }
-        let handed = std::mem::take(&mut self.handed);
-        self.handed =
-            handed.into_iter().map(|(barrier, place)| (names.rename(barrier, edge), rename(place))).collect();
+        for (place, barriers) in std::mem::take(&mut self.handed) {
+            let barriers: BTreeSet<Slot> =
+                barriers.into_iter().map(|barrier| names.rename(barrier, edge)).collect();
+            let known = self.handed.entry(rename(place)).or_insert_with(|| barriers.clone());
+            known.retain(|barrier| barriers.contains(barrier));
+        }
     }
 
     /// What has been opened since then becomes stale.

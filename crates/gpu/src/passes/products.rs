@@ -7,11 +7,15 @@
 //! ```
 //! So the tensor cores are busy while the threads compute the exponentials of the backward pass of attention, as in
 //! FlashAttention-3 (arXiv 2407.08608). Nothing moves over what writes or orders memory.
+//!
+//! Slots that several products read are given back together, at the end of the iteration, so that their rings have one barrier
+//! ([`super::rings`]); with several warpgroups products are waited for as late. A line of numbers that threads read from a slot is
+//! read before the products that stand before its use: shared memory is slow to answer while they read their operands from it.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Dtype, Effect, Inst, OpFamily, Operation, Value};
 
-use crate::language::{Deferred, Function, GpuOp, Module, Op, Type};
+use crate::language::{Buffer, Deferred, Function, GpuOp, Module, Op, Type};
 
 /// Warps of a block of one warpgroup. Several are kept in step by the barriers of the block, and would all compute at one time;
 /// one leaves the tensor cores to other blocks, and an accumulator that is there for longer may cost it those.
@@ -31,11 +35,19 @@ pub fn overlap_products(module: &mut Module) {
         // What a wait comes behind was chosen where products run beside another iteration.
         let is_chosen = |inst: &Inst| is_wait(function, *inst) && function.insts[*inst].operands.len() > 1;
         if !insts.iter().any(is_chosen) {
+            // One warpgroup has the registers free again early that a product reads.
+            if begins_early {
+                release_last(function, &mut insts);
+            }
             wait_late(function, &mut insts);
+            if !begins_early {
+                release_last(function, &mut insts);
+            }
             if begins_early {
                 begin_early(function, &mut insts);
                 wait_behind(function, &insts);
             }
+            read_lines_early(function, &mut insts);
             for inst in &insts {
                 if let Op::Gpu(GpuOp::Finish { pending }) = &mut function.insts[*inst].op {
                     // What may be under way behind it is counted with the rings.
@@ -45,6 +57,27 @@ pub fn overlap_products(module: &mut Module) {
         }
         function.blocks[block].insts = insts;
     }
+}
+
+/// Slots that several products of an iteration read are given back at its end, in the order in which they were taken: products
+/// are waited for as late as that, and rings that advance together have their barriers in common.
+fn release_last(function: &Function, insts: &mut Vec<Inst>) {
+    let products = insts.iter().filter(|inst| is_product(function, **inst)).count();
+    let taken = |inst: &Inst| matches!(function.insts[*inst].op, Op::Gpu(GpuOp::Take {}));
+    let slots: Vec<Value> =
+        insts.iter().copied().filter(taken).map(|inst| function.insts[inst].results[0]).collect();
+    let place = |inst: &Inst| {
+        let slot = function.insts[*inst].operands.first().filter(|_| is_release(function, *inst))?;
+        slots.iter().position(|other| other == slot)
+    };
+    if products < 2 {
+        return;
+    }
+    let mut released: Vec<Inst> = insts.iter().copied().filter(|inst| place(inst).is_some()).collect();
+    released.sort_by_key(place);
+    insts.retain(|inst| place(inst).is_none());
+    let end = insts.len() - 1;
+    insts.splice(end..end, released);
 }
 
 /// A wait does not come behind the release of a slot: registers that a product reads are free again that early.
@@ -65,10 +98,36 @@ fn begin_early(function: &Function, insts: &mut [Inst]) {
         if is_product(function, insts[place])
             && is_constant(function, function.insts[insts[place]].operands[2])
         {
-            let is_passed = |before: &&Inst| may_pass(function, **before, insts[place]);
+            let begins = |inst: Inst| {
+                is_product(function, inst) && is_constant(function, function.insts[inst].operands[2])
+            };
+            let is_passed = |before: &&Inst| !begins(**before) && may_pass(function, **before, insts[place]);
             let passed = insts[..place].iter().rev().take_while(is_passed).count();
             insts[place - passed..=place].rotate_right(1);
         }
+    }
+}
+
+/// What threads read of a slot in lines is read before the products that are begun before they need it: with the products at
+/// work, shared memory takes long to answer.
+fn read_lines_early(function: &Function, insts: &mut [Inst]) {
+    for place in 0..insts.len() {
+        let data = &function.insts[insts[place]];
+        let is_line = |slot: &Buffer| slot.shape.iter().filter(|extent| **extent > 1).count() == 1;
+        let is_read = matches!(data.op, Op::Gpu(GpuOp::LocalLoad { matrix: false }))
+            && matches!(function.ty(data.operands[0]), Type::Full(slot) if is_line(slot));
+        if !is_read {
+            continue;
+        }
+        let is_passed = |before: &&Inst| {
+            let other = &function.insts[**before];
+            let is_needed = other.results.iter().any(|result| data.operands.contains(result));
+            let is_tile = other.results.iter().any(|result| is_computed(function, *result));
+            let is_own = is_product(function, **before) || fills(function, **before);
+            !is_needed && (is_own || other.op.info().effect == Effect::Pure && !is_tile)
+        };
+        let passed = insts[..place].iter().rev().take_while(is_passed).count();
+        insts[place - passed..=place].rotate_right(1);
     }
 }
 
@@ -103,6 +162,14 @@ fn is_wait(function: &Function, inst: Inst) -> bool {
 
 fn is_release(function: &Function, inst: Inst) -> bool {
     matches!(function.insts[inst].op, Op::Gpu(GpuOp::Release {}))
+}
+
+/// Whether an instruction fills a slot of a ring, which nobody reads who has not taken it.
+fn fills(function: &Function, inst: Inst) -> bool {
+    matches!(
+        function.insts[inst].op,
+        Op::Gpu(GpuOp::Acquire {} | GpuOp::TensorFill {} | GpuOp::CopyAsync { .. } | GpuOp::Publish {})
+    )
 }
 
 /// Whether an accumulator is a tile of one constant.

@@ -1,12 +1,16 @@
 //! Loop-invariant code motion: a pure instruction whose operands are from outside of a loop goes before it, and before the test
 //! whether it is entered. What stands in a branch inside stays there.
+//!
+//! So does the step from the descriptor of an operand in shared memory to that of its next part. The assembler finds that it does not
+//! change, and keeps as many of them as there are uniform registers; those that come from before the loop it keeps in the registers
+//! of threads, 16 of them for each operand, which accumulators need.
 
 use cranelift_entity::EntityRef;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::regions::{RegionKind, Regions, Writes};
 use super::{Line, Listing};
-use crate::isa::{Access, RegisterId};
+use crate::isa::{Access, Instruction, RegisterId, Source};
 
 /// Where a register is written that is written once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,9 +25,37 @@ struct Motion<'a> {
     regions: &'a Regions,
     writes: &'a Writes,
     homes: Vec<Home>,
+    /// What asynchronous products read.
+    of_products: FxHashSet<RegisterId>,
+}
+
+/// The registers that asynchronous products read, their sums apart.
+fn read_by_products(listing: &Listing) -> FxHashSet<RegisterId> {
+    let mut found = FxHashSet::default();
+    for line in &listing.lines {
+        if let Some(instruction @ Instruction::Wgmma(_)) = line.instruction() {
+            instruction.visit_registers(|register, access| {
+                if access == Access::Read {
+                    found.insert(register);
+                }
+            });
+        }
+    }
+    found
 }
 
 impl Motion<'_> {
+    /// Whether an instruction makes the descriptor of a part of what a product reads, of that of another part.
+    fn is_next_part(&self, instruction: &Instruction) -> bool {
+        match instruction {
+            Instruction::Add(add) => {
+                matches!(add.b, Source::Immediate(_)) && self.of_products.contains(&add.d)
+            }
+            // tidy: wildcard because a part is so many bytes behind another one
+            _ => false,
+        }
+    }
+
     /// Whether a register may be written in a loop.
     fn is_written_in(&self, register: RegisterId, region: u32) -> bool {
         let outer = self.regions.0[region as usize];
@@ -46,6 +78,9 @@ impl Motion<'_> {
     /// The outermost loop that a line of a region can go before.
     fn outermost(&self, line: &Line, region: Option<u32>) -> Option<u32> {
         let instruction = line.instruction().filter(|_| line.is_pure)?;
+        if self.is_next_part(instruction) {
+            return None;
+        }
         let mut registers: smallvec::SmallVec<[RegisterId; 8]> = smallvec::SmallVec::new();
         let mut is_once = true;
         instruction.visit_registers(|register, access| match access {
@@ -75,8 +110,12 @@ pub(super) fn run(listing: &mut Listing) {
         return;
     }
     let writes = Writes::of(listing);
-    let mut motion =
-        Motion { regions: &regions, writes: &writes, homes: vec![Home::Below; listing.words.len()] };
+    let mut motion = Motion {
+        regions: &regions,
+        writes: &writes,
+        homes: vec![Home::Below; listing.words.len()],
+        of_products: read_by_products(listing),
+    };
     let mut walk = regions.walk();
     // The lines that go before each loop.
     let mut moved: FxHashMap<u32, Vec<u32>> = FxHashMap::default();

@@ -93,6 +93,19 @@ impl Search<'_> {
                 return self.is_value_nonnegative(operands[0], proof) && self.is_nonnegative(&less, proof);
             }
         }
+        // A quotient times its divisor is no more than what was divided.
+        for (value, factor) in single_values(number) {
+            if factor < 0
+                && let Some((ElementwiseFn::IntDiv, operands)) = self.elementwise(value)
+                && let Some(divisor) = self.constant(operands[1]).filter(|by| *by > 0 && factor % by == 0)
+                && let Some(divided) = self.affine.integer(operands[0]).filter(|sum| sum.wraps.is_empty())
+                && let Some(divided) = divided.number.times(&Polynomial::constant(factor / divisor))
+                && let Some(rest) = number.minus(&Polynomial::term(smallvec![Atom::Value(value)], factor))
+                && let Some(less) = rest.plus(&divided)
+            {
+                return self.is_value_nonnegative(operands[0], proof) && self.is_nonnegative(&less, proof);
+            }
+        }
         number.terms().all(|(product, factor)| {
             factor >= 0
                 && product.iter().all(|atom| match atom {
@@ -100,6 +113,12 @@ impl Search<'_> {
                     Atom::Axis(_) | Atom::Iteration(_) => true,
                 })
         })
+    }
+
+    /// A scalar that is one number.
+    fn constant(&mut self, value: Value) -> Option<i64> {
+        let sum = self.affine.integer(value).filter(|sum| sum.wraps.is_empty())?;
+        sum.number.as_constant()
     }
 
     /// The function of elements that makes a value.

@@ -629,6 +629,31 @@ impl Emit<'_> {
         }
     }
 
+    /// Takes the slots that no iteration takes, those of all rings in turn: tensor copies that nobody waits for would keep the
+    /// memory to the end.
+    fn take_what_is_left(&mut self) {
+        let plan = self.plan;
+        let has_tail = plan.chain.as_ref().is_some_and(|chain| chain.has_tail);
+        let left = |number: usize| {
+            let is_of_overlap = plan.overlap.as_ref().is_some_and(|overlap| overlap.load == number);
+            let is_taken = is_of_overlap || plan.chain.is_some();
+            if has_tail { 0 } else { self.distance - u32::from(is_taken) }
+        };
+        let left: Vec<u32> = (0..plan.loads.len()).map(left).collect();
+        for turn in 0..self.distance {
+            let mut slots = Vec::new();
+            for (number, load) in plan.loads.iter().enumerate() {
+                if load.boxed.is_some() && turn < left[number] {
+                    let ty = Type::Full(self.slot_type(load, 1));
+                    slots.push(self.value(GpuOp::Take {}, &[self.rings[number]], ty));
+                }
+            }
+            for slot in slots {
+                self.emit(GpuOp::Release {}, &[slot], None);
+            }
+        }
+    }
+
     /// Puts what comes before the loop there, and the ends of the rings behind it.
     fn finish(&mut self, before: Vec<Inst>, behind: Vec<Inst>) {
         let inst = self.plan.inst;
@@ -636,23 +661,12 @@ impl Emit<'_> {
             options.num_stages = 1;
         }
         self.location = self.function.insts[inst].location;
-        let plan = self.plan;
-        let rings = if plan.next.is_some() { Vec::new() } else { self.rings.clone() };
-        let has_tail = plan.chain.as_ref().is_some_and(|chain| chain.has_tail);
-        // Tensor copies that nobody waits for would keep the memory to the end. Rings advance in turn, as in the loop.
-        for turn in (0..if has_tail { 0 } else { self.distance }).rev() {
-            for (number, (load, ring)) in plan.loads.iter().zip(rings.clone()).enumerate() {
-                let is_of_overlap = plan.overlap.as_ref().is_some_and(|overlap| overlap.load == number);
-                let is_taken = is_of_overlap || plan.chain.is_some();
-                if load.boxed.is_some() && turn >= u32::from(is_taken) {
-                    let ty = Type::Full(self.slot_type(load, 1));
-                    let slot = self.value(GpuOp::Take {}, &[ring], ty);
-                    self.emit(GpuOp::Release {}, &[slot], None);
-                }
+        // The next loop goes on with the rings.
+        if self.plan.next.is_none() {
+            self.take_what_is_left();
+            for ring in self.rings.clone() {
+                self.emit(GpuOp::Dealloc {}, &[ring], None);
             }
-        }
-        for ring in rings {
-            self.emit(GpuOp::Dealloc {}, &[ring], None);
         }
         let ends = std::mem::take(&mut self.out);
         let insts = &mut self.function.blocks[self.plan.block].insts;

@@ -49,6 +49,10 @@
 //! in a loop inside of another takes its memory for the whole time ([`hoist`]): where that costs more than one stage, and
 //! where products of two iterations overlap, such loops copy by `cp.async`.
 //!
+//! **A line of numbers** that threads read, such as the sums of attention's backward pass, is copied as a box where it is one: a
+//! copy by threads would take a barrier of the block in each iteration, which keeps warpgroups in step. It is read in the layout that
+//! is wanted ([`reads`]).
+//!
 //! How a slot is filled is decided in one place, `Emit::fill` ([`emit`]): by `copy_async`, or by a tensor
 //! copy, which takes any width, where the load is known to be a box of a tensor.
 
@@ -58,6 +62,7 @@ mod hoist;
 mod link;
 mod overlap;
 mod plan;
+mod reads;
 
 use std::ops::RangeInclusive;
 
@@ -172,6 +177,7 @@ fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {
         let kept = emit::pipeline(header, function, plan, (stages, ahead), kept);
         last.insert(plan.block, kept);
     }
+    reads::read_as_wanted(header, function);
     hoist::hoist(function, plans);
     super::prune::prune(function);
 }

@@ -420,12 +420,16 @@ impl<'a> Body<'a> {
         let has_zeros = data.operands.get(2).is_none_or(|other| self.is_zero(*other));
         if let Some((way, buffer, stored)) = self.buffer_of(result).filter(|_| has_zeros) {
             let memory = self.header.layouts.get(buffer.layout).clone();
-            let Way::Buffer { store, .. } = &way else { return None };
+            let Way::Buffer { store, alloc, .. } = &way else { return None };
             let kept = function.insts[*store].operands[1];
-            // The barriers of a ring are made once: in a loop around this one, it takes memory of its own.
-            let is_outermost = function.blocks[function.entry].insts.contains(&self.inst);
             let boxed = Boxed::of_load(self.header, function, inst, kept, &memory);
-            if let Some(boxed) = boxed.filter(|_| is_outermost || self.nested_boxes) {
+            if let Some((memory, boxed)) =
+                self.box_of_line(inst, *alloc, &buffer).filter(|_| boxed.is_none() && self.may_have_boxes())
+            {
+                let Buffer { element, shape, .. } = buffer;
+                return Some(RingLoad { inst, way, element, shape, memory, axis, width, boxed: Some(boxed) });
+            }
+            if let Some(boxed) = boxed.filter(|_| self.may_have_boxes()) {
                 let Buffer { element, shape, .. } = buffer;
                 return Some(RingLoad { inst, way, element, shape, memory, axis, width, boxed: Some(boxed) });
             }
@@ -437,6 +441,10 @@ impl<'a> Body<'a> {
         if let Some((memory, boxed)) = self.box_of_fragment(inst).filter(|_| has_zeros) {
             let ir::Type { element, shape } = tile;
             let boxed = Some(boxed);
+            return Some(RingLoad { inst, way: Way::Registers, element, shape, memory, axis, width, boxed });
+        }
+        if let Some((memory, boxed)) = self.box_of_own_line(inst).filter(|_| has_zeros) {
+            let (ir::Type { element, shape }, boxed) = (tile, Some(boxed));
             return Some(RingLoad { inst, way: Way::Registers, element, shape, memory, axis, width, boxed });
         }
         let others = (0..tile.rank()).rev().filter(|other| *other != axis as usize);
@@ -451,6 +459,12 @@ impl<'a> Body<'a> {
         Some(RingLoad { inst, way: Way::Registers, element, shape, memory, axis, width, boxed: None })
     }
 
+    /// Whether tensor copies may fill slots. The barriers of a ring are made once: in a loop around this one, it takes memory of its
+    /// own.
+    fn may_have_boxes(&self) -> bool {
+        self.nested_boxes || self.function.blocks[self.function.entry].insts.contains(&self.inst)
+    }
+
     /// The memory of a slot that a tensor copy fills, and the box, of a load in the layout that a product takes from registers.
     fn box_of_fragment(&self, load: Inst) -> Option<(Layout, Boxed)> {
         let function = self.function;
@@ -459,7 +473,6 @@ impl<'a> Body<'a> {
             let data = &function.insts[*user];
             matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. })) && data.operands[0] == result
         };
-        let is_outermost = function.blocks[function.entry].insts.contains(&self.inst);
         let tile = function.ty(result).as_registers()?;
         let axis = contiguous_axis(self.header, function, result)?;
         let takes_words = || {
@@ -468,7 +481,7 @@ impl<'a> Body<'a> {
         };
         let is_fragment = self.uses.of[result].iter().all(is_fragment)
             || takes_words() == Some(true) && self.makes_operand(result);
-        if !is_fragment || !(is_outermost || self.nested_boxes) {
+        if !is_fragment || !self.may_have_boxes() {
             return None;
         }
         let memory = rows_of_box(&tile.shape, axis, element_bits(tile));
@@ -487,6 +500,42 @@ impl<'a> Body<'a> {
                 _ => false,
             }
         })
+    }
+
+    /// The memory of a slot that a tensor copy fills, and the box, of a line of numbers that threads read: so few that it is no matter
+    /// in which banks they lie. The memory may have axes of one element that the load does not have.
+    fn box_of_line(&self, load: Inst, alloc: Inst, buffer: &Buffer) -> Option<(Layout, Boxed)> {
+        let function = self.function;
+        let is_read = |user: &Inst| {
+            let op = function.insts[*user].op.as_gpu();
+            let is_own = matches!(op, Some(GpuOp::LocalStore {} | GpuOp::Dealloc {}));
+            is_own || matches!(op, Some(GpuOp::LocalLoad { matrix: false }))
+        };
+        let loaded = function.insts[load].results[0];
+        let shape = &function.ty(loaded).as_registers()?.shape;
+        let axis = (0..buffer.shape.len()).find(|axis| buffer.shape[*axis] > 1)?;
+        let is_line = shape.len() == 1 && buffer.shape[axis] == shape[0];
+        let users = &self.uses.of[function.insts[alloc].results[0]];
+        if !is_line || !users.iter().all(is_read) {
+            return None;
+        }
+        let boxed = Boxed::of_load(self.header, function, load, loaded, &Layout::strided(shape, &[0]))?;
+        let coordinates = function.insts[boxed.mark].operands.len() - 2;
+        let others = (0..buffer.shape.len()).rev().filter(|other| *other != axis);
+        let order: SmallVec<[usize; 6]> = [axis].into_iter().chain(others).collect();
+        (coordinates >= order.len()).then(|| (Layout::strided(&buffer.shape, &order), boxed))
+    }
+
+    /// The same of a line that no buffer is for.
+    fn box_of_own_line(&self, load: Inst) -> Option<(Layout, Boxed)> {
+        let loaded = self.function.insts[load].results[0];
+        let shape = &self.function.ty(loaded).as_registers()?.shape;
+        if shape.len() != 1 || !self.may_have_boxes() {
+            return None;
+        }
+        let memory = Layout::strided(shape, &[0]);
+        let boxed = Boxed::of_load(self.header, self.function, load, loaded, &memory)?;
+        Some((memory, boxed))
     }
 
     /// The buffer that a loaded tile is stored to, if nothing else is done with it, and the layout that it is stored in.
