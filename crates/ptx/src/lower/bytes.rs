@@ -15,6 +15,8 @@
 //! Bytes of different words, as a tile that is turned over has them, are chosen from the words as well: two words give two
 //! pairs of bytes by one instruction, and four words that are transposed take eight.
 
+use std::collections::hash_map::Entry;
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_gpu::Feature;
@@ -146,11 +148,14 @@ impl Lowering<'_> {
         let mut results: FxHashMap<Scalar, SmallVec<[Scalar; 16]>> = FxHashMap::default();
         let mut found = Vec::with_capacity(x.len());
         for (word, byte) in places {
-            if !results.contains_key(&word) {
-                let result = self.builder.bitwise_of_bytes(function, signed, word, constant)?;
-                results.insert(word, self.builder.unpack(words, result));
-            }
-            found.push(results[&word][byte as usize]);
+            let bytes = match results.entry(word) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    let result = self.builder.bitwise_of_bytes(function, signed, word, constant)?;
+                    entry.insert(self.builder.unpack(words, result))
+                }
+            };
+            found.push(bytes[byte as usize]);
         }
         Some(found)
     }

@@ -51,20 +51,20 @@ pub(super) struct Room {
 
 /// What is written to a map.
 pub(super) struct Field {
-    field: TensormapField,
+    name: TensormapField,
     dimension: Option<u32>,
     value: Source,
 }
 
 impl Field {
     fn replace(&self, address: Address) -> isa::TensormapReplace {
-        let is_wide = matches!(self.field, TensormapField::GlobalAddress | TensormapField::GlobalStride);
+        let is_wide = matches!(self.name, TensormapField::GlobalAddress | TensormapField::GlobalStride);
         let (value, dimension_value) = match self.dimension {
             Some(dimension) => (Source::from(i64::from(dimension)), Some(self.value)),
             None => (self.value, None),
         };
         isa::TensormapReplace {
-            field: self.field,
+            field: self.name,
             space: Some(StateSpace::SharedCta),
             map_ty: ScalarType::B1024,
             ty: if is_wide { ScalarType::B64 } else { ScalarType::B32 },
@@ -304,7 +304,7 @@ impl Lowering<'_> {
         let word = self.builder.address(Width::B32, word);
         let template = self.builder.address(Width::B32, template);
         let [room, map] = [Scalar::from(own), generic].map(|place| self.builder.address(Width::B64, place));
-        self.maps_to_make.push(MapToMake { word, template, room, map, fields });
+        self.maps_to_make.push(MapToMake { template, word, room, map, fields });
         let result = self.kernel.insts[inst].results[0];
         self.set(result, [generic]);
         Ok(())
@@ -414,7 +414,7 @@ impl Lowering<'_> {
         };
         fields.push((F::SwizzleMode, None, swizzle.into()));
         fields.push((F::FillMode, None, 0.into()));
-        Some(fields.into_iter().map(|(field, dimension, value)| Field { field, dimension, value }).collect())
+        Some(fields.into_iter().map(|(name, dimension, value)| Field { name, dimension, value }).collect())
     }
 
     /// A sum of products of the scalars that a map is made of, in 64 bits.
