@@ -1,5 +1,5 @@
-"""Products of few rows by weights that are computed beside them: types of 8 bits, two numbers of 4 bits a byte with zero points
-and scales of groups, both orders of the weights, masks along every axis, and sums that do not begin at zero."""
+"""Products of few rows by weights that are computed beside them: types of 8 bits, two numbers of 4 bits a byte with zero
+points and scales of groups, both orders of the weights, masks along every axis, and sums that do not begin at zero."""
 
 import numpy as np
 import pytest
@@ -108,8 +108,13 @@ def test_weights_of_bytes(dtype, order, even, device):
         module(WEIGHTS).kernel[grid](
             *(left.to(device), right, torch.from_numpy(scales).float().to(device), out),
             *(rows, columns, depth, *right.stride()),
-            **{"M": m, "N": n, "K": k, "START": start, "EVEN": even},
-            **{"num_warps": warps, "num_stages": stages},
+            M=m,
+            N=n,
+            K=k,
+            START=start,
+            EVEN=even,
+            num_warps=warps,
+            num_stages=stages,
         )
         np.testing.assert_array_equal(out.cpu().numpy(), (x @ w + start) * scales)
 
@@ -133,7 +138,12 @@ def test_weights_of_nibbles(dtype, zeros, device):
         bytes_ = torch.from_numpy(packed).to(torch.uint8).to(device)
         module(NIBBLES).kernel[(-(-rows // m), -(-columns // n))](
             *(left.to(device), bytes_, scales.to(device), points.to(device), out, rows, columns, depth),
-            **{"GROUP": group, "M": m, "N": n, "K": k, "ZEROS": zeros},
-            **{"num_warps": warps, "num_stages": stages},
+            GROUP=group,
+            M=m,
+            N=n,
+            K=k,
+            ZEROS=zeros,
+            num_warps=warps,
+            num_stages=stages,
         )
         np.testing.assert_array_equal(out.cpu().numpy(), x @ w)

@@ -1,11 +1,12 @@
-"""Blocks in pairs, which share what both would copy: products of matrices whose rows begin in the middle of a sector."""
+"""Blocks in pairs, which share what both would copy: products of matrices whose rows begin inside of a sector."""
 
 import itertools
 
 import pytest
+import torch
+
 import tilewright as triton
 import tilewright.language as tl
-import torch
 
 BLOCK_M, BLOCK_N, BLOCK_K = 128, 256, 64
 
@@ -69,7 +70,8 @@ def check(device, m, n, k, order, transposed, stages=3):
         a, b, c, m, n, k, a.stride(0), b.stride(0), c.stride(0), order, transposed, BLOCK_M, BLOCK_N, BLOCK_K,
         num_warps=8, num_stages=stages,
     )  # fmt: skip
-    assert a.stride(0) % 16 == 8 and b.stride(0) % 16 == 8
+    assert a.stride(0) % 16 == 8
+    assert b.stride(0) % 16 == 8
     expected = a.float() @ (b.float().T if transposed else b.float())
     torch.testing.assert_close(c.float(), expected, rtol=1e-2, atol=5e-2)
     return kernel

@@ -376,9 +376,7 @@ def test_boxes_that_begin_before_the_tensor(device):
 
 
 @triton.jit
-def added_up(
-    addresses_ptr, sizes_ptr, GROUPS, PARTS: tl.constexpr, B: tl.constexpr, OUT: tl.constexpr
-):
+def added_up(addresses_ptr, sizes_ptr, GROUPS, PARTS: tl.constexpr, B: tl.constexpr, OUT: tl.constexpr):
     for group in range(GROUPS):
         M = tl.load(sizes_ptr + group * 4)
         N = tl.load(sizes_ptr + group * 4 + 1)
