@@ -1,4 +1,4 @@
-"""Products of few rows by weights that are computed beside them: types of 8 bits, two numbers of 4 bits a byte with zero
+"""Products of few rows by weights that are computed there: types of 8 bits, two numbers of 4 bits a byte with zero
 points and scales of groups, both orders of the weights, masks along every axis, and sums that do not begin at zero."""
 
 import numpy as np
