@@ -1,31 +1,23 @@
 //! How messages call a value: as the text does.
 
+use std::fmt;
+
 use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, Value};
 
 use super::slots::Names;
 
+/// The name of a value, which is looked for in the whole function, and so not before a message is written.
+#[derive(Clone, Copy)]
+pub struct Text<'n> {
+    names: &'n Names<'n>,
+    value: Value,
+}
+
 impl Names<'_> {
     /// What the text calls a value.
-    pub fn text(&self, value: Value) -> String {
-        let function = self.function;
-        let mut used: FxHashMap<&str, u32> = FxHashMap::default();
-        let mut found = None;
-        let mut define = |defined: Value| {
-            let name = function.values[defined].name.as_deref().unwrap_or("");
-            let number = used.entry(name).or_insert(0);
-            if defined == value {
-                found = Some(match (name, *number) {
-                    ("", number) => format!("%{number}"),
-                    (name, 0) => format!("%{name}"),
-                    (name, number) => format!("%{name}.{number}"),
-                });
-            }
-            *number += 1;
-        };
-        function.blocks[function.entry].parameters.iter().for_each(|value| define(*value));
-        self.define(function.entry, &mut define);
-        found.unwrap_or_else(|| value.to_string())
+    pub fn text(&self, value: Value) -> Text<'_> {
+        Text { names: self, value }
     }
 
     fn define(&self, block: Block, each: &mut impl FnMut(Value)) {
@@ -36,6 +28,30 @@ impl Names<'_> {
                 self.function.blocks[*region].parameters.iter().for_each(|value| each(*value));
                 self.define(*region, each);
             }
+        }
+    }
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let function = self.names.function;
+        let mut used: FxHashMap<&str, u32> = FxHashMap::default();
+        let mut found = None;
+        let mut define = |defined: Value| {
+            let name = function.values[defined].name.as_deref().unwrap_or("");
+            let number = used.entry(name).or_insert(0);
+            if defined == self.value {
+                found = Some((name, *number));
+            }
+            *number += 1;
+        };
+        function.blocks[function.entry].parameters.iter().for_each(|value| define(*value));
+        self.names.define(function.entry, &mut define);
+        match found {
+            None => write!(f, "{}", self.value),
+            Some(("", number)) => write!(f, "%{number}"),
+            Some((name, 0)) => write!(f, "%{name}"),
+            Some((name, number)) => write!(f, "%{name}.{number}"),
         }
     }
 }
