@@ -60,10 +60,15 @@ pub fn overlap_products(module: &mut Module) {
 }
 
 /// Slots that several products of an iteration read are given back at its end, in the order in which they were taken: products
-/// are waited for as late as that, and rings that advance together have their barriers in common.
+/// are waited for as late as that, and rings that advance together have their barriers in common. Only a ring that iterations go
+/// on with: what a block takes of its own rings is given back before they end.
 fn release_last(function: &Function, insts: &mut Vec<Inst>) {
     let products = insts.iter().filter(|inst| is_product(function, **inst)).count();
-    let taken = |inst: &Inst| matches!(function.insts[*inst].op, Op::Gpu(GpuOp::Take {}));
+    let is_own = |ring: Value| function.defining_inst(ring).is_some_and(|alloc| insts.contains(&alloc));
+    let taken = |inst: &Inst| {
+        let data = &function.insts[*inst];
+        matches!(data.op, Op::Gpu(GpuOp::Take {})) && !is_own(data.operands[0])
+    };
     let slots: Vec<Value> =
         insts.iter().copied().filter(taken).map(|inst| function.insts[inst].results[0]).collect();
     let place = |inst: &Inst| {

@@ -29,6 +29,8 @@ enum Step {
     Release,
     /// A slot that was taken is read.
     Read,
+    /// Slots are made full and taken, or made empty and acquired, in a region of an instruction of the block.
+    Within,
 }
 
 /// What makes slots full and takes them, or makes them empty and acquires them: in each block, in the order of the text.
@@ -69,7 +71,12 @@ impl Teams {
                 }
             };
             if let Some(root) = names.root(data.operands[0]) {
-                steps.entry((names.block_of_inst(inst), end)).or_default().push((step, root));
+                let mut block = names.block_of_inst(inst);
+                steps.entry((block, end)).or_default().push((step, root));
+                while let Some(owner) = names.owner(block) {
+                    block = names.block_of_inst(owner);
+                    steps.entry((block, end)).or_default().push((Step::Within, root));
+                }
             }
         });
         let mut teams: Vec<Vec<Value>> = Vec::new();
@@ -138,9 +145,12 @@ fn advance_in_turn(steps: &Steps, rings: &[Value], has_empty: bool) -> bool {
     steps.values().all(|steps| {
         let own: Vec<(Step, Value)> =
             steps.iter().copied().filter(|(step, root)| counts(*step) && rings.contains(root)).collect();
-        own.chunks(rings.len()).all(|turn| {
-            let roots = turn.iter().map(|(_, root)| root);
-            roots.eq(rings) && turn.iter().all(|(step, _)| *step == turn[0].0)
+        let mut straight = own.split(|(step, _)| *step == Step::Within);
+        straight.all(|own| {
+            own.chunks(rings.len()).all(|turn| {
+                let roots = turn.iter().map(|(_, root)| root);
+                roots.eq(rings) && turn.iter().all(|(step, _)| *step == turn[0].0)
+            })
         })
     })
 }
