@@ -15,6 +15,7 @@
 mod assign;
 mod box_layout;
 mod commutation;
+mod cost_model;
 pub mod language;
 mod layout_rules;
 mod passes;

@@ -4,6 +4,15 @@ use std::fmt;
 
 /// The most warps of a block.
 pub const MOST_WARPS: u32 = 32;
+/// The warps of a warpgroup, which compute a product of `wgmma` together.
+pub const WARPGROUP_WARPS: u32 = 4;
+/// The most registers of a thread, and those of all threads of a multiprocessor.
+pub const THREAD_REGISTERS: u32 = 255;
+pub const REGISTER_FILE: u32 = 65_536;
+/// The most bytes that one access of a thread moves.
+pub const ACCESS_BYTES: u32 = 16;
+/// What the cache of the device delivers at a time, in bytes.
+pub const SECTOR_BYTES: u32 = 32;
 
 /// Something that a GPU has or has not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

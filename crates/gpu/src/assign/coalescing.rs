@@ -6,21 +6,13 @@ use tilewright_ir::{AtomicKind, Dtype, Function, Inst, Op, Value};
 use tilewright_layout::{Input, Layout, Vector, blocked, f2};
 use tilewright_opt::analysis::AxisInfo;
 
-use crate::layout_rules::LANES;
-use crate::layout_rules::default_layout;
+use crate::cost_model::access_cost;
+use crate::layout_rules::{LANES, default_layout};
 use crate::remarks::Because;
-use crate::target::{Feature, GpuTarget};
+use crate::target::{ACCESS_BYTES, Feature, GpuTarget};
 
-/// The most that one access of a thread moves.
-const MOST_BYTES: u32 = 16;
 /// The least that an asynchronous copy of a thread moves: a load that is to go through a ring must move so much.
 const LEAST_COPY_BYTES: u32 = 4;
-/// What memory is moved in.
-const SECTOR_BYTES: u32 = 32;
-/// What a sector costs that an access touches in part, in sectors. It is moved again for the rest, through caches that may
-/// have lost it, and where it is stored merged in memory: transposed copies of 16x16 and 32x32 tiles that access one of
-/// their sides in parts take 1.3 to 3 times as long as with a conversion (H200).
-const PART_COST: u32 = 4;
 
 /// What is known of every value.
 pub type Infos = SecondaryMap<Value, AxisInfo>;
@@ -51,8 +43,8 @@ impl AccessShape {
         }
         let dtype = || ty.element.pointee().expect("the verifier checks that accesses take pointers");
         let (mask_place, most) = match &data.op {
-            Op::Load { .. } => (1, MOST_BYTES),
-            Op::Store { .. } => (2, MOST_BYTES),
+            Op::Load { .. } => (1, ACCESS_BYTES),
+            Op::Store { .. } => (2, ACCESS_BYTES),
             Op::AtomicRmw { kind, .. } => (2, atomic_bytes(*kind, dtype(), target)),
             // An element at a time, whatever the mask.
             Op::AtomicCas { .. } | Op::AtomicLoad { .. } | Op::AtomicStore { .. } => (usize::MAX, 0),
@@ -137,7 +129,7 @@ impl AccessShape {
         let info = &infos[data.operands[0]];
         let run = self.runs[axis];
         let aligned = info.divisibility(axis);
-        if moved >= MOST_BYTES {
+        if moved >= ACCESS_BYTES {
             let run = if run == u32::MAX { "all".into() } else { count(run) };
             let reason = format!("{run} lie together, at multiples of {} bytes", aligned.min(1 << 20));
             return Because::done(decision, reason);
@@ -165,8 +157,7 @@ impl AccessShape {
         vectors.max_by_key(|(_, vector)| vector.width()).expect("a tile has an axis")
     }
 
-    /// An estimate of what the access costs a warp: its instructions and the sectors that they touch. Moving a sector
-    /// takes about as long as a pass of shared memory.
+    /// An estimate of what the access costs a warp: its instructions and the sectors that they touch.
     pub fn cost(&self, layout: &Layout) -> u32 {
         let (axis, vector) = self.vector(layout);
         let shift = layout.output().shift(axis);
@@ -180,9 +171,7 @@ impl AccessShape {
         }
         let runs = 1 << (f2::rank(lanes) - lanes_along);
         let run_bytes = self.bytes << run;
-        let sectors =
-            if run_bytes < SECTOR_BYTES { PART_COST * runs } else { runs * run_bytes / SECTOR_BYTES };
-        vector.accesses() * (1 + sectors)
+        access_cost(vector.accesses(), runs, run_bytes)
     }
 }
 
@@ -190,7 +179,7 @@ impl AccessShape {
 fn atomic_bytes(kind: AtomicKind, dtype: Dtype, target: GpuTarget) -> u32 {
     let has_vectors = target.features.has(Feature::VectorAtomics);
     match (kind, dtype) {
-        (AtomicKind::Add, Dtype::F32 | Dtype::F16 | Dtype::BF16) if has_vectors => MOST_BYTES,
+        (AtomicKind::Add, Dtype::F32 | Dtype::F16 | Dtype::BF16) if has_vectors => ACCESS_BYTES,
         // A pair.
         (AtomicKind::Add, Dtype::F16) => 4,
         (

@@ -4,18 +4,9 @@ use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, ElementwiseFamily, FloatFn, Function, Op};
 use tilewright_layout::{Input, Layout, Parts, Reduction, Scan};
 
+use crate::cost_model::{A_PASS, FUNCTION_COST, TRIP_COST};
 use crate::language::{LayoutId, Layouts};
 use crate::layout_rules::{MOST_PARTS, layout_of_parts};
-
-/// What a trip through shared memory costs besides its accesses: two barriers and the latency of a load, in passes of
-/// the memory.
-const TRIP_COST: u32 = 40;
-
-/// So many instructions of arithmetic take as long as a pass of shared memory or a shuffle.
-const A_PASS: u32 = 4;
-
-/// So many instructions are a function that hardware has no instruction for.
-const FUNCTION_COST: u32 = 8;
 
 /// The layouts that are weighed for a kernel.
 #[derive(Default)]

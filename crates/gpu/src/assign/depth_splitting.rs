@@ -24,14 +24,11 @@ use tilewright_opt::{Options, optimize};
 use super::boxes::Affine;
 use super::join_sinking;
 use super::mma_selection::{self, places};
+use crate::cost_model::{DEPTH_SPLIT_REGISTERS, DEPTH_SPLIT_ROWS};
 use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
 use crate::target::GpuTarget;
 
-/// The registers of a thread that the sum of a warp may take.
-const MOST_SUMS: u32 = 128;
-/// The most rows of a product: of more, warpgroups compute enough with what they load to hide how it is made.
-const MOST_ROWS: u32 = 64;
 /// Lanes of a warp that lie along N.
 const GROUPS: u32 = 8;
 
@@ -82,8 +79,8 @@ impl Parts {
         let (m, n, k) = (function.ty(left).shape[0], shape[1], shape[0]);
         let count = num_warps.min(k / mma.k);
         let along_n = num_warps / count.max(1);
-        let fits = count > 1 && n >= GROUPS * along_n && m * n / along_n <= MOST_SUMS * LANES;
-        if !fits || m > MOST_ROWS || !is_computed(function, block, right) {
+        let fits = count > 1 && n >= GROUPS * along_n && m * n / along_n <= DEPTH_SPLIT_REGISTERS * LANES;
+        if !fits || m > DEPTH_SPLIT_ROWS || !is_computed(function, block, right) {
             return None;
         }
         let (owner, sum) = carried(function, block, inst, sum)?;

@@ -11,12 +11,10 @@ use crate::assign::coalescing::{AccessShape, Infos};
 use crate::assign::cost::combine_cost;
 use crate::assign::mma_selection::{Product, Products};
 use crate::assign::rematerialization::Rematerializable;
+use crate::cost_model::LOOP_WEIGHT;
 use crate::language::LayoutId;
 use crate::layout_rules::element_bits;
 use crate::target::GpuTarget;
-
-/// The factor by which a loop makes what is inside more important.
-const LOOP_WEIGHT: u32 = 8;
 
 /// A class: its tiles have one shape.
 #[derive(Default)]

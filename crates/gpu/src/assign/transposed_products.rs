@@ -20,12 +20,11 @@ use tilewright_opt::{Options, optimize};
 
 use super::boxes::Affine;
 use super::mma_selection::{self, places};
+use crate::cost_model::TRANSPOSED_REGISTERS;
 use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
 use crate::target::GpuTarget;
 
-/// The words of A that a thread has beside its part of the sum.
-const MOST_WORDS: u32 = 64;
 const WORD_BYTES: usize = 4;
 
 /// Transposes the products of a kernel that are faster so.
@@ -63,7 +62,7 @@ pub fn is_loaded_by_columns(function: &Function, block: Block, product: Inst, nu
 
 fn fits(a: &Type, num_warps: u32) -> bool {
     let words: u32 = a.shape.iter().product();
-    a.element.bytes() == WORD_BYTES && words <= MOST_WORDS * LANES * num_warps
+    a.element.bytes() == WORD_BYTES && words <= TRANSPOSED_REGISTERS * LANES * num_warps
 }
 
 /// Where the sum of a product comes from.

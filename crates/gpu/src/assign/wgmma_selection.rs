@@ -4,11 +4,10 @@
 use tilewright_ir::{Dtype, Function, InputPrecision, Inst, OpFamily, Value};
 use tilewright_layout::Mma;
 
-use crate::target::{Feature, GpuTarget};
+use crate::target::{Feature, GpuTarget, WARPGROUP_WARPS};
 
-/// Rows of an instruction, and the warps that compute them together.
+/// Rows of an instruction, which a warpgroup computes.
 const ROWS: u32 = 64;
-const GROUP_WARPS: u32 = 4;
 /// Columns of an instruction.
 const LEAST_COLUMNS: u32 = 8;
 const MOST_COLUMNS: u32 = 256;
@@ -26,7 +25,7 @@ pub fn instruction(
     if !target.features.has(Feature::Wgmma) {
         return Err("the target has no wgmma");
     }
-    if !num_warps.is_multiple_of(GROUP_WARPS) {
+    if !num_warps.is_multiple_of(WARPGROUP_WARPS) {
         return Err("wgmma takes four warps together, and num_warps is no multiple of 4");
     }
     let bits = operand_bits(dtypes, precision).ok_or("wgmma does not take these types")?;
@@ -36,14 +35,14 @@ pub fn instruction(
     }
     // Along M first: so each warpgroup reads its own part of A, and what a product gives is in the threads that need it as
     // an operand of the next one.
-    let groups = num_warps / GROUP_WARPS;
+    let groups = num_warps / WARPGROUP_WARPS;
     let along_m = groups.min(m / ROWS);
     let along_n = groups / along_m;
     let columns = n / along_n;
     if columns < LEAST_COLUMNS {
         return Err("a warpgroup would get fewer than 8 columns");
     }
-    Ok((Mma::new(ROWS, columns.min(MOST_COLUMNS), depth, bits), [GROUP_WARPS * along_m, along_n]))
+    Ok((Mma::new(ROWS, columns.min(MOST_COLUMNS), depth, bits), [WARPGROUP_WARPS * along_m, along_n]))
 }
 
 /// The bits of an operand, if there is an instruction for these types.

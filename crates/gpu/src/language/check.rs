@@ -11,7 +11,7 @@ use super::ops::{GpuOp, Op};
 use super::types::{Buffer, Type};
 use super::{Function, InstData};
 use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, renames_registers, rows};
-use crate::target::Feature;
+use crate::target::{ACCESS_BYTES, Feature};
 use crate::warp_instructions::{loads_matrices, warps_of_product};
 
 mod pairs;
@@ -22,9 +22,6 @@ type Check = Result<(), String>;
 
 /// The bits along K of an operand of one `wgmma`.
 const WGMMA_K_BITS: u32 = 256;
-
-/// The most bytes that one access of a thread moves.
-const MOST_BYTES: u32 = 16;
 
 /// Checks an instruction.
 pub fn instruction(header: &Header, function: &Function, inst: &InstData) -> Check {
@@ -593,7 +590,7 @@ impl<'a> Checker<'a> {
             Some(_) => 0,
             None => 1,
         };
-        ensure(width.is_power_of_two() && width <= widest && width * bytes <= MOST_BYTES.max(bytes), || {
+        ensure(width.is_power_of_two() && width <= widest && width * bytes <= ACCESS_BYTES.max(bytes), || {
             format!("{} cannot move {width} elements of {ty} along axis {axis} at once", self.name())
         })
     }

@@ -29,17 +29,14 @@ use super::tensor_copies::contiguous_axis;
 use super::wgmma_operands::{Staged, without_repeated_fences};
 use crate::box_layout::rows_of_box;
 use crate::commutation::parts_of_reduction;
+use crate::cost_model::KEPT_OPERAND_REGISTERS;
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, LayoutId, Module, Op, Scope, Type};
 use crate::layout_rules::{MOST_PARTS, default_layout, element_bits, line_layout, reduced_layout, rows};
 use crate::remarks::{self, Because};
-use crate::target::Feature;
+use crate::target::{ACCESS_BYTES, Feature};
 use crate::tile::legality::at;
 
-/// The most bytes that one access of a thread moves.
-const ACCESS_BYTES: u32 = 16;
 const WORD_BITS: u32 = 32;
-/// An operand that is made outside of the loop that uses it stays in registers if it takes no more 32-bit ones than this.
-const MOST_OPERAND_REGISTERS: u32 = 32;
 
 /// Lowers the conversions and the reductions of a kernel that cross warps.
 ///
@@ -299,7 +296,7 @@ impl Pass<'_> {
         let swizzled = self.matrix_memory(source, target, bits, contiguous);
         let (memory, matrix) = swizzled.map_or((plan.memory, false), |memory| (memory, true));
         let registers = target.registers() * bits / 32;
-        if self.uses.is_in_other_block(to, block) && registers <= MOST_OPERAND_REGISTERS {
+        if self.uses.is_in_other_block(to, block) && registers <= KEPT_OPERAND_REGISTERS {
             Way::Through(memory, matrix)
         } else {
             Way::To(memory)

@@ -29,20 +29,15 @@ use tilewright_ir::{
 };
 
 use crate::box_layout::BoxLayout;
+use crate::cost_model::PAIRED_BYTES;
 use crate::language::verify::slots::Names;
 use crate::language::{Function, GpuOp, Header, Module, Op, TensorMapPlan, Type};
 use crate::layout_rules::element_bits;
 use crate::remarks::{self, Because};
-use crate::target::Feature;
+use crate::target::{Feature, SECTOR_BYTES};
 
 /// Blocks of a pair.
 const BLOCKS: u32 = 2;
-/// Tiles with fewer bytes are not worth that two blocks run in step: on an H200, products of 8200 x 8200 in blocks of 128 x 256 x 64
-/// took 0.85 of the time with B, 32 KB, shared, in blocks of 256 x 128 x 64 (16 of 48 KB) as long, and in blocks of 128 x 128 x 64
-/// 1.07 times as long.
-const LEAST_BYTES: u32 = 32 << 10;
-/// What the cache of the device delivers at a time, in bytes.
-const SECTOR: u32 = 32;
 /// More than this is not known of how numbers divide.
 const MOST_KNOWN: u32 = 16;
 
@@ -150,7 +145,7 @@ fn halves(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) -
     let Type::Buffer(memory) = function.ty(buffer) else { return None };
     let tile = memory.tile();
     let boxes = BoxLayout::of(header.layouts.get(memory.layout), element_bits(&tile))?;
-    if boxes.bytes * boxes.count < LEAST_BYTES {
+    if boxes.bytes * boxes.count < PAIRED_BYTES {
         return None;
     }
     if boxes.count.is_multiple_of(BLOCKS) {
@@ -174,7 +169,7 @@ fn halves(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) -
 
 /// Whether all rows of a tensor are known to begin at the same place of a sector, as far as such things are known.
 fn is_of_sectors(plan: &TensorMapPlan, function: &Function) -> bool {
-    let needed = i64::from((SECTOR / plan.element.bytes() as u32).min(MOST_KNOWN));
+    let needed = i64::from((SECTOR_BYTES / plan.element.bytes() as u32).min(MOST_KNOWN));
     let known = |argument: &u32| i64::from(function.parameters[*argument as usize].divisibility);
     let contiguous = plan.contiguous_axis();
     let strides = plan.strides.iter().enumerate().filter(|(axis, _)| Some(*axis) != contiguous);

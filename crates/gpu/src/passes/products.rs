@@ -16,15 +16,14 @@ use tilewright_ir as ir;
 use tilewright_ir::{Dtype, Effect, Inst, OpFamily, Operation, Value};
 
 use crate::language::{Buffer, Deferred, Function, GpuOp, Module, Op, Type};
-
-/// Warps of a block of one warpgroup. Several are kept in step by the barriers of the block, and would all compute at one time;
-/// one leaves the tensor cores to other blocks, and an accumulator that is there for longer may cost it those.
-const WARPGROUP: u32 = 4;
+use crate::target::WARPGROUP_WARPS;
 
 /// Moves the products of the kernel and the waits for them.
 pub fn overlap_products(module: &mut Module) {
     let entry = module.entry;
-    let begins_early = module.header.num_warps > WARPGROUP;
+    // Several warpgroups are kept in step by the barriers of the block, and would all compute at one time; one leaves the tensor
+    // cores to other blocks, and an accumulator that is there for longer may cost it those.
+    let begins_early = module.header.num_warps > WARPGROUP_WARPS;
     let function = &mut module.functions[entry];
     let mut blocks = vec![function.entry];
     while let Some(block) = blocks.pop() {

@@ -13,11 +13,9 @@
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Value};
 
+use crate::cost_model::RESCALED_REGISTERS;
 use crate::language::{Function, GpuOp, Header, Module, Op};
 use crate::remarks::{self, Because};
-
-/// Registers of a thread from which on a jump costs less than what it saves.
-const LEAST_REGISTERS: u32 = 16;
 
 /// Finds the products.
 pub fn rescale(module: &mut Module) {
@@ -61,7 +59,7 @@ fn scaled(header: &Header, function: &Function, body: Block, product: Inst) -> O
             matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. }));
         is_product && data.operands[2] == result
     });
-    if !is_f32 || registers < LEAST_REGISTERS || !is_summed_up {
+    if !is_f32 || registers < RESCALED_REGISTERS || !is_summed_up {
         return None;
     }
     let &[one, other] = &data.operands[..] else { return None };

@@ -12,9 +12,9 @@
 
 use tilewright_ir::{self as ir, Block, Inst, Value};
 
-use super::pipelining::{MOST_REGISTERS, OTHER_REGISTERS};
+use crate::cost_model;
 use crate::language::{Function, GpuOp, Header, Module, Op};
-use crate::layout_rules::element_bits;
+use crate::layout_rules::{LANES, element_bits};
 use crate::remarks::{self, Because};
 
 /// Says behind which sums products start.
@@ -60,7 +60,7 @@ fn sum_before(header: &Header, function: &Function, before: &[Inst], product: In
         let bits = ty.as_registers().map(element_bits)?;
         Some(header.layouts.get(ty.layout()?).registers() * bits / 32)
     };
-    if words(weights)? + words(taken)? + words(sums)? + OTHER_REGISTERS <= MOST_REGISTERS {
+    if cost_model::fits(words(weights)? + words(taken)? + words(sums)?, header.num_warps * LANES) {
         return None;
     }
     let is_sum = |inst: &&Inst| {

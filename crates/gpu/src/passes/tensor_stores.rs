@@ -48,10 +48,8 @@ use crate::box_layout::BoxLayout;
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type, is_tensor_reduction};
 use crate::layout_rules::element_bits;
 use crate::remarks::{self, Because};
-use crate::target::Feature;
+use crate::target::{ACCESS_BYTES, Feature};
 
-/// One access of a thread moves so many bytes at most.
-const ACCESS_BYTES: usize = 16;
 /// How far the terms of a coordinate are followed.
 const MOST_STEPS: u32 = 16;
 
@@ -248,7 +246,7 @@ impl Search<'_> {
         }
         if reduction.is_none()
             && conversion.is_empty()
-            && width as usize * tile.element.bytes() >= ACCESS_BYTES
+            && width as usize * tile.element.bytes() >= ACCESS_BYTES as usize
         {
             return Some(Err("threads store 16 bytes at a time as it is"));
         }

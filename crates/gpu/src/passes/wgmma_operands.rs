@@ -16,9 +16,9 @@ use super::tensor_copies::{contiguous_axis, transposed};
 use crate::language::verify::slots::Names;
 use crate::language::{Function, GpuOp, Header, MmaShape, Op};
 use crate::layout_rules::{LANES, element_bits};
+use crate::target::ACCESS_BYTES;
 
-/// The bytes that one access of a thread to shared memory moves best, and the least that is not slow.
-const ACCESS_BYTES: u32 = 16;
+/// The bytes of an access to shared memory that is not slow, at least.
 const LEAST_ACCESS_BYTES: u32 = 4;
 /// The bits of an element that M or N may be contiguous with: all others have K contiguous.
 const TRANSPOSABLE_BITS: u32 = 16;

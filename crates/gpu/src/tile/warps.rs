@@ -8,11 +8,10 @@
 use tilewright_ir::{Block, Definition, Function, Inst, Op, OpFamily, Type, Value};
 
 use crate::Launcher;
+use crate::cost_model::ACCUMULATOR_REGISTERS;
 use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
 
-/// Registers of a thread for accumulators; the rest is for addresses and operands.
-const MOST_REGISTERS: usize = 240;
 /// With more warps than this, a thread of one block may have no more than half of the registers: nothing is gained.
 const MOST_WARPS: u32 = 8;
 
@@ -23,10 +22,10 @@ pub fn warps_that_hold(kernel: &Function, num_warps: u32) -> u32 {
     let words = if has_assembly { 0 } else { words_in(kernel, kernel.entry) };
     let registers = |warps: u32| words / (warps * LANES) as usize;
     let mut warps = num_warps;
-    while registers(warps) > MOST_REGISTERS && warps < MOST_WARPS {
+    while registers(warps) > ACCUMULATOR_REGISTERS && warps < MOST_WARPS {
         warps *= 2;
     }
-    if registers(warps) > MOST_REGISTERS || warps == num_warps {
+    if registers(warps) > ACCUMULATOR_REGISTERS || warps == num_warps {
         return num_warps;
     }
     if let Some(product) = find(kernel, is_product) {

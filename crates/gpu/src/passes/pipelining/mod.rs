@@ -74,7 +74,6 @@ use super::allocation::least_bytes;
 use crate::language::Module;
 use crate::remarks::Because;
 use crate::target::Feature;
-pub(crate) use overlap::{MOST_REGISTERS, OTHER_REGISTERS};
 use plan::LoopPlan;
 
 /// Pipelines the loops of a kernel.

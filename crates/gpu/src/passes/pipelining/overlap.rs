@@ -29,16 +29,10 @@ use tilewright_ir::{
 
 use super::emit::{Bounds, Emit};
 use super::plan::{Body, RingLoad, Way};
+use crate::cost_model;
 use crate::language::{Deferred, GpuOp, Op, Type};
 use crate::layout_rules::element_bits;
-
-/// Warps of a warpgroup.
-const GROUP_WARPS: u32 = 4;
-/// Registers of a thread, and of all threads of a block.
-pub(crate) const MOST_REGISTERS: u32 = 255;
-const REGISTER_FILE: u32 = 65_536;
-/// What a thread needs besides tiles.
-pub(crate) const OTHER_REGISTERS: u32 = 40;
+use crate::target::WARPGROUP_WARPS;
 
 /// How the body of a loop is divided.
 pub struct Overlap {
@@ -275,7 +269,7 @@ impl Body<'_> {
         };
         let [weights, sums] = [0, 2].map(|place| words(function.insts[product].operands[place]));
         let scores = words(function.insts[first].operands[2]);
-        weights + sums + scores + OTHER_REGISTERS <= MOST_REGISTERS.min(REGISTER_FILE / threads)
+        cost_model::fits(weights + sums + scores, threads)
     }
 }
 
@@ -472,7 +466,7 @@ impl Emit<'_> {
         // One warpgroup may be ahead of another up to where slots are filled, which is to come in time for the next iteration.
         let is_reduction = |inst: &Inst| self.function.insts[*inst].op.info().family == OpFamily::Reduction;
         let reduction = early[finish..].iter().position(is_reduction);
-        let reduction = reduction.filter(|_| self.num_warps() > GROUP_WARPS);
+        let reduction = reduction.filter(|_| self.num_warps() > WARPGROUP_WARPS);
         [finish, finish + reduction.map_or(0, |place| place + 1)]
     }
 

@@ -8,10 +8,8 @@ use tilewright_ir::{Inst, Operation, Value};
 
 use crate::language::verify::slots::Names;
 use crate::language::{Buffer, GpuOp, Op, Type};
+use crate::target::WARPGROUP_WARPS;
 use crate::tile::legality::at;
-
-/// Warps of a warpgroup.
-const GROUP_WARPS: u32 = 4;
 
 /// What fills the slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,7 +172,7 @@ fn plan(
         return Err("it is used in the condition of a while_loop");
     }
     let roles = roles(names, root, uses, num_warps)?;
-    let is_between_groups = writer == Writer::Tensor && uses.is_async_read && num_warps > GROUP_WARPS;
+    let is_between_groups = writer == Writer::Tensor && uses.is_async_read && num_warps > WARPGROUP_WARPS;
     let is_async_read = uses.is_async_read;
     let plan = Plan { buffer, writer, is_async_read, is_between_groups, roles, num_warps };
     if plan.has_full() && names.block_of(root) != names.function.entry {
