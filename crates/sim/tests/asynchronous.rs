@@ -720,6 +720,9 @@ fn tensor_loads_of_what_threads_wrote_need_a_fence_of_global_memory() {
     }
     for fence in ["", "fence.proxy.async.shared::cta;"] {
         let found = loaded(fence).unwrap_err();
-        assert!(found.to_string().contains("missing fence.proxy.async: a bulk copy reads global memory"), "{found}");
+        assert!(
+            found.to_string().contains("missing fence.proxy.async: a bulk copy reads global memory"),
+            "{found}"
+        );
     }
 }
