@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 import pytest
 import torch
@@ -190,6 +191,58 @@ def test_copies_see_what_was_stored(device):
     for found, right in zip(results, expected, strict=True):
         assert torch.equal(found.cpu().double(), right)
     check_maps(handle, 3)
+
+
+@triton.jit
+def squared(
+    x_ptr, y_ptr, out_ptr, steps, count, IS_IN_PLACE: tl.constexpr, BY: tl.constexpr, N: tl.constexpr
+):
+    """Products of what the products before gave."""
+    index = tl.arange(0, N)
+    at = index[:, None] * N + index[None, :]
+    to_ptr = x_ptr if IS_IN_PLACE else out_ptr
+    for _ in range(steps):
+        acc = tl.zeros((N, N), tl.float32)
+        for k in range(count):
+            acc = tl.dot(tl.load(x_ptr + k * N * N + at), tl.load(y_ptr + k * N * N + at), acc)
+        found = (acc.to(tl.int32) % 4).to(tl.float16)
+        if BY == "stores":
+            tl.store(to_ptr + at, found)
+        elif BY == "lines":
+            tl.store(to_ptr + index, tl.max(found, 0))
+        else:
+            tl.atomic_add(to_ptr + index, tl.max(found, 0), sem="relaxed")
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+@pytest.mark.parametrize("by", ["stores", "lines", "atomics"])
+@pytest.mark.parametrize("is_in_place", [False, True])
+def test_copies_by_maps_of_the_launch_see_what_was_stored(device, is_in_place, by, warps):
+    generator = torch.Generator().manual_seed(warps)
+    n = 16 * warps
+    x, y = integers(generator, 3, n, n), integers(generator, 3, n, n)
+    out = torch.zeros(3, n, n, dtype=torch.float16)
+    tensors = [tensor.to(device) for tensor in (x, y, out)]
+    handle = squared[(1,)](*tensors, 3, 3, is_in_place, by, n, num_warps=warps, num_stages=3)
+    to = x if is_in_place else out
+    for _ in range(3):
+        product = torch.fmod((x.double() @ y.double()).sum(0), 4).half()
+        if by == "stores":
+            to[0] = product
+        elif by == "lines":
+            to[0, 0] = product.max(0).values
+        else:
+            to[0, 0] += product.max(0).values
+    for found, right in zip(tensors, (x, y, out), strict=True):
+        assert torch.equal(found.cpu(), right)
+    ptx = handle.asm.get("ptx", "")
+    if ".target sm_90a" in ptx:
+        assert "cp.async.bulk.tensor.2d.shared::cluster.global" in ptx
+        assert ("fence.proxy.async.global" in ptx) == is_in_place
+        if is_in_place:
+            # What threads stored, the asynchronous proxy sees behind a fence and a barrier.
+            *_, last = re.finditer(r"\b(st|red|atom)\.[\w.]*global", ptx)
+            assert "bar.sync" in ptx[ptx.index("fence.proxy.async.global", last.end()) :]
 
 
 @triton.jit

@@ -254,7 +254,7 @@ yield_values
 wait_group {pending = 0}
 dealloc %m";
 
-/// The same by two counters that go around.
+/// The same by two counters that go around, in a loop whose own counter has another name in the next iteration.
 const COUNTED: &str = "
 %m = alloc {offset = 0} : THREE
 %s0 = slot %m, %c0 : ONE
@@ -263,7 +263,7 @@ commit_group
 %s1 = slot %m, %c1 : ONE
 COPY %s1, %ptr!
 commit_group
-%x, %y = for_loop %c0, %n, %c1, %c0, %c2 LOOP! (%i: int32, %at: int32, %to: int32) {
+%l, %x, %y = for_loop %c0, %n, %c1, %c3, %c0, %c2 LOOP! (%i: int32, %last: int32, %at: int32, %to: int32) {
 wait_group {pending = 1}
 barrier
 %s = slot %m, %at : ONE
@@ -277,8 +277,8 @@ commit_group
 %to1 = add %to, %c1 : int32
 %more = lt %to1, %c3 : int1
 %to2 = select %more, %to1, %c0 : int32
-yield_values %at2, %to2
-} : int32, int32
+yield_values %i, %at2, %to2
+} : int32, int32, int32
 wait_group {pending = 0}
 dealloc %m";
 

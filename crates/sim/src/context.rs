@@ -222,7 +222,10 @@ impl Context<'_> {
     ) -> Outcome {
         aligned(place, alignment, true)?;
         match place {
-            Place::Global(address) => self.global.write(self.hint, address, from)?,
+            Place::Global(address) => {
+                self.global.write(self.hint, address, from)?;
+                self.note_written(address, from.len());
+            }
             Place::Shared { rank, offset } => {
                 self.visit(place, self.agent.index, self.agent.step())?;
                 if !is_atomic {
@@ -237,6 +240,14 @@ impl Context<'_> {
             Place::Param(address) => return Err(FaultKind::ReadOnly { address }.into()),
         }
         Ok(())
+    }
+
+    /// The generic proxy has written to global memory.
+    #[inline]
+    pub fn note_written(&mut self, address: u64, bytes: usize) {
+        if let Some(unfenced) = &mut self.block().asynchronous.unfenced {
+            unfenced.write(address, bytes);
+        }
     }
 
     /// Watches an access of a lane to shared memory, before it writes: whether lanes of its warp have accessed it since they

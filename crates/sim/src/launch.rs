@@ -371,7 +371,7 @@ impl CheckedLaunch<'_> {
         };
         for rank in 0..blocks {
             let shared = Shared::new(self.shared_bytes);
-            let asynchronous = asynchronous::State::new(warps);
+            let asynchronous = asynchronous::State::new(warps, self.program.has_tensor_copies());
             let is_watched = launch.watch.is_some_and(Watch::looks_for_races);
             let lanes = is_watched.then(|| LaneShadow::new(self.shared_bytes));
             let visits = Visits::new(rank, agents);

@@ -676,3 +676,53 @@ fn values_reach_the_blocks_of_a_cluster() {
     assert_eq!(words(first), own);
     assert_eq!(words(second)[..5], [507, 501, 7, 8, 504]);
 }
+
+/// Each thread writes a word of the tensor, one loads it as a box of 32 words; all copy their words of it out.
+fn load_of_what_was_written(fence: &str) -> String {
+    format!(
+        "
+    setp.eq.u32 %p1, %r1, 0;
+    @!%p1 bra READY;
+    mbarrier.init.shared::cta.b64 [%r2], 1;
+    fence.mbarrier_init.release.cluster;
+READY:
+    shl.b32 %r5, %r1, 2;
+    cvt.u64.u32 %rd4, %r5;
+    add.u64 %rd4, %rd2, %rd4;
+    add.u32 %r7, %r1, 7;
+    st.global.b32 [%rd4], %r7;
+    {fence}
+    bar.sync 0;
+    @!%p1 bra BEGUN;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 128;
+    cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2+1024], [%rd3, {{0}}], [%r2];
+BEGUN:
+    {}
+    add.u32 %r6, %r2, %r5;
+    ld.shared.b32 %r7, [%r6+1024];
+    st.global.b32 [%rd4+128], %r7;
+",
+        wait(0)
+    )
+}
+
+#[test]
+fn tensor_loads_of_what_threads_wrote_need_a_fence_of_global_memory() {
+    let loaded = |fence: &str| {
+        let mut output = vec![0xee; 256];
+        let map = map(output.as_ptr() as u64, TensorDataType::U32, &[32], &[32], Swizzle::None);
+        let map = map.encode().unwrap();
+        run(&load_of_what_was_written(fence), 32, &[], &mut output, &map).map(|_| output.split_off(128))
+    };
+    let expected: Vec<u8> = (7_u32..39).flat_map(u32::to_le_bytes).collect();
+    for fence in ["fence.proxy.async;", "fence.proxy.async.global;"] {
+        assert_eq!(loaded(fence).unwrap(), expected);
+    }
+    for fence in ["", "fence.proxy.async.shared::cta;"] {
+        let found = loaded(fence).unwrap_err();
+        assert!(
+            found.to_string().contains("missing fence.proxy.async: a bulk copy reads global memory"),
+            "{found}"
+        );
+    }
+}

@@ -16,7 +16,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Literal, Value, ValueData};
 use tilewright_layout::{Input, Layout};
 
-use super::rescaling::is_mostly_one;
+use super::rescaling::{Powers, is_mostly_one};
 use crate::language::{Function, GpuOp, Header, Module, Op, Scope, Type};
 use crate::layout_rules::{operand_layout, reduced_layout};
 use crate::remarks::{self, Because};
@@ -92,8 +92,8 @@ fn find(
     } else {
         let factors = operands(made(before), ElementwiseFn::Mul)?;
         let factor = *factors.iter().find(|value| **value != carried)?;
-        let is_product = factors.contains(&carried) && is_mostly_one(function, factor, &mut Vec::new());
-        Some((made(before).filter(|_| is_product)?, factor))
+        let is_small = is_mostly_one(function, factor, Powers::AtMostOne, &mut Vec::new());
+        Some((made(before).filter(|_| factors.contains(&carried) && is_small)?, factor))
     };
     let runs = runs(header, function, reduction)?;
     (used_once(carried) && is_sum(function, reduction)).then_some(Sum {

@@ -2,15 +2,17 @@
 //!
 //! A map is made with the box and swizzle of the buffers that copies by it fill; where these differ, several are made. What no copy
 //! goes by is not made. Pointers that a kernel loads may point to what it stores: so that a copy sees what threads stored before,
-//! a fence and a barrier come behind each such store.
+//! a fence and a barrier come behind each such store. So they do behind stores to an argument that copies by a map of the launch
+//! read later.
 
 use std::collections::BTreeSet;
 
 use smallvec::smallvec;
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Inst, Value};
+use tilewright_ir::{Block, Inst, OpFamily, Operation, Value};
 
 use super::global_memory::GlobalAccesses;
+use super::tensor_copies::map_number;
 use crate::language::{Function, GpuOp, Header, Module, Op, TensorMapPlan};
 
 /// The map for boxes of the tensor of another one, which is that itself if nothing else has been said of it.
@@ -103,21 +105,37 @@ pub(super) fn remove_unused(header: &mut Header, function: &mut Function) {
     }
 }
 
-/// Puts a fence and a barrier behind stores that copies by maps of the kernel may read.
+/// Puts a fence and a barrier behind stores whose memory tensor copies may read: what threads wrote, the asynchronous proxy sees
+/// behind such a fence alone.
 pub(super) fn order_stores(module: &mut Module) {
-    if module.header.made_maps.is_empty() {
+    let mut accesses = Accesses::default();
+    let function = module.kernel();
+    accesses.note(&module.header, function, function.entry, &mut Vec::new());
+    if accesses.stores.is_empty() || accesses.maps.is_empty() && accesses.copies.is_empty() {
         return;
     }
     let global = GlobalAccesses::new(module);
-    let function = module.kernel();
-    let (mut stores, mut maps) = (Vec::new(), Vec::new());
-    note(function, function.entry, &mut stores, &mut maps);
-    stores.retain(|store| {
-        let pointers = function.insts[*store].operands[0];
-        maps.iter().any(|map| global.may_be_one(pointers, *map))
-    });
+    let of_kernel = |store: &Access| {
+        let data = &function.insts[store.inst];
+        // Of a counter that programs share, nobody copies.
+        let is_tile = match data.op {
+            Op::Gpu(GpuOp::Store { .. }) => true,
+            Op::Gpu(GpuOp::AtomicRmw { .. }) => function.ty(data.operands[0]).layout().is_some(),
+            // tidy: wildcard because the others are of counters as well
+            _ => false,
+        };
+        is_tile && accesses.maps.iter().any(|map| global.may_be_one(data.operands[0], *map))
+    };
+    let of_launch = |store: &Access| {
+        let pointers = function.insts[store.inst].operands[0];
+        let may_read =
+            |(base, copy): &(Value, Access)| copy.may_follow(store) && global.may_be_behind(pointers, *base);
+        accesses.copies.iter().any(may_read)
+    };
+    let is_read = |store: &&Access| of_kernel(store) || of_launch(store);
+    let stores: BTreeSet<Inst> = accesses.stores.iter().filter(is_read).map(|store| store.inst).collect();
     let function = &mut module.functions[module.entry];
-    let blocks: Vec<Block> = function.blocks.keys().collect();
+    let blocks: Vec<Block> = function.blocks.keys().filter(|_| !stores.is_empty()).collect();
     for block in blocks {
         let mut insts = Vec::new();
         for inst in std::mem::take(&mut function.blocks[block].insts) {
@@ -133,23 +151,64 @@ pub(super) fn order_stores(module: &mut Module) {
     }
 }
 
-/// The stores and atomic operations of a block and the blocks inside it, but for conditions of loops, and the maps that are made.
-fn note(function: &Function, block: Block, stores: &mut Vec<Inst>, maps: &mut Vec<Value>) {
-    for inst in &function.blocks[block].insts {
-        let data = &function.insts[*inst];
-        match data.op {
-            Op::Gpu(GpuOp::Store { .. }) => stores.push(*inst),
-            // Of a counter that programs share, nobody copies.
-            Op::Gpu(GpuOp::AtomicRmw { .. }) if function.ty(data.operands[0]).layout().is_some() => {
-                stores.push(*inst);
+/// An access to global memory, and where it stands.
+struct Access {
+    inst: Inst,
+    place: usize,
+    /// The loops around it.
+    loops: Vec<Inst>,
+}
+
+impl Access {
+    /// Whether it may come behind another one.
+    fn may_follow(&self, other: &Self) -> bool {
+        self.place > other.place || self.loops.iter().any(|owner| other.loops.contains(owner))
+    }
+}
+
+/// The accesses of a kernel, but for the stores in conditions of loops.
+#[derive(Default)]
+struct Accesses {
+    /// Stores and atomic operations.
+    stores: Vec<Access>,
+    /// The maps that the kernel makes.
+    maps: Vec<Value>,
+    /// The copies by maps of the launch, and the argument that each reads.
+    copies: Vec<(Value, Access)>,
+    /// How many have been seen.
+    count: usize,
+}
+
+impl Accesses {
+    fn note(&mut self, header: &Header, function: &Function, block: Block, loops: &mut Vec<Inst>) {
+        for inst in function.blocks[block].insts.iter().copied() {
+            let data = &function.insts[inst];
+            self.count += 1;
+            let access = || Access { inst, place: self.count, loops: loops.clone() };
+            match data.op {
+                Op::Gpu(
+                    GpuOp::Store { .. }
+                    | GpuOp::AtomicRmw { .. }
+                    | GpuOp::AtomicCas { .. }
+                    | GpuOp::AtomicStore { .. },
+                ) => self.stores.push(access()),
+                Op::Gpu(GpuOp::TensorFill {} | GpuOp::TensorLoad {}) => {
+                    if let Some(number) = map_number(header, function, data.operands[1]) {
+                        let base = header.tensor_maps[number].base as usize;
+                        self.copies.push((function.blocks[function.entry].parameters[base], access()));
+                    }
+                }
+                Op::Gpu(GpuOp::MakeTensorMap { .. }) => self.maps.push(data.results[0]),
+                // tidy: wildcard because no other op is asked about
+                _ => {}
             }
-            Op::Gpu(GpuOp::MakeTensorMap { .. }) => maps.push(data.results[0]),
-            // tidy: wildcard because no other op is asked about
-            _ => {}
-        }
-        let is_while = matches!(data.op, Op::Tile(ir::Op::While {}));
-        for region in data.regions.iter().skip(usize::from(is_while)) {
-            note(function, *region, stores, maps);
+            let is_loop = data.op.info().family == OpFamily::Loop;
+            let is_while = matches!(data.op, Op::Tile(ir::Op::While {}));
+            loops.extend(is_loop.then_some(inst));
+            for region in data.regions.iter().skip(usize::from(is_while)) {
+                self.note(header, function, *region, loops);
+            }
+            loops.truncate(loops.len() - usize::from(is_loop));
         }
     }
 }

@@ -63,13 +63,27 @@ fn scaled(header: &Header, function: &Function, body: Block, product: Inst) -> O
         return None;
     }
     let &[one, other] = &data.operands[..] else { return None };
-    let is_factor = |value| is_mostly_one(function, value, &mut Vec::new());
+    let is_factor = |value| is_mostly_one(function, value, Powers::Any, &mut Vec::new());
     if is_factor(other) { Some([one, other]) } else { is_factor(one).then_some([other, one]) }
+}
+
+/// Which powers are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Powers {
+    /// Another number may be subtracted in place of the maximum, under any condition.
+    Any,
+    /// Under such conditions alone that the power is at most 1.
+    AtMostOne,
 }
 
 /// Whether a value is a power of the difference of a number and the larger of it and another one, or 1, or is carried by a loop or
 /// selected as such.
-pub(super) fn is_mostly_one(function: &Function, value: Value, seen: &mut Vec<Value>) -> bool {
+pub(super) fn is_mostly_one(
+    function: &Function,
+    value: Value,
+    powers: Powers,
+    seen: &mut Vec<Value>,
+) -> bool {
     if seen.contains(&value) {
         return true;
     }
@@ -84,23 +98,21 @@ pub(super) fn is_mostly_one(function: &Function, value: Value, seen: &mut Vec<Va
             };
             let Some(carried) = (place as usize).checked_sub(1) else { return false };
             let yielded = function.yielded(body)[carried];
-            return is_mostly_one(function, owner.operands[carried + 3], seen)
-                && is_mostly_one(function, yielded, seen);
+            return is_mostly_one(function, owner.operands[carried + 3], powers, seen)
+                && is_mostly_one(function, yielded, powers, seen);
         }
     };
     let data = &function.insts[inst];
     match &data.op {
-        Op::Tile(ir::Op::Constant { value }) => {
-            value.dtype == Dtype::F32 && f32::from_bits(value.bits as u32) == 1.0
-        }
+        Op::Tile(ir::Op::Constant { .. }) => number(function, value) == Some(1.0),
         Op::Tile(op) if op.as_shape().is_some() || matches!(op, ir::Op::Splat { .. }) => {
-            is_mostly_one(function, data.operands[0], seen)
+            is_mostly_one(function, data.operands[0], powers, seen)
         }
         Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Select, .. }) => {
-            data.operands[1..].iter().all(|choice| is_mostly_one(function, *choice, seen))
+            data.operands[1..].iter().all(|choice| is_mostly_one(function, *choice, powers, seen))
         }
         Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Exp | ElementwiseFn::Exp2, .. }) => {
-            is_less_its_maximum(function, data.operands[0])
+            is_less_its_maximum(function, data.operands[0], powers)
         }
         // tidy: wildcard because nothing else is a power
         _ => false,
@@ -108,16 +120,45 @@ pub(super) fn is_mostly_one(function: &Function, value: Value, seen: &mut Vec<Va
 }
 
 /// Whether a value is a number less the larger of it and another one.
-fn is_less_its_maximum(function: &Function, value: Value) -> bool {
+fn is_less_its_maximum(function: &Function, value: Value, powers: Powers) -> bool {
     let Some((ElementwiseFn::Sub, &[number, largest])) = elementwise(function, value) else { return false };
     let is_maximum = |value: Value| {
         let found = elementwise(function, value);
         found.is_some_and(|(of, operands)| of == ElementwiseFn::Max && operands.contains(&number))
     };
     match elementwise(function, largest) {
-        Some((ElementwiseFn::Select, choices)) => choices[1..].iter().any(|value| is_maximum(*value)),
+        Some((ElementwiseFn::Select, &[condition, yes, no])) => {
+            let is_either = is_maximum(yes) || is_maximum(no);
+            is_either && (powers == Powers::Any || is_selected_below(function, condition, [yes, no]))
+        }
         // tidy: wildcard because only a maximum is one
         _ => is_maximum(largest),
+    }
+}
+
+/// Whether one of two values is a number and is selected only where the other one is at most that.
+fn is_selected_below(function: &Function, condition: Value, [yes, no]: [Value; 2]) -> bool {
+    use ElementwiseFn::{Eq, Ge, Gt, Le, Lt, Ne};
+    let Some((comparison, &[value, bound])) = elementwise(function, condition) else { return false };
+    let other = match comparison {
+        Eq | Lt | Le if value == no => yes,
+        Ne | Gt | Ge if value == yes => no,
+        // tidy: wildcard because nothing else says that it is below a number
+        _ => return false,
+    };
+    number(function, bound).zip(number(function, other)).is_some_and(|(bound, other)| bound <= other)
+}
+
+/// A number of the text, or a tile of it.
+fn number(function: &Function, value: Value) -> Option<f32> {
+    let data = &function.insts[function.defining_inst(value)?];
+    match &data.op {
+        Op::Tile(ir::Op::Constant { value }) if value.dtype == Dtype::F32 => {
+            Some(f32::from_bits(value.bits as u32))
+        }
+        Op::Tile(ir::Op::Splat { .. }) => number(function, data.operands[0]),
+        // tidy: wildcard because others are computed
+        _ => None,
     }
 }
 

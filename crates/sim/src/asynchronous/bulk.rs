@@ -159,6 +159,13 @@ pub(super) fn read(
 ) -> Outcome {
     match place {
         Place::Global(address) => {
+            let unfenced = &context.blocks[context.rank].asynchronous.unfenced;
+            if let Some(at) = unfenced.as_ref().and_then(|unfenced| unfenced.first(address, to.len())) {
+                return illegal(format!(
+                    "missing fence.proxy.async: a bulk copy reads global memory at {at:#x}, which its block wrote through the \
+                     generic proxy"
+                ));
+            }
             context.global.read(context.hint, address, to)?;
             let touch = Touch { address, bytes: to.len(), reads: true, writes: false, mode: Mode::Plain };
             context.watch_copy(agent, touch, None);

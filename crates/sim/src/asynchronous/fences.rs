@@ -4,11 +4,19 @@ use crate::context::{Context, Execute, Flow};
 use crate::fault::Outcome;
 
 /// `fence.proxy.async`: what the generic proxy has done is visible to the asynchronous one.
-pub(crate) struct ProxyFence;
+pub(crate) struct ProxyFence {
+    /// What it has done in global memory.
+    pub of_global: bool,
+}
 
 impl Execute for ProxyFence {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         context.agent.fence_proxies();
+        if self.of_global
+            && let Some(unfenced) = &mut context.block().asynchronous.unfenced
+        {
+            unfenced.fence();
+        }
         publish(context);
         Ok(Flow::Next)
     }

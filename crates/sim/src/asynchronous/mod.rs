@@ -14,6 +14,7 @@ mod mbarrier;
 mod pointer;
 pub(crate) mod tensor_copies;
 pub(crate) mod tensor_map;
+mod unfenced;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +24,7 @@ use crate::tensor::{Convoy, Products, WARPGROUP_WARPS};
 use groups::Groups;
 use mbarrier::Mbarrier;
 pub(crate) use pointer::Pointer;
+use unfenced::Unfenced;
 
 /// How many channels the barriers of a block share. Two barriers on one channel are told apart less sharply: whoever
 /// waits for the later copy is taken to know the earlier one as well.
@@ -71,6 +73,8 @@ pub(crate) struct State {
     warps: Vec<WarpState>,
     /// By warpgroup.
     convoys: Vec<Convoy>,
+    /// What was written to global memory, of a kernel that has bulk copies of tensors.
+    pub unfenced: Option<Unfenced>,
 }
 
 /// A barrier in shared memory.
@@ -99,13 +103,14 @@ struct WarpState {
 }
 
 impl State {
-    /// Of a block of so many warps.
-    pub fn new(warps: usize) -> Self {
+    /// Of a block of so many warps, of a kernel that copies boxes of tensors or does not.
+    pub fn new(warps: usize, has_tensor_copies: bool) -> Self {
         Self {
             begun: vec![0; channels(warps)],
             barriers: BTreeMap::new(),
             warps: std::iter::repeat_with(WarpState::default).take(warps).collect(),
             convoys: std::iter::repeat_with(Convoy::default).take(warps.div_ceil(WARPGROUP_WARPS)).collect(),
+            unfenced: has_tensor_copies.then(Unfenced::default),
         }
     }
 

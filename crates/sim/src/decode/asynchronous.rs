@@ -360,10 +360,12 @@ impl Decoder<'_> {
         self.class = Class::Fence;
         match kind {
             ProxyKind::Alias => Action::Nothing,
-            ProxyKind::Async
-            | ProxyKind::AsyncGlobal
-            | ProxyKind::AsyncSharedCta
-            | ProxyKind::AsyncSharedCluster => Action::Execute(Box::new(fences::ProxyFence)),
+            ProxyKind::Async | ProxyKind::AsyncGlobal => {
+                Action::Execute(Box::new(fences::ProxyFence { of_global: true }))
+            }
+            ProxyKind::AsyncSharedCta | ProxyKind::AsyncSharedCluster => {
+                Action::Execute(Box::new(fences::ProxyFence { of_global: false }))
+            }
         }
     }
 

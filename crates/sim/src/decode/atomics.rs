@@ -175,7 +175,9 @@ impl Atomic {
         let size = self.bits as usize / 8;
         match place {
             Place::Global(address) => {
-                Ok(context.global.update(context.hint, address + after, size, change)?)
+                let old = context.global.update(context.hint, address + after, size, change)?;
+                context.note_written(address + after, size);
+                Ok(old)
             }
             Place::Shared { rank, offset } => {
                 context.visit(place, context.agent.index, context.agent.step())?;

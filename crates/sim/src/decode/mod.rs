@@ -248,6 +248,13 @@ pub(crate) struct Program {
     pub parameters: Vec<Parameter>,
 }
 
+impl Program {
+    /// Whether bulk copies read boxes of tensors.
+    pub fn has_tensor_copies(&self) -> bool {
+        self.sites.iter().any(|site| site.opcode.starts_with("cp.async.bulk.tensor"))
+    }
+}
+
 /// A parameter of a kernel in the buffer of parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameter {

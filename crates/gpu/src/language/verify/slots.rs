@@ -291,6 +291,7 @@ impl<'f> Names<'f> {
         }
         let slots = self.slots(slot.root);
         let is_token = base.is_some_and(|base| self.function.ty(base).is_linear());
+        let mut other = None;
         for (from, to) in &edge.pairs {
             if self.function.ty(*to).as_registers().is_some_and(|tile| !tile.is_scalar()) {
                 continue;
@@ -304,12 +305,18 @@ impl<'f> Names<'f> {
                 }
             };
             let is_leader = is_token || self.sum(*to, slots) == Sum { base: Some(*to), offset: 0 };
-            if origin.base == base && is_leader && (is_lost || self.counted.contains(*to)) {
-                let offset = if is_token { 0 } else { modulo(offset - origin.offset, slots) };
-                return Slot { index: Index::At(Sum { base: Some(*to), offset }), ..slot };
+            if origin.base != base || !is_leader {
+                continue;
             }
+            let offset = if is_token { 0 } else { modulo(offset - origin.offset, slots) };
+            let named = Slot { index: Index::At(Sum { base: Some(*to), offset }), ..slot };
+            // One that indices are counted from is the name that others know.
+            if self.counted.contains(*to) {
+                return named;
+            }
+            other = other.or(Some(named));
         }
-        if is_lost { Slot { index: Index::Lost, ..slot } } else { slot }
+        if is_lost { other.unwrap_or(Slot { index: Index::Lost, ..slot }) } else { slot }
     }
 }
 

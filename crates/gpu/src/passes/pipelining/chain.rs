@@ -48,8 +48,15 @@ impl Body<'_> {
         let data = &function.insts[product];
         let Op::Gpu(GpuOp::Wgmma { max_imprecise_acc: 0, .. }) = data.op else { return None };
         let &[a, b, sum] = &data.operands[..] else { return None };
-        // An operand in registers would be written while the product reads it.
-        if [a, b].iter().any(|value| function.ty(*value).as_memory().is_none()) {
+        // An operand in registers would be written while the product reads it, and one of other memory may be infinite: times the
+        // zeros of a slot whose iteration does not come that is no number.
+        let is_slot = |value: &Value| {
+            loads.iter().any(|load| match &load.way {
+                Way::Buffer { alloc, .. } => function.insts[*alloc].results[0] == *value,
+                Way::Registers => false,
+            })
+        };
+        if ![a, b].iter().all(is_slot) {
             return None;
         }
         let is_of_product = |load: &RingLoad| match &load.way {

@@ -209,15 +209,18 @@ impl Body<'_> {
         let function = self.function;
         let data = &function.insts[inst];
         let info = data.op.info();
+        let carried = |value: &Value| match function.values[*value].definition {
+            Definition::Parameter(block, place) if block == self.block => Some(place),
+            Definition::Parameter(..) | Definition::Result(..) => None,
+        };
         if info.effect == Effect::Terminator {
-            return true;
+            // The early part ends an iteration ahead of the counter, and of what the late part carries.
+            let is_behind = |place: u32| place == 0 || self.is_yielded_late(place, late);
+            return !data.operands.iter().filter_map(carried).any(is_behind);
         }
         if late.contains(&inst) {
-            let is_late = |value: &Value| match function.values[*value].definition {
-                Definition::Parameter(block, place) if block == self.block => {
-                    place > 0 && self.is_yielded_late(place, late)
-                }
-                Definition::Parameter(..) | Definition::Result(..) => true,
+            let is_late = |value: &Value| {
+                carried(value).is_none_or(|place| place > 0 && self.is_yielded_late(place, late))
             };
             let is_own = matches!(
                 data.op,

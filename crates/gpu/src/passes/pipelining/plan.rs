@@ -184,7 +184,7 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
     plans
 }
 
-/// Counted loops that all warps run.
+/// Counted loops that all warps run, but for those in the condition of another loop: nothing is carried from one test to the next.
 fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Inst, Block)>) {
     for inst in &function.blocks[block].insts {
         let data = &function.insts[*inst];
@@ -192,7 +192,9 @@ fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Inst, Block)>)
             loops.push((*inst, block));
         }
         if data.op.info().family != OpFamily::Roles {
-            data.regions.iter().for_each(|region| find_loops(function, *region, loops));
+            let is_while = matches!(data.op.as_tile(), Some(ir::Op::While {}));
+            let regions = data.regions.iter().skip(usize::from(is_while));
+            regions.for_each(|region| find_loops(function, *region, loops));
         }
     }
 }
