@@ -23,7 +23,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 300
+PATIENCE = 900
 """Seconds after which a program counts as hung."""
 
 
