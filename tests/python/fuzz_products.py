@@ -238,7 +238,7 @@ def explore(seeds: range, plain: frozenset[str], child: Child, out: Path, shrink
                 shrink(child, seed, plain, kind(result)) if shrinks and known[kind(result)] < 3 else plain
             )
             report(seed, smaller, result, child, out)
-        if counts["programs"] % 50 == 0:
+        if counts["programs"] % 20 == 0:
             print(
                 f"{seed}: {dict(counts)}, {sum(known.values())} failed, {time.monotonic() - began:.0f} s",
                 flush=True,

@@ -169,7 +169,9 @@ class Program:
 
     def choose_sizes(self) -> None:
         least = 32 if self.is_byte else 16
-        self.height = self.pick("rows", [64, 128, 64, 128, least, 32, 256])
+        # Accumulators that few warps have no registers for take the assembler minutes.
+        rows = self.pick("rows", [64, 128, 64, 128, least, 32, 256])
+        self.height = max(min(rows, 32 * self.options["num_warps"]), least)
         self.step = self.pick("step", [64, 32, 32, 128, least])
         self.widths = [self.pick(f"width{j}", [64, 32, 32, 128, least]) for j in range(2)]
         self.tiles = self.pick("tiles", [1, 2, 1, 3])
