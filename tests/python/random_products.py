@@ -60,14 +60,14 @@ def arguments():
     }}
 
 
-def launch(device="cpu"):
+def launch(device="cpu", **options):
     bound = arguments()
     for name, value in bound.items():
         if isinstance(value, torch.Tensor):
             bound[name] = moved(value, device)
         elif isinstance(value, TensorDescriptor):
             value.base = moved(value.base, device)
-    return kernel[{grid}](**bound, {options}), bound
+    return kernel[{grid}](**bound, {options}, **options), bound
 
 
 if __name__ == "__main__":
