@@ -3,6 +3,9 @@
 use tilewright_gpu::language::Gpu;
 use tilewright_ir::parse_dialect;
 
+mod names;
+mod rings;
+
 /// L0 is an accumulator of `wgmma`, L1 its A in registers, L2 and L3 are A and B in memory.
 const HEAD: &str = "\
 gpu sm_90a, 4 warps, 0 bytes of shared memory
@@ -503,38 +506,7 @@ mbarrier_wait %w, %c0, %c0";
         "mbarrier_wait %w, %c1, %phase",
         "local_load uses %m while it is being copied to: an mbarrier_wait for its barrier has to stand between",
     );
-    // A counter of slots that begins at zero is no name of the only barrier, and goes out of scope alone.
-    accepted(&AROUND.replace("BEHIND", "mbarrier_wait %w, %c0, %c0\n"));
-    refused(
-        &AROUND.replace("BEHIND", ""),
-        "local_load uses %m while it is being copied to: an mbarrier_wait for its barrier has to stand between",
-    );
 }
-
-/// A copy beside two loops, of which the inner one goes around slots.
-const AROUND: &str = "
-%m = alloc {offset = ?} : ONE
-%w = alloc {offset = ?} : mbarrier<1>
-mbarrier_init %w {arrivals = 1}
-fence_proxy
-mbarrier_expect %w, %c0 {bytes = 2048}
-tensor_load %m, %t, %w, %c0, %c0, %c0
-%r = alloc {offset = ?} : THREE
-%o = for_loop %c0, %n, %c1, %c0 LOOP! (%i: int32, %at: int32) {
-%p1 = for_loop %c0, %n, %c1, %at LOOP! (%j: int32, %to: int32) {
-%s = slot %r, %to : ONE
-%x = LOAD!
-local_store %s, %x
-%to1 = add %to, %c1 : int32
-%end = eq %to1, %c3 : int1
-%to2 = select %end, %c0, %to1 : int32
-yield_values %to2
-} : int32
-yield_values %p1
-} : int32
-BEHIND%v = local_load %m READ!
-dealloc %r
-dealloc %m";
 
 #[test]
 fn barriers_have_phases() {
@@ -781,50 +753,4 @@ mbarrier_wait %w, %c0, %c0";
         "tensor_load arrives at %w by the asynchronous proxy: a fence_proxy has to stand behind mbarrier_init, before the \
          barrier",
     );
-}
-
-/// A ring of two slots with one copy ahead.
-const AHEAD: &str = "
-%r = alloc {offset = ?} : RING
-%e = acquire %r : EMPTY
-COPY %e, %ptr!
-publish %e
-for_loop %c0, %n, %c1 LOOP! (%i: int32) {
-%e1 = acquire %r : EMPTY
-COPY %e1, %ptr!
-publish %e1
-%f = take %r : FULL
-%v = local_load %f READ!
-release %f
-yield_values
-}
-%g = take %r : FULL
-release %g";
-
-#[test]
-fn rings_have_slots_enough() {
-    accepted(AHEAD);
-    refused_with(
-        AHEAD,
-        "%e1 = acquire",
-        "%e2 = acquire %r : EMPTY\nCOPY %e2, %ptr!\npublish %e2\n%e1 = acquire",
-        "acquire waits for ever: all 2 slots of %r are in use, release one before",
-    );
-    // In every iteration one more is held.
-    refused_with(
-        AHEAD,
-        "%f = take %r : FULL\n%v = local_load %f READ!\nrelease %f\n",
-        "",
-        "acquire waits for ever: all 2 slots of %r are in use, release one before",
-    );
-    refused_with(
-        AHEAD,
-        "%e1 = acquire %r : EMPTY\nCOPY %e1, %ptr!\npublish %e1\n",
-        "",
-        "take waits for ever: no slot of %r is full, and no other role publishes one",
-    );
-    accepted(&AHEAD.replace(
-        "%e1 = acquire %r : EMPTY\nCOPY %e1, %ptr!\npublish %e1\n",
-        "if_else %b () {\n%e1 = acquire %r : EMPTY\nCOPY %e1, %ptr!\npublish %e1\nyield_values\n} () {\nyield_values\n}\n",
-    ));
 }
