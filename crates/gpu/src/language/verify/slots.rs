@@ -290,6 +290,10 @@ impl<'f> Names<'f> {
             return slot;
         }
         let slots = self.slots(slot.root);
+        if slots == 1 && base.is_none() {
+            // The only slot is called the same everywhere.
+            return slot;
+        }
         let is_token = base.is_some_and(|base| self.function.ty(base).is_linear());
         let mut other = None;
         for (from, to) in &edge.pairs {

@@ -1,0 +1,49 @@
+//! Rings have the slots that those who use them hold.
+
+use super::{accepted, refused_with};
+
+/// A ring of two slots with one copy ahead.
+const AHEAD: &str = "
+%r = alloc {offset = ?} : RING
+%e = acquire %r : EMPTY
+COPY %e, %ptr!
+publish %e
+for_loop %c0, %n, %c1 LOOP! (%i: int32) {
+%e1 = acquire %r : EMPTY
+COPY %e1, %ptr!
+publish %e1
+%f = take %r : FULL
+%v = local_load %f READ!
+release %f
+yield_values
+}
+%g = take %r : FULL
+release %g";
+
+#[test]
+fn rings_have_slots_enough() {
+    accepted(AHEAD);
+    refused_with(
+        AHEAD,
+        "%e1 = acquire",
+        "%e2 = acquire %r : EMPTY\nCOPY %e2, %ptr!\npublish %e2\n%e1 = acquire",
+        "acquire waits for ever: all 2 slots of %r are in use, release one before",
+    );
+    // In every iteration one more is held.
+    refused_with(
+        AHEAD,
+        "%f = take %r : FULL\n%v = local_load %f READ!\nrelease %f\n",
+        "",
+        "acquire waits for ever: all 2 slots of %r are in use, release one before",
+    );
+    refused_with(
+        AHEAD,
+        "%e1 = acquire %r : EMPTY\nCOPY %e1, %ptr!\npublish %e1\n",
+        "",
+        "take waits for ever: no slot of %r is full, and no other role publishes one",
+    );
+    accepted(&AHEAD.replace(
+        "%e1 = acquire %r : EMPTY\nCOPY %e1, %ptr!\npublish %e1\n",
+        "if_else %b () {\n%e1 = acquire %r : EMPTY\nCOPY %e1, %ptr!\npublish %e1\nyield_values\n} () {\nyield_values\n}\n",
+    ));
+}
