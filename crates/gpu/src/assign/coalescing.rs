@@ -6,10 +6,10 @@ use tilewright_ir::{AtomicKind, Dtype, Function, Inst, Op, Value};
 use tilewright_layout::{Input, Layout, Vector, blocked, f2};
 use tilewright_opt::analysis::AxisInfo;
 
-use crate::cost_model::access_cost;
-use crate::layout_rules::{LANES, default_layout};
+use crate::cost_model::{MANY_ACCESSES, access_cost};
+use crate::layout_rules::{LANES, default_layout, element_bits};
 use crate::remarks::Because;
-use crate::target::{ACCESS_BYTES, Feature, GpuTarget};
+use crate::target::{ACCESS_BYTES, Feature, GpuTarget, SECTOR_BYTES};
 
 /// The least that an asynchronous copy of a thread moves: a load that is to go through a ring must move so much.
 const LEAST_COPY_BYTES: u32 = 4;
@@ -26,6 +26,8 @@ pub struct AccessShape {
     pub widths: SmallVec<[u32; 6]>,
     /// Of each axis, how many elements along it are next to each other in memory.
     runs: SmallVec<[u32; 6]>,
+    /// Whether the offset of each element from a pointer that they have in common takes two registers.
+    has_wide_offsets: bool,
     /// The size of an element.
     pub bytes: u32,
     /// So many elements a thread has at least, where there are fewer elements than threads: loads of these cost no more
@@ -68,6 +70,7 @@ impl AccessShape {
             order,
             widths: axes.clone().map(width).collect(),
             runs: axes.map(|axis| info.contiguity(axis)).collect(),
+            has_wide_offsets: has_wide_offsets(function, pointer),
             bytes,
             least: match &data.op {
                 Op::Load { .. } if target.features.has(Feature::CpAsync) => (LEAST_COPY_BYTES / bytes).max(1),
@@ -80,6 +83,10 @@ impl AccessShape {
     /// The layout that suits the access: runs of its width along the fastest axis, but no wider than what leaves every
     /// thread something to do; lanes and warps side by side along the fastest axis, then along the next. With `reduced`, warps
     /// lie along that axis last, so that each may have all of it.
+    ///
+    /// Where a thread has many elements and accesses them in less than a word, by offsets of two registers, lanes lie along the
+    /// fastest axis for a sector alone, and the thread has what is next along it: these offsets are constants apart, while
+    /// each row has its own.
     pub fn layout(&self, shape: &[u32], num_warps: u32, reduced: Option<usize>) -> Layout {
         let elements: u32 = shape.iter().product();
         let per_thread = (elements / (LANES * num_warps)).max(self.least);
@@ -87,11 +94,19 @@ impl AccessShape {
         let ones: SmallVec<[u32; 6]> = SmallVec::from_elem(1, shape.len());
         let mut widths = ones.clone();
         widths[*first] = self.widths[*first].min(shape[*first]).min(per_thread);
+        let bytes = widths[*first] * self.bytes;
+        let side_by_side = SECTOR_BYTES / bytes;
+        let is_narrow = self.has_wide_offsets
+            && bytes < LEAST_COPY_BYTES
+            && per_thread >= MANY_ACCESSES
+            && self.runs[*first] >= SECTOR_BYTES / self.bytes
+            && elements / shape[*first] >= LANES * num_warps / side_by_side;
+        let most_along = |axis: usize| if is_narrow && axis == *first { side_by_side } else { u32::MAX };
         let mut left: SmallVec<[u32; 6]> = shape.iter().zip(&widths).map(|(size, own)| size / own).collect();
         let mut spread = |mut count: u32, order: &[usize]| {
             let mut sizes = ones.clone();
             for axis in order {
-                sizes[*axis] = count.min(left[*axis]);
+                sizes[*axis] = count.min(left[*axis]).min(most_along(*axis));
                 count /= sizes[*axis];
                 left[*axis] /= sizes[*axis];
             }
@@ -100,7 +115,7 @@ impl AccessShape {
             sizes
         };
         let mut order_of_warps = self.order.clone();
-        order_of_warps.sort_by_key(|axis| reduced == Some(*axis));
+        order_of_warps.sort_by_key(|axis| reduced == Some(*axis) || is_narrow && axis == first);
         let (lanes, warps) = (spread(LANES, &self.order), spread(num_warps, &order_of_warps));
         blocked(shape, &widths, &lanes, &warps, &self.order)
     }
@@ -173,6 +188,14 @@ impl AccessShape {
         let run_bytes = self.bytes << run;
         access_cost(vector.accesses(), runs, run_bytes)
     }
+}
+
+/// Whether a tile of pointers is made of offsets of 64 bits.
+fn has_wide_offsets(function: &Function, pointer: Value) -> bool {
+    function.defining_inst(pointer).is_some_and(|inst| {
+        let data = &function.insts[inst];
+        matches!(data.op, Op::PtrAdd {}) && element_bits(function.ty(data.operands[1])) == 64
+    })
 }
 
 /// The most bytes that one atomic operation of a thread moves: PTX has sums of several floats.

@@ -10,6 +10,7 @@ mod dead_code;
 mod effects;
 mod licm;
 mod pressure;
+mod recomputation;
 mod regions;
 mod sinking;
 mod value_numbering;
@@ -60,30 +61,30 @@ struct Pass {
     /// Its name in tests.
     name: &'static str,
     run: fn(&mut Listing),
-    /// It is for listings alone in which far more is alive at once than a thread has registers.
-    is_for_crowds: bool,
+    /// It is for listings alone in which more words than this are alive at once.
+    crowd: Option<u32>,
 }
 
 /// The passes, in their order. Addresses come first, since that leaves sums that nobody reads; what is dead is not moved; what
 /// was moved is numbered with what was there; what is left is put in order, and jumps are made last.
 const PASSES: &[Pass] = &[
-    Pass { name: "address_folding", run: address_folding::run, is_for_crowds: false },
-    Pass { name: "dead_code", run: dead_code::run, is_for_crowds: false },
-    Pass { name: "licm", run: licm::run, is_for_crowds: false },
-    Pass { name: "value_numbering", run: value_numbering::run, is_for_crowds: false },
-    Pass { name: "sinking", run: sinking::run, is_for_crowds: true },
-    Pass { name: "alone", run: alone::run, is_for_crowds: false },
+    Pass { name: "address_folding", run: address_folding::run, crowd: None },
+    Pass { name: "dead_code", run: dead_code::run, crowd: None },
+    Pass { name: "licm", run: licm::run, crowd: None },
+    Pass { name: "value_numbering", run: value_numbering::run, crowd: None },
+    Pass { name: "recomputation", run: recomputation::run, crowd: Some(pressure::MANY) },
+    Pass { name: "sinking", run: sinking::run, crowd: Some(pressure::MANY) },
+    Pass { name: "alone", run: alone::run, crowd: None },
 ];
 
 /// Runs all passes. Whether far more is alive at once than a thread has registers.
 pub(crate) fn run(listing: &mut Listing) -> bool {
-    let is_crowded = |listing: &Listing| pressure::words(listing) > pressure::MOST;
     for pass in PASSES {
-        if !pass.is_for_crowds || is_crowded(listing) {
+        if pass.crowd.is_none_or(|words| pressure::words(listing) > words) {
             (pass.run)(listing);
         }
     }
-    is_crowded(listing)
+    pressure::words(listing) > pressure::MOST
 }
 
 /// The words of 32 bits that registers of a function take. Predicates have registers of their own.

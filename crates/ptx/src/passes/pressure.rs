@@ -9,6 +9,9 @@ use super::regions::{RegionKind, Regions};
 /// Twice the registers of a thread: of up to so many words the assembler makes a schedule that takes fewer.
 pub(super) const MOST: u32 = 510;
 
+/// Three quarters of the registers of a thread: the assembler keeps in the rest what it computes ahead, and masks.
+pub(super) const MANY: u32 = 192;
+
 /// The most words of 32 bits that are alive between two lines; 0 if jumps cross each other.
 pub(super) fn words(listing: &Listing) -> u32 {
     let Some(Regions(regions)) = Regions::of(listing) else { return 0 };

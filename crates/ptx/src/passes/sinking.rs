@@ -1,9 +1,10 @@
-//! What is computed of other registers stands before its first reader, for listings in which far more is alive at once than a
-//! thread has registers: a function of many instructions is written down an instruction for all elements at a time, and
-//! stands an element at a time then.
+//! What is computed of other registers stands before its first reader, for listings in which nearly as much is alive at once as
+//! a thread has registers, or more: a function of many instructions is written down an instruction for all elements at a
+//! time, and stands an element at a time then, if much less is alive so.
 //!
 //! What does something, or writes a register that others write too, keeps its place. Products of warpgroups are left alone:
-//! what they read of registers must be there before their fence.
+//! what they read of registers must be there before their fence. So are those of warps unless far too much is alive: what
+//! they read is made beside others.
 
 use cranelift_entity::EntityRef;
 
@@ -12,10 +13,18 @@ use super::{Line, LineKind, Listing, pressure};
 use crate::isa::{Access, Instruction};
 
 const NONE: u32 = u32::MAX;
+/// A part of what is alive by which it must get less.
+const LEAST_GAIN: u32 = 8;
 
 pub(super) fn run(listing: &mut Listing) {
-    let is_fence = |line: &Line| matches!(line.instruction(), Some(Instruction::WgmmaFence(_)));
-    if listing.lines.iter().any(is_fence) {
+    let before = pressure::words(listing);
+    let stays = |line: &Line| match line.instruction() {
+        Some(Instruction::WgmmaFence(_)) => true,
+        Some(Instruction::Mma(_)) => before <= pressure::MOST,
+        // tidy: wildcard because the others may be made when they are needed
+        _ => false,
+    };
+    if listing.lines.iter().any(stays) {
         return;
     }
     let writes = Writes::of(listing);
@@ -35,7 +44,7 @@ pub(super) fn run(listing: &mut Listing) {
     let take = |place: u32| lines[place as usize].take().expect("each line has one place");
     let words = listing.words.clone();
     let sunk = Listing { lines: order.into_iter().map(take).collect(), words, labels: listing.labels };
-    if pressure::words(&sunk) < pressure::words(listing) {
+    if pressure::words(&sunk) + (before / LEAST_GAIN).max(1) <= before {
         *listing = sunk;
     }
 }

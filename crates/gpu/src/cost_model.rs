@@ -1,0 +1,77 @@
+//! What choices between layouts, instructions and orders are made by: one place for what is estimated, weighed and measured.
+//!
+//! **Cost** is that of a warp, in passes of shared memory: one moves a word of each lane. A shuffle costs two, as a word that is
+//! stored and loaded does; a sector of global memory takes about as long as a pass. What is inside of a loop counts
+//! [`LOOP_WEIGHT`] times as much. Layouts are chosen by it (`assign/selection.rs`).
+//!
+//! **Registers** of a thread are estimated from the layouts of the tiles that are alive together, and [`OTHER_REGISTERS`] for
+//! addresses, counters and masks. Where two products run beside each other, which one waits, and how many warps there are is
+//! chosen by it ([`fits`], [`ACCUMULATOR_REGISTERS`]).
+//!
+//! **Bytes**: below some sizes a mechanism costs more than it saves. Those were measured, and say on what.
+//!
+//! Nothing weighs the time of tensor cores against that of memory: the blocks of a program, its warps and stages are its own
+//! to choose. `docs/explain.md` lists the choices, and what each is made by.
+
+use crate::target::{REGISTER_FILE, SECTOR_BYTES, THREAD_REGISTERS};
+
+/// The factor by which a loop makes what is inside more important.
+pub const LOOP_WEIGHT: u32 = 8;
+
+/// What a trip through shared memory costs besides its accesses: two barriers and the latency of a load, in passes of
+/// the memory.
+pub const TRIP_COST: u32 = 40;
+
+/// So many instructions of arithmetic take as long as a pass of shared memory or a shuffle.
+pub const A_PASS: u32 = 4;
+
+/// So many instructions are a function that hardware has no instruction for.
+pub const FUNCTION_COST: u32 = 8;
+
+/// So many elements of a thread are many, if each is accessed for itself.
+pub const MANY_ACCESSES: u32 = 16;
+
+/// What a sector costs that an access touches in part, in sectors. It is moved again for the rest, through caches that may
+/// have lost it, and where it is stored merged in memory: transposed copies of 16x16 and 32x32 tiles that access one of
+/// their sides in parts take 1.3 to 3 times as long as with a conversion (H200).
+const PART_COST: u32 = 4;
+
+/// The registers that a thread needs besides tiles.
+pub const OTHER_REGISTERS: u32 = 40;
+
+/// The registers of a thread that accumulators may take before a program gets more warps; the rest is for addresses and
+/// operands.
+pub const ACCUMULATOR_REGISTERS: usize = 240;
+
+/// The registers of a thread that the sum of a warp may take which computes a part of K for itself.
+pub const DEPTH_SPLIT_REGISTERS: u32 = 128;
+
+/// The most rows of a product whose warps each compute a part of K: of more, warpgroups compute enough with what they load to
+/// hide how it is made.
+pub const DEPTH_SPLIT_ROWS: u32 = 64;
+
+/// An operand of a product that is made outside of the loop that uses it stays in registers if it takes no more than these.
+pub const KEPT_OPERAND_REGISTERS: u32 = 32;
+
+/// The most registers of a thread for the A operand of a product that is computed as its transpose: what it has beside its part
+/// of the sum.
+pub const TRANSPOSED_REGISTERS: u32 = 64;
+
+/// Registers of factors from which on a vote and a jump cost less than the products with 1 that they save.
+pub const RESCALED_REGISTERS: u32 = 16;
+
+/// Tiles with fewer bytes are not worth that two blocks run in step: on an H200, products of 8200 x 8200 in blocks of 128 x 256 x 64
+/// took 0.85 of the time with B, 32 KB, shared, in blocks of 256 x 128 x 64 (16 of 48 KB) as long, and in blocks of 128 x 128 x 64
+/// 1.07 times as long.
+pub const PAIRED_BYTES: u32 = 32 << 10;
+
+/// What accesses of a warp cost that each touch so many runs of bytes.
+pub fn access_cost(accesses: u32, runs: u32, run_bytes: u32) -> u32 {
+    let sectors = if run_bytes < SECTOR_BYTES { PART_COST * runs } else { runs * run_bytes / SECTOR_BYTES };
+    accesses * (1 + sectors)
+}
+
+/// Whether tiles of so many registers of a thread can be alive together in a block of so many threads.
+pub fn fits(tiles: u32, threads: u32) -> bool {
+    tiles + OTHER_REGISTERS <= THREAD_REGISTERS.min(REGISTER_FILE / threads)
+}

@@ -1,0 +1,109 @@
+//! Sums of a register and a constant that take two registers, and that stand before a loop and are read behind it, are computed
+//! again before their first reader there: for listings in which nearly as much is alive at once as a thread has registers, or
+//! more. The addresses of rows in an epilogue, for one, come from the same indices as those in the loop before it.
+//!
+//! What such a sum is of is alive behind the loop for others, or for several of them. Registers get no other names, so that some are
+//! written twice from here on, with the same value.
+
+use std::ops::Range;
+
+use cranelift_entity::EntityRef;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::regions::{RegionKind, Regions, Writes};
+use super::{Line, Listing};
+use crate::isa::{Access, Instruction, RegisterId, ScalarType, Source};
+
+/// Fewer sums are not worth it: a sixteenth of the registers of a thread.
+const LEAST: usize = 8;
+
+/// A sum that is read before a loop, if at all, and behind it.
+struct Sum {
+    /// Its line.
+    line: u32,
+    /// What it is of, besides a constant.
+    of: RegisterId,
+    /// Where it is computed again.
+    place: u32,
+    /// Whether it is read before that.
+    stays: bool,
+}
+
+pub(super) fn run(listing: &mut Listing) {
+    let Some(Regions(regions)) = Regions::of(listing) else { return };
+    let outermost: Vec<(RegionKind, Range<u32>)> = regions
+        .iter()
+        .filter(|region| region.parent.is_none())
+        .map(|region| (region.kind, region.start..region.end))
+        .collect();
+    let writes = Writes::of(listing);
+    let mut readers: Vec<Vec<u32>> = vec![Vec::new(); listing.words.len()];
+    for (index, line) in listing.lines.iter().enumerate() {
+        line.visit_registers(|register, access| {
+            if access != Access::Write {
+                readers[register.index()].push(index as u32);
+            }
+        });
+    }
+    let mut sums: Vec<Sum> = Vec::new();
+    for (index, line) in listing.lines.iter().enumerate() {
+        if let Some((sum, of)) = wide_sum(line, &writes) {
+            let found = across_a_loop(index as u32, &readers[sum.index()], &outermost);
+            sums.extend(found.map(|(place, stays)| Sum { line: index as u32, of, place, stays }));
+        }
+    }
+    let mut shared: FxHashMap<RegisterId, u32> = FxHashMap::default();
+    for sum in &sums {
+        *shared.entry(sum.of).or_default() += 1;
+    }
+    sums.retain(|sum| {
+        let is_read_behind = readers[sum.of.index()].last().is_some_and(|last| *last >= sum.place);
+        is_read_behind || shared[&sum.of] > 1
+    });
+    if sums.len() < LEAST {
+        return;
+    }
+    sums.sort_by_key(|sum| sum.place);
+    let left_out: FxHashSet<u32> = sums.iter().filter(|sum| !sum.stays).map(|sum| sum.line).collect();
+    let mut sums = sums.into_iter().peekable();
+    let before = std::mem::take(&mut listing.lines);
+    for (index, line) in before.iter().enumerate() {
+        let index = index as u32;
+        while let Some(sum) = sums.next_if(|sum| sum.place == index) {
+            listing.lines.push(before[sum.line as usize].clone());
+        }
+        if !left_out.contains(&index) {
+            listing.lines.push(line.clone());
+        }
+    }
+}
+
+/// The register of a sum of two words, and what it is the sum of besides a constant. Both are written once.
+fn wide_sum(line: &Line, writes: &Writes) -> Option<(RegisterId, RegisterId)> {
+    let Instruction::Add(add) = line.instruction().filter(|_| line.is_pure)? else { return None };
+    let (Source::Register(of), Source::Immediate(_)) = (&add.a, &add.b) else { return None };
+    let is_wide = matches!(add.ty, ScalarType::S64 | ScalarType::U64) && !add.carry_out;
+    (is_wide && writes.is_once(add.d) && writes.is_once(*of)).then_some((add.d, *of))
+}
+
+/// Where what a line computes is read first behind a loop, if the line stands before it and nothing in it reads that: the line, or
+/// before the region around it. And whether it is read before the loop too.
+fn across_a_loop(line: u32, readers: &[u32], outermost: &[(RegionKind, Range<u32>)]) -> Option<(u32, bool)> {
+    let around = |line: u32| outermost.iter().find(|(_, region)| region.contains(&line));
+    let is_crossed = |(kind, region): &&(RegionKind, Range<u32>)| {
+        *kind == RegionKind::Loop
+            && line < region.start
+            && !readers.iter().any(|reader| region.contains(reader))
+            && readers.iter().any(|reader| *reader >= region.end)
+    };
+    let (_, crossed) = outermost.iter().rfind(is_crossed)?;
+    let first = *readers.iter().find(|reader| **reader >= crossed.end)?;
+    let place = match around(first) {
+        None => first,
+        Some((RegionKind::Loop, region)) => region.start,
+        // The jump over it stands before it.
+        Some((RegionKind::Branch, region)) => region.start - 1,
+    };
+    let is_outside = around(line).is_none() && around(place).is_none_or(|(_, region)| region.start == place);
+    (is_outside && place >= crossed.end).then(|| (place, readers[0] < crossed.start))
+}
