@@ -127,7 +127,8 @@ impl LoopPlan {
             (None, None) => "",
         };
         let whose = if self.follows { " of the loop before" } else { "" };
-        let goes_on = if self.flat.is_some() { "; flattened: its last iterations copy for the next tile" } else { "" };
+        let goes_on =
+            if self.flat.is_some() { "; flattened: its last iterations copy for the next tile" } else { "" };
         let count = self.loads.len();
         let reason =
             format!("{count} loads through rings{whose}, {bytes} bytes of shared memory{runs_on}{goes_on}");

@@ -97,8 +97,7 @@ impl Product {
         let at = |numbers: &[half::f16], place: u32| numbers[place as usize].to_f32();
         let is_right = |(place, found): (usize, f32)| {
             let (column, row) = (place as u32 / rows, place as u32 % rows);
-            let products =
-                (0..depth).map(|k| at(&a, row * DEPTH + k) * at(&b, k * COLUMNS + column));
+            let products = (0..depth).map(|k| at(&a, row * DEPTH + k) * at(&b, k * COLUMNS + column));
             products.sum::<f32>() == found
         };
         Ok(c.floats().into_iter().enumerate().all(is_right))
