@@ -339,7 +339,7 @@ def refused(
             a.store([om, on], acc.to(a.dtype))
         else:
             c.store([om, on], acc.to(c.dtype))
-        at += BM
+        at = (at + BM) % (3 * BM)
 
 
 def decisions(how, *options):

@@ -2,7 +2,6 @@
 //! become, and what that does in the simulator.
 
 mod copies;
-mod flattened;
 mod made_maps;
 mod pairs;
 mod products;
