@@ -22,6 +22,7 @@ use tilewright_ir::{
 };
 
 use super::emit::{Bounds, Emit};
+use super::flatten::{Ahead, Flat};
 use super::plan::{Body, RingLoad, Way};
 use crate::language::{Deferred, GpuOp, Op, Type};
 use crate::layout_rules::element_bits;
@@ -167,14 +168,21 @@ impl Emit<'_> {
         }
         let left = if chain.has_tail { self.distance } else { 1 };
         self.function.insts[loop_inst].operands[1] = bounds.end(left as usize);
+        let (flat, mut left_to_fill) = (self.plan.flat.as_ref(), None);
         if chain.has_tail {
             let settle = self.function.defining_inst(settled).expect("it was made above");
             let body: Vec<Inst> = multiply.into_iter().chain([settle]).chain(releases).collect();
-            last = self.tail(&body, sum, &slots, &last);
+            let next = flat.map(|flat| (flat, self.next_tile(flat)));
+            last = self.tail(&body, sum, (&slots, &last), next.as_ref());
+            left_to_fill = next;
         }
         self.finish_product(chain, last[0]);
         for slot in &last[1..] {
             self.emit(GpuOp::Release {}, &[*slot], None);
+        }
+        if let Some((flat, next)) = left_to_fill {
+            let offset = self.offset(self.distance - 1);
+            self.fill_first(flat, &next, offset);
         }
         std::mem::take(&mut self.out)
     }
@@ -219,13 +227,20 @@ impl Emit<'_> {
     }
 
     /// The slots that are full behind the loop are multiplied, by the same instructions: what is left then of what they carry, the
-    /// product and the slots.
-    fn tail(&mut self, body: &[Inst], sum: Value, slots: &[Value], carried: &[Value]) -> Vec<Value> {
+    /// product and the slots. Of a loop that is flattened, they are filled for the next tile.
+    fn tail(
+        &mut self,
+        body: &[Inst],
+        sum: Value,
+        (slots, carried): (&[Value], &[Value]),
+        next: Option<&(&Flat, Ahead)>,
+    ) -> Vec<Value> {
         let int = Type::scalar(ir::Type::scalar(Dtype::I32));
+        let step = if next.is_some() { self.plan.step.unwrap_or(1) } else { 1 };
         let [zero, one, count] =
-            [0, 1, i128::from(self.distance) - 1].map(|number| self.constant(Dtype::I32, number));
+            [0, step, step * (i128::from(self.distance) - 1)].map(|number| self.constant(Dtype::I32, number));
         let block = self.function.blocks.push(BlockData::default());
-        self.function.add_parameter(block, int, None);
+        let counter = self.function.add_parameter(block, int, None);
         let names: Vec<Value> = carried
             .iter()
             .map(|value| {
@@ -244,6 +259,9 @@ impl Emit<'_> {
         let settled = body.iter().rev().find_map(|inst| self.function.insts[*inst].results.first().copied());
         let yielded = settled.into_iter().chain(slots.iter().copied()).map(|value| copies[&value]);
         let yielded: Vec<Value> = yielded.collect();
+        if let Some((flat, next)) = next {
+            self.fill_first(flat, next, counter);
+        }
         self.emit(ir::Op::Yield {}, &yielded, None);
         self.function.blocks[block].insts = std::mem::replace(&mut self.out, outside);
         let options = LoopOptions { num_stages: 1, ..LoopOptions::default() };

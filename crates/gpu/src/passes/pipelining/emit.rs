@@ -42,6 +42,10 @@ pub fn pipeline(
         out: Vec::new(),
     };
     emit.location = emit.function.insts[inst].location;
+    if let Some(flat) = &plan.flat {
+        emit.flatten(flat, slots);
+        return Kept::default();
+    }
     if !plan.follows {
         emit.make_rings(slots);
     }
@@ -74,7 +78,8 @@ pub fn pipeline(
         insts.splice(place..place, first);
         insts.splice(0..0, second);
     }
-    emit.finish(before, behind);
+    behind.extend(emit.ends());
+    emit.put(plan.block, inst, before, behind);
     Kept { rings: emit.rings, tail }
 }
 
@@ -160,7 +165,7 @@ impl Emit<'_> {
         Buffer { slots, element: load.element, shape: load.shape.clone(), layout }
     }
 
-    fn make_rings(&mut self, slots: u32) {
+    pub(super) fn make_rings(&mut self, slots: u32) {
         let plan = self.plan;
         for load in &plan.loads {
             let ty = Type::Ring(self.slot_type(load, slots));
@@ -186,7 +191,7 @@ impl Emit<'_> {
     }
 
     /// Up to the iteration that is farthest ahead.
-    fn bounds(&mut self) -> Bounds {
+    pub(super) fn bounds(&mut self) -> Bounds {
         let farthest = self.farthest();
         let [_, upper, step] = [0, 1, 2].map(|place| self.function.insts[self.plan.inst].operands[place]);
         let (dtype, counter) = (self.dtype(), self.counter.clone());
@@ -309,14 +314,14 @@ impl Emit<'_> {
     }
 
     /// Where an iteration does what it does ahead: first, or while its first asynchronous product is under way.
-    fn place_ahead(&self) -> usize {
+    pub(super) fn place_ahead(&self) -> usize {
         let insts = &self.function.blocks[self.body].insts;
         let is_product = |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Wgmma { .. }));
         insts.iter().position(is_product).map_or(0, |place| place + 1)
     }
 
     /// Removes fences that were for stores alone that are gone: rings have their own.
-    fn remove_fences(&mut self) {
+    pub(super) fn remove_fences(&mut self) {
         let mut has_store = false;
         let mut insts = std::mem::take(&mut self.function.blocks[self.body].insts);
         insts.retain(|inst| {
@@ -432,15 +437,28 @@ impl Emit<'_> {
 
     /// The next slot of each ring of a group is copied to.
     fn fill_slots(&mut self, group: &Group, copies: &FxHashMap<Value, Value>, comes: Option<Value>) {
-        let plan = self.plan;
         for &place in &group.loads {
-            let load = &plan.loads[place];
-            self.location = self.function.insts[load.inst].location;
-            let ty = Type::Empty(self.slot_type(load, 1));
-            let slot = self.value(GpuOp::Acquire {}, &[self.rings[place]], ty);
+            let slot = self.acquire(place);
             self.fill(place, slot, copies, comes);
             self.emit(GpuOp::Publish {}, &[slot], None);
         }
+    }
+
+    /// The next slot of the ring of a load.
+    pub(super) fn acquire(&mut self, number: usize) -> Value {
+        let load = &self.plan.loads[number];
+        self.location = self.function.insts[load.inst].location;
+        let ty = Type::Empty(self.slot_type(load, 1));
+        self.value(GpuOp::Acquire {}, &[self.rings[number]], ty)
+    }
+
+    /// A slot is filled with the box that begins there, where the load is known to be one.
+    pub(super) fn fill_box(&mut self, number: usize, slot: Value, coordinates: &[Value]) {
+        let plan = self.plan;
+        let boxed = plan.loads[number].boxed.as_ref().expect("the load is a box");
+        let map = map_for(self.header, self.function, boxed).expect("a box that is planned has a map");
+        let operands: Vec<Value> = [slot, map].into_iter().chain(coordinates.iter().copied()).collect();
+        self.emit(GpuOp::TensorFill {}, &operands, None);
     }
 
     /// A slot is filled. This is the one place that says by which instruction.
@@ -497,7 +515,7 @@ impl Emit<'_> {
     }
 
     /// Slots are taken where an iteration begins, and stand for the buffers and loads: nothing can be copied of these any more.
-    fn take_slots(&mut self) -> Vec<Inst> {
+    pub(super) fn take_slots(&mut self) -> Vec<Inst> {
         let plan = self.plan;
         let mut gone: FxHashSet<Inst> = FxHashSet::default();
         let mut behind: FxHashMap<Inst, Vec<Inst>> = FxHashMap::default();
@@ -637,25 +655,35 @@ impl Emit<'_> {
         let left = |number: usize| {
             let is_of_overlap = plan.overlap.as_ref().is_some_and(|overlap| overlap.load == number);
             let is_taken = is_of_overlap || plan.chain.is_some();
-            if has_tail { 0 } else { self.distance - u32::from(is_taken) }
+            match (&plan.flat, has_tail) {
+                (Some(_), _) => self.distance,
+                (None, true) => 0,
+                (None, false) => self.distance - u32::from(is_taken),
+            }
         };
         let left: Vec<u32> = (0..plan.loads.len()).map(left).collect();
         for turn in 0..self.distance {
-            let mut slots = Vec::new();
-            for (number, load) in plan.loads.iter().enumerate() {
-                if load.boxed.is_some() && turn < left[number] {
-                    let ty = Type::Full(self.slot_type(load, 1));
-                    slots.push(self.value(GpuOp::Take {}, &[self.rings[number]], ty));
-                }
-            }
-            for slot in slots {
-                self.emit(GpuOp::Release {}, &[slot], None);
-            }
+            self.take_turn(|number| turn < left[number]);
         }
     }
 
-    /// Puts what comes before the loop there, and the ends of the rings behind it.
-    fn finish(&mut self, before: Vec<Inst>, behind: Vec<Inst>) {
+    /// Takes a slot of each of some rings that tensor copies fill, and gives them back.
+    pub(super) fn take_turn(&mut self, is_taken: impl Fn(usize) -> bool) {
+        let plan = self.plan;
+        let mut slots = Vec::new();
+        for (number, load) in plan.loads.iter().enumerate() {
+            if load.boxed.is_some() && is_taken(number) {
+                let ty = Type::Full(self.slot_type(load, 1));
+                slots.push(self.value(GpuOp::Take {}, &[self.rings[number]], ty));
+            }
+        }
+        for slot in slots {
+            self.emit(GpuOp::Release {}, &[slot], None);
+        }
+    }
+
+    /// The ends of the rings.
+    pub(super) fn ends(&mut self) -> Vec<Inst> {
         let inst = self.plan.inst;
         if let Op::Tile(ir::Op::For { options }) = &mut self.function.insts[inst].op {
             options.num_stages = 1;
@@ -668,9 +696,13 @@ impl Emit<'_> {
                 self.emit(GpuOp::Dealloc {}, &[ring], None);
             }
         }
-        let ends = std::mem::take(&mut self.out);
-        let insts = &mut self.function.blocks[self.plan.block].insts;
+        std::mem::take(&mut self.out)
+    }
+
+    /// Puts what comes before an instruction of a block there, and what comes behind it.
+    pub(super) fn put(&mut self, block: Block, inst: Inst, before: Vec<Inst>, behind: Vec<Inst>) {
+        let insts = &mut self.function.blocks[block].insts;
         let place = insts.iter().position(|other| *other == inst).expect("the loop stands in its block");
-        insts.splice(place..=place, before.into_iter().chain([inst]).chain(behind).chain(ends));
+        insts.splice(place..=place, before.into_iter().chain([inst]).chain(behind));
     }
 }

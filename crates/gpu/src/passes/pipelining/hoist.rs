@@ -28,7 +28,8 @@ pub fn hoist(function: &mut Function, plans: &[LoopPlan]) {
             }
         }
     }
-    for block in plans.iter().filter(|plan| plan.has_boxes()).map(|plan| plan.block) {
+    let block_of_rings = |plan: &LoopPlan| plan.flat.as_ref().map_or(plan.block, |flat| flat.block);
+    for block in plans.iter().filter(|plan| plan.has_boxes()).map(block_of_rings) {
         let mut outermost = None;
         let mut around = block;
         while let Some((owner, outer)) = owners.get(&around) {

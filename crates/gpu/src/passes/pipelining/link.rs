@@ -259,7 +259,7 @@ impl Pair<'_> {
     }
 }
 
-fn literal(function: &Function, value: Value) -> Option<i128> {
+pub(super) fn literal(function: &Function, value: Value) -> Option<i128> {
     match function.defining_op(value).and_then(Op::as_tile) {
         Some(ir::Op::Constant { value }) => value.as_int(),
         // tidy: wildcard because nothing else is a number of the text

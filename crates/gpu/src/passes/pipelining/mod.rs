@@ -37,6 +37,9 @@
 //! **Loops in a row** that copy boxes of the same tensors to the same slots have their rings in common ([`link`]): a loop copies for the
 //! next one what it would copy for iterations that do not come.
 //!
+//! **A loop in a loop that asks to be flattened** (`tl.range(…, flatten=True)`) copies for the next iteration of the loop around in place
+//! of iterations that do not come ([`flatten`]).
+//!
 //! **The ends.** What would be copied for an iteration that does not come is masked off, by a condition that no overflow can
 //! change; a masked copy fills its slot with zeros. So there is no second copy of the loop for its tail.
 //!
@@ -58,6 +61,7 @@
 
 mod chain;
 mod emit;
+mod flatten;
 mod hoist;
 mod link;
 mod overlap;
@@ -84,7 +88,7 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
         say(None, || Because::note("loops are not pipelined", "the target has no cp.async"));
         return Ok(());
     }
-    let plans = plan::plans(module, stages, true);
+    let plans = plans(module, stages, true);
     let Some(most) = plans.iter().map(|plan| plan.stages).max() else { return Ok(()) };
     let entry_insts = &module.kernel().blocks[module.kernel().entry].insts;
     let is_nested = |plan: &LoopPlan| plan.has_boxes() && !entry_insts.contains(&plan.inst);
@@ -92,10 +96,17 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     if !plans.iter().any(is_nested) {
         pipeline_within(module, &plans, 2..=most);
     } else if overlaps || !pipeline_within(module, &plans, most.saturating_sub(1).max(2)..=most) {
-        let plans = plan::plans(module, stages, false);
+        let plans = self::plans(module, stages, false);
         pipeline_within(module, &plans, 2..=most);
     }
     Ok(())
+}
+
+/// The loops to pipeline, each with the loop around that it is flattened with.
+fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
+    let mut plans = plan::plans(module, stages, nested_boxes);
+    flatten::flatten(module, &mut plans);
+    plans
 }
 
 /// The loops to pipeline, where each fills slots in the iterations that take them, for warps that do nothing else.

@@ -14,6 +14,7 @@ use tilewright_layout::{Input, Layout, shared_plan};
 
 use super::super::tensor_copies::{Boxed, contiguous_axis};
 use super::chain::Chain;
+use super::flatten::Flat;
 use super::link::{Link, link};
 use super::overlap::Overlap;
 use crate::box_layout::rows_of_box;
@@ -49,6 +50,8 @@ pub struct LoopPlan {
     pub next: Option<Link>,
     /// Its rings are those of the loop before, which has filled slots for it.
     pub follows: bool,
+    /// The loop around, whose next iteration has slots filled by this one.
+    pub flat: Option<Flat>,
 }
 
 /// Loads whose copies begin together.
@@ -124,8 +127,11 @@ impl LoopPlan {
             (None, None) => "",
         };
         let whose = if self.follows { " of the loop before" } else { "" };
+        let goes_on =
+            if self.flat.is_some() { "; flattened: its last iterations copy for the next tile" } else { "" };
         let count = self.loads.len();
-        let reason = format!("{count} loads through rings{whose}, {bytes} bytes of shared memory{runs_on}");
+        let reason =
+            format!("{count} loads through rings{whose}, {bytes} bytes of shared memory{runs_on}{goes_on}");
         let decision = format!("loop in {stages} stages");
         if stages < self.stages {
             let reason = format!("{reason}; {} stages do not fit into {limit} bytes", self.stages);
@@ -185,7 +191,7 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
 }
 
 /// Counted loops that all warps run, but for those in the condition of another loop: nothing is carried from one test to the next.
-fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Inst, Block)>) {
+pub(super) fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Inst, Block)>) {
     for inst in &function.blocks[block].insts {
         let data = &function.insts[*inst];
         if matches!(data.op.as_tile(), Some(ir::Op::For { .. })) {
@@ -320,8 +326,8 @@ impl<'a> Body<'a> {
         };
         let is_simple = overlap.is_none() && groups.iter().all(|group| group.levels.len() == 1);
         let chain = self.chain(&loads).filter(|_| is_simple);
-        let (inst, block, next, follows) = (self.inst, outer, None, false);
-        Ok(LoopPlan { inst, block, stages, step, loads, groups, overlap, chain, next, follows })
+        let (inst, block, next, follows, flat) = (self.inst, outer, None, false, None);
+        Ok(LoopPlan { inst, block, stages, step, loads, groups, overlap, chain, next, follows, flat })
     }
 
     fn say(&self, load: Inst, because: impl FnOnce() -> Because) {

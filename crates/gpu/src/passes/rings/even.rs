@@ -1,21 +1,23 @@
 //! Where a ring is empty before a loop or a branch and behind it: the slot that is acquired next is the one that is taken next,
-//! and one number is carried for both.
+//! and one number is carried for both. So it is of a loop that is flattened with the one in it, whose rings have as many full slots
+//! before each iteration as before the first one: the slot that is acquired next is so many behind.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation, Value};
 
 use crate::language::verify::slots::Names;
 use crate::language::{GpuOp, Op};
 
-/// The instructions with regions at which rings of their own are empty, before and behind them, and these rings.
-pub fn even(names: &Names<'_>, roots: &[Value]) -> FxHashMap<Inst, FxHashSet<Value>> {
-    let mut found: FxHashMap<Inst, FxHashSet<Value>> = FxHashMap::default();
+/// The instructions with regions at which rings of their own are empty, before and behind them, and these rings; of flattened
+/// loops, how many slots are full there.
+pub fn even(names: &Names<'_>, roots: &[Value]) -> FxHashMap<Inst, FxHashMap<Value, i64>> {
+    let mut found: FxHashMap<Inst, FxHashMap<Value, i64>> = FxHashMap::default();
     for root in roots {
-        let mut search = Search { names, root: *root, empty: Vec::new() };
+        let mut search = Search { names, root: *root, even: Vec::new() };
         if search.block(names.block_of(*root), 0).is_some() {
-            for inst in search.empty {
-                found.entry(inst).or_default().insert(*root);
+            for (inst, held) in search.even {
+                found.entry(inst).or_default().insert(*root, held);
             }
         }
     }
@@ -25,7 +27,8 @@ pub fn even(names: &Names<'_>, roots: &[Value]) -> FxHashMap<Inst, FxHashSet<Val
 struct Search<'a> {
     names: &'a Names<'a>,
     root: Value,
-    empty: Vec<Inst>,
+    /// With how many slots that are acquired and not taken.
+    even: Vec<(Inst, i64)>,
 }
 
 impl Search<'_> {
@@ -51,12 +54,12 @@ impl Search<'_> {
                 // tidy: wildcard because only this op says how often it runs
                 _ => None,
             };
-            let (known, before_regions) = (self.empty.len(), held);
+            let (known, before_regions) = (self.even.len(), held);
             for (number, region) in data.regions.iter().enumerate() {
                 let behind = self.block(*region, held)?;
                 if let Some(trips) = trips.filter(|_| behind != held) {
                     // In no iteration is it as in another.
-                    self.empty.truncate(known);
+                    self.even.truncate(known);
                     held += trips * (behind - held);
                     continue;
                 }
@@ -64,8 +67,10 @@ impl Search<'_> {
                     return None;
                 }
             }
-            if held == 0 && before_regions == 0 && !data.regions.is_empty() {
-                self.empty.push(*inst);
+            let is_flat = matches!(data.op.as_tile(), Some(ir::Op::For { options }) if options.flatten);
+            let is_full = is_flat && (1..=self.names.slots(self.root)).contains(&held);
+            if held == before_regions && (held == 0 || is_full) && !data.regions.is_empty() {
+                self.even.push((*inst, held));
             }
         }
         Some(held)

@@ -48,8 +48,8 @@ pub struct Parts {
     touched: FxHashSet<Value>,
     /// The ends that advance inside an instruction with regions.
     advances: FxHashMap<Inst, BTreeSet<Cursor>>,
-    /// The rings of which one end is carried for both.
-    even: FxHashMap<Inst, Vec<Value>>,
+    /// The rings of which one end is carried for both, with how many slots one is ahead.
+    even: FxHashMap<Inst, Vec<(Value, i64)>>,
     /// The rings that advance together.
     teams: Teams,
 }
@@ -108,8 +108,8 @@ impl Parts {
             let Some(ends) = self.advances.get_mut(&inst) else { continue };
             let is_carried =
                 |root: &Value| ends.contains(&(*root, End::Take)) && ends.contains(&(*root, End::Acquire));
-            let joined: Vec<Value> = rings.into_iter().filter(is_carried).collect();
-            ends.retain(|(root, end)| *end == End::Take || !joined.contains(root));
+            let joined: Vec<(Value, i64)> = rings.into_iter().filter(|(root, _)| is_carried(root)).collect();
+            ends.retain(|(root, end)| *end == End::Take || !joined.iter().any(|(other, _)| other == root));
             self.even.insert(inst, joined);
         }
     }
@@ -188,7 +188,8 @@ impl Lower<'_> {
     }
 
     fn scalar(&mut self, out: &mut Vec<Inst>, function: ElementwiseFn, operands: &[Value]) -> Value {
-        let dtype = if function == ElementwiseFn::Eq { Dtype::I1 } else { Dtype::I32 };
+        let is_comparison = matches!(function, ElementwiseFn::Eq | ElementwiseFn::Ge);
+        let dtype = if is_comparison { Dtype::I1 } else { Dtype::I32 };
         let op = GpuOp::Elementwise { function, equal_registers: 0 };
         self.value(out, op, operands, Type::scalar(ir::Type::scalar(dtype)))
     }
@@ -502,16 +503,33 @@ impl Lower<'_> {
         }
     }
 
-    /// An empty ring is acquired where it is taken. A slot that is full in the phase of one parity next was emptied in that
-    /// of the other.
+    /// An empty ring is acquired where it is taken, another one so many slots behind. A slot that is full in the phase of one parity
+    /// next was emptied in that of the other.
     fn join_ends(&mut self, inst: Inst, state: &mut State, out: &mut Vec<Inst>) {
-        for root in self.parts.even.get(&inst).cloned().into_iter().flatten() {
+        for (root, held) in self.parts.even.get(&inst).cloned().into_iter().flatten() {
             let taken = state[&(root, End::Take)].clone();
             let mut phase = state[&(root, End::Acquire)].phase;
-            if let (Some(phase), Some(full)) = (&mut phase, taken.phase) {
-                *phase = self.scalar(out, ElementwiseFn::Xor, &[full, self.numbers[&1]]);
+            let slots = i64::from(self.plans[&root].buffer.slots);
+            let (mut index, mut is_behind) = (taken.index, None);
+            if held % slots != 0 {
+                let value = Literal::int(Dtype::I32, i128::from(held));
+                let held = self.value(out, ir::Op::Constant { value }, &[], index_type());
+                let slots = self.numbers[&slots];
+                let sum = self.scalar(out, ElementwiseFn::Add, &[taken.index, held]);
+                index = self.scalar(out, ElementwiseFn::IntRem, &[sum, slots]);
+                is_behind = Some([sum, slots]);
             }
-            state.insert((root, End::Acquire), Position { index: taken.index, phase, passed: None });
+            if let (Some(phase), Some(full)) = (&mut phase, taken.phase) {
+                *phase = full;
+                if held < slots {
+                    *phase = self.scalar(out, ElementwiseFn::Xor, &[full, self.numbers[&1]]);
+                }
+                if let Some(sum) = is_behind {
+                    let is_behind = self.scalar(out, ElementwiseFn::Ge, &sum);
+                    *phase = self.scalar(out, ElementwiseFn::Select, &[is_behind, full, *phase]);
+                }
+            }
+            state.insert((root, End::Acquire), Position { index, phase, passed: None });
         }
     }
 

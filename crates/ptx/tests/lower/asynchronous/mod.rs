@@ -2,6 +2,7 @@
 //! become, and what that does in the simulator.
 
 mod copies;
+mod flattened;
 mod made_maps;
 mod pairs;
 mod products;
