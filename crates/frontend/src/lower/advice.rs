@@ -141,12 +141,24 @@ pub(super) fn list_method(name: &str) -> Option<&'static str> {
 
 impl<'a> Lowerer<'a, '_, '_> {
     /// Where a value is `None` because a function gives nothing back, names the function.
-    pub(super) fn explain_none(&mut self, diagnostic: Diagnostic, expressions: &[&'a Expr]) -> Diagnostic {
+    pub(super) fn explain_none(
+        &mut self,
+        mut diagnostic: Diagnostic,
+        expressions: &[&'a Expr],
+    ) -> Diagnostic {
         for &expression in expressions {
             let call = match expression {
                 Expr::Name(name) => match self.assigned_from(name.id.as_str()) {
                     Some(call) => call,
-                    None => continue,
+                    None => {
+                        if let Some(binding) = self.scope.get(name.id.as_str())
+                            && binding.is_parameter
+                        {
+                            diagnostic =
+                                diagnostic.secondary(binding.span, "None is passed for this parameter");
+                        }
+                        continue;
+                    }
                 },
                 other => other,
             };
