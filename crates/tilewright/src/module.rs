@@ -43,7 +43,7 @@ impl Module {
         let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let place = error.utf8_error().valid_up_to();
-            let line = 1 + error.as_bytes()[..place].iter().filter(|&&byte| byte == b'\n').count();
+            let line = error.as_bytes()[..place].split(|&byte| byte == b'\n').count();
             unreadable(path, &format!("byte {place}, in line {line}, is not UTF-8; save the file as UTF-8"))
         })?;
         Self::new(SourceFile::new(path.display().to_string(), text), Some(path))

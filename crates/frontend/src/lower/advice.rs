@@ -147,20 +147,17 @@ impl<'a> Lowerer<'a, '_, '_> {
         expressions: &[&'a Expr],
     ) -> Diagnostic {
         for &expression in expressions {
-            let call = match expression {
-                Expr::Name(name) => match self.assigned_from(name.id.as_str()) {
-                    Some(call) => call,
-                    None => {
-                        if let Some(binding) = self.scope.get(name.id.as_str())
-                            && binding.is_parameter
-                        {
-                            diagnostic =
-                                diagnostic.secondary(binding.span, "None is passed for this parameter");
-                        }
-                        continue;
-                    }
-                },
-                other => other,
+            let assigned = match expression {
+                Expr::Name(name) => self.assigned_from(name.id.as_str()),
+                other => Some(other),
+            };
+            let Some(call) = assigned else {
+                let name = expression.as_name_expr().map(|name| name.id.as_str());
+                let parameter = name.and_then(|name| self.scope.get(name)).filter(|found| found.is_parameter);
+                if let Some(parameter) = parameter {
+                    diagnostic = diagnostic.secondary(parameter.span, "None is passed for this parameter");
+                }
+                continue;
             };
             if let Some((name, span)) = self.returns_nothing(call) {
                 return diagnostic
