@@ -71,9 +71,13 @@ lint-python: $(VENV)/.test-tools
 test-rust: $(VENV)/.test-tools ## The tests of the crates
 	PROPTEST_RNG_SEED=1 cargo test --workspace --no-fail-fast
 
+# Most of a test is a compilation, which takes one core; more processes than four take the memory of a torch each for little.
+# A debugger wants one process: ARGS='-n 0 --pdb'.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+
 .PHONY: test-python
 test-python: $(VENV)/.test-tools $(VENV)/.extension ## The tests across the Python boundary; ARGS are passed on
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 # Each test that launches a kernel, on a GPU that has most. Of the other, those tests whose kernels become other
 # instructions there: products, bf16, fp8, atomics, reductions by one instruction.
@@ -81,8 +85,8 @@ SM_80_TESTS := $(addprefix tests/python/test_language_,casts.py dot.py memory.py
 
 .PHONY: test-sim
 test-sim: $(VENV)/.test-tools $(VENV)/.extension ## The tests of kernels across the Python boundary, on simulated GPUs
-	TILEWRIGHT_DEVICE=sim:sm_90 $(BIN)/python -m pytest tests/python
-	TILEWRIGHT_DEVICE=sim:sm_80 $(BIN)/python -m pytest $(SM_80_TESTS)
+	TILEWRIGHT_DEVICE=sim:sm_90 $(PYTEST) tests/python
+	TILEWRIGHT_DEVICE=sim:sm_80 $(PYTEST) $(SM_80_TESTS)
 
 .PHONY: bench
 bench: $(VENV)/.bench-tools $(VENV)/.extension ## Time tilewright beside torch and triton; ARGS are passed on

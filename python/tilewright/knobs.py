@@ -66,10 +66,9 @@ class _Folder(_Text):
 
     def read(self) -> Any:
         """The value that the environment says."""
-        text = os.environ.get(self.variable)
-        if self.ours is not None:
-            text = os.environ.get(self.ours) or text
-        if text is not None:
+        # One that is set to nothing is not set.
+        text = os.environ.get(self.ours or self.variable) or os.environ.get(self.variable)
+        if text:
             return text
         home = os.environ.get("TRITON_HOME") or os.path.expanduser("~")
         return os.path.join(home, ".triton", self.text or "")

@@ -105,7 +105,15 @@ MISTAKES = {
         "    a = tl.zeros((16, 32), tl.float16)\n    y = «tl.dot»(a, a)",
     ),
     "reshape to another size": ("TW0004", ["128", "256"], "    y = «tl.reshape»(x, (16, 16))"),
-    "axis that is not there": ("TW0016", ["3"], "    y = «tl.sum(x, axis=3)»"),
+    "axis that is not there": ("TW0016", ["3", "`sum`"], "    y = tl.sum(x, axis=«3»)"),
+    "axis of a method": ("TW0016", ["3", "`max`"], "    y = x.max(«3»)"),
+    "axis that is a string": ("TW0016", ["'x'", "`max`"], '    y = tl.max(x, «"x"»)'),
+    "shape known at run time": (
+        "TW0008",
+        ["`zeros`"],
+        "    y = tl.zeros(«(4, tl.program_id(0))», tl.float32)",
+    ),
+    "range that ends at a float": ("TW0016", ["64.0"], "    y = tl.arange(0, «BLOCK / 2»)"),
     "too few arguments": ("TW0009", ["end"], "    y = «tl.arange(0)»"),
     "unknown keyword": ("TW0009", ["masc"], "    y = tl.load(x_ptr + i, «masc»=i < 3)"),
     "attribute that is not there": ("TW0015", ["shap"], "    y = x.«shap»"),
@@ -116,7 +124,7 @@ MISTAKES = {
     "break": ("TW0003", ["break"], "    for k in range(3):\n        «break»"),
     "global variable": ("TW0023", ["LIMIT"], "    y = x + «LIMIT»"),
     "string as a number": ("TW0005", ["str"], '    y = x + «"one"»'),
-    "tile too large": ("TW0022", ["1048576"], "    y = «tl.zeros((2048, 1024), tl.float32)»"),
+    "tile too large": ("TW0022", ["1048576"], "    y = tl.zeros(«(2048, 1024)», tl.float32)"),
 }
 CLASSES = {
     "TW0003": tilewright.compiler.errors.UnsupportedLanguageConstruct,
@@ -129,9 +137,10 @@ WITHOUT_HINT = {
     "incompatible shapes of matrices",
     "arange backwards",
     "axis that is not there",
+    "axis of a method",
+    "axis that is a string",
     "reshape to another size",
     "shift of a compile-time float",
-    "too few arguments",
     "python that kernels do not have",
     "index out of range",
     "slice without elements",
@@ -161,6 +170,28 @@ def kernel(x_ptr, BLOCK):
     (found,) = failing(text, X, 64)
     assert found.code == "TW0008"
     assert "BLOCK: tl.constexpr" in found.hint
+
+
+def test_an_extent_that_is_no_constexpr():
+    text = """@triton.jit
+def kernel(x_ptr, M, N: tl.constexpr):
+    tl.store(x_ptr, tl.sum(tl.zeros(«(N, M)», dtype=tl.float32)))
+"""
+    (found,) = failing(text, X, 64, 16)
+    assert found.code == "TW0008"
+    assert lines(found)[1] == found.line - 1
+    assert "M: tl.constexpr" in found.hint
+
+
+def test_an_argument_that_is_none():
+    text = """@triton.jit
+def kernel(x_ptr, y_ptr):
+    tl.store(x_ptr, tl.load(«y_ptr»))
+"""
+    (found,) = failing(text, X, None)
+    assert found.code == "TW0005"
+    assert lines(found)[1] == found.line - 1
+    assert "None is passed for this parameter" in facts(found)
 
 
 def test_a_plain_python_function():

@@ -162,7 +162,7 @@ def test_call_without_a_grid(fill):
         (None, "the grid is None"),
         ((1 << 31, 1), "the grid has 2147483648 programs along axis 0"),
         ((1 << 200,), f"the grid has {2**127 - 1} programs along axis 0"),
-        (lambda meta: None, "the grid is None"),
+        (lambda meta: None, "the grid is a function that returns None"),
         (lambda meta: max, "the grid is a function that returns a function"),
     ],
 )
@@ -171,6 +171,37 @@ def test_invalid_grids(fill, grid, headline):
         fill[grid](X, 1.0, BLOCK=8)
     assert caught.value.code == "TW0103"
     assert str(caught.value).splitlines()[0] == f"error[TW0103]: {headline}"
+
+
+@pytest.mark.parametrize(
+    ("grid", "found", "advice"),
+    [
+        ((1.5,), "(1.5,)", "triton.cdiv"),
+        ([1, "2"], "[1, '2']", "kernel[(triton.cdiv(n, BLOCK_SIZE),)]"),
+        (lambda meta: meta["BLOCK"] / 4, "2.0", "triton.cdiv"),
+        (lambda meta: None, "None", "lambda meta:"),
+        (["x" * 100], "['" + "x" * 58 + "…", "kernel[(triton.cdiv(n, BLOCK_SIZE),)]"),
+    ],
+)
+def test_an_invalid_grid_is_shown(fill, grid, found, advice):
+    with pytest.raises(errors.LaunchValueError) as caught:
+        fill[grid](X, 1.0, BLOCK=8)
+    note, help = str(caught.value).splitlines()[2:]
+    assert f"found {found}, expected an int, a tuple or list of 1 to 3 ints" in note
+    assert advice in help
+
+
+def test_a_list_for_a_constexpr(module):
+    kernels = module("""
+        @triton.jit
+        def fill(x_ptr, BLOCK: tl.constexpr):
+            tl.store(x_ptr + tl.program_id(0) * BLOCK, 1.0)
+    """)
+    with pytest.raises(errors.LaunchTypeError) as caught:
+        kernels.fill[(1,)](X, BLOCK=[1, 2])
+    headline = "argument 'BLOCK' of kernel 'fill' is a list of 2 numbers, and is used as a number"
+    assert str(caught.value).splitlines()[0] == f"error[TW0105]: {headline}"
+    assert "pass one number" in str(caught.value)
 
 
 def test_negative_grid_text(fill):

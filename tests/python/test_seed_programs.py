@@ -210,7 +210,9 @@ def products(done):
 QUARTER = {"names": {"a": "a[:128, :256].contiguous()", "b": "b[:256, :256].contiguous()"}}
 
 
-@row("003_matmul_autotuned", small_on_sim=QUARTER)
+# Some sums of 512 terms are beyond 64, where one ulp of fp16 is more than the tolerance of the program: torch and
+# another product that rounds to nearest differ by one now and then.
+@row("003_matmul_autotuned", small=QUARTER)
 def matmul_autotuned(done):
     assert output(done) == "autotuned matmul matches\n"
 
@@ -311,10 +313,11 @@ def fused_softmax_benchmark(done):
     assert len(check_benchmark(done, "softmax-performance", columns, [256.0, 384.0])) == 1
 
 
-@row("003_matmul_benchmark", small={"points": [0, 2]})
+# Its second benchmark is of matrices of 512 by 512 whatever the sizes are: in a simulator one size is enough.
+@row("003_matmul_benchmark", small={"points": [0, 2]}, small_on_sim={"points": [0, 1]})
 def matmul_benchmark(done):
     columns = ["Naive", "Grouped", "Torch"]
-    sizes = [32.0, 64.0]
+    sizes = [32.0] if DEVICE.startswith("sim") else [32.0, 64.0]
     # It runs two of its three; the second is of sizes of blocks.
     plots = check_benchmark(done, "matmul-performance", ["square_matrix_size", *columns], sizes)
     assert len(plots) == 2

@@ -166,7 +166,8 @@ def test_other_threads_run_while_a_kernel_runs(run, script):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_forked_child_launches_although_the_threads_of_its_parent_are_gone(run, script):
+@pytest.mark.parametrize(("where", "count"), [("cpu", 1 << 22), ("sim:sm_90", 1 << 12)])
+def test_a_forked_child_launches_although_the_threads_of_its_parent_are_gone(run, script, where, count):
     path = script(
         """
         import os, sys
@@ -178,7 +179,7 @@ def test_a_forked_child_launches_although_the_threads_of_its_parent_are_gone(run
             tl.store(x_ptr + offsets, offsets, mask=offsets < n)
 
         def check():
-            x = np.zeros(1 << 22, np.int32)
+            x = np.zeros(int(sys.argv[1]), np.int32)
             fill[(triton.cdiv(len(x), 1024),)](x, len(x), BLOCK=1024)
             assert (x == np.arange(len(x))).all()
 
@@ -190,7 +191,7 @@ def test_a_forked_child_launches_although_the_threads_of_its_parent_are_gone(run
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         """
     )
-    done = run("-m", "tilewright", "run", path)
+    done = run("-m", "tilewright", "run", "--device", where, path, count)
     assert (done.code, done.out) == (0, "7\n")
 
 

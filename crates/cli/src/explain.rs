@@ -29,11 +29,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let similar = similar(name);
     let advice = if similar.is_empty() {
-        "`tilewright explain` lists all of them".to_owned()
+        format!("`tilewright explain` lists all of them; a kernel is written with its file, k.py::{name}")
     } else {
-        format!("did you mean\n{}", list(&similar).trim_end())
+        format!("did you mean one of these?\n{}", list(&similar).trim_end())
     };
-    let advice = format!("{advice}; a kernel is written with its file, k.py::{name}");
     Err(Failure::Usage(format!("there is no code '{name}'; {advice}")))
 }
 

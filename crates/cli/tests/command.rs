@@ -234,7 +234,7 @@ fn files_that_cannot_be_read_say_so() {
     let not_text = file("not_text.py", b"import \xff\xfe");
     let not_python = file("not_python.py", b"def (:\n");
     for (path, part) in [
-        (not_text, "byte 7 is not UTF-8"),
+        (not_text, "byte 7, in line 1, is not UTF-8; save the file as UTF-8"),
         (not_python, "error[TW0002]"),
         ("/no/such.py".into(), "cannot read"),
     ] {

@@ -145,6 +145,8 @@ def k(x_ptr, n):
                |
             17 |     tl.store(x_ptr)
                |     ^^^^^^^^^^^^^^^
+               |
+               = help: its parameters are pointer, value, mask, boundary_check, cache_modifier, eviction_policy
         "#]],
     );
 }

@@ -509,7 +509,7 @@ def k(x_ptr, n):
                = note: b: this is *fp32
                = help: add an integer offset, counted in elements, to one pointer
 
-            error[TW0016]: axis 3 of `reduce` does not exist: the tile has 1 axis
+            error[TW0016]: axis 3 of `softmax` does not exist: the tile has 1 axis
               --> k.py:7:12
                |
              7 |     return tl.softmax(x, dim=3)
@@ -519,7 +519,7 @@ def k(x_ptr, n):
                |         -------------------------- called from here
                |
                = note: expected an axis from -1 to 0
-               = note: in softmax of the library, at tilewright/lib/standard.py:200:66: return tl.reduce(input.to(_extremum_dtype(input.dtype)), axis, combine, keep_dims=keep_dims)
+               = note: in softmax of the library, at tilewright/lib/standard.py:30:26: shifted = x - max(x, axis, keep_dims=True)
                = note: axis: this is 3
         "#]],
     );

@@ -172,6 +172,8 @@ def k(view, x_ptr):
                |
             15 |     one = View(x_ptr)
                |           ^^^^^^^^^^^
+               |
+               = help: its parameters are ptr, size
 
             error[TW0009]: View has no parameter 'length'
               --> k.py:16:26

@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Constant, HostValue};
 use tilewright_runtime::{
-    ArgumentSource, Attachment, Checks, Device, Error, Grid, Handle, Interrupt, OptionId, Options, Region,
-    StreamRef, TraceRequest, Value,
+    Annotation, ArgumentSource, Attachment, Checks, Device, Error, Grid, Handle, Interrupt, OptionId,
+    Options, Region, StreamRef, TraceRequest, Value,
 };
 
 use crate::convert::{Converter, Kept, Values};
@@ -268,7 +268,7 @@ impl<'py> Prepared<'_, 'py> {
         Ok(Some((handle, is_new)))
     }
 
-    /// A list of numbers is a tuple to a kernel. Where the kernel uses it as a tensor, the launch is at fault.
+    /// A list of numbers is a tuple to a kernel. Where the kernel uses it as a tensor or a number, the launch is at fault.
     #[cold]
     fn blame_list(&self, error: Error) -> Error {
         let Error::Diagnostics(failure) = &error else { return error };
@@ -286,8 +286,15 @@ impl<'py> Prepared<'_, 'py> {
             let is_number =
                 |item: &Bound<'_, PyAny>| item.is_instance_of::<PyInt>() || item.is_instance_of::<PyFloat>();
             if !list.is_empty() && list.iter().all(|item| is_number(&item)) {
-                let found = format!("a list of {} numbers, and is used as a tensor", list.len());
-                let hint = "make memory of it: `torch.tensor([…])`, `numpy.array([…])`; a list is a tuple to a kernel";
+                let parameter = &self.state.kernel.signature().parameters[index];
+                let is_constexpr = parameter.annotation == Annotation::Constexpr;
+                let used = if is_constexpr { "number" } else { "tensor" };
+                let found = format!("a list of {} numbers, and is used as a {used}", list.len());
+                let hint = if is_constexpr {
+                    "pass one number; a list is a tuple to a kernel, whose items are `sizes[0]`, `sizes[1]`, …"
+                } else {
+                    "make memory of it: `torch.tensor([…])`, `numpy.array([…])`; a list is a tuple to a kernel"
+                };
                 return self.state.kernel.signature().invalid_argument(index, "", &found, hint);
             }
         }
@@ -497,16 +504,16 @@ pub(crate) fn extents(object: &Bound<'_, PyAny>) -> PyResult<Option<Found>> {
     let mut is_number = false;
     if let Ok(tuple) = object.cast::<PyTuple>() {
         for extent in tuple.iter_borrowed() {
-            extents.push(self::extent(&extent, "a tuple")?);
+            extents.push(self::extent(&extent, object)?);
         }
     } else if let Ok(list) = object.cast::<PyList>() {
         for extent in list {
-            extents.push(self::extent(&extent, "a list")?);
+            extents.push(self::extent(&extent, object)?);
         }
     } else if object.is_callable() && !object.hasattr(intern!(py, "__index__"))? {
         return Ok(None);
     } else {
-        extents.push(extent(object, "")?);
+        extents.push(extent(object, object)?);
         is_number = true;
     }
     let grid = Grid::new(&extents).map_err(|error| to_exception(py, &error))?;
@@ -514,33 +521,52 @@ pub(crate) fn extents(object: &Bound<'_, PyAny>) -> PyResult<Option<Found>> {
 }
 
 #[inline]
-fn extent(object: &Bound<'_, PyAny>, within: &str) -> PyResult<i128> {
+fn extent(object: &Bound<'_, PyAny>, grid: &Bound<'_, PyAny>) -> PyResult<i128> {
     if object.is_exact_instance_of::<PyInt>()
         && let Ok(extent) = object.extract::<i64>()
     {
         return Ok(extent.into());
     }
-    unusual_extent(object, within)
+    unusual_extent(object, grid)
 }
 
 /// Anything with `__index__` counts: numpy's ints, constexprs, tensors with one int.
 #[cold]
-fn unusual_extent(object: &Bound<'_, PyAny>, within: &str) -> PyResult<i128> {
+fn unusual_extent(object: &Bound<'_, PyAny>, grid: &Bound<'_, PyAny>) -> PyResult<i128> {
     let py = object.py();
     let index = object.getattr_opt(intern!(py, "__index__"))?;
     if let Some(Ok(index)) = index.map(|index| index.call0()) {
         // A number that does not fit is too large by any means.
         return Ok(index.extract().unwrap_or(i128::MAX));
     }
+    let item = kind_of(object)?;
+    let what = if object.is(grid) { item } else { format!("{} with {item} in it", kind_of(grid)?) };
+    Err(to_exception(py, &Grid::not_a_grid(&what, &short_text(grid)?)))
+}
+
+fn kind_of(object: &Bound<'_, PyAny>) -> PyResult<String> {
     let name: String = object.get_type().name()?.extract()?;
-    let name = if name == "NoneType" { "None".into() } else { format!("a {name}") };
-    let found = if within.is_empty() { name } else { format!("{within} with {name} in it") };
-    Err(to_exception(py, &Grid::not_a_grid(&found)))
+    Ok(if name == "NoneType" { "None".into() } else { format!("a {name}") })
+}
+
+/// What Python writes for an object, as far as it fits a line.
+fn short_text(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    let text = object.repr()?.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    let short: String = line.chars().take(60).collect();
+    Ok(if short == text { short } else { format!("{short}…") })
 }
 
 /// The grid that a function returns.
 pub(crate) fn ask<'py>(function: &Bound<'py, PyAny>, meta: Bound<'py, PyDict>) -> PyResult<Found> {
-    let found = extents(&function.call1((meta,))?)?;
-    let refuse = || to_exception(function.py(), &Grid::not_a_grid("a function that returns a function"));
-    found.ok_or_else(refuse)
+    let py = function.py();
+    let given = function.call1((meta,))?;
+    let refuse = |what: &str, found: &str| to_exception(py, &Grid::not_a_grid(what, found));
+    if given.is_none() {
+        return Err(refuse("a function that returns None", "None"));
+    }
+    match extents(&given)? {
+        Some(found) => Ok(found),
+        None => Err(refuse("a function that returns a function", &short_text(&given)?)),
+    }
 }

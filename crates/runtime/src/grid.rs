@@ -37,12 +37,21 @@ impl Grid {
         self.0.contains(&0)
     }
 
-    /// The error for a grid that is no list of integers; `found` says what it is, such as `a str` or
-    /// `a tuple with a float`.
-    pub fn not_a_grid(found: &str) -> Error {
-        Diagnostic::new(Code::InvalidGrid, format!("the grid is {found}"))
-            .note("expected an int, a tuple or list of 1 to 3 ints, or a function that returns one of these")
-            .hint("use `//` or `triton.cdiv` where a size is divided")
+    /// The error for a grid that is no list of integers; `what` says what it is, such as `a str` or
+    /// `a tuple with a float in it`, and `found` is its text.
+    pub fn not_a_grid(what: &str, found: &str) -> Error {
+        let hint = if what.contains("a float") {
+            "use `//` or `triton.cdiv` where a size is divided"
+        } else if what.contains("function") {
+            "return the number of programs along each axis: `lambda meta: (triton.cdiv(n, meta['BLOCK_SIZE']),)`"
+        } else {
+            "give the number of programs along each axis: `kernel[(triton.cdiv(n, BLOCK_SIZE),)](...)`"
+        };
+        Diagnostic::new(Code::InvalidGrid, format!("the grid is {what}"))
+            .note(format!(
+                "found {found}, expected an int, a tuple or list of 1 to 3 ints, or a function that returns one of these"
+            ))
+            .hint(hint)
             .into()
     }
 }

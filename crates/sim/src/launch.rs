@@ -1,8 +1,8 @@
 //! A launch: the grid's clusters, spread over the threads of the host.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rayon::prelude::*;
 use tilewright_ptx::isa::{FunctionId, SpecialRegister};
@@ -280,6 +280,40 @@ fn unwritten(blocks: &[BlockMemory], outcome: Result<(), Stopped>, warps: usize)
     }
 }
 
+/// The threads that run clusters.
+enum Threads {
+    /// Those of the process.
+    Shared,
+    /// The threads of a process do not survive a fork: a child has its own.
+    Own(Arc<rayon::ThreadPool>),
+    /// A child to which the system gives none.
+    None,
+}
+
+impl Threads {
+    fn of_this_process() -> Self {
+        static FIRST: OnceLock<u32> = OnceLock::new();
+        static OF_CHILD: Mutex<Option<(u32, Arc<rayon::ThreadPool>)>> = Mutex::new(None);
+        let process = std::process::id();
+        if *FIRST.get_or_init(|| process) == process {
+            return Self::Shared;
+        }
+        let mut of_child = OF_CHILD.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*of_child {
+            Some((owner, pool)) if *owner == process => Self::Own(pool.clone()),
+            _ => {
+                let Ok(pool) = rayon::ThreadPoolBuilder::new().build() else { return Self::None };
+                let pool = Arc::new(pool);
+                // The pool of the parent, if that is a child as well, is left alone: its threads cannot be waited for.
+                if let Some(old) = of_child.replace((process, pool.clone())) {
+                    std::mem::forget(old);
+                }
+                Self::Own(pool)
+            }
+        }
+    }
+}
+
 impl CheckedLaunch<'_> {
     /// Runs all clusters. They begin in the order of their numbers, as blocks may rely on those before them.
     fn run_all(&self, clusters: u64) -> Result<Tally, Box<Fault>> {
@@ -326,7 +360,13 @@ impl CheckedLaunch<'_> {
             }
             tally
         };
-        let merged = (0..threads).into_par_iter().with_max_len(1).map(work).reduce_with(Tally::merged);
+        let in_parallel =
+            || (0..threads).into_par_iter().with_max_len(1).map(work).reduce_with(Tally::merged);
+        let merged = match Threads::of_this_process() {
+            Threads::Shared => in_parallel(),
+            Threads::Own(pool) => pool.install(in_parallel),
+            Threads::None => Some(work(0)),
+        };
         let mut tally = merged.expect("there is at least one thread");
         tally.printed.sort_by_key(|(number, _)| *number);
         match first.into_inner().expect("nobody panics with it") {

@@ -342,7 +342,10 @@ fn parse_grid(constant: &Constant) -> Result<Grid, Error> {
         Constant::Tuple(items) => items.iter().map(extent).collect(),
         other => extent(other).map(|value| vec![value]),
     };
-    Grid::new(&extents.ok_or_else(|| Grid::not_a_grid(&format!("a {}", constant.type_name())))?)
+    Grid::new(
+        &extents
+            .ok_or_else(|| Grid::not_a_grid(&format!("a {}", constant.type_name()), &constant.to_string()))?,
+    )
 }
 
 fn to_value(constant: &Constant) -> Value<'static> {

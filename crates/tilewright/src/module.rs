@@ -42,7 +42,9 @@ impl Module {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|error| {
-            unreadable(path, &format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
+            let place = error.utf8_error().valid_up_to();
+            let line = error.as_bytes()[..place].split(|&byte| byte == b'\n').count();
+            unreadable(path, &format!("byte {place}, in line {line}, is not UTF-8; save the file as UTF-8"))
         })?;
         Self::new(SourceFile::new(path.display().to_string(), text), Some(path))
     }

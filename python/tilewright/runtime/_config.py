@@ -27,6 +27,11 @@ class Config:
         pre_hook: Callable[..., Any] | None = None,
         ir_override: str | None = _IR_OVERRIDE,
     ) -> None:
+        if not hasattr(kwargs, "items"):
+            raise TypeError(
+                "the first argument of triton.Config is a dict of compile-time arguments, such as {'BLOCK': 128}, "
+                f"found {kwargs!r}"
+            )
         self.kwargs = kwargs
         self.num_warps = num_warps
         self.num_stages = num_stages

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tilewright import _native
 from tilewright.errors import AutotunerError as AutotunerError
-from tilewright.errors import LaunchStateError, LaunchTypeError, LaunchValueError
+from tilewright.errors import LaunchStateError, LaunchTypeError, LaunchValueError, LaunchWarning
 from tilewright.errors import OutOfResources as OutOfResources
 from tilewright.errors import PTXASError as PTXASError
 from tilewright.runtime._config import Config as Config
@@ -72,6 +72,10 @@ class _Wrapper(_native.Wrapper, KernelInterface[object]):
         """The kernel beneath all wrappers that only add arguments, and the arguments that they make of these."""
         return self, kwargs
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Says that a grid is missing, as the kernel beneath does."""
+        return self.fn(*args, **kwargs)
+
     def __reduce__(self) -> str:
         """Copied and pickled as functions are: as itself, and by its name."""
         return str(self.__qualname__)
@@ -94,6 +98,8 @@ class _NoKernel(KernelInterface[object]):
         raise LaunchTypeError(
             f"'{self.fn.__name__}' is tuned, and is no kernel: write @triton.jit on the line above its def"
         )
+
+    __call__ = run
 
 
 def _kernel_of(fn: Any, decorator: str) -> Any:
@@ -145,7 +151,7 @@ class Autotuner(_Wrapper):
 
         self._wrap("autotuner", Autotuner, fn, arg_names)
         self.configs = _checked_configs(configs)
-        self.keys = [key] if isinstance(key, str) else list(key or ())
+        self.keys = _names(key)
         self.cache: dict[Any, Config] = {}
         """What was chosen for each key, on the device of the latest launch."""
         self.configs_timings: dict[Config, list[float]] = {}
@@ -155,8 +161,8 @@ class Autotuner(_Wrapper):
         self.nargs: dict[str, Any] | None = None
         self.cache_results = cache_results
 
-        self.reset_to_zero = list(reset_to_zero or ())
-        self.restore_value = list(restore_value or ())
+        self.reset_to_zero = _names(reset_to_zero)
+        self.restore_value = _names(restore_value)
         self.restore_copies: dict[str, Any] = {}
         self.user_defined_pre_hook = pre_hook is not None
         self.user_defined_post_hook = post_hook is not None
@@ -206,7 +212,13 @@ class Autotuner(_Wrapper):
             raise LaunchValueError(
                 f"{parameter} of the autotuner of '{self.__name__}' names {name!r}, which the launch does not pass"
             )
-        return kwargs[name]
+        given = kwargs[name]
+        if isinstance(given, (int, float, str, tuple, list)):
+            raise LaunchValueError(
+                f"{parameter} of the autotuner of '{self.__name__}' names {name!r}, which is {given!r} in this launch: "
+                "it lists the tensors that the kernel changes"
+            )
+        return given
 
     # -- launches --
 
@@ -427,7 +439,32 @@ class Heuristics(_Wrapper):
         return self.fn._resolved(args, kwargs) if isinstance(self.fn, _Wrapper) else (self.fn, kwargs)
 
 
-def _checked_configs(configs: list[Config]) -> list[Config]:
+def _names(names: list[str] | str | None) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or ())
+
+
+def _warn_of_unknown_keys(tuner: Autotuner) -> None:
+    """A key that is no parameter never changes: Triton takes it without a word, and what it was meant for is missed."""
+    known = {*tuner.arg_names, *(name for config in tuner.configs for name in config.kwargs)}
+    unknown = [name for name in tuner.keys if name not in known]
+    if unknown:
+        import difflib
+        import warnings
+
+        near = difflib.get_close_matches(str(unknown[0]), known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"its parameters are {', '.join(tuner.arg_names)}"
+        text = (
+            f"key of the autotuner of '{tuner.__name__}' names {unknown[0]!r}, which is no parameter; {hint}"
+        )
+        warnings.warn(text, LaunchWarning, stacklevel=3)
+
+
+def _checked_configs(configs: Any) -> list[Config]:
+    if isinstance(configs, Config) or not hasattr(configs or (), "__iter__"):
+        raise TypeError(
+            f"configs of @triton.autotune is a list of triton.Config, found a {type(configs).__name__}: write "
+            "configs=[triton.Config(...), ...]"
+        )
     found = list(configs or ()) or [Config({})]
     for config in found:
         if not isinstance(config, Config):
@@ -504,7 +541,7 @@ def autotune(
 
     def decorator(fn: Any) -> Any:
         kernel = _kernel_of(fn, "autotune")
-        return Autotuner(
+        tuner = Autotuner(
             kernel,
             kernel.arg_names,
             configs,
@@ -520,8 +557,24 @@ def autotune(
             do_bench=do_bench,
             cache_results=cache_results,
         )
+        _warn_of_unknown_keys(tuner)
+        return tuner
 
     return decorator
+
+
+def _check_heuristics(values: Any) -> None:
+    found = None
+    if not hasattr(values, "items"):
+        found = f"a {type(values).__name__}"
+    for name, function in values.items() if found is None else ():
+        if not callable(function):
+            found = f"{function!r} for {name!r}"
+    if found is not None:
+        raise TypeError(
+            "@triton.heuristics takes a dict of functions of the arguments, such as "
+            f"{{'EVEN': lambda args: args['n'] % 128 == 0}}, found {found}"
+        )
 
 
 def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> Callable[[Any], Any]:
@@ -529,6 +582,8 @@ def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> Callable[[
 
     Each function is given a dict with all arguments of the launch by their names.
     """
+
+    _check_heuristics(values)
 
     def decorator(fn: Any) -> Any:
         kernel = _kernel_of(fn, "heuristics")

@@ -519,6 +519,12 @@ def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
     functions, and globals declared ``tl.constexpr``. With ``noinline=True``, calls from other functions stay calls, for
     smaller code on a GPU; results are the same. With ``interpret=True`` Python runs the body (docs/interpret-mode.md).
     """
+    unknown = [name for name in options if name not in _OPTIONS]
+    if unknown:
+        raise TypeError(
+            f"@triton.jit takes no {unknown[0]}, but {', '.join(_OPTIONS)}; options of a launch are passed with it, "
+            "`kernel[grid](..., num_warps=4)`, or set in a triton.Config"
+        )
     if fn is None:
         return lambda function: jit(function, **options)
     if isinstance(fn, JITFunction):
@@ -534,6 +540,19 @@ def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
         # What `functools.wraps` was used on is the function whose source is compiled: nothing calls the wrapper.
         fn = inspect.unwrap(fn)
     return JITFunction(fn, **options)
+
+
+_OPTIONS = (
+    "version",
+    "repr",
+    "launch_metadata",
+    "do_not_specialize",
+    "do_not_specialize_on_alignment",
+    "debug",
+    "noinline",
+    "interpret",
+)
+"""What ``@triton.jit`` takes."""
 
 
 class ConstexprFunction(Generic[T]):

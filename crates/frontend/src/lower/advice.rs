@@ -141,14 +141,23 @@ pub(super) fn list_method(name: &str) -> Option<&'static str> {
 
 impl<'a> Lowerer<'a, '_, '_> {
     /// Where a value is `None` because a function gives nothing back, names the function.
-    pub(super) fn explain_none(&mut self, diagnostic: Diagnostic, expressions: &[&'a Expr]) -> Diagnostic {
+    pub(super) fn explain_none(
+        &mut self,
+        mut diagnostic: Diagnostic,
+        expressions: &[&'a Expr],
+    ) -> Diagnostic {
         for &expression in expressions {
-            let call = match expression {
-                Expr::Name(name) => match self.assigned_from(name.id.as_str()) {
-                    Some(call) => call,
-                    None => continue,
-                },
-                other => other,
+            let assigned = match expression {
+                Expr::Name(name) => self.assigned_from(name.id.as_str()),
+                other => Some(other),
+            };
+            let Some(call) = assigned else {
+                let name = expression.as_name_expr().map(|name| name.id.as_str());
+                let parameter = name.and_then(|name| self.scope.get(name)).filter(|found| found.is_parameter);
+                if let Some(parameter) = parameter {
+                    diagnostic = diagnostic.secondary(parameter.span, "None is passed for this parameter");
+                }
+                continue;
             };
             if let Some((name, span)) = self.returns_nothing(call) {
                 return diagnostic

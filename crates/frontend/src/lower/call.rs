@@ -411,8 +411,20 @@ impl<'a> Lowerer<'a, '_, '_> {
             }
             self.bind_arguments(&loaded.name, &slots, arguments, span, defined)?
         };
+        if !matches!(callee, Callee::Library(_)) {
+            let values = self.complete(callee, &loaded, definition, bound, span)?;
+            return self.call_specialised(callee, &loaded, &values, span);
+        }
+        let places: Vec<Option<&Expr>> =
+            bound.iter().map(|passed| passed.as_ref().and_then(|(_, at)| *at)).collect();
         let values = self.complete(callee, &loaded, definition, bound, span)?;
-        self.call_specialised(callee, &loaded, &values, span)
+        self.session.passed = places.iter().map(|at| at.map(|at| self.blamed_span(at))).collect();
+        let known = self.session.diagnostics.len();
+        let result = self.call_specialised(callee, &loaded, &values, span);
+        if result.is_err() {
+            self.explain_passed(known, &places);
+        }
+        result
     }
 
     /// Adds defaults, and gives parameters annotated `tl.constexpr` their compile-time values.
@@ -462,6 +474,10 @@ impl<'a> Lowerer<'a, '_, '_> {
         span: Span,
         defined: Option<Span>,
     ) -> Lower<Vec<Option<Passed<'a>>>> {
+        let parameters = || {
+            let names: Vec<&str> = slots.iter().map(|slot| slot.name).collect();
+            (!names.is_empty()).then(|| format!("its parameters are {}", names.join(", ")))
+        };
         let mut bound: Vec<Option<Passed<'a>>> = slots.iter().map(|_| None).collect();
         let by_place = slots.iter().position(|slot| slot.kind != ParameterKind::Positional);
         let by_place = by_place.unwrap_or(slots.len());
@@ -481,7 +497,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         } else if let Some((_, at)) = rest.first() {
             let place = at.map_or(span, |at| self.span_of(at));
             let message = format!("{name} takes at most {by_place} positional arguments, found {given}");
-            return Err(self.wrong_arguments(message, place, defined, None));
+            let hint = if defined.is_none() { parameters() } else { None };
+            return Err(self.wrong_arguments(message, place, defined, hint));
         }
         for (keyword, passed, at) in arguments.keywords {
             let index = slots.iter().position(|slot| *slot.name == *keyword);
@@ -493,10 +510,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 Some(index) => bound[index] = Some(passed),
                 None => {
                     let nearest = suggest(&keyword, slots.iter().map(|slot| slot.name));
-                    let hint = nearest.map(|nearest| format!("did you mean '{nearest}'?")).or_else(|| {
-                        let names: Vec<&str> = slots.iter().map(|slot| slot.name).collect();
-                        Some(format!("its parameters are {}", names.join(", ")))
-                    });
+                    let hint =
+                        nearest.map(|nearest| format!("did you mean '{nearest}'?")).or_else(parameters);
                     let message = format!("{name} has no parameter '{keyword}'");
                     return Err(self.wrong_arguments(message, at, defined, hint));
                 }
@@ -515,7 +530,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
         let plural = if missing.len() == 1 { "argument" } else { "arguments" };
         let message = format!("missing {plural} {} of {name}", missing.join(", "));
-        Err(self.wrong_arguments(message, span, defined, None))
+        let hint = if defined.is_none() { parameters() } else { None };
+        Err(self.wrong_arguments(message, span, defined, hint))
     }
 
     fn wrong_arguments(

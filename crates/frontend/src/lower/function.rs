@@ -324,6 +324,7 @@ impl Session<'_> {
         is_entry: bool,
         call: Option<Span>,
     ) -> Lower<(Option<FuncId>, Template, ReadOnly)> {
+        let passed = std::mem::take(&mut self.passed);
         let definition = self.definition(loaded, call)?;
         let place = match self.specialisations.find_or_open(callee, arguments, read_only) {
             Ok(State::Done(id, result, read_only)) => return Ok((id, result, read_only)),
@@ -341,7 +342,7 @@ impl Session<'_> {
             .then(|| self.functions.push(Function::new(loaded.name.as_str())));
         let is_library = matches!(callee, Callee::Library(_));
         if let Some(call) = call {
-            self.frames.push(Frame { call, name: loaded.name.clone(), is_library });
+            self.frames.push(Frame { call, name: loaded.name.clone(), is_library, passed });
         }
         let lowered = self.function(
             callee,

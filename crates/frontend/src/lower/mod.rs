@@ -169,6 +169,8 @@ pub(crate) struct Session<'h> {
     warned: Vec<Option<Span>>,
     /// The calls that are being lowered, outermost first.
     frames: Vec<Frame>,
+    /// Where the arguments of the next call stand, if it is of the library.
+    passed: Vec<Option<Span>>,
     /// Open levels of expressions, statements and calls.
     depth: usize,
     budget: Budget,
@@ -189,6 +191,7 @@ impl<'h> Session<'h> {
             diagnostics: Vec::new(),
             warned: Vec::new(),
             frames: Vec::new(),
+            passed: Vec::new(),
             depth: 0,
             budget: Budget::default(),
             is_shareable: true,

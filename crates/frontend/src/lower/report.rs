@@ -34,6 +34,8 @@ pub(crate) struct Frame {
     pub name: String,
     /// Whether the function is of the library.
     pub is_library: bool,
+    /// Where the arguments of its parameters stand, of a function of the library.
+    pub passed: Vec<Option<Span>>,
 }
 
 impl Session<'_> {
@@ -78,9 +80,15 @@ impl Session<'_> {
         diagnostic
     }
 
-    /// Moves a finding in the library to the call of the library.
+    /// Moves a finding in the library to the call of the library. What stands in the call already, an argument, stays.
     fn blame_call(&self, diagnostic: &mut Diagnostic, frame: &Frame) {
-        let inside = std::mem::take(&mut diagnostic.secondary);
+        let is_inside = |label: &Label| label.span.file != frame.call.file;
+        if diagnostic.primary.as_ref().is_some_and(|primary| !is_inside(primary)) {
+            return;
+        }
+        let (inside, outside): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut diagnostic.secondary).into_iter().partition(is_inside);
+        diagnostic.secondary = outside;
         let primary = diagnostic.primary.take();
         if let Some(primary) = &primary {
             let place = self.sources.position(primary.span);
@@ -146,7 +154,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
         let place = place.into();
         let at = if error.arguments.len() > 1 { place.focus } else { place.whole };
-        let mut diagnostic = Diagnostic::at(error.code, at, error.message);
+        let mut diagnostic = Diagnostic::at(error.code, at, String::new());
         diagnostic.notes = error.notes;
         diagnostic.hint = error.hint;
         let blamed: Vec<(Option<&'a Expr>, String)> = error
@@ -155,13 +163,19 @@ impl<'a> Lowerer<'a, '_, '_> {
             .map(|(index, text)| (arguments.get(index).copied().flatten(), text))
             .collect();
         let is_only = blamed.len() == 1;
+        diagnostic.message = match &blamed[..] {
+            [(Some(expression), _)] => self.name_the_call(error.message, expression, place.focus),
+            _ => error.message,
+        };
         for (expression, text) in &blamed {
             match expression {
                 Some(expression) if is_only => {
-                    diagnostic = diagnostic.primary(self.span_of(expression), text.clone());
+                    diagnostic = diagnostic.primary(self.blamed_span(expression), text.clone());
                 }
                 Some(expression) => {
-                    diagnostic.secondary.push(Label { span: self.span_of(expression), text: text.clone() });
+                    diagnostic
+                        .secondary
+                        .push(Label { span: self.blamed_span(expression), text: text.clone() });
                 }
                 None if text.is_empty() => {}
                 None => diagnostic.notes.push(text.clone()),
@@ -178,6 +192,51 @@ impl<'a> Lowerer<'a, '_, '_> {
             diagnostic = self.explain_run_time(diagnostic, &expressions);
         }
         self.report(diagnostic)
+    }
+
+    /// Where an expression is blamed: a parameter of a function of the library stands for what the user's call passes.
+    pub(crate) fn blamed_span(&self, expression: &Expr) -> Span {
+        self.passed_span(expression).unwrap_or_else(|| self.span_of(expression))
+    }
+
+    fn passed_span(&self, expression: &Expr) -> Option<Span> {
+        let Expr::Name(name) = expression else { return None };
+        let passed = &self.session.frames.last()?.passed;
+        if passed.is_empty() || !self.scope.get(name.id.as_str())?.is_parameter {
+            return None;
+        }
+        let mut parameters = super::function::parameters(self.definition);
+        let index = parameters.position(|parameter| parameter.name.as_str() == name.id.as_str())?;
+        passed.get(index).copied().flatten()
+    }
+
+    /// The message about an argument that a function of the library passes on: it names what the user has called.
+    fn name_the_call(&self, message: String, argument: &Expr, callee: Span) -> String {
+        if self.passed_span(argument).is_none() {
+            return message;
+        }
+        let frames = &self.session.frames;
+        let first = frames.iter().rposition(|frame| !frame.is_library).map_or(0, |index| index + 1);
+        let callee = self.session.sources.text(callee);
+        let inner = callee.rsplit('.').next().unwrap_or(callee);
+        frames.get(first).map_or_else(
+            || message.clone(),
+            |frame| message.replacen(&format!("`{inner}`"), &format!("`{}`", frame.name), 1),
+        )
+    }
+
+    /// Points at what makes a run-time value of an argument that a function of the library wants at compile time. `known`
+    /// findings were there before the call.
+    pub(crate) fn explain_passed(&mut self, known: usize, arguments: &[Option<&Expr>]) {
+        for index in known..self.session.diagnostics.len() {
+            let found = &self.session.diagnostics[index];
+            let Some(place) = found.primary.as_ref().map(|label| label.span) else { continue };
+            let argument = arguments.iter().flatten().find(|argument| self.span_of(**argument) == place);
+            if let (Code::NotConstexpr, Some(argument)) = (found.code, argument) {
+                let found = self.explain_run_time(found.clone(), &[argument]);
+                self.session.diagnostics[index] = found;
+            }
+        }
     }
 
     /// Points at the parameter that makes an expression a run-time value.

@@ -84,6 +84,9 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         match self.constant(c, index)? {
             Constant::Int(value) => Ok(value),
             Constant::Bool(value) => Ok(i128::from(value)),
+            other @ Constant::Float(_) => Err(self
+                .wrong(c, index, "an integer", &other)
+                .hint("divide with `//`, or make it an integer: `int(…)`")),
             other => Err(self.wrong(c, index, "an integer", &other)),
         }
     }

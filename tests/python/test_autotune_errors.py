@@ -1,0 +1,99 @@
+"""Mistakes in what decorates a kernel, ``autotune``, ``heuristics``, ``Config``, ``jit``: errors say what to write."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import tilewright as triton
+import tilewright.language as tl
+from tilewright import errors
+
+X = np.zeros(8, np.float32)
+
+
+@triton.jit
+def double(x_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(x_ptr + i, 2.0, mask=i < n)
+
+
+def tuned(configs, key=("n",), **more):
+    return triton.autotune(configs, list(key), **more)(double)
+
+
+ONE = triton.Config({"BLOCK": 64})
+
+# What is written, the error, and what it says.
+MISTAKES = {
+    "a number for a dict": (lambda: triton.Config(64), TypeError, "is a dict of compile-time arguments"),
+    "one for a list": (lambda: tuned(ONE), TypeError, r"write configs=\[triton.Config\(...\), ...\]"),
+    "a number for a list": (lambda: tuned(3), TypeError, "is a list of triton.Config, found a int"),
+    "a dict for a config": (lambda: tuned([{"BLOCK": 64}]), TypeError, "and has a dict"),
+    "no grid": (
+        lambda: tuned([ONE])(X, 8),
+        errors.LaunchStateError,
+        "TW0104.*'double' is called without a grid",
+    ),
+    "no kernel": (
+        lambda: triton.autotune([ONE], ["n"])(double.fn)[(1,)](X, 8),
+        errors.LaunchTypeError,
+        "write @triton.jit on the line above",
+    ),
+    "no kernel and no grid": (
+        lambda: triton.autotune([ONE], ["n"])(double.fn)(X, 8),
+        errors.LaunchTypeError,
+        "write @triton.jit on the line above",
+    ),
+    "a number to be zeroed": (
+        lambda: tuned([ONE, triton.Config({"BLOCK": 8})], reset_to_zero=["n"])[(1,)](X, 8),
+        errors.LaunchValueError,
+        "names 'n', which is 8 in this launch",
+    ),
+    "a misspelt tensor": (
+        lambda: tuned([ONE, triton.Config({"BLOCK": 8})], reset_to_zero="x")[(1,)](X, 8),
+        errors.LaunchValueError,
+        "names 'x', which the launch does not pass",
+    ),
+    "a misspelt key": (
+        lambda: tuned([ONE], ["nn"]),
+        errors.LaunchWarning,
+        "names 'nn', which is no parameter; did you mean 'n'",
+    ),
+    "an unknown key": (
+        lambda: tuned([ONE], ["width"]),
+        errors.LaunchWarning,
+        "its parameters are x_ptr, n, BLOCK",
+    ),
+    "a list for heuristics": (
+        lambda: triton.heuristics([("BLOCK", len)])(double),
+        TypeError,
+        "takes a dict of functions .*, found a list",
+    ),
+    "a number for a function": (
+        lambda: triton.heuristics({"BLOCK": 64})(double),
+        TypeError,
+        "takes a dict of functions .*, found 64 for 'BLOCK'",
+    ),
+    "heuristics without a grid": (
+        lambda: triton.heuristics({"BLOCK": lambda arguments: 64})(double)(X, 8),
+        errors.LaunchStateError,
+        "TW0104.*'double' is called without a grid",
+    ),
+    "options of a launch": (
+        lambda: triton.jit(num_warps=4),
+        TypeError,
+        "takes no num_warps.*kernel.grid.*num_warps=4",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(name):
+    make, error, says = MISTAKES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", errors.LaunchWarning)
+        with pytest.raises(error, match=f"(?s){says}"):
+            make()
