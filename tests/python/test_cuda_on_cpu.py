@@ -190,12 +190,47 @@ add[(1,)](on_cuda, torch.ones(8).pin_memory()[4:], out, BLOCK=4)
 assert out.tolist() == [2.0] * 4
 add[(1,)](on_cpu, on_cpu, torch.empty(4), BLOCK=4)
 add.warmup(on_cuda, on_cpu, out, BLOCK=4, grid=(1,))
+
+
+@triton.jit
+def double(x_ptr, sum_ptr, out_ptr, BLOCK: tl.constexpr, WITH_SUM: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets)
+    if WITH_SUM:
+        tl.store(sum_ptr, tl.sum(x))
+    tl.store(out_ptr + offsets, 2 * x)
+
+
+# A tensor without elements, which programs pass for a result that nobody wants, has a null pointer, which lies nowhere.
+double[(1,)](on_cuda, torch.empty(0), out, BLOCK=4, WITH_SUM=False)
+assert out.tolist() == [2.0] * 4 and out.is_cuda
 print("fine")
 """
 
 
 def test_a_launch_with_tensors_of_two_devices_is_refused(run, script):
     done = run("-m", "tilewright", "run", script(TWO_DEVICES))
+    assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
+
+
+HISTOGRAMS = """
+import torch
+
+numbers = torch.tensor([0, 1, 1, 3, 4, 4, 4], device="cuda")
+for counts in (torch.histc(numbers, bins=5, min=0, max=4), numbers.histc(5, min=0, max=4)):
+    assert counts.tolist() == [1, 2, 0, 1, 3] and counts.dtype == torch.int64 and counts.is_cuda
+counts = numbers.float().histc(bins=5)
+assert counts.tolist() == [1.0, 2.0, 0.0, 1.0, 3.0] and counts.is_cuda
+try:
+    numbers.cpu().histc(bins=5)
+except NotImplementedError:
+    print("fine")
+"""
+
+
+def test_integers_on_cuda_have_a_histogram(run, script):
+    # A GPU has one of integers, and torch on a CPU only of floats.
+    done = run("-m", "tilewright", "run", script(HISTOGRAMS))
     assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
 
 

@@ -205,16 +205,18 @@ impl<'a, 'py> Converter<'a, 'py> {
         if self.unwatched.is_none() {
             self.unwatched = torch.unwatched(self.py)?;
         }
-        if self.unwatched.is_some() {
+        let tensor = match torch::read(torch, object) {
+            Ok(tensor) => tensor,
+            Err(unfit) => return Err(self.unfit(index, unfit, "tensor")),
+        };
+        // A tensor without elements is on no device: its pointer is null.
+        if self.unwatched.is_some() && tensor.address != 0 {
             match torch::mark(object)? {
                 Some(true) => self.on_cuda.push(index),
                 Some(false) | None => self.elsewhere.push((index, object.clone())),
             }
         }
-        match torch::read(torch, object) {
-            Ok(tensor) => Ok(pointer(&tensor)),
-            Err(unfit) => Err(self.unfit(index, unfit, "tensor")),
-        }
+        Ok(pointer(&tensor))
     }
 
     #[inline]

@@ -450,7 +450,7 @@ impl Handle {
     /// The device of a tensor that is not where the code runs.
     fn elsewhere(&self, value: &Value<'_>) -> Option<Device> {
         match value {
-            Value::Pointer(pointer) => Some(pointer.device).filter(|&device| device != self.device.memory()),
+            Value::Pointer(pointer) => Some(pointer.device).filter(|_| pointer.is_elsewhere(self.device)),
             Value::Tuple(items) => items.iter().find_map(|item| self.elsewhere(item)),
             _ => None,
         }

@@ -101,7 +101,7 @@ impl Class {
         };
         match value {
             Value::Pointer(tensor) => {
-                if tensor.device != device.memory() {
+                if tensor.is_elsewhere(device) {
                     return Err(Misfit { place: String::new(), why: Why::Device(tensor.device) });
                 }
                 let is_aligned = tensor.address.is_multiple_of(ALIGNMENT.into());
@@ -448,6 +448,9 @@ mod tests {
         assert_eq!(class(&plain, &tensor(Device::Cpu)), pointer(Dtype::F16));
         let elsewhere = Class::of(&plain, &tensor(Device::Cuda(1)), Device::Cpu).map_err(|misfit| misfit.why);
         assert!(matches!(elsewhere, Err(Why::Device(_))));
+        let (region, address) = (crate::Region::of(&mut []), 0);
+        let empty = crate::Pointer { pointee: Dtype::F16, address, region, device: Device::Cpu };
+        assert!(Class::of(&plain, &Value::Pointer(empty), Device::Cuda(0)).is_ok(), "null is on no device");
         let declared = |text| Parameter::new("x", Annotation::parse(text));
         assert_eq!(class(&declared("*bf16"), &tensor(Device::Cpu)), pointer(Dtype::BF16));
         assert_eq!(class(&declared("*fp32"), &tensor(Device::Cpu)), None);

@@ -46,6 +46,15 @@ pub struct Pointer<'m> {
     pub device: Device,
 }
 
+impl Pointer<'_> {
+    /// Whether a device could not read the memory. A tensor without elements has none: its pointer is null, which
+    /// every device takes, as CUDA does.
+    #[inline]
+    pub fn is_elsewhere(&self, device: Device) -> bool {
+        self.device != device.memory() && self.address != 0
+    }
+}
+
 impl Value<'_> {
     /// The value as a compile-time one; `None` if a tensor is in it.
     pub fn to_host_value(&self) -> Option<HostValue> {

@@ -244,6 +244,17 @@ class Marks:
             self.set(source, was_marked)
         return self.set(result.clone(), not was_marked)
 
+    def histogram(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """``torch.histc``, which a GPU has of integers too."""
+        source = args[0] if args else kwargs.get("input")
+        if not self.has(source) or source.is_floating_point() or "out" in kwargs:
+            return self.call(func, args, kwargs)
+        if args:
+            args = (source.double(), *args[1:])
+        else:
+            kwargs = {**kwargs, "input": source.double()}
+        return self.set(func(*args, **kwargs).to(source.dtype), True)
+
     def _moved(self, source: Any, result: Any, marked: bool) -> Any:
         """The result of a move between the two memories: a copy, if the mark changes."""
         if result is source:

@@ -58,6 +58,8 @@ def make_mode(torch: Any, mark: Marks) -> Any:
         tensor.register_hook: plain,
         torch.as_tensor: mark.as_tensor,
         torch.asarray: mark.as_tensor,
+        torch.histc: mark.histogram,
+        tensor.histc: mark.histogram,
     }
     for name in _PLAIN_ATTRIBUTES.split():
         if hasattr(tensor, name):
