@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fractions
 import itertools
+import math
 import types
 
 import numpy as np
@@ -358,3 +359,18 @@ def test_the_cache_key_covers_what_is_read(monkeypatch):
     monkeypatch.setattr(triton._native, "__version__", "0.0.0")
     keys.append(with_helper.cache_key)
     assert len(set(keys)) == len(keys) - 1
+
+
+def test_the_cache_key_covers_functions_without_code_of_python():
+    def key_of(function):
+        at_compile_time = triton.constexpr_function(function)
+
+        @triton.jit
+        def kernel(out_ptr, N: tl.constexpr):
+            tl.store(out_ptr, at_compile_time(N))
+
+        return kernel.cache_key
+
+    keys = [key_of(function) for function in (math.log2, math.sqrt, tl.core.get_int_dtype)]
+    assert len(set(keys)) == 3
+    assert key_of(math.log2) == keys[0]
