@@ -11,9 +11,7 @@ use tilewright_ir::{Function, Inst};
 use crate::assign::cost::LayoutCosts;
 use crate::assign::equivalence::{Accesses, Class, Classes, Edge, EdgeEnd};
 use crate::language::LayoutId;
-use crate::layout_rules::{
-    default_layout, line_layout, operand_layout, reduced_layout, result_layout, shared_result_layout,
-};
+use crate::layout_rules::{default_layout, line_layout, operand_layout, reduced_layout, result_layout};
 
 /// The choice seldom changes after the second time.
 const MOST_ROUNDS: usize = 4;
@@ -109,9 +107,6 @@ impl Chooser<'_> {
         for edge in &data.edges {
             found.extend(self.across(class, &self.classes.edges[*edge]));
         }
-        for edge in &data.edges {
-            found.extend(self.shared_across(class, &self.classes.edges[*edge]));
-        }
         if found.is_empty() {
             found.push(self.layouts.add(default_layout(&data.shape, self.num_warps)));
         }
@@ -150,16 +145,6 @@ impl Chooser<'_> {
             // Many layouts are reduced to one.
             EdgeEnd::Reduced(..) => None,
         }
-    }
-
-    /// The layout of a class with which an edge costs nothing either, if it is a broadcast of what lanes hold copies of.
-    fn shared_across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
-        let EdgeEnd::Shape(inst, to) = edge.to else { return None };
-        let from = self.chosen[edge.from].filter(|_| to == class)?;
-        let data = &self.function.insts[inst];
-        let operand = self.function.ty(data.operands[0]);
-        let layout = shared_result_layout(&data.op, operand, self.layouts.get(from))?;
-        Some(self.layouts.add(layout))
     }
 
     fn wanted_by_shape(&mut self, inst: Inst, result: LayoutId) -> Option<LayoutId> {
