@@ -118,9 +118,9 @@ def launch(a, sam):
     multiply[(1,)](Tensor(a), Tensor(0x20_0000), Tensor(0x30_0000), 100, 48, 96, sam, 64, B=32)
     data = bytes.fromhex(launches()[0].rpartition("=")[2])
     words = [int.from_bytes(data[place:place + 8], "little") for place in range(0, len(data) // 8 * 8, 8)]
-    start = words.index(a, 1) if a in words[1:] else None
-    maps = [] if start is None else [words[place:place + 16] for place in range(start, len(words) - 15, 16)]
-    assert start is None or (0x210 + 8 * start) % 64 == 0
+    start = words.index(a if sam > 0 else 0x20_0000, 2)
+    maps = [words[place:place + 16] for place in range(start, len(words) - 15, 16)]
+    assert (0x210 + 8 * start) % 64 == 0
     for address, element, rank, *rest in maps:
         shape, strides, block, swizzle = rest[:2], rest[5:6], rest[9], rest[12]
         print(hex(address), element, rank, shape, strides, [block & 0xffff_ffff, block >> 32], swizzle)
@@ -129,7 +129,7 @@ def launch(a, sam):
 launch(0x10_0000, 128)
 launch(0x11_0000, 256)
 launch(0x10_0000, 128)
-# Rows that go backwards are no tensor of a map.
+# Rows that go backwards are no tensor of a map: the others are.
 launch(0x10_0000, -128)
 launch(0x10_0000, 128)
 """
@@ -138,10 +138,82 @@ launch(0x10_0000, 128)
     c = "0x300000 7 2 [2147483647, 2147483647] [128] [32, 32] 3"
     first = f"0x100000 7 2 [96, 100] [512] [32, 32] 3\n{b}\n{c}\n432"
     second = f"0x110000 7 2 [96, 100] [1024] [32, 32] 3\n{b}\n{c}\n432"
-    assert done.out.splitlines() == "\n".join([first, second, first, "44", first]).splitlines(), (
+    assert done.out.splitlines() == "\n".join([first, second, first, f"{b}\n{c}\n304", first]).splitlines(), (
         done.out,
         done.err,
     )
+
+
+FORMS = """
+@triton.jit
+def multiply(a_ptr, b_ptr, c_ptr, M, N, K, sam, sbk, scm, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows, columns = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    ks = tl.arange(0, BK)
+    c = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, tl.cdiv(K, BK)):
+        depth = k * BK + ks
+        a = tl.load(a_ptr + (rows % M)[:, None] * sam + depth[None, :], mask=(depth < K)[None, :], other=0.0)
+        b = tl.load(b_ptr + depth[:, None] * sbk + (columns % N)[None, :], mask=(depth < K)[:, None], other=0.0)
+        c = tl.dot(a, b, c)
+    inside = (rows < M)[:, None] & (columns < N)[None, :]
+    tl.store(c_ptr + rows[:, None] * scm + columns[None, :], c.to(c_ptr.dtype.element_ty), mask=inside)
+
+class Half(Tensor):
+    dtype = tl.float16
+
+def launch(N, sam, sbk):
+    tensors = [Half(place << 20) for place in (1, 2, 3)]
+    numbers = 1000, N, 200, sam, sbk, 272
+    multiply[(8, 2)](*tensors, *numbers, 128, 256, 64, num_warps=8)
+    line, = launches()
+    # Behind three pointers and six numbers, the maps and whether blocks are in pairs.
+    data = bytes.fromhex(line.rpartition("=")[2])
+    words = [int.from_bytes(data[place:place + 8], "little") for place in range(0, len(data) // 8 * 8, 8)]
+    bases = [words[place] >> 20 for place in range(6, len(words) - 15) if words[place] in (1 << 20, 2 << 20, 3 << 20)]
+    print("maps of", bases, "in clusters:", "[2, 1, 1]" in line)
+"""
+
+
+def test_loads_have_tensor_maps_where_stores_have_none(program):
+    lines = """
+launch(264, 200, 264)
+launch(259, 200, 264)
+launch(264, 201, 264)
+launch(259, 200, 265)
+launch(259, 201, 265)
+launch(259, 200, 272)
+launch(264, 200, 264)
+"""
+    expected = [
+        "maps of [1, 2, 3] in clusters: True",
+        # Rows of C end within 16 bytes: those of A and B begin inside of sectors as before.
+        "maps of [1, 2] in clusters: True",
+        "maps of [2, 3] in clusters: True",
+        # A tile of A is too small to be shared.
+        "maps of [1] in clusters: False",
+        "maps of [] in clusters: False",
+        "maps of [1, 2] in clusters: True",
+        "maps of [1, 2, 3] in clusters: True",
+    ]
+    assert (first := program(FORMS + lines)).out.splitlines() == expected, first.err
+    # Every form is in the cache on disk: a second process has no need of an assembler.
+    again = program(FORMS + lines, "record=1,fail=cuLinkAddData_v2:218")
+    assert again.out.splitlines() == expected, again.err
+    # One that the first has not assembled is not found.
+    other = program(FORMS + "launch(264, 200, 265)", "record=1,fail=cuLinkAddData_v2:218")
+    assert "the driver's assembler refuses the PTX" in other.err, other.out
+
+
+def test_a_profile_names_the_form(profiled):
+    lines = """
+for N in (264, 259, 259):
+    tensors = [Half(place << 20) for place in (1, 2, 3)]
+    multiply[(8, 2)](*tensors, 1000, N, 200, 200, 264, 272, 128, 256, 64, num_warps=8)
+"""
+    _, data = profiled(FORMS + lines, "records=3")
+    forms = [data["kernels"][launch["kernel"]]["form"] for launch in data["launches"]]
+    assert forms[0].endswith("BK=64)")
+    assert forms[1:] == [f"{forms[0]} without tensor copies to c_ptr (its rows end within 16 bytes)"] * 2
 
 
 def test_a_cache_that_cannot_be_used_is_one_line(program, tmp_path):

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tilewright_base::Diagnostic;
 use tilewright_frontend::{Argument, FunctionSource, Padding, Tuple};
-use tilewright_gpu::language::{GpuOp, Op, TensorMapPlan};
+use tilewright_gpu::language::{GpuOp, Op, TensorAccess, TensorMapPlan};
 use tilewright_ir::{Dtype, Element, Module};
 
 use crate::{CodegenOptions, CompileError, Job, Stage, Target, gpu_code, syntax_tree, with_stack};
@@ -208,14 +208,21 @@ impl CompiledKernel {
         }
     }
 
-    /// The code of a GPU for arguments that no tensor maps can be made of.
+    /// The code of a GPU for arguments that the tensor maps of some accesses cannot be made of; without any maps if nothing says
+    /// which.
     ///
     /// # Errors
     /// What the code generation refuses.
-    pub fn without_tensor_maps(&self) -> Result<Option<GpuCode>, CompileError> {
+    pub fn without_tensor_maps(
+        &self,
+        accesses: Option<&[TensorAccess]>,
+    ) -> Result<Option<GpuCode>, CompileError> {
         let MachineCode::Gpu(code) = &*self.code else { return Ok(None) };
-        let codegen = CodegenOptions { tensor_maps: false, ..self.metadata.codegen };
-        with_stack(|| gpu_code(&self.module, code.target, codegen, &mut |_, _| {})).map(Some)
+        // The warps are those of the whole cluster already.
+        let tensor_maps = accesses.is_some();
+        let codegen = CodegenOptions { tensor_maps, num_ctas: 1, ..self.metadata.codegen };
+        let options = (codegen, accesses.unwrap_or_default());
+        with_stack(|| gpu_code(&self.module, code.target, options, &mut |_, _| {})).map(Some)
     }
 
     /// The text of a stage, made anew at each call; none of a stage that kernels for this target do not pass through, and of

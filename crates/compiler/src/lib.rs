@@ -19,7 +19,9 @@ mod stage;
 mod target;
 
 pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions_of, syntax_tree};
-pub use tilewright_gpu::language::{LaunchInteger, LaunchProduct, SwizzleMode, TensorMapBox, TensorMapPlan};
+pub use tilewright_gpu::language::{
+    LaunchInteger, LaunchProduct, SwizzleMode, TensorAccess, TensorMapBox, TensorMapPlan,
+};
 /// Whether accesses are in bounds for every size.
 pub use tilewright_opt::bounds;
 
@@ -158,7 +160,7 @@ fn finish(
         }
         Target::Gpu(target) => {
             inline_asm::check(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
-            MachineCode::Gpu(Box::new(gpu_code(&optimized, target, job.codegen, dump)?))
+            MachineCode::Gpu(Box::new(gpu_code(&optimized, target, (job.codegen, &[]), dump)?))
         }
     };
 
@@ -167,15 +169,16 @@ fn finish(
     Ok(compiled)
 }
 
-/// The code of a GPU.
+/// The code of a GPU; `without` are accesses that it asks for no tensor maps for.
 fn gpu_code(
     optimized: &Module,
     target: tilewright_gpu::GpuTarget,
-    codegen: CodegenOptions,
+    (codegen, without): (CodegenOptions, &[TensorAccess]),
     dump: &mut DumpHook<'_>,
 ) -> Result<GpuCode, CompileError> {
     let launcher = tilewright_gpu::Launcher {
         makes_tensor_maps: codegen.tensor_maps,
+        without,
         adds_warps: codegen.max_registers.is_none(),
         cluster: codegen.num_ctas,
     };

@@ -27,7 +27,7 @@ mod warp_instructions;
 use tilewright_base::Diagnostic;
 use tilewright_ir as ir;
 
-use language::Module;
+use language::{Module, TensorAccess};
 
 pub use box_layout::BoxLayout;
 pub use commutation::commutes;
@@ -50,9 +50,11 @@ pub fn assign_layouts(
 
 /// What those do who launch a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Launcher {
+pub struct Launcher<'a> {
     /// They make the tensor maps of [`language::Header`] of the arguments and pass them behind these.
     pub makes_tensor_maps: bool,
+    /// Those of these accesses they cannot make.
+    pub without: &'a [TensorAccess],
     /// They launch as many warps as the header says, which may be more than were asked for.
     pub adds_warps: bool,
     /// They ask for a cluster of so many blocks for a program, if for more than one.
@@ -67,7 +69,7 @@ pub fn assign_layouts_for(
     module: &ir::Module,
     target: GpuTarget,
     num_warps: u32,
-    launcher: Launcher,
+    launcher: Launcher<'_>,
 ) -> Result<Module, Box<Diagnostic>> {
     let mut module = tile::legality::without_calls(module);
     tile::legality::check(module.kernel(), num_warps)?;
@@ -85,7 +87,7 @@ pub fn assign_layouts_for(
     assign::product_splitting::split(&mut module, target, num_warps);
     assign::transposed_products::transpose(&mut module, target, num_warps);
     assign::depth_splitting::split(&mut module, target, num_warps);
-    Ok(assign::assign_layouts(&module, target, num_warps, launcher.makes_tensor_maps))
+    Ok(assign::assign_layouts(&module, target, num_warps, launcher))
 }
 
 /// The program of a kernel for a target and a number of warps, a power of two up to [`MOST_WARPS`]; loops that do not say it
@@ -111,7 +113,7 @@ pub fn compile_for(
     target: GpuTarget,
     num_warps: u32,
     num_stages: u32,
-    launcher: Launcher,
+    launcher: Launcher<'_>,
 ) -> Result<Module, Box<Diagnostic>> {
     let mut program = assign_layouts_for(module, target, num_warps, launcher)?;
     program.header.stages = num_stages;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_compiler::{GpuCode, Resources};
+use tilewright_compiler::{GpuCode, MachineCode, Resources};
 use tilewright_cpu::Interrupt;
 use tilewright_cuda::{
     AssembleOptions, Cache, LaunchConfiguration, LaunchOptions, MAX_GRID, Parameters, Settings, StreamRef,
@@ -19,10 +19,11 @@ use tilewright_sim as sim;
 
 use crate::error::OutOfResources;
 use crate::fault::{from_fault, from_watch};
+use crate::forms::{self, OtherForm};
 use crate::options::OptionId;
 use crate::profile::Observer;
 use crate::specialize::pack;
-use crate::tensor_maps::{PAIR, TensorMaps};
+use crate::tensor_maps::{Blocks, PAIR, TensorMaps, Unfit};
 use crate::{Device, Error, Grid, Handle, Options, Value, reports, sanitize};
 
 /// A kernel as a GPU has it.
@@ -104,6 +105,23 @@ impl Loaded {
         Ok(Self::Cuda { launch: function.configure(launch_options)?, pairs, cubin, tensor_maps })
     }
 
+    /// Appends to the parameters of a launch what the code takes besides: its tensor maps, or which of them there are none of.
+    #[inline]
+    pub(crate) fn append_maps(
+        &self,
+        grid: [u32; 3],
+        parameters: &mut Parameters,
+    ) -> Result<Result<Blocks, Unfit>, Error> {
+        let (maps, can_pair) = match self {
+            Self::Sim { tensor_maps, .. } => (tensor_maps, true),
+            Self::Cuda { tensor_maps, pairs, .. } => (tensor_maps, pairs.is_some()),
+        };
+        match maps {
+            Some(maps) => maps.append(grid, can_pair, parameters),
+            None => Ok(Ok((grid, false))),
+        }
+    }
+
     /// What the kernel takes, of which the compiler has said a part.
     pub(crate) fn resources(&self, known: Resources) -> Resources {
         match self {
@@ -167,9 +185,9 @@ pub(crate) fn launch(
         match loaded {
             Loaded::Cuda { .. } => {
                 handle.pass(arguments, &mut |element, value| pack(element, value, parameters))?;
-                start(handle, loaded, stream, grid.extents(), parameters)
+                start(handle, loaded, stream, grid.extents(), parameters, observer)
             }
-            Loaded::Sim { module, tensor_maps } => {
+            Loaded::Sim { .. } => {
                 handle.check_meaning(grid, (arguments, foreign), interrupt)?;
                 let mut regions = Regions::new();
                 handle.pass(arguments, &mut |element, value| {
@@ -179,29 +197,13 @@ pub(crate) fn launch(
                     pack(element, value, parameters)
                 })?;
                 regions.extend_from_slice(foreign);
-                let tilewright_compiler::MachineCode::Gpu(code) = &*handle.compiled.code else {
-                    return Ok(());
-                };
-                let blocks = (grid.extents(), false);
-                let appended = match tensor_maps {
-                    Some(maps) => maps.append(blocks.0, true, parameters)?,
-                    None => Some(blocks),
-                };
-                let (code, module, blocks): (&GpuCode, _, _) = match appended {
-                    Some(blocks) => (code, module, blocks),
-                    None => match handle.plain()? {
-                        (code, Loaded::Sim { module, .. }) => (code, module, blocks),
-                        (_, Loaded::Cuda { .. }) => unreachable!("both forms are on one device"),
-                    },
-                };
-                let parameters = parameters.as_bytes();
-                simulate(handle, (code, module), blocks, parameters, &regions, (interrupt, observer))
+                simulate(handle, loaded, grid.extents(), parameters, &regions, (interrupt, observer))
             }
         }
     })
 }
 
-/// Starts a kernel on a GPU whose arguments are written; its tensor maps are made, or its form without is taken.
+/// Starts a kernel on a GPU whose arguments are written, in the form that they are fit for.
 #[inline]
 pub(crate) fn start(
     handle: &Handle,
@@ -209,34 +211,40 @@ pub(crate) fn start(
     stream: StreamRef<'_>,
     blocks: [u32; 3],
     parameters: &mut Parameters,
+    observer: Option<&Observer>,
 ) -> Result<(), Error> {
-    let Loaded::Cuda { launch, pairs, tensor_maps, .. } = loaded else {
-        unreachable!("the simulator has a launch of its own")
+    let choice = forms::choose(handle, loaded, blocks, parameters)?;
+    let Loaded::Cuda { launch, pairs, .. } = choice.loaded(loaded) else {
+        unreachable!("the simulator has a launch of its own, and all forms are on one device")
     };
-    let appended = match tensor_maps {
-        Some(maps) => maps.append(blocks, pairs.is_some(), parameters)?,
-        None => Some((blocks, false)),
-    };
-    let (launch, blocks) = match (appended, pairs) {
-        (Some((blocks, true)), Some(pairs)) => (&**pairs, blocks),
-        (Some((blocks, _)), _) => (launch, blocks),
-        (None, _) => match handle.plain()? {
-            (_, Loaded::Cuda { launch, .. }) => (launch, blocks),
-            (_, Loaded::Sim { .. }) => unreachable!("both forms are on one device"),
-        },
-    };
-    launch.launch(blocks, stream, parameters.as_bytes()).map_err(Error::from)
+    let (blocks, is_paired) = choice.blocks;
+    let launch = pairs.as_deref().filter(|_| is_paired).unwrap_or(launch);
+    launch.launch(blocks, stream, parameters.as_bytes())?;
+    if let Some(observer) = observer {
+        observer.form(choice.other);
+    }
+    Ok(())
 }
 
-/// Runs a kernel in the simulator, and keeps what was counted if somebody wants it.
+/// Runs a kernel in the simulator, in the form that its arguments are fit for, and keeps what was counted if somebody wants it.
 fn simulate(
     handle: &Handle,
-    (code, module): (&GpuCode, &sim::LoadedModule),
-    (grid, is_paired): ([u32; 3], bool),
-    parameters: &[u8],
+    loaded: &Loaded,
+    grid: [u32; 3],
+    parameters: &mut Parameters,
     regions: &[sim::Region<'_>],
     (interrupt, observer): (Interrupt<'_>, Option<&Observer>),
 ) -> Result<(), Error> {
+    let choice = forms::choose(handle, loaded, grid, parameters)?;
+    let (own, Loaded::Sim { module, .. }) = (&*handle.compiled.code, choice.loaded(loaded)) else {
+        unreachable!("a GPU has a launch of its own, and all forms are on one device")
+    };
+    let code = match (&choice.other, own) {
+        (Some(OtherForm { form, .. }), _) => &form.code,
+        (None, MachineCode::Gpu(code)) => &**code,
+        (None, MachineCode::Cpu(_)) => unreachable!("what is loaded is code of a GPU"),
+    };
+    let ((grid, is_paired), parameters) = (choice.blocks, parameters.as_bytes());
     let name = handle.compiled.name.as_str();
     if let Some(axis) = (0..3).find(|&axis| grid[axis] > MAX_GRID[axis]) {
         let kernel = name.to_owned();
@@ -261,10 +269,11 @@ fn simulate(
         tilewright_base::output::print(text);
     }
     let report = report.map_err(|fault| from_fault(&fault, handle))?;
+    reports::add(&report, handle, choice.other.as_ref());
     if let Some(observer) = observer {
-        observer.report(&report);
+        observer.report(report);
+        observer.form(choice.other);
     }
-    reports::add(report, handle);
     Ok(())
 }
 

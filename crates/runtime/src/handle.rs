@@ -5,12 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, SourceMap};
-use tilewright_compiler::{CodegenOptions, CompiledKernel, GpuCode, MachineCode, Resources};
+use tilewright_compiler::{CodegenOptions, CompiledKernel, MachineCode, Resources};
 use tilewright_cpu::{Interrupt, Launch, Program, SanitizedProgram};
 use tilewright_cuda::{Parameters, StreamRef};
 use tilewright_frontend::Argument;
 use tilewright_ir::{Element, Op};
 
+use crate::forms::Forms;
 use crate::gpu::{self, Loaded};
 use crate::key::is_same_value;
 use crate::options::OptionId;
@@ -39,8 +40,8 @@ pub struct Handle {
     makes_pointers: bool,
     /// The code as the device of a GPU has it: loaded when it is first asked for.
     loaded: OnceLock<Loaded>,
-    /// The same without tensor maps, for arguments that there are none for: made when it is first asked for.
-    plain: OnceLock<Box<(GpuCode, Loaded)>>,
+    /// Other code, for arguments that not all tensor maps can be made of.
+    pub(crate) forms: Forms,
     /// The program of sanitized launches on the CPU: made when it is first asked for.
     pub(crate) sanitized: OnceLock<Box<SanitizedProgram>>,
     pub(crate) attachment: Option<Attachment>,
@@ -80,7 +81,7 @@ impl Handle {
             number,
             makes_pointers,
             loaded,
-            plain: OnceLock::new(),
+            forms: Forms::default(),
             sanitized: OnceLock::new(),
             signature,
             arguments,
@@ -106,7 +107,7 @@ impl Handle {
             number: self.number,
             makes_pointers: self.makes_pointers,
             loaded: OnceLock::new(),
-            plain: OnceLock::new(),
+            forms: Forms::default(),
             sanitized: OnceLock::new(),
             attachment: self.attachment.clone(),
         }
@@ -198,16 +199,6 @@ impl Handle {
         self.launch_on(StreamRef::DEFAULT, grid, arguments, &[], interrupt)
     }
 
-    /// The code without tensor maps, as the device has it.
-    pub(crate) fn plain(&self) -> Result<&(GpuCode, Loaded), Error> {
-        if let Some(plain) = self.plain.get() {
-            return Ok(plain);
-        }
-        let code = self.compiled.without_tensor_maps()?.expect("only code of a GPU asks for tensor maps");
-        let loaded = Loaded::new(&self.compiled.name, &code, self.device, &self.options)?;
-        Ok(self.plain.get_or_init(|| Box::new((code, loaded))))
-    }
-
     /// As [`launch`](Self::launch), on a stream of a GPU; other devices have none. `foreign` is memory that pointers made of
     /// numbers may touch besides that of the arguments, in main memory; a GPU reaches all of its own.
     pub fn launch_on(
@@ -257,7 +248,7 @@ impl Handle {
         parameters: &mut Parameters,
     ) -> Result<(), Error> {
         match self.loaded()? {
-            Some(loaded @ Loaded::Cuda { .. }) => gpu::start(self, loaded, stream, blocks, parameters),
+            Some(loaded @ Loaded::Cuda { .. }) => gpu::start(self, loaded, stream, blocks, parameters, None),
             Some(Loaded::Sim { .. }) | None => unreachable!("`Call::of_handle` refuses other devices"),
         }
     }

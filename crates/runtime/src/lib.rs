@@ -27,6 +27,7 @@ mod device;
 mod dump;
 mod error;
 mod fault;
+mod forms;
 mod gpu;
 mod gpu_times;
 mod grid;

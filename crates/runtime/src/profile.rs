@@ -17,9 +17,10 @@ use tilewright_sim as sim;
 use tilewright_sim::{Estimate, GPUS, GpuModel, Instruction, Report, StepCounters};
 
 use crate::clock::profile_clock;
+use crate::forms::OtherForm;
 use crate::gpu_times::{self, Time, Timing};
 use crate::reports::{form_of, is_same_code};
-use crate::{Device, Error, Handle, Value};
+use crate::{Device, Error, Handle, MachineCode, Value};
 
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 static RECORDS: Mutex<Option<Records>> = Mutex::new(None);
@@ -128,9 +129,10 @@ pub(crate) fn measure(
     let timing = before.map(|before| before.after(stream)).transpose()?;
     let steps = observer.steps.get_mut().unwrap_or_else(PoisonError::into_inner).take();
     let report = observer.report.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+    let other = observer.other.get_mut().unwrap_or_else(PoisonError::into_inner).take();
     let (scope, thread) = (SCOPE.get(), thread_number());
     records(|records| {
-        let kernel = records.kernel(handle, arguments);
+        let kernel = records.kernel(handle, other.as_ref(), arguments);
         records.kernels[kernel].add(steps, report);
         records.launches.push(Launch { kernel, scope, thread, grid, start, host_nanoseconds, timing });
     });
@@ -142,6 +144,7 @@ pub(crate) fn measure(
 pub(crate) struct Observer {
     steps: Mutex<Option<Vec<StepProfile>>>,
     report: Mutex<Option<Report>>,
+    other: Mutex<Option<OtherForm>>,
 }
 
 impl Observer {
@@ -156,23 +159,32 @@ impl Observer {
         Ok(())
     }
 
-    pub(crate) fn report(&self, report: &Report) {
-        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report.clone());
+    pub(crate) fn report(&self, report: Report) {
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+    }
+
+    /// The form that was launched, if it is not the handle's own.
+    pub(crate) fn form(&self, other: Option<OtherForm>) {
+        *self.other.lock().unwrap_or_else(PoisonError::into_inner) = other;
     }
 }
 
 impl Records {
-    fn kernel(&mut self, handle: &Handle, arguments: &[Value<'_>]) -> usize {
-        let form = form_of(handle);
+    fn kernel(&mut self, handle: &Handle, other: Option<&OtherForm>, arguments: &[Value<'_>]) -> usize {
+        let form = form_of(handle, other);
         let key = (std::ptr::from_ref(handle) as usize, format!("{}{form}", handle.device()));
         if let Some(&known) = self.known.get(&key) {
             return known;
         }
-        let resources = handle.resources().ok();
         let metadata = &handle.compiled.metadata;
-        let code = match &*handle.compiled.code {
-            crate::MachineCode::Cpu(_) => None,
-            crate::MachineCode::Gpu(code) => Some(code),
+        let resources = match other {
+            Some(other) => Some(other.form.loaded.resources(metadata.resources)),
+            None => handle.resources().ok(),
+        };
+        let code = match (other, &*handle.compiled.code) {
+            (Some(other), _) => Some(&other.form.code),
+            (None, MachineCode::Gpu(code)) => Some(&**code),
+            (None, MachineCode::Cpu(_)) => None,
         };
         let is_gpu = matches!(handle.device(), Device::Cuda(_));
         self.kernels.push(Kernel {

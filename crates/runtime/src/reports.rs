@@ -7,6 +7,7 @@ use tilewright_frontend::{Argument, HostValue};
 use tilewright_sim::Report;
 
 use crate::Handle;
+use crate::forms::OtherForm;
 
 /// Launches of one kernel.
 struct Launches {
@@ -35,10 +36,10 @@ pub fn take_reports() -> String {
 }
 
 /// Adds the report of a launch.
-pub(crate) fn add(mut report: Report, handle: &Handle) {
+pub(crate) fn add(report: &Report, handle: &Handle, other: Option<&OtherForm>) {
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(kept) = kept.as_mut() else { return };
-    report.kernel = form_of(handle);
+    let report = Report { kernel: form_of(handle, other), ..report.clone() };
     match kept.iter_mut().find(|known| is_same_code(&known.report, &report)) {
         Some(known) => {
             known.count += 1;
@@ -51,8 +52,9 @@ pub(crate) fn add(mut report: Report, handle: &Handle) {
     }
 }
 
-/// The kernel with the types of its arguments and its compile-time values: `add(x_ptr: *fp32, n: i32, BLOCK=128)`.
-pub(crate) fn form_of(handle: &Handle) -> String {
+/// The kernel with the types of its arguments and its compile-time values: `add(x_ptr: *fp32, n: i32, BLOCK=128)`; behind it what
+/// is said of other code than the handle's own.
+pub(crate) fn form_of(handle: &Handle, other: Option<&OtherForm>) -> String {
     let parameters = handle.signature().parameters.iter().zip(handle.arguments());
     let parts: Vec<String> = parameters
         .map(|(parameter, argument)| match text_of(argument) {
@@ -60,7 +62,8 @@ pub(crate) fn form_of(handle: &Handle) -> String {
             (text, false) => format!("{}: {text}", parameter.name),
         })
         .collect();
-    format!("{}({})", handle.compiled.name, parts.join(", "))
+    let other = other.map_or_else(String::new, |other| other.describe(handle));
+    format!("{}({}){other}", handle.compiled.name, parts.join(", "))
 }
 
 /// The text of an argument, and whether it is a value.

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use smallvec::SmallVec;
-use tilewright_compiler::{GpuCode, SwizzleMode, TensorMapPlan};
+use tilewright_compiler::{GpuCode, LaunchInteger, SwizzleMode, TensorAccess, TensorMapPlan};
 use tilewright_cuda::{
     self as cuda, MAX_GRID, Parameters, TensorMapElement, TensorMapFill, TensorMapSource, TensorMapSwizzle,
 };
@@ -29,10 +29,20 @@ const LEAST_ODD: u32 = 33;
 /// The bytes of a tensor map.
 type Map = [u8; sim::TENSOR_MAP_BYTES];
 
-/// Those of a launch; none if a tensor is none that a map can describe.
+/// Accesses to tensors that no map can describe, each once, with what is wrong with the tensor.
+pub(crate) type Unfit = SmallVec<[(TensorAccess, &'static str); 2]>;
+
+/// How many blocks there are along each axis, and whether they run in pairs.
+pub(crate) type Blocks = ([u32; 3], bool);
+
+/// What no tensor map can be made of for other reasons than its numbers here: of what `cuTensorMapEncodeTiled` refuses, all else
+/// is known when the kernel is compiled.
+const REFUSED: &str = "its address or a stride is no multiple of 16 bytes, or too large";
+
+/// Those of a launch, or what they cannot be made of.
 #[derive(Debug)]
 struct Maps {
-    maps: Option<SmallVec<[Map; 3]>>,
+    maps: Result<SmallVec<[Map; 3]>, Unfit>,
     /// Whether rows of a tensor that copies read begin in the middle of a sector: then blocks run in pairs, if they can.
     has_split_sectors: bool,
 }
@@ -91,14 +101,14 @@ impl TensorMaps {
     }
 
     /// Appends the maps to the parameters of a launch, and the number of programs, if the kernel takes that. Says how many blocks
-    /// there are, and whether they run in pairs, if the launch `can` be one of pairs; nothing if a tensor is none that a map can
-    /// describe.
+    /// there are, and whether they run in pairs, if the launch `can` be one of pairs. If a tensor is none that a map can describe,
+    /// says which, and appends nothing.
     pub(crate) fn append(
         &self,
         grid: [u32; 3],
         can: bool,
         parameters: &mut Parameters,
-    ) -> Result<Option<([u32; 3], bool)>, Error> {
+    ) -> Result<Result<Blocks, Unfit>, Error> {
         let bytes = parameters.as_bytes();
         let key: SmallVec<[i64; 8]> = self.used.iter().map(|number| self.argument(bytes, *number)).collect();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,30 +122,48 @@ impl TensorMaps {
             known.push((key, maps));
             known.len() - 1
         };
-        let Maps { maps: Some(maps), has_split_sectors } = &known[place].1 else { return Ok(None) };
+        let Maps { maps, has_split_sectors } = &known[place].1;
+        let maps = match maps {
+            Ok(maps) => maps,
+            Err(unfit) => return Ok(Err(unfit.clone())),
+        };
         for (map, place) in maps.iter().zip(&self.places) {
             parameters.push_at(map, *place);
         }
-        Ok(Some(self.append_programs(grid, can && *has_split_sectors, parameters)))
+        Ok(Ok(self.append_programs(grid, can && *has_split_sectors, parameters)))
     }
 
     fn make_all(&self, parameters: &[u8]) -> Result<Maps, Error> {
-        let (mut maps, mut has_split_sectors) = (SmallVec::new(), false);
+        let (mut maps, mut unfit, mut has_split_sectors) = (SmallVec::new(), Unfit::new(), false);
         for plan in &self.plans {
-            let tensor = Tensor::new(plan, |number| self.argument(parameters, number));
-            let made = match &tensor {
-                None => None,
-                Some(tensor) if self.is_simulated => tensor.simulated(),
-                Some(tensor) => tensor.encoded()?,
-            };
-            let (Some(tensor), Some(map)) = (tensor, made) else {
-                return Ok(Maps { maps: None, has_split_sectors: false });
-            };
-            let is_written = plan.copied.as_ref().is_some_and(|copied| copied.is_written);
-            has_split_sectors |= !is_written && tensor.strides.iter().any(|stride| stride % SECTOR != 0);
-            maps.push(map);
+            let access = plan.access();
+            match self.make(plan, parameters)? {
+                Ok((tensor, map)) => {
+                    let is_split = tensor.strides.iter().any(|stride| stride % SECTOR != 0);
+                    has_split_sectors |= !access.is_written && is_split;
+                    maps.push(map);
+                }
+                Err(reason) if unfit.iter().all(|(other, _)| *other != access) => {
+                    unfit.push((access, reason))
+                }
+                Err(_) => {}
+            }
         }
-        Ok(Maps { maps: Some(maps), has_split_sectors })
+        Ok(Maps { maps: if unfit.is_empty() { Ok(maps) } else { Err(unfit) }, has_split_sectors })
+    }
+
+    /// A map and the tensor that it is of, or why there is none.
+    fn make(
+        &self,
+        plan: &TensorMapPlan,
+        parameters: &[u8],
+    ) -> Result<Result<(Tensor, Map), &'static str>, Error> {
+        let tensor = match Tensor::new(plan, |number| self.argument(parameters, number)) {
+            Ok(tensor) => tensor,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let map = if self.is_simulated { tensor.simulated() } else { tensor.encoded()? };
+        Ok(map.map(|map| (tensor, map)).ok_or(REFUSED))
     }
 
     /// Whether blocks may run in pairs.
@@ -144,12 +172,7 @@ impl TensorMaps {
     }
 
     /// Appends behind the maps how many programs there are, of a kernel whose blocks may run in pairs.
-    fn append_programs(
-        &self,
-        grid: [u32; 3],
-        wants_pairs: bool,
-        parameters: &mut Parameters,
-    ) -> ([u32; 3], bool) {
+    fn append_programs(&self, grid: [u32; 3], wants_pairs: bool, parameters: &mut Parameters) -> Blocks {
         let Some(place) = self.programs else { return (grid, false) };
         let [x, y, z] = grid;
         // A block without a program is a small part of many, but may be half of few.
@@ -188,35 +211,45 @@ struct Tensor {
 }
 
 impl Tensor {
-    fn new(plan: &TensorMapPlan, argument: impl Fn(u32) -> i64) -> Option<Self> {
-        let copied = plan.copied.as_ref()?;
+    /// The tensor, or what is wrong with it.
+    fn new(plan: &TensorMapPlan, argument: impl Fn(u32) -> i64) -> Result<Self, &'static str> {
+        const TOO_LARGE: &str = "its extents or strides overflow";
+        let (Some(copied), Some(contiguous)) = (&plan.copied, plan.contiguous_axis()) else {
+            unreachable!("the compiler says what the copies of each map are");
+        };
         if plan.nonnegative.iter().any(|number| argument(*number) < 0) {
-            return None;
+            return Err("a number that its indices are made of is negative");
         }
-        let contiguous = plan.contiguous_axis()?;
         let order = || {
             [contiguous].into_iter().chain((0..plan.extents.len()).rev().filter(|axis| *axis != contiguous))
         };
         let bytes = plan.element.bytes() as i64;
-        let distance = plan.offset.value(&argument)?.checked_mul(bytes)?;
-        let address = argument(plan.base).checked_add(distance)?;
+        let in_bytes = |number: &LaunchInteger| {
+            number.value(&argument).and_then(|number| number.checked_mul(bytes)).ok_or(TOO_LARGE)
+        };
+        let address = argument(plan.base).checked_add(in_bytes(&plan.offset)?).ok_or(TOO_LARGE)?;
         // Coordinates have 32 bits; what is empty or goes backwards is no tensor.
-        let extent = |axis: usize| {
-            let extent = plan.extents[axis].value(&argument)?;
-            (1..=1 << 31).contains(&extent).then_some(extent as u64)
+        let extent = |axis: usize| match plan.extents[axis].value(&argument) {
+            Some(extent @ 1..=0x8000_0000) => Ok(extent as u64),
+            Some(..=0) => Err("it is empty"),
+            _ => Err(TOO_LARGE),
         };
         // A copy to the tensor writes what of a chunk is behind the end of a row as well.
-        let row = plan.extents[contiguous].value(&argument)?.checked_mul(bytes)?;
+        let row = in_bytes(&plan.extents[contiguous])?;
         if copied.is_written && plan.has_bounded_rows() && row % CHUNK != 0 {
-            return None;
+            return Err("its rows end within 16 bytes");
         }
-        let stride =
-            |axis: usize| u64::try_from(plan.strides[axis].value(&argument)?.checked_mul(bytes)?).ok();
-        Some(Self {
+        let stride = |axis: usize| {
+            u64::try_from(in_bytes(&plan.strides[axis])?).map_err(|_| "its rows go backwards in memory")
+        };
+        Ok(Self {
             element: plan.element,
-            address: u64::try_from(address).ok().filter(|address| *address != 0)?,
-            shape: order().map(extent).collect::<Option<_>>()?,
-            strides: order().skip(1).map(stride).collect::<Option<_>>()?,
+            address: u64::try_from(address)
+                .ok()
+                .filter(|address| *address != 0)
+                .ok_or("it has no address")?,
+            shape: order().map(extent).collect::<Result<_, _>>()?,
+            strides: order().skip(1).map(stride).collect::<Result<_, _>>()?,
             block: order().map(|axis| copied.extents[axis]).collect(),
             swizzle: copied.swizzle,
         })

@@ -34,6 +34,7 @@ mod wgmma_selection;
 use tilewright_ir as ir;
 use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
 
+use crate::Launcher;
 use crate::language::Module;
 use crate::target::GpuTarget;
 use boxes::TensorBoxes;
@@ -43,8 +44,14 @@ use mma_selection::Products;
 use propagation::{Decided, Demands};
 use rematerialization::Rematerializable;
 
-/// Gives every value of a kernel without calls a layout. With `tensor_maps`, loads that tensor copies may do say so.
-pub fn assign_layouts(module: &ir::Module, target: GpuTarget, num_warps: u32, tensor_maps: bool) -> Module {
+/// Gives every value of a kernel without calls a layout. Where the launcher makes tensor maps, loads that tensor copies may do say
+/// so.
+pub fn assign_layouts(
+    module: &ir::Module,
+    target: GpuTarget,
+    num_warps: u32,
+    launcher: Launcher<'_>,
+) -> Module {
     let function = module.kernel();
     let addresses = analyze_assuming(function, Assumptions::ADDRESSES);
     // Numbers that programs compute with may wrap around, unlike those that they make addresses of.
@@ -54,7 +61,7 @@ pub fn assign_layouts(module: &ir::Module, target: GpuTarget, num_warps: u32, te
     let cheap = Rematerializable::new(function);
     let classes = Classes::new(function, &cheap, &products, (&addresses, target));
     let choice = selection::choose(function, &classes, &mut costs, num_warps);
-    let boxes = TensorBoxes::new(function, &addresses, target, tensor_maps);
+    let boxes = TensorBoxes::new(function, &addresses, target, launcher);
     let decided = Decided {
         function,
         boxes: &boxes,

@@ -59,7 +59,7 @@ pub use header::Header;
 pub use layouts::{LayoutId, Layouts};
 pub use ops::{ANY_REGIONS, GpuOp, GpuVisitor, OPS, Op, visit};
 pub use tensor_maps::{
-    LaunchInteger, LaunchProduct, TENSOR_MAP_BYTES, TensorMapBox, TensorMapPlan, UNBOUNDED,
+    LaunchInteger, LaunchProduct, TENSOR_MAP_BYTES, TensorAccess, TensorMapBox, TensorMapPlan, UNBOUNDED,
     is_tensor_reduction,
 };
 pub use tilewright_layout::SwizzleMode;

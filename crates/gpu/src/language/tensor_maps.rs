@@ -115,6 +115,16 @@ pub struct TensorMapBox {
     pub is_written: bool,
 }
 
+/// What a kernel does with the tensor behind an argument: it reads, or it writes. Its tensor maps are fit for copies, or not, by
+/// what strides and extents the launch passes, so one that cannot be made says it of all that are for this.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TensorAccess {
+    /// The argument that is the pointer.
+    pub base: u32,
+    /// Whether the tensor is written.
+    pub is_written: bool,
+}
+
 /// How a launch makes a tensor map.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TensorMapPlan {
@@ -135,6 +145,12 @@ pub struct TensorMapPlan {
 }
 
 impl TensorMapPlan {
+    /// What its copies do.
+    pub fn access(&self) -> TensorAccess {
+        let is_written = self.copied.as_ref().is_some_and(|copied| copied.is_written);
+        TensorAccess { base: self.base, is_written }
+    }
+
     /// Whether a mask bounds the axis whose elements are next to each other.
     pub fn has_bounded_rows(&self) -> bool {
         let unbounded = LaunchInteger::constant(UNBOUNDED);

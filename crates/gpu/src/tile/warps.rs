@@ -46,7 +46,7 @@ pub fn warps_that_hold(kernel: &Function, num_warps: u32) -> u32 {
 
 /// The warps of the one block that does what a cluster is asked for: those of all its blocks, as far as each thread of them may
 /// have all registers that it can. What a program computes does not depend on it.
-pub fn warps_of_cluster(kernel: &Function, num_warps: u32, launcher: Launcher) -> u32 {
+pub fn warps_of_cluster(kernel: &Function, num_warps: u32, launcher: Launcher<'_>) -> u32 {
     let blocks = launcher.cluster.max(1);
     let has_assembly =
         find(kernel, |op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. })).is_some();

@@ -2,10 +2,11 @@
 //!
 //! The steps of a case are the passes. The first may be `assign(sm_80, 4)` instead: it takes tile IR and assigns layouts for
 //! this target and so many warps; with a third number, loops are to be pipelined with so many stages, and
-//! `assign_for_launches(sm_90, 4)` may ask for tensor maps. Where a pass refuses a program, its diagnostic is the expected text.
+//! `assign_for_launches(sm_90, 4)` may ask for tensor maps, with `without p2 written` or `without p0 read` behind them not for these
+//! accesses. Where a pass refuses a program, its diagnostic is the expected text.
 
 use tilewright_base::Diagnostic;
-use tilewright_gpu::language::Gpu;
+use tilewright_gpu::language::{Gpu, TensorAccess};
 use tilewright_gpu::{GpuTarget, Launcher, PASSES, assign_layouts_for};
 use tilewright_ir::{parse, parse_dialect, verify};
 use tilewright_testkit::run_text_cases;
@@ -23,6 +24,7 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
     let assign = first("assign(").or(for_launches);
     let launcher = Launcher {
         makes_tensor_maps: for_launches.is_some(),
+        without: &[],
         adds_warps: for_launches.is_some(),
         cluster: 1,
     };
@@ -49,9 +51,14 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
 /// The program with layouts, for `sm_80, 4`.
 fn assigned(
     arguments: &str,
-    launcher: Launcher,
+    launcher: Launcher<'_>,
     input: &str,
 ) -> Result<Result<Program, Box<Diagnostic>>, String> {
+    let mut parts = arguments.split(", without ");
+    let arguments = parts.next().unwrap_or_default();
+    let without =
+        parts.map(access).collect::<Option<Vec<_>>>().ok_or("an access is `p2 written`, `p0 read`")?;
+    let launcher = Launcher { without: &without, ..launcher };
     let (target, warps) = arguments.split_once(", ").ok_or("assign takes a target and a number of warps")?;
     let target = GpuTarget::named(target).map_err(|error| error.to_string())?;
     let (warps, stages) = warps.split_once(", ").unwrap_or((warps, "0"));
@@ -62,6 +69,13 @@ fn assigned(
         program.header.stages = stages;
         program
     }))
+}
+
+/// What is done with a tensor: `p2 written`.
+fn access(text: &str) -> Option<TensorAccess> {
+    let (base, how) = text.strip_prefix('p')?.split_once(' ')?;
+    matches!(how, "read" | "written").then_some(())?;
+    Some(TensorAccess { base: base.parse().ok()?, is_written: how == "written" })
 }
 
 fn described(diagnostic: &Diagnostic) -> String {

@@ -11,8 +11,8 @@
 //! the elements behind the bound is never stored ([`demand`]).
 //!
 //! A store to a box, or an atomic operation on one, is stricter: a copy to the tensor may reach over its end, not over its start, whatever the mask says, and
-//! strides have to be known to be aligned when the kernel is compiled, since a launch that takes code without tensor maps for the
-//! sake of its stores loses those of its loads.
+//! strides have to be known to be aligned when the kernel is compiled. Where rows end is known at launch alone: one whose maps of some
+//! accesses cannot be made takes code that is compiled `without` these, and has boxes for the others.
 //!
 //! **Maps that the kernel makes** ([`made`]): where the base is a pointer that the kernel loads, or strides and extents are computed,
 //! and the accesses are in a loop that these stand outside of.
@@ -31,7 +31,10 @@ use smallvec::SmallVec;
 use tilewright_ir::{Definition, Dtype, Function, Inst, MemoryScope, MemorySemantics, Op, Value};
 
 use super::coalescing::Infos;
-use crate::language::{LaunchInteger, LaunchProduct, TensorMapPlan, UNBOUNDED, is_tensor_reduction};
+use crate::Launcher;
+use crate::language::{
+    LaunchInteger, LaunchProduct, TensorAccess, TensorMapPlan, UNBOUNDED, is_tensor_reduction,
+};
 use crate::remarks::{self, Because};
 use crate::target::{Feature, GpuTarget};
 pub use affine::Affine;
@@ -48,7 +51,7 @@ const LONGEST: u32 = 256;
 /// Addresses, strides and the starts of rows are multiples of this many bytes.
 const ALIGNMENT: u64 = 16;
 /// What an argument that a launch does not specialize for being a multiple of 16 may be a multiple of. The launch looks: where
-/// strides are not aligned, it takes code without tensor maps.
+/// strides are not aligned, it takes code without the tensor maps of that tensor.
 const UNSPECIALIZED: u64 = 8;
 /// The most axes of a tensor map.
 const MOST_AXES: usize = 5;
@@ -75,8 +78,8 @@ pub struct TensorBoxes {
 }
 
 impl TensorBoxes {
-    /// Looks through a kernel, if the code may ask for tensor maps. A kernel without matrix products loads as fast by itself.
-    pub fn new(function: &Function, infos: &Infos, target: GpuTarget, may_ask: bool) -> Self {
+    /// Looks through a kernel, if the code may ask for tensor maps, which it may not for some accesses. A kernel without matrix products loads as fast by itself.
+    pub fn new(function: &Function, infos: &Infos, target: GpuTarget, launcher: Launcher<'_>) -> Self {
         let mut boxes = Self::default();
         let (mut accesses, mut has_products) = (Vec::new(), false);
         function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
@@ -88,7 +91,7 @@ impl TensorBoxes {
         });
         let obstacle = if !target.features.has(Feature::Tma) {
             Some("the target has no tensor memory accelerator")
-        } else if !may_ask {
+        } else if !launcher.makes_tensor_maps {
             Some("who launches the kernel makes no tensor maps (--tensor-maps lets the code ask for them)")
         } else {
             None
@@ -115,7 +118,9 @@ impl TensorBoxes {
         let mut search = Search { affine, uses, infos, unspecialized: UNSPECIALIZED, making: None };
         for inst in accesses {
             let at_launch = match obstacle.filter(|_| !is_possible) {
-                None => search.access(inst),
+                None => {
+                    search.access(inst).and_then(|found| fit(found, is_written(function, inst), launcher))
+                }
                 Some(reason) => Err(reason),
             };
             let at_launch = at_launch.map(|(map, coordinates)| (boxes.of_launch(map), coordinates));
@@ -166,6 +171,19 @@ impl TensorBoxes {
     pub fn of(&self, inst: Inst) -> Option<&TensorBox> {
         self.of_access[inst].as_ref()
     }
+}
+
+/// The box of an access, if the launch can make the map.
+fn fit<T>(
+    (map, coordinates): (TensorMapPlan, T),
+    is_written: bool,
+    launcher: Launcher<'_>,
+) -> Result<(TensorMapPlan, T), &'static str> {
+    let access = TensorAccess { base: map.base, is_written };
+    if launcher.without.contains(&access) {
+        return Err("the code is for launches whose arguments no such map can be made of");
+    }
+    Ok((map, coordinates))
 }
 
 fn say(function: &Function, inst: Inst, because: impl FnOnce() -> Because) {
