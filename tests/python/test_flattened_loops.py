@@ -1,4 +1,4 @@
-"""Loops over tiles with `flatten=True`: the copies of the next tile begin while this one ends. Results against torch, and what
+"""Loops over tiles with `flatten=True`: the copies of the next tile begin while this one ends. Against torch, and what
 keeps a loop from it."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HAS_TMA = (os.environ.get("TILEWRIGHT_DEVICE") or "").endswith("sm_90")
 
 
 def is_flattened(handle):
-    """Whether slots are filled behind the inner loops: the ring of the first tile is filled before the loop over tiles."""
+    """Whether slots are filled behind the inner loops: the ring of the first tile is filled before the outer loop."""
     text = handle.asm["gpu"]
     first = text.index('unroll=0 flatten"')
     return "tensor_load" in text[:first]
@@ -166,7 +166,9 @@ def test_pointers(device, sizes, programs, warps, stages, bias):
                 tile = torch.zeros(BM, BN, dtype=torch.float64)
                 part = expected[i : i + BM, j : j + BN]
                 tile[: part.shape[0], : part.shape[1]] = part
-                part -= (tile.max(1, True).values + tile.max(0, True).values)[: part.shape[0], : part.shape[1]]
+                part -= (tile.max(1, True).values + tile.max(0, True).values)[
+                    : part.shape[0], : part.shape[1]
+                ]
     a, b = a.to(device), b.to(device)
     handle = pointers[(programs,)](
         a, b, c, M, N, K, K, N, N, BM, BN, BK, 2, bias, num_warps=warps, num_stages=stages
@@ -178,7 +180,16 @@ def test_pointers(device, sizes, programs, warps, stages, bias):
 
 @triton.jit
 def triangle(
-    a, b, c, tiles, last, STEP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PLAIN: tl.constexpr
+    a,
+    b,
+    c,
+    tiles,
+    last,
+    STEP: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    PLAIN: tl.constexpr,
 ):
     """A lower triangular matrix by a dense one, tiles in any order and direction."""
     for tile in tl.range(tl.program_id(0) * STEP + tiles, last, tl.num_programs(0) * STEP, flatten=True):
@@ -217,7 +228,9 @@ def test_loops_of_other_lengths_in_each_tile(device, first, last, step, warps, s
 
 
 @triton.jit
-def at_the_ends(a, b, c, first, last, STEP: tl.constexpr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def at_the_ends(
+    a, b, c, first, last, STEP: tl.constexpr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
     for tile in tl.range(first, last, STEP, flatten=True):
         row = (tile & 3) * BM
         acc = tl.zeros((BM, BN), dtype=tl.float32)

@@ -144,7 +144,7 @@ impl TensorMaps {
                     maps.push(map);
                 }
                 Err(reason) if unfit.iter().all(|(other, _)| *other != access) => {
-                    unfit.push((access, reason))
+                    unfit.push((access, reason));
                 }
                 Err(_) => {}
             }

@@ -712,7 +712,7 @@ fn tensor_loads_of_what_threads_wrote_need_a_fence_of_global_memory() {
         let mut output = vec![0xee; 256];
         let map = map(output.as_ptr() as u64, TensorDataType::U32, &[32], &[32], Swizzle::None);
         let map = map.encode().unwrap();
-        run(&load_of_what_was_written(fence), 32, &[], &mut output, &map).map(|_| output.split_off(128))
+        run(&load_of_what_was_written(fence), 32, &[], &mut output, &map).map(|()| output.split_off(128))
     };
     let expected: Vec<u8> = (7_u32..39).flat_map(u32::to_le_bytes).collect();
     for fence in ["fence.proxy.async;", "fence.proxy.async.global;"] {

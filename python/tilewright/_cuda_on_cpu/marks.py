@@ -246,7 +246,7 @@ class Marks:
 
     def histogram(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``torch.histc``, which a GPU has of integers too."""
-        source = args[0] if args else kwargs.get("input")
+        source: Any = args[0] if args else kwargs.get("input")
         if not self.has(source) or source.is_floating_point() or "out" in kwargs:
             return self.call(func, args, kwargs)
         if args:

@@ -26,7 +26,9 @@ def _function(function: Any, lines: list[str], seen: set[int]) -> None:
     seen.add(id(function))
     fn = function.fn if hasattr(function, "fn") else function
     if not hasattr(fn, "__code__"):  # one of the language, or of C, that was made a function of compile time
-        lines.append(f"{getattr(fn, '__module__', None)}.{getattr(fn, '__qualname__', type(fn).__qualname__)}")
+        lines.append(
+            f"{getattr(fn, '__module__', None)}.{getattr(fn, '__qualname__', type(fn).__qualname__)}"
+        )
         return
     source = getattr(function, "_src", None)
     if source is None:
