@@ -47,11 +47,12 @@ pub struct Pointer<'m> {
 }
 
 impl Pointer<'_> {
-    /// Whether a device could not read the memory. A tensor without elements has none: its pointer is null, which
-    /// every device takes, as CUDA does.
+    /// Whether a device could not read the memory. A tensor of the CPU without elements has none: its pointer is null,
+    /// which every device takes, as CUDA does. Of memory of a GPU no more is known than where it begins.
     #[inline]
     pub fn is_elsewhere(&self, device: Device) -> bool {
-        self.device != device.memory() && self.address != 0
+        let has_none = self.device == Device::Cpu && self.address == 0 && self.region.is_empty();
+        self.device != device.memory() && !has_none
     }
 }
 
