@@ -221,3 +221,26 @@ def far_kernel(x_ptr, N: tl.constexpr):
     far = x_ptr + (1 << 40) + tl.arange(0, N)
     x = tl.inline_asm_elementwise("ld.global.b32 $0, [$1];", "=r,l", [far], tl.int32, False, 1)
     tl.store(x_ptr + tl.arange(0, N), x)
+
+
+@pytest.mark.parametrize("extent", [1, 4, 32, 256])
+def test_the_text_may_be_a_barrier(extent, device):
+    # Programs order what they store and what they load again by one; its output is written by none.
+    @triton.jit
+    def kernel(x_ptr, out_ptr, EXTENT: tl.constexpr, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(out_ptr + i, tl.load(x_ptr + i) + 1)
+        if EXTENT == 1:
+            tl.inline_asm_elementwise("bar.sync 0;", "=r", [], tl.int32, is_pure=False, pack=1)
+        else:
+            zeros = tl.zeros((EXTENT,), tl.int32)
+            tl.inline_asm_elementwise(
+                "bar.sync 0; mov.u32 $0, $1;", "=r,r", [zeros], tl.int32, is_pure=False, pack=1
+            )
+        tl.store(x_ptr + i, tl.load(out_ptr + (N - 1 - i)) * 2)
+
+    x = np.arange(64, dtype=np.int32)
+    x_dev, out = to_device(x, "int32", device), empty((64,), "int32", device)
+    kernel[(1,)](x_dev, out, extent, 64)
+    assert_same(to_host(out), x + 1)
+    assert_same(to_host(x_dev), (x[::-1] + 1) * 2)

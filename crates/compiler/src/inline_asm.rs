@@ -60,7 +60,8 @@ impl Assembly for SimulatedAssembly {
         let mut parameters = own.address().to_le_bytes().to_vec();
         parameters.extend((runs as u32).to_le_bytes());
         let regions: Vec<Region<'_>> = std::iter::once(own).chain(regions.iter().copied()).collect();
-        let threads = (runs as u32).next_multiple_of(32).min(THREADS);
+        // Where there are few, the block has no others: each of its threads comes to a barrier of the text.
+        let threads = (runs as u32).min(THREADS);
         let grid = [(runs as u32).div_ceil(threads), 1, 1];
         let mut launch = Launch::new(KERNEL, grid, [threads, 1, 1], &parameters, &regions);
         launch.interrupt = Some(stop);
@@ -183,6 +184,7 @@ fn kernel(template: &AsmTemplate) -> (String, u32) {
     let _ = writeln!(out, "\n{CLOSE}");
     for (number, register) in template.outputs.iter().enumerate() {
         let _ = match register {
+            _ if !is_named(template, number) => writeln!(out, "mov.b64 %tw_rd4, 0;"),
             AsmRegister::Predicate => writeln!(out, "selp.u64 %tw_rd4, 1, 0, %tw_o{number};"),
             AsmRegister::Bits16 => writeln!(out, "cvt.u64.u16 %tw_rd4, %tw_o{number};"),
             AsmRegister::Bits32 => writeln!(out, "cvt.u64.u32 %tw_rd4, %tw_o{number};"),
@@ -192,6 +194,13 @@ fn kernel(template: &AsmTemplate) -> (String, u32) {
     }
     out.push_str("ret;\n}\n");
     (out, first)
+}
+
+/// Whether an output is in the text or tied to an input: otherwise nothing writes it, as where the text is a barrier alone.
+fn is_named(template: &AsmTemplate, output: usize) -> bool {
+    let tied = template.inputs.iter().any(|input| matches!(input, AsmInput::Tied(to) if *to == output));
+    let in_text = |piece: &AsmPiece| matches!(piece, AsmPiece::Operand(number) if *number == output);
+    tied || template.pieces.iter().any(in_text)
 }
 
 fn register_type(register: AsmRegister) -> &'static str {
@@ -240,6 +249,18 @@ mod tests {
         add.run(runs as usize, &mut words, &[], &AtomicBool::new(false)).expect("it runs");
         for run in 0..runs {
             assert_eq!(words[run as usize], 3 * runs + 2 * run);
+        }
+    }
+
+    #[test]
+    fn a_barrier_is_passed_by_any_number_of_runs() {
+        for (text, constraints) in [("bar.sync 0;", "=r"), ("bar.sync 0; mov.u32 $0, 0;", "=r")] {
+            let barrier = assemble(text, constraints).expect("it is PTX");
+            for runs in [1, 4, 32, 48, 128, 256] {
+                let mut words = vec![7; runs];
+                barrier.run(runs, &mut words, &[], &AtomicBool::new(false)).expect("it runs");
+                assert_eq!(words, vec![0; runs]);
+            }
         }
     }
 
