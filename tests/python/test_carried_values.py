@@ -178,7 +178,7 @@ def product_of(a_ptr, b_ptr, count, N: tl.constexpr, D: tl.constexpr):
 
 
 @triton.jit
-def tested_by_products(a_ptr, b_ptr, out_ptr, count, N: tl.constexpr, D: tl.constexpr):
+def asked_of_products(a_ptr, b_ptr, out_ptr, count, N: tl.constexpr, D: tl.constexpr):
     found = 0
     while product_of(a_ptr, b_ptr, count, N, D) * found < 10000.0 and found < 5:
         found += 1
@@ -190,6 +190,6 @@ def test_a_loop_in_the_condition_of_another(device, count):
     """It is none that copies ahead."""
     a, b = torch.ones(3 * N, D, dtype=torch.float16), torch.full((3 * N, D), 1 / 64, dtype=torch.float16)
     out = torch.zeros(1, dtype=torch.int32, device=device)
-    tested_by_products[(1,)](a.to(device), b.to(device), out, count, N, D, num_warps=4, num_stages=3)
+    asked_of_products[(1,)](a.to(device), b.to(device), out, count, N, D, num_warps=4, num_stages=3)
     # A count of 1 gives 64 * 64.
     assert out.item() == (min(5, -(-10000 // (count * D * D))) if count else 5)

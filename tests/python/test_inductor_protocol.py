@@ -312,7 +312,7 @@ for shape, element in [([100, 256], 13), ([100, 1 << 33], 9), ([100], 9)]:
 
 
 def test_products_get_tensor_maps_where_we_launch_them(program):
-    """The texts, which torch's own launchers may take, are without; so is a launch whose tensors no map describes."""
+    """The texts, which torch's own launchers may take, are without; a launch has those that describe its tensors."""
     done = program(
         """
 @triton.jit
@@ -337,8 +337,8 @@ types = dict(zip(names, ["*fp16"] * 2 + ["*fp32"] + ["i32"] * 4 + ["constexpr", 
 aligned = {(place,): [["tt.divisibility", 16]] for place, ty in enumerate(types.values()) if ty != "constexpr"}
 source = ASTSource(product, types, {"sak": 1, "sbn": 1, "BM": 128, "BN": 128, "BK": 64}, aligned)
 kernel = triton.compile(source, target=H100, options={"num_warps": 4, "num_stages": 3})
-for a in (1 << 20, (1 << 20) + 8):
-    run(kernel, a, 1 << 21, 1 << 22, 256, 256, 256, 256, 256)
+for off_a, off_all in ((0, 0), (8, 0), (8, 8)):
+    run(kernel, (1 << 20) + off_a, (1 << 21) + off_all, (1 << 22) + off_all, 256, 256, 256, 256, 256)
     print(len(parameters()[0]) // 2)
 print(kernel.asm["ptx"].count(".param .align 64"), kernel.asm["gpu"].count("\\nT"))
 
@@ -354,8 +354,9 @@ kernel.module = None
 """
     )
     plain = 3 * 8 + 5 * 4
-    with_maps, without, texts, sent = done.out.splitlines()
+    with_maps, without_one, without, texts, sent = done.out.splitlines()
     assert int(with_maps) >= plain + 2 * 128, done.err
+    assert int(without_one) == int(with_maps) - 128, done.err
     assert (without, texts, sent) == (str(plain), "0 0", with_maps), done.err
 
 

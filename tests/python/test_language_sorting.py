@@ -174,7 +174,7 @@ def test_counts(dtype, device):
         ("tl.histogram(x.to(tl.float32), 4)", "counts a tile of integers"),
         ("tl.histogram(x, 0)", "`num_bins` of `histogram` cannot be 0"),
         ("tl.histogram(x, 4, x)", "the mask of `histogram` must be int1"),
-        ("tl.cumsum(x, 2)", "axis 2 of `associative_scan` does not exist"),
+        ("tl.cumsum(x, 2)", "axis 2 of `cumsum` does not exist"),
     ],
 )
 def test_mistakes_are_explained(expression, message):
