@@ -189,11 +189,11 @@ def line(row: Row, found: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def copy_bandwidth() -> float:
-    """Bytes read and written in a microsecond by torch's copy of a gigabyte."""
-    source = torch.empty(1 << 29, device=DEVICE, dtype=torch.int8)
+def copy_time(size: int) -> float:
+    """Microseconds that torch's copy takes to read and write `size` bytes in all, its launch included."""
+    source = torch.empty(size // 2, device=DEVICE, dtype=torch.int8)
     target = torch.empty_like(source)
-    return 2 * source.numel() / ReadingClock(9).microseconds(lambda: target.copy_(source))
+    return ReadingClock(9).microseconds(lambda: target.copy_(source))
 
 
 def compile_part(chosen: list[Row], part: str) -> None:
@@ -228,7 +228,10 @@ def main() -> int:
     torch.backends.cuda.matmul.allow_tf32 = True
     begun = time.monotonic()
     sides = {name: Side(name) for name in (TRITON, TILEWRIGHT)}
-    print(f"copy bandwidth: {copy_bandwidth() / 1e3:.0f} GB/s")
+    # Of a gigabyte, and of the weights of a decode: what a launch costs is a large part of the smaller ones.
+    copies = {size: copy_time(size << 20) for size in (1024, 128, 64, 32)}
+    for size, micros in copies.items():
+        print(f"copying {size} MiB: {micros:.1f} µs, {(size << 20) / micros / 1e3:.0f} GB/s")
     print(
         "| case | torch | triton | tilewright | triton / tilewright | torch / tilewright | best: triton | tilewright |"
     )
