@@ -91,6 +91,7 @@ with torch.cuda.device(0):
     pass
 DEVICE = triton.runtime.driver.active.get_active_torch_device()
 assert torch.rand(3, device=DEVICE).device == DEVICE == x.device
+assert triton.runtime.driver.active.get_device_interface() is torch.cuda
 properties = triton.runtime.driver.active.utils.get_device_properties(DEVICE.index)
 assert {"multiprocessor_count", "max_num_regs", "max_shared_mem", "warpSize"} <= set(properties)
 print("fine")
@@ -118,6 +119,30 @@ print(y.cpu().tolist())
 def test_programs_find_what_a_gpu_gives(run, script, text):
     done = run("-m", "tilewright", "run", script(text))
     assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
+
+
+CAPABILITY = """
+import torch, triton
+found = torch.cuda.get_device_capability(), torch.cuda.get_device_capability(torch.device("cuda:0"))
+properties = torch.cuda.get_device_properties(0)
+print(*found, (properties.major, properties.minor), torch.cuda.get_arch_list())
+try:
+    torch.cuda.get_device_capability(1)
+except AssertionError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "capability"),
+    [("cpu", (8, 0)), ("sim:sm_75", (7, 5)), ("sim:sm_90", (9, 0)), ("sim:sm_120", (12, 0))],
+)
+def test_the_compute_capability_is_that_of_the_simulated_gpu(run, script, device, capability):
+    """Libraries choose their kernels by it, and a simulated GPU runs what its architecture has."""
+    done = run("-m", "tilewright", "run", script(CAPABILITY), env={"TILEWRIGHT_DEVICE": device})
+    architecture = "sm_{}{}".format(*capability)
+    expected = f"{capability} {capability} {capability} ['{architecture}']\nInvalid device id\n"
+    assert (done.code, done.out) == (0, expected), done.err
 
 
 HAS_TRITON = """

@@ -20,7 +20,13 @@ from tilewright._cuda_on_cpu.notice import announce, is_announced
 from tilewright._import_hook import when_imported
 
 CAPABILITY = (8, 0)
-"""What programs are told: enough for all types, and none of the newer features."""
+"""What programs are told where the processor runs kernels: enough for all types, and none of the newer features."""
+
+
+def _capability() -> tuple[int, int]:
+    """The compute capability of the GPU that is simulated; a processor has none."""
+    of_device = _native.device_capability(None)
+    return CAPABILITY if of_device == (0, 0) else of_device
 
 
 class _Scope:
@@ -134,11 +140,12 @@ def get_device_properties(device: Any = None) -> Any:
         announce()
     _check_device(device, "Invalid device id")
     properties = _native.device_properties()
+    major, minor = _capability()
     shared_memory = properties["max_shared_mem"]
     return _DeviceProperties(
         name=_processor_name(),
-        major=CAPABILITY[0],
-        minor=CAPABILITY[1],
+        major=major,
+        minor=minor,
         total_memory=_memory(),
         multi_processor_count=properties["multiprocessor_count"],
         max_threads_per_block=1024,
@@ -249,13 +256,13 @@ def _returning(value: Any) -> Callable[..., Any]:
 
 
 def _with_device(value: Any, invalid: str | None = None) -> Callable[..., Any]:
-    """The same, for functions whose first argument is a device."""
+    """The same, for functions whose first argument is a device; what can be called is asked each time."""
 
     def function(device: Any = None, *_args: Any, **_kwargs: Any) -> Any:
         if not is_torch(sys._getframe(1)):
             announce()
         _check_device(device, invalid)
-        return value
+        return value() if callable(value) else value
 
     return function
 
@@ -390,8 +397,8 @@ def install(torch: Any) -> None:
         "device": _Device,
         "device_count": _unless_torch_asks(cuda.device_count, 1),
         "device_of": _Scope,
-        "get_arch_list": lambda: [f"sm_{CAPABILITY[0]}{CAPABILITY[1]}"],
-        "get_device_capability": _with_device(CAPABILITY, "Invalid device id"),
+        "get_arch_list": lambda: [f"sm_{major}{minor}" for major, minor in [_capability()]],
+        "get_device_capability": _with_device(_capability, "Invalid device id"),
         "get_device_name": lambda device=None: get_device_properties(device).name,
         "get_device_properties": get_device_properties,
         "graph": _missing("graph", no_graphs),
