@@ -145,6 +145,41 @@ def test_the_compute_capability_is_that_of_the_simulated_gpu(run, script, device
     assert (done.code, done.out) == (0, expected), done.err
 
 
+GENERATED = """
+import torch, triton, triton.language as tl
+from torch._C import _cuda_getCurrentRawStream as get_raw_stream
+
+guards = torch._C._dynamo.guards
+
+@triton.jit
+def double(x_ptr, out_ptr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at))
+
+x = torch.arange(8.0, device="cuda", requires_grad=True)
+with torch.cuda._DeviceGuard(0):
+    torch.cuda.set_device(0)
+    guards.assert_size_stride(x, (8,), (1,))
+    part = guards._reinterpret_tensor(x[1:], (2, 2), (2, 1), 3)
+    assert part.is_cuda and part.data_ptr() == x.data_ptr() + 16 and not part.requires_grad
+    out = guards._empty_strided_cuda((2, 2), (1, 2), torch.float32)
+    assert out.is_cuda and out.stride() == (1, 2)
+    double[(1,)](part, out, 4)
+    assert get_raw_stream(0) == 0
+print(out.tolist(), guards._reinterpret_tensor(x.detach().cpu(), (2,), (3,), 1))
+try:
+    torch.cuda._DeviceGuard(1).__enter__()
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_programs_that_torch_compile_wrote_run(run, script):
+    done = run("-m", "tilewright", "run", script(GENERATED))
+    expected = "[[8.0, 12.0], [10.0, 14.0]] tensor([1., 4.])\nCUDA error: invalid device ordinal\n"
+    assert (done.code, done.out, done.err) == (0, expected, NOTICE)
+
+
 HAS_TRITON = """
 from torch.utils._triton import has_triton, has_triton_package
 import torch.utils._triton as module, torch._dynamo.utils

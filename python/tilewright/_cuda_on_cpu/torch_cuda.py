@@ -297,7 +297,7 @@ def _lazy_init() -> None:
     caller = sys._getframe(1)
     module = str(caller.f_globals.get("__name__", ""))
     name = caller.f_code.co_name
-    if name in ("__init__", "__new__"):
+    if name in ("__init__", "__new__", "__enter__"):
         made = caller.f_locals.get("self", caller.f_locals.get("cls"))
         name = (made if isinstance(made, type) else type(made)).__name__
     if module.startswith("torch.cuda") and not name.startswith("<"):
@@ -413,7 +413,9 @@ def install(torch: Any) -> None:
         "set_stream": _returning(None),
         "stream": _Scope,
         "synchronize": _with_device(None),
+        "_exchange_device": _with_device(0),
         "_lazy_init": _lazy_init,
+        "_maybe_exchange_device": _with_device(0),
         **random,
         **memory,
     }
@@ -432,6 +434,7 @@ def install(torch: Any) -> None:
     # Recurrent layers ask it before they lay out their weights for it.
     torch.backends.cudnn.is_acceptable = lambda _tensor: False
     _install_accelerator(torch, stream, memory)
+    _install_for_generated_code(torch)
     when_imported("torch.utils._triton", _answer_for_triton)
 
 
@@ -458,3 +461,19 @@ def _install_accelerator(torch: Any, stream: Stream, memory: dict[str, Any]) -> 
             "synchronize": _with_device(None),
         },
     )
+
+
+def _install_for_generated_code(torch: Any) -> None:
+    """What programs that ``torch.compile`` wrote call past torch's functions; people keep such files."""
+    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    reinterpret = getattr(guards, "_reinterpret_tensor", None)
+
+    def reinterpret_tensor(tensor: Any, size: Any, stride: Any, offset: int = 0, *args: Any) -> Any:
+        if not tensor.is_cuda or args:
+            return reinterpret(tensor, size, stride, offset, *args)  # type: ignore[misc]
+        return torch.as_strided(tensor.detach(), size, stride, tensor.storage_offset() + offset)
+
+    def empty_strided(size: Any, stride: Any, dtype: Any) -> Any:
+        return torch.empty_strided(size, stride, dtype=dtype, device="cuda")
+
+    _put(guards, {"_reinterpret_tensor": reinterpret_tensor, "_empty_strided_cuda": empty_strided})
