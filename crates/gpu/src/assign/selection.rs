@@ -10,6 +10,7 @@ use tilewright_ir::{Function, Inst};
 
 use crate::assign::cost::LayoutCosts;
 use crate::assign::equivalence::{Accesses, Class, Classes, Edge, EdgeEnd};
+use crate::cost_model::LOOP_WEIGHT;
 use crate::language::LayoutId;
 use crate::layout_rules::{default_layout, line_layout, operand_layout, reduced_layout, result_layout};
 
@@ -24,10 +25,9 @@ pub struct Choice {
     pub of_access: SecondaryMap<Inst, Option<LayoutId>>,
 }
 
-/// Chooses.
+/// Chooses: what is found if a class that nobody asks anything of has the layout of its own at once, or what is found if it has
+/// what comes to it from others, by the cost of all.
 pub fn choose(function: &Function, classes: &Classes, layouts: &mut LayoutCosts, num_warps: u32) -> Choice {
-    let mut chooser =
-        Chooser { function, classes, layouts, num_warps, chosen: vec![None; classes.list.len()] };
     // Products are hardest to please, then what their parts are computed from, from behind, and those that say anything at all.
     let distances = distances_to_parts(classes);
     let mut order: Vec<usize> = (0..classes.list.len()).collect();
@@ -35,13 +35,19 @@ pub fn choose(function: &Function, classes: &Classes, layouts: &mut LayoutCosts,
         let data = &classes.list[*class];
         (data.accumulators.is_empty(), distances[*class], data.accesses.is_empty())
     });
-    for _ in 0..MOST_ROUNDS {
-        let mut changed = false;
-        for class in &order {
-            changed |= chooser.class(*class);
-        }
-        if !changed {
-            break;
+    let chosen = vec![None; classes.list.len()];
+    let mut chooser =
+        Chooser { function, classes, layouts, num_warps, chosen, waits: false, has_guessed: false };
+    chooser.all(&order);
+    if chooser.has_guessed {
+        let first = (chooser.total_cost(), chooser.chosen.clone());
+        chooser.chosen.fill(None);
+        chooser.waits = true;
+        while order.iter().fold(false, |changed, class| chooser.class(*class) || changed) {}
+        chooser.waits = false;
+        chooser.all(&order);
+        if first.0 <= chooser.total_cost() {
+            chooser.chosen = first.1;
         }
     }
     chooser.finish()
@@ -70,11 +76,31 @@ struct Chooser<'a> {
     layouts: &'a mut LayoutCosts,
     num_warps: u32,
     chosen: Vec<Option<LayoutId>>,
+    /// Whether a class that nobody asks anything of waits until another class does.
+    waits: bool,
+    /// Whether such a class has got a layout of its own.
+    has_guessed: bool,
 }
 
 impl Chooser<'_> {
+    /// Chooses for all classes, again while that changes anything.
+    fn all(&mut self, order: &[usize]) {
+        for _ in 0..MOST_ROUNDS {
+            let mut changed = false;
+            for class in order {
+                changed |= self.class(*class);
+            }
+            if !changed {
+                break;
+            }
+        }
+    }
+
     /// Chooses for a class; whether that changed anything.
     fn class(&mut self, class: usize) -> bool {
+        if self.waits && self.chosen[class].is_some() {
+            return false;
+        }
         let candidates = self.candidates(class);
         let mut best = None;
         for candidate in candidates {
@@ -94,6 +120,12 @@ impl Chooser<'_> {
         found.extend(data.accumulators.iter().map(|((layout, _), _)| *layout));
         for access in &data.accesses {
             found.push(self.own_layout(access, &data.shape));
+            // Outside of loops nothing is copied asynchronously.
+            if access.weight < u64::from(LOOP_WEIGHT)
+                && let Some(layout) = access.shape.without_copies(&data.shape, self.num_warps)
+            {
+                found.push(self.layouts.add(layout));
+            }
             let scanned = data.scans.iter().map(|([axis, _], _)| axis);
             for axis in data.reductions.iter().map(|(axis, _)| axis).chain(scanned) {
                 let layout = access.shape.layout(&data.shape, self.num_warps, Some(*axis as usize));
@@ -107,7 +139,8 @@ impl Chooser<'_> {
         for edge in &data.edges {
             found.extend(self.across(class, &self.classes.edges[*edge]));
         }
-        if found.is_empty() {
+        if found.is_empty() && !self.waits {
+            self.has_guessed |= !data.edges.is_empty();
             found.push(self.layouts.add(default_layout(&data.shape, self.num_warps)));
         }
         let mut unique: SmallVec<[LayoutId; 8]> = SmallVec::new();
@@ -154,8 +187,33 @@ impl Chooser<'_> {
         Some(self.layouts.add(layout))
     }
 
+    /// What all classes cost as chosen.
+    fn total_cost(&mut self) -> u64 {
+        let classes = self.classes;
+        let mut cost = 0;
+        for class in 0..classes.list.len() {
+            cost += self.chosen[class].map_or(0, |layout| self.own_cost(class, layout));
+        }
+        for edge in &classes.edges {
+            let from = self.chosen[edge.from].expect("each class has a layout");
+            cost += u64::from(self.edge(edge, edge.from, from)) * u64::from(edge.weight);
+        }
+        cost
+    }
+
     /// What a class costs in a layout. Neighbours without a layout cost nothing yet.
     fn cost(&mut self, class: usize, layout: LayoutId) -> u64 {
+        let classes = self.classes;
+        let mut cost = self.own_cost(class, layout);
+        for number in &classes.list[class].edges {
+            let edge = &classes.edges[*number];
+            cost += u64::from(self.edge(edge, class, layout)) * u64::from(edge.weight);
+        }
+        cost
+    }
+
+    /// What a class costs in a layout by itself.
+    fn own_cost(&mut self, class: usize, layout: LayoutId) -> u64 {
         let classes = self.classes;
         let data = &classes.list[class];
         let mut cost = 0;
@@ -178,10 +236,6 @@ impl Chooser<'_> {
             let there_and_back = self.layouts.conversion_cost(layout, *accumulator, *bits)
                 + self.layouts.conversion_cost(*accumulator, layout, *bits);
             cost += u64::from(there_and_back) * weight;
-        }
-        for number in &data.edges {
-            let edge = &classes.edges[*number];
-            cost += u64::from(self.edge(edge, class, layout)) * u64::from(edge.weight);
         }
         cost
     }
