@@ -123,6 +123,8 @@ impl LayoutCosts {
         let both = words(source) + words(target);
         let cost = if target.registers_from(source).is_some() {
             1
+        } else if target.is_of_own_registers(source) {
+            1 + words(source).div_ceil(A_PASS)
         } else if source.bases(Input::Warp) == target.bases(Input::Warp) && both < TRIP_COST {
             2 * both
         } else {

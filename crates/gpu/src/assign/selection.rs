@@ -10,9 +10,11 @@ use tilewright_ir::{Function, Inst};
 
 use crate::assign::cost::LayoutCosts;
 use crate::assign::equivalence::{Accesses, Class, Classes, Edge, EdgeEnd};
-use crate::cost_model::LOOP_WEIGHT;
+use crate::cost_model::{A_PASS, LOOP_WEIGHT};
 use crate::language::LayoutId;
-use crate::layout_rules::{default_layout, line_layout, operand_layout, reduced_layout, result_layout};
+use crate::layout_rules::{
+    default_layout, line_layout, operand_layout, reduced_layout, result_layout, shared_result_layout,
+};
 
 /// The choice seldom changes after the second time.
 const MOST_ROUNDS: usize = 4;
@@ -101,15 +103,26 @@ impl Chooser<'_> {
         if self.waits && self.chosen[class].is_some() {
             return false;
         }
+        let shared = self.shared(class);
         let candidates = self.candidates(class);
         let mut best = None;
-        for candidate in candidates {
+        for candidate in candidates.into_iter().filter(|candidate| !shared.contains(candidate)) {
             let cost = self.cost(class, candidate);
             if best.is_none_or(|(least, _)| cost < least) {
                 best = Some((cost, candidate));
             }
         }
-        let chosen = best.map(|(_, candidate)| candidate);
+        let mut chosen = best.map(|(_, candidate)| candidate);
+        // Where nothing is computed, copies cost nothing.
+        if let Some((cost, whole)) = best.filter(|_| !shared.is_empty()) {
+            let mut least = cost + self.arithmetic(class, whole);
+            for candidate in shared {
+                let cost = self.cost(class, candidate) + self.arithmetic(class, candidate);
+                if cost < least {
+                    (least, chosen) = (cost, Some(candidate));
+                }
+            }
+        }
         std::mem::replace(&mut self.chosen[class], chosen) != chosen
     }
 
@@ -178,6 +191,29 @@ impl Chooser<'_> {
             // Many layouts are reduced to one.
             EdgeEnd::Reduced(..) => None,
         }
+    }
+
+    /// Layouts of a class in which lanes share what is broadcast to it.
+    fn shared(&mut self, class: usize) -> SmallVec<[LayoutId; 2]> {
+        let classes = self.classes;
+        let edges = classes.list[class].edges.iter();
+        edges.filter_map(|edge| self.shared_across(class, &classes.edges[*edge])).collect()
+    }
+
+    /// What is computed in a class costs in a layout: as much more as threads have copies.
+    fn arithmetic(&self, class: usize, layout: LayoutId) -> u64 {
+        let registers = u64::from(self.layouts.get(layout).registers());
+        registers * self.classes.list[class].arithmetic / u64::from(A_PASS)
+    }
+
+    /// The layout of a class with which an edge costs nothing either, if it is a broadcast of what lanes hold copies of.
+    fn shared_across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
+        let EdgeEnd::Shape(inst, to) = edge.to else { return None };
+        let from = self.chosen[edge.from].filter(|_| to == class)?;
+        let data = &self.function.insts[inst];
+        let operand = self.function.ty(data.operands[0]);
+        let layout = shared_result_layout(&data.op, operand, self.layouts.get(from))?;
+        Some(self.layouts.add(layout))
     }
 
     fn wanted_by_shape(&mut self, inst: Inst, result: LayoutId) -> Option<LayoutId> {
@@ -255,16 +291,29 @@ impl Chooser<'_> {
         to.map_or(0, |to| self.layouts.conversion_cost(from, to, edge.element_bits))
     }
 
-    /// The layout of accesses in a class with this layout, and the cost of one: that of the class, or their own and a conversion.
+    /// The layout of accesses in a class with this layout, and the cost of one: that of the class, or their own and a conversion,
+    /// or of a store that of the class with lanes that have copies in place of registers.
     fn access(&mut self, access: &Accesses, shape: &[u32], class: LayoutId) -> (LayoutId, u32) {
         let direct = access.shape.cost(self.layouts.get(class));
         let own = self.own_layout(access, shape);
         if !access.are_free || own == class {
             return (class, direct);
         }
-        let converted = access.shape.cost(self.layouts.get(own))
-            + self.layouts.conversion_cost(own, class, access.shape.bytes * 8);
-        if converted < direct { (own, converted) } else { (class, direct) }
+        let mut best = (class, direct);
+        let shared =
+            access.is_store.then(|| self.layouts.get(class).shared_by_lanes(*access.shape.order.first()?));
+        let shared = shared.flatten().map(|layout| self.layouts.add(layout));
+        let bits = access.shape.bytes * 8;
+        for (layout, [from, to]) in
+            [(own, [own, class])].into_iter().chain(shared.map(|shared| (shared, [class, shared])))
+        {
+            let converted = access.shape.cost(self.layouts.get(layout))
+                + self.layouts.conversion_cost(from, to, bits);
+            if converted < best.1 {
+                best = (layout, converted);
+            }
+        }
+        best
     }
 
     /// Says which layout each class has, and what the others would cost.
