@@ -117,7 +117,8 @@ fn is_zero(function: &Function, value: Value) -> bool {
 }
 
 /// Whether an operand is computed, element by element, from loads of this block, of which the largest is contiguous along the
-/// last axis.
+/// last axis and has fewer bytes: of others, what goes through shared memory on its way is no more than what is loaded, and the
+/// sums of all warps take more registers and instructions than that.
 fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
     let (mut work, mut seen) = (vec![operand], vec![operand]);
     let (mut largest, mut is_computed) = (None, false);
@@ -146,7 +147,9 @@ fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
             }
         }
     }
-    let Some((_, pointers)) = largest.filter(|_| is_computed) else { return false };
+    let ty = function.ty(operand);
+    let is_narrow = |(bytes, _): &(usize, Value)| *bytes < ty.shape.elements() * ty.element.bytes();
+    let Some((_, pointers)) = largest.filter(is_narrow).filter(|_| is_computed) else { return false };
     let last = function.ty(pointers).rank().checked_sub(1);
     last.is_some() && Affine::new(function).contiguous_axis(pointers) == last
 }
