@@ -117,8 +117,8 @@ fn is_zero(function: &Function, value: Value) -> bool {
 }
 
 /// Whether an operand is computed, element by element, from loads of this block, of which the largest is contiguous along the
-/// last axis and has fewer bytes: of others, what goes through shared memory on its way is no more than what is loaded, and the
-/// sums of all warps take more registers and instructions than that.
+/// last axis, and is of integers or has fewer bytes: of other numbers no more goes through shared memory on its way than is
+/// loaded, and the sums of all warps take more registers and instructions than that.
 fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
     let (mut work, mut seen) = (vec![operand], vec![operand]);
     let (mut largest, mut is_computed) = (None, false);
@@ -148,8 +148,11 @@ fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
         }
     }
     let ty = function.ty(operand);
-    let is_narrow = |(bytes, _): &(usize, Value)| *bytes < ty.shape.elements() * ty.element.bytes();
-    let Some((_, pointers)) = largest.filter(is_narrow).filter(|_| is_computed) else { return false };
+    let are_weights = |(bytes, pointers): &(usize, Value)| {
+        let is_int = function.ty(*pointers).element.pointee().is_some_and(Dtype::is_int);
+        is_int || *bytes < ty.shape.elements() * ty.element.bytes()
+    };
+    let Some((_, pointers)) = largest.filter(are_weights).filter(|_| is_computed) else { return false };
     let last = function.ty(pointers).rank().checked_sub(1);
     last.is_some() && Affine::new(function).contiguous_axis(pointers) == last
 }

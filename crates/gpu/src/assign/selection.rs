@@ -10,7 +10,7 @@ use tilewright_ir::{Function, Inst};
 
 use crate::assign::cost::LayoutCosts;
 use crate::assign::equivalence::{Accesses, Class, Classes, Edge, EdgeEnd};
-use crate::cost_model::{A_PASS, LOOP_WEIGHT};
+use crate::cost_model::{A_PASS, LOOP_WEIGHT, MANY_STORES};
 use crate::language::LayoutId;
 use crate::layout_rules::{
     default_layout, line_layout, operand_layout, reduced_layout, result_layout, shared_result_layout,
@@ -300,15 +300,16 @@ impl Chooser<'_> {
             return (class, direct);
         }
         let mut best = (class, direct);
-        let shared =
-            access.is_store.then(|| self.layouts.get(class).shared_by_lanes(*access.shape.order.first()?));
-        let shared = shared.flatten().map(|layout| self.layouts.add(layout));
+        let is_worth_it = access.is_store && self.layouts.get(class).registers() >= MANY_STORES;
+        let first = access.shape.order.first().filter(|_| is_worth_it);
+        let shared = first.and_then(|axis| self.layouts.get(class).shared_by_lanes(*axis));
+        let shared = shared.map(|layout| self.layouts.add(layout));
         let bits = access.shape.bytes * 8;
         for (layout, [from, to]) in
             [(own, [own, class])].into_iter().chain(shared.map(|shared| (shared, [class, shared])))
         {
-            let converted = access.shape.cost(self.layouts.get(layout))
-                + self.layouts.conversion_cost(from, to, bits);
+            let converted =
+                access.shape.cost(self.layouts.get(layout)) + self.layouts.conversion_cost(from, to, bits);
             if converted < best.1 {
                 best = (layout, converted);
             }
