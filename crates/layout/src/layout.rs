@@ -230,19 +230,6 @@ impl Layout {
         is_shared.then(|| self.with_bases(Input::Register, &registers).with_bases(Input::Lane, &lanes))
     }
 
-    /// Whether each thread finds what it has in this layout in its own registers of another one, such as what lanes share
-    /// (`shared_by_lanes`): which register that is depends on the lane.
-    pub fn is_of_own_registers(&self, other: &Self) -> bool {
-        let registers = other.bases(Input::Register);
-        let is_own =
-            |(lane, before): (&u32, &u32)| lane == before || *before == 0 && registers.contains(lane);
-        self.output() == other.output()
-            && self.bases(Input::Lane).iter().zip(other.bases(Input::Lane)).all(is_own)
-            && self.bases(Input::Register).iter().all(|column| registers.contains(column))
-            && self.bases(Input::Warp) == other.bases(Input::Warp)
-            && self.bases(Input::Block) == other.bases(Input::Block)
-    }
-
     /// The layout of `count` tiles of this layout side by side along an axis: register `r` of tile `i` is register
     /// `i * (number of registers) + r` of the result.
     #[must_use]

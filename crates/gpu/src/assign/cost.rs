@@ -123,8 +123,6 @@ impl LayoutCosts {
         let both = words(source) + words(target);
         let cost = if target.registers_from(source).is_some() {
             1
-        } else if target.is_of_own_registers(source) {
-            1 + words(source).div_ceil(A_PASS)
         } else if source.bases(Input::Warp) == target.bases(Input::Warp) && both < TRIP_COST {
             2 * both
         } else {
@@ -133,6 +131,11 @@ impl LayoutCosts {
         self.costs.insert((from, to, element_bits), cost);
         cost
     }
+}
+
+/// What it costs a warp that lanes with copies share what a thread has in a layout: selections of words.
+pub fn sharing_cost(layout: &Layout, element_bits: u32) -> u32 {
+    1 + (layout.registers() * element_bits).div_ceil(32).div_ceil(A_PASS)
 }
 
 /// An estimate of the instructions of a region that combines elements; not 0.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tilewright_base::{Remark, RemarkKind, is_collecting, remark};
 use tilewright_ir::{Function, Inst};
 
-use crate::assign::cost::LayoutCosts;
+use crate::assign::cost::{LayoutCosts, sharing_cost};
 use crate::assign::equivalence::{Accesses, Class, Classes, Edge, EdgeEnd};
 use crate::cost_model::{A_PASS, LOOP_WEIGHT, MANY_STORES};
 use crate::language::LayoutId;
@@ -299,22 +299,16 @@ impl Chooser<'_> {
         if !access.are_free || own == class {
             return (class, direct);
         }
-        let mut best = (class, direct);
-        let is_worth_it = access.is_store && self.layouts.get(class).registers() >= MANY_STORES;
-        let first = access.shape.order.first().filter(|_| is_worth_it);
-        let shared = first.and_then(|axis| self.layouts.get(class).shared_by_lanes(*axis));
-        let shared = shared.map(|layout| self.layouts.add(layout));
         let bits = access.shape.bytes * 8;
-        for (layout, [from, to]) in
-            [(own, [own, class])].into_iter().chain(shared.map(|shared| (shared, [class, shared])))
-        {
-            let converted =
-                access.shape.cost(self.layouts.get(layout)) + self.layouts.conversion_cost(from, to, bits);
-            if converted < best.1 {
-                best = (layout, converted);
-            }
-        }
-        best
+        let converted =
+            access.shape.cost(self.layouts.get(own)) + self.layouts.conversion_cost(own, class, bits);
+        let best = if converted < direct { (own, converted) } else { (class, direct) };
+        let layout = self.layouts.get(class);
+        let is_worth_it = access.is_store && layout.registers() >= MANY_STORES;
+        let first = access.shape.order.first().filter(|_| is_worth_it);
+        let Some(shared) = first.and_then(|axis| layout.shared_by_lanes(*axis)) else { return best };
+        let cost = access.shape.cost(&shared) + sharing_cost(layout, bits);
+        if cost < best.1 { (self.layouts.add(shared), cost) } else { best }
     }
 
     /// Says which layout each class has, and what the others would cost.
