@@ -45,7 +45,13 @@ pub fn choose(function: &Function, classes: &Classes, layouts: &mut LayoutCosts,
         let first = (chooser.total_cost(), chooser.chosen.clone());
         chooser.chosen.fill(None);
         chooser.waits = true;
-        while order.iter().fold(false, |changed, class| chooser.class(*class) || changed) {}
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for class in &order {
+                changed |= chooser.class(*class);
+            }
+        }
         chooser.waits = false;
         chooser.all(&order);
         if first.0 <= chooser.total_cost() {
@@ -306,7 +312,9 @@ impl Chooser<'_> {
         let layout = self.layouts.get(class);
         let is_worth_it = access.is_store && layout.registers() >= MANY_STORES;
         let first = access.shape.order.first().filter(|_| is_worth_it);
-        let Some(shared) = first.and_then(|axis| layout.shared_by_lanes(*axis)) else { return best };
+        let shared = first.and_then(|axis| layout.shared_by_lanes(*axis));
+        // With more left, other lanes of other warps may have it as well.
+        let Some(shared) = shared.filter(|shared| shared.registers() == 1) else { return best };
         let cost = access.shape.cost(&shared) + sharing_cost(layout, bits);
         if cost < best.1 { (self.layouts.add(shared), cost) } else { best }
     }

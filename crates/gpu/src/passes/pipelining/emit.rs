@@ -490,7 +490,9 @@ impl Emit<'_> {
             self.emit(GpuOp::TensorFill {}, &operands, None);
             return;
         }
-        if self.is_in_vain {
+        // What is marked as a box may be copied as one yet, and each slot then.
+        let is_box = matches!(self.function.defining_op(pointer), Some(Op::Gpu(GpuOp::TensorBox { .. })));
+        if self.is_in_vain && !is_box {
             return;
         }
         let mut mask = self.masked(load.inst, copies, comes);
