@@ -73,6 +73,18 @@ pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
     }
 }
 
+/// Another layout of the result of a broadcast for which the operand needs no conversion: lanes that hold copies of the operand
+/// have parts of the result, so that no thread computes what others do. None if that is [`result_layout`].
+pub fn shared_result_layout(op: &Op, from: &Type, operand: &Layout) -> Option<Layout> {
+    let ShapeOp::Broadcast { shape } = op.as_shape()? else { return None };
+    let whole = result_layout(op, from, operand);
+    let share = |layout: Option<Layout>, axis| {
+        let shared = layout.as_ref().unwrap_or(&whole).shared_by_lanes(axis);
+        shared.or(layout)
+    };
+    grown_axes(from, shape).fold(None, share)
+}
+
 /// Whether a slice fixes some of the bits of the coordinates, so that a thread which holds all that differs in those bits has
 /// it in some of its registers.
 pub fn renames_registers(whole: &[u32], starts: &[i64], steps: &[i64], part: &[u32]) -> bool {

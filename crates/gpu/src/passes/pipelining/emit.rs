@@ -38,6 +38,7 @@ pub fn pipeline(
         counter,
         rings,
         continued: None,
+        is_in_vain: false,
         location: None.into(),
         out: Vec::new(),
     };
@@ -123,6 +124,8 @@ pub(super) struct Emit<'a> {
     rings: Vec<Value>,
     /// What is copied in place of iterations that do not come.
     continued: Option<Continued>,
+    /// Whether what is copied is of iterations that are known not to come.
+    is_in_vain: bool,
     location: PackedOption<Location>,
     pub(super) out: Vec<Inst>,
 }
@@ -487,6 +490,11 @@ impl Emit<'_> {
             self.emit(GpuOp::TensorFill {}, &operands, None);
             return;
         }
+        // What is marked as a box may be copied as one yet, and each slot then.
+        let is_box = matches!(self.function.defining_op(pointer), Some(Op::Gpu(GpuOp::TensorBox { .. })));
+        if self.is_in_vain && !is_box {
+            return;
+        }
         let mut mask = self.masked(load.inst, copies, comes);
         if let Way::Buffer { shapes, .. } = &load.way {
             for shape in shapes {
@@ -602,7 +610,9 @@ impl Emit<'_> {
                 let has_tail = plan.chain.as_ref().is_some_and(|chain| chain.has_tail);
                 let comes = (!has_tail).then(|| self.comes(counter, count, bounds));
                 let later = self.later(counter, count, bounds);
+                self.is_in_vain = plan.never_comes(count);
                 next.push(self.level(group, level, (later, comes), &inner));
+                self.is_in_vain = false;
             }
             for (carried, next) in initial.iter().zip(&next) {
                 self.carry(carried, next);

@@ -41,7 +41,8 @@
 //! of iterations that do not come ([`flatten`]).
 //!
 //! **The ends.** What would be copied for an iteration that does not come is masked off, by a condition that no overflow can
-//! change; a masked copy fills its slot with zeros. So there is no second copy of the loop for its tail.
+//! change; a masked copy fills its slot with zeros. So there is no second copy of the loop for its tail. Where the number of iterations is
+//! known and all are copied before the loop, threads copy nothing in it.
 //!
 //! **What forbids it.** Stores and atomic operations in the loop that may touch what is loaded (pointers of different
 //! arguments point to different memory, as everywhere), and what orders accesses to memory: barriers, atomic
