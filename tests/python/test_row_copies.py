@@ -1,5 +1,5 @@
-"""Rows of a tensor by their numbers (`desc.gather`, `desc.scatter`), as the simulated `sm_100` copies them: `tile::gather4`,
-`tile::scatter4`. Of other devices, one test runs this file again on that one."""
+"""Rows of a tensor by their numbers (`desc.gather`, `desc.scatter`), as the simulated `sm_100` copies them:
+`tile::gather4`, `tile::scatter4`. Without a device, one test runs this file again on that one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ from tilewright.tools.tensor_descriptor import TensorDescriptor
 on_blackwell = pytest.mark.skipif(DEVICE != "sim:sm_100", reason="it is about copies that sm_100a has")
 
 GATHER, SCATTER = "tile::gather4", "tile::scatter4"
-WIDTHS = {"int8": torch.int8, "float16": torch.float16, "int32": torch.int32, "float32": torch.float32, "int64": torch.int64}
+WIDTHS = {
+    "int8": torch.int8,
+    "float16": torch.float16,
+    "int32": torch.int32,
+    "float32": torch.float32,
+    "int64": torch.int64,
+}
 
 
 @triton.jit
@@ -56,8 +62,11 @@ def product(a, b, rows_ptr, out, k, R: tl.constexpr, N: tl.constexpr, K: tl.cons
 
 
 def matrix(rows, columns, dtype):
-    return torch.arange(1, rows * columns + 1).reshape(rows, columns).to(dtype) if dtype == torch.int64 else torch.randint(
-        -100, 100, (rows, columns)).to(dtype)
+    return (
+        torch.arange(1, rows * columns + 1).reshape(rows, columns).to(dtype)
+        if dtype == torch.int64
+        else torch.randint(-100, 100, (rows, columns)).to(dtype)
+    )
 
 
 def descriptor(tensor, columns):
@@ -83,7 +92,9 @@ def window(tensor, rows, column, columns):
 
 @on_blackwell
 @pytest.mark.parametrize("dtype", WIDTHS)
-@pytest.mark.parametrize(("count", "row_bytes", "warps"), [(8, 32, 1), (32, 64, 4), (64, 128, 4), (256, 32, 2), (16, 512, 8)])
+@pytest.mark.parametrize(
+    ("count", "row_bytes", "warps"), [(8, 32, 1), (32, 64, 4), (64, 128, 4), (256, 32, 2), (16, 512, 8)]
+)
 def test_rows_come_and_go_by_number(dtype, count, row_bytes, warps, device):
     dtype = WIDTHS[dtype]
     columns = row_bytes // dtype.itemsize
@@ -104,13 +115,21 @@ def test_rows_come_and_go_by_number(dtype, count, row_bytes, warps, device):
             continue
         target = torch.full((19, 1024 // dtype.itemsize), 5, dtype=dtype)
         expected, values = target.clone(), matrix(count, columns, dtype)
-        distinct = np.where(np.isin(np.arange(count), np.unique(rows, return_index=True)[1]), rows, -1).astype(np.int32)
+        distinct = np.where(
+            np.isin(np.arange(count), np.unique(rows, return_index=True)[1]), rows, -1
+        ).astype(np.int32)
         for place, row in enumerate(distinct.tolist()):
             if 0 <= row < 19:
                 part = expected[row, column : column + columns]
                 part[:] = values[place, : len(part)]
         handle = scatter[(1,)](
-            descriptor(target, columns), torch.from_numpy(distinct), values, column, count, columns, num_warps=warps
+            descriptor(target, columns),
+            torch.from_numpy(distinct),
+            values,
+            column,
+            count,
+            columns,
+            num_warps=warps,
         )
         assert torch.equal(target, expected), column
         if column % 16 == 0:
@@ -129,15 +148,17 @@ def test_numbers_of_any_width(dtype, device):
 
 @on_blackwell
 def test_loops_of_rows(device):
-    source, rows = matrix(40, 64, torch.float16), np.random.default_rng(3).permutation(48).astype(np.int32) - 4
-    target = torch.zeros((40, 64), dtype=torch.float16)
-    handle = moved[(1,)](
-        descriptor(source, 16), descriptor(target, 16), torch.from_numpy(rows), 48, 16, 16
+    source, rows = (
+        matrix(40, 64, torch.float16),
+        np.random.default_rng(3).permutation(48).astype(np.int32) - 4,
     )
+    target = torch.zeros((40, 64), dtype=torch.float16)
+    handle = moved[(1,)](descriptor(source, 16), descriptor(target, 16), torch.from_numpy(rows), 48, 16, 16)
     expected = torch.zeros_like(target)
     expected[:39] = source[1:]
     assert torch.equal(target, expected)
-    assert GATHER in handle.asm["ptx"] and SCATTER in handle.asm["ptx"]
+    assert GATHER in handle.asm["ptx"]
+    assert SCATTER in handle.asm["ptx"]
 
 
 @on_blackwell
@@ -149,7 +170,15 @@ def test_products_of_rows(each, stages, device):
     rows = numbers(50, 64 + k)
     out = torch.zeros((64, 32))
     handle = product[(1,)](
-        descriptor(a, 32), TensorDescriptor(b, [k, 32], [32, 1], [32, 32]), torch.from_numpy(rows), out, k, 64, 32, 32, each,
+        descriptor(a, 32),
+        TensorDescriptor(b, [k, 32], [32, 1], [32, 32]),
+        torch.from_numpy(rows),
+        out,
+        k,
+        64,
+        32,
+        32,
+        each,
         num_stages=stages,
     )
     expected = torch.zeros((64, 32))
@@ -165,14 +194,45 @@ def test_what_is_no_such_copy_stays_with_threads(device):
     tensor = matrix(20, 64, torch.float16)
     for count, columns, column in [(4, 64, 0), (16, 8, 0), (16, 64, 3)]:
         rows, out = numbers(20, count), torch.zeros((count, columns), dtype=torch.float16)
-        handle = gather[(1,)](descriptor(tensor, columns), torch.from_numpy(rows), out, column, count, columns)
+        handle = gather[(1,)](
+            descriptor(tensor, columns), torch.from_numpy(rows), out, column, count, columns
+        )
         assert torch.equal(out, window(tensor, rows, column, columns))
         assert GATHER not in handle.asm["ptx"]
 
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="once is enough")
+@pytest.mark.parametrize(
+    ("rows", "columns", "column", "said"),
+    [
+        (32, 64, "i32:16", "by tensor copies of rows"),
+        (4, 64, "i32:16", "fewer than 8 rows"),
+        (16, 8, "i32:16", "less than 32 bytes of a row"),
+        (16, 64, "i32", "strides are not known to be aligned"),
+    ],
+)
+def test_what_is_decided_is_said(rows, columns, column, said):
+    signature = f"tensordesc<fp16[1, {columns}]>,*i32:16,*fp16:16,{column},{rows},{columns}"
+    command = [
+        "explain",
+        f"{__file__}::gather",
+        "--signature",
+        signature,
+        "--target",
+        "sm_100a",
+        "--tensor-maps",
+        "--why",
+    ]
+    ran = subprocess.run([sys.executable, "-m", "tilewright", *command], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert said in ran.stdout
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="once is enough")
 def test_on_the_simulated_device():
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
-    ran = subprocess.run(command, env={**os.environ, "TILEWRIGHT_DEVICE": "sim:sm_100"}, capture_output=True, text=True)
+    ran = subprocess.run(
+        command, env={**os.environ, "TILEWRIGHT_DEVICE": "sim:sm_100"}, capture_output=True, text=True
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert " passed" in ran.stdout
