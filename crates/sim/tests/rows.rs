@@ -67,9 +67,12 @@ fn words(bytes: &[u8]) -> Vec<u32> {
 fn rows_come_by_number_and_are_swizzled_by_address() {
     let input: Vec<u8> = (0..6 * 32_u32).flat_map(|index| (index + 1).to_le_bytes()).collect();
     let rows = [5, 0, 3, 3, -1, 2, 6, i32::MAX];
-    for (swizzle, columns, lines) in
-        [(Swizzle::None, 8_usize, 1), (Swizzle::Bytes32, 8, 2), (Swizzle::Bytes64, 16, 4), (Swizzle::Bytes128, 32, 8)]
-    {
+    for (swizzle, columns, lines) in [
+        (Swizzle::None, 8_usize, 1),
+        (Swizzle::Bytes32, 8, 2),
+        (Swizzle::Bytes64, 16, 4),
+        (Swizzle::Bytes128, 32, 8),
+    ] {
         for column in [0, 12, -4] {
             let map = map(input.as_ptr() as u64, [columns as u32, 1], swizzle);
             let row_bytes = columns as u32 * 4;
@@ -105,8 +108,8 @@ fn what_is_wrong_with_a_load_of_rows_is_found() {
     let kind = found(&gather([0; 8], 0, 128, 512), [32, 1]);
     assert!(!matches!(kind, FaultKind::Unsupported(_)), "{kind:?}");
     // Nobody waits.
-    let kind = found(&right.replace("@!%p2 bra WAIT", "@!%p2 bra NEXT; NEXT:"), [32, 1]);
-    assert!(!matches!(kind, FaultKind::Unsupported(_)), "{kind:?}");
+    let kind = found(&right.replace("@!%p2 bra WAIT;", "@!%p2 bra NEXT;\nNEXT:"), [32, 1]);
+    assert!(matches!(kind, FaultKind::Race { .. }), "{kind:?}");
     // A box of several rows.
     let kind = found(&right, [32, 4]);
     assert!(matches!(&kind, FaultKind::Illegal(text) if text.contains("the box of one row")), "{kind:?}");
@@ -156,11 +159,10 @@ fn rows_are_stored_by_number() {
             assert_eq!(*word, expected as u32, "{row}, {column}");
         }
     }
-    let mut wrong = |rows, fence| {
-        run(&scatter(rows, fence), 32, &[], &mut output, &map).expect_err("the body is wrong")
-    };
+    let mut wrong =
+        |rows, fence| run(&scatter(rows, fence), 32, &[], &mut output, &map).expect_err("the body is wrong");
     let kind = wrong(rows, "");
-    assert!(!matches!(kind, FaultKind::Unsupported(_)), "{kind:?}");
+    assert!(matches!(kind, FaultKind::MissingProxyFence { .. }), "{kind:?}");
     let kind = wrong([0, 1, 2, 3, 4, 5, -1, 6], "fence.proxy.async.shared::cta;");
     assert!(matches!(&kind, FaultKind::Illegal(text) if text.contains("coordinate -1")), "{kind:?}");
 }
