@@ -51,6 +51,14 @@ def moved(source, target, rows_ptr, count, R: tl.constexpr, C: tl.constexpr):
 
 
 @triton.jit
+def moved_within(tensor, rows_ptr, count, R: tl.constexpr, C: tl.constexpr):
+    for start in range(0, count, R):
+        rows = tl.load(rows_ptr + start + tl.arange(0, R))
+        for column in range(0, 4 * C, C):
+            tensor.scatter(tensor.gather(rows + 1, column), rows, column)
+
+
+@triton.jit
 def product(a, b, rows_ptr, out, k, R: tl.constexpr, N: tl.constexpr, K: tl.constexpr, EACH: tl.constexpr):
     rows = tl.load(rows_ptr + tl.arange(0, R))
     acc = tl.zeros((R, N), tl.float32)
@@ -187,6 +195,17 @@ def test_products_of_rows(each, stages, device):
         expected += window(a, these, i, 32).float() @ b[i : i + 32].float()
     assert torch.equal(out, expected)
     assert GATHER in handle.asm["ptx"]
+
+
+@on_blackwell
+def test_rows_of_a_tensor_that_is_written_stay_with_threads(device):
+    tensor, rows = matrix(40, 64, torch.float16), np.arange(32, dtype=np.int32)
+    expected = tensor.clone()
+    expected[:32] = tensor[1:33]
+    handle = moved_within[(1,)](descriptor(tensor, 16), torch.from_numpy(rows), 32, 16, 16)
+    assert torch.equal(tensor, expected)
+    assert GATHER not in handle.asm["ptx"]
+    assert SCATTER not in handle.asm["ptx"]
 
 
 @on_blackwell

@@ -31,7 +31,7 @@ mod sign;
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
-use tilewright_ir::{Definition, Dtype, Function, Inst, MemoryScope, MemorySemantics, Op, Value};
+use tilewright_ir::{Definition, Dtype, Function, Inst, MemoryScope, MemorySemantics, Module, Op, Value};
 
 use super::coalescing::Infos;
 use crate::Launcher;
@@ -83,7 +83,8 @@ pub struct TensorBoxes {
 
 impl TensorBoxes {
     /// Looks through a kernel, if the code may ask for tensor maps, which it may not for some accesses. A kernel without matrix products loads as fast by itself.
-    pub fn new(function: &Function, infos: &Infos, target: GpuTarget, launcher: Launcher<'_>) -> Self {
+    pub fn new(module: &Module, infos: &Infos, target: GpuTarget, launcher: Launcher<'_>) -> Self {
+        let function = module.kernel();
         let mut boxes = Self::default();
         let (mut accesses, mut has_products) = (Vec::new(), false);
         function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
@@ -102,7 +103,7 @@ impl TensorBoxes {
         };
         let is_possible = obstacle.is_none();
         if is_possible && target.features.has(Feature::TmaRows) {
-            boxes.find_rows(function, infos, &mut accesses, launcher);
+            boxes.find_rows(module, infos, &mut accesses, launcher);
         }
         let has_copies = target.features.has(Feature::Tma);
         let without_products =

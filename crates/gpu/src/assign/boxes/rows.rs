@@ -7,7 +7,7 @@
 //! bounds them, so that a row outside of the tensor is zeros, or is not written.
 
 use smallvec::SmallVec;
-use tilewright_ir::{Function, Inst, Op};
+use tilewright_ir::{Inst, Module, Op};
 
 use super::affine::Affine;
 use super::demand::Uses;
@@ -29,17 +29,29 @@ impl TensorBoxes {
     /// Finds those that are rows by number, and takes them out of the accesses.
     pub(super) fn find_rows(
         &mut self,
-        function: &Function,
+        module: &Module,
         infos: &Infos,
         accesses: &mut Vec<Inst>,
         launcher: Launcher<'_>,
     ) {
+        let function = module.kernel();
+        let written: Vec<usize> = tilewright_opt::analysis::accesses(module)
+            .into_iter()
+            .filter(|access| access.writes)
+            .flat_map(|access| access.parameters)
+            .collect();
         let affine = Affine::with_rows(function);
         let uses = Uses::new(&affine);
         let mut search = Search { affine, uses, infos, unspecialized: UNSPECIALIZED, making: None };
         accesses.retain(|inst| {
             let Some(found) = search.rows_of_tensor(*inst) else { return true };
-            match found.and_then(|found| fit(found, is_written(function, *inst), launcher)) {
+            let is_written = is_written(function, *inst);
+            // What threads write, no barrier orders with what the accelerator reads; of stores the pass that makes copies of them looks.
+            let may_meet = |(map, _): &Found| !is_written && written.contains(&(map.base as usize));
+            let found = found.and_then(|found| {
+                if may_meet(&found) { Err("the kernel writes to the same argument") } else { Ok(found) }
+            });
+            match found.and_then(|found| fit(found, is_written, launcher)) {
                 Ok((map, coordinates)) => {
                     let map = self.of_launch(map);
                     say(function, *inst, || {
