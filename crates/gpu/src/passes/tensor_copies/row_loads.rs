@@ -64,10 +64,15 @@ fn stage(header: &mut Header, function: &mut Function, load: Inst) -> Result<Ins
     let tile = ty.as_registers().ok_or(NO_LAYOUT)?;
     let (_, plan) = map_plan(header, function, function.insts[mark].operands[1]).ok_or(NO_LAYOUT)?;
     let axis = plan.contiguous_axis().ok_or(NO_LAYOUT)?;
-    let (memory, boxes) = staging(&tile.shape, axis, element_bits(tile)).ok_or(NO_LAYOUT)?;
+    let (memory, pieces) = staging(&tile.shape, axis, element_bits(tile)).ok_or(NO_LAYOUT)?;
     let (element, shape) = (tile.element, tile.shape.clone());
-    let boxed =
-        Boxed { mark, axes: (0..tile.rank()).collect(), shape: shape.clone(), boxes, is_written: false };
+    let boxed = Boxed {
+        mark,
+        axes: (0..tile.rank()).collect(),
+        shape: shape.clone(),
+        boxes: pieces,
+        is_written: false,
+    };
     boxed.plan(header, function).ok_or(NO_LAYOUT)?;
     let layout = header.layouts.add(memory);
     let buffer = Type::Buffer(Buffer { slots: 1, element, shape, layout });
@@ -82,7 +87,8 @@ fn stage(header: &mut Header, function: &mut Function, load: Inst) -> Result<Ins
     let read = create(GpuOp::LocalLoad { matrix: false }, smallvec![memory], Some(ty));
     let end = create(GpuOp::Dealloc {}, smallvec![memory], None);
     let new = function.insts[read].results[0];
-    function.values[new].name = function.values[loaded].name.clone();
+    let name = function.values[loaded].name.clone();
+    function.values[new].name = name;
     for (inst, data) in &mut function.insts {
         if inst != store {
             data.operands.iter_mut().filter(|operand| **operand == loaded).for_each(|operand| *operand = new);
