@@ -20,9 +20,18 @@ fn map(address: u64, box_extents: [u32; 2], swizzle: Swizzle) -> [u8; 128] {
     map.encode().expect("it is a map")
 }
 
+/// The numbers of the first four rows to registers, in the second lane those of the others.
+fn numbers(rows: [i32; 8]) -> String {
+    let all = rows.iter().enumerate().map(|(place, row)| {
+        let guard = if place < 4 { "" } else { "@%p4 " };
+        format!("    {guard}mov.b32 %r{}, {row};\n", 10 + place % 4)
+    });
+    "    setp.eq.u32 %p4, %r1, 1;\n".to_owned() + &all.collect::<String>()
+}
+
 /// Two lanes load four rows each from a column on, all threads copy the 8 rows of so many bytes to the output.
 fn gather(rows: [i32; 8], column: i32, row_bytes: u32, expected_bytes: u32) -> String {
-    let [a, b, c, d, e, f, g, h] = rows;
+    let moves = numbers(rows);
     format!(
         "
     setp.eq.u32 %p1, %r1, 0;
@@ -30,10 +39,7 @@ fn gather(rows: [i32; 8], column: i32, row_bytes: u32, expected_bytes: u32) -> S
     @%p1 fence.mbarrier_init.release.cluster;
     @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], {expected_bytes};
     bar.warp.sync -1;
-    mov.b32 %r10, {a}; mov.b32 %r11, {b}; mov.b32 %r12, {c}; mov.b32 %r13, {d};
-    setp.eq.u32 %p4, %r1, 1;
-    @%p4 mov.b32 %r10, {e}; @%p4 mov.b32 %r11, {f}; @%p4 mov.b32 %r12, {g}; @%p4 mov.b32 %r13, {h};
-    mad.lo.u32 %r14, %r1, {part}, %r2;
+{moves}    mad.lo.u32 %r14, %r1, {part}, %r2;
     setp.lt.u32 %p5, %r1, 2;
     mov.b32 %r15, {column};
     @%p5 cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes [%r14+1024], [%rd3, {{%r15, %r10, %r11, %r12, %r13}}], [%r2];
@@ -117,7 +123,7 @@ fn what_is_wrong_with_a_load_of_rows_is_found() {
 
 /// Threads write 8 rows of 32 words, two lanes store four rows each.
 fn scatter(rows: [i32; 8], fence: &str) -> String {
-    let [a, b, c, d, e, f, g, h] = rows;
+    let moves = numbers(rows);
     format!(
         "
     shl.b32 %r5, %r1, 2;
@@ -133,10 +139,7 @@ LOOP:
     @%p1 bra LOOP;
     {fence}
     bar.sync 0;
-    mov.b32 %r10, {a}; mov.b32 %r11, {b}; mov.b32 %r12, {c}; mov.b32 %r13, {d};
-    setp.eq.u32 %p4, %r1, 1;
-    @%p4 mov.b32 %r10, {e}; @%p4 mov.b32 %r11, {f}; @%p4 mov.b32 %r12, {g}; @%p4 mov.b32 %r13, {h};
-    mad.lo.u32 %r14, %r1, 512, %r2;
+{moves}    mad.lo.u32 %r14, %r1, 512, %r2;
     setp.lt.u32 %p5, %r1, 2;
     mov.b32 %r15, 0;
     @%p5 cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [%rd3, {{%r15, %r10, %r11, %r12, %r13}}], [%r14];
