@@ -11,7 +11,7 @@ use tilewright_ir::{
     Block, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, Rounding, Value, ValueData,
 };
 
-use super::super::tensor_copies::{map_for, outside_unless};
+use super::super::tensor_copies::{map_for, outside_unless, place_of_condition};
 use super::link::Continued;
 use super::overlap::{Before, Tail};
 use super::plan::{Group, Level, LoopPlan, RingLoad, Way};
@@ -483,7 +483,8 @@ impl Emit<'_> {
                     let counter = copies[&self.function.blocks[self.body].parameters[0]];
                     self.of_this_or_next(&mut coordinates, number, &continued, (counter, comes));
                 } else {
-                    coordinates[0] = self.outside_unless(comes, coordinates[0]);
+                    let place = place_of_condition(self.function, &coordinates);
+                    coordinates[place] = self.outside_unless(comes, coordinates[place]);
                 }
             }
             let operands: Vec<Value> = [slot, map].into_iter().chain(coordinates).collect();

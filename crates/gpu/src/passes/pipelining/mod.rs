@@ -76,6 +76,7 @@ use tilewright_base::{Diagnostic, Remark, Span, remark};
 use tilewright_ir::Block;
 
 use super::allocation::least_bytes;
+use super::tensor_copies::Boxed;
 use crate::language::Module;
 use crate::remarks::Because;
 use crate::target::Feature;
@@ -122,6 +123,10 @@ pub(super) fn plans_in_step(module: &Module) -> Result<Vec<LoopPlan>, &'static s
         (plan.next, plan.follows) = (None, false);
         if plan.loads.iter().any(|load| load.boxed.is_none()) {
             return Err("a load that goes through a ring is no tensor copy");
+        }
+        let is_rows = |boxed: &Boxed| boxed.row_numbers(module.kernel()).is_some();
+        if plan.loads.iter().any(|load| load.boxed.as_ref().is_some_and(is_rows)) {
+            return Err("a copy is of rows by number, which all warps have");
         }
         if plan.groups.iter().any(|group| group.levels.len() > 1) {
             return Err("where a copy is from is loaded in the loop");
