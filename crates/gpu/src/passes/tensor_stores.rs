@@ -183,7 +183,9 @@ fn order(search: &Search<'_>, found: &mut [Found]) {
     for number in 0..found.len() {
         let (before, rest) = found.split_at_mut(number);
         let store = &mut rest[0];
-        let is_first = before.last().is_none_or(|last| last.block != store.block);
+        // One by a map of the kernel waits only where it is a copy.
+        let last = before.iter().rfind(|other| other.around.is_none());
+        let is_first = last.is_none_or(|last| last.block != store.block);
         let may_meet = |other: &Found| {
             other.block != store.block
                 || !commute && other.is_same_tensor(search, store) && !search.are_apart(other, store)
