@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::calls::{TensorMapBlock, TensorMapCall};
-use crate::{Driver, Error};
+use crate::{Context, Error};
 
 macro_rules! numbered {
     ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $number:literal,)* })*) => {$(
@@ -420,15 +420,15 @@ impl TensorMap {
     /// What its address is a multiple of, on the device and among the parameters of a kernel, whose PTX says so too.
     pub const ALIGNMENT: usize = 64;
 
-    /// Encodes one.
+    /// Encodes one, in a context, without which the driver refuses.
     ///
     /// # Errors
     /// [`Error::TensorMap`] with the rule that is broken; a driver before CUDA 12.0.
-    pub fn encode(driver: &Driver, source: &TensorMapSource<'_>) -> Result<Self, Error> {
+    pub fn encode(context: Context, source: &TensorMapSource<'_>) -> Result<Self, Error> {
         source.check().map_err(Error::TensorMap)?;
         let mut block = [1; 5];
         block[..source.block.len()].copy_from_slice(source.block);
-        Self::call(driver, source, TensorMapBlock::Tiled(block))
+        Self::call(context, source, TensorMapBlock::Tiled(block))
     }
 
     /// Encodes one whose copies are windows of a convolution's input; the block of the source is empty. Axes are counted from
@@ -437,7 +437,7 @@ impl TensorMap {
     /// # Errors
     /// As [`encode`](Self::encode).
     pub fn encode_im2col(
-        driver: &Driver,
+        context: Context,
         source: &TensorMapSource<'_>,
         window: &TensorMapWindow<'_>,
     ) -> Result<Self, Error> {
@@ -446,10 +446,10 @@ impl TensorMap {
         lower[..window.lower.len()].copy_from_slice(window.lower);
         upper[..window.upper.len()].copy_from_slice(window.upper);
         let (channels, pixels) = (window.channels, window.pixels);
-        Self::call(driver, source, TensorMapBlock::Im2col { lower, upper, channels, pixels })
+        Self::call(context, source, TensorMapBlock::Im2col { lower, upper, channels, pixels })
     }
 
-    fn call(driver: &Driver, source: &TensorMapSource<'_>, block: TensorMapBlock) -> Result<Self, Error> {
+    fn call(context: Context, source: &TensorMapSource<'_>, block: TensorMapBlock) -> Result<Self, Error> {
         let mut call = TensorMapCall {
             element: source.element as u32,
             rank: source.shape.len() as u32,
@@ -466,7 +466,8 @@ impl TensorMap {
         call.shape[..source.shape.len()].copy_from_slice(source.shape);
         call.strides[..source.strides.len()].copy_from_slice(source.strides);
         call.steps[..source.steps.len()].copy_from_slice(source.steps);
-        driver.encode_tensor_map(&call).map(Self)
+        let _entered = context.enter()?;
+        context.driver().encode_tensor_map(&call).map(Self)
     }
 
     /// Its bytes.

@@ -213,7 +213,7 @@ fn tensor_maps_are_encoded() {
         swizzle: TensorMapSwizzle::Bytes128,
         ..TensorMapSource::default()
     };
-    let map = TensorMap::encode(context.driver(), &source).unwrap();
+    let map = TensorMap::encode(context, &source).unwrap();
     assert_ne!(map.as_bytes(), [0; 128]);
 }
 

@@ -497,7 +497,8 @@ fn every_call_may_fail() {
 
 #[test]
 fn tensor_maps() {
-    let driver = Stub::new("").open().unwrap();
+    // No context is current on this thread: the driver has to be given one.
+    let context = Context::primary(Stub::new("").open().unwrap().device(0).unwrap()).unwrap();
     let mut source = TensorMapSource {
         element: TensorMapElement::BF16,
         address: 0x4000,
@@ -506,7 +507,7 @@ fn tensor_maps() {
         block: &[64, 64],
         ..TensorMapSource::default()
     };
-    let map = TensorMap::encode(driver, &source).unwrap();
+    let map = TensorMap::encode(context, &source).unwrap();
     let mut parameters = Parameters::new();
     parameters.push(1_u8).push_tensor_map(&map, 64);
     let words: Vec<u64> = parameters.as_bytes()[64..]
@@ -515,7 +516,7 @@ fn tensor_maps() {
         .collect();
     assert_eq!((words.len(), &words[..5]), (16, &[0x4000, 9, 2, 256, 100][..]));
     source.strides = &[520];
-    let error = TensorMap::encode(driver, &source).unwrap_err();
+    let error = TensorMap::encode(context, &source).unwrap_err();
     assert_eq!(error, Error::TensorMap(TensorMapRule::Stride { axis: 1, found: 520, multiple: 16 }));
     assert_eq!(
         error.to_string(),
@@ -525,7 +526,7 @@ fn tensor_maps() {
 
 #[test]
 fn tensor_maps_of_windows() {
-    let driver = Stub::new("").open().unwrap();
+    let context = Context::primary(Stub::new("").open().unwrap().device(0).unwrap()).unwrap();
     let source = TensorMapSource {
         element: TensorMapElement::F16,
         address: 0x4000,
@@ -534,12 +535,12 @@ fn tensor_maps_of_windows() {
         ..TensorMapSource::default()
     };
     let window = TensorMapWindow { lower: &[-1, -2], upper: &[-1, -1], channels: 64, pixels: 128 };
-    let map = TensorMap::encode_im2col(driver, &source, &window).unwrap();
+    let map = TensorMap::encode_im2col(context, &source, &window).unwrap();
     let words: Vec<u64> =
         map.as_bytes().chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
     assert_eq!(words[..7], [0x4000, 6, 4, 64, 128, u64::MAX, u64::MAX - 1]);
     let error =
-        TensorMap::encode_im2col(driver, &source, &TensorMapWindow { pixels: 0, ..window }).unwrap_err();
+        TensorMap::encode_im2col(context, &source, &TensorMapWindow { pixels: 0, ..window }).unwrap_err();
     assert_eq!(error.to_string(), "invalid tensor map: a copy has 0 pixels, and 1 to 1024 are allowed");
 }
 

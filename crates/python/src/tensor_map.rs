@@ -3,9 +3,8 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tilewright_cuda::{
-    Driver, TensorMapElement, TensorMapFill, TensorMapSource, TensorMapSwizzle, TensorMapWindow,
-};
+use tilewright_cuda::{TensorMapElement, TensorMapFill, TensorMapSource, TensorMapSwizzle, TensorMapWindow};
+use tilewright_runtime::{Context, Device, Error};
 
 use crate::errors::raised;
 
@@ -72,6 +71,15 @@ impl Tensor {
     }
 }
 
+/// The context of the GPU that this thread works on.
+fn context() -> Result<Context, Error> {
+    match Device::current()? {
+        gpu @ Device::Cuda(_) => gpu.context(),
+        // The error says why there is none.
+        _ => Device::Cuda(0).context(),
+    }
+}
+
 /// The axes in the order of the hardware.
 fn reversed<T: Copy>(list: &[T]) -> Vec<T> {
     list.iter().rev().copied().collect()
@@ -101,9 +109,9 @@ pub(crate) fn fill_tma_descriptor_tiled(
 ) -> PyResult<TensorMap> {
     let numbers = (swizzle, element_bytes, element, padding);
     let tensor = Tensor::new(global_address, numbers, shape, strides)?;
-    let driver = raised(py, Driver::get())?;
+    let context = raised(py, context())?;
     let block = axes::<u32>(block)?;
-    let made = tilewright_cuda::TensorMap::encode(driver, &tensor.source(&block, &[]));
+    let made = tilewright_cuda::TensorMap::encode(context, &tensor.source(&block, &[]));
     raised(py, made).map(TensorMap)
 }
 
@@ -130,7 +138,7 @@ pub(crate) fn fill_tma_descriptor_im2col(
     let [pixels, channels] = block;
     let (lower, upper, steps) = (axes::<i32>(lower)?, axes::<i32>(upper)?, axes::<u32>(steps)?);
     let window = TensorMapWindow { lower: &lower, upper: &upper, channels, pixels };
-    let driver = raised(py, Driver::get())?;
-    let made = tilewright_cuda::TensorMap::encode_im2col(driver, &tensor.source(&[], &steps), &window);
+    let context = raised(py, context())?;
+    let made = tilewright_cuda::TensorMap::encode_im2col(context, &tensor.source(&[], &steps), &window);
     raised(py, made).map(TensorMap)
 }

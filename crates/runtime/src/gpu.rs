@@ -64,7 +64,7 @@ impl Loaded {
                 let loaded = sim::Simulator::new(target).load(&code.ptx);
                 let refuse = |error: sim::LoadError| refused(name, &error.to_string());
                 let module = loaded.map_err(refuse)?;
-                let tensor_maps = TensorMaps::new(code, true, |index| {
+                let tensor_maps = TensorMaps::new(code, None, |index| {
                     let places =
                         module.parameters(name).map_err(|fault| refused(name, &fault.to_string()))?;
                     Ok(places[index].offset)
@@ -96,7 +96,8 @@ impl Loaded {
         if let Some(warning) = cache.take_warning() {
             CACHE_WARNING.call_once(|| eprintln!("tilewright: {warning}"));
         }
-        let tensor_maps = TensorMaps::new(code, false, |index| Ok(function.parameter_offset(index)?))?;
+        let tensor_maps =
+            TensorMaps::new(code, Some(context), |index| Ok(function.parameter_offset(index)?))?;
         let tensor_maps = tensor_maps.map(Box::new);
         let in_pairs = LaunchOptions { cluster: [PAIR, 1, 1], ..launch_options };
         let is_special = launch_options.programmatic || launch_options.cooperative;

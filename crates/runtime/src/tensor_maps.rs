@@ -59,7 +59,8 @@ pub struct TensorMaps {
     places: SmallVec<[usize; 3]>,
     /// Where the number of programs lies, of a kernel whose blocks may run in pairs.
     programs: Option<usize>,
-    is_simulated: bool,
+    /// Where the driver encodes them; nothing on the simulator.
+    context: Option<cuda::Context>,
     /// The latest one last.
     known: Mutex<Vec<(SmallVec<[i64; 8]>, Maps)>>,
 }
@@ -68,7 +69,7 @@ impl TensorMaps {
     /// Of code; nothing if it takes none. The function gives the place of a parameter by its number.
     pub(crate) fn new(
         code: &GpuCode,
-        is_simulated: bool,
+        context: Option<cuda::Context>,
         place: impl Fn(usize) -> Result<usize, Error>,
     ) -> Result<Option<Self>, Error> {
         let plans = code.tensor_maps();
@@ -95,7 +96,7 @@ impl TensorMaps {
             places: (0..plans.len()).map(|number| place(first + number)).collect::<Result<_, _>>()?,
             programs: code.has_pairs().then(|| place(first + plans.len())).transpose()?,
             arguments,
-            is_simulated,
+            context,
             known: Mutex::default(),
         }))
     }
@@ -162,7 +163,10 @@ impl TensorMaps {
             Ok(tensor) => tensor,
             Err(reason) => return Ok(Err(reason)),
         };
-        let map = if self.is_simulated { tensor.simulated() } else { tensor.encoded()? };
+        let map = match self.context {
+            Some(context) => tensor.encoded(context)?,
+            None => tensor.simulated(),
+        };
         Ok(map.map(|map| (tensor, map)).ok_or(REFUSED))
     }
 
@@ -293,7 +297,7 @@ impl Tensor {
     }
 
     /// As the driver encodes it.
-    fn encoded(&self) -> Result<Option<Map>, Error> {
+    fn encoded(&self, context: cuda::Context) -> Result<Option<Map>, Error> {
         use TensorMapElement as T;
         let source = TensorMapSource {
             element: match self.element {
@@ -324,7 +328,7 @@ impl Tensor {
             fill: TensorMapFill::Zero,
             ..TensorMapSource::default()
         };
-        match cuda::TensorMap::encode(cuda::Driver::get()?, &source) {
+        match cuda::TensorMap::encode(context, &source) {
             Ok(map) => {
                 Ok(Some(map.as_bytes().try_into().expect("a tensor map has as many bytes everywhere")))
             }

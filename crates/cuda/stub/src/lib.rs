@@ -333,6 +333,9 @@ driver! {
         map: *mut c_void, element: u32, rank: u32, address: *mut c_void, shape: *const u64, strides: *const u64,
         block: *const u32, _steps: *const u32, _interleave: u32, swizzle: u32, _promotion: u32, _fill: u32,
     ) {
+        if state::current() == 0 {
+            return INVALID_CONTEXT;
+        }
         let rank = rank as usize;
         let mut words = vec![address.addr() as u64, u64::from(element), rank as u64];
         words.extend(list(shape, rank));
@@ -351,6 +354,9 @@ driver! {
         lower: *const i32, _upper: *const i32, channels: u32, pixels: u32, _steps: *const u32, _interleave: u32,
         _swizzle: u32, _promotion: u32, _fill: u32,
     ) {
+        if state::current() == 0 {
+            return INVALID_CONTEXT;
+        }
         let corner: Vec<u64> = list(lower, rank as usize - 2).iter().map(|&offset| i64::from(offset) as u64).collect();
         let head = [address.addr() as u64, u64::from(element), u64::from(rank), channels.into(), pixels.into()];
         encode(map, &head, &corner)
