@@ -114,9 +114,11 @@ def random(*shape: int, dtype: torch.dtype) -> torch.Tensor:
     return torch.randn(shape, device=DEVICE).to(dtype)
 
 
-def operand(rows: int, columns: int, dtype: torch.dtype, order: str) -> torch.Tensor:
-    """A matrix that is stored by rows (`n`) or by columns (`t`)."""
-    return random(rows, columns, dtype=dtype) if order == "n" else random(columns, rows, dtype=dtype).T
+def operand(rows: int, columns: int, dtype: torch.dtype, order: str, gap: int = 0) -> torch.Tensor:
+    """A matrix that is stored by rows (`n`) or by columns (`t`), with so many elements between them."""
+    if order == "t":
+        return operand(columns, rows, dtype, "n", gap).T
+    return random(rows, columns + gap, dtype=dtype)[:, :columns]
 
 
 def tiles(m: int, n: int) -> Callable[[Config], tuple[int, ...]]:
@@ -141,11 +143,11 @@ def library(a: torch.Tensor, b: torch.Tensor) -> Callable[[], torch.Tensor] | No
     return lambda: torch.matmul(a, b)
 
 
-def product(m: int, n: int, k: int, dtype: torch.dtype, orders: str) -> Problem:
+def product(m: int, n: int, k: int, dtype: torch.dtype, orders: str, gap: int = 0) -> Problem:
     """The pointer kernel of the tutorials."""
-    a, b = operand(m, k, dtype, orders[0]), operand(k, n, dtype, orders[1])
+    a, b = operand(m, k, dtype, orders[0], gap), operand(k, n, dtype, orders[1], gap)
     results = {torch.float8_e4m3fn: torch.float16, torch.int8: torch.int32}
-    c = torch.empty(m, n, device=DEVICE, dtype=results.get(dtype, dtype))
+    c = torch.empty(m, n + gap, device=DEVICE, dtype=results.get(dtype, dtype))[:, :n]
     theirs = library(a, b)
 
     def expected() -> torch.Tensor:
@@ -442,6 +444,11 @@ def products(small: bool) -> Iterator[Row]:
     for n in (67, 72) if small else (4095, 8200):
         for orders in ("nn", "nt"):
             yield square(n, half, orders, LARGE, (1.05, 0.95))
+    for n in (71,) if small else (4095, 8191):
+        name = f"matmul fp16 {n} in rows of {n + 1}"
+        yield Row(
+            name, "TFLOP/s", 2.0 * n**3, 1.05, 0.95, LARGE, lambda n=n: product(n, n, n, half, "nn", gap=1)
+        )
     for n in (64,) if small else (4096, 8192):
         name = f"matmul fp16 {n} descriptors, persistent"
         yield Row(name, "TFLOP/s", 2.0 * n**3, 1.05, 1.0, LARGE[:4], lambda n=n: descriptors(n, half))
