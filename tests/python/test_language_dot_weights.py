@@ -147,3 +147,38 @@ def test_weights_of_nibbles(dtype, zeros, device):
             num_stages=stages,
         )
         np.testing.assert_array_equal(out.cpu().numpy(), x @ w)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "nibbles"])
+def test_warps_that_copy(kind, device):
+    # Where a thread makes few weights in an iteration, other warps copy for it. There are more iterations than slots.
+    rng = np.random.default_rng(7)
+    for n, has_copying_warps in ((64, True), (128, False)):
+        m, k, iterations = 16, 128, 7
+        rows, columns, depth = 13, 2 * n, iterations * k
+        x, left = whole(rng, -3, 4, (rows, depth), "bfloat16")
+        out = torch.empty(rows, columns).to(device)
+        sizes = {"M": m, "N": n, "K": k, "num_warps": 4, "num_stages": 3}
+        if kind == "bytes":
+            w, right = whole(rng, -128, 128, (depth, columns), "int8")
+            ones = torch.ones(columns).to(device)
+            numbers = (rows, columns, depth, *right.stride())
+            handle = module(WEIGHTS).kernel[(1, 2)](
+                left.to(device), right.to(device), ones, out, *numbers, START=0, EVEN=True, **sizes
+            )
+        else:
+            packed = rng.integers(0, 256, (depth // 2, columns))
+            w = np.stack((packed & 15, packed >> 4), 1).reshape(depth, columns)
+            scale, scales = whole(rng, 1, 4, (iterations, columns), "bfloat16")
+            w = (w - 8) * scale.repeat(k, 0)
+            tensors = (left, torch.from_numpy(packed).to(torch.uint8), scales, scales)
+            handle = module(NIBBLES).kernel[(1, 2)](
+                *(tensor.to(device) for tensor in tensors),
+                *(out, rows, columns, depth),
+                GROUP=k,
+                ZEROS=False,
+                **sizes,
+            )
+        np.testing.assert_array_equal(out.cpu().numpy(), x @ w)
+        if "sm_90a" in handle.asm.get("ptx", ""):
+            assert ("warp_roles" in handle.asm["gpu"]) == has_copying_warps

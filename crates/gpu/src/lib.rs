@@ -86,7 +86,7 @@ pub fn assign_layouts_for(
     assign::mma_selection::convert_operands(&mut module.functions[entry], target, num_warps);
     assign::product_splitting::split(&mut module, target, num_warps);
     assign::transposed_products::transpose(&mut module, target, num_warps);
-    assign::depth_splitting::split(&mut module, target, num_warps);
+    assign::depth_splitting::split(&mut module, target, num_warps, launcher);
     Ok(assign::assign_layouts(&module, target, num_warps, launcher))
 }
 

@@ -12,6 +12,8 @@
 //! ```
 //! A lane has one column of eight. Which ones these are is free, as long as the sum is put in order behind the loop: here those
 //! that a lane needs of a row of B lie next to each other, so that it loads them as words.
+//!
+//! Where an iteration is short, warps of their own copy for it (`passes/specialization.rs`), though the loop does not ask for them.
 
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
@@ -24,7 +26,8 @@ use tilewright_opt::{Options, optimize};
 use super::boxes::Affine;
 use super::join_sinking;
 use super::mma_selection::{self, places};
-use crate::cost_model::{DEPTH_SPLIT_REGISTERS, DEPTH_SPLIT_ROWS};
+use crate::Launcher;
+use crate::cost_model::{DEPTH_SPLIT_REGISTERS, DEPTH_SPLIT_ROWS, SPECIALIZED_ELEMENTS};
 use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
 use crate::target::GpuTarget;
@@ -33,7 +36,7 @@ use crate::target::GpuTarget;
 const GROUPS: u32 = 8;
 
 /// Splits the products of a kernel that are faster so.
-pub fn split(module: &mut Module, target: GpuTarget, num_warps: u32) {
+pub fn split(module: &mut Module, target: GpuTarget, num_warps: u32, launcher: Launcher<'_>) {
     let entry = module.entry;
     let function = &mut module.functions[entry];
     let mut found = false;
@@ -49,6 +52,9 @@ pub fn split(module: &mut Module, target: GpuTarget, num_warps: u32) {
         );
         let (location, b) = (function.insts[inst].location, function.insts[inst].operands[1]);
         join_sinking::sink(function, block, b);
+        if launcher.adds_warps && launcher.makes_tensor_maps && parts.made <= SPECIALIZED_ELEMENTS {
+            specialize(function, parts);
+        }
         Splitting { function, location }.product(block, inst, parts);
         found = true;
     }
@@ -58,6 +64,19 @@ pub fn split(module: &mut Module, target: GpuTarget, num_warps: u32) {
     }
 }
 
+/// Asks for warps that copy for the loop of a product.
+fn specialize(function: &mut Function, parts: Parts) {
+    let Parts { owner, made, .. } = parts;
+    let Op::For { options } = &mut function.insts[owner].op else { return };
+    if std::mem::replace(&mut options.warp_specialize, true) {
+        return;
+    }
+    let reason =
+        format!("a thread makes {made} elements of B in an iteration, too few to hide how copies are begun");
+    let because = || Because::done("warps of their own for copies", reason);
+    remarks::about("depth_splitting", function, owner, || "loop".into(), because);
+}
+
 /// How a product is split.
 #[derive(Clone, Copy)]
 struct Parts {
@@ -65,6 +84,8 @@ struct Parts {
     count: u32,
     /// Columns that lie next to each other come so many after each other.
     groups: u32,
+    /// Elements of B that a thread makes in an iteration.
+    made: u32,
     /// The loop that carries the sum, and the sum in it.
     owner: Inst,
     sum: Value,
@@ -84,7 +105,8 @@ impl Parts {
             return None;
         }
         let (owner, sum) = carried(function, block, inst, sum)?;
-        Some(Self { count, groups: GROUPS * along_n, owner, sum })
+        let made = n * k / (num_warps * LANES);
+        Some(Self { count, groups: GROUPS * along_n, made, owner, sum })
     }
 }
 
@@ -164,7 +186,7 @@ struct Splitting<'f> {
 
 impl Splitting<'_> {
     fn product(&mut self, block: Block, inst: Inst, parts: Parts) {
-        let Parts { count, groups, owner, sum } = parts;
+        let Parts { count, groups, owner, sum, .. } = parts;
         let [left, right] = [0, 1].map(|place: usize| self.function.insts[inst].operands[place]);
         let result = self.function.insts[inst].results[0];
         let ty = self.function.ty(result).clone();
