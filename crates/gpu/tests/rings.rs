@@ -463,6 +463,41 @@ fn several_roles_read_every_slot() {
     check(&body, "several_roles_read_every_slot");
 }
 
+/// Two rings that a role fills in turn and another one reads: the last release is an arrival for both.
+#[test]
+fn slots_of_a_team_are_released_in_any_order() {
+    let body = "
+%r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
+%s = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
+%m = alloc {offset = ?} : SMALL
+warp_roles {warps = [4, 4], registers = [24, 240]} () {
+for_loop %from, %n, %by LOOP! (%i: int32) {
+%e = acquire %r : EMPTY
+tensor_fill %e, %t, %from, %i
+publish %e
+%g = acquire %s : EMPTY
+tensor_fill %g, %t, %from, %i
+publish %g
+yield_values
+}
+yield_values
+} () {
+for_loop %from, %n, %by LOOP! (%i: int32) {
+%f = take %r : FULL
+%h = take %s : FULL
+%w = local_load %h READ!
+release %h
+%v = local_load %f READ!
+release %f
+yield_values
+}
+yield_values
+}
+dealloc %r
+dealloc %s";
+    check(body, "slots_of_a_team_are_released_in_any_order");
+}
+
 /// Partial sums from one role to another, and back.
 #[test]
 fn rings_both_ways() {

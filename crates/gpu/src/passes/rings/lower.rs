@@ -255,7 +255,7 @@ impl Lower<'_> {
             (Op::Gpu(GpuOp::Publish {}), Some(hand), _) => self.publish(hand, out),
             (Op::Gpu(GpuOp::Release {}), Some(hand), _) => {
                 if let Some(empty) = self.barriers[&hand.root].empty
-                    && self.parts.teams.is_last(hand.root)
+                    && self.parts.teams.is_last_release(inst)
                 {
                     self.emit(out, GpuOp::MbarrierArrive {}, &[empty, hand.index], None);
                 }

@@ -1,13 +1,13 @@
 //! Rings that advance together, as those of the two operands of a product do: in every block slots of each are acquired, published,
-//! taken and released in turn, in the order of the rings. All are published before the first is taken, which waits for all, and all
-//! are released before the first is acquired.
+//! taken and released in turn, in the order of the rings; slots may be released in any order. All are published before the first is taken,
+//! which waits for all, and all are released before the first is acquired: the last release says so.
 //!
 //! What threads copy for such rings is one group, and is waited for at once: where nothing is read between one `take` and the next.
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-use tilewright_ir::{Block, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
+use tilewright_ir::{Block, Inst, Value};
 
 use super::plan::{Plan, Plans, Writer};
 use crate::language::verify::slots::Names;
@@ -18,6 +18,8 @@ use crate::language::{GpuOp, Op, Type};
 pub struct Teams {
     /// The rings of the team of each ring, in order.
     of: FxHashMap<Value, Vec<Value>>,
+    /// The last releases of turns.
+    last_releases: FxHashSet<Inst>,
 }
 
 /// What is done with a slot.
@@ -27,10 +29,18 @@ enum Step {
     Publish,
     Take,
     Release,
+    /// The same of one that was taken elsewhere, as in the iteration before.
+    ReleaseLater,
     /// A slot that was taken is read.
     Read,
     /// Slots are made full and taken, or made empty and acquired, in a region of an instruction of the block.
     Within,
+}
+
+impl Step {
+    fn is_release(self) -> bool {
+        matches!(self, Self::Release | Self::ReleaseLater)
+    }
 }
 
 /// What makes slots full and takes them, or makes them empty and acquires them: in each block, in the order of the text.
@@ -40,7 +50,7 @@ enum End {
     Empty,
 }
 
-type Steps = BTreeMap<(Block, End), Vec<(Step, Value)>>;
+type Steps = BTreeMap<(Block, End), Vec<(Step, Value, Inst)>>;
 
 impl Teams {
     /// The teams of a function: each ring that may be in one joins the first whose rings it follows.
@@ -58,24 +68,29 @@ impl Teams {
                 Op::Gpu(GpuOp::Acquire {}) => (End::Empty, Step::Acquire),
                 Op::Gpu(GpuOp::Publish {}) => (End::Full, Step::Publish),
                 Op::Gpu(GpuOp::Take {}) => (End::Full, Step::Take),
-                Op::Gpu(GpuOp::Release {}) => (End::Empty, Step::Release),
+                Op::Gpu(GpuOp::Release {}) => {
+                    let taken = function.defining_inst(data.operands[0]);
+                    let is_here =
+                        taken.is_some_and(|taken| names.block_of_inst(taken) == names.block_of_inst(inst));
+                    (End::Empty, if is_here { Step::Release } else { Step::ReleaseLater })
+                }
                 // tidy: wildcard because no other op advances a ring
                 _ => {
                     let taken =
                         data.operands.iter().filter(|value| matches!(function.ty(**value), Type::Full(_)));
                     for root in taken.filter_map(|value| names.root(*value)) {
                         let steps = steps.entry((names.block_of_inst(inst), End::Full)).or_default();
-                        steps.push((Step::Read, root));
+                        steps.push((Step::Read, root, inst));
                     }
                     return;
                 }
             };
             if let Some(root) = names.root(data.operands[0]) {
                 let mut block = names.block_of_inst(inst);
-                steps.entry((block, end)).or_default().push((step, root));
+                steps.entry((block, end)).or_default().push((step, root, inst));
                 while let Some(owner) = names.owner(block) {
                     block = names.block_of_inst(owner);
-                    steps.entry((block, end)).or_default().push((Step::Within, root));
+                    steps.entry((block, end)).or_default().push((Step::Within, root, inst));
                 }
             }
         });
@@ -94,9 +109,10 @@ impl Teams {
                 None => teams.push(vec![root]),
             }
         }
+        let last_releases = teams.iter().flat_map(|team| last_releases(&steps, team)).collect();
         let of =
             teams.into_iter().flat_map(|team| team.clone().into_iter().map(move |root| (root, team.clone())));
-        Self { of: of.collect() }
+        Self { of: of.collect(), last_releases }
     }
 
     /// The rings that advance with this one, in order.
@@ -112,6 +128,11 @@ impl Teams {
     /// Whether the team advances with this one.
     pub fn is_last(&self, root: Value) -> bool {
         self.team(root).last().is_none_or(|last| *last == root)
+    }
+
+    /// Whether a release is the last of its turn.
+    pub fn is_last_release(&self, release: Inst) -> bool {
+        self.last_releases.contains(&release)
     }
 
     /// How many rings.
@@ -138,28 +159,45 @@ fn is_alike(names: &Names<'_>, plans: &Plans, one: Value, other: Value) -> bool 
         && names.block_of(one) == names.block_of(other)
 }
 
-/// Whether the same is done with some rings in turn, in this order, in every block. Where nothing says that a slot is empty but
-/// a barrier of the block, slots may be released in any order.
+/// What is done with some rings, in turns of as many steps as there are rings: those steps that count.
+fn turns(
+    steps: &[(Step, Value, Inst)],
+    rings: &[Value],
+    counts: impl Fn(Step) -> bool,
+) -> Vec<Vec<(Step, Value, Inst)>> {
+    let is_own =
+        |(step, root, _): &&(Step, Value, Inst)| *step != Step::Read && counts(*step) && rings.contains(root);
+    let own: Vec<_> = steps.iter().filter(is_own).copied().collect();
+    let straight = own.split(|(step, ..)| *step == Step::Within);
+    straight.flat_map(|own| own.chunks(rings.len()).map(<[_]>::to_vec)).collect()
+}
+
+/// Whether the same is done with some rings in turn, in this order, in every block; slots are released in any order. Where nothing
+/// says that a slot is empty but a barrier of the block, it does not matter when they are.
 fn advance_in_turn(steps: &Steps, rings: &[Value], has_empty: bool) -> bool {
-    let counts = |step: Step| step != Step::Read && (has_empty || step != Step::Release);
-    steps.values().all(|steps| {
-        let own: Vec<(Step, Value)> =
-            steps.iter().copied().filter(|(step, root)| counts(*step) && rings.contains(root)).collect();
-        let mut straight = own.split(|(step, _)| *step == Step::Within);
-        straight.all(|own| {
-            own.chunks(rings.len()).all(|turn| {
-                let roots = turn.iter().map(|(_, root)| root);
-                roots.eq(rings) && turn.iter().all(|(step, _)| *step == turn[0].0)
-            })
-        })
-    })
+    let counts = |step: Step| has_empty || !step.is_release();
+    let is_turn = |turn: &Vec<(Step, Value, Inst)>| {
+        let is_one = |ring: &Value| turn.iter().filter(|(_, root, _)| root == ring).count() == 1;
+        let is_in_order = turn.iter().map(|(_, root, _)| root).eq(rings);
+        turn.iter().all(|(step, ..)| *step == turn[0].0)
+            && (is_in_order || turn[0].0.is_release() && rings.iter().all(is_one))
+    };
+    steps.values().all(|steps| turns(steps, rings, counts).iter().all(is_turn))
+}
+
+/// The last release of each turn of a team.
+fn last_releases(steps: &Steps, team: &[Value]) -> Vec<Inst> {
+    let is_counted = |step: Step| step.is_release() || step == Step::Within;
+    let all = steps.values().flat_map(|steps| turns(steps, team, is_counted));
+    let lasts = all.filter_map(|turn| turn.last().copied());
+    lasts.filter(|(step, ..)| step.is_release()).map(|(_, _, inst)| inst).collect()
 }
 
 /// Whether nothing is read of some rings that advance in turn before all are taken.
 fn are_taken_at_once(steps: &Steps, rings: &[Value]) -> bool {
     steps.values().all(|steps| {
         let mut left = 0;
-        steps.iter().filter(|(_, root)| rings.contains(root)).all(|(step, root)| {
+        steps.iter().filter(|(_, root, _)| rings.contains(root)).all(|(step, root, _)| {
             if *step == Step::Take {
                 left = rings.iter().rev().position(|ring| ring == root).unwrap_or(0);
             }
