@@ -22,6 +22,7 @@ mod passes;
 mod remarks;
 mod target;
 mod tile;
+mod unrolling;
 mod warp_instructions;
 
 use tilewright_base::Diagnostic;
